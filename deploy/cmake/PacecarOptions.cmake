@@ -1,0 +1,22 @@
+# Optional parts: AUTO builds a part when its dependency is found, ON insists, OFF leaves it out.
+# No part behind these switches exists yet; the switches and their summary are the stable interface.
+foreach(part VERBS DPDK OFI CUDA)
+  set(PACECAR_WITH_${part} AUTO CACHE STRING "Build the ${part} part: AUTO, ON or OFF")
+  set_property(CACHE PACECAR_WITH_${part} PROPERTY STRINGS AUTO ON OFF)
+  if(NOT PACECAR_WITH_${part} MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR "PACECAR_WITH_${part} is '${PACECAR_WITH_${part}}': use AUTO, ON or OFF")
+  endif()
+  if(PACECAR_WITH_${part} STREQUAL ON)
+    message(FATAL_ERROR "PACECAR_WITH_${part}=ON, but this version has no ${part} part: use AUTO or OFF")
+  endif()
+endforeach()
+
+function(pacecar_print_summary)
+  message(STATUS "Pacecar ${PROJECT_VERSION}")
+  message(STATUS "  build type   ${CMAKE_BUILD_TYPE} ${PACECAR_SANITIZE}")
+  message(STATUS "  NICs         soft:udp")
+  foreach(part VERBS DPDK OFI CUDA)
+    message(STATUS "  ${part}: ${PACECAR_WITH_${part}} (not part of this version)")
+  endforeach()
+  message(STATUS "  tests ${PACECAR_TESTS}, benchmarks ${PACECAR_BENCH}, ccache ${PACECAR_CCACHE}")
+endfunction()

@@ -1,0 +1,156 @@
+// Pacecar's C++ interface: open the NICs, join two processes, register memory, move messages.
+//
+// Nothing here blocks, except Context's destructor (at most 300 ms, so that the last
+// acknowledgements reach the peers).
+//
+// Thread rule: Context, Listener and Memory may be used from any thread. One connection's
+// isend/irecv/test are called by one thread at a time; other connections may be used meanwhile.
+// Connections are one-way: the connecting side sends, the accepting side receives.
+//
+// Life: close connections, then deregister memory (or the reverse: a connection that still uses the
+// memory fails its requests), then destroy the Context.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "transport/api/error.h"
+#include "transport/base/log.h"
+
+namespace pacecar {
+
+class Engine;
+class MessageRequest;
+using Request = MessageRequest;  // owned by its connection; dead after test() said done
+
+// Parameters beside the environment, e.g. {"PACECAR_CC", "fixed"}; they win over it.
+using Setting = std::pair<std::string, std::string>;
+
+struct Options {
+  std::vector<Setting> settings;
+  LogSink log;
+};
+
+struct NicInfo {
+  std::string name;        // "soft:udp:eth0"
+  std::string device;      // "eth0"
+  std::string address;     // "192.0.2.1"
+  std::string pci_path;    // below /sys/devices; empty for a device without one
+  uint64_t guid = 0;       // unique on this host
+  uint64_t speed_mbps = 0; // as the device says, or PACECAR_LINE_RATE; 0 when unknown
+  uint64_t mtu_bytes = 0;  // payload per packet
+  uint32_t paths = 0;
+  uint32_t max_connections = 0;
+  bool ecn = false;
+};
+
+// Counts of one NIC since it was opened; the message layer's and the congestion control's view.
+struct Statistics {
+  uint64_t messages_sent = 0;
+  uint64_t messages_received = 0;
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
+  uint64_t packets_sent = 0;
+  uint64_t packets_received = 0;
+  uint64_t packets_retransmitted = 0;
+  uint64_t timeouts = 0;
+  uint64_t duplicates = 0;
+  uint64_t rejected = 0;          // malformed, unknown, refused or corrupt packets
+  uint64_t marked_packets = 0;
+  uint64_t flows = 0;             // open now
+  uint64_t flow_state_bytes = 0;  // memory of one flow
+  double rate_bps = 0;            // decided for the flow that was used last
+  double rtt_us = 0;              // smoothed, of the flow that was used last
+  std::string congestion_control;
+};
+
+// What a listener hands to the peer, by whatever channel the application has (NCCL's bootstrap).
+struct Handle {
+  static constexpr size_t kBytes = 128;
+  std::array<uint8_t, kBytes> bytes{};
+};
+
+class Memory;  // a registration; opaque
+
+struct ReceiveBuffer {
+  void* data = nullptr;
+  size_t size = 0;
+  int tag = 0;
+  const Memory* memory = nullptr;
+};
+
+constexpr int kMaxReceiveBuffers = 8;       // buffers per irecv
+constexpr int kMaxRequests = 32;            // irecv per connection; isend: x kMaxReceiveBuffers
+
+struct TestResult {
+  bool done = false;
+  int count = 0;                                         // sizes that are valid
+  std::array<size_t, kMaxReceiveBuffers> sizes{};        // bytes moved, per buffer
+};
+
+class SendConnection {
+ public:
+  virtual ~SendConnection() = default;  // closes; never waits for the peer
+  // Starts a send; nullptr means "full, again later". `memory` must cover [data, data+size).
+  virtual Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) = 0;
+  // Errors: kPeer (dead, silent or closed; names the peer), kInvalidArgument (larger than the
+  // receiver's buffer).
+  virtual Result<TestResult> test(Request* request) = 0;
+  virtual std::string peer() const = 0;  // "host:port", for messages to people
+};
+
+class ReceiveConnection {
+ public:
+  virtual ~ReceiveConnection() = default;  // closes; never waits for the peer
+  // Posts 1..kMaxReceiveBuffers buffers as one request; nullptr means "full, again later".
+  virtual Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) = 0;
+  virtual Result<TestResult> test(Request* request) = 0;
+  virtual std::string peer() const = 0;
+};
+
+// A connection being made; poll until it is there. Destroying it gives up.
+class Connecting {
+ public:
+  virtual ~Connecting() = default;
+  // An empty pointer means "not yet".
+  virtual Result<std::unique_ptr<SendConnection>> poll() = 0;
+};
+
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual const Handle& handle() const = 0;
+  // The next connection that has proved the secret; an empty pointer means "not yet". Strangers and
+  // silent callers are dropped inside, without an error.
+  virtual Result<std::unique_ptr<ReceiveConnection>> accept() = 0;
+};
+
+class Context {
+ public:
+  // Reads parameters (settings, environment, configuration files) and finds the NICs. Errors:
+  // kInvalidArgument for a bad parameter, kNotFound when PACECAR_NICS matches nothing.
+  static Result<std::unique_ptr<Context>> open(const Options& options);
+  virtual ~Context() = default;
+
+  virtual std::span<const NicInfo> nics() const = 0;
+  // One line that says NICs, mode, congestion control and the parameters that are not defaults.
+  virtual std::string banner() const = 0;
+
+  virtual Result<std::unique_ptr<Listener>> listen(size_t nic) = 0;
+  virtual Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle) = 0;
+
+  virtual Result<const Memory*> register_memory(size_t nic, void* address, size_t length) = 0;
+  virtual Result<void> deregister_memory(size_t nic, const Memory* memory) = 0;
+
+  virtual Statistics statistics(size_t nic) const = 0;
+};
+
+}  // namespace pacecar

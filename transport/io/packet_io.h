@@ -1,0 +1,56 @@
+// PacketIo: sends and receives datagrams in bursts. Back ends: udp, later dpdk and the simulator;
+// decorators (fault, trace, pcap) wrap any of them.
+//
+// Thread rule: one thread at a time, except wait_fd(), which never changes.
+// Errors of single packets are counted, never thrown: a datagram that the network refuses is a
+// lost datagram, and the protocol above repairs it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "transport/base/units.h"
+#include "transport/wire/packet.h"
+
+namespace pacecar {
+
+struct PacketIoCaps {
+  Bytes datagram_bytes = 0;   // largest datagram: protocol header + payload + trailer
+  Bytes burst_bytes = 0;      // what is best handed over at once to one destination on one path
+  Bytes receive_bytes = 0;    // what the receive buffer holds before the network drops
+  uint32_t paths = 1;         // distinct UDP source ports
+  Rate line_rate;             // of the device; 0 when it does not know
+  bool checks_payload = false;  // a checksum below us already protects the payload
+  bool sees_ecn = false;      // RxPacket::ecn is real
+};
+
+struct PacketIoCounters {
+  uint64_t sent_packets = 0;
+  uint64_t sent_bytes = 0;
+  uint64_t received_packets = 0;
+  uint64_t received_bytes = 0;
+  uint64_t send_errors = 0;       // datagrams that the system refused; treated as lost
+  uint64_t receive_errors = 0;    // truncated or unreadable datagrams; dropped
+  uint64_t send_blocked = 0;      // send() calls that accepted less than offered
+};
+
+class PacketIo {
+ public:
+  virtual ~PacketIo() = default;
+
+  virtual const PacketIoCaps& caps() const = 0;
+  // Where peers send to.
+  virtual const Address& local_address() const = 0;
+  // Takes packets in order and returns how many were taken; fewer means "full, again later".
+  virtual size_t send(std::span<const TxPacket> packets, Instant now) = 0;
+  // Fills up to packets.size() entries and returns how many. Their memory is valid until the next
+  // receive().
+  virtual size_t receive(std::span<RxPacket> packets, Instant now) = 0;
+  // A file descriptor that is readable when packets wait, for an engine that sleeps; -1 if none.
+  virtual int wait_fd() const = 0;
+  virtual const PacketIoCounters& counters() const = 0;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,143 @@
+// Nic: what an RDMA NIC does, as a program sees it. Implemented by the software RDMA NIC (softnic),
+// later by verbs and libfabric; used by the message layer, which is the same over all of them.
+//
+// Thread rule: one thread at a time. No call blocks. Time is an argument.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+#include "transport/nic/caps.h"
+#include "transport/wire/packet.h"
+
+namespace pacecar {
+
+// A queue pair of this NIC. Never reused while an old one could still be named by late packets.
+using QueuePairId = uint32_t;
+// A (source NIC, destination NIC) pair, numbered by the user of the NIC: 0 .. caps().flows-1.
+// Its queue pairs share one pacer and one window.
+using FlowId = uint32_t;
+
+enum class Access : uint8_t { kLocalRead = 0, kRemoteWrite = 1 };
+
+// Registered memory. The remote key goes to a peer that may write; it cannot be guessed.
+struct MemoryRegion {
+  uint8_t* address = nullptr;
+  size_t length = 0;
+  uint32_t key = 0;  // local and remote key in one
+};
+
+// What a peer needs to reach a queue pair, as bytes for the bootstrap to carry. Opaque above the NIC.
+struct QueuePairAddress {
+  static constexpr size_t kMaxBytes = 64;
+  std::array<uint8_t, kMaxBytes> bytes{};
+  uint8_t size = 0;
+
+  std::span<const uint8_t> view() const { return {bytes.data(), size}; }
+};
+
+struct QueuePairConfig {
+  FlowId flow = 0;
+  TrafficClass traffic_class = TrafficClass::kData;
+  // Data queue pairs obey the flow's limits; control queue pairs are neither paced nor windowed.
+  bool paced = true;
+  uint32_t work_requests = 64;  // bound of posted and not yet completed work requests
+};
+
+enum class Opcode : uint8_t {
+  kWrite,         // places bytes in the peer's memory; nobody there is told
+  kWriteWithImm,  // and then completes at the peer with `immediate`
+};
+
+// One-sided write of `length` bytes (0 is a real operation). The memory must stay registered and
+// unchanged until its completion.
+struct WorkRequest {
+  uint64_t id = 0;  // comes back in the completion
+  const uint8_t* local = nullptr;
+  uint64_t remote = 0;
+  Bytes length = 0;
+  uint32_t local_key = 0;
+  uint32_t remote_key = 0;
+  uint32_t immediate = 0;
+  Opcode opcode = Opcode::kWrite;
+  bool signaled = true;  // false: completes silently unless it fails
+};
+
+enum class CompletionKind : uint8_t {
+  kSent,      // a work request of ours: the peer has all of it in place
+  kReceived,  // a peer's write with immediate: all of its bytes are in place
+  kBroken,    // the queue pair is in error; its work requests will not complete
+};
+
+enum class CompletionStatus : uint8_t {
+  kOk,
+  kRemoteAccessError,  // the peer refused: unknown key, out of bounds, or no right to write
+  kRetryExceeded,      // the peer has not answered within the limit
+};
+
+struct Completion {
+  uint64_t work_request = 0;  // kSent
+  Bytes bytes = 0;            // kReceived
+  QueuePairId queue_pair = 0;
+  uint32_t immediate = 0;  // kReceived
+  CompletionKind kind = CompletionKind::kSent;
+  CompletionStatus status = CompletionStatus::kOk;
+};
+
+// What came back about a flow's data: one per acknowledgement, for the congestion control.
+struct FlowSignal {
+  FlowId flow = 0;
+  uint16_t path = 0;
+  Duration rtt;             // of the newest packet acknowledged; 0 when it was ambiguous
+  Bytes acked = 0;          // newly acknowledged bytes
+  Bytes marked = 0;         // of these, marked by ECN on the way
+  Bytes lost = 0;           // newly declared lost
+  Bytes in_flight = 0;      // after this signal
+};
+
+// The congestion control's decision, as the NIC applies it.
+struct FlowLimits {
+  Rate rate;
+  Instant first_send;  // phase: nothing before this time
+  Bytes window = 0;    // most bytes in flight
+};
+
+class Nic {
+ public:
+  virtual ~Nic() = default;
+
+  virtual const NicCaps& caps() const = 0;
+  virtual const NicCounters& counters() const = 0;
+
+  // Errors: kInvalidArgument for an empty or wrapping range, kUnavailable when all caps().regions are used.
+  virtual Result<MemoryRegion> register_memory(void* address, size_t length, Access access) = 0;
+  // After this returns, nothing reads or writes the region any more.
+  virtual void deregister_memory(const MemoryRegion& region) = 0;
+
+  // Errors: kUnavailable when all queue pairs are used.
+  virtual Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) = 0;
+  virtual QueuePairAddress queue_pair_address(QueuePairId id) const = 0;
+  // Errors: kPeer when `remote` is not an address of this kind of NIC.
+  virtual Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) = 0;
+  // Forgets the queue pair and all of its work requests, at once and without completions.
+  virtual void destroy_queue_pair(QueuePairId id) = 0;
+
+  // Takes work requests in order and returns how many; fewer means "full, again later". A work
+  // request whose local key does not cover its memory is a broken invariant of ours.
+  virtual size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) = 0;
+  virtual size_t poll(std::span<Completion> completions) = 0;
+  virtual size_t poll_signals(std::span<FlowSignal> signals) = 0;
+
+  virtual void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) = 0;
+
+  // Runs the timers that are due.
+  virtual void on_time(Instant now) = 0;
+  // When on_time has something to do next; Instant::never() when idle.
+  virtual Instant next_deadline() const = 0;
+};
+
+}  // namespace pacecar

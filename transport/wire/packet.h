@@ -1,0 +1,45 @@
+// What a packet is between the protocol (softnic) and a packet I/O. Descriptors only: no memory is
+// owned here, no socket or device type appears.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace pacecar {
+
+// An IPv6 address (IPv4 as ::ffff:a.b.c.d) with UDP port and, for link-local addresses, the scope.
+struct Address {
+  std::array<uint8_t, 16> ip{};
+  uint32_t scope_id = 0;
+  uint16_t port = 0;
+
+  bool operator==(const Address&) const = default;
+};
+
+// Control words travel in a class of their own, so that they never queue behind data.
+enum class TrafficClass : uint8_t { kData, kControl };
+
+// The ECN field of the IP header (RFC 3168, section 5).
+enum class Ecn : uint8_t { kNotCapable = 0, kCapable1 = 1, kCapable0 = 2, kCongestion = 3 };
+
+// One datagram to send: header, payload and trailer, gathered in this order.
+struct TxPacket {
+  std::span<const uint8_t> header;   // valid until PacketIo::send returns
+  std::span<const uint8_t> payload;  // in registered memory; may be empty
+  std::span<const uint8_t> trailer;  // valid until PacketIo::send returns; may be empty
+  const Address* destination = nullptr;
+  uint16_t path = 0;  // 0 .. PacketIoCaps::paths-1; a path is a UDP source port
+  TrafficClass traffic_class = TrafficClass::kData;
+
+  size_t size() const { return header.size() + payload.size() + trailer.size(); }
+};
+
+// One datagram received. The memory is the packet I/O's, valid until its next receive().
+struct RxPacket {
+  std::span<const uint8_t> bytes;
+  const Address* source = nullptr;
+  Ecn ecn = Ecn::kNotCapable;
+};
+
+}  // namespace pacecar
