@@ -8,38 +8,39 @@
 namespace pacecar {
 
 struct NicCaps {
-  Rate line_rate;            // nominal rate of the link
-  Bytes mtu = 0;             // payload bytes per packet
-  Bytes burst_bytes = 0;     // granularity of the pacer
-  Bytes receive_bytes = 0;   // what the NIC buffers before it drops; 0 when unknown
-  uint32_t paths = 1;        // distinct paths that a queue pair can use
-  uint32_t flows = 0;        // bound of FlowId
+  Rate line_rate;           // nominal rate of the link
+  Bytes mtu = 0;            // payload bytes per packet
+  Bytes burst_bytes = 0;    // granularity of the pacer
+  Bytes receive_bytes = 0;  // what the NIC buffers before it drops; 0 when unknown
+  uint32_t paths = 1;       // distinct paths that a queue pair can use
+  uint32_t flows = 0;       // bound of FlowId
   uint32_t queue_pairs = 0;
   uint32_t regions = 0;
-  bool reliable = true;      // repairs losses by itself
-  bool ordered = false;      // writes of one queue pair land in the order of their posting
-  bool rate_limit = false;   // set_flow_limits is applied per packet by the NIC
+  bool reliable = true;     // repairs losses by itself
+  bool ordered = false;     // writes of one queue pair land in the order of their posting
+  bool rate_limit = false;  // set_flow_limits is applied per packet by the NIC
   bool sees_ecn = false;
 };
 
 // Monotonic counts since the NIC was opened.
 struct NicCounters {
   uint64_t data_packets_sent = 0;
-  uint64_t data_bytes_sent = 0;       // payload, retransmissions included
+  uint64_t data_bytes_sent = 0;  // payload, retransmissions included
   uint64_t packets_retransmitted = 0;
   uint64_t timeouts = 0;
   uint64_t acks_sent = 0;
   uint64_t data_packets_received = 0;  // placed in memory
   uint64_t data_bytes_received = 0;
-  uint64_t duplicates = 0;             // received again, not written again
-  uint64_t marked_packets = 0;         // received with ECN congestion
+  uint64_t duplicates = 0;      // received again, not written again
+  uint64_t marked_packets = 0;  // received with ECN congestion
   uint64_t acks_received = 0;
-  uint64_t malformed = 0;              // too short, unknown opcode or bad fields: dropped
-  uint64_t bad_checksum = 0;           // dropped
-  uint64_t unknown_queue_pair = 0;     // dropped
-  uint64_t wrong_source = 0;           // not from the connected peer: dropped
-  uint64_t out_of_window = 0;          // a sequence number that no live sender uses: dropped
-  uint64_t access_errors = 0;          // refused: key, bounds or rights; the sender is told
+  uint64_t malformed = 0;           // too short, unknown opcode or bad fields: dropped
+  uint64_t bad_checksum = 0;        // dropped
+  uint64_t unknown_queue_pair = 0;  // dropped
+  uint64_t wrong_source = 0;        // not from the connected peer: dropped
+  uint64_t out_of_window = 0;       // a sequence number that no live sender uses: dropped
+  uint64_t completions_full = 0;    // dropped unacknowledged: the completion queue was full
+  uint64_t access_errors = 0;       // refused: key, bounds or rights; the sender is told
 };
 
 }  // namespace pacecar

@@ -31,7 +31,8 @@ struct MemoryRegion {
   uint32_t key = 0;  // local and remote key in one
 };
 
-// What a peer needs to reach a queue pair, as bytes for the bootstrap to carry. Opaque above the NIC.
+// What a peer needs to reach a queue pair, as bytes for the bootstrap to carry. Opaque above the
+// NIC.
 struct QueuePairAddress {
   static constexpr size_t kMaxBytes = 64;
   std::array<uint8_t, kMaxBytes> bytes{};
@@ -76,6 +77,7 @@ enum class CompletionKind : uint8_t {
 enum class CompletionStatus : uint8_t {
   kOk,
   kRemoteAccessError,  // the peer refused: unknown key, out of bounds, or no right to write
+  kMemoryGone,         // its memory was deregistered before it was done
   kRetryExceeded,      // the peer has not answered within the limit
 };
 
@@ -88,15 +90,15 @@ struct Completion {
   CompletionStatus status = CompletionStatus::kOk;
 };
 
-// What came back about a flow's data: one per acknowledgement, for the congestion control.
+// What came back about a flow's data since the last signal, for the congestion control.
 struct FlowSignal {
   FlowId flow = 0;
-  uint16_t path = 0;
-  Duration rtt;             // of the newest packet acknowledged; 0 when it was ambiguous
-  Bytes acked = 0;          // newly acknowledged bytes
-  Bytes marked = 0;         // of these, marked by ECN on the way
-  Bytes lost = 0;           // newly declared lost
-  Bytes in_flight = 0;      // after this signal
+  Duration rtt;            // of the newest packet acknowledged; 0 when there is none
+  Bytes acked = 0;         // newly acknowledged bytes
+  Bytes marked = 0;        // of these, marked by ECN on the way
+  Bytes lost = 0;          // newly declared lost
+  Bytes in_flight = 0;     // after this signal
+  bool timed_out = false;  // nothing came back for a whole timeout
 };
 
 // The congestion control's decision, as the NIC applies it.
@@ -113,7 +115,8 @@ class Nic {
   virtual const NicCaps& caps() const = 0;
   virtual const NicCounters& counters() const = 0;
 
-  // Errors: kInvalidArgument for an empty or wrapping range, kUnavailable when all caps().regions are used.
+  // Errors: kInvalidArgument for an empty or wrapping range, kUnavailable when all caps().regions
+  // are used.
   virtual Result<MemoryRegion> register_memory(void* address, size_t length, Access access) = 0;
   // After this returns, nothing reads or writes the region any more.
   virtual void deregister_memory(const MemoryRegion& region) = 0;

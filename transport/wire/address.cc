@@ -10,17 +10,24 @@ namespace {
 
 constexpr std::array<uint8_t, 12> kIpv4Mapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
+bool is_ipv4(const Address& address) {
+  return std::equal(kIpv4Mapped.begin(), kIpv4Mapped.end(), address.ip.begin());
+}
+
 }  // namespace
 
-std::string to_string(const Address& address) {
+std::string ip_to_string(const Address& address) {
   const auto& ip = address.ip;
-  if (std::equal(kIpv4Mapped.begin(), kIpv4Mapped.end(), ip.begin())) {
-    return fmt::format("{}.{}.{}.{}:{}", ip[12], ip[13], ip[14], ip[15], address.port);
-  }
+  if (is_ipv4(address)) return fmt::format("{}.{}.{}.{}", ip[12], ip[13], ip[14], ip[15]);
   std::array<char, INET6_ADDRSTRLEN> text{};
-  inet_ntop(AF_INET6, ip.data(), text.data(), text.size());  // computes only: no I/O
-  if (address.scope_id == 0) return fmt::format("[{}]:{}", text.data(), address.port);
-  return fmt::format("[{}%{}]:{}", text.data(), address.scope_id, address.port);
+  inet_ntop(AF_INET6, ip.data(), text.data(), text.size());  // only computes: no I/O, no state
+  if (address.scope_id == 0) return text.data();
+  return fmt::format("{}%{}", text.data(), address.scope_id);
+}
+
+std::string to_string(const Address& address) {
+  return fmt::format(fmt::runtime(is_ipv4(address) ? "{}:{}" : "[{}]:{}"), ip_to_string(address),
+                     address.port);
 }
 
 }  // namespace pacecar

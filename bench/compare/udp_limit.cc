@@ -1,0 +1,403 @@
+// udp_limit: what UDP sockets on a path can do with no protocol above them. The figures of the UDP
+// packet I/O and of the transport are judged as shares of these.
+//
+//   udp_limit stream   --address 127.0.0.1      sends joined datagrams as fast as one thread can
+//   udp_limit pingpong --address 127.0.0.1      one datagram to and fro, both sides spinning
+//
+// Alone it forks its own server. Between two machines or name spaces: `--server` there, `--connect`
+// here, both with the server's address. Prints one line of JSON on the client.
+#include <netinet/udp.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "transport/io/udp/parse_address.h"
+#include "transport/io/udp/sockaddr.h"
+
+namespace {
+
+constexpr uint8_t kHello = 'H';  // one-byte datagrams; the server answers them
+constexpr uint8_t kEnd = 'E';
+constexpr int kBufferBytes = 16 << 20;
+constexpr size_t kSourceBytes = 8 << 20;
+constexpr size_t kHeaderBytes = 44;  // of a segment; the rest is payload
+constexpr size_t kReceiveBuffers = 8;
+constexpr size_t kReceiveBytes = 65536;
+constexpr int kAnswerTries = 200;
+constexpr int kAnswerWaitMs = 50;
+
+struct Options {
+  std::string mode;
+  std::string address;
+  uint16_t port = 18599;
+  size_t segment = 8240;
+  size_t segments = 7;
+  double seconds = 3;
+  size_t size = 8;
+};
+
+struct Summary {
+  uint64_t bytes = 0;
+  int64_t wall_ns = 0;
+  int64_t cpu_ns = 0;
+};
+
+[[noreturn]] void die(const char* what) {
+  std::fprintf(stderr, "udp_limit: %s: %s\n", what, std::strerror(errno));
+  std::exit(2);
+}
+
+int64_t now_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1'000'000'000 + t.tv_nsec;
+}
+
+int64_t cpu_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return t.tv_sec * 1'000'000'000 + t.tv_nsec;
+}
+
+struct Endpoint {
+  pacecar::SocketAddress raw;
+  socklen_t length;
+};
+
+Endpoint resolve(const Options& options) {
+  const bool ipv6 = options.address.find(':') != std::string::npos;
+  const std::string host = ipv6 ? "[" + options.address + "]" : options.address;
+  const auto address = pacecar::parse_address(host + ":" + std::to_string(options.port));
+  if (!address) {
+    std::fprintf(stderr, "udp_limit: %s\n", address.error().message.c_str());
+    std::exit(2);
+  }
+  Endpoint end;
+  end.length = pacecar::to_sockaddr(*address, end.raw);
+  return end;
+}
+
+int open_socket(const Endpoint& end, bool server) {
+  const int fd = socket(end.raw.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const int one = 1;
+  if (fd < 0) die("socket");
+  for (const auto& [forced, plain] :
+       {std::pair{SO_RCVBUFFORCE, SO_RCVBUF}, std::pair{SO_SNDBUFFORCE, SO_SNDBUF}}) {
+    if (setsockopt(fd, SOL_SOCKET, forced, &kBufferBytes, sizeof(kBufferBytes)) != 0) {
+      setsockopt(fd, SOL_SOCKET, plain, &kBufferBytes, sizeof(kBufferBytes));
+    }
+  }
+  if (server) {
+    if (setsockopt(fd, SOL_UDP, UDP_GRO, &one, sizeof(one)) != 0) die("UDP_GRO");
+    if (bind(fd, &end.raw.any, end.length) != 0) die("bind");
+  } else if (connect(fd, &end.raw.any, end.length) != 0) {
+    die("connect");
+  }
+  return fd;
+}
+
+// Sends one byte until something comes back; the answer, or nothing after ten seconds.
+template <typename Answer>
+std::optional<Answer> ask(int fd, uint8_t question) {
+  for (int i = 0; i < kAnswerTries; ++i) {
+    // A server that has not started yet answers with an ICMP error, which either call reports.
+    if (send(fd, &question, 1, 0) < 0 && errno != ECONNREFUSED) die("send");
+    pollfd ready{fd, POLLIN, 0};
+    if (poll(&ready, 1, kAnswerWaitMs) <= 0) continue;
+    Answer answer;
+    if (recv(fd, &answer, sizeof(answer), MSG_DONTWAIT) == sizeof(answer)) return answer;
+    usleep(kAnswerWaitMs * 1000);
+  }
+  return std::nullopt;
+}
+
+// The server's receive side: bursts of joined datagrams, left where the kernel puts them.
+class Receiver {
+ public:
+  explicit Receiver(int fd) : fd_(fd), memory_(kReceiveBuffers * kReceiveBytes) {
+    for (size_t i = 0; i < kReceiveBuffers; ++i) {
+      iovecs_[i] = {memory_.data() + i * kReceiveBytes, kReceiveBytes};
+    }
+  }
+
+  // Blocks for at least one message unless `flags` say otherwise.
+  int receive(int flags) {
+    for (size_t i = 0; i < kReceiveBuffers; ++i) {
+      msghdr& message = messages_[i].msg_hdr;
+      message = {};
+      message.msg_name = &names_[i];
+      message.msg_namelen = sizeof(names_[i]);
+      message.msg_iov = &iovecs_[i];
+      message.msg_iovlen = 1;
+      message.msg_control = controls_[i].data();
+      message.msg_controllen = controls_[i].size();
+    }
+    return recvmmsg(fd_, messages_.data(), kReceiveBuffers, flags, nullptr);
+  }
+
+  size_t bytes(int i) const { return messages_[static_cast<size_t>(i)].msg_len; }
+  uint8_t* data(int i) { return static_cast<uint8_t*>(iovecs_[static_cast<size_t>(i)].iov_base); }
+
+  // The one-byte datagram in message i, alone or as the last one joined; 0 if there is none.
+  uint8_t command(int i) {
+    msghdr& message = messages_[static_cast<size_t>(i)].msg_hdr;
+    size_t segment = bytes(i);
+    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+      if (c->cmsg_level != SOL_UDP || c->cmsg_type != UDP_GRO) continue;
+      int value = 0;
+      std::memcpy(&value, CMSG_DATA(c), sizeof(value));
+      segment = static_cast<size_t>(value);
+    }
+    const bool one_byte = segment == 1 || (segment > 0 && bytes(i) % segment == 1);
+    return one_byte ? data(i)[bytes(i) - 1] : 0;
+  }
+
+  void reply(int i, const void* data, size_t size) {
+    const msghdr& message = messages_[static_cast<size_t>(i)].msg_hdr;
+    sendto(fd_, data, size, MSG_DONTWAIT, static_cast<sockaddr*>(message.msg_name),
+           message.msg_namelen);
+  }
+
+ private:
+  int fd_;
+  std::vector<uint8_t> memory_;
+  std::array<mmsghdr, kReceiveBuffers> messages_{};
+  std::array<iovec, kReceiveBuffers> iovecs_{};
+  std::array<pacecar::SocketAddress, kReceiveBuffers> names_{};
+  alignas(cmsghdr)
+      std::array<std::array<uint8_t, CMSG_SPACE(sizeof(int))>, kReceiveBuffers> controls_{};
+};
+
+// After the end, keeps answering for a moment: the client asks again when an answer was lost.
+void linger(Receiver& receiver, int fd, const Summary& summary) {
+  pollfd ready{fd, POLLIN, 0};
+  while (poll(&ready, 1, 4 * kAnswerWaitMs) > 0) {
+    const int count = receiver.receive(MSG_DONTWAIT);
+    for (int i = 0; i < count; ++i) {
+      if (receiver.command(i) == kEnd) receiver.reply(i, &summary, sizeof(summary));
+    }
+  }
+}
+
+int serve_stream(int fd) {
+  Receiver receiver(fd);
+  Summary summary;
+  int64_t first = 0;
+  int64_t last = 0;
+  int64_t cpu_start = 0;
+  for (;;) {
+    const int count = receiver.receive(MSG_WAITFORONE);
+    if (count < 0) die("recvmmsg");
+    for (int i = 0; i < count; ++i) {
+      const uint8_t command = receiver.command(i);
+      if (command == kHello) receiver.reply(i, &kHello, 1);
+      if (receiver.bytes(i) > 1) {
+        last = now_ns();
+        if (first == 0) {
+          first = last;
+          cpu_start = cpu_ns();
+        }
+        summary.bytes += receiver.bytes(i);
+      }
+      if (command == kEnd) {
+        summary.wall_ns = last - first;
+        summary.cpu_ns = cpu_ns() - cpu_start;
+        receiver.reply(i, &summary, sizeof(summary));
+        linger(receiver, fd, summary);
+        return 0;
+      }
+    }
+  }
+}
+
+int serve_pingpong(int fd) {
+  Receiver receiver(fd);
+  for (;;) {
+    const int count = receiver.receive(MSG_DONTWAIT);
+    for (int i = 0; i < count; ++i) {
+      if (receiver.command(i) == kEnd) {
+        const Summary summary;
+        receiver.reply(i, &summary, sizeof(summary));
+        linger(receiver, fd, summary);
+        return 0;
+      }
+      receiver.reply(i, receiver.data(i), receiver.bytes(i));
+    }
+  }
+}
+
+// One joined datagram: per segment a header and the next payload of the source buffer.
+class JoinedMessage {
+ public:
+  explicit JoinedMessage(const Options& options)
+      : payload_(options.segment - kHeaderBytes),
+        source_(kSourceBytes, 0x5A),
+        headers_(kHeaderBytes * options.segments, 0xA5),
+        iovecs_(options.segments * 2) {
+    for (size_t i = 0; i < options.segments; ++i) {
+      iovecs_[2 * i] = {headers_.data() + i * kHeaderBytes, kHeaderBytes};
+    }
+    message_.msg_iov = iovecs_.data();
+    message_.msg_iovlen = iovecs_.size();
+    message_.msg_control = control_.data();
+    message_.msg_controllen = control_.size();
+    cmsghdr* segment = CMSG_FIRSTHDR(&message_);
+    segment->cmsg_level = SOL_UDP;
+    segment->cmsg_type = UDP_SEGMENT;
+    segment->cmsg_len = CMSG_LEN(sizeof(uint16_t));
+    const auto bytes = static_cast<uint16_t>(options.segment);
+    std::memcpy(CMSG_DATA(segment), &bytes, sizeof(bytes));
+  }
+
+  const msghdr& next() {
+    for (size_t i = 1; i < iovecs_.size(); i += 2) {
+      if (at_ + payload_ > source_.size()) at_ = 0;
+      iovecs_[i] = {source_.data() + at_, payload_};
+      at_ += payload_;
+    }
+    return message_;
+  }
+
+ private:
+  size_t payload_;
+  size_t at_ = 0;
+  std::vector<uint8_t> source_;
+  std::vector<uint8_t> headers_;
+  std::vector<iovec> iovecs_;
+  alignas(cmsghdr) std::array<uint8_t, CMSG_SPACE(sizeof(uint16_t))> control_{};
+  msghdr message_{};
+};
+
+int run_stream(int fd, const Options& options) {
+  JoinedMessage message(options);
+  const int64_t cpu_start = cpu_ns();
+  const int64_t start = now_ns();
+  const int64_t end = start + static_cast<int64_t>(options.seconds * 1e9);
+  uint64_t sent = 0;
+  while (now_ns() < end) {
+    const ssize_t bytes = sendmsg(fd, &message.next(), 0);
+    if (bytes < 0) die("sendmsg (does a segment fit the MTU?)");
+    sent += static_cast<uint64_t>(bytes);
+  }
+  const int64_t cpu = cpu_ns() - cpu_start;
+  const auto summary = ask<Summary>(fd, kEnd);
+  if (!summary) die("no summary from the server");
+  const double sent_gb = static_cast<double>(sent) * 1e-9;
+  const double received_gb = static_cast<double>(summary->bytes) * 1e-9;
+  const double wall_s = static_cast<double>(summary->wall_ns) * 1e-9;
+  std::printf(
+      "%s\n",
+      nlohmann::ordered_json{
+          {"mode", "stream"},
+          {"segment_bytes", options.segment},
+          {"segments", options.segments},
+          {"gbps", received_gb * 8 / wall_s},
+          {"lost_share", 1 - received_gb / sent_gb},
+          {"cpu_s_per_gb_sender", static_cast<double>(cpu) * 1e-9 / sent_gb},
+          {"cpu_s_per_gb_receiver", static_cast<double>(summary->cpu_ns) * 1e-9 / received_gb}}
+          .dump()
+          .c_str());
+  return 0;
+}
+
+int run_pingpong(int fd, const Options& options) {
+  constexpr int64_t kLostAfterNs = 10'000'000;
+  std::vector<uint8_t> ball(options.size, 0x5A);
+  std::vector<int64_t> rtts;
+  rtts.reserve(static_cast<size_t>(options.seconds * 1e6) + 1);
+  uint64_t lost = 0;
+  const int64_t end = now_ns() + static_cast<int64_t>(options.seconds * 1e9);
+  for (int64_t start = now_ns(); start < end; start = now_ns()) {
+    if (send(fd, ball.data(), ball.size(), MSG_DONTWAIT) < 0) die("send");
+    int64_t rtt = 0;
+    while (recv(fd, ball.data(), ball.size(), MSG_DONTWAIT) < 0 && rtt < kLostAfterNs) {
+      rtt = now_ns() - start;
+    }
+    if (rtt >= kLostAfterNs) {
+      ++lost;
+    } else if (rtts.size() < rtts.capacity()) {
+      rtts.push_back(now_ns() - start);
+    }
+  }
+  if (!ask<Summary>(fd, kEnd) || rtts.empty()) die("no answer from the server");
+  std::sort(rtts.begin(), rtts.end());
+  const auto quantile_us = [&](double q) {
+    return static_cast<double>(
+               rtts[static_cast<size_t>(q * static_cast<double>(rtts.size() - 1))]) *
+           1e-3;
+  };
+  std::printf("%s\n", nlohmann::ordered_json{{"mode", "pingpong"},
+                                             {"size_bytes", options.size},
+                                             {"round_trips", rtts.size()},
+                                             {"lost", lost},
+                                             {"rtt_us_min", quantile_us(0)},
+                                             {"rtt_us_median", quantile_us(0.5)},
+                                             {"rtt_us_p99", quantile_us(0.99)}}
+                          .dump()
+                          .c_str());
+  return 0;
+}
+
+int serve(const Options& options) {
+  const int fd = open_socket(resolve(options), true);
+  return options.mode == "stream" ? serve_stream(fd) : serve_pingpong(fd);
+}
+
+int run_client(const Options& options) {
+  const int fd = open_socket(resolve(options), false);
+  if (!ask<uint8_t>(fd, kHello)) die("no server answers");
+  return options.mode == "stream" ? run_stream(fd, options) : run_pingpong(fd, options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  bool server = false;
+  bool client = false;
+  CLI::App app("What bare UDP sockets can do on a path");
+  app.add_option("mode", options.mode)->required()->check(CLI::IsMember({"stream", "pingpong"}));
+  app.add_option("--address", options.address, "the server's IP address")->required();
+  app.add_option("--port", options.port)->capture_default_str();
+  app.add_option("--segment", options.segment, "bytes per datagram, headers included")
+      ->check(CLI::Range(kHeaderBytes + 1, size_t{65000}))
+      ->capture_default_str();
+  app.add_option("--segments", options.segments, "datagrams per system call")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--seconds", options.seconds)
+      ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
+  app.add_option("--size", options.size, "bytes of a pingpong datagram")
+      ->check(CLI::Range(2, 65000))
+      ->capture_default_str();
+  auto* server_flag = app.add_flag("--server", server, "be the server, until one client is done");
+  app.add_flag("--connect", client, "be the client of a server elsewhere")->excludes(server_flag);
+  CLI11_PARSE(app, argc, argv);
+  if (options.segment * options.segments > 65000) {
+    std::fprintf(stderr,
+                 "udp_limit: %zu x %zu B exceed the 65,000 B of one call: lower --segments\n",
+                 options.segments, options.segment);
+    return 2;
+  }
+  if (server) return serve(options);
+  if (client) return run_client(options);
+  const pid_t child = fork();
+  if (child < 0) die("fork");
+  if (child == 0) return serve(options);
+  const int status = run_client(options);
+  waitpid(child, nullptr, 0);
+  return status;
+}

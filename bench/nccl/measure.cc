@@ -1,0 +1,167 @@
+#include "bench/nccl/measure.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "bench/perf/clock.h"
+
+namespace pacecar::nccl {
+namespace {
+
+using perf::process_cpu_time;
+using perf::steady_now;
+
+constexpr Duration kWarmUp = Duration::from_ms(300);
+constexpr size_t kMaxSamples = 4'000'000;
+
+// Counts messages once the warm-up is over.
+class Window {
+ public:
+  void count(Instant now) {
+    last_ = now;
+    if (counting_) {
+      ++messages_;
+    } else if (!warming_) {
+      warming_ = true;
+      begin_ = now;
+    } else if (now - begin_ >= kWarmUp) {
+      counting_ = true;
+      begin_ = now;
+      cpu_begin_ = process_cpu_time();
+    }
+  }
+
+  StreamReport report() const {
+    if (!counting_) return {};
+    return {messages_, last_ - begin_, process_cpu_time() - cpu_begin_};
+  }
+
+ private:
+  bool warming_ = false;
+  bool counting_ = false;
+  Instant begin_;
+  Instant last_;
+  Duration cpu_begin_;
+  uint64_t messages_ = 0;
+};
+
+// The requests of one connection, oldest first. A request's slot is its number modulo the bound.
+class InFlight {
+ public:
+  InFlight(const MessageSlots& slots, size_t bound) : slots_(slots), requests_(bound) {}
+
+  size_t count() const { return started_ - done_; }
+  bool full() const { return count() == requests_.size(); }
+  size_t next_slot() const { return started_ % requests_.size(); }
+  // False when the plugin said "again later".
+  bool add(void* request) {
+    if (request == nullptr) return false;
+    requests_[next_slot()] = request;
+    ++started_;
+    return true;
+  }
+  // The bytes of the oldest request, once it is done.
+  std::optional<size_t> take() {
+    size_t bytes = 0;
+    if (count() == 0 || !slots_.test(requests_[done_ % requests_.size()], &bytes)) return {};
+    ++done_;
+    return bytes;
+  }
+
+ private:
+  const MessageSlots& slots_;
+  std::vector<void*> requests_;
+  size_t started_ = 0;
+  size_t done_ = 0;
+};
+
+size_t finish(const MessageSlots& slots, void* request) {
+  size_t bytes = 0;
+  while (!slots.test(request, &bytes)) {
+  }
+  return bytes;
+}
+
+void send_one(const MessageSlots& slots, size_t bytes) {
+  void* request = nullptr;
+  while ((request = slots.send(0, bytes)) == nullptr) {
+  }
+  finish(slots, request);
+}
+
+void* post_one(const MessageSlots& slots) {
+  void* request = nullptr;
+  while ((request = slots.receive(0)) == nullptr) {
+  }
+  return request;
+}
+
+}  // namespace
+
+StreamReport stream_send(const MessageSlots& slots, size_t bytes, size_t in_flight,
+                         Duration length) {
+  InFlight requests(slots, in_flight);
+  Window window;
+  const Instant end = steady_now() + kWarmUp + length;
+  size_t ends_sent = 0;
+  while (ends_sent < in_flight || requests.count() > 0) {
+    const Instant now = steady_now();
+    const bool ending = now >= end;
+    while (!requests.full() && ends_sent < in_flight &&
+           requests.add(slots.send(requests.next_slot(), ending ? 0 : bytes))) {
+      if (ending) ++ends_sent;
+    }
+    if (requests.take().value_or(0) > 0) window.count(now);
+  }
+  return window.report();
+}
+
+StreamReport stream_receive(const MessageSlots& slots, size_t in_flight) {
+  InFlight requests(slots, in_flight);
+  Window window;
+  size_t ends_received = 0;
+  // After the first end, only the other ends are still to come.
+  const auto more_to_post = [&] {
+    return ends_received == 0 ? !requests.full() : requests.count() + ends_received < in_flight;
+  };
+  while (ends_received < in_flight) {
+    while (more_to_post() && requests.add(slots.receive(requests.next_slot()))) {
+    }
+    const std::optional<size_t> bytes = requests.take();
+    if (!bytes) continue;
+    if (*bytes == 0) {
+      ++ends_received;
+    } else {
+      window.count(steady_now());
+    }
+  }
+  return window.report();
+}
+
+std::vector<double> ping(const MessageSlots& out, const MessageSlots& in, Duration length) {
+  std::vector<double> samples;
+  samples.reserve(kMaxSamples);
+  const Instant warm = steady_now() + kWarmUp;
+  for (Instant now; now < warm + length && samples.size() < kMaxSamples;) {
+    void* const answer = post_one(in);
+    const Instant begin = steady_now();
+    send_one(out, kPingBytes);
+    finish(in, answer);
+    now = steady_now();
+    if (begin >= warm) samples.push_back((now - begin).us() / 2);
+  }
+  void* const answer = post_one(in);
+  send_one(out, 0);
+  finish(in, answer);
+  std::sort(samples.begin(), samples.end());
+  return samples;
+}
+
+void pong(const MessageSlots& out, const MessageSlots& in) {
+  for (size_t bytes = kPingBytes; bytes > 0;) {
+    bytes = finish(in, post_one(in));
+    send_one(out, bytes);
+  }
+}
+
+}  // namespace pacecar::nccl

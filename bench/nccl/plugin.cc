@@ -1,0 +1,160 @@
+#include "bench/nccl/plugin.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <cstdarg>
+#include <cstdio>
+
+namespace pacecar::nccl {
+namespace {
+
+constexpr uint64_t kCommunicatorId = 1;
+
+void print_line(const char* format, va_list arguments) {
+  std::vfprintf(stderr, format, arguments);
+  std::fputc('\n', stderr);
+}
+
+// NCCL's logger has no context argument: one function per level of detail.
+void log_all(LogSeverity, unsigned long, const char*, int, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  print_line(format, arguments);
+  va_end(arguments);
+}
+
+void log_warnings(LogSeverity severity, unsigned long, const char*, int, const char* format, ...) {
+  if (severity != LogSeverity::kWarn && severity != LogSeverity::kAbort) return;
+  va_list arguments;
+  va_start(arguments, format);
+  print_line(format, arguments);
+  va_end(arguments);
+}
+
+Result<void> check(NcclResult result, const char* call) {
+  if (result == NcclResult::kSuccess) return {};
+  return fail(ErrorCode::kPeer,
+              fmt::format("the plugin's {} failed with NCCL result {}; its warnings above say why",
+                          call, static_cast<int>(result)));
+}
+
+// Polls `call`, which fills the pointer when it is there.
+template <typename Call>
+Result<void*> poll(const char* name, const Patience& patience, const Call& call) {
+  void* comm = nullptr;
+  for (;;) {
+    if (auto ok = check(call(&comm), name); !ok) return tl::unexpected(ok.error());
+    if (comm != nullptr) return comm;
+    if (auto ok = patience(); !ok) return tl::unexpected(ok.error());
+    sched_yield();
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Plugin>> Plugin::load(const std::string& path, bool verbose) {
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return fail(ErrorCode::kNotFound, fmt::format("cannot load the net plugin: {}", dlerror()));
+  }
+  const auto* const net = static_cast<const NetV11*>(dlsym(library, "ncclNetPlugin_v11"));
+  if (net == nullptr) {
+    dlclose(library);
+    return fail(ErrorCode::kNotFound,
+                fmt::format("{} exports no ncclNetPlugin_v11: it is no net plugin for NCCL 2.28 or "
+                            "later",
+                            path));
+  }
+  std::unique_ptr<Plugin> plugin(new Plugin(library, net));
+  CommConfigV11 config{kUndefined};
+  const NcclResult result = net->init(&plugin->context_, kCommunicatorId, &config,
+                                      verbose ? log_all : log_warnings, nullptr);
+  if (auto ok = check(result, "init"); !ok) return tl::unexpected(ok.error());
+  int devices = 0;
+  if (auto ok = check(net->devices(&devices), "devices"); !ok) return tl::unexpected(ok.error());
+  if (devices < 1) return fail(ErrorCode::kNotFound, "the plugin offers no device");
+  return plugin;
+}
+
+Plugin::~Plugin() {
+  if (context_ != nullptr) net_->finalize(context_);
+  dlclose(library_);
+}
+
+Result<std::string> Plugin::device_name() const {
+  NetPropertiesV11 properties{};
+  return check(net_->getProperties(0, &properties), "getProperties").map([&] {
+    return std::string(properties.name);
+  });
+}
+
+Result<void*> Plugin::listen(HandleBytes* handle) const {
+  void* comm = nullptr;
+  return check(net_->listen(context_, 0, handle->data(), &comm), "listen").map([&] {
+    return comm;
+  });
+}
+
+Result<void*> Plugin::connect(HandleBytes handle, const Patience& patience) const {
+  return poll("connect", patience, [&](void** comm) {
+    DeviceHandle* device = nullptr;
+    return net_->connect(context_, 0, handle.data(), comm, &device);
+  });
+}
+
+Result<void*> Plugin::accept(void* listening, const Patience& patience) const {
+  return poll("accept", patience, [&](void** comm) {
+    DeviceHandle* device = nullptr;
+    return net_->accept(listening, comm, &device);
+  });
+}
+
+Result<void*> Plugin::register_memory(void* comm, std::span<std::byte> memory) const {
+  void* registration = nullptr;
+  const auto result = net_->regMr(comm, memory.data(), memory.size(), kPointerHost, &registration);
+  return check(result, "regMr").map([&] { return registration; });
+}
+
+Result<void> Plugin::deregister_memory(void* comm, void* registration) const {
+  return check(net_->deregMr(comm, registration), "deregMr");
+}
+
+Result<void*> Plugin::send(void* comm, std::span<std::byte> data, void* registration) const {
+  void* request = nullptr;
+  const auto result =
+      net_->isend(comm, data.data(), data.size(), 0, registration, nullptr, &request);
+  return check(result, "isend").map([&] { return request; });
+}
+
+Result<void*> Plugin::receive(void* comm, std::span<std::byte> data, void* registration) const {
+  void* request = nullptr;
+  void* address = data.data();
+  size_t size = data.size();
+  int tag = 0;
+  void* profiler_handle = nullptr;
+  const auto result =
+      net_->irecv(comm, 1, &address, &size, &tag, &registration, &profiler_handle, &request);
+  return check(result, "irecv").map([&] { return request; });
+}
+
+Result<bool> Plugin::test(void* request, size_t* bytes) const {
+  int done = 0;
+  int size = 0;
+  const auto result = net_->test(request, &done, &size);
+  *bytes = static_cast<size_t>(size);
+  return check(result, "test").map([&] { return done == 1; });
+}
+
+Result<void> Plugin::close_send(void* comm) const {
+  return check(net_->closeSend(comm), "closeSend");
+}
+Result<void> Plugin::close_receive(void* comm) const {
+  return check(net_->closeRecv(comm), "closeRecv");
+}
+Result<void> Plugin::close_listen(void* comm) const {
+  return check(net_->closeListen(comm), "closeListen");
+}
+
+}  // namespace pacecar::nccl

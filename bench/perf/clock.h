@@ -1,0 +1,28 @@
+// The monotonic clock of the command line's measurements, and the CPU time of this process.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <chrono>
+
+#include "transport/base/units.h"
+
+namespace pacecar::perf {
+
+inline Instant steady_now() {
+  return Instant::from_ns(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                              std::chrono::steady_clock::now().time_since_epoch())
+                              .count());
+}
+
+// User and system time of all threads of this process, engines included.
+inline Duration process_cpu_time() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto span = [](const timeval& t) {
+    return Duration::from_s(t.tv_sec) + Duration::from_us(t.tv_usec);
+  };
+  return span(usage.ru_utime) + span(usage.ru_stime);
+}
+
+}  // namespace pacecar::perf

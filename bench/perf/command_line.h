@@ -1,0 +1,26 @@
+// CLI11 for every subcommand: its errors and its help as values, and the checks that flags share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "transport/base/result.h"
+
+namespace pacecar::perf {
+
+// What --help says after the flags of every subcommand.
+inline constexpr const char* kExitCodesHelp =
+    "Exit codes: 0 success, 1 failed, 2 wrong usage, 3 a threshold was missed.";
+
+// Fills what the flags of `app` are bound to. Returns --help's text when it was asked for, else an
+// empty string. Errors: kInvalidArgument, one sentence.
+Result<std::string> parse_command_line(CLI::App& app, int argc, const char* const* argv);
+
+// Checks of a flag's value.
+CLI::Validator whole_number(uint64_t min, uint64_t max);
+// As whole_number, with a suffix K, M or G for powers of 1024.
+CLI::Validator byte_count(uint64_t min, uint64_t max);
+CLI::Validator positive_number(double max);
+
+}  // namespace pacecar::perf

@@ -1,0 +1,49 @@
+#include "bench/perf/console.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace pacecar::perf {
+namespace {
+
+constexpr std::string_view kRed = "\033[31m";
+constexpr std::string_view kYellow = "\033[33m";
+constexpr std::string_view kPlain = "\033[0m";
+// Wipes what the progress bar may have left on the line.
+constexpr std::string_view kClearLine = "\r\033[K";
+
+void log_line(void* context, LogLevel level, std::string_view line) {
+  const auto& console = *static_cast<const Console*>(context);
+  if (level == LogLevel::kError) console.error(line);
+  if (level == LogLevel::kWarn) console.warn(line);
+}
+
+}  // namespace
+
+Console::Console(bool quiet, bool color)
+    : quiet_(quiet),
+      interactive_(!quiet && isatty(STDERR_FILENO) == 1),
+      color_(color && isatty(STDERR_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr) {}
+
+void Console::note(std::string_view line) const {
+  if (!quiet_) print("", "", line);
+}
+
+void Console::warn(std::string_view line) const { print(kYellow, "warning: ", line); }
+
+void Console::error(std::string_view line) const { print(kRed, "error: ", line); }
+
+LogSink Console::log_sink() const { return {log_line, const_cast<Console*>(this)}; }
+
+void Console::print(std::string_view color, std::string_view label, std::string_view line) const {
+  const bool colored = color_ && !label.empty();
+  const std::string text = fmt::format("{}{}{}{}{}\n", interactive_ ? kClearLine : "",
+                                       colored ? color : "", label, colored ? kPlain : "", line);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+}  // namespace pacecar::perf

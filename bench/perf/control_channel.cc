@@ -1,0 +1,281 @@
+#include "bench/perf/control_channel.h"
+
+#include <fmt/core.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "bench/perf/clock.h"
+#include "bench/perf/json_fields.h"
+
+namespace pacecar::perf {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr Duration kSendLimit = Duration::from_s(5);
+constexpr Duration kExplainLimit = Duration::from_ms(500);
+
+// Waits until `events` are there; false when the time is over.
+bool wait_for(int fd, short events, Duration limit) {
+  pollfd entry{fd, events, 0};
+  const Instant deadline = steady_now() + limit;
+  for (;;) {
+    const Duration left = std::max(deadline - steady_now(), Duration());
+    const int ready = ::poll(&entry, 1, static_cast<int>((left.ns() + 999'999) / 1'000'000));
+    if (ready >= 0 || errno != EINTR) return ready > 0;
+  }
+}
+
+std::string address_text(const sockaddr* address, socklen_t size) {
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> service{};
+  if (getnameinfo(address, size, host.data(), host.size(), service.data(), service.size(),
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "an unknown address";
+  }
+  std::string_view name = host.data();
+  constexpr std::string_view kMapped = "::ffff:";  // an IPv4 client of an IPv6 socket
+  if (name.starts_with(kMapped) && name.find('.') != std::string_view::npos) {
+    name.remove_prefix(kMapped.size());
+  }
+  const bool v6 = name.find(':') != std::string_view::npos;
+  return fmt::format(fmt::runtime(v6 ? "[{}]:{}" : "{}:{}"), name, service.data());
+}
+
+// 0 or an errno.
+int connect_one(int fd, const addrinfo& target, Duration limit) {
+  if (::connect(fd, target.ai_addr, target.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  if (!wait_for(fd, POLLOUT, limit)) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof error;
+  getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
+}
+
+std::string connect_failure(const std::string& host, uint16_t port, int error) {
+  if (error == ECONNREFUSED) {
+    return fmt::format(
+        "nobody listens on {} port {}: start the server there first (the same command without a "
+        "host), or name its port with -p",
+        host, port);
+  }
+  return fmt::format("cannot reach {} port {} ({}): check the address, the route and the firewall",
+                     host, port, std::strerror(error));
+}
+
+}  // namespace
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+ControlChannel::ControlChannel(Descriptor socket, std::string peer)
+    : socket_(std::move(socket)), peer_(std::move(peer)) {
+  const int on = 1;
+  setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t port,
+                                               Duration limit) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  const int status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (status != 0) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("host '{}' has no address ({}): check its spelling and the resolver",
+                            host, gai_strerror(status)));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
+  const Instant deadline = steady_now() + limit;
+  int error = EHOSTUNREACH;
+  for (const addrinfo* target = list; target != nullptr; target = target->ai_next) {
+    Descriptor fd(::socket(target->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (fd.get() < 0) {
+      error = errno;
+      continue;
+    }
+    error = connect_one(fd.get(), *target, deadline - steady_now());
+    if (error == 0) {
+      return ControlChannel(std::move(fd), address_text(target->ai_addr, target->ai_addrlen));
+    }
+  }
+  return fail(ErrorCode::kPeer, connect_failure(host, port, error));
+}
+
+Result<void> ControlChannel::send(const Json& message) {
+  // Text of ours may carry a peer's or a file's bytes: replace what is not UTF-8.
+  const std::string line = message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  size_t sent = 0;
+  while (sent < line.size()) {
+    const ssize_t n = ::send(socket_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+    if (n > 0) {
+      sent += static_cast<size_t>(n);
+    } else if (errno == EAGAIN && wait_for(socket_.get(), POLLOUT, kSendLimit)) {
+      continue;
+    } else if (errno != EINTR) {
+      return fail(ErrorCode::kPeer, fmt::format("{} went away: look at its own messages", peer_));
+    }
+  }
+  return {};
+}
+
+void ControlChannel::send_error(std::string_view text) {
+  static_cast<void>(send({{"type", "error"}, {"message", text.substr(0, kMaxText)}}));
+}
+
+Result<bool> ControlChannel::fill(Duration limit) {
+  if (!wait_for(socket_.get(), POLLIN, limit)) return false;
+  std::array<char, 4096> chunk;
+  const ssize_t n = ::recv(socket_.get(), chunk.data(), chunk.size(), 0);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (n <= 0) {
+    return fail(ErrorCode::kPeer, fmt::format("{} went away: look at its own messages", peer_));
+  }
+  input_.append(chunk.data(), static_cast<size_t>(n));
+  if (input_.size() > kMaxLine) {
+    return fail(ErrorCode::kPeer,
+                fmt::format("{} does not speak pacecar's protocol: another program uses this port, "
+                            "choose a free one with -p",
+                            peer_));
+  }
+  return true;
+}
+
+Result<std::optional<Json>> ControlChannel::next_message() {
+  const size_t end = input_.find('\n');
+  if (end == std::string::npos) return std::optional<Json>();
+  Json message = Json::parse(input_.begin(), input_.begin() + static_cast<ptrdiff_t>(end), nullptr,
+                             /*allow_exceptions=*/false);
+  input_.erase(0, end + 1);
+  if (!message.is_object()) {
+    return fail(ErrorCode::kPeer,
+                fmt::format("{} does not speak pacecar's protocol: another program uses this port, "
+                            "choose a free one with -p",
+                            peer_));
+  }
+  if (message.value("type", Json()) == "error") {
+    gave_up_ = true;
+    const auto text = text_field(message, "message", kMaxText);
+    return fail(ErrorCode::kPeer,
+                fmt::format("{} gave up: {}", peer_, text ? *text : "it did not say why"));
+  }
+  return std::optional(std::move(message));
+}
+
+Result<Json> ControlChannel::receive(Duration limit) {
+  const Instant deadline = steady_now() + limit;
+  for (;;) {
+    auto message = next_message();
+    if (!message) return tl::unexpected(message.error());
+    if (*message) return std::move(**message);
+    const Duration left = deadline - steady_now();
+    if (left <= Duration()) {
+      return fail(ErrorCode::kPeer,
+                  fmt::format("{} did not answer within {:.0f} s: it is busy with another client "
+                              "or hangs, or another program uses this port",
+                              peer_, limit.seconds()));
+    }
+    const auto filled = fill(left);
+    if (!filled) return tl::unexpected(filled.error());
+  }
+}
+
+Result<Json> ControlChannel::expect(std::string_view type, Duration limit) {
+  auto message = receive(limit);
+  if (message && message->value("type", Json()) != type) {
+    return fail(ErrorCode::kPeer,
+                fmt::format("{} sent something else than '{}': run the same version of pacecar at "
+                            "both ends",
+                            peer_, type));
+  }
+  return message;
+}
+
+Result<std::optional<Json>> ControlChannel::poll() {
+  auto message = next_message();
+  if (!message || *message) return message;
+  const auto filled = fill(Duration());
+  if (!filled) return tl::unexpected(filled.error());
+  return next_message();
+}
+
+Error ControlChannel::explain(Error error) {
+  while (!gave_up_) {
+    auto message = receive(kExplainLimit);
+    if (!message && gave_up_) return message.error();
+    if (!message) break;
+  }
+  return error;
+}
+
+Result<ControlListener> ControlListener::open(uint16_t port) {
+  // One IPv6 socket serves IPv4 too; a host without IPv6 gets a plain IPv4 one.
+  Descriptor fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  const int off = 0;
+  sockaddr_storage address{};
+  socklen_t size = sizeof(sockaddr_in6);
+  if (fd.get() >= 0) {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(port);
+    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  } else {
+    fd = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    auto& v4 = reinterpret_cast<sockaddr_in&>(address);
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(port);
+    size = sizeof(sockaddr_in);
+  }
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      ::listen(fd.get(), 8) != 0) {
+    return fail(ErrorCode::kSystem,
+                fmt::format("cannot listen on TCP port {} ({}): choose another one with -p", port,
+                            std::strerror(errno)));
+  }
+  socklen_t bound_size = sizeof address;
+  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &bound_size);
+  // The port lies at the same place in both families.
+  const uint16_t bound = ntohs(reinterpret_cast<sockaddr_in&>(address).sin_port);
+  return ControlListener(std::move(fd), bound);
+}
+
+Result<ControlChannel> ControlListener::accept() {
+  for (;;) {
+    sockaddr_storage address{};
+    socklen_t size = sizeof address;
+    const int fd = ::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size,
+                             SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) {
+      return ControlChannel(Descriptor(fd),
+                            address_text(reinterpret_cast<sockaddr*>(&address), size));
+    }
+    // A client that gave up meanwhile is not our failure.
+    if (errno != EINTR && errno != ECONNABORTED) {
+      return fail(ErrorCode::kSystem,
+                  fmt::format("cannot accept a client ({}): close other programs' files or raise "
+                              "'ulimit -n'",
+                              std::strerror(errno)));
+    }
+  }
+}
+
+}  // namespace pacecar::perf

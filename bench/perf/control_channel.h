@@ -1,0 +1,87 @@
+// The control channel: a TCP connection between the two ends of a test. One message is one JSON
+// object on one line, with its kind in the member "type". The peer's bytes are data: a line has a
+// bound, and what is not a JSON object is an error of code kPeer.
+//
+// Thread rule: one thread at a time. Time limits are relative to the call.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+
+namespace pacecar::perf {
+
+// Owns a file descriptor.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor();
+
+  int get() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
+class ControlChannel {
+ public:
+  static constexpr size_t kMaxLine = 256 * 1024;  // bytes of one message
+  static constexpr size_t kMaxText = 1024;        // characters of a peer's error message
+
+  ControlChannel(Descriptor socket, std::string peer);
+
+  // Tries every address of `host` within `limit`.
+  static Result<ControlChannel> connect(const std::string& host, uint16_t port, Duration limit);
+
+  Result<void> send(const nlohmann::json& message);
+  // Tells the peer why we give up; best effort.
+  void send_error(std::string_view text);
+
+  // The next message. One of type "error" becomes an error with the peer's words.
+  Result<nlohmann::json> receive(Duration limit);
+  // The next message, which must be of this type.
+  Result<nlohmann::json> expect(std::string_view type, Duration limit);
+  // The next message if it is there already.
+  Result<std::optional<nlohmann::json>> poll();
+
+  // What to tell people after a failure that the peer may have caused: the peer's own words if they
+  // come soon, else `error`.
+  Error explain(Error error);
+
+  const std::string& peer() const { return peer_; }
+
+ private:
+  // False when `limit` passed; errors when the peer is gone or its line too long.
+  Result<bool> fill(Duration limit);
+  Result<std::optional<nlohmann::json>> next_message();
+
+  Descriptor socket_;
+  std::string peer_;
+  std::string input_;
+  bool gave_up_ = false;  // the peer sent an error
+};
+
+class ControlListener {
+ public:
+  // Port 0 takes any free port.
+  static Result<ControlListener> open(uint16_t port);
+  // Waits without limit for the next client.
+  Result<ControlChannel> accept();
+  uint16_t port() const { return port_; }
+
+ private:
+  ControlListener(Descriptor socket, uint16_t port) : socket_(std::move(socket)), port_(port) {}
+
+  Descriptor socket_;
+  uint16_t port_;
+};
+
+}  // namespace pacecar::perf

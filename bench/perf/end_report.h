@@ -1,0 +1,46 @@
+// What one end of a test consumed and counted while a phase ran.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "transport/api/pacecar.hpp"
+#include "transport/base/units.h"
+
+namespace pacecar::perf {
+
+struct EndReport {
+  double cpu_s = 0;  // of the whole process, engine included
+  // Counts during the phase.
+  uint64_t packets_sent = 0;
+  uint64_t packets_received = 0;
+  uint64_t packets_retransmitted = 0;
+  uint64_t timeouts = 0;
+  uint64_t duplicates = 0;
+  uint64_t rejected = 0;
+  uint64_t marked_packets = 0;
+  // The congestion control's view at the end.
+  std::string congestion_control;
+  double rate_bps = 0;
+  double rtt_us = 0;
+};
+
+// Takes the difference between its construction and finish().
+class EndMeter {
+ public:
+  EndMeter(const Context& context, size_t nic);
+  EndReport finish() const;
+
+ private:
+  const Context& context_;
+  size_t nic_;
+  Statistics before_;
+  Duration cpu_before_;
+};
+
+nlohmann::json to_json(const EndReport& report);
+// Errors: kPeer when a member is missing or impossible.
+Result<EndReport> end_report_from_json(const nlohmann::json& object);
+
+}  // namespace pacecar::perf

@@ -1,0 +1,183 @@
+// `pacecar info`: what this host has, can and is set to. `-c`: every parameter; `--json`: for
+// programs.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "bench/perf/command_line.h"
+#include "bench/perf/console.h"
+#include "bench/perf/exit_code.h"
+#include "bench/perf/subcommands.h"
+#include "cc/registry.h"
+#include "transport/api/pacecar.hpp"
+#include "transport/base/params_environment.h"
+
+namespace pacecar::perf {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kInfoSchemaVersion = 1;
+
+struct InfoFlags {
+  bool parameters = false;
+  bool json = false;
+  bool quiet = false;
+  bool no_color = false;
+  std::string nics;
+};
+
+Json nic_json(const Context& context, size_t index) {
+  const NicInfo& nic = context.nics()[index];
+  return {{"name", nic.name},
+          {"device", nic.device},
+          {"address", nic.address},
+          {"pci_path", nic.pci_path},
+          {"guid", fmt::format("{:016x}", nic.guid)},
+          {"speed_mbps", nic.speed_mbps},
+          {"mtu_bytes", nic.mtu_bytes},
+          {"paths", nic.paths},
+          {"ecn", nic.ecn},
+          {"max_connections", nic.max_connections},
+          {"flow_state_bytes", context.statistics(index).flow_state_bytes}};
+}
+
+Json nics_json(const Context& context) {
+  Json nics = Json::array();
+  for (size_t i = 0; i < context.nics().size(); ++i) nics.push_back(nic_json(context, i));
+  return nics;
+}
+
+Json controls_json() {
+  Json controls = Json::array();
+  for (const ControllerInfo& control : controllers()) {
+    controls.push_back({{"name", control.name}, {"summary", control.summary}});
+  }
+  return controls;
+}
+
+Json parameters_json(const Params& values) {
+  const Params defaults;
+  Json parameters = Json::array();
+  for (size_t row = 0; row < param_table().size(); ++row) {
+    const ParamInfo& info = param_table()[row];
+    parameters.push_back({{"name", info.name},
+                          {"value", values.text(row)},
+                          {"source", values.origin(row)},
+                          {"default", defaults.text(row)},
+                          {"accepts", describe_accepted(info)},
+                          {"doc", info.doc}});
+  }
+  return parameters;
+}
+
+std::string text_of(const Json& value) { return value.get<std::string>(); }
+
+// The text forms are printed from the JSON, so that both always agree.
+void print_nics(const Json& nics) {
+  fmt::print("NICs\n");
+  for (const Json& nic : nics) {
+    const auto speed = nic["speed_mbps"].get<uint64_t>();
+    fmt::print("  {}\n    address {}  speed {}  MTU {}  paths {}  ECN {}\n", text_of(nic["name"]),
+               text_of(nic["address"]),
+               speed == 0 ? "unknown" : fmt::format("{:g} Gb/s", static_cast<double>(speed) / 1000),
+               nic["mtu_bytes"].get<uint64_t>(), nic["paths"].get<uint64_t>(),
+               nic["ecn"].get<bool>() ? "yes" : "no");
+    fmt::print("    at most {} connections; {} bytes of state per flow\n",
+               nic["max_connections"].get<uint64_t>(), nic["flow_state_bytes"].get<uint64_t>());
+  }
+}
+
+void print_controls(const Json& controls) {
+  fmt::print("Congestion controls (--cc, PACECAR_CC)\n");
+  for (const Json& control : controls) {
+    fmt::print("  {:<10} {}\n", text_of(control["name"]), text_of(control["summary"]));
+  }
+}
+
+void print_parameters(const Json& parameters) {
+  for (const Json& parameter : parameters) {
+    fmt::print("{}={}\n", text_of(parameter["name"]), text_of(parameter["value"]));
+    fmt::print("    from {}; default '{}'; accepts {}\n", text_of(parameter["source"]),
+               text_of(parameter["default"]), text_of(parameter["accepts"]));
+    fmt::print("    {}\n", text_of(parameter["doc"]));
+  }
+}
+
+Result<void> show_parameters(const InfoFlags& flags, const Console& console) {
+  std::vector<ParamSetting> given;
+  if (!flags.nics.empty()) given.push_back({"PACECAR_NICS", flags.nics, "command line"});
+  std::vector<std::string> warnings;
+  const auto values = load_params_from_environment(given, &warnings);
+  for (const std::string& warning : warnings) console.warn(warning);
+  if (!values) return tl::unexpected(values.error());
+  const Json parameters = parameters_json(*values);
+  if (flags.json) {
+    const Json document = {{"schema_version", kInfoSchemaVersion}, {"parameters", parameters}};
+    fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    print_parameters(parameters);
+  }
+  return {};
+}
+
+Result<void> show_host(const InfoFlags& flags, const Console& console) {
+  Options options;
+  options.log = console.log_sink();
+  if (!flags.nics.empty()) options.settings.emplace_back("PACECAR_NICS", flags.nics);
+  const auto context = Context::open(options);
+  if (!context) return tl::unexpected(context.error());
+  const Json nics = nics_json(**context);
+  const Json controls = controls_json();
+  if (flags.json) {
+    const Json document = {{"schema_version", kInfoSchemaVersion},
+                           {"version", PACECAR_VERSION},
+                           {"nics", nics},
+                           {"congestion_controls", controls},
+                           {"limits",
+                            {{"receives_per_connection", kMaxRequests},
+                             {"buffers_per_receive", kMaxReceiveBuffers},
+                             {"sends_per_connection", kMaxRequests * kMaxReceiveBuffers}}}};
+    fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+    return {};
+  }
+  fmt::print("Pacecar {}\n\n", PACECAR_VERSION);
+  print_nics(nics);
+  fmt::print("\n");
+  print_controls(controls);
+  fmt::print("\nLimits of a connection\n  {} receives of up to {} buffers, {} sends\n",
+             kMaxRequests, kMaxReceiveBuffers, kMaxRequests * kMaxReceiveBuffers);
+  return {};
+}
+
+}  // namespace
+
+int run_info(int argc, char** argv) {
+  InfoFlags flags;
+  CLI::App app("Shows NICs, congestion controls, limits and parameters of this host.",
+               "pacecar info");
+  app.add_flag("-c,--config", flags.parameters,
+               "every parameter: value, source, default, what it accepts, meaning");
+  app.add_flag("--json", flags.json, "print JSON");
+  app.add_option("-d,--ib-dev", flags.nics, "NICs, as PACECAR_NICS");
+  app.add_flag("--quiet", flags.quiet, "no messages but warnings and errors");
+  app.add_flag("--no-color", flags.no_color, "no colours");
+  app.footer(kExitCodesHelp);
+  const auto help = parse_command_line(app, argc, argv);
+  const Console console(flags.quiet, !flags.no_color);
+  if (!help) {
+    console.error(help.error().message);
+    return kExitUsage;
+  }
+  if (!help->empty()) {
+    fmt::print("{}", *help);
+    return kExitOk;
+  }
+  const auto shown = flags.parameters ? show_parameters(flags, console) : show_host(flags, console);
+  if (shown) return kExitOk;
+  console.error(shown.error().message);
+  return exit_code_of(shown.error());
+}
+
+}  // namespace pacecar::perf

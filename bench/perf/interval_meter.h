@@ -1,0 +1,55 @@
+// Cuts a phase into intervals and counts the messages of each, for rates over time and their peak.
+// Pure.
+//
+// An interval ends at the first count after its length that also makes it hold `min_messages`, so
+// that a burst of completions is not taken for a rate. Memory is bounded: when kMaxIntervals are
+// full, neighbours are joined and the length doubles; the peak stays that of the finer intervals.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "transport/base/units.h"
+
+namespace pacecar::perf {
+
+struct Interval {
+  Duration start;  // since the phase began
+  Duration length;
+  uint64_t messages = 0;
+
+  double per_second() const { return static_cast<double>(messages) / length.seconds(); }
+};
+
+class IntervalMeter {
+ public:
+  static constexpr size_t kMaxIntervals = 1000;
+
+  IntervalMeter(Duration length, uint64_t min_messages);
+
+  // `total`: messages finished since the phase began. True when this ended an interval, which is
+  // then last().
+  bool count(Duration since_start, uint64_t total);
+  // Ends the last interval, however short; it does not count for the peak.
+  void finish(Duration since_start, uint64_t total);
+
+  const Interval& last() const { return last_; }
+  const std::vector<Interval>& intervals() const { return intervals_; }
+  // Messages per second of the fastest interval; 0 without one.
+  double peak() const { return peak_; }
+
+ private:
+  Interval cut(Duration since_start, uint64_t total);
+  void join_neighbours();
+
+  Duration length_;
+  uint64_t min_messages_;
+  std::vector<Interval> intervals_;
+  Interval last_;
+  Duration start_;  // of the current interval
+  uint64_t counted_ = 0;
+  double peak_ = 0;
+};
+
+}  // namespace pacecar::perf

@@ -1,0 +1,61 @@
+#include "bench/perf/json_fields.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace pacecar::perf {
+namespace {
+
+tl::unexpected<Error> bad_field(std::string_view key) {
+  return fail(ErrorCode::kPeer,
+              fmt::format("the peer sent no usable '{}': run the same version of pacecar at both "
+                          "ends",
+                          key));
+}
+
+const nlohmann::json* find(const nlohmann::json& object, std::string_view key) {
+  if (!object.is_object()) return nullptr;
+  const auto it = object.find(key);
+  return it == object.end() ? nullptr : &*it;
+}
+
+}  // namespace
+
+Result<uint64_t> unsigned_field(const nlohmann::json& object, std::string_view key, uint64_t min,
+                                uint64_t max) {
+  const nlohmann::json* value = find(object, key);
+  if (value == nullptr || !value->is_number_unsigned()) return bad_field(key);
+  const auto number = value->get<uint64_t>();
+  if (number < min || number > max) return bad_field(key);
+  return number;
+}
+
+Result<double> number_field(const nlohmann::json& object, std::string_view key, double min,
+                            double max) {
+  const nlohmann::json* value = find(object, key);
+  if (value == nullptr || !value->is_number()) return bad_field(key);
+  const auto number = value->get<double>();
+  if (!(number >= min && number <= max)) return bad_field(key);  // catches NaN too
+  return number;
+}
+
+Result<bool> bool_field(const nlohmann::json& object, std::string_view key) {
+  const nlohmann::json* value = find(object, key);
+  if (value == nullptr || !value->is_boolean()) return bad_field(key);
+  return value->get<bool>();
+}
+
+Result<std::string> text_field(const nlohmann::json& object, std::string_view key,
+                               size_t max_size) {
+  const nlohmann::json* value = find(object, key);
+  if (value == nullptr || !value->is_string()) return bad_field(key);
+  auto text = value->get<std::string>();
+  const bool printable =
+      std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  if (text.size() > max_size || !printable) return bad_field(key);
+  return text;
+}
+
+}  // namespace pacecar::perf

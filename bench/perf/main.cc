@@ -1,0 +1,72 @@
+// pacecar: the command line. Finds the subcommand by its first argument and hands the rest on.
+#include <fmt/core.h>
+
+#include <array>
+#include <cstdio>
+#include <string_view>
+
+#include "bench/perf/console.h"
+#include "bench/perf/exit_code.h"
+#include "bench/perf/subcommands.h"
+
+namespace pacecar::perf {
+namespace {
+
+struct Subcommand {
+  std::string_view name;
+  std::string_view summary;
+  int (*run)(int argc, char** argv);
+};
+
+constexpr std::array kSubcommands = {
+    Subcommand{"bw", "bandwidth between two hosts", run_bw},
+    Subcommand{"lat", "latency between two hosts", run_lat},
+    Subcommand{"info", "NICs, congestion controls, limits and parameters of this host", run_info},
+};
+
+constexpr std::string_view kExamples = R"(
+Examples:
+  server$ pacecar bw                      wait for a client
+  client$ pacecar bw server               64 KiB messages, 1000 of them
+  client$ pacecar bw -a server            all sizes from 2 to 2^23 bytes
+  client$ pacecar bw -D 10 -q 4 server    four connections for ten seconds
+  client$ pacecar lat -n 10000 server     half of a round trip (server: pacecar lat)
+  pacecar info -c                         every parameter, its value and where it came from
+
+'pacecar SUBCOMMAND --help' lists the flags of a subcommand.
+Exit codes: 0 success, 1 failed, 2 wrong usage, 3 a threshold was missed.
+)";
+
+void print_help() {
+  fmt::print(
+      "pacecar {}: a user-space RDMA transport that decides its rates before congestion\n\n"
+      "Usage: pacecar SUBCOMMAND [flags]\n\nSubcommands:\n",
+      PACECAR_VERSION);
+  for (const Subcommand& subcommand : kSubcommands) {
+    fmt::print("  {:<6} {}\n", subcommand.name, subcommand.summary);
+  }
+  fmt::print("{}", kExamples);
+}
+
+int run(int argc, char** argv) {
+  const std::string_view name = argc > 1 ? argv[1] : "--help";
+  if (name == "--help" || name == "-h" || name == "help") {
+    print_help();
+    return kExitOk;
+  }
+  if (name == "--version" || name == "-V") {
+    fmt::print("pacecar {}\n", PACECAR_VERSION);
+    return kExitOk;
+  }
+  for (const Subcommand& subcommand : kSubcommands) {
+    if (name == subcommand.name) return subcommand.run(argc - 1, argv + 1);
+  }
+  Console(false, true)
+      .error(fmt::format("there is no subcommand '{}': 'pacecar --help' lists them", name));
+  return kExitUsage;
+}
+
+}  // namespace
+}  // namespace pacecar::perf
+
+int main(int argc, char** argv) { return pacecar::perf::run(argc, argv); }

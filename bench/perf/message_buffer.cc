@@ -1,0 +1,44 @@
+#include "bench/perf/message_buffer.h"
+
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace pacecar::perf {
+namespace {
+constexpr uint64_t kCacheLine = 64;
+constexpr uint64_t kPage = 4096;
+}  // namespace
+
+void MessageBuffer::Free::operator()(uint8_t* bytes) const { std::free(bytes); }
+
+Result<MessageBuffer> MessageBuffer::create(Context& context, size_t nic, uint64_t size,
+                                            size_t slots) {
+  MessageBuffer buffer;
+  buffer.size_ = size;
+  buffer.stride_ = (size + kCacheLine - 1) / kCacheLine * kCacheLine;
+  const uint64_t length = (buffer.stride_ * slots + kPage - 1) / kPage * kPage;
+  buffer.bytes_.reset(static_cast<uint8_t*>(std::aligned_alloc(kPage, length)));
+  if (!buffer.bytes_) {
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("no memory for {} MiB of messages: lower -s, -q, -t or -r", length >> 20));
+  }
+  std::memset(buffer.bytes_.get(), 0, length);  // touches the pages before the clock runs
+  const auto memory = context.register_memory(nic, buffer.bytes_.get(), length);
+  if (!memory) return tl::unexpected(memory.error());
+  buffer.context_ = &context;
+  buffer.nic_ = nic;
+  buffer.memory_ = *memory;
+  return buffer;
+}
+
+MessageBuffer::~MessageBuffer() {
+  // Nothing to do for a failure here; a moved-from buffer owns no bytes.
+  if (bytes_ && memory_ != nullptr) {
+    static_cast<void>(context_->deregister_memory(nic_, memory_));
+  }
+}
+
+}  // namespace pacecar::perf

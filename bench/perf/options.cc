@@ -1,0 +1,192 @@
+#include "bench/perf/options.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "bench/perf/command_line.h"
+
+namespace pacecar::perf {
+namespace {
+
+constexpr unsigned kMaxSizeShift = 23;  // -a: 2 .. 2^23 bytes, as perftest
+constexpr uint64_t kDefaultBandwidthSize = 65536;
+constexpr uint64_t kDefaultLatencySize = 2;
+constexpr uint32_t kLatencyDepth = 2;  // one in flight, one being recycled
+constexpr double kMaxRate = 1e13;      // bit/s, as PACECAR_RATE_MAX
+constexpr const char* kDefaultJsonFile = "perftest_out.json";
+
+// Values of flags that become something else.
+struct RawFlags {
+  uint64_t size = 0;
+  bool all_sizes = false;
+  bool frequency = false;
+  double rate_limit = 0;
+  std::string rate_units = "g";
+  uint32_t rx_depth = 0;
+  bool out_json = false;
+  bool no_color = false;
+};
+
+void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
+  TestParameters& parameters = options.parameters;
+  app.add_option("host", options.host, "the server's name or address; without it, be the server");
+  app.add_option("-p,--port", options.port, "TCP port of the control channel")
+      ->check(whole_number(0, 65535))
+      ->capture_default_str();
+  app.add_option("-d,--ib-dev", options.nics, "NIC, as an entry of PACECAR_NICS: soft:udp:eth0");
+  auto* size = app.add_option("-s,--size", raw.size, "bytes of a message")
+                   ->transform(byte_count(1, kMaxMessageBytes))
+                   ->capture_default_str();
+  app.add_flag("-a,--all", raw.all_sizes, "all sizes from 2 to 2^23 bytes")->excludes(size);
+  auto* iterations = app.add_option("-n,--iters", parameters.iterations, "messages per connection")
+                         ->check(whole_number(1, kMaxIterations))
+                         ->capture_default_str();
+  app.add_option("-D,--duration", parameters.duration_s, "seconds to run for, instead of -n")
+      ->check(positive_number(kMaxDurationSeconds))
+      ->excludes(iterations);
+  app.add_option("-m,--mtu", parameters.mtu, "payload bytes per packet")
+      ->check(whole_number(256, 16384));
+  app.add_option("-T,--tos", parameters.tos, "IP type of service of data packets: a multiple of 4")
+      ->check(whole_number(0, 252));
+  app.add_option("--cc", parameters.congestion_control,
+                 "congestion control (see 'pacecar info' for their names)");
+  app.add_option("--interval", options.interval_s, "print the rate every so many seconds")
+      ->check(positive_number(kMaxDurationSeconds));
+  app.add_flag("--data_validation", parameters.validate,
+               "send a pattern in every message and check it at the receiver");
+  app.add_flag("--cpu_util", parameters.cpu_util, "add a column with this process' CPU time");
+  app.add_flag("--run_infinitely", options.run_infinitely,
+               "server: serve one client after the other; client: repeat until stopped");
+  app.add_flag("--out_json", raw.out_json,
+               fmt::format("write the results as JSON to {}", kDefaultJsonFile));
+  app.add_option("--out_json_file", options.json_file,
+                 "write the results as JSON to this file ('-': standard output, no columns)");
+  app.add_flag("--quiet", options.quiet, "no messages but warnings and errors, no progress bar");
+  app.add_flag("--no-color", raw.no_color, "no colours");
+  app.add_flag("-F,--CPU-freq", raw.frequency, "accepted for habit; has no effect");
+}
+
+void add_bandwidth_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
+  TestParameters& parameters = options.parameters;
+  app.add_option("-q,--qp", parameters.connections, "number of connections")
+      ->check(whole_number(1, kMaxConnections))
+      ->capture_default_str();
+  app.add_option("-t,--tx-depth", parameters.tx_depth, "messages in flight per connection")
+      ->check(whole_number(1, kMaxDepth))
+      ->capture_default_str();
+  app.add_option("-r,--rx-depth", raw.rx_depth,
+                 "receives posted per connection (default: twice the tx depth)")
+      ->check(whole_number(1, kMaxDepth));
+  app.add_flag("-b,--bidirectional", parameters.bidirectional, "both directions at once");
+  app.add_flag("--report_gbits", parameters.gigabits, "report Gb/sec instead of MiB/sec");
+  auto* limit = app.add_option("--rate_limit", raw.rate_limit,
+                               "send at most this fast, per direction, over all connections")
+                    ->check(positive_number(kMaxRate));
+  app.add_option("--rate_units", raw.rate_units,
+                 "unit of --rate_limit: M (MiB/s), g (Gb/s) or p (messages/s)")
+      ->check(CLI::IsMember({"M", "g", "p"}))
+      ->needs(limit)
+      ->capture_default_str();
+  app.add_option("--min-gbits", options.min_gbits,
+                 "exit with 3 when a size's average is below this many Gb/s")
+      ->check(positive_number(kMaxRate));
+}
+
+void add_latency_flags(CLI::App& app, TestOptions& options) {
+  app.add_option("--max-usec", options.max_usec,
+                 "exit with 3 when a size's t_typical is above this many microseconds")
+      ->check(positive_number(kMaxRate));
+}
+
+Result<void> settle_rate(const RawFlags& raw, TestOptions& options) {
+  if (raw.rate_limit == 0) return {};
+  double bits_per_unit = 1e9;
+  if (raw.rate_units == "M") bits_per_unit = 8.0 * 1024 * 1024;
+  if (raw.rate_units == "p") {
+    if (raw.all_sizes) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "--rate_units p counts messages of one size: use -s instead of -a, or the units "
+                  "M or g");
+    }
+    bits_per_unit = 8.0 * static_cast<double>(raw.size);
+  }
+  const double bps = std::round(raw.rate_limit * bits_per_unit);
+  if (bps < 1 || bps > kMaxRate) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--rate_limit comes to {:g} bit/s: give one from 1 bit/s to {:g} bit/s",
+                            bps, kMaxRate));
+  }
+  options.parameters.rate_bps = static_cast<uint64_t>(bps);
+  return {};
+}
+
+Result<void> settle(const RawFlags& raw, TestOptions& options) {
+  TestParameters& parameters = options.parameters;
+  options.color = !raw.no_color;
+  if (raw.out_json && options.json_file.empty()) options.json_file = kDefaultJsonFile;
+  if (raw.all_sizes) {
+    for (unsigned shift = 1; shift <= kMaxSizeShift; ++shift) {
+      options.sizes.push_back(uint64_t{1} << shift);
+    }
+  } else {
+    options.sizes.push_back(raw.size);
+  }
+  parameters.rx_depth =
+      raw.rx_depth != 0 ? raw.rx_depth : std::min(2 * parameters.tx_depth, kMaxDepth);
+  const bool client = !options.host.empty();
+  if (client && options.port == 0) {
+    return fail(ErrorCode::kInvalidArgument, "-p 0 is for the server: name the server's port");
+  }
+  if (client && options.run_infinitely && !options.json_file.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "a client that runs infinitely never finishes its JSON: leave out --out_json or "
+                "--run_infinitely");
+  }
+  const uint64_t buffers = buffer_bytes(parameters, options.sizes.back());
+  if (buffers > kMaxBufferBytes) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the messages in flight need {} MiB of buffers, more than {} MiB: "
+                            "lower -s, -q, -t or -r",
+                            buffers >> 20, kMaxBufferBytes >> 20));
+  }
+  return settle_rate(raw, options);
+}
+
+}  // namespace
+
+std::string_view name_of(TestKind kind) { return kind == TestKind::kBandwidth ? "bw" : "lat"; }
+
+Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* const* argv) {
+  const bool bandwidth = kind == TestKind::kBandwidth;
+  ParsedOptions parsed;
+  TestOptions& options = parsed.options;
+  RawFlags raw;
+  raw.size = bandwidth ? kDefaultBandwidthSize : kDefaultLatencySize;
+  if (!bandwidth) options.parameters.tx_depth = kLatencyDepth;
+
+  CLI::App app(bandwidth ? "Measures the bandwidth between two hosts."
+                         : "Measures the latency between two hosts: half of a round trip.",
+               fmt::format("pacecar {}", name_of(kind)));
+  add_common_flags(app, options, raw);
+  if (bandwidth) {
+    add_bandwidth_flags(app, options, raw);
+  } else {
+    add_latency_flags(app, options);
+  }
+  app.footer(
+      fmt::format("The client's flags rule the test; a server needs at most -p, -d and "
+                  "--run_infinitely.\n"
+                  "  server$ pacecar {0}\n"
+                  "  client$ pacecar {0} -a server\n{1}",
+                  name_of(kind), kExitCodesHelp));
+  auto help = parse_command_line(app, argc, argv);
+  if (!help) return tl::unexpected(help.error());
+  parsed.help = std::move(*help);
+  if (!parsed.help.empty()) return parsed;
+  const auto settled = settle(raw, options);
+  if (!settled) return tl::unexpected(settled.error());
+  return parsed;
+}
+
+}  // namespace pacecar::perf

@@ -1,0 +1,175 @@
+#include "bench/perf/phase.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "bench/perf/clock.h"
+#include "bench/perf/json_fields.h"
+
+namespace pacecar::perf {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr Duration kReplyLimit = Duration::from_s(10);
+constexpr Duration kChannelInterval = Duration::from_ms(2);
+// Longer than a large message takes at a small --rate_limit; the transport notices dead peers.
+constexpr Duration kStallLimit = Duration::from_s(60);
+
+// Polls an end's streams; looks at the control channel and for stalls now and then.
+class Pump {
+ public:
+  explicit Pump(const End& end) : end_(end), now_(steady_now()), last_move_(now_) {}
+
+  // Polls once. The control channel is looked at rarely, and only until a message has come.
+  Result<void> poll() {
+    const auto moved = end_.streams.poll();
+    now_ = steady_now();
+    if (!moved) return tl::unexpected(end_.channel.explain(moved.error()));
+    if (*moved > 0) {
+      last_move_ = now_;
+    } else {
+      std::this_thread::yield();
+    }
+    if (now_ < next_look_) return {};
+    next_look_ = now_ + kChannelInterval;
+    if (now_ - last_move_ > kStallLimit) {
+      return fail(ErrorCode::kPeer,
+                  fmt::format("no message finished for {:.0f} s: raise --rate_limit, lower -s, or "
+                              "look at the peer's messages",
+                              kStallLimit.seconds()));
+    }
+    if (message_) return {};
+    auto message = end_.channel.poll();
+    if (!message) return tl::unexpected(message.error());
+    message_ = std::move(*message);
+    return {};
+  }
+
+  Instant now() const { return now_; }
+  // What came over the control channel; taking it makes room for the next.
+  std::optional<Json> take_message() { return std::exchange(message_, std::nullopt); }
+
+ private:
+  const End& end_;
+  Instant now_;
+  Instant last_move_;
+  Instant next_look_;
+  std::optional<Json> message_;
+};
+
+// `messages` more per stream (0: no limit). Every stream has finished the same number by now.
+void set_limits(Streams& streams, uint64_t messages) {
+  const uint64_t base = streams.senders.empty() ? streams.receivers.front().finished()
+                                                : streams.senders.front().finished();
+  streams.set_limit(messages == 0 ? kNoLimit : base + messages);
+}
+
+Result<uint64_t> sent_count(const Json& message, std::string_view type) {
+  if (message.value("type", Json()) != type) {
+    return fail(ErrorCode::kPeer, fmt::format("the peer sent something else than '{}': run the "
+                                              "same version of pacecar at both ends",
+                                              type));
+  }
+  return unsigned_field(message, "sent", 0, kNoLimit);
+}
+
+// After the time is over: lets what is in flight arrive, both ways.
+Result<void> drain(const End& end, Pump& pump) {
+  const auto said = end.channel.send({{"type", "stop"}, {"sent", end.streams.stop()}});
+  if (!said) return said;
+  std::optional<uint64_t> expected;
+  while (!expected || end.streams.received() < *expected ||
+         end.streams.sent() < end.streams.stop()) {
+    const auto polled = pump.poll();
+    if (!polled) return polled;
+    if (const auto message = pump.take_message()) {
+      const auto count = sent_count(*message, "stopped");
+      if (!count) return tl::unexpected(count.error());
+      expected = *count;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatcher& watcher) {
+  const auto said = end.channel.send({{"type", "run"}, {"messages", goal.messages}});
+  if (!said) return tl::unexpected(said.error());
+  const auto running = end.channel.expect("running", kReplyLimit);
+  if (!running) return tl::unexpected(running.error());
+
+  set_limits(end.streams, goal.messages);
+  const uint64_t before = end.streams.finished();
+  const EndMeter meter(end.context, end.nic);
+  Pump pump(end);
+  const Instant start = pump.now();
+  watcher.start(start, end.streams);
+  const Instant deadline = goal.messages != 0 ? Instant::never() : start + goal.duration;
+  while (pump.now() < deadline && !end.streams.at_limit()) {
+    const auto polled = pump.poll();
+    if (!polled) return tl::unexpected(polled.error());
+    watcher.on_poll(pump.now(), end.streams);
+  }
+  PhaseResult result;
+  result.elapsed = pump.now() - start;
+  result.messages = end.streams.finished() - before;
+  result.client = meter.finish();
+  if (goal.messages == 0) {
+    const auto drained = drain(end, pump);
+    if (!drained) return tl::unexpected(drained.error());
+  }
+  // The server may be done before our last acknowledgements are here.
+  auto message = pump.take_message();
+  const auto report =
+      message ? Result<Json>(std::move(*message)) : end.channel.expect("report", kReplyLimit);
+  if (!report) return tl::unexpected(report.error());
+  auto server = end_report_from_json(*report);
+  if (!server) return tl::unexpected(server.error());
+  result.server = std::move(*server);
+  return result;
+}
+
+Result<void> serve_phase(const End& end, bool echo) {
+  const auto run = end.channel.expect("run", kReplyLimit);
+  if (!run) return tl::unexpected(run.error());
+  const auto messages = unsigned_field(*run, "messages", 0, kMaxIterations);
+  if (!messages) return tl::unexpected(messages.error());
+  Streams& streams = end.streams;
+  set_limits(streams, *messages);
+  if (echo) streams.senders.front().set_limit(streams.received());
+
+  const EndMeter meter(end.context, end.nic);
+  Pump pump(end);
+  const auto first = pump.poll();  // posts the receives
+  if (!first) return first;
+  const auto said = end.channel.send({{"type", "running"}});
+  if (!said) return said;
+
+  std::optional<EndReport> report;
+  uint64_t to_receive = kNoLimit;
+  uint64_t to_send = kNoLimit;
+  while (!streams.at_limit() && (streams.received() < to_receive || streams.sent() < to_send)) {
+    const auto polled = pump.poll();
+    if (!polled) return polled;
+    if (echo) streams.senders.front().set_limit(streams.received());
+    if (const auto message = pump.take_message()) {
+      const auto count = sent_count(*message, "stop");
+      if (!count) return tl::unexpected(count.error());
+      report = meter.finish();
+      to_receive = *count;
+      to_send = echo ? *count : streams.stop();
+      const auto answered = end.channel.send({{"type", "stopped"}, {"sent", to_send}});
+      if (!answered) return answered;
+    }
+  }
+  Json reply = to_json(report ? *report : meter.finish());
+  reply["type"] = "report";
+  return end.channel.send(reply);
+}
+
+}  // namespace pacecar::perf

@@ -1,0 +1,46 @@
+#include "bench/perf/probe.h"
+
+#include <fmt/core.h>
+
+namespace pacecar::perf {
+namespace {
+
+constexpr Duration kDefaultInterval = Duration::from_ms(100);
+
+Duration interval_length(const TestOptions& options) {
+  if (options.interval_s == 0) return kDefaultInterval;
+  return Duration::from_ns(static_cast<int64_t>(options.interval_s * 1e9));
+}
+
+}  // namespace
+
+Probe::Probe(const ProbeSetup& setup)
+    : setup_(setup),
+      meter_(interval_length(setup.options), 2 * uint64_t{setup.options.parameters.connections} *
+                                                 setup.options.parameters.tx_depth),
+      bar_(setup.visible && setup.console.interactive()) {}
+
+const IntervalMeter& Probe::finish_intervals(Duration elapsed, uint64_t messages) {
+  meter_.finish(elapsed, messages);
+  return meter_;
+}
+
+void Probe::show(Instant now, uint64_t messages, uint64_t expected) {
+  const Duration elapsed = now - start_;
+  const bool ended = meter_.count(elapsed, messages);
+  if (!setup_.visible) return;
+  if (ended && setup_.options.interval_s > 0) {
+    const Interval& last = meter_.last();
+    setup_.console.note(fmt::format("{:8.2f} - {:8.2f} s  {}", last.start.seconds(),
+                                    (last.start + last.length).seconds(),
+                                    rate_text(last.messages, last.length)));
+  }
+  if (bar_.due(elapsed)) {
+    const double done = expected != 0
+                            ? static_cast<double>(messages) / static_cast<double>(expected)
+                            : elapsed.seconds() / setup_.goal.duration.seconds();
+    bar_.draw(done, rate_text(messages, elapsed), elapsed);
+  }
+}
+
+}  // namespace pacecar::perf

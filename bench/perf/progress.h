@@ -1,0 +1,31 @@
+// The progress bar: drawn on stderr when that is a terminal, wiped when it is over.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "transport/base/units.h"
+
+namespace pacecar::perf {
+
+// One line: a bar, the share done, the rate and the time left. `done` is in [0, 1]. Pure.
+std::string progress_line(double done, std::string_view rate, Duration elapsed);
+
+class ProgressBar {
+ public:
+  explicit ProgressBar(bool enabled) : enabled_(enabled) {}
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+  ~ProgressBar();
+
+  // Time to draw again; cheap to ask.
+  bool due(Duration elapsed) const { return enabled_ && elapsed >= next_; }
+  void draw(double done, std::string_view rate, Duration elapsed);
+
+ private:
+  bool enabled_;
+  bool drawn_ = false;
+  Duration next_ = Duration::from_ms(200);  // a short test shows none
+};
+
+}  // namespace pacecar::perf

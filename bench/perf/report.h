@@ -1,0 +1,52 @@
+// Results for people (perftest's columns) and for programs (perftest's JSON keys and more). Pure.
+//
+// One result is a JSON object; the columns are printed from it, so that both always agree, and so
+// that a server prints what its client measured.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/perf/interval_meter.h"
+#include "bench/perf/options.h"
+#include "bench/perf/phase.h"
+#include "transport/base/histogram.h"
+
+namespace pacecar::perf {
+
+constexpr int kReportSchemaVersion = 1;
+
+struct Column {
+  std::string_view heading;
+  std::string_view key;  // of the result
+  int decimals;
+};
+
+std::vector<Column> columns_of(TestKind kind, const TestParameters& parameters);
+std::string header_line(std::span<const Column> columns);
+// Errors: kPeer when the result lacks a number.
+Result<std::string> result_line(std::span<const Column> columns, const nlohmann::json& result);
+
+// The bandwidth of `per_second` messages of `size` bytes in the report's unit.
+double bandwidth(double per_second, uint64_t size, bool gigabits);
+std::string_view bandwidth_unit(bool gigabits);
+
+nlohmann::json bandwidth_result(uint64_t size, const TestParameters& parameters,
+                                const PhaseResult& phase, const IntervalMeter& meter);
+// `half_trips` in nanoseconds.
+nlohmann::json latency_result(uint64_t size, const TestParameters& parameters,
+                              const PhaseResult& phase, const IntervalMeter& meter,
+                              const Histogram& half_trips);
+
+// False when the result misses the options' threshold.
+bool meets_threshold(const TestOptions& options, const nlohmann::json& result);
+
+// The whole document. `results` holds one object, or, when all sizes were asked for, a list.
+nlohmann::json report_document(TestKind kind, const TestOptions& options, const NicInfo& nic,
+                               const std::vector<nlohmann::json>& results);
+
+}  // namespace pacecar::perf

@@ -1,0 +1,333 @@
+// run_test(): the client's and the server's side of a session. On the control channel:
+//
+//   client: hello {protocol, release, test, parameters}      server: welcome, or error
+//   per size -> test {size}; both set up streams; phases warm-up and measurement; result
+//   client: end {status}
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "bench/perf/control_channel.h"
+#include "bench/perf/exit_code.h"
+#include "bench/perf/json_fields.h"
+#include "bench/perf/probe.h"
+#include "bench/perf/report.h"
+#include "bench/perf/streams.h"
+
+namespace pacecar::perf {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr uint64_t kProtocol = 1;
+// Together below the 5 s that a client may take to say that it cannot reach its server.
+constexpr Duration kConnectLimit = Duration::from_ms(2500);
+constexpr Duration kWelcomeLimit = Duration::from_s(2);
+constexpr Duration kHelloLimit = Duration::from_s(2);
+// Between two sizes, and while the client prints.
+constexpr Duration kNextLimit = Duration::from_s(60);
+constexpr uint64_t kWarmupBytes = 4 << 20;
+constexpr uint64_t kMaxWarmupMessages = 1000;
+constexpr size_t kNic = 0;  // of those that match: the first
+
+uint64_t warmup_messages(const TestParameters& parameters, uint64_t size) {
+  const uint64_t group = group_size(parameters.rx_depth);
+  const uint64_t messages = std::clamp<uint64_t>(kWarmupBytes / size, 1, kMaxWarmupMessages);
+  return (messages + group - 1) / group * group;
+}
+
+Result<std::unique_ptr<Context>> open_context(const TestOptions& options,
+                                              const TestParameters& parameters,
+                                              const Console& console) {
+  Options opening;
+  opening.settings = transport_settings(parameters, options.nics);
+  opening.log = console.log_sink();
+  return Context::open(opening);
+}
+
+// Prints the columns, and keeps results for the JSON document.
+class Reporter {
+ public:
+  Reporter(TestKind kind, const TestOptions& options, const TestParameters& parameters)
+      : kind_(kind), options_(options), columns_(columns_of(kind, parameters)) {
+    options_.parameters = parameters;
+    print(header_line(columns_));
+  }
+
+  Result<void> add(Json result) {
+    const auto line = result_line(columns_, result);
+    if (!line) return tl::unexpected(line.error());
+    print(*line);
+    met_ = met_ && meets_threshold(options_, result);
+    if (!options_.json_file.empty()) results_.push_back(std::move(result));
+    return {};
+  }
+
+  bool thresholds_met() const { return met_; }
+
+  Result<void> write_json(const NicInfo& nic) const {
+    if (options_.json_file.empty()) return {};
+    const Json document = report_document(kind_, options_, nic, results_);
+    const std::string text = document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    if (to_stdout()) {
+      std::fwrite(text.data(), 1, text.size(), stdout);
+      return {};
+    }
+    std::ofstream file(options_.json_file);
+    file << text;
+    file.close();
+    if (file) return {};
+    return fail(ErrorCode::kSystem,
+                fmt::format("cannot write {}: choose a place that you may write "
+                            "to with --out_json_file",
+                            options_.json_file));
+  }
+
+ private:
+  bool to_stdout() const { return options_.json_file == "-"; }
+  void print(const std::string& line) const {
+    if (to_stdout()) return;
+    std::fwrite((line + "\n").data(), 1, line.size() + 1, stdout);
+    std::fflush(stdout);
+  }
+
+  TestKind kind_;
+  TestOptions options_;
+  std::vector<Column> columns_;
+  std::vector<Json> results_;
+  bool met_ = true;
+};
+
+class Client {
+ public:
+  Client(const TestDefinition& definition, const TestOptions& options, const Console& console)
+      : definition_(definition), options_(options), console_(console) {}
+
+  // Returns an ExitCode.
+  int run() {
+    auto context = open_context(options_, options_.parameters, console_);
+    if (!context) return fail_with(context.error());
+    console_.note((*context)->banner());
+    auto channel = ControlChannel::connect(options_.host, options_.port, kConnectLimit);
+    if (!channel) return fail_with(channel.error());
+    const auto status = run_session(**context, *channel);
+    if (status) return *status;
+    channel->send_error(status.error().message);
+    return fail_with(status.error());
+  }
+
+ private:
+  int fail_with(const Error& error) const {
+    console_.error(error.message);
+    return exit_code_of(error);
+  }
+
+  Result<int> run_session(Context& context, ControlChannel& channel) {
+    const auto greeted = greet(channel);
+    if (!greeted) return tl::unexpected(greeted.error());
+    Reporter reporter(definition_.kind, options_, options_.parameters);
+    do {
+      for (const uint64_t size : options_.sizes) {
+        auto result = run_size(context, channel, size);
+        if (!result) return tl::unexpected(result.error());
+        const auto added = reporter.add(std::move(*result));
+        if (!added) return tl::unexpected(added.error());
+      }
+    } while (options_.run_infinitely);
+    const auto written = reporter.write_json(context.nics()[kNic]);
+    if (!written) return tl::unexpected(written.error());
+    const int status = reporter.thresholds_met() ? kExitOk : kExitThresholdMissed;
+    if (status != kExitOk) {
+      console_.error("the threshold was missed: look at the columns above");
+    }
+    const auto ended = channel.send({{"type", "end"}, {"status", status}});
+    if (!ended) return tl::unexpected(ended.error());
+    return status;
+  }
+
+  Result<void> greet(ControlChannel& channel) const {
+    const auto said = channel.send({{"type", "hello"},
+                                    {"protocol", kProtocol},
+                                    {"release", PACECAR_VERSION},
+                                    {"test", name_of(definition_.kind)},
+                                    {"parameters", to_json(options_.parameters)}});
+    if (!said) return said;
+    const auto welcome = channel.expect("welcome", kWelcomeLimit);
+    if (!welcome) return tl::unexpected(welcome.error());
+    return {};
+  }
+
+  Result<Json> run_size(Context& context, ControlChannel& channel, uint64_t size) {
+    const TestParameters& parameters = options_.parameters;
+    const auto said = channel.send({{"type", "test"}, {"size", size}});
+    if (!said) return tl::unexpected(said.error());
+    const StreamPlan plan{kNic, size, true, parameters.bidirectional || definition_.echo};
+    auto streams = make_streams(context, channel, plan, parameters);
+    if (!streams) return tl::unexpected(streams.error());
+    const End end{context, kNic, channel, *streams};
+
+    const PhaseGoal warmup{warmup_messages(parameters, size), {}};
+    const auto warm_probe = definition_.make_probe({size, warmup, options_, console_, false});
+    const auto warm = run_phase(end, warmup, *warm_probe);
+    if (!warm) return tl::unexpected(warm.error());
+
+    PhaseGoal goal{parameters.iterations, {}};
+    if (parameters.duration_s > 0) {
+      goal = {0, Duration::from_ns(static_cast<int64_t>(parameters.duration_s * 1e9))};
+    }
+    const auto probe = definition_.make_probe({size, goal, options_, console_, true});
+    const auto phase = run_phase(end, goal, *probe);
+    if (!phase) return tl::unexpected(phase.error());
+    Json result = probe->result(*phase);
+    const auto told = channel.send({{"type", "result"}, {"result", result}});
+    if (!told) return tl::unexpected(told.error());
+    return result;
+  }
+
+  const TestDefinition& definition_;
+  const TestOptions& options_;
+  const Console& console_;
+};
+
+class Server {
+ public:
+  Server(const TestDefinition& definition, const TestOptions& options, const Console& console)
+      : definition_(definition), options_(options), console_(console) {}
+
+  // Returns an ExitCode: the client's, unless it runs infinitely.
+  int run() {
+    const auto usable = check_nics();
+    if (!usable) {
+      console_.error(usable.error().message);
+      return exit_code_of(usable.error());
+    }
+    auto listener = ControlListener::open(options_.port);
+    if (!listener) {
+      console_.error(listener.error().message);
+      return kExitFailed;
+    }
+    for (;;) {
+      console_.note(fmt::format("waiting for a client of 'pacecar {}' on port {}",
+                                name_of(definition_.kind), listener->port()));
+      const auto status = serve_next(*listener);
+      if (!status) console_.error(status.error().message);
+      if (!options_.run_infinitely) return status ? *status : kExitFailed;
+    }
+  }
+
+ private:
+  // Finds mistakes of this side before a client comes. Every client gets a context of its own, with
+  // its parameters.
+  Result<void> check_nics() const {
+    const auto context = open_context(options_, TestParameters(), console_);
+    if (!context) return tl::unexpected(context.error());
+    console_.note((*context)->banner());
+    return {};
+  }
+
+  Result<int> serve_next(ControlListener& listener) {
+    for (;;) {
+      auto channel = listener.accept();
+      if (!channel) return tl::unexpected(channel.error());
+      const auto hello = channel->expect("hello", kHelloLimit);
+      if (!hello) {
+        // A stranger, such as a port scanner: not worth the end of this server.
+        console_.warn(hello.error().message);
+        continue;
+      }
+      auto status = serve(*channel, *hello);
+      if (!status) channel->send_error(status.error().message);
+      return status;
+    }
+  }
+
+  Result<TestParameters> check_hello(const Json& hello) const {
+    const auto protocol = unsigned_field(hello, "protocol", 0, UINT64_MAX);
+    const auto release = text_field(hello, "release", 64);
+    if (!protocol || !release || *protocol != kProtocol) {
+      return fail(ErrorCode::kPeer,
+                  fmt::format("client and server are different versions (server {}, client {}): "
+                              "install the same one on both hosts",
+                              PACECAR_VERSION, release ? *release : "unknown"));
+    }
+    const auto test = text_field(hello, "test", 64);
+    if (!test || *test != name_of(definition_.kind)) {
+      return fail(ErrorCode::kPeer,
+                  fmt::format("the server runs 'pacecar {}' and the client 'pacecar {}': start the "
+                              "same test on both hosts",
+                              name_of(definition_.kind), test ? *test : "?"));
+    }
+    return test_parameters_from_json(hello.value("parameters", Json()));
+  }
+
+  Result<int> serve(ControlChannel& channel, const Json& hello) {
+    const auto parameters = check_hello(hello);
+    if (!parameters) return tl::unexpected(parameters.error());
+    const auto context = open_context(options_, *parameters, console_);
+    if (!context) return tl::unexpected(context.error());
+    const auto said = channel.send({{"type", "welcome"}});
+    if (!said) return tl::unexpected(said.error());
+    console_.note(fmt::format("serving {}", channel.peer()));
+    Reporter reporter(definition_.kind, options_, *parameters);
+    for (;;) {
+      const auto message = channel.receive(kNextLimit);
+      if (!message) return tl::unexpected(message.error());
+      if (message->value("type", Json()) == "end") {
+        const auto status = unsigned_field(*message, "status", kExitOk, kExitThresholdMissed);
+        if (!status) return tl::unexpected(status.error());
+        const auto written = reporter.write_json((*context)->nics()[kNic]);
+        if (!written) return tl::unexpected(written.error());
+        return static_cast<int>(*status);
+      }
+      const auto served = serve_size(**context, channel, *message, *parameters, reporter);
+      if (!served) return tl::unexpected(served.error());
+    }
+  }
+
+  Result<void> serve_size(Context& context, ControlChannel& channel, const Json& message,
+                          const TestParameters& parameters, Reporter& reporter) const {
+    const auto size = unsigned_field(message, "size", 1, kMaxMessageBytes);
+    if (!size) return tl::unexpected(size.error());
+    if (buffer_bytes(parameters, *size) > kMaxBufferBytes) {
+      return fail(ErrorCode::kPeer, "the client asks for more buffers than a test may have");
+    }
+    const StreamPlan plan{kNic, *size, parameters.bidirectional || definition_.echo, true};
+    auto streams = make_streams(context, channel, plan, parameters);
+    if (!streams) return tl::unexpected(streams.error());
+    const End end{context, kNic, channel, *streams};
+    for (int phase = 0; phase < 2; ++phase) {  // warm-up, measurement
+      const auto served = serve_phase(end, definition_.echo);
+      if (!served) return served;
+    }
+    const auto told = channel.expect("result", kNextLimit);
+    if (!told) return tl::unexpected(told.error());
+    return reporter.add(told->value("result", Json()));
+  }
+
+  const TestDefinition& definition_;
+  const TestOptions& options_;
+  const Console& console_;
+};
+
+}  // namespace
+
+int run_test(const TestDefinition& definition, int argc, char** argv) {
+  const auto parsed = parse_test_options(definition.kind, argc, argv);
+  if (!parsed) {
+    Console(false, true).error(parsed.error().message);
+    return kExitUsage;
+  }
+  if (!parsed->help.empty()) {
+    std::fwrite(parsed->help.data(), 1, parsed->help.size(), stdout);
+    return kExitOk;
+  }
+  const TestOptions& options = parsed->options;
+  const Console console(options.quiet, options.color);
+  if (options.host.empty()) return Server(definition, options, console).run();
+  return Client(definition, options, console).run();
+}
+
+}  // namespace pacecar::perf

@@ -1,0 +1,88 @@
+// The two ends of a one-way stream of messages over one connection. Both are polled; both count
+// messages since the connection was made, and go on up to a limit, which starts at 0 and rises.
+//
+// Messages go in groups of up to kMaxReceiveBuffers per receive request when more are in flight
+// than a connection can hold requests; the place in the group is the tag. So a limit that is not
+// the last one must be a multiple of group_size().
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "bench/perf/message_buffer.h"
+#include "transport/api/pacecar.hpp"
+
+namespace pacecar::perf {
+
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+
+// Messages per receive request, the same at both ends for the same depth.
+uint32_t group_size(uint32_t rx_depth);
+
+class SendStream {
+ public:
+  SendStream(std::unique_ptr<SendConnection> connection, MessageBuffer buffer, uint32_t tx_depth,
+             uint32_t rx_depth, bool validate);
+
+  // Starts sends up to the limit, and finishes what is done. Returns how many messages it finished.
+  Result<uint64_t> poll();
+  void set_limit(uint64_t limit) { limit_ = limit; }
+  // Lowers the limit as far as what is started allows, and returns it.
+  uint64_t stop();
+  uint64_t finished() const { return finished_; }
+  bool at_limit() const { return finished_ == limit_; }
+
+ private:
+  Result<bool> start_one();
+
+  MessageBuffer buffer_;
+  std::unique_ptr<SendConnection> connection_;
+  std::vector<Request*> requests_;  // by message number modulo depth
+  uint32_t group_;
+  bool validate_;
+  uint64_t limit_ = 0;
+  uint64_t started_ = 0;
+  uint64_t finished_ = 0;
+};
+
+class ReceiveStream {
+ public:
+  ReceiveStream(std::unique_ptr<ReceiveConnection> connection, MessageBuffer buffer,
+                uint32_t rx_depth, bool validate);
+
+  // As SendStream::poll. Errors also: kPeer when a message has another size or other bytes than it
+  // must have.
+  Result<uint64_t> poll();
+  void set_limit(uint64_t limit) { limit_ = limit; }
+  uint64_t finished() const { return finished_; }
+  bool at_limit() const { return finished_ == limit_; }
+
+ private:
+  struct Posted {
+    Request* request = nullptr;
+    uint32_t messages = 0;
+  };
+  Result<bool> post_group();
+  Result<void> check(const TestResult& result, uint32_t messages) const;
+  std::span<uint8_t> slot(uint64_t number) const { return buffer_.slot(number % slots_); }
+
+  MessageBuffer buffer_;
+  std::unique_ptr<ReceiveConnection> connection_;
+  uint32_t group_;
+  uint32_t slots_;
+  bool validate_;
+  std::vector<Posted> posted_requests_;  // by request number modulo their bound
+  uint64_t limit_ = 0;
+  uint64_t requests_started_ = 0;
+  uint64_t requests_finished_ = 0;
+  uint64_t posted_ = 0;
+  uint64_t finished_ = 0;
+};
+
+// Slots of a ReceiveStream's buffer.
+uint32_t receive_slots(uint32_t rx_depth);
+
+}  // namespace pacecar::perf

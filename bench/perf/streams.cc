@@ -1,0 +1,183 @@
+#include "bench/perf/streams.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "bench/perf/clock.h"
+#include "bench/perf/json_fields.h"
+
+namespace pacecar::perf {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr Duration kConnectLimit = Duration::from_s(5);
+
+template <typename T>
+using Pointers = std::vector<std::unique_ptr<T>>;
+
+std::string to_hex(const Handle& handle) {
+  std::string text;
+  for (const uint8_t byte : handle.bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+std::optional<Handle> from_hex(std::string_view text) {
+  Handle handle;
+  if (text.size() != 2 * handle.bytes.size()) return std::nullopt;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const size_t digit = std::string_view("0123456789abcdef").find(text[i]);
+    if (digit == std::string_view::npos) return std::nullopt;
+    handle.bytes[i / 2] = static_cast<uint8_t>(handle.bytes[i / 2] << 4 | digit);
+  }
+  return handle;
+}
+
+Result<std::optional<Handle>> exchange_handles(ControlChannel& channel, const Listener* listener,
+                                               bool wanted) {
+  const auto sent = channel.send(
+      {{"type", "handle"}, {"handle", listener != nullptr ? to_hex(listener->handle()) : ""}});
+  if (!sent) return tl::unexpected(sent.error());
+  const auto message = channel.expect("handle", kConnectLimit);
+  if (!message) return tl::unexpected(message.error());
+  const auto text = text_field(*message, "handle", 2 * Handle::kBytes);
+  if (!text) return tl::unexpected(text.error());
+  const auto handle = from_hex(*text);
+  if (wanted && !handle) {
+    return fail(ErrorCode::kPeer,
+                "the peer sent no usable handle: run the same version of pacecar "
+                "at both ends");
+  }
+  return handle;
+}
+
+// Makes `count` connections each way, as wanted, by polling both.
+Result<void> connect_all(Context& context, size_t nic, size_t count, Listener* listener,
+                         const std::optional<Handle>& remote, Pointers<SendConnection>& senders,
+                         Pointers<ReceiveConnection>& receivers) {
+  Pointers<Connecting> pending;
+  for (size_t i = 0; remote && i < count; ++i) {
+    auto connecting = context.connect(nic, *remote);
+    if (!connecting) return tl::unexpected(connecting.error());
+    pending.push_back(std::move(*connecting));
+  }
+  const size_t expected = listener != nullptr ? count : 0;
+  const Instant deadline = steady_now() + kConnectLimit;
+  while (!pending.empty() || receivers.size() < expected) {
+    if (!pending.empty()) {
+      auto made = pending.back()->poll();
+      if (!made) return tl::unexpected(made.error());
+      if (*made) {
+        senders.push_back(std::move(*made));
+        pending.pop_back();
+      }
+    }
+    if (receivers.size() < expected) {
+      auto accepted = listener->accept();
+      if (!accepted) return tl::unexpected(accepted.error());
+      if (*accepted) receivers.push_back(std::move(*accepted));
+    }
+    if (steady_now() > deadline) {
+      return fail(
+          ErrorCode::kPeer,
+          fmt::format("only {} of {} connections came about within {:.0f} s: check that the "
+                      "two NICs reach each other and that no firewall drops their packets",
+                      senders.size() + receivers.size(), (remote ? count : 0) + expected,
+                      kConnectLimit.seconds()));
+    }
+    std::this_thread::yield();
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<uint64_t> Streams::poll() {
+  uint64_t moved = 0;
+  for (auto& receiver : receivers) {
+    const auto finished = receiver.poll();
+    if (!finished) return finished;
+    moved += *finished;
+  }
+  for (auto& sender : senders) {
+    const auto finished = sender.poll();
+    if (!finished) return finished;
+    moved += *finished;
+  }
+  return moved;
+}
+
+void Streams::set_limit(uint64_t limit) {
+  for (auto& sender : senders) sender.set_limit(limit);
+  for (auto& receiver : receivers) receiver.set_limit(limit);
+}
+
+bool Streams::at_limit() const {
+  for (const auto& sender : senders) {
+    if (!sender.at_limit()) return false;
+  }
+  for (const auto& receiver : receivers) {
+    if (!receiver.at_limit()) return false;
+  }
+  return true;
+}
+
+uint64_t Streams::stop() {
+  uint64_t total = 0;
+  for (auto& sender : senders) total += sender.stop();
+  return total;
+}
+
+uint64_t Streams::sent() const {
+  uint64_t total = 0;
+  for (const auto& sender : senders) total += sender.finished();
+  return total;
+}
+
+uint64_t Streams::received() const {
+  uint64_t total = 0;
+  for (const auto& receiver : receivers) total += receiver.finished();
+  return total;
+}
+
+Result<Streams> make_streams(Context& context, ControlChannel& channel, const StreamPlan& plan,
+                             const TestParameters& parameters) {
+  std::unique_ptr<Listener> listener;
+  if (plan.receive) {
+    auto opened = context.listen(plan.nic);
+    if (!opened) return tl::unexpected(opened.error());
+    listener = std::move(*opened);
+  }
+  const auto remote = exchange_handles(channel, listener.get(), plan.send);
+  if (!remote) return tl::unexpected(remote.error());
+  Pointers<SendConnection> senders;
+  Pointers<ReceiveConnection> receivers;
+  const auto connected = connect_all(context, plan.nic, parameters.connections, listener.get(),
+                                     plan.send ? *remote : std::nullopt, senders, receivers);
+  if (!connected) return tl::unexpected(connected.error());
+
+  Streams streams;
+  for (auto& connection : senders) {
+    auto buffer = MessageBuffer::create(context, plan.nic, plan.size, parameters.tx_depth);
+    if (!buffer) return tl::unexpected(buffer.error());
+    streams.senders.emplace_back(std::move(connection), std::move(*buffer), parameters.tx_depth,
+                                 parameters.rx_depth, parameters.validate);
+  }
+  for (auto& connection : receivers) {
+    auto buffer =
+        MessageBuffer::create(context, plan.nic, plan.size, receive_slots(parameters.rx_depth));
+    if (!buffer) return tl::unexpected(buffer.error());
+    streams.receivers.emplace_back(std::move(connection), std::move(*buffer), parameters.rx_depth,
+                                   parameters.validate);
+  }
+  const auto sent = channel.send({{"type", "connected"}});
+  if (!sent) return tl::unexpected(sent.error());
+  const auto ready = channel.expect("connected", kConnectLimit * 2);
+  if (!ready) return tl::unexpected(ready.error());
+  return streams;
+}
+
+}  // namespace pacecar::perf

@@ -1,0 +1,40 @@
+// All streams of one test at one end, and how the two ends set them up.
+#pragma once
+
+#include <vector>
+
+#include "bench/perf/control_channel.h"
+#include "bench/perf/stream.h"
+#include "bench/perf/test_parameters.h"
+
+namespace pacecar::perf {
+
+struct Streams {
+  std::vector<SendStream> senders;
+  std::vector<ReceiveStream> receivers;
+
+  // Polls all; returns how many messages finished.
+  Result<uint64_t> poll();
+  // Messages per stream since it was made.
+  void set_limit(uint64_t limit);
+  bool at_limit() const;
+  // Stops all senders as soon as possible; returns how many messages they will have sent in all.
+  uint64_t stop();
+  uint64_t finished() const { return sent() + received(); }
+  uint64_t sent() const;
+  uint64_t received() const;
+};
+
+// The ends of a test that this side makes.
+struct StreamPlan {
+  size_t nic = 0;
+  uint64_t size = 0;  // bytes per message
+  bool send = false;
+  bool receive = false;
+};
+
+// Both sides call it at the same time, each with the other's directions reversed.
+Result<Streams> make_streams(Context& context, ControlChannel& channel, const StreamPlan& plan,
+                             const TestParameters& parameters);
+
+}  // namespace pacecar::perf

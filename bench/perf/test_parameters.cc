@@ -1,0 +1,73 @@
+#include "bench/perf/test_parameters.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "bench/perf/json_fields.h"
+
+namespace pacecar::perf {
+
+std::vector<Setting> transport_settings(const TestParameters& parameters, const std::string& nics) {
+  std::vector<Setting> settings;
+  if (!nics.empty()) settings.emplace_back("PACECAR_NICS", nics);
+  if (!parameters.congestion_control.empty()) {
+    settings.emplace_back("PACECAR_CC", parameters.congestion_control);
+  }
+  if (parameters.mtu != 0) settings.emplace_back("PACECAR_MTU", std::to_string(parameters.mtu));
+  if (parameters.tos != 0) settings.emplace_back("PACECAR_TC", std::to_string(parameters.tos));
+  if (parameters.rate_bps != 0) {
+    settings.emplace_back("PACECAR_RATE_MAX", std::to_string(parameters.rate_bps));
+  }
+  return settings;
+}
+
+uint64_t buffer_bytes(const TestParameters& parameters, uint64_t size) {
+  return size * parameters.connections * (uint64_t{parameters.tx_depth} + parameters.rx_depth);
+}
+
+nlohmann::json to_json(const TestParameters& parameters) {
+  return {{"iterations", parameters.iterations},
+          {"duration_s", parameters.duration_s},
+          {"connections", parameters.connections},
+          {"tx_depth", parameters.tx_depth},
+          {"rx_depth", parameters.rx_depth},
+          {"bidirectional", parameters.bidirectional},
+          {"validate", parameters.validate},
+          {"gigabits", parameters.gigabits},
+          {"cpu_util", parameters.cpu_util},
+          {"congestion_control", parameters.congestion_control},
+          {"mtu_bytes", parameters.mtu},
+          {"tos", parameters.tos},
+          {"rate_bps", parameters.rate_bps}};
+}
+
+Result<TestParameters> test_parameters_from_json(const nlohmann::json& object) {
+  TestParameters parameters;
+  Result<void> status;
+  // Takes a field's value, or keeps the first error.
+  const auto take = [&status](auto& target, auto field) {
+    if (field) {
+      target = static_cast<std::remove_reference_t<decltype(target)>>(std::move(*field));
+    } else if (status) {
+      status = tl::unexpected(std::move(field.error()));
+    }
+  };
+  take(parameters.iterations, unsigned_field(object, "iterations", 1, kMaxIterations));
+  take(parameters.duration_s, number_field(object, "duration_s", 0, kMaxDurationSeconds));
+  take(parameters.connections, unsigned_field(object, "connections", 1, kMaxConnections));
+  take(parameters.tx_depth, unsigned_field(object, "tx_depth", 1, kMaxDepth));
+  take(parameters.rx_depth, unsigned_field(object, "rx_depth", 1, kMaxDepth));
+  take(parameters.bidirectional, bool_field(object, "bidirectional"));
+  take(parameters.validate, bool_field(object, "validate"));
+  take(parameters.gigabits, bool_field(object, "gigabits"));
+  take(parameters.cpu_util, bool_field(object, "cpu_util"));
+  take(parameters.congestion_control, text_field(object, "congestion_control", 32));
+  take(parameters.mtu, unsigned_field(object, "mtu_bytes", 0, 65536));
+  take(parameters.tos, unsigned_field(object, "tos", 0, 255));
+  take(parameters.rate_bps,
+       unsigned_field(object, "rate_bps", 0, std::numeric_limits<uint64_t>::max()));
+  if (!status) return tl::unexpected(status.error());
+  return parameters;
+}
+
+}  // namespace pacecar::perf

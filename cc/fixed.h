@@ -1,0 +1,28 @@
+// `fixed`: sends at the given rate, whatever the network says; only a grant slows it down. The
+// reference arm of experiments, and the choice for a network that cannot congest.
+#pragma once
+
+#include "cc/controller.h"
+#include "cc/grant_limit.h"
+
+namespace pacecar {
+
+class FixedController final : public Controller {
+ public:
+  // Sends at environment.line_rate.
+  explicit FixedController(const FlowEnvironment& environment);
+
+  std::string_view name() const override { return "fixed"; }
+  void on_send(Instant, Bytes) override {}
+  void on_ack(const AckSample&) override {}
+  void on_loss(Instant, Bytes) override {}
+  void on_timeout(Instant) override {}
+  void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
+  Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }
+
+ private:
+  Decision own_;
+  GrantLimit grant_limit_;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""quickstart_table.py FOLDER: the figures of a quickstart run as a short table."""
+
+import json
+import pathlib
+import sys
+
+WHAT_NEXT = """\
+What next
+  build/quickstart/bench/perf/pacecar info -c      the NICs, and every parameter with its value
+  build/quickstart/bench/perf/pacecar bw --help    the flags of perftest; start the server, then the
+                                                   client with the server's name on another host
+  PACECAR_FAULT=loss=0.01 deploy/quickstart        the same with one packet in a hundred lost
+  NCCL_NET_PLUGIN=pacecar                          in an NCCL job, with build/quickstart/net_plugin
+                                                   in LD_LIBRARY_PATH"""
+
+
+def rows(folder):
+    """(what, figure) for each line of the table."""
+    ring = json.loads((folder / "ring.json").read_text())
+    bandwidth = json.loads((folder / "bw.json").read_text())["results"]
+    latency = json.loads((folder / "lat.json").read_text())["results"]
+    best = max(ring["results"], key=lambda result: result["busbw_bps"])
+    sender, receiver = bandwidth["client"], bandwidth["server"]
+    control = sender["congestion_control"]
+    counters = sender["counters"]
+    yield (f"bus bandwidth, {ring['ranks']} ranks, {best['size_bytes'] >> 20} MiB",
+           f"{best['busbw_bps'] / 1e9:.2f} Gb/s, {sum(r['wrong'] for r in ring['results'])} wrong")
+    yield "bandwidth, 1 MiB messages", f"{bandwidth['BW_average']:.2f} Gb/s"
+    yield ("latency, 8 bytes, half round trip",
+           f"{latency['t_typical']:.1f} us, 99%: {latency['percentile_99']:.1f} us")
+    yield f"rate decided by {control['name']}", f"{control['rate_bps'] / 1e9:.2f} Gb/s"
+    yield ("retransmitted packets",
+           f"{counters['packets_retransmitted']} of {counters['packets_sent']}")
+    yield ("CPU seconds per GB",
+           f"{sender['cpu_s_per_gb']:.2f} sending, {receiver['cpu_s_per_gb']:.2f} receiving")
+
+
+def main(arguments):
+    for what, figure in rows(pathlib.Path(arguments[0])):
+        print(f"  {what:<36} {figure}")
+    print(f"\n{WHAT_NEXT}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,107 @@
+// The objects behind NCCL's void pointers: a listener, the two ends of a connection, a request.
+//
+// Each holds the process's Context, so that an application that finalizes before it closes (after
+// an abort) cannot pull the engine from under an open connection.
+//
+// Thread rule: a connection's isend/irecv/test are called by one thread at a time (NCCL's progress
+// thread); register_memory and deregister_memory by any other thread meanwhile.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "net_plugin/nccl_net_abi.h"
+#include "transport/api/pacecar.hpp"
+
+namespace pacecar::plugin {
+
+class Comm;
+
+// NCCL tests a request without naming its connection, so the request knows it.
+struct CommRequest {
+  Comm* comm = nullptr;
+  Request* request = nullptr;
+};
+
+// What both ends share: memory registration and a fixed set of requests.
+class Comm {
+ public:
+  virtual ~Comm() = default;
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+
+  Result<const Memory*> register_memory(void* data, size_t size) const;
+  Result<void> deregister_memory(const Memory* memory) const;
+
+  // `sizes` may be nullptr; else it gets one size per buffer once *done is 1. A request that is
+  // done or failed is free for the next one.
+  nccl::NcclResult test(CommRequest& request, int* done, int* sizes);
+
+ protected:
+  Comm(std::shared_ptr<Context> context, size_t nic, size_t max_requests);
+
+  virtual Result<TestResult> poll(Request* request) = 0;
+  virtual std::string description() const = 0;
+
+  bool full() const { return free_.empty(); }
+  // Gives NCCL a request for what was started; no request for a queue that is full.
+  nccl::NcclResult track(const Result<Request*>& started, CommRequest** request);
+
+ private:
+  // A dead peer fails every request of its connection: the same message is logged once.
+  nccl::NcclResult report_once(const Error& error);
+
+  std::shared_ptr<Context> context_;
+  size_t nic_;
+  std::vector<CommRequest> requests_;
+  std::vector<CommRequest*> free_;
+  std::string last_error_;
+};
+
+class SendComm final : public Comm {
+ public:
+  SendComm(std::shared_ptr<Context> context, size_t nic,
+           std::unique_ptr<SendConnection> connection);
+
+  // *request stays nullptr when the connection is full.
+  nccl::NcclResult isend(const void* data, size_t size, int tag, const Memory* memory,
+                         CommRequest** request);
+
+ private:
+  Result<TestResult> poll(Request* request) override;
+  std::string description() const override;
+
+  std::unique_ptr<SendConnection> connection_;
+};
+
+class ReceiveComm final : public Comm {
+ public:
+  ReceiveComm(std::shared_ptr<Context> context, size_t nic,
+              std::unique_ptr<ReceiveConnection> connection);
+
+  nccl::NcclResult irecv(std::span<const ReceiveBuffer> buffers, CommRequest** request);
+
+ private:
+  Result<TestResult> poll(Request* request) override;
+  std::string description() const override;
+
+  std::unique_ptr<ReceiveConnection> connection_;
+};
+
+class ListenComm {
+ public:
+  ListenComm(std::shared_ptr<Context> context, size_t nic, std::unique_ptr<Listener> listener);
+
+  const Handle& handle() const { return listener_->handle(); }
+  // An empty pointer means "not yet".
+  Result<std::unique_ptr<ReceiveComm>> accept();
+
+ private:
+  std::shared_ptr<Context> context_;
+  size_t nic_;
+  std::unique_ptr<Listener> listener_;
+};
+
+}  // namespace pacecar::plugin

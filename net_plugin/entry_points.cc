@@ -1,0 +1,224 @@
+#include "net_plugin/entry_points.h"
+
+#include <array>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "net_plugin/comm.h"
+#include "net_plugin/communicator.h"
+#include "net_plugin/log.h"
+#include "transport/base/params_environment.h"
+
+namespace pacecar::plugin {
+namespace {
+
+using nccl::NcclResult;
+
+NcclResult misuse(std::string_view sentence) {
+  log(LogLevel::kError, sentence);
+  return NcclResult::kInternalError;
+}
+
+// Runs `body`; no exception may reach NCCL.
+template <typename Body>
+NcclResult guarded(const Body& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    log(LogLevel::kError, "out of memory: free some, or start fewer ranks on this host");
+    return NcclResult::kSystemError;
+  } catch (const std::exception& error) {
+    return misuse(error.what());
+  } catch (...) {
+    return misuse("an unknown exception was thrown inside the plugin");
+  }
+}
+
+// A connection goes to NCCL as a Comm, so that regMr and deregMr take either end.
+Comm& comm_of(void* pointer) { return *static_cast<Comm*>(pointer); }
+
+template <typename T>
+NcclResult hand_over(Result<std::unique_ptr<T>> comm, std::string_view what, void** out) {
+  if (!comm) return report(what, comm.error());
+  *out = static_cast<Comm*>(comm->release());
+  return NcclResult::kSuccess;
+}
+
+// NCCL takes its next network when init fails, whatever the result; only NCCL_NET makes it stop.
+NcclResult refuse(const Error& error) {
+  const Result<Params> params = load_params_from_environment({}, nullptr);
+  if (!params || !params->require) {
+    return report("cannot serve, and NCCL takes its next network", error);
+  }
+  report("cannot serve although PACECAR_REQUIRE is set (with NCCL_NET=Pacecar, NCCL stops here)",
+         error);
+  return NcclResult::kSystemError;
+}
+
+}  // namespace
+
+NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept {
+  *context = nullptr;
+  return guarded([&] {
+    set_logger(logger);
+    Result<std::unique_ptr<Communicator>> communicator = open_communicator();
+    if (!communicator) return refuse(communicator.error());
+    if (traffic_class != nccl::kUndefined) {
+      log(LogLevel::kInfo, "the communicator's traffic class " + std::to_string(traffic_class) +
+                               " is not used: PACECAR_TC sets the one of all packets");
+    }
+    *context = communicator->release();
+    return NcclResult::kSuccess;
+  });
+}
+
+NcclResult finalize(void* context) noexcept {
+  return guarded([&] {
+    close_communicator(std::unique_ptr<Communicator>(static_cast<Communicator*>(context)));
+    return NcclResult::kSuccess;
+  });
+}
+
+NcclResult devices(int* count) noexcept {
+  *count = 0;
+  return guarded([&] {
+    const std::shared_ptr<Context> context = current_context();
+    if (context == nullptr) return misuse("devices was called before init");
+    *count = static_cast<int>(context->nics().size());
+    return NcclResult::kSuccess;
+  });
+}
+
+NcclResult nic_info(int device, const NicInfo** info) noexcept {
+  return guarded([&] {
+    const std::shared_ptr<Context> context = current_context();
+    if (context == nullptr) return misuse("getProperties was called before init");
+    if (device < 0 || static_cast<size_t>(device) >= context->nics().size()) {
+      log(LogLevel::kError,
+          "there is no device " + std::to_string(device) + ": devices tells how many there are");
+      return NcclResult::kInvalidArgument;
+    }
+    *info = &context->nics()[static_cast<size_t>(device)];
+    return NcclResult::kSuccess;
+  });
+}
+
+NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept {
+  *listen_comm = nullptr;
+  return guarded([&] {
+    Result<std::unique_ptr<ListenComm>> comm =
+        static_cast<Communicator*>(context)->listen(static_cast<size_t>(device));
+    if (!comm) return report("listen", comm.error());
+    std::memcpy(handle, (*comm)->handle().bytes.data(), Handle::kBytes);
+    *listen_comm = comm->release();
+    return NcclResult::kSuccess;
+  });
+}
+
+NcclResult connect(void* context, int device, void* handle, void** send_comm,
+                   nccl::DeviceHandle** /*device_handle*/) noexcept {
+  *send_comm = nullptr;
+  return guarded([&] {
+    return hand_over(
+        static_cast<Communicator*>(context)->connect(static_cast<size_t>(device), handle),
+        "connect", send_comm);
+  });
+}
+
+NcclResult accept(void* listen_comm, void** receive_comm,
+                  nccl::DeviceHandle** /*device_handle*/) noexcept {
+  *receive_comm = nullptr;
+  return guarded([&] {
+    return hand_over(static_cast<ListenComm*>(listen_comm)->accept(), "accept", receive_comm);
+  });
+}
+
+NcclResult close_connection(void* comm) noexcept {
+  return guarded([&] {
+    delete static_cast<Comm*>(comm);
+    return NcclResult::kSuccess;
+  });
+}
+
+NcclResult close_listen(void* listen_comm) noexcept {
+  return guarded([&] {
+    delete static_cast<ListenComm*>(listen_comm);
+    return NcclResult::kSuccess;
+  });
+}
+
+NcclResult register_memory(void* comm, void* data, size_t size, int type, void** memory) noexcept {
+  *memory = nullptr;
+  return guarded([&] {
+    if (type != nccl::kPointerHost) {
+      log(LogLevel::kError,
+          "cannot register memory of type " + std::to_string(type) +
+              ": only host memory (type 1) is supported, as the device's properties say");
+      return NcclResult::kInvalidArgument;
+    }
+    const Result<const Memory*> registered = comm_of(comm).register_memory(data, size);
+    if (!registered) return report("register memory", registered.error());
+    *memory = const_cast<Memory*>(*registered);
+    return NcclResult::kSuccess;
+  });
+}
+
+NcclResult deregister_memory(void* comm, void* memory) noexcept {
+  return guarded([&] {
+    const Result<void> done = comm_of(comm).deregister_memory(static_cast<const Memory*>(memory));
+    return done ? NcclResult::kSuccess : report("deregister memory", done.error());
+  });
+}
+
+NcclResult isend(void* send_comm, void* data, size_t size, int tag, void* memory,
+                 void* /*profiler_handle*/, void** request) noexcept {
+  *request = nullptr;
+  return guarded([&] {
+    CommRequest* started = nullptr;
+    const NcclResult result = static_cast<SendComm&>(comm_of(send_comm))
+                                  .isend(data, size, tag, static_cast<Memory*>(memory), &started);
+    *request = started;
+    return result;
+  });
+}
+
+NcclResult irecv(void* receive_comm, int count, void** data, size_t* sizes, int* tags,
+                 void** memories, void** /*profiler_handles*/, void** request) noexcept {
+  *request = nullptr;
+  return guarded([&] {
+    if (count < 1 || count > kMaxReceiveBuffers) {
+      return misuse("a receive of " + std::to_string(count) + " buffers was posted, but the " +
+                    "device's properties allow 1 to " + std::to_string(kMaxReceiveBuffers));
+    }
+    std::array<ReceiveBuffer, kMaxReceiveBuffers> buffers;
+    for (int i = 0; i < count; ++i) {
+      buffers[static_cast<size_t>(i)] = {data[i], sizes[i], tags[i],
+                                         static_cast<Memory*>(memories[i])};
+    }
+    CommRequest* started = nullptr;
+    const NcclResult result =
+        static_cast<ReceiveComm&>(comm_of(receive_comm))
+            .irecv(std::span(buffers).first(static_cast<size_t>(count)), &started);
+    *request = started;
+    return result;
+  });
+}
+
+NcclResult iflush(void* /*receive_comm*/, int /*count*/, void** /*data*/, int* /*sizes*/,
+                  void** /*memories*/, void** request) noexcept {
+  *request = nullptr;
+  return NcclResult::kSuccess;
+}
+
+NcclResult test(void* request, int* done, int* sizes) noexcept {
+  *done = 0;
+  return guarded([&] {
+    if (request == nullptr) return misuse("test was called without a request");
+    auto& tested = *static_cast<CommRequest*>(request);
+    return tested.comm->test(tested, done, sizes);
+  });
+}
+
+}  // namespace pacecar::plugin

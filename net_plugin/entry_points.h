@@ -1,0 +1,44 @@
+// The functions NCCL calls, as far as they are the same in every version of the table.
+//
+// They translate: void pointers to objects, Result to ncclResult_t, exceptions to an error. Each
+// writes its outputs before anything can fail, because NCCL reads them without clearing them first.
+// Thread rule: as NCCL's: set-up and tear-down from any thread, requests of one connection from
+// one.
+#pragma once
+
+#include <cstdint>
+
+#include "net_plugin/nccl_net_abi.h"
+#include "transport/api/pacecar.hpp"
+
+namespace pacecar::plugin {
+
+// What a version's properties are filled from; valid while a communicator is open.
+nccl::NcclResult nic_info(int device, const NicInfo** info) noexcept;
+
+nccl::NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept;
+nccl::NcclResult finalize(void* context) noexcept;
+nccl::NcclResult devices(int* count) noexcept;
+
+nccl::NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept;
+nccl::NcclResult connect(void* context, int device, void* handle, void** send_comm,
+                         nccl::DeviceHandle** device_handle) noexcept;
+nccl::NcclResult accept(void* listen_comm, void** receive_comm,
+                        nccl::DeviceHandle** device_handle) noexcept;
+nccl::NcclResult close_connection(void* comm) noexcept;
+nccl::NcclResult close_listen(void* listen_comm) noexcept;
+
+nccl::NcclResult register_memory(void* comm, void* data, size_t size, int type,
+                                 void** memory) noexcept;
+nccl::NcclResult deregister_memory(void* comm, void* memory) noexcept;
+
+nccl::NcclResult isend(void* send_comm, void* data, size_t size, int tag, void* memory,
+                       void* profiler_handle, void** request) noexcept;
+nccl::NcclResult irecv(void* receive_comm, int count, void** data, size_t* sizes, int* tags,
+                       void** memories, void** profiler_handles, void** request) noexcept;
+// Host memory needs no flush: there is never a request to wait for.
+nccl::NcclResult iflush(void* receive_comm, int count, void** data, int* sizes, void** memories,
+                        void** request) noexcept;
+nccl::NcclResult test(void* request, int* done, int* sizes) noexcept;
+
+}  // namespace pacecar::plugin

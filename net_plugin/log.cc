@@ -1,0 +1,70 @@
+#include "net_plugin/log.h"
+
+#include <atomic>
+#include <string>
+
+namespace pacecar::plugin {
+namespace {
+
+using nccl::LogSeverity;
+using nccl::NcclResult;
+
+std::atomic<nccl::Logger> current_logger{nullptr};
+
+LogSeverity severity_of(LogLevel level) {
+  switch (level) {
+    case LogLevel::kError:
+    case LogLevel::kWarn:
+      return LogSeverity::kWarn;
+    case LogLevel::kInfo:
+      return LogSeverity::kInfo;
+    case LogLevel::kTrace:
+      return LogSeverity::kTrace;
+  }
+  return LogSeverity::kWarn;
+}
+
+}  // namespace
+
+void set_logger(nccl::Logger logger) {
+  if (logger != nullptr) current_logger.store(logger, std::memory_order_release);
+}
+
+void log(LogLevel level, std::string_view line) {
+  const nccl::Logger logger = current_logger.load(std::memory_order_acquire);
+  if (logger == nullptr) return;
+  logger(severity_of(level), nccl::kSubsystemInit | nccl::kSubsystemNet, "pacecar", 0,
+         "NET/Pacecar : %.*s", static_cast<int>(line.size()), line.data());
+}
+
+LogSink log_sink() {
+  return LogSink{[](void*, LogLevel level, std::string_view line) { log(level, line); }, nullptr};
+}
+
+NcclResult control_result(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return NcclResult::kInvalidArgument;
+    case ErrorCode::kPeer:
+      return NcclResult::kRemoteError;
+    case ErrorCode::kNotFound:
+    case ErrorCode::kUnavailable:
+    case ErrorCode::kPermission:
+    case ErrorCode::kSystem:
+      return NcclResult::kSystemError;
+    case ErrorCode::kInternal:
+      return NcclResult::kInternalError;
+  }
+  return NcclResult::kInternalError;
+}
+
+NcclResult data_result(ErrorCode code) {
+  return code == ErrorCode::kInvalidArgument ? NcclResult::kInvalidUsage : control_result(code);
+}
+
+NcclResult report(std::string_view what, const Error& error) {
+  log(LogLevel::kWarn, std::string(what) + ": " + error.message);
+  return control_result(error.code);
+}
+
+}  // namespace pacecar::plugin

@@ -1,0 +1,358 @@
+// What every PacketIo must do, as a test suite that runs against any of them. To add one, include
+// this file in a test program and write
+//
+//   INSTANTIATE_TEST_SUITE_P(MyIo, PacketIoConformance,
+//                            testing::Values(PacketIoCase{"plain", make_my_world}), case_name);
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/base/prng.h"
+#include "transport/io/packet_io.h"
+
+namespace pacecar {
+
+// Three ends that can all reach one another, on a network that loses nothing as long as the bytes
+// on the way to one end stay below half of its caps().receive_bytes.
+struct PacketIoWorld {
+  std::vector<std::unique_ptr<PacketIo>> ends;
+  // Lets a little time pass, so that packets move, and returns the time it is then.
+  std::function<Instant()> step;
+};
+
+struct PacketIoCase {
+  const char* name;
+  std::function<PacketIoWorld()> make;
+};
+
+inline std::string case_name(const testing::TestParamInfo<PacketIoCase>& info) {
+  return info.param.name;
+}
+
+// A datagram's three parts with reproducible contents; the first four bytes are its number.
+struct Letter {
+  std::vector<uint8_t> header;
+  std::vector<uint8_t> payload;
+  std::vector<uint8_t> trailer;
+
+  Letter(uint32_t id, size_t header_bytes, size_t payload_bytes, size_t trailer_bytes)
+      : header(header_bytes), payload(payload_bytes), trailer(trailer_bytes) {
+    Prng prng(id);
+    for (auto* part : {&header, &payload, &trailer}) {
+      for (uint8_t& byte : *part) byte = static_cast<uint8_t>(prng.next_u64());
+    }
+    std::memcpy(header.data(), &id, sizeof(id));
+  }
+
+  TxPacket to(const Address& destination, uint16_t path = 0,
+              TrafficClass traffic_class = TrafficClass::kData) const {
+    return {header, payload, trailer, &destination, path, traffic_class};
+  }
+  std::vector<uint8_t> bytes() const {
+    std::vector<uint8_t> all = header;
+    all.insert(all.end(), payload.begin(), payload.end());
+    all.insert(all.end(), trailer.begin(), trailer.end());
+    return all;
+  }
+};
+
+struct Arrival {
+  std::vector<uint8_t> bytes;
+  Address source;
+  Ecn ecn;
+};
+
+inline uint32_t id_of(std::span<const uint8_t> bytes) {
+  uint32_t id = 0;
+  std::memcpy(&id, bytes.data(), std::min(bytes.size(), sizeof(id)));
+  return id;
+}
+
+class PacketIoConformance : public testing::TestWithParam<PacketIoCase> {
+ protected:
+  PacketIo& end(size_t i) { return *world_.ends[i]; }
+  const Address& address(size_t i) { return end(i).local_address(); }
+
+  void send_all(PacketIo& from, std::span<const TxPacket> packets) {
+    for (int idle = 0; !packets.empty(); ++idle) {
+      ASSERT_LT(idle, kPatience) << "send() takes nothing any more";
+      const size_t taken = from.send(packets, now_);
+      ASSERT_LE(taken, packets.size());
+      packets = packets.subspan(taken);
+      if (taken > 0) idle = 0;
+      now_ = world_.step();
+    }
+  }
+
+  // Receives `count` datagrams with spans of `span` entries.
+  std::vector<Arrival> collect(PacketIo& at, size_t count, size_t span = 64) {
+    std::vector<Arrival> arrivals;
+    std::vector<RxPacket> packets(span);
+    for (int idle = 0; arrivals.size() < count && idle < kPatience; ++idle) {
+      const size_t received = at.receive(packets, now_);
+      EXPECT_LE(received, span);
+      for (const RxPacket& packet : std::span(packets).first(received)) {
+        arrivals.push_back(
+            {{packet.bytes.begin(), packet.bytes.end()}, *packet.source, packet.ecn});
+        idle = 0;
+      }
+      if (received == 0) now_ = world_.step();
+    }
+    EXPECT_EQ(arrivals.size(), count);
+    return arrivals;
+  }
+
+  // Sends all letters from end 0 to end 1 and expects exactly them there, in any order.
+  void expect_delivered(const std::vector<Letter>& letters, size_t receive_span = 64) {
+    std::vector<TxPacket> packets;
+    std::vector<std::vector<uint8_t>> expected;
+    for (const Letter& letter : letters) {
+      packets.push_back(letter.to(address(1)));
+      expected.push_back(letter.bytes());
+    }
+    send_all(end(0), packets);
+    std::vector<std::vector<uint8_t>> actual;
+    for (Arrival& arrival : collect(end(1), letters.size(), receive_span)) {
+      actual.push_back(std::move(arrival.bytes));
+    }
+    std::sort(actual.begin(), actual.end());
+    std::sort(expected.begin(), expected.end());
+    EXPECT_TRUE(actual == expected) << "the datagrams differ";
+    EXPECT_EQ(end(1).counters().received_packets, letters.size());
+  }
+
+  static constexpr int kPatience = 20'000;  // idle steps before we give up
+  PacketIoWorld world_ = GetParam().make();
+  Instant now_ = world_.step();
+};
+
+TEST_P(PacketIoConformance, ReportsUsableCaps) {
+  for (const auto& io : world_.ends) {
+    EXPECT_GE(io->caps().datagram_bytes, 256U);
+    EXPECT_GE(io->caps().burst_bytes, io->caps().datagram_bytes);
+    EXPECT_GE(io->caps().receive_bytes, 2 * io->caps().datagram_bytes);
+    EXPECT_GE(io->caps().paths, 2U);
+    EXPECT_NE(io->local_address().port, 0);
+  }
+  EXPECT_NE(address(0), address(1));
+}
+
+TEST_P(PacketIoConformance, IsQuietWhenNothingHappens) {
+  std::vector<RxPacket> packets(8);
+  EXPECT_EQ(end(0).send({}, now_), 0U);
+  EXPECT_EQ(end(0).receive(packets, now_), 0U);
+  EXPECT_EQ(end(0).counters().received_packets, 0U);
+  EXPECT_EQ(end(0).counters().receive_errors, 0U);
+  EXPECT_EQ(end(0).counters().send_blocked, 0U);
+}
+
+TEST_P(PacketIoConformance, GathersHeaderPayloadAndTrailer) {
+  expect_delivered({{1, 40, 100, 4}, {2, 40, 0, 4}, {3, 40, 100, 0}, {4, 40, 0, 0}, {5, 40, 1, 1}});
+}
+
+TEST_P(PacketIoConformance, DeliversABurstOfEqualDatagrams) {
+  std::vector<Letter> letters;
+  for (uint32_t id = 0; id < 100; ++id) letters.emplace_back(id, 40, 156, 4);
+  expect_delivered(letters);
+}
+
+TEST_P(PacketIoConformance, DeliversNeighboursInMemory) {
+  // Headers and trailers in one slab, payloads in one buffer: nothing may be mixed up.
+  constexpr size_t kCount = 20, kHeader = 40, kPayload = 128, kTrailer = 4;
+  std::vector<uint8_t> slab, payloads;
+  for (uint32_t id = 0; id < kCount; ++id) {
+    const Letter letter(id, kHeader, kPayload, kTrailer);
+    slab.insert(slab.end(), letter.header.begin(), letter.header.end());
+    slab.insert(slab.end(), letter.trailer.begin(), letter.trailer.end());
+    payloads.insert(payloads.end(), letter.payload.begin(), letter.payload.end());
+  }
+  std::vector<TxPacket> packets(kCount);
+  for (size_t i = 0; i < kCount; ++i) {
+    const auto ours = std::span<const uint8_t>(slab).subspan(i * (kHeader + kTrailer));
+    packets[i].header = ours.first(kHeader);
+    packets[i].trailer = ours.subspan(kHeader, kTrailer);
+    // Every third is an acknowledgement: trailer and next header touch with no payload between.
+    if (i % 3 != 0) packets[i].payload = std::span(payloads).subspan(i * kPayload, kPayload);
+    packets[i].destination = &address(1);
+  }
+  send_all(end(0), packets);
+  for (const Arrival& arrival : collect(end(1), kCount)) {
+    const uint32_t id = id_of(arrival.bytes);
+    ASSERT_LT(id, kCount);
+    Letter letter(id, kHeader, kPayload, kTrailer);
+    if (id % 3 == 0) letter.payload.clear();
+    EXPECT_TRUE(arrival.bytes == letter.bytes()) << id;
+  }
+}
+
+TEST_P(PacketIoConformance, DeliversMixedSizes) {
+  Prng prng(7);
+  std::vector<Letter> letters;
+  size_t budget = end(1).caps().receive_bytes / 2;
+  const size_t largest = std::min<size_t>(end(0).caps().datagram_bytes - 44, 9000);
+  for (uint32_t id = 0; id < 60; ++id) {
+    const size_t payload = id % 5 == 0 ? 0 : prng.below(largest + 1);
+    if (budget < payload + 1024) break;
+    budget -= payload + 1024;
+    letters.emplace_back(id, 40, payload, 4);
+  }
+  ASSERT_GT(letters.size(), 1U);
+  expect_delivered(letters);
+}
+
+TEST_P(PacketIoConformance, DeliversTheLargestDatagram) {
+  const size_t largest = end(0).caps().datagram_bytes;
+  expect_delivered({{1, 40, largest - 44, 4}, {2, 40, largest - 45, 4}});
+}
+
+TEST_P(PacketIoConformance, RefusesOrCountsADatagramThatIsTooLong) {
+  const Letter long_letter(1, 40, end(0).caps().datagram_bytes - 43, 4);
+  const Letter good_letter(2, 40, 10, 4);
+  const TxPacket packet = long_letter.to(address(1));
+  if (end(0).send({&packet, 1}, now_) == 1) {
+    EXPECT_EQ(end(0).counters().send_errors, 1U);
+  }
+  EXPECT_EQ(end(0).counters().sent_packets, 0U);
+  expect_delivered({good_letter});
+}
+
+TEST_P(PacketIoConformance, KeepsDestinationsAndPathsApart) {
+  std::vector<Letter> letters;
+  for (uint32_t id = 0; id < 90; ++id) letters.emplace_back(id, 40, id % 3 == 0 ? 100 : 60, 4);
+  std::vector<TxPacket> packets;
+  const uint32_t paths = end(0).caps().paths;
+  for (uint32_t id = 0; id < letters.size(); ++id) {
+    packets.push_back(letters[id].to(address(1 + id / 2 % 2), static_cast<uint16_t>(id / 4 % paths),
+                                     id % 10 == 9 ? TrafficClass::kControl : TrafficClass::kData));
+  }
+  send_all(end(0), packets);
+  std::set<uint32_t> seen;
+  for (const size_t at : {1U, 2U}) {
+    const auto mine = [&](const TxPacket& p) { return *p.destination == address(at); };
+    const auto expected = static_cast<size_t>(std::count_if(packets.begin(), packets.end(), mine));
+    for (const Arrival& arrival : collect(end(at), expected)) {
+      const uint32_t id = id_of(arrival.bytes);
+      ASSERT_LT(id, letters.size());
+      EXPECT_EQ(1 + id / 2 % 2, at) << id;
+      EXPECT_TRUE(arrival.bytes == letters[id].bytes()) << id;
+      seen.insert(id);
+    }
+  }
+  EXPECT_EQ(seen.size(), letters.size());
+}
+
+TEST_P(PacketIoConformance, TellsTheSourceAndOnePortPerPath) {
+  const uint32_t paths = end(0).caps().paths;
+  std::vector<Letter> letters;
+  for (uint32_t id = 0; id < 2 * paths; ++id) letters.emplace_back(id, 40, 0, 4);
+  std::vector<TxPacket> packets;
+  for (uint32_t id = 0; id < letters.size(); ++id) {
+    packets.push_back(letters[id].to(address(1), static_cast<uint16_t>(id % paths)));
+  }
+  send_all(end(0), packets);
+  std::map<uint32_t, std::set<uint16_t>> ports_of_path;
+  std::set<uint16_t> ports;
+  for (const Arrival& arrival : collect(end(1), letters.size())) {
+    EXPECT_EQ(arrival.source.ip, address(0).ip);
+    EXPECT_EQ(arrival.source.scope_id, address(0).scope_id);
+    ports_of_path[id_of(arrival.bytes) % paths].insert(arrival.source.port);
+    ports.insert(arrival.source.port);
+  }
+  EXPECT_EQ(ports.size(), paths);
+  for (const auto& [path, own] : ports_of_path) EXPECT_EQ(own.size(), 1U) << "path " << path;
+}
+
+TEST_P(PacketIoConformance, CarriesEcn) {
+  if (!end(1).caps().sees_ecn) GTEST_SKIP() << "this packet I/O does not see ECN";
+  const Letter letter(1, 40, 100, 4);
+  const TxPacket packet = letter.to(address(1));
+  send_all(end(0), {&packet, 1});
+  const auto arrivals = collect(end(1), 1);
+  ASSERT_EQ(arrivals.size(), 1U);
+  EXPECT_EQ(arrivals[0].ecn, Ecn::kCapable0);
+}
+
+TEST_P(PacketIoConformance, LosesNothingWithSmallReceiveSpans) {
+  std::vector<Letter> letters;
+  for (uint32_t id = 0; id < 40; ++id) letters.emplace_back(id, 40, 200, 4);
+  expect_delivered(letters, 1);
+}
+
+TEST_P(PacketIoConformance, LosesNothingWithOddReceiveSpans) {
+  std::vector<Letter> letters;
+  for (uint32_t id = 0; id < 40; ++id) letters.emplace_back(id, 40, id % 7 * 30, 4);
+  expect_delivered(letters, 3);
+}
+
+TEST_P(PacketIoConformance, MemoryStaysUntilTheNextReceive) {
+  const Letter first(1, 40, 100, 4);
+  const Letter second(2, 40, 100, 4);
+  const TxPacket packets[] = {first.to(address(1)), second.to(address(1))};
+  send_all(end(0), {&packets[0], 1});
+  std::vector<RxPacket> received(8);
+  size_t count = 0;
+  for (int idle = 0; count == 0 && idle < kPatience; ++idle) {
+    now_ = world_.step();
+    count = end(1).receive(received, now_);
+  }
+  ASSERT_EQ(count, 1U);
+  send_all(end(0), {&packets[1], 1});
+  for (int i = 0; i < 10; ++i) now_ = world_.step();
+  EXPECT_TRUE(std::ranges::equal(received[0].bytes, first.bytes()));
+  EXPECT_EQ(received[0].source->ip, address(0).ip);
+  collect(end(1), 1);
+}
+
+TEST_P(PacketIoConformance, CountsWhatItTakesUnderPressure) {
+  // Much more than the receive buffer holds, with nobody receiving: send() may take less, and the
+  // network may drop; what is counted must agree, and what arrives must be whole.
+  const size_t payload = std::min<size_t>(end(0).caps().datagram_bytes - 44, 4096);
+  std::vector<Letter> letters;
+  for (uint32_t id = 0; id < 64; ++id) letters.emplace_back(id, 40, payload, 4);
+  std::vector<TxPacket> packets;
+  for (const Letter& letter : letters) packets.push_back(letter.to(address(1)));
+  const size_t rounds = end(1).caps().receive_bytes / (64 * payload) * 3 + 2;
+  uint64_t taken = 0;
+  uint64_t blocked = 0;
+  for (size_t round = 0; round < rounds; ++round) {
+    const size_t count = end(0).send(packets, now_);
+    ASSERT_LE(count, packets.size());
+    taken += count;
+    blocked += count < packets.size() ? 1 : 0;
+  }
+  const PacketIoCounters& sent = end(0).counters();
+  EXPECT_EQ(sent.sent_packets + sent.send_errors, taken);
+  EXPECT_EQ(sent.sent_bytes, sent.sent_packets * (payload + 44));
+  EXPECT_EQ(sent.send_blocked, blocked);
+
+  std::vector<RxPacket> received(32);
+  uint64_t arrived = 0;
+  for (int idle = 0; idle < 5; ++idle) {
+    const size_t count = end(1).receive(received, now_);
+    for (const RxPacket& packet : std::span(received).first(count)) {
+      const uint32_t id = id_of(packet.bytes);
+      ASSERT_LT(id, letters.size());
+      ASSERT_TRUE(std::ranges::equal(packet.bytes, letters[id].bytes())) << id;
+      idle = 0;
+    }
+    arrived += count;
+    if (count == 0) now_ = world_.step();
+  }
+  EXPECT_GT(arrived, 0U);
+  EXPECT_LE(arrived, taken);
+  EXPECT_EQ(end(1).counters().received_packets, arrived);
+  EXPECT_EQ(end(1).counters().received_bytes, arrived * (payload + 44));
+}
+
+}  // namespace pacecar

@@ -1,0 +1,37 @@
+// Whatever the bytes: no decoder reads out of bounds, and what decodes, encodes back to the same
+// bytes.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include "tests/support/wire_reencode.h"
+
+namespace pacecar::wire {
+namespace {
+
+void try_every_decoder(std::span<const uint8_t> datagram) {
+  DataHeader data;
+  AckHeader ack;
+  Nak nak;
+  std::span<const uint8_t> payload;
+  Bitmap bitmap;
+  const int accepted =
+      decode(datagram, data, payload) + decode(datagram, ack, bitmap) + decode(datagram, nak);
+  const auto again = reencode(datagram);
+  if (accepted != (again ? 1 : 0)) std::abort();
+  if (!again) return;
+  if (again->size() != datagram.size()) std::abort();
+  const auto body = datagram.first(datagram.size() - kChecksumBytes);
+  if (!std::equal(body.begin(), body.end(), again->begin())) std::abort();
+  const bool same = std::equal(datagram.begin(), datagram.end(), again->begin());
+  if (verify_checksum(datagram, body.size(), Coverage::kHeader) != same) std::abort();
+}
+
+}  // namespace
+}  // namespace pacecar::wire
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  pacecar::wire::try_every_decoder({data, size});
+  return 0;
+}

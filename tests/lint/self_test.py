@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Feeds each check good and bad examples: a check that cannot fail is no check."""
+
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import cpp_functions
+import includes
+import lengths
+import parameters
+import purity
+import readmes
+import words
+from tree import Tree
+
+RULES = {
+    "roots": ["low", "high", "tests"],
+    "includes": {"low": [], "high": ["low/open.h"], "tests": ["low", "high"]},
+    "pure": {"folders": ["low"], "system_headers": ["chrono", "sys/.*"],
+             "symbols": ["getenv", "recv(from)?"], "exempt_objects": {"exempt.o": "a reason"}},
+    "lengths": {"file_lines": 10, "columns": 40, "function_lines": 4},
+    "readmes": {"files_without": 3, "covered_by_parent": ["tests/unit"]},
+    "parameters": {"other_names": ["PACECAR_OPTION"]},
+    "sleeps": {"tests/patient.cc": "a reason"},
+}
+
+
+class CheckTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def problems(self, check, files):
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return check.check(Tree(self.root, RULES))
+
+    def assert_clean(self, check, files):
+        self.assertEqual(self.problems(check, files), [])
+
+    def assert_one(self, check, files, part):
+        problems = self.problems(check, files)
+        self.assertEqual(len(problems), 1, problems)
+        self.assertIn(part, problems[0])
+
+
+class IncludesTest(CheckTest):
+    def test_allowed(self):
+        self.assert_clean(includes, {
+            "low/open.h": "#include <vector>\n", "low/deep/own.h": '#include "low/open.h"\n',
+            "high/a.cc": '#include "low/open.h"\n#include <chrono>\n'})
+
+    def test_wrong_direction(self):
+        self.assert_one(includes, {"high/a.h": "", "low/b.h": '#include "high/a.h"\n'}, "low may")
+
+    def test_header_that_is_not_open(self):
+        self.assert_one(includes, {"low/own.h": "", "high/a.cc": '#include "low/own.h"\n'},
+                        "high may")
+
+    def test_path_not_from_the_root(self):
+        self.assert_one(includes, {"low/a.h": "", "low/b.cc": '#include "a.h"\n'}, "from the root")
+
+    def test_outside_header_in_a_pure_layer(self):
+        self.assert_one(includes, {"low/a.cc": "#include <sys/socket.h>\n"}, "pure")
+
+    def test_unknown_folder(self):
+        self.assert_one(includes, {"stray.cc": ""}, "no line")
+
+
+class PurityTest(CheckTest):
+    def library(self, source, member):
+        subprocess.run(["c++", "-x", "c++", "-c", "-", "-o", self.root / member], input=source,
+                       check=True, text=True)
+        library = self.root / "lib.a"
+        subprocess.run(["ar", "rc", library, self.root / member], check=True)
+        return [str(library)]
+
+    def check(self, libraries):
+        return purity.check(Tree(self.root, RULES), libraries)
+
+    def test_pure(self):
+        self.assertEqual(self.check(self.library("int twice(int a) { return 2 * a; }", "a.o")), [])
+
+    def test_call_outside(self):
+        source = '#include <cstdlib>\nchar* f() { return getenv("A"); }'
+        problems = self.check(self.library(source, "a.o"))
+        self.assertEqual(len(problems), 1)
+        self.assertIn("a.o calls getenv", problems[0])
+
+    def test_exempt_object(self):
+        source = '#include <cstdlib>\nchar* f() { return getenv("A"); }'
+        self.assertEqual(self.check(self.library(source, "exempt.o")), [])
+
+    def test_nothing_given(self):
+        self.assertEqual(len(self.check([])), 1)
+
+
+class LengthsTest(CheckTest):
+    def test_short(self):
+        self.assert_clean(lengths, {"low/a.cc": "int f() {\n  return 1;\n}\n"})
+
+    def test_long_file(self):
+        self.assert_one(lengths, {"low/a.h": "\n" * 11}, "11 lines")
+
+    def test_long_line(self):
+        self.assert_one(lengths, {"low/a.py": "# " + "a" * 39}, "a.py:1: 41 columns")
+
+    def test_long_cpp_function(self):
+        text = "namespace a {\n\nint f() {\n  if (1) {\n  }\n\n  return 1;\n}\n}\n"
+        self.assert_one(lengths, {"low/a.cc": text}, "a.cc:3: a function of 6 lines")
+
+    def test_long_python_function(self):
+        self.assert_one(lengths, {"low/a.py": "def f():\n" + "    f()\n" * 4}, "5 lines")
+
+
+class CppFunctionsTest(unittest.TestCase):
+    def test_finds_functions_only(self):
+        text = '''struct alignas(64) A {  // } not a brace
+  int x = {3};
+  A(int y) : x(y) {
+  }
+  const char* brace() { return "{"; }
+};
+#define MACRO(x) {
+enum class B { kOne };
+int table[] = {1, 2};
+TEST(A, B) {
+  auto f = [] { return '}'; };
+}
+'''
+        self.assertEqual(cpp_functions.functions(text), [(3, 2), (5, 1), (10, 3)])
+
+
+class ReadmesTest(CheckTest):
+    FILES = {f"low/{i}.h": "" for i in range(4)}
+    UNIT = {f"tests/unit/{i}.cc": "" for i in range(4)}
+
+    def test_present(self):
+        self.assert_clean(readmes, {**self.FILES, "low/README.md": ""})
+
+    def test_missing(self):
+        self.assert_one(readmes, self.FILES, "low: 4 source files")
+
+    def test_covered_by_parent(self):
+        self.assert_clean(readmes, {**self.UNIT, "tests/README.md": ""})
+
+    def test_parent_missing(self):
+        self.assert_one(readmes, self.UNIT, "tests/unit: 4")
+
+
+class ParametersTest(CheckTest):
+    TABLE = "| parameter | x |\n|---|---|\n| `PACECAR_A` | 1 |\n"
+
+    def check(self, readme):
+        (self.root / "README.md").write_text(readme)
+        return parameters.check(Tree(self.root, RULES), ["printf", "%s", self.TABLE])
+
+    def test_agree(self):
+        self.assertEqual(self.check("PACECAR_OPTION\n\n" + self.TABLE + "\nmore\n"), [])
+
+    def test_unknown_name(self):
+        self.assertEqual(self.check(self.TABLE + "\nsee PACECAR_B\n"),
+                         ["README.md: PACECAR_B is no parameter"])
+
+    def test_other_table(self):
+        self.assertEqual(len(self.check(self.TABLE.replace("1", "2"))), 1)
+
+    def test_no_table(self):
+        self.assertEqual(len(self.check("")), 1)
+
+
+class WordsTest(CheckTest):
+    def test_clean(self):
+        self.assert_clean(words, {"low/a.md": "see ./build/work/x and mkstemp(aX" "XXXXX)",
+                                  "tests/patient.cc": "std::this_thread::sleep_for(a);"})
+
+    def test_unfinished(self):
+        self.assert_one(words, {"low/a.h": "// TO" "DO: later"}, "finish it")
+
+    def test_private_made_public(self):
+        self.assert_one(words, {"tests/a.cc": "#define private" " public"}, "interface")
+
+    def test_path_of_one_machine(self):
+        self.assert_one(words, {"notes.md": "see /ho" "me/me/x"}, "one machine")
+
+    def test_sleeping_test(self):
+        self.assert_one(words, {"tests/a.cc": "std::this_thread::sleep_for(a);"}, "wait for")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,220 @@
+// Making connections: order, number, strangers, attempts that are given up.
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "tests/plugin/plugin_test.h"
+
+namespace pacecar::testing {
+namespace {
+
+using nccl::NcclResult;
+
+// Sends one message over the connection and checks what arrives.
+void expect_works(const FakeNcclHost& host, const ConnectionPair& pair, uint64_t seed) {
+  const HostBuffer source(host, pair.send, 10'000);
+  const HostBuffer target(host, pair.receive, 10'000);
+  fill(source.bytes(), seed);
+  void* const receiving = receive(host, pair.receive, {target.bytes(), 0, target.memory()});
+  void* const sending = send(host, pair.send, {source.bytes(), 0, source.memory()});
+  complete(host, sending);
+  EXPECT_EQ(complete(host, receiving), 10'000);
+  EXPECT_EQ(count_wrong(target.bytes(), seed), 0U);
+}
+
+// The TCP ports on which this process listens.
+std::set<uint16_t> listening_ports() {
+  std::set<std::string> own_sockets;
+  DIR* const descriptors = opendir("/proc/self/fd");
+  while (const dirent* entry = readdir(descriptors)) {
+    std::array<char, 64> target{};
+    const std::string path = std::string("/proc/self/fd/") + entry->d_name;
+    if (readlink(path.c_str(), target.data(), target.size() - 1) > 0)
+      own_sockets.insert(target.data());
+  }
+  closedir(descriptors);
+  std::set<uint16_t> ports;
+  for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    std::ifstream file(table);
+    std::string line;
+    std::getline(file, line);
+    while (std::getline(file, line)) {
+      std::istringstream fields(line);
+      std::string slot, local, remote, state, queues, timer, retransmissions, uid, timeout, inode;
+      fields >> slot >> local >> remote >> state >> queues >> timer >> retransmissions >> uid >>
+          timeout >> inode;
+      if (state != "0A" || !own_sockets.contains("socket:[" + inode + "]")) continue;
+      ports.insert(
+          static_cast<uint16_t>(std::stoul(local.substr(local.find(':') + 1), nullptr, 16)));
+    }
+  }
+  return ports;
+}
+
+int stranger(uint16_t port, const std::string& says) {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(::send(fd, says.data(), says.size(), MSG_NOSIGNAL), static_cast<ssize_t>(says.size()));
+  return fd;
+}
+
+TEST(Connect, TheListenerMayCloseAsSoonAsAcceptSucceeded) {
+  expect_processes_pass(2, [](Rank& rank) {
+    const auto host = start_host();
+    if (rank.rank() == 0) {
+      const Listening listening = host->listen();
+      rank.give(1, listening.handle);
+      void* const comm = host->accept(listening.comm);
+      ASSERT_EQ(host->net().closeListen(listening.comm), NcclResult::kSuccess);
+      HostBuffer target(*host, comm, 4096);
+      EXPECT_EQ(complete(*host, receive(*host, comm, {target.bytes(), 3, target.memory()})), 4096);
+      EXPECT_EQ(count_wrong(target.bytes(), 5), 0U);
+      target.deregister();
+      rank.barrier();
+      host->net().closeRecv(comm);
+    } else {
+      void* const comm = host->connect(rank.take(0));
+      HostBuffer source(*host, comm, 4096);
+      fill(source.bytes(), 5);
+      EXPECT_EQ(complete(*host, send(*host, comm, {source.bytes(), 3, source.memory()})), 4096);
+      source.deregister();
+      rank.barrier();
+      host->net().closeSend(comm);
+    }
+  });
+}
+
+TEST(Connect, MayComeLongBeforeAccept) {
+  expect_processes_pass(1, [](Rank&) {
+    const auto host = start_host();
+    Listening listening = host->listen();
+    ConnectionPair pair;
+    // A call that blocked here would wait for ever: this thread is also the one that accepts.
+    for (int i = 0; i < 1000 && pair.send == nullptr; ++i)
+      pair.send = host->try_connect(listening.handle);
+    poll_until("both ends", [&] {
+      if (pair.send == nullptr) pair.send = host->try_connect(listening.handle);
+      if (pair.receive == nullptr) pair.receive = host->try_accept(listening.comm);
+      return pair.send != nullptr && pair.receive != nullptr;
+    });
+    host->net().closeListen(listening.comm);
+    expect_works(*host, pair, 1);
+    host->close(pair);
+  });
+}
+
+TEST(Connect, ManyAtOnceFindTheirOwnListeners) {
+  expect_processes_pass(1, [](Rank&) {
+    constexpr size_t kCount = 64;
+    const auto host = start_host();
+    std::vector<Listening> listening;
+    for (size_t i = 0; i < kCount; ++i) listening.push_back(host->listen());
+    std::vector<ConnectionPair> pairs(kCount);
+    poll_until("all connections", [&] {
+      size_t ready = 0;
+      for (size_t i = 0; i < kCount; ++i) {
+        if (pairs[i].send == nullptr) pairs[i].send = host->try_connect(listening[i].handle);
+        if (pairs[i].receive == nullptr) pairs[i].receive = host->try_accept(listening[i].comm);
+        ready += pairs[i].send != nullptr && pairs[i].receive != nullptr;
+      }
+      return ready == kCount;
+    });
+    for (size_t i = 0; i < kCount; ++i) {
+      host->net().closeListen(listening[i].comm);
+      expect_works(*host, pairs[i], i);
+    }
+    for (const ConnectionPair& pair : pairs) host->close(pair);
+  });
+}
+
+TEST(Connect, StrangersDoNotWedgeTheListener) {
+  expect_processes_pass(1, [](Rank&) {
+    const auto host = start_host();
+    const std::set<uint16_t> before = listening_ports();
+    Listening listening = host->listen();
+    std::vector<int> strangers;
+    for (const uint16_t port : listening_ports()) {
+      strangers.push_back(stranger(port, ""));  // silent, and stays
+      strangers.push_back(stranger(port, "GET / HTTP/1.1\r\n\r\n"));
+      strangers.push_back(stranger(port, std::string(100'000, '\xff')));
+      ::close(stranger(port, "half a hello"));
+    }
+    EXPECT_FALSE(strangers.empty());
+    ConnectionPair pair;
+    poll_until("the good peer", [&] {
+      if (pair.send == nullptr) pair.send = host->try_connect(listening.handle);
+      if (pair.receive == nullptr) pair.receive = host->try_accept(listening.comm);
+      return pair.send != nullptr && pair.receive != nullptr;
+    });
+    // Only the good peer was accepted.
+    for (int i = 0; i < 1000; ++i) EXPECT_EQ(host->try_accept(listening.comm), nullptr);
+    host->net().closeListen(listening.comm);
+    expect_works(*host, pair, 2);
+    host->close(pair);
+    for (const int fd : strangers) ::close(fd);
+  });
+}
+
+TEST(Connect, AGivenUpAttemptDoesNotMixWithTheNextAtTheSameAddress) {
+  expect_processes_pass(1, [](Rank&) {
+    const auto host = start_host();
+    const Listening abandoned = host->listen();
+    Listening listening = host->listen();
+    HandleBytes copy = abandoned.handle;
+    void* const too_early = host->try_connect(copy);
+    if (too_early != nullptr) host->net().closeSend(too_early);
+    copy = listening.handle;
+    ConnectionPair pair;
+    poll_until("the second attempt", [&] {
+      if (pair.send == nullptr) pair.send = host->try_connect(copy);
+      if (pair.receive == nullptr) pair.receive = host->try_accept(listening.comm);
+      return pair.send != nullptr && pair.receive != nullptr;
+    });
+    host->net().closeListen(listening.comm);
+    host->net().closeListen(abandoned.comm);
+    expect_works(*host, pair, 3);
+    host->close(pair);
+  });
+}
+
+TEST(Connect, FailsWhenTheListenerIsGone) {
+  expect_processes_pass(1, [](Rank&) {
+    setenv("PACECAR_CONNECT_TIMEOUT", "1s", 1);
+    const auto host = start_host();
+    Listening listening = host->listen();
+    host->net().closeListen(listening.comm);
+    void* comm = nullptr;
+    NcclResult result = NcclResult::kSuccess;
+    poll_until("the refusal", [&] {
+      result = host->net().connect(host->context(), 0, listening.handle.data(), &comm, nullptr);
+      return result != NcclResult::kSuccess || comm != nullptr;
+    });
+    EXPECT_EQ(result, NcclResult::kRemoteError);
+    EXPECT_EQ(comm, nullptr);
+  });
+}
+
+TEST(Connect, RefusesAHandleThatIsNotOne) {
+  expect_processes_pass(1, [](Rank&) {
+    const auto host = start_host();
+    HandleBytes handle;
+    handle.fill(0x5a);
+    void* comm = &handle;
+    EXPECT_NE(host->net().connect(host->context(), 0, handle.data(), &comm, nullptr),
+              NcclResult::kSuccess);
+    EXPECT_EQ(comm, nullptr);
+  });
+}
+
+}  // namespace
+}  // namespace pacecar::testing

@@ -1,0 +1,145 @@
+// Aborts and dead peers.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "tests/plugin/plugin_test.h"
+
+namespace pacecar::testing {
+namespace {
+
+using nccl::LogSeverity;
+using nccl::NcclResult;
+
+constexpr size_t kBytes = 1U << 20;
+constexpr size_t kRequests = 16;
+
+std::unique_ptr<FakeNcclHost> start_impatient_host() {
+  setenv("PACECAR_TIMEOUT", "1s", 1);
+  return start_host();
+}
+
+// Rank 0 receives from rank 1.
+void* connect_ranks(FakeNcclHost& host, Rank& rank) {
+  if (rank.rank() == 1) return host.connect(rank.take(0));
+  const Listening listening = host.listen();
+  rank.give(1, listening.handle);
+  void* const comm = host.accept(listening.comm);
+  host.net().closeListen(listening.comm);
+  return comm;
+}
+
+void close(const FakeNcclHost& host, const Rank& rank, void* comm) {
+  EXPECT_EQ(rank.rank() == 0 ? host.net().closeRecv(comm) : host.net().closeSend(comm),
+            NcclResult::kSuccess);
+}
+
+NcclResult try_post(const FakeNcclHost& host, const Rank& rank, void* comm,
+                    const HostBuffer& buffer, size_t part, void** request) {
+  const Posted posted{buffer.bytes().subspan(part * kBytes, kBytes), 0, buffer.memory()};
+  return rank.rank() == 0 ? try_receive(host, comm, std::span(&posted, 1), request)
+                          : try_send(host, comm, posted, request);
+}
+
+// Streams until a request fails or `enough` requests are done; returns the last result.
+NcclResult stream(const FakeNcclHost& host, const Rank& rank, void* comm, const HostBuffer& buffer,
+                  size_t enough) {
+  std::vector<void*> requests(kRequests, nullptr);
+  NcclResult result = NcclResult::kSuccess;
+  size_t completed = 0;
+  poll_until("the stream's end", [&] {
+    for (size_t i = 0; i < kRequests && result == NcclResult::kSuccess; ++i) {
+      const size_t next = (completed + i) % kRequests;
+      if (requests[next] != nullptr) continue;
+      result = try_post(host, rank, comm, buffer, next, &requests[next]);
+    }
+    void*& oldest = requests[completed % kRequests];
+    int done = 0;
+    int size = 0;
+    if (result == NcclResult::kSuccess && oldest != nullptr) {
+      result = host.net().test(oldest, &done, &size);
+    }
+    if (done == 1) {
+      oldest = nullptr;
+      ++completed;
+    }
+    return result != NcclResult::kSuccess || completed == enough;
+  });
+  return result;
+}
+
+// A rank aborts in full flight: buffers are gone at once, and nothing may touch them any more.
+void abort_while_streaming(int aborting) {
+  expect_processes_pass(2, [&](Rank& rank) {
+    const auto host = start_impatient_host();
+    void* const comm = connect_ranks(*host, rank);
+    HostBuffer buffer(*host, comm, kRequests * kBytes);
+    if (rank.rank() == aborting) {
+      EXPECT_EQ(stream(*host, rank, comm, buffer, 20), NcclResult::kSuccess);
+      buffer.deregister();
+      buffer.forbid_access();
+      close(*host, rank, comm);
+    } else {
+      EXPECT_EQ(stream(*host, rank, comm, buffer, SIZE_MAX), NcclResult::kRemoteError);
+      EXPECT_TRUE(was_logged(LogSeverity::kWarn, "127.0.0.1"));
+      buffer.deregister();
+      close(*host, rank, comm);
+    }
+    // Late packets of the other side still find no freed memory.
+    rank.barrier();
+  });
+}
+
+TEST(Failure, AnAbortedReceiverIsNotWrittenAnyMore) { abort_while_streaming(0); }
+
+TEST(Failure, AnAbortedSenderIsNotReadAnyMore) { abort_while_streaming(1); }
+
+TEST(Failure, CloseDoesNotWaitForRequestsThatNobodyAnswers) {
+  with_connection([](const FakeNcclHost& host, const ConnectionPair& pair) {
+    HostBuffer source(host, pair.send, kBytes);
+    HostBuffer target(host, pair.receive, kBytes);
+    send(host, pair.send, {source.bytes(), 1, source.memory()});
+    receive(host, pair.receive, {target.bytes(), 2, target.memory()});  // never matched
+    source.deregister();
+    source.forbid_access();
+    target.deregister();
+    target.forbid_access();
+  });
+}
+
+TEST(Failure, AFinalizeBeforeTheClosesIsSurvived) {
+  expect_processes_pass(1, [](Rank&) {
+    const auto host = start_host();
+    const ConnectionPair pair = host->connect_to_self();
+    host->finalize();
+    host->close(pair);
+    EXPECT_EQ(host->init(), NcclResult::kSuccess);
+  });
+}
+
+void peer_is_killed(int victim) {
+  const std::vector<int> statuses = run_processes(2, [&](Rank& rank) {
+    const auto host = start_impatient_host();
+    void* const comm = connect_ranks(*host, rank);
+    HostBuffer buffer(*host, comm, kRequests * kBytes);
+    if (rank.rank() == victim) {
+      stream(*host, rank, comm, buffer, 20);
+      kill(getpid(), SIGKILL);
+    }
+    EXPECT_EQ(stream(*host, rank, comm, buffer, SIZE_MAX), NcclResult::kRemoteError);
+    EXPECT_TRUE(was_logged(LogSeverity::kWarn, "127.0.0.1"));
+    buffer.deregister();
+    close(*host, rank, comm);
+  });
+  const auto killed = static_cast<size_t>(victim);
+  EXPECT_TRUE(WIFSIGNALED(statuses[killed]) && WTERMSIG(statuses[killed]) == SIGKILL);
+  EXPECT_EQ(statuses[1 - killed], 0);
+}
+
+TEST(Failure, AKilledReceiverFailsTheSend) { peer_is_killed(0); }
+
+TEST(Failure, AKilledSenderFailsTheReceive) { peer_is_killed(1); }
+
+}  // namespace
+}  // namespace pacecar::testing

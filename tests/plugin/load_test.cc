@@ -1,0 +1,175 @@
+// Loading, init, properties, finalize.
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+#include <thread>
+
+#include "tests/plugin/plugin_test.h"
+
+namespace pacecar::testing {
+namespace {
+
+using nccl::LogSeverity;
+using nccl::NcclResult;
+using nccl::NetPropertiesV11;
+
+std::string output_of(const std::string& command) {
+  FILE* const pipe = popen(command.c_str(), "r");
+  std::string text;
+  std::array<char, 4096> chunk{};
+  for (size_t n; (n = fread(chunk.data(), 1, chunk.size(), pipe)) > 0;)
+    text.append(chunk.data(), n);
+  EXPECT_EQ(pclose(pipe), 0) << command;
+  return text;
+}
+
+size_t banners() {
+  size_t count = 0;
+  for (const LogLine& line : logged_lines()) {
+    count +=
+        line.severity == LogSeverity::kInfo && line.text.find("soft:udp:lo") != std::string::npos;
+  }
+  return count;
+}
+
+TEST(Load, ExportsTheTablesOnly) {
+  std::istringstream symbols(output_of("nm -D --defined-only " + std::string(kPluginPath)));
+  bool found = false;
+  for (std::string address, type, name; symbols >> address >> type >> name;) {
+    EXPECT_EQ(name.rfind("ncclNetPlugin_v", 0), 0U) << name;
+    found |= name == "ncclNetPlugin_v11";
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(Load, SaysTheTruthAboutTheDevice) {
+  expect_processes_pass(1, [](Rank&) {
+    const auto host = start_host();
+    int count = -1;
+    ASSERT_EQ(host->net().devices(&count), NcclResult::kSuccess);
+    ASSERT_EQ(count, 1);
+    NetPropertiesV11 properties;
+    std::memset(static_cast<void*>(&properties), 0xab, sizeof properties);
+    ASSERT_EQ(host->net().getProperties(0, &properties), NcclResult::kSuccess);
+    EXPECT_STREQ(properties.name, "soft:udp:lo");
+    EXPECT_EQ(properties.pci_path, nullptr);
+    EXPECT_EQ(properties.pointer_support, nccl::kPointerHost);
+    EXPECT_EQ(properties.registration_is_global, 1);
+    EXPECT_EQ(properties.force_flush, 0);
+    EXPECT_GT(properties.speed, 0);
+    EXPECT_EQ(properties.port, 1);
+    EXPECT_EQ(properties.latency, 0);
+    EXPECT_GT(properties.max_connections, 0);
+    EXPECT_EQ(properties.max_receives, 8);
+    EXPECT_EQ(properties.device_type, nccl::kDeviceTypeHost);
+    EXPECT_EQ(properties.device_version, 0);
+    EXPECT_EQ(properties.virtual_device.count, 1);
+    EXPECT_EQ(properties.virtual_device.devices[0], 0);
+    EXPECT_EQ(properties.max_p2p_bytes, size_t{1} << 40);
+    EXPECT_EQ(properties.max_collective_bytes, size_t{1} << 40);
+    EXPECT_EQ(properties.max_multi_request_size, 1);
+  });
+}
+
+TEST(Load, RefusesADeviceThatIsNotThere) {
+  expect_processes_pass(1, [](Rank&) {
+    const auto host = start_host();
+    NetPropertiesV11 properties;
+    EXPECT_EQ(host->net().getProperties(1, &properties), NcclResult::kInvalidArgument);
+    EXPECT_EQ(host->net().getProperties(-1, &properties), NcclResult::kInvalidArgument);
+    HandleBytes handle{};
+    void* comm = &handle;
+    EXPECT_EQ(host->net().listen(host->context(), 7, handle.data(), &comm),
+              NcclResult::kInvalidArgument);
+    EXPECT_EQ(comm, nullptr);
+  });
+}
+
+TEST(Load, OffersNothingThatThePropertiesExclude) {
+  const FakeNcclHost host(kPluginPath);
+  EXPECT_EQ(host.net().regMrDmaBuf, nullptr);
+  EXPECT_EQ(host.net().getDeviceMr, nullptr);
+  EXPECT_EQ(host.net().irecvConsumed, nullptr);
+  EXPECT_EQ(host.net().makeVDevice, nullptr);
+}
+
+TEST(Load, RefusesGpuMemory) {
+  with_connection([](const FakeNcclHost& host, const ConnectionPair& pair) {
+    std::array<uint8_t, 64> data{};
+    void* memory = &data;
+    EXPECT_EQ(host.net().regMr(pair.send, data.data(), data.size(), nccl::kPointerCuda, &memory),
+              NcclResult::kInvalidArgument);
+    EXPECT_EQ(memory, nullptr);
+    EXPECT_TRUE(was_logged(LogSeverity::kWarn, "only host memory"));
+  });
+}
+
+TEST(Load, TakesAttributesAsAHint) {
+  expect_processes_pass(1, [](Rank&) {
+    const auto host = start_host();
+    nccl::NetAttributesV11 attributes{};
+    EXPECT_EQ(host->net().setNetAttr(host->context(), &attributes), NcclResult::kSuccess);
+  });
+}
+
+TEST(Load, ServesAgainAfterTheLastFinalize) {
+  expect_processes_pass(1, [](Rank&) {
+    for (size_t life = 1; life <= 3; ++life) {
+      const auto host = start_host();
+      EXPECT_EQ(banners(), life);
+      const ConnectionPair pair = host->connect_to_self();
+      host->close(pair);
+    }
+  });
+}
+
+TEST(Load, TwoThreadsInitialiseOneContext) {
+  expect_processes_pass(1, [](Rank&) {
+    const auto first = std::make_unique<FakeNcclHost>(kPluginPath);
+    const auto second = std::make_unique<FakeNcclHost>(kPluginPath);
+    setenv("PACECAR_NICS", "soft:udp:lo", 1);
+    std::thread other([&] { EXPECT_EQ(second->init(), NcclResult::kSuccess); });
+    EXPECT_EQ(first->init(), NcclResult::kSuccess);
+    other.join();
+    EXPECT_EQ(banners(), 1U);
+    EXPECT_NE(first->context(), second->context());
+    // The one that stays is not disturbed by the one that goes.
+    first->finalize();
+    const ConnectionPair pair = second->connect_to_self();
+    second->close(pair);
+  });
+}
+
+TEST(Load, NamesTheCureWhenItCannotServe) {
+  expect_processes_pass(1, [](Rank&) {
+    setenv("PACECAR_CC", "nonsense", 1);
+    FakeNcclHost host(kPluginPath);
+    EXPECT_EQ(host.init(), NcclResult::kInvalidArgument);
+    ASSERT_EQ(host.context(), nullptr);
+    EXPECT_TRUE(was_logged(LogSeverity::kWarn, "PACECAR_CC"));
+    EXPECT_TRUE(was_logged(LogSeverity::kWarn, "nonsense"));
+    EXPECT_EQ(host.net().finalize(nullptr), NcclResult::kSuccess);
+    int count = -1;
+    EXPECT_NE(host.net().devices(&count), NcclResult::kSuccess);
+    EXPECT_EQ(count, 0);
+
+    unsetenv("PACECAR_CC");
+    EXPECT_EQ(host.init(), NcclResult::kSuccess);
+  });
+}
+
+TEST(Load, RequireTurnsARefusalIntoASystemError) {
+  expect_processes_pass(1, [](Rank&) {
+    setenv("PACECAR_NICS", "soft:udp:no-such-interface", 1);
+    setenv("PACECAR_REQUIRE", "1", 1);
+    FakeNcclHost host(kPluginPath);
+    EXPECT_EQ(host.init(), NcclResult::kSystemError);
+    ASSERT_EQ(host.context(), nullptr);
+    EXPECT_TRUE(was_logged(LogSeverity::kWarn, "PACECAR_REQUIRE"));
+    EXPECT_TRUE(was_logged(LogSeverity::kWarn, "no-such-interface"));
+  });
+}
+
+}  // namespace
+}  // namespace pacecar::testing

@@ -1,0 +1,112 @@
+// The pacer against the ideal line in exact or wide arithmetic.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "transport/base/pacer.h"
+#include "transport/base/prng.h"
+
+namespace pacecar {
+namespace {
+
+constexpr uint64_t kSlowest = 1'000;
+constexpr uint64_t kFastest = 1'600'000'000'000;
+
+// Every order of magnitude as likely as any other.
+Rate random_rate(Prng& prng) {
+  const double decades = std::log10(static_cast<double>(kFastest) / kSlowest);
+  const double fraction = static_cast<double>(prng.below(1U << 20)) / (1U << 20);
+  return Rate::from_bps(
+      static_cast<uint64_t>(static_cast<double>(kSlowest) * std::pow(10, decades * fraction)));
+}
+
+RC_GTEST_PROP(Pacer, LongRunRateIsExactWhenPollsAreLate, (uint64_t seed)) {
+  constexpr Bytes kCatchUp = 64 << 10;
+  constexpr int kPackets = 2'000;
+  Prng prng(seed);
+  const Rate rate = random_rate(prng);
+  const int64_t lateness_ns = rate.time_for(kCatchUp - 1'000).ns();
+  Pacer pacer(kCatchUp);
+  pacer.set_rate(rate, Instant());
+  unsigned __int128 bytes_sent = 0;
+  Instant now;
+  for (int i = 0; i < kPackets; ++i) {
+    const auto late = static_cast<int64_t>(prng.below(static_cast<uint64_t>(lateness_ns)));
+    now = std::max(now, pacer.next_send() + Duration::from_ns(late));
+    const Bytes size = 64 + prng.below(9'000);
+    pacer.on_sent(size, now);
+    bytes_sent += size;
+  }
+  // The first instant, in whole nanoseconds, at which the line has moved all these bytes.
+  const auto ideal =
+      static_cast<int64_t>((bytes_sent * 8'000'000'000U + rate.bps() - 1) / rate.bps());
+  RC_ASSERT(pacer.next_send().ns() >= ideal);
+  RC_ASSERT(pacer.next_send().ns() <= ideal + 1);
+}
+
+RC_GTEST_PROP(Pacer, NeverAheadOfTheLineByMoreThanCatchUpAndOnePacket, (uint64_t seed)) {
+  constexpr int kPackets = 1'000;
+  constexpr __int128 kUnitsPerByte = 8'000'000'000;  // bit-nanoseconds
+  Prng prng(seed);
+  const Rate rate = random_rate(prng);
+  const Bytes catch_up = prng.below(100'000);
+  Pacer pacer(catch_up);
+  pacer.set_rate(rate, Instant());
+  const auto longest_late = static_cast<uint64_t>(rate.time_for(2 * catch_up + 1).ns());
+  // The most that any interval that ends now, before this packet, is ahead of the line.
+  __int128 ahead = 0;
+  Instant last;
+  for (int i = 0; i < kPackets; ++i) {
+    const auto late = Duration::from_ns(static_cast<int64_t>(prng.below(longest_late)));
+    const Instant now = std::max(last, pacer.next_send() + late);
+    ahead = std::max<__int128>(0, ahead - static_cast<__int128>(rate.bps()) * (now - last).ns());
+    RC_ASSERT(ahead <= static_cast<__int128>(catch_up) * kUnitsPerByte);
+    const Bytes size = 1 + prng.below(9'000);
+    pacer.on_sent(size, now);
+    ahead += static_cast<__int128>(size) * kUnitsPerByte;
+    last = now;
+  }
+}
+
+// Rates change, the flow stops, starts and falls behind. The model counts bytes owed.
+RC_GTEST_PROP(Pacer, ChangesOfRateKeepBytesOwed, (uint64_t seed)) {
+  constexpr int kSteps = 300;
+  constexpr Bytes kCatchUp = 20'000;
+  constexpr long double kByteNs = 8e9L;
+  Prng prng(seed);
+  Pacer pacer(kCatchUp);
+  long double owed = 0;
+  Instant now;
+  for (int i = 0; i < kSteps; ++i) {
+    if (prng.chance(0.4)) {
+      const auto pass = Duration::from_ns(static_cast<int64_t>(prng.below(1'000'000)));
+      now = now + pass;
+      owed -= static_cast<long double>(pacer.rate().bps()) * pass.ns() / kByteNs;
+      owed = std::max(owed, -static_cast<long double>(kCatchUp));
+    } else if (prng.chance(0.5)) {
+      const Bytes size = prng.below(30'000);
+      pacer.on_sent(size, now);
+      owed += size;
+    } else {
+      pacer.set_rate(prng.chance(0.2) ? Rate() : random_rate(prng), now);
+    }
+    if (pacer.rate() == Rate()) {
+      RC_ASSERT(pacer.next_send() == Instant::never());
+      continue;
+    }
+    const long double wait_ns = owed * kByteNs / pacer.rate().bps();
+    const auto actual_ns = static_cast<long double>((pacer.next_send() - now).ns());
+    // Whole nanoseconds; and the bound of the catch-up too, at the fastest rate 200 bytes each.
+    const long double tolerance =
+        2 + 1e-9L * std::abs(wait_ns) + 200 * kByteNs / pacer.rate().bps();
+    RC_ASSERT(actual_ns <= wait_ns + tolerance);
+    // What was earned beyond the bound is taken away when the pacer is next used, not before.
+    if (owed > -static_cast<long double>(kCatchUp)) RC_ASSERT(actual_ns >= wait_ns - tolerance);
+  }
+}
+
+}  // namespace
+}  // namespace pacecar

@@ -1,0 +1,235 @@
+// Whatever happens, controllers stay in bounds, grants fit the link, and any word decodes.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "cc/equal_share.h"
+#include "cc/grant_word.h"
+#include "cc/registry.h"
+#include "cc/swift.h"
+
+namespace pacecar {
+namespace {
+
+// --- controllers ---
+
+Duration any_duration() {
+  const int64_t scale = *rc::gen::element<int64_t>(0, 1, 1000, 1'000'000, 1'000'000'000);
+  return Duration::from_ns(*rc::gen::inRange<int64_t>(-2, 5000) * scale);
+}
+
+Bytes any_bytes() {
+  return *rc::gen::oneOf(rc::gen::inRange<Bytes>(0, 1'000'000),
+                         rc::gen::element<Bytes>(0, 1, std::numeric_limits<Bytes>::max()));
+}
+
+// One signal with whatever values a hostile network may cause.
+void signal(Controller& controller, Instant now) {
+  switch (*rc::gen::inRange(0, 6)) {
+    case 0:
+      return controller.on_loss(now, any_bytes());
+    case 1:
+      return controller.on_timeout(now);
+    case 2:
+      return controller.on_send(now, any_bytes());
+    case 3:
+      return controller.on_grant(now, wire::decode_grant(*rc::gen::arbitrary<uint64_t>()));
+    default:
+      return controller.on_ack({.now = now,
+                                .rtt = any_duration(),
+                                .acked = any_bytes(),
+                                .marked = any_bytes(),
+                                .in_flight = any_bytes(),
+                                .path = 0});
+  }
+}
+
+RC_GTEST_PROP(CcProperty, ControllersStayInBounds, ()) {
+  const Rate line = Rate::from_bps(*rc::gen::inRange<uint64_t>(1, 800'000) * 1'000'000);
+  const Bytes mtu = *rc::gen::inRange<Bytes>(1, 65'536);
+  const Bytes burst = mtu * *rc::gen::inRange<Bytes>(1, 64);
+  const Duration base = Duration::from_ns(*rc::gen::inRange<int64_t>(0, 10'000'000));
+  const ControllerInfo info =
+      *rc::gen::elementOf(std::vector<ControllerInfo>(controllers().begin(), controllers().end()));
+  const auto controller = make_controller(info.name, {line, mtu, burst, base}, Rate()).value();
+  Instant now = Instant::from_ns(*rc::gen::inRange<int64_t>(0, 1'000'000'000'000));
+  for (int i = *rc::gen::inRange(0, 60); i > 0; --i) {
+    now = now + std::max(any_duration(), Duration());
+    signal(*controller, now);
+    const Decision d = controller->decide(now);
+    RC_ASSERT(d.rate <= line);
+    RC_ASSERT(d.rate >= Rate::from_bps(1'000'000));
+    RC_ASSERT(d.window >= mtu);
+    // Twice the target; base and allowance are at most 1 s each, flow scaling doubles the latter.
+    const Bytes most = std::max(line.bytes_in(Duration::from_s(6)), burst * 8);
+    RC_ASSERT(d.window <= most);
+    RC_ASSERT(d.first_send <= now + Duration::from_ms(5));
+    if (const auto* swift = dynamic_cast<SwiftController*>(controller.get())) {
+      RC_ASSERT(std::isfinite(swift->cwnd_packets()));
+      RC_ASSERT(swift->cwnd_packets() >= kSwift.min_cwnd);
+      RC_ASSERT(swift->target_delay() > Duration());
+    }
+  }
+}
+
+// --- allocator ---
+
+constexpr uint32_t kFlows = 8;
+
+// What the senders believe after each grant, and what the allocator was told.
+class ReceiverModel {
+ public:
+  ReceiverModel(Rate line) : line_(line), allocator_(line, kFlows) {
+    for (uint32_t f = 0; f < kFlows; ++f) allocator_.add_flow(now_, f);
+  }
+
+  void step() {
+    now_ = now_ + Duration::from_ns(*rc::gen::element<int64_t>(0, 1, 500, 1000, 30'000'000));
+    const auto f = *rc::gen::inRange<uint32_t>(0, kFlows);
+    const Bytes bytes = *rc::gen::inRange<Bytes>(0, 4);
+    switch (*rc::gen::inRange(0, 5)) {
+      case 0:
+        posted_[f] += bytes;
+        return allocator_.on_posted(now_, f, bytes);
+      case 1:
+        posted_[f] -= std::min(posted_[f], bytes);
+        return allocator_.on_finished(now_, f, bytes);
+      case 2:
+        silent_[f] = bytes == 0;
+        return allocator_.on_demand(now_, f, {line_, bytes, 0});
+      case 3:
+        posted_[f] = 0;
+        silent_[f] = false;
+        granted_[f] = Rate();
+        epoch_[f] = 0;
+        allocator_.remove_flow(now_, f);
+        return allocator_.add_flow(now_, f);
+      default:
+        poll(*rc::gen::inRange<size_t>(0, 5));
+    }
+  }
+
+  // Everything due is out: exactly the equal share, in force and fresh.
+  void settle() {
+    now_ = now_ + Duration::from_us(1);
+    while (allocator_.next_deadline() <= now_) poll(3);
+    const uint64_t n = active_count();
+    for (uint32_t f = 0; f < kFlows; ++f) {
+      if (!active(f)) continue;
+      const uint64_t expected = n == 1 ? line_.bps() : line_.bps() / 100 * 98 / n;
+      RC_ASSERT(granted_[f].bps() == expected);
+      RC_ASSERT(now_ - sent_[f] < EqualShare::kRepeatInterval);
+    }
+  }
+
+ private:
+  size_t poll(size_t room) {
+    std::vector<GrantUpdate> updates(room);
+    const size_t count = allocator_.poll_grants(now_, updates);
+    RC_ASSERT(count <= room);
+    for (size_t i = 0; i < count; ++i) apply(updates[i]);
+    return count;
+  }
+
+  void apply(const GrantUpdate& update) {
+    const uint32_t f = update.flow;
+    RC_ASSERT(active(f));
+    RC_ASSERT(update.grant.rate > Rate());
+    RC_ASSERT(update.grant.epoch == static_cast<uint16_t>(epoch_[f] + 1));
+    const bool raise = update.grant.rate > granted_[f];
+    granted_[f] = update.grant.rate;
+    epoch_[f] = update.grant.epoch;
+    sent_[f] = now_;
+    if (raise) RC_ASSERT(total() <= line_.bps());
+  }
+
+  bool active(uint32_t f) const { return posted_[f] > 0 && !silent_[f]; }
+  uint64_t active_count() const {
+    uint64_t n = 0;
+    for (uint32_t f = 0; f < kFlows; ++f) n += active(f) ? 1 : 0;
+    return n;
+  }
+  uint64_t total() const {
+    uint64_t sum = 0;
+    for (uint32_t f = 0; f < kFlows; ++f) sum += active(f) ? granted_[f].bps() : 0;
+    return sum;
+  }
+
+  Rate line_;
+  Instant now_ = Instant::from_ns(10'000);
+  EqualShare allocator_;
+  std::array<Bytes, kFlows> posted_{};
+  std::array<bool, kFlows> silent_{};
+  std::array<Rate, kFlows> granted_{};
+  std::array<uint16_t, kFlows> epoch_{};
+  std::array<Instant, kFlows> sent_{};
+};
+
+RC_GTEST_PROP(CcProperty, GrantsNeverAddUpToMoreThanTheLink, ()) {
+  ReceiverModel model(Rate::from_bps(*rc::gen::inRange<uint64_t>(1'000'000, 4'000'000'000'000)));
+  for (int rounds = *rc::gen::inRange(1, 8); rounds > 0; --rounds) {
+    for (int i = *rc::gen::inRange(0, 20); i > 0; --i) model.step();
+    model.settle();
+  }
+}
+
+// --- control words ---
+
+uint64_t log_uniform(int most_bits) {
+  return *rc::gen::arbitrary<uint64_t>() >> (64 - *rc::gen::inRange(1, most_bits + 1));
+}
+
+void check_rounded_down(uint64_t value, uint64_t decoded, double error) {
+  RC_ASSERT(decoded <= value);
+  RC_ASSERT(static_cast<double>(value - decoded) <= error * static_cast<double>(value));
+}
+
+RC_GTEST_PROP(CcProperty, GrantWordKeepsItsFields, ()) {
+  const Grant in{.rate = Rate::from_bps(log_uniform(42)),
+                 .phase = Duration::from_ns(*rc::gen::inRange<int64_t>(0, 65'536 * 64)),
+                 .validity = Duration::from_us(static_cast<int64_t>(log_uniform(33))),
+                 .epoch = *rc::gen::arbitrary<uint16_t>()};
+  const Grant out = wire::decode_grant(wire::encode_grant(in));
+  check_rounded_down(in.rate.bps(), out.rate.bps(), 2e-6);
+  RC_ASSERT(out.phase.ns() == in.phase.ns() / 64 * 64);
+  check_rounded_down(static_cast<uint64_t>(in.validity.ns()),
+                     static_cast<uint64_t>(out.validity.ns()), 1.0 / 9);
+  RC_ASSERT(out.epoch == in.epoch);
+}
+
+RC_GTEST_PROP(CcProperty, DemandWordKeepsItsFields, ()) {
+  const Demand in{.usable = Rate::from_bps(log_uniform(42)),
+                  .backlog = log_uniform(50),
+                  .epoch = *rc::gen::arbitrary<uint16_t>()};
+  const Demand out = wire::decode_demand(wire::encode_demand(in));
+  check_rounded_down(in.usable.bps(), out.usable.bps(), 2e-6);
+  check_rounded_down(in.backlog, out.backlog, 2e-6);
+  RC_ASSERT((out.backlog == 0) == (in.backlog == 0));
+  RC_ASSERT(out.epoch == in.epoch);
+}
+
+// Words are canonical: what a peer sent, decoded and encoded again, is the same word.
+RC_GTEST_PROP(CcProperty, AnyWordDecodes, (uint64_t word)) {
+  RC_ASSERT(wire::encode_grant(wire::decode_grant(word)) == word);
+  RC_ASSERT(wire::encode_demand(wire::decode_demand(word)) == word);
+}
+
+TEST(CcGrantWord, OutOfRangeSaturates) {
+  const Grant out = wire::decode_grant(
+      wire::encode_grant({Rate::from_bps(UINT64_MAX), Duration::max(), Duration::max(), 0xFFFF}));
+  EXPECT_EQ(out.rate.bps(), uint64_t{(1U << 20) - 1} << 30);
+  EXPECT_EQ(out.phase.ns(), 0xFFFF * 64);
+  EXPECT_EQ(out.validity.ns(), (int64_t{15} << 30) * 1000);
+  const Grant low = wire::decode_grant(
+      wire::encode_grant({Rate(), Duration::from_ns(-1), Duration::from_ns(-5000), 0}));
+  EXPECT_EQ(low.phase, Duration());
+  EXPECT_EQ(low.validity, Duration());
+}
+
+}  // namespace
+}  // namespace pacecar

@@ -1,0 +1,84 @@
+// Feeds scripted signals to a controller and writes down its reaction, for golden files. Windows
+// are in packets and rates in Mb/s, rounded, so that compilers agree.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "cc/controller.h"
+
+namespace pacecar::testing {
+
+class CcScript {
+ public:
+  CcScript(Controller& controller, Bytes mtu) : controller_(controller), mtu_(mtu) {
+    text_ = fmt::format("{:>9} {:<26} {:>10} {:>10}  {}\n", "time_us", "signal", "window_pkt",
+                        "rate_mbps", "limited_by");
+    record("start");
+  }
+
+  CcScript& wait(Duration d) {
+    now_ = now_ + d;
+    return *this;
+  }
+  // `packets` acknowledged, `rtt` after the line before; as many are left in flight.
+  CcScript& ack(int64_t rtt_us, Bytes packets) {
+    wait(Duration::from_us(rtt_us));
+    ack_at_once(rtt_us, packets);
+    return *this;
+  }
+  CcScript& ack_at_once(int64_t rtt_us, Bytes packets) {
+    controller_.on_ack({.now = now_,
+                        .rtt = Duration::from_us(rtt_us),
+                        .acked = packets * mtu_,
+                        .in_flight = packets * mtu_});
+    record(fmt::format("ack rtt={}us n={}", rtt_us, packets));
+    return *this;
+  }
+  CcScript& loss() {
+    controller_.on_loss(now_, mtu_);
+    record("loss");
+    return *this;
+  }
+  CcScript& timeout() {
+    controller_.on_timeout(now_);
+    record("timeout");
+    return *this;
+  }
+  CcScript& grant(Rate rate, Duration phase, Duration validity, uint16_t epoch) {
+    controller_.on_grant(now_, {rate, phase, validity, epoch});
+    record(fmt::format("grant {}G epoch={}", rate.gbps(), epoch));
+    return *this;
+  }
+  CcScript& look() {
+    record("");
+    return *this;
+  }
+  CcScript& note(const std::string& line) {
+    text_ += "# " + line + "\n";
+    return *this;
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  void record(const std::string& signal) {
+    static constexpr const char* kNames[] = {"line", "grant", "network", "application"};
+    const Decision d = controller_.decide(now_);
+    text_ += fmt::format("{:>9.1f} {:<26} {:>10.2f} {:>10.0f}  {}", us(now_), signal,
+                         static_cast<double>(d.window) / static_cast<double>(mtu_),
+                         static_cast<double>(d.rate.bps()) / 1e6,
+                         kNames[static_cast<int>(d.limited_by)]);
+    if (d.first_send > now_) text_ += fmt::format(" first_send={:.1f}", us(d.first_send));
+    text_ += "\n";
+  }
+  static double us(Instant t) { return static_cast<double>(t.ns()) * 1e-3; }
+
+  Controller& controller_;
+  Bytes mtu_;
+  Instant now_ = Instant::from_ns(0);
+  std::string text_;
+};
+
+}  // namespace pacecar::testing

@@ -1,0 +1,46 @@
+// Runs the ranks of a test as processes or as threads, with what NCCL's bootstrap gives them: a way
+// to exchange handles, and a barrier.
+//
+// Processes are forked before the parent has loaded any plugin, so that the children start clean. A
+// child that hangs is ended by an alarm.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tests/support/fake_nccl_host.h"
+
+namespace pacecar::testing {
+
+class Board;
+
+class Rank {
+ public:
+  Rank(Board& board, int rank, int size) : board_(board), rank_(rank), size_(size) {}
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  int next() const { return (rank_ + 1) % size_; }
+  int previous() const { return (rank_ + size_ - 1) % size_; }
+
+  // Leaves a handle for `peer`; take() waits for the one that `peer` left for this rank.
+  void give(int peer, const HandleBytes& handle);
+  HandleBytes take(int peer);
+  // Waits for all ranks.
+  void barrier();
+
+ private:
+  Board& board_;
+  int rank_;
+  int size_;
+};
+
+using RankBody = std::function<void(Rank&)>;
+
+// Returns each process's wait status, as waitpid() gives it.
+std::vector<int> run_processes(int size, const RankBody& body);
+// Fails the test unless every rank passed.
+void expect_processes_pass(int size, const RankBody& body);
+void expect_threads_pass(int size, const RankBody& body);
+
+}  // namespace pacecar::testing

@@ -1,0 +1,75 @@
+// A PacketIo for tests: remembers what is sent and hands out what the test puts in.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+#include "transport/io/packet_io.h"
+
+namespace pacecar {
+
+class ScriptedPacketIo final : public PacketIo {
+ public:
+  struct Sent {
+    std::vector<uint8_t> bytes;
+    Address destination;
+    uint16_t path;
+    TrafficClass traffic_class;
+  };
+
+  ScriptedPacketIo() {
+    caps_.datagram_bytes = 9000;
+    caps_.burst_bytes = 9000;
+    caps_.receive_bytes = 1 << 20;
+    caps_.checks_payload = true;
+    caps_.sees_ecn = true;
+    local_.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 192, 0, 2, 1};
+    local_.port = 18515;
+    peer_ = local_;
+    peer_.ip[15] = 2;
+  }
+
+  const PacketIoCaps& caps() const override { return caps_; }
+  const Address& local_address() const override { return local_; }
+  int wait_fd() const override { return -1; }
+  const PacketIoCounters& counters() const override { return counters_; }
+
+  size_t send(std::span<const TxPacket> packets, Instant /*now*/) override {
+    const size_t taken = std::min(packets.size(), room);
+    for (const TxPacket& packet : packets.first(taken)) {
+      std::vector<uint8_t> bytes(packet.header.begin(), packet.header.end());
+      bytes.insert(bytes.end(), packet.payload.begin(), packet.payload.end());
+      bytes.insert(bytes.end(), packet.trailer.begin(), packet.trailer.end());
+      sent.push_back({bytes, *packet.destination, packet.path, packet.traffic_class});
+    }
+    room -= taken;
+    return taken;
+  }
+
+  size_t receive(std::span<RxPacket> packets, Instant /*now*/) override {
+    handed_out_.clear();
+    size_t count = 0;
+    for (; count < packets.size() && !incoming.empty(); ++count) {
+      handed_out_.push_back(std::move(incoming.front()));
+      incoming.pop_front();
+      packets[count] = {handed_out_.back(), &peer_, Ecn::kCapable0};
+    }
+    return count;
+  }
+
+  const Address& peer() const { return peer_; }
+
+  size_t room = SIZE_MAX;  // packets that send() still takes
+  std::vector<Sent> sent;
+  std::deque<std::vector<uint8_t>> incoming;
+
+ private:
+  PacketIoCaps caps_;
+  PacketIoCounters counters_;
+  Address local_;
+  Address peer_;
+  std::deque<std::vector<uint8_t>> handed_out_;
+};
+
+}  // namespace pacecar

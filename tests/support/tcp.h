@@ -1,0 +1,154 @@
+// Plain TCP ends for tests, over the loopback interface: strangers, and a relay that can change a
+// byte on its way. Nothing here blocks except TcpEnd's constructor (loopback connects at once).
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace pacecar::test {
+
+inline sockaddr_in loopback(uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(port);
+  return address;
+}
+
+// One end of a TCP connection.
+class TcpEnd {
+ public:
+  explicit TcpEnd(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    const sockaddr_in address = loopback(port);
+    EXPECT_EQ(::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  }
+  struct Accepted {
+    int fd;
+  };
+  explicit TcpEnd(Accepted accepted) : fd_(accepted.fd) {}
+  TcpEnd(TcpEnd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  TcpEnd& operator=(TcpEnd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~TcpEnd() { close(); }
+
+  void close() {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
+  // Closes with a reset instead of an orderly end.
+  void reset() {
+    const linger now{1, 0};
+    ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    close();
+  }
+  void send(std::span<const uint8_t> bytes) {
+    ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);  // the other end may be gone
+  }
+  // Whether the other end's kernel has all that was sent.
+  bool delivered() const {
+    int waiting = 1;
+    return ::ioctl(fd_, SIOCOUTQ, &waiting) == 0 && waiting == 0;
+  }
+  // What has arrived; nullopt when the other end has closed and all has been read.
+  std::optional<std::vector<uint8_t>> receive() {
+    std::vector<uint8_t> bytes(4096);
+    const ssize_t n = ::recv(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN)) return std::nullopt;
+    bytes.resize(static_cast<size_t>(std::max<ssize_t>(n, 0)));
+    return bytes;
+  }
+
+ private:
+  int fd_;
+};
+
+// Listens on a port of the loopback interface; 0 takes a free one.
+class TcpServer {
+ public:
+  explicit TcpServer(uint16_t port = 0) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)) {
+    sockaddr_in address = loopback(port);
+    socklen_t size = sizeof address;
+    const int on = 1;
+    ::setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(fd_, 16), 0);
+    EXPECT_EQ(::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  TcpServer(const TcpServer&) = delete;
+  ~TcpServer() { ::close(fd_); }
+
+  uint16_t port() const { return port_; }
+  std::optional<TcpEnd> accept() {
+    const int fd = ::accept(fd_, nullptr, nullptr);
+    if (fd < 0) return std::nullopt;
+    return std::optional<TcpEnd>(std::in_place, TcpEnd::Accepted{fd});
+  }
+
+ private:
+  int fd_;
+  uint16_t port_ = 0;
+};
+
+// A man in the middle of one connection: forwards both ways and inverts one bit of the
+// byte at an offset of one way's stream.
+class TcpRelay {
+ public:
+  enum class Way { kToServer, kToClient };
+  static constexpr size_t kNever = SIZE_MAX;
+
+  TcpRelay(uint16_t target, Way way, size_t flip_at, uint16_t port = 0)
+      : server_(port), target_(target), way_(way), at_(flip_at) {}
+
+  uint16_t port() const { return server_.port(); }
+  void step() {
+    if (!client_) {
+      client_ = server_.accept();
+      if (client_) upstream_.emplace(target_);
+    }
+    if (!client_) return;
+    forward(*client_, *upstream_, Way::kToServer);
+    forward(*upstream_, *client_, Way::kToClient);
+  }
+  bool flipped() const { return flipped_; }
+
+ private:
+  void forward(TcpEnd& from, TcpEnd& to, Way way) {
+    auto bytes = from.receive();
+    if (!bytes) return to.close();
+    if (way == way_) {
+      if (at_ >= passed_ && at_ - passed_ < bytes->size()) {
+        (*bytes)[at_ - passed_] ^= 1;
+        flipped_ = true;
+      }
+      passed_ += bytes->size();
+    }
+    if (!bytes->empty()) to.send(*bytes);
+  }
+
+  TcpServer server_;
+  uint16_t target_;
+  Way way_;
+  size_t at_;
+  size_t passed_ = 0;
+  bool flipped_ = false;
+  std::optional<TcpEnd> client_;
+  std::optional<TcpEnd> upstream_;
+};
+
+}  // namespace pacecar::test

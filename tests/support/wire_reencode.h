@@ -1,0 +1,66 @@
+// Decodes a datagram as its opcode says and encodes the result again: the reference against which
+// the decoders are tested on arbitrary bytes.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/wire/extended.h"
+
+namespace pacecar::wire {
+
+inline std::vector<uint8_t> encode_data(const DataHeader& header, std::span<const uint8_t> payload,
+                                        Coverage coverage) {
+  std::vector<uint8_t> packet(kDataHeaderBytes);
+  encode(header, std::span(packet).first<kDataHeaderBytes>());
+  const uint32_t sum = checksum(packet, payload, coverage);
+  packet.insert(packet.end(), payload.begin(), payload.end());
+  packet.resize(packet.size() + kChecksumBytes);
+  store_checksum(sum, std::span(packet).last<kChecksumBytes>());
+  return packet;
+}
+
+inline std::vector<uint8_t> encode_ack(const AckHeader& header, std::span<const uint64_t> bitmap) {
+  std::vector<uint8_t> packet(ack_bytes(bitmap.size()));
+  if (encode(header, bitmap, packet) != packet.size()) std::abort();
+  return packet;
+}
+
+inline std::vector<uint8_t> encode_nak(const Nak& nak) {
+  std::vector<uint8_t> packet(kNakBytes);
+  encode(nak, std::span(packet).first<kNakBytes>());
+  return packet;
+}
+
+// Nothing when the datagram is refused. The checksum is a new one, with full coverage.
+inline std::optional<std::vector<uint8_t>> reencode(std::span<const uint8_t> datagram) {
+  switch (classify(datagram)) {
+    case PacketKind::kData: {
+      DataHeader header;
+      std::span<const uint8_t> payload;
+      if (!decode(datagram, header, payload)) return std::nullopt;
+      return encode_data(header, payload, Coverage::kFull);
+    }
+    case PacketKind::kAck: {
+      AckHeader header;
+      Bitmap bitmap;
+      if (!decode(datagram, header, bitmap)) return std::nullopt;
+      std::vector<uint64_t> words(bitmap.words());
+      for (size_t i = 0; i < words.size(); ++i) words[i] = bitmap[i];
+      return encode_ack(header, words);
+    }
+    case PacketKind::kNak: {
+      Nak nak;
+      if (!decode(datagram, nak)) return std::nullopt;
+      return encode_nak(nak);
+    }
+    case PacketKind::kMalformed:
+      break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace pacecar::wire

@@ -1,0 +1,31 @@
+#include "transport/wire/address.h"
+
+#include <gtest/gtest.h>
+
+namespace pacecar {
+namespace {
+
+TEST(Address, Ipv4MappedIsADottedQuad) {
+  const Address address{.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1},
+                        .port = 4791};
+  EXPECT_EQ(ip_to_string(address), "192.0.2.1");
+  EXPECT_EQ(to_string(address), "192.0.2.1:4791");
+}
+
+TEST(Address, Ipv6IsInBracketsBeforeAPort) {
+  const Address address{.ip = {0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+                        .port = 65535};
+  EXPECT_EQ(ip_to_string(address), "2001:db8::1");
+  EXPECT_EQ(to_string(address), "[2001:db8::1]:65535");
+  EXPECT_EQ(to_string(Address{}), "[::]:0");
+}
+
+TEST(Address, ScopeFollowsTheIp) {
+  const Address address{
+      .ip = {0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, .scope_id = 3, .port = 1};
+  EXPECT_EQ(ip_to_string(address), "fe80::1%3");
+  EXPECT_EQ(to_string(address), "[fe80::1%3]:1");
+}
+
+}  // namespace
+}  // namespace pacecar

@@ -1,0 +1,108 @@
+#include <gtest/gtest.h>
+
+#include "transport/base/pacer.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Instant at(int64_t ns) { return Instant::from_ns(ns); }
+constexpr Rate kByteEveryNs = Rate::from_gbps(8);
+
+TEST(Pacer, IsStoppedAtFirst) {
+  const Pacer pacer(1000);
+  EXPECT_EQ(pacer.next_send(), Instant::never());
+  EXPECT_EQ(pacer.rate(), Rate());
+}
+
+TEST(Pacer, SpacesPacketsByTheirSize) {
+  Pacer pacer(0);
+  pacer.set_rate(kByteEveryNs, at(100));
+  EXPECT_EQ(pacer.next_send(), at(100));
+  pacer.on_sent(1500, at(100));
+  EXPECT_EQ(pacer.next_send(), at(1600));
+  pacer.on_sent(64, at(1600));
+  EXPECT_EQ(pacer.next_send(), at(1664));
+}
+
+// 64 bytes at 400 Gb/s take 1.28 ns: 25 packets take 32 ns, not 25 or 50.
+TEST(Pacer, KeepsFractionsOfANanosecond) {
+  Pacer pacer(1000);
+  pacer.set_rate(Rate::from_gbps(400), at(0));
+  for (int i = 0; i < 25; ++i) pacer.on_sent(64, pacer.next_send());
+  EXPECT_GE(pacer.next_send(), at(32));
+  EXPECT_LE(pacer.next_send(), at(33));
+}
+
+TEST(Pacer, LateSenderCatchesUpOnlyWithinItsBound) {
+  Pacer pacer(1000);
+  pacer.set_rate(kByteEveryNs, at(0));
+  pacer.on_sent(100, at(900));
+  EXPECT_EQ(pacer.next_send(), at(100));  // nothing lost
+  pacer.on_sent(100, at(50'000));
+  EXPECT_EQ(pacer.next_send(), at(49'100));  // 1,000 bytes before now, and the packet
+}
+
+TEST(Pacer, HoldStartsTheLine) {
+  Pacer pacer(1000);
+  pacer.set_rate(kByteEveryNs, at(0));
+  pacer.hold_until(at(700));
+  EXPECT_EQ(pacer.next_send(), at(700));
+  pacer.on_sent(100, at(700));
+  EXPECT_EQ(pacer.next_send(), at(800));  // nothing was earned before 700
+}
+
+TEST(Pacer, NewRateKeepsBytesOwed) {
+  Pacer pacer(1000);
+  pacer.set_rate(kByteEveryNs, at(0));
+  pacer.on_sent(4000, at(0));
+  pacer.set_rate(Rate::from_gbps(16), at(1000));  // 3,000 bytes owed
+  EXPECT_EQ(pacer.next_send(), at(2500));
+  pacer.set_rate(Rate::from_gbps(4), at(1500));  // 2,000 bytes owed
+  EXPECT_EQ(pacer.next_send(), at(5500));
+}
+
+TEST(Pacer, NewRateKeepsBytesEarned) {
+  Pacer pacer(1000);
+  pacer.set_rate(kByteEveryNs, at(0));
+  pacer.set_rate(Rate::from_gbps(4), at(600));  // 600 bytes earned
+  EXPECT_EQ(pacer.next_send(), at(-600));
+  pacer.set_rate(kByteEveryNs, at(10'000));  // more than the bound
+  EXPECT_EQ(pacer.next_send(), at(9000));
+}
+
+TEST(Pacer, NewRateDoesNotMoveAHold) {
+  Pacer pacer(1000);
+  pacer.set_rate(kByteEveryNs, at(0));
+  pacer.hold_until(at(5000));
+  pacer.set_rate(Rate::from_gbps(1), at(1000));
+  EXPECT_EQ(pacer.next_send(), at(5000));
+}
+
+TEST(Pacer, StopRemembersBytesOwed) {
+  Pacer pacer(1000);
+  pacer.set_rate(kByteEveryNs, at(0));
+  pacer.on_sent(4000, at(0));
+  pacer.set_rate(Rate(), at(1000));
+  EXPECT_EQ(pacer.next_send(), Instant::never());
+  pacer.on_sent(500, at(1100));  // was already under way
+  pacer.set_rate(kByteEveryNs, at(9000));
+  EXPECT_EQ(pacer.next_send(), at(9000 + 3500));
+}
+
+TEST(Pacer, NothingIsEarnedWhileStopped) {
+  Pacer pacer(1000);
+  pacer.set_rate(kByteEveryNs, at(0));
+  pacer.set_rate(Rate(), at(0));
+  pacer.set_rate(kByteEveryNs, at(1'000'000));
+  EXPECT_EQ(pacer.next_send(), at(1'000'000));
+}
+
+TEST(Pacer, HugeDebtSaturates) {
+  Pacer pacer(1000);
+  pacer.set_rate(Rate::from_bps(1), at(0));
+  for (int i = 0; i < 3; ++i) pacer.on_sent(~Bytes{0}, at(0));
+  EXPECT_GE(pacer.next_send(), Instant::never() - Duration::from_ns(1));
+}
+
+}  // namespace
+}  // namespace pacecar

@@ -1,0 +1,104 @@
+// What the UDP packet I/O makes of answers that the kernel rarely gives. This program has a
+// sendmmsg of its own, which takes the C library's place.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <stdexcept>
+#include <vector>
+
+#include "transport/io/udp/udp_io.h"
+
+namespace {
+
+// The answer to the next calls, one each: how many messages are taken, or -errno; then all are
+// taken.
+std::vector<int> answers;
+std::vector<unsigned> offered;  // messages per call
+bool device_can_segment = true;
+
+}  // namespace
+
+extern "C" int sendmmsg(int, mmsghdr* messages, unsigned count, int) {
+  offered.push_back(count);
+  int answer = static_cast<int>(count);
+  if (!answers.empty()) {
+    answer = answers.front();
+    answers.erase(answers.begin());
+  }
+  if (!device_can_segment && messages[0].msg_hdr.msg_controllen > 0) answer = -EIO;
+  if (answer >= 0) return answer;
+  errno = -answer;
+  return -1;
+}
+
+namespace pacecar {
+namespace {
+
+class UdpErrors : public testing::Test {
+ protected:
+  UdpErrors() {
+    answers.clear();
+    offered.clear();
+    device_can_segment = true;
+    UdpConfig config;
+    config.interface = "lo";
+    auto opened = open_udp(config);
+    if (!opened) throw std::runtime_error(opened.error().message);
+    io_ = std::move(*opened);
+    // Six packets, three messages of two.
+    for (size_t i = 0; i < packets_.size(); ++i) {
+      packets_[i].payload = std::span(bytes_).first(100 + 50 * (i / 2));
+      packets_[i].destination = &io_->local_address();
+    }
+  }
+
+  size_t send() { return io_->send(packets_, Instant()); }
+  const PacketIoCounters& counters() { return io_->counters(); }
+
+  std::unique_ptr<PacketIo> io_;
+  std::vector<uint8_t> bytes_ = std::vector<uint8_t>(1000);
+  std::vector<TxPacket> packets_ = std::vector<TxPacket>(6);
+};
+
+TEST_F(UdpErrors, AFullSocketTakesLess) {
+  answers = {1, -EAGAIN};
+  EXPECT_EQ(send(), 2U);
+  EXPECT_EQ(counters().sent_packets, 2U);
+  EXPECT_EQ(counters().sent_bytes, 200U);
+  EXPECT_EQ(counters().send_blocked, 1U);
+  EXPECT_EQ(counters().send_errors, 0U);
+}
+
+TEST_F(UdpErrors, ARefusedMessageIsLostAndTheOthersGo) {
+  for (const int error : {ENETUNREACH, EPERM, EMSGSIZE, ECONNREFUSED}) {
+    const PacketIoCounters before = counters();
+    answers = {1, -error};
+    EXPECT_EQ(send(), 6U);
+    EXPECT_EQ(counters().sent_packets - before.sent_packets, 4U);
+    EXPECT_EQ(counters().send_errors - before.send_errors, 2U);
+  }
+  EXPECT_EQ(counters().send_blocked, 0U);
+}
+
+TEST_F(UdpErrors, AnInterruptedCallIsRepeated) {
+  answers = {-EINTR, 2, -EINTR};
+  EXPECT_EQ(send(), 6U);
+  EXPECT_EQ(counters().sent_packets, 6U);
+  EXPECT_EQ(offered, (std::vector<unsigned>{3, 3, 1, 1}));
+}
+
+TEST_F(UdpErrors, ADeviceThatCannotSegmentGetsSingleDatagramsFromThenOn) {
+  device_can_segment = false;
+  EXPECT_EQ(send(), 6U);
+  EXPECT_EQ(offered, (std::vector<unsigned>{3, 6}));
+  EXPECT_EQ(counters().sent_packets, 6U);
+  EXPECT_EQ(counters().send_errors, 0U);
+  EXPECT_EQ(io_->caps().burst_bytes, io_->caps().datagram_bytes);
+  offered.clear();
+  EXPECT_EQ(send(), 6U);
+  EXPECT_EQ(offered, std::vector<unsigned>{6});
+}
+
+}  // namespace
+}  // namespace pacecar

@@ -1,0 +1,270 @@
+// The parts of the UDP packet I/O: how packets are grouped, addresses, interfaces, and what
+// open_udp() refuses. What it delivers is the conformance suite's matter.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/udp.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "transport/io/udp/interfaces.h"
+#include "transport/io/udp/parse_address.h"
+#include "transport/io/udp/send_batch.h"
+#include "transport/io/udp/udp_io.h"
+#include "transport/wire/address.h"
+
+namespace pacecar {
+namespace {
+
+using testing::HasSubstr;
+
+const Address kPeerA = *parse_address("192.0.2.1:18515");
+const Address kPeerB = *parse_address("192.0.2.2:18515");
+
+// Packets that begin one after the other in one buffer: payload only, so nothing is adjacent twice.
+std::vector<TxPacket> packets_of(const std::vector<size_t>& sizes) {
+  static const std::vector<uint8_t> memory(65536);
+  std::vector<TxPacket> packets(sizes.size());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    packets[i].payload = std::span(memory).first(sizes[i]);
+    packets[i].destination = &kPeerA;
+  }
+  return packets;
+}
+
+std::vector<size_t> plan(SendBatch& batch, std::span<const TxPacket> packets, bool segment = true) {
+  batch.plan(packets, segment);
+  std::vector<size_t> groups;
+  for (size_t i = 0; i < batch.messages().size(); ++i) groups.push_back(batch.packets_in(i));
+  return groups;
+}
+
+// The UDP_SEGMENT size that a message asks for; 0 if none.
+size_t segment_of(mmsghdr& message) {
+  if (message.msg_hdr.msg_controllen == 0) return 0;
+  uint16_t size = 0;
+  std::memcpy(&size, CMSG_DATA(CMSG_FIRSTHDR(&message.msg_hdr)), sizeof(size));
+  return size;
+}
+
+TEST(SendBatch, OnlyTheLastOfAGroupIsShorter) {
+  SendBatch batch(9000, true);
+  EXPECT_EQ(plan(batch, packets_of({100, 100, 40, 100, 200, 200, 200})),
+            (std::vector<size_t>{3, 1, 3}));
+  EXPECT_EQ(segment_of(batch.messages()[0]), 100U);
+  EXPECT_EQ(segment_of(batch.messages()[1]), 0U);
+  EXPECT_EQ(segment_of(batch.messages()[2]), 200U);
+  EXPECT_EQ(batch.bytes_in(0), 240U);
+}
+
+TEST(SendBatch, GroupsAreBoundInSegmentsAndBytes) {
+  SendBatch batch(9000, true);
+  EXPECT_EQ(plan(batch, packets_of(std::vector<size_t>(70, 50))), (std::vector<size_t>{64, 6}));
+  EXPECT_EQ(plan(batch, packets_of(std::vector<size_t>(10, 8236))), (std::vector<size_t>{7, 3}));
+}
+
+TEST(SendBatch, WithoutSegmentationEveryPacketIsAMessage) {
+  SendBatch batch(9000, true);
+  EXPECT_EQ(plan(batch, packets_of({100, 100, 100}), false), (std::vector<size_t>{1, 1, 1}));
+  EXPECT_EQ(segment_of(batch.messages()[0]), 0U);
+}
+
+TEST(SendBatch, DestinationsAreGroupsAndSocketsAreBatches) {
+  SendBatch batch(9000, true);
+  auto packets = packets_of(std::vector<size_t>(8, 100));
+  packets[2].destination = packets[3].destination = &kPeerB;
+  packets[5].path = 1;
+  EXPECT_EQ(plan(batch, packets), (std::vector<size_t>{2, 2, 1}));
+  packets[4].traffic_class = TrafficClass::kControl;
+  EXPECT_EQ(plan(batch, packets), (std::vector<size_t>{2, 2}));
+}
+
+TEST(SendBatch, EqualDestinationsAtDifferentPlacesAreOne) {
+  SendBatch batch(9000, true);
+  auto packets = packets_of({100, 100});
+  const Address copy = kPeerA;
+  packets[1].destination = &copy;
+  EXPECT_EQ(plan(batch, packets), (std::vector<size_t>{2}));
+}
+
+TEST(SendBatch, NeighboursInMemoryShareAnEntry) {
+  SendBatch batch(9000, true);
+  const std::vector<uint8_t> slab(88), payloads(200);
+  std::vector<TxPacket> packets(2);
+  for (size_t i = 0; i < 2; ++i) {
+    packets[i].header = std::span(slab).subspan(i * 44, 40);
+    packets[i].payload = std::span(payloads).subspan(i * 100, 100);
+    packets[i].trailer = std::span(slab).subspan(i * 44 + 40, 4);
+    packets[i].destination = &kPeerA;
+  }
+  batch.plan(packets, true);
+  // header, payload, trailer + header, payload, trailer
+  EXPECT_EQ(batch.messages()[0].msg_hdr.msg_iovlen, 5U);
+  EXPECT_EQ(batch.messages()[0].msg_hdr.msg_iov[2].iov_len, 44U);
+}
+
+TEST(SendBatch, RefusesWhatItsSocketsCannotSend) {
+  SendBatch batch(1000, true);
+  auto packets = packets_of({100, 1001, 100});
+  EXPECT_EQ(batch.plan(packets, true), 1U);  // stops before the long one
+  EXPECT_EQ(batch.plan(std::span(packets).subspan(1), true), 0U);
+  const Address ipv6 = *parse_address("[2001:db8::1]:1");
+  const Address no_port = *parse_address("192.0.2.1:0");
+  for (const Address& address : {ipv6, no_port}) {
+    packets[0].destination = &address;
+    EXPECT_EQ(batch.plan(packets, true), 0U);
+  }
+  EXPECT_EQ(batch.plan(packets_of({0}), true), 0U);
+}
+
+TEST(SendBatch, HugeInputsStayWithinTheArrays) {
+  SendBatch batch(9000, true);
+  const std::vector<uint8_t> memory(16);
+  std::vector<TxPacket> packets(5000);
+  for (TxPacket& packet : packets) {  // three entries each, none adjacent
+    packet.header = std::span(memory).first(2);
+    packet.payload = std::span(memory).subspan(4, 2);
+    packet.trailer = std::span(memory).subspan(8, 2);
+    packet.destination = &kPeerA;
+  }
+  const size_t planned = batch.plan(packets, true);
+  EXPECT_EQ(planned, SendBatch::kMaxIovecs / 3);
+  size_t entries = 0;
+  for (const mmsghdr& message : batch.messages()) entries += message.msg_hdr.msg_iovlen;
+  EXPECT_EQ(entries, planned * 3);
+}
+
+TEST(ParseAddress, ReadsWhatToStringWrites) {
+  for (const char* text : {"192.0.2.1:18515", "[2001:db8::1]:0", "[fe80::1%1]:65535"}) {
+    const auto address = parse_address(text);
+    ASSERT_TRUE(address) << text;
+    EXPECT_EQ(to_string(*address), text);
+  }
+  EXPECT_EQ(parse_address("[fe80::1%lo]:1"), *parse_address("[fe80::1%1]:1"));
+}
+
+TEST(ParseAddress, RefusesEverythingElse) {
+  for (const std::string text : {"",
+                                 ":",
+                                 "192.0.2.1",
+                                 "192.0.2.1:",
+                                 "192.0.2.1:65536",
+                                 "192.0.2.1:-1",
+                                 "192.0.2.1:1x",
+                                 "192.0.2:1",
+                                 "host:1",
+                                 "::1:1",
+                                 "[::1]",
+                                 "[]:1",
+                                 "[::1:1",
+                                 "[192.0.2.1]:1",
+                                 "[fe80::1%]:1",
+                                 "[fe80::1%no-such-interface]:1",
+                                 "[fe80::1%0]:1",
+                                 "[fe80::1%4294967296]:1",
+                                 "[2001:db8::1%lo]:1",
+                                 " 192.0.2.1:1"}) {
+    const auto address = parse_address(text);
+    ASSERT_FALSE(address) << text;
+    EXPECT_THAT(address.error().message, HasSubstr("write 192.0.2.1:18515"));
+  }
+  EXPECT_FALSE(parse_address(std::string_view("192.0.2.1\0:1", 12)));
+}
+
+TEST(Interfaces, LoopbackIsDescribed) {
+  const auto lo = find_interface("lo");
+  ASSERT_TRUE(lo) << lo.error().message;
+  EXPECT_TRUE(lo->loopback);
+  EXPECT_TRUE(lo->up);
+  EXPECT_GE(lo->mtu, 1280U);
+  EXPECT_EQ(lo->speed, Rate());
+  EXPECT_EQ(lo->pci_path, "");
+  const Address localhost = *parse_address("127.0.0.1:0");
+  EXPECT_THAT(lo->addresses, testing::Contains(localhost));
+  EXPECT_EQ(preferred_address(*lo), localhost);
+}
+
+TEST(Interfaces, AddressesArePreferredInOrder) {
+  InterfaceInfo info;
+  EXPECT_EQ(preferred_address(info), std::nullopt);
+  for (const char* text : {"[fe80::1%1]:0", "[2001:db8::1]:0", "192.0.2.1:0"}) {
+    info.addresses.push_back(*parse_address(text));
+    EXPECT_EQ(preferred_address(info), info.addresses.back()) << text;
+  }
+}
+
+TEST(OpenUdp, SaysWhatIsWrong) {
+  const auto message = [](const UdpConfig& config) {
+    const auto io = open_udp(config);
+    return io ? std::string("opened") : io.error().message;
+  };
+  UdpConfig config;
+  config.interface = "no-such-interface";
+  EXPECT_THAT(message(config), HasSubstr("choose one of"));
+  config.interface = "lo";
+  config.address = kPeerA;
+  EXPECT_THAT(message(config), HasSubstr("does not have the address 192.0.2.1"));
+  config.address.reset();
+  config.paths = 0;
+  EXPECT_THAT(message(config), HasSubstr("choose 1 to 256"));
+  config.paths = 1;
+  config.datagram_limit = 100;
+  EXPECT_THAT(message(config), HasSubstr("at least 256"));
+}
+
+TEST(OpenUdp, CapsFollowTheConfiguration) {
+  UdpConfig config;
+  config.interface = "lo";
+  config.paths = 3;
+  config.datagram_limit = 4140;
+  const auto io = open_udp(config);
+  ASSERT_TRUE(io) << io.error().message;
+  EXPECT_EQ((*io)->caps().paths, 3U);
+  EXPECT_EQ((*io)->caps().datagram_bytes, 4140U);
+  EXPECT_TRUE((*io)->caps().checks_payload);
+  EXPECT_EQ((*io)->caps().line_rate, Rate());
+  UdpConfig same_port = config;
+  same_port.port = (*io)->local_address().port;
+  EXPECT_FALSE(open_udp(same_port));
+}
+
+TEST(OpenUdp, ControlWordsAreNotEcnCapable) {
+  UdpConfig config;
+  config.interface = "lo";
+  config.data_tc = 0xFF;  // the ECN bits are not the caller's
+  config.control_tc = 0xFF;
+  const auto io = open_udp(config);
+  ASSERT_TRUE(io) << io.error().message;
+  const std::vector<uint8_t> bytes(64, 1);
+  TxPacket packet;
+  packet.header = bytes;
+  packet.destination = &(*io)->local_address();
+  packet.traffic_class = TrafficClass::kControl;
+  ASSERT_EQ((*io)->send({&packet, 1}, Instant()), 1U);
+  RxPacket received;
+  while ((*io)->receive({&received, 1}, Instant()) == 0) {
+  }
+  EXPECT_EQ(received.ecn, Ecn::kNotCapable);
+}
+
+TEST(OpenUdp, ImpossibleDestinationsAreErrorsAndNothingElse) {
+  UdpConfig config;
+  config.interface = "lo";
+  const auto io = open_udp(config);
+  ASSERT_TRUE(io) << io.error().message;
+  const std::vector<uint8_t> bytes(64, 1);
+  const Address broadcast = *parse_address("255.255.255.255:1");
+  std::vector<TxPacket> packets(6);
+  for (TxPacket& packet : packets) {
+    packet.header = bytes;
+    packet.destination = &(*io)->local_address();
+  }
+  packets[2].destination = packets[3].destination = &broadcast;
+  ASSERT_EQ((*io)->send(packets, Instant()), 6U);
+  EXPECT_EQ((*io)->counters().send_errors, 2U);
+  EXPECT_EQ((*io)->counters().sent_packets, 4U);
+  EXPECT_GT((*io)->caps().burst_bytes, 4140U);  // joined datagrams are still used
+}
+
+}  // namespace
+}  // namespace pacecar

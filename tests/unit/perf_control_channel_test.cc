@@ -1,0 +1,181 @@
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "bench/perf/control_channel.h"
+
+namespace pacecar::perf {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+constexpr Duration kLong = Duration::from_s(30);
+constexpr Duration kShort = Duration::from_ms(1);
+
+// A channel whose peer is a bare socket, which says what it likes.
+class ControlChannelTest : public ::testing::Test {
+ protected:
+  ControlChannelTest() {
+    int fds[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    channel_.emplace(Descriptor(fds[0]), "peer:1");
+    peer_ = Descriptor(fds[1]);
+  }
+
+  void say(std::string_view text) {
+    ASSERT_EQ(::send(peer_.get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+  }
+
+  std::string heard() {
+    char bytes[65536];
+    const ssize_t n = ::recv(peer_.get(), bytes, sizeof bytes, 0);
+    return n > 0 ? std::string(bytes, static_cast<size_t>(n)) : "";
+  }
+
+  std::optional<ControlChannel> channel_;
+  Descriptor peer_;
+};
+
+TEST_F(ControlChannelTest, OneMessageIsOneLine) {
+  ASSERT_TRUE(channel_->send({{"type", "hello"}, {"text", "two\nlines"}}));
+  const std::string line = heard();
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  EXPECT_EQ(Json::parse(line)["text"], "two\nlines");
+}
+
+TEST_F(ControlChannelTest, MessagesArriveInPiecesAndTogether) {
+  say(R"({"type":"a"}
+{"type":"b"}
+{"ty)");
+  EXPECT_TRUE(channel_->expect("a", kLong));
+  EXPECT_TRUE(channel_->expect("b", kLong));
+  const auto none = channel_->poll();
+  ASSERT_TRUE(none);
+  EXPECT_EQ(*none, std::nullopt);
+  say("pe\":\"c\"}\n");
+  const auto some = channel_->poll();
+  ASSERT_TRUE(some);
+  ASSERT_TRUE(*some);
+  EXPECT_EQ((**some)["type"], "c");
+}
+
+TEST_F(ControlChannelTest, SilenceIsAnErrorAfterTheLimit) {
+  const auto message = channel_->expect("a", kShort);
+  ASSERT_FALSE(message);
+  EXPECT_EQ(message.error().code, ErrorCode::kPeer);
+  EXPECT_THAT(message.error().message, HasSubstr("did not answer"));
+}
+
+TEST_F(ControlChannelTest, AClosedPeerIsAnErrorButNotBeforeItsLastWords) {
+  say("{\"type\":\"last\"}\n");
+  peer_ = Descriptor();
+  const auto poll = [this] {
+    const auto message = channel_->poll();
+    return message && *message;
+  };
+  EXPECT_TRUE(poll());
+  const auto after = channel_->poll();
+  ASSERT_FALSE(after);
+  EXPECT_THAT(after.error().message, HasSubstr("went away"));
+  EXPECT_FALSE(channel_->send({{"type", "x"}}));
+}
+
+TEST_F(ControlChannelTest, StrangersAreTold) {
+  for (const char* garbage :
+       {"GET / HTTP/1.1\r\n", "\n", "[1,2]\n", "3\n", "{\"type\":}\n", "\xff\xfe\n", "null\n"}) {
+    say(garbage);
+    const auto message = channel_->receive(kLong);
+    ASSERT_FALSE(message) << garbage;
+    EXPECT_EQ(message.error().code, ErrorCode::kPeer);
+  }
+}
+
+TEST_F(ControlChannelTest, AnotherTypeIsRefused) {
+  say("{\"type\":\"a\"}\n{\"type\":7}\n{}\n");
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(channel_->expect("b", kLong));
+}
+
+TEST_F(ControlChannelTest, ALineHasABound) {
+  const std::string chunk(4096, 'x');
+  Result<std::optional<Json>> message;
+  size_t said = 0;
+  while (message && said < 2 * ControlChannel::kMaxLine) {
+    say(chunk);
+    said += chunk.size();
+    message = channel_->poll();
+  }
+  EXPECT_FALSE(message);
+  EXPECT_LE(said, ControlChannel::kMaxLine + 2 * chunk.size());
+}
+
+TEST_F(ControlChannelTest, ThePeersReasonIsPassedOn) {
+  say("{\"type\":\"error\",\"message\":\"no NIC here\"}\n");
+  const auto message = channel_->expect("a", kLong);
+  ASSERT_FALSE(message);
+  EXPECT_THAT(message.error().message, HasSubstr("no NIC here"));
+}
+
+TEST_F(ControlChannelTest, ThePeersReasonCannotDriveTheTerminal) {
+  say("{\"type\":\"error\",\"message\":\"\\u001b[2Jgone\"}\n");
+  const auto message = channel_->expect("a", kLong);
+  ASSERT_FALSE(message);
+  EXPECT_EQ(message.error().message.find('\x1b'), std::string::npos);
+}
+
+TEST_F(ControlChannelTest, ThePeersReasonExplainsAFailure) {
+  const Error failure{ErrorCode::kPeer, "connection lost"};
+  say("{\"type\":\"stop\"}\n{\"type\":\"error\",\"message\":\"bad data\"}\n");
+  EXPECT_THAT(channel_->explain(failure).message, HasSubstr("bad data"));
+}
+
+TEST_F(ControlChannelTest, AFailureWithoutThePeersReasonStaysWhatItIs) {
+  const Error failure{ErrorCode::kPeer, "connection lost"};
+  peer_ = Descriptor();
+  EXPECT_EQ(channel_->explain(failure).message, "connection lost");
+}
+
+TEST(ControlListenerTest, ServesBothFamilies) {
+  auto listener = ControlListener::open(0);
+  ASSERT_TRUE(listener) << listener.error().message;
+  auto client = ControlChannel::connect("127.0.0.1", listener->port(), kLong);
+  ASSERT_TRUE(client) << client.error().message;
+  auto server = listener->accept();
+  ASSERT_TRUE(server);
+  EXPECT_THAT(server->peer(), ::testing::StartsWith("127.0.0.1:"));
+  ASSERT_TRUE(client->send({{"type", "hello"}}));
+  EXPECT_TRUE(server->expect("hello", kLong));
+}
+
+TEST(ControlListenerTest, APortInUseIsNamed) {
+  const auto first = ControlListener::open(0);
+  ASSERT_TRUE(first);
+  const auto second = ControlListener::open(first->port());
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().message, HasSubstr(std::to_string(first->port())));
+  EXPECT_THAT(second.error().message, HasSubstr("-p"));
+}
+
+TEST(ControlListenerTest, NobodyThere) {
+  uint16_t port = 0;
+  {
+    const auto gone = ControlListener::open(0);
+    ASSERT_TRUE(gone);
+    port = gone->port();
+  }
+  const auto channel = ControlChannel::connect("127.0.0.1", port, kLong);
+  ASSERT_FALSE(channel);
+  EXPECT_THAT(channel.error().message, HasSubstr("start the server there first"));
+}
+
+TEST(ControlListenerTest, UnknownHost) {
+  const auto channel = ControlChannel::connect("not a host name", 1, kLong);
+  ASSERT_FALSE(channel);
+  EXPECT_EQ(channel.error().code, ErrorCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace pacecar::perf

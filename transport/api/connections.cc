@@ -1,0 +1,138 @@
+#include "transport/api/connections.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "transport/api/failure.h"
+#include "transport/api/memory.h"
+
+namespace pacecar {
+namespace {
+
+Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request* request) {
+  TestResult result;
+  MessageRequest::State state = request->state();
+  if (state == MessageRequest::State::kPending) {
+    at.engine->progress();
+    state = request->state();
+  }
+  if (state == MessageRequest::State::kPending) return result;
+  if (state == MessageRequest::State::kFree) {
+    return fail(ErrorCode::kInternal, "a request was tested again after it was done");
+  }
+  result.done = true;
+  result.count = request->count;
+  std::copy(request->sizes.begin(), request->sizes.end(), result.sizes.begin());
+  const MessageFailure failure = request->failure;
+  pool.give_back(request);
+  if (state == MessageRequest::State::kDone) return result;
+  return tl::unexpected(describe(failure, at.peer, at.timeout));
+}
+
+tl::unexpected<Error> not_covered() {
+  return fail(ErrorCode::kInvalidArgument,
+              "a message buffer lies outside its registered memory: register all of it");
+}
+
+class EngineSendConnection final : public SendConnection {
+ public:
+  explicit EngineSendConnection(Attachment attachment)
+      : at_(std::move(attachment)), pool_(kMaxSends) {}
+
+  ~EngineSendConnection() override {
+    at_.engine->exclusively([this](Messenger& messenger, SoftNic&, Instant now) {
+      at_.engine->sends().detach(at_.connection);
+      messenger.close_send(at_.connection, now);
+    });
+    at_.engine->submitted();
+  }
+
+  Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) override {
+    if (size > 0 && (memory == nullptr || !memory->covers(data, size))) return not_covered();
+    MessageRequest* request = pool_.take();
+    if (request == nullptr) return nullptr;
+    const SendOperation operation{.data = static_cast<const uint8_t*>(data),
+                                  .size = size,
+                                  .tag = tag,
+                                  .key = memory != nullptr ? memory->region().key : 0,
+                                  .request = request};
+    if (!at_.engine->sends().push(at_.connection, operation)) {
+      pool_.give_back(request);
+      return nullptr;
+    }
+    at_.engine->submitted();
+    return request;
+  }
+
+  Result<TestResult> test(Request* request) override { return test_request(at_, pool_, request); }
+  std::string peer() const override { return at_.peer; }
+
+ private:
+  const Attachment at_;
+  RequestPool pool_;
+};
+
+class EngineReceiveConnection final : public ReceiveConnection {
+ public:
+  explicit EngineReceiveConnection(Attachment attachment)
+      : at_(std::move(attachment)), pool_(kMaxReceives) {}
+
+  ~EngineReceiveConnection() override {
+    at_.engine->exclusively([this](Messenger& messenger, SoftNic&, Instant now) {
+      at_.engine->receives().detach(at_.connection);
+      messenger.close_receive(at_.connection, now);
+    });
+    at_.engine->submitted();
+  }
+
+  Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override {
+    if (buffers.empty() || buffers.size() > kMaxGroup) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("a receive has {} buffers: post 1 to {}", buffers.size(), kMaxGroup));
+    }
+    ReceiveOperation operation{.count = static_cast<uint32_t>(buffers.size())};
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      const ReceiveBuffer& buffer = buffers[i];
+      const bool empty = buffer.size == 0;
+      if (!empty &&
+          (buffer.memory == nullptr || !buffer.memory->covers(buffer.data, buffer.size))) {
+        return not_covered();
+      }
+      operation.buffers[i] = {.data = static_cast<uint8_t*>(buffer.data),
+                              .size = buffer.size,
+                              .tag = buffer.tag,
+                              .key = empty ? 0 : buffer.memory->region().key};
+    }
+    operation.request = pool_.take();
+    if (operation.request == nullptr) return nullptr;
+    if (!at_.engine->receives().push(at_.connection, operation)) {
+      pool_.give_back(operation.request);
+      return nullptr;
+    }
+    at_.engine->submitted();
+    return operation.request;
+  }
+
+  Result<TestResult> test(Request* request) override { return test_request(at_, pool_, request); }
+  std::string peer() const override { return at_.peer; }
+
+ private:
+  const Attachment at_;
+  RequestPool pool_;
+};
+
+}  // namespace
+
+static_assert(kMaxReceiveBuffers == kMaxGroup && kMaxRequests == kMaxReceives &&
+              kMaxRequests * kMaxReceiveBuffers == kMaxSends);
+
+std::unique_ptr<SendConnection> make_send_connection(Attachment attachment) {
+  return std::make_unique<EngineSendConnection>(std::move(attachment));
+}
+
+std::unique_ptr<ReceiveConnection> make_receive_connection(Attachment attachment) {
+  return std::make_unique<EngineReceiveConnection>(std::move(attachment));
+}
+
+}  // namespace pacecar

@@ -1,0 +1,171 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "transport/api/joining.h"
+#include "transport/api/memory.h"
+#include "transport/api/pacecar.hpp"
+#include "transport/base/params_environment.h"
+#include "transport/engine/nic_list.h"
+#include "transport/engine/open_io.h"
+#include "transport/wire/address.h"
+
+namespace pacecar {
+namespace {
+
+// Only what PACECAR_LOG asks for.
+struct FilteredLog {
+  LogSink sink;
+  LogLevel most;
+  void operator()(LogLevel level, std::string_view line) const {
+    if (level <= most) sink(level, line);
+  }
+};
+
+NicInfo describe_nic(const InterfaceInfo& interface, const Engine& engine, const Params& params) {
+  const Rate speed = params.line_rate.bps() != 0 ? params.line_rate : interface.speed;
+  return NicInfo{
+      .name = "soft:udp:" + interface.name,
+      .device = interface.name,
+      .address = ip_to_string(engine.address()),
+      .pci_path = interface.pci_path,
+      .guid = interface.guid,
+      .speed_mbps = speed.bps() / 1'000'000,
+      .mtu_bytes = engine.caps().mtu,
+      .paths = engine.caps().paths,
+      .max_connections = params.max_connections,
+      .ecn = engine.caps().sees_ecn,
+  };
+}
+
+class EngineContext final : public Context {
+ public:
+  struct OpenNic {
+    NicInfo info;
+    std::shared_ptr<Engine> engine;
+  };
+
+  EngineContext(Params params, std::vector<OpenNic> nics)
+      : params_(std::move(params)), nics_(std::move(nics)) {
+    for (const OpenNic& nic : nics_) infos_.push_back(nic.info);
+  }
+
+  std::span<const NicInfo> nics() const override { return infos_; }
+
+  std::string banner() const override {
+    std::string text = "Pacecar on";
+    for (const NicInfo& info : infos_) {
+      text += fmt::format(" {} ({}, {} B packets, {} paths)", info.name, info.address,
+                          info.mtu_bytes, info.paths);
+    }
+    text += fmt::format("; congestion control {}", params_.cc);
+    for (size_t row = 0; row < param_table().size(); ++row) {
+      if (params_.origin(row) == "default") continue;
+      text += fmt::format("; {}={} ({})", param_table()[row].name, params_.text(row),
+                          params_.origin(row));
+    }
+    return text;
+  }
+
+  Result<std::unique_ptr<Listener>> listen(size_t nic) override {
+    if (nic >= nics_.size()) return no_such_nic(nic);
+    return make_listener(nics_[nic].engine, params_);
+  }
+
+  Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle) override {
+    if (nic >= nics_.size()) return no_such_nic(nic);
+    return make_connecting(nics_[nic].engine, params_, handle);
+  }
+
+  Result<const Memory*> register_memory(size_t nic, void* address, size_t length) override {
+    if (nic >= nics_.size()) return no_such_nic(nic);
+    auto region = nics_[nic].engine->exclusively([&](Messenger&, SoftNic& soft_nic, Instant) {
+      return soft_nic.register_memory(address, length, Access::kRemoteWrite);
+    });
+    if (!region) return tl::unexpected(region.error());
+    return new Memory(*region);  // until deregister_memory
+  }
+
+  Result<void> deregister_memory(size_t nic, const Memory* memory) override {
+    if (nic >= nics_.size()) return no_such_nic(nic);
+    nics_[nic].engine->exclusively([memory](Messenger& messenger, SoftNic& soft_nic, Instant) {
+      messenger.forget_memory(memory->region().key);
+      soft_nic.deregister_memory(memory->region());
+    });
+    delete memory;
+    return {};
+  }
+
+  Statistics statistics(size_t nic) const override;
+
+ private:
+  tl::unexpected<Error> no_such_nic(size_t nic) const {
+    return fail(ErrorCode::kNotFound, fmt::format("there is no NIC number {}: the last one is {}",
+                                                  nic, nics_.size() - 1));
+  }
+
+  const Params params_;
+  const std::vector<OpenNic> nics_;
+  std::vector<NicInfo> infos_;
+};
+
+Statistics EngineContext::statistics(size_t nic) const {
+  Statistics statistics;
+  if (nic >= nics_.size()) return statistics;
+  nics_[nic].engine->exclusively([&](Messenger& messenger, SoftNic& soft_nic, Instant) {
+    const MessengerCounters& messages = messenger.counters();
+    const NicCounters& packets = soft_nic.counters();
+    const FlowReport report = messenger.report();
+    statistics = Statistics{
+        .messages_sent = messages.messages_sent,
+        .messages_received = messages.messages_received,
+        .bytes_sent = messages.bytes_sent,
+        .bytes_received = messages.bytes_received,
+        .packets_sent = packets.data_packets_sent,
+        .packets_received = packets.data_packets_received,
+        .packets_retransmitted = packets.packets_retransmitted,
+        .timeouts = packets.timeouts,
+        .duplicates = packets.duplicates,
+        .rejected = packets.malformed + packets.bad_checksum + packets.unknown_queue_pair +
+                    packets.wrong_source + packets.out_of_window + packets.access_errors +
+                    messages.protocol_errors,
+        .marked_packets = packets.marked_packets,
+        .flows = report.flows,
+        .flow_state_bytes = Messenger::flow_state_bytes(),
+        .rate_bps = static_cast<double>(report.decision.rate.bps()),
+        .rtt_us = report.rtt.us(),
+        .congestion_control = params_.cc,
+    };
+  });
+  return statistics;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Context>> Context::open(const Options& options) {
+  std::vector<ParamSetting> settings;
+  for (const Setting& setting : options.settings) {
+    settings.push_back({setting.first, setting.second, "command line"});
+  }
+  std::vector<std::string> warnings;
+  auto params = load_params_from_environment(settings, &warnings);
+  if (!params) return tl::unexpected(params.error());
+  const FilteredLog log{options.log, params->log};
+  for (const std::string& warning : warnings) log(LogLevel::kWarn, warning);
+
+  const std::vector<InterfaceInfo> interfaces = list_interfaces();
+  const auto chosen = choose_interfaces(params->nics, interfaces);
+  if (!chosen) return tl::unexpected(chosen.error());
+  std::vector<EngineContext::OpenNic> nics;
+  for (const InterfaceInfo& interface : *chosen) {
+    auto io = open_io(*params, interface);
+    if (!io) return tl::unexpected(io.error());
+    auto engine = Engine::open(*params, std::move(*io));
+    if (!engine) return tl::unexpected(engine.error());
+    NicInfo info = describe_nic(interface, **engine, *params);
+    nics.push_back({std::move(info), std::move(*engine)});
+  }
+  return std::make_unique<EngineContext>(std::move(*params), std::move(nics));
+}
+
+}  // namespace pacecar

@@ -1,0 +1,154 @@
+#include "transport/api/joining.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "transport/api/connections.h"
+#include "transport/engine/bootstrap.h"
+#include "transport/engine/clock.h"
+
+namespace pacecar {
+namespace {
+
+void close_receive(Engine& engine, ConnectionId connection) {
+  engine.exclusively([connection](Messenger& messenger, SoftNic&, Instant now) {
+    messenger.close_receive(connection, now);
+  });
+}
+
+class EngineListener final : public Listener {
+ public:
+  EngineListener(std::shared_ptr<Engine> engine, const Params& params,
+                 std::unique_ptr<BootstrapListener> bootstrap)
+      : engine_(std::move(engine)), timeout_(params.timeout), bootstrap_(std::move(bootstrap)) {
+    handle_.bytes = bootstrap_->handle().bytes;
+  }
+
+  ~EngineListener() override {
+    for (const Joining& joining : joining_) close_receive(*engine_, joining.connection);
+  }
+
+  const Handle& handle() const override { return handle_; }
+
+  Result<std::unique_ptr<ReceiveConnection>> accept() override {
+    const Instant now = clock_now();
+    while (auto session = bootstrap_->poll(now)) answer(std::move(session));
+    for (auto joining = joining_.begin(); joining != joining_.end(); ++joining) {
+      const BootstrapSession::State state = joining->session->poll(now);
+      if (state == BootstrapSession::State::kWaiting) continue;
+      const Joining done = std::move(*joining);
+      joining_.erase(joining);
+      if (state == BootstrapSession::State::kConfirmed) return connection_of(done);
+      close_receive(*engine_, done.connection);  // the caller gave up: not our user's affair
+      break;
+    }
+    std::erase_if(refused_, [now](const auto& session) {
+      return session->poll(now) != BootstrapSession::State::kWaiting;
+    });
+    return nullptr;
+  }
+
+ private:
+  struct Joining {
+    std::unique_ptr<BootstrapSession> session;
+    ConnectionId connection = 0;
+  };
+
+  void answer(std::unique_ptr<BootstrapSession> session) {
+    auto answered = engine_->exclusively([&](Messenger& messenger, SoftNic&, Instant now) {
+      return messenger.open_receive(session->offer(), now);
+    });
+    if (!answered) {
+      session->refuse(answered.error().message);
+      refused_.push_back(std::move(session));
+      return;
+    }
+    session->reply(answered->answer);
+    joining_.push_back({std::move(session), answered->connection});
+  }
+
+  std::unique_ptr<ReceiveConnection> connection_of(const Joining& joining) {
+    engine_->exclusively(
+        [&](Messenger&, SoftNic&, Instant) { engine_->receives().attach(joining.connection); });
+    return make_receive_connection(
+        {engine_, joining.connection, joining.session->peer(), timeout_});
+  }
+
+  const std::shared_ptr<Engine> engine_;
+  const Duration timeout_;
+  std::unique_ptr<BootstrapListener> bootstrap_;
+  Handle handle_;
+  std::vector<Joining> joining_;                            // answered and not yet confirmed
+  std::vector<std::unique_ptr<BootstrapSession>> refused_;  // the reason is on its way
+};
+
+class EngineConnecting final : public Connecting {
+ public:
+  EngineConnecting(std::shared_ptr<Engine> engine, const Params& params, ConnectionId connection,
+                   std::unique_ptr<BootstrapConnector> bootstrap)
+      : engine_(std::move(engine)),
+        timeout_(params.timeout),
+        connection_(connection),
+        bootstrap_(std::move(bootstrap)) {}
+
+  ~EngineConnecting() override {
+    if (!owned_) return;
+    engine_->exclusively([this](Messenger& messenger, SoftNic&, Instant now) {
+      messenger.close_send(connection_, now);
+    });
+  }
+
+  Result<std::unique_ptr<SendConnection>> poll() override {
+    auto reply = bootstrap_->poll(clock_now());
+    if (!reply) return tl::unexpected(reply.error());
+    if (!reply->has_value()) return nullptr;
+    auto finished = engine_->exclusively([&](Messenger& messenger, SoftNic&, Instant now) {
+      engine_->sends().attach(connection_);
+      return messenger.finish_send(connection_, **reply, now);
+    });
+    if (!finished) return tl::unexpected(finished.error());
+    owned_ = false;
+    return make_send_connection({engine_, connection_, bootstrap_->peer(), timeout_});
+  }
+
+ private:
+  const std::shared_ptr<Engine> engine_;
+  const Duration timeout_;
+  const ConnectionId connection_;
+  std::unique_ptr<BootstrapConnector> bootstrap_;
+  bool owned_ = true;  // the connection is ours to close
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Listener>> make_listener(std::shared_ptr<Engine> engine,
+                                                const Params& params) {
+  Address address = engine->address();
+  address.port = 0;  // any
+  auto bootstrap = BootstrapListener::open(address, engine->identity(), params.connect_timeout);
+  if (!bootstrap) return tl::unexpected(bootstrap.error());
+  return std::make_unique<EngineListener>(std::move(engine), params, std::move(*bootstrap));
+}
+
+Result<std::unique_ptr<Connecting>> make_connecting(std::shared_ptr<Engine> engine,
+                                                    const Params& params, const Handle& handle) {
+  const BootstrapHandle bootstrap_handle{handle.bytes};
+  const auto contents = bootstrap::parse_handle(bootstrap_handle);
+  if (!contents) return tl::unexpected(contents.error());
+  auto offered = engine->exclusively([&](Messenger& messenger, SoftNic&, Instant now) {
+    return messenger.open_send(contents->identity, now);
+  });
+  if (!offered) return tl::unexpected(offered.error());
+  auto bootstrap = BootstrapConnector::open(bootstrap_handle, offered->offer,
+                                            params.connect_timeout, clock_now());
+  if (!bootstrap) {
+    engine->exclusively([&](Messenger& messenger, SoftNic&, Instant now) {
+      messenger.close_send(offered->connection, now);
+    });
+    return tl::unexpected(bootstrap.error());
+  }
+  return std::make_unique<EngineConnecting>(std::move(engine), params, offered->connection,
+                                            std::move(*bootstrap));
+}
+
+}  // namespace pacecar

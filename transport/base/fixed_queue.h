@@ -1,0 +1,66 @@
+// A bounded first-in first-out queue that allocates once, for one thread. A full queue refuses
+// (back-pressure); it never grows.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "transport/base/check.h"
+
+namespace pacecar {
+
+template <typename T>
+class FixedQueue {
+ public:
+  explicit FixedQueue(size_t capacity)
+      : capacity_(capacity),
+        mask_(std::bit_ceil(std::max<size_t>(capacity, 1)) - 1),
+        slots_(std::make_unique<T[]>(mask_ + 1)) {}
+
+  size_t size() const { return tail_ - head_; }
+  size_t capacity() const { return capacity_; }
+  bool empty() const { return head_ == tail_; }
+  bool full() const { return size() == capacity_; }
+
+  // False when full; `value` is then left as it was.
+  bool push(T&& value) {
+    if (full()) return false;
+    slots_[tail_++ & mask_] = std::move(value);
+    return true;
+  }
+  bool push(const T& value) { return !full() && push(T(value)); }
+
+  // The oldest element; the queue is not empty.
+  T& front() { return (*this)[0]; }
+  const T& front() const { return (*this)[0]; }
+
+  void pop_front() {
+    PACECAR_CHECK(!empty());
+    // What an element owns is given back now, not when its slot is used again.
+    if constexpr (!std::is_trivially_destructible_v<T>) front() = T();
+    ++head_;
+  }
+
+  // The element `index` places behind the oldest; index < size().
+  T& operator[](size_t index) {
+    PACECAR_CHECK(index < size());
+    return slots_[(head_ + index) & mask_];
+  }
+  const T& operator[](size_t index) const {
+    PACECAR_CHECK(index < size());
+    return slots_[(head_ + index) & mask_];
+  }
+
+ private:
+  size_t capacity_;
+  size_t mask_;
+  std::unique_ptr<T[]> slots_;
+  size_t head_ = 0;
+  size_t tail_ = 0;
+};
+
+}  // namespace pacecar

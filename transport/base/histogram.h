@@ -1,0 +1,71 @@
+// A log-linear histogram of uint64 values (latencies in ns, sizes in bytes): values below 256 are
+// counted exactly, larger ones in 128 buckets per power of two, so that a value read back is at
+// most 1/128 too large. Memory is fixed (58 KiB), allocated at construction. Thread rule: one
+// owner; merge() joins the histograms of several.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace pacecar {
+
+class Histogram {
+ public:
+  Histogram() : buckets_(kBuckets) {}
+
+  void record(uint64_t value) {
+    if (count_ == 0) pivot_ = value;
+    ++count_;
+    ++buckets_[bucket_of(value)];
+    if (value < min_) min_ = value;
+    if (value > max_) max_ = value;
+    const double offset = static_cast<double>(value) - static_cast<double>(pivot_);
+    offset_sum_ += offset;
+    offset_square_sum_ += offset * offset;
+  }
+
+  uint64_t count() const { return count_; }
+  // Exact; 0 when empty, as are mean, standard deviation and percentiles.
+  uint64_t min() const { return count_ == 0 ? 0 : min_; }
+  uint64_t max() const { return max_; }
+  double mean() const;
+  double stdev() const;  // of the values as the whole population
+
+  // The smallest value that at least `percentile` percent of the values do not exceed, rounded up
+  // by at most 1/128 of itself; exact min and max at 0 and 100.
+  uint64_t value_at_percentile(double percentile) const;
+
+  void merge(const Histogram& other);
+  void reset();
+
+ private:
+  static constexpr unsigned kBucketBits = 7;  // 2^7 buckets per power of two
+  static constexpr size_t kBuckets = size_t{64 - kBucketBits + 1} << kBucketBits;
+
+  static constexpr size_t bucket_of(uint64_t value) {
+    const unsigned width = static_cast<unsigned>(std::bit_width(value | (1U << kBucketBits)));
+    const unsigned shift = width - kBucketBits - 1;
+    return (size_t{shift} << kBucketBits) + (value >> shift);
+  }
+  static constexpr uint64_t highest_of(size_t bucket) {
+    if (bucket < (2U << kBucketBits)) return bucket;
+    const size_t shift = (bucket >> kBucketBits) - 1;
+    const uint64_t mantissa = bucket - (shift << kBucketBits);
+    return (mantissa << shift) + ((uint64_t{1} << shift) - 1);
+  }
+
+  std::vector<uint64_t> buckets_;
+  uint64_t count_ = 0;
+  uint64_t min_ = std::numeric_limits<uint64_t>::max();
+  uint64_t max_ = 0;
+  // Sums are of offsets from the first value: squares of the values themselves would swamp a small
+  // deviation.
+  uint64_t pivot_ = 0;
+  double offset_sum_ = 0;
+  double offset_square_sum_ = 0;
+};
+
+}  // namespace pacecar

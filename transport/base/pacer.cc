@@ -1,0 +1,34 @@
+#include "transport/base/pacer.h"
+
+namespace pacecar {
+
+void Pacer::set_rate(Rate rate, Instant now) {
+  if (rate == rate_) return;
+  const auto catch_up = static_cast<Int128>(Uint128{catch_up_bytes_} * kUnitsPerByte);
+  if (rate_ != Rate()) {
+    if (hold_ <= now) begin_line_at(hold_);
+    const auto bps = static_cast<Int128>(rate_.bps());
+    const auto fraction_units = static_cast<Int128>((Uint128{fraction_} * rate_.bps()) >> 64);
+    owed_ = std::max((Int128{next_.ns()} - now.ns()) * bps + fraction_units, -catch_up);
+  }
+  rate_ = rate;
+  if (rate == Rate()) return;
+
+  const uint64_t bps = rate.bps();
+  catch_up_ = clamped(catch_up / bps) - Instant();
+
+  // Rounded up, so that the line never runs faster than the rate.
+  ns_per_byte_ = kUnitsPerByte / bps;
+  const Uint128 remainder = kUnitsPerByte % bps;
+  const Uint128 fraction = ((remainder << 64) + bps - 1) / bps;
+  ns_per_byte_ += static_cast<uint64_t>(fraction >> 64);
+  ns_per_byte_fraction_ = static_cast<uint64_t>(fraction);
+
+  Int128 ns = owed_ / bps;
+  if (owed_ % bps < 0) --ns;  // towards the past, so that the fraction is positive
+  const auto rest = static_cast<Uint128>(owed_ - ns * bps);
+  next_ = clamped(now.ns() + ns);
+  fraction_ = static_cast<uint64_t>((rest << 64) / bps);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,82 @@
+// Exact pacing of one flow. The pacer keeps the instant at which the next byte may leave, in
+// nanoseconds with a 64-bit fraction (64 bytes at 400 Gb/s take 1.28 ns), so that rounding never
+// adds up: the long-run rate is exact although polls come late and at whole nanoseconds.
+//
+// Invariant: over any interval of length t at rate r, a caller that sends only when
+// next_send() <= now sends at most r * t + catch_up_bytes + one packet.
+// Instants are not negative. Thread rule: one owner.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+class Pacer {
+ public:
+  // A caller that polls late may catch up by at most this much; what it was later than that is
+  // lost, so that an idle flow does not burst. It should cover the usual lateness at the highest
+  // rate (and one nanosecond of it at the very least). The pacer starts stopped.
+  explicit Pacer(Bytes catch_up_bytes) : catch_up_bytes_(catch_up_bytes) {}
+
+  // Zero stops the flow. Bytes sent ahead of the line, or earned and not yet sent, stay the same
+  // number of bytes. The only place with divisions.
+  void set_rate(Rate rate, Instant now);
+  Rate rate() const { return rate_; }
+
+  // Nothing leaves before `first_send`, and the line begins there: nothing is earned before it.
+  void hold_until(Instant first_send) { hold_ = first_send; }
+
+  // When the next byte may leave; never() while stopped.
+  Instant next_send() const {
+    if (rate_ == Rate()) return Instant::never();
+    const Instant line = next_ + Duration::from_ns(fraction_ != 0 ? 1 : 0);
+    return std::max(line, hold_);
+  }
+
+  // Accounts for bytes that left at `now`, whether or not it was time.
+  void on_sent(Bytes bytes, Instant now);
+
+ private:
+  using Uint128 = unsigned __int128;
+  using Int128 = __int128;
+  // Bit-nanoseconds: rate in bits per second times time in nanoseconds.
+  static constexpr uint64_t kUnitsPerByte = 8'000'000'000;
+  static constexpr Instant kFarthest = Instant::never() - Duration::from_ns(1);
+
+  static Instant clamped(Int128 ns) {
+    return Instant::from_ns(static_cast<int64_t>(std::min<Int128>(ns, kFarthest.ns())));
+  }
+  void begin_line_at(Instant instant) {
+    if (next_ >= instant) return;
+    next_ = instant;
+    fraction_ = 0;
+  }
+
+  Instant next_;           // the line: next_ + fraction_ / 2^64 ns
+  uint64_t fraction_ = 0;  // meaningless, as next_ is, while stopped
+  uint64_t ns_per_byte_ = 0;
+  uint64_t ns_per_byte_fraction_ = 0;  // in 2^-64 ns
+  Duration catch_up_;                  // catch_up_bytes_ at this rate
+  Instant hold_ = Instant::from_ns(std::numeric_limits<int64_t>::min());
+  Rate rate_;
+  Bytes catch_up_bytes_;
+  Int128 owed_ = 0;  // while stopped: units sent ahead of the line; negative: earned
+};
+
+inline void Pacer::on_sent(Bytes bytes, Instant now) {
+  if (rate_ == Rate()) {
+    owed_ += static_cast<Int128>(Uint128{bytes} * kUnitsPerByte);
+    return;
+  }
+  begin_line_at(std::max(hold_, now - catch_up_));
+  const Uint128 fraction = Uint128{bytes} * ns_per_byte_fraction_ + fraction_;
+  const Uint128 ns = Uint128{bytes} * ns_per_byte_ + (fraction >> 64);
+  fraction_ = static_cast<uint64_t>(fraction);
+  next_ = clamped(next_.ns() + static_cast<Int128>(ns));
+}
+
+}  // namespace pacecar

@@ -1,0 +1,245 @@
+#include "transport/base/params.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <optional>
+#include <type_traits>
+#include <variant>
+
+#include "transport/base/check.h"
+
+namespace pacecar {
+
+namespace {
+
+template <typename T>
+constexpr ParamType type_of() {
+  if constexpr (std::is_same_v<T, std::string>) return ParamType::kText;
+  if constexpr (std::is_same_v<T, bool>) return ParamType::kBool;
+  if constexpr (std::is_same_v<T, uint32_t>) return ParamType::kInteger;
+  if constexpr (std::is_same_v<T, Bytes>) return ParamType::kBytes;
+  if constexpr (std::is_same_v<T, Rate>) return ParamType::kRate;
+  if constexpr (std::is_same_v<T, Duration>) return ParamType::kDuration;
+  if constexpr (std::is_enum_v<T>) return ParamType::kEnum;
+}
+
+template <typename T>
+constexpr std::string_view choices_of() {
+  if constexpr (std::is_same_v<T, Progress>) return "inline|thread";
+  if constexpr (std::is_same_v<T, Integrity>) return "auto|full|header";
+  if constexpr (std::is_same_v<T, LogLevel>) return "error|warn|info|trace";
+  return {};
+}
+
+template <typename T>
+constexpr uint64_t to_raw(T value) {
+  if constexpr (std::is_same_v<T, Rate>)
+    return value.bps();
+  else if constexpr (std::is_same_v<T, Duration>)
+    return static_cast<uint64_t>(value.ns());
+  else
+    return static_cast<uint64_t>(value);
+}
+
+template <typename T>
+constexpr T from_raw(uint64_t raw) {
+  if constexpr (std::is_same_v<T, Rate>)
+    return Rate::from_bps(raw);
+  else if constexpr (std::is_same_v<T, Duration>)
+    return Duration::from_ns(static_cast<int64_t>(raw));
+  else
+    return static_cast<T>(raw);
+}
+
+template <typename T>
+constexpr ParamRange between(T min, T max) {
+  return {to_raw(min), to_raw(max), ParamRange::Rule::kBetween};
+}
+constexpr ParamRange zero_or(uint64_t min, uint64_t max) {
+  return {min, max, ParamRange::Rule::kZeroToo};
+}
+constexpr ParamRange power_of_two(uint64_t min, uint64_t max) {
+  return {min, max, ParamRange::Rule::kPowerOfTwo};
+}
+constexpr ParamRange multiple_of_4(uint64_t min, uint64_t max) {
+  return {min, max, ParamRange::Rule::kMultipleOf4};
+}
+
+// A bool needs no range of its own.
+template <typename T>
+constexpr ParamRange range_of() {
+  return std::is_same_v<T, bool> ? between(0, 1) : ParamRange();
+}
+template <typename T>
+constexpr ParamRange range_of(ParamRange range) {
+  return range;
+}
+
+constexpr auto kTable = std::to_array<ParamInfo>({
+#define PACECAR_PARAM(type, field, name, default_value, doc, ...) \
+  {name, type_of<type>(), doc, range_of<type>(__VA_ARGS__), choices_of<type>()},
+#include "transport/base/params.def"
+#undef PACECAR_PARAM
+});
+
+using Field = std::variant<std::string Params::*, bool Params::*, uint32_t Params::*,
+                           Bytes Params::*, Rate Params::*, Duration Params::*, Progress Params::*,
+                           Integrity Params::*, LogLevel Params::*>;
+
+constexpr std::array<Field, kTable.size()> kFields{
+#define PACECAR_PARAM(type, field, ...) &Params::field,
+#include "transport/base/params.def"
+#undef PACECAR_PARAM
+};
+
+// False when the row does not accept `text`.
+bool assign(Params& params, size_t row, const std::string& text) {
+  return std::visit(
+      [&](auto member) {
+        using T = std::remove_reference_t<decltype(params.*member)>;
+        if constexpr (std::is_same_v<T, std::string>) {
+          params.*member = text;
+          return true;
+        } else {
+          const std::optional<uint64_t> raw = parse_param(kTable[row], text);
+          if (raw) params.*member = from_raw<T>(*raw);
+          return raw.has_value();
+        }
+      },
+      kFields[row]);
+}
+
+std::optional<size_t> row_of(std::string_view name) {
+  const auto found = std::find_if(kTable.begin(), kTable.end(),
+                                  [name](const ParamInfo& info) { return info.name == name; });
+  if (found == kTable.end()) return std::nullopt;
+  return static_cast<size_t>(found - kTable.begin());
+}
+
+// How many letters to insert, drop or replace to make `a` of `b` (Levenshtein).
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> previous(b.size() + 1);
+  std::iota(previous.begin(), previous.end(), size_t{0});
+  std::vector<size_t> current(b.size() + 1);
+  for (size_t i = 0; i < a.size(); ++i) {
+    current[0] = i + 1;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = previous[j] + (a[i] == b[j] ? 0 : 1);
+      current[j + 1] = std::min({replaced, previous[j + 1] + 1, current[j] + 1});
+    }
+    std::swap(previous, current);
+  }
+  return previous[b.size()];
+}
+
+// Bytes of the environment on their way to a person's terminal: short and printable.
+std::string printable(std::string_view text) {
+  constexpr size_t kLongest = 80;
+  std::string shown(text.substr(0, kLongest));
+  for (char& letter : shown) {
+    if (letter < ' ' || letter > '~') letter = '?';
+  }
+  return text.size() > kLongest ? shown + "..." : shown;
+}
+
+std::string describe_unknown(const ParamSetting& setting) {
+  constexpr std::string_view kPrefix = "PACECAR_";
+  constexpr size_t kLongestName = 64;
+  std::string sentence =
+      fmt::format("{} ({}) is not a parameter of Pacecar", printable(setting.name), setting.origin);
+  if (setting.name.size() <= kLongestName) {
+    const auto distance = [&](const ParamInfo& info) {
+      return edit_distance(setting.name, info.name);
+    };
+    const auto nearest = std::min_element(
+        kTable.begin(), kTable.end(),
+        [&](const ParamInfo& a, const ParamInfo& b) { return distance(a) < distance(b); });
+    // Short names are near to everything: one letter in four may differ, and one more.
+    const size_t tolerance = 1 + (nearest->name.size() - kPrefix.size()) / 4;
+    if (distance(*nearest) <= tolerance) {
+      return sentence + fmt::format(": did you mean {}?", nearest->name);
+    }
+  }
+  return sentence + ": `pacecar info -c` lists them all";
+}
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
+}
+
+}  // namespace
+
+std::span<const ParamInfo> param_table() { return kTable; }
+
+std::string Params::text(size_t row) const {
+  PACECAR_CHECK(row < kTable.size());
+  return std::visit(
+      [&](auto member) -> std::string {
+        const auto& value = this->*member;
+        if constexpr (std::is_same_v<decltype(value), const std::string&>)
+          return value;
+        else
+          return format_param(kTable[row], to_raw(value));
+      },
+      kFields[row]);
+}
+
+std::string_view Params::origin(size_t row) const {
+  PACECAR_CHECK(row < kTable.size());
+  return origins.empty() ? std::string_view("default") : origins[row];
+}
+
+Result<Params> load_params(std::span<const ParamSetting> settings,
+                           std::vector<std::string>* warnings) {
+  std::array<const ParamSetting*, kTable.size()> chosen{};
+  for (const ParamSetting& setting : settings) {
+    if (const auto row = row_of(setting.name)) {
+      chosen[*row] = &setting;
+    } else if (warnings != nullptr) {
+      warnings->push_back(describe_unknown(setting));
+    }
+  }
+  Params params;
+  params.origins.assign(kTable.size(), "default");
+  for (size_t row = 0; row < kTable.size(); ++row) {
+    if (chosen[row] == nullptr) continue;
+    const auto& [name, value, origin] = *chosen[row];
+    if (!assign(params, row, value)) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}='{}' ({}) is not valid: give {}", name, printable(value), origin,
+                              describe_accepted(kTable[row])));
+    }
+    params.origins[row] = origin;
+  }
+  return params;
+}
+
+Result<std::vector<ParamSetting>> parse_param_file(std::string_view text, std::string_view file) {
+  std::vector<ParamSetting> settings;
+  for (size_t number = 1; !text.empty(); ++number) {
+    const size_t end = text.find('\n');
+    const std::string_view line = trim(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (line.empty() || line.front() == '#') continue;
+    const size_t equals = line.find('=');
+    const std::string_view name = trim(line.substr(0, equals));
+    if (equals == std::string_view::npos || name.empty()) {
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("line {} of {} is '{}': write NAME=VALUE, such as PACECAR_CC=swift, or "
+                      "begin a comment with #",
+                      number, file, printable(line)));
+    }
+    settings.push_back(
+        {std::string(name), std::string(trim(line.substr(equals + 1))), std::string(file)});
+  }
+  return settings;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,47 @@
+// A first-in first-out list of small numbers, each in it at most once: who has work to do. Bounded
+// by the range of the numbers, so that adding never fails. For one thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "transport/base/fixed_queue.h"
+
+namespace pacecar {
+
+class WorkList {
+ public:
+  // Numbers 0 .. count-1.
+  explicit WorkList(size_t count) : queue_(count), listed_(count) {}
+
+  bool empty() const { return queue_.empty(); }
+  bool listed(uint32_t number) const { return listed_[number]; }
+  size_t size() const { return queue_.size(); }
+
+  void add(uint32_t number) {
+    if (listed_[number]) return;
+    listed_[number] = true;
+    queue_.push(number);
+  }
+  // The list is not empty.
+  uint32_t front() const { return queue_.front(); }
+  uint32_t take() {
+    const uint32_t number = queue_.front();
+    queue_.pop_front();
+    listed_[number] = false;
+    return number;
+  }
+  void remove(uint32_t number) {
+    if (!listed_[number]) return;
+    for (size_t left = queue_.size(); left > 0; --left) {
+      const uint32_t other = take();
+      if (other != number) add(other);
+    }
+  }
+
+ private:
+  FixedQueue<uint32_t> queue_;
+  std::vector<bool> listed_;
+};
+
+}  // namespace pacecar

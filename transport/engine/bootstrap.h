@@ -1,0 +1,146 @@
+// Joins two processes over TCP before any packet flows: the listener's handle travels by the
+// application's own channel, the two sides prove its secret to each other, and each hands one
+// opaque payload (at most kMaxBootstrapPayload bytes: offer and reply) to the other.
+//
+// Nothing here blocks and no thread is started: the owner polls, with the time of its poll loop.
+// Whatever a caller sends or leaves out, it is dropped without delaying another caller.
+// An object is used by one thread at a time. Timeouts are positive.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+#include "transport/engine/bootstrap_auth.h"
+#include "transport/engine/bootstrap_channel.h"
+#include "transport/engine/bootstrap_wire.h"
+
+namespace pacecar {
+
+// The accepted side of one connection. It needs its listener no longer.
+class BootstrapSession {
+ public:
+  enum class State {
+    kWaiting,    // for the owner's answer, or for the peer to confirm it
+    kConfirmed,  // the peer has the reply
+    kFailed,     // error() says why
+  };
+
+  BootstrapSession(bootstrap::Channel channel, const bootstrap::Handshake& handshake,
+                   std::vector<uint8_t> offer, Instant deadline);
+
+  std::span<const uint8_t> offer() const { return offer_; }
+  std::string peer() const;  // "host:port" of the connecting side
+
+  // Exactly one of the two, once. The reason reaches the connecting side inside an error sentence;
+  // the session then fails with it here, too.
+  void reply(std::span<const uint8_t> payload);
+  void refuse(std::string_view reason);
+
+  State poll(Instant now);
+  const Error& error() const { return error_; }  // of a failed session
+
+ private:
+  void answer(bootstrap::ReplyStatus status, std::span<const uint8_t> payload);
+  State fail_with(std::string_view what);
+
+  bootstrap::Channel channel_;
+  bootstrap::Handshake handshake_;
+  std::vector<uint8_t> offer_;
+  Instant deadline_;
+  bool answered_ = false;
+  std::optional<std::string> refusal_;
+  State state_ = State::kWaiting;
+  Error error_{};
+};
+
+// Accepts any number of connections, until it is destroyed.
+class BootstrapListener {
+ public:
+  // Listens on that IP (the handle carries it and the identity, so it must be one that peers can
+  // reach); port 0 lets the system choose. `handshake_timeout` bounds what a caller may take: up to
+  // its offer (there at most 2 s), and again from its offer to its confirmation. Errors:
+  // kInvalidArgument (an unspecified IP), kNotFound (no such IP here), kSystem.
+  static Result<std::unique_ptr<BootstrapListener>> open(const Address& local,
+                                                         const bootstrap::Identity& identity,
+                                                         Duration handshake_timeout);
+
+  ~BootstrapListener();
+
+  const BootstrapHandle& handle() const { return handle_; }
+
+  // Advances every caller; returns one that has proved the secret and delivered its offer, or null.
+  std::unique_ptr<BootstrapSession> poll(Instant now);
+
+  uint64_t strangers() const { return strangers_; }  // callers dropped so far
+
+ private:
+  struct Caller;
+
+  BootstrapListener(bootstrap::Socket socket, const bootstrap::Secret& secret,
+                    const bootstrap::Identity& identity, Duration timeout);
+
+  void accept_callers(Instant now);
+  bool advance(Caller& caller, Instant now);
+  std::unique_ptr<BootstrapSession> take_proved(Instant now);
+
+  bootstrap::Socket socket_;
+  bootstrap::Secret secret_;
+  BootstrapHandle handle_;
+  Duration timeout_;
+  std::vector<std::unique_ptr<Caller>> callers_;  // the oldest first
+  uint64_t strangers_ = 0;
+};
+
+// The connecting side. It tries again while nobody listens or the listener is too busy, until its
+// timeout; its offer is sent at most once.
+class BootstrapConnector {
+ public:
+  // Errors, here and from poll(), after which the object must not be polled again: kInvalidArgument
+  // (the handle), kPeer (refused, not a Pacecar listener, gone, or no answer in time), kSystem.
+  static Result<std::unique_ptr<BootstrapConnector>> open(const BootstrapHandle& handle,
+                                                          std::span<const uint8_t> offer,
+                                                          Duration timeout, Instant now);
+
+  // The listener's reply, once, when it has been confirmed; nullopt: not yet.
+  Result<std::optional<std::vector<uint8_t>>> poll(Instant now);
+
+  std::string peer() const;  // "host:port" of the listener
+
+ private:
+  enum class Stage { kWaiting, kConnecting, kChallenge, kReply, kConfirm, kEnded };
+  // True: go on with the next stage; false: wait; an error is for good.
+  using Step = Result<bool>;
+
+  BootstrapConnector(const bootstrap::HandleContents& contents, std::span<const uint8_t> offer,
+                     Duration timeout, Instant now);
+
+  Step advance(Instant now);
+  Step start(Instant now);
+  Step finish_connect(Instant now);
+  Step take_challenge(Instant now);
+  Step take_reply();
+  Step flush_confirm();
+  Step connect_failed(int error, Instant now);
+  Step try_later(std::string cause, Instant now);
+  Step protocol_error(bootstrap::ChannelStatus status) const;
+
+  Address listener_;
+  bootstrap::Handshake handshake_;
+  std::vector<uint8_t> offer_;
+  Duration timeout_;
+  Instant deadline_;
+  Duration pause_;  // before the next attempt; doubles
+  Instant next_attempt_;
+  Stage stage_ = Stage::kWaiting;
+  std::string last_cause_ = "no answer";
+  std::optional<bootstrap::Channel> channel_;
+  std::vector<uint8_t> reply_;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,197 @@
+#include "transport/engine/bootstrap_channel.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "transport/base/check.h"
+
+namespace pacecar::bootstrap {
+namespace {
+
+// Callers that the kernel holds until they are accepted.
+constexpr int kBacklog = 256;
+
+// A host without IPv6 has no AF_INET6 sockets, so IPv4-mapped addresses become sockaddr_in.
+constexpr std::array<uint8_t, 12> kIpv4Mapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+union SocketAddress {
+  sockaddr any;
+  sockaddr_in v4;
+  sockaddr_in6 v6;
+};
+
+socklen_t to_socket_address(const Address& address, SocketAddress& out) {
+  if (std::equal(kIpv4Mapped.begin(), kIpv4Mapped.end(), address.ip.begin())) {
+    out.v4 = {};
+    out.v4.sin_family = AF_INET;
+    out.v4.sin_port = htons(address.port);
+    std::copy(address.ip.begin() + 12, address.ip.end(),
+              reinterpret_cast<uint8_t*>(&out.v4.sin_addr));
+    return sizeof out.v4;
+  }
+  out.v6 = {};
+  out.v6.sin6_family = AF_INET6;
+  out.v6.sin6_port = htons(address.port);
+  out.v6.sin6_scope_id = address.scope_id;
+  std::copy(address.ip.begin(), address.ip.end(), out.v6.sin6_addr.s6_addr);
+  return sizeof out.v6;
+}
+
+Address to_address(const SocketAddress& in) {
+  Address address;
+  if (in.any.sa_family == AF_INET) {
+    const auto* ip = reinterpret_cast<const uint8_t*>(&in.v4.sin_addr);
+    std::copy(kIpv4Mapped.begin(), kIpv4Mapped.end(), address.ip.begin());
+    std::copy_n(ip, sizeof in.v4.sin_addr, address.ip.begin() + kIpv4Mapped.size());
+    address.port = ntohs(in.v4.sin_port);
+    return address;
+  }
+  std::copy_n(in.v6.sin6_addr.s6_addr, address.ip.size(), address.ip.begin());
+  address.scope_id = in.v6.sin6_scope_id;
+  address.port = ntohs(in.v6.sin6_port);
+  return address;
+}
+
+Socket open_socket(const SocketAddress& address) {
+  return Socket(::socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+// Frames are small and each waits for an answer: nothing is gained by collecting them.
+void send_at_once(const Socket& socket) {
+  const int on = 1;
+  ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK; }
+
+}  // namespace
+
+Error socket_error(std::string_view what, int code) {
+  ErrorCode kind = ErrorCode::kSystem;
+  std::string_view cure = "see the system's log";
+  if (code == EMFILE || code == ENFILE) {
+    cure = "raise the limit of open files (ulimit -n)";
+  } else if (code == EADDRNOTAVAIL) {
+    kind = ErrorCode::kNotFound;
+    cure = "check the addresses of this host's interfaces";
+  } else if (code == EADDRINUSE) {
+    kind = ErrorCode::kUnavailable;
+    cure = "choose another port, or stop the program that uses it";
+  } else if (code == EACCES || code == EPERM) {
+    kind = ErrorCode::kPermission;
+    cure = "allow this TCP port in the firewall and in the container's policy";
+  } else if (code == ENETUNREACH || code == EHOSTUNREACH) {
+    kind = ErrorCode::kPeer;
+    cure = "check the addresses and the routes of both hosts";
+  }
+  return {kind, fmt::format("{}: {}: {}", what, std::generic_category().message(code), cure)};
+}
+
+Socket& Socket::operator=(Socket&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+Socket::~Socket() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Socket Socket::listen_on(const Address& local) {
+  SocketAddress address;
+  const socklen_t size = to_socket_address(local, address);
+  Socket socket = open_socket(address);
+  if (!socket || ::bind(socket.fd_, &address.any, size) != 0 ||
+      ::listen(socket.fd_, kBacklog) != 0) {
+    return {};
+  }
+  return socket;
+}
+
+Socket Socket::connect_to(const Address& remote) {
+  SocketAddress address;
+  const socklen_t size = to_socket_address(remote, address);
+  Socket socket = open_socket(address);
+  if (!socket) return {};
+  send_at_once(socket);
+  if (::connect(socket.fd_, &address.any, size) != 0 && errno != EINPROGRESS) return {};
+  return socket;
+}
+
+Socket Socket::accept(Address& remote) const {
+  SocketAddress address;
+  socklen_t size = sizeof address;
+  Socket socket(::accept4(fd_, &address.any, &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!socket) return {};
+  send_at_once(socket);
+  remote = to_address(address);
+  return socket;
+}
+
+Address Socket::local() const {
+  SocketAddress address{};
+  socklen_t size = sizeof address;
+  ::getsockname(fd_, &address.any, &size);
+  return to_address(address);
+}
+
+int Channel::connect_error() const {
+  pollfd entry{socket_.fd(), POLLOUT, 0};
+  if (::poll(&entry, 1, 0) <= 0) return EINPROGRESS;
+  int error = 0;
+  socklen_t size = sizeof error;
+  return ::getsockopt(socket_.fd(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+}
+
+void Channel::queue(const Frame& frame) {
+  PACECAR_CHECK(sent_ == out_.size);
+  out_ = frame;
+  sent_ = 0;
+}
+
+ChannelStatus Channel::flush() {
+  while (sent_ < out_.size) {
+    const ssize_t n =
+        ::send(socket_.fd(), out_.bytes.data() + sent_, out_.size - sent_, MSG_NOSIGNAL);
+    if (n >= 0) {
+      sent_ += static_cast<size_t>(n);
+    } else if (errno != EINTR) {
+      return would_block() ? ChannelStatus::kPending : ChannelStatus::kClosed;
+    }
+  }
+  return ChannelStatus::kReady;
+}
+
+ChannelStatus Channel::receive(FrameType expected) {
+  for (;;) {
+    const bool in_body = received_ >= kHeaderBytes;
+    const size_t wanted = kHeaderBytes + (in_body ? header_.body_size : 0);
+    if (in_body && received_ == wanted) {
+      received_ = 0;
+      return ChannelStatus::kReady;
+    }
+    const ssize_t n = ::recv(socket_.fd(), in_.data() + received_, wanted - received_, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && would_block()) return ChannelStatus::kPending;
+    if (n <= 0) return ChannelStatus::kClosed;
+    received_ += static_cast<size_t>(n);
+    if (received_ != kHeaderBytes) continue;
+    header_ = parse_header(std::span(in_).first<kHeaderBytes>(), expected);
+    if (header_.verdict == HeaderVerdict::kForeign) return ChannelStatus::kForeign;
+    if (header_.verdict == HeaderVerdict::kOtherVersion) return ChannelStatus::kOtherVersion;
+  }
+}
+
+bool Channel::at_end() const {
+  uint8_t byte;
+  const ssize_t n = ::recv(socket_.fd(), &byte, 1, MSG_PEEK);
+  return n == 0 || (n < 0 && !would_block());
+}
+
+}  // namespace pacecar::bootstrap

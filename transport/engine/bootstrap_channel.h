@@ -1,0 +1,85 @@
+// One TCP socket that never blocks, and the frames on it.
+// Invariants: at most one frame is on its way out, at most one is being read, both in fixed
+// buffers; a frame's length is checked before its body is read. Thread rule: one thread at a time.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "transport/base/result.h"
+#include "transport/engine/bootstrap_wire.h"
+
+namespace pacecar::bootstrap {
+
+// Owns a file descriptor. Errors are left in errno, for the caller to put into a sentence.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) : fd_(fd) {}
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept;
+  ~Socket();
+
+  // A listening or a connecting TCP socket; an empty one on failure. A connecting one may still be
+  // on its way.
+  static Socket listen_on(const Address& local);
+  static Socket connect_to(const Address& remote);
+  // The next caller of a listening socket and its address; an empty one when there is none.
+  Socket accept(Address& remote) const;
+
+  explicit operator bool() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+  Address local() const;
+
+ private:
+  int fd_ = -1;
+};
+
+// The error of a failed system call, with its cure where one is known; `code` is its errno.
+Error socket_error(std::string_view what, int code);
+
+enum class ChannelStatus {
+  kPending,       // again later
+  kReady,         // done
+  kClosed,        // the peer is gone
+  kForeign,       // the bytes are not the frame that was expected
+  kOtherVersion,  // the peer speaks peer_version()
+};
+
+class Channel {
+ public:
+  Channel(Socket socket, const Address& peer) : socket_(std::move(socket)), peer_(peer) {}
+
+  // 0 when connected, EINPROGRESS while that is on its way, else the reason of the failure.
+  int connect_error() const;
+
+  // The frame before must be gone: flush() said kReady.
+  void queue(const Frame& frame);
+  ChannelStatus flush();
+
+  // kReady: body() is a frame of the type, valid until the next receive().
+  ChannelStatus receive(FrameType expected);
+  std::span<const uint8_t> body() const {
+    return std::span(in_).subspan(kHeaderBytes, header_.body_size);
+  }
+  uint8_t peer_version() const { return header_.version; }
+
+  // True when the peer has closed and everything that it sent has been received.
+  bool at_end() const;
+
+  const Address& peer() const { return peer_; }
+
+ private:
+  Socket socket_;
+  Address peer_;
+  Frame out_;
+  size_t sent_ = 0;
+  std::array<uint8_t, Frame::kMaxBytes> in_;
+  size_t received_ = 0;
+  FrameHeader header_{};
+};
+
+}  // namespace pacecar::bootstrap

@@ -1,0 +1,216 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "transport/base/check.h"
+#include "transport/engine/bootstrap.h"
+#include "transport/wire/address.h"
+
+namespace pacecar {
+namespace {
+
+using bootstrap::ChannelStatus;
+using bootstrap::FrameType;
+
+// Pauses between attempts double from the first to the last: a listener that is about to start is
+// found soon, one that is overrun is not made worse by thousands of peers.
+constexpr Duration kFirstPause = Duration::from_ms(10);
+constexpr Duration kLastPause = Duration::from_ms(320);
+
+// A peer's text may go to a terminal or a log.
+std::string printable(std::span<const uint8_t> text) {
+  std::string result(text.begin(), text.end());
+  std::replace_if(
+      result.begin(), result.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return result;
+}
+
+}  // namespace
+
+BootstrapConnector::BootstrapConnector(const bootstrap::HandleContents& contents,
+                                       std::span<const uint8_t> offer, Duration timeout,
+                                       Instant now)
+    : listener_(contents.address),
+      offer_(offer.begin(), offer.end()),
+      timeout_(timeout),
+      deadline_(now + timeout),
+      pause_(kFirstPause),
+      next_attempt_(now) {
+  handshake_.secret = contents.secret;
+}
+
+Result<std::unique_ptr<BootstrapConnector>> BootstrapConnector::open(const BootstrapHandle& handle,
+                                                                     std::span<const uint8_t> offer,
+                                                                     Duration timeout,
+                                                                     Instant now) {
+  PACECAR_CHECK(offer.size() <= kMaxBootstrapPayload);
+  const auto contents = bootstrap::parse_handle(handle);
+  if (!contents) return tl::unexpected(contents.error());
+  std::unique_ptr<BootstrapConnector> connector(
+      new BootstrapConnector(*contents, offer, timeout, now));
+  if (const auto started = connector->start(now); !started) return tl::unexpected(started.error());
+  return connector;
+}
+
+std::string BootstrapConnector::peer() const { return to_string(listener_); }
+
+Result<std::optional<std::vector<uint8_t>>> BootstrapConnector::poll(Instant now) {
+  PACECAR_CHECK(stage_ != Stage::kEnded);
+  const Step step = advance(now);
+  if (!step) {
+    stage_ = Stage::kEnded;
+    channel_.reset();
+    return tl::unexpected(step.error());
+  }
+  if (stage_ == Stage::kEnded) return std::move(reply_);
+  if (now < deadline_) return std::nullopt;
+  const bool connected = stage_ != Stage::kWaiting && stage_ != Stage::kConnecting;
+  stage_ = Stage::kEnded;
+  channel_.reset();
+  return fail(
+      ErrorCode::kPeer,
+      fmt::format("no connection to the listener at {} within {:g} s ({}): check that its "
+                  "process still runs and that no firewall blocks this TCP port",
+                  peer(), timeout_.seconds(), connected ? "connected, but silent" : last_cause_));
+}
+
+BootstrapConnector::Step BootstrapConnector::advance(Instant now) {
+  for (;;) {
+    Step step = false;
+    switch (stage_) {
+      case Stage::kWaiting:
+        step = start(now);
+        break;
+      case Stage::kConnecting:
+        step = finish_connect(now);
+        break;
+      case Stage::kChallenge:
+        step = take_challenge(now);
+        break;
+      case Stage::kReply:
+        step = take_reply();
+        break;
+      case Stage::kConfirm:
+        step = flush_confirm();
+        break;
+      case Stage::kEnded:
+        break;
+    }
+    if (!step || !*step) return step;
+  }
+}
+
+BootstrapConnector::Step BootstrapConnector::start(Instant now) {
+  if (now < next_attempt_) return false;
+  if (!bootstrap::fill_random(handshake_.connector_nonce)) {
+    return fail(ErrorCode::kSystem,
+                "the system gives no random numbers: check the OpenSSL configuration");
+  }
+  auto socket = bootstrap::Socket::connect_to(listener_);
+  if (!socket) return connect_failed(errno, now);
+  channel_.emplace(std::move(socket), listener_);
+  stage_ = Stage::kConnecting;
+  return true;
+}
+
+BootstrapConnector::Step BootstrapConnector::finish_connect(Instant now) {
+  const int error = channel_->connect_error();
+  if (error == EINPROGRESS) return false;
+  if (error != 0) return connect_failed(error, now);
+  channel_->queue(bootstrap::encode_frame(FrameType::kHello, handshake_.connector_nonce));
+  stage_ = Stage::kChallenge;
+  return true;
+}
+
+BootstrapConnector::Step BootstrapConnector::connect_failed(int error, Instant now) {
+  switch (error) {
+    case ECONNREFUSED:  // not yet started, or its backlog is full
+    case ECONNRESET:
+    case ETIMEDOUT:
+    case EHOSTUNREACH:  // its link may be coming up
+      return try_later(std::generic_category().message(error), now);
+    default:
+      return tl::unexpected(bootstrap::socket_error("cannot connect to " + peer(), error));
+  }
+}
+
+BootstrapConnector::Step BootstrapConnector::try_later(std::string cause, Instant now) {
+  channel_.reset();
+  last_cause_ = std::move(cause);
+  stage_ = Stage::kWaiting;
+  next_attempt_ = now + pause_;
+  pause_ = std::min(pause_ * 2, kLastPause);
+  return false;
+}
+
+BootstrapConnector::Step BootstrapConnector::take_challenge(Instant now) {
+  channel_->flush();
+  const auto status = channel_->receive(FrameType::kChallenge);
+  if (status == ChannelStatus::kPending) return false;
+  // A listener that drops a caller this early was too busy, or this side was too slow.
+  if (status == ChannelStatus::kClosed) return try_later("it hung up", now);
+  if (status != ChannelStatus::kReady) return protocol_error(status);
+  const auto sealed = bootstrap::parse_sealed(channel_->body());
+  handshake_.listener_nonce = *bootstrap::parse_nonce(sealed->content);
+  if (!handshake_.open(FrameType::kChallenge, channel_->body())) {
+    return fail(ErrorCode::kPeer,
+                fmt::format("the listener at {} does not know this handle's secret: its process "
+                            "has probably ended and another one uses its port, so pass on the "
+                            "handle of a running listener",
+                            peer()));
+  }
+  if (channel_->at_end()) return try_later("it hung up", now);
+  channel_->queue(handshake_.seal(FrameType::kOffer, offer_));
+  stage_ = Stage::kReply;
+  return true;
+}
+
+BootstrapConnector::Step BootstrapConnector::take_reply() {
+  channel_->flush();
+  const auto status = channel_->receive(FrameType::kReply);
+  if (status == ChannelStatus::kPending) return false;
+  if (status != ChannelStatus::kReady) return protocol_error(status);
+  const auto content = handshake_.open(FrameType::kReply, channel_->body());
+  const auto reply = content ? bootstrap::parse_reply(*content) : std::nullopt;
+  if (!reply) return protocol_error(ChannelStatus::kForeign);
+  if (reply->status == bootstrap::ReplyStatus::kRefused) {
+    return fail(ErrorCode::kPeer, fmt::format("the listener at {} refused this connection: {}",
+                                              peer(), printable(reply->payload)));
+  }
+  reply_.assign(reply->payload.begin(), reply->payload.end());
+  channel_->queue(handshake_.seal(FrameType::kConfirm, {}));
+  stage_ = Stage::kConfirm;
+  return true;
+}
+
+BootstrapConnector::Step BootstrapConnector::flush_confirm() {
+  const auto status = channel_->flush();
+  if (status == ChannelStatus::kPending) return false;
+  if (status != ChannelStatus::kReady) return protocol_error(status);
+  stage_ = Stage::kEnded;
+  return true;
+}
+
+BootstrapConnector::Step BootstrapConnector::protocol_error(ChannelStatus status) const {
+  if (status == ChannelStatus::kOtherVersion) {
+    return fail(ErrorCode::kPeer,
+                fmt::format("the listener at {} speaks bootstrap version {}, this process version "
+                            "{}: use the same Pacecar release on both hosts",
+                            peer(), channel_->peer_version(), bootstrap::kVersion));
+  }
+  if (status == ChannelStatus::kClosed) {
+    return fail(ErrorCode::kPeer,
+                fmt::format("the listener at {} hung up before it answered: look for the cause in "
+                            "its log",
+                            peer()));
+  }
+  return fail(ErrorCode::kPeer,
+              fmt::format("what answers at {} is not the Pacecar listener of this handle, or its "
+                          "bytes are changed on the way: look for a proxy or another program at "
+                          "that port",
+                          peer()));
+}
+
+}  // namespace pacecar

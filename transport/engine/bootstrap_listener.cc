@@ -1,0 +1,159 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "transport/engine/bootstrap.h"
+#include "transport/wire/address.h"
+
+namespace pacecar {
+namespace {
+
+using bootstrap::Channel;
+using bootstrap::ChannelStatus;
+using bootstrap::FrameType;
+using bootstrap::Handshake;
+
+// Callers in the handshake at once; more wait in the kernel's backlog. About 4 KiB each.
+constexpr size_t kMaxCallers = 64;
+
+// For a caller's proof, which takes two round trips: enough for one lost segment (the first
+// retransmission comes after at most 1 s, RFC 6298) and for a peer that is slow to poll. A peer
+// that misses it connects again, so a short limit harms nobody but strangers.
+constexpr Duration kProofTimeout = Duration::from_s(2);
+
+// A caller that has had this long may be dropped for a new one. It is longer than two round trips
+// across a continent, and lets a flood of silent strangers hold nobody up for more than
+// kGrace * backlog / kMaxCallers = 0.4 s.
+constexpr Duration kGrace = Duration::from_ms(100);
+
+// The unspecified address, IPv6's or IPv4's.
+bool is_unspecified(const Address& address) {
+  return std::all_of(address.ip.begin() + 12, address.ip.end(), [](uint8_t b) { return b == 0; }) &&
+         std::all_of(address.ip.begin(), address.ip.begin() + 10, [](uint8_t b) { return b == 0; });
+}
+
+}  // namespace
+
+struct BootstrapListener::Caller {
+  enum class Stage { kHello, kOffer, kProved };
+
+  Caller(Channel from, const Handshake& with, Instant now, Instant limit)
+      : channel(std::move(from)), handshake(with), arrived(now), deadline(limit) {}
+
+  Channel channel;
+  Handshake handshake;
+  Instant arrived;
+  Instant deadline;  // for the proof
+  Stage stage = Stage::kHello;
+  std::vector<uint8_t> offer;  // once proved
+};
+
+BootstrapListener::BootstrapListener(bootstrap::Socket socket, const bootstrap::Secret& secret,
+                                     const bootstrap::Identity& identity, Duration timeout)
+    : socket_(std::move(socket)),
+      secret_(secret),
+      handle_(bootstrap::encode_handle({socket_.local(), secret, identity})),
+      timeout_(timeout) {
+  callers_.reserve(kMaxCallers);
+}
+
+BootstrapListener::~BootstrapListener() = default;
+
+Result<std::unique_ptr<BootstrapListener>> BootstrapListener::open(
+    const Address& local, const bootstrap::Identity& identity, Duration handshake_timeout) {
+  if (is_unspecified(local)) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("cannot listen on {}: peers need an address to connect to, so give "
+                            "that of a network interface",
+                            ip_to_string(local)));
+  }
+  bootstrap::Secret secret;
+  if (!bootstrap::fill_random(secret)) {
+    return fail(ErrorCode::kSystem,
+                "the system gives no random numbers: check the OpenSSL configuration");
+  }
+  auto socket = bootstrap::Socket::listen_on(local);
+  if (!socket) {
+    return tl::unexpected(bootstrap::socket_error("cannot listen on " + to_string(local), errno));
+  }
+  return std::unique_ptr<BootstrapListener>(
+      new BootstrapListener(std::move(socket), secret, identity, handshake_timeout));
+}
+
+std::unique_ptr<BootstrapSession> BootstrapListener::poll(Instant now) {
+  strangers_ += std::erase_if(callers_, [&](auto& caller) { return !advance(*caller, now); });
+  accept_callers(now);
+  return take_proved(now);
+}
+
+void BootstrapListener::accept_callers(Instant now) {
+  for (size_t accepted = 0; accepted < kMaxCallers; ++accepted) {
+    auto oldest = callers_.end();
+    if (callers_.size() == kMaxCallers) {
+      oldest = std::find_if(callers_.begin(), callers_.end(), [](const auto& caller) {
+        return caller->stage != Caller::Stage::kProved;
+      });
+      if (oldest == callers_.end() || now < (*oldest)->arrived + kGrace) return;
+    }
+    Address remote;
+    auto socket = socket_.accept(remote);
+    Handshake handshake{.secret = secret_};
+    if (!socket || !bootstrap::fill_random(handshake.listener_nonce)) return;
+    if (oldest != callers_.end()) {
+      callers_.erase(oldest);
+      ++strangers_;
+    }
+    const Instant deadline = now + std::min(timeout_, kProofTimeout);
+    auto caller =
+        std::make_unique<Caller>(Channel(std::move(socket), remote), handshake, now, deadline);
+    if (advance(*caller, now)) {
+      callers_.push_back(std::move(caller));
+    } else {
+      ++strangers_;
+    }
+  }
+}
+
+// False when the caller is to be dropped. Reads before it looks at the clock: what has arrived
+// counts, however late the owner polls.
+bool BootstrapListener::advance(Caller& caller, Instant now) {
+  Channel& channel = caller.channel;
+  if (caller.stage == Caller::Stage::kHello) {
+    const auto status = channel.receive(FrameType::kHello);
+    if (status == ChannelStatus::kPending) return now < caller.deadline;
+    if (status == ChannelStatus::kOtherVersion) {
+      channel.queue(bootstrap::encode_frame(FrameType::kVersionNotice, {}));
+      channel.flush();
+    }
+    if (status != ChannelStatus::kReady) return false;
+    caller.handshake.connector_nonce = *bootstrap::parse_nonce(channel.body());
+    channel.queue(caller.handshake.seal(FrameType::kChallenge, caller.handshake.listener_nonce));
+    caller.stage = Caller::Stage::kOffer;
+  }
+  if (caller.stage == Caller::Stage::kOffer) {
+    channel.flush();
+    const auto status = channel.receive(FrameType::kOffer);
+    if (status == ChannelStatus::kPending) return now < caller.deadline;
+    if (status != ChannelStatus::kReady) return false;
+    const auto offer = caller.handshake.open(FrameType::kOffer, channel.body());
+    if (!offer) return false;
+    caller.offer.assign(offer->begin(), offer->end());
+    caller.stage = Caller::Stage::kProved;
+  }
+  return true;
+}
+
+std::unique_ptr<BootstrapSession> BootstrapListener::take_proved(Instant now) {
+  const auto proved = std::find_if(callers_.begin(), callers_.end(), [](const auto& caller) {
+    return caller->stage == Caller::Stage::kProved;
+  });
+  if (proved == callers_.end()) return nullptr;
+  Caller& caller = **proved;
+  auto session = std::make_unique<BootstrapSession>(std::move(caller.channel), caller.handshake,
+                                                    std::move(caller.offer), now + timeout_);
+  callers_.erase(proved);
+  return session;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,165 @@
+#include "transport/engine/bootstrap_wire.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "transport/base/check.h"
+#include "transport/wire/big_endian.h"
+
+namespace pacecar::bootstrap {
+namespace {
+
+constexpr uint32_t kHandleMagic = 0x50435248;  // "PCRH"
+constexpr uint32_t kFrameMagic = 0x50435246;   // "PCRF"
+
+// The handle: magic 4, version 4, port 4, scope 4, IP 16, secret 16, identity 16, zeros,
+// checksum 8.
+constexpr size_t kIpAt = 16;
+constexpr size_t kSecretAt = 32;
+constexpr size_t kIdentityAt = 48;
+constexpr size_t kZerosAt = 64;
+constexpr size_t kChecksumAt = 120;
+
+// FNV-1a, 64 bits. It finds damage, not forgery: whoever can forge a handle knows its secret.
+uint64_t checksum(std::span<const uint8_t> bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const uint8_t byte : bytes) hash = (hash ^ byte) * 0x100000001b3;
+  return hash;
+}
+
+struct BodyBounds {
+  size_t min;
+  size_t max;
+};
+
+std::optional<BodyBounds> body_bounds(FrameType type) {
+  constexpr size_t kMac = sizeof(Mac);
+  constexpr size_t kNonce = sizeof(Nonce);
+  switch (type) {
+    case FrameType::kHello:
+      return BodyBounds{kNonce, kNonce};
+    case FrameType::kChallenge:
+      return BodyBounds{kMac + kNonce, kMac + kNonce};
+    case FrameType::kOffer:
+      return BodyBounds{kMac, kMac + kMaxBootstrapPayload};
+    case FrameType::kReply:
+      return BodyBounds{kMac + 1, kMac + 1 + kMaxBootstrapPayload};
+    case FrameType::kConfirm:
+      return BodyBounds{kMac, kMac};
+    case FrameType::kVersionNotice:
+      return BodyBounds{0, 0};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+BootstrapHandle encode_handle(const HandleContents& contents) {
+  BootstrapHandle handle;
+  uint8_t* bytes = handle.bytes.data();
+  wire::store_be32(kHandleMagic, bytes);
+  wire::store_be32(kVersion, bytes + 4);
+  wire::store_be32(contents.address.port, bytes + 8);
+  wire::store_be32(contents.address.scope_id, bytes + 12);
+  std::copy(contents.address.ip.begin(), contents.address.ip.end(), bytes + kIpAt);
+  std::copy(contents.secret.begin(), contents.secret.end(), bytes + kSecretAt);
+  std::copy(contents.identity.begin(), contents.identity.end(), bytes + kIdentityAt);
+  wire::store_be64(checksum(std::span(handle.bytes).first(kChecksumAt)), bytes + kChecksumAt);
+  return handle;
+}
+
+Result<HandleContents> parse_handle(const BootstrapHandle& handle) {
+  const uint8_t* bytes = handle.bytes.data();
+  if (wire::load_be32(bytes) != kHandleMagic) {
+    return fail(ErrorCode::kInvalidArgument,
+                "these bytes are not the handle of a Pacecar listener: pass on all 128 bytes that "
+                "the listener gave, unchanged");
+  }
+  if (const uint32_t version = wire::load_be32(bytes + 4); version != kVersion) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the handle is of bootstrap version {}, this process speaks version "
+                            "{}: use the same Pacecar release on both hosts",
+                            version, kVersion));
+  }
+  const uint32_t port = wire::load_be32(bytes + 8);
+  const auto zeros = std::span(handle.bytes).subspan(kZerosAt, kChecksumAt - kZerosAt);
+  if (wire::load_be64(bytes + kChecksumAt) !=
+          checksum(std::span(handle.bytes).first(kChecksumAt)) ||
+      port == 0 || port > UINT16_MAX ||
+      std::any_of(zeros.begin(), zeros.end(), [](uint8_t byte) { return byte != 0; })) {
+    return fail(ErrorCode::kInvalidArgument,
+                "the listener's handle is damaged or cut short: pass on all 128 bytes that the "
+                "listener gave, unchanged");
+  }
+  HandleContents contents;
+  contents.address.port = static_cast<uint16_t>(port);
+  contents.address.scope_id = wire::load_be32(bytes + 12);
+  std::copy_n(bytes + kIpAt, contents.address.ip.size(), contents.address.ip.begin());
+  std::copy_n(bytes + kSecretAt, contents.secret.size(), contents.secret.begin());
+  std::copy_n(bytes + kIdentityAt, contents.identity.size(), contents.identity.begin());
+  return contents;
+}
+
+Frame encode_frame(FrameType type, std::span<const uint8_t> first,
+                   std::span<const uint8_t> second) {
+  const size_t body_size = first.size() + second.size();
+  const auto bounds = body_bounds(type);
+  PACECAR_CHECK(bounds && body_size >= bounds->min && body_size <= bounds->max);
+  Frame frame;
+  wire::store_be32(kFrameMagic, frame.bytes.data());
+  wire::store_be32(uint32_t{kVersion} << 24 | static_cast<uint32_t>(type) << 16 |
+                       static_cast<uint32_t>(body_size),
+                   frame.bytes.data() + 4);
+  const auto end = std::copy(first.begin(), first.end(), frame.bytes.begin() + kHeaderBytes);
+  std::copy(second.begin(), second.end(), end);
+  frame.size = kHeaderBytes + body_size;
+  return frame;
+}
+
+FrameHeader parse_header(std::span<const uint8_t, kHeaderBytes> bytes, FrameType expected) {
+  const uint32_t word = wire::load_be32(bytes.data() + 4);
+  FrameHeader header{HeaderVerdict::kForeign, static_cast<uint8_t>(word >> 24),
+                     static_cast<uint16_t>(word)};
+  if (wire::load_be32(bytes.data()) != kFrameMagic) return header;
+  if (header.version != kVersion) {
+    header.verdict = HeaderVerdict::kOtherVersion;
+    return header;
+  }
+  const auto bounds = body_bounds(expected);
+  const bool good = (word >> 16 & 0xff) == static_cast<uint32_t>(expected) && bounds &&
+                    header.body_size >= bounds->min && header.body_size <= bounds->max;
+  if (good) header.verdict = HeaderVerdict::kGood;
+  return header;
+}
+
+std::vector<uint8_t> encode_reply(const Reply& reply) {
+  std::vector<uint8_t> content(1 + reply.payload.size());
+  content[0] = static_cast<uint8_t>(reply.status);
+  std::copy(reply.payload.begin(), reply.payload.end(), content.begin() + 1);
+  return content;
+}
+
+std::optional<Nonce> parse_nonce(std::span<const uint8_t> content) {
+  Nonce nonce;
+  if (content.size() != nonce.size()) return std::nullopt;
+  std::copy(content.begin(), content.end(), nonce.begin());
+  return nonce;
+}
+
+std::optional<SealedBody> parse_sealed(std::span<const uint8_t> body) {
+  SealedBody sealed;
+  if (body.size() < sealed.mac.size()) return std::nullopt;
+  std::copy_n(body.begin(), sealed.mac.size(), sealed.mac.begin());
+  sealed.content = body.subspan(sealed.mac.size());
+  return sealed;
+}
+
+std::optional<Reply> parse_reply(std::span<const uint8_t> content) {
+  if (content.empty() || content[0] > static_cast<uint8_t>(ReplyStatus::kRefused)) {
+    return std::nullopt;
+  }
+  return Reply{static_cast<ReplyStatus>(content[0]), content.subspan(1)};
+}
+
+}  // namespace pacecar::bootstrap

@@ -1,0 +1,287 @@
+#include "transport/engine/engine.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "transport/base/check.h"
+#include "transport/engine/bootstrap_auth.h"
+#include "transport/engine/clock.h"
+#include "transport/wire/extended.h"
+
+namespace pacecar {
+namespace {
+
+// The nominal rate of a device that does not know its own.
+constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
+constexpr Bytes kMaxDefaultMtu = 8192;
+// Callers that have polled within this time are trusted to poll again.
+constexpr Duration kCallerPatience = Duration::from_ms(1);
+constexpr Duration kLinger = Duration::from_ms(300);
+constexpr Duration kLingerStep = Duration::from_us(200);
+// Packets that a decorator holds back come out only when polled for.
+constexpr Duration kFaultyIoSleep = Duration::from_us(100);
+
+// The largest power of two that fits into the device's datagrams, so that buffers stay aligned.
+Bytes choose_mtu(const Params& params, const PacketIoCaps& caps) {
+  const Bytes room = caps.datagram_bytes - wire::kDataHeaderBytes - wire::kChecksumBytes;
+  if (params.mtu != 0) return std::min(params.mtu, room);
+  return std::min(kMaxDefaultMtu, std::bit_floor(room));
+}
+
+SoftNicConfig nic_config(const Params& params, const PacketIo& io) {
+  const PacketIoCaps& caps = io.caps();
+  const Bytes mtu = choose_mtu(params, caps);
+  const Bytes packet = mtu + wire::kDataHeaderBytes + wire::kChecksumBytes;
+  const Bytes packets_per_burst = std::max<Bytes>(1, caps.burst_bytes / packet);
+  const bool full = params.integrity == Integrity::kFull ||
+                    (params.integrity == Integrity::kAuto && !caps.checks_payload);
+  return SoftNicConfig{
+      .address = io.local_address(),
+      .line_rate = params.line_rate.bps() != 0 ? params.line_rate
+                   : caps.line_rate.bps() != 0 ? caps.line_rate
+                                               : kDefaultLineRate,
+      .mtu = mtu,
+      .burst_bytes = packets_per_burst * mtu,
+      .receive_bytes = caps.receive_bytes,
+      .paths = caps.paths,
+      .flows = params.max_flows,
+      .queue_pairs = params.max_flows * 2,
+      .regions = params.max_regions,
+      .window_packets = params.window_packets,
+      .full_checksum = full,
+      .sees_ecn = caps.sees_ecn,
+      // With the keep-alive's interval (a fifth) this stays below the limit that people set.
+      .silence_limit = params.timeout * 6 / 10,
+  };
+}
+
+// Randomness that cannot be guessed.
+template <typename T>
+T random_value() {
+  T value;
+  PACECAR_CHECK(bootstrap::fill_random({reinterpret_cast<uint8_t*>(&value), sizeof value}));
+  return value;
+}
+
+RandomSource system_random() {
+  return {[](void*) { return random_value<uint32_t>(); }, nullptr};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_ptr<PacketIo> io) {
+  const int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (wake_fd < 0) {
+    return fail(
+        ErrorCode::kSystem,
+        fmt::format("cannot make an eventfd ({}): raise the limit of open files (ulimit -n)",
+                    std::strerror(errno)));
+  }
+  std::unique_ptr<Engine> engine(new Engine(params, std::move(io), wake_fd));
+  if (auto started = engine->start(); !started) return tl::unexpected(started.error());
+  return engine;
+}
+
+Engine::Engine(const Params& params, std::unique_ptr<PacketIo> io, int wake_fd)
+    : params_(params),
+      identity_(random_value<NicIdentity>()),
+      io_(std::move(io)),
+      sends_(params.max_connections, kMaxSends),
+      receives_(params.max_connections, kMaxReceives),
+      wake_fd_(wake_fd) {}
+
+Result<void> Engine::start() {
+  const Instant start = now();
+  const SoftNicConfig config = nic_config(params_, *io_);
+  nic_ = std::make_unique<SoftNic>(config, system_random(), start);
+  auto messenger = Messenger::create(*nic_,
+                                     MessengerConfig{.identity = identity_,
+                                                     .congestion_control = params_.cc,
+                                                     .line_rate = config.line_rate,
+                                                     .rate_max = params_.rate_max,
+                                                     .max_connections = params_.max_connections,
+                                                     .silence_limit = params_.timeout,
+                                                     .first_flow_number = random_value<uint64_t>()},
+                                     start);
+  if (!messenger) return tl::unexpected(messenger.error());
+  messenger_ = std::move(*messenger);
+  keeper_ = std::thread([this] { keep(); });
+  return {};
+}
+
+Engine::~Engine() {
+  if (keeper_.joinable()) {
+    const Instant give_up = now() + kLinger;
+    bool drained = false;
+    while (!drained && now() < give_up) {
+      {
+        const Hold hold(*this);
+        poll(now());
+        drained = messenger_->drained();
+      }
+      if (!drained) std::this_thread::sleep_for(std::chrono::nanoseconds(kLingerStep.ns()));
+    }
+    stop_ = true;
+    wake_keeper();
+    keeper_.join();
+  }
+  close(wake_fd_);
+}
+
+Instant Engine::now() { return clock_now(); }
+
+// --- with the lock held ---
+
+bool Engine::poll(Instant now) {
+  const size_t received = io_->receive(received_, now);
+  nic_->on_packets(now, std::span(received_).first(received));
+  return poll_without_receiving(now) || received > 0;
+}
+
+bool Engine::poll_without_receiving(Instant now) {
+  nic_->on_time(now);
+  const size_t submitted = drain_submissions(now);
+  messenger_->poll(now);
+  return transmit(now) + submitted > 0;
+}
+
+size_t Engine::drain_submissions(Instant now) {
+  // The application's request pools have the same bounds: what it submits is never refused.
+  const size_t sent = sends_.drain([this](uint32_t connection, const SendOperation& operation) {
+    PACECAR_CHECK(messenger_->send(connection, operation));
+  });
+  return sent + receives_.drain([&](uint32_t connection, const ReceiveOperation& operation) {
+    PACECAR_CHECK(messenger_->receive(connection, operation, now));
+  });
+}
+
+size_t Engine::transmit(Instant now) {
+  if (nic_->invalidations() != invalidations_) {  // what is left may point to what is gone
+    invalidations_ = nic_->invalidations();
+    outgoing_begin_ = outgoing_end_;
+  }
+  if (outgoing_begin_ == outgoing_end_) {
+    outgoing_begin_ = 0;
+    outgoing_end_ = nic_->poll_transmit(now, outgoing_);
+  }
+  const auto left = std::span(outgoing_).subspan(outgoing_begin_, outgoing_end_ - outgoing_begin_);
+  const size_t sent = left.empty() ? 0 : io_->send(left, now);
+  outgoing_begin_ += sent;
+  return sent;
+}
+
+Instant Engine::next_deadline() const {
+  if (outgoing_begin_ != outgoing_end_) return Instant();
+  return std::min(nic_->next_deadline(), messenger_->next_deadline());
+}
+
+// --- driven by callers ---
+
+bool Engine::try_lock() {
+  return waiting_.load(std::memory_order_relaxed) == 0 && mutex_.try_lock();
+}
+
+void Engine::submitted() {
+  if (params_.progress == Progress::kThread) {
+    if (asleep_until_ns_.load() != 0) wake_keeper();
+    return;
+  }
+  if (!try_lock()) {  // whoever has it, or the keeper, or the next progress() will look
+    if (asleep_until_ns_.load() != 0) wake_keeper();
+    return;
+  }
+  const Instant time = now();
+  poll_without_receiving(time);
+  end_inline_poll(time);
+}
+
+void Engine::progress() {
+  if (params_.progress == Progress::kThread || !try_lock()) return;
+  const Instant time = now();
+  poll(time);
+  end_inline_poll(time);
+}
+
+// The keeper may sleep longer than what has just been started allows.
+void Engine::end_inline_poll(Instant now) {
+  const int64_t asleep_until = asleep_until_ns_.load(std::memory_order_relaxed);
+  const bool wake = asleep_until != 0 && next_deadline().ns() < asleep_until;
+  mutex_.unlock();
+  last_inline_poll_ns_.store(now.ns(), std::memory_order_relaxed);
+  if (wake) wake_keeper();
+}
+
+void Engine::wake_keeper() {
+  const uint64_t one = 1;
+  // Fails only when the counter is at its maximum: then the keeper is being woken already.
+  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof one);
+}
+
+// --- driven by the keeper thread ---
+
+bool Engine::callers_poll(Instant now) const {
+  if (params_.progress == Progress::kThread) return false;
+  const auto last = Instant::from_ns(last_inline_poll_ns_.load(std::memory_order_relaxed));
+  return now - last < kCallerPatience;
+}
+
+void Engine::keep() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
+  prctl(PR_SET_TIMERSLACK, 1);                // sleep as long as asked, not 50 us longer
+  pthread_setname_np(pthread_self(), "pacecar");
+  Instant last_moved = now();
+  while (!stop_.load(std::memory_order_relaxed)) {
+    Instant time = now();
+    if (callers_poll(time)) {
+      nap();
+      last_moved = now();
+      continue;
+    }
+    if (try_lock()) {
+      if (poll(time)) last_moved = time;
+      mutex_.unlock();
+    } else {
+      std::this_thread::yield();
+    }
+    if (time - last_moved >= params_.spin) sleep_until_needed();
+  }
+}
+
+void Engine::nap() {
+  const timespec time{0, kCallerPatience.ns()};
+  ppoll(nullptr, 0, &time, nullptr);
+}
+
+void Engine::sleep_until_needed() {
+  Instant deadline = Instant::never();
+  {
+    const Hold hold(*this);
+    deadline = next_deadline();
+    if (!params_.fault.empty()) deadline = std::min(deadline, now() + kFaultyIoSleep);
+    // From here on, who submits or polls sees that we sleep and wakes us if need be.
+    asleep_until_ns_.store(deadline.ns());
+  }
+  const Instant time = now();
+  if (deadline > time && sends_.empty() && receives_.empty() && !stop_.load()) {
+    std::array<pollfd, 2> waiting{pollfd{io_->wait_fd(), POLLIN, 0}, pollfd{wake_fd_, POLLIN, 0}};
+    const int64_t ns = deadline == Instant::never() ? 0 : (deadline - time).ns();
+    const timespec timeout{ns / 1'000'000'000, ns % 1'000'000'000};
+    ppoll(waiting.data(), waiting.size(), deadline == Instant::never() ? nullptr : &timeout,
+          nullptr);
+  }
+  asleep_until_ns_.store(0);
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t cleared = read(wake_fd_, &count, sizeof count);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,117 @@
+// Engine: drives one NIC. It joins a packet I/O, the software NIC and the messenger, and decides
+// who runs them: the threads that poll for their messages (PACECAR_PROGRESS=inline), with a keeper
+// thread that takes over when they stop, or always the keeper thread. All protocol state belongs to
+// whoever holds the engine's lock; the clock is read once per poll.
+//
+// An idle keeper sleeps: it uses no processor time until a packet arrives or an application calls.
+//
+// Thread rule: everything here may be called from any thread; the submissions of one connection
+// from one thread at a time.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "transport/base/log.h"
+#include "transport/base/params.h"
+#include "transport/engine/submissions.h"
+#include "transport/io/packet_io.h"
+#include "transport/message/messenger.h"
+#include "transport/softnic/soft_nic.h"
+
+namespace pacecar {
+
+class Engine {
+ public:
+  // Errors: kInvalidArgument (unknown congestion control), kSystem.
+  static Result<std::unique_ptr<Engine>> open(const Params& params, std::unique_ptr<PacketIo> io);
+  // Waits at most 300 ms for the last control words to reach the peers.
+  ~Engine();
+
+  // Runs `use(messenger, nic, now)` while nobody polls. For set-up and teardown.
+  template <typename Use>
+  auto exclusively(Use use) {
+    const Hold hold(*this);
+    drain_submissions(now());
+    return use(messenger(), nic(), now());
+  }
+
+  Submissions<SendOperation>& sends() { return sends_; }
+  Submissions<ReceiveOperation>& receives() { return receives_; }
+  // After a submission: moves it on at once where that is this thread's to do.
+  void submitted();
+  // While waiting for a request.
+  void progress();
+
+  const NicIdentity& identity() const { return identity_; }
+  const Address& address() const { return io_->local_address(); }
+  const NicCaps& caps() const { return nic_->caps(); }
+
+ private:
+  // The lock, with priority over those who merely poll.
+  class Hold {
+   public:
+    explicit Hold(Engine& engine) : engine_(engine) {
+      engine_.waiting_.fetch_add(1);
+      engine_.mutex_.lock();
+      engine_.waiting_.fetch_sub(1);
+    }
+    ~Hold() { engine_.mutex_.unlock(); }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    Engine& engine_;
+  };
+
+  Engine(const Params& params, std::unique_ptr<PacketIo> io, int wake_fd);
+  Result<void> start();
+
+  static Instant now();
+  Messenger& messenger() { return *messenger_; }
+  SoftNic& nic() { return *nic_; }
+
+  // All with the lock held.
+  bool poll(Instant now);
+  bool poll_without_receiving(Instant now);
+  size_t drain_submissions(Instant now);
+  size_t transmit(Instant now);
+  Instant next_deadline() const;
+
+  bool try_lock();
+  void end_inline_poll(Instant now);
+  void wake_keeper();
+  void keep();
+  bool callers_poll(Instant now) const;
+  void nap();
+  void sleep_until_needed();
+
+  const Params params_;
+  const NicIdentity identity_;
+  std::unique_ptr<PacketIo> io_;
+  std::unique_ptr<SoftNic> nic_;
+  std::unique_ptr<Messenger> messenger_;
+  Submissions<SendOperation> sends_;
+  Submissions<ReceiveOperation> receives_;
+
+  std::mutex mutex_;
+  std::atomic<int> waiting_{0};  // threads that want the lock for set-up: pollers stand back
+  std::array<RxPacket, 256> received_;
+  std::array<TxPacket, 64> outgoing_;
+  size_t outgoing_begin_ = 0;  // of what the packet I/O has not taken yet
+  size_t outgoing_end_ = 0;
+  uint64_t invalidations_ = 0;
+
+  const int wake_fd_;  // an eventfd
+  std::atomic<bool> stop_{false};
+  std::atomic<int64_t> last_inline_poll_ns_{0};
+  std::atomic<int64_t> asleep_until_ns_{0};  // 0: the keeper is awake, or naps
+  std::thread keeper_;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,44 @@
+#include "transport/engine/open_io.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "transport/io/decorators/fault.h"
+#include "transport/io/decorators/pcap.h"
+#include "transport/io/decorators/trace.h"
+#include "transport/io/udp/udp_io.h"
+
+namespace pacecar {
+
+Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceInfo& interface) {
+  auto io = open_udp({.interface = interface.name,
+                      .paths = params.paths,
+                      .socket_buffer = params.socket_buffer,
+                      .data_tc = static_cast<uint8_t>(params.tc),
+                      .control_tc = static_cast<uint8_t>(params.control_tc)});
+  if (!io) return io;
+  // Faults first, so that trace and pcap show what the protocol sees.
+  if (!params.fault.empty()) {
+    const auto fault = parse_fault(params.fault);
+    if (!fault) return tl::unexpected(fault.error());
+    io = inject_faults(std::move(*io), *fault);
+  }
+  if (!params.trace.empty()) {
+    std::FILE* file = std::fopen(params.trace.c_str(), "a");  // lives as long as the process
+    if (file == nullptr) {
+      return fail(ErrorCode::kSystem, fmt::format("cannot write PACECAR_TRACE={} ({}): name a file "
+                                                  "in a directory that you may write to",
+                                                  params.trace, std::strerror(errno)));
+    }
+    io = trace_packets(std::move(*io), log_to(file));
+  }
+  if (!params.pcap.empty()) {
+    io = record_packets(std::move(*io), {.path = params.pcap, .as_roce_v2 = true});
+  }
+  return io;
+}
+
+}  // namespace pacecar

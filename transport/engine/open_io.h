@@ -1,0 +1,15 @@
+// The packet I/O of a NIC with the decorators that the parameters ask for.
+#pragma once
+
+#include <memory>
+
+#include "transport/base/params.h"
+#include "transport/base/result.h"
+#include "transport/io/packet_io.h"
+#include "transport/io/udp/interfaces.h"
+
+namespace pacecar {
+
+Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceInfo& interface);
+
+}  // namespace pacecar

@@ -1,0 +1,37 @@
+// What the decorators share: a PacketIo that owns another and passes everything on.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "transport/base/check.h"
+#include "transport/io/packet_io.h"
+
+namespace pacecar {
+
+class PacketIoDecorator : public PacketIo {
+ public:
+  explicit PacketIoDecorator(std::unique_ptr<PacketIo> inner) : inner_(std::move(inner)) {
+    PACECAR_CHECK(inner_ != nullptr);
+  }
+
+  const PacketIoCaps& caps() const override { return inner_->caps(); }
+  const Address& local_address() const override { return inner_->local_address(); }
+  size_t send(std::span<const TxPacket> packets, Instant now) override {
+    return inner_->send(packets, now);
+  }
+  size_t receive(std::span<RxPacket> packets, Instant now) override {
+    return inner_->receive(packets, now);
+  }
+  int wait_fd() const override { return inner_->wait_fd(); }
+  const PacketIoCounters& counters() const override { return inner_->counters(); }
+
+ protected:
+  PacketIo& inner() { return *inner_; }
+  const PacketIo& inner() const { return *inner_; }
+
+ private:
+  std::unique_ptr<PacketIo> inner_;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,43 @@
+// A decorator that does to packets what a bad network does: loses, duplicates, reorders, corrupts
+// and delays them. The fate of the n-th packet of a direction follows from the seed and n alone, so
+// a run can be repeated.
+//
+// Bounded: held packets live in a fixed pool of copies per direction; when it is used up, send()
+// takes no more and receive() asks the inner PacketIo for no more until some have left.
+// Held packets leave in later calls of send() or receive(); wait_fd() does not announce them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+#include "transport/io/packet_io.h"
+
+namespace pacecar {
+
+struct FaultConfig {
+  // Probabilities per packet.
+  double loss = 0;
+  double duplicate = 0;
+  double corrupt = 0;  // one bit is flipped
+  double reorder = 0;  // the packet is held back by reorder_by, so that later ones overtake it
+  Duration reorder_by = Duration::from_us(100);
+  Duration delay;  // of every packet
+  uint64_t seed = 1;
+  bool on_send = false;
+  bool on_receive = true;
+
+  bool operator==(const FaultConfig&) const = default;
+};
+
+// "loss=0.02,duplicate=0.01,reorder=0.01,reorder_by=50us,corrupt=0.001,delay=10us,seed=1,on=both";
+// every part may be left out; on is send, receive (the default) or both.
+Result<FaultConfig> parse_fault(std::string_view text);
+
+// If packets may be corrupted, caps().checks_payload is false, so that the protocol checks it
+// itself.
+std::unique_ptr<PacketIo> inject_faults(std::unique_ptr<PacketIo> inner, const FaultConfig& config);
+
+}  // namespace pacecar

@@ -1,0 +1,22 @@
+// A decorator that writes one line of text per packet, for people:
+//   "12.345678901 tx 192.0.2.1:18515 path 3 data 8236 B c0 80 ff ff ..."
+// The time is the caller's; the bytes at the end begin the datagram. A packet is written when it
+// was taken by send() or handed out by receive(). For tests and fault-finding: formatting
+// allocates.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+
+#include "transport/base/log.h"
+#include "transport/io/packet_io.h"
+
+namespace pacecar {
+
+// Lines go to `sink` at level kTrace.
+std::unique_ptr<PacketIo> trace_packets(std::unique_ptr<PacketIo> inner, LogSink sink);
+
+// A sink that writes to `file`, which must outlive it.
+LogSink log_to(std::FILE* file);
+
+}  // namespace pacecar

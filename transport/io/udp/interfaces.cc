@@ -1,0 +1,125 @@
+#include "transport/io/udp/interfaces.h"
+
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "transport/io/udp/sockaddr.h"
+
+namespace pacecar {
+namespace {
+
+std::filesystem::path sys_path(const std::string& name) { return "/sys/class/net/" + name; }
+
+Bytes read_mtu(const std::string& name) {
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return 0;
+  ifreq request{};
+  name.copy(request.ifr_name, IF_NAMESIZE - 1);
+  const bool known = ioctl(fd, SIOCGIFMTU, &request) == 0;
+  close(fd);
+  return known ? static_cast<Bytes>(request.ifr_mtu) : 0;
+}
+
+std::string read_pci_path(const std::string& name) {
+  std::error_code error;
+  const auto path = std::filesystem::canonical(sys_path(name) / "device", error);
+  return error ? "" : path.string();
+}
+
+Rate read_speed(const std::string& name) {
+  std::ifstream file(sys_path(name) / "speed");
+  int64_t megabits = 0;  // -1 where the driver does not know
+  if (!(file >> megabits) || megabits <= 0) return Rate();
+  return Rate::from_bps(static_cast<uint64_t>(megabits) * 1'000'000);
+}
+
+// EUI-64 from a 48-bit MAC address (RFC 4291, appendix A).
+uint64_t guid_from_mac(const uint8_t* mac) {
+  const uint8_t eui[8] = {
+      static_cast<uint8_t>(mac[0] ^ 2), mac[1], mac[2], 0xFF, 0xFE, mac[3], mac[4], mac[5]};
+  uint64_t guid = 0;
+  for (const uint8_t byte : eui) guid = guid << 8 | byte;
+  return guid;
+}
+
+InterfaceInfo describe(const ifaddrs& entry) {
+  InterfaceInfo info;
+  info.name = entry.ifa_name;
+  info.mtu = read_mtu(info.name);
+  info.up = (entry.ifa_flags & IFF_UP) != 0;
+  info.loopback = (entry.ifa_flags & IFF_LOOPBACK) != 0;
+  info.pci_path = read_pci_path(info.name);
+  // Virtual devices invent a speed (veth says 10 Gb/s).
+  if (!info.pci_path.empty()) info.speed = read_speed(info.name);
+  return info;
+}
+
+void add_address(InterfaceInfo& info, const sockaddr& raw) {
+  SocketAddress address;
+  switch (raw.sa_family) {
+    case AF_INET:
+      std::memcpy(&address.v4, &raw, sizeof(address.v4));
+      info.addresses.push_back(from_sockaddr(address));
+      break;
+    case AF_INET6:
+      std::memcpy(&address.v6, &raw, sizeof(address.v6));
+      info.addresses.push_back(from_sockaddr(address));
+      break;
+    case AF_PACKET: {
+      sockaddr_ll link;
+      std::memcpy(&link, &raw, sizeof(link));
+      if (link.sll_halen == 6) info.guid = guid_from_mac(link.sll_addr);
+      break;
+    }
+    default:
+      break;
+  }
+}
+
+}  // namespace
+
+std::vector<InterfaceInfo> list_interfaces() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
+  std::vector<InterfaceInfo> interfaces;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    auto it = std::find_if(interfaces.begin(), interfaces.end(),
+                           [&](const auto& known) { return known.name == entry->ifa_name; });
+    if (it == interfaces.end()) it = interfaces.insert(it, describe(*entry));
+    if (entry->ifa_addr != nullptr) add_address(*it, *entry->ifa_addr);
+  }
+  return interfaces;
+}
+
+Result<InterfaceInfo> find_interface(const std::string& name) {
+  std::vector<std::string> names;
+  for (InterfaceInfo& info : list_interfaces()) {
+    if (info.name == name) return std::move(info);
+    names.push_back(std::move(info.name));
+  }
+  return fail(ErrorCode::kNotFound,
+              fmt::format("there is no network interface '{}': choose one of {}", name,
+                          fmt::join(names, ", ")));
+}
+
+std::optional<Address> preferred_address(const InterfaceInfo& interface) {
+  const auto rank = [](const Address& a) { return is_ipv4(a) ? 0 : is_link_local(a) ? 2 : 1; };
+  const auto& all = interface.addresses;
+  const auto best = std::min_element(
+      all.begin(), all.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  if (best == all.end()) return std::nullopt;
+  return *best;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,35 @@
+// The network interfaces of this machine, as the kernel and /sys describe them at the time of the
+// call. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+#include "transport/wire/packet.h"
+
+namespace pacecar {
+
+struct InterfaceInfo {
+  std::string name;
+  std::vector<Address> addresses;  // port 0
+  Bytes mtu = 0;
+  bool up = false;
+  bool loopback = false;
+  Rate speed;            // 0: unknown, or a virtual device
+  std::string pci_path;  // real path of its device in /sys; empty for virtual devices
+  uint64_t guid = 0;     // EUI-64 made from the MAC address, as RoCE NICs do
+};
+
+std::vector<InterfaceInfo> list_interfaces();
+
+// An error that names the interfaces there are.
+Result<InterfaceInfo> find_interface(const std::string& name);
+
+// The address that a NIC on this interface uses: IPv4 first, else global IPv6, else link-local.
+std::optional<Address> preferred_address(const InterfaceInfo& interface);
+
+}  // namespace pacecar

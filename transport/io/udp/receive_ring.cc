@@ -1,0 +1,101 @@
+#include "transport/io/udp/receive_ring.h"
+
+#include <netinet/udp.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace pacecar {
+namespace {
+
+// The value of a control message that carries a byte or an int.
+int control_value(const cmsghdr& control) {
+  int value = 0;  // IP_TOS is one byte; this machine's order decides where an int's low byte lies
+  if (control.cmsg_len == CMSG_LEN(sizeof(uint8_t))) return *CMSG_DATA(&control);
+  std::memcpy(&value, CMSG_DATA(&control), sizeof(value));
+  return value;
+}
+
+}  // namespace
+
+ReceiveRing::ReceiveRing()
+    : slab_(static_cast<uint8_t*>(::operator new[](kBuffers* kStride, kAlignment))) {
+  for (size_t i = 0; i < kBuffers; ++i) {
+    iovecs_[i] = {slab_.get() + i * kStride, kBufferBytes};
+    msghdr& message = messages_[i].msg_hdr;
+    message.msg_iov = &iovecs_[i];
+    message.msg_iovlen = 1;
+    message.msg_name = &names_[i];
+    message.msg_control = controls_[i].bytes.data();
+    message.msg_namelen = sizeof(SocketAddress);
+    message.msg_controllen = sizeof(Control);
+  }
+}
+
+size_t ReceiveRing::receive(int fd, std::span<RxPacket> packets, PacketIoCounters& counters) {
+  if (rest_.empty() && !next_message(counters)) {
+    if (!fill(fd, counters) || !next_message(counters)) return 0;
+  }
+  size_t count = 0;
+  while (count < packets.size() && (!rest_.empty() || next_message(counters))) {
+    const auto datagram = rest_.first(std::min(segment_bytes_, rest_.size()));
+    rest_ = rest_.subspan(datagram.size());
+    packets[count++] = {datagram, &sources_[next_ - 1], ecn_};
+    counters.received_bytes += datagram.size();
+  }
+  counters.received_packets += count;
+  return count;
+}
+
+// One system call. False when nothing waits.
+bool ReceiveRing::fill(int fd, PacketIoCounters& counters) {
+  for (size_t i = 0; i < filled_; ++i) {  // the kernel has written over these
+    messages_[i].msg_hdr.msg_namelen = sizeof(SocketAddress);
+    messages_[i].msg_hdr.msg_controllen = sizeof(Control);
+  }
+  filled_ = 0;
+  next_ = 0;
+  const int received =
+      recvmmsg(fd, messages_.data(), static_cast<unsigned>(batch_), MSG_DONTWAIT, nullptr);
+  if (received <= 0) {
+    if (errno != EAGAIN && errno != EINTR) ++counters.receive_errors;
+    return false;
+  }
+  filled_ = static_cast<size_t>(received);
+  size_t largest = 1;
+  for (size_t i = 0; i < filled_; ++i) largest = std::max<size_t>(largest, messages_[i].msg_len);
+  batch_ = std::clamp<size_t>(kHotBytes / largest, 1, kBuffers);
+  return true;
+}
+
+// Opens the next readable message of the burst. False when there is none left.
+bool ReceiveRing::next_message(PacketIoCounters& counters) {
+  while (next_ < filled_) {
+    if (open(messages_[next_++])) return true;
+    ++counters.receive_errors;
+  }
+  return false;
+}
+
+// False for a message that was cut off or is empty.
+bool ReceiveRing::open(mmsghdr& message) {
+  msghdr& header = message.msg_hdr;
+  if ((header.msg_flags & MSG_TRUNC) != 0 || message.msg_len == 0) return false;
+  rest_ = {static_cast<const uint8_t*>(header.msg_iov->iov_base), message.msg_len};
+  segment_bytes_ = rest_.size();
+  ecn_ = Ecn::kNotCapable;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
+    const int value = control_value(*c);
+    if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
+      if (value > 0) segment_bytes_ = static_cast<size_t>(value);
+    } else if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) ||
+               (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS)) {
+      ecn_ = static_cast<Ecn>(value & 3);
+    }
+  }
+  sources_[next_ - 1] = from_sockaddr(*static_cast<const SocketAddress*>(header.msg_name));
+  return true;
+}
+
+}  // namespace pacecar

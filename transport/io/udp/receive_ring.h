@@ -1,0 +1,65 @@
+// Receives bursts of datagrams into a fixed set of buffers and splits what the kernel has joined
+// (UDP_GRO). Memory of one burst stays valid until the next one is asked for. One thread.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <span>
+
+#include "transport/io/packet_io.h"
+#include "transport/io/udp/sockaddr.h"
+#include "transport/wire/packet.h"
+
+namespace pacecar {
+
+class ReceiveRing {
+ public:
+  ReceiveRing();
+  ReceiveRing(const ReceiveRing&) = delete;  // the message headers point into the object
+  ReceiveRing& operator=(const ReceiveRing&) = delete;
+
+  // Hands out what is left of the last burst; only when nothing is left, asks the socket once.
+  size_t receive(int fd, std::span<RxPacket> packets, PacketIoCounters& counters);
+
+ private:
+  static constexpr size_t kBuffers = 32;
+  // What a burst may fill: leaves half of a small second-level cache (1 MiB) to the consumer.
+  static constexpr size_t kHotBytes = 512 * 1024;
+  static constexpr size_t kBufferBytes = 65536;  // more than any joined datagram
+  // Buffers begin in different cache sets, so that many short datagrams do not evict one another.
+  static constexpr size_t kStride = kBufferBytes + 192;
+
+  struct alignas(cmsghdr) Control {
+    std::array<uint8_t, CMSG_SPACE(sizeof(int)) * 2> bytes;  // segment size and traffic class
+  };
+  struct AlignedDelete {
+    void operator()(uint8_t* memory) const { ::operator delete[](memory, kAlignment); }
+  };
+  static constexpr std::align_val_t kAlignment{4096};
+
+  bool fill(int fd, PacketIoCounters& counters);
+  bool next_message(PacketIoCounters& counters);
+  bool open(mmsghdr& message);
+
+  std::unique_ptr<uint8_t[], AlignedDelete> slab_;
+  std::array<mmsghdr, kBuffers> messages_{};
+  std::array<iovec, kBuffers> iovecs_;
+  std::array<SocketAddress, kBuffers> names_;
+  std::array<Control, kBuffers> controls_;
+  std::array<Address, kBuffers> sources_;
+
+  size_t filled_ = 0;                        // messages of the last burst
+  size_t next_ = 0;                          // the first of them not opened yet
+  size_t batch_ = kHotBytes / kBufferBytes;  // how many to ask for next time
+  // The open message, number next_ - 1.
+  std::span<const uint8_t> rest_;
+  size_t segment_bytes_ = 0;
+  Ecn ecn_ = Ecn::kNotCapable;
+};
+
+}  // namespace pacecar

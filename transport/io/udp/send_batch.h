@@ -1,0 +1,67 @@
+// Plans one sendmmsg call: packets become groups, and a group is one sendmsg that the kernel or the
+// NIC cuts into datagrams (UDP_SEGMENT). All memory is a fixed part of the object; sizes in bytes.
+// Pure: no system call. One thread.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "transport/io/udp/sockaddr.h"
+#include "transport/wire/packet.h"
+
+namespace pacecar {
+
+class SendBatch {
+ public:
+  static constexpr size_t kMaxGroups = 16;
+  static constexpr size_t kMaxIovecs = 512;
+  static constexpr size_t kMaxSegments = 64;       // UDP_MAX_SEGMENTS of Linux before 6.9
+  static constexpr size_t kMaxGroupBytes = 65000;  // below IP's 65,535 with any headers
+
+  // For sockets of one IP version; longer datagrams than the limit are never planned.
+  SendBatch(size_t datagram_limit, bool ipv4);
+  SendBatch(const SendBatch&) = delete;  // the message headers point into the object
+  SendBatch& operator=(const SendBatch&) = delete;
+
+  // Plans leading packets, as long as they leave through the same socket as the first (same path
+  // and class). Groups hold more than one packet only if `segment`. Returns how many packets were
+  // planned: 0 if the first cannot be sent at all (too long, empty, or its destination is not for
+  // our sockets).
+  size_t plan(std::span<const TxPacket> packets, bool segment);
+
+  // The planned messages; their payloads are valid as long as the packets are.
+  std::span<mmsghdr> messages() { return {messages_.data(), groups_}; }
+  size_t packets_in(size_t group) const { return sizes_[group].packets; }
+  size_t bytes_in(size_t group) const { return sizes_[group].bytes; }
+
+ private:
+  struct GroupSize {
+    size_t packets;
+    size_t bytes;
+  };
+  struct alignas(cmsghdr) Control {
+    std::array<uint8_t, CMSG_SPACE(sizeof(uint16_t))> bytes;
+  };
+
+  bool can_send(const TxPacket& packet) const;
+  bool iovecs_left() const { return iovec_count_ + 3 <= kMaxIovecs; }
+  size_t add_group(std::span<const TxPacket> packets, bool segment);
+  void append(const TxPacket& packet, msghdr& message);
+  void append(std::span<const uint8_t> part, msghdr& message);
+
+  const size_t datagram_limit_;
+  const bool ipv4_;
+  size_t groups_ = 0;
+  size_t iovec_count_ = 0;
+  std::array<mmsghdr, kMaxGroups> messages_{};
+  std::array<GroupSize, kMaxGroups> sizes_{};
+  std::array<SocketAddress, kMaxGroups> names_;
+  std::array<Control, kMaxGroups> controls_{};
+  std::array<iovec, kMaxIovecs> iovecs_;
+};
+
+}  // namespace pacecar

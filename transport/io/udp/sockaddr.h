@@ -1,0 +1,29 @@
+// Conversion between Address and the sockets API's addresses. IPv4-mapped addresses become
+// sockaddr_in. Pure functions; any thread.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "transport/wire/packet.h"
+
+namespace pacecar {
+
+// Room for both families, without the 128 bytes of sockaddr_storage.
+union SocketAddress {
+  sockaddr any;
+  sockaddr_in v4;
+  sockaddr_in6 v6;
+};
+
+// True for ::ffff:a.b.c.d.
+bool is_ipv4(const Address& address);
+// True for fe80::/10.
+bool is_link_local(const Address& address);
+
+// Fills `out` and returns its length.
+socklen_t to_sockaddr(const Address& address, SocketAddress& out);
+// `in` must be AF_INET or AF_INET6.
+Address from_sockaddr(const SocketAddress& in);
+
+}  // namespace pacecar

@@ -1,0 +1,215 @@
+#include "transport/io/udp/udp_io.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "transport/base/check.h"
+#include "transport/io/udp/interfaces.h"
+#include "transport/io/udp/receive_ring.h"
+#include "transport/io/udp/send_batch.h"
+#include "transport/io/udp/sockaddr.h"
+#include "transport/io/udp/udp_socket.h"
+#include "transport/wire/address.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Bytes kIpv4UdpHeader = 20 + 8;
+constexpr Bytes kIpv6UdpHeader = 40 + 8;
+constexpr Bytes kMaxDatagram = SendBatch::kMaxGroupBytes;
+constexpr Bytes kMinDatagram = 256;  // below this no useful payload is left
+constexpr Bytes kJoinedBurst = 60'000;
+constexpr uint8_t kDscpMask = 0xFC;
+
+class UdpIo final : public PacketIo {
+ public:
+  UdpIo(PacketIoCaps caps, Address local, UdpSocket receiver, std::vector<UdpSocket> transmitters,
+        bool segments)
+      : caps_(caps),
+        local_(local),
+        receiver_(std::move(receiver)),
+        transmitters_(std::move(transmitters)),
+        segments_(segments),
+        batch_(caps.datagram_bytes, is_ipv4(local)) {}
+
+  const PacketIoCaps& caps() const override { return caps_; }
+  const Address& local_address() const override { return local_; }
+  int wait_fd() const override { return receiver_.fd(); }
+  const PacketIoCounters& counters() const override { return counters_; }
+
+  size_t send(std::span<const TxPacket> packets, Instant now) override;
+  size_t receive(std::span<RxPacket> packets, Instant now) override;
+
+ private:
+  int socket_for(const TxPacket& packet) const;
+  size_t submit(int fd, bool& full);
+
+  PacketIoCaps caps_;
+  Address local_;
+  UdpSocket receiver_;
+  std::vector<UdpSocket> transmitters_;  // one per path, then one for control
+  bool segments_;                        // UDP_SEGMENT works, as far as we know
+  PacketIoCounters counters_;
+  SendBatch batch_;
+  ReceiveRing ring_;
+};
+
+int UdpIo::socket_for(const TxPacket& packet) const {
+  if (packet.traffic_class == TrafficClass::kControl) return transmitters_.back().fd();
+  PACECAR_CHECK(packet.path < caps_.paths);
+  return transmitters_[packet.path].fd();
+}
+
+size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
+  size_t taken = 0;
+  bool full = false;
+  while (taken < packets.size() && !full) {
+    const auto rest = packets.subspan(taken);
+    if (batch_.plan(rest, segments_) > 0) {
+      taken += submit(socket_for(rest[0]), full);
+    } else {
+      ++counters_.send_errors;
+      ++taken;
+    }
+  }
+  if (full) ++counters_.send_blocked;
+  return taken;
+}
+
+// Hands the planned batch to the kernel and returns how many packets were taken, refused ones
+// included. Fewer than planned: the socket is full, or segments_ has changed and the rest has to be
+// planned anew.
+size_t UdpIo::submit(int fd, bool& full) {
+  const auto messages = batch_.messages();
+  size_t group = 0;
+  size_t taken = 0;
+  while (group < messages.size()) {
+    const int sent = sendmmsg(fd, &messages[group], static_cast<unsigned>(messages.size() - group),
+                              MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0) {
+      for (const size_t end = group + static_cast<size_t>(sent); group < end; ++group) {
+        taken += batch_.packets_in(group);
+        counters_.sent_packets += batch_.packets_in(group);
+        counters_.sent_bytes += batch_.bytes_in(group);
+      }
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM) {
+      full = true;
+      break;
+    }
+    if ((errno == EIO || errno == EINVAL) && batch_.packets_in(group) > 1) {
+      segments_ = false;  // this device cannot cut datagrams: one by one from now on
+      caps_.burst_bytes = caps_.datagram_bytes;
+      break;
+    }
+    taken += batch_.packets_in(group);
+    counters_.send_errors += batch_.packets_in(group);
+    ++group;
+  }
+  return taken;
+}
+
+size_t UdpIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
+  return ring_.receive(receiver_.fd(), packets, counters_);
+}
+
+Result<Address> local_address_of(const UdpConfig& config, const InterfaceInfo& interface) {
+  if (!interface.up) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("interface '{0}' is down: bring it up with 'ip link set {0} up'",
+                            interface.name));
+  }
+  std::optional<Address> local = config.address;
+  if (!local) {
+    local = preferred_address(interface);
+  } else if (std::find(interface.addresses.begin(), interface.addresses.end(), *local) ==
+             interface.addresses.end()) {
+    return fail(
+        ErrorCode::kNotFound,
+        fmt::format("interface '{}' does not have the address {}: name one that 'ip address' "
+                    "shows for it, with port 0",
+                    interface.name, to_string(*local)));
+  }
+  if (!local) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("interface '{0}' has no IP address: give it one with "
+                            "'ip address add ... dev {0}'",
+                            interface.name));
+  }
+  local->port = config.port;
+  return *local;
+}
+
+Result<std::vector<UdpSocket>> open_transmitters(const UdpConfig& config, const Address& local) {
+  const auto data_tc =
+      static_cast<uint8_t>((config.data_tc & kDscpMask) | static_cast<uint8_t>(Ecn::kCapable0));
+  const auto control_tc = static_cast<uint8_t>(config.control_tc & kDscpMask);
+  std::vector<UdpSocket> transmitters;
+  for (uint32_t i = 0; i <= config.paths; ++i) {
+    auto udp =
+        open_transmit_socket(local, config.send_buffer, i < config.paths ? data_tc : control_tc);
+    if (!udp) return tl::unexpected(std::move(udp.error()));
+    transmitters.push_back(std::move(*udp));
+  }
+  return transmitters;
+}
+
+Result<Bytes> datagram_bytes_of(const UdpConfig& config, const InterfaceInfo& interface,
+                                bool ipv4) {
+  const Bytes headers = ipv4 ? kIpv4UdpHeader : kIpv6UdpHeader;
+  const Bytes room = interface.mtu > headers ? interface.mtu - headers : 0;
+  const Bytes datagram = std::min({room, config.datagram_limit, kMaxDatagram});
+  if (datagram < kMinDatagram) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("interface '{}' with MTU {} and a datagram limit of {} leaves {} bytes for "
+                    "a datagram: at least {} are needed",
+                    interface.name, interface.mtu, config.datagram_limit, datagram, kMinDatagram));
+  }
+  return datagram;
+}
+
+Result<std::unique_ptr<PacketIo>> open_on(const UdpConfig& config, const InterfaceInfo& interface) {
+  const auto local = local_address_of(config, interface);
+  if (!local) return tl::unexpected(local.error());
+  const auto datagram = datagram_bytes_of(config, interface, is_ipv4(*local));
+  if (!datagram) return tl::unexpected(datagram.error());
+  auto receiver = open_receive_socket(*local, config.socket_buffer);
+  if (!receiver) return tl::unexpected(receiver.error());
+  const auto bound = bound_address(*receiver);
+  if (!bound) return tl::unexpected(bound.error());
+  auto transmitters = open_transmitters(config, *local);
+  if (!transmitters) return tl::unexpected(transmitters.error());
+
+  const bool segments = can_segment(transmitters->front());
+  PacketIoCaps caps;
+  caps.datagram_bytes = *datagram;
+  caps.burst_bytes = segments ? std::max(kJoinedBurst, *datagram) : *datagram;
+  caps.receive_bytes = receive_capacity(*receiver);
+  caps.paths = config.paths;
+  caps.line_rate = interface.speed;
+  caps.checks_payload = true;  // the UDP checksum
+  caps.sees_ecn = true;
+  return std::make_unique<UdpIo>(caps, *bound, std::move(*receiver), std::move(*transmitters),
+                                 segments);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PacketIo>> open_udp(const UdpConfig& config) {
+  if (config.paths == 0 || config.paths > kMaxUdpPaths) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} paths asked for: choose 1 to {}", config.paths, kMaxUdpPaths));
+  }
+  return find_interface(config.interface).and_then([&](const InterfaceInfo& interface) {
+    return open_on(config, interface);
+  });
+}
+
+}  // namespace pacecar

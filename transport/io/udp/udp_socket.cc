@@ -1,0 +1,132 @@
+#include "transport/io/udp/udp_socket.h"
+
+#include <fmt/format.h>
+#include <linux/filter.h>
+#include <netinet/udp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+#include "transport/io/udp/sockaddr.h"
+#include "transport/wire/address.h"
+
+namespace pacecar {
+namespace {
+
+bool set_option(int fd, int level, int name, int value) {
+  return setsockopt(fd, level, name, &value, sizeof(value)) == 0;
+}
+
+int get_option(int fd, int level, int name) {
+  int value = 0;
+  socklen_t length = sizeof(value);
+  return getsockopt(fd, level, name, &value, &length) == 0 ? value : -1;
+}
+
+// With the privilege to exceed net.core.[rw]mem_max if we have it, else as much as that allows.
+void set_buffer(int fd, int forced_name, int name, Bytes bytes) {
+  const int value = static_cast<int>(std::min<Bytes>(bytes, INT_MAX / 2));
+  if (!set_option(fd, SOL_SOCKET, forced_name, value)) set_option(fd, SOL_SOCKET, name, value);
+}
+
+Result<UdpSocket> open_bound(const Address& local) {
+  SocketAddress raw;
+  const socklen_t length = to_sockaddr(local, raw);
+  UdpSocket udp(socket(raw.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (udp.fd() < 0) {
+    return fail(ErrorCode::kSystem,
+                fmt::format("cannot make a UDP socket ({}): raise the limit of open "
+                            "files with 'ulimit -n' or use fewer paths",
+                            std::strerror(errno)));
+  }
+  if (bind(udp.fd(), &raw.any, length) != 0) {
+    return fail(
+        ErrorCode::kSystem,
+        fmt::format("cannot bind a UDP socket to {} ({}): check that the address belongs to an "
+                    "interface of this machine that is up",
+                    to_string(local), std::strerror(errno)));
+  }
+  return udp;
+}
+
+}  // namespace
+
+UdpSocket& UdpSocket::operator=(UdpSocket&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+UdpSocket::~UdpSocket() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes) {
+  auto udp = open_bound(local);
+  if (!udp) return udp;
+  const int fd = udp->fd();
+  set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, buffer_bytes);
+  const bool reports_class = is_ipv4(local) ? set_option(fd, IPPROTO_IP, IP_RECVTOS, 1)
+                                            : set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+  if (!set_option(fd, SOL_UDP, UDP_GRO, 1) || !reports_class) {
+    return fail(
+        ErrorCode::kSystem,
+        fmt::format("the kernel refuses UDP_GRO or the traffic class of datagrams ({}): Linux "
+                    "5.0 or newer is needed",
+                    std::strerror(errno)));
+  }
+  return udp;
+}
+
+Result<UdpSocket> open_transmit_socket(const Address& local, Bytes buffer_bytes,
+                                       uint8_t traffic_class) {
+  Address any_port = local;
+  any_port.port = 0;
+  auto udp = open_bound(any_port);
+  if (!udp) return udp;
+  const int fd = udp->fd();
+  sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+  const sock_fprog filter = {1, &drop};
+  // PROBE sets "don't fragment" and believes the device's MTU, not ICMP messages that anyone can
+  // forge.
+  const bool good =
+      setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) == 0 &&
+      set_option(fd, SOL_SOCKET, SO_RCVBUF, 0) &&  // the kernel's minimum
+      (is_ipv4(local) ? set_option(fd, IPPROTO_IP, IP_TOS, traffic_class) &&
+                            set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
+                      : set_option(fd, IPPROTO_IPV6, IPV6_TCLASS, traffic_class) &&
+                            set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE));
+  if (!good) {
+    return fail(
+        ErrorCode::kSystem,
+        fmt::format("the kernel refuses an option of a sending UDP socket on {} ({}): a Linux "
+                    "kernel without a system-call filter on setsockopt is needed",
+                    to_string(local), std::strerror(errno)));
+  }
+  set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, buffer_bytes);
+  return udp;
+}
+
+Result<Address> bound_address(const UdpSocket& socket) {
+  SocketAddress raw;
+  socklen_t length = sizeof(raw);
+  if (getsockname(socket.fd(), &raw.any, &length) != 0) {
+    return fail(ErrorCode::kSystem,
+                fmt::format("getsockname failed ({}): the process may be out of "
+                            "memory",
+                            std::strerror(errno)));
+  }
+  return from_sockaddr(raw);
+}
+
+Bytes receive_capacity(const UdpSocket& socket) {
+  return static_cast<Bytes>(std::max(get_option(socket.fd(), SOL_SOCKET, SO_RCVBUF), 0)) / 2;
+}
+
+bool can_segment(const UdpSocket& socket) {
+  return get_option(socket.fd(), SOL_UDP, UDP_SEGMENT) >= 0;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,78 @@
+// The words by which two hosts coordinate, as they lie in memory: small RDMA writes into tables
+// that the other side polls. Nothing tells the target; the newest write wins. What is read from a
+// table was written by the peer: it is checked before it is used.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+// One posted receive buffer, written by the receiver into the sender's ring of slots: permission to
+// send, and how fast. `sequence` lies last, so that it becomes visible last.
+struct CtsSlot {
+  uint64_t address = 0;
+  uint64_t size = 0;
+  uint64_t grant = 0;  // the grant word in force (cc/grant_word.h)
+  uint32_t key = 0;
+  int32_t tag = 0;
+  uint16_t group_size = 0;   // buffers of the same receive request
+  uint16_t group_index = 0;  // of this one
+  uint32_t reserved = 0;
+  uint64_t unused[2] = {0, 0};
+  uint64_t sequence = 0;  // 1 + how many slots the receiver has posted before this one
+};
+static_assert(sizeof(CtsSlot) == 64 && std::is_trivially_copyable_v<CtsSlot>);
+
+constexpr uint32_t kCtsSlots = 256;  // ring size: 32 receives of up to 8 buffers
+
+// The immediate value of a data write: which receive buffer it fills; the last write of a message
+// also says how many writes the message took.
+struct Immediate {
+  static constexpr uint32_t kMaxConnections = 1U << 10;
+  static constexpr uint32_t kMaxWrites = (1U << 14) - 2;
+  static constexpr uint32_t kTooLong = (1U << 14) - 1;  // instead of a count: nothing was sent,
+                                                        // the message is larger than the buffer
+  uint32_t connection = 0;                              // 10 bits
+  uint32_t slot = 0;                                    // 8 bits: sequence modulo kCtsSlots
+  uint32_t writes = 0;                                  // 14 bits; 0: not the last one
+
+  uint32_t pack() const { return connection << 22 | slot << 14 | writes; }
+  static Immediate unpack(uint32_t value) {
+    return {value >> 22, value >> 14 & 0xFF, value & 0x3FFF};
+  }
+};
+static_assert(kCtsSlots == 256, "a slot number has 8 bits");
+
+// Written at the end of a connection: the receiver says how many slots were filled and completed.
+struct CloseWord {
+  static constexpr uint64_t kClosed = uint64_t{1} << 63;
+  static uint64_t pack(uint64_t completed_slots) { return kClosed | completed_slots; }
+  static bool closed(uint64_t word) { return (word & kClosed) != 0; }
+  static uint64_t completed_slots(uint64_t word) { return word & ~kClosed; }
+};
+
+// What a flow's two ends write into each other's memory: the receiver a grant word, the sender a
+// demand word. `in` is the peer's, `out` is the source of our own writes.
+struct FlowWords {
+  uint64_t in = 0;
+  uint64_t out = 0;
+};
+
+// What a connection's sending end exposes to the receiving end.
+struct SendTable {
+  CtsSlot slots[kCtsSlots];
+  uint64_t peer_close = 0;
+  uint64_t own_close = 0;  // source of our own close word
+};
+
+// The receiving end: the sources of its writes, and the peer's close word.
+struct ReceiveTable {
+  CtsSlot slots[kCtsSlots];
+  uint64_t peer_close = 0;
+  uint64_t own_close = 0;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,89 @@
+// The state behind Messenger: flows and the two kinds of connection ends.
+#pragma once
+
+#include <memory>
+
+#include "transport/message/messenger.h"
+
+namespace pacecar {
+
+// What a work request's id says: whose completion it is.
+struct WorkId {
+  enum class Kind : uint8_t { kData, kTell, kWord, kClose };
+  Kind kind = Kind::kData;
+  uint32_t owner = 0;   // connection or flow
+  uint32_t number = 0;  // kData: of the send
+
+  uint64_t pack() const {
+    return static_cast<uint64_t>(kind) << 56 | static_cast<uint64_t>(owner) << 24 | number;
+  }
+  static WorkId unpack(uint64_t id) {
+    return {static_cast<Kind>(id >> 56), static_cast<uint32_t>(id >> 24 & 0xFFFFFFFF),
+            static_cast<uint32_t>(id & 0xFFFFFF)};
+  }
+};
+
+struct Messenger::Flow {
+  enum class State : uint8_t {
+    kJoining,  // we have offered it; the peer has not answered
+    kOpen,
+    kBroken,   // the peer is dead or talks nonsense
+    kLeaving,  // no connection is left; stays a while to answer the peer's repetitions
+  };
+
+  FlowId id = 0;
+  bool sending = false;
+  State state = State::kJoining;
+  NicIdentity peer{};
+  uint64_t number = 0;
+  QueuePairId data = 0;
+  QueuePairId control = 0;
+  FlowEnd local;
+  FlowEnd remote;
+  std::unique_ptr<FlowWords> words;
+  MemoryRegion words_region;
+  uint64_t word_seen = 0;         // of words->in
+  bool word_outstanding = false;  // our last word is on its way
+  uint64_t word_posted = 0;       // of words->out
+  uint32_t connections = 0;
+  bool active = false;  // some request is under way: the peer must be alive
+  Bytes backlog = 0;    // sending: bytes posted by the application and not acknowledged
+  Instant last_word;
+  Instant leave_at;
+  Duration rtt;
+  Decision decision;
+  std::unique_ptr<Controller> controller;  // sending
+};
+
+struct Messenger::Sender {
+  ConnectionId id = 0;
+  Flow* flow = nullptr;
+  SendQueue queue;
+  std::unique_ptr<SendTable> table;
+  MemoryRegion table_region;
+  uint32_t remote_connection = 0;
+  RemotePlace remote_close;
+  MessageFailure failure = MessageFailure::kNone;
+  bool open = false;    // the answer is in
+  bool closed = false;  // by the application
+  bool close_told = false;
+  bool peer_closed = false;
+  bool close_outstanding = false;
+};
+
+struct Messenger::Receiver {
+  ConnectionId id = 0;
+  Flow* flow = nullptr;
+  ReceiveQueue queue;
+  std::unique_ptr<ReceiveTable> table;
+  MemoryRegion table_region;
+  RemotePlace remote_table;  // the peer's SendTable
+  MessageFailure failure = MessageFailure::kNone;
+  uint32_t tells_outstanding = 0;
+  bool closed = false;
+  bool close_told = false;
+  bool peer_closed = false;
+  bool close_outstanding = false;
+};
+
+}  // namespace pacecar

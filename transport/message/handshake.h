@@ -1,0 +1,50 @@
+// What two message layers tell each other when a connection is made: the sender's offer and the
+// receiver's answer, carried by the bootstrap. Decoding refuses what encoding does not write.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/nic/nic.h"
+
+namespace pacecar {
+
+// Names one opened NIC of one process: random, so that no two are the same.
+using NicIdentity = std::array<uint8_t, 16>;
+
+// A place in the peer's registered memory.
+struct RemotePlace {
+  uint64_t address = 0;
+  uint32_t key = 0;
+};
+
+// How to reach one end of a flow.
+struct FlowEnd {
+  QueuePairAddress data;
+  QueuePairAddress control;
+  RemotePlace words;  // its FlowWords::in
+};
+
+struct Offer {
+  NicIdentity sender{};
+  uint64_t flow = 0;  // the sender's number of the flow
+  FlowEnd end;
+  RemotePlace table;  // the connection's SendTable
+};
+
+struct Answer {
+  FlowEnd end;
+  uint32_t connection = 0;  // the receiver's number of the connection
+  RemotePlace peer_close;   // the connection's ReceiveTable::peer_close
+};
+
+std::vector<uint8_t> encode(const Offer& offer);
+std::vector<uint8_t> encode(const Answer& answer);
+// Errors: kPeer.
+Result<Offer> decode_offer(std::span<const uint8_t> bytes);
+Result<Answer> decode_answer(std::span<const uint8_t> bytes);
+
+}  // namespace pacecar

@@ -1,0 +1,42 @@
+// One message operation as the application sees it. The application owns the memory and hands a
+// pointer down; the message layer writes the outcome and, last, the state. From then on it does not
+// touch the request again.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+constexpr uint32_t kMaxGroup = 8;  // buffers of one receive
+
+enum class MessageFailure : uint8_t {
+  kNone,
+  kPeerSilent,    // nothing came back within the limit
+  kPeerClosed,    // the peer closed the connection first
+  kPeerRefused,   // the peer's NIC refused the write: its buffer is gone
+  kPeerProtocol,  // the peer sent something that makes no sense
+  kTooLong,       // the message is larger than the receive buffer
+  kMemoryGone,    // our own memory was deregistered first
+};
+
+class MessageRequest {
+ public:
+  enum class State : uint8_t { kFree, kPending, kDone, kFailed };
+
+  // Written before kDone or kFailed is.
+  MessageFailure failure = MessageFailure::kNone;
+  uint8_t count = 0;                     // buffers
+  std::array<Bytes, kMaxGroup> sizes{};  // bytes moved
+
+  State state() const { return state_.load(std::memory_order_acquire); }
+  void set(State state) { state_.store(state, std::memory_order_release); }
+
+ private:
+  std::atomic<State> state_{State::kFree};
+};
+
+}  // namespace pacecar

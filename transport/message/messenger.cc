@@ -1,0 +1,408 @@
+// Making and ending flows and connections.
+#include "transport/message/messenger.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "cc/grant_word.h"
+#include "cc/registry.h"
+#include "transport/base/check.h"
+#include "transport/message/flow.h"
+
+namespace pacecar {
+namespace {
+
+constexpr uint32_t kDataWorkRequests = 256;
+constexpr uint32_t kControlWorkRequests = 64;
+
+// A free place in a table of bounded size; its size when full.
+template <typename T>
+size_t free_place(const std::vector<std::unique_ptr<T>>& table) {
+  return static_cast<size_t>(std::find(table.begin(), table.end(), nullptr) - table.begin());
+}
+
+RemotePlace place_of(const MemoryRegion& region, size_t offset) {
+  return {reinterpret_cast<uint64_t>(region.address) + offset, region.key};
+}
+
+template <typename T>
+Result<MemoryRegion> expose(Nic& nic, T& table) {
+  return nic.register_memory(&table, sizeof table, Access::kRemoteWrite);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Messenger>> Messenger::create(Nic& nic, const MessengerConfig& config,
+                                                     Instant now) {
+  PACECAR_CHECK(config.max_connections <= Immediate::kMaxConnections);
+  PACECAR_CHECK(config.line_rate.bps() > 0);
+  const FlowEnvironment environment{.line_rate = config.line_rate};
+  auto probe = make_controller(config.congestion_control, environment, config.rate_max);
+  if (!probe) return tl::unexpected(probe.error());
+  return std::unique_ptr<Messenger>(new Messenger(nic, config, now));
+}
+
+Messenger::Messenger(Nic& nic, const MessengerConfig& config, Instant now)
+    : nic_(nic),
+      config_(config),
+      allocator_(make_allocator(config.line_rate, nic.caps().flows)),
+      flows_(nic.caps().flows),
+      senders_(config.max_connections),
+      receivers_(config.max_connections),
+      matching_(config.max_connections),
+      posting_(config.max_connections),
+      telling_(config.max_connections),
+      speaking_(nic.caps().flows),
+      next_flow_number_(config.first_flow_number),
+      now_(now),
+      next_housekeeping_(now) {}
+
+Messenger::~Messenger() = default;
+
+size_t Messenger::flow_state_bytes() { return sizeof(Flow) + sizeof(FlowWords); }
+
+// --- flows ---
+
+Result<Messenger::Flow*> Messenger::make_flow(bool sending, const NicIdentity& peer,
+                                              uint64_t number) {
+  const size_t place = free_place(flows_);
+  if (place == flows_.size()) {
+    return fail(ErrorCode::kUnavailable,
+                "all flows of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
+  }
+  auto flow = std::make_unique<Flow>();
+  flow->id = static_cast<FlowId>(place);
+  flow->sending = sending;
+  flow->peer = peer;
+  flow->number = number;
+  flow->words = std::make_unique<FlowWords>();
+  const auto data = nic_.create_queue_pair({.flow = flow->id, .work_requests = kDataWorkRequests});
+  if (!data) return tl::unexpected(data.error());
+  const auto control = nic_.create_queue_pair({.flow = flow->id,
+                                               .traffic_class = TrafficClass::kControl,
+                                               .paced = false,
+                                               .work_requests = kControlWorkRequests});
+  const auto region = expose(nic_, *flow->words);
+  if (!control || !region) {
+    nic_.destroy_queue_pair(*data);
+    if (control) nic_.destroy_queue_pair(*control);
+    if (region) nic_.deregister_memory(*region);
+    return tl::unexpected(control ? region.error() : control.error());
+  }
+  flow->data = *data;
+  flow->control = *control;
+  flow->words_region = *region;
+  flow->local = FlowEnd{nic_.queue_pair_address(*data), nic_.queue_pair_address(*control),
+                        place_of(*region, offsetof(FlowWords, in))};
+  open_flows_.push_back(flow->id);
+  flows_[place] = std::move(flow);
+  return flows_[place].get();
+}
+
+// The sender finds a flow that it may use for a new connection by its peer alone; the receiver
+// finds the one that the sender means by its number.
+Messenger::Flow* Messenger::find_flow(bool sending, const NicIdentity& peer,
+                                      std::optional<uint64_t> number) {
+  for (const FlowId id : open_flows_) {
+    Flow& flow = *flows_[id];
+    if (flow.sending != sending || flow.peer != peer || flow.state == Flow::State::kBroken)
+      continue;
+    if (number ? flow.number == *number : flow.state != Flow::State::kLeaving) return &flow;
+  }
+  return nullptr;
+}
+
+Result<void> Messenger::join(Flow& flow, const FlowEnd& remote, Instant now) {
+  if (auto joined = nic_.connect_queue_pair(flow.data, remote.data.view()); !joined) return joined;
+  if (auto joined = nic_.connect_queue_pair(flow.control, remote.control.view()); !joined) {
+    return joined;
+  }
+  flow.remote = remote;
+  flow.state = Flow::State::kOpen;
+  flow.last_word = now;
+  if (!flow.sending) {
+    allocator_->add_flow(now, flow.id);
+    return {};
+  }
+  const FlowEnvironment environment{.line_rate = config_.line_rate,
+                                    .mtu = nic_.caps().mtu,
+                                    .burst_bytes = nic_.caps().burst_bytes};
+  auto controller = make_controller(config_.congestion_control, environment, config_.rate_max);
+  PACECAR_CHECK(controller.has_value());  // the same name was good in create()
+  flow.controller = std::move(*controller);
+  decide(flow, now);
+  return {};
+}
+
+void Messenger::leave(Flow& flow, Instant now) {
+  if (--flow.connections > 0) return;
+  if (flow.state != Flow::State::kOpen) return destroy_flow(flow);
+  flow.state = Flow::State::kLeaving;
+  flow.leave_at = now + config_.silence_limit / 5;
+  house_busy_ = true;
+}
+
+void Messenger::destroy_flow(Flow& flow) {
+  if (!flow.sending && flow.state != Flow::State::kJoining) {
+    allocator_->remove_flow(now_, flow.id);
+  }
+  nic_.destroy_queue_pair(flow.data);
+  nic_.destroy_queue_pair(flow.control);
+  nic_.deregister_memory(flow.words_region);
+  speaking_.remove(flow.id);
+  std::erase(open_flows_, flow.id);
+  flows_[flow.id].reset();
+}
+
+void Messenger::break_flow(Flow& flow, MessageFailure failure) {
+  flow.state = Flow::State::kBroken;
+  nic_.destroy_queue_pair(flow.data);
+  nic_.destroy_queue_pair(flow.control);
+  for (auto& sender : senders_) {
+    if (sender != nullptr && sender->flow == &flow) fail_connection(*sender, failure);
+  }
+  for (auto& receiver : receivers_) {
+    if (receiver != nullptr && receiver->flow == &flow) fail_connection(*receiver, failure);
+  }
+  house_busy_ = true;
+}
+
+// --- connections ---
+
+Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant now) {
+  const size_t place = free_place(senders_);
+  if (place == senders_.size()) {
+    return fail(ErrorCode::kUnavailable,
+                "all connections of the NIC are used: close some or raise PACECAR_MAX_CONNECTIONS");
+  }
+  auto sender = std::make_unique<Sender>();
+  sender->id = static_cast<ConnectionId>(place);
+  sender->table = std::make_unique<SendTable>();
+  const auto region = expose(nic_, *sender->table);
+  if (!region) return tl::unexpected(region.error());
+  sender->table_region = *region;
+  Flow* flow = find_flow(true, peer, std::nullopt);
+  if (flow == nullptr) {
+    auto made = make_flow(true, peer, next_flow_number_++);
+    if (!made) {
+      nic_.deregister_memory(*region);
+      return tl::unexpected(made.error());
+    }
+    flow = *made;
+    flow->last_word = now;
+  }
+  sender->flow = flow;
+  ++flow->connections;
+  const Offer offer{.sender = config_.identity,
+                    .flow = flow->number,
+                    .end = flow->local,
+                    .table = place_of(*region, 0)};
+  senders_[place] = std::move(sender);
+  return Offered{static_cast<ConnectionId>(place), encode(offer)};
+}
+
+Result<void> Messenger::finish_send(ConnectionId connection, std::span<const uint8_t> bytes,
+                                    Instant now) {
+  Sender& sender = *senders_[connection];
+  auto answer = decode_answer(bytes);
+  if (!answer) return tl::unexpected(answer.error());
+  Flow& flow = *sender.flow;
+  if (flow.state == Flow::State::kJoining) {
+    if (auto joined = join(flow, answer->end, now); !joined) {
+      break_flow(flow, MessageFailure::kPeerProtocol);
+      return joined;
+    }
+  } else if (!std::ranges::equal(flow.remote.data.view(), answer->end.data.view())) {
+    return fail(ErrorCode::kPeer,
+                "the peer has forgotten the flow that this connection was to share: connect again");
+  }
+  if (answer->connection >= Immediate::kMaxConnections) {
+    return fail(ErrorCode::kPeer,
+                "the peer's answer names an impossible connection: run the same "
+                "version of Pacecar on both sides");
+  }
+  sender.remote_connection = answer->connection;
+  sender.remote_close = answer->peer_close;
+  sender.open = true;
+  return {};
+}
+
+Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> bytes, Instant now) {
+  auto offer = decode_offer(bytes);
+  if (!offer) return tl::unexpected(offer.error());
+  const size_t place = free_place(receivers_);
+  if (place == receivers_.size()) {
+    return fail(ErrorCode::kUnavailable,
+                "all connections of the NIC are used: close some or raise PACECAR_MAX_CONNECTIONS");
+  }
+  auto receiver = std::make_unique<Receiver>();
+  receiver->id = static_cast<ConnectionId>(place);
+  receiver->table = std::make_unique<ReceiveTable>();
+  receiver->remote_table = offer->table;
+  const auto region = expose(nic_, *receiver->table);
+  if (!region) return tl::unexpected(region.error());
+  receiver->table_region = *region;
+  const auto give_up = [&](Error error) {
+    nic_.deregister_memory(*region);
+    return tl::unexpected(std::move(error));
+  };
+  Flow* flow = find_flow(false, offer->sender, offer->flow);
+  if (flow == nullptr) {
+    auto made = make_flow(false, offer->sender, offer->flow);
+    if (!made) return give_up(made.error());
+    flow = *made;
+    if (auto joined = join(*flow, offer->end, now); !joined) {
+      destroy_flow(*flow);
+      return give_up(joined.error());
+    }
+  } else if (!std::ranges::equal(flow->remote.data.view(), offer->end.data.view())) {
+    return give_up({ErrorCode::kPeer, "the peer offers a flow that is another one here"});
+  }
+  flow->state = Flow::State::kOpen;  // also when it was about to leave
+  ++flow->connections;
+  receiver->flow = flow;
+  const Answer answer{.end = flow->local,
+                      .connection = receiver->id,
+                      .peer_close = place_of(*region, offsetof(ReceiveTable, peer_close))};
+  receivers_[place] = std::move(receiver);
+  return Answered{static_cast<ConnectionId>(place), encode(answer)};
+}
+
+void Messenger::close_send(ConnectionId connection, Instant now) {
+  Sender& sender = *senders_[connection];
+  sender.queue.drop_requests();
+  sender.closed = true;
+  matching_.remove(connection);
+  posting_.remove(connection);
+  house_busy_ = true;
+  if (!sender.open) return release(sender, now);  // the peer finds out by itself
+  tell_close(sender);
+}
+
+void Messenger::close_receive(ConnectionId connection, Instant) {
+  Receiver& receiver = *receivers_[connection];
+  receiver.queue.drop_requests();
+  receiver.closed = true;
+  telling_.remove(connection);
+  house_busy_ = true;
+  tell_close(receiver);
+}
+
+void Messenger::tell_close(Sender& sender) {
+  if (sender.close_told || sender.flow->state != Flow::State::kOpen) return;
+  sender.table->own_close = CloseWord::pack(0);
+  sender.close_told = sender.close_outstanding = post_control(
+      *sender.flow, {.id = WorkId{WorkId::Kind::kClose, sender.id, 0}.pack(),
+                     .local = reinterpret_cast<const uint8_t*>(&sender.table->own_close),
+                     .remote = sender.remote_close.address,
+                     .length = sizeof(uint64_t),
+                     .local_key = sender.table_region.key,
+                     .remote_key = sender.remote_close.key});
+}
+
+void Messenger::tell_close(Receiver& receiver) {
+  if (receiver.close_told || receiver.flow->state != Flow::State::kOpen) return;
+  receiver.table->own_close = CloseWord::pack(receiver.queue.completed_slots());
+  receiver.close_told = receiver.close_outstanding = post_control(
+      *receiver.flow, {.id = WorkId{WorkId::Kind::kClose, receiver.id, 1}.pack(),
+                       .local = reinterpret_cast<const uint8_t*>(&receiver.table->own_close),
+                       .remote = receiver.remote_table.address + offsetof(SendTable, peer_close),
+                       .length = sizeof(uint64_t),
+                       .local_key = receiver.table_region.key,
+                       .remote_key = receiver.remote_table.key});
+}
+
+void Messenger::fail_connection(Sender& sender, MessageFailure failure) {
+  if (sender.failure != MessageFailure::kNone) return;
+  sender.failure = failure;
+  sender.queue.fail(failure);
+  matching_.remove(sender.id);
+  posting_.remove(sender.id);
+}
+
+void Messenger::fail_connection(Receiver& receiver, MessageFailure failure) {
+  if (receiver.failure != MessageFailure::kNone) return;
+  receiver.failure = failure;
+  const Bytes posted = receiver.queue.posted_bytes();
+  receiver.queue.fail(failure);
+  telling_.remove(receiver.id);
+  allocator_->on_finished(now_, receiver.flow->id, posted);
+}
+
+void Messenger::release(Sender& sender, Instant now) {
+  Flow& flow = *sender.flow;
+  nic_.deregister_memory(sender.table_region);
+  senders_[sender.id].reset();
+  leave(flow, now);
+}
+
+void Messenger::release(Receiver& receiver, Instant now) {
+  Flow& flow = *receiver.flow;
+  nic_.deregister_memory(receiver.table_region);
+  receivers_[receiver.id].reset();
+  leave(flow, now);
+}
+
+// --- what the application asks for ---
+
+bool Messenger::send(ConnectionId connection, const SendOperation& operation) {
+  Sender& sender = *senders_[connection];
+  if (sender.failure != MessageFailure::kNone) {
+    operation.request->failure = sender.failure;
+    operation.request->set(MessageRequest::State::kFailed);
+    return true;
+  }
+  if (!sender.queue.post(operation)) return false;
+  matching_.add(connection);
+  house_busy_ = true;
+  return true;
+}
+
+bool Messenger::receive(ConnectionId connection, const ReceiveOperation& operation, Instant now) {
+  Receiver& receiver = *receivers_[connection];
+  if (receiver.failure != MessageFailure::kNone) {
+    operation.request->failure = receiver.failure;
+    operation.request->set(MessageRequest::State::kFailed);
+    return true;
+  }
+  Bytes bytes = 0;
+  for (uint32_t i = 0; i < operation.count; ++i) bytes += operation.buffers[i].size;
+  const uint64_t grant = wire::encode_grant(allocator_->grant(receiver.flow->id));
+  if (!receiver.queue.post(operation, grant, *receiver.table)) return false;
+  allocator_->on_posted(now, receiver.flow->id, bytes);
+  telling_.add(connection);
+  house_busy_ = true;
+  return true;
+}
+
+void Messenger::forget_memory(uint32_t key) {
+  for (auto& sender : senders_) {
+    if (sender != nullptr) sender->queue.forget_memory(key);
+  }
+  for (auto& receiver : receivers_) {
+    if (receiver != nullptr && receiver->queue.uses(key)) {
+      fail_connection(*receiver, MessageFailure::kMemoryGone);
+    }
+  }
+}
+
+bool Messenger::drained() const {
+  const auto telling = [](const auto& end) {
+    return end != nullptr && end->closed && end->flow->state == Flow::State::kOpen &&
+           (!end->close_told || end->close_outstanding);
+  };
+  return std::none_of(senders_.begin(), senders_.end(), telling) &&
+         std::none_of(receivers_.begin(), receivers_.end(), telling);
+}
+
+FlowReport Messenger::report() const {
+  FlowReport report{.flows = open_flows_.size()};
+  const Flow* flow = flows_[last_flow_].get();
+  if (flow != nullptr) {
+    report.decision = flow->decision;
+    report.rtt = flow->rtt;
+  }
+  return report;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,159 @@
+// Messenger: messages between NICs. Owns the flows of one NIC, the connections that share them, and
+// the control words by which the two ends of a flow coordinate. The same over every kind of Nic.
+//
+// A flow is a (source NIC, destination NIC) pair: one demand, one grant, one congestion controller,
+// one queue pair for data and one for control words, however many connections use it. A flow ends a
+// while after its last connection was closed by both sides.
+//
+// Pure: no clock, I/O or thread; memory is allocated only when flows and connections are made.
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cc/allocator.h"
+#include "cc/controller.h"
+#include "transport/base/work_list.h"
+#include "transport/message/handshake.h"
+#include "transport/message/receive_queue.h"
+#include "transport/message/send_queue.h"
+#include "transport/nic/nic.h"
+
+namespace pacecar {
+
+struct MessengerConfig {
+  NicIdentity identity{};
+  std::string congestion_control = "swift";
+  Rate line_rate;                                 // never 0
+  Rate rate_max;                                  // 0: none
+  uint32_t max_connections = 1024;                // each way
+  Duration silence_limit = Duration::from_s(10);  // a peer that is silent for longer is dead
+  uint64_t first_flow_number = 0;                 // random
+};
+
+struct MessengerCounters {
+  uint64_t messages_sent = 0;
+  uint64_t messages_received = 0;
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
+  uint64_t protocol_errors = 0;
+};
+
+// What the congestion control has decided for the flow that was used last.
+struct FlowReport {
+  uint64_t flows = 0;
+  Decision decision;
+  Duration rtt;
+};
+
+using ConnectionId = uint32_t;
+
+class Messenger {
+ public:
+  // Errors: kInvalidArgument for an unknown congestion control. `nic` outlives the messenger.
+  static Result<std::unique_ptr<Messenger>> create(Nic& nic, const MessengerConfig& config,
+                                                   Instant now);
+  ~Messenger();
+
+  // --- making connections; the bootstrap carries offer and answer ---
+  struct Offered {
+    ConnectionId connection = 0;
+    std::vector<uint8_t> offer;
+  };
+  struct Answered {
+    ConnectionId connection = 0;
+    std::vector<uint8_t> answer;
+  };
+  // Errors: kUnavailable (connections, flows or queue pairs used up).
+  Result<Offered> open_send(const NicIdentity& peer, Instant now);
+  // Errors: kPeer for an answer that makes no sense.
+  Result<void> finish_send(ConnectionId connection, std::span<const uint8_t> answer, Instant now);
+  Result<Answered> open_receive(std::span<const uint8_t> offer, Instant now);
+
+  // Requests of a closed connection are dropped; nothing waits for the peer.
+  void close_send(ConnectionId connection, Instant now);
+  void close_receive(ConnectionId connection, Instant now);
+
+  // --- messages; false means "full, again later" ---
+  bool send(ConnectionId connection, const SendOperation& operation);
+  bool receive(ConnectionId connection, const ReceiveOperation& operation, Instant now);
+  // Fails what would still use this memory. The caller deregisters it at the NIC afterwards.
+  void forget_memory(uint32_t key);
+
+  // Moves everything that can be moved.
+  void poll(Instant now);
+  // When poll has something to do by the passing of time alone.
+  Instant next_deadline() const;
+  // All control words have reached their peers, or will not: the NIC may go.
+  bool drained() const;
+
+  const MessengerCounters& counters() const { return counters_; }
+  FlowReport report() const;
+  // Memory of one flow, without queues sized by parameters.
+  static size_t flow_state_bytes();
+
+ private:
+  struct Flow;
+  struct Sender;
+  struct Receiver;
+
+  Messenger(Nic& nic, const MessengerConfig& config, Instant now);
+
+  // flows
+  Result<Flow*> make_flow(bool sending, const NicIdentity& peer, uint64_t number);
+  Flow* find_flow(bool sending, const NicIdentity& peer, std::optional<uint64_t> number);
+  Result<void> join(Flow& flow, const FlowEnd& remote, Instant now);
+  void leave(Flow& flow, Instant now);
+  void destroy_flow(Flow& flow);
+  void break_flow(Flow& flow, MessageFailure failure);
+  void decide(Flow& flow, Instant now);
+  void post_word(Flow& flow, Instant now);
+  bool post_control(Flow& flow, const WorkRequest& write);
+
+  // poll, part by part
+  void poll_completions(Instant now);
+  void on_sent(const Completion& completion);
+  void on_broken(const Completion& completion);
+  void on_received(const Completion& completion, Instant now);
+  void poll_signals(Instant now);
+  void poll_flow_words(Instant now);
+  void poll_matching(Instant now);
+  void poll_posting(Instant now);
+  void poll_telling(Instant now);
+  void poll_grants(Instant now);
+  void keep_house(Instant now);
+  // Each returns whether the passing of time may bring more to do.
+  bool keep_house(Sender& sender, Instant now);
+  bool keep_house(Receiver& receiver, Instant now);
+  bool keep_house(Flow& flow, Instant now);
+
+  void fail_connection(Sender& sender, MessageFailure failure);
+  void fail_connection(Receiver& receiver, MessageFailure failure);
+  void release(Sender& sender, Instant now);
+  void release(Receiver& receiver, Instant now);
+  void tell_close(Sender& sender);
+  void tell_close(Receiver& receiver);
+
+  Nic& nic_;
+  MessengerConfig config_;
+  MessengerCounters counters_;
+  std::unique_ptr<Allocator> allocator_;
+  std::vector<std::unique_ptr<Flow>> flows_;          // by FlowId
+  std::vector<uint32_t> open_flows_;                  // ids
+  std::vector<std::unique_ptr<Sender>> senders_;      // by ConnectionId
+  std::vector<std::unique_ptr<Receiver>> receivers_;  // by ConnectionId
+  WorkList matching_;                                 // senders with sends that wait for a buffer
+  WorkList posting_;                                  // senders with writes to post
+  WorkList telling_;   // receivers with slots that the peer has not been told
+  WorkList speaking_;  // flows with a word to write
+  uint64_t next_flow_number_;
+  Instant now_;  // of the last poll
+  Instant next_housekeeping_;
+  bool house_busy_ = false;  // something may change by the passing of time alone
+  FlowId last_flow_ = 0;
+};
+
+}  // namespace pacecar

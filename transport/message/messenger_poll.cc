@@ -1,0 +1,356 @@
+// What Messenger does at every poll.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "cc/grant_word.h"
+#include "transport/message/flow.h"
+#include "transport/message/messenger.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Duration kHousekeeping = Duration::from_ms(1);
+// Writes that one connection posts before the next one's turn.
+constexpr int kWritesPerTurn = 8;
+// A backlog below this is gone before the receiver could react: it is not announced.
+constexpr Bytes kAnnouncedBacklog = 64 * 1024;
+
+// Words change under us: the peer's NIC writes them (in hardware, while we read).
+uint64_t read_word(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+
+}  // namespace
+
+void Messenger::poll(Instant now) {
+  now_ = now;
+  poll_completions(now);
+  poll_signals(now);
+  poll_flow_words(now);
+  poll_matching(now);
+  poll_posting(now);
+  poll_telling(now);
+  poll_grants(now);
+  while (!speaking_.empty()) post_word(*flows_[speaking_.take()], now);
+  if (house_busy_ && now >= next_housekeeping_) keep_house(now);
+}
+
+Instant Messenger::next_deadline() const {
+  if (!posting_.empty() || !telling_.empty()) return Instant();
+  const Instant allocator = allocator_->next_deadline();
+  return house_busy_ ? std::min(next_housekeeping_, allocator) : allocator;
+}
+
+void Messenger::poll_completions(Instant now) {
+  std::array<Completion, 64> completions;
+  size_t count = 0;
+  do {
+    count = nic_.poll(completions);
+    for (const Completion& completion : std::span(completions).first(count)) {
+      switch (completion.kind) {
+        case CompletionKind::kSent:
+          on_sent(completion);
+          break;
+        case CompletionKind::kReceived:
+          on_received(completion, now);
+          break;
+        case CompletionKind::kBroken:
+          on_broken(completion);
+          break;
+      }
+    }
+  } while (count == completions.size());
+}
+
+void Messenger::on_sent(const Completion& completion) {
+  const WorkId id = WorkId::unpack(completion.work_request);
+  const bool ok = completion.status == CompletionStatus::kOk;
+  switch (id.kind) {
+    case WorkId::Kind::kData: {
+      Sender& sender = *senders_[id.owner];
+      if (sender.queue.on_write_done(id.number, completion.status)) {
+        ++counters_.messages_sent;
+      }
+      break;
+    }
+    case WorkId::Kind::kTell: {
+      Receiver& receiver = *receivers_[id.owner];
+      --receiver.tells_outstanding;
+      if (!ok) fail_connection(receiver, MessageFailure::kPeerClosed);  // its table is gone
+      break;
+    }
+    case WorkId::Kind::kWord: {
+      Flow& flow = *flows_[id.owner];
+      flow.word_outstanding = false;
+      if (flow.words->out != flow.word_posted) speaking_.add(flow.id);
+      break;
+    }
+    case WorkId::Kind::kClose:
+      if (id.number == 0) {
+        senders_[id.owner]->close_outstanding = false;
+      } else {
+        receivers_[id.owner]->close_outstanding = false;
+      }
+      break;
+  }
+}
+
+void Messenger::on_broken(const Completion& completion) {
+  for (const FlowId id : open_flows_) {
+    Flow& flow = *flows_[id];
+    if (flow.data != completion.queue_pair && flow.control != completion.queue_pair) continue;
+    return break_flow(flow, MessageFailure::kPeerSilent);
+  }
+}
+
+void Messenger::on_received(const Completion& completion, Instant now) {
+  const Immediate immediate = Immediate::unpack(completion.immediate);
+  Receiver* receiver =
+      immediate.connection < receivers_.size() ? receivers_[immediate.connection].get() : nullptr;
+  if (receiver == nullptr || receiver->flow->data != completion.queue_pair) {
+    ++counters_.protocol_errors;
+    return;
+  }
+  if (receiver->failure != MessageFailure::kNone) return;
+  Bytes finished = 0;
+  uint32_t messages = 0;
+  const auto arrival = receiver->queue.on_write(immediate, completion.bytes, &finished, &messages);
+  if (finished > 0) allocator_->on_finished(now, receiver->flow->id, finished);
+  counters_.messages_received += messages;
+  counters_.bytes_received += completion.bytes;
+  if (arrival == ReceiveQueue::Arrival::kOk) return;
+  ++counters_.protocol_errors;
+  fail_connection(*receiver, MessageFailure::kPeerProtocol);
+}
+
+void Messenger::poll_signals(Instant now) {
+  std::array<FlowSignal, 32> signals;
+  size_t count = 0;
+  do {
+    count = nic_.poll_signals(signals);
+    for (const FlowSignal& signal : std::span(signals).first(count)) {
+      Flow* flow = flows_[signal.flow].get();
+      if (flow == nullptr || flow->controller == nullptr) continue;
+      if (signal.lost > 0) flow->controller->on_loss(now, signal.lost);
+      if (signal.timed_out) flow->controller->on_timeout(now);
+      if (signal.acked > 0) {
+        flow->controller->on_ack({.now = now,
+                                  .rtt = signal.rtt,
+                                  .acked = signal.acked,
+                                  .marked = signal.marked,
+                                  .in_flight = signal.in_flight});
+      }
+      if (signal.rtt.ns() != 0) flow->rtt = signal.rtt;
+      last_flow_ = flow->id;
+      decide(*flow, now);
+    }
+  } while (count == signals.size());
+}
+
+void Messenger::decide(Flow& flow, Instant now) {
+  Decision decision = flow.controller->decide(now);
+  const Bytes receive_bytes = nic_.caps().receive_bytes;
+  if (receive_bytes != 0) decision.window = std::min(decision.window, receive_bytes);
+  const bool same = decision.rate == flow.decision.rate &&
+                    decision.first_send == flow.decision.first_send &&
+                    decision.window == flow.decision.window;
+  flow.decision = decision;
+  if (same) return;
+  nic_.set_flow_limits(flow.id, {decision.rate, decision.first_send, decision.window}, now);
+}
+
+// Grants from receivers, demands from senders.
+void Messenger::poll_flow_words(Instant now) {
+  for (const FlowId id : open_flows_) {
+    Flow& flow = *flows_[id];
+    const uint64_t word = read_word(flow.words->in);
+    if (word == flow.word_seen || flow.state != Flow::State::kOpen) continue;
+    flow.word_seen = word;
+    if (flow.sending) {
+      flow.controller->on_grant(now, wire::decode_grant(word));
+      decide(flow, now);
+    } else {
+      allocator_->on_demand(now, id, wire::decode_demand(word));
+    }
+  }
+}
+
+void Messenger::poll_matching(Instant now) {
+  for (size_t left = matching_.size(); left > 0; --left) {
+    Sender& sender = *senders_[matching_.take()];
+    if (!sender.open || sender.failure != MessageFailure::kNone) continue;
+    Flow& flow = *sender.flow;
+    uint64_t newest_grant = 0;
+    const auto match = sender.queue.match(
+        *sender.table, [&newest_grant](uint64_t grant) { newest_grant = grant; });
+    if (newest_grant != 0) {
+      flow.controller->on_grant(now, wire::decode_grant(newest_grant));
+      decide(flow, now);
+    }
+    if (match == SendQueue::Match::kProtocolError) {
+      ++counters_.protocol_errors;
+      fail_connection(sender, MessageFailure::kPeerProtocol);
+      continue;
+    }
+    posting_.add(sender.id);
+    if (sender.queue.waiting()) matching_.add(sender.id);
+  }
+}
+
+void Messenger::poll_posting(Instant now) {
+  for (size_t left = posting_.size(); left > 0; --left) {
+    Sender& sender = *senders_[posting_.take()];
+    WorkRequest write;
+    for (int turn = 0; sender.queue.next_write(sender.remote_connection, &write); ++turn) {
+      write.id = WorkId{WorkId::Kind::kData, sender.id, static_cast<uint32_t>(write.id)}.pack();
+      if (turn == kWritesPerTurn || nic_.post(sender.flow->data, {&write, 1}) == 0) {
+        posting_.add(sender.id);
+        break;
+      }
+      const Bytes bytes = sender.queue.on_posted();
+      counters_.bytes_sent += bytes;
+      sender.flow->controller->on_send(now, bytes);
+    }
+  }
+}
+
+void Messenger::poll_telling(Instant) {
+  for (size_t left = telling_.size(); left > 0; --left) {
+    Receiver& receiver = *receivers_[telling_.take()];
+    const ReceiveQueue::Run run = receiver.queue.next_run();
+    if (run.count == 0) continue;
+    const bool posted =
+        post_control(*receiver.flow,
+                     {.id = WorkId{WorkId::Kind::kTell, receiver.id, 0}.pack(),
+                      .local = reinterpret_cast<const uint8_t*>(&receiver.table->slots[run.first]),
+                      .remote = receiver.remote_table.address + run.first * sizeof(CtsSlot),
+                      .length = run.count * sizeof(CtsSlot),
+                      .local_key = receiver.table_region.key,
+                      .remote_key = receiver.remote_table.key});
+    if (posted) {
+      receiver.queue.on_run_posted(run.count);
+      ++receiver.tells_outstanding;
+    }
+    telling_.add(receiver.id);  // until a look finds nothing to tell
+    if (!posted) return;
+  }
+}
+
+void Messenger::poll_grants(Instant now) {
+  std::array<GrantUpdate, 32> updates;
+  size_t count = 0;
+  do {
+    count = allocator_->poll_grants(now, updates);
+    for (const GrantUpdate& update : std::span(updates).first(count)) {
+      flows_[update.flow]->words->out = wire::encode_grant(update.grant);
+      speaking_.add(update.flow);
+    }
+  } while (count == updates.size());
+}
+
+// Writes the flow's own word into the peer's memory. While one is on its way the next waits: only
+// the newest counts.
+void Messenger::post_word(Flow& flow, Instant now) {
+  if (flow.word_outstanding || flow.state != Flow::State::kOpen) return;
+  flow.word_posted = flow.words->out;
+  flow.last_word = now;
+  flow.word_outstanding =
+      post_control(flow, {.id = WorkId{WorkId::Kind::kWord, flow.id, 0}.pack(),
+                          .local = reinterpret_cast<const uint8_t*>(&flow.words->out),
+                          .remote = flow.remote.words.address,
+                          .length = sizeof(uint64_t),
+                          .local_key = flow.words_region.key,
+                          .remote_key = flow.remote.words.key});
+}
+
+bool Messenger::post_control(Flow& flow, const WorkRequest& write) {
+  return nic_.post(flow.control, {&write, 1}) == 1;
+}
+
+void Messenger::keep_house(Instant now) {
+  next_housekeeping_ = now + kHousekeeping;
+  bool busy = false;
+  for (const FlowId id : open_flows_) {
+    flows_[id]->active = false;
+    flows_[id]->backlog = 0;
+  }
+  for (auto& sender : senders_) {
+    if (sender != nullptr && keep_house(*sender, now)) busy = true;
+  }
+  for (auto& receiver : receivers_) {
+    if (receiver != nullptr && keep_house(*receiver, now)) busy = true;
+  }
+  for (size_t i = open_flows_.size(); i-- > 0;) {  // backwards: a flow that ends leaves the list
+    if (keep_house(*flows_[open_flows_[i]], now)) busy = true;
+  }
+  house_busy_ = busy;
+}
+
+bool Messenger::keep_house(Sender& sender, Instant now) {
+  Flow& flow = *sender.flow;
+  const uint64_t word = read_word(sender.table->peer_close);
+  if (CloseWord::closed(word) && !sender.peer_closed) {
+    sender.peer_closed = true;
+    sender.queue.on_peer_closed(CloseWord::completed_slots(word));
+    fail_connection(sender, MessageFailure::kPeerClosed);
+  }
+  if (sender.closed) tell_close(sender);
+  const bool told = sender.close_told && !sender.close_outstanding && sender.peer_closed;
+  const bool over = (told && sender.queue.outstanding() == 0) || flow.state == Flow::State::kBroken;
+  if (sender.closed && over) {
+    release(sender, now);
+    return true;
+  }
+  const bool busy =
+      sender.closed || (!sender.queue.idle() && sender.failure == MessageFailure::kNone);
+  if (!sender.closed) flow.backlog += sender.queue.backlog();
+  if (busy) flow.active = true;
+  return busy;
+}
+
+bool Messenger::keep_house(Receiver& receiver, Instant now) {
+  Flow& flow = *receiver.flow;
+  const uint64_t word = read_word(receiver.table->peer_close);
+  if (CloseWord::closed(word) && !receiver.peer_closed) {
+    receiver.peer_closed = true;
+    fail_connection(receiver, MessageFailure::kPeerClosed);
+  }
+  if (receiver.closed) tell_close(receiver);
+  const bool told = receiver.close_told && !receiver.close_outstanding && receiver.peer_closed;
+  const bool over = (told && receiver.tells_outstanding == 0) || flow.state == Flow::State::kBroken;
+  if (receiver.closed && over) {
+    release(receiver, now);
+    return true;
+  }
+  const bool busy =
+      receiver.closed || (!receiver.queue.idle() && receiver.failure == MessageFailure::kNone);
+  if (busy) flow.active = true;
+  return busy;
+}
+
+// A flow with work under way proves now and then that the peer lives: a word that is not
+// acknowledged breaks the flow.
+bool Messenger::keep_house(Flow& flow, Instant now) {
+  if (flow.state == Flow::State::kLeaving) {
+    if (now >= flow.leave_at) destroy_flow(flow);
+    return true;
+  }
+  if (flow.state != Flow::State::kOpen) return false;
+  const bool quiet = now - flow.last_word >= config_.silence_limit / 5;
+  bool speak = flow.active && quiet;
+  if (flow.sending) {
+    decide(flow, now);  // a grant may have lost its validity
+    const Demand demand{.usable = flow.decision.rate,
+                        .backlog = flow.backlog,
+                        .epoch = wire::decode_grant(flow.word_seen).epoch};
+    const uint64_t word = wire::encode_demand(demand);
+    const bool was = wire::decode_demand(flow.words->out).backlog > kAnnouncedBacklog;
+    if (was != (flow.backlog > kAnnouncedBacklog)) speak = true;
+    if (speak) flow.words->out = word;
+  } else if (speak) {
+    flow.words->out = wire::encode_grant(allocator_->grant(flow.id));
+  }
+  if (speak) post_word(flow, now);
+  return flow.active;
+}
+
+}  // namespace pacecar

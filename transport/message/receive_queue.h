@@ -1,0 +1,91 @@
+// The receives of one connection: posts buffers into the sender's ring and counts what arrives.
+// Requests complete in the order of their posting.
+//
+// Bounds: kMaxReceives requests of up to kMaxGroup buffers. Pure; one thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "transport/base/fixed_queue.h"
+#include "transport/message/control_words.h"
+#include "transport/message/message_request.h"
+
+namespace pacecar {
+
+constexpr uint32_t kMaxReceives = kCtsSlots / kMaxGroup;
+
+struct ReceiveOperation {
+  struct Buffer {
+    uint8_t* data = nullptr;
+    Bytes size = 0;
+    int32_t tag = 0;
+    uint32_t key = 0;
+  };
+  std::array<Buffer, kMaxGroup> buffers{};
+  uint32_t count = 0;
+  MessageRequest* request = nullptr;
+};
+
+class ReceiveQueue {
+ public:
+  ReceiveQueue() : buffers_(kCtsSlots), requests_(kMaxReceives) {}
+
+  // Fills slots of `table` with the grant in force; false when kMaxReceives requests are posted.
+  bool post(const ReceiveOperation& operation, uint64_t grant, ReceiveTable& table);
+  bool idle() const { return requests_.empty(); }
+  Bytes posted_bytes() const { return posted_bytes_; }
+
+  // The next run of slots that the peer has not been told, without wrapping; count 0: none.
+  struct Run {
+    uint32_t first = 0;
+    uint32_t count = 0;
+  };
+  Run next_run() const;
+  void on_run_posted(uint32_t count) { told_ += count; }
+
+  enum class Arrival : uint8_t { kOk, kProtocolError };
+  // A write of `bytes` into the buffer of this immediate has arrived. `finished` gets the bytes of
+  // posted buffers that are done with, `messages` how many messages completed.
+  Arrival on_write(const Immediate& immediate, Bytes bytes, Bytes* finished, uint32_t* messages);
+  // All slots below this number are complete.
+  uint64_t completed_slots() const { return completed_; }
+
+  void fail(MessageFailure failure);
+  // Whether a buffer that is still to be filled lies in this memory.
+  bool uses(uint32_t key) const;
+  void drop_requests();
+
+ private:
+  struct Buffer {
+    Bytes size = 0;
+    Bytes received = 0;
+    uint32_t key = 0;
+    uint32_t writes_seen = 0;
+    uint32_t writes = 0;  // 0: not yet known
+    bool active = false;
+    bool failed = false;
+  };
+  struct Receive {
+    MessageRequest* request = nullptr;
+    uint64_t first = 0;  // slot number
+    uint32_t count = 0;
+    uint32_t done = 0;
+    MessageFailure failure = MessageFailure::kNone;
+  };
+
+  Receive* receive_of(uint32_t slot);
+  void complete_in_order();
+  void finish(Receive& receive);
+
+  std::vector<Buffer> buffers_;  // by slot number modulo kCtsSlots
+  FixedQueue<Receive> requests_;
+  Bytes posted_bytes_ = 0;  // of active buffers
+  uint64_t posted_ = 0;     // slots, ever
+  uint64_t told_ = 0;       // of these, written to the peer
+  uint64_t completed_ = 0;
+};
+
+}  // namespace pacecar

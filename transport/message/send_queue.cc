@@ -1,0 +1,179 @@
+#include "transport/message/send_queue.h"
+
+#include <algorithm>
+
+namespace pacecar {
+
+bool SendQueue::post(const SendOperation& operation) {
+  if (free_.empty()) return false;
+  const uint32_t number = free_.front();
+  free_.pop_front();
+  sends_[number] = Send{.operation = operation, .used = true};
+  waiting_.push(number);
+  backlog_ += operation.size;
+  return true;
+}
+
+// Copies the next receive request's slots out of the table once all of them are there.
+bool SendQueue::load_group(const SendTable& table, bool* malformed) {
+  const CtsSlot first = table.slots[next_sequence_ % kCtsSlots];
+  if (first.sequence != next_sequence_ + 1) return false;
+  if (first.group_size == 0 || first.group_size > kMaxGroup) {
+    *malformed = true;
+    return false;
+  }
+  for (uint32_t i = 0; i < first.group_size; ++i) {
+    group_[i] = table.slots[(next_sequence_ + i) % kCtsSlots];
+    if (group_[i].sequence != next_sequence_ + i + 1) return false;
+    if (group_[i].group_size != first.group_size || group_[i].group_index != i) {
+      *malformed = true;
+      return false;
+    }
+  }
+  group_size_ = first.group_size;
+  group_used_ = 0;
+  next_sequence_ += group_size_;
+  return true;
+}
+
+bool SendQueue::match_one(uint32_t number) {
+  Send& send = sends_[number];
+  for (uint32_t i = 0; i < group_size_; ++i) {
+    const CtsSlot& slot = group_[i];
+    if ((group_used_ >> i & 1) != 0 || slot.tag != send.operation.tag) continue;
+    group_used_ |= 1U << i;
+    send.matched = true;
+    send.sequence = slot.sequence - 1;
+    send.remote = slot.address;
+    send.remote_key = slot.key;
+    const Bytes writes = (send.operation.size + kMaxWriteBytes - 1) / kMaxWriteBytes;
+    send.writes = static_cast<uint32_t>(std::clamp<Bytes>(writes, 1, Immediate::kTooLong));
+    if (send.operation.size > slot.size || send.writes > Immediate::kMaxWrites) {
+      give_up(send, MessageFailure::kTooLong);
+    }
+    matched_.push(number);
+    return true;
+  }
+  return false;
+}
+
+// The receiver must learn that nothing (more) will come: one last empty write tells it.
+void SendQueue::give_up(Send& send, MessageFailure failure) {
+  send.failure = failure;
+  send.writes = send.writes_posted + 1;
+}
+
+bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
+  if (matched_.empty()) return false;
+  const uint32_t number = matched_.front();
+  const Send& send = sends_[number];
+  const bool given_up = send.failure != MessageFailure::kNone;
+  const bool last = send.writes_posted + 1 == send.writes;
+  const Bytes left = given_up ? 0 : send.operation.size - send.posted;
+  const Immediate immediate{
+      .connection = connection,
+      .slot = static_cast<uint32_t>(send.sequence % kCtsSlots),
+      .writes = given_up ? Immediate::kTooLong
+                : last   ? send.writes
+                         : 0,
+  };
+  *write = WorkRequest{
+      .id = number,
+      .local = send.operation.data + send.posted,
+      .remote = send.remote + send.posted,
+      .length = std::min(left, kMaxWriteBytes),
+      .local_key = send.operation.key,
+      .remote_key = send.remote_key,
+      .immediate = immediate.pack(),
+      .opcode = Opcode::kWriteWithImm,
+  };
+  return true;
+}
+
+Bytes SendQueue::on_posted() {
+  Send& send = sends_[matched_.front()];
+  const bool given_up = send.failure != MessageFailure::kNone;
+  const Bytes bytes = given_up ? 0 : std::min(send.operation.size - send.posted, kMaxWriteBytes);
+  send.posted += bytes;
+  ++outstanding_;
+  if (++send.writes_posted == send.writes) matched_.pop_front();
+  return bytes;
+}
+
+bool SendQueue::on_write_done(uint32_t number, CompletionStatus status) {
+  if (number >= kMaxSends || !sends_[number].used) return false;
+  Send& send = sends_[number];
+  --outstanding_;
+  ++send.writes_done;
+  if (send.failure == MessageFailure::kNone && status != CompletionStatus::kOk) {
+    send.failure = status == CompletionStatus::kMemoryGone ? MessageFailure::kMemoryGone
+                                                           : MessageFailure::kPeerRefused;
+    if (send.writes_posted < send.writes) give_up(send, send.failure);
+  }
+  if (send.writes_done < send.writes) return false;
+  finish(send);
+  release(number);
+  return true;
+}
+
+void SendQueue::on_peer_closed(uint64_t completed_slots) {
+  for (Send& send : sends_) {
+    if (!send.used) continue;
+    const bool arrived = send.matched && send.sequence < completed_slots;
+    if (!arrived && send.failure == MessageFailure::kNone) {
+      send.failure = MessageFailure::kPeerClosed;
+    }
+    finish(send);
+  }
+}
+
+void SendQueue::fail(MessageFailure failure) {
+  for (Send& send : sends_) {
+    if (!send.used) continue;
+    send.failure = failure;
+    finish(send);
+  }
+}
+
+void SendQueue::forget_memory(uint32_t key) {
+  for (size_t left = waiting_.size(); left > 0; --left) {
+    const uint32_t number = waiting_.front();
+    waiting_.pop_front();
+    Send& send = sends_[number];
+    if (send.operation.key != key) {
+      waiting_.push(number);
+      continue;
+    }
+    send.failure = MessageFailure::kMemoryGone;
+    finish(send);
+    release(number);
+  }
+  for (size_t i = 0; i < matched_.size(); ++i) {
+    Send& send = sends_[matched_[i]];
+    if (send.operation.key == key) give_up(send, MessageFailure::kMemoryGone);
+  }
+}
+
+void SendQueue::drop_requests() {
+  for (Send& send : sends_) send.operation.request = nullptr;
+}
+
+// Tells the application, once.
+void SendQueue::finish(Send& send) {
+  MessageRequest* request = send.operation.request;
+  if (request == nullptr) return;
+  send.operation.request = nullptr;
+  request->failure = send.failure;
+  request->count = 1;
+  request->sizes[0] = send.operation.size;
+  request->set(send.failure == MessageFailure::kNone ? MessageRequest::State::kDone
+                                                     : MessageRequest::State::kFailed);
+}
+
+void SendQueue::release(uint32_t number) {
+  sends_[number].used = false;
+  backlog_ -= sends_[number].operation.size;
+  free_.push(number);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,43 @@
+// What goes wrong in a simulated network. A default SimFaults is a network without faults, which a
+// test sets for its last phase to see that everything completes.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+// Half open: [from, until).
+struct SimWindow {
+  Instant from;
+  Instant until = Instant::never();
+
+  bool contains(Instant time) const { return from <= time && time < until; }
+};
+
+// Nothing passes between the island and the other ports.
+struct SimPartition {
+  SimWindow window;
+  std::vector<size_t> island;  // port indices
+};
+
+// The port neither sends nor receives, as if its process were stopped; its inbox fills meanwhile.
+struct SimStall {
+  SimWindow window;
+  size_t port = 0;
+};
+
+struct SimFaults {
+  // Probabilities per packet, independent of each other.
+  double loss = 0;
+  double duplication = 0;
+  double reordering = 0;  // the packet is late by up to reorder_delay, others overtake it
+  double corruption = 0;  // one bit flips
+  Duration reorder_delay = Duration::from_us(50);
+  std::vector<SimPartition> partitions;
+  std::vector<SimStall> stalls;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,48 @@
+// The registered regions of a NIC, by key. Every packet that wants to write is checked here: known
+// key, within bounds, right to write. Keys are random, so a peer cannot guess a neighbour's.
+//
+// Bounded: an open-addressing table of twice the number of regions, allocated once.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "transport/nic/nic.h"
+#include "transport/softnic/random_source.h"
+
+namespace pacecar {
+
+class MemoryTable {
+ public:
+  MemoryTable(uint32_t capacity, RandomSource random);
+
+  // Errors: kInvalidArgument (empty or wrapping range), kUnavailable (all regions used).
+  Result<MemoryRegion> add(void* address, size_t length, Access access);
+  // True when the key was registered.
+  bool remove(uint32_t key);
+
+  // Where a peer's write of `length` bytes at `address` goes; nullptr when it is not allowed.
+  uint8_t* writable(uint32_t key, uint64_t address, Bytes length) const;
+  // True when `key` covers the local range.
+  bool covers(uint32_t key, const uint8_t* address, Bytes length) const;
+
+  uint32_t size() const { return size_; }
+
+ private:
+  struct Slot {
+    uint64_t address = 0;
+    uint64_t length = 0;
+    uint32_t key = 0;  // 0: free
+    Access access = Access::kLocalRead;
+  };
+  uint32_t index_of(uint32_t key) const;
+  const Slot* find(uint32_t key, uint64_t address, Bytes length) const;
+
+  std::vector<Slot> slots_;
+  uint32_t mask_;
+  uint32_t capacity_;
+  uint32_t size_ = 0;
+  RandomSource random_;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,66 @@
+#include "transport/softnic/queue_pair.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "transport/wire/big_endian.h"
+
+namespace pacecar {
+namespace {
+
+constexpr uint32_t kMagic = 0x50435350;  // "PCSP": a Pacecar soft queue pair
+constexpr size_t kBytes = 48;
+
+}  // namespace
+
+QueuePairAddress encode(const SoftEndpoint& endpoint) {
+  QueuePairAddress out;
+  uint8_t* to = out.bytes.data();
+  wire::store_be32(kMagic, to);
+  std::copy(endpoint.address.ip.begin(), endpoint.address.ip.end(), to + 4);
+  wire::store_be32(endpoint.address.port, to + 20);
+  wire::store_be32(endpoint.queue_pair, to + 24);
+  wire::store_be32(endpoint.first_psn, to + 28);
+  wire::store_be32(endpoint.window_packets, to + 32);
+  wire::store_be32(endpoint.writes, to + 36);
+  wire::store_be32(endpoint.mtu, to + 40);
+  wire::store_be32(endpoint.full_checksum ? 1 : 0, to + 44);
+  out.size = kBytes;
+  return out;
+}
+
+Result<SoftEndpoint> decode_endpoint(std::span<const uint8_t> bytes) {
+  const auto refuse = [](const char* what) {
+    return fail(ErrorCode::kPeer, std::string("the peer's queue pair address has ") + what +
+                                      ": both sides must run the same version of Pacecar");
+  };
+  if (bytes.size() != kBytes || wire::load_be32(bytes.data()) != kMagic) {
+    return refuse("another form");
+  }
+  const uint8_t* from = bytes.data();
+  SoftEndpoint endpoint;
+  std::copy(from + 4, from + 20, endpoint.address.ip.begin());
+  const uint32_t port = wire::load_be32(from + 20);
+  endpoint.address.port = static_cast<uint16_t>(port);
+  endpoint.queue_pair = wire::load_be32(from + 24);
+  endpoint.first_psn = wire::load_be32(from + 28);
+  endpoint.window_packets = wire::load_be32(from + 32);
+  endpoint.writes = wire::load_be32(from + 36);
+  endpoint.mtu = wire::load_be32(from + 40);
+  endpoint.full_checksum = wire::load_be32(from + 44) == 1;
+  if (port == 0 || port > 0xFFFF) return refuse("no valid UDP port");
+  if (endpoint.queue_pair > 0xFFFFFF || endpoint.first_psn > 0xFFFFFF) {
+    return refuse("a number of more than 24 bits");
+  }
+  if (!std::has_single_bit(endpoint.window_packets) || endpoint.window_packets < 64 ||
+      endpoint.window_packets > wire::kMaxBitmapWords * 64) {
+    return refuse("an impossible window");
+  }
+  if (endpoint.writes == 0) return refuse("no room for writes");
+  if (endpoint.mtu < 256 || endpoint.mtu > wire::kMaxDatagramBytes) {
+    return refuse("an impossible MTU");
+  }
+  return endpoint;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,44 @@
+// Which packets of a peer have arrived: the cumulative sequence number and a bitmap of what came
+// beyond it. Decides for each packet whether it is new, a duplicate, or nothing that a live sender
+// could have sent; yields the bitmap for the selective acknowledgement.
+//
+// Invariant: every packet below cumulative() has arrived, cumulative() itself has not, and no
+// packet at or beyond cumulative() + size has.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace pacecar {
+
+enum class Arrival : uint8_t { kNew, kDuplicate, kOutOfWindow };
+
+class ReceiveWindow {
+ public:
+  // `size` packets, a multiple of 64.
+  ReceiveWindow(uint32_t size, uint64_t first_psn);
+
+  // Does not change the window: a new packet is marked only once its bytes are in place.
+  Arrival classify(uint64_t psn) const;
+  // `psn` must be classified as new.
+  void mark(uint64_t psn);
+
+  uint64_t cumulative() const { return cumulative_; }
+  bool in_order() const { return highest_ == cumulative_; }
+  // Fills the bitmap (bit i of word w: packet cumulative() + 64 w + i has arrived) and returns how
+  // many words are needed; 0 when everything is in order.
+  uint32_t selective_words(std::span<uint64_t> words) const;
+
+ private:
+  uint64_t& word_of(uint64_t psn) { return bits_[(psn / 64) % bits_.size()]; }
+  uint64_t word_at(uint64_t psn) const { return bits_[(psn / 64) % bits_.size()]; }
+
+  std::vector<uint64_t>
+      bits_;  // bit psn % 64 of word psn / 64, a ring; only bits in the window are set
+  uint64_t cumulative_;
+  uint64_t highest_;  // one beyond the highest packet that has arrived, at least cumulative_
+  uint32_t size_;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,167 @@
+#include "transport/softnic/requester.h"
+
+#include <algorithm>
+
+#include "transport/base/seq.h"
+
+namespace pacecar {
+
+Requester::Requester(const Config& config)
+    : config_(config),
+      window_(config.window_packets, config.first_psn),
+      requests_(config.work_requests) {}
+
+size_t Requester::post(std::span<const WorkRequest> work_requests) {
+  size_t accepted = 0;
+  for (const WorkRequest& work_request : work_requests) {
+    if (requests_.full()) break;
+    Posted posted{.work_request = work_request};
+    const Bytes packets = (work_request.length + config_.mtu - 1) / config_.mtu;
+    posted.packets = std::max<uint32_t>(1, static_cast<uint32_t>(packets));
+    if (work_request.opcode == Opcode::kWriteWithImm) posted.msn = next_msn_++;
+    requests_.push(posted);
+    ++accepted;
+  }
+  return accepted;
+}
+
+void Requester::fill(const Posted& posted, const SendWindow::Packet& packet, uint64_t psn,
+                     Instant now, Outgoing* out) const {
+  const WorkRequest& work_request = posted.work_request;
+  const bool with_imm = work_request.opcode == Opcode::kWriteWithImm;
+  const bool taken_back = posted.status != CompletionStatus::kOk;
+  const Bytes offset = Bytes{packet.index} * config_.mtu;
+  out->header = wire::DataHeader{
+      .opcode = with_imm ? wire::Opcode::kWriteWithImm : wire::Opcode::kWrite,
+      .taken_back = taken_back,
+      .destination_qp = config_.peer_queue_pair,
+      .psn = static_cast<uint32_t>(psn & kPsnMask),
+      .address = work_request.remote + offset,
+      .key = work_request.remote_key,
+      .length = static_cast<uint32_t>(work_request.length),
+      .immediate = with_imm ? work_request.immediate : 0,
+      .msn = posted.msn & kPsnMask,
+      .timestamp = static_cast<uint32_t>(now.ns()),
+  };
+  out->payload = taken_back ? std::span<const uint8_t>()
+                            : std::span(work_request.local + offset, packet.bytes);
+}
+
+bool Requester::next_packet(Instant now, Outgoing* out) {
+  uint64_t psn = 0;
+  SendWindow::Packet packet;
+  if (probe_ || window_.next_lost(&psn, &packet)) {
+    if (probe_) {
+      psn = window_.unacknowledged();
+      packet = window_.oldest();
+      probe_ = false;
+    }
+    window_.resend(psn, now);
+    fill(posted(packet.request), packet, psn, now, out);
+    out->retransmission = true;
+    on_sent(now);
+    return true;
+  }
+  if (!unsent() || window_.full()) return false;
+  Posted& next = posted(next_request_);
+  const Bytes offset = Bytes{next.sent} * config_.mtu;
+  packet.request = next_request_;
+  packet.index = next.sent;
+  packet.bytes = static_cast<uint32_t>(std::min(config_.mtu, next.work_request.length - offset));
+  const bool was_empty = window_.empty();
+  psn = window_.send(packet, now);
+  if (was_empty) {
+    last_heard_ = now;
+    probes_ = 0;
+    deadline_ = Instant::never();
+  }
+  fill(next, packet, psn, now, out);
+  out->retransmission = false;
+  if (++next.sent == next.packets) ++next_request_;
+  on_sent(now);
+  return true;
+}
+
+void Requester::on_sent(Instant now) {
+  if (deadline_ != Instant::never()) return;  // the oldest packet's deadline stands
+  deadline_ = now + rtt_.timeout();
+}
+
+Requester::Progress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap,
+                                      Instant now) {
+  Progress progress;
+  const uint64_t base = window_.unacknowledged();
+  const uint64_t cumulative = expand_psn(base, ack.cumulative);
+  if (cumulative > window_.next()) return progress;  // acknowledges what was never sent
+  last_heard_ = now;
+  probes_ = 0;
+  for (uint64_t psn = base; psn < cumulative; ++psn) acknowledge(psn, &progress);
+  for (size_t word = 0; word < bitmap.words(); ++word) {
+    for (uint64_t bits = bitmap[word]; bits != 0; bits &= bits - 1) {
+      acknowledge(cumulative + word * 64 + static_cast<uint64_t>(__builtin_ctzll(bits)), &progress);
+    }
+  }
+  window_.advance();
+  deadline_ = now + rtt_.timeout();
+
+  const auto new_marks = static_cast<int32_t>(ack.marked - marked_seen_);
+  if (new_marks > 0) {
+    marked_seen_ = ack.marked;
+    progress.marked =
+        std::min<Bytes>(static_cast<uint32_t>(new_marks) * config_.mtu, progress.acked);
+  }
+  if (!ack.echo_valid) return progress;
+  const auto elapsed = static_cast<uint32_t>(now.ns()) - ack.echo_timestamp;
+  const Instant echo_sent = now - Duration::from_ns(elapsed);
+  if (elapsed > ack.hold_ns) {
+    progress.rtt = Duration::from_ns(elapsed - ack.hold_ns);
+    rtt_.add(progress.rtt);
+  }
+  progress.lost = window_.declare_lost_before(echo_sent - rtt_.reordering());
+  return progress;
+}
+
+void Requester::acknowledge(uint64_t psn, Progress* progress) {
+  SendWindow::Packet packet;
+  if (!window_.acknowledge(psn, &packet)) return;
+  progress->acked += packet.bytes;
+  ++posted(packet.request).acknowledged;
+}
+
+void Requester::on_nak(const wire::Nak& nak) {
+  const uint64_t psn = expand_psn(window_.unacknowledged(), nak.psn);
+  SendWindow::Packet packet;
+  if (!window_.refuse(psn, &packet)) return;
+  posted(packet.request).status = CompletionStatus::kRemoteAccessError;
+}
+
+void Requester::revoke(uint32_t local_key) {
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    Posted& posted = requests_[i];
+    const bool incomplete = posted.acknowledged < posted.packets;
+    if (posted.work_request.local_key != local_key || !incomplete) continue;
+    if (posted.status == CompletionStatus::kOk) posted.status = CompletionStatus::kMemoryGone;
+  }
+}
+
+bool Requester::pop_completed(WorkRequest* work_request, CompletionStatus* status) {
+  if (requests_.empty()) return false;
+  const Posted& front = requests_.front();
+  if (front.acknowledged < front.packets) return false;
+  *work_request = front.work_request;
+  *status = front.status;
+  requests_.pop_front();
+  ++first_request_;
+  return true;
+}
+
+Requester::Timeout Requester::on_timeout(Instant now) {
+  if (window_.empty() || now < deadline_) return Timeout::kNotYet;
+  if (now - last_heard_ >= config_.silence_limit) return Timeout::kPeerDead;
+  probe_ = !window_.has_lost();
+  probes_ = std::min(probes_ + 1, 6U);
+  deadline_ = now + std::min(rtt_.timeout() * (int64_t{1} << probes_), RttEstimator::kMaxTimeout);
+  return Timeout::kProbe;
+}
+
+}  // namespace pacecar

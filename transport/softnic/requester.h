@@ -1,0 +1,98 @@
+// The sending half of a queue pair: cuts work requests into packets, repairs losses, completes work
+// requests in the order of their posting when the peer has all of their bytes.
+//
+// A work request that the peer refuses, or whose memory is deregistered, fails alone: its packets
+// are taken back (sent empty, marked void), so that the sequence numbers stay whole and the queue
+// pair lives on for its other work requests.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/base/fixed_queue.h"
+#include "transport/nic/nic.h"
+#include "transport/softnic/rtt_estimator.h"
+#include "transport/softnic/send_window.h"
+#include "transport/wire/extended.h"
+
+namespace pacecar {
+
+class Requester {
+ public:
+  struct Config {
+    uint32_t peer_queue_pair = 0;
+    uint64_t first_psn = 0;
+    uint32_t window_packets = 0;  // a power of two
+    uint32_t work_requests = 0;
+    Bytes mtu = 0;
+    Duration silence_limit;  // a peer that answers nothing for so long is dead
+  };
+  struct Outgoing {
+    wire::DataHeader header;
+    std::span<const uint8_t> payload;
+    bool retransmission = false;
+  };
+  // What an acknowledgement told.
+  struct Progress {
+    Duration rtt;  // 0: none
+    Bytes acked = 0;
+    Bytes marked = 0;
+    Bytes lost = 0;
+  };
+
+  explicit Requester(const Config& config);
+
+  size_t post(std::span<const WorkRequest> work_requests);
+  // Something could be sent, were pacing and window to allow it.
+  bool has_work() const { return probe_ || window_.has_lost() || (unsent() && !window_.full()); }
+  // A probe is due; it goes even when the window is full of packets that were lost without a word.
+  bool probing() const { return probe_; }
+  // Takes the next packet to send; false if there is none.
+  bool next_packet(Instant now, Outgoing* packet);
+  Bytes in_flight() const { return window_.in_flight(); }
+
+  Progress on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap, Instant now);
+  void on_nak(const wire::Nak& nak);
+  // Fails every work request that reads the region.
+  void revoke(uint32_t local_key);
+
+  // Next completed work request, in order; false if there is none.
+  bool pop_completed(WorkRequest* work_request, CompletionStatus* status);
+
+  // When on_timeout must be called; never() when nothing is in flight.
+  Instant deadline() const { return window_.empty() ? Instant::never() : deadline_; }
+  enum class Timeout : uint8_t { kNotYet, kProbe, kPeerDead };
+  // kProbe: the oldest packet is to be sent again; the answer to it tells what else was lost.
+  Timeout on_timeout(Instant now);
+
+ private:
+  struct Posted {
+    WorkRequest work_request;
+    uint32_t packets = 0;
+    uint32_t sent = 0;
+    uint32_t acknowledged = 0;
+    uint32_t msn = 0;
+    CompletionStatus status = CompletionStatus::kOk;
+  };
+
+  bool unsent() const { return next_request_ - first_request_ < requests_.size(); }
+  Posted& posted(uint64_t request) { return requests_[request - first_request_]; }
+  void fill(const Posted& posted, const SendWindow::Packet& packet, uint64_t psn, Instant now,
+            Outgoing* out) const;
+  void acknowledge(uint64_t psn, Progress* progress);
+  void on_sent(Instant now);
+
+  Config config_;
+  SendWindow window_;
+  FixedQueue<Posted> requests_;  // numbers first_request_ .. ; the front completes first
+  uint64_t first_request_ = 0;
+  uint64_t next_request_ = 0;  // the first that still has unsent packets
+  uint32_t next_msn_ = 0;
+  uint32_t marked_seen_ = 0;
+  RttEstimator rtt_;
+  Instant deadline_ = Instant::never();
+  Instant last_heard_;   // or the begin of the present activity
+  uint32_t probes_ = 0;  // in a row without an answer
+  bool probe_ = false;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,54 @@
+// The receiving half of a queue pair: places the peer's writes in memory, whatever their order,
+// exactly once, and remembers what to acknowledge.
+//
+// A packet's bytes are written only if it is new (its PSN has never been accepted) and its key,
+// bounds and rights allow it; so a late duplicate can never touch a buffer that is in use again.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/nic/nic.h"
+#include "transport/softnic/memory_table.h"
+#include "transport/softnic/receive_window.h"
+#include "transport/softnic/write_tracker.h"
+#include "transport/wire/extended.h"
+
+namespace pacecar {
+
+class Responder {
+ public:
+  enum class Outcome : uint8_t {
+    kPlaced,     // new, and in memory
+    kCompleted,  // likewise, and the last of its write with immediate
+    kDuplicate,
+    kOutOfWindow,
+    kRefused,  // key, bounds or rights: to be answered with a NAK
+  };
+
+  // An acknowledgement's bitmap is at most `mtu` long; what does not fit counts as not yet arrived.
+  Responder(uint32_t window_packets, uint32_t writes, uint64_t first_psn, Bytes mtu);
+
+  Outcome on_data(const wire::DataHeader& header, std::span<const uint8_t> payload, bool marked,
+                  Instant now, const MemoryTable& memory);
+
+  bool in_order() const { return window_.in_order(); }
+  // Something has arrived that no acknowledgement has told yet.
+  bool ack_due() const { return ack_due_; }
+  // The acknowledgement of all that has arrived. `to` holds the largest one, max_ack_bytes().
+  size_t write_ack(uint32_t destination_qp, Instant now, std::span<uint8_t> to);
+  size_t max_ack_bytes() const { return wire::ack_bytes(bitmap_.size()); }
+
+ private:
+  void accept(uint64_t psn, const wire::DataHeader& header, bool marked, Instant now);
+
+  ReceiveWindow window_;
+  WriteTracker writes_;
+  std::vector<uint64_t> bitmap_;  // scratch of write_ack
+  Instant newest_arrival_;
+  uint32_t newest_timestamp_ = 0;
+  uint32_t received_ = 0;
+  uint32_t marked_ = 0;
+  bool ack_due_ = false;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,44 @@
+// Smoothed round trip and its variation, and the timeout derived from them (RFC 6298, with a lower
+// bound that suits hosts whose polling threads may lose the processor for a while).
+#pragma once
+
+#include <algorithm>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+class RttEstimator {
+ public:
+  static constexpr Duration kMinTimeout = Duration::from_ms(2);
+  static constexpr Duration kMaxTimeout = Duration::from_ms(200);
+  static constexpr Duration kInitialTimeout = Duration::from_ms(20);
+
+  void add(Duration sample) {
+    if (smoothed_.ns() == 0) {
+      smoothed_ = sample;
+      variation_ = sample / 2;
+      return;
+    }
+    const Duration error = sample - smoothed_;
+    const Duration distance = error.ns() < 0 ? Duration() - error : error;
+    variation_ = variation_ + (distance - variation_) / 4;
+    smoothed_ = smoothed_ + error / 8;
+  }
+
+  // Zero before the first sample.
+  Duration smoothed() const { return smoothed_; }
+  // Time without any acknowledgement after which the oldest packet is sent again.
+  Duration timeout() const {
+    if (smoothed_.ns() == 0) return kInitialTimeout;
+    return std::clamp(smoothed_ + variation_ * 4, kMinTimeout, kMaxTimeout);
+  }
+  // How much later than a delivered packet an earlier one may still come (RFC 8985, section 6.2).
+  Duration reordering() const { return std::max(smoothed_ / 4, Duration::from_us(5)); }
+
+ private:
+  Duration smoothed_;
+  Duration variation_;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,81 @@
+// The packets of a queue pair that are on their way: when each was sent, on which path, and whether
+// it has been acknowledged. Finds losses by time, not by order (RACK, RFC 8985): a packet is lost
+// when one that was sent sufficiently later has arrived. So packets may take any number of paths.
+//
+// Invariants: unacknowledged() <= every packet in flight < next(); next() - unacknowledged() never
+// exceeds the size. Bounded: rings allocated once.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "transport/base/fixed_queue.h"
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+class SendWindow {
+ public:
+  // One packet of a work request; `request` counts the queue pair's work requests from its start.
+  struct Packet {
+    uint64_t request = 0;
+    uint32_t index = 0;  // within the work request
+    uint32_t bytes = 0;
+  };
+
+  // `size` packets, a power of two.
+  SendWindow(uint32_t size, uint64_t first_psn);
+
+  bool full() const { return next_ - unacknowledged_ == packets_.size(); }
+  bool empty() const { return next_ == unacknowledged_; }
+  uint64_t next() const { return next_; }
+  uint64_t unacknowledged() const { return unacknowledged_; }
+  Bytes in_flight() const { return in_flight_; }
+
+  // Puts a new packet on its way and returns its PSN. Not when full.
+  uint64_t send(const Packet& packet, Instant now);
+  // Whether a packet may be waiting to be sent again (next_lost has the last word).
+  bool has_lost() const { return !lost_.empty(); }
+  // The oldest packet that is known to be lost; false if there is none. Sending it again takes it.
+  bool next_lost(uint64_t* psn, Packet* packet);
+  void resend(uint64_t psn, Instant now);
+  // The oldest packet that is not acknowledged. Not when empty.
+  Packet oldest() const { return packets_[index(unacknowledged_)].packet; }
+
+  // Acknowledges one packet; false if it already was, or was never sent. The caller learns the
+  // packet, to count it for its work request.
+  bool acknowledge(uint64_t psn, Packet* packet);
+  // The peer has refused this packet: it is lost, and sent again at once (taken back by then).
+  // False if it is not in flight.
+  bool refuse(uint64_t psn, Packet* packet);
+  // Moves unacknowledged() over what is acknowledged.
+  void advance();
+  // Declares lost every packet in flight that was sent before `limit`; returns their bytes.
+  Bytes declare_lost_before(Instant limit);
+
+ private:
+  enum class State : uint8_t { kAcknowledged, kInFlight, kLost };
+  struct Slot {
+    Packet packet;
+    Instant sent;
+    State state = State::kAcknowledged;
+  };
+  // One sending of a packet. A packet that was sent again has a stale entry until it is popped.
+  struct Sending {
+    uint64_t psn = 0;
+    Instant sent;
+  };
+
+  void lose(uint64_t psn);
+  size_t index(uint64_t psn) const { return psn & (packets_.size() - 1); }
+  void log(uint64_t psn, Instant now);
+
+  std::vector<Slot> packets_;     // by PSN, a ring
+  FixedQueue<Sending> sendings_;  // by time
+  FixedQueue<uint64_t> lost_;     // PSNs to send again; entries acknowledged meanwhile are skipped
+  uint64_t unacknowledged_;
+  uint64_t next_;
+  Bytes in_flight_ = 0;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,305 @@
+#include "transport/softnic/soft_nic.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "transport/base/check.h"
+#include "transport/base/seq.h"
+#include "transport/softnic/slab.h"
+
+namespace pacecar {
+namespace {
+
+// What one call of on_packets may complete at most; more waits at the sender.
+constexpr size_t kCompletions = 4096;
+// A flow that was polled late may catch up by this many bursts.
+constexpr Bytes kCatchUpBursts = 4;
+// An acknowledgement waits for so much data, or for so long.
+constexpr Bytes kBurstsPerAck = 2;
+constexpr Duration kAckDelay = Duration::from_us(10);
+// Control words are few and small.
+constexpr uint32_t kControlWindowPackets = 256;
+
+}  // namespace
+
+SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
+    : config_(config),
+      random_(random),
+      memory_(config.regions, random),
+      queue_pairs_(std::bit_ceil(config.queue_pairs)),
+      timers_(static_cast<uint32_t>(queue_pairs_.size()) + config.flows, now),
+      acks_(queue_pairs_.size()),
+      later_(queue_pairs_.size()),
+      controls_(queue_pairs_.size()),
+      ready_(config.flows),
+      events_(queue_pairs_.size()),
+      signals_(config.flows),
+      received_(kCompletions),
+      slab_(std::make_unique<Slab>()) {
+  PACECAR_CHECK(queue_pairs_.size() <= (1U << 16));
+  PACECAR_CHECK(config.burst_bytes >= config.mtu && config.paths > 0);
+  flows_.reserve(config.flows);
+  for (uint32_t i = 0; i < config.flows; ++i) {
+    flows_.emplace_back(config.burst_bytes * kCatchUpBursts);
+    flows_.back().signal.flow = i;
+  }
+  caps_ = NicCaps{
+      .line_rate = config.line_rate,
+      .mtu = config.mtu,
+      .burst_bytes = config.burst_bytes,
+      .receive_bytes = config.receive_bytes,
+      .paths = config.paths,
+      .flows = config.flows,
+      .queue_pairs = static_cast<uint32_t>(queue_pairs_.size()),
+      .regions = config.regions,
+      .reliable = true,
+      .ordered = false,
+      .rate_limit = true,
+      .sees_ecn = config.sees_ecn,
+  };
+}
+
+SoftNic::~SoftNic() = default;
+
+Result<MemoryRegion> SoftNic::register_memory(void* address, size_t length, Access access) {
+  return memory_.add(address, length, access);
+}
+
+void SoftNic::deregister_memory(const MemoryRegion& region) {
+  if (!memory_.remove(region.key)) return;
+  ++invalidations_;
+  for (auto& qp : queue_pairs_) {
+    if (qp == nullptr || !qp->requester) continue;
+    qp->requester->revoke(region.key);
+    wake(*qp);
+  }
+}
+
+Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
+  PACECAR_CHECK(config.flow < flows_.size());
+  const auto free = std::find(queue_pairs_.begin(), queue_pairs_.end(), nullptr);
+  if (free == queue_pairs_.end()) {
+    return fail(
+        ErrorCode::kUnavailable,
+        "all queue pairs of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
+  }
+  const auto slot = static_cast<uint32_t>(free - queue_pairs_.begin());
+  const auto slots = static_cast<uint32_t>(queue_pairs_.size());
+  auto qp = std::make_unique<QueuePair>();
+  qp->config = config;
+  // Random upper bits: late packets of an earlier queue pair in this slot do not find it.
+  qp->local = SoftEndpoint{
+      .address = config_.address,
+      .queue_pair = ((random_() & kPsnMask) & ~(slots - 1)) | slot,
+      .first_psn = random_() & static_cast<uint32_t>(kPsnMask),
+      .window_packets = config.paced ? config_.window_packets : kControlWindowPackets,
+      .writes = config.work_requests,
+      .mtu = static_cast<uint32_t>(config_.mtu),
+      .full_checksum = config_.full_checksum,
+  };
+  if (config.paced) flows_[config.flow].queue_pairs.push_back(slot);
+  const QueuePairId id = qp->local.queue_pair;
+  *free = std::move(qp);
+  return id;
+}
+
+QueuePairAddress SoftNic::queue_pair_address(QueuePairId id) const {
+  const QueuePair* qp = find(id);
+  PACECAR_CHECK(qp != nullptr);
+  return encode(qp->local);
+}
+
+Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) {
+  QueuePair* qp = find(id);
+  PACECAR_CHECK(qp != nullptr && qp->state == QueuePair::State::kCreated);
+  auto endpoint = decode_endpoint(remote);
+  if (!endpoint) return tl::unexpected(endpoint.error());
+  qp->remote = *endpoint;
+  qp->remote.address.scope_id = config_.address.scope_id;  // scopes are numbered per host
+  const bool full = qp->local.full_checksum || qp->remote.full_checksum;
+  qp->coverage = full ? wire::Coverage::kFull : wire::Coverage::kHeader;
+  qp->requester.emplace(Requester::Config{
+      .peer_queue_pair = qp->remote.queue_pair,
+      .first_psn = qp->local.first_psn,
+      .window_packets = std::min(qp->local.window_packets, qp->remote.window_packets),
+      .work_requests = std::min(qp->config.work_requests, qp->remote.writes),
+      .mtu = std::min(qp->local.mtu, qp->remote.mtu),
+      .silence_limit = config_.silence_limit,
+  });
+  qp->responder.emplace(qp->local.window_packets, qp->local.writes, qp->remote.first_psn,
+                        config_.mtu);
+  qp->state = QueuePair::State::kConnected;
+  return {};
+}
+
+void SoftNic::destroy_queue_pair(QueuePairId id) {
+  QueuePair* qp = find(id);
+  if (qp == nullptr) return;
+  const uint32_t slot = slot_of(*qp);
+  for (WorkList* list : {&acks_, &later_, &controls_, &events_}) list->remove(slot);
+  timers_.cancel(slot);
+  if (qp->config.paced) {
+    Flow& flow = flows_[qp->config.flow];
+    std::erase(flow.queue_pairs, slot);
+    if (qp->requester) flow.in_flight -= qp->requester->in_flight();
+    flow.turn = 0;
+  }
+  queue_pairs_[slot].reset();
+  ++invalidations_;
+}
+
+size_t SoftNic::post(QueuePairId id, std::span<const WorkRequest> work_requests) {
+  QueuePair* qp = find(id);
+  PACECAR_CHECK(qp != nullptr && qp->state != QueuePair::State::kCreated);
+  if (qp->state == QueuePair::State::kBroken) return 0;
+  for (const WorkRequest& work_request : work_requests) {
+    PACECAR_CHECK(work_request.length == 0 ||
+                  memory_.covers(work_request.local_key, work_request.local, work_request.length));
+    PACECAR_CHECK(work_request.length <= 0xFFFF'FFFF);
+  }
+  const size_t accepted = qp->requester->post(work_requests);
+  if (accepted > 0) wake(*qp);
+  return accepted;
+}
+
+size_t SoftNic::poll(std::span<Completion> completions) {
+  size_t count = 0;
+  while (count < completions.size() && !received_.empty()) {
+    completions[count++] = received_.front();
+    received_.pop_front();
+  }
+  while (count < completions.size() && !events_.empty()) {
+    QueuePair& qp = *queue_pairs_[events_.front()];
+    Completion completion{.queue_pair = qp.local.queue_pair, .kind = CompletionKind::kSent};
+    WorkRequest work_request;
+    if (qp.requester->pop_completed(&work_request, &completion.status)) {
+      if (!work_request.signaled && completion.status == CompletionStatus::kOk) continue;
+      completion.work_request = work_request.id;
+      completions[count++] = completion;
+      continue;
+    }
+    if (qp.state == QueuePair::State::kBroken) {
+      completion.kind = CompletionKind::kBroken;
+      completion.status = qp.broken_by;
+      completions[count++] = completion;
+    }
+    events_.take();
+  }
+  return count;
+}
+
+size_t SoftNic::poll_signals(std::span<FlowSignal> signals) {
+  size_t count = 0;
+  while (count < signals.size() && !signals_.empty()) {
+    const uint32_t index = signals_.take();
+    Flow& flow = flows_[index];
+    flow.signal.in_flight = flow.in_flight;
+    signals[count++] = flow.signal;
+    flow.signal = FlowSignal{.flow = index};
+  }
+  return count;
+}
+
+void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant now) {
+  Flow& flow = flows_[index];
+  if (flow.pacer.rate() != limits.rate) flow.pacer.set_rate(limits.rate, now);
+  flow.pacer.hold_until(limits.first_send);
+  flow.window = limits.window;
+  ready_.add(index);
+}
+
+void SoftNic::on_time(Instant now) {
+  std::array<uint32_t, 64> due;
+  size_t count = 0;
+  do {
+    count = timers_.expire(now, due);
+    for (size_t i = 0; i < count; ++i) {
+      if (due[i] >= queue_pairs_.size()) {
+        ready_.add(due[i] - static_cast<uint32_t>(queue_pairs_.size()));
+      } else if (queue_pairs_[due[i]] != nullptr) {
+        on_queue_pair_timeout(*queue_pairs_[due[i]], now);
+      }
+    }
+  } while (count == due.size());
+}
+
+Instant SoftNic::next_deadline() const {
+  if (!acks_.empty() || !controls_.empty() || !ready_.empty()) return Instant();
+  if (later_.empty()) return timers_.next_deadline();
+  return std::min(queue_pairs_[later_.front()]->ack_deadline, timers_.next_deadline());
+}
+
+void SoftNic::on_queue_pair_timeout(QueuePair& qp, Instant now) {
+  if (qp.state != QueuePair::State::kConnected) return;
+  switch (qp.requester->on_timeout(now)) {
+    case Requester::Timeout::kNotYet:
+      break;
+    case Requester::Timeout::kPeerDead:
+      break_queue_pair(qp, CompletionStatus::kRetryExceeded);
+      return;
+    case Requester::Timeout::kProbe:
+      ++counters_.timeouts;
+      if (qp.config.paced) {
+        flows_[qp.config.flow].signal.timed_out = true;
+        add_signal(qp, {});
+      }
+      wake(qp);
+      break;
+  }
+  arm_timeout(qp);
+}
+
+void SoftNic::break_queue_pair(QueuePair& qp, CompletionStatus status) {
+  qp.state = QueuePair::State::kBroken;
+  qp.broken_by = status;
+  events_.add(slot_of(qp));
+}
+
+QueuePair* SoftNic::find(QueuePairId id) {
+  return const_cast<QueuePair*>(static_cast<const SoftNic*>(this)->find(id));
+}
+
+const QueuePair* SoftNic::find(QueuePairId id) const {
+  const QueuePair* qp = queue_pairs_[id & (queue_pairs_.size() - 1)].get();
+  return qp != nullptr && qp->local.queue_pair == id ? qp : nullptr;
+}
+
+uint32_t SoftNic::slot_of(const QueuePair& qp) const {
+  return qp.local.queue_pair & static_cast<uint32_t>(queue_pairs_.size() - 1);
+}
+
+void SoftNic::wake(QueuePair& qp) {
+  if (qp.state != QueuePair::State::kConnected || !qp.requester->has_work()) return;
+  if (qp.config.paced) {
+    ready_.add(qp.config.flow);
+  } else {
+    controls_.add(slot_of(qp));
+  }
+}
+
+// Acknowledgements of what arrives in order may wait a little: one then answers for several
+// packets.
+void SoftNic::want_ack(QueuePair& qp, Instant now, bool at_once) {
+  if (at_once || qp.unacknowledged >= config_.burst_bytes * kBurstsPerAck) {
+    acks_.add(slot_of(qp));
+    return;
+  }
+  if (later_.listed(slot_of(qp))) return;
+  qp.ack_deadline = now + kAckDelay;
+  later_.add(slot_of(qp));
+}
+
+void SoftNic::arm_timeout(const QueuePair& qp) {
+  timers_.arm(slot_of(qp), qp.requester->deadline());
+}
+
+void SoftNic::add_signal(const QueuePair& qp, const Requester::Progress& progress) {
+  Flow& flow = flows_[qp.config.flow];
+  if (progress.rtt.ns() != 0) flow.signal.rtt = progress.rtt;
+  flow.signal.acked += progress.acked;
+  flow.signal.marked += progress.marked;
+  flow.signal.lost += progress.lost;
+  signals_.add(qp.config.flow);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,125 @@
+// SoftNic: an RDMA NIC as a pure state machine. It speaks the extended wire mode: every packet says
+// where its payload goes, so packets may take any path and arrive in any order.
+//
+// It is driven with packets and time (on_packets, on_time, poll_transmit, next_deadline) on one
+// side and is a Nic on the other; an engine joins it to a packet I/O. No I/O, clock, thread or,
+// once its queue pairs are created, allocation.
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transport/base/fixed_queue.h"
+#include "transport/base/pacer.h"
+#include "transport/base/timer_wheel.h"
+#include "transport/base/work_list.h"
+#include "transport/nic/nic.h"
+#include "transport/softnic/memory_table.h"
+#include "transport/softnic/queue_pair.h"
+#include "transport/softnic/random_source.h"
+
+namespace pacecar {
+
+class Slab;
+
+struct SoftNicConfig {
+  Address address;  // where peers send to
+  Rate line_rate;
+  Bytes mtu = 4096;          // payload per packet
+  Bytes burst_bytes = 4096;  // payload per turn of a flow and path; at least mtu
+  Bytes receive_bytes = 0;   // what is buffered below us; 0 when unknown
+  uint32_t paths = 1;
+  uint32_t flows = 256;
+  uint32_t queue_pairs = 1024;
+  uint32_t regions = 4096;
+  uint32_t window_packets = 1024;  // per data queue pair; a power of two
+  bool full_checksum = true;       // nothing below us protects the payload
+  bool sees_ecn = false;
+  Duration silence_limit = Duration::from_s(10);
+};
+
+class SoftNic final : public Nic {
+ public:
+  SoftNic(const SoftNicConfig& config, RandomSource random, Instant now);
+  ~SoftNic() override;
+
+  // --- towards the packet I/O ---
+  void on_packets(Instant now, std::span<const RxPacket> packets);
+  // Fills packets to send and returns how many. They stay valid until the next call, as long as
+  // invalidations() stays the same: do not call again before all are handed over.
+  size_t poll_transmit(Instant now, std::span<TxPacket> packets);
+  // Changes when packets of the last poll_transmit may point to memory that is gone: those not yet
+  // handed over must be dropped (they count as lost, and are repaired).
+  uint64_t invalidations() const { return invalidations_; }
+
+  // --- Nic ---
+  const NicCaps& caps() const override { return caps_; }
+  const NicCounters& counters() const override { return counters_; }
+  Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
+  void deregister_memory(const MemoryRegion& region) override;
+  Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
+  QueuePairAddress queue_pair_address(QueuePairId id) const override;
+  Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
+  void destroy_queue_pair(QueuePairId id) override;
+  size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
+  size_t poll(std::span<Completion> completions) override;
+  size_t poll_signals(std::span<FlowSignal> signals) override;
+  void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override;
+  void on_time(Instant now) override;
+  Instant next_deadline() const override;
+
+ private:
+  struct Flow {
+    explicit Flow(Bytes catch_up) : pacer(catch_up) {}
+    Pacer pacer;
+    std::vector<uint32_t> queue_pairs;  // slots of the paced ones
+    Bytes window = 0;
+    Bytes in_flight = 0;
+    FlowSignal signal;
+    uint32_t turn = 0;  // round robin over queue_pairs
+  };
+
+  QueuePair* find(QueuePairId id);
+  const QueuePair* find(QueuePairId id) const;
+  QueuePair* find_sender(const RxPacket& packet, uint32_t queue_pair);
+
+  void on_data(Instant now, const RxPacket& packet);
+  void on_ack(Instant now, const RxPacket& packet);
+  void on_nak(const RxPacket& packet);
+  void break_queue_pair(QueuePair& qp, CompletionStatus status);
+
+  // Puts a queue pair with something to send where poll_transmit finds it.
+  void wake(QueuePair& qp);
+  uint32_t slot_of(const QueuePair& qp) const;
+  void want_ack(QueuePair& qp, Instant now, bool at_once);
+  void arm_timeout(const QueuePair& qp);
+  void on_queue_pair_timeout(QueuePair& qp, Instant now);
+
+  size_t transmit_acks(Instant now, std::span<TxPacket> out);
+  size_t transmit_control(Instant now, std::span<TxPacket> out);
+  size_t transmit_flow(uint32_t index, Instant now, std::span<TxPacket> out);
+  size_t transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget, std::span<TxPacket> out);
+  void add_signal(const QueuePair& qp, const Requester::Progress& progress);
+
+  SoftNicConfig config_;
+  RandomSource random_;
+  NicCaps caps_;
+  NicCounters counters_;
+  MemoryTable memory_;
+  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
+  std::vector<Flow> flows_;
+  TimerWheel timers_;  // ids: slots of queue pairs, then flows
+  WorkList acks_;      // slots of queue pairs with something to acknowledge now
+  WorkList later_;     // slots of queue pairs that may wait to acknowledge, by deadline
+  WorkList controls_;  // slots of unpaced queue pairs with work
+  WorkList ready_;     // flows that may have something to send
+  WorkList events_;    // slots of queue pairs with completions
+  WorkList signals_;   // flows with a signal
+  FixedQueue<Completion> received_;
+  std::unique_ptr<Slab> slab_;
+  uint64_t invalidations_ = 0;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,139 @@
+// The part of SoftNic that makes packets: acknowledgements first, then control words, then data as
+// pacing and windows allow.
+#include <algorithm>
+
+#include "transport/softnic/slab.h"
+#include "transport/softnic/soft_nic.h"
+#include "transport/wire/extended.h"
+
+namespace pacecar {
+namespace {
+
+// Ethernet (preamble, header, FCS, gap), IPv4 and UDP around each datagram: what a packet costs on
+// the link beyond its own bytes, so that a paced flow fills its share and not more.
+constexpr Bytes kWireOverheadBytes = 38 + 20 + 8;
+constexpr size_t kDataOverheadBytes = wire::kDataHeaderBytes + wire::kChecksumBytes;
+
+}  // namespace
+
+size_t SoftNic::poll_transmit(Instant now, std::span<TxPacket> packets) {
+  slab_->clear();
+  size_t count = transmit_acks(now, packets);
+  count += transmit_control(now, packets.subspan(count));
+  // Each ready flow gets a turn of one burst; a flow that stays ready goes to the end.
+  while (count < packets.size() && !ready_.empty() && slab_->room() >= kDataOverheadBytes) {
+    count += transmit_flow(ready_.take(), now, packets.subspan(count));
+  }
+  return count;
+}
+
+size_t SoftNic::transmit_acks(Instant now, std::span<TxPacket> out) {
+  while (!later_.empty() && queue_pairs_[later_.front()]->ack_deadline <= now) {
+    acks_.add(later_.take());
+  }
+  size_t count = 0;
+  while (!acks_.empty() && count + 2 <= out.size()) {
+    QueuePair& qp = *queue_pairs_[acks_.front()];
+    if (slab_->room() < wire::kNakBytes + qp.responder->max_ack_bytes()) break;
+    acks_.take();
+    later_.remove(slot_of(qp));
+    qp.unacknowledged = 0;
+    const auto add = [&](std::span<const uint8_t> bytes) {
+      out[count++] = TxPacket{.header = bytes,
+                              .payload = {},
+                              .trailer = {},
+                              .destination = &qp.remote.address,
+                              .path = 0,
+                              .traffic_class = TrafficClass::kControl};
+    };
+    if (qp.nak_due) {
+      const auto bytes = slab_->take(wire::kNakBytes);
+      wire::encode(qp.nak, bytes.first<wire::kNakBytes>());
+      qp.nak_due = false;
+      add(bytes);
+    }
+    if (!qp.responder->ack_due()) continue;
+    const auto bytes = slab_->take(qp.responder->max_ack_bytes());
+    add(bytes.first(qp.responder->write_ack(qp.remote.queue_pair, now, bytes)));
+    ++counters_.acks_sent;
+  }
+  return count;
+}
+
+size_t SoftNic::transmit_control(Instant now, std::span<TxPacket> out) {
+  size_t count = 0;
+  for (size_t left = controls_.size(); left > 0 && count < out.size(); --left) {
+    QueuePair& qp = *queue_pairs_[controls_.take()];
+    if (qp.state != QueuePair::State::kConnected) continue;
+    count += transmit_queue_pair(qp, now, config_.burst_bytes, out.subspan(count));
+    wake(qp);
+  }
+  return count;
+}
+
+size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> out) {
+  Flow& flow = flows_[index];
+  const auto timer = static_cast<uint32_t>(queue_pairs_.size()) + index;
+  const size_t pairs = flow.queue_pairs.size();
+  size_t count = 0;
+  bool more = false;
+  for (size_t i = 0; i < pairs && !more; ++i) {
+    QueuePair& qp = *queue_pairs_[flow.queue_pairs[(flow.turn + i) % pairs]];
+    if (qp.state != QueuePair::State::kConnected || !qp.requester->has_work()) continue;
+    // A flow with nothing in flight may always send a packet: no window can stop it for ever.
+    Bytes budget = flow.window - std::min(flow.in_flight, flow.window);
+    if (flow.in_flight == 0 || qp.requester->probing()) budget = std::max(budget, config_.mtu);
+    if (budget == 0) return 0;  // an acknowledgement wakes it
+    const Instant next_send = flow.pacer.next_send();
+    if (next_send > now) {
+      timers_.arm(timer, next_send);
+      return 0;
+    }
+    count = transmit_queue_pair(qp, now, std::min(budget, config_.burst_bytes), out);
+    flow.turn = static_cast<uint32_t>((flow.turn + i + 1) % pairs);
+    more = true;
+  }
+  if (more && count > 0) ready_.add(index);
+  return count;
+}
+
+// Sends at most `budget` bytes of payload (and at least one packet) on one path.
+size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
+                                    std::span<TxPacket> out) {
+  const Bytes in_flight_before = qp.requester->in_flight();
+  size_t count = 0;
+  Bytes payload_bytes = 0;
+  Bytes wire_bytes = 0;
+  Requester::Outgoing packet;
+  while (count < out.size() && slab_->room() >= kDataOverheadBytes &&
+         (count == 0 || payload_bytes + config_.mtu <= budget) &&
+         qp.requester->next_packet(now, &packet)) {
+    const auto header = slab_->take(wire::kDataHeaderBytes);
+    const auto trailer = slab_->take(wire::kChecksumBytes);
+    wire::encode(packet.header, header.first<wire::kDataHeaderBytes>());
+    wire::store_checksum(wire::checksum(header, packet.payload, qp.coverage),
+                         trailer.first<wire::kChecksumBytes>());
+    out[count++] = TxPacket{.header = header,
+                            .payload = packet.payload,
+                            .trailer = trailer,
+                            .destination = &qp.remote.address,
+                            .path = qp.path,
+                            .traffic_class = qp.config.traffic_class};
+    payload_bytes += packet.payload.size();
+    wire_bytes += packet.payload.size() + kDataOverheadBytes + kWireOverheadBytes;
+    counters_.packets_retransmitted += packet.retransmission ? 1 : 0;
+  }
+  if (count == 0) return 0;
+  counters_.data_packets_sent += count;
+  counters_.data_bytes_sent += payload_bytes;
+  if (qp.config.paced) {
+    Flow& flow = flows_[qp.config.flow];
+    flow.in_flight += qp.requester->in_flight() - in_flight_before;
+    flow.pacer.on_sent(wire_bytes, now);
+    qp.path = static_cast<uint16_t>((qp.path + 1U) % config_.paths);
+  }
+  arm_timeout(qp);
+  return count;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,32 @@
+// The checksum that ends every packet: CRC-32 with the IEEE 802.3 polynomial, reflected, as in
+// RoCE's ICRC (InfiniBand Architecture Specification vol. 1, 7.8.1), and like it sent with the
+// least significant byte first. Unlike the ICRC it covers our own bytes only, from the BTH on:
+// addresses and ports may change on the way.
+//
+// Pure functions; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace pacecar::wire {
+
+inline constexpr size_t kChecksumBytes = 4;
+
+// Agreed per connection. Acknowledgements are all header, so for them both mean the same.
+enum class Coverage : uint8_t {
+  kFull,    // header and payload
+  kHeader,  // header only, for paths that protect the payload themselves
+};
+
+uint32_t checksum(std::span<const uint8_t> header, std::span<const uint8_t> payload,
+                  Coverage coverage);
+
+void store_checksum(uint32_t value, std::span<uint8_t, kChecksumBytes> to);
+
+// Whether the last four bytes of `datagram` are the checksum of what precedes them, of which the
+// first `header_bytes` are header. False for a datagram that is too short for both.
+bool verify_checksum(std::span<const uint8_t> datagram, size_t header_bytes, Coverage coverage);
+
+}  // namespace pacecar::wire

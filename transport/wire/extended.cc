@@ -1,0 +1,158 @@
+#include "transport/wire/extended.h"
+
+#include "transport/base/check.h"
+
+namespace pacecar::wire {
+namespace {
+
+constexpr uint32_t kLow24 = 0xFFFFFF;
+// The bits of the BTH that are the same in every packet: everything but opcode, queue pair and PSN.
+// Flags, padding, version and congestion bits are zero (ECN is read from the IP header), and the
+// partition is the default one.
+constexpr uint64_t kBthFixedBits = 0x00FF'FFFF'FF00'0000;
+constexpr uint64_t kBthFixedValue = 0x0000'FFFF'0000'0000;
+
+constexpr uint32_t kDataTakenBack = 0x01;
+constexpr uint32_t kDataUnusedBits = 0xFE;
+constexpr uint32_t kAckEchoValid = 0x0000'0100;
+constexpr uint32_t kAckUnusedBits = 0x0000'FEFF;
+
+struct Bth {
+  Opcode opcode{};
+  uint32_t destination_qp = 0;
+  uint32_t psn = 0;
+};
+
+void encode_bth(const Bth& bth, uint8_t* to) {
+  store_be64(
+      static_cast<uint64_t>(bth.opcode) << 56 | kBthFixedValue | (bth.destination_qp & kLow24), to);
+  store_be32(bth.psn & kLow24, to + 8);
+}
+
+// Reads kBthBytes.
+bool decode_bth(const uint8_t* from, Bth& bth) {
+  const uint64_t first = load_be64(from);
+  const uint32_t last = load_be32(from + 8);
+  bth.opcode = static_cast<Opcode>(first >> 56);
+  bth.destination_qp = static_cast<uint32_t>(first) & kLow24;
+  bth.psn = last & kLow24;
+  return (first & kBthFixedBits) == kBthFixedValue && last == bth.psn;
+}
+
+// Ends a packet that is all header.
+void append_checksum(std::span<uint8_t> packet) {
+  const auto header = packet.first(packet.size() - kChecksumBytes);
+  store_checksum(checksum(header, {}, Coverage::kHeader), packet.last<kChecksumBytes>());
+}
+
+}  // namespace
+
+PacketKind classify(std::span<const uint8_t> datagram) {
+  if (datagram.empty()) return PacketKind::kMalformed;
+  switch (static_cast<Opcode>(datagram[0])) {
+    case Opcode::kWrite:
+    case Opcode::kWriteWithImm:
+      return PacketKind::kData;
+    case Opcode::kAck:
+      return PacketKind::kAck;
+    case Opcode::kNak:
+      return PacketKind::kNak;
+  }
+  return PacketKind::kMalformed;
+}
+
+void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to) {
+  PACECAR_DCHECK(header.opcode == Opcode::kWriteWithImm ||
+                 (header.opcode == Opcode::kWrite && header.immediate == 0));
+  uint8_t* p = to.data();
+  encode_bth({header.opcode, header.destination_qp, header.psn}, p);
+  store_be64(header.address, p + 12);
+  store_be32(header.key, p + 20);
+  store_be32(header.length, p + 24);
+  store_be32(header.immediate, p + 28);
+  store_be32(header.msn << 8 | (header.taken_back ? kDataTakenBack : 0), p + 32);
+  store_be32(header.timestamp, p + 36);
+}
+
+bool decode(std::span<const uint8_t> datagram, DataHeader& header,
+            std::span<const uint8_t>& payload) {
+  if (datagram.size() < kDataHeaderBytes + kChecksumBytes) return false;
+  if (datagram.size() > kMaxDatagramBytes) return false;
+  const uint8_t* p = datagram.data();
+  Bth bth;
+  if (!decode_bth(p, bth)) return false;
+  const uint32_t msn_and_flags = load_be32(p + 32);
+  header = {.opcode = bth.opcode,
+            .taken_back = (msn_and_flags & kDataTakenBack) != 0,
+            .destination_qp = bth.destination_qp,
+            .psn = bth.psn,
+            .address = load_be64(p + 12),
+            .key = load_be32(p + 20),
+            .length = load_be32(p + 24),
+            .immediate = load_be32(p + 28),
+            .msn = msn_and_flags >> 8,
+            .timestamp = load_be32(p + 36)};
+  payload = datagram.subspan(kDataHeaderBytes, datagram.size() - kDataHeaderBytes - kChecksumBytes);
+  const bool opcode_fits = bth.opcode == Opcode::kWriteWithImm ||
+                           (bth.opcode == Opcode::kWrite && header.immediate == 0);
+  const size_t most = header.taken_back ? 0 : header.length;
+  return opcode_fits && (msn_and_flags & kDataUnusedBits) == 0 && payload.size() <= most;
+}
+
+size_t encode(const AckHeader& header, std::span<const uint64_t> bitmap, std::span<uint8_t> to) {
+  PACECAR_CHECK(bitmap.size() <= kMaxBitmapWords && to.size() >= ack_bytes(bitmap.size()));
+  uint8_t* p = to.data();
+  encode_bth({Opcode::kAck, header.destination_qp, header.cumulative}, p);
+  store_be32(header.echo_timestamp, p + 12);
+  store_be32(header.hold_ns, p + 16);
+  store_be32(header.received, p + 20);
+  store_be32(header.marked, p + 24);
+  store_be32(static_cast<uint32_t>(bitmap.size()) << 16 | (header.echo_valid ? kAckEchoValid : 0),
+             p + 28);
+  p += kAckHeaderBytes;
+  for (const uint64_t word : bitmap) {
+    store_be64(word, p);
+    p += sizeof word;
+  }
+  const size_t size = ack_bytes(bitmap.size());
+  append_checksum(to.first(size));
+  return size;
+}
+
+bool decode(std::span<const uint8_t> datagram, AckHeader& header, Bitmap& bitmap) {
+  if (datagram.size() < ack_bytes(0)) return false;
+  const uint8_t* p = datagram.data();
+  Bth bth;
+  if (!decode_bth(p, bth) || bth.opcode != Opcode::kAck) return false;
+  const uint32_t words_and_flags = load_be32(p + 28);
+  const size_t words = words_and_flags >> 16;
+  header = {.destination_qp = bth.destination_qp,
+            .cumulative = bth.psn,
+            .echo_timestamp = load_be32(p + 12),
+            .hold_ns = load_be32(p + 16),
+            .received = load_be32(p + 20),
+            .marked = load_be32(p + 24),
+            .echo_valid = (words_and_flags & kAckEchoValid) != 0};
+  bitmap =
+      Bitmap(datagram.subspan(kAckHeaderBytes, datagram.size() - kAckHeaderBytes - kChecksumBytes));
+  return (words_and_flags & kAckUnusedBits) == 0 && words <= kMaxBitmapWords &&
+         datagram.size() == ack_bytes(words);
+}
+
+void encode(const Nak& nak, std::span<uint8_t, kNakBytes> to) {
+  encode_bth({Opcode::kNak, nak.destination_qp, nak.psn}, to.data());
+  store_be32(static_cast<uint32_t>(nak.syndrome) << 24, to.data() + 12);
+  append_checksum(to);
+}
+
+bool decode(std::span<const uint8_t> datagram, Nak& nak) {
+  if (datagram.size() != kNakBytes) return false;
+  Bth bth;
+  if (!decode_bth(datagram.data(), bth) || bth.opcode != Opcode::kNak) return false;
+  nak = {.destination_qp = bth.destination_qp,
+         .psn = bth.psn,
+         .syndrome = Syndrome::kRemoteAccessError};
+  return load_be32(datagram.data() + 12) == static_cast<uint32_t>(nak.syndrome) << 24;
+}
+
+}  // namespace pacecar::wire

@@ -1,0 +1,116 @@
+// The packets of the extended wire mode: RoCEv2-shaped, with opcodes of the range that InfiniBand
+// leaves to manufacturers. Every data packet says by itself where its payload goes, so packets may
+// arrive in any order. README.md has the layout.
+//
+// Decoders accept any bytes and refuse what no encoder writes: a packet that decodes, encodes back
+// to the same bytes. They do not look at the checksum, whose coverage only the connection knows.
+// Queue pair numbers, PSNs and MSNs have 24 bits; encoders send the low 24 bits.
+//
+// Pure functions; any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/wire/big_endian.h"
+#include "transport/wire/checksum.h"
+
+namespace pacecar::wire {
+
+// Manufacturer specific opcodes (InfiniBand Architecture Specification vol. 1, 9.2.1).
+enum class Opcode : uint8_t {
+  kWrite = 0xC0,
+  kWriteWithImm = 0xC1,
+  kAck = 0xC2,
+  kNak = 0xC3,
+};
+
+inline constexpr size_t kBthBytes = 12;
+inline constexpr size_t kDataHeaderBytes = 40;  // BTH, RETH, extended data header
+inline constexpr size_t kAckHeaderBytes = 32;   // without the bitmap
+inline constexpr size_t kNakBytes = 20;         // with the checksum
+inline constexpr size_t kMaxBitmapWords = 256;
+inline constexpr size_t kMaxDatagramBytes = 65527;  // UDP over IPv6 without jumbograms (RFC 8200)
+
+// The size of an acknowledgement with its checksum.
+constexpr size_t ack_bytes(size_t bitmap_words) {
+  return kAckHeaderBytes + 8 * bitmap_words + kChecksumBytes;
+}
+
+enum class PacketKind : uint8_t { kData, kAck, kNak, kMalformed };
+
+// Which decoder to call, judged by the opcode alone; the decoder has the last word.
+PacketKind classify(std::span<const uint8_t> datagram);
+
+// One packet of a write.
+struct DataHeader {
+  Opcode opcode = Opcode::kWrite;  // kWrite or kWriteWithImm
+  // The sender takes the write back: this packet has no payload, and stands for its PSN only.
+  bool taken_back = false;
+  uint32_t destination_qp = 0;
+  uint32_t psn = 0;
+  uint64_t address = 0;    // where this packet's payload goes
+  uint32_t key = 0;        // remote key
+  uint32_t length = 0;     // bytes of the whole work request; at least this packet's payload
+  uint32_t immediate = 0;  // 0 for kWrite
+  uint32_t msn = 0;        // writes with immediate of this queue pair, counted from its start
+  uint32_t timestamp = 0;  // low 32 bits of the sender's clock in ns, at sending
+
+  bool operator==(const DataHeader&) const = default;
+};
+
+// The payload and the checksum of both follow the header.
+void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to);
+// `payload` points into `datagram`. On false the outputs are unspecified.
+bool decode(std::span<const uint8_t> datagram, DataHeader& header,
+            std::span<const uint8_t>& payload);
+
+// What a receiver has got: everything before `cumulative`, and what the bitmap says beyond.
+struct AckHeader {
+  uint32_t destination_qp = 0;
+  uint32_t cumulative = 0;      // the next PSN that the receiver expects
+  uint32_t echo_timestamp = 0;  // of the packet that caused this acknowledgement
+  uint32_t hold_ns = 0;         // from that packet's arrival to this acknowledgement
+  uint32_t received = 0;        // packets accepted so far, without duplicates; wraps
+  uint32_t marked = 0;          // of these, with ECN congestion; wraps
+  bool echo_valid = false;      // whether echo_timestamp and hold_ns mean anything
+
+  bool operator==(const AckHeader&) const = default;
+};
+
+// A bitmap inside a received acknowledgement: bit i of word w, bit 0 being the least significant,
+// says that PSN cumulative + 64 * w + i has arrived. Valid as long as the datagram.
+class Bitmap {
+ public:
+  Bitmap() = default;
+  explicit Bitmap(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+
+  size_t words() const { return bytes_.size() / 8; }
+  uint64_t operator[](size_t word) const { return load_be64(&bytes_[8 * word]); }
+
+ private:
+  std::span<const uint8_t> bytes_;
+};
+
+// Writes the whole packet with its checksum and returns its size, ack_bytes(bitmap.size()), which
+// `to` must hold. At most kMaxBitmapWords words.
+size_t encode(const AckHeader& header, std::span<const uint64_t> bitmap, std::span<uint8_t> to);
+bool decode(std::span<const uint8_t> datagram, AckHeader& header, Bitmap& bitmap);
+
+enum class Syndrome : uint8_t { kRemoteAccessError = 1 };
+
+// The refusal of one data packet.
+struct Nak {
+  uint32_t destination_qp = 0;
+  uint32_t psn = 0;  // of the refused packet
+  Syndrome syndrome = Syndrome::kRemoteAccessError;
+
+  bool operator==(const Nak&) const = default;
+};
+
+// Writes the whole packet with its checksum.
+void encode(const Nak& nak, std::span<uint8_t, kNakBytes> to);
+bool decode(std::span<const uint8_t> datagram, Nak& nak);
+
+}  // namespace pacecar::wire
