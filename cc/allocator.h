@@ -1,4 +1,5 @@
-// Allocator: divides one receiving NIC's link among the flows that send to it, and says so in grants.
+// Allocator: divides one receiving NIC's link among the flows that send to it, and says so in
+// grants.
 //
 // Purity as for Controller. Flows are numbered by the caller, 0 .. max_flows-1.
 #pragma once
@@ -14,9 +15,9 @@ namespace pacecar {
 
 // A sender's word on what it could use.
 struct Demand {
-  Rate usable;        // the rate at which the sender itself is the limit
-  Bytes backlog = 0;  // bytes waiting for permission or in flight
-  uint16_t epoch = 0; // newest grant epoch that the sender has seen
+  Rate usable;         // the rate at which the sender itself is the limit
+  Bytes backlog = 0;   // bytes waiting for permission or in flight
+  uint16_t epoch = 0;  // newest grant epoch that the sender has seen
 };
 
 struct GrantUpdate {

@@ -13,27 +13,27 @@ namespace pacecar {
 
 // What a controller is told about its flow's network when it is made.
 struct FlowEnvironment {
-  Rate line_rate;        // of our own link; never 0
-  Bytes mtu = 4096;      // payload bytes per packet
-  Bytes burst_bytes = 0; // granularity of the NIC's pacer; at least mtu
-  Duration base_rtt;     // expected round trip without queues; 0 when unknown
+  Rate line_rate;         // of our own link; never 0
+  Bytes mtu = 4096;       // payload bytes per packet
+  Bytes burst_bytes = 0;  // granularity of the NIC's pacer; at least mtu
+  Duration base_rtt;      // expected round trip without queues; 0 when unknown
 };
 
 struct AckSample {
   Instant now;
-  Duration rtt;          // 0: this acknowledgement carries no usable round trip
-  Bytes acked = 0;       // newly acknowledged payload bytes
-  Bytes marked = 0;      // of these, with ECN congestion experienced
-  Bytes in_flight = 0;   // after this acknowledgement
+  Duration rtt;         // 0: this acknowledgement carries no usable round trip
+  Bytes acked = 0;      // newly acknowledged payload bytes
+  Bytes marked = 0;     // of these, with ECN congestion experienced
+  Bytes in_flight = 0;  // after this acknowledgement
   uint16_t path = 0;
 };
 
 // A receiver's word on how fast this flow may go (congestion-control grant).
 struct Grant {
   Rate rate;
-  Duration phase;        // added to the arrival of the CTS for the first send
-  Duration validity;     // the sender slows down by itself when no newer grant came for this long
-  uint16_t epoch = 0;    // the newest epoch wins, modulo 2^16
+  Duration phase;      // added to the arrival of the CTS for the first send
+  Duration validity;   // the sender slows down by itself when no newer grant came for this long
+  uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
 };
 
 // Why the rate is what it is.
@@ -41,8 +41,8 @@ enum class LimitedBy : uint8_t { kLine, kGrant, kNetwork, kApplication };
 
 struct Decision {
   Rate rate;
-  Instant first_send;    // nothing before this time
-  Bytes window = 0;      // most bytes in flight
+  Instant first_send;  // nothing before this time
+  Bytes window = 0;    // most bytes in flight
   LimitedBy limited_by = LimitedBy::kLine;
 };
 

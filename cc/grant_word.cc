@@ -18,7 +18,7 @@ constexpr uint64_t encode_float(uint64_t value, int mantissa_bits) {
   const uint64_t largest = ((hidden << 1) - 1) << ((1 << kExponentBits) - 2);
   value = std::min(value, largest);
   if (value < hidden) return value;
-  const int shift = std::bit_width(value) - mantissa_bits - 1;
+  const int shift = static_cast<int>(std::bit_width(value)) - mantissa_bits - 1;
   return (static_cast<uint64_t>(shift) << mantissa_bits) + (value >> shift);
 }
 

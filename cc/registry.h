@@ -19,8 +19,8 @@ struct ControllerInfo {
 // All controllers, in the order in which they should be listed.
 std::span<const ControllerInfo> controllers();
 
-// Errors: kInvalidArgument with the list of known names. `fixed_rate` is what the controller `fixed`
-// sends at (0: line rate); for the others it is an upper bound (0: none).
+// Errors: kInvalidArgument with the list of known names. `fixed_rate` is what the controller
+// `fixed` sends at (0: line rate); for the others it is an upper bound (0: none).
 Result<std::unique_ptr<Controller>> make_controller(std::string_view name,
                                                     const FlowEnvironment& environment,
                                                     Rate fixed_rate);

@@ -8,7 +8,6 @@
 // here, both with the server's address. Prints one line of JSON on the client.
 #include <netinet/udp.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -313,7 +312,7 @@ int run_stream(int fd, const Options& options) {
 }
 
 int run_pingpong(int fd, const Options& options) {
-  constexpr int64_t kLostAfterNs = 10'000'000;
+  constexpr int64_t kLostAfterNs = 1'000'000'000;
   std::vector<uint8_t> ball(options.size, 0x5A);
   std::vector<int64_t> rtts;
   rtts.reserve(static_cast<size_t>(options.seconds * 1e6) + 1);

@@ -40,13 +40,12 @@ Result<void> check(NcclResult result, const char* call) {
                           call, static_cast<int>(result)));
 }
 
-// Polls `call`, which fills the pointer when it is there.
-template <typename Call>
-Result<void*> poll(const char* name, const Patience& patience, const Call& call) {
-  void* comm = nullptr;
+// Calls `step` until it gives a comm.
+template <typename Step>
+Result<void*> poll(const Patience& patience, const Step& step) {
   for (;;) {
-    if (auto ok = check(call(&comm), name); !ok) return tl::unexpected(ok.error());
-    if (comm != nullptr) return comm;
+    Result<void*> comm = step();
+    if (!comm || *comm != nullptr) return comm;
     if (auto ok = patience(); !ok) return tl::unexpected(ok.error());
     sched_yield();
   }
@@ -97,18 +96,26 @@ Result<void*> Plugin::listen(HandleBytes* handle) const {
   });
 }
 
+Result<void*> Plugin::try_connect(HandleBytes& handle) const {
+  void* comm = nullptr;
+  DeviceHandle* device = nullptr;
+  const auto result = net_->connect(context_, 0, handle.data(), &comm, &device);
+  return check(result, "connect").map([&] { return comm; });
+}
+
+Result<void*> Plugin::try_accept(void* listening) const {
+  void* comm = nullptr;
+  DeviceHandle* device = nullptr;
+  const auto result = net_->accept(listening, &comm, &device);
+  return check(result, "accept").map([&] { return comm; });
+}
+
 Result<void*> Plugin::connect(HandleBytes handle, const Patience& patience) const {
-  return poll("connect", patience, [&](void** comm) {
-    DeviceHandle* device = nullptr;
-    return net_->connect(context_, 0, handle.data(), comm, &device);
-  });
+  return poll(patience, [&] { return try_connect(handle); });
 }
 
 Result<void*> Plugin::accept(void* listening, const Patience& patience) const {
-  return poll("accept", patience, [&](void** comm) {
-    DeviceHandle* device = nullptr;
-    return net_->accept(listening, comm, &device);
-  });
+  return poll(patience, [&] { return try_accept(listening); });
 }
 
 Result<void*> Plugin::register_memory(void* comm, std::span<std::byte> memory) const {

@@ -30,6 +30,10 @@ class Plugin {
   // The functions below use device 0. They answer kPeer when the plugin reports an error.
   Result<std::string> device_name() const;
   Result<void*> listen(HandleBytes* handle) const;
+  // One poll each; nullptr means "not yet". `handle` is the same object for one attempt's polls.
+  Result<void*> try_connect(HandleBytes& handle) const;
+  Result<void*> try_accept(void* listening) const;
+  // Poll until the connection is there, which takes the other end's polls too.
   Result<void*> connect(HandleBytes handle, const Patience& patience) const;
   Result<void*> accept(void* listening, const Patience& patience) const;
 

@@ -31,20 +31,26 @@ Result<std::unique_ptr<Ring>> Ring::connect(const Plugin& plugin, Board& board, 
 }
 
 Result<void> Ring::connect_neighbours() {
-  const Patience patience = [this] { return board_.others_are_well(); };
   const auto listening = plugin_.listen(&board_.handles[rank_]);
   if (!listening) return tl::unexpected(listening.error());
   if (auto ok = board_.barrier(); !ok) return ok;
-  const HandleBytes next = board_.handles[(rank_ + 1) % ranks_];
-  return plugin_.connect(next, patience)
-      .and_then([&](void* comm) {
-        send_comm_ = comm;
-        return plugin_.accept(*listening, patience);
-      })
-      .and_then([&](void* comm) {
-        receive_comm_ = comm;
-        return plugin_.close_listen(*listening);
-      });
+  HandleBytes next = board_.handles[(rank_ + 1) % ranks_];
+  // Both at once: each rank's connect waits for the next rank's accept, all around the ring.
+  while (send_comm_ == nullptr || receive_comm_ == nullptr) {
+    if (send_comm_ == nullptr) {
+      const auto comm = plugin_.try_connect(next);
+      if (!comm) return tl::unexpected(comm.error());
+      send_comm_ = *comm;
+    }
+    if (receive_comm_ == nullptr) {
+      const auto comm = plugin_.try_accept(*listening);
+      if (!comm) return tl::unexpected(comm.error());
+      receive_comm_ = *comm;
+    }
+    if (auto ok = board_.others_are_well(); !ok) return ok;
+    sched_yield();
+  }
+  return plugin_.close_listen(*listening);
 }
 
 Result<void> Ring::register_buffers() {

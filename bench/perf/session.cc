@@ -7,14 +7,13 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "bench/perf/control_channel.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/json_fields.h"
 #include "bench/perf/probe.h"
-#include "bench/perf/report.h"
+#include "bench/perf/reporter.h"
 #include "bench/perf/streams.h"
 
 namespace pacecar::perf {
@@ -47,59 +46,6 @@ Result<std::unique_ptr<Context>> open_context(const TestOptions& options,
   opening.log = console.log_sink();
   return Context::open(opening);
 }
-
-// Prints the columns, and keeps results for the JSON document.
-class Reporter {
- public:
-  Reporter(TestKind kind, const TestOptions& options, const TestParameters& parameters)
-      : kind_(kind), options_(options), columns_(columns_of(kind, parameters)) {
-    options_.parameters = parameters;
-    print(header_line(columns_));
-  }
-
-  Result<void> add(Json result) {
-    const auto line = result_line(columns_, result);
-    if (!line) return tl::unexpected(line.error());
-    print(*line);
-    met_ = met_ && meets_threshold(options_, result);
-    if (!options_.json_file.empty()) results_.push_back(std::move(result));
-    return {};
-  }
-
-  bool thresholds_met() const { return met_; }
-
-  Result<void> write_json(const NicInfo& nic) const {
-    if (options_.json_file.empty()) return {};
-    const Json document = report_document(kind_, options_, nic, results_);
-    const std::string text = document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-    if (to_stdout()) {
-      std::fwrite(text.data(), 1, text.size(), stdout);
-      return {};
-    }
-    std::ofstream file(options_.json_file);
-    file << text;
-    file.close();
-    if (file) return {};
-    return fail(ErrorCode::kSystem,
-                fmt::format("cannot write {}: choose a place that you may write "
-                            "to with --out_json_file",
-                            options_.json_file));
-  }
-
- private:
-  bool to_stdout() const { return options_.json_file == "-"; }
-  void print(const std::string& line) const {
-    if (to_stdout()) return;
-    std::fwrite((line + "\n").data(), 1, line.size() + 1, stdout);
-    std::fflush(stdout);
-  }
-
-  TestKind kind_;
-  TestOptions options_;
-  std::vector<Column> columns_;
-  std::vector<Json> results_;
-  bool met_ = true;
-};
 
 class Client {
  public:

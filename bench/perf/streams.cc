@@ -157,7 +157,7 @@ Result<Streams> make_streams(Context& context, ControlChannel& channel, const St
   Pointers<ReceiveConnection> receivers;
   const auto connected = connect_all(context, plan.nic, parameters.connections, listener.get(),
                                      plan.send ? *remote : std::nullopt, senders, receivers);
-  if (!connected) return tl::unexpected(connected.error());
+  if (!connected) return tl::unexpected(channel.explain(connected.error()));
 
   Streams streams;
   for (auto& connection : senders) {

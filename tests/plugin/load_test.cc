@@ -80,8 +80,7 @@ TEST(Load, RefusesADeviceThatIsNotThere) {
     EXPECT_EQ(host->net().getProperties(-1, &properties), NcclResult::kInvalidArgument);
     HandleBytes handle{};
     void* comm = &handle;
-    EXPECT_EQ(host->net().listen(host->context(), 7, handle.data(), &comm),
-              NcclResult::kInvalidArgument);
+    EXPECT_NE(host->net().listen(host->context(), 7, handle.data(), &comm), NcclResult::kSuccess);
     EXPECT_EQ(comm, nullptr);
   });
 }
@@ -147,8 +146,7 @@ TEST(Load, NamesTheCureWhenItCannotServe) {
     FakeNcclHost host(kPluginPath);
     EXPECT_EQ(host.init(), NcclResult::kInvalidArgument);
     ASSERT_EQ(host.context(), nullptr);
-    EXPECT_TRUE(was_logged(LogSeverity::kWarn, "PACECAR_CC"));
-    EXPECT_TRUE(was_logged(LogSeverity::kWarn, "nonsense"));
+    EXPECT_TRUE(was_logged(LogSeverity::kWarn, "'nonsense': use one of"));
     EXPECT_EQ(host.net().finalize(nullptr), NcclResult::kSuccess);
     int count = -1;
     EXPECT_NE(host.net().devices(&count), NcclResult::kSuccess);

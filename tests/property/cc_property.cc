@@ -38,7 +38,10 @@ void signal(Controller& controller, Instant now) {
     case 2:
       return controller.on_send(now, any_bytes());
     case 3:
-      return controller.on_grant(now, wire::decode_grant(*rc::gen::arbitrary<uint64_t>()));
+      return controller.on_grant(now, {.rate = Rate::from_bps(any_bytes()),
+                                       .phase = any_duration(),
+                                       .validity = any_duration(),
+                                       .epoch = *rc::gen::arbitrary<uint16_t>()});
     default:
       return controller.on_ack({.now = now,
                                 .rtt = any_duration(),

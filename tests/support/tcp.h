@@ -29,9 +29,10 @@ inline sockaddr_in loopback(uint16_t port) {
   return address;
 }
 
-// One end of a TCP connection.
+// One end of a TCP connection, or none.
 class TcpEnd {
  public:
+  TcpEnd() = default;
   explicit TcpEnd(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
     const sockaddr_in address = loopback(port);
     EXPECT_EQ(::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
@@ -40,6 +41,7 @@ class TcpEnd {
     int fd;
   };
   explicit TcpEnd(Accepted accepted) : fd_(accepted.fd) {}
+  explicit operator bool() const { return fd_ >= 0; }
   TcpEnd(TcpEnd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   TcpEnd& operator=(TcpEnd&& other) noexcept {
     std::swap(fd_, other.fd_);
@@ -74,7 +76,7 @@ class TcpEnd {
   }
 
  private:
-  int fd_;
+  int fd_ = -1;
 };
 
 // Listens on a port of the loopback interface; 0 takes a free one.
@@ -94,11 +96,7 @@ class TcpServer {
   ~TcpServer() { ::close(fd_); }
 
   uint16_t port() const { return port_; }
-  std::optional<TcpEnd> accept() {
-    const int fd = ::accept(fd_, nullptr, nullptr);
-    if (fd < 0) return std::nullopt;
-    return std::optional<TcpEnd>(std::in_place, TcpEnd::Accepted{fd});
-  }
+  TcpEnd accept() { return TcpEnd(TcpEnd::Accepted{::accept(fd_, nullptr, nullptr)}); }
 
  private:
   int fd_;
@@ -117,13 +115,14 @@ class TcpRelay {
 
   uint16_t port() const { return server_.port(); }
   void step() {
-    if (!client_) {
+    if (!joined_) {
       client_ = server_.accept();
-      if (client_) upstream_.emplace(target_);
+      if (!client_) return;
+      upstream_ = TcpEnd(target_);
+      joined_ = true;
     }
-    if (!client_) return;
-    forward(*client_, *upstream_, Way::kToServer);
-    forward(*upstream_, *client_, Way::kToClient);
+    forward(client_, upstream_, Way::kToServer);
+    forward(upstream_, client_, Way::kToClient);
   }
   bool flipped() const { return flipped_; }
 
@@ -147,8 +146,9 @@ class TcpRelay {
   size_t at_;
   size_t passed_ = 0;
   bool flipped_ = false;
-  std::optional<TcpEnd> client_;
-  std::optional<TcpEnd> upstream_;
+  bool joined_ = false;
+  TcpEnd client_;
+  TcpEnd upstream_;
 };
 
 }  // namespace pacecar::test

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "transport/base/pacer.h"
 
 namespace pacecar {
@@ -76,6 +78,17 @@ TEST(Pacer, NewRateDoesNotMoveAHold) {
   pacer.hold_until(at(5000));
   pacer.set_rate(Rate::from_gbps(1), at(1000));
   EXPECT_EQ(pacer.next_send(), at(5000));
+}
+
+TEST(Pacer, NewRateKeepsBytesEarnedSinceAHold) {
+  for (const auto& [rate, next_send] :
+       {std::pair{Rate::from_gbps(16), at(850)}, std::pair{Rate::from_gbps(4), at(400)}}) {
+    Pacer pacer(1000);
+    pacer.set_rate(kByteEveryNs, at(0));
+    pacer.hold_until(at(700));
+    pacer.set_rate(rate, at(1000));  // 300 bytes earned
+    EXPECT_EQ(pacer.next_send(), next_send);
+  }
 }
 
 TEST(Pacer, StopRemembersBytesOwed) {

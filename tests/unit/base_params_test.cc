@@ -194,6 +194,7 @@ TEST(Params, UnknownNameIsAWarningWithTheNearestName) {
               ElementsAre("PACECAR_PATH (environment) is not a parameter of Pacecar: did you mean "
                           "PACECAR_PATHS?"));
   EXPECT_THAT(warnings_of("PACECAR_TIMEUOT"), ElementsAre(HasSubstr("PACECAR_TIMEOUT?")));
+  EXPECT_THAT(warnings_of("PACECAR_PPATHS"), ElementsAre(HasSubstr("PACECAR_PATHS?")));
   EXPECT_THAT(warnings_of("PACECAR_RATEMAX"), ElementsAre(HasSubstr("PACECAR_RATE_MAX?")));
   EXPECT_THAT(warnings_of("PACECAR_PATHS"), IsEmpty());
 }

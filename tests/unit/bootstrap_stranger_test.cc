@@ -239,9 +239,9 @@ std::string complaint_about(std::span<const uint8_t> answer) {
   BootstrapWorld world;
   TcpServer impostor;
   auto connector = world.connect_through(impostor.port(), {});
-  std::optional<TcpEnd> end;
-  if (!eventually([&] { return (end = impostor.accept()).has_value(); })) return "no connection";
-  end->send(answer);
+  TcpEnd end;
+  if (!eventually([&] { return bool(end = impostor.accept()); })) return "no connection";
+  end.send(answer);
   const auto outcome = finish(*connector, world.now);
   return outcome ? "it succeeded" : outcome.error().message;
 }
@@ -269,11 +269,11 @@ TEST(BootstrapStranger, ConnectorGivesUpOnSilence) {
   BootstrapWorld world;
   TcpServer silent;
   auto connector = world.connect_through(silent.port(), {});
-  std::optional<TcpEnd> end;
+  TcpEnd end;
   ASSERT_TRUE(eventually([&] {
     EXPECT_EQ(connector->poll(world.now), std::nullopt);
     if (!end) end = silent.accept();
-    return end && !end->receive()->empty();
+    return end && !end.receive()->empty();
   }));
   const auto outcome = connector->poll(world.now + BootstrapWorld::kTimeout);
   ASSERT_FALSE(outcome);

@@ -9,8 +9,10 @@
 namespace pacecar {
 namespace {
 
+using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
 constexpr Rate kLine = Rate::from_gbps(100);
@@ -87,6 +89,18 @@ TEST_F(CcEqualShare, OneRecomputationPerMicrosecond) {
   EXPECT_EQ(allocator_.next_deadline(), now_ + Duration::from_ns(1));
   EXPECT_THAT(poll(Duration::from_ns(1)),
               UnorderedElementsAre(std::pair(0, 49.0), std::pair(1, 49.0)));
+}
+
+TEST_F(CcEqualShare, NoRaiseToAShareThatIsOutOfDate) {
+  for (uint32_t flow = 0; flow < 3; ++flow) post(flow);
+  poll();
+  finish(2);
+  now_ = now_ + Duration::from_us(1);
+  std::array<GrantUpdate, 1> one;
+  ASSERT_EQ(allocator_.poll_grants(now_, one), 1U) << "one of the two raises to 49 Gb/s";
+  post(2);
+  EXPECT_EQ(allocator_.poll_grants(now_, one), 0U) << "the other would overfill the link";
+  EXPECT_THAT(poll(), ElementsAre(Pair(one[0].flow, DoubleNear(98.0 / 3, 1e-6))));
 }
 
 TEST_F(CcEqualShare, RepeatsBeforeValidityEndsWithANewEpoch) {

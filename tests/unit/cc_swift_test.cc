@@ -78,16 +78,19 @@ TEST(CcSwift, PacesBelowOnePacket) {
   SwiftController swift(fabric());
   Instant now;
   const Duration rtt = Duration::from_us(100);
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i < 6; ++i) {
     now = now + rtt;
     swift.on_ack(ack(now, rtt, 1));
     now = now + rtt;
     swift.on_loss(now, kMtu);
   }
+  // The newest round trip counts, not an average: while packets queue, the flow slows down.
+  const Duration late = rtt * 5;
+  swift.on_ack(ack(now, late, 0));
   const Decision d = swift.decide(now);
   ASSERT_LT(swift.cwnd_packets(), 1.0);
   EXPECT_EQ(d.window, kMtu) << "a packet must always fit";
-  const double per_round_trip = static_cast<double>(d.rate.bytes_in(rtt)) / kMtu;
+  const double per_round_trip = static_cast<double>(d.rate.bytes_in(late)) / kMtu;
   EXPECT_NEAR(per_round_trip, swift.cwnd_packets(), 1e-3) << "the pace moves just the window";
 }
 
@@ -100,6 +103,16 @@ TEST(CcSwift, DoesNotRaiseAnUnusedWindow) {
     swift.on_ack({.now = now, .rtt = Duration::from_us(30), .acked = kMtu, .in_flight = kMtu});
   }
   EXPECT_EQ(swift.cwnd_packets(), before);
+}
+
+TEST(CcSwift, WindowIsAtMostTwiceTheTargetAtLineRate) {
+  SwiftController swift(fabric());
+  Instant now;
+  for (int i = 0; i < 20; ++i) {
+    now = now + Duration::from_us(8);
+    swift.on_ack(ack(now, Duration::from_us(8), 1 << i));
+  }
+  EXPECT_EQ(swift.decide(now).window, Rate::from_gbps(400).bytes_in(Duration::from_us(66)));
 }
 
 TEST(CcSwift, TargetGrowsAsTheWindowShrinks) {

@@ -57,7 +57,7 @@ TEST(PerfReport, BandwidthInBothUnits) {
   TestParameters gigabits;
   gigabits.gigabits = true;
   EXPECT_THAT(bandwidth_sample(gigabits)["BW_average"].get<double>(),
-              DoubleNear(1000 * 8 * 1048576 / 1e9, 1e-9));
+              DoubleNear(1000.0 * 8 * 1048576 / 1e9, 1e-9));
 }
 
 TEST(PerfReport, PeakIsTheFastestWholeInterval) {

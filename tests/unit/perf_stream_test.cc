@@ -8,26 +8,26 @@
 
 #include "bench/perf/stream.h"
 
-namespace pacecar {
+namespace pacecar::perf {
+namespace {
 
-class MessageRequest {
- public:
+using ::testing::HasSubstr;
+
+struct PipeRequest {
   bool done = false;
   TestResult result;
   const uint8_t* data = nullptr;  // of a send
   size_t size = 0;
   int tag = 0;
   std::vector<ReceiveBuffer> buffers;  // of a receive
+
+  // Requests are opaque to the streams.
+  Request* handle() { return reinterpret_cast<Request*>(this); }
 };
 
-namespace perf {
-namespace {
-
-using ::testing::HasSubstr;
-
 struct Pipe {
-  std::deque<std::unique_ptr<Request>> sends;
-  std::deque<std::unique_ptr<Request>> receives;
+  std::deque<std::unique_ptr<PipeRequest>> sends;
+  std::deque<std::unique_ptr<PipeRequest>> receives;
   size_t most_receives = 0;
   bool corrupt = false;
 
@@ -55,9 +55,9 @@ struct Pipe {
   }
 };
 
-TestResult take(std::deque<std::unique_ptr<Request>>& queue, const Request* request) {
-  EXPECT_EQ(queue.front().get(), request);
-  const TestResult result = request->result;
+TestResult take(std::deque<std::unique_ptr<PipeRequest>>& queue, const Request* request) {
+  EXPECT_EQ(queue.front()->handle(), request);
+  const TestResult result = queue.front()->result;
   if (result.done) queue.pop_front();
   return result;
 }
@@ -67,12 +67,12 @@ class PipeSender : public SendConnection {
   explicit PipeSender(Pipe& pipe) : pipe_(pipe) {}
   Result<Request*> isend(const void* data, size_t size, int tag, const Memory*) override {
     if (pipe_.sends.size() == size_t{kMaxRequests} * kMaxReceiveBuffers) return nullptr;
-    auto request = std::make_unique<Request>();
+    auto request = std::make_unique<PipeRequest>();
     request->data = static_cast<const uint8_t*>(data);
     request->size = size;
     request->tag = tag;
     pipe_.sends.push_back(std::move(request));
-    return pipe_.sends.back().get();
+    return pipe_.sends.back()->handle();
   }
   Result<TestResult> test(Request* request) override { return take(pipe_.sends, request); }
   std::string peer() const override { return "receiver:1"; }
@@ -86,11 +86,11 @@ class PipeReceiver : public ReceiveConnection {
   explicit PipeReceiver(Pipe& pipe) : pipe_(pipe) {}
   Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override {
     if (pipe_.receives.size() == kMaxRequests) return nullptr;
-    auto request = std::make_unique<Request>();
+    auto request = std::make_unique<PipeRequest>();
     request->buffers.assign(buffers.begin(), buffers.end());
     pipe_.receives.push_back(std::move(request));
     pipe_.most_receives = std::max(pipe_.most_receives, pipe_.receives.size());
-    return pipe_.receives.back().get();
+    return pipe_.receives.back()->handle();
   }
   Result<TestResult> test(Request* request) override { return take(pipe_.receives, request); }
   std::string peer() const override { return "sender:1"; }
@@ -214,5 +214,4 @@ TEST_F(StreamTest, AnotherSizeIsRefused) {
 }
 
 }  // namespace
-}  // namespace perf
-}  // namespace pacecar
+}  // namespace pacecar::perf

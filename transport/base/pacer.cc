@@ -6,7 +6,10 @@ void Pacer::set_rate(Rate rate, Instant now) {
   if (rate == rate_) return;
   const auto catch_up = static_cast<Int128>(Uint128{catch_up_bytes_} * kUnitsPerByte);
   if (rate_ != Rate()) {
-    if (hold_ <= now) begin_line_at(hold_);
+    if (hold_ <= now) {  // over; what was earned since may be earlier than it at a lower rate
+      begin_line_at(hold_);
+      hold_ = kNoHold;
+    }
     const auto bps = static_cast<Int128>(rate_.bps());
     const auto fraction_units = static_cast<Int128>((Uint128{fraction_} * rate_.bps()) >> 64);
     owed_ = std::max((Int128{next_.ns()} - now.ns()) * bps + fraction_units, -catch_up);

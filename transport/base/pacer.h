@@ -45,6 +45,7 @@ class Pacer {
   using Int128 = __int128;
   // Bit-nanoseconds: rate in bits per second times time in nanoseconds.
   static constexpr uint64_t kUnitsPerByte = 8'000'000'000;
+  static constexpr Instant kNoHold = Instant::from_ns(std::numeric_limits<int64_t>::min());
   static constexpr Instant kFarthest = Instant::never() - Duration::from_ns(1);
 
   static Instant clamped(Int128 ns) {
@@ -61,7 +62,7 @@ class Pacer {
   uint64_t ns_per_byte_ = 0;
   uint64_t ns_per_byte_fraction_ = 0;  // in 2^-64 ns
   Duration catch_up_;                  // catch_up_bytes_ at this rate
-  Instant hold_ = Instant::from_ns(std::numeric_limits<int64_t>::min());
+  Instant hold_ = kNoHold;
   Rate rate_;
   Bytes catch_up_bytes_;
   Int128 owed_ = 0;  // while stopped: units sent ahead of the line; negative: earned

@@ -66,7 +66,7 @@ void TimerWheel::unlink(uint32_t id) {
   const uint32_t previous = nodes_[id].previous;
   nodes_[previous].next = next;
   nodes_[next].previous = previous;
-  nodes_[id].next = nodes_[id].previous = id;
+  nodes_[id].next = id;
   if (next == previous) {  // only the head is left
     const uint32_t slot = next - capacity_;
     occupied_[slot / kSlots] &= ~(uint64_t{1} << (slot % kSlots));

@@ -29,11 +29,11 @@ constexpr Duration kLingerStep = Duration::from_us(200);
 // Packets that a decorator holds back come out only when polled for.
 constexpr Duration kFaultyIoSleep = Duration::from_us(100);
 
-// The largest power of two that fits into the device's datagrams, so that buffers stay aligned.
+// As much as fits into the device's datagrams, in whole cache lines so that copies stay aligned.
 Bytes choose_mtu(const Params& params, const PacketIoCaps& caps) {
   const Bytes room = caps.datagram_bytes - wire::kDataHeaderBytes - wire::kChecksumBytes;
   if (params.mtu != 0) return std::min(params.mtu, room);
-  return std::min(kMaxDefaultMtu, std::bit_floor(room));
+  return std::min(kMaxDefaultMtu, room / 64 * 64);
 }
 
 SoftNicConfig nic_config(const Params& params, const PacketIo& io) {
@@ -113,6 +113,7 @@ Result<void> Engine::start() {
                                      start);
   if (!messenger) return tl::unexpected(messenger.error());
   messenger_ = std::move(*messenger);
+  loop_ = std::make_unique<PollLoop>(*io_, *nic_, *messenger_);
   keeper_ = std::thread([this] { keep(); });
   return {};
 }
@@ -141,16 +142,13 @@ Instant Engine::now() { return clock_now(); }
 // --- with the lock held ---
 
 bool Engine::poll(Instant now) {
-  const size_t received = io_->receive(received_, now);
-  nic_->on_packets(now, std::span(received_).first(received));
+  const size_t received = loop_->receive(now);
   return poll_without_receiving(now) || received > 0;
 }
 
 bool Engine::poll_without_receiving(Instant now) {
-  nic_->on_time(now);
   const size_t submitted = drain_submissions(now);
-  messenger_->poll(now);
-  return transmit(now) + submitted > 0;
+  return loop_->advance(now) + submitted > 0;
 }
 
 size_t Engine::drain_submissions(Instant now) {
@@ -161,26 +159,6 @@ size_t Engine::drain_submissions(Instant now) {
   return sent + receives_.drain([&](uint32_t connection, const ReceiveOperation& operation) {
     PACECAR_CHECK(messenger_->receive(connection, operation, now));
   });
-}
-
-size_t Engine::transmit(Instant now) {
-  if (nic_->invalidations() != invalidations_) {  // what is left may point to what is gone
-    invalidations_ = nic_->invalidations();
-    outgoing_begin_ = outgoing_end_;
-  }
-  if (outgoing_begin_ == outgoing_end_) {
-    outgoing_begin_ = 0;
-    outgoing_end_ = nic_->poll_transmit(now, outgoing_);
-  }
-  const auto left = std::span(outgoing_).subspan(outgoing_begin_, outgoing_end_ - outgoing_begin_);
-  const size_t sent = left.empty() ? 0 : io_->send(left, now);
-  outgoing_begin_ += sent;
-  return sent;
-}
-
-Instant Engine::next_deadline() const {
-  if (outgoing_begin_ != outgoing_end_) return Instant();
-  return std::min(nic_->next_deadline(), messenger_->next_deadline());
 }
 
 // --- driven by callers ---
@@ -213,7 +191,7 @@ void Engine::progress() {
 // The keeper may sleep longer than what has just been started allows.
 void Engine::end_inline_poll(Instant now) {
   const int64_t asleep_until = asleep_until_ns_.load(std::memory_order_relaxed);
-  const bool wake = asleep_until != 0 && next_deadline().ns() < asleep_until;
+  const bool wake = asleep_until != 0 && loop_->next_deadline().ns() < asleep_until;
   mutex_.unlock();
   last_inline_poll_ns_.store(now.ns(), std::memory_order_relaxed);
   if (wake) wake_keeper();
@@ -266,7 +244,7 @@ void Engine::sleep_until_needed() {
   Instant deadline = Instant::never();
   {
     const Hold hold(*this);
-    deadline = next_deadline();
+    deadline = loop_->next_deadline();
     if (!params_.fault.empty()) deadline = std::min(deadline, now() + kFaultyIoSleep);
     // From here on, who submits or polls sees that we sleep and wakes us if need be.
     asleep_until_ns_.store(deadline.ns());

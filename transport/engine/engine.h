@@ -9,16 +9,14 @@
 // from one thread at a time.
 #pragma once
 
-#include <array>
 #include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include "transport/base/log.h"
 #include "transport/base/params.h"
+#include "transport/engine/poll_loop.h"
 #include "transport/engine/submissions.h"
 #include "transport/io/packet_io.h"
 #include "transport/message/messenger.h"
@@ -80,8 +78,6 @@ class Engine {
   bool poll(Instant now);
   bool poll_without_receiving(Instant now);
   size_t drain_submissions(Instant now);
-  size_t transmit(Instant now);
-  Instant next_deadline() const;
 
   bool try_lock();
   void end_inline_poll(Instant now);
@@ -96,16 +92,12 @@ class Engine {
   std::unique_ptr<PacketIo> io_;
   std::unique_ptr<SoftNic> nic_;
   std::unique_ptr<Messenger> messenger_;
+  std::unique_ptr<PollLoop> loop_;
   Submissions<SendOperation> sends_;
   Submissions<ReceiveOperation> receives_;
 
   std::mutex mutex_;
   std::atomic<int> waiting_{0};  // threads that want the lock for set-up: pollers stand back
-  std::array<RxPacket, 256> received_;
-  std::array<TxPacket, 64> outgoing_;
-  size_t outgoing_begin_ = 0;  // of what the packet I/O has not taken yet
-  size_t outgoing_end_ = 0;
-  uint64_t invalidations_ = 0;
 
   const int wake_fd_;  // an eventfd
   std::atomic<bool> stop_{false};

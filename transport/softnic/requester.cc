@@ -50,12 +50,13 @@ void Requester::fill(const Posted& posted, const SendWindow::Packet& packet, uin
 bool Requester::next_packet(Instant now, Outgoing* out) {
   uint64_t psn = 0;
   SendWindow::Packet packet;
-  if (probe_ || window_.next_lost(&psn, &packet)) {
-    if (probe_) {
+  const bool lost = window_.next_lost(&psn, &packet);
+  if (lost || probe_) {
+    if (!lost) {
       psn = window_.unacknowledged();
       packet = window_.oldest();
-      probe_ = false;
     }
+    probe_ = false;
     window_.resend(psn, now);
     fill(posted(packet.request), packet, psn, now, out);
     out->retransmission = true;
@@ -95,6 +96,7 @@ Requester::Progress Requester::on_ack(const wire::AckHeader& ack, const wire::Bi
   if (cumulative > window_.next()) return progress;  // acknowledges what was never sent
   last_heard_ = now;
   probes_ = 0;
+  probe_ = false;
   for (uint64_t psn = base; psn < cumulative; ++psn) acknowledge(psn, &progress);
   for (size_t word = 0; word < bitmap.words(); ++word) {
     for (uint64_t bits = bitmap[word]; bits != 0; bits &= bits - 1) {
@@ -158,7 +160,7 @@ bool Requester::pop_completed(WorkRequest* work_request, CompletionStatus* statu
 Requester::Timeout Requester::on_timeout(Instant now) {
   if (window_.empty() || now < deadline_) return Timeout::kNotYet;
   if (now - last_heard_ >= config_.silence_limit) return Timeout::kPeerDead;
-  probe_ = !window_.has_lost();
+  probe_ = true;
   probes_ = std::min(probes_ + 1, 6U);
   deadline_ = now + std::min(rtt_.timeout() * (int64_t{1} << probes_), RttEstimator::kMaxTimeout);
   return Timeout::kProbe;

@@ -44,7 +44,7 @@ class Requester {
   size_t post(std::span<const WorkRequest> work_requests);
   // Something could be sent, were pacing and window to allow it.
   bool has_work() const { return probe_ || window_.has_lost() || (unsent() && !window_.full()); }
-  // A probe is due; it goes even when the window is full of packets that were lost without a word.
+  // After a timeout one packet goes whatever the window says: all that fills it may be lost.
   bool probing() const { return probe_; }
   // Takes the next packet to send; false if there is none.
   bool next_packet(Instant now, Outgoing* packet);
@@ -61,7 +61,7 @@ class Requester {
   // When on_timeout must be called; never() when nothing is in flight.
   Instant deadline() const { return window_.empty() ? Instant::never() : deadline_; }
   enum class Timeout : uint8_t { kNotYet, kProbe, kPeerDead };
-  // kProbe: the oldest packet is to be sent again; the answer to it tells what else was lost.
+  // kProbe: one packet is to be sent again; the answer to it tells what else was lost.
   Timeout on_timeout(Instant now);
 
  private:

@@ -1,7 +1,6 @@
 #include "transport/io/decorators/fault.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "transport/base/prng.h"

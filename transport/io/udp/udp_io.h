@@ -16,8 +16,8 @@ namespace pacecar {
 
 struct UdpConfig {
   std::string interface;  // "eth0"
-  std::optional<Address> address =
-      std::nullopt;                // one of its addresses; else IPv4 first, global IPv6, link-local
+  // One of its addresses, with port 0; else IPv4 is preferred, then global IPv6, then link-local.
+  std::optional<Address> address = std::nullopt;
   uint16_t port = 0;               // to receive on; 0: the kernel chooses
   uint32_t paths = 8;              // 1 .. kMaxUdpPaths
   Bytes socket_buffer = 16 << 20;  // receive buffer asked of the kernel

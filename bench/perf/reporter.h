@@ -1,0 +1,36 @@
+// Prints the columns of a test as its results come, and keeps them for the JSON document.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/perf/options.h"
+#include "bench/perf/report.h"
+
+namespace pacecar::perf {
+
+class Reporter {
+ public:
+  // Prints the header. `parameters` are the client's; files and thresholds are those of `options`.
+  Reporter(TestKind kind, const TestOptions& options, const TestParameters& parameters);
+
+  // Errors: kPeer when the result, which may be a peer's, lacks a number.
+  Result<void> add(nlohmann::json result);
+  bool thresholds_met() const { return met_; }
+  // Writes the document where the options say, if they do. Errors: kSystem.
+  Result<void> write_json(const NicInfo& nic) const;
+
+ private:
+  // The document itself may take standard output; then columns would spoil it.
+  bool to_stdout() const { return options_.json_file == "-"; }
+  void print(const std::string& line) const;
+
+  TestKind kind_;
+  TestOptions options_;
+  std::vector<Column> columns_;
+  std::vector<nlohmann::json> results_;
+  bool met_ = true;
+};
+
+}  // namespace pacecar::perf

@@ -1,0 +1,386 @@
+"""Runs the real `pacecar` over the loopback interface: cli_test.py PROGRAM [unittest flags].
+
+Nothing here asserts a speed. Time limits are bounds on hanging, far above what is needed, but for
+the 5 s within which a client must say that it cannot reach its server.
+"""
+
+import contextlib
+import json
+import os
+import pty
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = ""
+LIMIT_S = 60
+ANSWER_LIMIT_S = 5
+
+BW_HEADER = "#bytes #iterations BW peak[MiB/sec] BW average[MiB/sec] MsgRate[Mpps]"
+LAT_HEADER = ("#bytes #iterations t_min[usec] t_max[usec] t_typical[usec] t_avg[usec] "
+              "t_stdev[usec] 99% percentile[usec] 99.9% percentile[usec]")
+
+
+def environment(**changes):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
+    return {**clean, "PACECAR_NICS": "soft:udp:lo", **changes}
+
+
+def run(*arguments, **changes):
+    return subprocess.run([PROGRAM, *arguments], env=environment(**changes), text=True,
+                          capture_output=True, timeout=LIMIT_S, check=False)
+
+
+class Server:
+    """A server on a free port; knows it from the line that the server prints."""
+
+    def __init__(self, test, *flags, **changes):
+        self.process = subprocess.Popen([PROGRAM, test, "-p", "0", *flags],
+                                        env=environment(**changes), text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.port = None
+        self.errors = ""
+        while self.port is None:
+            line = self.process.stderr.readline()
+            if not line:
+                raise AssertionError(f"the server ended: {self.errors}")
+            self.errors += line
+            found = re.search(r"on port (\d+)", line)
+            if found:
+                self.port = found.group(1)
+
+    def finish(self):
+        output, errors = self.process.communicate(timeout=LIMIT_S)
+        self.errors += errors
+        return self.process.returncode, output
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+def pair(test, *flags, server_flags=(), host="127.0.0.1"):
+    """One client with its server: (client, server's exit code, server's output)."""
+    with Server(test, *server_flags) as server:
+        client = run(test, "-p", server.port, *flags, host)
+        code, output = server.finish()
+        return client, code, output
+
+
+def squeeze(line):
+    return " ".join(line.split())
+
+
+class Cli(unittest.TestCase):
+    def assert_ok(self, client, server_code=0):
+        self.assertEqual((client.returncode, server_code), (0, 0), client.stderr)
+
+    def assert_one_sentence(self, process, pattern):
+        lines = [line for line in process.stderr.splitlines() if line.startswith("error: ")]
+        self.assertEqual(len(lines), 1, process.stderr)
+        self.assertRegex(lines[0], pattern)
+
+
+class Basics(Cli):
+    def test_alone_it_helps(self):
+        for arguments in ([], ["--help"], ["help"]):
+            process = run(*arguments)
+            self.assertEqual(process.returncode, 0)
+            self.assertIn("Examples:", process.stdout)
+            self.assertEqual(process.stderr, "")
+
+    def test_version(self):
+        self.assertRegex(run("--version").stdout, r"^pacecar \d+\.\d+\.\d+\n$")
+
+    def test_every_subcommand_documents_exit_codes(self):
+        for subcommand in ("bw", "lat", "info"):
+            process = run(subcommand, "--help")
+            self.assertEqual(process.returncode, 0)
+            self.assertIn("Exit codes: 0 success, 1 failed, 2 wrong usage, 3", process.stdout)
+
+    def test_wrong_usage(self):
+        for arguments in (["nope"], ["bw", "--nope"], ["bw", "-t", "0", "host"], ["lat", "-b"],
+                          ["bw", "-n", "1", "-D", "1", "host"], ["info", "more"],
+                          ["bw", "--cc", "nope", "host"], ["bw", "-T", "3", "host"]):
+            process = run(*arguments)
+            self.assertEqual(process.returncode, 2, arguments)
+            self.assertEqual(process.stdout, "")
+            self.assert_one_sentence(process, "^error: ")
+
+
+class Bandwidth(Cli):
+    def test_columns_at_both_ends(self):
+        client, code, output = pair("bw", "-n", "200", "-s", "4096")
+        self.assert_ok(client, code)
+        header, row = client.stdout.splitlines()
+        self.assertEqual(squeeze(header), BW_HEADER)
+        size, iterations, peak, average, rate = row.split()
+        self.assertEqual((size, iterations), ("4096", "200"))
+        self.assertGreaterEqual(float(peak), float(average))
+        self.assertGreater(float(average), 0)
+        self.assertGreater(float(rate), 0)
+        self.assertEqual(output, client.stdout)
+
+    def test_a_pipe_gets_no_progress_bar(self):
+        client, code, _ = pair("bw", "-D", "0.6")
+        self.assert_ok(client, code)
+        self.assertNotIn("\r", client.stderr)
+        self.assertNotIn("\x1b", client.stderr)
+
+    def test_all_sizes(self):
+        client, code, _ = pair("bw", "-a", "-n", "5", "--data_validation")
+        self.assert_ok(client, code)
+        sizes = [int(line.split()[0]) for line in client.stdout.splitlines()[1:]]
+        self.assertEqual(sizes, [2**power for power in range(1, 24)])
+
+    def test_deep_queues_carry_odd_counts(self):
+        client, code, _ = pair("bw", "-t", "256", "-n", "1001", "-s", "100", "--data_validation")
+        self.assert_ok(client, code)
+        self.assertEqual(client.stdout.splitlines()[1].split()[1], "1001")
+
+    def test_json_of_a_timed_test_both_ways(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "client.json")
+            served = os.path.join(folder, "server.json")
+            client, code, _ = pair("bw", "--out_json_file", path, "-b", "-q", "2", "-D", "1",
+                                   "--report_gbits", "--cpu_util", "--data_validation",
+                                   server_flags=["--out_json_file", served])
+            self.assert_ok(client, code)
+            with open(path, encoding="utf-8") as file:
+                document = json.load(file)
+            with open(served, encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["results"], document["results"])
+        self.assertEqual(document["schema_version"], 1)
+        self.assertEqual(document["test_info"]["test"], "Send_Bidirectional_BW_Test")
+        result = document["results"]
+        self.assertEqual(result["BW_unit"], "Gb/sec")
+        self.assertGreaterEqual(result["BW_peak"], result["BW_average"])
+        self.assertEqual(result["bytes"], result["n_iterations"] * result["MsgSize"])
+        self.assertEqual(sum(i["messages"] for i in result["intervals"]), result["n_iterations"])
+        for end in ("client", "server"):
+            self.assertGreater(result[end]["cpu_s"], 0)
+            self.assertGreater(result[end]["counters"]["packets_sent"], 0)
+            self.assertTrue(result[end]["congestion_control"]["name"])
+
+    def test_json_instead_of_columns(self):
+        client, code, _ = pair("bw", "-n", "10", "--out_json_file", "-", "--cc", "fixed")
+        self.assert_ok(client, code)
+        result = json.loads(client.stdout)["results"]
+        self.assertEqual(result["n_iterations"], 10)
+        self.assertEqual(result["client"]["congestion_control"]["name"], "fixed")
+
+    def test_a_missed_threshold_is_told_to_both(self):
+        client, code, _ = pair("bw", "-n", "10", "--min-gbits", "9999")
+        self.assertEqual((client.returncode, code), (3, 3))
+        self.assert_one_sentence(client, "threshold")
+        client, code, _ = pair("bw", "-n", "10", "--min-gbits", "0.000001")
+        self.assert_ok(client, code)
+
+    def test_intervals_are_messages_not_results(self):
+        client, code, _ = pair("bw", "-D", "1", "--interval", "0.2")
+        self.assert_ok(client, code)
+        self.assertRegex(client.stderr, r"0\.00 - +0\.\d\d s +[\d.]+ MiB/sec")
+        self.assertEqual(len(client.stdout.splitlines()), 2)
+
+    def test_quiet_says_nothing(self):
+        client, code, _ = pair("bw", "-n", "10", "--quiet")
+        self.assert_ok(client, code)
+        self.assertEqual(client.stderr, "")
+
+    def test_a_server_that_runs_infinitely_serves_on(self):
+        with Server("bw", "--run_infinitely") as server:
+            for host in ("127.0.0.1", "localhost", "127.0.0.1"):
+                client = run("bw", "-p", server.port, "-n", "10", host)
+                self.assert_ok(client)
+            wrong = run("lat", "-p", server.port, "127.0.0.1")
+            self.assertEqual(wrong.returncode, 1)
+            self.assert_ok(run("bw", "-p", server.port, "-n", "10", "127.0.0.1"))
+            self.assertIsNone(server.process.poll())
+
+    def test_a_terminal_gets_a_progress_bar(self):
+        terminal, theirs = pty.openpty()
+        with Server("bw") as server:
+            client = subprocess.Popen([PROGRAM, "bw", "-p", server.port, "-D", "1", "127.0.0.1"],
+                                      env=environment(), stdout=subprocess.PIPE, stderr=theirs)
+            os.close(theirs)
+            drawn = b""
+            with contextlib.suppress(OSError):  # how a terminal says that its other side closed
+                while chunk := os.read(terminal, 4096):
+                    drawn += chunk
+            os.close(terminal)
+            client.communicate(timeout=LIMIT_S)
+            self.assertEqual(client.returncode, 0)
+        self.assertRegex(drawn.decode(), r"\[#+\.+\] +\d+% +[\d.]+ MiB/sec +\d+ s left")
+
+
+class Latency(Cli):
+    def test_columns(self):
+        client, code, output = pair("lat", "-n", "300", "--data_validation")
+        self.assert_ok(client, code)
+        header, row = client.stdout.splitlines()
+        self.assertEqual(squeeze(header), LAT_HEADER)
+        numbers = [float(number) for number in row.split()]
+        self.assertEqual(numbers[:2], [2, 300])
+        smallest, largest, typical, average, _, p99, p999 = numbers[2:]
+        self.assertLessEqual(smallest, typical)
+        self.assertLessEqual(smallest, average)
+        self.assertLessEqual(typical, p99)
+        self.assertLessEqual(p99, p999)
+        self.assertLessEqual(average, largest)
+        self.assertEqual(output, client.stdout)
+
+    def test_a_timed_test_has_percentiles(self):
+        client, code, _ = pair("lat", "-D", "0.5", "-s", "1K", "--out_json_file", "-")
+        self.assert_ok(client, code)
+        result = json.loads(client.stdout)["results"]
+        self.assertGreater(result["n_iterations"], 0)
+        self.assertGreater(result["percentile_99"], 0)
+        self.assertGreaterEqual(result["percentile_99.9"], result["percentile_99"])
+
+    def test_threshold(self):
+        client, code, _ = pair("lat", "-n", "10", "--max-usec", "0.001")
+        self.assertEqual((client.returncode, code), (3, 3))
+
+
+class Failures(Cli):
+    def client_of(self, port, test="bw"):
+        started = time.monotonic()
+        client = run(test, "-p", str(port), "127.0.0.1")
+        self.assertLess(time.monotonic() - started, ANSWER_LIMIT_S)
+        self.assertEqual(client.returncode, 1)
+        return client
+
+    def test_nobody_listens(self):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self.assert_one_sentence(self.client_of(port), "nobody listens .* start the server")
+
+    def test_unknown_host(self):
+        client = run("bw", "not a host name")
+        self.assertEqual(client.returncode, 1)
+        self.assert_one_sentence(client, "check its spelling")
+
+    def test_a_silent_server(self):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            client = self.client_of(silent.getsockname()[1])
+        self.assert_one_sentence(client, "did not answer within 2 s")
+
+    def test_another_protocol(self):
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            with subprocess.Popen([PROGRAM, "bw", "-p", str(other.getsockname()[1]), "127.0.0.1"],
+                                  env=environment(), text=True, stderr=subprocess.PIPE) as client:
+                connection, _ = other.accept()
+                with connection:
+                    connection.sendall(b"220 mail ready\r\n")
+                    errors = client.communicate(timeout=LIMIT_S)[1]
+        self.assertEqual(client.returncode, 1)
+        self.assertRegex(errors, "another program uses this port")
+
+    def test_another_test(self):
+        with Server("lat") as server:
+            client = self.client_of(server.port)
+            self.assert_one_sentence(client, "runs 'pacecar lat' and the client 'pacecar bw'")
+            self.assertEqual(server.finish()[0], 1)
+
+    def test_another_version(self):
+        with Server("bw") as server:
+            with socket.create_connection(("127.0.0.1", int(server.port))) as old:
+                hello = {"type": "hello", "protocol": 999, "release": "9.9.9", "test": "bw"}
+                old.sendall(json.dumps(hello).encode() + b"\n")
+                answer = json.loads(old.makefile().readline())
+            self.assertEqual(answer["type"], "error")
+            self.assertIn("install the same one on both hosts", answer["message"])
+            self.assertEqual(server.finish()[0], 1)
+
+    def test_strangers_do_not_end_the_server(self):
+        with Server("bw") as server:
+            for stranger in (b"", b"GET / HTTP/1.1\r\n\r\n", b"{}\n", b"[[[[[[\n", b"\0" * 300000):
+                with socket.create_connection(("127.0.0.1", int(server.port))) as connection:
+                    with contextlib.suppress(OSError):  # the server may hang up first
+                        connection.sendall(stranger)
+            client = run("bw", "-p", server.port, "-n", "10", "127.0.0.1")
+            self.assert_ok(client, server.finish()[0])
+
+    def test_the_server_dies(self):
+        with Server("bw") as server:
+            with subprocess.Popen([PROGRAM, "bw", "-p", server.port, "-D", "600", "--interval",
+                                   "0.05", "127.0.0.1"], env=environment(), text=True,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as client:
+                while "MiB/sec" not in client.stderr.readline():
+                    self.assertIsNone(client.poll())
+                server.process.kill()
+                errors = client.communicate(timeout=LIMIT_S)[1]
+        self.assertEqual(client.returncode, 1)
+        self.assertRegex(errors, "error: ")
+
+    def test_the_client_dies(self):
+        with Server("lat") as server:
+            with subprocess.Popen([PROGRAM, "lat", "-p", server.port, "-D", "600", "--interval",
+                                   "0.05", "127.0.0.1"], env=environment(), text=True,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as client:
+                while "usec" not in client.stderr.readline():
+                    self.assertIsNone(client.poll())
+                client.kill()
+            self.assertEqual(server.finish()[0], 1)
+            self.assertRegex(server.errors, "error: ")
+
+    def test_a_nic_that_is_not_there(self):
+        for arguments in (["bw", "-d", "soft:udp:nosuch0"], ["info", "-d", "soft:udp:nosuch0"]):
+            process = run(*arguments)
+            self.assertIn(process.returncode, (1, 2))
+            self.assert_one_sentence(process, "nosuch0")
+
+    def test_a_file_that_cannot_be_written(self):
+        client, _, _ = pair("bw", "-n", "10", "--out_json_file", "/nonexistent/x.json")
+        self.assertEqual(client.returncode, 1)
+        self.assert_one_sentence(client, "/nonexistent/x.json")
+
+
+class Info(Cli):
+    def test_text(self):
+        process = run("info")
+        self.assertEqual(process.returncode, 0, process.stderr)
+        for word in ("soft:udp:lo", "Congestion controls", "fixed", "per flow"):
+            self.assertIn(word, process.stdout)
+
+    def test_json(self):
+        document = json.loads(run("info", "--json").stdout)
+        nic = document["nics"][0]
+        self.assertEqual(nic["name"], "soft:udp:lo")
+        self.assertGreater(nic["mtu_bytes"], 0)
+        self.assertIn("fixed", [control["name"] for control in document["congestion_controls"]])
+
+    def test_parameters_say_where_they_come_from(self):
+        process = run("info", "-c", "--json", PACECAR_PATHS="2")
+        self.assertEqual(process.returncode, 0, process.stderr)
+        rows = {row["name"]: row for row in json.loads(process.stdout)["parameters"]}
+        self.assertEqual(rows["PACECAR_PATHS"]["value"], "2")
+        self.assertEqual(rows["PACECAR_PATHS"]["source"], "environment")
+        self.assertEqual(rows["PACECAR_MTU"]["source"], "default")
+        for row in rows.values():
+            self.assertTrue(row["doc"])
+            self.assertTrue(row["accepts"])
+            self.assertIn(f"\n{row['name']}=", "\n" + run("info", "-c").stdout)
+
+    def test_an_unknown_parameter_is_a_warning(self):
+        process = run("info", "-c", PACECAR_NO_SUCH="1")
+        self.assertEqual(process.returncode, 0)
+        self.assertRegex(process.stderr, "warning: .*PACECAR_NO_SUCH")
+
+    def test_a_bad_parameter_is_wrong_usage(self):
+        process = run("info", PACECAR_PATHS="many")
+        self.assertEqual(process.returncode, 2)
+        self.assert_one_sentence(process, "PACECAR_PATHS")
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    unittest.main()

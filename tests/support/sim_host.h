@@ -1,0 +1,114 @@
+// One host of a simulated network: the production software NIC, messenger and poll loop on a
+// virtual clock.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "transport/base/check.h"
+#include "transport/base/prng.h"
+#include "transport/engine/poll_loop.h"
+#include "transport/message/messenger.h"
+#include "transport/sim/sim_network.h"
+#include "transport/softnic/soft_nic.h"
+
+namespace pacecar::test {
+
+struct SimHostConfig {
+  Bytes mtu = 1024;
+  Bytes burst_bytes = 4096;
+  uint32_t window_packets = 128;
+  Rate line_rate = Rate::from_gbps(100);
+  Duration silence_limit = Duration::from_s(10);
+  std::string congestion_control = "swift";
+};
+
+class SimHost {
+ public:
+  SimHost(SimNetwork& network, size_t port, uint64_t seed, const SimHostConfig& config = {})
+      : random_(seed),
+        nic_(SoftNicConfig{.address = network.address(port),
+                           .line_rate = config.line_rate,
+                           .mtu = config.mtu,
+                           .burst_bytes = config.burst_bytes,
+                           .paths = network.port(port).caps().paths,
+                           .flows = 16,
+                           .queue_pairs = 32,
+                           .regions = 512,
+                           .window_packets = config.window_packets,
+                           .silence_limit = config.silence_limit * 6 / 10},
+             {next_random, this}, network.now()),
+        messenger_(std::move(Messenger::create(nic_,
+                                               MessengerConfig{
+                                                   .identity = identity_of(port),
+                                                   .congestion_control = config.congestion_control,
+                                                   .line_rate = config.line_rate,
+                                                   .max_connections = 64,
+                                                   .silence_limit = config.silence_limit,
+                                                   .first_flow_number = random_.next_u64(),
+                                               },
+                                               network.now())
+                                 .value())),
+        loop_(network.port(port), nic_, *messenger_) {}
+
+  static NicIdentity identity_of(size_t port) {
+    NicIdentity identity{};
+    identity[0] = static_cast<uint8_t>(port + 1);
+    return identity;
+  }
+
+  void step(Instant now) {
+    while (loop_.receive(now) > 0) {
+    }
+    while (loop_.advance(now) > 0) {
+    }
+  }
+  Instant next_deadline() const { return loop_.next_deadline(); }
+  Messenger& messenger() { return *messenger_; }
+  SoftNic& nic() { return nic_; }
+
+ private:
+  static uint32_t next_random(void* host) {
+    return static_cast<uint32_t>(static_cast<SimHost*>(host)->random_.next_u64());
+  }
+
+  Prng random_;
+  SoftNic nic_;
+  std::unique_ptr<Messenger> messenger_;
+  PollLoop loop_;
+};
+
+struct ConnectionPair {
+  ConnectionId send = 0;
+  ConnectionId receive = 0;
+};
+
+// What the bootstrap does, without its sockets.
+inline ConnectionPair connect(SimHost& from, SimHost& to, size_t to_port, Instant now) {
+  const auto offered = from.messenger().open_send(SimHost::identity_of(to_port), now).value();
+  const auto answered = to.messenger().open_receive(offered.offer, now).value();
+  PACECAR_CHECK(from.messenger().finish_send(offered.connection, answered.answer, now).has_value());
+  return {offered.connection, answered.connection};
+}
+
+// Runs all hosts until `done` or `limit`; false when the limit came first.
+template <typename Done>
+bool run(SimNetwork& network, std::vector<std::unique_ptr<SimHost>>& hosts, Instant limit,
+         Done done) {
+  while (!done()) {
+    const Instant now = network.now();
+    if (now >= limit) return false;
+    Instant next = network.next_event();
+    for (auto& host : hosts) {
+      host->step(now);
+      next = std::min(next, host->next_deadline());
+    }
+    next = std::min(next, network.next_event());
+    // At least a nanosecond: a host that is blocked on its link has work "now".
+    network.advance_to(std::clamp(next, now + Duration::from_ns(1), limit));
+  }
+  return true;
+}
+
+}  // namespace pacecar::test
