@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "cc/equal_share.h"
 #include "cc/fixed.h"
 #include "cc/swift.h"
+#include "transport/base/edit_distance.h"
 
 namespace pacecar {
 namespace {
@@ -29,22 +29,6 @@ constexpr std::array<ControllerInfo, 2> kControllers{{
 }};
 constexpr std::array<Factory, kControllers.size()> kFactories{make<SwiftController>,
                                                               make<FixedController>};
-
-// Insertions, deletions and replacements that turn `a` into `b`.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
 
 std::string unknown_name_message(std::string_view name) {
   std::string known;

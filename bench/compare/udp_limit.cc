@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "transport/io/udp/parse_address.h"
-#include "transport/io/udp/sockaddr.h"
+#include "transport/wire/sockaddr.h"
 
 namespace {
 

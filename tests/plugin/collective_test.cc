@@ -4,7 +4,7 @@
 
 #include "tests/plugin/plugin_test.h"
 
-namespace pacecar::testing {
+namespace pacecar::test {
 namespace {
 
 constexpr size_t kSliceElements = 16'384;
@@ -191,4 +191,4 @@ TEST(Collective, AllToAllOfFourProcesses) {
 }
 
 }  // namespace
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

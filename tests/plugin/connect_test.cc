@@ -1,17 +1,16 @@
 // Making connections: order, number, strangers, attempts that are given up.
-#include <arpa/inet.h>
 #include <dirent.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <string_view>
 
 #include "tests/plugin/plugin_test.h"
+#include "tests/support/tcp.h"
 
-namespace pacecar::testing {
+namespace pacecar::test {
 namespace {
 
 using nccl::NcclResult;
@@ -57,15 +56,10 @@ std::set<uint16_t> listening_ports() {
   return ports;
 }
 
-int stranger(uint16_t port, const std::string& says) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  EXPECT_EQ(::send(fd, says.data(), says.size(), MSG_NOSIGNAL), static_cast<ssize_t>(says.size()));
-  return fd;
+TcpEnd stranger(uint16_t port, std::string_view says) {
+  TcpEnd end(port);
+  end.send({reinterpret_cast<const uint8_t*>(says.data()), says.size()});
+  return end;
 }
 
 TEST(Connect, TheListenerMayCloseAsSoonAsAcceptSucceeded) {
@@ -140,14 +134,13 @@ TEST(Connect, ManyAtOnceFindTheirOwnListeners) {
 TEST(Connect, StrangersDoNotWedgeTheListener) {
   expect_processes_pass(1, [](Rank&) {
     const auto host = start_host();
-    const std::set<uint16_t> before = listening_ports();
     Listening listening = host->listen();
-    std::vector<int> strangers;
+    std::vector<TcpEnd> strangers;
     for (const uint16_t port : listening_ports()) {
       strangers.push_back(stranger(port, ""));  // silent, and stays
       strangers.push_back(stranger(port, "GET / HTTP/1.1\r\n\r\n"));
       strangers.push_back(stranger(port, std::string(100'000, '\xff')));
-      ::close(stranger(port, "half a hello"));
+      stranger(port, "half a hello").close();
     }
     EXPECT_FALSE(strangers.empty());
     ConnectionPair pair;
@@ -161,7 +154,6 @@ TEST(Connect, StrangersDoNotWedgeTheListener) {
     host->net().closeListen(listening.comm);
     expect_works(*host, pair, 2);
     host->close(pair);
-    for (const int fd : strangers) ::close(fd);
   });
 }
 
@@ -217,4 +209,4 @@ TEST(Connect, RefusesAHandleThatIsNotOne) {
 }
 
 }  // namespace
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

@@ -6,7 +6,7 @@
 
 #include "tests/plugin/plugin_test.h"
 
-namespace pacecar::testing {
+namespace pacecar::test {
 namespace {
 
 using nccl::LogSeverity;
@@ -142,4 +142,4 @@ TEST(Failure, AKilledReceiverFailsTheSend) { peer_is_killed(0); }
 TEST(Failure, AKilledSenderFailsTheReceive) { peer_is_killed(1); }
 
 }  // namespace
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

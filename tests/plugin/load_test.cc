@@ -7,7 +7,7 @@
 
 #include "tests/plugin/plugin_test.h"
 
-namespace pacecar::testing {
+namespace pacecar::test {
 namespace {
 
 using nccl::LogSeverity;
@@ -170,4 +170,4 @@ TEST(Load, RequireTurnsARefusalIntoASystemError) {
 }
 
 }  // namespace
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

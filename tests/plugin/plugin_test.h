@@ -9,7 +9,7 @@
 #include "tests/support/fake_nccl_host.h"
 #include "tests/support/rank_group.h"
 
-namespace pacecar::testing {
+namespace pacecar::test {
 
 inline constexpr const char* kPluginPath = PACECAR_PLUGIN_PATH;
 
@@ -33,4 +33,4 @@ inline void with_connection(
   });
 }
 
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

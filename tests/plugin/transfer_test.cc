@@ -6,7 +6,7 @@
 
 #include "tests/plugin/plugin_test.h"
 
-namespace pacecar::testing {
+namespace pacecar::test {
 namespace {
 
 using nccl::NcclResult;
@@ -228,4 +228,4 @@ TEST(Transfer, AFlagIsNeverSeenBeforeItsLine) {
 }
 
 }  // namespace
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <mutex>
 
-namespace pacecar::testing {
+namespace pacecar::test {
 namespace {
 
 using nccl::LogSeverity;
@@ -241,4 +241,4 @@ int complete(const FakeNcclHost& host, void* request) {
   return sizes.front();
 }
 
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

@@ -15,7 +15,7 @@
 
 #include "net_plugin/nccl_net_abi.h"
 
-namespace pacecar::testing {
+namespace pacecar::test {
 
 class HostError : public std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -122,4 +122,4 @@ nccl::NcclResult wait(const FakeNcclHost& host, void* request, std::vector<int>*
 // Tests until done; throws when the request fails. Returns the first size.
 int complete(const FakeNcclHost& host, void* request);
 
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

@@ -11,7 +11,7 @@
 #include <new>
 #include <thread>
 
-namespace pacecar::testing {
+namespace pacecar::test {
 namespace {
 
 constexpr int kMaxRanks = 8;
@@ -127,4 +127,4 @@ void expect_threads_pass(int size, const RankBody& body) {
   });
 }
 
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

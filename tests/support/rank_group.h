@@ -10,7 +10,7 @@
 
 #include "tests/support/fake_nccl_host.h"
 
-namespace pacecar::testing {
+namespace pacecar::test {
 
 class Board;
 
@@ -43,4 +43,4 @@ std::vector<int> run_processes(int size, const RankBody& body);
 void expect_processes_pass(int size, const RankBody& body);
 void expect_threads_pass(int size, const RankBody& body);
 
-}  // namespace pacecar::testing
+}  // namespace pacecar::test

@@ -49,7 +49,8 @@ class Pacer {
   static constexpr Instant kFarthest = Instant::never() - Duration::from_ns(1);
 
   static Instant clamped(Int128 ns) {
-    return Instant::from_ns(static_cast<int64_t>(std::min<Int128>(ns, kFarthest.ns())));
+    return Instant::from_ns(
+        static_cast<int64_t>(std::clamp<Int128>(ns, kNoHold.ns(), kFarthest.ns())));
   }
   void begin_line_at(Instant instant) {
     if (next_ >= instant) return;

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <optional>
 #include <type_traits>
 #include <variant>
 
 #include "transport/base/check.h"
+#include "transport/base/edit_distance.h"
 
 namespace pacecar {
 
@@ -117,22 +117,6 @@ std::optional<size_t> row_of(std::string_view name) {
                                   [name](const ParamInfo& info) { return info.name == name; });
   if (found == kTable.end()) return std::nullopt;
   return static_cast<size_t>(found - kTable.begin());
-}
-
-// How many letters to insert, drop or replace to make `a` of `b` (Levenshtein).
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> previous(b.size() + 1);
-  std::iota(previous.begin(), previous.end(), size_t{0});
-  std::vector<size_t> current(b.size() + 1);
-  for (size_t i = 0; i < a.size(); ++i) {
-    current[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = previous[j] + (a[i] == b[j] ? 0 : 1);
-      current[j + 1] = std::min({replaced, previous[j + 1] + 1, current[j] + 1});
-    }
-    std::swap(previous, current);
-  }
-  return previous[b.size()];
 }
 
 // Bytes of the environment on their way to a person's terminal: short and printable.

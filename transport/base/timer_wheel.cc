@@ -26,7 +26,7 @@ Instant TimerWheel::start_of(uint64_t tick) {
 TimerWheel::TimerWheel(uint32_t capacity, Instant start)
     : capacity_(capacity), tick_(tick_of(start)) {
   PACECAR_CHECK(capacity <= std::numeric_limits<uint32_t>::max() - kLevels * kSlots);
-  nodes_.resize(size_t{capacity} + kLevels * kSlots);
+  nodes_.resize(size_t{capacity} + size_t{kLevels} * kSlots);
   for (uint32_t i = 0; i < nodes_.size(); ++i) nodes_[i].next = nodes_[i].previous = i;
 }
 

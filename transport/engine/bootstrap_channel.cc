@@ -1,7 +1,6 @@
 #include "transport/engine/bootstrap_channel.h"
 
 #include <fmt/format.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <unistd.h>
@@ -11,53 +10,13 @@
 #include <system_error>
 
 #include "transport/base/check.h"
+#include "transport/wire/sockaddr.h"
 
 namespace pacecar::bootstrap {
 namespace {
 
 // Callers that the kernel holds until they are accepted.
 constexpr int kBacklog = 256;
-
-// A host without IPv6 has no AF_INET6 sockets, so IPv4-mapped addresses become sockaddr_in.
-constexpr std::array<uint8_t, 12> kIpv4Mapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-
-union SocketAddress {
-  sockaddr any;
-  sockaddr_in v4;
-  sockaddr_in6 v6;
-};
-
-socklen_t to_socket_address(const Address& address, SocketAddress& out) {
-  if (std::equal(kIpv4Mapped.begin(), kIpv4Mapped.end(), address.ip.begin())) {
-    out.v4 = {};
-    out.v4.sin_family = AF_INET;
-    out.v4.sin_port = htons(address.port);
-    std::copy(address.ip.begin() + 12, address.ip.end(),
-              reinterpret_cast<uint8_t*>(&out.v4.sin_addr));
-    return sizeof out.v4;
-  }
-  out.v6 = {};
-  out.v6.sin6_family = AF_INET6;
-  out.v6.sin6_port = htons(address.port);
-  out.v6.sin6_scope_id = address.scope_id;
-  std::copy(address.ip.begin(), address.ip.end(), out.v6.sin6_addr.s6_addr);
-  return sizeof out.v6;
-}
-
-Address to_address(const SocketAddress& in) {
-  Address address;
-  if (in.any.sa_family == AF_INET) {
-    const auto* ip = reinterpret_cast<const uint8_t*>(&in.v4.sin_addr);
-    std::copy(kIpv4Mapped.begin(), kIpv4Mapped.end(), address.ip.begin());
-    std::copy_n(ip, sizeof in.v4.sin_addr, address.ip.begin() + kIpv4Mapped.size());
-    address.port = ntohs(in.v4.sin_port);
-    return address;
-  }
-  std::copy_n(in.v6.sin6_addr.s6_addr, address.ip.size(), address.ip.begin());
-  address.scope_id = in.v6.sin6_scope_id;
-  address.port = ntohs(in.v6.sin6_port);
-  return address;
-}
 
 Socket open_socket(const SocketAddress& address) {
   return Socket(::socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -105,7 +64,7 @@ Socket::~Socket() {
 
 Socket Socket::listen_on(const Address& local) {
   SocketAddress address;
-  const socklen_t size = to_socket_address(local, address);
+  const socklen_t size = to_sockaddr(local, address);
   Socket socket = open_socket(address);
   if (!socket || ::bind(socket.fd_, &address.any, size) != 0 ||
       ::listen(socket.fd_, kBacklog) != 0) {
@@ -116,7 +75,7 @@ Socket Socket::listen_on(const Address& local) {
 
 Socket Socket::connect_to(const Address& remote) {
   SocketAddress address;
-  const socklen_t size = to_socket_address(remote, address);
+  const socklen_t size = to_sockaddr(remote, address);
   Socket socket = open_socket(address);
   if (!socket) return {};
   send_at_once(socket);
@@ -130,7 +89,7 @@ Socket Socket::accept(Address& remote) const {
   Socket socket(::accept4(fd_, &address.any, &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket) return {};
   send_at_once(socket);
-  remote = to_address(address);
+  remote = from_sockaddr(address);
   return socket;
 }
 
@@ -138,7 +97,7 @@ Address Socket::local() const {
   SocketAddress address{};
   socklen_t size = sizeof address;
   ::getsockname(fd_, &address.any, &size);
-  return to_address(address);
+  return from_sockaddr(address);
 }
 
 int Channel::connect_error() const {

@@ -28,7 +28,7 @@ class Writer {
   std::vector<uint8_t> bytes_;
 };
 
-// Reads past the end yield zeros and are remembered.
+// Reads past the end yield zeros and are remembered, as is what makes no sense.
 class Reader {
  public:
   explicit Reader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
@@ -43,19 +43,19 @@ class Reader {
     return wire::load_be64(raw.data());
   }
   void copy_to(std::span<uint8_t> to) {
-    if (bytes_.size() < to.size()) {
-      short_ = true;
-      bytes_ = {};
-      return;
-    }
+    if (bytes_.size() < to.size()) return refuse();
     std::copy_n(bytes_.begin(), to.size(), to.begin());
     bytes_ = bytes_.subspan(to.size());
   }
-  bool exhausted() const { return !short_ && bytes_.empty(); }
+  void refuse() {
+    refused_ = true;
+    bytes_ = {};
+  }
+  bool exhausted() const { return !refused_ && bytes_.empty(); }
 
  private:
   std::span<const uint8_t> bytes_;
-  bool short_ = false;
+  bool refused_ = false;
 };
 
 void write(Writer& out, const QueuePairAddress& address) {
@@ -64,8 +64,10 @@ void write(Writer& out, const QueuePairAddress& address) {
 }
 
 void read(Reader& in, QueuePairAddress& address) {
-  address.size = static_cast<uint8_t>(std::min<uint32_t>(in.u32(), QueuePairAddress::kMaxBytes));
-  in.copy_to(std::span(address.bytes).first(address.size));
+  const uint32_t size = in.u32();
+  if (size > QueuePairAddress::kMaxBytes) return in.refuse();
+  address.size = static_cast<uint8_t>(size);
+  in.copy_to(std::span(address.bytes).first(size));
 }
 
 void write(Writer& out, const RemotePlace& place) {

@@ -19,6 +19,13 @@ constexpr Bytes kAnnouncedBacklog = 64 * 1024;
 // Words change under us: the peer's NIC writes them (in hardware, while we read).
 uint64_t read_word(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
 
+// The peer keeps its table until both have closed: a refusal says that it is gone already.
+template <typename End>
+void on_close_told(End& end, bool ok) {
+  end.close_outstanding = false;
+  if (!ok) end.peer_closed = true;
+}
+
 }  // namespace
 
 void Messenger::poll(Instant now) {
@@ -30,7 +37,7 @@ void Messenger::poll(Instant now) {
   poll_posting(now);
   poll_telling(now);
   poll_grants(now);
-  while (!speaking_.empty()) post_word(*flows_[speaking_.take()], now);
+  for (size_t left = speaking_.size(); left > 0; --left) post_word(*flows_[speaking_.take()], now);
   if (house_busy_ && now >= next_housekeeping_) keep_house(now);
 }
 
@@ -86,9 +93,9 @@ void Messenger::on_sent(const Completion& completion) {
     }
     case WorkId::Kind::kClose:
       if (id.number == 0) {
-        senders_[id.owner]->close_outstanding = false;
+        on_close_told(*senders_[id.owner], ok);
       } else {
-        receivers_[id.owner]->close_outstanding = false;
+        on_close_told(*receivers_[id.owner], ok);
       }
       break;
   }
@@ -260,6 +267,7 @@ void Messenger::post_word(Flow& flow, Instant now) {
                           .length = sizeof(uint64_t),
                           .local_key = flow.words_region.key,
                           .remote_key = flow.remote.words.key});
+  if (!flow.word_outstanding) speaking_.add(flow.id);  // no room: again at the next poll
 }
 
 bool Messenger::post_control(Flow& flow, const WorkRequest& write) {
@@ -330,8 +338,8 @@ bool Messenger::keep_house(Receiver& receiver, Instant now) {
 // A flow with work under way proves now and then that the peer lives: a word that is not
 // acknowledged breaks the flow.
 bool Messenger::keep_house(Flow& flow, Instant now) {
-  if (flow.state == Flow::State::kLeaving) {
-    if (now >= flow.leave_at) destroy_flow(flow);
+  if (flow.connections == 0) {  // leaving, or broken since
+    if (now >= flow.leave_at || flow.state == Flow::State::kBroken) destroy_flow(flow);
     return true;
   }
   if (flow.state != Flow::State::kOpen) return false;

@@ -47,7 +47,8 @@ Result<SoftEndpoint> decode_endpoint(std::span<const uint8_t> bytes) {
   endpoint.window_packets = wire::load_be32(from + 32);
   endpoint.writes = wire::load_be32(from + 36);
   endpoint.mtu = wire::load_be32(from + 40);
-  endpoint.full_checksum = wire::load_be32(from + 44) == 1;
+  const uint32_t full_checksum = wire::load_be32(from + 44);
+  endpoint.full_checksum = full_checksum == 1;
   if (port == 0 || port > 0xFFFF) return refuse("no valid UDP port");
   if (endpoint.queue_pair > 0xFFFFFF || endpoint.first_psn > 0xFFFFFF) {
     return refuse("a number of more than 24 bits");
@@ -60,6 +61,7 @@ Result<SoftEndpoint> decode_endpoint(std::span<const uint8_t> bytes) {
   if (endpoint.mtu < 256 || endpoint.mtu > wire::kMaxDatagramBytes) {
     return refuse("an impossible MTU");
   }
+  if (full_checksum > 1) return refuse("an unknown option");
   return endpoint;
 }
 

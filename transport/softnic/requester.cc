@@ -134,7 +134,7 @@ void Requester::on_nak(const wire::Nak& nak) {
   const uint64_t psn = expand_psn(window_.unacknowledged(), nak.psn);
   SendWindow::Packet packet;
   if (!window_.refuse(psn, &packet)) return;
-  posted(packet.request).status = CompletionStatus::kRemoteAccessError;
+  take_back(posted(packet.request), CompletionStatus::kRemoteAccessError);
 }
 
 void Requester::revoke(uint32_t local_key) {
@@ -142,8 +142,15 @@ void Requester::revoke(uint32_t local_key) {
     Posted& posted = requests_[i];
     const bool incomplete = posted.acknowledged < posted.packets;
     if (posted.work_request.local_key != local_key || !incomplete) continue;
-    if (posted.status == CompletionStatus::kOk) posted.status = CompletionStatus::kMemoryGone;
+    take_back(posted, CompletionStatus::kMemoryGone);
   }
+}
+
+// Of what has not been sent one packet remains, which tells the peer even if it has all the others.
+void Requester::take_back(Posted& posted, CompletionStatus status) {
+  if (posted.status != CompletionStatus::kOk) return;
+  posted.status = status;
+  posted.packets = std::min(posted.packets, posted.sent + 1);
 }
 
 bool Requester::pop_completed(WorkRequest* work_request, CompletionStatus* status) {

@@ -79,6 +79,7 @@ class Requester {
   void fill(const Posted& posted, const SendWindow::Packet& packet, uint64_t psn, Instant now,
             Outgoing* out) const;
   void acknowledge(uint64_t psn, Progress* progress);
+  void take_back(Posted& posted, CompletionStatus status);
   void on_sent(Instant now);
 
   Config config_;

@@ -35,7 +35,8 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       events_(queue_pairs_.size()),
       signals_(config.flows),
       received_(kCompletions),
-      slab_(std::make_unique<Slab>()) {
+      slab_(std::make_unique<Slab>()),
+      next_generation_(random()) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 16));
   PACECAR_CHECK(config.burst_bytes >= config.mtu && config.paths > 0);
   flows_.reserve(config.flows);
@@ -87,10 +88,9 @@ Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
   const auto slots = static_cast<uint32_t>(queue_pairs_.size());
   auto qp = std::make_unique<QueuePair>();
   qp->config = config;
-  // Random upper bits: late packets of an earlier queue pair in this slot do not find it.
   qp->local = SoftEndpoint{
       .address = config_.address,
-      .queue_pair = ((random_() & kPsnMask) & ~(slots - 1)) | slot,
+      .queue_pair = (next_generation_++ * slots | slot) & static_cast<uint32_t>(kPsnMask),
       .first_psn = random_() & static_cast<uint32_t>(kPsnMask),
       .window_packets = config.paced ? config_.window_packets : kControlWindowPackets,
       .writes = config.work_requests,
@@ -143,6 +143,7 @@ void SoftNic::destroy_queue_pair(QueuePairId id) {
     std::erase(flow.queue_pairs, slot);
     if (qp->requester) flow.in_flight -= qp->requester->in_flight();
     flow.turn = 0;
+    ready_.add(qp->config.flow);  // the others have more window now
   }
   queue_pairs_[slot].reset();
   ++invalidations_;
@@ -165,7 +166,8 @@ size_t SoftNic::post(QueuePairId id, std::span<const WorkRequest> work_requests)
 size_t SoftNic::poll(std::span<Completion> completions) {
   size_t count = 0;
   while (count < completions.size() && !received_.empty()) {
-    completions[count++] = received_.front();
+    const Completion& received = received_.front();
+    if (find(received.queue_pair) != nullptr) completions[count++] = received;
     received_.pop_front();
   }
   while (count < completions.size() && !events_.empty()) {
@@ -269,10 +271,9 @@ uint32_t SoftNic::slot_of(const QueuePair& qp) const {
 }
 
 void SoftNic::wake(QueuePair& qp) {
-  if (qp.state != QueuePair::State::kConnected || !qp.requester->has_work()) return;
-  if (qp.config.paced) {
+  if (qp.config.paced) {  // another of the flow's queue pairs may have waited for the window
     ready_.add(qp.config.flow);
-  } else {
+  } else if (qp.state == QueuePair::State::kConnected && qp.requester->has_work()) {
     controls_.add(slot_of(qp));
   }
 }

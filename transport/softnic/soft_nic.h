@@ -119,6 +119,9 @@ class SoftNic final : public Nic {
   WorkList signals_;   // flows with a signal
   FixedQueue<Completion> received_;
   std::unique_ptr<Slab> slab_;
+  // The upper bits of the next queue pair's number: late packets of an earlier one in its slot do
+  // not find it.
+  uint32_t next_generation_;
   uint64_t invalidations_ = 0;
 };
 

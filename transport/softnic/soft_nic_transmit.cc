@@ -75,9 +75,7 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
   Flow& flow = flows_[index];
   const auto timer = static_cast<uint32_t>(queue_pairs_.size()) + index;
   const size_t pairs = flow.queue_pairs.size();
-  size_t count = 0;
-  bool more = false;
-  for (size_t i = 0; i < pairs && !more; ++i) {
+  for (size_t i = 0; i < pairs; ++i) {
     QueuePair& qp = *queue_pairs_[flow.queue_pairs[(flow.turn + i) % pairs]];
     if (qp.state != QueuePair::State::kConnected || !qp.requester->has_work()) continue;
     // A flow with nothing in flight may always send a packet: no window can stop it for ever.
@@ -89,12 +87,13 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
       timers_.arm(timer, next_send);
       return 0;
     }
-    count = transmit_queue_pair(qp, now, std::min(budget, config_.burst_bytes), out);
+    const size_t count = transmit_queue_pair(qp, now, std::min(budget, config_.burst_bytes), out);
+    if (count == 0) continue;  // what it had lost has been acknowledged after all
     flow.turn = static_cast<uint32_t>((flow.turn + i + 1) % pairs);
-    more = true;
+    ready_.add(index);
+    return count;
   }
-  if (more && count > 0) ready_.add(index);
-  return count;
+  return 0;
 }
 
 // Sends at most `budget` bytes of payload (and at least one packet) on one path.

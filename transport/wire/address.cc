@@ -6,15 +6,14 @@
 #include <algorithm>
 
 namespace pacecar {
-namespace {
-
-constexpr std::array<uint8_t, 12> kIpv4Mapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 bool is_ipv4(const Address& address) {
-  return std::equal(kIpv4Mapped.begin(), kIpv4Mapped.end(), address.ip.begin());
+  return std::equal(kIpv4Prefix.begin(), kIpv4Prefix.end(), address.ip.begin());
 }
 
-}  // namespace
+bool is_link_local(const Address& address) {
+  return address.ip[0] == 0xFE && (address.ip[1] & 0xC0) == 0x80;
+}
 
 std::string ip_to_string(const Address& address) {
   const auto& ip = address.ip;

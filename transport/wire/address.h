@@ -1,11 +1,21 @@
 // Addresses as people read them. Pure; any thread.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
 
 #include "transport/wire/packet.h"
 
 namespace pacecar {
+
+// The prefix of an IPv4-mapped address, ::ffff:0:0/96.
+inline constexpr std::array<uint8_t, 12> kIpv4Prefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
+
+// True for ::ffff:a.b.c.d.
+bool is_ipv4(const Address& address);
+// True for fe80::/10.
+bool is_link_local(const Address& address);
 
 // "192.0.2.1" for an IPv4-mapped address, "2001:db8::1" for IPv6, "fe80::1%3" where a scope (an
 // interface index) is set.

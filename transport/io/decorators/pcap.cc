@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "transport/io/decorators/decorator.h"
+#include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {
@@ -70,11 +71,6 @@ class Frame {
   size_t udp_at_ = 0;
   size_t address_bytes_ = 0;  // both IP addresses, which lie right before the UDP header
 };
-
-bool is_ipv4(const Address& address) {
-  static constexpr std::array<uint8_t, 12> kPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
-  return std::equal(kPrefix.begin(), kPrefix.end(), address.ip.begin());
-}
 
 void Frame::put_ipv4(const Endpoints& ends, size_t udp_bytes) {
   const size_t start = bytes_.size();

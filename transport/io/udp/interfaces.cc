@@ -13,7 +13,8 @@
 #include <fstream>
 #include <memory>
 
-#include "transport/io/udp/sockaddr.h"
+#include "transport/wire/address.h"
+#include "transport/wire/sockaddr.h"
 
 namespace pacecar {
 namespace {

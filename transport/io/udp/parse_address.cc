@@ -8,7 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "transport/io/udp/sockaddr.h"
+#include "transport/wire/address.h"
+#include "transport/wire/sockaddr.h"
 
 namespace pacecar {
 namespace {

@@ -12,8 +12,8 @@
 #include <span>
 
 #include "transport/io/packet_io.h"
-#include "transport/io/udp/sockaddr.h"
 #include "transport/wire/packet.h"
+#include "transport/wire/sockaddr.h"
 
 namespace pacecar {
 

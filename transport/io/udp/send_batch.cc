@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "transport/base/check.h"
+#include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {

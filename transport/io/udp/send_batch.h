@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <span>
 
-#include "transport/io/udp/sockaddr.h"
 #include "transport/wire/packet.h"
+#include "transport/wire/sockaddr.h"
 
 namespace pacecar {
 

@@ -11,9 +11,9 @@
 #include "transport/io/udp/interfaces.h"
 #include "transport/io/udp/receive_ring.h"
 #include "transport/io/udp/send_batch.h"
-#include "transport/io/udp/sockaddr.h"
 #include "transport/io/udp/udp_socket.h"
 #include "transport/wire/address.h"
+#include "transport/wire/sockaddr.h"
 
 namespace pacecar {
 namespace {

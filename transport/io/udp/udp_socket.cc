@@ -10,8 +10,8 @@
 #include <climits>
 #include <cstring>
 
-#include "transport/io/udp/sockaddr.h"
 #include "transport/wire/address.h"
+#include "transport/wire/sockaddr.h"
 
 namespace pacecar {
 namespace {

@@ -16,11 +16,6 @@ union SocketAddress {
   sockaddr_in6 v6;
 };
 
-// True for ::ffff:a.b.c.d.
-bool is_ipv4(const Address& address);
-// True for fe80::/10.
-bool is_link_local(const Address& address);
-
 // Fills `out` and returns its length.
 socklen_t to_sockaddr(const Address& address, SocketAddress& out);
 // `in` must be AF_INET or AF_INET6.

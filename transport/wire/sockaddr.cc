@@ -1,25 +1,13 @@
-#include "transport/io/udp/sockaddr.h"
+#include "transport/wire/sockaddr.h"
 
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
+#include "transport/wire/address.h"
+
 namespace pacecar {
-namespace {
-
-constexpr std::array<uint8_t, 12> kIpv4Prefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
-
-}  // namespace
-
-bool is_ipv4(const Address& address) {
-  return std::equal(kIpv4Prefix.begin(), kIpv4Prefix.end(), address.ip.begin());
-}
-
-bool is_link_local(const Address& address) {
-  return address.ip[0] == 0xFE && (address.ip[1] & 0xC0) == 0x80;
-}
 
 socklen_t to_sockaddr(const Address& address, SocketAddress& out) {
   if (is_ipv4(address)) {

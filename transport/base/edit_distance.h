@@ -1,0 +1,12 @@
+// How far two words are apart, for "did you mean ...?". Pure.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace pacecar {
+
+// Insertions, deletions and replacements of letters that turn `a` into `b` (Levenshtein).
+size_t edit_distance(std::string_view a, std::string_view b);
+
+}  // namespace pacecar
