@@ -13,6 +13,7 @@
 // Thread rule: any thread.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <map>
 #include <memory>

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "transport/io/udp/parse_address.h"
-#include "transport/wire/sockaddr.h"
+#include "transport/io/sockaddr.h"
 
 namespace {
 

@@ -12,9 +12,11 @@ namespace {
 
 constexpr uint64_t kCommunicatorId = 1;
 
+// One write, so that the lines of several ranks stay whole.
 void print_line(const char* format, va_list arguments) {
-  std::vfprintf(stderr, format, arguments);
-  std::fputc('\n', stderr);
+  std::array<char, 1024> line{};
+  std::vsnprintf(line.data(), line.size(), format, arguments);
+  std::fprintf(stderr, "%s\n", line.data());
 }
 
 // NCCL's logger has no context argument: one function per level of detail.

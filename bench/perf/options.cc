@@ -80,9 +80,10 @@ void add_bandwidth_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
       ->check(whole_number(1, kMaxDepth));
   app.add_flag("-b,--bidirectional", parameters.bidirectional, "both directions at once");
   app.add_flag("--report_gbits", parameters.gigabits, "report Gb/sec instead of MiB/sec");
-  auto* limit = app.add_option("--rate_limit", raw.rate_limit,
-                               "send at most this fast, per direction, over all connections")
-                    ->check(positive_number(kMaxRate));
+  auto* limit =
+      app.add_option("--rate_limit", raw.rate_limit,
+                     "send at most this fast, per direction, over all connections, with headers")
+          ->check(positive_number(kMaxRate));
   app.add_option("--rate_units", raw.rate_units,
                  "unit of --rate_limit: M (MiB/s), g (Gb/s) or p (messages/s)")
       ->check(CLI::IsMember({"M", "g", "p"}))

@@ -86,6 +86,7 @@ Result<void> drain(const End& end, Pump& pump) {
          end.streams.sent() < end.streams.stop()) {
     const auto polled = pump.poll();
     if (!polled) return polled;
+    if (expected) continue;  // what comes next is the report
     if (const auto message = pump.take_message()) {
       const auto count = sent_count(*message, "stopped");
       if (!count) return tl::unexpected(count.error());

@@ -33,7 +33,7 @@ struct TestParameters {
   std::string congestion_control;
   uint32_t mtu = 0;
   uint32_t tos = 0;
-  uint64_t rate_bps = 0;  // payload of one flow
+  uint64_t rate_bps = 0;  // of one flow, headers included
 };
 
 // Settings for Context::open; `nics` is PACECAR_NICS, or empty.

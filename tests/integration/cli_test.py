@@ -170,6 +170,17 @@ class Bandwidth(Cli):
             self.assertGreater(result[end]["counters"]["packets_sent"], 0)
             self.assertTrue(result[end]["congestion_control"]["name"])
 
+    def test_faults_of_the_network_are_repaired_and_counted(self):
+        fault = "loss=0.02,duplicate=0.01,reorder=0.01,corrupt=0.002,seed=7"
+        with Server("bw", PACECAR_FAULT=fault) as server:
+            client = run("bw", "-p", server.port, "-b", "-q", "2", "-D", "0.5", "--data_validation",
+                         "--out_json_file", "-", "127.0.0.1", PACECAR_FAULT=fault)
+            self.assert_ok(client, server.finish()[0])
+        result = json.loads(client.stdout)["results"]
+        for end in ("client", "server"):
+            for counter in ("packets_retransmitted", "duplicates", "rejected"):
+                self.assertGreater(result[end]["counters"][counter], 0, counter)
+
     def test_json_instead_of_columns(self):
         client, code, _ = pair("bw", "-n", "10", "--out_json_file", "-", "--cc", "fixed")
         self.assert_ok(client, code)

@@ -132,6 +132,16 @@ class SoftNicPair {
     }
     return sent;
   }
+  // Likewise, with as much time as that takes up to `limit`.
+  std::vector<Datagram> transmit_for(size_t side, Duration limit) {
+    std::vector<Datagram> sent;
+    const Instant end = now + limit;
+    for (;; now = std::clamp(nics_[side]->next_deadline(), now + Duration::from_ns(1), end)) {
+      nics_[side]->on_time(now);
+      std::ranges::move(transmit(side), std::back_inserter(sent));
+      if (now == end) return sent;
+    }
+  }
   void deliver(size_t to, const Datagram& datagram) {
     deliver(to, datagram, test_address(static_cast<uint8_t>(2 - to)));
   }

@@ -15,6 +15,8 @@ using test::TestMemory;
 using wire::PacketKind;
 
 constexpr Bytes kMtu = 1024;
+// Longer than an acknowledgement waits, shorter than any timeout.
+constexpr Duration kMoment = Duration::from_us(20);
 // Ethernet, IPv4 and UDP around a datagram.
 constexpr Bytes kAroundDatagram = 66;
 
@@ -84,7 +86,7 @@ TEST(SoftNic, PacketsMayArriveInReverseOrder) {
   const auto& from = pair.memory(0, 40 * kMtu + 5, Access::kLocalRead, 1);
   const auto& to = pair.memory(1, 40 * kMtu + 5);
   pair.post(0, ends[0], SoftNicPair::write(from, to, from.bytes.size(), 1, 77));
-  auto packets = pair.transmit(0);
+  auto packets = pair.transmit_for(0, kMoment);
   ASSERT_EQ(packets.size(), 41U);
   std::reverse(packets.begin(), packets.end());
   for (const Datagram& packet : packets) {
@@ -107,11 +109,11 @@ TEST(SoftNic, CompletesInTheOrderOfPosting) {
   for (uint64_t id = 1; id <= 10; ++id) {
     pair.post(0, ends[0], SoftNicPair::write(from, to, id % 4 * kMtu, id));
   }
-  auto packets = pair.transmit(0);
+  auto packets = pair.transmit_for(0, kMoment);
   std::reverse(packets.begin(), packets.end());
   for (const Datagram& packet : packets) {
     pair.deliver(1, packet);
-    for (const Datagram& ack : pair.transmit(1)) pair.deliver(0, ack);
+    for (const Datagram& ack : pair.transmit_for(1, kMoment)) pair.deliver(0, ack);
     pair.collect();
   }
   ASSERT_EQ(pair.completions[0].size(), 10U);
@@ -124,7 +126,7 @@ TEST(SoftNic, DuplicatesAreNeverWrittenAgain) {
   const auto& from = pair.memory(0, 4 * kMtu, Access::kLocalRead, 1);
   auto& to = pair.memory(1, 4 * kMtu);
   pair.post(0, ends[0], SoftNicPair::write(from, to, 4 * kMtu, 1, 5));
-  const auto packets = pair.transmit(0);
+  const auto packets = pair.transmit_for(0, kMoment);
   for (const Datagram& packet : packets) pair.deliver(1, packet);
   EXPECT_EQ(to.bytes, from.bytes);
   std::fill(to.bytes.begin(), to.bytes.end(), 0xEE);  // in use for something else by now
@@ -324,13 +326,12 @@ TEST(SoftNic, WindowBoundsWhatIsInFlight) {
   const auto& from = pair.memory(0, 50 * kMtu);
   const auto& to = pair.memory(1, 50 * kMtu);
   pair.post(0, ends[0], SoftNicPair::write(from, to, 50 * kMtu, 1));
-  auto packets = pair.transmit(0);
+  const auto packets = pair.transmit_for(0, kMoment);
   EXPECT_EQ(packets.size(), 5U);
   pair.deliver(1, packets[0]);
   pair.deliver(1, packets[1]);
-  pair.now = pair.now + Duration::from_us(20);
-  for (const Datagram& ack : pair.transmit(1)) pair.deliver(0, ack);
-  EXPECT_EQ(pair.transmit(0).size(), 2U);
+  for (const Datagram& ack : pair.transmit_for(1, kMoment)) pair.deliver(0, ack);
+  EXPECT_EQ(pair.transmit_for(0, kMoment).size(), 2U);
   EXPECT_TRUE(pair.run_until_completed(0, 1));
 }
 
@@ -351,6 +352,23 @@ TEST(SoftNic, QueuePairGoesOnWhenAnotherLeavesTheWindow) {
   EXPECT_TRUE(pair.transmit(0).empty());
   for (const Datagram& packet : packets) pair.deliver(1, packet);
   EXPECT_TRUE(pair.run_until_completed(0, 2, Duration::from_ms(1)));
+}
+
+// The first one's packets fill the window and are all lost; the second, whose turn it is, waits.
+TEST(SoftNic, QueuePairThatWaitsDoesNotHoldUpAnothersProbe) {
+  SoftNicPair pair;
+  const auto first = pair.connect();
+  const auto second = pair.connect();
+  pair.limit(0, 0, {.rate = Rate::from_gbps(100), .window = 4 * kMtu});
+  const auto& from = pair.memory(0, 4 * kMtu);
+  const auto& to = pair.memory(1, 4 * kMtu);
+  pair.post(0, first[0], SoftNicPair::write(from, to, 4 * kMtu, 1));
+  pair.post(0, second[0], SoftNicPair::write(from, to, 4 * kMtu, 2));
+  ASSERT_EQ(pair.transmit(0).size(), 4U);
+  ASSERT_TRUE(pair.run_until_completed(0, 2));
+  for (const Completion& completion : pair.completions[0]) {
+    EXPECT_EQ(completion.status, CompletionStatus::kOk);
+  }
 }
 
 TEST(SoftNic, QueuePairGoesOnWhenAnotherIsDestroyed) {
@@ -382,9 +400,8 @@ TEST(SoftNic, QueuePairGoesOnWhenAnothersLossWasNone) {
   pair.limit(0, 0, {.rate = Rate(), .window = 1 << 20});
   // The late packet overtakes the early one, which counts as lost until it is acknowledged too.
   for (const auto& packets : {late, early}) {
-    pair.now = pair.now + Duration::from_us(20);
     for (const Datagram& packet : packets) pair.deliver(1, packet);
-    for (const Datagram& ack : pair.transmit(1)) pair.deliver(0, ack);
+    for (const Datagram& ack : pair.transmit_for(1, kMoment)) pair.deliver(0, ack);
   }
   pair.collect();
   ASSERT_EQ(pair.completions[0].size(), 2U);

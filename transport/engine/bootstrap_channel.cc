@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "transport/base/check.h"
-#include "transport/wire/sockaddr.h"
+#include "transport/io/sockaddr.h"
 
 namespace pacecar::bootstrap {
 namespace {

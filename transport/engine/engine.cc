@@ -24,6 +24,8 @@ constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 constexpr Bytes kMaxDefaultMtu = 8192;
 // Callers that have polled within this time are trusted to poll again.
 constexpr Duration kCallerPatience = Duration::from_ms(1);
+// Callers that find nothing for so long may be keeping the peer from the processor.
+constexpr uint32_t kEmptyPollsBeforeYield = 100;
 constexpr Duration kLinger = Duration::from_ms(300);
 constexpr Duration kLingerStep = Duration::from_us(200);
 // Packets that a decorator holds back come out only when polled for.
@@ -111,7 +113,9 @@ Result<void> Engine::start() {
                                                      .silence_limit = params_.timeout,
                                                      .first_flow_number = random_value<uint64_t>()},
                                      start);
-  if (!messenger) return tl::unexpected(messenger.error());
+  if (!messenger) {
+    return fail(messenger.error().code, "PACECAR_CC: " + messenger.error().message);
+  }
   messenger_ = std::move(*messenger);
   loop_ = std::make_unique<PollLoop>(*io_, *nic_, *messenger_);
   keeper_ = std::thread([this] { keep(); });
@@ -184,8 +188,10 @@ void Engine::submitted() {
 void Engine::progress() {
   if (params_.progress == Progress::kThread || !try_lock()) return;
   const Instant time = now();
-  poll(time);
+  empty_polls_ = poll(time) ? 0 : empty_polls_ + 1;
+  const bool patient = empty_polls_ > kEmptyPollsBeforeYield;
   end_inline_poll(time);
+  if (patient) std::this_thread::yield();
 }
 
 // The keeper may sleep longer than what has just been started allows.

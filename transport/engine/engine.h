@@ -97,6 +97,7 @@ class Engine {
   Submissions<ReceiveOperation> receives_;
 
   std::mutex mutex_;
+  uint32_t empty_polls_ = 0;     // by callers, in a row
   std::atomic<int> waiting_{0};  // threads that want the lock for set-up: pollers stand back
 
   const int wake_fd_;  // an eventfd

@@ -156,7 +156,8 @@ void Messenger::poll_signals(Instant now) {
 void Messenger::decide(Flow& flow, Instant now) {
   Decision decision = flow.controller->decide(now);
   const Bytes receive_bytes = nic_.caps().receive_bytes;
-  if (receive_bytes != 0) decision.window = std::min(decision.window, receive_bytes);
+  // What waits at the receiving host is not the network's: the controller does not see it.
+  if (receive_bytes != 0) decision.window = std::min(decision.window, receive_bytes / 4);
   const bool same = decision.rate == flow.decision.rate &&
                     decision.first_send == flow.decision.first_send &&
                     decision.window == flow.decision.window;

@@ -89,7 +89,7 @@ void Requester::on_sent(Instant now) {
 }
 
 Requester::Progress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap,
-                                      Instant now) {
+                                      Instant arrival, Instant now) {
   Progress progress;
   const uint64_t base = window_.unacknowledged();
   const uint64_t cumulative = expand_psn(base, ack.cumulative);
@@ -113,12 +113,10 @@ Requester::Progress Requester::on_ack(const wire::AckHeader& ack, const wire::Bi
         std::min<Bytes>(static_cast<uint32_t>(new_marks) * config_.mtu, progress.acked);
   }
   if (!ack.echo_valid) return progress;
-  const auto elapsed = static_cast<uint32_t>(now.ns()) - ack.echo_timestamp;
-  const Instant echo_sent = now - Duration::from_ns(elapsed);
-  if (elapsed > ack.hold_ns) {
-    progress.rtt = Duration::from_ns(elapsed - ack.hold_ns);
-    rtt_.add(progress.rtt);
-  }
+  const auto elapsed = static_cast<uint32_t>(arrival.ns()) - ack.echo_timestamp;
+  const Instant echo_sent = arrival - Duration::from_ns(elapsed);
+  if (elapsed > ack.hold_ns) progress.rtt = Duration::from_ns(elapsed - ack.hold_ns);
+  rtt_.add(now - echo_sent);  // the timeout must allow for the time in both hosts, too
   progress.lost = window_.declare_lost_before(echo_sent - rtt_.reordering());
   return progress;
 }

@@ -33,7 +33,7 @@ class Requester {
   };
   // What an acknowledgement told.
   struct Progress {
-    Duration rtt;  // 0: none
+    Duration rtt;  // of the network alone, without the time in both hosts; 0: none
     Bytes acked = 0;
     Bytes marked = 0;
     Bytes lost = 0;
@@ -44,13 +44,16 @@ class Requester {
   size_t post(std::span<const WorkRequest> work_requests);
   // Something could be sent, were pacing and window to allow it.
   bool has_work() const { return probe_ || window_.has_lost() || (unsent() && !window_.full()); }
-  // After a timeout one packet goes whatever the window says: all that fills it may be lost.
+  // After a timeout one packet goes whatever window and pace say: all that fills the window may be
+  // lost, and a peer counts as silent only when it was asked.
   bool probing() const { return probe_; }
   // Takes the next packet to send; false if there is none.
   bool next_packet(Instant now, Outgoing* packet);
   Bytes in_flight() const { return window_.in_flight(); }
 
-  Progress on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap, Instant now);
+  // `arrival` is when the acknowledgement reached this host, `now` when it is looked at.
+  Progress on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap, Instant arrival,
+                  Instant now);
   void on_nak(const wire::Nak& nak);
   // Fails every work request that reads the region.
   void revoke(uint32_t local_key);

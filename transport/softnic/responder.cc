@@ -13,8 +13,8 @@ Responder::Responder(uint32_t window_packets, uint32_t writes, uint64_t first_ps
       bitmap_(std::min<size_t>(window_packets / 64, mtu / 8)) {}
 
 Responder::Outcome Responder::on_data(const wire::DataHeader& header,
-                                      std::span<const uint8_t> payload, bool marked, Instant now,
-                                      const MemoryTable& memory) {
+                                      std::span<const uint8_t> payload, bool marked,
+                                      Instant arrival, const MemoryTable& memory) {
   const uint64_t psn = expand_psn(window_.cumulative(), header.psn);
   switch (window_.classify(psn)) {
     case Arrival::kOutOfWindow:
@@ -22,7 +22,7 @@ Responder::Outcome Responder::on_data(const wire::DataHeader& header,
     case Arrival::kDuplicate:
       ack_due_ = true;  // the acknowledgement was probably lost
       newest_timestamp_ = header.timestamp;
-      newest_arrival_ = now;
+      newest_arrival_ = arrival;
       return Outcome::kDuplicate;
     case Arrival::kNew:
       break;
@@ -30,7 +30,7 @@ Responder::Outcome Responder::on_data(const wire::DataHeader& header,
   const bool tracked = header.opcode == wire::Opcode::kWriteWithImm;
   if (header.taken_back) {
     if (tracked) writes_.cancel(header.msn);
-    accept(psn, header, marked, now);
+    accept(psn, header, marked, arrival);
     return Outcome::kPlaced;
   }
   if (tracked && !writes_.acceptable(header.msn, payload.size(), header.length)) {
@@ -41,19 +41,19 @@ Responder::Outcome Responder::on_data(const wire::DataHeader& header,
     if (place == nullptr) return Outcome::kRefused;
     ordered_copy(place, payload.data(), payload.size());
   }
-  accept(psn, header, marked, now);
+  accept(psn, header, marked, arrival);
   if (!tracked) return Outcome::kPlaced;
   return writes_.add(header.msn, payload.size(), header.length) == WriteTracker::Verdict::kComplete
              ? Outcome::kCompleted
              : Outcome::kPlaced;
 }
 
-void Responder::accept(uint64_t psn, const wire::DataHeader& header, bool marked, Instant now) {
+void Responder::accept(uint64_t psn, const wire::DataHeader& header, bool marked, Instant arrival) {
   window_.mark(psn);
   ++received_;
   marked_ += marked ? 1 : 0;
   newest_timestamp_ = header.timestamp;
-  newest_arrival_ = now;
+  newest_arrival_ = arrival;
   ack_due_ = true;
 }
 

@@ -29,7 +29,7 @@ class Responder {
   Responder(uint32_t window_packets, uint32_t writes, uint64_t first_psn, Bytes mtu);
 
   Outcome on_data(const wire::DataHeader& header, std::span<const uint8_t> payload, bool marked,
-                  Instant now, const MemoryTable& memory);
+                  Instant arrival, const MemoryTable& memory);
 
   bool in_order() const { return window_.in_order(); }
   // Something has arrived that no acknowledgement has told yet.
@@ -39,7 +39,7 @@ class Responder {
   size_t max_ack_bytes() const { return wire::ack_bytes(bitmap_.size()); }
 
  private:
-  void accept(uint64_t psn, const wire::DataHeader& header, bool marked, Instant now);
+  void accept(uint64_t psn, const wire::DataHeader& header, bool marked, Instant arrival);
 
   ReceiveWindow window_;
   WriteTracker writes_;

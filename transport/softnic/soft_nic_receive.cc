@@ -58,7 +58,7 @@ void SoftNic::on_data(Instant now, const RxPacket& packet) {
   }
   const bool marked = packet.ecn == Ecn::kCongestion;
   bool ack_at_once = marked;
-  switch (qp->responder->on_data(header, payload, marked, now, memory_)) {
+  switch (qp->responder->on_data(header, payload, marked, now - packet.waited, memory_)) {
     case Responder::Outcome::kCompleted:
       received_.push(Completion{.bytes = header.length,
                                 .queue_pair = qp->local.queue_pair,
@@ -105,7 +105,7 @@ void SoftNic::on_ack(Instant now, const RxPacket& packet) {
   }
   ++counters_.acks_received;
   const Bytes in_flight_before = qp->requester->in_flight();
-  const Requester::Progress progress = qp->requester->on_ack(ack, bitmap, now);
+  const Requester::Progress progress = qp->requester->on_ack(ack, bitmap, now - packet.waited, now);
   if (qp->config.paced) {
     Flow& flow = flows_[qp->config.flow];
     flow.in_flight -= in_flight_before - qp->requester->in_flight();

@@ -80,12 +80,14 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
     if (qp.state != QueuePair::State::kConnected || !qp.requester->has_work()) continue;
     // A flow with nothing in flight may always send a packet: no window can stop it for ever.
     Bytes budget = flow.window - std::min(flow.in_flight, flow.window);
-    if (flow.in_flight == 0 || qp.requester->probing()) budget = std::max(budget, config_.mtu);
-    if (budget == 0) return 0;  // an acknowledgement wakes it
+    const bool probing = qp.requester->probing();
+    if (flow.in_flight == 0 || probing) budget = std::max(budget, config_.mtu);
+    if (budget == 0) continue;  // an acknowledgement wakes it; another may have a probe to send
     const Instant next_send = flow.pacer.next_send();
     if (next_send > now) {
       timers_.arm(timer, next_send);
-      return 0;
+      if (!probing) continue;
+      budget = config_.mtu;
     }
     const size_t count = transmit_queue_pair(qp, now, std::min(budget, config_.burst_bytes), out);
     if (count == 0) continue;  // what it had lost has been acknowledged after all

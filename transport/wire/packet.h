@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "transport/base/units.h"
+
 namespace pacecar {
 
 // An IPv6 address (IPv4 as ::ffff:a.b.c.d) with UDP port and, for link-local addresses, the scope.
@@ -40,6 +42,9 @@ struct RxPacket {
   std::span<const uint8_t> bytes;
   const Address* source = nullptr;
   Ecn ecn = Ecn::kNotCapable;
+  // How long it lay in this host before receive() handed it out; 0 when unknown. The network's delay
+  // is what is left when both hosts take this out of what they measure.
+  Duration waited;
 };
 
 }  // namespace pacecar

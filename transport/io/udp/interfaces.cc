@@ -14,7 +14,7 @@
 #include <memory>
 
 #include "transport/wire/address.h"
-#include "transport/wire/sockaddr.h"
+#include "transport/io/sockaddr.h"
 
 namespace pacecar {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "transport/wire/address.h"
-#include "transport/wire/sockaddr.h"
+#include "transport/io/sockaddr.h"
 
 namespace pacecar {
 namespace {

@@ -17,6 +17,17 @@ int control_value(const cmsghdr& control) {
   return value;
 }
 
+int64_t ns_of(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+
+// The kernel stamps arrivals by the clock of the day. It may be set while a packet waits: what
+// cannot be is cut off.
+Duration waited_since(const cmsghdr& control, int64_t fetched_ns) {
+  constexpr int64_t kLongestNs = 1'000'000'000;
+  timespec arrival;
+  std::memcpy(&arrival, CMSG_DATA(&control), sizeof(arrival));
+  return Duration::from_ns(std::clamp<int64_t>(fetched_ns - ns_of(arrival), 0, kLongestNs));
+}
+
 }  // namespace
 
 ReceiveRing::ReceiveRing()
@@ -41,7 +52,7 @@ size_t ReceiveRing::receive(int fd, std::span<RxPacket> packets, PacketIoCounter
   while (count < packets.size() && (!rest_.empty() || next_message(counters))) {
     const auto datagram = rest_.first(std::min(segment_bytes_, rest_.size()));
     rest_ = rest_.subspan(datagram.size());
-    packets[count++] = {datagram, &sources_[next_ - 1], ecn_};
+    packets[count++] = {datagram, &sources_[next_ - 1], ecn_, waited_};
     counters.received_bytes += datagram.size();
   }
   counters.received_packets += count;
@@ -63,6 +74,9 @@ bool ReceiveRing::fill(int fd, PacketIoCounters& counters) {
     return false;
   }
   filled_ = static_cast<size_t>(received);
+  timespec fetched;
+  clock_gettime(CLOCK_REALTIME, &fetched);
+  fetched_ns_ = ns_of(fetched);
   size_t largest = 1;
   for (size_t i = 0; i < filled_; ++i) largest = std::max<size_t>(largest, messages_[i].msg_len);
   batch_ = std::clamp<size_t>(kHotBytes / largest, 1, kBuffers);
@@ -85,7 +99,12 @@ bool ReceiveRing::open(mmsghdr& message) {
   rest_ = {static_cast<const uint8_t*>(header.msg_iov->iov_base), message.msg_len};
   segment_bytes_ = rest_.size();
   ecn_ = Ecn::kNotCapable;
+  waited_ = Duration();
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
+    if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
+      waited_ = waited_since(*c, fetched_ns_);
+      continue;
+    }
     const int value = control_value(*c);
     if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
       if (value > 0) segment_bytes_ = static_cast<size_t>(value);

@@ -4,6 +4,7 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include <array>
 #include <cstddef>
@@ -13,7 +14,7 @@
 
 #include "transport/io/packet_io.h"
 #include "transport/wire/packet.h"
-#include "transport/wire/sockaddr.h"
+#include "transport/io/sockaddr.h"
 
 namespace pacecar {
 
@@ -35,7 +36,8 @@ class ReceiveRing {
   static constexpr size_t kStride = kBufferBytes + 192;
 
   struct alignas(cmsghdr) Control {
-    std::array<uint8_t, CMSG_SPACE(sizeof(int)) * 2> bytes;  // segment size and traffic class
+    // Segment size, traffic class, time of arrival.
+    std::array<uint8_t, CMSG_SPACE(sizeof(int)) * 2 + CMSG_SPACE(sizeof(timespec))> bytes;
   };
   struct AlignedDelete {
     void operator()(uint8_t* memory) const { ::operator delete[](memory, kAlignment); }
@@ -60,6 +62,9 @@ class ReceiveRing {
   std::span<const uint8_t> rest_;
   size_t segment_bytes_ = 0;
   Ecn ecn_ = Ecn::kNotCapable;
+  Duration waited_;
+  // When the last burst was fetched, by the clock of the kernel's time stamps.
+  int64_t fetched_ns_ = 0;
 };
 
 }  // namespace pacecar

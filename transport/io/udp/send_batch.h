@@ -11,7 +11,7 @@
 #include <span>
 
 #include "transport/wire/packet.h"
-#include "transport/wire/sockaddr.h"
+#include "transport/io/sockaddr.h"
 
 namespace pacecar {
 

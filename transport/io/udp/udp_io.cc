@@ -13,7 +13,7 @@
 #include "transport/io/udp/send_batch.h"
 #include "transport/io/udp/udp_socket.h"
 #include "transport/wire/address.h"
-#include "transport/wire/sockaddr.h"
+#include "transport/io/sockaddr.h"
 
 namespace pacecar {
 namespace {

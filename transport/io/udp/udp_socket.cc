@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "transport/wire/address.h"
-#include "transport/wire/sockaddr.h"
+#include "transport/io/sockaddr.h"
 
 namespace pacecar {
 namespace {
@@ -70,6 +70,7 @@ Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes) 
   set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, buffer_bytes);
   const bool reports_class = is_ipv4(local) ? set_option(fd, IPPROTO_IP, IP_RECVTOS, 1)
                                             : set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+  set_option(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);  // without it RxPacket::waited stays unknown
   if (!set_option(fd, SOL_UDP, UDP_GRO, 1) || !reports_class) {
     return fail(
         ErrorCode::kSystem,

@@ -1,4 +1,4 @@
-#include "transport/wire/sockaddr.h"
+#include "transport/io/sockaddr.h"
 
 #include <arpa/inet.h>
 

@@ -1,0 +1,137 @@
+// The NIC conformance suite for the software NIC: over the simulated network, without and with
+// faults, and over UDP loopback.
+#include <poll.h>
+#include <time.h>
+
+#include <stdexcept>
+
+#include "tests/conformance/nic_conformance.h"
+#include "transport/base/prng.h"
+#include "transport/io/udp/udp_io.h"
+#include "transport/sim/sim_network.h"
+#include "transport/softnic/soft_nic.h"
+
+namespace pacecar {
+namespace {
+
+// A software NIC on top of a packet I/O.
+class Host {
+ public:
+  Host(PacketIo& io, uint64_t seed, Bytes mtu, Instant now)
+      : io_(io),
+        random_(seed),
+        nic_({.address = io.local_address(),
+              .line_rate = Rate::from_gbps(100),
+              .mtu = mtu,
+              .burst_bytes = 4 * mtu,
+              .paths = io.caps().paths,
+              .flows = 4,
+              .queue_pairs = 16,
+              .regions = 32,
+              .window_packets = 64,
+              .silence_limit = Duration::from_ms(300)},
+             {next_random, &random_}, now) {}
+
+  SoftNic& nic() { return nic_; }
+
+  void turn(Instant now) {
+    std::array<RxPacket, 32> received;
+    while (const size_t count = io_.receive(received, now)) {
+      nic_.on_packets(now, std::span(received).first(count));
+    }
+    nic_.on_time(now);
+    std::array<TxPacket, 32> packets;
+    // What the packet I/O does not take counts as lost.
+    while (const size_t count = nic_.poll_transmit(now, packets)) {
+      if (io_.send(std::span(packets).first(count), now) < count) break;
+    }
+  }
+
+ private:
+  static uint32_t next_random(void* prng) {
+    return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
+  }
+
+  PacketIo& io_;
+  Prng random_;
+  SoftNic nic_;
+};
+
+NicWorld make_sim_world(const SimFaults& faults) {
+  struct World {
+    explicit World(const SimFaults& network_faults)
+        : network({}, 1),
+          a(network.port(0), 2, 1024, network.now()),
+          b(network.port(1), 3, 2048, network.now()) {
+      network.set_faults(network_faults);
+    }
+    SimNetwork network;
+    Host a;
+    Host b;
+  };
+  const auto world = std::make_shared<World>(faults);
+  return {.nics = {&world->a.nic(), &world->b.nic()},
+          .step =
+              [world] {
+                SimNetwork& network = world->network;
+                network.advance_to(network.now() + Duration::from_us(5));
+                world->a.turn(network.now());
+                world->b.turn(network.now());
+                return network.now();
+              },
+          .owner = world};
+}
+
+NicWorld calm() { return make_sim_world({}); }
+
+NicWorld stormy() {
+  return make_sim_world(
+      {.loss = 0.05, .duplication = 0.05, .reordering = 0.2, .corruption = 0.02});
+}
+
+Instant monotonic_now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return Instant::from_ns(t.tv_sec * 1'000'000'000 + t.tv_nsec);
+}
+
+std::unique_ptr<PacketIo> open_loopback() {
+  auto io = open_udp({.interface = "lo"});
+  if (!io) throw std::runtime_error(io.error().message);
+  return std::move(*io);
+}
+
+NicWorld loopback() {
+  struct World {
+    std::unique_ptr<PacketIo> io_a = open_loopback();
+    std::unique_ptr<PacketIo> io_b = open_loopback();
+    Host a{*io_a, 2, 4096, monotonic_now()};
+    Host b{*io_b, 3, 4096, monotonic_now()};
+  };
+  const auto world = std::make_shared<World>();
+  return {.nics = {&world->a.nic(), &world->b.nic()},
+          .step =
+              [world] {
+                // Only what waits for time must wait here.
+                const Instant next =
+                    std::min(world->a.nic().next_deadline(), world->b.nic().next_deadline());
+                if (next > monotonic_now() + Duration::from_ms(1)) {
+                  std::array<pollfd, 2> ends{pollfd{world->io_a->wait_fd(), POLLIN, 0},
+                                             pollfd{world->io_b->wait_fd(), POLLIN, 0}};
+                  poll(ends.data(), ends.size(), 1);
+                }
+                const Instant now = monotonic_now();
+                world->a.turn(now);
+                world->b.turn(now);
+                return now;
+              },
+          .owner = world};
+}
+
+INSTANTIATE_TEST_SUITE_P(SoftNic, NicConformance,
+                         testing::Values(NicCase{"calm", calm}, NicCase{"stormy", stormy},
+                                         NicCase{"loopback", loopback}),
+                         nic_case_name);
+
+}  // namespace
+}  // namespace pacecar

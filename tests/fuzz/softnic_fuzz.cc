@@ -1,0 +1,161 @@
+// Datagrams of a hostile peer into a connected SoftNic with writes under way. The input is a list
+// of commands, each one byte and what it needs: raw bytes with the checksum made right, or good
+// headers with fields of the input's choice. Whatever comes, nothing outside the registered memory
+// is written and no invariant breaks.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "tests/support/soft_nic_pair.h"
+#include "tests/support/wire_reencode.h"
+
+namespace pacecar {
+namespace {
+
+constexpr size_t kSource = 8192;
+constexpr size_t kRegion = 4096;
+constexpr size_t kMargin = 64;
+constexpr uint8_t kCanary = 0xC5;
+
+class Input {
+ public:
+  explicit Input(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+  bool empty() const { return bytes_.empty(); }
+  uint8_t u8() { return static_cast<uint8_t>(number(1)); }
+  uint32_t u32() { return number(4); }
+  std::vector<uint8_t> bytes(size_t count) {
+    count = std::min(count, bytes_.size());
+    std::vector<uint8_t> taken(bytes_.begin(), bytes_.begin() + static_cast<long>(count));
+    bytes_ = bytes_.subspan(count);
+    return taken;
+  }
+
+ private:
+  uint32_t number(size_t count) {
+    uint32_t value = 0;
+    for (const uint8_t byte : bytes(count)) value = value << 8 | byte;
+    return value;
+  }
+  std::span<const uint8_t> bytes_;
+};
+
+class Target {
+ public:
+  Target() : block_(kRegion + 2 * kMargin, kCanary) {
+    region_ = nic().register_memory(&block_[kMargin], kRegion, Access::kRemoteWrite).value();
+    const auto& destination = pair_.memory(1, kSource);
+    for (uint32_t i = 0; i < 4; ++i) {
+      pair_.post(0, ends_[0], test::SoftNicPair::write(source_, destination, kSource, i, i));
+    }
+    turn();
+  }
+
+  void run(Input input) {
+    while (!input.empty()) {
+      const uint8_t command = input.u8();
+      switch (command % 6) {
+        case 0:
+          raw(input);
+          break;
+        case 1:
+        case 2:
+          data(input);
+          break;
+        case 3:
+          ack(input);
+          break;
+        case 4:
+          nak(input);
+          break;
+        default:
+          pair_.now = pair_.now + Duration::from_us(int64_t{1} << (input.u8() % 20));
+      }
+      turn();
+    }
+    for (size_t i = 0; i < kMargin; ++i) {
+      PACECAR_CHECK(block_[i] == kCanary && block_[kMargin + kRegion + i] == kCanary);
+    }
+    PACECAR_CHECK(source_.bytes == source_before_);
+  }
+
+ private:
+  SoftNic& nic() { return pair_.nic(0); }
+  uint32_t first_psn(size_t side) {
+    const auto address = pair_.nic(side).queue_pair_address(ends_[side]);
+    return decode_endpoint(address.view()).value().first_psn;
+  }
+  void turn() {
+    nic().on_time(pair_.now);
+    for (const test::Datagram& packet : pair_.transmit(0)) {
+      PACECAR_CHECK(packet.kind() != wire::PacketKind::kMalformed);
+    }
+    pair_.collect();
+  }
+  void deliver(std::vector<uint8_t> bytes, bool marked = false) {
+    pair_.deliver(0, {.bytes = std::move(bytes), .ecn = marked ? Ecn::kCongestion : Ecn::kCapable0});
+  }
+
+  void raw(Input& input) {
+    auto bytes = input.bytes(input.u8());
+    if (const auto again = wire::reencode(bytes)) bytes = *again;
+    deliver(std::move(bytes));
+  }
+  // Near the numbers that mean something, or anywhere.
+  uint32_t some_psn(Input& input, uint32_t reference) {
+    const uint8_t choice = input.u8();
+    return choice < 0xF0 ? reference + choice : input.u32();
+  }
+  void data(Input& input) {
+    const uint8_t flags = input.u8();
+    wire::DataHeader header{
+        .opcode = (flags & 1) != 0 ? wire::Opcode::kWriteWithImm : wire::Opcode::kWrite,
+        .taken_back = (flags & 2) != 0,
+        .destination_qp = ends_[0],
+        .psn = some_psn(input, peer_psn_) & 0xFFFFFF,
+        .address = reinterpret_cast<uint64_t>(region_.address) + input.u32() % (2 * kRegion) -
+                   kRegion / 2,
+        .key = (flags & 4) != 0 ? input.u32() : region_.key,
+        .msn = some_psn(input, 0) & 0xFFFFFF,
+        .timestamp = input.u32()};
+    std::vector<uint8_t> payload;
+    if (!header.taken_back) payload = input.bytes(input.u8() * ((flags & 8) != 0 ? 16U : 1U));
+    header.length = static_cast<uint32_t>(payload.size()) + ((flags & 16) != 0 ? input.u8() : 0);
+    if (header.opcode == wire::Opcode::kWriteWithImm) header.immediate = input.u32();
+    deliver(wire::encode_data(header, payload, wire::Coverage::kFull), (flags & 32) != 0);
+  }
+  void ack(Input& input) {
+    const uint8_t flags = input.u8();
+    const wire::AckHeader header{.destination_qp = ends_[0],
+                                 .cumulative = some_psn(input, our_psn_) & 0xFFFFFF,
+                                 .echo_timestamp = static_cast<uint32_t>(pair_.now.ns()) -
+                                                   (input.u32() >> (flags & 31)),
+                                 .hold_ns = input.u32() >> (flags & 31),
+                                 .received = input.u8(),
+                                 .marked = input.u32(),
+                                 .echo_valid = (flags & 32) == 0};
+    std::vector<uint64_t> bitmap(input.u8() % 8);
+    for (uint64_t& word : bitmap) word = uint64_t{input.u32()} << (input.u8() % 33);
+    deliver(wire::encode_ack(header, bitmap));
+  }
+  void nak(Input& input) {
+    deliver(wire::encode_nak({.destination_qp = ends_[0],
+                              .psn = some_psn(input, our_psn_) & 0xFFFFFF}));
+  }
+
+  test::SoftNicPair pair_;
+  test::SoftNicPair::Ends ends_ = pair_.connect({.work_requests = 8});
+  const test::TestMemory& source_ = pair_.memory(0, kSource, Access::kLocalRead);
+  const std::vector<uint8_t> source_before_ = source_.bytes;
+  std::vector<uint8_t> block_;  // the middle of it is what the peer may write
+  MemoryRegion region_;
+  uint32_t our_psn_ = first_psn(0);
+  uint32_t peer_psn_ = first_psn(1);
+};
+
+}  // namespace
+}  // namespace pacecar
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  pacecar::Target().run(pacecar::Input({data, size}));
+  return 0;
+}

@@ -1,0 +1,121 @@
+// MemoryTable against std::map, with keys that collide as badly as they can.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <limits>
+#include <map>
+
+#include "transport/base/prng.h"
+#include "transport/softnic/memory_table.h"
+
+namespace pacecar {
+namespace {
+
+constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+
+// Keys whose low bits are few, so that whole chains of them lie in each other's way; sometimes 0
+// or a key that is taken.
+uint32_t colliding_key(void* context) {
+  Prng& prng = *static_cast<Prng*>(context);
+  return static_cast<uint32_t>(prng.below(6) << 16 | prng.below(3) << 2);
+}
+
+struct Region {
+  uint64_t address;
+  uint64_t length;
+  Access access;
+};
+
+uint8_t* pointer(uint64_t address) { return reinterpret_cast<uint8_t*>(address); }
+
+class Run {
+ public:
+  explicit Run(uint64_t seed)
+      : prng_(seed),
+        keys_(seed + 1),
+        capacity_(static_cast<uint32_t>(1 + prng_.below(12))),
+        table_(capacity_, {colliding_key, &keys_}) {}
+
+  void step() {
+    if (prng_.chance(0.4)) return add();
+    if (prng_.chance(0.5)) return remove();
+    look();
+  }
+
+ private:
+  uint64_t random_address() {
+    const uint64_t small = prng_.below(100) + 1;
+    return prng_.chance(0.5) ? small : kMax - small;
+  }
+  uint64_t random_length() {
+    if (prng_.chance(0.1)) return kMax - prng_.below(200);
+    return prng_.below(120);
+  }
+
+  void add() {
+    const Region region{random_address(), random_length(),
+                        prng_.chance(0.5) ? Access::kLocalRead : Access::kRemoteWrite};
+    const auto added = table_.add(pointer(region.address), region.length, region.access);
+    const bool wraps = region.length > 0 && region.address > kMax - region.length;
+    if (region.length == 0 || wraps) {
+      RC_ASSERT(!added);
+      RC_ASSERT(added.error().code == ErrorCode::kInvalidArgument);
+    } else if (model_.size() == capacity_) {
+      RC_ASSERT(!added);
+      RC_ASSERT(added.error().code == ErrorCode::kUnavailable);
+    } else {
+      RC_ASSERT(added.has_value());
+      RC_ASSERT(added->key != 0);
+      RC_ASSERT(model_.emplace(added->key, region).second);
+    }
+    RC_ASSERT(table_.size() == model_.size());
+  }
+  uint32_t some_key() {
+    if (!model_.empty() && prng_.chance(0.8)) {
+      return std::next(model_.begin(), static_cast<long>(prng_.below(model_.size())))->first;
+    }
+    return colliding_key(&keys_);
+  }
+  void remove() {
+    const uint32_t key = some_key();
+    RC_ASSERT(table_.remove(key) == (model_.erase(key) == 1));
+    RC_ASSERT(table_.size() == model_.size());
+    for (const auto& [other, region] : model_) {
+      RC_ASSERT(table_.covers(other, pointer(region.address), region.length));
+    }
+  }
+  void look() {
+    const uint32_t key = some_key();
+    const auto found = model_.find(key);
+    uint64_t address = random_address();
+    if (found != model_.end() && prng_.chance(0.7)) {
+      address = found->second.address + prng_.below(found->second.length + 3) - 1;
+    }
+    const uint64_t length = 1 + random_length() % kMax;
+    bool inside = false;
+    if (found != model_.end()) {
+      using Wide = unsigned __int128;
+      const Region& region = found->second;
+      inside = address >= region.address &&
+               Wide{address} + length <= Wide{region.address} + region.length;
+    }
+    const bool writable = inside && found->second.access == Access::kRemoteWrite;
+    RC_ASSERT(table_.covers(key, pointer(address), length) == inside);
+    RC_ASSERT(table_.writable(key, address, length) == (writable ? pointer(address) : nullptr));
+  }
+
+  Prng prng_;
+  Prng keys_;
+  uint32_t capacity_;
+  MemoryTable table_;
+  std::map<uint32_t, Region> model_;
+};
+
+RC_GTEST_PROP(MemoryTable, BehavesAsAMap, (uint64_t seed)) {
+  Run run(seed);
+  for (int i = 0; i < 500; ++i) run.step();
+}
+
+}  // namespace
+}  // namespace pacecar

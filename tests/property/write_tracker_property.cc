@@ -1,0 +1,94 @@
+// WriteTracker against a table of writes whose packets come in any order.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "transport/base/prng.h"
+#include "transport/base/seq.h"
+#include "transport/softnic/write_tracker.h"
+
+namespace pacecar {
+namespace {
+
+using Verdict = WriteTracker::Verdict;
+
+struct Model {
+  struct Write {
+    Bytes received = 0;
+    Bytes total = 0;
+    bool started = false;
+    bool over = false;
+  };
+  uint64_t capacity;
+  uint64_t oldest = 0;                     // that is not over
+  std::map<uint64_t, Write> writes = {};  // by number
+
+  bool acceptable(uint64_t msn, Bytes payload, Bytes total) {
+    if (msn < oldest || msn >= oldest + capacity) return false;
+    const Write& write = writes[msn];
+    return !write.over && (!write.started || write.total == total) &&
+           write.received + payload <= total;
+  }
+  void end(uint64_t msn) {
+    if (msn < oldest || msn >= oldest + capacity) return;
+    writes[msn].over = true;
+    while (writes[oldest].over) writes.erase(oldest++);
+  }
+};
+
+RC_GTEST_PROP(WriteTracker, BehavesAsATable, (uint64_t seed)) {
+  Prng prng(seed);
+  Model model{.capacity = 1 + prng.below(20)};
+  WriteTracker tracker(static_cast<uint32_t>(model.capacity));
+  for (int i = 0; i < 2000; ++i) {
+    // Mostly a number that is under way, sometimes one that is over or too far ahead.
+    const uint64_t back = std::min<uint64_t>(model.oldest, prng.chance(0.1) ? 5 : 0);
+    const uint64_t msn = model.oldest - back + prng.below(model.capacity + (back != 0 ? 10 : 0));
+    const auto wire = static_cast<uint32_t>(msn & kPsnMask);
+    if (prng.chance(0.1)) {
+      tracker.cancel(wire);
+      model.end(msn);
+      continue;
+    }
+    // Every write has one true length; now and then a packet lies about it.
+    const Bytes total = msn % 4 * 10 + (prng.chance(0.05) ? 1 : 0);
+    const Bytes payload = prng.below(total + (prng.chance(0.05) ? 20 : 1));
+    const bool acceptable = model.acceptable(msn, payload, total);
+    RC_ASSERT(tracker.acceptable(wire, payload, total) == acceptable);
+    const Verdict verdict = tracker.add(wire, payload, total);
+    RC_ASSERT((verdict == Verdict::kRefused) == !acceptable);
+    if (!acceptable) continue;
+    Model::Write& write = model.writes[msn];
+    write.started = true;
+    write.total = total;
+    write.received += payload;
+    RC_ASSERT((verdict == Verdict::kComplete) == (write.received == total));
+    if (write.received == total) model.end(msn);
+  }
+}
+
+// Numbers wrap on the wire after 2^24 writes.
+TEST(WriteTracker, GoesOnWhereNumbersWrap) {
+  WriteTracker tracker(4);
+  for (uint64_t msn = 0; msn < (uint64_t{1} << 24) + 1000; ++msn) {
+    ASSERT_EQ(tracker.add(static_cast<uint32_t>(msn & kPsnMask), 8, 8), Verdict::kComplete);
+  }
+  EXPECT_FALSE(tracker.acceptable(999, 8, 8));
+  EXPECT_TRUE(tracker.acceptable(1003, 8, 8));
+  EXPECT_FALSE(tracker.acceptable(1004, 8, 8));
+}
+
+// A sum beyond 32 bits is not mistaken for a small one.
+TEST(WriteTracker, CountsUpToFourGigabytes) {
+  WriteTracker tracker(1);
+  constexpr Bytes kMost = 0xFFFF'FFFF;
+  EXPECT_EQ(tracker.add(0, kMost - 1, kMost), Verdict::kIncomplete);
+  EXPECT_EQ(tracker.add(0, 2, kMost), Verdict::kRefused);
+  EXPECT_EQ(tracker.add(0, 1, kMost), Verdict::kComplete);
+}
+
+}  // namespace
+}  // namespace pacecar

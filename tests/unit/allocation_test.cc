@@ -1,0 +1,141 @@
+// What the pure layers allocate: nothing while messages move, and little for each flow. This
+// program counts every allocation it makes, and therefore stands alone.
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#include "tests/support/sim_host.h"
+#include "tests/support/soft_nic_pair.h"
+
+namespace {
+
+uint64_t g_allocations = 0;
+uint64_t g_bytes = 0;  // allocated and not freed
+
+void* count(void* memory) {
+  if (memory == nullptr) throw std::bad_alloc();
+  ++g_allocations;
+  g_bytes += malloc_usable_size(memory);
+  return memory;
+}
+void uncount(void* memory) {
+  if (memory != nullptr) g_bytes -= malloc_usable_size(memory);
+  std::free(memory);
+}
+void* aligned(std::size_t size, std::align_val_t alignment) {
+  const auto align = static_cast<std::size_t>(alignment);
+  return std::aligned_alloc(align, (size + align - 1) / align * align);
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) { return count(std::malloc(size)); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return count(aligned(size, alignment));
+}
+void operator delete(void* memory) noexcept { uncount(memory); }
+void operator delete(void* memory, std::size_t) noexcept { uncount(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { uncount(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { uncount(memory); }
+
+namespace pacecar::test {
+namespace {
+
+constexpr size_t kSlots = 8;
+constexpr Bytes kSize = 20'000;
+
+// Messages from one host to another, `kSlots` at a time, round after round.
+class Stream {
+ public:
+  Stream() {
+    SimFaults faults;
+    faults.loss = 0.01;
+    faults.duplication = 0.01;
+    faults.reordering = 0.05;
+    for (size_t port = 0; port < 2; ++port) {
+      hosts_.push_back(std::make_unique<SimHost>(network_, port, port));
+      memory_[port].resize(kSlots * kSize);
+      regions_[port] = hosts_[port]
+                           ->nic()
+                           .register_memory(memory_[port].data(), memory_[port].size(),
+                                            Access::kRemoteWrite)
+                           .value();
+    }
+    ends_ = connect(*hosts_[0], *hosts_[1], 1, network_.now());
+    network_.set_faults(faults);
+  }
+
+  void round() {
+    for (size_t i = 0; i < kSlots; ++i) {
+      receives_[i].set(MessageRequest::State::kPending);
+      ReceiveOperation receive{.count = 1, .request = &receives_[i]};
+      receive.buffers[0] = {&memory_[1][i * kSize], kSize, 0, regions_[1].key};
+      PACECAR_CHECK(hosts_[1]->messenger().receive(ends_.receive, receive, network_.now()));
+      sends_[i].set(MessageRequest::State::kPending);
+      PACECAR_CHECK(hosts_[0]->messenger().send(
+          ends_.send, {&memory_[0][i * kSize], kSize, 0, regions_[0].key, &sends_[i]}));
+    }
+    const auto done = [this] {
+      const auto is_done = [](const MessageRequest& request) {
+        return request.state() == MessageRequest::State::kDone;
+      };
+      return std::ranges::all_of(sends_, is_done) && std::ranges::all_of(receives_, is_done);
+    };
+    PACECAR_CHECK(run(network_, hosts_, network_.now() + Duration::from_s(10), done));
+  }
+  const NicCounters& counters() { return hosts_[0]->nic().counters(); }
+
+ private:
+  SimNetwork network_{SimConfig{}, 1};
+  std::vector<std::unique_ptr<SimHost>> hosts_;
+  std::array<std::vector<uint8_t>, 2> memory_;
+  std::array<MemoryRegion, 2> regions_;
+  ConnectionPair ends_;
+  std::array<MessageRequest, kSlots> sends_;
+  std::array<MessageRequest, kSlots> receives_;
+};
+
+TEST(Allocation, NoneWhileMessagesMove) {
+  Stream stream;
+  for (int i = 0; i < 20; ++i) stream.round();
+  const uint64_t before = g_allocations;
+  const uint64_t repaired = stream.counters().packets_retransmitted;
+  for (int i = 0; i < 200; ++i) stream.round();
+  EXPECT_EQ(g_allocations - before, 0U);
+  EXPECT_GT(stream.counters().packets_retransmitted, repaired) << "losses must be repaired, too";
+}
+
+// Bytes of one more flow at the NIC: a queue pair for data and one for control words.
+uint64_t flow_bytes(uint32_t window_packets, uint32_t work_requests) {
+  SoftNicConfig config = SoftNicPair::default_config();
+  config.window_packets = window_packets;
+  SoftNicPair pair(config);
+  pair.connect({.flow = 0});  // what grows only once has grown
+  const auto peer = pair.nic(1).queue_pair_address(pair.nic(1).create_queue_pair({}).value());
+  const uint64_t before = g_bytes;
+  const auto data = pair.nic(0).create_queue_pair({.flow = 1, .work_requests = work_requests});
+  const auto control = pair.nic(0).create_queue_pair({.flow = 1,
+                                                      .traffic_class = TrafficClass::kControl,
+                                                      .paced = false,
+                                                      .work_requests = work_requests});
+  EXPECT_TRUE(pair.nic(0).connect_queue_pair(*data, peer.view()));
+  EXPECT_TRUE(pair.nic(0).connect_queue_pair(*control, peer.view()));
+  return g_bytes - before;
+}
+
+TEST(Allocation, FlowWithTheSmallestQueuesTakesAtMost64KiB) {
+  const uint64_t least = flow_bytes(64, 64) + Messenger::flow_state_bytes();
+  std::printf("window_packets  bytes per flow\n");
+  for (uint32_t window = 64; window <= 16384; window *= 4) {
+    std::printf("%14u  %14llu\n", window,
+                static_cast<unsigned long long>(flow_bytes(window, 256) +
+                                                Messenger::flow_state_bytes()));
+  }
+  EXPECT_LE(least, 64U * 1024);
+}
+
+}  // namespace
+}  // namespace pacecar::test

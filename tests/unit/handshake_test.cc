@@ -1,0 +1,88 @@
+#include "transport/message/handshake.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace pacecar {
+namespace {
+
+QueuePairAddress address(uint8_t size) {
+  QueuePairAddress address{.size = size};
+  for (uint8_t i = 0; i < size; ++i) address.bytes[i] = static_cast<uint8_t>(i + size);
+  return address;
+}
+
+const Offer kOffer{.sender = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+                   .flow = 0x1122334455667788,
+                   .end = {address(48), address(64), {0xAABBCCDDEEFF0011, 0x1234}},
+                   .table = {0x99, 0xFFFFFFFF}};
+const Answer kAnswer{.end = {address(0), address(7), {1, 2}},
+                     .connection = 1023,
+                     .peer_close = {0xFFFFFFFFFFFFFFFF, 9}};
+
+void expect_same(const FlowEnd& a, const FlowEnd& b) {
+  EXPECT_TRUE(std::ranges::equal(a.data.view(), b.data.view()));
+  EXPECT_TRUE(std::ranges::equal(a.control.view(), b.control.view()));
+  EXPECT_EQ(a.words.address, b.words.address);
+  EXPECT_EQ(a.words.key, b.words.key);
+}
+
+TEST(Handshake, OfferSurvivesItsEncoding) {
+  const auto offer = decode_offer(encode(kOffer));
+  ASSERT_TRUE(offer);
+  EXPECT_EQ(offer->sender, kOffer.sender);
+  EXPECT_EQ(offer->flow, kOffer.flow);
+  expect_same(offer->end, kOffer.end);
+  EXPECT_EQ(offer->table.address, kOffer.table.address);
+  EXPECT_EQ(offer->table.key, kOffer.table.key);
+}
+
+TEST(Handshake, AnswerSurvivesItsEncoding) {
+  const auto answer = decode_answer(encode(kAnswer));
+  ASSERT_TRUE(answer);
+  expect_same(answer->end, kAnswer.end);
+  EXPECT_EQ(answer->connection, kAnswer.connection);
+  EXPECT_EQ(answer->peer_close.address, kAnswer.peer_close.address);
+  EXPECT_EQ(answer->peer_close.key, kAnswer.peer_close.key);
+}
+
+template <typename Decode>
+void expect_other_lengths_refused(std::vector<uint8_t> good, Decode decode) {
+  for (size_t size = 0; size < good.size(); ++size) {
+    // A copy of exactly this size, so that the address sanitizer sees every overrun.
+    const auto result = decode(std::vector<uint8_t>(good.begin(), good.begin() + size));
+    ASSERT_FALSE(result) << size;
+    EXPECT_EQ(result.error().code, ErrorCode::kPeer);
+  }
+  good.push_back(0);
+  EXPECT_FALSE(decode(good));
+}
+
+TEST(Handshake, EveryTruncationAndAnyRestIsRefused) {
+  expect_other_lengths_refused(encode(kOffer), [](const auto& b) { return decode_offer(b); });
+  expect_other_lengths_refused(encode(kAnswer), [](const auto& b) { return decode_answer(b); });
+}
+
+TEST(Handshake, OneIsNotTheOther) {
+  EXPECT_FALSE(decode_answer(encode(kOffer)));
+  EXPECT_FALSE(decode_offer(encode(kAnswer)));
+}
+
+TEST(Handshake, OtherVersionIsRefused) {
+  auto offer = encode(kOffer);
+  ++offer[3];
+  EXPECT_FALSE(decode_offer(offer));
+}
+
+// An address that claims to be longer than any can be, in a message of the right size.
+TEST(Handshake, ImpossibleAddressIsRefused) {
+  constexpr size_t kControlSize = 4 + 16 + 8 + 4 + 48;
+  auto offer = encode(kOffer);
+  ASSERT_EQ(offer[kControlSize + 3], 64);
+  offer[kControlSize + 3] = 65;
+  EXPECT_FALSE(decode_offer(offer));
+}
+
+}  // namespace
+}  // namespace pacecar
