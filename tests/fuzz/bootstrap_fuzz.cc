@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "transport/base/check.h"
-#include "transport/engine/bootstrap_wire.h"
+#include "transport/engine/bootstrap/wire.h"
 
 namespace pacecar::bootstrap {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/support/tcp.h"
-#include "transport/engine/bootstrap.h"
+#include "transport/engine/bootstrap/bootstrap.h"
 
 namespace pacecar::test {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/bootstrap_pair.h"
-#include "transport/engine/bootstrap.h"
+#include "transport/engine/bootstrap/bootstrap.h"
 
 namespace pacecar {
 namespace {

@@ -1,5 +1,5 @@
 // The bootstrap between well-meaning sides; strangers are in bootstrap_stranger_test.cc.
-#include "transport/engine/bootstrap.h"
+#include "transport/engine/bootstrap/bootstrap.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "transport/api/connections.h"
-#include "transport/engine/bootstrap.h"
+#include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/engine/clock.h"
 
 namespace pacecar {

@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "transport/base/check.h"
-#include "transport/engine/bootstrap_auth.h"
+#include "transport/engine/bootstrap/auth.h"
 #include "transport/engine/clock.h"
 #include "transport/wire/extended.h"
 

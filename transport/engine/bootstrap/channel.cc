@@ -1,4 +1,4 @@
-#include "transport/engine/bootstrap_channel.h"
+#include "transport/engine/bootstrap/channel.h"
 
 #include <fmt/format.h>
 #include <netinet/tcp.h>

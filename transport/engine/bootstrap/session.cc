@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "transport/base/check.h"
-#include "transport/engine/bootstrap.h"
+#include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {

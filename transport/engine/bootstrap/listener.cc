@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "transport/engine/bootstrap.h"
+#include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {

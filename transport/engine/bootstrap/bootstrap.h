@@ -16,9 +16,9 @@
 
 #include "transport/base/result.h"
 #include "transport/base/units.h"
-#include "transport/engine/bootstrap_auth.h"
-#include "transport/engine/bootstrap_channel.h"
-#include "transport/engine/bootstrap_wire.h"
+#include "transport/engine/bootstrap/auth.h"
+#include "transport/engine/bootstrap/channel.h"
+#include "transport/engine/bootstrap/wire.h"
 
 namespace pacecar {
 

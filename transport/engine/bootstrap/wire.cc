@@ -1,4 +1,4 @@
-#include "transport/engine/bootstrap_wire.h"
+#include "transport/engine/bootstrap/wire.h"
 
 #include <fmt/format.h>
 

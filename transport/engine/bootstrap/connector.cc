@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "transport/base/check.h"
-#include "transport/engine/bootstrap.h"
+#include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-#include "transport/engine/bootstrap_wire.h"
+#include "transport/engine/bootstrap/wire.h"
 
 namespace pacecar::bootstrap {
 

@@ -1,4 +1,4 @@
-#include "transport/engine/bootstrap_auth.h"
+#include "transport/engine/bootstrap/auth.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>

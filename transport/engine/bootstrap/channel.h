@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "transport/base/result.h"
-#include "transport/engine/bootstrap_wire.h"
+#include "transport/engine/bootstrap/wire.h"
 
 namespace pacecar::bootstrap {
 

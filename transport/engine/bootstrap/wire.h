@@ -9,7 +9,7 @@
 //     confirm    MAC                       ->
 //
 // The 8-byte frame header (magic, version, type, size of the body) is the same in every version, so
-// that peers of different versions can tell each other so. A MAC (bootstrap_auth.h) covers the rest
+// that peers of different versions can tell each other so. A MAC (auth.h) covers the rest
 // of its body.
 // Pure: functions of bytes, no I/O. Any thread.
 #pragma once
