@@ -46,6 +46,7 @@ SwiftController::SwiftController(const FlowEnvironment& environment)
 
 void SwiftController::on_ack(const AckSample& sample) {
   if (sample.acked > 0) retransmits_ = 0;
+  count_delivery(sample.acked, 0);
   if (sample.rtt <= Duration()) return;
   observe_round_trip(sample.now, std::min(sample.rtt, kMaxRtt));
   if (rtt_ < target_) {
@@ -58,10 +59,23 @@ void SwiftController::on_ack(const AckSample& sample) {
   refresh_decision();
 }
 
-void SwiftController::on_loss(Instant now, Bytes) {
+// A loss is a sign of congestion when it comes with a queue, or when losses are many: a few losses
+// on a path without a queue are the cable's, and slowing down would not mend it.
+void SwiftController::on_loss(Instant now, Bytes bytes) {
   retransmits_ = 0;
+  count_delivery(0, bytes);
+  const double share = recently_lost_ / std::max(recently_acked_ + recently_lost_, 1.0);
+  if (rtt_ < target_ && share <= kSwift.loss_tolerance) return;
   decrease(now, 1.0 - kSwift.max_mdf);
   refresh_decision();
+}
+
+void SwiftController::count_delivery(Bytes acked, Bytes lost) {
+  recently_acked_ += static_cast<double>(acked) / static_cast<double>(environment_.mtu);
+  recently_lost_ += static_cast<double>(lost) / static_cast<double>(environment_.mtu);
+  if (recently_acked_ + recently_lost_ < kSwift.loss_memory) return;
+  recently_acked_ /= 2;
+  recently_lost_ /= 2;
 }
 
 void SwiftController::on_timeout(Instant now) {
@@ -112,10 +126,11 @@ void SwiftController::increase(const AckSample& sample) {
   }
 }
 
-// At most once per round trip: only a packet sent after the last decrease can tell its effect.
+// At most once per round trip, and per target delay, since hosts add what the round trip does not
+// show: only a packet sent after the last decrease can tell its effect.
 void SwiftController::decrease(Instant now, double factor) {
   slow_start_ = false;
-  if (now - last_decrease_ < (rtt_ > Duration() ? rtt_ : target_)) return;
+  if (now - last_decrease_ < std::max(rtt_, target_)) return;
   last_decrease_ = now;
   cwnd_ *= std::max(factor, 1.0 - kSwift.max_mdf);
 }

@@ -30,6 +30,8 @@ struct SwiftConstants {
   Bytes initial_bursts = 8;                            // bursts, >= 1; ours
   double max_window_targets = 2.0;                     // line rate x target delay, >= 1; ours
   double pacing_gain = 1.25;                           // of window / round trip, >= 1; ours
+  double loss_tolerance = 0.05;                        // share of bytes lost, [0, 1); ours
+  double loss_memory = 512.0;                          // packets, >> 1 / loss_tolerance; ours
 };
 inline constexpr SwiftConstants kSwift;
 
@@ -53,6 +55,7 @@ class SwiftController final : public Controller {
   double flow_scaling() const;
   void increase(const AckSample& sample);
   void decrease(Instant now, double factor);
+  void count_delivery(Bytes acked, Bytes lost);
   double max_cwnd() const;
   void refresh_decision();
 
@@ -67,6 +70,8 @@ class SwiftController final : public Controller {
   Instant last_decrease_;
   Instant last_below_target_;      // newest sample below the target
   Duration min_rtt_above_target_;  // smallest sample since then
+  double recently_acked_ = 0;      // packets, fading
+  double recently_lost_ = 0;       // likewise
   int retransmits_ = 0;            // timeouts since the last acknowledgement
   bool slow_start_ = true;
   Decision own_;  // before the grant

@@ -68,25 +68,24 @@ BENCHMARK(receive_window_shuffled);
 // with a copy, as the kernel or a device would make one.
 class Pair {
  public:
-  Pair(Bytes mtu, Bytes write_bytes) : memory_{std::vector<uint8_t>(write_bytes),
-                                               std::vector<uint8_t>(write_bytes)} {
+  Pair(Bytes mtu, Bytes write_bytes)
+      : memory_{std::vector<uint8_t>(write_bytes), std::vector<uint8_t>(write_bytes)} {
     for (size_t side = 0; side < 2; ++side) {
       addresses_[side].port = 4791;
       addresses_[side].ip[15] = static_cast<uint8_t>(side + 1);
-      nics_[side] = std::make_unique<SoftNic>(
-          SoftNicConfig{.address = addresses_[side],
-                        .line_rate = Rate::from_gbps(100),
-                        .mtu = mtu,
-                        .burst_bytes = 8 * mtu,
-                        .flows = 2,
-                        .queue_pairs = 4,
-                        .full_checksum = false},
-          RandomSource{next_random, &random_}, now_);
+      nics_[side] = std::make_unique<SoftNic>(SoftNicConfig{.address = addresses_[side],
+                                                            .line_rate = Rate::from_gbps(100),
+                                                            .mtu = mtu,
+                                                            .burst_bytes = 8 * mtu,
+                                                            .flows = 2,
+                                                            .queue_pairs = 4,
+                                                            .full_checksum = false},
+                                              RandomSource{next_random, &random_}, now_);
       ends_[side] = nics_[side]->create_queue_pair({.work_requests = 256}).value();
-      regions_[side] = nics_[side]
-                           ->register_memory(memory_[side].data(), write_bytes,
-                                             Access::kRemoteWrite)
-                           .value();
+      regions_[side] =
+          nics_[side]
+              ->register_memory(memory_[side].data(), write_bytes, Access::kRemoteWrite)
+              .value();
       nics_[side]->set_flow_limits(
           0, {.rate = Rate::from_gbps(1'000'000), .window = Bytes{1} << 40}, now_);
     }

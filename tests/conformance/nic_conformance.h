@@ -134,9 +134,8 @@ TEST_P(NicConformance, CapsMakeSense) {
 
 TEST_P(NicConformance, MemoryOutOfRangeIsRefused) {
   uint8_t byte = 0;
-  for (const auto& [address, length] : {std::pair<void*, size_t>{&byte, 0},
-                                        {nullptr, 1},
-                                        {&byte, SIZE_MAX}}) {
+  for (const auto& [address, length] :
+       {std::pair<void*, size_t>{&byte, 0}, {nullptr, 1}, {&byte, SIZE_MAX}}) {
     const auto region = nic(0).register_memory(address, length, Access::kRemoteWrite);
     ASSERT_FALSE(region);
     EXPECT_EQ(region.error().code, ErrorCode::kInvalidArgument);
@@ -253,8 +252,8 @@ TEST_P(NicConformance, ManyWritesBothWaysCompleteInOrder) {
     to[side] = &memory(side, kSize, Access::kRemoteWrite);
   }
   const auto sent = [](const std::vector<Completion>& completions) {
-    return static_cast<uint64_t>(std::ranges::count(completions, CompletionKind::kSent,
-                                                    &Completion::kind));
+    return static_cast<uint64_t>(
+        std::ranges::count(completions, CompletionKind::kSent, &Completion::kind));
   };
   ASSERT_TRUE(wait([&] {
     for (size_t side = 0; side < 2; ++side) {
@@ -350,7 +349,8 @@ TEST_P(NicConformance, DeregisteredRemoteMemoryIsNotWrittenAgain) {
 TEST_P(NicConformance, DeregisteredLocalMemoryIsNotReadAgain) {
   const Ends ends = connect();
   auto from = std::make_unique<std::vector<uint8_t>>(1 << 20, 0x11);
-  const auto region = nic(0).register_memory(from->data(), from->size(), Access::kLocalRead).value();
+  const auto region =
+      nic(0).register_memory(from->data(), from->size(), Access::kLocalRead).value();
   auto& to = memory(1, 1 << 20, Access::kRemoteWrite);
   auto& other = memory(0, 100, Access::kLocalRead, 7);
   post(0, ends[0],

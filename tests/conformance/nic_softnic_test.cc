@@ -85,8 +85,7 @@ NicWorld make_sim_world(const SimFaults& faults) {
 NicWorld calm() { return make_sim_world({}); }
 
 NicWorld stormy() {
-  return make_sim_world(
-      {.loss = 0.05, .duplication = 0.05, .reordering = 0.2, .corruption = 0.02});
+  return make_sim_world({.loss = 0.05, .duplication = 0.05, .reordering = 0.2, .corruption = 0.02});
 }
 
 Instant monotonic_now() {

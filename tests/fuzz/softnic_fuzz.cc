@@ -92,7 +92,8 @@ class Target {
     pair_.collect();
   }
   void deliver(std::vector<uint8_t> bytes, bool marked = false) {
-    pair_.deliver(0, {.bytes = std::move(bytes), .ecn = marked ? Ecn::kCongestion : Ecn::kCapable0});
+    pair_.deliver(0,
+                  {.bytes = std::move(bytes), .ecn = marked ? Ecn::kCongestion : Ecn::kCapable0});
   }
 
   void raw(Input& input) {
@@ -112,8 +113,8 @@ class Target {
         .taken_back = (flags & 2) != 0,
         .destination_qp = ends_[0],
         .psn = some_psn(input, peer_psn_) & 0xFFFFFF,
-        .address = reinterpret_cast<uint64_t>(region_.address) + input.u32() % (2 * kRegion) -
-                   kRegion / 2,
+        .address =
+            reinterpret_cast<uint64_t>(region_.address) + input.u32() % (2 * kRegion) - kRegion / 2,
         .key = (flags & 4) != 0 ? input.u32() : region_.key,
         .msn = some_psn(input, 0) & 0xFFFFFF,
         .timestamp = input.u32()};
@@ -125,21 +126,21 @@ class Target {
   }
   void ack(Input& input) {
     const uint8_t flags = input.u8();
-    const wire::AckHeader header{.destination_qp = ends_[0],
-                                 .cumulative = some_psn(input, our_psn_) & 0xFFFFFF,
-                                 .echo_timestamp = static_cast<uint32_t>(pair_.now.ns()) -
-                                                   (input.u32() >> (flags & 31)),
-                                 .hold_ns = input.u32() >> (flags & 31),
-                                 .received = input.u8(),
-                                 .marked = input.u32(),
-                                 .echo_valid = (flags & 32) == 0};
+    const wire::AckHeader header{
+        .destination_qp = ends_[0],
+        .cumulative = some_psn(input, our_psn_) & 0xFFFFFF,
+        .echo_timestamp = static_cast<uint32_t>(pair_.now.ns()) - (input.u32() >> (flags & 31)),
+        .hold_ns = input.u32() >> (flags & 31),
+        .received = input.u8(),
+        .marked = input.u32(),
+        .echo_valid = (flags & 32) == 0};
     std::vector<uint64_t> bitmap(input.u8() % 8);
     for (uint64_t& word : bitmap) word = uint64_t{input.u32()} << (input.u8() % 33);
     deliver(wire::encode_ack(header, bitmap));
   }
   void nak(Input& input) {
-    deliver(wire::encode_nak({.destination_qp = ends_[0],
-                              .psn = some_psn(input, our_psn_) & 0xFFFFFF}));
+    deliver(wire::encode_nak(
+        {.destination_qp = ends_[0], .psn = some_psn(input, our_psn_) & 0xFFFFFF}));
   }
 
   test::SoftNicPair pair_;

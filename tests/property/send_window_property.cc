@@ -137,9 +137,7 @@ class Run {
     }
     RC_ASSERT(before - model_.in_flight() == declared);
   }
-  void lose() {
-    declare_lost(now_ - Duration::from_ns(static_cast<int64_t>(prng_.below(1000))));
-  }
+  void lose() { declare_lost(now_ - Duration::from_ns(static_cast<int64_t>(prng_.below(1000)))); }
   void lose_all() {
     now_ = now_ + Duration::from_ns(1);
     declare_lost(now_);
@@ -173,8 +171,8 @@ class Run {
     const uint64_t psn = random_psn();
     SendWindow::Packet packet;
     const auto found = model_.packets.find(psn);
-    const bool counts = found != model_.packets.end() && !found->second.acknowledged &&
-                        !found->second.lost;
+    const bool counts =
+        found != model_.packets.end() && !found->second.acknowledged && !found->second.lost;
     RC_ASSERT(window_.refuse(psn, &packet) == counts);
     if (!counts) return;
     RC_ASSERT(same(packet, found->second.packet));

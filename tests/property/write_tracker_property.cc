@@ -23,7 +23,7 @@ struct Model {
     bool over = false;
   };
   uint64_t capacity;
-  uint64_t oldest = 0;                     // that is not over
+  uint64_t oldest = 0;                    // that is not over
   std::map<uint64_t, Write> writes = {};  // by number
 
   bool acceptable(uint64_t msn, Bytes payload, Bytes total) {

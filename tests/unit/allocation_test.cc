@@ -58,11 +58,11 @@ class Stream {
     for (size_t port = 0; port < 2; ++port) {
       hosts_.push_back(std::make_unique<SimHost>(network_, port, port));
       memory_[port].resize(kSlots * kSize);
-      regions_[port] = hosts_[port]
-                           ->nic()
-                           .register_memory(memory_[port].data(), memory_[port].size(),
-                                            Access::kRemoteWrite)
-                           .value();
+      regions_[port] =
+          hosts_[port]
+              ->nic()
+              .register_memory(memory_[port].data(), memory_[port].size(), Access::kRemoteWrite)
+              .value();
     }
     ends_ = connect(*hosts_[0], *hosts_[1], 1, network_.now());
     network_.set_faults(faults);
@@ -130,9 +130,9 @@ TEST(Allocation, FlowWithTheSmallestQueuesTakesAtMost64KiB) {
   const uint64_t least = flow_bytes(64, 64) + Messenger::flow_state_bytes();
   std::printf("window_packets  bytes per flow\n");
   for (uint32_t window = 64; window <= 16384; window *= 4) {
-    std::printf("%14u  %14llu\n", window,
-                static_cast<unsigned long long>(flow_bytes(window, 256) +
-                                                Messenger::flow_state_bytes()));
+    std::printf(
+        "%14u  %14llu\n", window,
+        static_cast<unsigned long long>(flow_bytes(window, 256) + Messenger::flow_state_bytes()));
   }
   EXPECT_LE(least, 64U * 1024);
 }

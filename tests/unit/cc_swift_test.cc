@@ -46,8 +46,10 @@ TEST(CcSwift, SlowsDownOnLossAndTimeouts) {
   SwiftController swift(fabric());
   CcScript s(swift, kMtu);
   s.ack(9, 100);
-  s.note("several losses of one round trip count once");
-  s.loss().loss().wait(Duration::from_us(9)).loss();
+  s.note("without a queue the first few losses are forgiven");
+  for (int i = 0; i < 5; ++i) s.loss();
+  s.note("more than 5% are not; several losses of one target delay count once");
+  s.loss().loss().wait(Duration::from_us(35)).loss();
   s.note("timeouts in a row; the fifth resets the window");
   for (int i = 0; i < 5; ++i) s.wait(Duration::from_us(100)).timeout();
   s.note("an acknowledgement ends the row, and below one packet each one counts in full");
@@ -92,6 +94,26 @@ TEST(CcSwift, PacesBelowOnePacket) {
   EXPECT_EQ(d.window, kMtu) << "a packet must always fit";
   const double per_round_trip = static_cast<double>(d.rate.bytes_in(late)) / kMtu;
   EXPECT_NEAR(per_round_trip, swift.cwnd_packets(), 1e-3) << "the pace moves just the window";
+}
+
+TEST(CcSwift, FewLossesWithoutAQueueDoNotSlowItDown) {
+  SwiftController swift(fabric());
+  Instant now;
+  const auto round = [&](Duration rtt, int lost) {
+    now = now + rtt;
+    swift.on_ack(ack(now, rtt, 100));
+    for (int i = 0; i < lost; ++i) swift.on_loss(now, kMtu);
+  };
+  const Duration empty = Duration::from_us(8);
+  for (int i = 0; i < 50; ++i) round(empty, 0);
+  const double before = swift.cwnd_packets();
+  for (int i = 0; i < 50; ++i) round(empty, 3);
+  EXPECT_EQ(swift.cwnd_packets(), before) << "3% of the packets, as a bad cable loses them";
+  round(Duration::from_us(40), 1);
+  EXPECT_LT(swift.cwnd_packets(), before) << "one loss with a queue";
+  const double after = swift.cwnd_packets();
+  for (int i = 0; i < 50; ++i) round(empty, 10);
+  EXPECT_LT(swift.cwnd_packets(), after) << "10%: too many to be a cable's";
 }
 
 TEST(CcSwift, DoesNotRaiseAnUnusedWindow) {

@@ -19,7 +19,8 @@ InterfaceInfo interface(std::string name, bool up = true, bool address = true) {
 }
 
 const std::vector<InterfaceInfo> kMachine{interface("lo"), interface("eth0"), interface("eth1"),
-                                          interface("down0", false), interface("bare0", true, false)};
+                                          interface("down0", false),
+                                          interface("bare0", true, false)};
 
 std::vector<std::string> chosen(std::string_view list,
                                 const std::vector<InterfaceInfo>& machine = kMachine) {
@@ -62,7 +63,8 @@ TEST(NicList, CaretTakesAway) {
 }
 
 TEST(NicList, OtherKindsAreRefusedByName) {
-  for (const char* entry : {"mlx5:0:1", "soft:dpdk:0000:3b:00.0", "ofi:tcp", "soft:udp:", ",eth1", "^"}) {
+  for (const char* entry :
+       {"mlx5:0:1", "soft:dpdk:0000:3b:00.0", "ofi:tcp", "soft:udp:", ",eth1", "^"}) {
     EXPECT_EQ(error(entry).code, ErrorCode::kInvalidArgument) << entry;
   }
   EXPECT_THAT(error("eth0,ofi:tcp").message, HasSubstr("ofi:tcp"));

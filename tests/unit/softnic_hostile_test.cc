@@ -40,10 +40,9 @@ void expect_only_middle_refused(SoftNicPair& pair, const SoftNicPair::Ends& ends
 }
 
 class SoftNicRefusal : public testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Opcode, SoftNicRefusal, testing::Bool(),
-                         [](const auto& with_immediate) {
-                           return with_immediate.param ? "WriteWithImm" : "Write";
-                         });
+INSTANTIATE_TEST_SUITE_P(Opcode, SoftNicRefusal, testing::Bool(), [](const auto& with_immediate) {
+  return with_immediate.param ? "WriteWithImm" : "Write";
+});
 
 TEST_P(SoftNicRefusal, OfAnUnknownKeyConcernsOneWriteOnly) {
   SoftNicPair pair;
@@ -104,8 +103,7 @@ TEST(SoftNicMemory, DeregisteredLocalMemoryIsNotReadAgain) {
   pair.limit(0, 0, {.rate = Rate::from_gbps(1), .window = Bytes{1} << 30});
   const size_t size = 64 << 20;
   auto from = std::make_unique<std::vector<uint8_t>>(size);
-  const auto region =
-      pair.nic(0).register_memory(from->data(), size, Access::kLocalRead).value();
+  const auto region = pair.nic(0).register_memory(from->data(), size, Access::kLocalRead).value();
   const auto& to = pair.memory(1, size);
   pair.post(0, ends[0],
             {.id = 1,
@@ -305,9 +303,9 @@ TEST_F(SoftNicPacket, AcknowledgementOfWhatWasNeverSentIsIgnored) {
   for (const uint32_t ahead : {2U, 100U, 1U << 22}) {
     const uint32_t psn = (packets[0].data().psn + ahead) & kPsnMask;
     const std::array<uint64_t, 1> bitmap{~uint64_t{0}};
-    pair.deliver(0, {.bytes = wire::encode_ack(
-                         {.destination_qp = ends[0], .cumulative = psn, .echo_valid = true},
-                         bitmap)});
+    pair.deliver(0,
+                 {.bytes = wire::encode_ack(
+                      {.destination_qp = ends[0], .cumulative = psn, .echo_valid = true}, bitmap)});
   }
   pair.collect();
   EXPECT_TRUE(pair.completions[0].empty());
@@ -316,9 +314,8 @@ TEST_F(SoftNicPacket, AcknowledgementOfWhatWasNeverSentIsIgnored) {
 
 TEST_F(SoftNicPacket, BitmapBeyondWhatWasSentIsIgnored) {
   const std::array<uint64_t, 2> bitmap{~uint64_t{1}, ~uint64_t{0}};
-  pair.deliver(
-      0, {.bytes = wire::encode_ack(
-              {.destination_qp = ends[0], .cumulative = packets[0].data().psn}, bitmap)});
+  pair.deliver(0, {.bytes = wire::encode_ack(
+                       {.destination_qp = ends[0], .cumulative = packets[0].data().psn}, bitmap)});
   pair.collect();
   EXPECT_TRUE(pair.completions[0].empty());
   expect_harmless();
@@ -336,16 +333,16 @@ TEST_F(SoftNicPacket, WriteThatContradictsItselfIsRefused) {
   wire::DataHeader header = packets[0].data();
   header.psn = (header.psn + 1) & kPsnMask;
   header.length = 100;
-  pair.deliver(1, {.bytes = wire::encode_data(header, std::vector<uint8_t>(60, 1),
-                                              wire::Coverage::kFull)});
+  pair.deliver(
+      1, {.bytes = wire::encode_data(header, std::vector<uint8_t>(60, 1), wire::Coverage::kFull)});
   EXPECT_EQ(counters(1).access_errors, 0U);
   header.psn = (header.psn + 1) & kPsnMask;
   header.length = 120;
-  pair.deliver(1, {.bytes = wire::encode_data(header, std::vector<uint8_t>(60, 1),
-                                              wire::Coverage::kFull)});
+  pair.deliver(
+      1, {.bytes = wire::encode_data(header, std::vector<uint8_t>(60, 1), wire::Coverage::kFull)});
   header.length = 100;
-  pair.deliver(1, {.bytes = wire::encode_data(header, std::vector<uint8_t>(60, 1),
-                                              wire::Coverage::kFull)});
+  pair.deliver(
+      1, {.bytes = wire::encode_data(header, std::vector<uint8_t>(60, 1), wire::Coverage::kFull)});
   EXPECT_EQ(counters(1).access_errors, 2U);
   pair.collect();
   EXPECT_TRUE(pair.completions[1].empty());

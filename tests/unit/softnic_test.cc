@@ -168,8 +168,8 @@ TEST(SoftNic, LossOfTheLastPacketIsRepairedByAProbe) {
   pair.post(0, ends[0], SoftNicPair::write(from, to, 4 * kMtu, 1, 5));
   ASSERT_TRUE(pair.run_until_completed(0, 1));
   EXPECT_EQ(to.bytes, from.bytes);
-  EXPECT_EQ(pair.nic(0).counters().timeouts, 1U);
   EXPECT_EQ(pair.nic(0).counters().packets_retransmitted, 1U);
+  EXPECT_EQ(pair.nic(0).counters().timeouts, 0U) << "one question is no sign of congestion";
 }
 
 // All that fills the window is lost, the window shrinks, and a packet waits that is known as lost:
@@ -203,10 +203,12 @@ TEST(SoftNic, AcknowledgementDuringAHeldProbeEndsIt) {
   pair.now = pair.now + Duration::from_ms(1);  // the acknowledgement is on its way
   const auto acks = pair.transmit(1);
   ASSERT_EQ(acks.size(), 1U);
-  pair.limit(0, 0, {.rate = Rate(), .window = 1 << 20});  // nothing may leave
+  pair.limit(0, 0, {.rate = Rate(), .window = 1 << 20});
+  EXPECT_TRUE(pair.transmit(0).empty());
+  EXPECT_NE(pair.nic(0).next_deadline(), Instant());
   pair.now = pair.now + Duration::from_ms(100);
   pair.nic(0).on_time(pair.now);
-  EXPECT_EQ(pair.nic(0).counters().timeouts, 1U);
+  EXPECT_EQ(pair.nic(0).next_deadline(), Instant()) << "it wants to send";
   pair.deliver(0, acks[0]);
   pair.collect();
   EXPECT_EQ(pair.completions[0].size(), 1U);
@@ -397,17 +399,19 @@ TEST(SoftNic, QueuePairGoesOnWhenAnothersLossWasNone) {
   pair.now = pair.now + Duration::from_ms(1);
   pair.post(0, first[0], SoftNicPair::write(from, to, 0, 2));
   const auto late = pair.transmit(0);
+  pair.post(0, second[0], SoftNicPair::write(from, to, 0, 3));
+  const auto other = pair.transmit(0);  // now it is the first one's turn
   pair.limit(0, 0, {.rate = Rate(), .window = 1 << 20});
   // The late packet overtakes the early one, which counts as lost until it is acknowledged too.
-  for (const auto& packets : {late, early}) {
+  for (const auto& packets : {late, early, other}) {
     for (const Datagram& packet : packets) pair.deliver(1, packet);
     for (const Datagram& ack : pair.transmit_for(1, kMoment)) pair.deliver(0, ack);
   }
   pair.collect();
-  ASSERT_EQ(pair.completions[0].size(), 2U);
-  pair.post(0, second[0], SoftNicPair::write(from, to, kMtu, 3));
+  ASSERT_EQ(pair.completions[0].size(), 3U);
+  pair.post(0, second[0], SoftNicPair::write(from, to, kMtu, 4));
   pair.limit(0, 0, {.rate = Rate::from_gbps(1), .window = 1 << 20});
-  EXPECT_TRUE(pair.run_until_completed(0, 3, Duration::from_s(1)));
+  EXPECT_TRUE(pair.run_until_completed(0, 4, Duration::from_s(1)));
 }
 
 TEST(SoftNic, IsIdleWhenAllIsDone) {
@@ -425,7 +429,9 @@ TEST(SoftNic, IsIdleWhenAllIsDone) {
 }
 
 TEST(SoftNic, NumbersOfQueuePairsAreNotUsedAgain) {
-  SoftNicPair pair;
+  SoftNicConfig config = SoftNicPair::default_config();
+  config.queue_pairs = 1024;
+  SoftNicPair pair(config);
   std::vector<QueuePairId> ids;
   for (int i = 0; i < 2000; ++i) {
     ids.push_back(pair.nic(0).create_queue_pair({}).value());

@@ -75,9 +75,8 @@ TEST(Submissions, NothingIsLostBetweenThreads) {
   std::vector<int> next(kThreads);
   size_t taken = 0;
   while (taken < size_t{kThreads} * kOperations) {
-    const size_t count = submissions.drain([&](uint32_t connection, int operation) {
-      ASSERT_EQ(operation, next[connection]++);
-    });
+    const size_t count = submissions.drain(
+        [&](uint32_t connection, int operation) { ASSERT_EQ(operation, next[connection]++); });
     taken += count;
     if (count == 0) std::this_thread::yield();
   }

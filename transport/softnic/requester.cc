@@ -85,7 +85,7 @@ bool Requester::next_packet(Instant now, Outgoing* out) {
 
 void Requester::on_sent(Instant now) {
   if (deadline_ != Instant::never()) return;  // the oldest packet's deadline stands
-  deadline_ = now + rtt_.timeout();
+  deadline_ = now + rtt_.probe_timeout();
 }
 
 Requester::Progress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap,
@@ -104,7 +104,7 @@ Requester::Progress Requester::on_ack(const wire::AckHeader& ack, const wire::Bi
     }
   }
   window_.advance();
-  deadline_ = now + rtt_.timeout();
+  deadline_ = now + rtt_.probe_timeout();
 
   const auto new_marks = static_cast<int32_t>(ack.marked - marked_seen_);
   if (new_marks > 0) {
@@ -166,9 +166,9 @@ Requester::Timeout Requester::on_timeout(Instant now) {
   if (window_.empty() || now < deadline_) return Timeout::kNotYet;
   if (now - last_heard_ >= config_.silence_limit) return Timeout::kPeerDead;
   probe_ = true;
-  probes_ = std::min(probes_ + 1, 6U);
   deadline_ = now + std::min(rtt_.timeout() * (int64_t{1} << probes_), RttEstimator::kMaxTimeout);
-  return Timeout::kProbe;
+  probes_ = std::min(probes_ + 1, 6U);
+  return probes_ == 1 ? Timeout::kProbe : Timeout::kTimeout;
 }
 
 }  // namespace pacecar

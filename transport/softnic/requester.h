@@ -63,8 +63,9 @@ class Requester {
 
   // When on_timeout must be called; never() when nothing is in flight.
   Instant deadline() const { return window_.empty() ? Instant::never() : deadline_; }
-  enum class Timeout : uint8_t { kNotYet, kProbe, kPeerDead };
-  // kProbe: one packet is to be sent again; the answer to it tells what else was lost.
+  enum class Timeout : uint8_t { kNotYet, kProbe, kTimeout, kPeerDead };
+  // kProbe, kTimeout: one packet is to be sent again; the answer to it tells what else was lost.
+  // The first one is merely a question, the others mean congestion.
   Timeout on_timeout(Instant now);
 
  private:

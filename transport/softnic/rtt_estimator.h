@@ -10,6 +10,7 @@ namespace pacecar {
 
 class RttEstimator {
  public:
+  static constexpr Duration kMinProbe = Duration::from_us(200);
   static constexpr Duration kMinTimeout = Duration::from_ms(2);
   static constexpr Duration kMaxTimeout = Duration::from_ms(200);
   static constexpr Duration kInitialTimeout = Duration::from_ms(20);
@@ -28,7 +29,13 @@ class RttEstimator {
 
   // Zero before the first sample.
   Duration smoothed() const { return smoothed_; }
-  // Time without any acknowledgement after which the oldest packet is sent again.
+  // Time without any acknowledgement after which one packet is sent again, to learn whether the
+  // last ones were lost (RFC 8985, section 7).
+  Duration probe_timeout() const {
+    if (smoothed_.ns() == 0) return kInitialTimeout;
+    return std::clamp(smoothed_ * 2, kMinProbe, timeout());
+  }
+  // Time after which this is a sign of congestion.
   Duration timeout() const {
     if (smoothed_.ns() == 0) return kInitialTimeout;
     return std::clamp(smoothed_ + variation_ * 4, kMinTimeout, kMaxTimeout);

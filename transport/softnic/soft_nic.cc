@@ -240,6 +240,9 @@ void SoftNic::on_queue_pair_timeout(QueuePair& qp, Instant now) {
       break_queue_pair(qp, CompletionStatus::kRetryExceeded);
       return;
     case Requester::Timeout::kProbe:
+      wake(qp);
+      break;
+    case Requester::Timeout::kTimeout:
       ++counters_.timeouts;
       if (qp.config.paced) {
         flows_[qp.config.flow].signal.timed_out = true;

@@ -1,0 +1,215 @@
+// ReceiveQueue alone, and against a SendQueue through their tables.
+#include "transport/message/receive_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+
+#include "transport/message/send_queue.h"
+
+namespace pacecar {
+namespace {
+
+using State = MessageRequest::State;
+
+uint8_t* pointer(uint64_t address) { return reinterpret_cast<uint8_t*>(address); }
+
+class ReceiveQueueTest : public testing::Test {
+ protected:
+  MessageRequest& receive(const std::vector<Bytes>& sizes, uint32_t key = 1) {
+    MessageRequest& request = requests_.emplace_back();
+    request.set(State::kPending);
+    ReceiveOperation operation{.count = static_cast<uint32_t>(sizes.size()), .request = &request};
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      operation.buffers[i] = {pointer(0x1000), sizes[i], static_cast<int32_t>(i), key};
+    }
+    EXPECT_TRUE(queue_.post(operation, 99, *table_));
+    return request;
+  }
+  ReceiveQueue::Arrival arrive(uint32_t slot, Bytes bytes, uint32_t writes = 1) {
+    finished_ = messages_ = 0;
+    uint32_t messages = 0;
+    const auto arrival = queue_.on_write({.connection = 0, .slot = slot, .writes = writes}, bytes,
+                                         &finished_, &messages);
+    messages_ = messages;
+    return arrival;
+  }
+
+  static constexpr auto kOk = ReceiveQueue::Arrival::kOk;
+  static constexpr auto kProtocolError = ReceiveQueue::Arrival::kProtocolError;
+
+  ReceiveQueue queue_;
+  std::unique_ptr<ReceiveTable> table_ = std::make_unique<ReceiveTable>();
+  std::deque<MessageRequest> requests_;
+  Bytes finished_ = 0;
+  Bytes messages_ = 0;
+};
+
+TEST_F(ReceiveQueueTest, DescribesItsBuffersInSlots) {
+  receive({10, 20});
+  EXPECT_EQ(queue_.posted_bytes(), 30U);
+  const CtsSlot& slot = table_->slots[1];
+  EXPECT_EQ(slot.address, 0x1000U);
+  EXPECT_EQ(slot.size, 20U);
+  EXPECT_EQ(slot.grant, 99U);
+  EXPECT_EQ(slot.key, 1U);
+  EXPECT_EQ(slot.tag, 1);
+  EXPECT_EQ(slot.group_size, 2U);
+  EXPECT_EQ(slot.group_index, 1U);
+  EXPECT_EQ(slot.sequence, 2U);
+  EXPECT_EQ(queue_.next_run().first, 0U);
+  EXPECT_EQ(queue_.next_run().count, 2U);
+  queue_.on_run_posted(2);
+  EXPECT_EQ(queue_.next_run().count, 0U);
+}
+
+TEST_F(ReceiveQueueTest, CompletesInTheOrderOfPosting) {
+  auto& first = receive({10, 10});
+  auto& second = receive({10});
+  EXPECT_EQ(arrive(2, 7), kOk);
+  EXPECT_EQ(finished_, 10U);
+  EXPECT_EQ(messages_, 1U);
+  EXPECT_EQ(second.state(), State::kPending);
+  EXPECT_EQ(arrive(1, 0), kOk);
+  EXPECT_EQ(first.state(), State::kPending);
+  EXPECT_EQ(queue_.completed_slots(), 0U);
+  EXPECT_EQ(arrive(0, 10), kOk);
+  EXPECT_EQ(first.state(), State::kDone);
+  EXPECT_EQ(first.count, 2);
+  EXPECT_EQ(first.sizes[0], 10U);
+  EXPECT_EQ(first.sizes[1], 0U);
+  EXPECT_EQ(second.state(), State::kDone);
+  EXPECT_EQ(second.sizes[0], 7U);
+  EXPECT_EQ(queue_.completed_slots(), 3U);
+  EXPECT_EQ(queue_.posted_bytes(), 0U);
+  EXPECT_TRUE(queue_.idle());
+}
+
+// The write that names the count of writes may overtake the others.
+TEST_F(ReceiveQueueTest, MessageOfSeveralWritesNeedsAllOfThem) {
+  auto& request = receive({100});
+  EXPECT_EQ(arrive(0, 20, 3), kOk);
+  EXPECT_EQ(arrive(0, 40, 0), kOk);
+  EXPECT_EQ(request.state(), State::kPending);
+  EXPECT_EQ(arrive(0, 40, 0), kOk);
+  EXPECT_EQ(request.state(), State::kDone);
+  EXPECT_EQ(request.sizes[0], 100U);
+}
+
+TEST_F(ReceiveQueueTest, TooLongMessageFailsItsReceiveOnly) {
+  auto& first = receive({10});
+  auto& second = receive({10});
+  EXPECT_EQ(arrive(0, 0, Immediate::kTooLong), kOk);
+  EXPECT_EQ(first.state(), State::kFailed);
+  EXPECT_EQ(first.failure, MessageFailure::kTooLong);
+  EXPECT_EQ(arrive(1, 10), kOk);
+  EXPECT_EQ(second.state(), State::kDone);
+}
+
+TEST_F(ReceiveQueueTest, NonsenseIsAProtocolError) {
+  EXPECT_EQ(arrive(0, 1), kProtocolError);  // nothing posted
+  receive({10, 10});
+  EXPECT_EQ(arrive(2, 1), kProtocolError);   // not this slot
+  EXPECT_EQ(arrive(0, 11), kProtocolError);  // more than the buffer holds
+  EXPECT_EQ(arrive(1, 10), kOk);
+  EXPECT_EQ(arrive(1, 0), kProtocolError);  // twice
+}
+
+TEST_F(ReceiveQueueTest, RunsOfSlotsDoNotWrap) {
+  for (uint32_t round = 0; round < 2 * kCtsSlots; ++round) {
+    receive({1, 1, 1});
+    uint32_t told = 0;
+    for (auto run = queue_.next_run(); run.count > 0; run = queue_.next_run()) {
+      EXPECT_LE(run.first + run.count, kCtsSlots);
+      queue_.on_run_posted(run.count);
+      told += run.count;
+    }
+    EXPECT_EQ(told, 3U);
+    for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(arrive((round * 3 + i) % kCtsSlots, 1), kOk);
+    EXPECT_EQ(requests_.back().state(), State::kDone);
+  }
+}
+
+TEST_F(ReceiveQueueTest, HoldsABoundedNumberOfReceives) {
+  for (uint32_t i = 0; i < kMaxReceives; ++i) receive(std::vector<Bytes>(kMaxGroup, 1));
+  MessageRequest request;
+  EXPECT_FALSE(queue_.post({.count = 1, .request = &request}, 0, *table_));
+  for (uint32_t i = 0; i < kMaxGroup; ++i) EXPECT_EQ(arrive(i, 1), kOk);
+  EXPECT_TRUE(queue_.post({.count = 1, .request = &request}, 0, *table_));
+}
+
+TEST_F(ReceiveQueueTest, KnowsWhichMemoryItStillFills) {
+  receive({10}, 5);
+  receive({10}, 6);
+  EXPECT_TRUE(queue_.uses(5));
+  EXPECT_FALSE(queue_.uses(7));
+  EXPECT_EQ(arrive(0, 10), kOk);
+  EXPECT_FALSE(queue_.uses(5));
+  EXPECT_TRUE(queue_.uses(6));
+}
+
+TEST_F(ReceiveQueueTest, FailingFailsWhatIsPending) {
+  auto& done = receive({10});
+  auto& pending = receive({10});
+  EXPECT_EQ(arrive(0, 10), kOk);
+  queue_.fail(MessageFailure::kPeerClosed);
+  EXPECT_EQ(done.state(), State::kDone);
+  EXPECT_EQ(pending.state(), State::kFailed);
+  EXPECT_EQ(pending.failure, MessageFailure::kPeerClosed);
+}
+
+TEST_F(ReceiveQueueTest, DroppedRequestsAreNotTouched) {
+  auto& request = receive({10});
+  queue_.drop_requests();
+  EXPECT_EQ(arrive(0, 10), kOk);
+  EXPECT_EQ(request.state(), State::kPending);
+}
+
+// Both queues, their tables joined by a copy: many turns of the ring.
+TEST(MessageQueues, AgreeOverManyTurnsOfTheRing) {
+  SendQueue sender;
+  ReceiveQueue receiver;
+  const auto send_table = std::make_unique<SendTable>();
+  const auto receive_table = std::make_unique<ReceiveTable>();
+  for (uint32_t round = 0; round < 500; ++round) {
+    const uint32_t count = 1 + round % kMaxGroup;
+    MessageRequest receive;
+    ReceiveOperation operation{.count = count, .request = &receive};
+    for (uint32_t i = 0; i < count; ++i) {
+      operation.buffers[i] = {pointer(0x1000), 100, static_cast<int32_t>(i), 1};
+    }
+    ASSERT_TRUE(receiver.post(operation, 1, *receive_table));
+    for (auto run = receiver.next_run(); run.count > 0; run = receiver.next_run()) {
+      std::copy_n(&receive_table->slots[run.first], run.count, &send_table->slots[run.first]);
+      receiver.on_run_posted(run.count);
+    }
+    std::deque<MessageRequest> sends(count);
+    for (uint32_t i = 0; i < count; ++i) {
+      const uint32_t tag = (i + round) % count;
+      ASSERT_TRUE(sender.post({pointer(0x1000), tag + 1, static_cast<int32_t>(tag), 1, &sends[i]}));
+    }
+    ASSERT_EQ(sender.match(*send_table, [](uint64_t) {}), SendQueue::Match::kOk);
+    WorkRequest write;
+    while (sender.next_write(0, &write)) {
+      sender.on_posted();
+      Bytes finished = 0;
+      uint32_t messages = 0;
+      ASSERT_EQ(
+          receiver.on_write(Immediate::unpack(write.immediate), write.length, &finished, &messages),
+          ReceiveQueue::Arrival::kOk);
+      ASSERT_TRUE(sender.on_write_done(static_cast<uint32_t>(write.id), CompletionStatus::kOk));
+    }
+    ASSERT_EQ(receive.state(), State::kDone);
+    for (uint32_t i = 0; i < count; ++i) {
+      EXPECT_EQ(receive.sizes[i], i + 1);
+      EXPECT_EQ(sends[i].state(), State::kDone);
+    }
+  }
+  EXPECT_TRUE(sender.idle());
+  EXPECT_TRUE(receiver.idle());
+}
+
+}  // namespace
+}  // namespace pacecar
