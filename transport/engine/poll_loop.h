@@ -1,6 +1,6 @@
-// One turn of the crank: packets in, timers, messages, packets out. Joins a packet I/O, the software
-// NIC and the messenger above it; the engine turns it with the real clock, the simulator with a
-// virtual one.
+// One turn of the crank: packets in, timers, messages, packets out. Joins a packet I/O, the
+// software NIC and the messenger above it; the engine turns it with the real clock, the simulator
+// with a virtual one.
 //
 // Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once

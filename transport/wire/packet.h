@@ -42,8 +42,8 @@ struct RxPacket {
   std::span<const uint8_t> bytes;
   const Address* source = nullptr;
   Ecn ecn = Ecn::kNotCapable;
-  // How long it lay in this host before receive() handed it out; 0 when unknown. The network's delay
-  // is what is left when both hosts take this out of what they measure.
+  // How long it lay in this host before receive() handed it out; 0 when unknown. The network's
+  // delay is what is left when both hosts take this out of what they measure.
   Duration waited;
 };
 
