@@ -266,6 +266,27 @@ TEST(SoftNic, AcknowledgementsOfPacketsInOrderAreFew) {
   EXPECT_EQ(acks, pair.nic(1).counters().acks_sent);
 }
 
+TEST(SoftNic, GapsMarksAndRepetitionsAreAcknowledgedAtOnce) {
+  SoftNicPair pair;
+  const auto ends = pair.connect();
+  const auto& from = pair.memory(0, 4 * kMtu);
+  const auto& to = pair.memory(1, 4 * kMtu);
+  pair.post(0, ends[0], SoftNicPair::write(from, to, 4 * kMtu, 1));
+  auto packets = pair.transmit(0);
+  ASSERT_EQ(packets.size(), 4U);
+  const auto acks_after = [&](const Datagram& packet) {
+    pair.deliver(1, packet);
+    return pair.transmit(1).size();
+  };
+  EXPECT_EQ(acks_after(packets[0]), 0U);
+  EXPECT_EQ(pair.transmit_for(1, kMoment).size(), 1U);
+  EXPECT_EQ(acks_after(packets[0]), 1U);  // again
+  EXPECT_EQ(acks_after(packets[2]), 1U);  // the second one is missing
+  EXPECT_EQ(acks_after(packets[1]), 0U);
+  packets[3].ecn = Ecn::kCongestion;
+  EXPECT_EQ(acks_after(packets[3]), 1U);
+}
+
 TEST(SoftNic, MarksComeBackToTheSender) {
   SoftNicPair pair;
   const auto ends = pair.connect();

@@ -284,7 +284,10 @@ void SoftNic::wake(QueuePair& qp) {
 // Acknowledgements of what arrives in order may wait a little: one then answers for several
 // packets.
 void SoftNic::want_ack(QueuePair& qp, Instant now, bool at_once) {
-  if (at_once || qp.unacknowledged >= config_.burst_bytes * kBurstsPerAck) {
+  ++qp.unacknowledged_packets;
+  if (at_once || qp.unacknowledged_bytes >= config_.burst_bytes * kBurstsPerAck ||
+      (qp.unacknowledged_packets >= kSmallPacketsPerAck &&
+       qp.unacknowledged_bytes < config_.burst_bytes)) {
     acks_.add(slot_of(qp));
     return;
   }
