@@ -110,6 +110,7 @@ class Target {
     const uint8_t flags = input.u8();
     wire::DataHeader header{
         .opcode = (flags & 1) != 0 ? wire::Opcode::kWriteWithImm : wire::Opcode::kWrite,
+        .ack_request = (flags & 16) != 0,
         .taken_back = (flags & 2) != 0,
         .destination_qp = ends_[0],
         .psn = some_psn(input, peer_psn_) & 0xFFFFFF,

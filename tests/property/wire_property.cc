@@ -22,6 +22,7 @@ uint32_t any24() { return *rc::gen::inRange<uint32_t>(0, 1 << 24); }
 
 DataHeader any_data_header(size_t payload_bytes) {
   DataHeader header{.opcode = *rc::gen::element(Opcode::kWrite, Opcode::kWriteWithImm),
+                    .ack_request = any<bool>(),
                     .taken_back = payload_bytes == 0 && any<bool>(),
                     .destination_qp = any24(),
                     .psn = any24(),

@@ -22,6 +22,7 @@ namespace {
 // The nominal rate of a device that does not know its own.
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 constexpr Bytes kMaxDefaultMtu = 8192;
+constexpr Bytes kCtsSlotBytes = sizeof(CtsSlot);
 // Callers that have polled within this time are trusted to poll again.
 constexpr Duration kCallerPatience = Duration::from_ms(1);
 // Callers that find nothing for so long may be keeping the peer from the processor.
@@ -31,11 +32,12 @@ constexpr Duration kLingerStep = Duration::from_us(200);
 // Packets that a decorator holds back come out only when polled for.
 constexpr Duration kFaultyIoSleep = Duration::from_us(100);
 
-// As much as fits into the device's datagrams, in whole cache lines so that copies stay aligned.
+// As much as fits into the device's datagrams, in whole slots of control words: none is ever split
+// over two packets, so that a slot becomes visible as a whole.
 Bytes choose_mtu(const Params& params, const PacketIoCaps& caps) {
   const Bytes room = caps.datagram_bytes - wire::kDataHeaderBytes - wire::kChecksumBytes;
-  if (params.mtu != 0) return std::min(params.mtu, room);
-  return std::min(kMaxDefaultMtu, room / 64 * 64);
+  const Bytes wanted = params.mtu != 0 ? params.mtu : kMaxDefaultMtu;
+  return std::min(wanted, room) / kCtsSlotBytes * kCtsSlotBytes;
 }
 
 SoftNicConfig nic_config(const Params& params, const PacketIo& io) {

@@ -80,6 +80,7 @@ struct Messenger::Receiver {
   RemotePlace remote_table;  // the peer's SendTable
   MessageFailure failure = MessageFailure::kNone;
   uint32_t tells_outstanding = 0;
+  Instant tell_at = Instant::never();  // at the latest; never: nothing to tell
   bool closed = false;
   bool close_told = false;
   bool peer_closed = false;

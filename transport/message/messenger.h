@@ -152,6 +152,7 @@ class Messenger {
   uint64_t next_flow_number_;
   Instant now_;  // of the last poll
   Instant next_housekeeping_;
+  Instant next_telling_ = Instant::never();
   bool house_busy_ = false;  // something may change by the passing of time alone
   FlowId last_flow_ = 0;
 };

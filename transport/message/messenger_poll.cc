@@ -13,6 +13,8 @@ namespace {
 constexpr Duration kHousekeeping = Duration::from_ms(1);
 // Writes that one connection posts before the next one's turn.
 constexpr int kWritesPerTurn = 8;
+// How long a posted buffer may wait to be told of, while the peer has others.
+constexpr Duration kTellDelay = Duration::from_us(50);
 // A backlog below this is gone before the receiver could react: it is not announced.
 constexpr Bytes kAnnouncedBacklog = 64 * 1024;
 
@@ -42,9 +44,9 @@ void Messenger::poll(Instant now) {
 }
 
 Instant Messenger::next_deadline() const {
-  if (!posting_.empty() || !telling_.empty()) return Instant();
-  const Instant allocator = allocator_->next_deadline();
-  return house_busy_ ? std::min(next_housekeeping_, allocator) : allocator;
+  if (!posting_.empty()) return Instant();
+  const Instant next = std::min(allocator_->next_deadline(), next_telling_);
+  return house_busy_ ? std::min(next_housekeeping_, next) : next;
 }
 
 void Messenger::poll_completions(Instant now) {
@@ -221,11 +223,18 @@ void Messenger::poll_posting(Instant now) {
   }
 }
 
-void Messenger::poll_telling(Instant) {
+void Messenger::poll_telling(Instant now) {
+  next_telling_ = Instant::never();
   for (size_t left = telling_.size(); left > 0; --left) {
     Receiver& receiver = *receivers_[telling_.take()];
     const ReceiveQueue::Run run = receiver.queue.next_run();
     if (run.count == 0) continue;
+    if (receiver.tell_at == Instant::never()) receiver.tell_at = now + kTellDelay;
+    if (now < receiver.tell_at && !receiver.queue.urgent()) {
+      next_telling_ = std::min(next_telling_, receiver.tell_at);
+      telling_.add(receiver.id);
+      continue;
+    }
     const bool posted =
         post_control(*receiver.flow,
                      {.id = WorkId{WorkId::Kind::kTell, receiver.id, 0}.pack(),
@@ -237,8 +246,12 @@ void Messenger::poll_telling(Instant) {
     if (posted) {
       receiver.queue.on_run_posted(run.count);
       ++receiver.tells_outstanding;
+      receiver.tell_at = Instant::never();
     }
-    telling_.add(receiver.id);  // until a look finds nothing to tell
+    if (receiver.queue.next_run().count > 0) {  // the ring wraps, or the queue pair is full
+      telling_.add(receiver.id);
+      next_telling_ = now;
+    }
     if (!posted) return;
   }
 }

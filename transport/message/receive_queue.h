@@ -45,6 +45,9 @@ class ReceiveQueue {
   };
   Run next_run() const;
   void on_run_posted(uint32_t count) { told_ += count; }
+  // The peer has so few slots left that it should be told of more at once; otherwise telling may
+  // wait a little, so that one write tells of several.
+  bool urgent() const { return told_ - completed_ <= posted_ - told_; }
 
   enum class Arrival : uint8_t { kOk, kProtocolError };
   // A write of `bytes` into the buffer of this immediate has arrived. `finished` gets the bytes of

@@ -36,8 +36,9 @@ struct QueuePair {
   CompletionStatus broken_by = CompletionStatus::kOk;
   wire::Coverage coverage = wire::Coverage::kFull;
   uint16_t path = 0;
-  Instant ack_deadline;      // of the acknowledgement that may wait
-  Bytes unacknowledged = 0;  // received since the last acknowledgement
+  Instant ack_deadline;                 // of the acknowledgement that may wait
+  Bytes unacknowledged_bytes = 0;       // received since the last acknowledgement
+  uint32_t unacknowledged_packets = 0;  // likewise
   bool nak_due = false;
   wire::Nak nak;
   std::optional<Requester> requester;  // both from connect on

@@ -44,6 +44,8 @@ class Requester {
   size_t post(std::span<const WorkRequest> work_requests);
   // Something could be sent, were pacing and window to allow it.
   bool has_work() const { return probe_ || window_.has_lost() || (unsent() && !window_.full()); }
+  // No new packet can be sent before an acknowledgement.
+  bool full() const { return window_.full(); }
   // After a timeout one packet goes whatever window and pace say: all that fills the window may be
   // lost, and a peer counts as silent only when it was asked.
   bool probing() const { return probe_; }

@@ -13,7 +13,7 @@ class RttEstimator {
   static constexpr Duration kMinProbe = Duration::from_us(200);
   static constexpr Duration kMinTimeout = Duration::from_ms(2);
   static constexpr Duration kMaxTimeout = Duration::from_ms(200);
-  static constexpr Duration kInitialTimeout = Duration::from_ms(20);
+  static constexpr Duration kInitialTimeout = Duration::from_ms(5);
 
   void add(Duration sample) {
     if (smoothed_.ns() == 0) {

@@ -14,9 +14,11 @@ namespace {
 constexpr size_t kCompletions = 4096;
 // A flow that was polled late may catch up by this many bursts.
 constexpr Bytes kCatchUpBursts = 4;
-// An acknowledgement waits for so much data, or for so long.
+// An acknowledgement waits for so much data, so many small packets, or for so long: making, sending
+// and receiving one costs about as much as a small message.
 constexpr Bytes kBurstsPerAck = 2;
-constexpr Duration kAckDelay = Duration::from_us(10);
+constexpr uint32_t kSmallPacketsPerAck = 8;
+constexpr Duration kAckDelay = Duration::from_us(50);
 // Control words are few and small.
 constexpr uint32_t kControlWindowPackets = 256;
 
@@ -284,10 +286,10 @@ void SoftNic::wake(QueuePair& qp) {
 // Acknowledgements of what arrives in order may wait a little: one then answers for several
 // packets.
 void SoftNic::want_ack(QueuePair& qp, Instant now, bool at_once) {
-  ++qp.unacknowledged_packets;
-  if (at_once || qp.unacknowledged_bytes >= config_.burst_bytes * kBurstsPerAck ||
-      (qp.unacknowledged_packets >= kSmallPacketsPerAck &&
-       qp.unacknowledged_bytes < config_.burst_bytes)) {
+  // Small packets are counted, large ones weighed: a burst of full packets comes as one.
+  const bool many = qp.unacknowledged_packets >= kSmallPacketsPerAck &&
+                    qp.unacknowledged_bytes < config_.burst_bytes;
+  if (at_once || many || qp.unacknowledged_bytes >= config_.burst_bytes * kBurstsPerAck) {
     acks_.add(slot_of(qp));
     return;
   }

@@ -100,6 +100,7 @@ class SoftNic final : public Nic {
   size_t transmit_acks(Instant now, std::span<TxPacket> out);
   size_t transmit_control(Instant now, std::span<TxPacket> out);
   size_t transmit_flow(uint32_t index, Instant now, std::span<TxPacket> out);
+  Bytes room_in_window(const QueuePair& qp) const;
   size_t transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget, std::span<TxPacket> out);
   void add_signal(const QueuePair& qp, const Requester::Progress& progress);
 

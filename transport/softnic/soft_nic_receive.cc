@@ -57,7 +57,7 @@ void SoftNic::on_data(Instant now, const RxPacket& packet) {
     return;
   }
   const bool marked = packet.ecn == Ecn::kCongestion;
-  bool ack_at_once = marked;
+  bool ack_at_once = marked || header.ack_request;
   switch (qp->responder->on_data(header, payload, marked, now - packet.waited, memory_)) {
     case Responder::Outcome::kCompleted:
       received_.push(Completion{.bytes = header.length,
@@ -69,7 +69,8 @@ void SoftNic::on_data(Instant now, const RxPacket& packet) {
       ++counters_.data_packets_received;
       counters_.data_bytes_received += payload.size();
       counters_.marked_packets += marked ? 1 : 0;
-      qp->unacknowledged += payload.size();
+      qp->unacknowledged_bytes += payload.size();
+      ++qp->unacknowledged_packets;
       if (!qp->responder->in_order()) ack_at_once = true;
       break;
     case Responder::Outcome::kDuplicate:

@@ -1,6 +1,7 @@
 // The part of SoftNic that makes packets: acknowledgements first, then control words, then data as
 // pacing and windows allow.
 #include <algorithm>
+#include <limits>
 
 #include "transport/softnic/slab.h"
 #include "transport/softnic/soft_nic.h"
@@ -37,7 +38,8 @@ size_t SoftNic::transmit_acks(Instant now, std::span<TxPacket> out) {
     if (slab_->room() < wire::kNakBytes + qp.responder->max_ack_bytes()) break;
     acks_.take();
     later_.remove(slot_of(qp));
-    qp.unacknowledged = 0;
+    qp.unacknowledged_bytes = 0;
+    qp.unacknowledged_packets = 0;
     const auto add = [&](std::span<const uint8_t> bytes) {
       out[count++] = TxPacket{.header = bytes,
                               .payload = {},
@@ -79,7 +81,7 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
     QueuePair& qp = *queue_pairs_[flow.queue_pairs[(flow.turn + i) % pairs]];
     if (qp.state != QueuePair::State::kConnected || !qp.requester->has_work()) continue;
     // A flow with nothing in flight may always send a packet: no window can stop it for ever.
-    Bytes budget = flow.window - std::min(flow.in_flight, flow.window);
+    Bytes budget = room_in_window(qp);
     const bool probing = qp.requester->probing();
     if (flow.in_flight == 0 || probing) budget = std::max(budget, config_.mtu);
     if (budget == 0) continue;  // an acknowledgement wakes it; another may have a probe to send
@@ -98,6 +100,13 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
   return 0;
 }
 
+// What the flow's window leaves to send now; no bound for a queue pair without one.
+Bytes SoftNic::room_in_window(const QueuePair& qp) const {
+  if (!qp.config.paced) return std::numeric_limits<Bytes>::max() / 2;
+  const Flow& flow = flows_[qp.config.flow];
+  return flow.window - std::min(flow.in_flight, flow.window);
+}
+
 // Sends at most `budget` bytes of payload (and at least one packet) on one path.
 size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
                                     std::span<TxPacket> out) {
@@ -106,9 +115,13 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
   Bytes payload_bytes = 0;
   Bytes wire_bytes = 0;
   Requester::Outgoing packet;
+  const Bytes window_left = room_in_window(qp);
   while (count < out.size() && slab_->room() >= kDataOverheadBytes &&
          (count == 0 || payload_bytes + config_.mtu <= budget) &&
          qp.requester->next_packet(now, &packet)) {
+    const Bytes then = payload_bytes + packet.payload.size();
+    packet.header.ack_request =
+        packet.retransmission || then + config_.mtu > window_left || qp.requester->full();
     const auto header = slab_->take(wire::kDataHeaderBytes);
     const auto trailer = slab_->take(wire::kChecksumBytes);
     wire::encode(packet.header, header.first<wire::kDataHeaderBytes>());
@@ -120,7 +133,7 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
                             .destination = &qp.remote.address,
                             .path = qp.path,
                             .traffic_class = qp.config.traffic_class};
-    payload_bytes += packet.payload.size();
+    payload_bytes = then;
     wire_bytes += packet.payload.size() + kDataOverheadBytes + kWireOverheadBytes;
     counters_.packets_retransmitted += packet.retransmission ? 1 : 0;
   }

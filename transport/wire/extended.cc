@@ -12,6 +12,8 @@ constexpr uint32_t kLow24 = 0xFFFFFF;
 constexpr uint64_t kBthFixedBits = 0x00FF'FFFF'FF00'0000;
 constexpr uint64_t kBthFixedValue = 0x0000'FFFF'0000'0000;
 
+constexpr uint32_t kBthAckRequest = 0x8000'0000;
+constexpr uint32_t kBthReservedBits = 0x7F00'0000;
 constexpr uint32_t kDataTakenBack = 0x01;
 constexpr uint32_t kDataUnusedBits = 0xFE;
 constexpr uint32_t kAckEchoValid = 0x0000'0100;
@@ -21,12 +23,13 @@ struct Bth {
   Opcode opcode{};
   uint32_t destination_qp = 0;
   uint32_t psn = 0;
+  bool ack_request = false;
 };
 
 void encode_bth(const Bth& bth, uint8_t* to) {
   store_be64(
       static_cast<uint64_t>(bth.opcode) << 56 | kBthFixedValue | (bth.destination_qp & kLow24), to);
-  store_be32(bth.psn & kLow24, to + 8);
+  store_be32((bth.psn & kLow24) | (bth.ack_request ? kBthAckRequest : 0), to + 8);
 }
 
 // Reads kBthBytes.
@@ -36,7 +39,8 @@ bool decode_bth(const uint8_t* from, Bth& bth) {
   bth.opcode = static_cast<Opcode>(first >> 56);
   bth.destination_qp = static_cast<uint32_t>(first) & kLow24;
   bth.psn = last & kLow24;
-  return (first & kBthFixedBits) == kBthFixedValue && last == bth.psn;
+  bth.ack_request = (last & kBthAckRequest) != 0;
+  return (first & kBthFixedBits) == kBthFixedValue && (last & kBthReservedBits) == 0;
 }
 
 // Ends a packet that is all header.
@@ -65,7 +69,7 @@ void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to) {
   PACECAR_DCHECK(header.opcode == Opcode::kWriteWithImm ||
                  (header.opcode == Opcode::kWrite && header.immediate == 0));
   uint8_t* p = to.data();
-  encode_bth({header.opcode, header.destination_qp, header.psn}, p);
+  encode_bth({header.opcode, header.destination_qp, header.psn, header.ack_request}, p);
   store_be64(header.address, p + 12);
   store_be32(header.key, p + 20);
   store_be32(header.length, p + 24);
@@ -83,6 +87,7 @@ bool decode(std::span<const uint8_t> datagram, DataHeader& header,
   if (!decode_bth(p, bth)) return false;
   const uint32_t msn_and_flags = load_be32(p + 32);
   header = {.opcode = bth.opcode,
+            .ack_request = bth.ack_request,
             .taken_back = (msn_and_flags & kDataTakenBack) != 0,
             .destination_qp = bth.destination_qp,
             .psn = bth.psn,
@@ -123,7 +128,7 @@ bool decode(std::span<const uint8_t> datagram, AckHeader& header, Bitmap& bitmap
   if (datagram.size() < ack_bytes(0)) return false;
   const uint8_t* p = datagram.data();
   Bth bth;
-  if (!decode_bth(p, bth) || bth.opcode != Opcode::kAck) return false;
+  if (!decode_bth(p, bth) || bth.opcode != Opcode::kAck || bth.ack_request) return false;
   const uint32_t words_and_flags = load_be32(p + 28);
   const size_t words = words_and_flags >> 16;
   header = {.destination_qp = bth.destination_qp,
@@ -148,7 +153,9 @@ void encode(const Nak& nak, std::span<uint8_t, kNakBytes> to) {
 bool decode(std::span<const uint8_t> datagram, Nak& nak) {
   if (datagram.size() != kNakBytes) return false;
   Bth bth;
-  if (!decode_bth(datagram.data(), bth) || bth.opcode != Opcode::kNak) return false;
+  if (!decode_bth(datagram.data(), bth) || bth.opcode != Opcode::kNak || bth.ack_request) {
+    return false;
+  }
   nak = {.destination_qp = bth.destination_qp,
          .psn = bth.psn,
          .syndrome = Syndrome::kRemoteAccessError};

@@ -46,6 +46,8 @@ PacketKind classify(std::span<const uint8_t> datagram);
 // One packet of a write.
 struct DataHeader {
   Opcode opcode = Opcode::kWrite;  // kWrite or kWriteWithImm
+  // The sender can go on only with an acknowledgement: the receiver should not wait for more.
+  bool ack_request = false;
   // The sender takes the write back: this packet has no payload, and stands for its PSN only.
   bool taken_back = false;
   uint32_t destination_qp = 0;
