@@ -75,26 +75,44 @@ class InFlight {
   size_t done_ = 0;
 };
 
-size_t finish(const MessageSlots& slots, void* request) {
-  size_t bytes = 0;
-  while (!slots.test(request, &bytes)) {
+// One side of a ping-pong. Receives are posted ahead and sends finish in passing, as a collective's
+// proxy does it: only the message itself is waited for.
+class PingEnd {
+ public:
+  PingEnd(const MessageSlots& out, const MessageSlots& in)
+      : out_(out), in_(in), sends_(out, kPingsAhead), receives_(in, kPingsAhead) {
+    while (!receives_.full()) post();
   }
-  return bytes;
-}
 
-void send_one(const MessageSlots& slots, size_t bytes) {
-  void* request = nullptr;
-  while ((request = slots.send(0, bytes)) == nullptr) {
+  void send(size_t bytes) {
+    while (sends_.full()) sends_.take();
+    while (!sends_.add(out_.send(sends_.next_slot(), bytes))) {
+    }
   }
-  finish(slots, request);
-}
+  // Posts another receive in the place of the one that was filled, unless that was the last but
+  // those that are posted.
+  size_t receive() {
+    std::optional<size_t> bytes;
+    while (!(bytes = receives_.take())) {
+    }
+    if (*bytes > 0) post();
+    return *bytes;
+  }
+  void finish() {
+    while (sends_.count() > 0) sends_.take();
+  }
 
-void* post_one(const MessageSlots& slots) {
-  void* request = nullptr;
-  while ((request = slots.receive(0)) == nullptr) {
+ private:
+  void post() {
+    while (!receives_.add(in_.receive(receives_.next_slot()))) {
+    }
   }
-  return request;
-}
+
+  const MessageSlots& out_;
+  const MessageSlots& in_;
+  InFlight sends_;
+  InFlight receives_;
+};
 
 }  // namespace
 
@@ -141,27 +159,30 @@ StreamReport stream_receive(const MessageSlots& slots, size_t in_flight) {
 std::vector<double> ping(const MessageSlots& out, const MessageSlots& in, Duration length) {
   std::vector<double> samples;
   samples.reserve(kMaxSamples);
+  PingEnd end(out, in);
   const Instant warm = steady_now() + kWarmUp;
   for (Instant now; now < warm + length && samples.size() < kMaxSamples;) {
-    void* const answer = post_one(in);
     const Instant begin = steady_now();
-    send_one(out, kPingBytes);
-    finish(in, answer);
+    end.send(kPingBytes);
+    end.receive();
     now = steady_now();
     if (begin >= warm) samples.push_back((now - begin).us() / 2);
   }
-  void* const answer = post_one(in);
-  send_one(out, 0);
-  finish(in, answer);
+  for (size_t i = 0; i < kPingsAhead; ++i) end.send(0);
+  for (size_t i = 0; i < kPingsAhead; ++i) end.receive();
+  end.finish();
   std::sort(samples.begin(), samples.end());
   return samples;
 }
 
 void pong(const MessageSlots& out, const MessageSlots& in) {
-  for (size_t bytes = kPingBytes; bytes > 0;) {
-    bytes = finish(in, post_one(in));
-    send_one(out, bytes);
+  PingEnd end(out, in);
+  for (size_t ends = 0; ends < kPingsAhead;) {
+    const size_t bytes = end.receive();
+    end.send(bytes);
+    if (bytes == 0) ++ends;
   }
+  end.finish();
 }
 
 }  // namespace pacecar::nccl

@@ -80,8 +80,8 @@ void serve_latency(const Plugin& plugin, ControlChannel& channel) {
   void* const from = accept_peer(plugin, channel);
   void* const to = connect_peer(plugin, channel);
   {
-    const MessageSlots in(plugin, from, kPingBytes, 1);
-    const MessageSlots out(plugin, to, kPingBytes, 1);
+    const MessageSlots in(plugin, from, kPingBytes, kPingsAhead);
+    const MessageSlots out(plugin, to, kPingBytes, kPingsAhead);
     pong(out, in);
   }
   value_or_throw(channel.expect("end", kSetUpLimit));
@@ -140,8 +140,8 @@ Json measure_latency(const Options& options, const Plugin& plugin, ControlChanne
   void* const from = accept_peer(plugin, channel);
   std::vector<double> samples;
   {
-    const MessageSlots out(plugin, to, kPingBytes, 1);
-    const MessageSlots in(plugin, from, kPingBytes, 1);
+    const MessageSlots out(plugin, to, kPingBytes, kPingsAhead);
+    const MessageSlots in(plugin, from, kPingBytes, kPingsAhead);
     samples = ping(out, in, length_of(options));
   }
   value_or_throw(channel.send({{"type", "end"}}));

@@ -1,0 +1,95 @@
+// What an idle engine costs, and how fast it wakes: two engines of one process share an open
+// connection over an interface. First nothing happens for --seconds; then messages come after
+// pauses, to an application that does not poll, so that the engine's own thread must take them.
+// Prints one line of JSON: percent of a core per engine, microseconds from isend to arrival.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <vector>
+
+#include "bench/perf/clock.h"
+#include "transport/api/pacecar.hpp"
+#include "transport/message/message_request.h"
+
+namespace {
+
+using pacecar::Context;
+using pacecar::Duration;
+using pacecar::MessageRequest;
+
+template <typename T>
+T must(pacecar::Result<T> result) {
+  if (result) return std::move(*result);
+  fmt::print(stderr, "engine_idle: {}\n", result.error().message);
+  std::exit(1);
+}
+
+void sleep_for(Duration time) {
+  const timespec span{time.ns() / 1'000'000'000, time.ns() % 1'000'000'000};
+  nanosleep(&span, nullptr);
+}
+
+struct Pair {
+  std::unique_ptr<Context> from;
+  std::unique_ptr<Context> to;
+  std::unique_ptr<pacecar::SendConnection> send;
+  std::unique_ptr<pacecar::ReceiveConnection> receive;
+};
+
+Pair connect(const std::string& nic) {
+  const pacecar::Options options{.settings = {{"PACECAR_NICS", nic}}};
+  Pair pair{must(Context::open(options)), must(Context::open(options)), nullptr, nullptr};
+  const auto listener = must(pair.to->listen(0));
+  const auto connecting = must(pair.from->connect(0, listener->handle()));
+  while (pair.send == nullptr || pair.receive == nullptr) {
+    if (pair.receive == nullptr) pair.receive = must(listener->accept());
+    if (pair.send == nullptr) pair.send = must(connecting->poll());
+  }
+  return pair;
+}
+
+double wake_us(Pair& pair, Duration pause) {
+  MessageRequest* const arrival = must(pair.receive->irecv({{pacecar::ReceiveBuffer{}}}));
+  sleep_for(pause);
+  const auto begin = pacecar::perf::steady_now();
+  MessageRequest* const sent = must(pair.send->isend(nullptr, 0, 0, nullptr));
+  while (arrival->state() == MessageRequest::State::kPending) {
+  }
+  const double us = (pacecar::perf::steady_now() - begin).us();
+  must(pair.receive->test(arrival));
+  while (!must(pair.send->test(sent)).done) {
+  }
+  return us;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  double seconds = 5;
+  int messages = 200;
+  std::string nic = "soft:udp:lo";
+  CLI::App app{"Measures what an idle engine costs and how fast it wakes."};
+  app.add_option("--seconds", seconds, "How long to be idle")->check(CLI::Range(0.01, 600.0));
+  app.add_option("--messages", messages, "How often to wake it")->check(CLI::Range(1, 100'000));
+  app.add_option("--nic", nic, "NIC to use, as in PACECAR_NICS");
+  CLI11_PARSE(app, argc, argv);
+
+  Pair pair = connect(nic);
+  sleep_for(Duration::from_ms(100));
+  const Duration before = pacecar::perf::process_cpu_time();
+  sleep_for(Duration::from_ns(static_cast<int64_t>(seconds * 1e9)));
+  const Duration used = pacecar::perf::process_cpu_time() - before;
+
+  std::vector<double> samples;
+  for (int i = 0; i < messages; ++i) samples.push_back(wake_us(pair, Duration::from_ms(10)));
+  std::sort(samples.begin(), samples.end());
+  fmt::print(
+      "{{\"idle_percent_per_engine\":{:.4f},\"wake_us_median\":{:.1f},\"wake_us_p99\":{:.1f},"
+      "\"wake_us_max\":{:.1f}}}\n",
+      used.seconds() / seconds * 100 / 2, samples[samples.size() / 2],
+      samples[samples.size() * 99 / 100], samples.back());
+  return 0;
+}
