@@ -27,7 +27,7 @@ StreamReport stream_send(const MessageSlots& slots, size_t bytes, size_t in_flig
 StreamReport stream_receive(const MessageSlots& slots, size_t in_flight);
 
 constexpr size_t kPingBytes = 8;
-constexpr size_t kPingsAhead = 8;  // receives posted, and slots that both ends need
+constexpr size_t kPingsAhead = 32;  // receives posted, and slots that both ends need
 
 // Half round trips in microseconds, sorted.
 std::vector<double> ping(const MessageSlots& out, const MessageSlots& in, Duration length);

@@ -16,7 +16,7 @@ using wire::PacketKind;
 
 constexpr Bytes kMtu = 1024;
 // Longer than an acknowledgement waits, shorter than any timeout.
-constexpr Duration kMoment = Duration::from_us(60);
+constexpr Duration kMoment = Duration::from_us(120);
 // Ethernet, IPv4 and UDP around a datagram.
 constexpr Bytes kAroundDatagram = 66;
 

@@ -110,16 +110,26 @@ class EngineReceiveConnection final : public ReceiveConnection {
       pool_.give_back(operation.request);
       return nullptr;
     }
-    at_.engine->submitted();
+    // The peer can go on with the buffers that it knows of; the next poll will tell it of this one.
+    if (++outstanding_ == 1) {
+      at_.engine->submitted();
+    } else {
+      at_.engine->noted();
+    }
     return operation.request;
   }
 
-  Result<TestResult> test(Request* request) override { return test_request(at_, pool_, request); }
+  Result<TestResult> test(Request* request) override {
+    auto result = test_request(at_, pool_, request);
+    if (!result || result->done) --outstanding_;
+    return result;
+  }
   std::string peer() const override { return at_.peer; }
 
  private:
   const Attachment at_;
   RequestPool pool_;
+  uint32_t outstanding_ = 0;
 };
 
 }  // namespace

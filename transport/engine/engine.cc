@@ -149,12 +149,16 @@ Instant Engine::now() { return clock_now(); }
 
 bool Engine::poll(Instant now) {
   const size_t received = loop_->receive(now);
+  // Most polls find nothing: they end here.
+  if (received == 0 && now < deadline_ && sends_.empty() && receives_.empty()) return false;
   return poll_without_receiving(now) || received > 0;
 }
 
 bool Engine::poll_without_receiving(Instant now) {
   const size_t submitted = drain_submissions(now);
-  return loop_->advance(now) + submitted > 0;
+  const size_t sent = loop_->advance(now);
+  deadline_ = loop_->next_deadline();
+  return sent + submitted > 0;
 }
 
 size_t Engine::drain_submissions(Instant now) {
@@ -174,21 +178,16 @@ bool Engine::try_lock() {
 }
 
 void Engine::submitted() {
-  if (params_.progress == Progress::kThread) {
-    if (asleep_until_ns_.load() != 0) wake_keeper();
-    return;
-  }
-  if (!try_lock()) {  // whoever has it, or the keeper, or the next progress() will look
-    if (asleep_until_ns_.load() != 0) wake_keeper();
-    return;
-  }
+  // Whoever has the lock, or the keeper, or the next progress() will look.
+  if (params_.progress == Progress::kThread || !try_lock()) return noted();
   const Instant time = now();
   poll_without_receiving(time);
   end_inline_poll(time);
 }
 
 void Engine::progress() {
-  if (params_.progress == Progress::kThread || !try_lock()) return;
+  if (params_.progress == Progress::kThread) return std::this_thread::yield();
+  if (!try_lock()) return;
   const Instant time = now();
   empty_polls_ = poll(time) ? 0 : empty_polls_ + 1;
   const bool patient = empty_polls_ > kEmptyPollsBeforeYield;
@@ -199,7 +198,7 @@ void Engine::progress() {
 // The keeper may sleep longer than what has just been started allows.
 void Engine::end_inline_poll(Instant now) {
   const int64_t asleep_until = asleep_until_ns_.load(std::memory_order_relaxed);
-  const bool wake = asleep_until != 0 && loop_->next_deadline().ns() < asleep_until;
+  const bool wake = asleep_until != 0 && deadline_.ns() < asleep_until;
   mutex_.unlock();
   last_inline_poll_ns_.store(now.ns(), std::memory_order_relaxed);
   if (wake) wake_keeper();
@@ -252,7 +251,7 @@ void Engine::sleep_until_needed() {
   Instant deadline = Instant::never();
   {
     const Hold hold(*this);
-    deadline = loop_->next_deadline();
+    deadline = deadline_ = loop_->next_deadline();
     if (!params_.fault.empty()) deadline = std::min(deadline, now() + kFaultyIoSleep);
     // From here on, who submits or polls sees that we sleep and wakes us if need be.
     asleep_until_ns_.store(deadline.ns());

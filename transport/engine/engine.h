@@ -36,6 +36,7 @@ class Engine {
   auto exclusively(Use use) {
     const Hold hold(*this);
     drain_submissions(now());
+    deadline_ = Instant();  // whatever is changed, the next poll looks at everything
     return use(messenger(), nic(), now());
   }
 
@@ -43,6 +44,10 @@ class Engine {
   Submissions<ReceiveOperation>& receives() { return receives_; }
   // After a submission: moves it on at once where that is this thread's to do.
   void submitted();
+  // After a submission that may wait for whoever polls next.
+  void noted() {
+    if (asleep_until_ns_.load() != 0) wake_keeper();
+  }
   // While waiting for a request.
   void progress();
 
@@ -97,6 +102,7 @@ class Engine {
   Submissions<ReceiveOperation> receives_;
 
   std::mutex mutex_;
+  Instant deadline_;             // of the poll loop, after the last poll that moved anything
   uint32_t empty_polls_ = 0;     // by callers, in a row
   std::atomic<int> waiting_{0};  // threads that want the lock for set-up: pollers stand back
 

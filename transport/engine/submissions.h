@@ -31,19 +31,17 @@ class Submissions {
   bool push(uint32_t connection, const Operation& operation) {
     if (!rings_[connection]->push(operation)) return false;
     bells_[connection / 64].fetch_or(uint64_t{1} << (connection % 64));
+    rung_.store(true);
     return true;
   }
 
-  bool empty() const {
-    for (const auto& bells : bells_) {
-      if (bells.load() != 0) return false;
-    }
-    return true;
-  }
+  bool empty() const { return !rung_.load(); }
 
   // Calls take(connection, operation) for every operation there is; returns how many.
   template <typename Take>
   size_t drain(Take take) {
+    if (!rung_.load(std::memory_order_relaxed)) return 0;
+    rung_.store(false);  // before the bells are read: whoever rings one later sets it again
     size_t count = 0;
     for (uint32_t word = 0; word < bells_.size(); ++word) {
       if (bells_[word].load(std::memory_order_relaxed) == 0) continue;
@@ -63,6 +61,7 @@ class Submissions {
   uint32_t depth_;
   std::vector<std::unique_ptr<SpscRing<Operation>>> rings_;
   std::vector<std::atomic<uint64_t>> bells_;
+  std::atomic<bool> rung_{false};  // some bell may be
 };
 
 }  // namespace pacecar

@@ -9,6 +9,7 @@
 // Thread rule: one thread at a time.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -150,9 +151,14 @@ class Messenger {
   WorkList telling_;   // receivers with slots that the peer has not been told
   WorkList speaking_;  // flows with a word to write
   uint64_t next_flow_number_;
+  // What is being looked at, kept so that no poll has to make room for it.
+  std::array<Completion, 64> completions_;
+  std::array<FlowSignal, 32> signals_;
+  std::array<GrantUpdate, 32> grants_;
   Instant now_;  // of the last poll
   Instant next_housekeeping_;
   Instant next_telling_ = Instant::never();
+  bool data_posted_ = false;  // by this poll
   bool house_busy_ = false;  // something may change by the passing of time alone
   FlowId last_flow_ = 0;
 };

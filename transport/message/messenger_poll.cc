@@ -1,6 +1,5 @@
 // What Messenger does at every poll.
 #include <algorithm>
-#include <array>
 #include <cstddef>
 
 #include "cc/grant_word.h"
@@ -10,11 +9,13 @@
 namespace pacecar {
 namespace {
 
-constexpr Duration kHousekeeping = Duration::from_ms(1);
+constexpr Duration kHousekeeping = Duration::from_ms(5);
 // Writes that one connection posts before the next one's turn.
 constexpr int kWritesPerTurn = 8;
 // How long a posted buffer may wait to be told of, while the peer has others.
-constexpr Duration kTellDelay = Duration::from_us(50);
+constexpr Duration kTellDelay = Duration::from_us(100);
+// How much earlier it is told when data leaves by the same poll: the peer is busy with that.
+constexpr Duration kInPassing = Duration::from_us(40);
 // A backlog below this is gone before the receiver could react: it is not announced.
 constexpr Bytes kAnnouncedBacklog = 64 * 1024;
 
@@ -50,11 +51,10 @@ Instant Messenger::next_deadline() const {
 }
 
 void Messenger::poll_completions(Instant now) {
-  std::array<Completion, 64> completions;
   size_t count = 0;
   do {
-    count = nic_.poll(completions);
-    for (const Completion& completion : std::span(completions).first(count)) {
+    count = nic_.poll(completions_);
+    for (const Completion& completion : std::span(completions_).first(count)) {
       switch (completion.kind) {
         case CompletionKind::kSent:
           on_sent(completion);
@@ -67,7 +67,7 @@ void Messenger::poll_completions(Instant now) {
           break;
       }
     }
-  } while (count == completions.size());
+  } while (count == completions_.size());
 }
 
 void Messenger::on_sent(const Completion& completion) {
@@ -132,11 +132,10 @@ void Messenger::on_received(const Completion& completion, Instant now) {
 }
 
 void Messenger::poll_signals(Instant now) {
-  std::array<FlowSignal, 32> signals;
   size_t count = 0;
   do {
-    count = nic_.poll_signals(signals);
-    for (const FlowSignal& signal : std::span(signals).first(count)) {
+    count = nic_.poll_signals(signals_);
+    for (const FlowSignal& signal : std::span(signals_).first(count)) {
       Flow* flow = flows_[signal.flow].get();
       if (flow == nullptr || flow->controller == nullptr) continue;
       if (signal.lost > 0) flow->controller->on_loss(now, signal.lost);
@@ -152,7 +151,7 @@ void Messenger::poll_signals(Instant now) {
       last_flow_ = flow->id;
       decide(*flow, now);
     }
-  } while (count == signals.size());
+  } while (count == signals_.size());
 }
 
 void Messenger::decide(Flow& flow, Instant now) {
@@ -207,6 +206,7 @@ void Messenger::poll_matching(Instant now) {
 }
 
 void Messenger::poll_posting(Instant now) {
+  data_posted_ = false;
   for (size_t left = posting_.size(); left > 0; --left) {
     Sender& sender = *senders_[posting_.take()];
     WorkRequest write;
@@ -218,6 +218,7 @@ void Messenger::poll_posting(Instant now) {
       }
       const Bytes bytes = sender.queue.on_posted();
       counters_.bytes_sent += bytes;
+      data_posted_ = true;
       sender.flow->controller->on_send(now, bytes);
     }
   }
@@ -230,7 +231,8 @@ void Messenger::poll_telling(Instant now) {
     const ReceiveQueue::Run run = receiver.queue.next_run();
     if (run.count == 0) continue;
     if (receiver.tell_at == Instant::never()) receiver.tell_at = now + kTellDelay;
-    if (now < receiver.tell_at && !receiver.queue.urgent()) {
+    const Instant tell_at = data_posted_ ? receiver.tell_at - kInPassing : receiver.tell_at;
+    if (now < tell_at && !receiver.queue.urgent()) {
       next_telling_ = std::min(next_telling_, receiver.tell_at);
       telling_.add(receiver.id);
       continue;
@@ -257,15 +259,14 @@ void Messenger::poll_telling(Instant now) {
 }
 
 void Messenger::poll_grants(Instant now) {
-  std::array<GrantUpdate, 32> updates;
   size_t count = 0;
   do {
-    count = allocator_->poll_grants(now, updates);
-    for (const GrantUpdate& update : std::span(updates).first(count)) {
+    count = allocator_->poll_grants(now, grants_);
+    for (const GrantUpdate& update : std::span(grants_).first(count)) {
       flows_[update.flow]->words->out = wire::encode_grant(update.grant);
       speaking_.add(update.flow);
     }
-  } while (count == updates.size());
+  } while (count == grants_.size());
 }
 
 // Writes the flow's own word into the peer's memory. While one is on its way the next waits: only

@@ -18,7 +18,7 @@ constexpr Bytes kCatchUpBursts = 4;
 // and receiving one costs about as much as a small message.
 constexpr Bytes kBurstsPerAck = 2;
 constexpr uint32_t kSmallPacketsPerAck = 8;
-constexpr Duration kAckDelay = Duration::from_us(50);
+constexpr Duration kAckDelay = Duration::from_us(100);
 // Control words are few and small.
 constexpr uint32_t kControlWindowPackets = 256;
 

@@ -97,7 +97,7 @@ class SoftNic final : public Nic {
   void arm_timeout(const QueuePair& qp);
   void on_queue_pair_timeout(QueuePair& qp, Instant now);
 
-  size_t transmit_acks(Instant now, std::span<TxPacket> out);
+  size_t transmit_acks(Instant due, Instant now, std::span<TxPacket> out);
   size_t transmit_control(Instant now, std::span<TxPacket> out);
   size_t transmit_flow(uint32_t index, Instant now, std::span<TxPacket> out);
   Bytes room_in_window(const QueuePair& qp) const;

@@ -1,5 +1,5 @@
-// The part of SoftNic that makes packets: acknowledgements first, then control words, then data as
-// pacing and windows allow.
+// The part of SoftNic that makes packets: a first burst of data, control words, acknowledgements,
+// and more data, as pacing and windows allow.
 #include <algorithm>
 #include <limits>
 
@@ -13,14 +13,20 @@ namespace {
 // Ethernet (preamble, header, FCS, gap), IPv4 and UDP around each datagram: what a packet costs on
 // the link beyond its own bytes, so that a paced flow fills its share and not more.
 constexpr Bytes kWireOverheadBytes = 38 + 20 + 8;
+// How much too early an acknowledgement goes when a burst of data has just gone.
+constexpr Duration kInPassing = Duration::from_us(40);
 constexpr size_t kDataOverheadBytes = wire::kDataHeaderBytes + wire::kChecksumBytes;
 
 }  // namespace
 
 size_t SoftNic::poll_transmit(Instant now, std::span<TxPacket> packets) {
   slab_->clear();
-  size_t count = transmit_acks(now, packets);
+  // A burst of data goes first: what can wait a little is sent while the peer is busy with it, not
+  // while the application waits for it to leave.
+  size_t count = ready_.empty() ? 0 : transmit_flow(ready_.take(), now, packets);
+  const bool in_passing = count > 0;
   count += transmit_control(now, packets.subspan(count));
+  count += transmit_acks(in_passing ? now + kInPassing : now, now, packets.subspan(count));
   // Each ready flow gets a turn of one burst; a flow that stays ready goes to the end.
   while (count < packets.size() && !ready_.empty() && slab_->room() >= kDataOverheadBytes) {
     count += transmit_flow(ready_.take(), now, packets.subspan(count));
@@ -28,8 +34,9 @@ size_t SoftNic::poll_transmit(Instant now, std::span<TxPacket> packets) {
   return count;
 }
 
-size_t SoftNic::transmit_acks(Instant now, std::span<TxPacket> out) {
-  while (!later_.empty() && queue_pairs_[later_.front()]->ack_deadline <= now) {
+// Sends the acknowledgements that are due at `due`.
+size_t SoftNic::transmit_acks(Instant due, Instant now, std::span<TxPacket> out) {
+  while (!later_.empty() && queue_pairs_[later_.front()]->ack_deadline <= due) {
     acks_.add(later_.take());
   }
   size_t count = 0;
@@ -120,7 +127,7 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
          (count == 0 || payload_bytes + config_.mtu <= budget) &&
          qp.requester->next_packet(now, &packet)) {
     const Bytes then = payload_bytes + packet.payload.size();
-    packet.header.ack_request =
+    packet.header.ack_request |=
         packet.retransmission || then + config_.mtu > window_left || qp.requester->full();
     const auto header = slab_->take(wire::kDataHeaderBytes);
     const auto trailer = slab_->take(wire::kChecksumBytes);

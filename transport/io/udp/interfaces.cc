@@ -13,8 +13,8 @@
 #include <fstream>
 #include <memory>
 
-#include "transport/wire/address.h"
 #include "transport/io/sockaddr.h"
+#include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "transport/wire/address.h"
 #include "transport/io/sockaddr.h"
+#include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {

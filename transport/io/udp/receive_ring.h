@@ -13,8 +13,8 @@
 #include <span>
 
 #include "transport/io/packet_io.h"
-#include "transport/wire/packet.h"
 #include "transport/io/sockaddr.h"
+#include "transport/wire/packet.h"
 
 namespace pacecar {
 
@@ -44,6 +44,7 @@ class ReceiveRing {
   };
   static constexpr std::align_val_t kAlignment{4096};
 
+  int receive_one(int fd);
   bool fill(int fd, PacketIoCounters& counters);
   bool next_message(PacketIoCounters& counters);
   bool open(mmsghdr& message);
@@ -55,9 +56,9 @@ class ReceiveRing {
   std::array<Control, kBuffers> controls_;
   std::array<Address, kBuffers> sources_;
 
-  size_t filled_ = 0;                        // messages of the last burst
-  size_t next_ = 0;                          // the first of them not opened yet
-  size_t batch_ = kHotBytes / kBufferBytes;  // how many to ask for next time
+  size_t filled_ = 0;  // messages of the last burst
+  size_t next_ = 0;    // the first of them not opened yet
+  size_t batch_ = 1;   // how many to ask for next time
   // The open message, number next_ - 1.
   std::span<const uint8_t> rest_;
   size_t segment_bytes_ = 0;

@@ -36,13 +36,13 @@ SendBatch::SendBatch(size_t datagram_limit, bool ipv4)
   }
 }
 
-size_t SendBatch::plan(std::span<const TxPacket> packets, bool segment) {
+size_t SendBatch::plan(std::span<const TxPacket> packets, bool segment, const Address& connected) {
   groups_ = 0;
   iovec_count_ = 0;
   size_t planned = 0;
   while (planned < packets.size() && groups_ < kMaxGroups && iovecs_left() &&
          same_socket(packets[0], packets[planned]) && can_send(packets[planned])) {
-    planned += add_group(packets.subspan(planned), segment);
+    planned += add_group(packets.subspan(planned), segment, connected);
   }
   return planned;
 }
@@ -53,11 +53,14 @@ bool SendBatch::can_send(const TxPacket& packet) const {
          is_ipv4(to) == ipv4_;
 }
 
-size_t SendBatch::add_group(std::span<const TxPacket> packets, bool segment) {
+size_t SendBatch::add_group(std::span<const TxPacket> packets, bool segment,
+                            const Address& connected) {
   const TxPacket& first = packets[0];
   const size_t size = first.size();
   msghdr& message = messages_[groups_].msg_hdr;
-  message.msg_namelen = to_sockaddr(*first.destination, names_[groups_]);
+  const bool named = *first.destination != connected;
+  message.msg_name = named ? &names_[groups_] : nullptr;
+  message.msg_namelen = named ? to_sockaddr(*first.destination, names_[groups_]) : 0;
   message.msg_iov = &iovecs_[iovec_count_];
   message.msg_iovlen = 0;
   append(first, message);

@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <span>
 
-#include "transport/wire/packet.h"
 #include "transport/io/sockaddr.h"
+#include "transport/wire/packet.h"
 
 namespace pacecar {
 
@@ -31,7 +31,9 @@ class SendBatch {
   // and class). Groups hold more than one packet only if `segment`. Returns how many packets were
   // planned: 0 if the first cannot be sent at all (too long, empty, or its destination is not for
   // our sockets).
-  size_t plan(std::span<const TxPacket> packets, bool segment);
+  // A socket that is connected to `connected` (port 0: to nobody) needs no address for packets
+  // there.
+  size_t plan(std::span<const TxPacket> packets, bool segment, const Address& connected = {});
 
   // The planned messages; their payloads are valid as long as the packets are.
   std::span<mmsghdr> messages() { return {messages_.data(), groups_}; }
@@ -49,7 +51,7 @@ class SendBatch {
 
   bool can_send(const TxPacket& packet) const;
   bool iovecs_left() const { return iovec_count_ + 3 <= kMaxIovecs; }
-  size_t add_group(std::span<const TxPacket> packets, bool segment);
+  size_t add_group(std::span<const TxPacket> packets, bool segment, const Address& connected);
   void append(const TxPacket& packet, msghdr& message);
   void append(std::span<const uint8_t> part, msghdr& message);
 

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "transport/base/check.h"
+#include "transport/io/sockaddr.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/io/udp/receive_ring.h"
 #include "transport/io/udp/send_batch.h"
 #include "transport/io/udp/udp_socket.h"
 #include "transport/wire/address.h"
-#include "transport/io/sockaddr.h"
 
 namespace pacecar {
 namespace {
@@ -23,6 +23,7 @@ constexpr Bytes kIpv6UdpHeader = 40 + 8;
 constexpr Bytes kMaxDatagram = SendBatch::kMaxGroupBytes;
 constexpr Bytes kMinDatagram = 256;  // below this no useful payload is left
 constexpr Bytes kJoinedBurst = 60'000;
+constexpr uint32_t kCallsBeforeConnect = 16;
 constexpr uint8_t kDscpMask = 0xFC;
 
 class UdpIo final : public PacketIo {
@@ -32,9 +33,12 @@ class UdpIo final : public PacketIo {
       : caps_(caps),
         local_(local),
         receiver_(std::move(receiver)),
-        transmitters_(std::move(transmitters)),
         segments_(segments),
-        batch_(caps.datagram_bytes, is_ipv4(local)) {}
+        batch_(caps.datagram_bytes, is_ipv4(local)) {
+    for (UdpSocket& socket : transmitters) {
+      transmitters_.push_back({.socket = std::move(socket), .newest = {}, .connected = {}});
+    }
+  }
 
   const PacketIoCaps& caps() const override { return caps_; }
   const Address& local_address() const override { return local_; }
@@ -45,23 +49,48 @@ class UdpIo final : public PacketIo {
   size_t receive(std::span<RxPacket> packets, Instant now) override;
 
  private:
-  int socket_for(const TxPacket& packet) const;
+  // A socket that sends. It is connected to the peer that it sends to again and again, which saves
+  // the kernel the search for a route; others are still reached by their address.
+  struct Transmitter {
+    UdpSocket socket;
+    Address newest;
+    uint32_t in_a_row = 0;  // calls to `newest`
+    Address connected;      // port 0: none
+  };
+
+  Transmitter& transmitter_for(const TxPacket& packet);
+  void settle_on(Transmitter& transmitter, const Address& destination);
   size_t submit(int fd, bool& full);
 
   PacketIoCaps caps_;
   Address local_;
   UdpSocket receiver_;
-  std::vector<UdpSocket> transmitters_;  // one per path, then one for control
-  bool segments_;                        // UDP_SEGMENT works, as far as we know
+  std::vector<Transmitter> transmitters_;  // one per path, then one for control
+  bool segments_;                          // UDP_SEGMENT works, as far as we know
   PacketIoCounters counters_;
   SendBatch batch_;
   ReceiveRing ring_;
 };
 
-int UdpIo::socket_for(const TxPacket& packet) const {
-  if (packet.traffic_class == TrafficClass::kControl) return transmitters_.back().fd();
+UdpIo::Transmitter& UdpIo::transmitter_for(const TxPacket& packet) {
+  if (packet.traffic_class == TrafficClass::kControl) return transmitters_.back();
   PACECAR_CHECK(packet.path < caps_.paths);
-  return transmitters_[packet.path].fd();
+  return transmitters_[packet.path];
+}
+
+void UdpIo::settle_on(Transmitter& transmitter, const Address& destination) {
+  if (destination == transmitter.connected) return;
+  if (destination != transmitter.newest) {
+    transmitter.newest = destination;
+    transmitter.in_a_row = 0;
+  }
+  if (++transmitter.in_a_row < kCallsBeforeConnect) return;
+  transmitter.in_a_row = 0;
+  SocketAddress raw;
+  const socklen_t length = to_sockaddr(destination, raw);
+  // Refused (no route): the sends themselves will tell.
+  const bool connected = ::connect(transmitter.socket.fd(), &raw.any, length) == 0;
+  transmitter.connected = connected ? destination : Address{};
 }
 
 size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
@@ -69,8 +98,10 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
   bool full = false;
   while (taken < packets.size() && !full) {
     const auto rest = packets.subspan(taken);
-    if (batch_.plan(rest, segments_) > 0) {
-      taken += submit(socket_for(rest[0]), full);
+    Transmitter& transmitter = transmitter_for(rest[0]);
+    if (batch_.plan(rest, segments_, transmitter.connected) > 0) {
+      taken += submit(transmitter.socket.fd(), full);
+      settle_on(transmitter, *rest[0].destination);
     } else {
       ++counters_.send_errors;
       ++taken;

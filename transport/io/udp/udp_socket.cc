@@ -10,8 +10,8 @@
 #include <climits>
 #include <cstring>
 
-#include "transport/wire/address.h"
 #include "transport/io/sockaddr.h"
+#include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {
