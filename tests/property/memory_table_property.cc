@@ -3,6 +3,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 
@@ -90,7 +91,8 @@ class Run {
     const auto found = model_.find(key);
     uint64_t address = random_address();
     if (found != model_.end() && prng_.chance(0.7)) {
-      address = found->second.address + prng_.below(found->second.length + 3) - 1;
+      const uint64_t reach = std::min(found->second.length, kMax - 3) + 3;  // and a little beyond
+      address = found->second.address + prng_.below(reach) - 1;
     }
     const uint64_t length = 1 + random_length() % kMax;
     bool inside = false;
