@@ -40,7 +40,8 @@ Json nic_json(const Context& context, size_t index) {
           {"paths", nic.paths},
           {"ecn", nic.ecn},
           {"max_connections", nic.max_connections},
-          {"flow_state_bytes", context.statistics(index).flow_state_bytes}};
+          {"flow_state_bytes", context.statistics(index).flow_state_bytes},
+          {"flow_queue_bytes", context.statistics(index).flow_queue_bytes}};
 }
 
 Json nics_json(const Context& context) {
@@ -84,8 +85,9 @@ void print_nics(const Json& nics) {
                speed == 0 ? "unknown" : fmt::format("{:g} Gb/s", static_cast<double>(speed) / 1000),
                nic["mtu_bytes"].get<uint64_t>(), nic["paths"].get<uint64_t>(),
                nic["ecn"].get<bool>() ? "yes" : "no");
-    fmt::print("    at most {} connections; {} bytes of state per flow\n",
-               nic["max_connections"].get<uint64_t>(), nic["flow_state_bytes"].get<uint64_t>());
+    fmt::print("    at most {} connections; per flow {} bytes of state and {} of queues\n",
+               nic["max_connections"].get<uint64_t>(), nic["flow_state_bytes"].get<uint64_t>(),
+               nic["flow_queue_bytes"].get<uint64_t>());
   }
 }
 

@@ -66,7 +66,8 @@ struct Statistics {
   uint64_t rejected = 0;          // malformed, unknown, refused or corrupt packets
   uint64_t marked_packets = 0;
   uint64_t flows = 0;             // open now
-  uint64_t flow_state_bytes = 0;  // memory of one flow
+  uint64_t flow_state_bytes = 0;  // memory of one flow,
+  uint64_t flow_queue_bytes = 0;  // and of its queues, which PACECAR_WINDOW_PACKETS sizes
   double rate_bps = 0;            // decided for the flow that was used last
   double rtt_us = 0;              // smoothed, of the flow that was used last
   std::string congestion_control;

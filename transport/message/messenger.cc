@@ -15,6 +15,17 @@ namespace {
 constexpr uint32_t kDataWorkRequests = 256;
 constexpr uint32_t kControlWorkRequests = 64;
 
+QueuePairConfig data_config(FlowId flow) {
+  return {.flow = flow, .work_requests = kDataWorkRequests};
+}
+
+QueuePairConfig control_config(FlowId flow) {
+  return {.flow = flow,
+          .traffic_class = TrafficClass::kControl,
+          .paced = false,
+          .work_requests = kControlWorkRequests};
+}
+
 // A free place in a table of bounded size; its size when full.
 template <typename T>
 size_t free_place(const std::vector<std::unique_ptr<T>>& table) {
@@ -59,7 +70,12 @@ Messenger::Messenger(Nic& nic, const MessengerConfig& config, Instant now)
 
 Messenger::~Messenger() = default;
 
-size_t Messenger::flow_state_bytes() { return sizeof(Flow) + sizeof(FlowWords); }
+QueuePairMemory Messenger::flow_memory() const {
+  const QueuePairMemory data = nic_.queue_pair_memory(data_config(0));
+  const QueuePairMemory control = nic_.queue_pair_memory(control_config(0));
+  return {sizeof(Flow) + sizeof(FlowWords) + data.state + control.state,
+          data.queues + control.queues};
+}
 
 // --- flows ---
 
@@ -76,12 +92,9 @@ Result<Messenger::Flow*> Messenger::make_flow(bool sending, const NicIdentity& p
   flow->peer = peer;
   flow->number = number;
   flow->words = std::make_unique<FlowWords>();
-  const auto data = nic_.create_queue_pair({.flow = flow->id, .work_requests = kDataWorkRequests});
+  const auto data = nic_.create_queue_pair(data_config(flow->id));
   if (!data) return tl::unexpected(data.error());
-  const auto control = nic_.create_queue_pair({.flow = flow->id,
-                                               .traffic_class = TrafficClass::kControl,
-                                               .paced = false,
-                                               .work_requests = kControlWorkRequests});
+  const auto control = nic_.create_queue_pair(control_config(flow->id));
   const auto region = expose(nic_, *flow->words);
   if (!control || !region) {
     nic_.destroy_queue_pair(*data);

@@ -93,8 +93,8 @@ class Messenger {
 
   const MessengerCounters& counters() const { return counters_; }
   FlowReport report() const;
-  // Memory of one flow, without queues sized by parameters.
-  static size_t flow_state_bytes();
+  // Memory of one flow with its two queue pairs.
+  QueuePairMemory flow_memory() const;
 
  private:
   struct Flow;
@@ -159,7 +159,7 @@ class Messenger {
   Instant next_housekeeping_;
   Instant next_telling_ = Instant::never();
   bool data_posted_ = false;  // by this poll
-  bool house_busy_ = false;  // something may change by the passing of time alone
+  bool house_busy_ = false;   // something may change by the passing of time alone
   FlowId last_flow_ = 0;
 };
 

@@ -41,6 +41,12 @@ struct QueuePairAddress {
   std::span<const uint8_t> view() const { return {bytes.data(), size}; }
 };
 
+// What a connected queue pair takes of memory.
+struct QueuePairMemory {
+  Bytes state = 0;
+  Bytes queues = 0;  // in proportion to the NIC's window parameter
+};
+
 struct QueuePairConfig {
   FlowId flow = 0;
   TrafficClass traffic_class = TrafficClass::kData;
@@ -126,6 +132,7 @@ class Nic {
   virtual QueuePairAddress queue_pair_address(QueuePairId id) const = 0;
   // Errors: kPeer when `remote` is not an address of this kind of NIC.
   virtual Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) = 0;
+  virtual QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const = 0;
   // Forgets the queue pair and all of its work requests, at once and without completions.
   virtual void destroy_queue_pair(QueuePairId id) = 0;
 

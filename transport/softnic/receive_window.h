@@ -19,6 +19,9 @@ class ReceiveWindow {
   // `size` packets, a multiple of 64.
   ReceiveWindow(uint32_t size, uint64_t first_psn);
 
+  // Memory of the bitmap.
+  static uint64_t queue_bytes(uint32_t size) { return (size / 64 + 1) * sizeof(uint64_t); }
+
   // Does not change the window: a new packet is marked only once its bytes are in place.
   Arrival classify(uint64_t psn) const;
   // `psn` must be classified as new.

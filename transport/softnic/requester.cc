@@ -1,6 +1,7 @@
 #include "transport/softnic/requester.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "transport/base/seq.h"
 
@@ -17,6 +18,10 @@ Requester::Requester(const Config& config)
     : config_(config),
       window_(config.window_packets, config.first_psn),
       requests_(config.work_requests) {}
+
+Bytes Requester::work_request_bytes(uint32_t work_requests) {
+  return std::bit_ceil(work_requests) * sizeof(Posted);
+}
 
 size_t Requester::post(std::span<const WorkRequest> work_requests) {
   size_t accepted = 0;

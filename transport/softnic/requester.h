@@ -41,6 +41,9 @@ class Requester {
 
   explicit Requester(const Config& config);
 
+  // Memory of its work requests, beside the window's.
+  static Bytes work_request_bytes(uint32_t work_requests);
+
   size_t post(std::span<const WorkRequest> work_requests);
   // Something could be sent, were pacing and window to allow it.
   bool has_work() const { return probe_ || window_.has_lost() || (unsent() && !window_.full()); }

@@ -16,6 +16,10 @@ SendWindow::SendWindow(uint32_t size, uint64_t first_psn)
   PACECAR_CHECK(std::has_single_bit(size));
 }
 
+Bytes SendWindow::queue_bytes(uint32_t size) {
+  return size * (sizeof(Slot) + 2 * sizeof(Sending) + 2 * sizeof(uint64_t));
+}
+
 void SendWindow::log(uint64_t psn, Instant now) {
   // A sending that does not fit stays without an entry: a later probe repairs its loss.
   if (!sendings_.full()) sendings_.push(Sending{psn, now});

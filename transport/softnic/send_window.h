@@ -53,6 +53,9 @@ class SendWindow {
   // Declares lost every packet in flight that was sent before `limit`; returns their bytes.
   Bytes declare_lost_before(Instant limit);
 
+  // Memory beside the object itself.
+  static Bytes queue_bytes(uint32_t size);
+
  private:
   enum class State : uint8_t { kAcknowledged, kInFlight, kLost };
   struct Slot {

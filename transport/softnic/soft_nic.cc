@@ -134,6 +134,14 @@ Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t
   return {};
 }
 
+QueuePairMemory SoftNic::queue_pair_memory(const QueuePairConfig& config) const {
+  const uint32_t window = config.paced ? config_.window_packets : kControlWindowPackets;
+  const Bytes queues = SendWindow::queue_bytes(window) + 2 * ReceiveWindow::queue_bytes(window);
+  const Bytes state = sizeof(QueuePair) + Requester::work_request_bytes(config.work_requests) +
+                      WriteTracker::bytes(config.work_requests);
+  return config.paced ? QueuePairMemory{state, queues} : QueuePairMemory{state + queues, 0};
+}
+
 void SoftNic::destroy_queue_pair(QueuePairId id) {
   QueuePair* qp = find(id);
   if (qp == nullptr) return;

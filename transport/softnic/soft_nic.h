@@ -62,6 +62,7 @@ class SoftNic final : public Nic {
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
   Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
+  QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
   void destroy_queue_pair(QueuePairId id) override;
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
   size_t poll(std::span<Completion> completions) override;

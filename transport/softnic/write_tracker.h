@@ -18,6 +18,9 @@ class WriteTracker {
 
   explicit WriteTracker(uint32_t capacity);
 
+  // Memory beside the object itself.
+  static Bytes bytes(uint32_t capacity) { return capacity * sizeof(Write); }
+
   // Would add() accept this packet? `msn24` is the number as it came on the wire.
   bool acceptable(uint32_t msn24, Bytes payload, Bytes total) const;
   // Counts one new packet.
