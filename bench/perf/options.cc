@@ -12,8 +12,11 @@ namespace {
 constexpr unsigned kMaxSizeShift = 23;  // -a: 2 .. 2^23 bytes, as perftest
 constexpr uint64_t kDefaultBandwidthSize = 65536;
 constexpr uint64_t kDefaultLatencySize = 2;
-constexpr uint32_t kLatencyDepth = 2;  // one in flight, one being recycled
-constexpr double kMaxRate = 1e13;      // bit/s, as PACECAR_RATE_MAX
+// One message is in flight; the others, and twice as many receives, spare it the wait for
+// acknowledgements and permissions, which are gathered.
+constexpr uint32_t kMaxLatencyDepth = 16;
+constexpr uint64_t kLatencyBufferBytes = 1 << 20;
+constexpr double kMaxRate = 1e13;  // bit/s, as PACECAR_RATE_MAX
 constexpr const char* kDefaultJsonFile = "perftest_out.json";
 
 // Values of flags that become something else.
@@ -122,7 +125,7 @@ Result<void> settle_rate(const RawFlags& raw, TestOptions& options) {
   return {};
 }
 
-Result<void> settle(const RawFlags& raw, TestOptions& options) {
+Result<void> settle(TestKind kind, const RawFlags& raw, TestOptions& options) {
   TestParameters& parameters = options.parameters;
   options.color = !raw.no_color;
   if (raw.out_json && options.json_file.empty()) options.json_file = kDefaultJsonFile;
@@ -132,6 +135,10 @@ Result<void> settle(const RawFlags& raw, TestOptions& options) {
     }
   } else {
     options.sizes.push_back(raw.size);
+  }
+  if (kind == TestKind::kLatency) {
+    const uint64_t fitting = kLatencyBufferBytes / std::max<uint64_t>(options.sizes.back(), 1);
+    parameters.tx_depth = static_cast<uint32_t>(std::clamp<uint64_t>(fitting, 2, kMaxLatencyDepth));
   }
   parameters.rx_depth =
       raw.rx_depth != 0 ? raw.rx_depth : std::min(2 * parameters.tx_depth, kMaxDepth);
@@ -164,7 +171,6 @@ Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* co
   TestOptions& options = parsed.options;
   RawFlags raw;
   raw.size = bandwidth ? kDefaultBandwidthSize : kDefaultLatencySize;
-  if (!bandwidth) options.parameters.tx_depth = kLatencyDepth;
 
   CLI::App app(bandwidth ? "Measures the bandwidth between two hosts."
                          : "Measures the latency between two hosts: half of a round trip.",
@@ -185,7 +191,7 @@ Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* co
   if (!help) return tl::unexpected(help.error());
   parsed.help = std::move(*help);
   if (!parsed.help.empty()) return parsed;
-  const auto settled = settle(raw, options);
+  const auto settled = settle(kind, raw, options);
   if (!settled) return tl::unexpected(settled.error());
   return parsed;
 }

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <thread>
 
 #include "bench/perf/clock.h"
 #include "bench/perf/json_fields.h"
@@ -29,11 +28,7 @@ class Pump {
     const auto moved = end_.streams.poll();
     now_ = steady_now();
     if (!moved) return tl::unexpected(end_.channel.explain(moved.error()));
-    if (*moved > 0) {
-      last_move_ = now_;
-    } else {
-      std::this_thread::yield();
-    }
+    if (*moved > 0) last_move_ = now_;
     if (now_ < next_look_) return {};
     next_look_ = now_ + kChannelInterval;
     if (now_ - last_move_ > kStallLimit) {

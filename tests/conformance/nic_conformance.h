@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ struct NicCase {
   const char* name;
   std::function<NicWorld()> make;
 };
+
+inline void PrintTo(const NicCase& value, std::ostream* out) { *out << value.name; }
 
 inline std::string nic_case_name(const testing::TestParamInfo<NicCase>& info) {
   return info.param.name;

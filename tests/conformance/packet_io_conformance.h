@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <set>
 #include <string>
 #include <utility>
@@ -35,6 +36,8 @@ struct PacketIoCase {
   const char* name;
   std::function<PacketIoWorld()> make;
 };
+
+inline void PrintTo(const PacketIoCase& value, std::ostream* out) { *out << value.name; }
 
 inline std::string case_name(const testing::TestParamInfo<PacketIoCase>& info) {
   return info.param.name;

@@ -8,8 +8,8 @@ Error describe(MessageFailure failure, const std::string& peer, Duration timeout
   switch (failure) {
     case MessageFailure::kPeerSilent:
       return {ErrorCode::kPeer,
-              fmt::format("peer {} has not answered for {:g} s: it has died or the network between "
-                          "is down (PACECAR_TIMEOUT sets the limit)",
+              fmt::format("peer {} does not answer: it has died or the network between is down "
+                          "(PACECAR_TIMEOUT={:g}s bounds the wait)",
                           peer, timeout.seconds())};
     case MessageFailure::kPeerClosed:
       return {ErrorCode::kPeer,
