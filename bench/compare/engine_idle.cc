@@ -3,6 +3,7 @@
 // pauses, to an application that does not poll, so that the engine's own thread must take them.
 // Prints one line of JSON: percent of a core per engine, microseconds from isend to arrival.
 #include <fmt/core.h>
+#include <sched.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -57,6 +58,7 @@ double wake_us(Pair& pair, Duration pause) {
   const auto begin = pacecar::perf::steady_now();
   MessageRequest* const sent = must(pair.send->isend(nullptr, 0, 0, nullptr));
   while (arrival->state() == MessageRequest::State::kPending) {
+    sched_yield();  // the engine's thread may have been woken on this processor
   }
   const double us = (pacecar::perf::steady_now() - begin).us();
   must(pair.receive->test(arrival));
