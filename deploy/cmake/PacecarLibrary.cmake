@@ -1,3 +1,10 @@
+# pacecar_ships(NAME): a target that users run; see PACECAR_LTO.
+function(pacecar_ships name)
+  if(PACECAR_LTO)
+    target_link_options(${name} PRIVATE -flto=auto -O2)
+  endif()
+endfunction()
+
 # pacecar_library(NAME SOURCES a.cc b.cc DEPS x y): one static library per folder. Its dependencies
 # are PUBLIC because our headers include one another by their path from the repository's root.
 function(pacecar_library name)
