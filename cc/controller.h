@@ -25,7 +25,6 @@ struct AckSample {
   Bytes acked = 0;      // newly acknowledged payload bytes
   Bytes marked = 0;     // of these, with ECN congestion experienced
   Bytes in_flight = 0;  // after this acknowledgement
-  uint16_t path = 0;
 };
 
 // A receiver's word on how fast this flow may go (congestion-control grant).

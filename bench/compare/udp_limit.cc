@@ -22,8 +22,8 @@
 #include <optional>
 #include <vector>
 
-#include "transport/io/udp/parse_address.h"
 #include "transport/io/sockaddr.h"
+#include "transport/io/udp/parse_address.h"
 
 namespace {
 

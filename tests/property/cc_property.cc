@@ -47,8 +47,7 @@ void signal(Controller& controller, Instant now) {
                                 .rtt = any_duration(),
                                 .acked = any_bytes(),
                                 .marked = any_bytes(),
-                                .in_flight = any_bytes(),
-                                .path = 0});
+                                .in_flight = any_bytes()});
   }
 }
 

@@ -10,9 +10,9 @@ namespace pacecar {
 
 }  // namespace pacecar
 
-#define PACECAR_CHECK(condition)                                         \
-  (__builtin_expect(static_cast<bool>(condition), 1)                     \
-       ? static_cast<void>(0)                                            \
+#define PACECAR_CHECK(condition)                     \
+  (__builtin_expect(static_cast<bool>(condition), 1) \
+       ? static_cast<void>(0)                        \
        : ::pacecar::check_failed(#condition, __FILE__, __LINE__))
 
 #ifdef NDEBUG

@@ -68,8 +68,8 @@ class Rate {
   // Bytes that this rate moves in `d`, rounded down; 0 for a negative span.
   constexpr Bytes bytes_in(Duration d) const {
     if (d.ns() <= 0) return 0;
-    return static_cast<Bytes>(static_cast<unsigned __int128>(bps_) *
-                              static_cast<uint64_t>(d.ns()) / 8'000'000'000U);
+    return static_cast<Bytes>(static_cast<unsigned __int128>(bps_) * static_cast<uint64_t>(d.ns()) /
+                              8'000'000'000U);
   }
   // Time that `bytes` take at this rate, rounded up; Duration::max() when stopped.
   constexpr Duration time_for(Bytes bytes) const {

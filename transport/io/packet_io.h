@@ -17,13 +17,13 @@
 namespace pacecar {
 
 struct PacketIoCaps {
-  Bytes datagram_bytes = 0;   // largest datagram: protocol header + payload + trailer
-  Bytes burst_bytes = 0;      // what is best handed over at once to one destination on one path
-  Bytes receive_bytes = 0;    // what the receive buffer holds before the network drops
-  uint32_t paths = 1;         // distinct UDP source ports
-  Rate line_rate;             // of the device; 0 when it does not know
+  Bytes datagram_bytes = 0;     // largest datagram: protocol header + payload + trailer
+  Bytes burst_bytes = 0;        // what is best handed over at once to one destination on one path
+  Bytes receive_bytes = 0;      // what the receive buffer holds before the network drops
+  uint32_t paths = 1;           // distinct UDP source ports
+  Rate line_rate;               // of the device; 0 when it does not know
   bool checks_payload = false;  // a checksum below us already protects the payload
-  bool sees_ecn = false;      // RxPacket::ecn is real
+  bool sees_ecn = false;        // RxPacket::ecn is real
 };
 
 struct PacketIoCounters {
@@ -31,9 +31,9 @@ struct PacketIoCounters {
   uint64_t sent_bytes = 0;
   uint64_t received_packets = 0;
   uint64_t received_bytes = 0;
-  uint64_t send_errors = 0;       // datagrams that the system refused; treated as lost
-  uint64_t receive_errors = 0;    // truncated or unreadable datagrams; dropped
-  uint64_t send_blocked = 0;      // send() calls that accepted less than offered
+  uint64_t send_errors = 0;     // datagrams that the system refused; treated as lost
+  uint64_t receive_errors = 0;  // truncated or unreadable datagrams; dropped
+  uint64_t send_blocked = 0;    // send() calls that accepted less than offered
 };
 
 class PacketIo {
