@@ -73,7 +73,7 @@ class IncludesTest(CheckTest):
 
 
 class PurityTest(CheckTest):
-    def library(self, source, member):
+    def archive(self, source, member):
         subprocess.run(["c++", "-x", "c++", "-c", "-", "-o", self.root / member], input=source,
                        check=True, text=True)
         library = self.root / "lib.a"
@@ -84,17 +84,17 @@ class PurityTest(CheckTest):
         return purity.check(Tree(self.root, RULES), libraries)
 
     def test_pure(self):
-        self.assertEqual(self.check(self.library("int twice(int a) { return 2 * a; }", "a.o")), [])
+        self.assertEqual(self.check(self.archive("int twice(int a) { return 2 * a; }", "a.o")), [])
 
     def test_call_outside(self):
         source = '#include <cstdlib>\nchar* f() { return getenv("A"); }'
-        problems = self.check(self.library(source, "a.o"))
+        problems = self.check(self.archive(source, "a.o"))
         self.assertEqual(len(problems), 1)
         self.assertIn("a.o calls getenv", problems[0])
 
     def test_exempt_object(self):
         source = '#include <cstdlib>\nchar* f() { return getenv("A"); }'
-        self.assertEqual(self.check(self.library(source, "exempt.o")), [])
+        self.assertEqual(self.check(self.archive(source, "exempt.o")), [])
 
     def test_nothing_given(self):
         self.assertEqual(len(self.check([])), 1)
@@ -176,7 +176,7 @@ class ParametersTest(CheckTest):
 
 class WordsTest(CheckTest):
     def test_clean(self):
-        self.assert_clean(words, {"low/a.md": "see ./build/work/x and mkstemp(aX" "XXXXX)",
+        self.assert_clean(words, {"low/a.md": "see ./build/home/x and mkstemp(aX" "XXXXX)",
                                   "tests/patient.cc": "std::this_thread::sleep_for(a);"})
 
     def test_unfinished(self):

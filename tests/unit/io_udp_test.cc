@@ -247,6 +247,32 @@ TEST(OpenUdp, ControlWordsAreNotEcnCapable) {
   EXPECT_EQ(received.ecn, Ecn::kNotCapable);
 }
 
+// A socket settles on the peer that it sends to again and again; the others are still reached.
+TEST(OpenUdp, EveryPeerIsReachedWhateverTheSocketIsUsedTo) {
+  const UdpConfig config{.interface = "lo", .paths = 1};
+  const auto sender = open_udp(config).value();
+  const std::array<std::unique_ptr<PacketIo>, 2> peers{open_udp(config).value(),
+                                                       open_udp(config).value()};
+  const std::vector<uint8_t> payload(100, 7);
+  const auto arrived = [](PacketIo& io) {
+    std::array<RxPacket, 64> packets;
+    size_t count = 0;
+    while (const size_t more = io.receive(packets, Instant())) count += more;
+    return count;
+  };
+  for (const size_t to : {0U, 1U, 0U, 1U}) {
+    for (int i = 0; i < 40; ++i) {  // more than it takes to settle
+      const TxPacket packet{.header = payload,
+                            .payload = {},
+                            .trailer = {},
+                            .destination = &peers[to]->local_address()};
+      ASSERT_EQ(sender->send({&packet, 1}, Instant()), 1U);
+    }
+    EXPECT_EQ(arrived(*peers[to]), 40U);
+    EXPECT_EQ(arrived(*peers[1 - to]), 0U);
+  }
+}
+
 TEST(OpenUdp, ImpossibleDestinationsAreErrorsAndNothingElse) {
   UdpConfig config;
   config.interface = "lo";
