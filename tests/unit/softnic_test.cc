@@ -358,6 +358,25 @@ TEST(SoftNic, WindowBoundsWhatIsInFlight) {
   EXPECT_TRUE(pair.run_until_completed(0, 1));
 }
 
+// A sender that cannot go on, or has ended a large write, does not wait for gathered
+// acknowledgements.
+TEST(SoftNic, SenderAsksForTheAcknowledgementThatItNeeds) {
+  for (const Bytes window_packets : {Bytes{2}, Bytes{1000}}) {
+    SoftNicPair pair;
+    const auto ends = pair.connect();
+    pair.limit(0, 0, {.rate = Rate::from_gbps(100), .window = window_packets * kMtu});
+    const Bytes size = window_packets == 2 ? 8 * kMtu : 33 * kMtu;  // closed window; large write
+    const auto& from = pair.memory(0, size);
+    const auto& to = pair.memory(1, size);
+    pair.post(0, ends[0], SoftNicPair::write(from, to, size, 1));
+    const auto packets = pair.transmit_for(0, kMoment);
+    for (size_t i = 0; i + 1 < packets.size(); ++i) pair.deliver(1, packets[i]);
+    pair.transmit_for(1, kMoment);  // whatever is due without being asked for
+    pair.deliver(1, packets.back());
+    EXPECT_EQ(pair.transmit(1).size(), 1U) << packets.size() << " packets";
+  }
+}
+
 // --- several queue pairs of one flow share its window and pacer ---
 
 TEST(SoftNic, QueuePairGoesOnWhenAnotherLeavesTheWindow) {

@@ -14,7 +14,6 @@
 #include <mutex>
 #include <thread>
 
-#include "transport/base/log.h"
 #include "transport/base/params.h"
 #include "transport/engine/poll_loop.h"
 #include "transport/engine/submissions.h"

@@ -76,9 +76,8 @@ void Messenger::on_sent(const Completion& completion) {
   switch (id.kind) {
     case WorkId::Kind::kData: {
       Sender& sender = *senders_[id.owner];
-      if (sender.queue.on_write_done(id.number, completion.status)) {
-        ++counters_.messages_sent;
-      }
+      const bool done = sender.queue.on_write_done(id.number, completion.status);
+      if (done && ok) ++counters_.messages_sent;
       break;
     }
     case WorkId::Kind::kTell: {
