@@ -8,18 +8,21 @@
 namespace pacecar {
 
 struct NicCaps {
-  Rate line_rate;           // nominal rate of the link
-  Bytes mtu = 0;            // payload bytes per packet
-  Bytes burst_bytes = 0;    // granularity of the pacer
-  Bytes receive_bytes = 0;  // what the NIC buffers before it drops; 0 when unknown
-  uint32_t paths = 1;       // distinct paths that a queue pair can use
-  uint32_t flows = 0;       // bound of FlowId
+  Rate line_rate;             // nominal rate of the link
+  Bytes mtu = 0;              // payload bytes per packet
+  Bytes packet_overhead = 0;  // of a packet on the link beyond its payload
+  Bytes burst_bytes = 0;      // granularity of the pacer
+  Bytes receive_bytes = 0;    // what the NIC buffers before it drops; 0 when unknown
+  uint32_t paths = 1;         // distinct paths that a queue pair can use
+  uint32_t flows = 0;         // bound of FlowId
   uint32_t queue_pairs = 0;
   uint32_t regions = 0;
   bool reliable = true;     // repairs losses by itself
   bool ordered = false;     // writes of one queue pair land in the order of their posting
   bool rate_limit = false;  // set_flow_limits is applied per packet by the NIC
   bool sees_ecn = false;
+  // silent_packets_received is counted: while it stands, memory that peers write is as it was.
+  bool counts_silent_packets = false;
 };
 
 // Monotonic counts since the NIC was opened.
@@ -31,8 +34,10 @@ struct NicCounters {
   uint64_t acks_sent = 0;
   uint64_t data_packets_received = 0;  // placed in memory
   uint64_t data_bytes_received = 0;
-  uint64_t duplicates = 0;      // received again, not written again
-  uint64_t marked_packets = 0;  // received with ECN congestion
+  uint64_t silent_packets_received = 0;  // of these, of writes without immediate
+  uint64_t duplicates = 0;               // received again, not written again
+  uint64_t trimmed_packets = 0;          // received without their payload
+  uint64_t marked_packets = 0;           // received with ECN congestion
   uint64_t acks_received = 0;
   uint64_t malformed = 0;           // too short, unknown opcode or bad fields: dropped
   uint64_t bad_checksum = 0;        // dropped

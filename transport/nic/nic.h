@@ -99,12 +99,17 @@ struct Completion {
 // What came back about a flow's data since the last signal, for the congestion control.
 struct FlowSignal {
   FlowId flow = 0;
-  Duration rtt;            // of the newest packet acknowledged; 0 when there is none
-  Bytes acked = 0;         // newly acknowledged bytes
-  Bytes marked = 0;        // of these, marked by ECN on the way
-  Bytes lost = 0;          // newly declared lost
-  Bytes in_flight = 0;     // after this signal
-  bool timed_out = false;  // nothing came back for a whole timeout
+  Duration rtt;              // of the newest packet acknowledged; 0 when there is none
+  Bytes acked = 0;           // newly acknowledged bytes
+  Bytes marked = 0;          // of these, marked by ECN on the way
+  Bytes lost = 0;            // newly found missing
+  Bytes trimmed = 0;         // likewise, because a switch cut off their payload
+  Bytes in_flight = 0;       // after this signal
+  Bytes sent = 0;            // by the flow since it began, repetitions included
+  bool timed_out = false;    // nothing came back for a whole timeout
+  bool echo_marked = false;  // the packet that the newest acknowledgement answers was marked
+  uint8_t hops = 0;          // of `telemetry`
+  std::array<TelemetryHop, kMaxTelemetryHops> telemetry{};  // of that packet
 };
 
 // The congestion control's decision, as the NIC applies it.
@@ -112,6 +117,8 @@ struct FlowLimits {
   Rate rate;
   Instant first_send;  // phase: nothing before this time
   Bytes window = 0;    // most bytes in flight
+  // The most that the flow may have sent since it began, repetitions included; ~0: no such limit.
+  Bytes credit = ~Bytes{0};
 };
 
 class Nic {

@@ -1,5 +1,8 @@
 #include "transport/wire/extended.h"
 
+#include <algorithm>
+#include <array>
+
 #include "transport/base/check.h"
 
 namespace pacecar::wire {
@@ -17,7 +20,8 @@ constexpr uint32_t kBthReservedBits = 0x7F00'0000;
 constexpr uint32_t kDataTakenBack = 0x01;
 constexpr uint32_t kDataUnusedBits = 0xFE;
 constexpr uint32_t kAckEchoValid = 0x0000'0100;
-constexpr uint32_t kAckUnusedBits = 0x0000'FEFF;
+constexpr uint32_t kAckEchoMarked = 0x0000'0200;
+constexpr uint32_t kAckUnusedBits = 0x0000'FCFF;
 
 struct Bth {
   Opcode opcode{};
@@ -41,6 +45,13 @@ bool decode_bth(const uint8_t* from, Bth& bth) {
   bth.psn = last & kLow24;
   bth.ack_request = (last & kBthAckRequest) != 0;
   return (first & kBthFixedBits) == kBthFixedValue && (last & kBthReservedBits) == 0;
+}
+
+bool any_without_rate(const TelemetryView& telemetry) {
+  for (size_t i = 0; i < telemetry.hops(); ++i) {
+    if (telemetry[i].rate_mbps == 0) return true;
+  }
+  return false;
 }
 
 // Ends a packet that is all header.
@@ -104,62 +115,95 @@ bool decode(std::span<const uint8_t> datagram, DataHeader& header,
   return opcode_fits && (msn_and_flags & kDataUnusedBits) == 0 && payload.size() <= most;
 }
 
-size_t encode(const AckHeader& header, std::span<const uint64_t> bitmap, std::span<uint8_t> to) {
-  PACECAR_CHECK(bitmap.size() <= kMaxBitmapWords && to.size() >= ack_bytes(bitmap.size()));
+bool decode_trimmed(std::span<const uint8_t> datagram, DataHeader& header) {
+  if (datagram.size() != kDataHeaderBytes) return false;
+  std::array<uint8_t, kDataHeaderBytes + kChecksumBytes> empty_packet{};
+  std::copy(datagram.begin(), datagram.end(), empty_packet.begin());
+  std::span<const uint8_t> payload;
+  return decode(empty_packet, header, payload);
+}
+
+size_t encode(const AckHeader& header, std::span<const uint64_t> bitmap,
+              std::span<const TelemetryHop> telemetry, std::span<uint8_t> to) {
+  const size_t size = ack_bytes(bitmap.size(), telemetry.size());
+  PACECAR_CHECK(bitmap.size() <= kMaxBitmapWords && telemetry.size() <= kMaxTelemetryHops &&
+                to.size() >= size);
   uint8_t* p = to.data();
   encode_bth({Opcode::kAck, header.destination_qp, header.cumulative}, p);
   store_be32(header.echo_timestamp, p + 12);
   store_be32(header.hold_ns, p + 16);
   store_be32(header.received, p + 20);
   store_be32(header.marked, p + 24);
-  store_be32(static_cast<uint32_t>(bitmap.size()) << 16 | (header.echo_valid ? kAckEchoValid : 0),
-             p + 28);
+  store_be32(header.echo_psn << 8 | static_cast<uint32_t>(telemetry.size()), p + 28);
+  store_be32(static_cast<uint32_t>(bitmap.size()) << 16 | (header.echo_valid ? kAckEchoValid : 0) |
+                 (header.echo_marked ? kAckEchoMarked : 0),
+             p + 32);
   p += kAckHeaderBytes;
   for (const uint64_t word : bitmap) {
     store_be64(word, p);
     p += sizeof word;
   }
-  const size_t size = ack_bytes(bitmap.size());
+  for (const TelemetryHop& hop : telemetry) {
+    PACECAR_DCHECK(hop.rate_mbps != 0);
+    store_be32(hop.time_ns, p);
+    store_be32(hop.sent_bytes, p + 4);
+    store_be32(hop.queue_bytes, p + 8);
+    store_be32(hop.rate_mbps, p + 12);
+    p += kTelemetryHopBytes;
+  }
   append_checksum(to.first(size));
   return size;
 }
 
-bool decode(std::span<const uint8_t> datagram, AckHeader& header, Bitmap& bitmap) {
+bool decode(std::span<const uint8_t> datagram, AckHeader& header, Bitmap& bitmap,
+            TelemetryView& telemetry) {
   if (datagram.size() < ack_bytes(0)) return false;
   const uint8_t* p = datagram.data();
   Bth bth;
   if (!decode_bth(p, bth) || bth.opcode != Opcode::kAck || bth.ack_request) return false;
-  const uint32_t words_and_flags = load_be32(p + 28);
+  const uint32_t psn_and_hops = load_be32(p + 28);
+  const uint32_t words_and_flags = load_be32(p + 32);
   const size_t words = words_and_flags >> 16;
+  const size_t hops = psn_and_hops & 0xFF;
+  if ((words_and_flags & kAckUnusedBits) != 0 || words > kMaxBitmapWords ||
+      hops > kMaxTelemetryHops || datagram.size() != ack_bytes(words, hops)) {
+    return false;
+  }
   header = {.destination_qp = bth.destination_qp,
             .cumulative = bth.psn,
             .echo_timestamp = load_be32(p + 12),
             .hold_ns = load_be32(p + 16),
             .received = load_be32(p + 20),
             .marked = load_be32(p + 24),
-            .echo_valid = (words_and_flags & kAckEchoValid) != 0};
-  bitmap =
-      Bitmap(datagram.subspan(kAckHeaderBytes, datagram.size() - kAckHeaderBytes - kChecksumBytes));
-  return (words_and_flags & kAckUnusedBits) == 0 && words <= kMaxBitmapWords &&
-         datagram.size() == ack_bytes(words);
+            .echo_psn = psn_and_hops >> 8,
+            .echo_valid = (words_and_flags & kAckEchoValid) != 0,
+            .echo_marked = (words_and_flags & kAckEchoMarked) != 0};
+  bitmap = Bitmap(datagram.subspan(kAckHeaderBytes, 8 * words));
+  telemetry =
+      TelemetryView(datagram.subspan(kAckHeaderBytes + 8 * words, kTelemetryHopBytes * hops));
+  return !any_without_rate(telemetry);
 }
 
 void encode(const Nak& nak, std::span<uint8_t, kNakBytes> to) {
   encode_bth({Opcode::kNak, nak.destination_qp, nak.psn}, to.data());
-  store_be32(static_cast<uint32_t>(nak.syndrome) << 24, to.data() + 12);
+  store_be32(nak.echo_timestamp, to.data() + 12);
+  store_be32(static_cast<uint32_t>(nak.syndrome) << 24, to.data() + 16);
   append_checksum(to);
 }
 
 bool decode(std::span<const uint8_t> datagram, Nak& nak) {
   if (datagram.size() != kNakBytes) return false;
+  const uint8_t* p = datagram.data();
   Bth bth;
-  if (!decode_bth(datagram.data(), bth) || bth.opcode != Opcode::kNak || bth.ack_request) {
-    return false;
-  }
+  if (!decode_bth(p, bth) || bth.opcode != Opcode::kNak || bth.ack_request) return false;
+  const uint32_t syndrome = load_be32(p + 16);
   nak = {.destination_qp = bth.destination_qp,
          .psn = bth.psn,
-         .syndrome = Syndrome::kRemoteAccessError};
-  return load_be32(datagram.data() + 12) == static_cast<uint32_t>(nak.syndrome) << 24;
+         .echo_timestamp = load_be32(p + 12),
+         .syndrome = static_cast<Syndrome>(syndrome >> 24)};
+  const bool known =
+      nak.syndrome == Syndrome::kRemoteAccessError || nak.syndrome == Syndrome::kTrimmed;
+  return known && (syndrome & kLow24) == 0;
 }
 
 }  // namespace pacecar::wire

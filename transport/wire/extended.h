@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <span>
 
+#include "transport/base/telemetry.h"
 #include "transport/wire/big_endian.h"
 #include "transport/wire/checksum.h"
 
@@ -28,14 +29,15 @@ enum class Opcode : uint8_t {
 
 inline constexpr size_t kBthBytes = 12;
 inline constexpr size_t kDataHeaderBytes = 40;  // BTH, RETH, extended data header
-inline constexpr size_t kAckHeaderBytes = 32;   // without the bitmap
-inline constexpr size_t kNakBytes = 20;         // with the checksum
+inline constexpr size_t kAckHeaderBytes = 36;   // without bitmap and telemetry
+inline constexpr size_t kTelemetryHopBytes = 16;
+inline constexpr size_t kNakBytes = 24;  // with the checksum
 inline constexpr size_t kMaxBitmapWords = 256;
 inline constexpr size_t kMaxDatagramBytes = 65527;  // UDP over IPv6 without jumbograms (RFC 8200)
 
 // The size of an acknowledgement with its checksum.
-constexpr size_t ack_bytes(size_t bitmap_words) {
-  return kAckHeaderBytes + 8 * bitmap_words + kChecksumBytes;
+constexpr size_t ack_bytes(size_t bitmap_words, size_t hops = 0) {
+  return kAckHeaderBytes + 8 * bitmap_words + kTelemetryHopBytes * hops + kChecksumBytes;
 }
 
 enum class PacketKind : uint8_t { kData, kAck, kNak, kMalformed };
@@ -67,8 +69,11 @@ void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to);
 // `payload` points into `datagram`. On false the outputs are unspecified.
 bool decode(std::span<const uint8_t> datagram, DataHeader& header,
             std::span<const uint8_t>& payload);
+// A data packet of which a switch has left nothing but the header. No checksum vouches for it.
+bool decode_trimmed(std::span<const uint8_t> datagram, DataHeader& header);
 
-// What a receiver has got: everything before `cumulative`, and what the bitmap says beyond.
+// What a receiver has got: everything before `cumulative`, and what the bitmap says beyond. The
+// echo tells of one packet, the newest: what it carried, and what it met on its way.
 struct AckHeader {
   uint32_t destination_qp = 0;
   uint32_t cumulative = 0;      // the next PSN that the receiver expects
@@ -76,7 +81,9 @@ struct AckHeader {
   uint32_t hold_ns = 0;         // from that packet's arrival to this acknowledgement
   uint32_t received = 0;        // packets accepted so far, without duplicates; wraps
   uint32_t marked = 0;          // of these, with ECN congestion; wraps
-  bool echo_valid = false;      // whether echo_timestamp and hold_ns mean anything
+  uint32_t echo_psn = 0;        // of that packet
+  bool echo_valid = false;      // whether echo_... and hold_ns mean anything
+  bool echo_marked = false;     // that packet had ECN congestion
 
   bool operator==(const AckHeader&) const = default;
 };
@@ -95,17 +102,40 @@ class Bitmap {
   std::span<const uint8_t> bytes_;
 };
 
-// Writes the whole packet with its checksum and returns its size, ack_bytes(bitmap.size()), which
-// `to` must hold. At most kMaxBitmapWords words.
-size_t encode(const AckHeader& header, std::span<const uint64_t> bitmap, std::span<uint8_t> to);
-bool decode(std::span<const uint8_t> datagram, AckHeader& header, Bitmap& bitmap);
+// The telemetry inside a received acknowledgement. Valid as long as the datagram.
+class TelemetryView {
+ public:
+  TelemetryView() = default;
+  explicit TelemetryView(std::span<const uint8_t> bytes) : bytes_(bytes) {}
 
-enum class Syndrome : uint8_t { kRemoteAccessError = 1 };
+  size_t hops() const { return bytes_.size() / kTelemetryHopBytes; }
+  TelemetryHop operator[](size_t hop) const {
+    const uint8_t* from = &bytes_[kTelemetryHopBytes * hop];
+    return {load_be32(from), load_be32(from + 4), load_be32(from + 8), load_be32(from + 12)};
+  }
+
+ private:
+  std::span<const uint8_t> bytes_;
+};
+
+// Writes the whole packet with its checksum and returns its size, ack_bytes(bitmap.size(),
+// telemetry.size()), which `to` must hold. At most kMaxBitmapWords words and kMaxTelemetryHops
+// hops, none with rate 0.
+size_t encode(const AckHeader& header, std::span<const uint64_t> bitmap,
+              std::span<const TelemetryHop> telemetry, std::span<uint8_t> to);
+bool decode(std::span<const uint8_t> datagram, AckHeader& header, Bitmap& bitmap,
+            TelemetryView& telemetry);
+
+enum class Syndrome : uint8_t {
+  kRemoteAccessError = 1,
+  kTrimmed = 2,  // only its header has arrived
+};
 
 // The refusal of one data packet.
 struct Nak {
   uint32_t destination_qp = 0;
-  uint32_t psn = 0;  // of the refused packet
+  uint32_t psn = 0;             // of the refused packet
+  uint32_t echo_timestamp = 0;  // likewise: tells which sending of it
   Syndrome syndrome = Syndrome::kRemoteAccessError;
 
   bool operator==(const Nak&) const = default;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "transport/base/telemetry.h"
 #include "transport/base/units.h"
 
 namespace pacecar {
@@ -45,6 +46,12 @@ struct RxPacket {
   // How long it lay in this host before receive() handed it out; 0 when unknown. The network's
   // delay is what is left when both hosts take this out of what they measure.
   Duration waited;
+  // Payload bytes between header and trailer that are not in `bytes`: a simulator that carries
+  // payload as a length only leaves them out, and the receiver counts them as arrived.
+  Bytes elided = 0;
+  // A switch has cut off payload and trailer instead of dropping the packet: they are lost.
+  bool trimmed = false;
+  std::span<const TelemetryHop> telemetry;  // in the order of the hops; empty without such switches
 };
 
 }  // namespace pacecar
