@@ -23,7 +23,7 @@ size_t PollLoop::transmit(Instant now) {
   }
   if (outgoing_begin_ == outgoing_end_) {
     outgoing_begin_ = 0;
-    outgoing_end_ = nic_.poll_transmit(now, outgoing_);
+    outgoing_end_ = nic_.poll_transmit(now, std::span(outgoing_).first(transmit_));
   }
   const auto left = std::span(outgoing_).subspan(outgoing_begin_, outgoing_end_ - outgoing_begin_);
   const size_t sent = left.empty() ? 0 : io_.send(left, now);

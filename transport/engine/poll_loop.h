@@ -7,6 +7,7 @@
 
 #include <array>
 
+#include "transport/base/check.h"
 #include "transport/io/packet_io.h"
 #include "transport/message/messenger.h"
 #include "transport/softnic/soft_nic.h"
@@ -15,9 +16,14 @@ namespace pacecar {
 
 class PollLoop {
  public:
-  // All three outlive the loop.
-  PollLoop(PacketIo& io, SoftNic& nic, Messenger& messenger)
-      : io_(io), nic_(nic), messenger_(messenger) {}
+  static constexpr size_t kMaxTransmit = 64;
+
+  // All three outlive the loop. `transmit` is how many packets are made at a time, 1 to
+  // kMaxTransmit: what is made is not reconsidered while the packet I/O does not take it.
+  PollLoop(PacketIo& io, SoftNic& nic, Messenger& messenger, size_t transmit = kMaxTransmit)
+      : io_(io), nic_(nic), messenger_(messenger), transmit_(transmit) {
+    PACECAR_CHECK(transmit > 0 && transmit <= kMaxTransmit);
+  }
 
   // Takes what has arrived, at most one burst; returns how many packets.
   size_t receive(Instant now);
@@ -33,7 +39,8 @@ class PollLoop {
   SoftNic& nic_;
   Messenger& messenger_;
   std::array<RxPacket, 256> received_;
-  std::array<TxPacket, 64> outgoing_;
+  std::array<TxPacket, kMaxTransmit> outgoing_;
+  size_t transmit_;
   size_t outgoing_begin_ = 0;  // of what the packet I/O has not taken yet
   size_t outgoing_end_ = 0;
   uint64_t invalidations_ = 0;

@@ -54,13 +54,6 @@ struct CloseWord {
   static uint64_t completed_slots(uint64_t word) { return word & ~kClosed; }
 };
 
-// What a flow's two ends write into each other's memory: the receiver a grant word, the sender a
-// demand word. `in` is the peer's, `out` is the source of our own writes.
-struct FlowWords {
-  uint64_t in = 0;
-  uint64_t out = 0;
-};
-
 // What a connection's sending end exposes to the receiving end.
 struct SendTable {
   CtsSlot slots[kCtsSlots];

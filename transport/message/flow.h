@@ -40,14 +40,15 @@ struct Messenger::Flow {
   QueuePairId control = 0;
   FlowEnd local;
   FlowEnd remote;
-  std::unique_ptr<FlowWords> words;
-  MemoryRegion words_region;
-  uint64_t word_seen = 0;         // of words->in
-  bool word_outstanding = false;  // our last word is on its way
-  uint64_t word_posted = 0;       // of words->out
+  MemoryRegion word_region;        // of the peer's word
+  uint32_t words_outstanding = 0;  // words of ours that are on their way
+  uint64_t word_posted = 0;        // the newest of them
   uint32_t connections = 0;
   bool active = false;  // some request is under way: the peer must be alive
   Bytes backlog = 0;    // sending: bytes posted by the application and not acknowledged
+  uint32_t writes = 0;  // sending: at the NIC
+  FlowStanding standing;
+  Bytes acked = 0;  // sending: payload that the peer is known to have
   Instant last_word;
   Instant leave_at;
   Duration rtt;

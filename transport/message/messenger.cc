@@ -47,17 +47,42 @@ Result<std::unique_ptr<Messenger>> Messenger::create(Nic& nic, const MessengerCo
                                                      Instant now) {
   PACECAR_CHECK(config.max_connections <= Immediate::kMaxConnections);
   PACECAR_CHECK(config.line_rate.bps() > 0);
-  const FlowEnvironment environment{.line_rate = config.line_rate};
-  auto probe = make_controller(config.congestion_control, environment, config.rate_max);
-  if (!probe) return tl::unexpected(probe.error());
-  return std::unique_ptr<Messenger>(new Messenger(nic, config, now));
+  const FlowEnvironment flow = environment(nic, config);
+  auto controller =
+      make_controller(config.congestion_control, flow, config.rate_max, config.constants);
+  if (!controller) return tl::unexpected(controller.error());
+  const std::string_view own = *allocator_of(config.congestion_control);
+  auto allocator =
+      make_allocator(config.allocator.empty() ? own : config.allocator, flow, nic.caps().flows);
+  if (!allocator) return tl::unexpected(allocator.error());
+  auto messenger =
+      std::unique_ptr<Messenger>(new Messenger(nic, config, std::move(*allocator), now));
+  const auto region =
+      nic.register_memory(messenger->words_out_.data(),
+                          messenger->words_out_.size() * sizeof(uint64_t), Access::kLocalRead);
+  if (!region) return tl::unexpected(region.error());
+  messenger->words_out_region_ = *region;
+  return messenger;
 }
 
-Messenger::Messenger(Nic& nic, const MessengerConfig& config, Instant now)
+FlowEnvironment Messenger::environment(const Nic& nic, const MessengerConfig& config) {
+  return {.line_rate = config.line_rate,
+          .mtu = nic.caps().mtu,
+          .overhead = nic.caps().packet_overhead,
+          .burst_bytes = nic.caps().burst_bytes,
+          .base_rtt = config.base_rtt,
+          .trimming = config.trimming};
+}
+
+Messenger::Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Allocator> allocator,
+                     Instant now)
     : nic_(nic),
       config_(config),
-      allocator_(make_allocator(config.line_rate, nic.caps().flows)),
+      allocator_(std::move(allocator)),
       flows_(nic.caps().flows),
+      words_in_(nic.caps().flows),
+      words_seen_(nic.caps().flows),
+      words_out_(nic.caps().flows),
       senders_(config.max_connections),
       receivers_(config.max_connections),
       matching_(config.max_connections),
@@ -68,12 +93,12 @@ Messenger::Messenger(Nic& nic, const MessengerConfig& config, Instant now)
       now_(now),
       next_housekeeping_(now) {}
 
-Messenger::~Messenger() = default;
+Messenger::~Messenger() { nic_.deregister_memory(words_out_region_); }
 
 QueuePairMemory Messenger::flow_memory() const {
   const QueuePairMemory data = nic_.queue_pair_memory(data_config(0));
   const QueuePairMemory control = nic_.queue_pair_memory(control_config(0));
-  return {sizeof(Flow) + sizeof(FlowWords) + data.state + control.state,
+  return {sizeof(Flow) + 3 * sizeof(uint64_t) + data.state + control.state,
           data.queues + control.queues};
 }
 
@@ -91,11 +116,11 @@ Result<Messenger::Flow*> Messenger::make_flow(bool sending, const NicIdentity& p
   flow->sending = sending;
   flow->peer = peer;
   flow->number = number;
-  flow->words = std::make_unique<FlowWords>();
+  words_in_[place] = words_seen_[place] = words_out_[place] = 0;
   const auto data = nic_.create_queue_pair(data_config(flow->id));
   if (!data) return tl::unexpected(data.error());
   const auto control = nic_.create_queue_pair(control_config(flow->id));
-  const auto region = expose(nic_, *flow->words);
+  const auto region = expose(nic_, words_in_[place]);
   if (!control || !region) {
     nic_.destroy_queue_pair(*data);
     if (control) nic_.destroy_queue_pair(*control);
@@ -104,9 +129,9 @@ Result<Messenger::Flow*> Messenger::make_flow(bool sending, const NicIdentity& p
   }
   flow->data = *data;
   flow->control = *control;
-  flow->words_region = *region;
+  flow->word_region = *region;
   flow->local = FlowEnd{nic_.queue_pair_address(*data), nic_.queue_pair_address(*control),
-                        place_of(*region, offsetof(FlowWords, in))};
+                        place_of(*region, 0)};
   open_flows_.push_back(flow->id);
   flows_[place] = std::move(flow);
   return flows_[place].get();
@@ -133,14 +158,13 @@ Result<void> Messenger::join(Flow& flow, const FlowEnd& remote, Instant now) {
   flow.remote = remote;
   flow.state = Flow::State::kOpen;
   flow.last_word = now;
+  look_ = true;  // the peer may have been faster
   if (!flow.sending) {
     allocator_->add_flow(now, flow.id);
     return {};
   }
-  const FlowEnvironment environment{.line_rate = config_.line_rate,
-                                    .mtu = nic_.caps().mtu,
-                                    .burst_bytes = nic_.caps().burst_bytes};
-  auto controller = make_controller(config_.congestion_control, environment, config_.rate_max);
+  auto controller = make_controller(config_.congestion_control, environment(nic_, config_),
+                                    config_.rate_max, config_.constants);
   PACECAR_CHECK(controller.has_value());  // the same name was good in create()
   flow.controller = std::move(*controller);
   decide(flow, now);
@@ -161,7 +185,7 @@ void Messenger::destroy_flow(Flow& flow) {
   }
   nic_.destroy_queue_pair(flow.data);
   nic_.destroy_queue_pair(flow.control);
-  nic_.deregister_memory(flow.words_region);
+  nic_.deregister_memory(flow.word_region);
   speaking_.remove(flow.id);
   std::erase(open_flows_, flow.id);
   flows_[flow.id].reset();
@@ -272,6 +296,7 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
     return give_up({ErrorCode::kPeer, "the peer offers a flow that is another one here"});
   }
   flow->state = Flow::State::kOpen;  // also when it was about to leave
+  look_ = true;
   ++flow->connections;
   receiver->flow = flow;
   const Answer answer{.end = flow->local,
@@ -367,6 +392,7 @@ bool Messenger::send(ConnectionId connection, const SendOperation& operation) {
   }
   if (!sender.queue.post(operation)) return false;
   matching_.add(connection);
+  look_ = true;
   house_busy_ = true;
   return true;
 }
@@ -406,6 +432,10 @@ bool Messenger::drained() const {
   };
   return std::none_of(senders_.begin(), senders_.end(), telling) &&
          std::none_of(receivers_.begin(), receivers_.end(), telling);
+}
+
+Bytes Messenger::acknowledged_bytes(ConnectionId connection) const {
+  return senders_[connection]->flow->acked;
 }
 
 FlowReport Messenger::report() const {

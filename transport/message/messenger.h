@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cc/allocator.h"
+#include "cc/constants.h"
 #include "cc/controller.h"
 #include "transport/base/work_list.h"
 #include "transport/message/handshake.h"
@@ -28,8 +29,12 @@ namespace pacecar {
 struct MessengerConfig {
   NicIdentity identity{};
   std::string congestion_control = "swift";
+  std::vector<NamedValue> constants;              // of the congestion control, in place of its own
+  std::string allocator;                          // empty: the one that goes with it
   Rate line_rate;                                 // never 0
   Rate rate_max;                                  // 0: none
+  Duration base_rtt;                              // expected without queues; 0: unknown
+  bool trimming = false;                          // switches cut off payloads
   uint32_t max_connections = 1024;                // each way
   Duration silence_limit = Duration::from_s(10);  // a peer that is silent for longer is dead
   uint64_t first_flow_number = 0;                 // random
@@ -54,7 +59,8 @@ using ConnectionId = uint32_t;
 
 class Messenger {
  public:
-  // Errors: kInvalidArgument for an unknown congestion control. `nic` outlives the messenger.
+  // Errors: kInvalidArgument for an unknown congestion control, constant or allocator; kUnavailable
+  // when the NIC's memory regions are used up. `nic` outlives the messenger.
   static Result<std::unique_ptr<Messenger>> create(Nic& nic, const MessengerConfig& config,
                                                    Instant now);
   ~Messenger();
@@ -93,6 +99,8 @@ class Messenger {
 
   const MessengerCounters& counters() const { return counters_; }
   FlowReport report() const;
+  // Payload that the peer is known to have of all that this sending connection's flow has sent.
+  Bytes acknowledged_bytes(ConnectionId connection) const;
   // Memory of one flow with its two queue pairs.
   QueuePairMemory flow_memory() const;
 
@@ -101,7 +109,9 @@ class Messenger {
   struct Sender;
   struct Receiver;
 
-  Messenger(Nic& nic, const MessengerConfig& config, Instant now);
+  Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Allocator> allocator,
+            Instant now);
+  static FlowEnvironment environment(const Nic& nic, const MessengerConfig& config);
 
   // flows
   Result<Flow*> make_flow(bool sending, const NicIdentity& peer, uint64_t number);
@@ -111,6 +121,10 @@ class Messenger {
   void destroy_flow(Flow& flow);
   void break_flow(Flow& flow, MessageFailure failure);
   void decide(Flow& flow, Instant now);
+  bool announce(Flow& flow, Instant now);
+  bool announce_lazily(Flow& flow, bool speak);
+  void on_grant(Flow& flow, uint64_t word, Instant now);
+  void say(const Flow& flow, uint64_t word);
   void post_word(Flow& flow, Instant now);
   bool post_control(Flow& flow, const WorkRequest& write);
 
@@ -120,6 +134,8 @@ class Messenger {
   void on_broken(const Completion& completion);
   void on_received(const Completion& completion, Instant now);
   void poll_signals(Instant now);
+  void on_signal(Flow& flow, const FlowSignal& signal, Instant now);
+  bool memory_changed();
   void poll_flow_words(Instant now);
   void poll_matching(Instant now);
   void poll_posting(Instant now);
@@ -142,8 +158,14 @@ class Messenger {
   MessengerConfig config_;
   MessengerCounters counters_;
   std::unique_ptr<Allocator> allocator_;
-  std::vector<std::unique_ptr<Flow>> flows_;          // by FlowId
-  std::vector<uint32_t> open_flows_;                  // ids
+  std::vector<std::unique_ptr<Flow>> flows_;  // by FlowId
+  std::vector<uint32_t> open_flows_;          // ids
+  // The words by which the two ends of a flow coordinate, by FlowId: close together, because they
+  // are looked at often.
+  std::vector<uint64_t> words_in_;    // written by the peer
+  std::vector<uint64_t> words_seen_;  // of words_in_
+  std::vector<uint64_t> words_out_;   // source of our own writes
+  MemoryRegion words_out_region_;
   std::vector<std::unique_ptr<Sender>> senders_;      // by ConnectionId
   std::vector<std::unique_ptr<Receiver>> receivers_;  // by ConnectionId
   WorkList matching_;                                 // senders with sends that wait for a buffer
@@ -158,8 +180,11 @@ class Messenger {
   Instant now_;  // of the last poll
   Instant next_housekeeping_;
   Instant next_telling_ = Instant::never();
+  uint64_t silent_packets_seen_ = 0;
+  bool look_ = true;          // into memory that peers write, although none may have written
   bool data_posted_ = false;  // by this poll
-  bool house_busy_ = false;   // something may change by the passing of time alone
+  bool more_to_post_ = false;
+  bool house_busy_ = false;  // something may change by the passing of time alone
   FlowId last_flow_ = 0;
 };
 

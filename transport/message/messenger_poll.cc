@@ -16,6 +16,9 @@ constexpr int kWritesPerTurn = 8;
 constexpr Duration kTellDelay = Duration::from_us(100);
 // How much earlier it is told when data leaves by the same poll: the peer is busy with that.
 constexpr Duration kInPassing = Duration::from_us(40);
+// Words of a flow that may be on their way at once; the next waits for room, and takes over what
+// those that it has overtaken had to say.
+constexpr uint32_t kMaxWords = 32;
 // A backlog below this is gone before the receiver could react: it is not announced.
 constexpr Bytes kAnnouncedBacklog = 64 * 1024;
 
@@ -35,8 +38,10 @@ void Messenger::poll(Instant now) {
   now_ = now;
   poll_completions(now);
   poll_signals(now);
-  poll_flow_words(now);
-  poll_matching(now);
+  if (memory_changed()) {
+    poll_flow_words(now);
+    poll_matching(now);
+  }
   poll_posting(now);
   poll_telling(now);
   poll_grants(now);
@@ -44,8 +49,17 @@ void Messenger::poll(Instant now) {
   if (house_busy_ && now >= next_housekeeping_) keep_house(now);
 }
 
+// Whether what peers write by themselves must be looked at: always, unless the NIC counts it.
+bool Messenger::memory_changed() {
+  const uint64_t count = nic_.counters().silent_packets_received;
+  const bool changed = look_ || count != silent_packets_seen_ || !nic_.caps().counts_silent_packets;
+  silent_packets_seen_ = count;
+  look_ = false;
+  return changed;
+}
+
 Instant Messenger::next_deadline() const {
-  if (!posting_.empty()) return Instant();
+  if (more_to_post_) return Instant();
   const Instant next = std::min(allocator_->next_deadline(), next_telling_);
   return house_busy_ ? std::min(next_housekeeping_, next) : next;
 }
@@ -76,6 +90,8 @@ void Messenger::on_sent(const Completion& completion) {
   switch (id.kind) {
     case WorkId::Kind::kData: {
       Sender& sender = *senders_[id.owner];
+      // What was taken back is never acknowledged: without writes there is no backlog.
+      if (--sender.flow->writes == 0) sender.flow->standing.backlog = 0;
       const bool done = sender.queue.on_write_done(id.number, completion.status);
       if (done && ok) ++counters_.messages_sent;
       break;
@@ -88,8 +104,8 @@ void Messenger::on_sent(const Completion& completion) {
     }
     case WorkId::Kind::kWord: {
       Flow& flow = *flows_[id.owner];
-      flow.word_outstanding = false;
-      if (flow.words->out != flow.word_posted) speaking_.add(flow.id);
+      --flow.words_outstanding;
+      if (words_out_[flow.id] != flow.word_posted) speaking_.add(flow.id);
       break;
     }
     case WorkId::Kind::kClose:
@@ -137,20 +153,41 @@ void Messenger::poll_signals(Instant now) {
     for (const FlowSignal& signal : std::span(signals_).first(count)) {
       Flow* flow = flows_[signal.flow].get();
       if (flow == nullptr || flow->controller == nullptr) continue;
-      if (signal.lost > 0) flow->controller->on_loss(now, signal.lost);
-      if (signal.timed_out) flow->controller->on_timeout(now);
-      if (signal.acked > 0) {
-        flow->controller->on_ack({.now = now,
-                                  .rtt = signal.rtt,
-                                  .acked = signal.acked,
-                                  .marked = signal.marked,
-                                  .in_flight = signal.in_flight});
-      }
-      if (signal.rtt.ns() != 0) flow->rtt = signal.rtt;
-      last_flow_ = flow->id;
-      decide(*flow, now);
+      on_signal(*flow, signal, now);
     }
   } while (count == signals_.size());
+}
+
+void Messenger::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
+  const auto on_loss = [&](LossKind kind, Bytes lost) {
+    if (lost == 0) return;
+    flow.controller->on_loss({.now = now,
+                              .kind = kind,
+                              .lost = lost,
+                              .in_flight = signal.in_flight,
+                              .sent = signal.sent});
+  };
+  on_loss(LossKind::kMissing, signal.lost);
+  on_loss(LossKind::kTrimmed, signal.trimmed);
+  if (signal.timed_out) flow.controller->on_timeout(now);
+  if (signal.acked > 0) {
+    flow.controller->on_ack({.now = now,
+                             .rtt = signal.rtt,
+                             .acked = signal.acked,
+                             .marked = signal.marked,
+                             .in_flight = signal.in_flight,
+                             .sent = signal.sent,
+                             .echo_marked = signal.echo_marked,
+                             .telemetry = std::span(signal.telemetry).first(signal.hops)});
+  }
+  if (signal.rtt.ns() != 0) flow.rtt = signal.rtt;
+  last_flow_ = flow.id;
+  flow.acked += signal.acked;
+  flow.standing.backlog -= std::min(signal.acked, flow.standing.backlog);
+  flow.standing.in_flight = signal.in_flight;
+  flow.standing.sent = signal.sent;
+  announce(flow, now);
+  decide(flow, now);
 }
 
 void Messenger::decide(Flow& flow, Instant now) {
@@ -158,28 +195,49 @@ void Messenger::decide(Flow& flow, Instant now) {
   const Bytes receive_bytes = nic_.caps().receive_bytes;
   // What waits at the receiving host is not the network's: the controller does not see it.
   if (receive_bytes != 0) decision.window = std::min(decision.window, receive_bytes / 4);
-  const bool same = decision.rate == flow.decision.rate &&
-                    decision.first_send == flow.decision.first_send &&
-                    decision.window == flow.decision.window;
+  const bool same =
+      decision.rate == flow.decision.rate && decision.first_send == flow.decision.first_send &&
+      decision.window == flow.decision.window && decision.credit == flow.decision.credit;
   flow.decision = decision;
   if (same) return;
-  nic_.set_flow_limits(flow.id, {decision.rate, decision.first_send, decision.window}, now);
+  nic_.set_flow_limits(flow.id,
+                       {decision.rate, decision.first_send, decision.window, decision.credit}, now);
+}
+
+// Lets the receiver know at once what the controller wants it to; false when that is nothing.
+bool Messenger::announce(Flow& flow, Instant now) {
+  const auto demand = flow.controller->demand(now, flow.standing);
+  if (demand) say(flow, wire::encode_demand(*demand));
+  return demand.has_value();
+}
+
+// What has been said already is not said again.
+void Messenger::say(const Flow& flow, uint64_t word) {
+  if (words_out_[flow.id] == word) return;
+  words_out_[flow.id] = word;
+  speaking_.add(flow.id);
 }
 
 // Grants from receivers, demands from senders.
 void Messenger::poll_flow_words(Instant now) {
   for (const FlowId id : open_flows_) {
+    const uint64_t word = read_word(words_in_[id]);
+    if (word == words_seen_[id]) continue;
     Flow& flow = *flows_[id];
-    const uint64_t word = read_word(flow.words->in);
-    if (word == flow.word_seen || flow.state != Flow::State::kOpen) continue;
-    flow.word_seen = word;
+    if (flow.state != Flow::State::kOpen) continue;
+    words_seen_[id] = word;
     if (flow.sending) {
-      flow.controller->on_grant(now, wire::decode_grant(word));
-      decide(flow, now);
+      on_grant(flow, word, now);
     } else {
       allocator_->on_demand(now, id, wire::decode_demand(word));
     }
   }
+}
+
+void Messenger::on_grant(Flow& flow, uint64_t word, Instant now) {
+  flow.controller->on_grant(now, wire::decode_grant(word));
+  announce(flow, now);
+  decide(flow, now);
 }
 
 void Messenger::poll_matching(Instant now) {
@@ -190,10 +248,7 @@ void Messenger::poll_matching(Instant now) {
     uint64_t newest_grant = 0;
     const auto match = sender.queue.match(
         *sender.table, [&newest_grant](uint64_t grant) { newest_grant = grant; });
-    if (newest_grant != 0) {
-      flow.controller->on_grant(now, wire::decode_grant(newest_grant));
-      decide(flow, now);
-    }
+    if (newest_grant != 0) on_grant(flow, newest_grant, now);
     if (match == SendQueue::Match::kProtocolError) {
       ++counters_.protocol_errors;
       fail_connection(sender, MessageFailure::kPeerProtocol);
@@ -206,19 +261,25 @@ void Messenger::poll_matching(Instant now) {
 
 void Messenger::poll_posting(Instant now) {
   data_posted_ = false;
+  more_to_post_ = false;
   for (size_t left = posting_.size(); left > 0; --left) {
     Sender& sender = *senders_[posting_.take()];
+    Flow& flow = *sender.flow;
     WorkRequest write;
     for (int turn = 0; sender.queue.next_write(sender.remote_connection, &write); ++turn) {
       write.id = WorkId{WorkId::Kind::kData, sender.id, static_cast<uint32_t>(write.id)}.pack();
-      if (turn == kWritesPerTurn || nic_.post(sender.flow->data, {&write, 1}) == 0) {
+      if (turn == kWritesPerTurn || nic_.post(flow.data, {&write, 1}) == 0) {
+        more_to_post_ |= turn == kWritesPerTurn;  // else a completion makes room
         posting_.add(sender.id);
         break;
       }
       const Bytes bytes = sender.queue.on_posted();
       counters_.bytes_sent += bytes;
       data_posted_ = true;
-      sender.flow->controller->on_send(now, bytes);
+      ++flow.writes;
+      flow.standing.backlog += bytes;
+      flow.controller->on_send(now, bytes);
+      announce(flow, now);
     }
   }
 }
@@ -262,26 +323,26 @@ void Messenger::poll_grants(Instant now) {
   do {
     count = allocator_->poll_grants(now, grants_);
     for (const GrantUpdate& update : std::span(grants_).first(count)) {
-      flows_[update.flow]->words->out = wire::encode_grant(update.grant);
-      speaking_.add(update.flow);
+      say(*flows_[update.flow], wire::encode_grant(update.grant));
     }
   } while (count == grants_.size());
 }
 
-// Writes the flow's own word into the peer's memory. While one is on its way the next waits: only
-// the newest counts.
+// Writes the flow's own word into the peer's memory. Every write takes the word that is newest when
+// it leaves or is repeated, so that words which follow each other closely cannot go back in time.
 void Messenger::post_word(Flow& flow, Instant now) {
-  if (flow.word_outstanding || flow.state != Flow::State::kOpen) return;
-  flow.word_posted = flow.words->out;
-  flow.last_word = now;
-  flow.word_outstanding =
+  if (flow.words_outstanding == kMaxWords || flow.state != Flow::State::kOpen) return;
+  const bool posted =
       post_control(flow, {.id = WorkId{WorkId::Kind::kWord, flow.id, 0}.pack(),
-                          .local = reinterpret_cast<const uint8_t*>(&flow.words->out),
+                          .local = reinterpret_cast<const uint8_t*>(&words_out_[flow.id]),
                           .remote = flow.remote.words.address,
                           .length = sizeof(uint64_t),
-                          .local_key = flow.words_region.key,
+                          .local_key = words_out_region_.key,
                           .remote_key = flow.remote.words.key});
-  if (!flow.word_outstanding) speaking_.add(flow.id);  // no room: again at the next poll
+  if (!posted) return speaking_.add(flow.id);  // no room: again at the next poll
+  ++flow.words_outstanding;
+  flow.word_posted = words_out_[flow.id];
+  flow.last_word = now;
 }
 
 bool Messenger::post_control(Flow& flow, const WorkRequest& write) {
@@ -359,20 +420,28 @@ bool Messenger::keep_house(Flow& flow, Instant now) {
   if (flow.state != Flow::State::kOpen) return false;
   const bool quiet = now - flow.last_word >= config_.silence_limit / 5;
   bool speak = flow.active && quiet;
-  if (flow.sending) {
+  if (!flow.sending) {
+    if (speak) words_out_[flow.id] = wire::encode_grant(allocator_->grant(flow.id));
+  } else {
+    const bool announced = announce(flow, now);
     decide(flow, now);  // a grant may have lost its validity
-    const Demand demand{.usable = flow.decision.rate,
-                        .backlog = flow.backlog,
-                        .epoch = wire::decode_grant(flow.word_seen).epoch};
-    const uint64_t word = wire::encode_demand(demand);
-    const bool was = wire::decode_demand(flow.words->out).backlog > kAnnouncedBacklog;
-    if (was != (flow.backlog > kAnnouncedBacklog)) speak = true;
-    if (speak) flow.words->out = word;
-  } else if (speak) {
-    flow.words->out = wire::encode_grant(allocator_->grant(flow.id));
+    if (!announced) speak |= announce_lazily(flow, speak);
   }
   if (speak) post_word(flow, now);
   return flow.active;
+}
+
+// A demand for controllers that do not care when it arrives: said when a backlog appears or ends,
+// and when the flow speaks anyway. True when it is to be said.
+bool Messenger::announce_lazily(Flow& flow, bool speak) {
+  const uint64_t said = words_out_[flow.id];
+  const bool was = wire::decode_demand(said).backlog > kAnnouncedBacklog;
+  if (!speak && was == (flow.backlog > kAnnouncedBacklog)) return false;
+  words_out_[flow.id] =
+      wire::encode_demand({.usable = flow.decision.rate,
+                           .backlog = flow.backlog,
+                           .epoch = wire::decode_grant(words_seen_[flow.id]).epoch});
+  return true;
 }
 
 }  // namespace pacecar

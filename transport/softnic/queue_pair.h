@@ -35,13 +35,11 @@ struct QueuePair {
   State state = State::kCreated;
   CompletionStatus broken_by = CompletionStatus::kOk;
   wire::Coverage coverage = wire::Coverage::kFull;
-  uint16_t path = 0;
   Instant ack_deadline;                 // of the acknowledgement that may wait
   Bytes unacknowledged_bytes = 0;       // received since the last acknowledgement
   uint32_t unacknowledged_packets = 0;  // likewise
-  bool nak_due = false;
-  wire::Nak nak;
-  std::optional<Requester> requester;  // both from connect on
+  bool ack_owed = false;                // asked for while packets before were missing
+  std::optional<Requester> requester;   // both from connect on
   std::optional<Responder> responder;
 };
 

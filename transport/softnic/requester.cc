@@ -17,7 +17,9 @@ constexpr Bytes kLargeWriteBytes = 32 * 1024;
 Requester::Requester(const Config& config)
     : config_(config),
       window_(config.window_packets, config.first_psn),
-      requests_(config.work_requests) {}
+      paths_(config.path_policy, config.paths, config.path_seed),
+      requests_(config.work_requests),
+      rtt_(config.loss) {}
 
 Bytes Requester::work_request_bytes(uint32_t work_requests) {
   return std::bit_ceil(work_requests) * sizeof(Posted);
@@ -71,7 +73,7 @@ bool Requester::next_packet(Instant now, Outgoing* out) {
       packet = window_.oldest();
     }
     probe_ = false;
-    window_.resend(psn, now);
+    window_.resend(psn, path_, now);
     fill(posted(packet.request), packet, psn, now, out);
     out->retransmission = true;
     on_sent(now);
@@ -84,7 +86,7 @@ bool Requester::next_packet(Instant now, Outgoing* out) {
   packet.index = next.sent;
   packet.bytes = static_cast<uint32_t>(std::min(config_.mtu, next.work_request.length - offset));
   const bool was_empty = window_.empty();
-  psn = window_.send(packet, now);
+  psn = window_.send(packet, path_, now);
   if (was_empty) {
     last_heard_ = now;
     probes_ = 0;
@@ -98,8 +100,14 @@ bool Requester::next_packet(Instant now, Outgoing* out) {
 }
 
 void Requester::on_sent(Instant now) {
-  if (deadline_ != Instant::never()) return;  // the oldest packet's deadline stands
-  deadline_ = now + rtt_.probe_timeout();
+  if (deadline_ == Instant::never()) deadline_ = next_timeout(now);  // else the oldest packet's
+}
+
+// Counted from the oldest packet that is in flight, or from now on.
+Instant Requester::next_timeout(Instant now) {
+  if (!packet_timeouts()) return now + rtt_.probe_timeout();
+  const Instant oldest = window_.oldest_sending();
+  return oldest == Instant::never() ? oldest : oldest + config_.loss.packet_timeout;
 }
 
 Requester::Progress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap,
@@ -118,7 +126,7 @@ Requester::Progress Requester::on_ack(const wire::AckHeader& ack, const wire::Bi
     }
   }
   window_.advance();
-  deadline_ = now + rtt_.probe_timeout();
+  if (paths_.learns() && ack.echo_valid) learn_path(ack);
 
   const auto new_marks = static_cast<int32_t>(ack.marked - marked_seen_);
   if (new_marks > 0) {
@@ -126,13 +134,30 @@ Requester::Progress Requester::on_ack(const wire::AckHeader& ack, const wire::Bi
     progress.marked =
         std::min<Bytes>(static_cast<uint32_t>(new_marks) * config_.mtu, progress.acked);
   }
+  deadline_ = next_timeout(now);
   if (!ack.echo_valid) return progress;
   const auto elapsed = static_cast<uint32_t>(arrival.ns()) - ack.echo_timestamp;
   const Instant echo_sent = arrival - Duration::from_ns(elapsed);
   if (elapsed > ack.hold_ns) progress.rtt = Duration::from_ns(elapsed - ack.hold_ns);
   rtt_.add(now - echo_sent);  // the timeout must allow for the time in both hosts, too
-  progress.lost = window_.declare_lost_before(echo_sent - rtt_.reordering());
+  if (config_.loss.reordering != Duration::max()) {
+    declare_lost_before(echo_sent - rtt_.reordering(), &progress);
+  }
   return progress;
+}
+
+void Requester::learn_path(const wire::AckHeader& ack) {
+  const uint64_t psn = expand_psn(window_.unacknowledged(), ack.echo_psn);
+  const auto path = window_.path_of(psn, ack.echo_timestamp);
+  if (!path) return;
+  paths_.on_feedback(*path, ack.echo_marked ? PathFeedback::kMarked : PathFeedback::kGood);
+}
+
+void Requester::declare_lost_before(Instant limit, Progress* progress) {
+  while (const auto loss = window_.lose_oldest_before(limit)) {
+    progress->lost += loss->bytes;
+    paths_.on_feedback(loss->path, PathFeedback::kLost);
+  }
 }
 
 void Requester::acknowledge(uint64_t psn, Progress* progress) {
@@ -142,11 +167,22 @@ void Requester::acknowledge(uint64_t psn, Progress* progress) {
   ++posted(packet.request).acknowledged;
 }
 
-void Requester::on_nak(const wire::Nak& nak) {
+Requester::Progress Requester::on_nak(const wire::Nak& nak, Instant now) {
+  Progress progress;
+  last_heard_ = now;
   const uint64_t psn = expand_psn(window_.unacknowledged(), nak.psn);
+  if (nak.syndrome == wire::Syndrome::kTrimmed) {
+    if (const auto loss = window_.lose_sending(psn, nak.echo_timestamp)) {
+      progress.trimmed = loss->bytes;
+      paths_.on_feedback(loss->path, PathFeedback::kTrimmed);
+    }
+    return progress;
+  }
   SendWindow::Packet packet;
-  if (!window_.refuse(psn, &packet)) return;
-  take_back(posted(packet.request), CompletionStatus::kRemoteAccessError);
+  if (window_.refuse(psn, &packet)) {
+    take_back(posted(packet.request), CompletionStatus::kRemoteAccessError);
+  }
+  return progress;
 }
 
 void Requester::revoke(uint32_t local_key) {
@@ -176,13 +212,19 @@ bool Requester::pop_completed(WorkRequest* work_request, CompletionStatus* statu
   return true;
 }
 
-Requester::Timeout Requester::on_timeout(Instant now) {
+Requester::Timeout Requester::on_timeout(Instant now, Progress* progress) {
   if (window_.empty() || now < deadline_) return Timeout::kNotYet;
   if (now - last_heard_ >= config_.silence_limit) return Timeout::kPeerDead;
+  if (packet_timeouts()) {
+    declare_lost_before(now - config_.loss.packet_timeout + Duration::from_ns(1), progress);
+    deadline_ = next_timeout(now);
+    return Timeout::kRepair;
+  }
   probe_ = true;
-  deadline_ = now + std::min(rtt_.timeout() * (int64_t{1} << probes_), RttEstimator::kMaxTimeout);
+  progress->timed_out = probes_ > 0;
+  deadline_ = now + std::min(rtt_.timeout() * (int64_t{1} << probes_), config_.loss.max_timeout);
   probes_ = std::min(probes_ + 1, 6U);
-  return probes_ == 1 ? Timeout::kProbe : Timeout::kTimeout;
+  return Timeout::kRepair;
 }
 
 }  // namespace pacecar

@@ -10,6 +10,7 @@
 
 #include "transport/base/fixed_queue.h"
 #include "transport/nic/nic.h"
+#include "transport/softnic/path_selector.h"
 #include "transport/softnic/rtt_estimator.h"
 #include "transport/softnic/send_window.h"
 #include "transport/wire/extended.h"
@@ -24,6 +25,10 @@ class Requester {
     uint32_t window_packets = 0;  // a power of two
     uint32_t work_requests = 0;
     Bytes mtu = 0;
+    PathPolicy path_policy = PathPolicy::kRoundRobin;
+    uint32_t paths = 1;
+    uint64_t path_seed = 0;
+    LossRecovery loss;
     Duration silence_limit;  // a peer that answers nothing for so long is dead
   };
   struct Outgoing {
@@ -31,17 +36,19 @@ class Requester {
     std::span<const uint8_t> payload;
     bool retransmission = false;
   };
-  // What an acknowledgement told.
+  // What an acknowledgement, a refusal or a timeout told.
   struct Progress {
     Duration rtt;  // of the network alone, without the time in both hosts; 0: none
     Bytes acked = 0;
     Bytes marked = 0;
     Bytes lost = 0;
+    Bytes trimmed = 0;
+    bool timed_out = false;  // nothing came back for long: a sign of congestion
   };
 
   explicit Requester(const Config& config);
 
-  // Memory of its work requests, beside the window's.
+  // Memory of its work requests, beside that of window and paths.
   static Bytes work_request_bytes(uint32_t work_requests);
 
   size_t post(std::span<const WorkRequest> work_requests);
@@ -52,6 +59,8 @@ class Requester {
   // After a timeout one packet goes whatever window and pace say: all that fills the window may be
   // lost, and a peer counts as silent only when it was asked.
   bool probing() const { return probe_; }
+  // The path of what next_packet gives from now on.
+  uint16_t choose_path() { return path_ = paths_.next(); }
   // Takes the next packet to send; false if there is none.
   bool next_packet(Instant now, Outgoing* packet);
   Bytes in_flight() const { return window_.in_flight(); }
@@ -59,7 +68,7 @@ class Requester {
   // `arrival` is when the acknowledgement reached this host, `now` when it is looked at.
   Progress on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap, Instant arrival,
                   Instant now);
-  void on_nak(const wire::Nak& nak);
+  Progress on_nak(const wire::Nak& nak, Instant now);
   // Fails every work request that reads the region.
   void revoke(uint32_t local_key);
 
@@ -68,10 +77,10 @@ class Requester {
 
   // When on_timeout must be called; never() when nothing is in flight.
   Instant deadline() const { return window_.empty() ? Instant::never() : deadline_; }
-  enum class Timeout : uint8_t { kNotYet, kProbe, kTimeout, kPeerDead };
-  // kProbe, kTimeout: one packet is to be sent again; the answer to it tells what else was lost.
-  // The first one is merely a question, the others mean congestion.
-  Timeout on_timeout(Instant now);
+  enum class Timeout : uint8_t { kNotYet, kRepair, kPeerDead };
+  // kRepair: something is to be sent again. Without packet timeouts it is one packet, the answer to
+  // which tells what else was lost; the first such question means nothing, the others congestion.
+  Timeout on_timeout(Instant now, Progress* progress);
 
  private:
   struct Posted {
@@ -88,11 +97,16 @@ class Requester {
   void fill(const Posted& posted, const SendWindow::Packet& packet, uint64_t psn, Instant now,
             Outgoing* out) const;
   void acknowledge(uint64_t psn, Progress* progress);
+  void declare_lost_before(Instant limit, Progress* progress);
+  void learn_path(const wire::AckHeader& ack);
+  bool packet_timeouts() const { return config_.loss.packet_timeout.ns() != 0; }
+  Instant next_timeout(Instant now);
   void take_back(Posted& posted, CompletionStatus status);
   void on_sent(Instant now);
 
   Config config_;
   SendWindow window_;
+  PathSelector paths_;
   FixedQueue<Posted> requests_;  // numbers first_request_ .. ; the front completes first
   uint64_t first_request_ = 0;
   uint64_t next_request_ = 0;  // the first that still has unsent packets
@@ -100,7 +114,8 @@ class Requester {
   uint32_t marked_seen_ = 0;
   RttEstimator rtt_;
   Instant deadline_ = Instant::never();
-  Instant last_heard_;   // or the begin of the present activity
+  Instant last_heard_;  // or the begin of the present activity
+  uint16_t path_ = 0;
   uint32_t probes_ = 0;  // in a row without an answer
   bool probe_ = false;
 };

@@ -6,23 +6,44 @@
 #include "transport/softnic/ordered_copy.h"
 
 namespace pacecar {
+namespace {
+
+constexpr Bytes kMaxTelemetryBytes = kMaxTelemetryHops * wire::kTelemetryHopBytes;
+
+}  // namespace
 
 Responder::Responder(uint32_t window_packets, uint32_t writes, uint64_t first_psn, Bytes mtu)
     : window_(window_packets, first_psn),
       writes_(writes),
-      bitmap_(std::min<size_t>(window_packets / 64, mtu / 8)) {}
+      bitmap_(std::min<size_t>(window_packets / 64, (mtu - kMaxTelemetryBytes) / 8)) {}
 
-Responder::Outcome Responder::on_data(const wire::DataHeader& header,
-                                      std::span<const uint8_t> payload, bool marked,
-                                      Instant arrival, const MemoryTable& memory) {
+inline void Responder::remember(const Data& data) {
+  newest_.arrival = data.arrival;
+  newest_.psn = data.header.psn;
+  newest_.timestamp = data.header.timestamp;
+  newest_.valid = true;
+  newest_.marked = data.marked();
+  newest_.hops = 0;
+  if (!data.packet.telemetry.empty()) remember_telemetry(data.packet.telemetry);
+}
+
+inline void Responder::accept(uint64_t psn, const Data& data) {
+  window_.mark(psn);
+  ++received_;
+  marked_ += data.marked() ? 1 : 0;
+  remember(data);
+  ack_due_ = true;
+}
+
+Responder::Outcome Responder::on_data(const Data& data, const MemoryTable& memory) {
+  const wire::DataHeader& header = data.header;
   const uint64_t psn = expand_psn(window_.cumulative(), header.psn);
   switch (window_.classify(psn)) {
     case Arrival::kOutOfWindow:
       return Outcome::kOutOfWindow;
     case Arrival::kDuplicate:
       ack_due_ = true;  // the acknowledgement was probably lost
-      newest_timestamp_ = header.timestamp;
-      newest_arrival_ = arrival;
+      remember(data);
       return Outcome::kDuplicate;
     case Arrival::kNew:
       break;
@@ -30,48 +51,59 @@ Responder::Outcome Responder::on_data(const wire::DataHeader& header,
   const bool tracked = header.opcode == wire::Opcode::kWriteWithImm;
   if (header.taken_back) {
     if (tracked) writes_.cancel(header.msn);
-    accept(psn, header, marked, arrival);
+    accept(psn, data);
     return Outcome::kPlaced;
   }
-  if (tracked && !writes_.acceptable(header.msn, payload.size(), header.length)) {
+  if (tracked && !writes_.acceptable(header.msn, data.bytes(), header.length)) {
     return Outcome::kRefused;
   }
-  if (!payload.empty()) {
-    uint8_t* place = memory.writable(header.key, header.address, payload.size());
+  if (data.bytes() > 0) {
+    uint8_t* place = memory.writable(header.key, header.address, data.bytes());
     if (place == nullptr) return Outcome::kRefused;
-    ordered_copy(place, payload.data(), payload.size());
+    ordered_copy(place, data.payload.data(), data.payload.size());
   }
-  accept(psn, header, marked, arrival);
+  accept(psn, data);
   if (!tracked) return Outcome::kPlaced;
-  return writes_.add(header.msn, payload.size(), header.length) == WriteTracker::Verdict::kComplete
+  return writes_.add(header.msn, data.bytes(), header.length) == WriteTracker::Verdict::kComplete
              ? Outcome::kCompleted
              : Outcome::kPlaced;
 }
 
-void Responder::accept(uint64_t psn, const wire::DataHeader& header, bool marked, Instant arrival) {
-  window_.mark(psn);
-  ++received_;
-  marked_ += marked ? 1 : 0;
-  newest_timestamp_ = header.timestamp;
-  newest_arrival_ = arrival;
-  ack_due_ = true;
+Arrival Responder::on_trimmed(const wire::DataHeader& header) {
+  const Arrival arrival = window_.classify(expand_psn(window_.cumulative(), header.psn));
+  if (arrival == Arrival::kDuplicate) {
+    ack_due_ = true;
+    newest_.valid = false;  // the echo has been told
+  }
+  return arrival;
+}
+
+// A switch's word, too, is checked before it is told: what the wire format refuses ends it.
+void Responder::remember_telemetry(std::span<const TelemetryHop> telemetry) {
+  for (const TelemetryHop& hop : telemetry) {
+    if (hop.rate_mbps == 0 || newest_.hops == kMaxTelemetryHops) return;
+    newest_.telemetry[newest_.hops++] = hop;
+  }
 }
 
 size_t Responder::write_ack(uint32_t destination_qp, Instant now, std::span<uint8_t> to) {
   constexpr int64_t kMaxHold = 0xFFFF'FFFF;
-  const int64_t hold = std::clamp<int64_t>((now - newest_arrival_).ns(), 0, kMaxHold);
+  const int64_t hold = std::clamp<int64_t>((now - newest_.arrival).ns(), 0, kMaxHold);
   const wire::AckHeader header{
       .destination_qp = destination_qp,
       .cumulative = static_cast<uint32_t>(window_.cumulative() & kPsnMask),
-      .echo_timestamp = newest_timestamp_,
+      .echo_timestamp = newest_.timestamp,
       .hold_ns = static_cast<uint32_t>(hold),
       .received = received_,
       .marked = marked_,
-      .echo_valid = true,
+      .echo_psn = newest_.psn,
+      .echo_valid = newest_.valid,
+      .echo_marked = newest_.marked,
   };
   const uint32_t words = window_.selective_words(bitmap_);
   ack_due_ = false;
-  return wire::encode(header, std::span(bitmap_).first(words), to);
+  return wire::encode(header, std::span(bitmap_).first(words),
+                      std::span(newest_.telemetry).first(newest_.hops), to);
 }
 
 }  // namespace pacecar

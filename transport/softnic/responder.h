@@ -5,7 +5,9 @@
 // bounds and rights allow it; so a late duplicate can never touch a buffer that is in use again.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <span>
 
 #include "transport/nic/nic.h"
 #include "transport/softnic/memory_table.h"
@@ -25,27 +27,54 @@ class Responder {
     kRefused,  // key, bounds or rights: to be answered with a NAK
   };
 
-  // An acknowledgement's bitmap is at most `mtu` long; what does not fit counts as not yet arrived.
+  struct Data {
+    const RxPacket& packet;
+    Instant arrival;
+    wire::DataHeader header{};
+    std::span<const uint8_t> payload{};
+
+    Bytes bytes() const { return payload.size() + packet.elided; }
+    bool marked() const { return packet.ecn == Ecn::kCongestion; }
+  };
+
+  // An acknowledgement is not longer than a data packet of `mtu`; what of its bitmap does not fit
+  // counts as not yet arrived.
   Responder(uint32_t window_packets, uint32_t writes, uint64_t first_psn, Bytes mtu);
 
-  Outcome on_data(const wire::DataHeader& header, std::span<const uint8_t> payload, bool marked,
-                  Instant arrival, const MemoryTable& memory);
+  Outcome on_data(const Data& data, const MemoryTable& memory);
+  // A packet without its payload. Nothing vouches for it: it changes nothing, except that the
+  // acknowledgement of what has long arrived is due again.
+  Arrival on_trimmed(const wire::DataHeader& header);
 
+  // Nothing has arrived since this instant.
+  bool idle_since(Instant instant) const { return received_ == 0 || newest_.arrival <= instant; }
   bool in_order() const { return window_.in_order(); }
   // Something has arrived that no acknowledgement has told yet.
   bool ack_due() const { return ack_due_; }
   // The acknowledgement of all that has arrived. `to` holds the largest one, max_ack_bytes().
   size_t write_ack(uint32_t destination_qp, Instant now, std::span<uint8_t> to);
-  size_t max_ack_bytes() const { return wire::ack_bytes(bitmap_.size()); }
+  size_t max_ack_bytes() const { return wire::ack_bytes(bitmap_.size(), kMaxTelemetryHops); }
 
  private:
-  void accept(uint64_t psn, const wire::DataHeader& header, bool marked, Instant arrival);
+  // What the next acknowledgement tells of the newest packet.
+  struct Echo {
+    Instant arrival;
+    uint32_t psn = 0;
+    uint32_t timestamp = 0;
+    bool valid = false;
+    bool marked = false;
+    uint8_t hops = 0;
+    std::array<TelemetryHop, kMaxTelemetryHops> telemetry{};
+  };
+
+  void accept(uint64_t psn, const Data& data);
+  void remember(const Data& data);
+  void remember_telemetry(std::span<const TelemetryHop> telemetry);
 
   ReceiveWindow window_;
   WriteTracker writes_;
   std::vector<uint64_t> bitmap_;  // scratch of write_ack
-  Instant newest_arrival_;
-  uint32_t newest_timestamp_ = 0;
+  Echo newest_;
   uint32_t received_ = 0;
   uint32_t marked_ = 0;
   bool ack_due_ = false;

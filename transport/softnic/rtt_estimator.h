@@ -5,15 +5,13 @@
 #include <algorithm>
 
 #include "transport/base/units.h"
+#include "transport/softnic/config.h"
 
 namespace pacecar {
 
 class RttEstimator {
  public:
-  static constexpr Duration kMinProbe = Duration::from_us(200);
-  static constexpr Duration kMinTimeout = Duration::from_ms(2);
-  static constexpr Duration kMaxTimeout = Duration::from_ms(200);
-  static constexpr Duration kInitialTimeout = Duration::from_ms(5);
+  explicit RttEstimator(const LossRecovery& bounds) : bounds_(bounds) {}
 
   void add(Duration sample) {
     if (smoothed_.ns() == 0) {
@@ -32,18 +30,22 @@ class RttEstimator {
   // Time without any acknowledgement after which one packet is sent again, to learn whether the
   // last ones were lost (RFC 8985, section 7).
   Duration probe_timeout() const {
-    if (smoothed_.ns() == 0) return kInitialTimeout;
-    return std::clamp(smoothed_ * 2, kMinProbe, timeout());
+    if (smoothed_.ns() == 0) return bounds_.initial_timeout;
+    return std::min(std::max(smoothed_ * 2, bounds_.min_probe), timeout());
   }
   // Time after which this is a sign of congestion.
   Duration timeout() const {
-    if (smoothed_.ns() == 0) return kInitialTimeout;
-    return std::clamp(smoothed_ + variation_ * 4, kMinTimeout, kMaxTimeout);
+    if (smoothed_.ns() == 0) return bounds_.initial_timeout;
+    return std::min(std::max(smoothed_ + variation_ * 4, bounds_.min_timeout), bounds_.max_timeout);
   }
   // How much later than a delivered packet an earlier one may still come (RFC 8985, section 6.2).
-  Duration reordering() const { return std::max(smoothed_ / 4, Duration::from_us(5)); }
+  Duration reordering() const {
+    if (bounds_.reordering.ns() != 0) return bounds_.reordering;
+    return std::max(smoothed_ / 4, Duration::from_us(5));
+  }
 
  private:
+  LossRecovery bounds_;
   Duration smoothed_;
   Duration variation_;
 };

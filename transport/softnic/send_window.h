@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "transport/base/fixed_queue.h"
@@ -23,6 +24,11 @@ class SendWindow {
     uint32_t bytes = 0;
   };
 
+  struct Loss {
+    Bytes bytes = 0;
+    uint16_t path = 0;
+  };
+
   // `size` packets, a power of two.
   SendWindow(uint32_t size, uint64_t first_psn);
 
@@ -33,12 +39,12 @@ class SendWindow {
   Bytes in_flight() const { return in_flight_; }
 
   // Puts a new packet on its way and returns its PSN. Not when full.
-  uint64_t send(const Packet& packet, Instant now);
+  uint64_t send(const Packet& packet, uint16_t path, Instant now);
   // Whether a packet may be waiting to be sent again (next_lost has the last word).
   bool has_lost() const { return !lost_.empty(); }
   // The oldest packet that is known to be lost; false if there is none. Sending it again takes it.
   bool next_lost(uint64_t* psn, Packet* packet);
-  void resend(uint64_t psn, Instant now);
+  void resend(uint64_t psn, uint16_t path, Instant now);
   // The oldest packet that is not acknowledged. Not when empty.
   Packet oldest() const { return packets_[index(unacknowledged_)].packet; }
 
@@ -48,10 +54,17 @@ class SendWindow {
   // The peer has refused this packet: it is lost, and sent again at once (taken back by then).
   // False if it is not in flight.
   bool refuse(uint64_t psn, Packet* packet);
+  // Likewise, but only the sending at that time (its low 32 bits): a newer one may still arrive.
+  std::optional<Loss> lose_sending(uint64_t psn, uint32_t timestamp);
+  // The path of that sending, if no newer one of this packet is known.
+  std::optional<uint16_t> path_of(uint64_t psn, uint32_t timestamp) const;
   // Moves unacknowledged() over what is acknowledged.
   void advance();
-  // Declares lost every packet in flight that was sent before `limit`; returns their bytes.
-  Bytes declare_lost_before(Instant limit);
+  // Declares lost the packet in flight that was sent first, if that was before `limit`. To be
+  // repeated until there is none.
+  std::optional<Loss> lose_oldest_before(Instant limit);
+  // When the packet in flight that was sent first was sent; never() if there is none.
+  Instant oldest_sending();
 
   // Memory beside the object itself.
   static Bytes queue_bytes(uint32_t size);
@@ -62,6 +75,7 @@ class SendWindow {
     Packet packet;
     Instant sent;
     State state = State::kAcknowledged;
+    uint16_t path = 0;
   };
   // One sending of a packet. A packet that was sent again has a stale entry until it is popped.
   struct Sending {
@@ -71,7 +85,11 @@ class SendWindow {
 
   void lose(uint64_t psn);
   size_t index(uint64_t psn) const { return psn & (packets_.size() - 1); }
-  void log(uint64_t psn, Instant now);
+  bool in_window(uint64_t psn) const { return psn >= unacknowledged_ && psn < next_; }
+  // Still the newest sending of a packet in flight.
+  bool live(const Sending& sending) const;
+  void log(Sending sending);
+  void log_in_full_queue(Sending sending);
 
   std::vector<Slot> packets_;     // by PSN, a ring
   FixedQueue<Sending> sendings_;  // by time

@@ -10,15 +10,11 @@
 namespace pacecar {
 namespace {
 
-// What one call of on_packets may complete at most; more waits at the sender.
-constexpr size_t kCompletions = 4096;
 // A flow that was polled late may catch up by this many bursts.
 constexpr Bytes kCatchUpBursts = 4;
-// An acknowledgement waits for so much data, so many small packets, or for so long: making, sending
-// and receiving one costs about as much as a small message.
+// An acknowledgement waits for so much data where the configuration says nothing.
 constexpr Bytes kBurstsPerAck = 2;
-constexpr uint32_t kSmallPacketsPerAck = 8;
-constexpr Duration kAckDelay = Duration::from_us(100);
+constexpr size_t kNaks = 1024;  // at most, waiting to be sent
 // Control words are few and small.
 constexpr uint32_t kControlWindowPackets = 256;
 
@@ -30,17 +26,19 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       memory_(config.regions, random),
       queue_pairs_(std::bit_ceil(config.queue_pairs)),
       timers_(static_cast<uint32_t>(queue_pairs_.size()) + config.flows, now),
+      naks_(std::min<size_t>(config.completions, kNaks)),
       acks_(queue_pairs_.size()),
       later_(queue_pairs_.size()),
       controls_(queue_pairs_.size()),
       ready_(config.flows),
       events_(queue_pairs_.size()),
       signals_(config.flows),
-      received_(kCompletions),
+      received_(config.completions),
       slab_(std::make_unique<Slab>()),
       next_generation_(random()) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 16));
   PACECAR_CHECK(config.burst_bytes >= config.mtu && config.paths > 0);
+  if (config_.ack.bytes == 0) config_.ack.bytes = config.burst_bytes * kBurstsPerAck;
   flows_.reserve(config.flows);
   for (uint32_t i = 0; i < config.flows; ++i) {
     flows_.emplace_back(config.burst_bytes * kCatchUpBursts);
@@ -49,6 +47,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
   caps_ = NicCaps{
       .line_rate = config.line_rate,
       .mtu = config.mtu,
+      .packet_overhead = wire::kDataHeaderBytes + wire::kChecksumBytes + config.wire_overhead_bytes,
       .burst_bytes = config.burst_bytes,
       .receive_bytes = config.receive_bytes,
       .paths = config.paths,
@@ -59,6 +58,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       .ordered = false,
       .rate_limit = true,
       .sees_ecn = config.sees_ecn,
+      .counts_silent_packets = true,
   };
 }
 
@@ -126,6 +126,10 @@ Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t
       .window_packets = std::min(qp->local.window_packets, qp->remote.window_packets),
       .work_requests = std::min(qp->config.work_requests, qp->remote.writes),
       .mtu = std::min(qp->local.mtu, qp->remote.mtu),
+      .path_policy = config_.path_policy,
+      .paths = qp->config.paced ? config_.paths : 1,
+      .path_seed = uint64_t{qp->local.first_psn} << 32 | id,
+      .loss = config_.loss,
       .silence_limit = config_.silence_limit,
   });
   qp->responder.emplace(qp->local.window_packets, qp->local.writes, qp->remote.first_psn,
@@ -138,7 +142,8 @@ QueuePairMemory SoftNic::queue_pair_memory(const QueuePairConfig& config) const 
   const uint32_t window = config.paced ? config_.window_packets : kControlWindowPackets;
   const Bytes queues = SendWindow::queue_bytes(window) + 2 * ReceiveWindow::queue_bytes(window);
   const Bytes state = sizeof(QueuePair) + Requester::work_request_bytes(config.work_requests) +
-                      WriteTracker::bytes(config.work_requests);
+                      WriteTracker::bytes(config.work_requests) +
+                      PathSelector::bytes(config_.path_policy, config.paced ? config_.paths : 1);
   return config.paced ? QueuePairMemory{state, queues} : QueuePairMemory{state + queues, 0};
 }
 
@@ -206,6 +211,7 @@ size_t SoftNic::poll_signals(std::span<FlowSignal> signals) {
     const uint32_t index = signals_.take();
     Flow& flow = flows_[index];
     flow.signal.in_flight = flow.in_flight;
+    flow.signal.sent = flow.sent;
     signals[count++] = flow.signal;
     flow.signal = FlowSignal{.flow = index};
   }
@@ -217,6 +223,7 @@ void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant no
   if (flow.pacer.rate() != limits.rate) flow.pacer.set_rate(limits.rate, now);
   flow.pacer.hold_until(limits.first_send);
   flow.window = limits.window;
+  flow.credit = limits.credit;
   ready_.add(index);
 }
 
@@ -236,27 +243,25 @@ void SoftNic::on_time(Instant now) {
 }
 
 Instant SoftNic::next_deadline() const {
-  if (!acks_.empty() || !controls_.empty() || !ready_.empty()) return Instant();
+  if (!naks_.empty() || !acks_.empty() || !controls_.empty() || !ready_.empty()) return Instant();
   if (later_.empty()) return timers_.next_deadline();
   return std::min(queue_pairs_[later_.front()]->ack_deadline, timers_.next_deadline());
 }
 
 void SoftNic::on_queue_pair_timeout(QueuePair& qp, Instant now) {
   if (qp.state != QueuePair::State::kConnected) return;
-  switch (qp.requester->on_timeout(now)) {
+  const Bytes in_flight_before = qp.requester->in_flight();
+  Requester::Progress progress;
+  switch (qp.requester->on_timeout(now, &progress)) {
     case Requester::Timeout::kNotYet:
       break;
     case Requester::Timeout::kPeerDead:
       break_queue_pair(qp, CompletionStatus::kRetryExceeded);
       return;
-    case Requester::Timeout::kProbe:
-      wake(qp);
-      break;
-    case Requester::Timeout::kTimeout:
-      ++counters_.timeouts;
-      if (qp.config.paced) {
-        flows_[qp.config.flow].signal.timed_out = true;
-        add_signal(qp, {});
+    case Requester::Timeout::kRepair:
+      if (progress.timed_out || progress.lost > 0) {
+        ++counters_.timeouts;
+        on_progress(qp, in_flight_before, progress);
       }
       wake(qp);
       break;
@@ -295,14 +300,14 @@ void SoftNic::wake(QueuePair& qp) {
 // packets.
 void SoftNic::want_ack(QueuePair& qp, Instant now, bool at_once) {
   // Small packets are counted, large ones weighed: a burst of full packets comes as one.
-  const bool many = qp.unacknowledged_packets >= kSmallPacketsPerAck &&
+  const bool many = qp.unacknowledged_packets >= config_.ack.small_packets &&
                     qp.unacknowledged_bytes < config_.burst_bytes;
-  if (at_once || many || qp.unacknowledged_bytes >= config_.burst_bytes * kBurstsPerAck) {
+  if (at_once || many || qp.unacknowledged_bytes >= config_.ack.bytes) {
     acks_.add(slot_of(qp));
     return;
   }
-  if (later_.listed(slot_of(qp))) return;
-  qp.ack_deadline = now + kAckDelay;
+  if (later_.listed(slot_of(qp)) || config_.ack.delay == Duration::max()) return;
+  qp.ack_deadline = now + config_.ack.delay;
   later_.add(slot_of(qp));
 }
 
@@ -310,12 +315,17 @@ void SoftNic::arm_timeout(const QueuePair& qp) {
   timers_.arm(slot_of(qp), qp.requester->deadline());
 }
 
-void SoftNic::add_signal(const QueuePair& qp, const Requester::Progress& progress) {
+void SoftNic::on_progress(QueuePair& qp, Bytes in_flight_before,
+                          const Requester::Progress& progress) {
+  if (!qp.config.paced) return;
   Flow& flow = flows_[qp.config.flow];
+  flow.in_flight -= in_flight_before - qp.requester->in_flight();
   if (progress.rtt.ns() != 0) flow.signal.rtt = progress.rtt;
   flow.signal.acked += progress.acked;
   flow.signal.marked += progress.marked;
   flow.signal.lost += progress.lost;
+  flow.signal.trimmed += progress.trimmed;
+  flow.signal.timed_out |= progress.timed_out;
   signals_.add(qp.config.flow);
 }
 

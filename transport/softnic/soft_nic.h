@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "transport/base/fixed_queue.h"
@@ -16,6 +17,7 @@
 #include "transport/base/timer_wheel.h"
 #include "transport/base/work_list.h"
 #include "transport/nic/nic.h"
+#include "transport/softnic/config.h"
 #include "transport/softnic/memory_table.h"
 #include "transport/softnic/queue_pair.h"
 #include "transport/softnic/random_source.h"
@@ -23,22 +25,6 @@
 namespace pacecar {
 
 class Slab;
-
-struct SoftNicConfig {
-  Address address;  // where peers send to
-  Rate line_rate;
-  Bytes mtu = 4096;          // payload per packet
-  Bytes burst_bytes = 4096;  // payload per turn of a flow and path; at least mtu
-  Bytes receive_bytes = 0;   // what is buffered below us; 0 when unknown
-  uint32_t paths = 1;
-  uint32_t flows = 256;
-  uint32_t queue_pairs = 1024;
-  uint32_t regions = 4096;
-  uint32_t window_packets = 1024;  // per data queue pair; a power of two
-  bool full_checksum = true;       // nothing below us protects the payload
-  bool sees_ecn = false;
-  Duration silence_limit = Duration::from_s(10);
-};
 
 class SoftNic final : public Nic {
  public:
@@ -77,7 +63,9 @@ class SoftNic final : public Nic {
     Pacer pacer;
     std::vector<uint32_t> queue_pairs;  // slots of the paced ones
     Bytes window = 0;
+    Bytes credit = ~Bytes{0};
     Bytes in_flight = 0;
+    Bytes sent = 0;  // payload, repetitions included
     FlowSignal signal;
     uint32_t turn = 0;  // round robin over queue_pairs
   };
@@ -87,8 +75,11 @@ class SoftNic final : public Nic {
   QueuePair* find_sender(const RxPacket& packet, uint32_t queue_pair);
 
   void on_data(Instant now, const RxPacket& packet);
+  void on_trimmed(Instant now, const RxPacket& packet);
   void on_ack(Instant now, const RxPacket& packet);
-  void on_nak(const RxPacket& packet);
+  void on_nak(Instant now, const RxPacket& packet);
+  bool ack_at_once(QueuePair& qp, const wire::DataHeader& header) const;
+  void refuse(const QueuePair& qp, const wire::DataHeader& header, wire::Syndrome syndrome);
   void break_queue_pair(QueuePair& qp, CompletionStatus status);
 
   // Puts a queue pair with something to send where poll_transmit finds it.
@@ -98,12 +89,15 @@ class SoftNic final : public Nic {
   void arm_timeout(const QueuePair& qp);
   void on_queue_pair_timeout(QueuePair& qp, Instant now);
 
+  size_t transmit_naks(std::span<TxPacket> out);
   size_t transmit_acks(Instant due, Instant now, std::span<TxPacket> out);
   size_t transmit_control(Instant now, std::span<TxPacket> out);
+  size_t transmit_flows(Instant now, std::span<TxPacket> packets);
   size_t transmit_flow(uint32_t index, Instant now, std::span<TxPacket> out);
-  Bytes room_in_window(const QueuePair& qp) const;
+  Bytes room(const QueuePair& qp) const;
   size_t transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget, std::span<TxPacket> out);
-  void add_signal(const QueuePair& qp, const Requester::Progress& progress);
+  // Brings the flow up to date after its requester has changed.
+  void on_progress(QueuePair& qp, Bytes in_flight_before, const Requester::Progress& progress);
 
   SoftNicConfig config_;
   RandomSource random_;
@@ -113,6 +107,8 @@ class SoftNic final : public Nic {
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
   std::vector<Flow> flows_;
   TimerWheel timers_;  // ids: slots of queue pairs, then flows
+  // Refusals to send; those that do not fit are lost, as others are in the network.
+  FixedQueue<std::pair<QueuePairId, wire::Nak>> naks_;
   WorkList acks_;      // slots of queue pairs with something to acknowledge now
   WorkList later_;     // slots of queue pairs that may wait to acknowledge, by deadline
   WorkList controls_;  // slots of unpaced queue pairs with work

@@ -8,6 +8,10 @@ namespace pacecar {
 
 void SoftNic::on_packets(Instant now, std::span<const RxPacket> packets) {
   for (const RxPacket& packet : packets) {
+    if (packet.trimmed) {
+      on_trimmed(now, packet);
+      continue;
+    }
     switch (wire::classify(packet.bytes)) {
       case wire::PacketKind::kData:
         on_data(now, packet);
@@ -16,7 +20,7 @@ void SoftNic::on_packets(Instant now, std::span<const RxPacket> packets) {
         on_ack(now, packet);
         break;
       case wire::PacketKind::kNak:
-        on_nak(packet);
+        on_nak(now, packet);
         break;
       case wire::PacketKind::kMalformed:
         ++counters_.malformed;
@@ -39,10 +43,31 @@ QueuePair* SoftNic::find_sender(const RxPacket& packet, uint32_t queue_pair) {
   return qp;
 }
 
+// Beside what the responder finds: whether this packet by itself calls for an acknowledgement.
+bool SoftNic::ack_at_once(QueuePair& qp, const wire::DataHeader& header) const {
+  if (!qp.responder->in_order()) {
+    qp.ack_owed |= header.ack_request;
+    return header.ack_request || config_.ack.out_of_order_at_once || config_.ack.every_packet;
+  }
+  if (qp.ack_owed) {  // all that was missing when it was asked for is here
+    qp.ack_owed = false;
+    return true;
+  }
+  return header.ack_request || config_.ack.every_packet;
+}
+
+void SoftNic::refuse(const QueuePair& qp, const wire::DataHeader& header, wire::Syndrome syndrome) {
+  naks_.push({qp.local.queue_pair, wire::Nak{.destination_qp = qp.remote.queue_pair,
+                                             .psn = header.psn,
+                                             .echo_timestamp = header.timestamp,
+                                             .syndrome = syndrome}});
+}
+
 void SoftNic::on_data(Instant now, const RxPacket& packet) {
-  wire::DataHeader header;
-  std::span<const uint8_t> payload;
-  if (!wire::decode(packet.bytes, header, payload)) {
+  Responder::Data data{.packet = packet, .arrival = now - packet.waited};
+  const wire::DataHeader& header = data.header;
+  if (!wire::decode(packet.bytes, data.header, data.payload) ||
+      (packet.elided > 0 && (header.taken_back || data.bytes() > header.length))) {
     ++counters_.malformed;
     return;
   }
@@ -56,9 +81,9 @@ void SoftNic::on_data(Instant now, const RxPacket& packet) {
     ++counters_.completions_full;
     return;
   }
-  const bool marked = packet.ecn == Ecn::kCongestion;
-  bool ack_at_once = marked || header.ack_request;
-  switch (qp->responder->on_data(header, payload, marked, now - packet.waited, memory_)) {
+  bool at_once = data.marked() || (config_.ack.idle != Duration::max() &&
+                                   qp->responder->idle_since(data.arrival - config_.ack.idle));
+  switch (qp->responder->on_data(data, memory_)) {
     case Responder::Outcome::kCompleted:
       received_.push(Completion{.bytes = header.length,
                                 .queue_pair = qp->local.queue_pair,
@@ -67,33 +92,60 @@ void SoftNic::on_data(Instant now, const RxPacket& packet) {
       [[fallthrough]];
     case Responder::Outcome::kPlaced:
       ++counters_.data_packets_received;
-      counters_.data_bytes_received += payload.size();
-      counters_.marked_packets += marked ? 1 : 0;
-      qp->unacknowledged_bytes += payload.size();
+      counters_.data_bytes_received += data.bytes();
+      counters_.silent_packets_received += header.opcode == wire::Opcode::kWrite ? 1 : 0;
+      counters_.marked_packets += data.marked() ? 1 : 0;
+      qp->unacknowledged_bytes += data.bytes();
       ++qp->unacknowledged_packets;
-      if (!qp->responder->in_order()) ack_at_once = true;
+      at_once |= ack_at_once(*qp, header);
       break;
     case Responder::Outcome::kDuplicate:
       ++counters_.duplicates;
-      ack_at_once = true;
+      at_once = true;
       break;
     case Responder::Outcome::kOutOfWindow:
       ++counters_.out_of_window;
       return;
     case Responder::Outcome::kRefused:
       ++counters_.access_errors;
-      ack_at_once = true;
-      qp->nak_due = true;
-      qp->nak = wire::Nak{.destination_qp = qp->remote.queue_pair, .psn = header.psn};
+      refuse(*qp, header, wire::Syndrome::kRemoteAccessError);
+      at_once = qp->responder->ack_due();
+      if (!at_once) return;
       break;
   }
-  want_ack(*qp, now, ack_at_once);
+  want_ack(*qp, now, at_once);
+}
+
+// What a switch has left of a packet: nothing vouches for it. The answer makes the sender repeat a
+// packet at worst.
+void SoftNic::on_trimmed(Instant now, const RxPacket& packet) {
+  wire::DataHeader header;
+  if (!wire::decode_trimmed(packet.bytes, header)) {
+    ++counters_.malformed;
+    return;
+  }
+  QueuePair* qp = find_sender(packet, header.destination_qp);
+  if (qp == nullptr) return;
+  switch (qp->responder->on_trimmed(header)) {
+    case Arrival::kNew:
+      ++counters_.trimmed_packets;
+      refuse(*qp, header, wire::Syndrome::kTrimmed);
+      break;
+    case Arrival::kDuplicate:
+      ++counters_.duplicates;
+      want_ack(*qp, now, true);
+      break;
+    case Arrival::kOutOfWindow:
+      ++counters_.out_of_window;
+      break;
+  }
 }
 
 void SoftNic::on_ack(Instant now, const RxPacket& packet) {
   wire::AckHeader ack;
   wire::Bitmap bitmap;
-  if (!wire::decode(packet.bytes, ack, bitmap)) {
+  wire::TelemetryView telemetry;
+  if (!wire::decode(packet.bytes, ack, bitmap, telemetry)) {
     ++counters_.malformed;
     return;
   }
@@ -108,16 +160,18 @@ void SoftNic::on_ack(Instant now, const RxPacket& packet) {
   const Bytes in_flight_before = qp->requester->in_flight();
   const Requester::Progress progress = qp->requester->on_ack(ack, bitmap, now - packet.waited, now);
   if (qp->config.paced) {
-    Flow& flow = flows_[qp->config.flow];
-    flow.in_flight -= in_flight_before - qp->requester->in_flight();
-    add_signal(*qp, progress);
+    FlowSignal& signal = flows_[qp->config.flow].signal;
+    signal.echo_marked = ack.echo_valid && ack.echo_marked;
+    signal.hops = ack.echo_valid ? static_cast<uint8_t>(telemetry.hops()) : 0;
+    for (size_t i = 0; i < signal.hops; ++i) signal.telemetry[i] = telemetry[i];
   }
+  on_progress(*qp, in_flight_before, progress);
   events_.add(slot_of(*qp));
   arm_timeout(*qp);
   wake(*qp);
 }
 
-void SoftNic::on_nak(const RxPacket& packet) {
+void SoftNic::on_nak(Instant now, const RxPacket& packet) {
   wire::Nak nak;
   if (!wire::decode(packet.bytes, nak)) {
     ++counters_.malformed;
@@ -131,10 +185,8 @@ void SoftNic::on_nak(const RxPacket& packet) {
     return;
   }
   const Bytes in_flight_before = qp->requester->in_flight();
-  qp->requester->on_nak(nak);
-  if (qp->config.paced) {
-    flows_[qp->config.flow].in_flight -= in_flight_before - qp->requester->in_flight();
-  }
+  const Requester::Progress progress = qp->requester->on_nak(nak, now);
+  on_progress(*qp, in_flight_before, progress);
   wake(*qp);
 }
 

@@ -10,60 +10,79 @@
 namespace pacecar {
 namespace {
 
-// Ethernet (preamble, header, FCS, gap), IPv4 and UDP around each datagram: what a packet costs on
-// the link beyond its own bytes, so that a paced flow fills its share and not more.
-constexpr Bytes kWireOverheadBytes = 38 + 20 + 8;
 // How much too early an acknowledgement goes when a burst of data has just gone.
 constexpr Duration kInPassing = Duration::from_us(40);
 constexpr size_t kDataOverheadBytes = wire::kDataHeaderBytes + wire::kChecksumBytes;
+
+TxPacket answer(const QueuePair& qp, std::span<const uint8_t> bytes) {
+  return {.header = bytes,
+          .payload = {},
+          .trailer = {},
+          .destination = &qp.remote.address,
+          .path = 0,
+          .traffic_class = TrafficClass::kControl};
+}
 
 }  // namespace
 
 size_t SoftNic::poll_transmit(Instant now, std::span<TxPacket> packets) {
   slab_->clear();
+  size_t count = 0;
+  if (config_.control_first) {
+    count = transmit_control(now, packets);
+    count += transmit_acks(now, now, packets.subspan(count));
+    return count + transmit_flows(now, packets.subspan(count));
+  }
   // A burst of data goes first: what can wait a little is sent while the peer is busy with it, not
   // while the application waits for it to leave.
-  size_t count = ready_.empty() ? 0 : transmit_flow(ready_.take(), now, packets);
+  if (!ready_.empty()) count = transmit_flow(ready_.take(), now, packets);
   const bool in_passing = count > 0;
   count += transmit_control(now, packets.subspan(count));
   count += transmit_acks(in_passing ? now + kInPassing : now, now, packets.subspan(count));
-  // Each ready flow gets a turn of one burst; a flow that stays ready goes to the end.
+  return count + transmit_flows(now, packets.subspan(count));
+}
+
+// Each ready flow gets a turn of one burst; a flow that stays ready goes to the end.
+size_t SoftNic::transmit_flows(Instant now, std::span<TxPacket> packets) {
+  size_t count = 0;
   while (count < packets.size() && !ready_.empty() && slab_->room() >= kDataOverheadBytes) {
     count += transmit_flow(ready_.take(), now, packets.subspan(count));
   }
   return count;
 }
 
-// Sends the acknowledgements that are due at `due`.
+size_t SoftNic::transmit_naks(std::span<TxPacket> out) {
+  size_t count = 0;
+  while (!naks_.empty() && count < out.size() && slab_->room() >= wire::kNakBytes) {
+    const auto& [id, nak] = naks_.front();
+    const QueuePair* qp = find(id);
+    if (qp != nullptr) {
+      const auto bytes = slab_->take(wire::kNakBytes);
+      wire::encode(nak, bytes.first<wire::kNakBytes>());
+      out[count++] = answer(*qp, bytes);
+    }
+    naks_.pop_front();
+  }
+  return count;
+}
+
+// Sends refusals, and the acknowledgements that are due at `due`.
 size_t SoftNic::transmit_acks(Instant due, Instant now, std::span<TxPacket> out) {
   while (!later_.empty() && queue_pairs_[later_.front()]->ack_deadline <= due) {
     acks_.add(later_.take());
   }
-  size_t count = 0;
-  while (!acks_.empty() && count + 2 <= out.size()) {
+  size_t count = transmit_naks(out);
+  while (!acks_.empty() && count < out.size()) {
     QueuePair& qp = *queue_pairs_[acks_.front()];
-    if (slab_->room() < wire::kNakBytes + qp.responder->max_ack_bytes()) break;
+    if (slab_->room() < qp.responder->max_ack_bytes()) break;
     acks_.take();
     later_.remove(slot_of(qp));
     qp.unacknowledged_bytes = 0;
     qp.unacknowledged_packets = 0;
-    const auto add = [&](std::span<const uint8_t> bytes) {
-      out[count++] = TxPacket{.header = bytes,
-                              .payload = {},
-                              .trailer = {},
-                              .destination = &qp.remote.address,
-                              .path = 0,
-                              .traffic_class = TrafficClass::kControl};
-    };
-    if (qp.nak_due) {
-      const auto bytes = slab_->take(wire::kNakBytes);
-      wire::encode(qp.nak, bytes.first<wire::kNakBytes>());
-      qp.nak_due = false;
-      add(bytes);
-    }
     if (!qp.responder->ack_due()) continue;
     const auto bytes = slab_->take(qp.responder->max_ack_bytes());
-    add(bytes.first(qp.responder->write_ack(qp.remote.queue_pair, now, bytes)));
+    out[count++] =
+        answer(qp, bytes.first(qp.responder->write_ack(qp.remote.queue_pair, now, bytes)));
     ++counters_.acks_sent;
   }
   return count;
@@ -87,11 +106,11 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
   for (size_t i = 0; i < pairs; ++i) {
     QueuePair& qp = *queue_pairs_[flow.queue_pairs[(flow.turn + i) % pairs]];
     if (qp.state != QueuePair::State::kConnected || !qp.requester->has_work()) continue;
-    // A flow with nothing in flight may always send a packet: no window can stop it for ever.
-    Bytes budget = room_in_window(qp);
+    Bytes budget = room(qp);
     const bool probing = qp.requester->probing();
-    if (flow.in_flight == 0 || probing) budget = std::max(budget, config_.mtu);
-    if (budget == 0) continue;  // an acknowledgement wakes it; another may have a probe to send
+    if (probing) budget = std::max(budget, config_.mtu);
+    // An acknowledgement or a new limit wakes it; another may have a probe to send.
+    if (budget == 0) continue;
     const Instant next_send = flow.pacer.next_send();
     if (next_send > now) {
       timers_.arm(timer, next_send);
@@ -107,11 +126,14 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
   return 0;
 }
 
-// What the flow's window leaves to send now; no bound for a queue pair without one.
-Bytes SoftNic::room_in_window(const QueuePair& qp) const {
+// What the flow's window and credit leave to send now; no bound for a queue pair without them.
+Bytes SoftNic::room(const QueuePair& qp) const {
   if (!qp.config.paced) return std::numeric_limits<Bytes>::max() / 2;
   const Flow& flow = flows_[qp.config.flow];
-  return flow.window - std::min(flow.in_flight, flow.window);
+  // A flow with nothing in flight may always send a packet: no window can stop it for ever.
+  const Bytes window = flow.in_flight == 0 ? std::max(flow.window, config_.mtu) : flow.window;
+  return std::min(window - std::min(flow.in_flight, window),
+                  flow.credit - std::min(flow.sent, flow.credit));
 }
 
 // Sends at most `budget` bytes of payload (and at least one packet) on one path.
@@ -122,13 +144,14 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
   Bytes payload_bytes = 0;
   Bytes wire_bytes = 0;
   Requester::Outgoing packet;
-  const Bytes window_left = room_in_window(qp);
+  const Bytes room_left = room(qp);
+  const uint16_t path = qp.requester->choose_path();
   while (count < out.size() && slab_->room() >= kDataOverheadBytes &&
          (count == 0 || payload_bytes + config_.mtu <= budget) &&
          qp.requester->next_packet(now, &packet)) {
     const Bytes then = payload_bytes + packet.payload.size();
     packet.header.ack_request |=
-        packet.retransmission || then + config_.mtu > window_left || qp.requester->full();
+        packet.retransmission || then + config_.mtu > room_left || qp.requester->full();
     const auto header = slab_->take(wire::kDataHeaderBytes);
     const auto trailer = slab_->take(wire::kChecksumBytes);
     wire::encode(packet.header, header.first<wire::kDataHeaderBytes>());
@@ -138,10 +161,10 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
                             .payload = packet.payload,
                             .trailer = trailer,
                             .destination = &qp.remote.address,
-                            .path = qp.path,
+                            .path = path,
                             .traffic_class = qp.config.traffic_class};
     payload_bytes = then;
-    wire_bytes += packet.payload.size() + kDataOverheadBytes + kWireOverheadBytes;
+    wire_bytes += packet.payload.size() + caps_.packet_overhead;
     counters_.packets_retransmitted += packet.retransmission ? 1 : 0;
   }
   if (count == 0) return 0;
@@ -150,8 +173,8 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
   if (qp.config.paced) {
     Flow& flow = flows_[qp.config.flow];
     flow.in_flight += qp.requester->in_flight() - in_flight_before;
+    flow.sent += payload_bytes;
     flow.pacer.on_sent(wire_bytes, now);
-    qp.path = static_cast<uint16_t>((qp.path + 1U) % config_.paths);
   }
   arm_timeout(qp);
   return count;

@@ -1,0 +1,66 @@
+// What a software NIC is told when it is made.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/base/units.h"
+#include "transport/softnic/path_selector.h"
+#include "transport/wire/packet.h"
+
+namespace pacecar {
+
+// When a queue pair's received packets are acknowledged. A packet that is marked, that was received
+// before or whose sender asks is acknowledged at once under every policy. An acknowledgement costs
+// both hosts about as much as a small message, so by default they are gathered.
+struct AckPolicy {
+  Bytes bytes = 0;  // payload received since the last acknowledgement; 0: two bursts
+  // So many packets likewise, as long as they are less than a burst together.
+  uint32_t small_packets = 8;
+  Duration delay = Duration::from_us(100);  // since the first of them; max(): no limit
+  bool out_of_order_at_once = true;         // any packet while one before it is missing
+  bool every_packet = false;                // at once, whatever it is
+  // The first packet after so long without any is acknowledged at once; max(): it is not.
+  Duration idle = Duration::max();
+};
+
+// How a sender finds that a packet is lost, unless the receiver tells it.
+struct LossRecovery {
+  // How much later than one that was sent after it a packet may come; 0: a quarter of the round
+  // trip, at least 5 us; max(): arrivals say nothing about losses.
+  Duration reordering;
+  // A packet that is not acknowledged for so long is lost, each by itself and without a probe. 0:
+  // when nothing at all comes back for a while, one packet is sent again to learn of the others.
+  Duration packet_timeout;
+  Duration initial_timeout = Duration::from_ms(5);  // before a round trip is known
+  Duration min_probe = Duration::from_us(200);      // of silence, before the probe
+  Duration min_timeout = Duration::from_ms(2);      // of silence, before it means congestion
+  Duration max_timeout = Duration::from_ms(200);
+};
+
+struct SoftNicConfig {
+  Address address;  // where peers send to
+  Rate line_rate;
+  Bytes mtu = 4096;          // payload per packet
+  Bytes burst_bytes = 4096;  // payload per turn of a flow and path; at least mtu
+  Bytes receive_bytes = 0;   // what is buffered below us; 0 when unknown
+  // What a datagram costs on the link beyond its own bytes, so that a paced flow fills its share
+  // and not more: Ethernet (preamble, header, FCS, gap), IPv4 and UDP.
+  Bytes wire_overhead_bytes = 38 + 20 + 8;
+  uint32_t paths = 1;
+  PathPolicy path_policy = PathPolicy::kRoundRobin;
+  uint32_t flows = 256;
+  uint32_t queue_pairs = 1024;
+  uint32_t regions = 4096;
+  uint32_t window_packets = 1024;  // per data queue pair; a power of two
+  uint32_t completions = 4096;     // received and not polled; packets beyond are dropped
+  bool full_checksum = true;       // nothing below us protects the payload
+  bool sees_ecn = false;
+  // Acknowledgements and control words go before data, not after a first burst of it: for a
+  // packet I/O that takes few packets at a time.
+  bool control_first = false;
+  AckPolicy ack;
+  LossRecovery loss;
+  Duration silence_limit = Duration::from_s(10);
+};
+
+}  // namespace pacecar

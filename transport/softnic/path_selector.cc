@@ -1,0 +1,109 @@
+#include "transport/softnic/path_selector.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "transport/base/check.h"
+
+namespace pacecar {
+namespace {
+
+// Turns to leave out, as the reference simulator of Ultra Ethernet has them; a path never has more
+// than the largest.
+constexpr uint8_t kMarkedPenalty = 1;
+constexpr uint8_t kTrimmedPenalty = 4;
+constexpr uint8_t kLostPenalty = 15;
+constexpr uint8_t kMaxPenalty = 15;
+// Good paths that are remembered; more good news than that is not needed.
+constexpr size_t kRecycledPerPath = 4;
+
+bool has_penalties(PathPolicy policy) {
+  return policy == PathPolicy::kPenalty || policy == PathPolicy::kRecycle;
+}
+size_t recycled_capacity(PathPolicy policy, uint32_t paths) {
+  return policy == PathPolicy::kRecycle ? paths * kRecycledPerPath : 0;
+}
+
+}  // namespace
+
+PathSelector::PathSelector(PathPolicy policy, uint32_t paths, uint64_t seed)
+    : policy_(policy),
+      paths_(paths),
+      mask_(std::bit_ceil(paths) - 1),
+      prng_(seed),
+      penalties_(has_penalties(policy) ? paths : 0),
+      recycled_(recycled_capacity(policy, paths)) {
+  PACECAR_CHECK(paths > 0 && paths <= (1U << 16));
+  if (policy == PathPolicy::kFixed) cursor_ = static_cast<uint32_t>(prng_.below(paths));
+  if (has_penalties(policy)) order_ = static_cast<uint32_t>(prng_.next_u64()) & mask_;
+}
+
+Bytes PathSelector::bytes(PathPolicy policy, uint32_t paths) {
+  const Bytes recycled = std::bit_ceil(std::max<size_t>(recycled_capacity(policy, paths), 1));
+  return recycled * sizeof(uint16_t) + (has_penalties(policy) ? paths : 0);
+}
+
+uint16_t PathSelector::next() {
+  switch (policy_) {
+    case PathPolicy::kFixed:
+      return static_cast<uint16_t>(cursor_);
+    case PathPolicy::kRandom:
+      return static_cast<uint16_t>(prng_.below(paths_));
+    case PathPolicy::kPenalty:
+      return next_without_penalty();
+    case PathPolicy::kRecycle: {
+      if (recycled_.empty()) return next_without_penalty();
+      const uint16_t path = recycled_.front();
+      recycled_.pop_front();
+      return path;
+    }
+    case PathPolicy::kRoundRobin:
+      break;
+  }
+  const uint32_t path = cursor_;
+  cursor_ = path + 1 == paths_ ? 0 : path + 1;
+  return static_cast<uint16_t>(path);
+}
+
+// All paths once a round, in an order that changes from round to round, so that senders that began
+// together do not stay together.
+uint16_t PathSelector::step() {
+  for (;;) {
+    const uint32_t path = cursor_ ^ order_;
+    cursor_ = (cursor_ + 1) & mask_;
+    if (cursor_ == 0) order_ = static_cast<uint32_t>(prng_.next_u64()) & mask_;
+    if (path < paths_) return static_cast<uint16_t>(path);
+  }
+}
+
+// A path serves its penalty by being passed over: one turn for the first that is met in a search,
+// so that few bad paths among many are left out for long. With trouble everywhere all are as good.
+uint16_t PathSelector::next_without_penalty() {
+  uint16_t path = step();
+  if (penalties_[path] == 0) return path;
+  --penalties_[path];
+  path = step();
+  for (uint32_t i = 0; i < paths_ && penalties_[path] > 0; ++i) path = step();
+  return path;
+}
+
+void PathSelector::on_feedback(uint16_t path, PathFeedback feedback) {
+  if (!learns() || path >= paths_) return;
+  const auto add = [&](uint8_t penalty) {
+    penalties_[path] = std::min<uint8_t>(penalties_[path] + penalty, kMaxPenalty);
+  };
+  switch (feedback) {
+    case PathFeedback::kGood:
+      recycled_.push(std::as_const(path));
+      break;
+    case PathFeedback::kMarked:
+      return add(kMarkedPenalty);
+    case PathFeedback::kTrimmed:
+      return add(kTrimmedPenalty);
+    case PathFeedback::kLost:
+      return add(kLostPenalty);
+  }
+}
+
+}  // namespace pacecar
