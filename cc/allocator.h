@@ -13,13 +13,6 @@
 
 namespace pacecar {
 
-// A sender's word on what it could use.
-struct Demand {
-  Rate usable;         // the rate at which the sender itself is the limit
-  Bytes backlog = 0;   // bytes waiting for permission or in flight
-  uint16_t epoch = 0;  // newest grant epoch that the sender has seen
-};
-
 struct GrantUpdate {
   uint32_t flow = 0;
   Grant grant;

@@ -35,7 +35,7 @@ void EqualShare::on_finished(Instant, uint32_t flow, Bytes bytes) {
 }
 
 void EqualShare::on_demand(Instant, uint32_t flow, const Demand& demand) {
-  at(flow).idle = demand.backlog == 0;
+  at(flow).idle = !demand.is_credit && demand.backlog == 0;
   update_membership(flow);
 }
 

@@ -15,7 +15,7 @@ class FixedController final : public Controller {
   std::string_view name() const override { return "fixed"; }
   void on_send(Instant, Bytes) override {}
   void on_ack(const AckSample&) override {}
-  void on_loss(Instant, Bytes) override {}
+  void on_loss(const LossSample&) override {}
   void on_timeout(Instant) override {}
   void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
   Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }

@@ -26,7 +26,9 @@ class GrantLimit {
 
   // The newest epoch wins, modulo 2^16; the same epoch again prolongs the grant. A grant that has
   // lapsed gives way to any epoch: its receiver may have started anew.
+  // Credit says nothing about a rate.
   void on_grant(Instant now, const Grant& grant) {
+    if (grant.is_credit) return;
     const auto ahead = static_cast<int16_t>(static_cast<uint16_t>(grant.epoch - epoch_));
     if (granted_ && ahead < 0 && !lapsed(now)) return;
     if (grant.phase > Duration() && (!granted_ || ahead != 0)) {

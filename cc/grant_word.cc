@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "cc/credit.h"
+
 namespace pacecar::wire {
 namespace {
 
@@ -11,6 +13,9 @@ constexpr int kRateMantissa = 19;
 constexpr int kValidityMantissa = 3;
 constexpr int64_t kPhaseUnitNs = 64;
 constexpr int64_t kValidityUnitNs = 1000;
+// In the place of a rate: the word is about credit. No rate is encoded so.
+constexpr uint64_t kCreditMark = 0xFFFFFF;
+constexpr uint64_t kCreditMask = (uint64_t{1} << kCreditBits) - 1;
 
 // An unsigned float with gradual underflow: codes grow with values, and small values are exact.
 constexpr uint64_t encode_float(uint64_t value, int mantissa_bits) {
@@ -37,32 +42,65 @@ uint64_t units(Duration d, int64_t unit_ns) {
   return static_cast<uint64_t>(std::max<int64_t>(d.ns(), 0) / unit_ns);
 }
 
+uint64_t encode_rate(Rate rate) {
+  return std::min(encode_float(rate.bps(), kRateMantissa), kCreditMark - 1);
+}
+
+Rate decode_rate(uint64_t word) {
+  return Rate::from_bps(decode_float(field(word, 40, 24), kRateMantissa));
+}
+
+uint64_t encode_credit(uint64_t units, uint16_t epoch) {
+  return kCreditMark << 40 | (units & kCreditMask) << 16 | epoch;
+}
+
+bool is_credit(uint64_t word) { return field(word, 40, 24) == kCreditMark; }
+
+Bytes decode_credit(uint64_t word) { return field(word, 16, kCreditBits) * kCreditUnit; }
+
+uint16_t decode_epoch(uint64_t word) { return static_cast<uint16_t>(field(word, 0, 16)); }
+
 }  // namespace
 
 uint64_t encode_grant(const Grant& grant) {
+  if (grant.is_credit) return encode_credit(grant.credit / kCreditUnit, grant.epoch);
   const uint64_t phase = std::min<uint64_t>(units(grant.phase, kPhaseUnitNs), 0xFFFF);
   const uint64_t validity = encode_float(units(grant.validity, kValidityUnitNs), kValidityMantissa);
-  return encode_float(grant.rate.bps(), kRateMantissa) << 40 | phase << 24 | validity << 16 |
-         grant.epoch;
+  return encode_rate(grant.rate) << 40 | phase << 24 | validity << 16 | grant.epoch;
 }
 
 Grant decode_grant(uint64_t word) {
+  Grant grant;
+  grant.epoch = decode_epoch(word);
+  grant.is_credit = is_credit(word);
+  if (grant.is_credit) {
+    grant.credit = decode_credit(word);
+    return grant;
+  }
   const uint64_t validity = decode_float(field(word, 16, 8), kValidityMantissa);
-  return {.rate = Rate::from_bps(decode_float(field(word, 40, 24), kRateMantissa)),
-          .phase = Duration::from_ns(static_cast<int64_t>(field(word, 24, 16)) * kPhaseUnitNs),
-          .validity = Duration::from_ns(static_cast<int64_t>(validity) * kValidityUnitNs),
-          .epoch = static_cast<uint16_t>(field(word, 0, 16))};
+  grant.rate = decode_rate(word);
+  grant.phase = Duration::from_ns(static_cast<int64_t>(field(word, 24, 16)) * kPhaseUnitNs);
+  grant.validity = Duration::from_ns(static_cast<int64_t>(validity) * kValidityUnitNs);
+  return grant;
 }
 
 uint64_t encode_demand(const Demand& demand) {
-  return encode_float(demand.usable.bps(), kRateMantissa) << 40 |
-         encode_float(demand.backlog, kRateMantissa) << 16 | demand.epoch;
+  if (demand.is_credit) return encode_credit(credit_units(demand.credit), demand.epoch);
+  return encode_rate(demand.usable) << 40 | encode_float(demand.backlog, kRateMantissa) << 16 |
+         demand.epoch;
 }
 
 Demand decode_demand(uint64_t word) {
-  return {.usable = Rate::from_bps(decode_float(field(word, 40, 24), kRateMantissa)),
-          .backlog = decode_float(field(word, 16, 24), kRateMantissa),
-          .epoch = static_cast<uint16_t>(field(word, 0, 16))};
+  Demand demand;
+  demand.epoch = decode_epoch(word);
+  demand.is_credit = is_credit(word);
+  if (demand.is_credit) {
+    demand.credit = decode_credit(word);
+    return demand;
+  }
+  demand.usable = decode_rate(word);
+  demand.backlog = decode_float(field(word, 16, 24), kRateMantissa);
+  return demand;
 }
 
 }  // namespace pacecar::wire

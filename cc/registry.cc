@@ -5,65 +5,160 @@
 #include <algorithm>
 #include <array>
 #include <string>
-#include <vector>
+#include <type_traits>
 
+#include "cc/credit_share.h"
+#include "cc/dcqcn.h"
 #include "cc/equal_share.h"
 #include "cc/fixed.h"
+#include "cc/hpcc.h"
+#include "cc/nscc.h"
+#include "cc/open_link.h"
+#include "cc/powertcp.h"
+#include "cc/rccc.h"
 #include "cc/swift.h"
+#include "cc/timely.h"
+#include "cc/window.h"
 #include "transport/base/edit_distance.h"
 
 namespace pacecar {
 namespace {
 
-using Factory = std::unique_ptr<Controller> (*)(const FlowEnvironment&);
+using Factory = Result<std::unique_ptr<Controller>> (*)(std::string_view name,
+                                                        const FlowEnvironment& environment,
+                                                        std::span<const NamedValue> constants);
+using AllocatorFactory = std::unique_ptr<Allocator> (*)(const FlowEnvironment& environment,
+                                                        uint32_t max_flows);
+
+// Of a controller without any that can be set.
+struct NoConstants {
+  static constexpr std::array<Constant<NoConstants>, 0> table() { return {}; }
+};
 
 template <typename T>
-std::unique_ptr<Controller> make(const FlowEnvironment& environment) {
-  return std::make_unique<T>(environment);
+struct ConstantsOf {
+  using Type = NoConstants;
+};
+template <typename T>
+requires requires { typename T::Constants; }
+struct ConstantsOf<T> {
+  using Type = typename T::Constants;
+};
+
+template <typename T>
+Result<std::unique_ptr<Controller>> make(std::string_view name, const FlowEnvironment& environment,
+                                         std::span<const NamedValue> settings) {
+  using Constants = typename ConstantsOf<T>::Type;
+  return make_constants<Constants>(name, settings).map([&](const Constants& constants) {
+    std::unique_ptr<Controller> controller;
+    if constexpr (std::is_same_v<Constants, NoConstants>) {
+      controller = std::make_unique<T>(environment);
+    } else {
+      controller = std::make_unique<T>(environment, constants);
+    }
+    return controller;
+  });
+}
+
+template <typename T>
+constexpr ControllerInfo describe(std::string_view name, std::string_view summary,
+                                  std::string_view allocator) {
+  return {name, summary, allocator, list_constants<typename ConstantsOf<T>::Type>};
+}
+
+template <typename T>
+std::unique_ptr<Allocator> divide(const FlowEnvironment& environment, uint32_t max_flows) {
+  if constexpr (std::is_constructible_v<T, Rate, uint32_t>) {
+    return std::make_unique<T>(environment.line_rate, max_flows);
+  } else {
+    return std::make_unique<T>(environment, max_flows);
+  }
 }
 
 // The one list of controllers: entry i of both tables is the same controller.
-constexpr std::array<ControllerInfo, 2> kControllers{{
-    {"swift", "delay target, additive increase and multiplicative decrease (SIGCOMM 2020)"},
-    {"fixed", "no signal: line rate, or a given rate"},
-}};
-constexpr std::array<Factory, kControllers.size()> kFactories{make<SwiftController>,
-                                                              make<FixedController>};
+constexpr ControllerInfo kControllers[] = {
+    describe<SwiftController>(
+        "swift", "delay target, additive increase and multiplicative decrease (SIGCOMM 2020)",
+        "equal_share"),
+    describe<DcqcnController>("dcqcn", "ECN marks, rate (SIGCOMM 2015)", "none"),
+    describe<TimelyController>("timely", "gradient of the round trip, rate (SIGCOMM 2015)", "none"),
+    describe<HpccController>("hpcc", "telemetry of the busiest hop, window and rate (SIGCOMM 2019)",
+                             "none"),
+    describe<PowerTcpController>("powertcp", "power of the busiest hop, window (NSDI 2022)",
+                                 "none"),
+    describe<NsccController>("nscc", "ECN mark and delay of each packet, window (UEC 1.0)", "none"),
+    describe<RcccController>("rccc", "credit that the receiver hands out in turn (UEC 1.0)",
+                             "credit"),
+    describe<WindowController>("window", "no signal: a fixed number of chunks in flight", "none"),
+    describe<FixedController>("fixed", "no signal: line rate, or a given rate", "equal_share"),
+};
+constexpr Factory kFactories[] = {
+    make<SwiftController>, make<DcqcnController>,    make<TimelyController>,
+    make<HpccController>,  make<PowerTcpController>, make<NsccController>,
+    make<RcccController>,  make<WindowController>,   make<FixedController>,
+};
+static_assert(std::size(kControllers) == std::size(kFactories));
 
-std::string unknown_name_message(std::string_view name) {
+// Likewise for allocators.
+constexpr AllocatorInfo kAllocators[] = {
+    {"equal_share", "every flow with demand is granted the same rate"},
+    {"credit", "every flow with demand is granted credit in turn, at a little below line rate"},
+    {"none", "every flow is granted the line rate"},
+};
+constexpr AllocatorFactory kAllocatorFactories[] = {divide<EqualShare>, divide<CreditShare>,
+                                                    divide<OpenLink>};
+static_assert(std::size(kAllocators) == std::size(kAllocatorFactories));
+
+// The index of `name` in a table of entries with names.
+template <typename Info, size_t kCount>
+Result<size_t> find(const Info (&table)[kCount], std::string_view kind, std::string_view name) {
   std::string known;
   std::string_view nearest;
   size_t nearest_distance = 3;  // anything further away is not a slip of the finger
-  for (const ControllerInfo& info : kControllers) {
-    fmt::format_to(std::back_inserter(known), "{}{}", known.empty() ? "" : ", ", info.name);
-    const size_t distance = edit_distance(name, info.name);
+  for (size_t i = 0; i < kCount; ++i) {
+    if (table[i].name == name) return i;
+    fmt::format_to(std::back_inserter(known), "{}{}", known.empty() ? "" : ", ", table[i].name);
+    const size_t distance = edit_distance(name, table[i].name);
     if (distance < nearest_distance) {
-      nearest = info.name;
+      nearest = table[i].name;
       nearest_distance = distance;
     }
   }
   const std::string hint =
       nearest.empty() ? std::string() : fmt::format(" (did you mean '{}'?)", nearest);
-  return fmt::format("there is no congestion control '{}'{}: use one of {}", name, hint, known);
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("there is no {} '{}'{}: use one of {}", kind, name, hint, known));
 }
 
 }  // namespace
 
 std::span<const ControllerInfo> controllers() { return kControllers; }
 
+std::span<const AllocatorInfo> allocators() { return kAllocators; }
+
 Result<std::unique_ptr<Controller>> make_controller(std::string_view name,
                                                     const FlowEnvironment& environment,
-                                                    Rate fixed_rate) {
+                                                    Rate fixed_rate,
+                                                    std::span<const NamedValue> constants) {
   FlowEnvironment bounded = environment;
   if (fixed_rate > Rate()) bounded.line_rate = std::min(bounded.line_rate, fixed_rate);
-  for (size_t i = 0; i < kControllers.size(); ++i) {
-    if (kControllers[i].name == name) return kFactories[i](bounded);
-  }
-  return fail(ErrorCode::kInvalidArgument, unknown_name_message(name));
+  return find(kControllers, "congestion control", name).and_then([&](size_t i) {
+    return kFactories[i](name, bounded, constants);
+  });
 }
 
-std::unique_ptr<Allocator> make_allocator(Rate line_rate, uint32_t max_flows) {
-  return std::make_unique<EqualShare>(line_rate, max_flows);
+Result<std::unique_ptr<Allocator>> make_allocator(std::string_view name,
+                                                  const FlowEnvironment& environment,
+                                                  uint32_t max_flows) {
+  return find(kAllocators, "allocator", name).map([&](size_t i) {
+    return kAllocatorFactories[i](environment, max_flows);
+  });
+}
+
+Result<std::string_view> allocator_of(std::string_view controller) {
+  return find(kControllers, "congestion control", controller).map([](size_t i) {
+    return kControllers[i].allocator;
+  });
 }
 
 }  // namespace pacecar

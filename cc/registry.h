@@ -1,11 +1,14 @@
-// The congestion controls by name, as PACECAR_CC and --cc name them.
+// The congestion controls by name, as PACECAR_CC and --cc name them, and the allocators that go
+// with them.
 #pragma once
 
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "cc/allocator.h"
+#include "cc/constants.h"
 #include "cc/controller.h"
 #include "transport/base/result.h"
 
@@ -13,19 +16,35 @@ namespace pacecar {
 
 struct ControllerInfo {
   std::string_view name;
-  std::string_view summary;  // one line: signal and law
+  std::string_view summary;                  // one line: signal and law
+  std::string_view allocator;                // the receiver's, that goes with it
+  std::vector<ConstantInfo> (*constants)();  // those that can be set; for the control path
 };
 
-// All controllers, in the order in which they should be listed.
-std::span<const ControllerInfo> controllers();
+struct AllocatorInfo {
+  std::string_view name;
+  std::string_view summary;
+};
 
-// Errors: kInvalidArgument with the list of known names. `fixed_rate` is what the controller
-// `fixed` sends at (0: line rate); for the others it is an upper bound (0: none).
+// All of them, in the order in which they should be listed.
+std::span<const ControllerInfo> controllers();
+std::span<const AllocatorInfo> allocators();
+
+// Errors: kInvalidArgument with what is known, for an unknown name or constant and for a value out
+// of range. `fixed_rate` is what the controller `fixed` sends at (0: line rate); for the others it
+// is an upper bound (0: none).
 Result<std::unique_ptr<Controller>> make_controller(std::string_view name,
                                                     const FlowEnvironment& environment,
-                                                    Rate fixed_rate);
+                                                    Rate fixed_rate,
+                                                    std::span<const NamedValue> constants = {});
 
-// The receiver's side: divides `line_rate` among at most `max_flows` flows.
-std::unique_ptr<Allocator> make_allocator(Rate line_rate, uint32_t max_flows);
+// The receiver's side: divides environment.line_rate among at most `max_flows` flows. Errors as for
+// controllers.
+Result<std::unique_ptr<Allocator>> make_allocator(std::string_view name,
+                                                  const FlowEnvironment& environment,
+                                                  uint32_t max_flows);
+
+// The allocator that goes with a controller. Errors as for controllers.
+Result<std::string_view> allocator_of(std::string_view controller);
 
 }  // namespace pacecar

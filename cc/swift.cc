@@ -61,12 +61,12 @@ void SwiftController::on_ack(const AckSample& sample) {
 
 // A loss is a sign of congestion when it comes with a queue, or when losses are many: a few losses
 // on a path without a queue are the cable's, and slowing down would not mend it.
-void SwiftController::on_loss(Instant now, Bytes bytes) {
+void SwiftController::on_loss(const LossSample& sample) {
   retransmits_ = 0;
-  count_delivery(0, bytes);
+  count_delivery(0, sample.lost);
   const double share = recently_lost_ / std::max(recently_acked_ + recently_lost_, 1.0);
   if (rtt_ < target_ && share <= kSwift.loss_tolerance) return;
-  decrease(now, 1.0 - kSwift.max_mdf);
+  decrease(sample.now, 1.0 - kSwift.max_mdf);
   refresh_decision();
 }
 

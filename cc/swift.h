@@ -42,7 +42,7 @@ class SwiftController final : public Controller {
   std::string_view name() const override { return "swift"; }
   void on_send(Instant, Bytes) override {}
   void on_ack(const AckSample& sample) override;
-  void on_loss(Instant now, Bytes bytes) override;
+  void on_loss(const LossSample& sample) override;
   void on_timeout(Instant now) override;
   void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
   Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }

@@ -1,0 +1,95 @@
+#include "cc/credit_share.h"
+
+#include <algorithm>
+
+#include "cc/credit.h"
+#include "transport/base/check.h"
+
+namespace pacecar {
+
+CreditShare::CreditShare(const FlowEnvironment& environment, uint32_t max_flows)
+    : pull_units_(credit_units(kCredit.pull_packets * environment.mtu)),
+      limit_(credit_limit(environment) / kCreditUnit),
+      flows_(max_flows),
+      wishing_(max_flows),
+      content_(max_flows) {
+  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
+  const unsigned __int128 bit_ns = 8'000'000'000U;
+  unit_time_numerator_ = bit_ns * kCreditUnit * (environment.mtu + environment.overhead) * 100;
+  unit_time_denominator_ = static_cast<unsigned __int128>(environment.line_rate.bps()) *
+                           environment.mtu * kCredit.rate_percent;
+}
+
+void CreditShare::add_flow(Instant, uint32_t flow) {
+  PACECAR_CHECK(flow < flows_.size());
+  flows_[flow] = Flow{};
+}
+
+void CreditShare::remove_flow(Instant, uint32_t flow) {
+  wishing_.remove(flow);
+  content_.remove(flow);
+}
+
+// A wish that is not ahead of the one before says nothing new: words may be late, never undone.
+void CreditShare::on_demand(Instant now, uint32_t flow, const Demand& demand) {
+  PACECAR_CHECK(flow < flows_.size());
+  if (!demand.is_credit) return;  // of a sender that does not run on credit
+  Flow& f = flows_[flow];
+  const int64_t ahead = credit_ahead(demand.credit, f.wished);
+  if (ahead <= 0) return;
+  if (wishing_.empty()) next_pull_ = std::max(next_pull_, now);
+  f.wished += static_cast<uint64_t>(ahead);
+  (f.granted < f.wished ? wishing_ : content_).add(flow);
+}
+
+size_t CreditShare::poll_grants(Instant now, std::span<GrantUpdate> updates) {
+  next_pull_ = std::max(next_pull_, now - kCredit.max_lateness);
+  size_t count = 0;
+  uint32_t flow = 0;
+  while (count < updates.size() && now >= next_pull_ && pull(&flow)) {
+    updates[count++] = {flow, grant(flow)};
+  }
+  return count;
+}
+
+bool CreditShare::pull(uint32_t* flow) {
+  uint64_t units = pull_units_;
+  if (!wishing_.empty()) {
+    *flow = wishing_.take();
+    Flow& f = flows_[*flow];
+    units = std::min(units, f.wished - f.granted);
+    f.granted += units;
+    (f.granted < f.wished ? wishing_ : content_).add(*flow);
+  } else {
+    do {
+      if (content_.empty()) return false;
+      *flow = content_.take();
+    } while (!may_have_unasked(flows_[*flow]));
+    flows_[*flow].granted += units;
+    content_.add(*flow);
+  }
+  advance(units);
+  return true;
+}
+
+// Exact over time: what the nanoseconds leave over is kept.
+void CreditShare::advance(uint64_t units) {
+  time_remainder_ += unit_time_numerator_ * units;
+  const auto ns = time_remainder_ / unit_time_denominator_;
+  time_remainder_ -= ns * unit_time_denominator_;
+  next_pull_ = next_pull_ + Duration::from_ns(static_cast<int64_t>(ns));
+}
+
+Instant CreditShare::next_deadline() const {
+  return wishing_.empty() && content_.empty() ? Instant::never() : next_pull_;
+}
+
+Grant CreditShare::grant(uint32_t flow) const {
+  PACECAR_CHECK(flow < flows_.size());
+  Grant grant;
+  grant.is_credit = true;
+  grant.credit = flows_[flow].granted * kCreditUnit;
+  return grant;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,60 @@
+// CreditShare: the pull pacer of a receiver, after UEC 1.0 (receiver credit congestion control).
+//
+// Flows whose senders wish for more than they were granted take turns; each turn grants one pull of
+// four packets at most, and the next one comes when those packets have passed the link at 99% of
+// line rate. While nobody wishes for anything, flows that did get pulls unasked, up to credit_limit
+// beyond their wish: packets lost at the end of a message are then sent again without waiting for
+// one more round trip. Every constant is in credit.h.
+//
+// Invariants: the credit granted to all flows together never runs ahead of the pacer by more than
+// one pull; no flow is granted more than one pull beyond its wish and credit_limit.
+// Cost: O(1) per event and per pull; O(max_flows) in remove_flow. Purity and thread rule as for
+// Allocator.
+#pragma once
+
+#include <vector>
+
+#include "cc/allocator.h"
+#include "transport/base/work_list.h"
+
+namespace pacecar {
+
+class CreditShare final : public Allocator {
+ public:
+  // environment.line_rate is that of the receiving link.
+  CreditShare(const FlowEnvironment& environment, uint32_t max_flows);
+
+  void add_flow(Instant now, uint32_t flow) override;
+  void remove_flow(Instant now, uint32_t flow) override;
+  void on_posted(Instant, uint32_t, Bytes) override {}
+  void on_finished(Instant, uint32_t, Bytes) override {}
+  void on_demand(Instant now, uint32_t flow, const Demand& demand) override;
+  size_t poll_grants(Instant now, std::span<GrantUpdate> updates) override;
+  Instant next_deadline() const override;
+  Grant grant(uint32_t flow) const override;
+
+ private:
+  // Units of credit since the flow was added.
+  struct Flow {
+    uint64_t granted = 0;
+    uint64_t wished = 0;
+  };
+
+  // The flow whose turn it is, having been granted its pull; false when there is none.
+  bool pull(uint32_t* flow);
+  bool may_have_unasked(const Flow& flow) const { return flow.granted < flow.wished + limit_; }
+  void advance(uint64_t units);
+
+  uint64_t pull_units_;
+  uint64_t limit_;  // units beyond a wish
+  // One unit takes this many nanoseconds: numerator / denominator.
+  unsigned __int128 unit_time_numerator_;
+  unsigned __int128 unit_time_denominator_;
+  unsigned __int128 time_remainder_ = 0;  // numerators that the pacer's time has not advanced by
+  std::vector<Flow> flows_;
+  WorkList wishing_;  // granted < wished
+  WorkList content_;  // granted >= wished; may also list flows that have wished since
+  Instant next_pull_;
+};
+
+}  // namespace pacecar

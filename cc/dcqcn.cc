@@ -1,0 +1,109 @@
+#include "cc/dcqcn.h"
+
+#include <algorithm>
+
+#include "cc/rate_law.h"
+#include "transport/base/check.h"
+
+namespace pacecar {
+namespace {
+
+constexpr double kReferenceLineBps = 25e9;  // that the increases are given for
+
+// base^exponent by squaring: the same bits everywhere, unlike std::pow.
+double power(double base, int64_t exponent) {
+  double result = 1;
+  for (; exponent > 0; exponent /= 2) {
+    if (exponent % 2 == 1) result *= base;
+    base *= base;
+  }
+  return result;
+}
+
+}  // namespace
+
+DcqcnController::DcqcnController(const FlowEnvironment& environment, const Constants& constants)
+    : environment_(environment),
+      constants_(constants),
+      line_bps_(static_cast<double>(environment.line_rate.bps())),
+      min_bps_(std::min(static_cast<double>(constants.min_rate.bps()), line_bps_)),
+      additive_bps_(static_cast<double>(constants.additive_increase.bps()) * line_bps_ /
+                    kReferenceLineBps),
+      hyper_bps_(static_cast<double>(constants.hyper_increase.bps()) * line_bps_ /
+                 kReferenceLineBps),
+      rate_bps_(line_bps_),
+      target_bps_(line_bps_),
+      grant_limit_(environment.line_rate) {
+  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
+}
+
+void DcqcnController::on_ack(const AckSample& sample) {
+  catch_up(sample.now);
+  if (sample.marked == 0 && !sample.echo_marked) return;
+  if (!started_) {
+    started_ = true;
+    started_at_ = sample.now;
+  } else {
+    update_alpha(sample.now);
+    marked_ = true;
+  }
+  if (next_cut_ != Instant::never()) return;
+  const int64_t ticks = (sample.now - started_at_).ns() / constants_.cut_period.ns();
+  next_cut_ = started_at_ + constants_.cut_period * (ticks + 1);
+}
+
+Decision DcqcnController::decide(Instant now) {
+  catch_up(now);
+  return grant_limit_.apply(
+      now, rate_decision(rate_bps_, no_window(environment_), environment_.line_rate));
+}
+
+// Bounded: one cut at most, and the increases end at the line rate. Where both clocks meet, the
+// increase comes first.
+void DcqcnController::catch_up(Instant now) {
+  while (std::min(next_increase_, next_cut_) <= now) {
+    if (next_increase_ <= next_cut_) {
+      increase();
+    } else {
+      cut(next_cut_);
+    }
+  }
+}
+
+// Ticks without a mark since the one before only let alpha decay.
+void DcqcnController::update_alpha(Instant now) {
+  int64_t ticks = (now - started_at_).ns() / constants_.alpha_period.ns() - alpha_ticks_;
+  alpha_ticks_ += ticks;
+  if (ticks > 0 && marked_) {
+    alpha_ += constants_.gain * (1 - alpha_);
+    marked_ = false;
+    --ticks;
+  }
+  alpha_ *= power(1 - constants_.gain, ticks);
+}
+
+// Cuts in a row, with no increase between them, are one congestion: the target stays that of
+// before.
+void DcqcnController::cut(Instant at) {
+  update_alpha(at);
+  if (stage_ > 0) target_bps_ = rate_bps_;
+  rate_bps_ = std::max(rate_bps_ * (1 - alpha_ / 2), min_bps_);
+  stage_ = 0;
+  next_cut_ = Instant::never();
+  next_increase_ = at + constants_.increase_period;
+}
+
+void DcqcnController::increase() {
+  if (stage_ >= constants_.fast_recovery) {
+    target_bps_ += stage_ == constants_.fast_recovery ? additive_bps_ : hyper_bps_;
+    target_bps_ = std::min(target_bps_, line_bps_);
+  }
+  rate_bps_ = (rate_bps_ + target_bps_) / 2;
+  ++stage_;
+  next_increase_ = next_increase_ + constants_.increase_period;
+  if (line_bps_ - rate_bps_ >= 1) return;
+  rate_bps_ = line_bps_;
+  next_increase_ = Instant::never();
+}
+
+}  // namespace pacecar

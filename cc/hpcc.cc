@@ -1,0 +1,45 @@
+#include "cc/hpcc.h"
+
+#include <algorithm>
+
+#include "transport/base/check.h"
+
+namespace pacecar {
+
+HpccController::HpccController(const FlowEnvironment& environment, const Constants& constants)
+    : environment_(environment),
+      constants_(constants),
+      base_rtt_(base_round_trip(environment)),
+      line_bps_(static_cast<double>(environment.line_rate.bps())),
+      min_bps_(std::min(static_cast<double>(constants.min_rate.bps()), line_bps_)),
+      signal_(base_rtt_),
+      reference_bps_(line_bps_),
+      rate_bps_(line_bps_),
+      grant_limit_(environment.line_rate) {
+  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
+}
+
+// NewAck, with ComputeWind inlined; a window W of the paper is a rate W/T here.
+void HpccController::on_ack(const AckSample& sample) {
+  const bool new_round = once_per_round_trip_(sample);
+  const bool measured = signal_.update(sample.telemetry, [this](const HopChange& hop) {
+    const double queue = std::min(hop.queue_bits, hop.queue_bits_before);
+    return (hop.sent_bps + queue / base_rtt_.seconds()) / hop.line_bps;
+  });
+  if (!measured) return;
+  const double excess = signal_.load() / constants_.target_load;
+  const bool multiplicative = excess >= 1 || stage_ >= constants_.max_stage;
+  const auto increase = static_cast<double>(constants_.additive_increase.bps());
+  const double base = multiplicative ? reference_bps_ / excess : reference_bps_;
+  rate_bps_ = std::clamp(base + increase, min_bps_, line_bps_);
+  if (!new_round) return;
+  reference_bps_ = rate_bps_;
+  stage_ = multiplicative ? 0 : stage_ + 1;
+}
+
+Decision HpccController::decide(Instant now) {
+  const Bytes window = window_for(rate_bps_, base_rtt_, environment_);
+  return grant_limit_.apply(now, rate_decision(rate_bps_, window, environment_.line_rate));
+}
+
+}  // namespace pacecar

@@ -1,0 +1,69 @@
+// `hpcc`: keeps the bytes in flight on the most loaded link just below its bandwidth-delay product,
+// from in-band telemetry. After Li et al., "HPCC: High Precision Congestion Control", SIGCOMM 2019,
+// algorithm 1; README.md names the deviations.
+//
+// Needs telemetry in every acknowledgement, an acknowledgement for every packet, and one path per
+// flow; made for lossless networks, it does not react to losses. Without telemetry it sends at line
+// rate with a window of one bandwidth-delay product.
+//
+// Invariants: the rate is between min_rate and the line rate, the window always rate * T.
+#pragma once
+
+#include <array>
+
+#include "cc/constants.h"
+#include "cc/controller.h"
+#include "cc/grant_limit.h"
+#include "cc/inband_signal.h"
+#include "cc/rate_law.h"
+
+namespace pacecar {
+
+struct HpccConstants {
+  double target_load = 0.95;
+  int max_stage = 5;
+  Rate additive_increase = Rate::from_bps(50'000'000);
+  Rate min_rate = Rate::from_bps(100'000'000);
+
+  static constexpr auto table() {
+    using C = HpccConstants;
+    return std::to_array<Constant<C>>({
+        {"target_load", "1", 0.5, 1, &C::target_load, "eta; the paper's evaluation"},
+        {"max_stage", "rounds", 0, 1000, &C::max_stage,
+         "additive increases in a row before a multiplicative one; the paper's evaluation"},
+        {"additive_increase", "Mb/s", 0, 10'000, &C::additive_increase,
+         "W_AI as a rate; the paper's evaluation code"},
+        {"min_rate", "Mb/s", 1, 100'000, &C::min_rate, "the paper's evaluation code"},
+    });
+  }
+};
+
+class HpccController final : public Controller {
+ public:
+  using Constants = HpccConstants;
+
+  explicit HpccController(const FlowEnvironment& environment, const Constants& constants = {});
+
+  std::string_view name() const override { return "hpcc"; }
+  void on_send(Instant, Bytes) override {}
+  void on_ack(const AckSample& sample) override;
+  void on_loss(const LossSample&) override {}
+  void on_timeout(Instant) override {}
+  void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
+  Decision decide(Instant now) override;
+
+ private:
+  FlowEnvironment environment_;
+  HpccConstants constants_;
+  Duration base_rtt_;
+  double line_bps_;
+  double min_bps_;
+  InbandSignal signal_;
+  OncePerRoundTrip once_per_round_trip_;
+  double reference_bps_;  // W^c of the paper: moves once per round trip
+  double rate_bps_;       // W: moves with every acknowledgement
+  int stage_ = 0;         // additive increases since the last multiplicative change
+  GrantLimit grant_limit_;
+};
+
+}  // namespace pacecar

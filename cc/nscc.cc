@@ -1,0 +1,185 @@
+#include "cc/nscc.h"
+
+#include <algorithm>
+
+#include "cc/rate_law.h"
+#include "transport/base/check.h"
+
+namespace pacecar {
+namespace {
+
+// A sample above this says "stuck", whatever its value.
+constexpr Duration kMaxRtt = Duration::from_s(1);
+
+double ns(Duration d) { return static_cast<double>(d.ns()); }
+
+Duration duration(double ns) { return Duration::from_ns(static_cast<int64_t>(ns)); }
+
+bool passed(const std::optional<Instant>& since, double span, Instant now) {
+  return !since || ns(now - *since) > span;
+}
+
+}  // namespace
+
+NsccController::NsccController(const FlowEnvironment& environment, const Constants& constants)
+    : environment_(environment),
+      constants_(constants),
+      packet_(static_cast<double>(environment.mtu + environment.overhead)),
+      line_(static_cast<double>(environment.line_rate.bps()) / 8e9),
+      round_trip_(ns(base_round_trip(environment))),
+      least_rtt_(round_trip_),
+      grant_limit_(environment.line_rate) {
+  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
+  target_ =
+      round_trip_ * (environment.trimming ? constants.target_trimming : constants.target_dropping);
+  const double a = line_ * round_trip_ / constants.scale_bytes;
+  const double b = target_ / ns(constants.scale_delay);
+  const double payload = static_cast<double>(environment.mtu);
+  fair_ = constants.fair_increase * payload * a;
+  proportional_ = constants.proportional_increase * payload * a * b / target_;
+  steady_ = constants.steady_increase * payload * a;
+  fast_ = constants.fast_increase * a;
+  window_ = window_max();
+}
+
+double NsccController::window_max() const {
+  return std::max(constants_.window_round_trips * line_ * least_rtt_, packet_);
+}
+
+double NsccController::on_wire(Bytes payload) const {
+  return static_cast<double>(payload) * packet_ / static_cast<double>(environment_.mtu);
+}
+
+void NsccController::on_ack(const AckSample& sample) {
+  const double acked = on_wire(sample.acked);
+  achieved_ += acked;
+  acked_ += acked;
+  settling_ -= acked;
+  const Word word{.now = sample.now,
+                  .marked = sample.echo_marked,
+                  .delay = observe_delay(sample),
+                  .in_flight = on_wire(sample.in_flight)};
+  if (quick_adapt(word)) return;
+  react(word, acked);
+  clip();
+  apply_increases(sample.now);
+  clip();
+}
+
+// A trimmed packet costs its own size, unless quick adapt answers for it. One that is missing does
+// as well, and says nothing about now: it was given up a timeout after it was sent.
+void NsccController::on_loss(const LossSample& sample) {
+  const double lost = on_wire(sample.lost);
+  if (sample.kind == LossKind::kTrimmed) {
+    settling_ -= lost;
+    observe_least(sample.rtt);
+    average_in(round_trip_);
+    adapt_wanted_ = true;
+    Word word;
+    word.now = sample.now;
+    word.marked = word.lost = true;
+    word.in_flight = on_wire(sample.in_flight) + lost;
+    if (quick_adapt(word)) return;
+  }
+  window_ -= lost;
+  clip();
+}
+
+void NsccController::observe_least(Duration rtt) {
+  if (rtt > Duration()) least_rtt_ = std::min(least_rtt_, ns(rtt));
+}
+
+// The queueing delay that a packet met; without a usable round trip, what is usual.
+double NsccController::observe_delay(const AckSample& sample) {
+  if (sample.rtt <= Duration()) return average_delay_;
+  observe_least(sample.rtt);
+  const double delay = ns(std::min(sample.rtt, kMaxRtt)) - least_rtt_;
+  // Marks are set when a packet leaves the queue: a long delay without one is a queue that is gone.
+  const bool stale = !sample.echo_marked && delay > target_;
+  average_in(stale ? constants_.stale_delay * least_rtt_ : delay);
+  return delay;
+}
+
+void NsccController::average_in(double delay) {
+  average_delay_ += constants_.delay_weight * (delay - average_delay_);
+}
+
+// Where little gets through, the window becomes what did get through in a period of about a base
+// round trip and a target delay. What was in flight then tells of the time before: until as much
+// has been heard of, further marks and losses are ignored.
+bool NsccController::quick_adapt(const Word& word) {
+  bool answered = word.marked && settling_ > 0;
+  if (!answered && passed(adapt_end_, 0, word.now)) {
+    const bool wanted = adapt_wanted_ || word.lost || word.delay > constants_.adapt_delay * target_;
+    if (adapt_end_ && wanted && achieved_ < constants_.adapt_share * window_max()) {
+      window_ = std::max(achieved_, packet_);
+      settling_ = word.in_flight;
+      adapt_wanted_ = false;
+      answered = true;
+    }
+    achieved_ = 0;
+    adapt_end_ = word.now + duration(least_rtt_ + target_);
+  }
+  if (answered) increases_ = acked_ = 0;
+  return answered;
+}
+
+// The four cases of mark and delay; a mark with a short delay is for the choice of paths alone.
+void NsccController::react(const Word& word, double acked) {
+  const bool late = word.delay >= target_;
+  if (word.marked) {
+    if (late) decrease(word.now);
+  } else if (late) {
+    increases_ += fair_ * acked;
+  } else {
+    increase(word.delay, acked);
+  }
+}
+
+void NsccController::increase(double delay, double acked) {
+  if (delay < ns(constants_.fast_below)) {
+    fast_acked_ += acked;
+    growing_fast_ = growing_fast_ || fast_acked_ > window_;
+  } else {
+    fast_acked_ = 0;
+    growing_fast_ = false;
+  }
+  if (growing_fast_) {
+    window_ += fast_ * acked;
+  } else {
+    increases_ += proportional_ * acked * (target_ - delay);
+  }
+}
+
+void NsccController::decrease(Instant now) {
+  growing_fast_ = false;
+  fast_acked_ = 0;
+  if (average_delay_ <= target_ || !passed(last_decrease_, least_rtt_, now)) return;
+  const double excess = (average_delay_ - target_) / average_delay_;
+  window_ *= std::max(1 - constants_.decrease * excess, 1 - constants_.decrease_most);
+  last_decrease_ = now;
+}
+
+void NsccController::apply_increases(Instant now) {
+  const bool due = passed(last_update_, round_trip_, now);
+  if (acked_ <= constants_.update_packets * packet_ && !due) return;
+  window_ += increases_ / window_;
+  if (due) {
+    window_ += steady_;
+    last_update_ = now;
+  }
+  increases_ = acked_ = 0;
+}
+
+void NsccController::clip() { window_ = std::clamp(window_, packet_, window_max()); }
+
+Decision NsccController::decide(Instant now) {
+  const double payload = window_ * static_cast<double>(environment_.mtu) / packet_;
+  Decision own;
+  own.rate = environment_.line_rate;
+  own.window = static_cast<Bytes>(payload + 0.5);
+  own.limited_by = window_ < window_max() ? LimitedBy::kNetwork : LimitedBy::kLine;
+  return grant_limit_.apply(now, own);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,142 @@
+// `nscc`: a window steered by two signals of each packet, ECN mark and delay, after the network
+// signal congestion control of UEC 1.0; the rules that the specification leaves to the implementer
+// and all values are those of its reference simulator. README.md maps rules to functions.
+//
+// Inside, bytes are bytes on the wire, as in the constants' definitions; what the window lets go is
+// payload. There is no pacing. Windows outlast messages: the next one goes on where the flow was.
+// Invariants: one packet <= window <= window_max() and at least one packet. Purity and thread rule
+// as for Controller.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "cc/constants.h"
+#include "cc/controller.h"
+#include "cc/grant_limit.h"
+
+namespace pacecar {
+
+struct NsccConstants {
+  double target_trimming = 0.75;
+  double target_dropping = 1.0;
+  double window_round_trips = 1.5;
+  double fair_increase = 5;
+  double proportional_increase = 4;
+  double steady_increase = 0.15;
+  double fast_increase = 0.25;
+  Duration fast_below = Duration::from_us(1);
+  double decrease = 0.8;
+  double decrease_most = 0.5;
+  double delay_weight = 0.0125;
+  double stale_delay = 0.25;
+  double adapt_delay = 4;
+  double adapt_share = 0.125;
+  double update_packets = 8;
+  double scale_bytes = 150'000;
+  Duration scale_delay = Duration::from_us(12);
+
+  static constexpr auto table() {
+    using C = NsccConstants;
+    return std::to_array<Constant<C>>({
+        {"target_trimming", "base round trips", 0.01, 100, &C::target_trimming,
+         "target queueing delay where switches trim"},
+        {"target_dropping", "base round trips", 0.01, 100, &C::target_dropping,
+         "target queueing delay where switches drop"},
+        {"window_round_trips", "base round trips", 1, 100, &C::window_round_trips,
+         "largest window, at line rate; also the first one"},
+        {"fair_increase", "packets x a", 0, 1000, &C::fair_increase,
+         "per window acknowledged without marks but late"},
+        {"proportional_increase", "packets x a x b", 0, 1000, &C::proportional_increase,
+         "per window acknowledged without marks or delay; less as the delay nears the target"},
+        {"steady_increase", "packets x a", 0, 1000, &C::steady_increase, "per base round trip"},
+        {"fast_increase", "bytes x a", 0, 100, &C::fast_increase,
+         "per byte, once a whole window came back with next to no delay"},
+        {"fast_below", "us", 0, 1e6, &C::fast_below, "delay that is next to none"},
+        {"decrease", "1", 0, 1, &C::decrease, "gamma, of the share of the delay beyond the target"},
+        {"decrease_most", "1", 0, 1, &C::decrease_most, "of the window at once"},
+        {"delay_weight", "1", 1e-6, 1, &C::delay_weight, "of a sample in the average delay"},
+        {"stale_delay", "base round trips", 0, 100, &C::stale_delay,
+         "sample in place of a delay beyond the target without a mark"},
+        {"adapt_delay", "targets", 1, 1000, &C::adapt_delay, "delay that asks for quick adapt"},
+        {"adapt_share", "1", 0, 1, &C::adapt_share,
+         "quick adapt only where less of the largest window arrived in a period"},
+        {"update_packets", "packets", 0, 1e6, &C::update_packets,
+         "acknowledged between applications of increases, unless a base round trip passes"},
+        {"scale_bytes", "bytes", 1, 1e12, &C::scale_bytes,
+         "a = bandwidth-delay product / this; 12 us at 100 Gb/s"},
+        {"scale_delay", "us", 0.001, 1e6, &C::scale_delay, "b = target delay / this"},
+    });
+  }
+};
+
+class NsccController final : public Controller {
+ public:
+  using Constants = NsccConstants;
+
+  explicit NsccController(const FlowEnvironment& environment, const Constants& constants = {});
+
+  std::string_view name() const override { return "nscc"; }
+  void on_send(Instant, Bytes) override {}
+  void on_ack(const AckSample& sample) override;
+  void on_loss(const LossSample& sample) override;
+  void on_timeout(Instant) override {}  // what it makes of the packets in flight comes as losses
+  void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
+  Decision decide(Instant now) override;
+
+  // As an observer may want to plot them; windows on the wire.
+  double window() const { return window_; }
+  double window_max() const;
+  double target_delay_ns() const { return target_; }
+  double average_delay_ns() const { return average_delay_; }
+
+ private:
+  // A packet's word on the network.
+  struct Word {
+    Instant now;
+    bool marked = false;
+    bool lost = false;
+    double delay = 0;      // ns
+    double in_flight = 0;  // after an acknowledgement, before a loss
+  };
+
+  double on_wire(Bytes payload) const;
+  double observe_delay(const AckSample& sample);
+  void observe_least(Duration rtt);
+  void average_in(double delay);
+  // True when the word has no further meaning.
+  bool quick_adapt(const Word& word);
+  void react(const Word& word, double acked);
+  void increase(double delay, double acked);
+  void decrease(Instant now);
+  void apply_increases(Instant now);
+  void clip();
+
+  FlowEnvironment environment_;
+  NsccConstants constants_;
+  double packet_;        // bytes on the wire
+  double line_;          // bytes per ns
+  double round_trip_;    // ns, as given; what constants are scaled by
+  double least_rtt_;     // ns, seen or given; what delays are measured from
+  double target_;        // ns of delay
+  double fair_;          // bytes per window acknowledged
+  double proportional_;  // likewise, per ns below the target
+  double steady_;        // bytes per round trip
+  double fast_;          // bytes per byte acknowledged
+
+  double window_;
+  double average_delay_ = 0;  // ns
+  double increases_ = 0;      // bytes x window, not applied yet
+  double acked_ = 0;          // since increases were applied
+  double fast_acked_ = 0;     // in a row with next to no delay
+  bool growing_fast_ = false;
+  std::optional<Instant> last_update_;  // steady increase
+  std::optional<Instant> last_decrease_;
+  std::optional<Instant> adapt_end_;  // of the period that quick adapt judges
+  double achieved_ = 0;               // acknowledged in this period
+  double settling_ = 0;               // bytes whose words quick adapt has already answered
+  bool adapt_wanted_ = false;         // a packet was trimmed since the last quick adapt
+  GrantLimit grant_limit_;
+};
+
+}  // namespace pacecar

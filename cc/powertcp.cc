@@ -1,0 +1,55 @@
+#include "cc/powertcp.h"
+
+#include <algorithm>
+
+#include "transport/base/check.h"
+
+namespace pacecar {
+
+PowerTcpController::PowerTcpController(const FlowEnvironment& environment,
+                                       const Constants& constants)
+    : environment_(environment),
+      constants_(constants),
+      base_rtt_(base_round_trip(environment)),
+      line_bps_(static_cast<double>(environment.line_rate.bps())),
+      min_bps_(std::min(static_cast<double>(constants.min_rate.bps()), line_bps_)),
+      signal_(base_rtt_),
+      reference_bps_(line_bps_),
+      rate_bps_(line_bps_),
+      grant_limit_(environment.line_rate) {
+  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
+}
+
+// NewAck and UpdateWindow; a window of the paper is a rate here. The paper leaves open what the
+// first acknowledgement is compared with. A flow that starts into a queue must not wait a round
+// trip before it reacts, so the queue counts as growth.
+void PowerTcpController::on_ack(const AckSample& sample) {
+  const bool new_round = once_per_round_trip_(sample);
+  if (signal_.empty()) signal_.assume_full_links_before(sample.telemetry);
+  const bool measured = signal_.update(
+      sample.telemetry, [this](const HopChange& hop) { return normalized_power(hop); });
+  if (!measured) return;
+  const double excess = signal_.load() / constants_.target_power;
+  const auto increase = static_cast<double>(constants_.additive_increase.bps());
+  const double gamma = constants_.smoothing;
+  rate_bps_ =
+      std::clamp(gamma * (reference_bps_ / excess + increase) + (1 - gamma) * reference_bps_,
+                 min_bps_, line_bps_);
+  if (new_round) reference_bps_ = rate_bps_;
+}
+
+// NormPower of one hop. What arrived is what left and what the queue grew by.
+double PowerTcpController::normalized_power(const HopChange& hop) const {
+  const double growth_bps = (hop.queue_bits - hop.queue_bits_before) / hop.seconds;
+  const double arrivals =
+      std::max((hop.sent_bps + growth_bps) / hop.line_bps, constants_.least_arrivals);
+  const double product_bits = hop.line_bps * base_rtt_.seconds();
+  return arrivals * (hop.queue_bits + product_bits) / product_bits;
+}
+
+Decision PowerTcpController::decide(Instant now) {
+  const Bytes window = window_for(rate_bps_, base_rtt_, environment_);
+  return grant_limit_.apply(now, rate_decision(rate_bps_, window, environment_.line_rate));
+}
+
+}  // namespace pacecar

@@ -1,0 +1,75 @@
+// `powertcp`: holds the power of the most loaded link (arrival rate x bytes in flight) at what a
+// full link without a queue has, from in-band telemetry; it sees a queue both by its length and by
+// its growth. After Addanki et al., "PowerTCP: Pushing the Performance Limits of Datacenter
+// Networks", NSDI 2022, algorithm 1; README.md names the deviations.
+//
+// Needs telemetry in every acknowledgement, an acknowledgement for every packet, and one path per
+// flow; made for lossless networks, it does not react to losses. Without telemetry it sends at line
+// rate with a window of one bandwidth-delay product.
+//
+// Invariants: the rate is between min_rate and the line rate, the window always rate * T.
+#pragma once
+
+#include <array>
+
+#include "cc/constants.h"
+#include "cc/controller.h"
+#include "cc/grant_limit.h"
+#include "cc/inband_signal.h"
+#include "cc/rate_law.h"
+
+namespace pacecar {
+
+struct PowerTcpConstants {
+  double smoothing = 0.9;
+  Rate additive_increase = Rate::from_bps(150'000'000);
+  double target_power = 0.95;
+  double least_arrivals = 0.5;
+  Rate min_rate = Rate::from_bps(100'000'000);
+
+  static constexpr auto table() {
+    using C = PowerTcpConstants;
+    return std::to_array<Constant<C>>({
+        {"smoothing", "1", 0.01, 1, &C::smoothing,
+         "gamma, the weight of a new window; algorithm 1"},
+        {"additive_increase", "Mb/s", 0, 10'000, &C::additive_increase,
+         "beta as a rate; the paper's evaluation code"},
+        {"target_power", "1", 0.5, 1, &C::target_power,
+         "of a full link; the paper's evaluation code (1 in the text)"},
+        {"least_arrivals", "1", 0, 1, &C::least_arrivals,
+         "share of the line that counts as arriving at least; the paper's evaluation code"},
+        {"min_rate", "Mb/s", 1, 100'000, &C::min_rate, "the paper's evaluation code"},
+    });
+  }
+};
+
+class PowerTcpController final : public Controller {
+ public:
+  using Constants = PowerTcpConstants;
+
+  explicit PowerTcpController(const FlowEnvironment& environment, const Constants& constants = {});
+
+  std::string_view name() const override { return "powertcp"; }
+  void on_send(Instant, Bytes) override {}
+  void on_ack(const AckSample& sample) override;
+  void on_loss(const LossSample&) override {}
+  void on_timeout(Instant) override {}
+  void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
+  Decision decide(Instant now) override;
+
+ private:
+  double normalized_power(const HopChange& hop) const;
+
+  FlowEnvironment environment_;
+  PowerTcpConstants constants_;
+  Duration base_rtt_;
+  double line_bps_;
+  double min_bps_;
+  InbandSignal signal_;
+  OncePerRoundTrip once_per_round_trip_;
+  double reference_bps_;  // the window one round trip ago, as a rate
+  double rate_bps_;       // moves with every acknowledgement
+  GrantLimit grant_limit_;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,57 @@
+// What the published rate laws share: the base round trip, rates and windows as decisions, and
+// "once per round trip". Rates are in bit/s on the wire, windows in payload bytes. Purity as for
+// Controller.
+#pragma once
+
+#include <algorithm>
+
+#include "cc/controller.h"
+
+namespace pacecar {
+
+// T of the papers: as given, else assumed.
+inline Duration base_round_trip(const FlowEnvironment& environment) {
+  constexpr Duration kAssumed = Duration::from_us(100);
+  constexpr Duration kLongest = Duration::from_s(1);
+  if (environment.base_rtt <= Duration()) return kAssumed;
+  return std::min(environment.base_rtt, kLongest);
+}
+
+// The payload in flight at `bps` for `span`, but at least one packet.
+inline Bytes window_for(double bps, Duration span, const FlowEnvironment& environment) {
+  const auto mtu = static_cast<double>(environment.mtu);
+  const double payload_share = mtu / (mtu + static_cast<double>(environment.overhead));
+  const double window = bps / 8 * span.seconds() * payload_share;
+  return std::max(static_cast<Bytes>(window), environment.mtu);
+}
+
+// For laws without a window: never what limits the flow.
+inline Bytes no_window(const FlowEnvironment& environment) {
+  return window_for(static_cast<double>(environment.line_rate.bps()), Duration::from_s(1),
+                    environment);
+}
+
+inline Decision rate_decision(double bps, Bytes window, Rate line_rate) {
+  const Rate rate = std::min(Rate::from_bps(static_cast<uint64_t>(bps)), line_rate);
+  return {.rate = rate,
+          .first_send = {},
+          .window = window,
+          .limited_by = rate < line_rate ? LimitedBy::kNetwork : LimitedBy::kLine};
+}
+
+// True for the first acknowledgement, and then once everything is acknowledged that had been sent
+// when it was last true.
+class OncePerRoundTrip {
+ public:
+  bool operator()(const AckSample& sample) {
+    const Bytes acknowledged = sample.sent - std::min(sample.in_flight, sample.sent);
+    if (acknowledged <= until_) return false;
+    until_ = sample.sent;
+    return true;
+  }
+
+ private:
+  Bytes until_ = 0;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,49 @@
+// `rccc`: sends on credit from the receiver, after the receiver credit congestion control of UEC
+// 1.0. The sender's half; credit_share.h is the receiver's, and all constants are in credit.h.
+//
+// A message on an idle flow starts at once with a blind credit of credit_limit. The first word on
+// what became of it, good or bad, takes the rest of that credit away, and from then on only what
+// the receiver grants may be sent. Packets sent again need credit like new ones.
+//
+// Invariant: the flow asks for all that it has to send and has no credit for, so it never waits for
+// credit that it has not asked for. A receiver that grants rates is obeyed instead. Purity and
+// thread rule as for Controller.
+#pragma once
+
+#include "cc/controller.h"
+#include "cc/grant_limit.h"
+
+namespace pacecar {
+
+class RcccController final : public Controller {
+ public:
+  explicit RcccController(const FlowEnvironment& environment);
+
+  std::string_view name() const override { return "rccc"; }
+  void on_send(Instant, Bytes) override {}
+  void on_ack(const AckSample& sample) override { on_word(sample.sent); }
+  void on_loss(const LossSample& sample) override { on_word(sample.sent); }
+  void on_timeout(Instant) override {}
+  void on_grant(Instant now, const Grant& grant) override;
+  Decision decide(Instant now) override;
+  std::optional<Demand> demand(Instant now, const FlowStanding& standing) override;
+
+ private:
+  void start_blind(Bytes sent);
+  void on_word(Bytes sent);
+
+  const Bytes mtu_;
+  const Bytes limit_;     // the most credit, and the most wished for
+  Decision own_;          // without credit
+  Bytes sent_ = 0;        // as last heard
+  Bytes may_send_ = 0;    // in all, as sent_ counts
+  Bytes blind_from_ = 0;  // value of sent_ when the blind credit was taken
+  bool blind_ = true;
+  bool on_credit_ = true;
+  uint64_t granted_ = 0;    // units since the flow began
+  uint64_t wished_ = 0;     // likewise
+  uint64_t wish_from_ = 0;  // value of granted_ that a wish adds to; stands still while blind
+  GrantLimit rate_limit_;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,54 @@
+#include "cc/timely.h"
+
+#include <algorithm>
+
+#include "transport/base/check.h"
+
+namespace pacecar {
+
+TimelyController::TimelyController(const FlowEnvironment& environment, const Constants& constants)
+    : environment_(environment),
+      constants_(constants),
+      line_bps_(static_cast<double>(environment.line_rate.bps())),
+      min_bps_(std::min(static_cast<double>(constants.min_rate.bps()), line_bps_)),
+      rate_bps_(line_bps_),
+      grant_limit_(environment.line_rate) {
+  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
+}
+
+void TimelyController::on_ack(const AckSample& sample) {
+  if (sample.rtt <= Duration() || !once_per_round_trip_(sample)) return;
+  const bool first = rtt_before_ == Duration();
+  const auto grown = static_cast<double>(sample.rtt.ns() - rtt_before_.ns());
+  rtt_before_ = sample.rtt;
+  if (first) return;
+  difference_ += constants_.smoothing * (grown - difference_);
+  const double factor = decrease_factor(sample.rtt);
+  if (factor < 1) {
+    rate_bps_ = std::max(rate_bps_ * factor, min_bps_);
+    increases_ = 0;
+    return;
+  }
+  const bool hyper = increases_ >= constants_.hyper_after;
+  const Rate step = hyper ? constants_.hyper_increase : constants_.additive_increase;
+  rate_bps_ = std::min(rate_bps_ + static_cast<double>(step.bps()), line_bps_);
+  increases_ = hyper ? increases_ : increases_ + 1;
+}
+
+// 1: increase.
+double TimelyController::decrease_factor(Duration rtt) const {
+  if (rtt < constants_.low_threshold) return 1;
+  if (rtt > constants_.high_threshold) {
+    const auto high = static_cast<double>(constants_.high_threshold.ns());
+    return 1 - constants_.decrease * (1 - high / static_cast<double>(rtt.ns()));
+  }
+  const double gradient = difference_ / static_cast<double>(constants_.gradient_unit.ns());
+  return std::clamp(1 - constants_.decrease * gradient, 0.0, 1.0);
+}
+
+Decision TimelyController::decide(Instant now) {
+  return grant_limit_.apply(
+      now, rate_decision(rate_bps_, no_window(environment_), environment_.line_rate));
+}
+
+}  // namespace pacecar

@@ -1,0 +1,46 @@
+// `window`: a fixed number of chunks in flight per flow, at line rate, whatever the network says;
+// only a grant slows it down. What software transports for collectives run by default, and the
+// reference for what pacing changes.
+#pragma once
+
+#include <array>
+
+#include "cc/constants.h"
+#include "cc/controller.h"
+#include "cc/grant_limit.h"
+
+namespace pacecar {
+
+struct WindowConstants {
+  int chunks = 2;
+  int chunk_bytes = 64 * 1024;
+
+  static constexpr auto table() {
+    using C = WindowConstants;
+    return std::to_array<Constant<C>>({
+        {"chunks", "chunks", 1, 1024, &C::chunks, "in flight per flow; ours"},
+        {"chunk_bytes", "bytes", 64, 1 << 24, &C::chunk_bytes, "payload of a chunk; ours"},
+    });
+  }
+};
+
+class WindowController final : public Controller {
+ public:
+  using Constants = WindowConstants;
+
+  explicit WindowController(const FlowEnvironment& environment, const Constants& constants = {});
+
+  std::string_view name() const override { return "window"; }
+  void on_send(Instant, Bytes) override {}
+  void on_ack(const AckSample&) override {}
+  void on_loss(const LossSample&) override {}
+  void on_timeout(Instant) override {}
+  void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
+  Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }
+
+ private:
+  Decision own_;
+  GrantLimit grant_limit_;
+};
+
+}  // namespace pacecar
