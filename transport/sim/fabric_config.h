@@ -1,0 +1,81 @@
+// What the switches and cables of a simulated fabric do, apart from its shape (topology.h).
+#pragma once
+
+#include <cstdint>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+// Explicit congestion notification, judged by the data queue of the egress port.
+struct EcnConfig {
+  enum class Kind : uint8_t { kOff, kStep, kRed };
+  // kStep: marks from `low` on. kRed: never below `low`, always from `high` on, between them with
+  // a probability that rises from 0 to `max_probability`.
+  Kind kind = Kind::kOff;
+  enum class When : uint8_t { kEnqueue, kDequeue };
+  When when = When::kEnqueue;
+  Bytes low = 0;
+  Bytes high = 0;
+  double max_probability = 1.0;
+};
+
+// Priority flow control (IEEE 802.1Qbb) of the data class, per ingress port: pause beyond
+// alpha x free shared buffer, resume `resume_offset` below.
+struct PfcConfig {
+  bool enabled = false;
+  double alpha = 0.125;
+  Bytes headroom = 0;  // per ingress port, beyond the threshold; 0: what the cable needs
+  Bytes resume_offset = 8192;
+};
+
+struct SwitchConfig {
+  // Of one egress port's data queue; 0: only the shared buffer bounds it.
+  Bytes queue_bytes = 0;
+  // Of the whole switch; 0: unbounded (then queue_bytes must bound each port).
+  Bytes buffer_bytes = 0;
+  EcnConfig ecn;
+  PfcConfig pfc;
+  // A data packet that finds its queue full loses its payload, and its header goes on in the
+  // control queue.
+  bool trimming = false;
+  // A full queue trims the arriving packet or the last one queued, by a fair coin.
+  bool trim_tail_at_random = true;
+  Bytes trimmed_bytes = 64;       // of a trimmed packet, on the wire
+  Bytes control_queue_bytes = 0;  // 0: as queue_bytes
+  // Control packets that go before a waiting data packet must; 0: always control first.
+  uint32_t control_weight = 0;
+  bool telemetry = false;  // stamp every data packet (telemetry.h)
+};
+
+struct HostPortConfig {
+  Bytes data_queue_bytes = 16384;     // of the NIC, in front of the cable; full: send() says so
+  Bytes control_queue_bytes = 65536;  // likewise
+  Bytes inbox_bytes = 4 << 20;        // what is kept until it is read; dropped beyond
+  Bytes datagram_bytes = 4096 + 128;  // largest datagram
+  // What every packet costs on the wire beyond its datagram: Ethernet with preamble and gap, IPv4,
+  // UDP.
+  Bytes overhead_bytes = 66;
+  uint16_t paths = 64;  // UDP source ports
+  Rate drain_rate;      // of a slow host that reads no faster than this; 0: as fast as it likes
+};
+
+// How a fabric carries payload.
+enum class PayloadMode : uint8_t {
+  kBytes,  // as it is: tests of correctness
+  // As a length only: experiments, whose memory need not exist. Control words are carried as bytes,
+  // because hosts act on them.
+  kLength,
+};
+
+struct FabricConfig {
+  SwitchConfig switches;
+  HostPortConfig hosts;
+  PayloadMode payload = PayloadMode::kLength;
+  Bytes header_bytes = 256;  // kLength: the most of a packet that is carried as bytes
+  size_t packets = 1 << 20;  // inside the whole fabric at once; a host's send() blocks beyond
+  // A failed cable is left out of the routes of the switches beside it after this long.
+  Duration failover = Duration::from_us(0);
+};
+
+}  // namespace pacecar

@@ -1,0 +1,165 @@
+#include "transport/sim/fabric_impl.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "transport/base/check.h"
+#include "transport/sim/ecmp_hash.h"
+#include "transport/sim/link_capture.h"
+
+namespace pacecar {
+namespace {
+
+// Pause frames are no packets of hosts.
+bool is_pause(const FabricPacket& packet) {
+  return packet.kind == PacketKind::kPause || packet.kind == PacketKind::kResume;
+}
+
+// What can still arrive after a pause was sent: what is on the cable both ways meanwhile, a packet
+// that either end had just begun, and the one that was too much.
+Bytes headroom_of(const Cable& cable, const FabricConfig& config) {
+  if (config.switches.pfc.headroom > 0) return config.switches.pfc.headroom;
+  const Bytes largest = config.hosts.datagram_bytes + config.hosts.overhead_bytes;
+  return cable.rate.bytes_in(cable.delay * 2) + 4 * largest;
+}
+
+}  // namespace
+
+Fabric::Impl::Impl(EventLoop& loop_, const Topology& topology, const FabricConfig& config_,
+                   Routing routing_, uint64_t seed)
+    : loop(loop_),
+      config(config_),
+      hosts(topology.hosts),
+      routing(std::move(routing_)),
+      random(seed),
+      store(config_.payload == PayloadMode::kBytes ? config_.hosts.datagram_bytes
+                                                   : config_.header_bytes,
+            config_.switches.telemetry),
+      ecn(config_.switches.ecn),
+      faults(*this),
+      uplinks(topology.hosts),
+      store_timer_(loop_.add_timer(*this, event(Event::kStoreRoom, 0))) {
+  links.reserve(2 * topology.cables.size());
+  for (const Cable& cable : topology.cables) {
+    add_link(cable, cable.a, cable.b);
+    add_link(cable, cable.b, cable.a);
+    failover_timers_.push_back(
+        loop.add_timer(*this, event(Event::kFailover, static_cast<LinkId>(links.size() - 2))));
+  }
+  for (uint32_t i = 0; i < topology.switches; ++i) {
+    switches.push_back({SwitchBuffer(config.switches), random.next_u64()});
+  }
+  for (uint32_t host = 0; host < hosts; ++host) {
+    uint64_t bps = 0;
+    for (const LinkId link : uplinks[host]) bps += links[link].clock.rate().bps();
+    ports.emplace_back(*this, host, Rate::from_bps(bps));
+  }
+}
+
+void Fabric::Impl::add_link(const Cable& cable, NodeId from, NodeId to) {
+  const auto id = static_cast<LinkId>(links.size());
+  FabricLink& link =
+      links.emplace_back(cable.rate, cable.delay, from, to, config.switches.control_weight);
+  link.arrival_timer = loop.add_timer(*this, event(Event::kArrival, id));
+  link.free_timer = loop.add_timer(*this, event(Event::kFree, id));
+  link.ingress.headroom_limit = headroom_of(cable, config);
+  if (from < hosts) uplinks[from].push_back(id);
+}
+
+void Fabric::Impl::on_event(Instant, uint32_t what) {
+  const LinkId link = what >> kEventBits;
+  switch (static_cast<Event>(what & ((1U << kEventBits) - 1))) {
+    case Event::kArrival:
+      return arrive(link);
+    case Event::kFree:
+      return transmitter_free(link);
+    case Event::kFailover:
+      return set_in_routes(link / 2, false);
+    case Event::kStoreRoom:
+      return tell_waiting_for_store();
+  }
+}
+
+// First the link, then the packet that arrives on it.
+void Fabric::Impl::prepare(uint32_t what, unsigned events_before) {
+  const FabricLink& link = links[what >> kEventBits];
+  if (events_before > 1) {
+    __builtin_prefetch(&link);
+    __builtin_prefetch(&link.queue);
+    __builtin_prefetch(&link.stats);
+  } else if (!link.flight.empty()) {
+    __builtin_prefetch(&link.flight.front());
+  }
+}
+
+LinkId Fabric::Impl::choose_uplink(uint32_t host, uint32_t destination, uint64_t hash) const {
+  const auto& own = uplinks[host];
+  if (own.size() == 1) return own[0];
+  const bool routed = destination < hosts && destination != host;
+  const auto ways = routed ? routing.next_links(host, destination) : std::span<const LinkId>(own);
+  return choose(ways, hash).value_or(own[0]);
+}
+
+void Fabric::Impl::watch_store(uint32_t host) {
+  if (std::find(waiting_for_store_.begin(), waiting_for_store_.end(), host) ==
+      waiting_for_store_.end()) {
+    waiting_for_store_.push_back(host);
+  }
+}
+
+void Fabric::Impl::tell_waiting_for_store() {
+  for (const uint32_t host : std::exchange(waiting_for_store_, {})) ports[host].wake();
+}
+
+void Fabric::Impl::give_back(FabricPacket& packet) {
+  store.give_back(packet);
+  if (!waiting_for_store_.empty()) loop.arm(store_timer_, loop.now());
+}
+
+void Fabric::Impl::deliver(FabricPacket& packet) {
+  ++counters.delivered;
+  trace(TraceKind::kDelivered, packet);
+}
+
+void Fabric::Impl::drop(FabricPacket& packet, FabricDrop cause) {
+  ++counters.dropped[static_cast<size_t>(cause)];
+  trace(TraceKind::kDropped, packet, static_cast<uint64_t>(cause));
+  give_back(packet);
+}
+
+std::span<uint8_t> Fabric::Impl::carried(const FabricPacket& packet) const {
+  return {packet.memory, size_t{packet.header_bytes} +
+                             (keeps_payload(packet) ? packet.payload_bytes : 0) +
+                             packet.trailer_bytes};
+}
+
+void Fabric::Impl::trace(TraceKind kind, const FabricPacket& packet, uint64_t detail) {
+  trace_hash.add(static_cast<uint64_t>(loop.now().ns()) << 4U | static_cast<uint64_t>(kind));
+  trace_hash.add(packet.flow_hash ^ detail << 32U);
+  trace_hash.add(uint64_t{packet.wire_bytes} << 8U | static_cast<uint64_t>(packet.ecn));
+}
+
+// What says which packet of which queue pair it is. Behind that may be an address in the memory of
+// this process, which is another one in every run.
+void Fabric::Impl::trace_bytes(const FabricPacket& packet) {
+  constexpr size_t kTransportHeader = 12;
+  std::array<uint64_t, 2> head{};
+  const auto bytes = carried(packet);
+  std::memcpy(head.data(), bytes.data(), std::min(bytes.size(), kTransportHeader));
+  trace_hash.add(head[0]);
+  trace_hash.add(head[1]);
+}
+
+uint64_t Fabric::Impl::count_in_flight() const {
+  uint64_t count = faults.delayed();
+  for (const FabricLink& link : links) {
+    count += link.queue.count() +
+             link.flight.count_if([](const FabricPacket& packet) { return !is_pause(packet); });
+  }
+  for (const HostPort& port : ports) count += port.waiting();
+  return count;
+}
+
+}  // namespace pacecar

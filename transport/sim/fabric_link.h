@@ -1,0 +1,51 @@
+// The state of one direction of a cable: the queue in front of it, its transmitter, and what is on
+// the way. fabric_links.cc moves packets through it. Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "transport/base/units.h"
+#include "transport/sim/egress_queue.h"
+#include "transport/sim/event_loop.h"
+#include "transport/sim/fabric.h"
+#include "transport/sim/fabric_packet.h"
+#include "transport/sim/link_capture.h"
+#include "transport/sim/serial_clock.h"
+#include "transport/sim/switch_buffer.h"
+
+namespace pacecar {
+
+struct FabricLink {
+  FabricLink(Rate rate, Duration delay_, NodeId from_, NodeId to_, uint32_t control_weight)
+      : clock(rate), delay(delay_), queue(control_weight), from(from_), to(to_) {}
+
+  // Data that waits or is being sent at `now`.
+  Bytes data_bytes(Instant now) const {
+    const bool sending = in_service != nullptr && in_service->is_data() && clock.busy(now);
+    return queue.data_bytes() + (sending ? in_service->wire_bytes : 0);
+  }
+  bool waiting() const { return !queue.empty() || pause_due != PacketKind::kData; }
+
+  SerialClock clock;
+  Duration delay;
+  FabricPacket* in_service = nullptr;  // also the last of `flight`; null once it has left
+  PacketList flight;                   // in order of arrival
+  EgressQueue queue;
+  EventLoop::TimerId arrival_timer = 0;  // of the first in `flight`
+  EventLoop::TimerId free_timer = 0;     // of the transmitter; armed only if something waits
+  NodeId from;
+  NodeId to;
+  bool up = true;
+  bool in_routes = true;
+  bool paused = false;       // data, by the far end
+  bool room_wanted = false;  // the host in front of it waits until it has sent a packet
+  PacketKind pause_due = PacketKind::kData;  // kPause or kResume: to be sent before all else
+  double loss = 0;
+  LinkStats stats;       // without what is known from elsewhere
+  Instant paused_since;  // when paused
+  IngressShare ingress;  // of the switch at the far end
+  std::unique_ptr<LinkCapture> capture;
+};
+
+}  // namespace pacecar

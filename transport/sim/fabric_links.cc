@@ -1,0 +1,200 @@
+// Packets on cables: transmitters, arrivals, failures.
+#include <algorithm>
+#include <utility>
+
+#include "transport/base/check.h"
+#include "transport/sim/fabric_impl.h"
+#include "transport/sim/link_capture.h"
+
+namespace pacecar {
+namespace {
+
+constexpr uint32_t kPauseFrameBytes = 84;  // 64, with preamble and gap
+
+}  // namespace
+
+void Fabric::Impl::send(LinkId id, FabricPacket& packet) {
+  FabricLink& link = links[id];
+  ++counters.sent;
+  trace(TraceKind::kSent, packet);
+  trace_bytes(packet);
+  if (!link.up) return drop(packet, FabricDrop::kLinkDown);
+  offer(id, packet);
+}
+
+void Fabric::Impl::offer(LinkId id, FabricPacket& packet) {
+  FabricLink& link = links[id];
+  if (!link.clock.busy(loop.now())) leave(link);
+  if (packet.is_data()) {
+    const Bytes queue = link.data_bytes(loop.now()) + packet.wire_bytes;
+    link.stats.queue_max_bytes = std::max(link.stats.queue_max_bytes, queue);
+    if (link.from >= hosts && ecn.on_enqueue()) mark(packet, link, queue);
+  }
+  if (can_start(link, packet)) return start(id, packet);
+  const bool waiting = link.waiting();
+  link.queue.push(packet);
+  poke(id, waiting);
+}
+
+void Fabric::Impl::poke(LinkId id, bool was_waiting) {
+  const FabricLink& link = links[id];
+  if (!link.clock.busy(loop.now())) {
+    start_next(id);
+  } else if (!was_waiting) {
+    loop.arm(link.free_timer, link.clock.free_at());
+  }
+}
+
+void Fabric::Impl::start_next(LinkId id) {
+  FabricLink& link = links[id];
+  leave(link);
+  if (link.pause_due != PacketKind::kData) {
+    FabricPacket& frame = store.take();
+    frame.kind = std::exchange(link.pause_due, PacketKind::kData);
+    frame.wire_bytes = kPauseFrameBytes;
+    counters.pauses += frame.kind == PacketKind::kPause ? 1 : 0;
+    start(id, frame);
+  } else if (FabricPacket* packet = link.queue.pop(link.paused)) {
+    if (link.from >= hosts) leave_buffer(*packet, link.from);
+    start(id, *packet);
+  } else {
+    return;
+  }
+  if (link.waiting() || link.room_wanted) loop.arm(link.free_timer, link.clock.free_at());
+}
+
+void Fabric::Impl::start(LinkId id, FabricPacket& packet) {
+  FabricLink& link = links[id];
+  leave(link);
+  packet.arrival = link.clock.send(packet.wire_bytes, loop.now()) + link.delay;
+  link.stats.sent_bytes += packet.wire_bytes;
+  ++link.stats.sent_packets;
+  const bool first = link.flight.empty();
+  link.flight.push(packet);
+  link.in_service = &packet;
+  if (first) loop.arm(link.arrival_timer, packet.arrival);
+}
+
+// The packet in service has left. Called as soon as anything depends on it; if nothing waited when
+// it left, nothing waits now.
+void Fabric::Impl::leave(FabricLink& link) {
+  FabricPacket* packet = std::exchange(link.in_service, nullptr);
+  if (packet == nullptr || !packet->is_data() || link.from < hosts) return;
+  const Bytes behind = link.queue.data_bytes();
+  if (ecn.on_dequeue()) mark(*packet, link, behind);
+  if (!config.switches.telemetry || packet->hops == kMaxTelemetryHops) return;
+  store.telemetry(*packet)[packet->hops++] = {
+      .time_ns = static_cast<uint32_t>(link.clock.free_at().ns()),
+      .sent_bytes = static_cast<uint32_t>(link.stats.sent_bytes),
+      .queue_bytes = static_cast<uint32_t>(behind),
+      .rate_mbps = static_cast<uint32_t>(link.clock.rate().bps() / 1'000'000)};
+}
+
+void Fabric::Impl::transmitter_free(LinkId id) {
+  FabricLink& link = links[id];
+  if (link.clock.busy(loop.now())) return loop.arm(link.free_timer, link.clock.free_at());
+  start_next(id);
+  if (std::exchange(link.room_wanted, false)) ports[link.from].link_is_free(id);
+}
+
+void Fabric::Impl::watch_room(LinkId id) {
+  FabricLink& link = links[id];
+  link.room_wanted = true;
+  if (link.clock.busy(loop.now())) loop.arm(link.free_timer, link.clock.free_at());
+}
+
+void Fabric::Impl::arrive(LinkId id) {
+  FabricLink& link = links[id];
+  FabricPacket& packet = link.flight.pop();
+  if (&packet == link.in_service) leave(link);
+  if (!link.flight.empty()) loop.arm(link.arrival_timer, link.flight.front().arrival);
+  if (packet.kind == PacketKind::kPause || packet.kind == PacketKind::kResume) {
+    be_paused(id ^ 1U, packet.kind);
+    return give_back(packet);
+  }
+  if (link.loss > 0 && random.chance(link.loss)) {
+    ++link.stats.dropped;
+    return drop(packet, FabricDrop::kLoss);
+  }
+  if (link.capture) link.capture->record(loop.now(), packet);
+  packet.came_by = id;
+  trace_hash.add(static_cast<uint64_t>(loop.now().ns()) << 24U ^ id);
+  if (link.to < hosts) {
+    ports[link.to].arrive(packet);
+  } else if (link.from < hosts && faults.active()) {
+    faults.pass(packet);
+  } else {
+    enter_switch(packet);
+  }
+}
+
+void Fabric::Impl::set_cable_up(uint32_t cable, bool up) {
+  for (const LinkId id : {2 * cable, 2 * cable + 1}) {
+    if (links[id].up && !up) cut(id);
+    links[id].up = up;
+  }
+  const EventLoop::TimerId timer = failover_timers_[cable];
+  if (up) {
+    loop.cancel(timer);
+    set_in_routes(cable, true);
+  } else if (loop.deadline(timer) == Instant::never() && links[2 * cable].in_routes) {
+    loop.arm(timer, loop.now() + config.failover);
+  }
+}
+
+void Fabric::Impl::set_in_routes(uint32_t cable, bool in_routes) {
+  links[2 * cable].in_routes = links[2 * cable + 1].in_routes = in_routes;
+  all_in_routes_ = std::all_of(links.begin(), links.end(),
+                               [](const FabricLink& link) { return link.in_routes; });
+}
+
+// What is on the cable and in the queue before it is lost; nobody remembers a pause.
+void Fabric::Impl::cut(LinkId id) {
+  FabricLink& link = links[id];
+  link.in_service = nullptr;
+  loop.cancel(link.arrival_timer);
+  while (!link.flight.empty()) {
+    FabricPacket& packet = link.flight.pop();
+    const bool counted = packet.kind != PacketKind::kPause && packet.kind != PacketKind::kResume;
+    counted ? drop(packet, FabricDrop::kLinkDown) : give_back(packet);
+  }
+  while (FabricPacket* packet = link.queue.pop(false)) {
+    if (link.from >= hosts) leave_buffer(*packet, link.from);
+    ++link.stats.dropped;
+    drop(*packet, FabricDrop::kLinkDown);
+  }
+  set_paused(link, false);
+  link.pause_due = PacketKind::kData;
+  link.ingress.pausing = false;
+  // The host before it, if it waits, has room now.
+  if (link.room_wanted) loop.arm(link.free_timer, std::max(loop.now(), link.clock.free_at()));
+}
+
+void Fabric::Impl::set_paused(FabricLink& link, bool paused) {
+  if (paused == link.paused) return;
+  link.paused = paused;
+  if (paused) {
+    link.paused_since = loop.now();
+  } else {
+    link.stats.paused = link.stats.paused + (loop.now() - link.paused_since);
+  }
+}
+
+void Fabric::Impl::be_paused(LinkId id, PacketKind kind) {
+  FabricLink& link = links[id];
+  set_paused(link, kind == PacketKind::kPause);
+  if (!link.clock.busy(loop.now())) start_next(id);
+}
+
+void Fabric::Impl::send_pause(LinkId from_sender, PacketKind kind) {
+  links[from_sender].ingress.pausing = kind == PacketKind::kPause;
+  const LinkId id = from_sender ^ 1U;
+  FabricLink& link = links[id];
+  if (!link.up) return;
+  const bool waiting = link.waiting();
+  const bool undone = link.pause_due != PacketKind::kData;  // the sender knows of neither
+  link.pause_due = undone ? PacketKind::kData : kind;
+  if (!undone) poke(id, waiting);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,204 @@
+#include "transport/sim/host_port.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "transport/base/check.h"
+#include "transport/sim/ecmp_hash.h"
+#include "transport/sim/fabric_impl.h"
+#include "transport/wire/address.h"
+
+namespace pacecar {
+namespace {
+
+constexpr uint16_t kRoceUdpPort = 4791;
+constexpr uint8_t kNetwork = 10;  // 10.0.0.0/8
+
+uint8_t* append(uint8_t* to, std::span<const uint8_t> bytes) {
+  if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+  return to + bytes.size();
+}
+
+Bytes datagram_bytes(const FabricPacket& packet) {
+  return Bytes{packet.header_bytes} + packet.payload_bytes + packet.trailer_bytes;
+}
+
+}  // namespace
+
+Address host_address(uint32_t host, uint16_t path) {
+  Address address;
+  std::copy(kIpv4Prefix.begin(), kIpv4Prefix.end(), address.ip.begin());
+  address.ip[12] = kNetwork;
+  address.ip[13] = static_cast<uint8_t>(host >> 16);
+  address.ip[14] = static_cast<uint8_t>(host >> 8);
+  address.ip[15] = static_cast<uint8_t>(host);
+  address.port = static_cast<uint16_t>(kRoceUdpPort + path);
+  return address;
+}
+
+uint32_t find_host(const Address& address, uint32_t hosts) {
+  const uint32_t host =
+      uint32_t{address.ip[13]} << 16 | uint32_t{address.ip[14]} << 8 | address.ip[15];
+  return host < hosts && address == host_address(host, 0) ? host : hosts;
+}
+
+HostPort::HostPort(Fabric::Impl& fabric, uint32_t host, Rate line_rate)
+    : fabric_(fabric),
+      host_(host),
+      address_(host_address(host, 0)),
+      reader_timer_(fabric.loop.add_timer(*this, 0)) {
+  const FabricConfig& config = fabric.config;
+  caps_.datagram_bytes = config.hosts.datagram_bytes;
+  caps_.burst_bytes = config.hosts.datagram_bytes;
+  caps_.receive_bytes = config.hosts.inbox_bytes;
+  caps_.paths = config.hosts.paths;
+  caps_.line_rate = line_rate;
+  caps_.sees_ecn = config.switches.ecn.kind != EcnConfig::Kind::kOff;
+  if (config.hosts.drain_rate > Rate()) reader_.emplace(config.hosts.drain_rate);
+}
+
+size_t HostPort::send(std::span<const TxPacket> packets, Instant now) {
+  PACECAR_CHECK(now == fabric_.loop.now());
+  size_t taken = 0;
+  if (!fabric_.faults.frozen(host_)) {
+    while (taken < packets.size() && send_one(packets[taken])) ++taken;
+  }
+  if (taken < packets.size()) ++counters_.send_blocked;
+  return taken;
+}
+
+bool HostPort::too_long(const TxPacket& packet) const {
+  const bool keeps_payload = fabric_.config.payload == PayloadMode::kBytes ||
+                             packet.traffic_class == TrafficClass::kControl;
+  const Bytes kept = packet.size() - (keeps_payload ? 0 : packet.payload.size());
+  return packet.size() > caps_.datagram_bytes ||
+         (fabric_.config.payload == PayloadMode::kLength && kept > fabric_.config.header_bytes);
+}
+
+bool HostPort::has_room(LinkId id, bool data, Bytes size) const {
+  const FabricLink& link = fabric_.links[id];
+  if (!data) {
+    return link.queue.control_bytes() + size <= fabric_.config.hosts.control_queue_bytes;
+  }
+  return link.data_bytes(fabric_.loop.now()) + size <= fabric_.config.hosts.data_queue_bytes;
+}
+
+// False when it does not fit now.
+bool HostPort::send_one(const TxPacket& packet) {
+  PACECAR_CHECK(packet.path < caps_.paths);
+  if (too_long(packet)) {
+    ++counters_.send_errors;
+    return true;
+  }
+  const uint32_t destination = find_host(*packet.destination, fabric_.hosts);
+  const uint64_t hash = flow_hash(host_, destination, packet.path);
+  const LinkId link = fabric_.choose_uplink(host_, destination, hash);
+  const bool data = packet.traffic_class == TrafficClass::kData;
+  const Bytes size = packet.size() + fabric_.config.hosts.overhead_bytes;
+  if (!has_room(link, data, size)) {
+    blocked_ = {.active = true, .data = data, .link = link, .size = size};
+    fabric_.watch_room(link);
+    return false;
+  }
+  if (fabric_.store.in_use() >= fabric_.config.packets) {
+    fabric_.watch_store(host_);
+    return false;
+  }
+  FabricPacket& inside = fabric_.store.take();
+  inside.flow_hash = hash;
+  inside.destination = destination;
+  inside.wire_bytes = static_cast<uint32_t>(size);
+  fill(inside, packet);
+  ++counters_.sent_packets;
+  counters_.sent_bytes += packet.size();
+  fabric_.send(link, inside);
+  return true;
+}
+
+void HostPort::fill(FabricPacket& packet, const TxPacket& from) const {
+  const bool data = from.traffic_class == TrafficClass::kData;
+  packet.source = host_;
+  packet.path = from.path;
+  packet.kind = data ? PacketKind::kData : PacketKind::kControl;
+  packet.ecn = data && caps_.sees_ecn ? Ecn::kCapable0 : Ecn::kNotCapable;
+  packet.hops = 0;
+  packet.header_bytes = static_cast<uint16_t>(from.header.size());
+  packet.payload_bytes = static_cast<uint32_t>(from.payload.size());
+  packet.trailer_bytes = static_cast<uint16_t>(from.trailer.size());
+  uint8_t* to = append(packet.memory, from.header);
+  if (fabric_.keeps_payload(packet)) to = append(to, from.payload);
+  append(to, from.trailer);
+}
+
+void HostPort::link_is_free(LinkId link) {
+  if (!blocked_.active || blocked_.link != link) return;
+  if (!has_room(link, blocked_.data, blocked_.size)) return fabric_.watch_room(link);
+  blocked_.active = false;
+  wake();
+}
+
+void HostPort::arrive(FabricPacket& packet) {
+  const Bytes size = datagram_bytes(packet);
+  if (inbox_bytes_ + size > caps_.receive_bytes)
+    return fabric_.drop(packet, FabricDrop::kInboxFull);
+  const bool was_empty = inbox_.empty();
+  inbox_bytes_ += size;
+  inbox_.push(packet);
+  fabric_.trace(Fabric::Impl::TraceKind::kArrived, packet);
+  if (!was_empty) return;
+  if (may_read()) {
+    wake();
+  } else {
+    fabric_.loop.arm(reader_timer_, reader_->free_at());
+  }
+}
+
+bool HostPort::may_read() { return !reader_ || !reader_->busy(fabric_.loop.now()); }
+
+void HostPort::on_event(Instant, uint32_t) { wake(); }
+
+void HostPort::wake() {
+  if (listener_ == nullptr || fabric_.faults.frozen(host_)) return;
+  listener_->on_event(fabric_.loop.now(), listener_what_);
+}
+
+size_t HostPort::receive(std::span<RxPacket> packets, Instant now) {
+  PACECAR_CHECK(now == fabric_.loop.now());
+  release_lent();
+  if (fabric_.faults.frozen(host_)) return 0;
+  if (lent_sources_.size() < packets.size()) lent_sources_.resize(packets.size());
+  size_t count = 0;
+  while (count < packets.size() && !inbox_.empty() && may_read()) {
+    FabricPacket& packet = inbox_.pop();
+    hand_over(packet, packets[count], lent_sources_[count]);
+    lent_.push(packet);
+    ++count;
+  }
+  if (!inbox_.empty() && !may_read()) fabric_.loop.arm(reader_timer_, reader_->free_at());
+  return count;
+}
+
+void HostPort::hand_over(FabricPacket& packet, RxPacket& to, Address& source) {
+  const Instant now = fabric_.loop.now();
+  const Bytes size = datagram_bytes(packet);
+  const bool elided = !fabric_.keeps_payload(packet);
+  source = host_address(packet.source, packet.path);
+  to = RxPacket{.bytes = {packet.memory, elided ? size - packet.payload_bytes : size},
+                .source = &source,
+                .ecn = packet.ecn,
+                .waited = now - packet.arrival,
+                .elided = elided ? packet.payload_bytes : 0,
+                .trimmed = packet.kind == PacketKind::kTrimmed};
+  if (packet.hops > 0) to.telemetry = {fabric_.store.telemetry(packet), packet.hops};
+  inbox_bytes_ -= size;
+  ++counters_.received_packets;
+  counters_.received_bytes += size;
+  if (reader_) reader_->send(size, now);
+  fabric_.deliver(packet);
+}
+
+void HostPort::release_lent() {
+  while (!lent_.empty()) fabric_.give_back(lent_.pop());
+}
+
+}  // namespace pacecar

@@ -1,0 +1,84 @@
+// One host's NIC at a simulated fabric, as a packet I/O: the code above runs as in production.
+// Everything is driven by the fabric's clock: `now` must be that of its event loop.
+// Thread rule: the fabric's thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/io/packet_io.h"
+#include "transport/sim/event_loop.h"
+#include "transport/sim/fabric.h"
+#include "transport/sim/fabric_packet.h"
+#include "transport/sim/serial_clock.h"
+
+namespace pacecar {
+
+// ::ffff:10.x.y.z, where x.y.z is the host's number; paths differ in their UDP port, that of path 0
+// being the port that others send to.
+Address host_address(uint32_t host, uint16_t path);
+// The host with this address, or `hosts` if there is none.
+uint32_t find_host(const Address& address, uint32_t hosts);
+
+class HostPort final : public PacketIo, public EventSink {
+ public:
+  HostPort(Fabric::Impl& fabric, uint32_t host, Rate line_rate);
+
+  const PacketIoCaps& caps() const override { return caps_; }
+  const Address& local_address() const override { return address_; }
+  size_t send(std::span<const TxPacket> packets, Instant now) override;
+  size_t receive(std::span<RxPacket> packets, Instant now) override;
+  int wait_fd() const override { return -1; }  // virtual time: there is nothing to sleep on
+  const PacketIoCounters& counters() const override { return counters_; }
+
+  void set_listener(EventSink& sink, uint32_t what) {
+    listener_ = &sink;
+    listener_what_ = what;
+  }
+  // A slow host may read again.
+  void on_event(Instant now, uint32_t what) override;
+
+  // The fabric's side.
+  void arrive(FabricPacket& packet);
+  // A link of the host has sent a packet: send() may go on if that is what it waits for.
+  void link_is_free(LinkId link);
+  void wake();
+  size_t waiting() const { return inbox_.count(); }
+
+ private:
+  bool send_one(const TxPacket& packet);
+  bool too_long(const TxPacket& packet) const;
+  bool has_room(LinkId link, bool data, Bytes size) const;
+  void fill(FabricPacket& packet, const TxPacket& from) const;
+  void hand_over(FabricPacket& packet, RxPacket& to, Address& source);
+  void release_lent();
+  bool may_read();
+
+  // What a send() stopped at, until the host has been told that it may go on.
+  struct Blocked {
+    bool active = false;
+    bool data = false;
+    LinkId link = 0;
+    Bytes size = 0;
+  };
+
+  Fabric::Impl& fabric_;
+  uint32_t host_;
+  Address address_;
+  PacketIoCaps caps_;
+  PacketIoCounters counters_;
+  EventSink* listener_ = nullptr;
+  uint32_t listener_what_ = 0;
+  Blocked blocked_;
+  PacketList inbox_;
+  Bytes inbox_bytes_ = 0;
+  PacketList lent_;                    // with the reader
+  std::vector<Address> lent_sources_;  // of those
+  std::optional<SerialClock> reader_;  // of a slow host
+  EventLoop::TimerId reader_timer_;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,114 @@
+#include "transport/sim/packet_faults.h"
+
+#include <algorithm>
+
+#include "transport/sim/fabric_impl.h"
+
+namespace pacecar {
+namespace {
+
+bool listed(const std::vector<size_t>& hosts, size_t host) {
+  return std::find(hosts.begin(), hosts.end(), host) != hosts.end();
+}
+
+}  // namespace
+
+PacketFaults::PacketFaults(Fabric::Impl& fabric)
+    : fabric_(fabric),
+      late_timer_(fabric.loop.add_timer(*this, kLatePacket)),
+      thaw_timer_(fabric.loop.add_timer(*this, kThaw)) {}
+
+void PacketFaults::set(const SimFaults& faults) {
+  const auto stalls = std::move(faults_.stalls);
+  faults_ = faults;
+  if (faults.reordering > 0) late_.reserve(fabric_.config.packets);
+  active_ = faults.loss > 0 || faults.duplication > 0 || faults.reordering > 0 ||
+            faults.corruption > 0 || !faults.partitions.empty();
+  for (const SimStall& stall : stalls) {  // perhaps over before its time
+    if (!frozen(static_cast<uint32_t>(stall.port))) fabric_.ports[stall.port].wake();
+  }
+  arm_thaw();
+}
+
+bool PacketFaults::frozen(uint32_t host) const {
+  return !faults_.stalls.empty() &&
+         std::any_of(faults_.stalls.begin(), faults_.stalls.end(), [&](const SimStall& stall) {
+           return stall.port == host && stall.window.contains(fabric_.loop.now());
+         });
+}
+
+void PacketFaults::arm_thaw() {
+  Instant next = Instant::never();
+  for (const SimStall& stall : faults_.stalls) {
+    if (stall.window.until > fabric_.loop.now()) next = std::min(next, stall.window.until);
+  }
+  fabric_.loop.arm(thaw_timer_, next);
+}
+
+bool PacketFaults::partitioned(uint32_t a, uint32_t b) const {
+  return std::any_of(faults_.partitions.begin(), faults_.partitions.end(),
+                     [&](const SimPartition& partition) {
+                       return partition.window.contains(fabric_.loop.now()) &&
+                              listed(partition.island, a) != listed(partition.island, b);
+                     });
+}
+
+void PacketFaults::pass(FabricPacket& packet) {
+  if (partitioned(packet.source, packet.destination)) {
+    return fabric_.drop(packet, FabricDrop::kPartition);
+  }
+  if (fabric_.random.chance(faults_.loss)) return fabric_.drop(packet, FabricDrop::kLoss);
+  if (fabric_.random.chance(faults_.duplication)) duplicate(packet);
+  corrupt_and_delay(packet);
+}
+
+// The copy goes first; it needs a free packet and does not happen without one.
+void PacketFaults::duplicate(const FabricPacket& packet) {
+  if (fabric_.store.in_use() >= fabric_.config.packets) return;
+  FabricPacket& copy = fabric_.store.take();
+  uint8_t* const memory = copy.memory;
+  copy = packet;
+  copy.memory = memory;
+  const auto bytes = fabric_.carried(packet);
+  std::copy(bytes.begin(), bytes.end(), memory);
+  ++fabric_.counters.duplicated;
+  fabric_.trace(Fabric::Impl::TraceKind::kDuplicated, copy);
+  corrupt_and_delay(copy);
+}
+
+void PacketFaults::corrupt_and_delay(FabricPacket& packet) {
+  if (fabric_.random.chance(faults_.corruption)) corrupt(packet);
+  if (!fabric_.random.chance(faults_.reordering)) return fabric_.enter_switch(packet);
+  const auto most = static_cast<uint64_t>(faults_.reorder_delay.ns());
+  const auto delay = static_cast<int64_t>(fabric_.random.below(most + 1));
+  ++fabric_.counters.delayed;
+  late_.push_back({fabric_.loop.now() + Duration::from_ns(delay), late_number_++, &packet});
+  std::push_heap(late_.begin(), late_.end(), later);
+  fabric_.loop.arm(late_timer_, late_.front().time);
+}
+
+// Only bytes that are carried as such can change.
+void PacketFaults::corrupt(FabricPacket& packet) {
+  const auto bytes = fabric_.carried(packet);
+  if (bytes.empty()) return;
+  const uint64_t bit = fabric_.random.below(bytes.size() * 8);
+  bytes[bit / 8] ^= static_cast<uint8_t>(1U << (bit % 8));
+  ++fabric_.counters.corrupted;
+  fabric_.trace(Fabric::Impl::TraceKind::kCorrupted, packet, bit);
+}
+
+void PacketFaults::on_event(Instant now, uint32_t what) {
+  if (what == kThaw) {
+    for (const SimStall& stall : faults_.stalls) {
+      if (stall.window.until == now) fabric_.ports[stall.port].wake();
+    }
+    return arm_thaw();
+  }
+  std::pop_heap(late_.begin(), late_.end(), later);
+  FabricPacket& packet = *late_.back().packet;
+  late_.pop_back();
+  if (!late_.empty()) fabric_.loop.arm(late_timer_, late_.front().time);
+  fabric_.enter_switch(packet);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,177 @@
+#include "transport/sim/routing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <unordered_map>
+
+namespace pacecar {
+namespace {
+
+constexpr uint32_t kFar = std::numeric_limits<uint32_t>::max();
+
+struct Way {
+  NodeId neighbour;
+  LinkId link;
+
+  auto operator<=>(const Way&) const = default;
+};
+
+struct LinksHash {
+  size_t operator()(const std::vector<LinkId>& links) const {
+    uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
+    for (const LinkId link : links) hash = (hash ^ link) * 0x100000001b3U;
+    return hash;
+  }
+};
+
+std::string name_of(const Topology& topology, NodeId node) {
+  if (node < topology.node_names.size()) return topology.node_names[node];
+  const bool is_host = node < topology.hosts;
+  return fmt::format("{} {}", is_host ? "host" : "switch", is_host ? node : node - topology.hosts);
+}
+
+Result<void> check_cables(const Topology& topology) {
+  for (size_t i = 0; i < topology.cables.size(); ++i) {
+    const Cable& cable = topology.cables[i];
+    if (cable.a < topology.nodes() && cable.b < topology.nodes() && cable.a != cable.b) continue;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("cable {} of topology {} joins nodes {} and {}; give it two different "
+                            "nodes below {}",
+                            i, topology.name, cable.a, cable.b, topology.nodes()));
+  }
+  return {};
+}
+
+}  // namespace
+
+// Searches once per group of hosts, from their switches outwards.
+class RoutingBuilder {
+ public:
+  explicit RoutingBuilder(const Topology& topology)
+      : topology_(topology), ways_(topology.nodes()), steps_(topology.nodes()) {
+    for (uint32_t i = 0; i < topology.cables.size(); ++i) {
+      const Cable& cable = topology.cables[i];
+      ways_[cable.a].push_back({cable.b, 2 * i});
+      ways_[cable.b].push_back({cable.a, 2 * i + 1});
+    }
+    for (auto& ways : ways_) std::sort(ways.begin(), ways.end());
+  }
+
+  Result<Routing> build() {
+    if (auto added = add_hosts(); !added) return tl::unexpected(added.error());
+    for (NodeId node = 0; node < topology_.nodes(); ++node) {
+      const bool only_way =
+          is_host(node) && ways_[node].front().neighbour == ways_[node].back().neighbour;
+      routing_.rows_.push_back(only_way ? Routing::kOnlyWay : routing_.row_count_++);
+    }
+    routing_.table_.reserve(groups_.size() * routing_.row_count_);
+    routing_.set_begin_.push_back(0);
+    for (uint32_t group = 0; group < groups_.size(); ++group) {
+      measure(ways_[groups_[group]]);
+      if (auto reached = check_reached(group); !reached) return tl::unexpected(reached.error());
+      for (NodeId node = 0; node < topology_.nodes(); ++node) {
+        if (routing_.rows_[node] != Routing::kOnlyWay) routing_.table_.push_back(next_set(node));
+      }
+    }
+    return std::move(routing_);
+  }
+
+ private:
+  bool is_host(NodeId node) const { return node < topology_.hosts; }
+
+  Result<void> add_hosts() {
+    std::map<std::vector<NodeId>, uint32_t> groups;
+    for (NodeId host = 0; host < topology_.hosts; ++host) {
+      if (ways_[host].empty()) {
+        return fail(ErrorCode::kInvalidArgument,
+                    fmt::format("{} of topology {} has no cable; give it one, or leave it out",
+                                name_of(topology_, host), topology_.name));
+      }
+      const auto begin = static_cast<uint32_t>(routing_.neighbours_.size());
+      for (const Way& way : ways_[host]) {
+        routing_.neighbours_.push_back(way.neighbour);
+        routing_.leaving_.push_back(way.link);
+        routing_.arriving_.push_back(way.link ^ 1);
+      }
+      const auto end = static_cast<uint32_t>(routing_.neighbours_.size());
+      std::vector<NodeId> neighbours(routing_.neighbours_.begin() + begin,
+                                     routing_.neighbours_.end());
+      neighbours.erase(std::unique(neighbours.begin(), neighbours.end()), neighbours.end());
+      const auto [group, is_new] =
+          groups.try_emplace(std::move(neighbours), static_cast<uint32_t>(groups_.size()));
+      if (is_new) groups_.push_back(host);
+      routing_.ends_.push_back({begin, end, group->second});
+    }
+    return {};
+  }
+
+  // Sets steps_: how many cables each node is away from a host with these ways out.
+  void measure(const std::vector<Way>& ways) {
+    steps_.assign(topology_.nodes(), kFar);
+    frontier_.clear();
+    for (const Way& way : ways) reach(way.neighbour, 1);
+    for (size_t i = 0; i < frontier_.size(); ++i) {
+      const NodeId node = frontier_[i];
+      for (const Way& way : ways_[node]) reach(way.neighbour, steps_[node] + 1);
+    }
+  }
+
+  void reach(NodeId node, uint32_t steps) {
+    if (steps_[node] != kFar) return;
+    steps_[node] = steps;
+    if (!is_host(node)) frontier_.push_back(node);
+  }
+
+  Result<void> check_reached(uint32_t group) const {
+    for (NodeId from = 0; from < topology_.hosts; ++from) {
+      if (steps_[from] != kFar) continue;
+      for (NodeId to = groups_[group]; to < topology_.hosts; ++to) {
+        if (to == from || routing_.ends_[to].group != group) continue;
+        return fail(ErrorCode::kInvalidArgument,
+                    fmt::format("{} cannot reach {} in topology {}; join them by cables and "
+                                "switches, for hosts do not forward",
+                                name_of(topology_, from), name_of(topology_, to), topology_.name));
+      }
+    }
+    return {};
+  }
+
+  // The links out of `node` that bring a packet one step nearer, as the number of a stored set.
+  uint32_t next_set(NodeId node) {
+    links_.clear();
+    for (const Way& way : ways_[node]) {
+      if (!is_host(way.neighbour) && steps_[way.neighbour] + 1 == steps_[node]) {
+        links_.push_back(way.link);
+      }
+    }
+    std::sort(links_.begin(), links_.end());
+    const auto next = static_cast<uint32_t>(sets_.size());
+    const auto [set, is_new] = sets_.try_emplace(links_, next);
+    if (is_new) {
+      routing_.set_links_.insert(routing_.set_links_.end(), links_.begin(), links_.end());
+      routing_.set_begin_.push_back(static_cast<uint32_t>(routing_.set_links_.size()));
+    }
+    return set->second;
+  }
+
+  const Topology& topology_;
+  std::vector<std::vector<Way>> ways_;  // out of each node
+  std::vector<NodeId> groups_;          // the first host of each
+  std::unordered_map<std::vector<LinkId>, uint32_t, LinksHash> sets_;
+  Routing routing_;
+  // Of the group in work.
+  std::vector<uint32_t> steps_;
+  std::vector<NodeId> frontier_;
+  std::vector<LinkId> links_;
+};
+
+Result<Routing> make_routing(const Topology& topology) {
+  if (auto checked = check_cables(topology); !checked) return tl::unexpected(checked.error());
+  return RoutingBuilder(topology).build();
+}
+
+}  // namespace pacecar

@@ -1,0 +1,74 @@
+#include "transport/sim/text_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+namespace pacecar {
+
+Result<std::string> read_text_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (!file || text.bad()) {
+    return fail(ErrorCode::kSystem,
+                fmt::format("'{}' cannot be read: check its name and its permissions", path));
+  }
+  return std::move(text).str();
+}
+
+std::vector<TextLine> text_lines(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  std::vector<TextLine> lines;
+  for (size_t number = 1; !text.empty(); ++number) {
+    const size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    line = line.substr(0, line.find('#'));
+    TextLine words{.number = number};
+    for (;;) {
+      const size_t begin = line.find_first_not_of(kBlanks);
+      if (begin == std::string_view::npos) break;
+      line.remove_prefix(begin);
+      words.words.push_back(line.substr(0, line.find_first_of(kBlanks)));
+      line.remove_prefix(words.words.back().size());
+    }
+    if (!words.words.empty()) lines.push_back(std::move(words));
+  }
+  return lines;
+}
+
+std::optional<uint64_t> parse_number(std::string_view word, uint64_t max) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc() || end != word.data() + word.size() || value > max) return {};
+  return value;
+}
+
+std::optional<double> parse_decimal(std::string_view word, double max) {
+  double value = 0;
+  const auto [end, error] =
+      std::from_chars(word.data(), word.data() + word.size(), value, std::chars_format::fixed);
+  if (error != std::errc() || end != word.data() + word.size()) return {};
+  if (!(value >= 0 && value <= max)) return {};  // not for NaN either
+  return value;
+}
+
+std::string shown(std::string_view word) {
+  constexpr size_t kLongest = 40;
+  std::string text(word.substr(0, kLongest));
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  if (word.size() > kLongest) text += "...";
+  return text;
+}
+
+tl::unexpected<Error> bad_line(const std::string& file, size_t line, const std::string& reason) {
+  return fail(ErrorCode::kInvalidArgument, fmt::format("{}, line {}: {}", file, line, reason));
+}
+
+}  // namespace pacecar

@@ -1,0 +1,85 @@
+// The usual shapes of networks. Every cable is full duplex; a rate is per direction and cable.
+// Hosts are numbered along the leaves: the first leaf has the first hosts.
+//
+// Errors are kInvalidArgument: one sentence that names the field at fault and the cure.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+#include "transport/sim/topology.h"
+
+namespace pacecar {
+
+// The cables of one tier.
+struct CableSpec {
+  Rate rate = Rate::from_gbps(100);
+  Duration delay = Duration::from_us(1);
+};
+
+// All hosts on one switch.
+struct StarSpec {
+  uint32_t hosts = 2;
+  CableSpec cable;
+};
+Result<Topology> make_star(const StarSpec& spec);
+
+// Hosts 0 .. left-1 on one switch, the others on a second, one cable between the two.
+struct DumbbellSpec {
+  uint32_t left = 1;
+  uint32_t right = 1;
+  CableSpec cable;
+  CableSpec bottleneck;
+};
+Result<Topology> make_dumbbell(const DumbbellSpec& spec);
+
+// Every leaf is joined with every spine, by `bundle` cables each. Oversubscription follows from
+// the rates and numbers. With two ports per host, each pair of leaves shares its hosts_per_leaf
+// hosts: every host has a cable to both.
+struct LeafSpineSpec {
+  uint32_t hosts = 16;
+  uint32_t hosts_per_leaf = 4;
+  uint32_t spines = 4;
+  uint32_t bundle = 1;
+  uint32_t ports_per_host = 1;
+  CableSpec cable;
+  CableSpec uplink;
+};
+Result<Topology> make_leaf_spine(const LeafSpineSpec& spec);
+
+// Three tiers: leaves and aggregation switches in pods, and cores above. Aggregation switch i of
+// every pod is joined with the same cores_per_aggregation cores.
+struct FatTreeSpec {
+  uint32_t pods = 4;
+  uint32_t leaves_per_pod = 2;
+  uint32_t hosts_per_leaf = 2;
+  uint32_t aggregations_per_pod = 2;
+  uint32_t cores_per_aggregation = 2;
+  uint32_t leaf_bundle = 1;  // cables between a leaf and an aggregation switch
+  uint32_t core_bundle = 1;  // cables between an aggregation switch and a core
+  CableSpec cable;
+  CableSpec leaf_uplink;
+  CableSpec core_uplink;
+};
+Result<Topology> make_fat_tree(const FatTreeSpec& spec);
+
+// The numbers of a fat tree of switches with `radix` ports each. `hosts`: a multiple of what a pod
+// holds, 0 for all that fit (radix^3 / 4 without oversubscription). `oversubscription`: hosts of a
+// leaf per uplink.
+Result<FatTreeSpec> fat_tree_of_radix(uint32_t radix, uint32_t hosts = 0,
+                                      uint32_t oversubscription = 1);
+
+// Servers of several GPUs, each GPU with a NIC of its own: host = server * gpus_per_server + GPU.
+// GPU i of all servers of a group is on that group's leaf of rail i; spines join all leaves.
+struct RailSpec {
+  uint32_t servers = 4;
+  uint32_t gpus_per_server = 8;
+  uint32_t servers_per_leaf = 0;  // 0: all
+  uint32_t spines = 4;
+  CableSpec cable;
+  CableSpec uplink;
+};
+Result<Topology> make_rails(const RailSpec& spec);
+
+}  // namespace pacecar

@@ -1,0 +1,39 @@
+// The shape of a simulated network: hosts, switches and cables. Pure data; builders for the usual
+// shapes, and the readers of files, are in topologies.h and topo_file.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+using NodeId = uint32_t;
+
+// One direction of a cable, and the queue in front of it: of cable i, 2i is a to b, 2i + 1 b to a.
+using LinkId = uint32_t;
+
+// A full-duplex cable; both directions are alike.
+struct Cable {
+  NodeId a = 0;
+  NodeId b = 0;
+  Rate rate;
+  Duration delay;  // propagation
+};
+
+// Nodes 0 .. hosts-1 are hosts, the following are switches. A host has one cable per port of its
+// NIC (two for a dual-port NIC on two leaves).
+struct Topology {
+  std::string name;
+  uint32_t hosts = 0;
+  uint32_t switches = 0;
+  std::vector<Cable> cables;
+  std::vector<std::string> node_names;  // "host 3", "leaf 0", "spine 2": for reports
+
+  uint32_t nodes() const { return hosts + switches; }
+};
+
+}  // namespace pacecar
