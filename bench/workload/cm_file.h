@@ -1,0 +1,37 @@
+// Connection matrices (.cm files): flows between hosts, and the triggers that start them.
+//
+//   Nodes 128                        hosts
+//   Connections 3                    lines with -> below
+//   Triggers 2                       lines with trigger below; optional when there are none
+//   3->7 id 1 start 2.5 size 1000000 send_done_trigger 1
+//   7->9 id 2 trigger 1 size 1000000 recv_done_trigger 2
+//   9->3 id 3 trigger 2 start 10 size 1000000
+//   trigger id 1 oneshot
+//   trigger id 2 barrier count 1
+//
+// `start` is in microseconds after the begin of the run, or with a trigger after it fired; `size`
+// in bytes. send_done_trigger fires as the sender learns that the flow is done, recv_done_trigger
+// as the receiver has all of it; each may be given several times. A trigger is oneshot, multishot,
+// or barrier with a count (workload.h). Numbers of flows and triggers begin at 1; a flow without an
+// id has its place among the flows. Lines may come in any order; what follows a # is a comment.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "bench/workload/workload.h"
+#include "transport/base/result.h"
+
+namespace pacecar {
+
+// Errors: kInvalidArgument, one sentence with file, line, cause and cure. `file` is for messages
+// and becomes the workload's name.
+Result<Workload> parse_cm(std::string_view text, const std::string& file);
+// Further error: kSystem when the file cannot be read.
+Result<Workload> read_cm_file(const std::string& path);
+
+// The text of such a file; parse_cm() gives the same flows and triggers, in one job, numbered
+// from 1.
+std::string write_cm(const Workload& workload);
+
+}  // namespace pacecar

@@ -1,0 +1,47 @@
+// Flows that wait for one another: which flows must have arrived, or left, before one starts.
+// Turned into the triggers of a Workload.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/workload/workload.h"
+
+namespace pacecar {
+
+// The hosts that take part in something, in the order of their roles.
+using Hosts = std::span<const uint32_t>;
+
+// What must have happened before a flow starts: flows that were received, flows whose sender knows
+// them done. By index.
+struct After {
+  std::vector<uint32_t> received;
+  std::vector<uint32_t> sent;
+
+  bool nothing() const { return received.empty() && sent.empty(); }
+};
+
+class FlowGraph {
+ public:
+  explicit FlowGraph(std::string name) { workload_.name = std::move(name); }
+
+  // Returns the flow's index; indexes ascend from 0.
+  uint32_t add(uint32_t source, uint32_t destination, Bytes bytes, Duration start = {});
+  uint32_t add_after(const After& after, uint32_t source, uint32_t destination, Bytes bytes);
+  // `flow` starts when all of that has happened, its `start` later. Once per flow.
+  void start_after(uint32_t flow, const After& after);
+
+  // A new trigger's index.
+  uint32_t add_trigger(WorkloadTrigger trigger);
+  WorkloadFlow& flow(uint32_t index) { return workload_.flows[index]; }
+
+  Workload take() { return std::move(workload_); }
+
+ private:
+  Workload workload_;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,56 @@
+// What the hosts of an experiment send to each other: flows, and what starts each of them.
+// Pure data. Generators are in generators.h and collectives.h, the reader of .cm files in
+// cm_file.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+inline constexpr uint32_t kNoTrigger = ~0U;
+
+// One message from one host to another.
+struct WorkloadFlow {
+  uint32_t source = 0;
+  uint32_t destination = 0;
+  Bytes bytes = 0;
+  Duration start;                 // after the begin of the run; with a trigger: after it fired
+  uint32_t trigger = kNoTrigger;  // index into Workload::triggers; none: starts by itself
+  // Fired when the flow is done: `on_sent` as the sender learns it (last acknowledgement),
+  // `on_received` as the receiver has everything.
+  std::vector<uint32_t> on_sent;
+  std::vector<uint32_t> on_received;
+  uint32_t job = 0;  // index into Workload::jobs
+  uint64_t id = 0;   // as the file names it; otherwise its index
+};
+
+struct WorkloadTrigger {
+  enum class Kind : uint8_t {
+    kOneShot,    // the first firing starts all flows that wait for it
+    kMultiShot,  // each firing starts the next flow that waits for it, in the order of the list
+    kBarrier,    // the firing number `count` starts all of them
+  };
+  Kind kind = Kind::kOneShot;
+  uint32_t count = 1;
+};
+
+// Flows that belong together: results are told per job, and each may have a congestion control of
+// its own (empty: the experiment's).
+struct WorkloadJob {
+  std::string name;
+  std::string congestion_control;
+};
+
+struct Workload {
+  std::string name;
+  uint32_t hosts = 0;  // flows name hosts below this
+  std::vector<WorkloadFlow> flows;
+  std::vector<WorkloadTrigger> triggers;
+  std::vector<WorkloadJob> jobs = {WorkloadJob{.name = "all"}};
+};
+
+}  // namespace pacecar

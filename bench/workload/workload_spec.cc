@@ -1,0 +1,251 @@
+#include "bench/workload/workload_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "bench/workload/cm_file.h"
+#include "bench/workload/collectives.h"
+#include "bench/workload/flow_sizes.h"
+#include "bench/workload/generators.h"
+#include "transport/base/prng.h"
+
+namespace pacecar {
+namespace {
+
+// Beyond this neither memory nor patience suffices.
+constexpr uint64_t kMaxFlows = 10'000'000;
+
+template <typename... Args>
+tl::unexpected<Error> unfit(const WorkloadSpec& spec, fmt::format_string<Args...> text,
+                            Args&&... args) {
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("workload {}: {}", spec.kind, fmt::format(text, std::forward<Args>(args)...)));
+}
+
+Result<Workload> make_file(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  auto workload = read_cm_file(spec.file);
+  if (!workload) return workload;
+  if (workload->hosts > hosts.size()) {
+    return unfit(spec, "{} has flows between {} hosts, but {} take part; let as many take part",
+                 spec.file, workload->hosts, hosts.size());
+  }
+  for (WorkloadFlow& flow : workload->flows) {
+    flow.source = hosts[flow.source];
+    flow.destination = hosts[flow.destination];
+  }
+  return workload;
+}
+
+Result<Workload> make_pairs(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  if (hosts.size() % 2 != 0) {
+    return unfit(spec, "hosts has {} entries; give an even number: source, destination, ...",
+                 hosts.size());
+  }
+  return pairs(hosts, spec.bytes);
+}
+
+Result<Workload> make_incast(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  if (spec.receivers == 0) return unfit(spec, "receivers is 0; give at least 1");
+  const size_t left = hosts.size() - std::min<size_t>(hosts.size(), spec.receivers);
+  const size_t most = left / spec.receivers;
+  if (spec.senders > most || most == 0) {
+    return unfit(spec,
+                 "{} hosts are enough for {} senders per receiver; lower senders ({}) or "
+                 "receivers ({}), or let more hosts take part",
+                 hosts.size(), most, spec.senders, spec.receivers);
+  }
+  const auto senders = spec.senders == 0 ? static_cast<uint32_t>(most) : spec.senders;
+  return incast(hosts, spec.receivers, senders, spec.bytes, spec.stagger);
+}
+
+Result<Workload> make_permutation(const WorkloadSpec& spec, Hosts hosts, uint64_t seed) {
+  if (spec.hosts_per_leaf == 0) return unfit(spec, "hosts_per_leaf is 0; give at least 1");
+  return permutation(hosts, spec.hosts_per_leaf, spec.bytes, seed);
+}
+
+Result<Workload> make_random_flows(const WorkloadSpec& spec, Hosts hosts, uint64_t seed) {
+  if (!(spec.load > 0 && spec.load <= 10)) {
+    return unfit(spec, "load is {}; give a share of the link above 0, such as 0.5", spec.load);
+  }
+  if (spec.rate == Rate()) return unfit(spec, "rate is 0; give that of a host's link");
+  const auto sizes = FlowSizes::make(spec.sizes);
+  if (!sizes) return unfit(spec, "{}", sizes.error().message);
+  return random_flows(hosts, *sizes, {.load = spec.load, .rate = spec.rate, .length = spec.length},
+                      seed);
+}
+
+// `flows` made of messages in `parts` parts each.
+Result<void> check_parts(const WorkloadSpec& spec, uint64_t flows, uint64_t parts) {
+  if (spec.bytes < parts) {
+    return unfit(spec, "{} bytes cannot be cut into {} parts; raise bytes", spec.bytes, parts);
+  }
+  if (flows > kMaxFlows) {
+    return unfit(spec, "it would have {} flows; stay below {} with fewer hosts or pieces", flows,
+                 kMaxFlows);
+  }
+  return {};
+}
+
+// A collective of n hosts that cuts the buffer into n shares.
+template <Workload (*kMake)(Hosts, Bytes)>
+Result<Workload> make_ring(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  const uint64_t n = hosts.size();
+  return check_parts(spec, 2 * n * (n - 1), n).map([&] { return kMake(hosts, spec.bytes); });
+}
+
+template <Workload (*kMake)(Hosts, Bytes, uint32_t)>
+Result<Workload> make_pieces(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  if (spec.pieces == 0) return unfit(spec, "pieces is 0; give at least 1");
+  return check_parts(spec, 2 * hosts.size() * spec.pieces, spec.pieces).map([&] {
+    return kMake(hosts, spec.bytes, spec.pieces);
+  });
+}
+
+Result<Workload> make_all_to_all(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  return check_parts(spec, hosts.size() * (hosts.size() - 1), 1).map([&] {
+    return all_to_all(hosts, spec.parallel, spec.bytes);
+  });
+}
+
+Result<Workload> make_hierarchical(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  const uint64_t n = hosts.size();
+  const uint32_t per_server = spec.hosts_per_server;
+  if (per_server < 2 || n % per_server != 0 || n == per_server) {
+    return unfit(spec,
+                 "{} hosts do not make up several servers of {}; give a hosts_per_server of "
+                 "at least 2 that divides the number of hosts",
+                 n, per_server);
+  }
+  return check_parts(spec, 2 * n * (per_server - 1 + n / per_server - 1), n).map([&] {
+    return hierarchical_all_reduce(hosts, per_server, spec.bytes);
+  });
+}
+
+Result<Workload> make_pipeline(const WorkloadSpec& spec, Hosts hosts, uint64_t) {
+  if (spec.microbatches == 0) return unfit(spec, "microbatches is 0; give at least 1");
+  return check_parts(spec, 2 * hosts.size() * spec.microbatches, 1).map([&] {
+    return pipeline_parallel(hosts, spec.bytes, spec.microbatches, spec.compute);
+  });
+}
+
+struct Kind {
+  std::string_view name;
+  Result<Workload> (*make)(const WorkloadSpec& spec, Hosts hosts, uint64_t seed);
+};
+
+constexpr std::array kKinds = {
+    Kind{"file", make_file},
+    Kind{"pairs", make_pairs},
+    Kind{"incast", make_incast},
+    Kind{"permutation", make_permutation},
+    Kind{"all_to_all", make_all_to_all},
+    Kind{"random_flows", make_random_flows},
+    Kind{"ring_all_reduce", make_ring<ring_all_reduce>},
+    Kind{"hierarchical_all_reduce", make_hierarchical},
+    Kind{"tree_all_reduce", make_pieces<tree_all_reduce>},
+    Kind{"reduce_scatter", make_ring<reduce_scatter>},
+    Kind{"all_gather", make_ring<all_gather>},
+    Kind{"ring_broadcast", make_pieces<ring_broadcast>},
+    Kind{"tree_broadcast", make_pieces<tree_broadcast>},
+    Kind{"pipeline", make_pipeline},
+};
+
+std::string kind_names() {
+  std::string names;
+  for (const Kind& kind : kKinds) names += fmt::format("{}, ", kind.name);
+  return names + "mixture";
+}
+
+// The hosts that take part, in their order.
+Result<std::vector<uint32_t>> take_part(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed) {
+  std::vector<uint32_t> members = spec.hosts;
+  if (members.empty()) {
+    members.resize(hosts);
+    std::iota(members.begin(), members.end(), 0U);
+  }
+  std::vector<bool> taken(hosts, false);
+  for (const uint32_t host : members) {
+    if (host >= hosts) {
+      return unfit(spec, "hosts names host {}, but the network has {}; name hosts below that", host,
+                   hosts);
+    }
+    if (taken[host]) return unfit(spec, "hosts names host {} twice; name it once", host);
+    taken[host] = true;
+  }
+  if (members.size() < 2) {
+    return unfit(spec, "{} hosts take part; let at least 2", members.size());
+  }
+  if (spec.shuffle) {
+    Prng prng(seed);
+    for (size_t i = members.size() - 1; i > 0; --i) {
+      std::swap(members[i], members[prng.below(i + 1)]);
+    }
+  }
+  return members;
+}
+
+Result<Workload> make_job(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed) {
+  const auto kind = std::find_if(kKinds.begin(), kKinds.end(),
+                                 [&](const Kind& each) { return each.name == spec.kind; });
+  if (kind == kKinds.end()) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("there is no workload '{}'; choose one of {}", spec.kind, kind_names()));
+  }
+  if (spec.bytes == 0) return unfit(spec, "bytes is 0; give at least 1");
+  for (const Duration time : {spec.start, spec.stagger, spec.length, spec.compute}) {
+    if (time < Duration()) return unfit(spec, "a time is negative; give 0 or more");
+  }
+  Prng seeds(seed);
+  const auto members = take_part(spec, hosts, seeds.next_u64());
+  if (!members) return tl::unexpected(members.error());
+  auto workload = kind->make(spec, *members, seeds.next_u64());
+  if (!workload) return workload;
+
+  workload->name = spec.name.empty() ? spec.kind : spec.name;
+  workload->hosts = hosts;
+  workload->jobs = {{.name = workload->name, .congestion_control = spec.congestion_control}};
+  for (WorkloadFlow& flow : workload->flows) {
+    if (flow.trigger == kNoTrigger) flow.start = flow.start + spec.start;
+  }
+  return workload;
+}
+
+// Adds the jobs of `more`, whose flows know nothing of those that are there.
+void append(Workload& workload, Workload more) {
+  const auto first_trigger = static_cast<uint32_t>(workload.triggers.size());
+  const auto first_job = static_cast<uint32_t>(workload.jobs.size());
+  for (WorkloadFlow& flow : more.flows) {
+    if (flow.trigger != kNoTrigger) flow.trigger += first_trigger;
+    for (uint32_t& trigger : flow.on_sent) trigger += first_trigger;
+    for (uint32_t& trigger : flow.on_received) trigger += first_trigger;
+    flow.job += first_job;
+    flow.id = workload.flows.size();
+    workload.flows.push_back(std::move(flow));
+  }
+  workload.triggers.insert(workload.triggers.end(), more.triggers.begin(), more.triggers.end());
+  workload.jobs.insert(workload.jobs.end(), more.jobs.begin(), more.jobs.end());
+}
+
+}  // namespace
+
+Result<Workload> make_workload(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed) {
+  if (spec.kind != "mixture") return make_job(spec, hosts, seed);
+  if (spec.jobs.empty()) return unfit(spec, "it has no jobs; give at least one");
+  Workload all{.name = spec.name.empty() ? spec.kind : spec.name, .hosts = hosts, .jobs = {}};
+  Prng seeds(seed);
+  for (const WorkloadSpec& job : spec.jobs) {
+    auto workload = make_workload(job, hosts, seeds.next_u64());
+    if (!workload) return workload;
+    append(all, *std::move(workload));
+  }
+  return all;
+}
+
+}  // namespace pacecar
