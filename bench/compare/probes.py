@@ -48,7 +48,7 @@ def find_tools(build):
     """(tools, paths of missing own programs, sentences about missing peers)."""
     own = {"plugin": build / "net_plugin/libnccl-net-pacecar.so",
            "plugin_bench": build / "bench/nccl/plugin_bench",
-           "pacecar": build / "bench/perf/pacecar",
+           "pacecar": build / "bench/pacecar",
            "udp_limit": build / "bench/compare/udp_limit"}
     peers = {"iperf3": "iperf3", "fi_pingpong": "libfabric-bin"}
     found = {name: shutil.which(name) for name in peers}

@@ -4,6 +4,8 @@
 #include <array>
 #include <vector>
 
+#include "cc/credit.h"
+#include "cc/credit_share.h"
 #include "cc/equal_share.h"
 #include "cc/grant_word.h"
 #include "cc/registry.h"
@@ -31,7 +33,8 @@ void decide(benchmark::State& state) {
   const auto controller = controller_at(state.range(0));
   state.SetLabel(std::string(controller->name()));
   Instant now;
-  controller->on_grant(now, {Rate::from_gbps(50), Duration(), Duration::from_s(1), 1});
+  controller->on_grant(
+      now, {.rate = Rate::from_gbps(50), .phase = {}, .validity = Duration::from_s(1), .epoch = 1});
   for (auto _ : state) {
     now = now + Duration::from_ns(100);
     benchmark::DoNotOptimize(controller->decide(now));
@@ -42,11 +45,18 @@ BENCHMARK(decide)->Apply(each_controller);
 void on_ack(benchmark::State& state) {
   const auto controller = controller_at(state.range(0));
   state.SetLabel(std::string(controller->name()));
+  TelemetryHop hop{.rate_mbps = 100'000};
   AckSample sample{.now = {}, .rtt = {}, .acked = kMtu, .in_flight = 100 * kMtu};
+  sample.telemetry = {&hop, 1};
   int64_t i = 0;
   for (auto _ : state) {
     sample.now = sample.now + Duration::from_ns(300);
     sample.rtt = Duration::from_us(30 + (i++ & 63));
+    sample.sent += kMtu;
+    sample.echo_marked = (i & 64) != 0;
+    hop.time_ns += 300;
+    hop.sent_bytes += 3700;
+    hop.queue_bytes = static_cast<uint32_t>(i & 63) * 1000;
     controller->on_ack(sample);
   }
 }
@@ -92,8 +102,55 @@ void allocator_regrant(benchmark::State& state) {
 }
 BENCHMARK(allocator_regrant);
 
+void wish(CreditShare& share, Instant now, uint32_t flow, Bytes credit) {
+  Demand demand;
+  demand.is_credit = true;
+  demand.credit = credit;
+  share.on_demand(now, flow, demand);
+}
+
+std::unique_ptr<CreditShare> busy_credit() {
+  const FlowEnvironment link{.line_rate = Rate::from_gbps(400),
+                             .mtu = kMtu,
+                             .overhead = 64,
+                             .burst_bytes = kMtu,
+                             .base_rtt = Duration::from_us(8)};
+  auto share = std::make_unique<CreditShare>(link, kFlows);
+  for (uint32_t flow = 0; flow < kFlows; ++flow) {
+    share->add_flow(Instant(), flow);
+    wish(*share, Instant(), flow, 1 << 20);
+  }
+  return share;
+}
+
+// A wish of one of 4096 senders, all of whom wait for their turn.
+void credit_update(benchmark::State& state) {
+  const auto share = busy_credit();
+  uint32_t flow = 0;
+  Bytes credit = 1 << 20;
+  for (auto _ : state) {
+    if (flow == 0) credit += kCreditUnit;
+    wish(*share, Instant(), flow, credit);
+    flow = (flow + 1) % kFlows;
+  }
+}
+BENCHMARK(credit_update);
+
+// One pull and a new wish, with 4096 senders taking turns.
+void credit_pull(benchmark::State& state) {
+  const auto share = busy_credit();
+  std::array<GrantUpdate, 1> updates;
+  for (auto _ : state) {
+    const Instant now = share->next_deadline();
+    share->poll_grants(now, updates);
+    wish(*share, now, updates[0].flow, updates[0].grant.credit + (1 << 20));
+  }
+}
+BENCHMARK(credit_pull);
+
 void grant_word_round_trip(benchmark::State& state) {
-  Grant grant{Rate::from_gbps(98), Duration(), EqualShare::kValidity, 7};
+  Grant grant{
+      .rate = Rate::from_gbps(98), .phase = {}, .validity = EqualShare::kValidity, .epoch = 7};
   for (auto _ : state) {
     benchmark::DoNotOptimize(grant);
     benchmark::DoNotOptimize(wire::decode_grant(wire::encode_grant(grant)));

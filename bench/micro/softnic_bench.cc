@@ -22,12 +22,13 @@ void send_window_in_order(benchmark::State& state) {
   uint64_t acknowledged = 0;
   for (auto _ : state) {
     now = now + Duration::from_ns(100);
-    window.send({.bytes = 4096}, now);
+    window.send({.bytes = 4096}, 0, now);
     if (window.next() - acknowledged < 64) continue;
     SendWindow::Packet packet;
     while (acknowledged < window.next()) window.acknowledge(acknowledged++, &packet);
     window.advance();
-    window.declare_lost_before(now - Duration::from_us(10));
+    while (window.lose_oldest_before(now - Duration::from_us(10))) {
+    }
   }
   state.SetItemsProcessed(state.iterations());
 }

@@ -55,7 +55,7 @@ void encode_ack(benchmark::State& state) {
   std::vector<uint8_t> out(ack_bytes(bitmap.size()));
   for (auto _ : state) {
     ++header.cumulative;
-    benchmark::DoNotOptimize(encode(header, bitmap, out));
+    benchmark::DoNotOptimize(encode(header, bitmap, {}, out));
   }
 }
 BENCHMARK(encode_ack)->Arg(0)->Arg(4)->Arg(256);
@@ -63,11 +63,12 @@ BENCHMARK(encode_ack)->Arg(0)->Arg(4)->Arg(256);
 void decode_ack(benchmark::State& state) {
   const std::vector<uint64_t> words(static_cast<size_t>(state.range(0)), 0x5555555555555555);
   std::vector<uint8_t> packet(ack_bytes(words.size()));
-  encode({.destination_qp = 17, .echo_valid = true}, words, packet);
+  encode({.destination_qp = 17, .echo_valid = true}, words, {}, packet);
   AckHeader header;
   Bitmap bitmap;
+  TelemetryView telemetry;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(decode(packet, header, bitmap));
+    benchmark::DoNotOptimize(decode(packet, header, bitmap, telemetry));
     uint64_t bits = 0;
     for (size_t i = 0; i < bitmap.words(); ++i) bits ^= bitmap[i];
     benchmark::DoNotOptimize(header);

@@ -5,9 +5,11 @@
 #include <cstdio>
 #include <string_view>
 
+#include "bench/ab/ab_command.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/subcommands.h"
+#include "bench/sim/sim_command.h"
 
 namespace pacecar::perf {
 namespace {
@@ -21,6 +23,8 @@ struct Subcommand {
 constexpr std::array kSubcommands = {
     Subcommand{"bw", "bandwidth between two hosts", run_bw},
     Subcommand{"lat", "latency between two hosts", run_lat},
+    Subcommand{"sim", "one run in a simulated fabric", run_sim},
+    Subcommand{"ab", "compares arms: many simulated runs, or real programs", run_ab},
     Subcommand{"info", "NICs, congestion controls, limits and parameters of this host", run_info},
 };
 
@@ -32,9 +36,15 @@ Examples:
   client$ pacecar bw -D 10 -q 4 server    four connections for ten seconds
   client$ pacecar lat -n 10000 server     half of a round trip (server: pacecar lat)
   pacecar info -c                         every parameter, its value and where it came from
+  pacecar sim --workload incast:senders=32,bytes=1MB --cc swift
+                                          32 hosts send to one, on 128 hosts at 100 Gb/s
+  pacecar ab bench/plans/smoke.toml       a plan: all its runs, summary and report
+  pacecar ab --a PACECAR_CC=swift --b PACECAR_CC=fixed -- COMMAND
+                                          one command under two settings, in turn
 
 'pacecar SUBCOMMAND --help' lists the flags of a subcommand.
-Exit codes: 0 success, 1 failed, 2 wrong usage, 3 a threshold was missed.
+Exit codes: 0 success, 1 failed, 2 wrong usage, 3 a threshold was missed (of ab: see its
+--help).
 )";
 
 void print_help() {

@@ -1,0 +1,231 @@
+#include "bench/ab/ab_command.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "bench/ab/ab_options.h"
+#include "bench/ab/conclusion.h"
+#include "bench/ab/emit.h"
+#include "bench/ab/merge.h"
+#include "bench/ab/plan.h"
+#include "bench/ab/provenance.h"
+#include "bench/ab/repro.h"
+#include "bench/ab/run_filter.h"
+#include "bench/ab/runner.h"
+#include "bench/perf/console.h"
+#include "bench/perf/progress.h"
+
+namespace pacecar::ab {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Draws how far the runs are.
+class RunProgress {
+ public:
+  explicit RunProgress(const perf::Console& console) : bar_(console.interactive()) {}
+
+  void operator()(size_t done, size_t all) {
+    const auto elapsed = Duration::from_ns(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count());
+    if (!bar_.due(elapsed) || all == 0) return;
+    bar_.draw(static_cast<double>(done) / static_cast<double>(all),
+              fmt::format("{} of {} runs", done, all), elapsed);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  perf::ProgressBar bar_;
+  Clock::time_point start_ = Clock::now();
+};
+
+size_t processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return static_cast<size_t>(std::max(CPU_COUNT(&set), 1));
+}
+
+class AbCommand {
+ public:
+  AbCommand(const AbOptions& options, std::vector<std::string> argv)
+      : options_(options), argv_(std::move(argv)), console_(options.quiet, options.color) {
+    for (const std::string& word : argv_) command_line_ += " " + shell_quoted(word);
+    command_line_ = "pacecar" + command_line_;
+  }
+
+  Result<ExitCode> run() {
+    switch (options_.what) {
+      case AbOptions::What::kPlan:
+        return plan();
+      case AbOptions::What::kPrograms:
+        return programs();
+      case AbOptions::What::kMerge:
+        return merge();
+    }
+    return kError;
+  }
+
+  const perf::Console& console() const { return console_; }
+
+ private:
+  Result<ExitCode> plan() {
+    const auto plan = read_plan(options_.plan, options_.seed);
+    if (!plan) return tl::unexpected(plan.error());
+    auto runs = filter_runs(plan->experiment, options_.filters);
+    if (!runs) return tl::unexpected(runs.error());
+    if (options_.run) {
+      if (*options_.run >= plan->experiment.runs()) {
+        return fail(ErrorCode::kInvalidArgument,
+                    fmt::format("--run {} is beyond the last run {}: see --list", *options_.run,
+                                plan->experiment.runs() - 1));
+      }
+      runs = std::vector<size_t>{*options_.run};
+    }
+    if (options_.list || options_.dry_run) return list(*plan, *runs);
+    if (!options_.emit.empty()) return emit(*plan, *runs);
+    return simulate(*plan, *runs);
+  }
+
+  Result<ExitCode> list(const Plan& plan, const std::vector<size_t>& runs) {
+    const Experiment& experiment = plan.experiment;
+    for (const size_t run : runs) {
+      fmt::print("{:>6}  {}, seed {}\n", run, cell_text(experiment, experiment.cell_of(run)),
+                 experiment.seed_of(run));
+    }
+    if (options_.dry_run) {
+      fmt::print("{} runs, {} arms, {} thresholds: the plan is sound, nothing was run\n",
+                 runs.size(), experiment.arms.size(), experiment.thresholds.size());
+    }
+    return kPassed;
+  }
+
+  Result<ExitCode> emit(const Plan& plan, const std::vector<size_t>& runs) {
+    // Jobs start anywhere.
+    const auto folder = open_at(fs::absolute(out(plan.experiment.name)).string());
+    if (!folder) return tl::unexpected(folder.error());
+    std::error_code ignored;
+    const EmitPlan jobs{.program = fs::read_symlink("/proc/self/exe", ignored).string(),
+                        .plan = fs::absolute(options_.plan).string(),
+                        .runs = runs,
+                        .seed = options_.seed,
+                        .jobs = options_.jobs};
+    const auto next = options_.emit == "slurm" ? emit_slurm(jobs, plan.experiment.name, *folder)
+                                               : emit_parallel(jobs, *folder);
+    if (!next) return tl::unexpected(next.error());
+    fmt::print("{}", *next);
+    return kPassed;
+  }
+
+  Result<ExitCode> simulate(const Plan& plan, const std::vector<size_t>& runs) {
+    const auto folder = open_at(out(plan.experiment.name));
+    if (!folder) return tl::unexpected(folder.error());
+    const auto finished = folder->read_finished();
+    if (!finished) return tl::unexpected(finished.error());
+    auto kept = folder->write("plan.toml", plan.text);
+    if (kept) kept = folder->write_experiment(plan.experiment);
+    if (kept) kept = write_repro(*folder, argv_, fs::current_path().string(), options_.plan);
+    if (!kept) return tl::unexpected(kept.error());
+    const auto records = [&] {
+      RunProgress progress(console_);
+      return run_plan(plan, runs, *finished, *folder, options_.jobs.value_or(processors()),
+                      command_line_, std::ref(progress));
+    }();
+    if (!records) return tl::unexpected(records.error());
+    if (options_.run) return single_result(*records);
+    return conclude_in(*folder, plan.experiment, *records);
+  }
+
+  // One job among many: their summary is made when they are merged.
+  Result<ExitCode> single_result(const std::vector<RunRecord>& records) {
+    for (const RunRecord& record : records) {
+      if (record.index != *options_.run || record.ok) continue;
+      return fail(ErrorCode::kInternal, record.error);
+    }
+    return kPassed;
+  }
+
+  Result<ExitCode> programs() {
+    const std::string name = fs::path(options_.programs.command[0]).filename();
+    const auto folder = open_at(out(name));
+    if (!folder) return tl::unexpected(folder.error());
+    auto kept = write_repro(*folder, argv_, fs::current_path().string(), "");
+    if (!kept) return tl::unexpected(kept.error());
+    const auto results = [&] {
+      RunProgress progress(console_);
+      return run_programs(options_.programs, *folder, command_line_, std::ref(progress));
+    }();
+    if (!results) return tl::unexpected(results.error());
+    return conclude_in(*folder, results->experiment, results->records);
+  }
+
+  Result<ExitCode> merge() {
+    const auto folder = open_at(out("merged"));
+    if (!folder) return tl::unexpected(folder.error());
+    const auto merged = merge_results(options_.folders, *folder);
+    if (!merged) return tl::unexpected(merged.error());
+    const auto code = conclude_in(*folder, merged->experiment, merged->records);
+    if (!code || merged->missing.empty()) return code;
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} of {} runs are missing: {}: run them with --run, and merge again",
+                            merged->missing.size(), merged->experiment.runs(),
+                            index_ranges(merged->missing)));
+  }
+
+  std::string out(const std::string& name) const {
+    return options_.out.empty() ? name + ".results" : options_.out;
+  }
+
+  Result<ResultsFolder> open_at(const std::string& path) const {
+    using Existing = ResultsFolder::Existing;
+    const Existing existing = options_.resume  ? Existing::kResume
+                              : options_.force ? Existing::kReplace
+                                               : Existing::kRefuse;
+    return ResultsFolder::open(path, existing);
+  }
+
+  Result<ExitCode> conclude_in(const ResultsFolder& folder, const Experiment& experiment,
+                               const std::vector<RunRecord>& records) const {
+    const bool color =
+        options_.color && isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+    auto code = conclude(experiment, records, folder, color);
+    if (code) console_.note(fmt::format("report: {}", folder.file("report.html")));
+    return code;
+  }
+
+  const AbOptions& options_;
+  std::vector<std::string> argv_;
+  std::string command_line_;
+  perf::Console console_;
+};
+
+}  // namespace
+}  // namespace pacecar::ab
+
+namespace pacecar {
+
+int run_ab(int argc, char** argv) {
+  const auto options = ab::parse_ab_options(argc, argv);
+  if (!options) {
+    perf::Console(false, true).error(options.error().message);
+    return ab::kError;
+  }
+  if (!options->help.empty()) {
+    fmt::print("{}", options->help);
+    return ab::kPassed;
+  }
+  ab::AbCommand command(*options, {argv, argv + argc});
+  const auto code = command.run();
+  if (code) return *code;
+  command.console().error(code.error().message);
+  return ab::kError;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,218 @@
+#include "bench/ab/ab_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "bench/perf/command_line.h"
+
+namespace pacecar::ab {
+namespace {
+
+constexpr uint64_t kMaxJobs = 4096;
+constexpr uint64_t kMaxReps = 100'000;
+constexpr double kMaxTimeoutSeconds = 1e6;
+constexpr double kMaxPercent = 1e6;
+
+constexpr const char* kPlanExamples =
+    "Real programs:  pacecar ab --a 'PACECAR_CC=swift' --b 'PACECAR_CC=fixed' --reps 10 -- "
+    "COMMAND\n"
+    "                (several: --arm NAME='ENV'; the first is the baseline)\n"
+    "Join folders:   pacecar ab merge --out FOLDER FOLDER...\n"
+    "Exit codes: 0 passed, 1 a threshold was missed, 2 an error, or a run that failed.";
+
+// Flags as CLI11 fills them, before they are judged together.
+struct Flags {
+  AbOptions options;
+  std::string a;
+  std::string b;
+  std::vector<std::string> arms;
+  uint64_t run = 0;
+  uint64_t seed = 0;
+  uint64_t jobs = 0;
+  uint64_t reps = 0;
+  uint64_t warmups = 0;
+  double timeout = 0;
+  double min_improvement = 0;
+  bool no_color = false;
+};
+
+void add_common(CLI::App& app, Flags& flags) {
+  AbOptions& options = flags.options;
+  app.add_option("--out", options.out, "Folder for the results (default: NAME.results)");
+  app.add_flag("--force", options.force, "Replace the results in that folder");
+  app.add_flag("-q,--quiet", options.quiet, "No progress bar, no notes");
+  app.add_flag("--no-color", flags.no_color, "No colour");
+  app.footer(kPlanExamples);
+}
+
+void add_plan_flags(CLI::App& app, Flags& flags) {
+  AbOptions& options = flags.options;
+  app.add_option("plan", options.plan, "The plan, a TOML file");
+  app.add_flag("--list", options.list, "List the runs, and run nothing");
+  app.add_flag("--dry-run", options.dry_run, "Check every run's spec, and run nothing");
+  app.add_option("--filter", options.filters,
+                 "Only these runs: arm=NAME, FACTOR=VALUE, seed=N; * and ? stand for any letters; "
+                 "all of several must hold");
+  app.add_option("--run", flags.run, "Only the run of this number (see --list), without a summary")
+      ->check(perf::whole_number(0, UINT32_MAX));
+  app.add_option("--seed", flags.seed,
+                 "Instead of the plan's seeds; of programs: of their order (default: 1)")
+      ->check(perf::whole_number(0, INT64_MAX));
+  app.add_option("--jobs", flags.jobs, "Runs at once (default: one per processor)")
+      ->check(perf::whole_number(1, kMaxJobs));
+  app.add_flag("--resume", options.resume, "Keep what is finished in the folder, run the rest");
+  app.add_option("--emit", options.emit, "Write jobs for 'slurm' or GNU 'parallel' instead")
+      ->check(CLI::IsMember({"slurm", "parallel"}));
+}
+
+void add_program_flags(CLI::App& app, Flags& flags) {
+  app.add_option("--a", flags.a, "Environment of the baseline")->group("Real programs");
+  app.add_option("--b", flags.b, "Environment of the other arm")->group("Real programs");
+  app.add_option("--arm", flags.arms, "NAME='ENV': one more arm")->group("Real programs");
+  app.add_option("--reps", flags.reps, "Runs of each arm (default: 10)")
+      ->group("Real programs")
+      ->check(perf::whole_number(1, kMaxReps));
+  app.add_option("--warmup", flags.warmups, "Runs of each arm before, that do not count")
+      ->group("Real programs")
+      ->check(perf::whole_number(0, kMaxReps));
+  app.add_option("--timeout", flags.timeout, "Seconds that one run may take (default: no limit)")
+      ->group("Real programs")
+      ->check(perf::positive_number(kMaxTimeoutSeconds));
+  app.add_option("--metric", flags.options.programs.metric,
+                 "What to compare (default: what the output is known for, else wall_s)")
+      ->group("Real programs");
+  app.add_option("--min-improvement", flags.min_improvement,
+                 "Threshold: better than the baseline by so many percent")
+      ->group("Real programs")
+      ->check(perf::positive_number(kMaxPercent));
+}
+
+Result<void> add_arm(ProgramPlan& programs, std::string name, const std::string& environment) {
+  auto variables = split_environment(environment);
+  if (!variables) return tl::unexpected(variables.error());
+  const auto same = std::find_if(programs.arms.begin(), programs.arms.end(),
+                                 [&](const ProgramArm& arm) { return arm.name == name; });
+  if (same != programs.arms.end()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("there are two arms named '{}': rename one", name));
+  }
+  programs.arms.push_back({std::move(name), std::move(*variables)});
+  return {};
+}
+
+Result<void> read_arms(const CLI::App& app, const Flags& flags, ProgramPlan& programs) {
+  for (const auto& [flag, environment] : {std::pair("a", &flags.a), std::pair("b", &flags.b)}) {
+    if (app.count(std::string("--") + flag) == 0) continue;
+    const std::string name = environment->empty() ? flag : *environment;
+    if (auto added = add_arm(programs, name, *environment); !added) return added;
+  }
+  for (const std::string& arm : flags.arms) {
+    const size_t equals = arm.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--arm {} has no name: write --arm NAME='VARIABLE=value'", arm));
+    }
+    const auto added = add_arm(programs, arm.substr(0, equals), arm.substr(equals + 1));
+    if (!added) return added;
+  }
+  if (programs.arms.size() >= 2) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              "a comparison needs two arms: give --a 'ENV' and --b 'ENV', or --arm NAME='ENV' for "
+              "each");
+}
+
+Result<void> read_programs(const CLI::App& app, const Flags& flags, AbOptions& options) {
+  ProgramPlan& programs = options.programs;
+  if (auto read = read_arms(app, flags, programs); !read) return read;
+  if (!options.plan.empty() || options.list || options.dry_run || !options.emit.empty() ||
+      options.resume || app.count("--run") > 0 || !options.filters.empty()) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "PLAN, --list, --dry-run, --filter, --run, --resume and --emit are for simulations: "
+        "leave them out with '-- COMMAND'");
+  }
+  if (options.jobs && *options.jobs > 1) {
+    return fail(ErrorCode::kInvalidArgument,
+                "programs run one at a time, so that they do not disturb each other: leave out "
+                "--jobs");
+  }
+  constexpr uint64_t kDefaultReps = 10;
+  programs.blocks = app.count("--reps") > 0 ? flags.reps : kDefaultReps;
+  programs.warmups = flags.warmups;
+  programs.seed = options.seed.value_or(1);
+  if (app.count("--timeout") > 0) {
+    programs.timeout = Duration::from_ns(static_cast<int64_t>(flags.timeout * 1e9));
+  }
+  if (app.count("--min-improvement") > 0) programs.min_improvement = flags.min_improvement;
+  return {};
+}
+
+Result<void> judge(const CLI::App& app, Flags& flags) {
+  AbOptions& options = flags.options;
+  options.color = !flags.no_color;
+  if (app.count("--run") > 0) options.run = flags.run;
+  if (app.count("--seed") > 0) options.seed = flags.seed;
+  if (app.count("--jobs") > 0) options.jobs = flags.jobs;
+  if (options.resume && options.force) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--resume keeps what --force replaces: give one of them");
+  }
+  if (options.what == AbOptions::What::kPrograms) return read_programs(app, flags, options);
+  for (const char* flag : {"--a", "--b", "--arm", "--reps", "--warmup", "--timeout", "--metric",
+                           "--min-improvement"}) {
+    if (app.count(flag) == 0) continue;
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{} is for real programs: end the command line with '-- COMMAND'", flag));
+  }
+  if (!options.plan.empty()) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              "no plan: give its TOML file, or a command behind '--' (see 'pacecar ab --help')");
+}
+
+Result<AbOptions> parse_merge(int argc, const char* const* argv) {
+  Flags flags;
+  flags.options.what = AbOptions::What::kMerge;
+  CLI::App app("Joins the results of one experiment that was run in several folders.",
+               "pacecar ab merge");
+  app.add_option("folders", flags.options.folders, "Folders that 'pacecar ab' wrote")->required();
+  add_common(app, flags);
+  auto help = perf::parse_command_line(app, argc, argv);
+  if (!help) return tl::unexpected(help.error());
+  flags.options.help = std::move(*help);
+  flags.options.color = !flags.no_color;
+  return flags.options;
+}
+
+}  // namespace
+
+Result<AbOptions> parse_ab_options(int argc, const char* const* argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "merge") return parse_merge(argc - 1, argv + 1);
+  Flags flags;
+  // What stands behind "--" is a command of its own, whose flags are not ours.
+  const char* const* end = argv + argc;
+  const char* const* dashes =
+      std::find_if(argv, end, [](const char* word) { return std::string_view(word) == "--"; });
+  if (dashes != end) {
+    flags.options.what = AbOptions::What::kPrograms;
+    flags.options.programs.command.assign(dashes + 1, end);
+    if (flags.options.programs.command.empty()) {
+      return fail(ErrorCode::kInvalidArgument, "no command behind '--': write what to run there");
+    }
+  }
+  CLI::App app("Compares arms of an experiment: simulations of a plan, or real programs.",
+               "pacecar ab");
+  add_plan_flags(app, flags);
+  add_common(app, flags);
+  add_program_flags(app, flags);
+  auto help = perf::parse_command_line(app, static_cast<int>(dashes - argv), argv);
+  if (!help) return tl::unexpected(help.error());
+  flags.options.help = std::move(*help);
+  if (!flags.options.help.empty()) return flags.options;
+  if (auto judged = judge(app, flags); !judged) return tl::unexpected(judged.error());
+  return flags.options;
+}
+
+}  // namespace pacecar::ab

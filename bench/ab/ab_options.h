@@ -1,0 +1,40 @@
+// The flags of `pacecar ab`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/ab/program_runner.h"
+#include "transport/base/result.h"
+
+namespace pacecar::ab {
+
+struct AbOptions {
+  enum class What { kPlan, kPrograms, kMerge };
+  What what = What::kPlan;
+  std::string help;  // asked for: nothing else counts
+
+  std::string plan;                  // kPlan: its path
+  std::vector<std::string> filters;  // kPlan
+  std::optional<size_t> run;         // kPlan: this one only
+  std::optional<uint64_t> seed;
+  std::optional<size_t> jobs;
+  bool list = false;
+  bool dry_run = false;
+  std::string emit;                  // "", "slurm", "parallel"
+  ProgramPlan programs;              // kPrograms
+  std::vector<std::string> folders;  // kMerge
+
+  std::string out;  // empty: from the plan's name
+  bool resume = false;
+  bool force = false;
+  bool quiet = false;
+  bool color = true;
+};
+
+// argv[0] is "ab". Errors: kInvalidArgument, one sentence.
+Result<AbOptions> parse_ab_options(int argc, const char* const* argv);
+
+}  // namespace pacecar::ab

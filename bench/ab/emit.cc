@@ -1,0 +1,89 @@
+#include "bench/ab/emit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/ab/provenance.h"
+
+namespace pacecar::ab {
+namespace {
+
+constexpr const char* kSlurmFile = "job_array.sh";
+constexpr const char* kParallelFile = "commands.sh";
+
+// "pacecar ab plan.toml --run INDEX --out FOLDER/jobs/INDEX ...". A job that is started again does
+// not repeat what is finished.
+std::string job_command(const EmitPlan& plan, const ResultsFolder& folder,
+                        const std::string& index) {
+  std::string command =
+      fmt::format("{} ab {} --run {} --out {}/{} --resume --quiet", shell_quoted(plan.program),
+                  shell_quoted(plan.plan), index, shell_quoted(folder.file("jobs")), index);
+  if (plan.seed) command += fmt::format(" --seed {}", *plan.seed);
+  return command;
+}
+
+std::string merge_command(const EmitPlan& plan, const ResultsFolder& folder) {
+  return fmt::format("{} ab merge --out {} {}/*", shell_quoted(plan.program),
+                     shell_quoted(folder.file("merged")), shell_quoted(folder.file("jobs")));
+}
+
+// A name that a scheduler takes without quotes.
+std::string plain_name(std::string name) {
+  std::replace_if(
+      name.begin(), name.end(),
+      [](char letter) { return std::isalnum(static_cast<unsigned char>(letter)) == 0; }, '-');
+  return name;
+}
+
+}  // namespace
+
+std::string index_ranges(const std::vector<size_t>& runs) {
+  std::string text;
+  for (size_t begin = 0; begin < runs.size();) {
+    size_t end = begin;
+    while (end + 1 < runs.size() && runs[end + 1] == runs[end] + 1) ++end;
+    if (!text.empty()) text += ",";
+    text += end == begin ? fmt::format("{}", runs[begin])
+                         : fmt::format("{}-{}", runs[begin], runs[end]);
+    begin = end + 1;
+  }
+  return text;
+}
+
+Result<std::string> emit_slurm(const EmitPlan& plan, const std::string& name,
+                               const ResultsFolder& folder) {
+  const std::string limit = plan.jobs ? fmt::format("%{}", *plan.jobs) : "";
+  const std::string script = fmt::format(
+      "#!/bin/bash\n"
+      "#SBATCH --job-name=pacecar-{}\n"
+      "#SBATCH --array={}{}\n"
+      "#SBATCH --ntasks=1\n"
+      "#SBATCH --cpus-per-task=1\n"
+      "# One run per array task. When all are done: {}\n"
+      "set -eu\n"
+      "exec {}\n",
+      plain_name(name), index_ranges(plan.runs), limit, merge_command(plan, folder),
+      job_command(plan, folder, "\"$SLURM_ARRAY_TASK_ID\""));
+  if (auto written = folder.write(kSlurmFile, script); !written) {
+    return tl::unexpected(written.error());
+  }
+  return fmt::format("sbatch {}\n# and when all {} jobs are done:\n{}\n",
+                     shell_quoted(folder.file(kSlurmFile)), plan.runs.size(),
+                     merge_command(plan, folder));
+}
+
+Result<std::string> emit_parallel(const EmitPlan& plan, const ResultsFolder& folder) {
+  std::string commands;
+  for (const size_t run : plan.runs) {
+    commands += job_command(plan, folder, fmt::format("{}", run)) + "\n";
+  }
+  if (auto written = folder.write(kParallelFile, commands); !written) {
+    return tl::unexpected(written.error());
+  }
+  const std::string jobs = plan.jobs ? fmt::format(" --jobs {}", *plan.jobs) : "";
+  return fmt::format("parallel{} < {}\n{}\n", jobs, shell_quoted(folder.file(kParallelFile)),
+                     merge_command(plan, folder));
+}
+
+}  // namespace pacecar::ab

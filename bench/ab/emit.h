@@ -1,0 +1,31 @@
+// The same experiment as jobs for other schedulers: a Slurm job array, or a file of commands for
+// GNU parallel. Each job is one run in a folder of its own; `pacecar ab merge` joins them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/ab/results_folder.h"
+
+namespace pacecar::ab {
+
+struct EmitPlan {
+  std::string program;  // `pacecar`, as the jobs find it
+  std::string plan;     // likewise
+  std::vector<size_t> runs;
+  std::optional<uint64_t> seed;
+  std::optional<size_t> jobs;  // at once; none: as many as the scheduler allows
+};
+
+// "0-4,7": as Slurm takes it. `runs` is sorted and not empty.
+std::string index_ranges(const std::vector<size_t>& runs);
+
+// Each writes its file into the folder and returns what to type next.
+// Errors: kSystem.
+Result<std::string> emit_slurm(const EmitPlan& plan, const std::string& name,
+                               const ResultsFolder& folder);
+Result<std::string> emit_parallel(const EmitPlan& plan, const ResultsFolder& folder);
+
+}  // namespace pacecar::ab

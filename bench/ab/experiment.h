@@ -1,0 +1,80 @@
+// What an experiment compares, without how a run is made: the part that simulations and real
+// programs share, and that summaries and reports are made from. Plain data.
+//
+// A cell is one arm under one value of each factor. Its runs differ in their seed only (of real
+// programs: in their block). Runs are numbered cell by cell.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/base/result.h"
+
+namespace pacecar::ab {
+
+struct Arm {
+  std::string name;
+  std::string settings;  // what sets it apart, for people
+};
+
+struct Factor {
+  std::string name;
+  std::vector<std::string> values;
+};
+
+struct Cell {
+  size_t arm = 0;
+  std::vector<size_t> values;  // one per factor, indices into Factor::values
+
+  bool operator==(const Cell&) const = default;
+};
+
+// A bound on the mean of one metric over the runs of one cell, or on how it compares to another.
+struct Threshold {
+  enum class Of { kValue, kRatio, kDifference };  // the latter two: to `versus`
+
+  std::string metric;
+  size_t cell = 0;
+  size_t versus = 0;  // a cell
+  Of of = Of::kValue;
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  double reference = 0;  // what the deviation is told from
+  std::string expected;  // for people: "668 within 5%"
+};
+
+struct Experiment {
+  enum class Kind { kSimulation, kPrograms };
+
+  Kind kind = Kind::kSimulation;
+  std::string name;
+  std::string description;
+  std::vector<Arm> arms;
+  std::vector<Factor> factors;
+  std::vector<uint64_t> seeds;
+  size_t baseline = 0;             // the arm that others are compared to
+  std::vector<std::string> shown;  // metrics
+  std::vector<Cell> cells;
+  std::vector<Threshold> thresholds;
+
+  size_t runs() const { return cells.size() * seeds.size(); }
+  const Cell& cell_of(size_t run) const { return cells[run / seeds.size()]; }
+  uint64_t seed_of(size_t run) const { return seeds[run % seeds.size()]; }
+};
+
+// "matrix = inc32, queue = large"; empty without factors.
+std::string factors_text(const Experiment& experiment, const Cell& cell);
+// "nscc, matrix = inc32": one line for people.
+std::string cell_text(const Experiment& experiment, const Cell& cell);
+// The cell of `arm` with the factor values of `cell`; none where the plan leaves it out.
+std::optional<size_t> partner(const Experiment& experiment, const Cell& cell, size_t arm);
+
+nlohmann::ordered_json to_json(const Experiment& experiment);
+// Errors: kInvalidArgument.
+Result<Experiment> experiment_from_json(const nlohmann::ordered_json& json);
+
+}  // namespace pacecar::ab

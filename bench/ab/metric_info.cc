@@ -1,0 +1,70 @@
+#include "bench/ab/metric_info.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace pacecar::ab {
+namespace {
+
+struct ProgramMetric {
+  std::string_view name;
+  std::string_view unit;
+  std::string_view label;
+  Better better;
+};
+
+// What output_parser.h finds in what programs print.
+constexpr ProgramMetric kProgramMetrics[] = {
+    {"bw_gbps", "Gb/s", "average bandwidth", Better::kHigher},
+    {"bw_peak_gbps", "Gb/s", "bandwidth of the fastest interval", Better::kHigher},
+    {"message_rate_mpps", "M/s", "messages per second", Better::kHigher},
+    {"lat_min_us", "us", "least latency", Better::kLower},
+    {"lat_max_us", "us", "largest latency", Better::kLower},
+    {"lat_typical_us", "us", "typical latency", Better::kLower},
+    {"lat_avg_us", "us", "mean latency", Better::kLower},
+    {"lat_stdev_us", "us", "standard deviation of the latency", Better::kLower},
+    {"lat_p99_us", "us", "latency, 99th percentile", Better::kLower},
+    {"lat_p999_us", "us", "latency, 99.9th percentile", Better::kLower},
+    {"avg_busbw_gbs", "GB/s", "bus bandwidth, mean over sizes", Better::kHigher},
+    {"busbw_gbs", "GB/s", "bus bandwidth, out of place", Better::kHigher},
+    {"algbw_gbs", "GB/s", "algorithm bandwidth, out of place", Better::kHigher},
+    {"time_us", "us", "time of a collective, out of place", Better::kLower},
+    {"in_place_busbw_gbs", "GB/s", "bus bandwidth, in place", Better::kHigher},
+    {"in_place_algbw_gbs", "GB/s", "algorithm bandwidth, in place", Better::kHigher},
+    {"in_place_time_us", "us", "time of a collective, in place", Better::kLower},
+    {"wrong", "", "wrong values", Better::kLower},
+    {"wall_s", "s", "time that the command took", Better::kLower},
+};
+
+}  // namespace
+
+MetricInfo metric_info(const std::string& name) {
+  const size_t at = name.find('@');
+  const std::string plain = name.substr(0, at);
+  const std::string part = at == std::string::npos ? "" : " (" + name.substr(at + 1) + ")";
+  // Programs first: wall_s is no result of a simulation.
+  const auto program = std::ranges::find(kProgramMetrics, plain, &ProgramMetric::name);
+  if (program != std::end(kProgramMetrics)) {
+    return {name, std::string(program->label) + part, std::string(program->unit), program->better};
+  }
+  const auto simulated = std::ranges::find(metrics(), plain, &Metric::name);
+  if (simulated != metrics().end()) {
+    return {name, std::string(simulated->doc) + part, std::string(simulated->unit),
+            simulated->better};
+  }
+  return {name, name, "", Better::kNeither};
+}
+
+std::string_view text_of(Better better) {
+  switch (better) {
+    case Better::kLower:
+      return "lower";
+    case Better::kHigher:
+      return "higher";
+    case Better::kNeither:
+      return "";
+  }
+  return "";
+}
+
+}  // namespace pacecar::ab

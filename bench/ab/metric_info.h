@@ -1,0 +1,25 @@
+// What is known about a metric by its name, whether a simulation or a real program gave it.
+// "fct_p99_us@bulk" is fct_p99_us of one part: a job, a message size.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "bench/sim/metrics.h"
+
+namespace pacecar::ab {
+
+struct MetricInfo {
+  std::string name;
+  std::string label;  // a phrase
+  std::string unit;
+  Better better = Better::kNeither;
+};
+
+// A name that nobody knows stands for itself.
+MetricInfo metric_info(const std::string& name);
+
+// "lower", "higher", "".
+std::string_view text_of(Better better);
+
+}  // namespace pacecar::ab

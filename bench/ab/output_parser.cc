@@ -1,0 +1,215 @@
+#include "bench/ab/output_parser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace pacecar::ab {
+namespace {
+
+using Json = nlohmann::json;
+using Words = std::vector<std::string_view>;
+
+constexpr double kGbitsPerMib = 1024 * 1024 * 8 / 1e9;
+
+// The figures of one message size.
+struct SizeFigures {
+  std::string size;
+  std::map<std::string, double> values;
+};
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+Words words_of(std::string_view line) {
+  constexpr std::string_view kBlank = " \t\r";
+  Words words;
+  for (size_t begin = line.find_first_not_of(kBlank); begin != std::string_view::npos;) {
+    const size_t end = std::min(line.find_first_of(kBlank, begin), line.size());
+    words.push_back(line.substr(begin, end - begin));
+    begin = line.find_first_not_of(kBlank, end);
+  }
+  return words;
+}
+
+std::optional<double> number_of(std::string_view word) {
+  double value = 0;
+  const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc() || rest != word.data() + word.size()) return std::nullopt;
+  if (!std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+// --- perftest's columns ---
+
+struct Column {
+  std::string_view heading;  // as it begins
+  const char* metric;        // nullptr: not kept
+  bool bandwidth = false;    // its unit stands in brackets
+};
+constexpr Column kColumns[] = {
+    {"BW peak", "bw_peak_gbps", true}, {"BW average", "bw_gbps", true},
+    {"MsgRate", "message_rate_mpps"},  {"t_min", "lat_min_us"},
+    {"t_max", "lat_max_us"},           {"t_typical", "lat_typical_us"},
+    {"t_avg", "lat_avg_us"},           {"t_stdev", "lat_stdev_us"},
+    {"99% percentile", "lat_p99_us"},  {"99.9% percentile", "lat_p999_us"},
+    {"tps average", nullptr},          {"CPU_Util", nullptr},
+};
+
+// The columns behind "#bytes #iterations", in the header's order.
+std::vector<std::pair<const Column*, double>> columns_of(std::string_view header) {
+  std::vector<std::pair<size_t, const Column*>> found;
+  for (const Column& column : kColumns) {
+    const size_t place = header.find(column.heading);
+    if (place != std::string_view::npos) found.emplace_back(place, &column);
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::pair<const Column*, double>> columns;
+  for (const auto& [place, column] : found) {
+    const std::string_view rest = header.substr(place + column->heading.size());
+    const bool mebibytes = column->bandwidth && rest.starts_with("[MiB");
+    const bool megabytes = column->bandwidth && rest.starts_with("[MB");
+    columns.emplace_back(column, mebibytes || megabytes ? kGbitsPerMib : 1);
+  }
+  return columns;
+}
+
+std::vector<SizeFigures> perftest_columns(std::string_view output) {
+  std::vector<SizeFigures> sizes;
+  std::vector<std::pair<const Column*, double>> columns;
+  for (const std::string_view line : lines_of(output)) {
+    const Words words = words_of(line);
+    if (!words.empty() && words[0] == "#bytes") {
+      columns = columns_of(line);
+      continue;
+    }
+    if (columns.empty() || words.size() < 3 || !number_of(words[0])) continue;
+    SizeFigures figures{std::string(words[0]), {}};
+    for (size_t i = 0; i < columns.size() && i + 2 < words.size(); ++i) {
+      const auto value = number_of(words[i + 2]);
+      const auto& [column, scale] = columns[i];
+      if (value && column->metric != nullptr) figures.values[column->metric] = *value * scale;
+    }
+    if (!figures.values.empty()) sizes.push_back(std::move(figures));
+  }
+  return sizes;
+}
+
+// --- perftest's JSON, and ours ---
+
+constexpr std::pair<const char*, const char*> kJsonKeys[] = {
+    {"BW_peak", "bw_peak_gbps"},      {"BW_average", "bw_gbps"},
+    {"MsgRate", "message_rate_mpps"}, {"t_min", "lat_min_us"},
+    {"t_max", "lat_max_us"},          {"t_typical", "lat_typical_us"},
+    {"t_avg", "lat_avg_us"},          {"t_stdev", "lat_stdev_us"},
+    {"percentile_99", "lat_p99_us"},  {"percentile_99.9", "lat_p999_us"},
+};
+
+SizeFigures json_figures(const Json& result, const Json& document) {
+  SizeFigures figures;
+  if (result.contains("MsgSize")) figures.size = result["MsgSize"].dump();
+  // Ours names the unit beside the figures, perftest at the top.
+  const Json unit = result.value("BW_unit", document.value("BW_unit", Json()));
+  const bool mebibytes = unit.is_string() && unit.get<std::string>().starts_with("M");
+  for (const auto& [key, metric] : kJsonKeys) {
+    if (!result.contains(key) || !result[key].is_number()) continue;
+    const bool scaled = mebibytes && std::string_view(key).starts_with("BW");
+    figures.values[metric] = result[key].get<double>() * (scaled ? kGbitsPerMib : 1);
+  }
+  return figures;
+}
+
+std::vector<SizeFigures> perftest_json(std::string_view output) {
+  const size_t begin = output.find('{');
+  const size_t end = output.rfind('}');
+  if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) return {};
+  const Json document = Json::parse(output.substr(begin, end - begin + 1), nullptr, false);
+  if (!document.is_object() || !document.contains("results")) return {};
+  const Json& results = document["results"];
+  std::vector<SizeFigures> sizes;
+  for (const Json& result : results.is_array() ? results : Json::array({results})) {
+    if (!result.is_object()) continue;
+    SizeFigures figures = json_figures(result, document);
+    if (!figures.values.empty()) sizes.push_back(std::move(figures));
+  }
+  return sizes;
+}
+
+// --- nccl-tests ---
+
+// size count type [redop] [root] then twice: time algbw busbw #wrong, out of place and in place.
+std::optional<SizeFigures> nccl_line(const Words& words) {
+  constexpr const char* kNames[] = {"time_us", "algbw_gbs", "busbw_gbs", "wrong"};
+  constexpr size_t kFields = std::size(kNames);
+  constexpr size_t kLeast = 3 + 2 * kFields;
+  if (words.size() < kLeast || !number_of(words[0]) || !number_of(words[1])) return std::nullopt;
+  if (number_of(words[2])) return std::nullopt;  // a type is no number
+  SizeFigures figures{std::string(words[0]), {}};
+  const size_t out_of_place = words.size() - 2 * kFields;
+  for (size_t i = 0; i < kFields; ++i) {
+    const auto out = number_of(words[out_of_place + i]);
+    const auto in = number_of(words[out_of_place + kFields + i]);
+    if (out) figures.values[kNames[i]] = *out;
+    // A collective that has no in-place form says N/A.
+    if (in && i + 1 < kFields) figures.values[std::string("in_place_") + kNames[i]] = *in;
+    if (in && i + 1 == kFields) figures.values[kNames[i]] += *in;
+  }
+  return figures;
+}
+
+std::vector<SizeFigures> nccl_table(std::string_view output, std::optional<double>& average) {
+  constexpr std::string_view kAverage = "# Avg bus bandwidth";
+  std::vector<SizeFigures> sizes;
+  bool table = false;
+  for (const std::string_view line : lines_of(output)) {
+    const Words words = words_of(line);
+    if (line.starts_with(kAverage) && !words.empty()) average = number_of(words.back());
+    table |= line.starts_with('#') && line.find("busbw") != std::string_view::npos;
+    if (!table) continue;
+    if (auto figures = nccl_line(words)) sizes.push_back(std::move(*figures));
+  }
+  return sizes;
+}
+
+void add_sizes(const std::vector<SizeFigures>& sizes, ParsedOutput& parsed) {
+  constexpr std::string_view kHeadlines[] = {"bw_gbps", "lat_typical_us", "lat_p99_us",
+                                             "busbw_gbs"};
+  for (const SizeFigures& figures : sizes) {
+    const std::string part = sizes.size() > 1 ? "@" + figures.size : std::string();
+    for (const auto& [name, value] : figures.values) parsed.metrics[name + part] = value;
+    for (const std::string_view name : kHeadlines) {
+      if (figures.values.contains(std::string(name))) {
+        parsed.headline.push_back(std::string(name) + part);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+ParsedOutput parse_output(std::string_view output) {
+  ParsedOutput parsed;
+  std::optional<double> average;
+  std::vector<SizeFigures> sizes = nccl_table(output, average);
+  if (average) {
+    parsed.metrics["avg_busbw_gbs"] = *average;
+    parsed.headline.push_back("avg_busbw_gbs");
+  }
+  if (sizes.empty()) sizes = perftest_json(output);
+  if (sizes.empty()) sizes = perftest_columns(output);
+  add_sizes(sizes, parsed);
+  return parsed;
+}
+
+}  // namespace pacecar::ab

@@ -1,0 +1,22 @@
+// Finds the figures in what a benchmark printed: perftest (ib_write_bw, ib_send_lat, ...; columns
+// or JSON), `pacecar bw` and `lat` (the same two forms), nccl-tests (the table and its average).
+// Pure; the output may hold anything.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pacecar::ab {
+
+struct ParsedOutput {
+  // Names as metric_info.h knows them; "@SIZE" is added when there are several message sizes.
+  std::map<std::string, double> metrics;
+  std::vector<std::string> headline;  // those that answer the question which arm is better
+};
+
+// Nothing found: both empty.
+ParsedOutput parse_output(std::string_view output);
+
+}  // namespace pacecar::ab

@@ -1,0 +1,238 @@
+#include "bench/ab/plan_cells.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/sim/metrics.h"
+
+namespace pacecar::ab {
+namespace {
+
+constexpr double kLargest = 1e300;
+
+// Which of `names` the value names, alone or in a list.
+Result<std::vector<bool>> select_names(const SpecValue& value, const std::string& what,
+                                       const std::vector<std::string>& names) {
+  std::vector<bool> selected(names.size(), false);
+  const SpecList one{value};
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  for (const SpecValue& each : value.list() != nullptr ? *value.list() : one) {
+    const std::string text = plain_text(each);
+    const auto found = std::find(names.begin(), names.end(), text);
+    if (found == names.end()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: {} has no '{}'{}: it has {}", value.place.text(), what, text,
+                              did_you_mean(text, known), fmt::join(names, ", ")));
+    }
+    selected[static_cast<size_t>(found - names.begin())] = true;
+  }
+  return selected;
+}
+
+std::vector<std::string> arm_names(const Experiment& experiment) {
+  std::vector<std::string> names;
+  for (const Arm& arm : experiment.arms) names.push_back(arm.name);
+  return names;
+}
+
+// "5%" of `reference`, or a plain number.
+double read_within(SpecReader& reader, double reference) {
+  const SpecValue* value = reader.value("within");
+  if (value == nullptr || value->string() == nullptr) {
+    return reader.number("within", 0, 0, kLargest);
+  }
+  const std::string& text = *value->string();
+  char* end = nullptr;
+  const double percent = std::strtod(text.c_str(), &end);
+  if (end == text.c_str() || std::string_view(end) != "%" || !(percent >= 0)) {
+    reader.complain("within",
+                    fmt::format("is \"{}\": it takes a share such as \"5%\", or a number", text));
+  }
+  return std::abs(reference) * percent / 100;
+}
+
+// expect = 668, or expect = [3250, 4056] for anything between.
+void read_expectation(SpecReader& reader, Threshold& threshold) {
+  const SpecValue* expect = reader.value("expect");
+  double low = 0;
+  double high = 0;
+  if (expect->list() != nullptr && expect->list()->size() == 2) {
+    SpecTable ends;
+    ends.set("low", (*expect->list())[0]);
+    ends.set("high", (*expect->list())[1]);
+    SpecReader range(ends, "expect", expect->place);
+    low = range.number("low", 0, -kLargest, kLargest);
+    high = range.number("high", 0, low, kLargest);
+    reader.keep(range.finish());
+  } else {
+    low = high = reader.number("expect", 0, -kLargest, kLargest);
+  }
+  const double below = read_within(reader, low);
+  const double above = read_within(reader, high);
+  threshold.low = low - below;
+  threshold.high = high + above;
+  threshold.reference = low + (high - low) / 2;
+  const std::string within =
+      reader.has("within") ? " within " + plain_text(*reader.value("within")) : std::string();
+  threshold.expected = plain_text(*expect) + within;
+}
+
+// The keys of a bound that is not an expectation.
+struct BoundKeys {
+  std::string_view min;
+  std::string_view max;
+  Threshold::Of of;
+};
+constexpr BoundKeys kBounds[] = {{"min", "max", Threshold::Of::kValue},
+                                 {"min_ratio", "max_ratio", Threshold::Of::kRatio},
+                                 {"min_difference", "max_difference", Threshold::Of::kDifference}};
+
+void read_bounds(SpecReader& reader, const BoundKeys& keys, Threshold& threshold) {
+  std::vector<std::string> texts;
+  if (reader.has(keys.min)) {
+    threshold.low = threshold.reference = reader.number(keys.min, 0, -kLargest, kLargest);
+    texts.push_back(fmt::format("at least {:g}", threshold.low));
+  }
+  if (reader.has(keys.max)) {
+    threshold.high = threshold.reference = reader.number(keys.max, 0, -kLargest, kLargest);
+    texts.push_back(fmt::format("at most {:g}", threshold.high));
+  }
+  threshold.of = keys.of;
+  threshold.expected = fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// All keys are asked for, so that the reader knows them.
+Threshold read_bound(SpecReader& reader) {
+  Threshold threshold;
+  threshold.metric = reader.text("metric", "");
+  if (auto metric = find_metric(threshold.metric); !metric) {
+    reader.complain("metric", "is wrong: " + metric.error().message);
+  }
+  int kinds = 0;
+  if (reader.has("expect")) {
+    read_expectation(reader, threshold);
+    ++kinds;
+  } else if (reader.has("within")) {
+    reader.complain("within", "goes with expect");
+  }
+  for (const BoundKeys& keys : kBounds) {
+    const bool min = reader.has(keys.min);
+    const bool max = reader.has(keys.max);
+    if (!min && !max) continue;
+    read_bounds(reader, keys, threshold);
+    ++kinds;
+  }
+  if (kinds != 1) {
+    reader.complain("metric",
+                    "needs one kind of bound: expect (with within), or min and max, or beside "
+                    "versus = \"ARM\" min_ratio and max_ratio, or min_difference and "
+                    "max_difference");
+  }
+  return threshold;
+}
+
+// The cell that `threshold` compares its own with.
+Result<void> set_versus(const SpecValue& table, const std::string& arm,
+                        const Experiment& experiment, Threshold& threshold) {
+  const std::vector<std::string> names = arm_names(experiment);
+  const auto found = std::find(names.begin(), names.end(), arm);
+  const Cell& cell = experiment.cells[threshold.cell];
+  const auto other = found == names.end()
+                         ? std::nullopt
+                         : partner(experiment, cell, static_cast<size_t>(found - names.begin()));
+  if (!other) {
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: [[threshold]] versus is '{}'{}, an arm that the plan does not run "
+                            "beside '{}': it has {}",
+                            table.place.text(), arm, did_you_mean(arm, known),
+                            cell_text(experiment, cell), fmt::join(names, ", ")));
+  }
+  threshold.versus = *other;
+  threshold.expected += threshold.of == Threshold::Of::kRatio ? " x " + arm : " more than " + arm;
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<const SpecValue*>> tables_of(const SpecTable& plan, std::string_view key) {
+  std::vector<const SpecValue*> tables;
+  const SpecValue* value = plan.find(key);
+  if (value == nullptr) return tables;
+  const bool fits = value->list() != nullptr &&
+                    std::all_of(value->list()->begin(), value->list()->end(),
+                                [](const SpecValue& each) { return each.table() != nullptr; });
+  if (!fits) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: '{}' is {}: write each as a table under [[{}]]",
+                            value->place.text(), key, kind_of(*value), key));
+  }
+  for (const SpecValue& each : *value->list()) tables.push_back(&each);
+  return tables;
+}
+
+std::string plain_text(const SpecValue& value) {
+  return value.string() != nullptr ? *value.string() : to_text(value);
+}
+
+Result<std::vector<bool>> select_cells(const SpecValue& select, const std::string& name,
+                                       const Experiment& experiment,
+                                       const std::vector<Cell>& cells) {
+  std::vector<bool> selected(cells.size(), true);
+  SpecReader reader(*select.table(), name, select.place);
+  if (const SpecValue* value = reader.value("arm")) {
+    const auto arms = select_names(*value, "the plan's list of arms", arm_names(experiment));
+    if (!arms) return tl::unexpected(arms.error());
+    for (size_t i = 0; i < cells.size(); ++i) selected[i] = (*arms)[cells[i].arm];
+  }
+  for (size_t f = 0; f < experiment.factors.size(); ++f) {
+    const Factor& factor = experiment.factors[f];
+    const SpecValue* value = reader.value(factor.name);
+    if (value == nullptr) continue;
+    const auto values =
+        select_names(*value, fmt::format("factor '{}'", factor.name), factor.values);
+    if (!values) return tl::unexpected(values.error());
+    for (size_t i = 0; i < cells.size(); ++i) {
+      selected[i] = selected[i] && (*values)[cells[i].values[f]];
+    }
+  }
+  if (auto done = reader.finish(); !done) return tl::unexpected(done.error());
+  return selected;
+}
+
+Result<void> read_threshold(const SpecValue& table, Experiment& experiment) {
+  SpecReader reader(*table.table(), "[[threshold]]", table.place);
+  const Threshold bound = read_bound(reader);
+  const std::string versus = reader.text("versus", "");
+  if ((bound.of == Threshold::Of::kValue) != versus.empty()) {
+    reader.complain("versus", "goes with a ratio or a difference, and these need it");
+  }
+  SpecValue select{SpecTable(), table.place};
+  if (const SpecValue* where = reader.table("where")) select = *where;
+  if (const SpecValue* arm = reader.value("arm")) select.table()->set("arm", *arm);
+  if (auto done = reader.finish(); !done) return done;
+  const auto selected = select_cells(select, "[[threshold]] where", experiment, experiment.cells);
+  if (!selected) return tl::unexpected(selected.error());
+  bool any = false;
+  for (size_t cell = 0; cell < experiment.cells.size(); ++cell) {
+    // Without an arm of its own, a comparison is about all arms but the one compared with.
+    const bool itself = experiment.arms[experiment.cells[cell].arm].name == versus;
+    if (!(*selected)[cell] || itself) continue;
+    Threshold threshold = bound;
+    threshold.cell = cell;
+    if (!versus.empty()) {
+      if (auto set = set_versus(table, versus, experiment, threshold); !set) return set;
+    }
+    experiment.thresholds.push_back(threshold);
+    any = true;
+  }
+  if (any) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: [[threshold]] is about no cell of the plan: see 'pacecar ab PLAN "
+                          "--list'",
+                          table.place.text()));
+}
+
+}  // namespace pacecar::ab

@@ -1,0 +1,55 @@
+// Compares settings of real programs: one command, several environments, run in turn on one
+// machine.
+//
+// Blocks: each holds every arm once, in an order drawn anew, so that what drifts (heat, other
+// tenants) hits all arms alike; samples are paired by block.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/ab/record.h"
+#include "bench/ab/results_folder.h"
+#include "bench/ab/runner.h"
+
+namespace pacecar::ab {
+
+struct ProgramArm {
+  std::string name;
+  std::vector<std::string> environment;  // "NAME=value"
+};
+
+struct ProgramPlan {
+  std::vector<ProgramArm> arms;  // the first is the baseline
+  std::vector<std::string> command;
+  size_t blocks = 1;
+  size_t warmups = 0;                  // runs of every arm that do not count
+  Duration timeout = Duration::max();  // of one run
+  uint64_t seed = 1;                   // of the order
+  std::string metric;  // the only one to compare; empty: what the output is known for
+  std::optional<double> min_improvement;  // threshold: by so many percent better than the baseline
+};
+
+// Splits "A=1 B='two words'" as a shell does. Errors: kInvalidArgument for what is no assignment.
+Result<std::vector<std::string>> split_environment(const std::string& text);
+
+struct ProgramStep {
+  size_t block = 0;
+  size_t arm = 0;
+};
+// The order of all runs that count.
+std::vector<ProgramStep> program_order(size_t arms, size_t blocks, uint64_t seed);
+
+struct ProgramResults {
+  Experiment experiment;
+  std::vector<RunRecord> records;
+};
+// Keeps each run's record and output in the folder. Errors: kSystem for a command that fails, with
+// its last lines; kInvalidArgument for a metric that the output does not have; kUnavailable when
+// interrupted.
+Result<ProgramResults> run_programs(const ProgramPlan& plan, const ResultsFolder& folder,
+                                    const std::string& command_line,
+                                    const RunProgressSink& progress);
+
+}  // namespace pacecar::ab

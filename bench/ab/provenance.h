@@ -1,0 +1,16 @@
+// Where results come from: program, machine, settings. Goes into every record.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace pacecar::ab {
+
+// {version, commit, date, kernel, host, cpu, cpus, compiler, command_line, environment}; of the
+// environment only PACECAR_* and NCCL_*.
+nlohmann::ordered_json provenance(const std::string& command_line);
+
+// A word as a shell takes it.
+std::string shell_quoted(const std::string& word);
+
+}  // namespace pacecar::ab

@@ -1,0 +1,120 @@
+#include "bench/ab/record.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+namespace pacecar::ab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchemaVersion = 1;
+
+RunRecord parse(const Json& json) {
+  RunRecord record;
+  json.at("plan").get_to(record.plan);
+  json.at("index").get_to(record.index);
+  json.at("arm").get_to(record.arm);
+  for (const auto& [name, value] : json.at("factors").items()) {
+    record.factors.emplace_back(name, value.get<std::string>());
+  }
+  json.at("seed").get_to(record.seed);
+  json.at("spec_hash").get_to(record.spec_hash);
+  json.at("ok").get_to(record.ok);
+  json.at("error").get_to(record.error);
+  json.at("metrics").get_to(record.metrics);
+  record.counters = json.at("counters");
+  json.at("detail").get_to(record.detail);
+  json.at("wall_seconds").get_to(record.wall_seconds);
+  record.provenance = json.at("provenance");
+  return record;
+}
+
+}  // namespace
+
+RunRecord record_of(const Experiment& experiment, size_t run) {
+  const Cell& cell = experiment.cell_of(run);
+  RunRecord record;
+  record.plan = experiment.name;
+  record.index = run;
+  record.arm = experiment.arms[cell.arm].name;
+  for (size_t i = 0; i < experiment.factors.size(); ++i) {
+    const Factor& factor = experiment.factors[i];
+    record.factors.emplace_back(factor.name, factor.values[cell.values[i]]);
+  }
+  record.seed = experiment.seed_of(run);
+  return record;
+}
+
+std::string to_line(const RunRecord& record) {
+  Json factors = Json::object();
+  for (const auto& [name, value] : record.factors) factors[name] = value;
+  const Json json = {{"schema_version", kSchemaVersion},
+                     {"plan", record.plan},
+                     {"index", record.index},
+                     {"arm", record.arm},
+                     {"factors", factors},
+                     {"seed", record.seed},
+                     {"spec_hash", record.spec_hash},
+                     {"ok", record.ok},
+                     {"error", record.error},
+                     {"metrics", record.metrics},
+                     {"counters", record.counters},
+                     {"detail", record.detail},
+                     {"wall_seconds", record.wall_seconds},
+                     {"provenance", record.provenance}};
+  // What a program printed need not be UTF-8.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<RunRecord> record_from_line(const std::string& line) {
+  try {
+    return parse(Json::parse(line));
+  } catch (const Json::exception& error) {
+    return fail(ErrorCode::kInvalidArgument, error.what());
+  }
+}
+
+Result<void> append_record(const std::string& path, const RunRecord& record) {
+  const std::string line = to_line(record) + "\n";
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  // One write: after a crash a line is there or not.
+  const bool written =
+      file >= 0 && write(file, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  const int cause = errno;
+  if (file >= 0) close(file);
+  if (written) return {};
+  return fail(ErrorCode::kSystem,
+              fmt::format("cannot write {}: {}: make room, or choose another folder with --out",
+                          path, std::strerror(cause)));
+}
+
+Result<std::vector<RunRecord>> read_records(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("cannot read {}: name a folder that 'pacecar ab' wrote", path));
+  }
+  std::map<size_t, RunRecord> latest;
+  std::string line;
+  for (size_t number = 1; std::getline(file, line); ++number) {
+    auto record = record_from_line(line);
+    if (!record) {
+      if (file.eof()) break;  // no line end: unfinished
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}, line {}: {}: remove the line, and run it again with --resume",
+                              path, number, record.error().message));
+    }
+    latest[record->index] = std::move(*record);
+  }
+  std::vector<RunRecord> records;
+  for (auto& [index, record] : latest) records.push_back(std::move(record));
+  return records;
+}
+
+}  // namespace pacecar::ab

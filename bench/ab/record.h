@@ -1,0 +1,45 @@
+// One finished run: a line of runs.jsonl.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/ab/experiment.h"
+
+namespace pacecar::ab {
+
+struct RunRecord {
+  std::string plan;
+  size_t index = 0;  // as Experiment numbers it
+  std::string arm;
+  std::vector<std::pair<std::string, std::string>> factors;
+  uint64_t seed = 0;
+  std::string spec_hash;  // of everything that decides the run's outcome
+  bool ok = false;
+  std::string error;                      // one line, when not ok
+  std::map<std::string, double> metrics;  // those that the run has
+  nlohmann::ordered_json counters;        // sums of what NICs and fabric counted
+  std::string detail;                     // file with flows and series, beside runs.jsonl; or empty
+  double wall_seconds = 0;
+  nlohmann::ordered_json provenance;  // provenance.h
+};
+
+// A record that only says which run it is.
+RunRecord record_of(const Experiment& experiment, size_t run);
+
+std::string to_line(const RunRecord& record);
+// Errors: kInvalidArgument.
+Result<RunRecord> record_from_line(const std::string& line);
+
+// Appends to a runs.jsonl, and so that a line is there as a whole or not at all.
+// Errors: kSystem, naming the file.
+Result<void> append_record(const std::string& path, const RunRecord& record);
+// Reads a runs.jsonl; of several records of a run the last one counts; sorted by index. An
+// unfinished last line (of a program that was ended) is left out.
+// Errors: kNotFound, kInvalidArgument; file, line, cause.
+Result<std::vector<RunRecord>> read_records(const std::string& path);
+
+}  // namespace pacecar::ab

@@ -1,0 +1,263 @@
+// The three kinds of plot: lines over a number (uPlot), rows of marks over a number (SVG), a heat
+// map of links (canvas). Each draws into an attached element as wide as that element is now.
+
+const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
+
+// chart: {lines [{name, x, y, colour, dash, width}], x {label, unit, log}, y {label, range},
+// stepped, crowd (too many lines for a legend), height, describe}
+function lineChart(host, chart) {
+  const named = !chart.crowd;
+  const plot = new uPlot({
+    width: host.clientWidth,
+    height: chart.height ?? 280,
+    scales: { x: { time: false, distr: chart.x.log ? 3 : 1, range: widened(chart.x.log) },
+              y: { range: chart.y.range ?? fromZero } },
+    axes: [{ ...axis(chart.x, host.clientWidth), size: 28 }, { ...axis(chart.y, 500), size: 52 }],
+    series: [{ label: "at", value: (_, x) => x === null ? "" : withUnit(x, chart.x.unit) },
+             ...chart.lines.map((line) => lineSeries(line, chart.stepped))],
+    legend: { show: named, markers: { fill: markerFill, dash: markerDash } },
+    cursor: { focus: { prox: 24 }, points: { show: named } },
+    focus: { alpha: 0.3 },
+    hooks: named ? {} : { setSeries: [nameFocused(host)] },
+  }, uPlot.join(chart.lines.map((line) => [line.x, line.y])), host);
+  build(plot.ctx.canvas, { role: "img", "aria-label": chart.describe }, []);
+  plot.root.querySelectorAll(".u-series:not(:first-child) th").forEach(reachable);
+}
+
+// The legend's mark of a dashed line is open.
+function markerFill(plot, index) {
+  return markerDash(plot, index) === "solid" ? plot.series[index].stroke() : "transparent";
+}
+
+function markerDash(plot, index) {
+  return plot.series[index].dash?.length ? "dashed" : "solid";
+}
+
+function axis({ label, log = false }, width) {
+  const count = Math.max(3, width / 110);
+  return {
+    label, font: FONT, labelFont: FONT, labelSize: 22, stroke: colour("quiet"),
+    grid: { stroke: colour("grid"), width: 1 }, ticks: { stroke: colour("grid"), width: 1 },
+    values: (_, splits) => splits.map((split) => figure(split)),
+    ...(log && { splits: (_, index, low, high) => logTicks(low, high, count),
+                 filter: (_, splits) => splits }),
+  };
+}
+
+function lineSeries(line, stepped) {
+  return {
+    label: line.name, stroke: line.colour, width: line.width ?? 1.5, dash: line.dash ?? [],
+    points: { show: line.x.length < 3 }, value: (_, y) => Number.isFinite(y) ? figure(y) : "",
+    ...(stepped && { paths: uPlot.paths.stepped({ align: 1 }) }),
+  };
+}
+
+function widened(log) {
+  return (_, low, high) => {
+    if (low === null) return [0, 1];
+    if (log) return [low / 1.03, high * 1.03];
+    return low === high ? [low - 1, high + 1] : [low, high];
+  };
+}
+
+function fromZero(_, low, high) {
+  return [0, high > 0 ? high * 1.05 : 1];
+}
+
+// Without a legend: the name of the line under the pointer, in words below the plot.
+function nameFocused(host) {
+  const hint = "Point at a line to see its name.";
+  const words = element("p", { class: "readout" }, hint);
+  host.after(words);
+  return (plot, index) => { words.textContent = index ? plot.series[index].label : hint; };
+}
+
+// uPlot's legend shows and hides lines by click; the same by keyboard.
+function reachable(label) {
+  build(label, { tabindex: "0", role: "button" }, []);
+  label.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    label.click();
+  });
+}
+
+// chart: {rows [{heading} or {name, colour, interval [low, high], centre, dots [{x, title}],
+// note}], label, zero, describe}. On narrow pages names stand above their marks.
+function rowPlot(host, chart) {
+  const width = host.clientWidth;
+  const narrow = width < 640;
+  const area = narrow ? { left: 8, right: width - 8 }
+                      : { left: Math.min(300, width * 0.28), right: width - 190 };
+  const x = rowScale(chart, area);
+  const svg = shape("svg", { width, role: "img", "aria-label": chart.describe });
+  let bottom = 6;
+  const drawn = chart.rows.map((row) => {
+    const height = row.heading !== undefined ? 26 : narrow ? 44 : 28;
+    bottom += height;
+    return drawRow(row, { width, narrow, area, x, middle: bottom - 13 });
+  });
+  svg.append(...rowAxis(chart, x, area, bottom), ...drawn.flat());
+  build(svg, { height: bottom + 44, viewBox: `0 0 ${width} ${bottom + 44}` }, []);
+  host.append(svg);
+}
+
+function rowScale(chart, area) {
+  const values = chart.rows.flatMap((row) => [...(row.interval ?? []), row.centre ?? null,
+                                              ...(row.dots ?? []).map((dot) => dot.x)])
+                           .filter(Number.isFinite);
+  if (chart.zero) values.push(0);
+  const low = values.reduce((a, b) => Math.min(a, b), Infinity);
+  const high = values.reduce((a, b) => Math.max(a, b), -Infinity);
+  const margin = (high - low) * 0.06 || Math.abs(high) * 0.05 || 1;
+  const position = (value) => area.left + (value - low + margin) / (high - low + 2 * margin) *
+                                          (area.right - area.left);
+  return Object.assign(position, { low: low - margin, high: high + margin });
+}
+
+function rowAxis(chart, x, area, bottom) {
+  const marks = ticks(x.low, x.high, (area.right - area.left) / 90).flatMap((tick) => [
+    shape("line", { class: "grid", x1: x(tick), x2: x(tick), y1: 4, y2: bottom }),
+    shape("text", { class: "quiet", x: x(tick), y: bottom + 16, "text-anchor": "middle" },
+          figure(tick)),
+  ]);
+  const zero = { class: "zero", x1: x(0), x2: x(0), y1: 4, y2: bottom };
+  if (chart.zero) marks.push(shape("line", zero));
+  const place = { x: (area.left + area.right) / 2, y: bottom + 36, "text-anchor": "middle" };
+  return [...marks, shape("text", { ...place, class: "quiet" }, chart.label)];
+}
+
+function drawRow(row, { width, narrow, area, x, middle }) {
+  if (row.heading !== undefined) {
+    return [shape("text", { x: 0, y: middle + 4, "font-weight": "600" }, row.heading)];
+  }
+  const text = narrow ? middle - 15 : middle + 4;
+  const room = Math.floor((narrow ? width * 0.5 : area.left - 12) / 7.2);
+  const cut = row.name.length > room ? `${row.name.slice(0, room - 1)}…` : row.name;
+  const pieces = [
+    shape("text", { x: 0, y: text, fill: "currentColor" }, cut, shape("title", {}, row.name)),
+    shape("text", { class: "quiet", x: width, y: text, "text-anchor": "end" }, row.note),
+  ];
+  if (row.interval) pieces.push(...whisker(row, x, middle));
+  for (const dot of row.dots ?? []) {
+    pieces.push(shape("circle", { cx: x(dot.x), cy: middle, r: 5, fill: row.colour, opacity: 0.55 },
+                      shape("title", {}, dot.title)));
+  }
+  if (Number.isFinite(row.centre)) pieces.push(centreMark(row, x, middle));
+  return pieces;
+}
+
+function whisker(row, x, middle) {
+  const [low, high] = row.interval.map(x);
+  const stroke = { stroke: row.colour, "stroke-width": 2 };
+  return [shape("line", { ...stroke, x1: low, x2: high, y1: middle, y2: middle }),
+          ...[low, high].map((end) => shape("line", { ...stroke, x1: end, x2: end,
+                                                      y1: middle - 5, y2: middle + 5 }))];
+}
+
+// The mean: a dot on its interval, a bar across the dots of single runs.
+function centreMark(row, x, middle) {
+  if (!row.dots) return shape("circle", { cx: x(row.centre), cy: middle, r: 5, fill: row.colour });
+  return shape("rect", { x: x(row.centre) - 1.5, y: middle - 11, width: 3, height: 22,
+                         fill: colour("ink") });
+}
+
+// blocks: [{title, note, rows [{name, cells [{name, value}]}]}], drawn below one another; colours
+// go from 0 to `most`. readout(cell) gives the words for the cell under the pointer.
+function heatMap(host, { blocks: unbroken, most, describe, readout }) {
+  const width = host.clientWidth;
+  const labels = Math.min(110, width * 0.28);
+  const blocks = broken(unbroken, Math.floor((width - labels) / 4));
+  const columns = largest(blocks.flatMap((block) => block.rows.map((row) => row.cells.length)));
+  const size = Math.min(30, (width - labels) / columns);
+  const height = Math.max(3, Math.min(20, size));
+  const canvas = element("canvas", { role: "img", "aria-label": describe });
+  const hint = "Point at a cell to see its link.";
+  const words = element("p", { class: "readout" }, hint);
+  const tall = blocks.reduce((sum, block) => sum + 24 + block.rows.length * height + 10, 0);
+  const context = sharp(canvas, width, tall);
+  const spots = layOut(blocks, { labels, size, height });
+  drawLabels(context, blocks, spots, { labels, height });
+  const heat = heatScale(most);
+  for (const spot of spots) drawCell(context, spot, heat);
+  canvas.addEventListener("pointermove", ({ offsetX, offsetY }) => {
+    const under = spots.find((spot) => offsetX >= spot.x && offsetX < spot.x + size &&
+                                       offsetY >= spot.y && offsetY < spot.y + height);
+    words.textContent = under ? readout(under.cell) : hint;
+  });
+  host.append(canvas, words);
+}
+
+// The same with rows of more cells than fit broken into several.
+function broken(blocks, room) {
+  const pieces = ({ name, cells }) => cells.flatMap((_, begin) => begin % room !== 0 ? [] : [
+    { name: begin === 0 ? name : "", cells: cells.slice(begin, begin + room) }]);
+  return blocks.map((block) => ({ ...block, rows: block.rows.flatMap(pieces) }));
+}
+
+function sharp(canvas, width, height) {
+  const ratio = window.devicePixelRatio;
+  canvas.width = width * ratio;
+  canvas.height = height * ratio;
+  canvas.style.width = `${width}px`;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  context.scale(ratio, ratio);
+  return context;
+}
+
+// Where each cell lies. A block is a title of 24 pixels and its rows.
+function layOut(blocks, { labels, size, height }) {
+  const spots = [];
+  let top = 0;
+  for (const block of blocks) {
+    top += 24;
+    for (const row of block.rows) {
+      row.cells.forEach((cell, column) => spots.push({
+        cell, block, x: labels + column * size, y: top, width: size, height }));
+      top += height;
+    }
+    top += 10;
+  }
+  return spots;
+}
+
+function drawLabels(context, blocks, spots, { labels, height }) {
+  context.textBaseline = "middle";
+  for (const block of blocks) {
+    const first = spots.find((spot) => spot.block === block);
+    context.font = `600 ${FONT}`;
+    context.fillStyle = colour("ink");
+    context.fillText(block.title, 0, first.y - 11);
+    context.font = FONT;
+    context.fillStyle = colour("quiet");
+    context.fillText(block.note, labels, first.y - 11);
+    const every = Math.ceil(13 / height);
+    block.rows.forEach((row, index) => {
+      const y = first.y + (index + 0.5) * height;
+      if (index % every === 0) context.fillText(row.name, 0, y, labels - 8);
+    });
+  }
+}
+
+function drawCell(context, { cell, x, y, width, height }, heat) {
+  const gap = Math.min(width, height) > 5 ? 1 : 0;
+  context.fillStyle = heat(cell.value);
+  context.fillRect(x, y, width - gap, height - gap);
+}
+
+// The colour of a value between 0 and `most`.
+function heatScale(most) {
+  const stops = [0, 1, 2, 3, 4].map((index) => channels(colour(`heat-${index}`)));
+  return (value) => {
+    const place = most > 0 ? Math.min(value / most, 1) * 4 : 0;
+    const step = Math.min(3, Math.floor(place));
+    const mixed = stops[step].map((from, index) =>
+      Math.round(from + (stops[step + 1][index] - from) * (place - step)));
+    return `rgb(${mixed.join(",")})`;
+  };
+}
+
+function channels(hex) {
+  return [1, 3, 5].map((begin) => Number.parseInt(hex.slice(begin, begin + 2), 16));
+}

@@ -1,0 +1,77 @@
+#include "bench/ab/report/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "bench/ab/report/page_parts.h"
+#include "transport/base/check.h"
+
+namespace pacecar {
+namespace {
+
+constexpr std::string_view kOpen = "{{";
+constexpr std::string_view kClose = "}}";
+
+std::string_view part(std::string_view name) {
+  const auto parts = page_parts();
+  const auto found = std::ranges::find(parts, name, &PagePart::name);
+  PACECAR_CHECK(found != parts.end());
+  return found->text;
+}
+
+// JSON that may stand within a script element: a name with "</script>" in it does not end the
+// element, nor does "<!--" begin a comment.
+std::string data_block(const nlohmann::json& data) {
+  using nlohmann::json;
+  const std::string text =
+      data.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
+  std::string block;
+  block.reserve(text.size());
+  for (const char c : text) {
+    if (c == '<') {
+      block += "\\u003c";
+    } else {
+      block += c;
+    }
+  }
+  return block;
+}
+
+// The template with each {{name}} replaced by that part; replacements are not searched again.
+std::string page(const nlohmann::json& data) {
+  std::string_view rest = part("page.html");
+  std::string result;
+  for (size_t open = rest.find(kOpen); open != rest.npos; open = rest.find(kOpen)) {
+    const size_t close = rest.find(kClose, open);
+    PACECAR_CHECK(close != rest.npos);
+    const std::string_view name = rest.substr(open + kOpen.size(), close - open - kOpen.size());
+    result += rest.substr(0, open);
+    result += name == "data" ? data_block(data) : std::string(part(name));
+    rest.remove_prefix(close + kClose.size());
+  }
+  return result.append(rest);
+}
+
+}  // namespace
+
+Result<void> write_report(const nlohmann::json& data, const std::string& path) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << page(data);
+  file.close();
+  if (!file) {
+    return fail(
+        ErrorCode::kSystem,
+        fmt::format("The report cannot be written to {}: {}; name a folder that exists, has "
+                    "room and may be written to.",
+                    path, std::strerror(errno)));
+  }
+  return {};
+}
+
+}  // namespace pacecar

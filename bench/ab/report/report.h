@@ -1,0 +1,17 @@
+// Writes the report of an experiment: one HTML file that holds its data, its plots and all that
+// draws them, and that asks the network for nothing. The page's parts lie beside this file and are
+// embedded at build time. Thread rule: none, it keeps no state.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "transport/base/result.h"
+
+namespace pacecar {
+
+// `data` is the object of bench/ab/report_data.h; text in it may hold anything. Errors: kSystem
+// when `path` cannot be written.
+Result<void> write_report(const nlohmann::json& data, const std::string& path);
+
+}  // namespace pacecar

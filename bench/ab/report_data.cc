@@ -1,0 +1,212 @@
+#include "bench/ab/report_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "bench/ab/metric_info.h"
+
+namespace pacecar::ab {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kSchemaVersion = 1;
+constexpr size_t kCdfPoints = 200;
+constexpr size_t kSizeClasses = 10;
+constexpr size_t kMaxFlows = 5000;  // of a run, in the report
+
+double rounded(double value) { return std::round(value * 1000) / 1000; }
+
+// The flows of a cell that are done, all runs together.
+struct DoneFlows {
+  struct Flow {
+    double bytes = 0;
+    double slowdown = 0;
+  };
+  std::vector<double> times_us;
+  std::vector<Flow> flows;
+};
+
+void add_flows(const Json& flows, DoneFlows& done) {
+  for (size_t i = 0; i < flows.at("id").size(); ++i) {
+    if (flows.at("finish_us")[i].is_null()) continue;
+    const double time =
+        flows.at("finish_us")[i].get<double>() - flows.at("start_us")[i].get<double>();
+    const double ideal = flows.at("ideal_us")[i].get<double>();
+    done.times_us.push_back(time);
+    done.flows.push_back({flows.at("bytes")[i].get<double>(), ideal > 0 ? time / ideal : 1});
+  }
+}
+
+Json cdf_json(std::vector<double>& samples) {
+  if (samples.empty()) return {};
+  std::sort(samples.begin(), samples.end());
+  const size_t points = std::min(kCdfPoints, samples.size());
+  Json x = Json::array();
+  Json y = Json::array();
+  for (size_t i = 0; i < points; ++i) {
+    // The last sample of each of `points` equal parts, so that both ends are exact.
+    const size_t rank = (i + 1) * samples.size() / points;
+    x.push_back(rounded(samples[rank - 1]));
+    y.push_back(rounded(static_cast<double>(rank) / static_cast<double>(samples.size())));
+  }
+  return {{"x", x}, {"y", y}};
+}
+
+// Classes of about equally many flows; flows of one size stay together.
+Json slowdowns_json(std::vector<DoneFlows::Flow>& flows) {
+  std::sort(flows.begin(), flows.end(),
+            [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  Json classes = Json::array();
+  for (size_t begin = 0; begin < flows.size();) {
+    size_t end = std::min(begin + flows.size() / kSizeClasses + 1, flows.size());
+    while (end < flows.size() && flows[end].bytes == flows[end - 1].bytes) ++end;
+    std::vector<double> slowdowns;
+    for (size_t i = begin; i < end; ++i) slowdowns.push_back(flows[i].slowdown);
+    std::sort(slowdowns.begin(), slowdowns.end());
+    classes.push_back({{"bytes_min", flows[begin].bytes},
+                       {"bytes_max", flows[end - 1].bytes},
+                       {"n", end - begin},
+                       {"p50", rounded(quantile(slowdowns, 0.5))},
+                       {"p99", rounded(quantile(slowdowns, 0.99))}});
+    begin = end;
+  }
+  return classes;
+}
+
+// Keeps the slowest flows (those not done first) when there are too many, in their order.
+void bound_flows(Json& flows) {
+  const size_t count = flows.at("id").size();
+  flows["left_out"] = count - std::min(count, kMaxFlows);
+  if (count <= kMaxFlows) return;
+  const auto time_of = [&](size_t i) {
+    const Json& finish = flows.at("finish_us")[i];
+    if (finish.is_null()) return std::numeric_limits<double>::infinity();
+    return finish.get<double>() - flows.at("start_us")[i].get<double>();
+  };
+  std::vector<double> times(count);
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), 0);
+  for (size_t i = 0; i < count; ++i) times[i] = time_of(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return times[a] > times[b]; });
+  order.resize(kMaxFlows);
+  std::sort(order.begin(), order.end());
+  for (auto& [name, column] : flows.items()) {
+    if (!column.is_array()) continue;
+    Json kept = Json::array();
+    for (const size_t i : order) kept.push_back(column[i]);
+    column = std::move(kept);
+  }
+}
+
+class Builder {
+ public:
+  Builder(const Experiment& experiment, const Summary& summary,
+          const std::vector<RunRecord>& records, const ResultsFolder& folder)
+      : experiment_(experiment), summary_(summary), folder_(folder) {
+    for (const RunRecord& record : records) records_[record.index] = &record;
+  }
+
+  void add_cell(const CellSummary& summary) {
+    Json cell = cell_json(experiment_, summary);
+    const size_t number = cells_.size();
+    DoneFlows done;
+    bool kept = false;
+    for (const size_t run : summary.runs) {
+      const RunRecord& record = *records_.at(run);
+      Json detail = folder_.read_detail(record);
+      if (!detail.is_null()) {
+        add_flows(detail.at("flows"), done);
+        bound_flows(detail.at("flows"));
+      }
+      add_run(record, number, kept ? Json() : detail);
+      kept = kept || !detail.is_null();
+    }
+    cell["fct_cdf_us"] = cdf_json(done.times_us);
+    cell["slowdown_by_size"] = slowdowns_json(done.flows);
+    cells_.push_back(std::move(cell));
+  }
+
+  Json result() {
+    const bool programs = experiment_.kind == Experiment::Kind::kPrograms;
+    Json arms = Json::array();
+    for (const Arm& arm : experiment_.arms) {
+      arms.push_back({{"name", arm.name}, {"settings", arm.settings}});
+    }
+    Json factors = Json::array();
+    for (const Factor& factor : experiment_.factors) {
+      factors.push_back({{"name", factor.name}, {"values", factor.values}});
+    }
+    return {{"schema_version", kSchemaVersion},
+            {"kind", programs ? "programs" : "simulation"},
+            {"name", experiment_.name},
+            {"description", experiment_.description},
+            {"baseline", experiment_.arms[experiment_.baseline].name},
+            {"provenance",
+             records_.empty() ? Json::object() : Json(records_.begin()->second->provenance)},
+            {"arms", arms},
+            {"factors", factors},
+            {"seeds", experiment_.seeds},
+            {"metrics", metrics()},
+            {"shown", experiment_.shown},
+            {"cells", cells_},
+            {"runs", runs_},
+            {"comparisons", comparisons_json(experiment_, summary_)},
+            {"thresholds", thresholds_json(experiment_, summary_)}};
+  }
+
+ private:
+  void add_run(const RunRecord& record, size_t cell, Json detail) {
+    runs_.push_back({{"index", record.index},
+                     {"cell", cell},
+                     {"seed", record.seed},
+                     {"ok", record.ok},
+                     {"error", record.error},
+                     {"metrics", record.metrics},
+                     {"detail", std::move(detail)}});
+  }
+
+  // Those that any run has, the ones that are shown first.
+  Json metrics() const {
+    std::set<std::string> names;
+    for (const CellSummary& cell : summary_.cells) {
+      for (const auto& [name, value] : cell.metrics) names.insert(name);
+    }
+    std::vector<std::string> order;
+    for (const std::string& name : experiment_.shown) {
+      if (names.erase(name) > 0) order.push_back(name);
+    }
+    order.insert(order.end(), names.begin(), names.end());
+    Json metrics = Json::array();
+    for (const std::string& name : order) {
+      const MetricInfo info = metric_info(name);
+      metrics.push_back({{"name", name},
+                         {"label", info.label},
+                         {"unit", info.unit},
+                         {"better", text_of(info.better)}});
+    }
+    return metrics;
+  }
+
+  const Experiment& experiment_;
+  const Summary& summary_;
+  const ResultsFolder& folder_;
+  std::map<size_t, const RunRecord*> records_;
+  Json cells_ = Json::array();
+  Json runs_ = Json::array();
+};
+
+}  // namespace
+
+Json report_data(const Experiment& experiment, const Summary& summary,
+                 const std::vector<RunRecord>& records, const ResultsFolder& folder) {
+  Builder builder(experiment, summary, records, folder);
+  for (const CellSummary& cell : summary.cells) builder.add_cell(cell);
+  return builder.result();
+}
+
+}  // namespace pacecar::ab

@@ -1,0 +1,41 @@
+// Everything that the report shows, as one JSON object: what ran, the figures of each cell and run,
+// comparisons, thresholds. The report's page draws it and computes nothing of its own.
+//
+// Schema (times in microseconds, rates in Gb/s, null: unknown or not done):
+//   schema_version, kind ("simulation", "programs"), name, description, baseline (an arm)
+//   provenance {version, commit, date, kernel, host, cpu, cpus, compiler, command_line,
+//               environment {PACECAR_*: value}}
+//   arms [{name, settings}]   factors [{name, values []}]   seeds []
+//   metrics [{name, label, unit, better ("lower", "higher", "")}]   shown [metric]
+//   cells [{arm, factors {factor: value}, runs [index], failed,
+//           metrics {metric: {n, mean, median, min, max}}, fct_cdf_us {x [], y []} or null,
+//           slowdown_by_size [{bytes_min, bytes_max, n, p50, p99}]}]:
+//     one per arm and combination of factor values
+//   runs [{index, cell, seed, ok, error, metrics {}, detail}]; detail is kept of the first run of
+//     each cell, null for the others:
+//       flows {id [], source [], destination [], job [], bytes [], start_us [], finish_us [],
+//              received_us [], ideal_us [], left_out}: columns; the slowest flows when too many
+//       jobs [name], queues [series in bytes], rates [series], fairness series or null,
+//       links [{from, to, gbps, utilisation, queue_max_bytes, marked, trimmed, dropped, paused_us}]
+//     series: {name, interval_us, values []}
+//   comparisons [{factors {}, metric, arm, baseline, n, arm_mean, baseline_mean, difference, low,
+//                 high, interval ("bootstrap", "student", ""), ratio, cohens_d, cliffs_delta, p,
+//                 p_holm, verdict, better (bool or null)}]
+//   thresholds [{text, expected, reference, measured, deviation, passed}]
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "bench/ab/experiment.h"
+#include "bench/ab/record.h"
+#include "bench/ab/results_folder.h"
+#include "bench/ab/summary.h"
+
+namespace pacecar::ab {
+
+// Reads what the runs left in `folder` beside their records.
+nlohmann::json report_data(const Experiment& experiment, const Summary& summary,
+                           const std::vector<RunRecord>& records, const ResultsFolder& folder);
+
+}  // namespace pacecar::ab

@@ -1,0 +1,72 @@
+#include "bench/ab/repro.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "bench/ab/build_info.h"
+#include "bench/ab/provenance.h"
+
+namespace pacecar::ab {
+namespace {
+
+// Without what says where results go and what becomes of old ones.
+std::vector<std::string> flags_to_keep(const std::vector<std::string>& argv) {
+  std::vector<std::string> kept;
+  bool command = false;  // behind "--" nothing is ours
+  for (size_t i = 1; i < argv.size(); ++i) {
+    command |= argv[i] == "--";
+    const bool dropped =
+        argv[i] == "--force" || argv[i] == "--resume" || argv[i].starts_with("--out=");
+    if (!command && argv[i] == "--out") {
+      ++i;
+    } else if (command || !dropped) {
+      kept.push_back(argv[i]);
+    }
+  }
+  return kept;
+}
+
+std::string exports() {
+  std::string lines;
+  const nlohmann::ordered_json settings = provenance("")["environment"];
+  for (const auto& [name, value] : settings.items()) {
+    lines += fmt::format("export {}={}\n", name, shell_quoted(value.get<std::string>()));
+  }
+  return lines;
+}
+
+}  // namespace
+
+Result<void> write_repro(const ResultsFolder& results, const std::vector<std::string>& argv,
+                         const std::string& folder, const std::string& plan) {
+  std::string script = fmt::format(
+      "#!/bin/sh\n"
+      "# Runs this experiment again, into the folder that is given or a new one. These results "
+      "are\n"
+      "# of pacecar {}, commit {}.\n"
+      "# shellcheck disable=SC2016  # variables of the command's own\n"
+      "set -eu\n"
+      "results=$(cd \"$(dirname \"$0\")\" && pwd)\n",
+      build_version(), build_commit());
+  if (!plan.empty()) {
+    const std::string path = shell_quoted(std::filesystem::absolute(plan).string());
+    script += fmt::format(
+        "cmp -s {} \"$results/plan.toml\" ||\n"
+        "  echo 'warning: the plan has changed since; plan.toml is what it was' >&2\n",
+        path);
+  }
+  script += fmt::format("cd {}\n{}exec pacecar ab --out \"${{1:-$results.again}}\"",
+                        shell_quoted(folder), exports());
+  for (const std::string& word : flags_to_keep(argv)) script += " " + shell_quoted(word);
+  if (auto written = results.write("repro.sh", script + "\n"); !written) return written;
+  using Perms = std::filesystem::perms;
+  std::filesystem::permissions(results.file("repro.sh"),
+                               Perms::owner_exec | Perms::group_exec | Perms::others_exec,
+                               std::filesystem::perm_options::add);
+  return {};
+}
+
+}  // namespace pacecar::ab

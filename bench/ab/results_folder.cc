@@ -1,0 +1,111 @@
+#include "bench/ab/results_folder.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace pacecar::ab {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kFiles[] = {"runs.jsonl",   "experiment.json", "plan.toml", "summary.csv",
+                                  "summary.json", "report.html",     "repro.sh"};
+constexpr const char* kDetails = "runs";
+constexpr const char* kExperiment = "experiment.json";
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+Result<ResultsFolder> ResultsFolder::open(const std::string& path, Existing existing) {
+  const ResultsFolder folder(path);
+  std::error_code failed;
+  const bool used =
+      fs::exists(folder.file(kExperiment), failed) || fs::exists(folder.records(), failed);
+  if (used && existing == Existing::kRefuse) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} holds results already: go on with --resume, replace them with "
+                            "--force, or choose another folder with --out",
+                            path));
+  }
+  if (existing == Existing::kReplace) {
+    for (const char* name : kFiles) fs::remove(folder.file(name), failed);
+    fs::remove_all(folder.file(kDetails), failed);
+  }
+  fs::create_directories(folder.file(kDetails), failed);
+  if (failed) {
+    return fail(ErrorCode::kSystem, fmt::format("cannot make {}: {}: choose another folder with "
+                                                "--out",
+                                                folder.file(kDetails), failed.message()));
+  }
+  return folder;
+}
+
+Result<ResultsFolder> ResultsFolder::find(const std::string& path) {
+  ResultsFolder folder(path);
+  if (fs::exists(folder.file(kExperiment))) return folder;
+  return fail(ErrorCode::kNotFound,
+              fmt::format("{} holds no results: name a folder that 'pacecar ab' wrote", path));
+}
+
+std::string ResultsFolder::file(std::string_view name) const {
+  return (fs::path(path_) / name).string();
+}
+
+std::string ResultsFolder::detail_name(const RunRecord& record) {
+  return fmt::format("{}/{:06}-{}.json", kDetails, record.index, record.spec_hash);
+}
+
+Result<void> ResultsFolder::write(std::string_view name, std::string_view text) const {
+  // By way of another name: whoever reads it meanwhile sees the old file or the new one.
+  const std::string path = file(name);
+  const std::string unfinished = path + ".new";
+  std::ofstream stream(unfinished, std::ios::binary);
+  stream << text;
+  stream.close();
+  if (stream && std::rename(unfinished.c_str(), path.c_str()) == 0) return {};
+  return fail(ErrorCode::kSystem,
+              fmt::format("cannot write {}: {}: make room, or choose another folder with --out",
+                          path, std::strerror(errno)));
+}
+
+Result<void> ResultsFolder::write_experiment(const Experiment& experiment) const {
+  return write(kExperiment, to_json(experiment).dump(1) + "\n");
+}
+
+Result<void> ResultsFolder::write_records(const std::vector<RunRecord>& records) const {
+  std::string text;
+  for (const RunRecord& record : records) text += to_line(record) + "\n";
+  return write("runs.jsonl", text);
+}
+
+Result<Experiment> ResultsFolder::read_experiment() const {
+  const Json json = Json::parse(text_of_file(file(kExperiment)), nullptr, false);
+  auto experiment = experiment_from_json(json);
+  if (experiment) return experiment;
+  return fail(experiment.error().code,
+              fmt::format("{} cannot be used: {}: run the experiment again", file(kExperiment),
+                          experiment.error().message));
+}
+
+Result<std::vector<RunRecord>> ResultsFolder::read_finished() const {
+  if (!fs::exists(records())) return std::vector<RunRecord>();
+  return pacecar::ab::read_records(records());
+}
+
+nlohmann::json ResultsFolder::read_detail(const RunRecord& record) const {
+  if (record.detail.empty()) return {};
+  nlohmann::json detail = nlohmann::json::parse(text_of_file(file(record.detail)), nullptr, false);
+  return detail.is_discarded() ? nlohmann::json() : detail;
+}
+
+}  // namespace pacecar::ab

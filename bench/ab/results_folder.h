@@ -1,0 +1,49 @@
+// The folder that an experiment leaves behind:
+//
+//   runs.jsonl        one line per run, as they finished       experiment.json  what was compared
+//   runs/             flows and series of each run             plan.toml        the plan as it was
+//   summary.csv, summary.json, report.html                     repro.sh         does it again
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "bench/ab/experiment.h"
+#include "bench/ab/record.h"
+
+namespace pacecar::ab {
+
+class ResultsFolder {
+ public:
+  enum class Existing { kRefuse, kReplace, kResume };
+  // Makes the folder. One with results of before is refused, emptied of them, or kept.
+  // Errors: kInvalidArgument when refused, kSystem.
+  static Result<ResultsFolder> open(const std::string& path, Existing existing);
+  // A folder with results. Errors: kNotFound.
+  static Result<ResultsFolder> find(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  std::string file(std::string_view name) const;
+  std::string records() const { return file("runs.jsonl"); }
+  // Relative to the folder; no other run has it.
+  static std::string detail_name(const RunRecord& record);
+
+  // Errors: kSystem, naming the file.
+  Result<void> write(std::string_view name, std::string_view text) const;
+  Result<void> write_experiment(const Experiment& experiment) const;
+  // Instead of all records so far.
+  Result<void> write_records(const std::vector<RunRecord>& records) const;
+
+  Result<Experiment> read_experiment() const;
+  // None yet: an empty list.
+  Result<std::vector<RunRecord>> read_finished() const;
+  // The flows and series of a run; null when there are none.
+  nlohmann::json read_detail(const RunRecord& record) const;
+
+ private:
+  explicit ResultsFolder(std::string path) : path_(std::move(path)) {}
+
+  std::string path_;
+};
+
+}  // namespace pacecar::ab

@@ -1,0 +1,21 @@
+// What a simulated run leaves behind beside its metrics: flows, queues and rates over time, links.
+// Written as one JSON file per run; report_data.h tells the schema (there "detail").
+#pragma once
+
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "bench/sim/run_result.h"
+
+namespace pacecar::ab {
+
+nlohmann::ordered_json run_detail(const RunResult& run);
+
+// All metrics that the run has; with several jobs also those of each job alone ("fct_p99_us@bulk").
+std::map<std::string, double> run_metrics(const RunResult& run);
+
+// Sums of what the NICs and the fabric counted.
+nlohmann::ordered_json run_counters(const RunResult& run);
+
+}  // namespace pacecar::ab

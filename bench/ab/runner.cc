@@ -1,0 +1,143 @@
+#include "bench/ab/runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include "bench/ab/process.h"
+#include "bench/ab/provenance.h"
+#include "bench/ab/run_detail.h"
+#include "bench/ab/run_hash.h"
+#include "bench/sim/run.h"
+
+namespace pacecar::ab {
+namespace {
+
+constexpr size_t kToldLines = 3;  // of what a failed run printed
+
+// In the child: prints the record's outcome on stdout, errors on stderr.
+int simulate(const Plan& plan, RunRecord record, const ResultsFolder& folder) {
+  const auto spec = run_spec(plan, record.index);
+  const auto result = spec ? run_experiment(*spec) : tl::unexpected(spec.error());
+  if (!result) {
+    std::fprintf(stderr, "%s\n", result.error().message.c_str());
+    return 1;
+  }
+  std::ofstream detail(folder.file(record.detail));
+  detail << run_detail(*result).dump() << '\n';
+  if (!detail.flush()) {
+    std::fprintf(stderr, "cannot write %s: make room, or choose another folder with --out\n",
+                 folder.file(record.detail).c_str());
+    return 1;
+  }
+  record.ok = true;
+  record.metrics = run_metrics(*result);
+  record.counters = run_counters(*result);
+  std::fputs(to_line(record).c_str(), stdout);
+  return 0;
+}
+
+RunRecord record_of_outcome(RunRecord record, const Outcome& outcome) {
+  if (outcome.ok()) {
+    if (auto told = record_from_line(outcome.output)) record = std::move(*told);
+  } else {
+    const std::string lines = last_lines(outcome.errors, kToldLines);
+    record.error = fmt::format("the run {}{}{}", outcome.cause(), lines.empty() ? "" : ": ", lines);
+    std::replace(record.error.begin(), record.error.end(), '\n', ' ');
+    record.detail.clear();
+  }
+  record.wall_seconds = outcome.seconds;
+  return record;
+}
+
+class Runner {
+ public:
+  Runner(const Plan& plan, const ResultsFolder& folder, const std::string& command_line)
+      : plan_(plan), folder_(folder), provenance_(provenance(command_line)) {}
+
+  // Takes over what is finished; a run that is not waits, if it is wanted.
+  Result<void> add(size_t run, bool wanted, const std::vector<RunRecord>& finished) {
+    if (!wanted && finished.empty()) return {};
+    const auto spec = run_spec(plan_, run);
+    if (!spec) return tl::unexpected(spec.error());
+    RunRecord record = record_of(plan_.experiment, run);
+    record.spec_hash = run_hash(plan_.specs[run / plan_.experiment.seeds.size()], *spec);
+    record.detail = ResultsFolder::detail_name(record);
+    record.provenance = provenance_;
+    // By its names: the plan may have grown since, and numbers its runs anew.
+    const auto same = std::find_if(finished.begin(), finished.end(), [&](const RunRecord& other) {
+      return other.ok && other.arm == record.arm && other.factors == record.factors &&
+             other.seed == record.seed && other.spec_hash == record.spec_hash;
+    });
+    if (same != finished.end()) {
+      done_.push_back(*same);
+      done_.back().index = run;
+    } else if (wanted) {
+      waiting_.push_back(std::move(record));
+    }
+    return {};
+  }
+
+  Result<std::vector<RunRecord>> run(size_t jobs, const RunProgressSink& progress) {
+    if (auto kept = folder_.write_records(done_); !kept) return tl::unexpected(kept.error());
+    const size_t all = done_.size() + waiting_.size();
+    Processes processes;
+    size_t next = 0;
+    while (done_.size() < all) {
+      while (next < waiting_.size() && processes.running() < jobs) {
+        if (auto started = start(processes, next); !started) return tl::unexpected(started.error());
+        ++next;
+      }
+      const auto ended = processes.wait();
+      if (Processes::interrupted()) {
+        return fail(
+            ErrorCode::kUnavailable,
+            fmt::format("interrupted after {} of {} runs: --resume goes on", done_.size(), all));
+      }
+      if (ended) {
+        done_.push_back(record_of_outcome(std::move(waiting_[ended->first]), ended->second));
+        const auto kept = append_record(folder_.records(), done_.back());
+        if (!kept) return tl::unexpected(kept.error());
+      }
+      progress(done_.size(), all);
+    }
+    std::sort(done_.begin(), done_.end(),
+              [](const RunRecord& a, const RunRecord& b) { return a.index < b.index; });
+    return std::move(done_);
+  }
+
+ private:
+  Result<void> start(Processes& processes, size_t place) {
+    const auto body = [this, place] { return simulate(plan_, waiting_[place], folder_); };
+    if (processes.start(place, body, Duration::max())) return {};
+    return fail(ErrorCode::kSystem,
+                "the system gives no further process: use fewer --jobs, or free memory");
+  }
+
+  const Plan& plan_;
+  const ResultsFolder& folder_;
+  nlohmann::ordered_json provenance_;
+  std::vector<RunRecord> waiting_;
+  std::vector<RunRecord> done_;
+};
+
+}  // namespace
+
+Result<std::vector<RunRecord>> run_plan(const Plan& plan, const std::vector<size_t>& runs,
+                                        const std::vector<RunRecord>& finished,
+                                        const ResultsFolder& folder, size_t jobs,
+                                        const std::string& command_line,
+                                        const RunProgressSink& progress) {
+  Runner runner(plan, folder, command_line);
+  for (size_t run = 0; run < plan.experiment.runs(); ++run) {
+    const bool wanted = std::binary_search(runs.begin(), runs.end(), run);
+    if (auto added = runner.add(run, wanted, finished); !added) {
+      return tl::unexpected(added.error());
+    }
+  }
+  return runner.run(jobs, progress);
+}
+
+}  // namespace pacecar::ab

@@ -1,0 +1,76 @@
+// What a few samples allow to say. Pairs: one sample of each of two arms under the same seed (or in
+// the same block of a real experiment), so that what the seed does to both cancels out.
+//
+// The interval of the mean difference is a bootstrap over pairs: bias-corrected and accelerated
+// (Efron, "Better bootstrap confidence intervals", 1987), its levels widened for small n
+// (Hesterberg, "What teachers should know about the bootstrap", 2014). Resamples of fewer than six
+// pairs never reach far enough for 95%: there it is Student's interval, and says so. Pure; the same
+// samples give the same figures.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace pacecar::ab {
+
+struct Description {
+  size_t n = 0;
+  double mean = 0;
+  double median = 0;
+  double min = 0;
+  double max = 0;
+};
+// `samples` is not empty.
+Description describe(std::span<const double> samples);
+
+// Linear between order statistics; `sorted` is sorted and not empty, q in [0, 1].
+double quantile(std::span<const double> sorted, double q);
+
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+
+inline constexpr size_t kBootstrapPairs = 6;  // fewer: Student's interval
+inline constexpr size_t kResamples = 10'000;
+
+// 95%, of the mean. `differences` has two or more values that are not all equal.
+Interval bootstrap_interval(std::span<const double> differences);
+Interval student_interval(std::span<const double> differences);
+
+enum class Verdict {
+  kOnePair,   // nothing can be said about chance
+  kEqual,     // equal in every pair
+  kConstant,  // the same difference in every pair: seeds change nothing, there is no interval
+  kNotShown,  // the interval spans 0, or the corrected p is above 0.05
+  kLower,     // the arm is below the baseline
+  kHigher,
+};
+std::string_view text_of(Verdict verdict);
+
+struct PairedResult {
+  size_t n = 0;
+  double arm_mean = 0;
+  double baseline_mean = 0;
+  double difference = 0;  // mean of arm - baseline
+  // What one pair, or equal differences, do not give is absent.
+  std::optional<Interval> interval;
+  bool bootstrap = false;              // the interval's kind; false: Student's
+  std::optional<double> cohens_d;      // mean difference / standard deviation of the differences
+  std::optional<double> cliffs_delta;  // P(arm > baseline) - P(arm < baseline), over all pairings
+  std::optional<double> p;             // two-sided paired t test
+  std::optional<double> p_holm;        // corrected: see correct_family()
+  Verdict verdict = Verdict::kOnePair;
+};
+// Sample i of both belongs to pair i; at least one pair. The verdict holds for a family of one.
+PairedResult compare_pairs(std::span<const double> arm, std::span<const double> baseline);
+
+// Holm's step-down correction of p-values, in their order.
+std::vector<double> holm(std::span<const double> p);
+// Corrects all results that belong to one family of questions, and their verdicts.
+void correct_family(std::span<PairedResult* const> family);
+
+}  // namespace pacecar::ab

@@ -1,0 +1,159 @@
+#include "bench/ab/summary.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/ab/metric_info.h"
+
+namespace pacecar::ab {
+namespace {
+
+// The runs of each cell that ended well, by their place among the seeds.
+using Samples = std::vector<std::map<size_t, const RunRecord*>>;
+
+std::optional<double> metric_of(const RunRecord& record, const std::string& metric) {
+  const auto found = record.metrics.find(metric);
+  if (found == record.metrics.end()) return std::nullopt;
+  return found->second;
+}
+
+bool ended_early(const RunRecord& record) {
+  return record.counters.is_object() && !record.counters.value("complete", true);
+}
+
+std::map<std::string, Description> describe_all(const std::map<size_t, const RunRecord*>& runs) {
+  std::map<std::string, std::vector<double>> samples;
+  for (const auto& [seed, record] : runs) {
+    for (const auto& [name, value] : record->metrics) samples[name].push_back(value);
+  }
+  std::map<std::string, Description> descriptions;
+  for (const auto& [name, values] : samples) descriptions[name] = describe(values);
+  return descriptions;
+}
+
+// Both runs of each seed that has both.
+struct Pairs {
+  std::vector<double> arm;
+  std::vector<double> baseline;
+};
+
+Pairs pairs_of(const std::map<size_t, const RunRecord*>& arm,
+               const std::map<size_t, const RunRecord*>& baseline, const std::string& metric) {
+  Pairs pairs;
+  for (const auto& [seed, record] : arm) {
+    const auto other = baseline.find(seed);
+    if (other == baseline.end()) continue;
+    const auto ours = metric_of(*record, metric);
+    const auto theirs = metric_of(*other->second, metric);
+    if (!ours || !theirs) continue;
+    pairs.arm.push_back(*ours);
+    pairs.baseline.push_back(*theirs);
+  }
+  return pairs;
+}
+
+std::optional<double> ratio_of(double value, double base) {
+  if (base == 0) return std::nullopt;
+  return value / base;
+}
+
+// After the family's correction.
+void set_better(Comparison& comparison) {
+  const Better better = metric_info(comparison.metric).better;
+  const PairedResult& result = comparison.result;
+  const bool shown = result.verdict == Verdict::kLower || result.verdict == Verdict::kHigher ||
+                     result.verdict == Verdict::kConstant;
+  if (!shown || better == Better::kNeither) return;
+  comparison.better = (result.difference < 0) == (better == Better::kLower);
+}
+
+std::vector<Comparison> compare_all(const Experiment& experiment, const Samples& samples) {
+  std::vector<Comparison> comparisons;
+  for (size_t cell = 0; cell < experiment.cells.size(); ++cell) {
+    if (experiment.cells[cell].arm == experiment.baseline) continue;
+    const auto base = partner(experiment, experiment.cells[cell], experiment.baseline);
+    if (!base) continue;
+    for (const std::string& metric : experiment.shown) {
+      const Pairs pairs = pairs_of(samples[cell], samples[*base], metric);
+      if (pairs.arm.empty()) continue;
+      Comparison comparison{cell, *base, metric, compare_pairs(pairs.arm, pairs.baseline), {}, {}};
+      comparison.ratio = ratio_of(comparison.result.arm_mean, comparison.result.baseline_mean);
+      comparisons.push_back(std::move(comparison));
+    }
+  }
+  std::vector<PairedResult*> family;
+  for (Comparison& comparison : comparisons) family.push_back(&comparison.result);
+  correct_family(family);
+  for (Comparison& comparison : comparisons) set_better(comparison);
+  return comparisons;
+}
+
+std::optional<double> measure(const Threshold& threshold, const Samples& samples) {
+  if (threshold.of == Threshold::Of::kValue) {
+    const auto described = describe_all(samples[threshold.cell]);
+    const auto found = described.find(threshold.metric);
+    if (found == described.end()) return std::nullopt;
+    return found->second.mean;
+  }
+  const Pairs pairs =
+      pairs_of(samples[threshold.cell], samples[threshold.versus], threshold.metric);
+  if (pairs.arm.empty()) return std::nullopt;
+  const double ours = describe(pairs.arm).mean;
+  const double theirs = describe(pairs.baseline).mean;
+  if (threshold.of == Threshold::Of::kDifference) return ours - theirs;
+  return ratio_of(ours, theirs);
+}
+
+ThresholdResult judge(const Threshold& threshold, const Samples& samples) {
+  ThresholdResult result{threshold, measure(threshold, samples), {}, false};
+  if (!result.measured) return result;
+  result.passed = *result.measured >= threshold.low && *result.measured <= threshold.high;
+  if (threshold.reference != 0) {
+    result.deviation = (*result.measured - threshold.reference) / std::abs(threshold.reference);
+  }
+  return result;
+}
+
+}  // namespace
+
+bool Summary::passed() const {
+  return std::all_of(thresholds.begin(), thresholds.end(),
+                     [](const ThresholdResult& result) { return result.passed; });
+}
+
+Summary summarise(const Experiment& experiment, const std::vector<RunRecord>& records) {
+  Summary summary;
+  Samples samples(experiment.cells.size());
+  std::vector<CellSummary> cells(experiment.cells.size());
+  for (const RunRecord& record : records) {
+    const size_t cell = record.index / experiment.seeds.size();
+    cells[cell].runs.push_back(record.index);
+    if (record.ok) {
+      samples[cell][record.index % experiment.seeds.size()] = &record;
+      if (ended_early(record)) summary.unfinished.push_back(record.index);
+    } else {
+      ++cells[cell].failed;
+      summary.failed.push_back(record);
+    }
+  }
+  for (size_t cell = 0; cell < cells.size(); ++cell) {
+    if (cells[cell].runs.empty()) continue;
+    cells[cell].cell = cell;
+    cells[cell].metrics = describe_all(samples[cell]);
+    summary.cells.push_back(cells[cell]);
+  }
+  summary.comparisons = compare_all(experiment, samples);
+  for (const Threshold& threshold : experiment.thresholds) {
+    const bool compares = threshold.of != Threshold::Of::kValue;
+    const bool ran =
+        !cells[threshold.cell].runs.empty() && (!compares || !cells[threshold.versus].runs.empty());
+    if (ran) summary.thresholds.push_back(judge(threshold, samples));
+  }
+  return summary;
+}
+
+std::string subject_of(const Experiment& experiment, const Threshold& threshold) {
+  return threshold.metric + " of " + cell_text(experiment, experiment.cells[threshold.cell]);
+}
+
+}  // namespace pacecar::ab

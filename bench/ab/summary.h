@@ -1,0 +1,64 @@
+// From records to answers: figures per cell, paired differences from the baseline, thresholds.
+// Pure; the same records give the same summary, in whatever order and folder they were made.
+#pragma once
+
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/ab/experiment.h"
+#include "bench/ab/record.h"
+#include "bench/ab/statistics.h"
+
+namespace pacecar::ab {
+
+struct CellSummary {
+  size_t cell = 0;
+  std::vector<size_t> runs;  // their indices
+  size_t failed = 0;
+  std::map<std::string, Description> metrics;
+};
+
+struct Comparison {
+  size_t cell = 0;
+  size_t baseline_cell = 0;
+  std::string metric;
+  PairedResult result;
+  std::optional<double> ratio;  // of the means; none to a baseline of 0
+  std::optional<bool> better;   // where the difference is shown and the metric has a direction
+};
+
+struct ThresholdResult {
+  Threshold threshold;
+  std::optional<double> measured;   // none: no run of the cell gave it
+  std::optional<double> deviation;  // share of the reference; none for a reference of 0
+  bool passed = false;
+};
+
+struct Summary {
+  std::vector<CellSummary> cells;  // those with a record
+  // Of the metrics that are shown; the family of the correction.
+  std::vector<Comparison> comparisons;
+  std::vector<ThresholdResult> thresholds;  // of cells with a record
+  std::vector<RunRecord> failed;
+  std::vector<size_t> unfinished;  // runs that their time limit ended with flows not done
+
+  bool passed() const;
+};
+
+// `records` are of `experiment`, sorted by index.
+Summary summarise(const Experiment& experiment, const std::vector<RunRecord>& records);
+
+// "finish_us of nscc, matrix = inc32".
+std::string subject_of(const Experiment& experiment, const Threshold& threshold);
+
+nlohmann::json cell_json(const Experiment& experiment, const CellSummary& cell);
+nlohmann::json comparisons_json(const Experiment& experiment, const Summary& summary);
+nlohmann::json thresholds_json(const Experiment& experiment, const Summary& summary);
+// summary.json and summary.csv.
+std::string summary_json(const Experiment& experiment, const Summary& summary);
+std::string summary_csv(const Experiment& experiment, const Summary& summary);
+
+}  // namespace pacecar::ab

@@ -1,0 +1,166 @@
+#include "bench/ab/summary_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/ab/metric_info.h"
+
+namespace pacecar::ab {
+namespace {
+
+constexpr size_t kMaxComparisons = 60;  // more are left to the files
+constexpr size_t kMaxFailed = 10;
+
+constexpr std::string_view kGreen = "\033[32m";
+constexpr std::string_view kRed = "\033[31m";
+constexpr std::string_view kPlain = "\033[0m";
+
+using Row = std::vector<std::string>;
+
+// The first `left` columns begin where they can, the others end there. A heading with its lines.
+std::string table_text(const std::vector<Row>& rows, size_t left) {
+  std::vector<size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line = " ";
+    for (size_t i = 0; i < row.size(); ++i) {
+      line += i < left ? fmt::format(" {:<{}}", row[i], widths[i])
+                       : fmt::format("  {:>{}}", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string percent_text(double share) { return fmt::format("{:+.1f}%", share * 100); }
+
+std::string colored(std::string_view color, const std::string& text, bool wanted) {
+  return wanted ? fmt::format("{}{}{}", color, text, kPlain) : text;
+}
+
+// One line per cell: the means of the metrics that are shown.
+std::string cells_text(const Experiment& experiment, const Summary& summary) {
+  std::vector<Row> rows;
+  Row head = {"arm"};
+  for (const Factor& factor : experiment.factors) head.push_back(factor.name);
+  const size_t left = head.size();
+  head.push_back("n");
+  for (const std::string& metric : experiment.shown) head.push_back(metric);
+  rows.push_back(head);
+  for (const CellSummary& cell_summary : summary.cells) {
+    const Cell& cell = experiment.cells[cell_summary.cell];
+    Row row = {experiment.arms[cell.arm].name};
+    for (size_t i = 0; i < cell.values.size(); ++i) {
+      row.push_back(experiment.factors[i].values[cell.values[i]]);
+    }
+    row.push_back(fmt::format("{}", cell_summary.runs.size() - cell_summary.failed));
+    for (const std::string& metric : experiment.shown) {
+      const auto found = cell_summary.metrics.find(metric);
+      row.push_back(found == cell_summary.metrics.end() ? "-" : number_text(found->second.mean));
+    }
+    rows.push_back(row);
+  }
+  return table_text(rows, left);
+}
+
+std::string verdict_text(const Comparison& comparison) {
+  std::string text(text_of(comparison.result.verdict));
+  if (comparison.better) text += *comparison.better ? " (better)" : " (worse)";
+  return text;
+}
+
+Row comparison_row(const Experiment& experiment, const Comparison& comparison) {
+  const PairedResult& result = comparison.result;
+  Row row = {cell_text(experiment, experiment.cells[comparison.cell]), comparison.metric,
+             verdict_text(comparison), fmt::format("n = {}", result.n),
+             number_text(result.difference)};
+  row.push_back(result.interval
+                    ? fmt::format("[{}, {}]{}", number_text(result.interval->low),
+                                  number_text(result.interval->high), result.bootstrap ? "" : " t")
+                    : "");
+  row.push_back(comparison.ratio ? percent_text(*comparison.ratio - 1) : "");
+  row.push_back(result.p_holm ? fmt::format("p = {:.2g}", *result.p_holm) : "");
+  row.push_back(result.cohens_d ? fmt::format("d = {:.2g}", *result.cohens_d) : "");
+  return row;
+}
+
+std::string comparisons_text(const Experiment& experiment, const Summary& summary) {
+  if (summary.comparisons.empty()) return "";
+  const auto tested =
+      std::count_if(summary.comparisons.begin(), summary.comparisons.end(),
+                    [](const Comparison& comparison) { return comparison.result.p.has_value(); });
+  std::string text = fmt::format(
+      "\nDifferences from {}: means of pairs, 95% bootstrap intervals (t: Student's, for n < {}), "
+      "p "
+      "by Holm over {}\n",
+      experiment.arms[experiment.baseline].name, kBootstrapPairs, tested);
+  std::vector<Row> rows;
+  const size_t shown = std::min(summary.comparisons.size(), kMaxComparisons);
+  for (size_t i = 0; i < shown; ++i) {
+    rows.push_back(comparison_row(experiment, summary.comparisons[i]));
+  }
+  text += table_text(rows, 3);
+  const size_t more = summary.comparisons.size() - shown;
+  if (more > 0) text += fmt::format("  {} more in summary.csv\n", more);
+  return text;
+}
+
+std::string thresholds_text(const Experiment& experiment, const Summary& summary, bool color) {
+  if (summary.thresholds.empty()) return "";
+  std::vector<Row> rows;
+  for (const ThresholdResult& result : summary.thresholds) {
+    const std::string measured = result.measured ? number_text(*result.measured) : "not measured";
+    rows.push_back({result.passed ? colored(kGreen, "pass", color) : colored(kRed, "MISS", color),
+                    subject_of(experiment, result.threshold),
+                    "reference " + result.threshold.expected, measured,
+                    result.deviation ? percent_text(*result.deviation) : ""});
+  }
+  return "\nThresholds: reference, measured, deviation\n" + table_text(rows, 3);
+}
+
+std::string failed_text(const Experiment& experiment, const Summary& summary) {
+  if (summary.failed.empty()) return "";
+  std::string text = "\nFailed runs\n";
+  for (size_t i = 0; i < std::min(summary.failed.size(), kMaxFailed); ++i) {
+    const RunRecord& record = summary.failed[i];
+    text += fmt::format("  {} ({}, seed {}): {}\n", record.index,
+                        cell_text(experiment, experiment.cell_of(record.index)), record.seed,
+                        record.error);
+  }
+  if (summary.failed.size() > kMaxFailed) {
+    text += fmt::format("  {} more in runs.jsonl\n", summary.failed.size() - kMaxFailed);
+  }
+  return text;
+}
+
+std::string unfinished_text(const Summary& summary) {
+  if (summary.unfinished.empty()) return "";
+  return fmt::format(
+      "\n{} runs were ended by their time limit with flows not done: their figures are of the "
+      "flows "
+      "that were; raise run.time_limit\n",
+      summary.unfinished.size());
+}
+
+}  // namespace
+
+std::string number_text(double value) {
+  const double size = std::abs(value);
+  return size >= 10'000 && size < 1e15 ? fmt::format("{:.0f}", value)
+                                       : fmt::format("{:.5g}", value);
+}
+
+std::string summary_text(const Experiment& experiment, const Summary& summary, bool color) {
+  return cells_text(experiment, summary) + comparisons_text(experiment, summary) +
+         thresholds_text(experiment, summary, color) + unfinished_text(summary) +
+         failed_text(experiment, summary);
+}
+
+}  // namespace pacecar::ab

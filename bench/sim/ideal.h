@@ -1,0 +1,47 @@
+// How long packets take through a fabric that carries nothing else: exact for store and forward,
+// where each hop sends a packet on once it has all of it. Sizes are bytes on the wire.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "transport/base/units.h"
+#include "transport/sim/routing.h"
+#include "transport/sim/topology.h"
+
+namespace pacecar {
+
+struct Hop {
+  Rate rate;  // of one cable: how long a packet takes
+  Duration delay;
+  Rate total;  // of all cables that packets are spread over: how soon the next one may start
+};
+
+// One of the shortest ways between two different hosts, whose packets are spread over all equally
+// good cables, or all take the same.
+enum class Spread : uint8_t { kNo, kYes };
+std::vector<Hop> way_between(const Topology& topology, const Routing& routing, uint32_t from,
+                             uint32_t to, Spread spread);
+
+// How the transport cuts messages into packets.
+struct PacketSizes {
+  Bytes mtu = 0;       // payload of a full packet
+  Bytes overhead = 0;  // of a data packet beyond its payload
+  Bytes ack = 0;       // an acknowledgement
+};
+
+// From the first bit sent to the last bit received.
+Duration one_way_time(std::span<const Hop> way, Bytes message, const PacketSizes& sizes);
+// Until the acknowledgement of the last packet is back.
+Duration completion_time(std::span<const Hop> there, std::span<const Hop> back, Bytes message,
+                         const PacketSizes& sizes);
+
+// The longest round trip of a full packet and its acknowledgement between any two hosts.
+Duration longest_round_trip(const Topology& topology, const Routing& routing,
+                            const PacketSizes& sizes);
+
+// What each host's NIC can do: the rates of all of its cables together.
+std::vector<Rate> host_rates(const Topology& topology);
+
+}  // namespace pacecar

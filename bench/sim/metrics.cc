@@ -1,0 +1,226 @@
+#include "bench/sim/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "bench/sim/spec_reader.h"
+
+namespace pacecar {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+// Size classes: as the published comparisons on WebSearch and FB_Hadoop cut them.
+constexpr Bytes kShort = 10'000;
+constexpr Bytes kLong = 1'000'000;
+constexpr Bytes kAny = std::numeric_limits<Bytes>::max();
+
+template <typename Value>
+std::vector<double> of_done_flows(const RunResult& run, Value value, Bytes from = 0,
+                                  Bytes below = kAny) {
+  std::vector<double> values;
+  for (const FlowResult& flow : run.flows) {
+    if (flow.done() && flow.bytes >= from && flow.bytes < below) values.push_back(value(flow));
+  }
+  return values;
+}
+
+double fct_us(const FlowResult& flow) { return (flow.finish - flow.start).us(); }
+
+double slowdown(const FlowResult& flow) { return fct_us(flow) / std::max(flow.ideal.us(), 1e-3); }
+
+template <int kPerMille>
+double fct(const RunResult& run) {
+  return percentile(of_done_flows(run, fct_us), kPerMille / 10.0);
+}
+
+template <int kPerMille, Bytes kFrom = 0, Bytes kBelow = kAny>
+double slowdowns(const RunResult& run) {
+  return percentile(of_done_flows(run, slowdown, kFrom, kBelow), kPerMille / 10.0);
+}
+
+double mean_fct(const RunResult& run) {
+  const auto values = of_done_flows(run, fct_us);
+  if (values.empty()) return kNone;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double finish(const RunResult& run) {
+  const auto times = of_done_flows(run, [](const FlowResult& flow) { return flow.finish.us(); });
+  // A run that was cut off has no last finish.
+  return times.size() == run.flows.size() ? percentile(times, 100) : kNone;
+}
+
+double first_finish(const RunResult& run) {
+  return percentile(of_done_flows(run, [](const FlowResult& flow) { return flow.finish.us(); }), 0);
+}
+
+// A flow that is not done has not moved anything that counts.
+double goodput(const RunResult& run) {
+  Duration begin = Duration::max();
+  Duration end;
+  Bytes bytes = 0;
+  for (const FlowResult& flow : run.flows) {
+    if (flow.received == Duration::max()) continue;
+    begin = std::min(begin, flow.start);
+    end = std::max(end, flow.received);
+    bytes += flow.bytes;
+  }
+  if (bytes == 0 || end <= begin) return kNone;
+  return static_cast<double>(bytes) * 8 / static_cast<double>((end - begin).ns());
+}
+
+double jain(const RunResult& run) {
+  std::vector<double> rates;
+  for (const FlowResult& flow : run.flows) {
+    rates.push_back(flow.done() ? static_cast<double>(flow.bytes) / std::max(fct_us(flow), 1e-3)
+                                : 0);
+  }
+  return jain_index(rates);
+}
+
+double busiest(const RunResult& run) {
+  double most = 0;
+  for (const LinkResult& link : run.links) most = std::max(most, link.utilisation);
+  return most;
+}
+
+double completed(const RunResult& run) {
+  return static_cast<double>(of_done_flows(run, fct_us).size());
+}
+
+double dropped(const RunResult& run, FabricDrop cause) {
+  return static_cast<double>(run.fabric.dropped_for(cause));
+}
+
+constexpr auto kLower = Better::kLower;
+constexpr auto kHigher = Better::kHigher;
+constexpr auto kNeither = Better::kNeither;
+using Run = const RunResult&;
+
+constexpr std::array kMetrics{
+    Metric{"finish_us", "us", "time at which the last sender knew that its flow was done", kLower,
+           true, finish},
+    Metric{"first_finish_us", "us", "the same of the first flow that was done", kNeither, true,
+           first_finish},
+    Metric{"flows_done", "", "flows that were done in time", kHigher, true, completed},
+    Metric{"fct_mean_us", "us", "mean flow completion time, at the sender", kLower, true, mean_fct},
+    Metric{"fct_p50_us", "us", "median flow completion time", kLower, true, fct<500>},
+    Metric{"fct_p99_us", "us", "flow completion time that 99% of the flows keep", kLower, true,
+           fct<990>},
+    Metric{"fct_p999_us", "us", "flow completion time that 99.9% of the flows keep", kLower, true,
+           fct<999>},
+    Metric{"fct_max_us", "us", "longest flow completion time", kLower, true, fct<1000>},
+    Metric{"slowdown_p50", "", "completion time over that of the same flow alone, median", kLower,
+           true, slowdowns<500>},
+    Metric{"slowdown_p99", "", "the same, 99th percentile", kLower, true, slowdowns<990>},
+    Metric{"slowdown_max", "", "the same, largest", kLower, true, slowdowns<1000>},
+    Metric{"slowdown_p99_short", "", "the same of flows below 10 KB, 99th percentile", kLower, true,
+           slowdowns<990, 0, kShort>},
+    Metric{"slowdown_p99_medium", "", "the same from 10 KB to 1 MB, 99th percentile", kLower, true,
+           slowdowns<990, kShort, kLong>},
+    Metric{"slowdown_p99_long", "", "the same from 1 MB on, 99th percentile", kLower, true,
+           slowdowns<990, kLong>},
+    Metric{"slowdown_p50_long", "", "the same from 1 MB on, median", kLower, true,
+           slowdowns<500, kLong>},
+    Metric{"goodput_gbps", "Gb/s", "payload of the flows that arrived, over the time they took",
+           kHigher, true, goodput},
+    Metric{"jain", "", "Jain's fairness index of the flows' mean rates", kHigher, true, jain},
+    Metric{"queue_max_bytes", "bytes", "largest data queue of any switch port", kLower, false,
+           [](Run run) { return static_cast<double>(run.queue_max_bytes); }},
+    Metric{"queue_p99_bytes", "bytes", "data queue of the busiest switch port, 99th percentile",
+           kLower, false, [](Run run) { return run.queue_p99_bytes; }},
+    Metric{"buffer_max_bytes", "bytes", "most that one switch held at once", kLower, false,
+           [](Run run) { return static_cast<double>(run.switch_buffer_max_bytes); }},
+    Metric{"utilisation_max", "", "share of the time that the busiest link sent", kNeither, false,
+           busiest},
+    Metric{"drops", "packets", "dropped by full queues and inboxes", kLower, false,
+           [](Run run) {
+             return dropped(run, FabricDrop::kQueueFull) + dropped(run, FabricDrop::kInboxFull);
+           }},
+    Metric{"drops_all", "packets", "dropped for any cause, injected faults included", kLower, false,
+           [](Run run) { return static_cast<double>(run.fabric.all_dropped()); }},
+    Metric{"trims", "packets", "whose payload was cut off by a full queue", kLower, false,
+           [](Run run) { return static_cast<double>(run.fabric.trimmed); }},
+    Metric{"marks", "packets", "marked by ECN", kLower, false,
+           [](Run run) { return static_cast<double>(run.fabric.marked); }},
+    Metric{"pauses", "frames", "PFC pause frames", kLower, false,
+           [](Run run) { return static_cast<double>(run.fabric.pauses); }},
+    Metric{"pause_us", "us", "time that links were paused by PFC, all links together", kLower,
+           false, [](Run run) { return run.pause_time.us(); }},
+    Metric{"retransmissions", "packets", "sent again", kLower, false,
+           [](Run run) { return static_cast<double>(run.nics.packets_retransmitted); }},
+    Metric{"timeouts", "", "times that nothing came back for a whole timeout", kLower, false,
+           [](Run run) { return static_cast<double>(run.nics.timeouts); }},
+    Metric{"events", "", "events of the simulation", kNeither, false,
+           [](Run run) { return static_cast<double>(run.events); }},
+    Metric{"wall_s", "s", "time that the simulation took", kNeither, false,
+           [](Run run) { return run.wall_seconds; }},
+};
+
+}  // namespace
+
+std::span<const Metric> metrics() { return kMetrics; }
+
+Result<const Metric*> find_metric(std::string_view name) {
+  const size_t at = name.find('@');
+  const std::string_view plain = name.substr(0, at);
+  const auto found = std::ranges::find(kMetrics, plain, &Metric::name);
+  if (found == kMetrics.end()) {
+    std::array<std::string_view, kMetrics.size()> known;
+    std::ranges::transform(kMetrics, known.begin(), &Metric::name);
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("there is no metric '{}'{}: use one of {}", plain,
+                            did_you_mean(plain, known), fmt::join(known, ", ")));
+  }
+  if (at != std::string_view::npos && !found->of_flows) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("metric '{}' is one of the whole fabric: leave out '{}'", plain,
+                            name.substr(at)));
+  }
+  return &*found;
+}
+
+Result<double> metric_value(const RunResult& run, std::string_view name) {
+  const auto metric = find_metric(name);
+  if (!metric) return tl::unexpected(metric.error());
+  const size_t at = name.find('@');
+  if (at == std::string_view::npos) return (*metric)->value(run);
+  const auto job = std::ranges::find(run.jobs, name.substr(at + 1));
+  if (job == run.jobs.end()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("'{}' asks for a job that the workload does not have: it has {}", name,
+                            fmt::join(run.jobs, ", ")));
+  }
+  const auto number = static_cast<uint32_t>(job - run.jobs.begin());
+  RunResult of_job;
+  std::ranges::copy_if(run.flows, std::back_inserter(of_job.flows),
+                       [number](const FlowResult& flow) { return flow.job == number; });
+  return (*metric)->value(of_job);
+}
+
+double percentile(std::vector<double> values, double percent) {
+  if (values.empty()) return kNone;
+  const auto n = static_cast<double>(values.size());
+  const auto rank = static_cast<size_t>(std::max(std::ceil(n * percent / 100), 1.0));
+  const auto at = values.begin() + static_cast<ptrdiff_t>(std::min(rank, values.size()) - 1);
+  std::ranges::nth_element(values, at);
+  return *at;
+}
+
+double jain_index(const std::vector<double>& values) {
+  double sum = 0;
+  double squares = 0;
+  for (const double value : values) {
+    sum += value;
+    squares += value * value;
+  }
+  return squares == 0 ? kNone : sum * sum / (static_cast<double>(values.size()) * squares);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,40 @@
+// Single figures taken from a run, by name: what summaries show and experiments compare.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "bench/sim/run_result.h"
+#include "transport/base/result.h"
+
+namespace pacecar {
+
+enum class Better : uint8_t { kLower, kHigher, kNeither };
+
+struct Metric {
+  std::string_view name;  // with its unit as suffix: "fct_p99_us"
+  std::string_view unit;  // "us"; "" for a plain number
+  std::string_view doc;   // a phrase
+  Better better = Better::kNeither;
+  // Taken from the flows, and so from one job's flows as well.
+  bool of_flows = false;
+  // Not a number where the run has no such thing: no flow of that size, or none done.
+  double (*value)(const RunResult& run) = nullptr;
+};
+
+// In the order in which they are listed.
+std::span<const Metric> metrics();
+
+// "fct_p99_us", or "fct_p99_us@victim": of the flows of that job alone.
+// Errors: kInvalidArgument, with the nearest name.
+Result<const Metric*> find_metric(std::string_view name);
+// Errors: as find_metric, and for a job that the run does not have.
+Result<double> metric_value(const RunResult& run, std::string_view name);
+
+// The value that `percent` of `values` do not exceed (nearest rank); not a number when empty.
+double percentile(std::vector<double> values, double percent);
+// Jain's index of fairness: 1 when all are equal, 1/n when one has all.
+double jain_index(const std::vector<double>& values);
+
+}  // namespace pacecar

@@ -1,0 +1,138 @@
+#include "bench/sim/monitor.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "bench/sim/link_names.h"
+#include "bench/sim/metrics.h"
+
+namespace pacecar {
+namespace {
+
+// Of all queues over time; beyond it they are sampled less often from the start.
+constexpr size_t kQueueSamples = size_t{1} << 24;
+constexpr size_t kFewestPoints = 64;
+
+LinkStats since(LinkStats now, const LinkStats& before) {
+  now.sent_bytes -= before.sent_bytes;
+  now.sent_packets -= before.sent_packets;
+  now.marked -= before.marked;
+  now.trimmed -= before.trimmed;
+  now.dropped -= before.dropped;
+  now.paused = now.paused - before.paused;
+  return now;
+}
+
+// Every second row of a table.
+template <typename T>
+void drop_every_second(std::vector<T>& table, size_t row, size_t rows) {
+  for (size_t i = 0; 2 * i < rows; ++i) {
+    std::copy_n(table.begin() + static_cast<ptrdiff_t>(2 * i * row), row,
+                table.begin() + static_cast<ptrdiff_t>(i * row));
+  }
+  table.resize((rows + 1) / 2 * row);
+}
+
+}  // namespace
+
+Monitor::Monitor(EventLoop& loop, const Fabric& fabric, const Topology& topology,
+                 const SamplingSpec& sampling, std::vector<WatchedFlow> flows)
+    : loop_(loop),
+      fabric_(fabric),
+      topology_(topology),
+      sampling_(sampling),
+      flows_(std::move(flows)),
+      timer_(loop.add_timer(*this, 0)),
+      interval_(sampling.interval) {
+  for (LinkId link = 0; link < fabric.links(); ++link) {
+    if (fabric.link_info(link).from >= topology.hosts) ports_.push_back(link);
+  }
+  const size_t affordable = kQueueSamples / std::max<size_t>(ports_.size(), 1);
+  points_ = std::min(sampling.points, std::max(affordable, kFewestPoints));
+}
+
+void Monitor::begin() {
+  for (LinkId link = 0; link < fabric_.links(); ++link) {
+    before_.push_back(fabric_.link_stats(link));
+  }
+  if (interval_ > Duration()) on_event(loop_.now(), 0);
+}
+
+void Monitor::on_event(Instant now, uint32_t) {
+  if (samples_ == points_) halve();
+  sample();
+  loop_.arm(timer_, now + interval_);
+}
+
+void Monitor::sample() {
+  constexpr Bytes kMost = std::numeric_limits<uint32_t>::max();
+  for (const LinkId link : ports_) {
+    queues_.push_back(static_cast<uint32_t>(std::min(fabric_.link_stats(link).queue_bytes, kMost)));
+  }
+  for (const WatchedFlow& flow : flows_) acknowledged_.push_back(flow.acknowledged());
+  ++samples_;
+}
+
+void Monitor::halve() {
+  drop_every_second(queues_, ports_.size(), samples_);
+  drop_every_second(acknowledged_, flows_.size(), samples_);
+  samples_ = (samples_ + 1) / 2;
+  interval_ = interval_ * 2;
+}
+
+Series Monitor::queue_series(size_t port) const {
+  Series series{.name = link_name(topology_, ports_[port]), .interval = interval_, .values = {}};
+  for (size_t i = 0; i < samples_; ++i) series.values.push_back(queues_[i * ports_.size() + port]);
+  return series;
+}
+
+double Monitor::queue_percentile(LinkId link, double percent) const {
+  const auto port = static_cast<size_t>(std::ranges::find(ports_, link) - ports_.begin());
+  if (samples_ == 0 || port == ports_.size()) return 0;
+  return percentile(queue_series(port).values, percent);
+}
+
+void Monitor::finish(RunResult& result) const {
+  Duration first = Duration::max();
+  Duration last;
+  for (const FlowResult& flow : result.flows) {
+    first = std::min(first, flow.start);
+    last = std::max(last, flow.done() ? flow.finish : result.duration);
+  }
+  std::vector<size_t> busiest(ports_.size());
+  std::iota(busiest.begin(), busiest.end(), size_t{0});
+  for (LinkId link = 0; link < fabric_.links(); ++link) {
+    LinkResult& each = result.links.emplace_back();
+    each.link = link;
+    each.info = fabric_.link_info(link);
+    each.name = link_name(topology_, link);
+    each.stats = since(fabric_.link_stats(link), before_[link]);
+    if (last > first && each.info.rate.bps() > 0) {
+      each.utilisation = static_cast<double>(each.stats.sent_bytes) * 8 /
+                         (static_cast<double>(each.info.rate.bps()) * (last - first).seconds());
+    }
+    result.pause_time = result.pause_time + each.stats.paused;
+  }
+  const auto most = [&](size_t port) { return result.links[ports_[port]].stats.queue_max_bytes; };
+  std::ranges::stable_sort(busiest, std::greater<>(), most);
+  if (!busiest.empty()) {
+    result.queue_max_bytes = most(busiest.front());
+    result.queue_p99_bytes = queue_percentile(ports_[busiest.front()], 99);
+  }
+  busiest.resize(std::min(busiest.size(), sampling_.series));
+  for (const size_t port : busiest) {
+    if (samples_ > 0 && most(port) > 0) result.queues.push_back(queue_series(port));
+  }
+  for (size_t flow = 0; flow < flows_.size() && samples_ > 1; ++flow) {
+    Series series{.name = flows_[flow].name, .interval = interval_, .values = {}};
+    for (size_t i = 1; i < samples_; ++i) {
+      const Bytes bytes =
+          acknowledged_[i * flows_.size() + flow] - acknowledged_[(i - 1) * flows_.size() + flow];
+      series.values.push_back(static_cast<double>(bytes) * 8 / interval_.seconds());
+    }
+    result.rates.push_back(std::move(series));
+  }
+}
+
+}  // namespace pacecar

@@ -1,0 +1,15 @@
+// A run as JSON, everything of it. Times are in nanoseconds from the begin of the run (null: not
+// done), sizes in bytes, rates in bits per second: the key says which.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "bench/sim/run_result.h"
+
+namespace pacecar {
+
+inline constexpr int kRunSchemaVersion = 1;
+
+nlohmann::json to_json(const RunResult& run);
+
+}  // namespace pacecar

@@ -1,0 +1,343 @@
+#include "bench/sim/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <numeric>
+#include <optional>
+
+#include "bench/sim/counters.h"
+#include "bench/sim/fault_player.h"
+#include "bench/sim/ideal.h"
+#include "bench/sim/link_names.h"
+#include "bench/sim/monitor.h"
+#include "bench/sim/sim_host.h"
+#include "bench/sim/spec_file.h"
+#include "bench/sim/trace_file.h"
+#include "bench/sim/traffic.h"
+#include "cc/registry.h"
+#include "transport/sim/routing.h"
+#include "transport/wire/extended.h"
+
+namespace pacecar {
+namespace {
+
+// Set-up is over when nothing has moved for this long.
+constexpr Duration kQuiet = Duration::from_us(250);
+constexpr Duration kLongestSetUp = Duration::from_s(1);
+constexpr uint64_t kEventsPerReport = 1 << 16;
+// Peers are never given up: a run that cannot go on ends at its time limit.
+constexpr int64_t kSilencePerTimeLimit = 100;
+constexpr Duration kShortestSilence = Duration::from_s(10);
+constexpr uint32_t kWindowBits = 64;  // packets per word of an acknowledgement's bitmap
+
+// What every host runs: its own jobs' algorithm, or the experiment's.
+struct Algorithms {
+  std::vector<std::string> controls;    // by host, as a sender
+  std::vector<std::string> allocators;  // by host, as a receiver
+};
+
+Result<void> check_flows(const RunSpec& spec) {
+  const Workload& workload = spec.workload;
+  const auto bad = [&](const WorkloadFlow& flow) {
+    return flow.source >= spec.topology.hosts || flow.destination >= spec.topology.hosts ||
+           flow.source == flow.destination || flow.job >= workload.jobs.size();
+  };
+  const auto found = std::ranges::find_if(workload.flows, bad);
+  if (found != workload.flows.end()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("flow {} goes from host {} to host {}, but the topology has hosts 0 to "
+                            "{}, and no host sends to itself: change the workload or the topology",
+                            found->id, found->source, found->destination, spec.topology.hosts - 1));
+  }
+  if (workload.flows.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "the workload has no flows: nothing would be measured");
+  }
+  return {};
+}
+
+// One algorithm for all flows that a host sends, one allocator for all that it receives.
+Result<void> assign(std::string& slot, std::string_view name, std::string_view what,
+                    uint32_t host) {
+  if (slot.empty()) slot = name;
+  if (slot == name) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("host {} would {} with both '{}' and '{}': give the jobs hosts of their "
+                          "own, or set transport.allocator where only the receiver differs",
+                          host, what, slot, name));
+}
+
+Result<Algorithms> algorithms_of(const RunSpec& spec) {
+  Algorithms algorithms{std::vector<std::string>(spec.topology.hosts),
+                        std::vector<std::string>(spec.topology.hosts)};
+  for (const WorkloadFlow& flow : spec.workload.flows) {
+    const std::string& own = spec.workload.jobs[flow.job].congestion_control;
+    const std::string& control = own.empty() ? spec.transport.congestion_control : own;
+    const auto goes_with = allocator_of(control);
+    if (!goes_with) return tl::unexpected(goes_with.error());
+    const std::string_view allocator =
+        spec.transport.allocator.empty() ? *goes_with : std::string_view(spec.transport.allocator);
+    auto set = assign(algorithms.controls[flow.source], control, "send", flow.source);
+    if (set) {
+      set = assign(algorithms.allocators[flow.destination], allocator, "receive", flow.destination);
+    }
+    if (!set) return tl::unexpected(set.error());
+  }
+  return algorithms;
+}
+
+// Large enough for the fastest host.
+uint32_t window_of(const RunSpec& spec) {
+  const Rate line_rate = std::ranges::max(host_rates(spec.topology));
+  constexpr uint32_t kMost = wire::kMaxBitmapWords * kWindowBits;
+  const Bytes wanted = spec.transport.window_packets != 0
+                           ? spec.transport.window_packets
+                           : 2 * line_rate.bytes_in(spec.transport.base_rtt) / spec.transport.mtu;
+  return std::bit_ceil(static_cast<uint32_t>(std::clamp<Bytes>(wanted, kWindowBits, kMost)));
+}
+
+// Room for every packet that hosts with this window make.
+FabricConfig fabric_config(const RunSpec& spec, uint32_t window) {
+  FabricConfig config = spec.fabric;
+  const size_t ack = wire::ack_bytes(window / kWindowBits, kMaxTelemetryHops);
+  const size_t told =
+      wire::kDataHeaderBytes + Traffic::kReceivesAhead * sizeof(CtsSlot) + wire::kChecksumBytes;
+  config.header_bytes = std::max(ack, told);
+  config.hosts.datagram_bytes = std::max(
+      config.header_bytes, wire::kDataHeaderBytes + spec.transport.mtu + wire::kChecksumBytes);
+  config.payload = PayloadMode::kLength;
+  return config;
+}
+
+// A run and everything that takes part in it.
+class Experiment {
+ public:
+  explicit Experiment(const RunSpec& spec) : spec_(spec) {}
+
+  Result<void> set_up();
+  Result<RunResult> run(const ProgressCallback& progress);
+
+ private:
+  Result<void> open_files();
+  Result<void> make_hosts();
+  Result<void> settle();
+  std::vector<Monitor::WatchedFlow> watched_flows();
+  Result<void> capture();
+  Result<void> play(const ProgressCallback& progress);
+  void fill_ideals(RunResult& result) const;
+  NicCounters nic_counters() const;
+  Result<RunResult> result();
+
+  const RunSpec& spec_;
+  uint32_t window_ = 0;  // packets
+  std::unique_ptr<TraceFile> trace_;
+  EventLoop loop_;
+  std::unique_ptr<Fabric> fabric_;
+  std::optional<Traffic> traffic_;
+  Traffic::Hosts hosts_;
+  std::optional<Monitor> monitor_;
+  std::optional<FaultPlayer> faults_;
+  Instant begin_;
+  FabricCounters fabric_before_;
+  NicCounters nics_before_;
+};
+
+Result<void> Experiment::open_files() {
+  if (spec_.trace.empty()) return {};
+  auto trace = TraceFile::create(spec_.trace);
+  if (!trace) return tl::unexpected(trace.error());
+  trace_ = std::move(*trace);
+  return {};
+}
+
+Result<void> Experiment::set_up() {
+  if (const auto checked = check_flows(spec_); !checked) return checked;
+  if (const auto opened = open_files(); !opened) return opened;
+  window_ = window_of(spec_);
+  auto fabric = Fabric::create(loop_, spec_.topology, fabric_config(spec_, window_), spec_.seed);
+  if (!fabric) return tl::unexpected(fabric.error());
+  fabric_ = std::move(*fabric);
+  traffic_.emplace(loop_, spec_.workload, spec_.topology.hosts, spec_.transport.receives_posted,
+                   trace_.get());
+  if (const auto made = make_hosts(); !made) return made;
+  if (const auto joined = traffic_->set_up(hosts_); !joined) return joined;
+  monitor_.emplace(loop_, *fabric_, spec_.topology, spec_.sampling, watched_flows());
+  faults_.emplace(loop_, *fabric_, spec_.faults, trace_.get());
+  return settle();
+}
+
+Result<void> Experiment::make_hosts() {
+  const auto algorithms = algorithms_of(spec_);
+  if (!algorithms) return tl::unexpected(algorithms.error());
+  Prng seeds(spec_.seed);
+  for (uint32_t host = 0; host < spec_.topology.hosts; ++host) {
+    const Traffic::Peers peers = traffic_->peers(host);
+    if (std::max(peers.to, peers.from) > Immediate::kMaxConnections) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("host {} has {} peers, more than {}: use fewer senders per receiver",
+                              host, std::max(peers.to, peers.from), Immediate::kMaxConnections));
+    }
+    const auto name_or = [](const std::string& name, const std::string& otherwise) {
+      return name.empty() ? otherwise : name;
+    };
+    auto made = SimHost::create(
+        loop_, *fabric_, spec_,
+        {.number = host,
+         .congestion_control =
+             name_or(algorithms->controls[host], spec_.transport.congestion_control),
+         .allocator = name_or(algorithms->allocators[host], spec_.transport.allocator),
+         .line_rate = fabric_->port(host).caps().line_rate,
+         .flows = peers.to + peers.from,
+         .connections = std::max(peers.to, peers.from),
+         .window_packets = window_,
+         .silence_limit = std::max(spec_.time_limit * kSilencePerTimeLimit, kShortestSilence),
+         .seed = seeds.next_u64()},
+        *traffic_);
+    if (!made) return tl::unexpected(made.error());
+    hosts_.push_back(std::move(*made));
+  }
+  return {};
+}
+
+// Until every buffer that was posted has been told, and every acknowledgement is back.
+Result<void> Experiment::settle() {
+  uint64_t sent = ~uint64_t{0};
+  while (sent != fabric_->counters().sent || fabric_->counters().in_flight > 0) {
+    sent = fabric_->counters().sent;
+    loop_.run_until(loop_.now() + kQuiet);
+    if (loop_.now() - Instant() > kLongestSetUp) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "the hosts could not tell each other of their buffers within a second: the "
+                  "fabric loses too much, or its control queues are too small");
+    }
+  }
+  return {};
+}
+
+std::vector<Monitor::WatchedFlow> Experiment::watched_flows() {
+  const auto& flows = spec_.workload.flows;
+  std::vector<uint32_t> longest(flows.size());
+  std::iota(longest.begin(), longest.end(), 0U);
+  std::ranges::stable_sort(longest, std::greater<>(),
+                           [&](uint32_t flow) { return flows[flow].bytes; });
+  longest.resize(std::min(longest.size(), spec_.sampling.series));
+  std::ranges::sort(longest);
+  std::vector<Monitor::WatchedFlow> watched;
+  for (const uint32_t flow : longest) {
+    watched.push_back(
+        {fmt::format("{}: {} > {}", flows[flow].id, flows[flow].source, flows[flow].destination),
+         [this, flow] { return traffic_->acknowledged_bytes(flow); }});
+  }
+  return watched;
+}
+
+Result<void> Experiment::capture() {
+  if (spec_.pcap.empty()) return {};
+  const auto link = find_link(spec_.topology, spec_.pcap_link);
+  if (!link) return tl::unexpected(link.error());
+  return fabric_->capture(*link, spec_.pcap);
+}
+
+Result<void> Experiment::play(const ProgressCallback& progress) {
+  const Instant end = begin_ + spec_.time_limit;
+  uint64_t next_report = loop_.events();
+  while (!traffic_->done() && loop_.next_time() <= end) {
+    loop_.run_one();
+    if (!progress || loop_.events() < next_report) continue;
+    next_report = loop_.events() + kEventsPerReport;
+    const double done = static_cast<double>(traffic_->arrived_bytes()) /
+                        static_cast<double>(std::max<Bytes>(traffic_->total_bytes(), 1));
+    if (!progress({done, loop_.now() - begin_, loop_.events()})) {
+      return fail(ErrorCode::kUnavailable, "the run was stopped");
+    }
+  }
+  if (!traffic_->done()) loop_.run_until(end);
+  return {};
+}
+
+Result<RunResult> Experiment::run(const ProgressCallback& progress) {
+  if (const auto capturing = capture(); !capturing) return tl::unexpected(capturing.error());
+  begin_ = loop_.now();
+  fabric_before_ = fabric_->counters();
+  nics_before_ = nic_counters();
+  fabric_->reset_queue_max();
+  traffic_->begin();
+  faults_->begin();
+  monitor_->begin();
+  if (const auto played = play(progress); !played) return tl::unexpected(played.error());
+  if (trace_ != nullptr) {
+    if (const auto closed = trace_->close(); !closed) return tl::unexpected(closed.error());
+  }
+  return result();
+}
+
+void Experiment::fill_ideals(RunResult& result) const {
+  const auto routing = make_routing(spec_.topology);
+  PACECAR_CHECK(routing.has_value());  // the fabric has one
+  PacketSizes sizes = packet_sizes(spec_, spec_.fabric.hosts.overhead_bytes);
+  const TransportSpec& transport = spec_.transport;
+  const bool one_path = transport.paths == 1 || transport.path_policy == PathPolicy::kFixed;
+  const Spread spread = one_path ? Spread::kNo : Spread::kYes;
+  for (FlowResult& flow : result.flows) {
+    const auto there = way_between(spec_.topology, *routing, flow.source, flow.destination, spread);
+    const auto back = way_between(spec_.topology, *routing, flow.destination, flow.source, spread);
+    if (spec_.fabric.switches.telemetry) {
+      sizes.ack = packet_sizes(spec_, spec_.fabric.hosts.overhead_bytes).ack +
+                  wire::kTelemetryHopBytes * std::min(there.size() - 1, kMaxTelemetryHops);
+    }
+    flow.ideal = completion_time(there, back, flow.bytes, sizes);
+  }
+}
+
+NicCounters Experiment::nic_counters() const {
+  NicCounters sum;
+  for (const auto& host : hosts_) add(sum, host->nic().counters());
+  return sum;
+}
+
+Result<RunResult> Experiment::result() {
+  RunResult result;
+  result.name = spec_.name;
+  result.congestion_control = spec_.transport.congestion_control;
+  result.seed = spec_.seed;
+  for (const WorkloadJob& job : spec_.workload.jobs) result.jobs.push_back(job.name);
+  result.flows = traffic_->results();
+  fill_ideals(result);
+  result.duration = loop_.now() - begin_;
+  result.complete = traffic_->done();
+  result.switch_buffer_max_bytes = fabric_->switch_buffer_max();
+  result.nics = difference(nic_counters(), nics_before_);
+  result.fabric = fabric_->counters();
+  if (!result.fabric.conserved()) {
+    const FabricCounters& fabric = result.fabric;
+    return fail(ErrorCode::kInternal,
+                fmt::format("packets are missing from the books: {} sent and {} duplicated, but {} "
+                            "delivered, {} dropped and {} in flight: please report this run",
+                            fabric.sent, fabric.duplicated, fabric.delivered, fabric.all_dropped(),
+                            fabric.in_flight));
+  }
+  result.fabric = difference(result.fabric, fabric_before_);
+  monitor_->finish(result);
+  result.events = loop_.events();
+  result.trace_hash = fabric_->trace_hash();
+  return result;
+}
+
+}  // namespace
+
+Result<RunResult> run_experiment(const RunSpec& spec, const ProgressCallback& progress) {
+  const auto started = std::chrono::steady_clock::now();
+  Experiment experiment(spec);
+  if (const auto ready = experiment.set_up(); !ready) return tl::unexpected(ready.error());
+  auto result = experiment.run(progress);
+  if (result) {
+    result->wall_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  }
+  return result;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,65 @@
+// What one simulated run gave. Written as JSON by result_json.h; single figures by metrics.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/base/units.h"
+#include "transport/nic/caps.h"
+#include "transport/sim/fabric.h"
+
+namespace pacecar {
+
+struct FlowResult {
+  uint64_t id = 0;
+  uint32_t source = 0;
+  uint32_t destination = 0;
+  uint32_t job = 0;
+  Bytes bytes = 0;
+  Duration start = Duration::max();     // after the begin of the run; max(): never started
+  Duration received = Duration::max();  // when the receiver had everything; max(): not done
+  Duration finish = Duration::max();    // when the sender knew it; likewise
+  Duration ideal;                       // from start to finish, alone in the fabric
+
+  bool done() const { return finish != Duration::max(); }
+};
+
+// Equidistant samples from time 0.
+struct Series {
+  std::string name;
+  Duration interval;
+  std::vector<double> values;
+};
+
+struct LinkResult {
+  LinkId link = 0;
+  LinkInfo info;
+  std::string name;        // "leaf 0 > host 3"
+  LinkStats stats;         // since time 0
+  double utilisation = 0;  // of the time from the first flow's start to the last one's end
+};
+
+struct RunResult {
+  std::string name;
+  std::string congestion_control;
+  uint64_t seed = 0;
+  std::vector<std::string> jobs;
+  std::vector<FlowResult> flows;
+  Duration duration;           // of virtual time, from time 0 to the end of the run
+  bool complete = false;       // every flow is done
+  Bytes queue_max_bytes = 0;   // largest data queue of a switch port
+  double queue_p99_bytes = 0;  // over time, of the switch port with the largest queue
+  Bytes switch_buffer_max_bytes = 0;
+  Duration pause_time;
+  NicCounters nics;       // sums over all hosts, since time 0
+  FabricCounters fabric;  // since time 0
+  std::vector<LinkResult> links;
+  std::vector<Series> queues;  // bytes, the busiest switch ports
+  std::vector<Series> rates;   // bits per second of payload, the longest flows
+  uint64_t events = 0;
+  uint64_t trace_hash = 0;
+  double wall_seconds = 0;  // the only figure that differs between two runs of a spec
+};
+
+}  // namespace pacecar

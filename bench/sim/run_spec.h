@@ -1,0 +1,71 @@
+// One simulated run: everything that decides its outcome. Two runs of the same RunSpec are the same
+// to the bit. Made from TOML by spec_file.h; executed by run.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/workload/workload.h"
+#include "transport/base/units.h"
+#include "transport/sim/fabric_config.h"
+#include "transport/sim/topology.h"
+
+namespace pacecar {
+
+enum class PathPolicy : uint8_t;  // transport/softnic/path_selector.h
+
+// The production stack at every host.
+struct TransportSpec {
+  std::string congestion_control = "swift";
+  std::string allocator;  // at the receivers; empty: the one that goes with the algorithm
+  Rate rate_max;          // PACECAR_RATE_MAX
+  Bytes mtu = 4096;       // payload of a packet
+  uint32_t paths = 64;    // that a flow spreads over
+  PathPolicy path_policy{};
+  uint32_t window_packets = 0;  // 0: twice the longest base round trip at line rate
+  // Acknowledge at least every so many bytes of a flow; 0: every packet.
+  Bytes ack_bytes = 0;
+  Duration base_rtt;  // what controllers are told; 0: the longest of the topology
+  Duration timeout;   // a packet unacknowledged for so long is lost; 0: as in production
+  // How much later than others a packet may come before it counts as lost; 0: derived. With
+  // Duration::max() only trimming and the timeout tell of losses.
+  Duration reordering;
+  // Receivers have posted their buffers before the run begins, so that senders hold a CTS when
+  // their flow starts; false: they post when the flow starts.
+  bool receives_posted = true;
+};
+
+enum class FaultKind : uint8_t { kCableDown, kCableUp, kCableRate, kCableLoss, kHostFrozen };
+
+struct FaultEvent {
+  Duration at;
+  FaultKind kind{};
+  uint32_t target = 0;     // cable, or host
+  Rate rate;               // kCableRate
+  double probability = 0;  // kCableLoss
+  Duration length;         // kHostFrozen
+};
+
+struct SamplingSpec {
+  Duration interval = Duration::from_us(1);  // of queues and rates over time; 0: none
+  size_t points = 2000;  // at most so many per series: the interval doubles as needed
+  size_t series = 32;    // at most so many flows and queues are kept over time, the busiest
+};
+
+struct RunSpec {
+  std::string name;
+  Topology topology;
+  FabricConfig fabric;
+  Workload workload;
+  TransportSpec transport;
+  std::vector<FaultEvent> faults;
+  SamplingSpec sampling;
+  uint64_t seed = 1;
+  Duration time_limit = Duration::from_s(1);  // of virtual time; flows not done by then are told
+  std::string pcap;                           // file; empty: none
+  std::string pcap_link;                      // "leaf 0 > host 3"
+  std::string trace;                          // file of events, one JSON line each; empty: none
+};
+
+}  // namespace pacecar

@@ -1,0 +1,207 @@
+#include "bench/sim/sim_command.h"
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/perf/command_line.h"
+#include "bench/perf/console.h"
+#include "bench/perf/exit_code.h"
+#include "bench/perf/progress.h"
+#include "bench/sim/metrics.h"
+#include "bench/sim/result_json.h"
+#include "bench/sim/run.h"
+#include "bench/sim/spec_file.h"
+#include "bench/sim/spec_parts.h"
+#include "bench/sim/summary.h"
+#include "cc/registry.h"
+
+namespace pacecar {
+namespace {
+
+using perf::Console;
+
+constexpr const char* kFooter = R"(Examples:
+  pacecar sim incast.toml
+  pacecar sim incast.toml --set workload.senders=64 --set fabric.trimming=true --seed 7
+  pacecar sim --topology leaf-spine:hosts=128,rate=400G --workload incast:senders=32,bytes=1MB
+  pacecar sim --topology net.topo --workload matrix.cm --cc fixed --json
+  pacecar sim --list
+bench/sim/README.md tells the tables and keys of a file.
+Exit codes: 0 the run ended (the summary says when flows were not done), 2 it could not run.)";
+
+struct Flags {
+  std::string file;
+  std::string topology;
+  std::string workload;
+  std::string cc;
+  std::vector<std::string> settings;
+  std::optional<uint64_t> seed;
+  std::string json_file;
+  std::string trace;
+  std::string pcap;
+  std::string pcap_link;
+  bool json = false;
+  bool list = false;
+  bool quiet = false;
+  bool no_color = false;
+};
+
+void add_flags(CLI::App& app, Flags& flags) {
+  app.add_option("FILE", flags.file, "TOML file of the experiment; the flags below go on top");
+  app.add_option("--topology", flags.topology, "KIND:KEY=VALUE,... or a .topo file");
+  app.add_option("--workload", flags.workload, "KIND:KEY=VALUE,... or a .cm file");
+  app.add_option("--cc", flags.cc, "congestion control");
+  app.add_option("--set", flags.settings, "TABLE.KEY=VALUE, as in the file; may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--seed", flags.seed, "seed of everything random");
+  app.add_flag("--json", flags.json, "print the whole result as JSON instead of the summary");
+  app.add_option("--json-file", flags.json_file, "write it to a file as well");
+  app.add_option("--trace", flags.trace, "write the events of all flows, one JSON line each");
+  app.add_option("--pcap", flags.pcap, "write what a link carries; open it with tshark");
+  app.add_option("--pcap-link", flags.pcap_link, "which: 'leaf 0 > host 3'");
+  app.add_flag("--list", flags.list, "list topologies, workloads, algorithms and metrics");
+  app.add_flag("--quiet", flags.quiet, "no progress, no summary");
+  app.add_flag("--no-color", flags.no_color, "no colours");
+  app.footer(kFooter);
+}
+
+void print_row(std::string_view name, std::string_view what) {
+  fmt::print("  {:<24}{}\n", name, what);
+}
+
+void print_list() {
+  fmt::print("Topologies (--topology, [topology] kind)\n");
+  for (size_t i = 0; i < topology_kinds().size(); ++i) {
+    print_row(topology_kinds()[i], topology_summary(i));
+  }
+  fmt::print("\nWorkloads (--workload, [workload] kind)\n");
+  for (size_t i = 0; i < workload_kinds().size(); ++i) {
+    print_row(workload_kinds()[i], workload_summary(i));
+  }
+  fmt::print("\nCongestion controls (--cc, [transport] cc)\n");
+  for (const ControllerInfo& info : controllers()) print_row(info.name, info.summary);
+  fmt::print("\nAllocators ([transport] allocator)\n");
+  for (const AllocatorInfo& info : allocators()) print_row(info.name, info.summary);
+  fmt::print("\nMetrics (of one job's flows: NAME@JOB)\n");
+  for (const Metric& metric : metrics()) print_row(metric.name, metric.doc);
+}
+
+// Puts a table that was given in short form in the place of the file's.
+Result<void> put_short_form(SpecTable& spec, const std::string& name, const std::string& text) {
+  if (text.empty()) return {};
+  auto table = table_from_short_form(text);
+  if (!table) return tl::unexpected(table.error());
+  if (SpecValue* file = table->find("file")) {  // relative to where we are, not to the spec
+    file->value = std::filesystem::absolute(std::get<std::string>(file->value)).string();
+  }
+  spec.set(name, SpecValue{.value = std::move(*table), .place = {}});
+  return {};
+}
+
+Result<void> put_text(SpecTable& spec, std::string_view key, const std::string& text) {
+  if (text.empty()) return {};
+  return set_spec(spec, key, SpecValue{.value = text, .place = {}});
+}
+
+Result<RunSpec> spec_of(const Flags& flags) {
+  SpecTable spec;
+  if (!flags.file.empty()) {
+    auto file = read_spec(flags.file);
+    if (!file) return tl::unexpected(file.error());
+    spec = std::move(*file->table());
+  }
+  Result<void> put = put_short_form(spec, "topology", flags.topology);
+  if (put) put = put_short_form(spec, "workload", flags.workload);
+  if (put) put = put_text(spec, "transport.cc", flags.cc);
+  if (put) put = put_text(spec, "run.trace", flags.trace);
+  if (put) put = put_text(spec, "run.pcap", flags.pcap);
+  if (put) put = put_text(spec, "run.pcap_link", flags.pcap_link);
+  for (const std::string& setting : flags.settings) {
+    if (put) put = set_spec(spec, setting);
+  }
+  if (!put) return tl::unexpected(put.error());
+  return make_run_spec(spec, std::filesystem::path(flags.file).parent_path().string(), flags.seed);
+}
+
+Result<RunResult> run_with_progress(const RunSpec& spec, const Console& console) {
+  perf::ProgressBar bar(console.interactive());
+  const auto started = std::chrono::steady_clock::now();
+  return run_experiment(spec, [&](const RunProgress& progress) {
+    const auto elapsed = Duration::from_ns(
+        std::chrono::nanoseconds(std::chrono::steady_clock::now() - started).count());
+    if (bar.due(elapsed)) {
+      bar.draw(progress.done,
+               fmt::format("{:.1f} us, {:.2f} M events/s", progress.virtual_time.us(),
+                           static_cast<double>(progress.events) * 1e-6 / elapsed.seconds()),
+               elapsed);
+    }
+    return true;
+  });
+}
+
+Result<void> write_json(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text << '\n';
+  file.close();
+  if (file) return {};
+  return fail(
+      ErrorCode::kSystem,
+      fmt::format("cannot write '{}': check its folder, its permissions and the disk", path));
+}
+
+Result<void> simulate(const Flags& flags, const Console& console) {
+  const auto spec = spec_of(flags);
+  if (!spec) return tl::unexpected(spec.error());
+  const auto result = run_with_progress(*spec, console);
+  if (!result) return tl::unexpected(result.error());
+  if (const std::string undone = undone_flows(*result); !undone.empty()) console.warn(undone);
+  if (flags.json || !flags.json_file.empty()) {
+    const std::string text = to_json(*result).dump(1);
+    if (flags.json) fmt::print("{}\n", text);
+    if (!flags.json_file.empty()) {
+      if (const auto written = write_json(flags.json_file, text); !written) return written;
+    }
+  }
+  if (!flags.json && !flags.quiet) fmt::print("{}", summary(*result));
+  return {};
+}
+
+}  // namespace
+
+int run_sim(int argc, char** argv) {
+  Flags flags;
+  CLI::App app(
+      "Runs one experiment in a simulated fabric: the production transport on virtual time.",
+      "pacecar sim");
+  add_flags(app, flags);
+  const auto help = perf::parse_command_line(app, argc, argv);
+  const Console console(flags.quiet, !flags.no_color);
+  if (!help) {
+    console.error(help.error().message);
+    return perf::kExitUsage;
+  }
+  if (!help->empty()) {
+    fmt::print("{}", *help);
+    return perf::kExitOk;
+  }
+  if (flags.list) {
+    print_list();
+    return perf::kExitOk;
+  }
+  if (const auto done = simulate(flags, console); !done) {
+    console.error(done.error().message);
+    return perf::kExitUsage;
+  }
+  return perf::kExitOk;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,124 @@
+#include "bench/sim/sim_host.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "transport/base/check.h"
+
+namespace pacecar {
+namespace {
+
+enum Wake : uint32_t { kTimer, kPort };
+
+// No memory lies there; nothing reads or writes it.
+constexpr uint64_t kPayloadAddress = uint64_t{1} << 44;
+constexpr size_t kPayloadBytes = size_t{1} << 42;
+
+// The payload, and the messenger's own.
+constexpr uint32_t kOwnRegions = 4;
+
+uint32_t next_random(void* prng) {
+  return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
+}
+
+AckPolicy ack_policy(const TransportSpec& transport) {
+  if (transport.ack_bytes == 0) return {.every_packet = true};
+  return {.bytes = transport.ack_bytes, .out_of_order_at_once = false, .idle = transport.base_rtt};
+}
+
+LossRecovery loss_recovery(const TransportSpec& transport) {
+  return {.reordering = transport.reordering, .packet_timeout = transport.timeout};
+}
+
+SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabric& fabric) {
+  const TransportSpec& transport = spec.transport;
+  return {.address = fabric.address(config.number),
+          .line_rate = config.line_rate,
+          .mtu = transport.mtu,
+          .burst_bytes = transport.mtu,  // a path for each packet
+          .wire_overhead_bytes = spec.fabric.hosts.overhead_bytes,
+          .paths = fabric.port(config.number).caps().paths,
+          .path_policy = transport.path_policy,
+          .flows = std::max(config.flows, 1U),
+          .queue_pairs = std::max(2 * config.flows, 1U),
+          .regions = config.flows + 2 * config.connections + kOwnRegions,
+          .window_packets = config.window_packets,
+          .completions = 512,  // a burst of the poll loop, and room
+          .full_checksum = false,
+          .sees_ecn = true,
+          .control_first = true,
+          .ack = ack_policy(transport),
+          .loss = loss_recovery(transport),
+          .silence_limit = config.silence_limit};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric,
+                                                 const RunSpec& spec, const SimHostConfig& config,
+                                                 Listener& listener) {
+  auto host = std::unique_ptr<SimHost>(new SimHost(loop, fabric, spec, config, listener));
+  const auto region = host->nic_.register_memory(reinterpret_cast<void*>(kPayloadAddress),
+                                                 kPayloadBytes, Access::kRemoteWrite);
+  PACECAR_CHECK(region.has_value());  // there is room for it
+  host->payload_ = *region;
+  auto messenger = Messenger::create(host->nic_,
+                                     {.identity = host->identity(),
+                                      .congestion_control = config.congestion_control,
+                                      .allocator = config.allocator,
+                                      .line_rate = config.line_rate,
+                                      .rate_max = spec.transport.rate_max,
+                                      .base_rtt = spec.transport.base_rtt,
+                                      .trimming = spec.fabric.switches.trimming,
+                                      .max_connections = std::max(config.connections, 1U),
+                                      .silence_limit = config.silence_limit,
+                                      .first_flow_number = 0},
+                                     loop.now());
+  if (!messenger) return tl::unexpected(messenger.error());
+  host->messenger_ = std::move(*messenger);
+  host->poll_loop_ = std::make_unique<PollLoop>(host->port_, host->nic_, *host->messenger_,
+                                                /*transmit=*/1);
+  fabric.set_listener(config.number, *host, kPort);
+  return host;
+}
+
+SimHost::SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const SimHostConfig& config,
+                 Listener& listener)
+    : loop_(loop),
+      port_(fabric.port(config.number)),
+      listener_(listener),
+      number_(config.number),
+      timer_(loop.add_timer(*this, kTimer)),
+      random_(config.seed),
+      nic_(nic_config(spec, config, fabric), {next_random, &random_}, loop.now()) {}
+
+NicIdentity SimHost::identity() const {
+  NicIdentity identity{};
+  for (size_t i = 0; i < sizeof number_; ++i) {
+    identity[i] = static_cast<uint8_t>((number_ + 1) >> 8 * i);
+  }
+  return identity;
+}
+
+void SimHost::on_event(Instant now, uint32_t) {
+  const uint64_t blocked = port_.counters().send_blocked;
+  while (poll_loop_->receive(now) + poll_loop_->advance(now) > 0) {
+  }
+  // A port that is full tells when it no longer is; anything else that is due is due a little
+  // later.
+  const Instant next = poll_loop_->next_deadline();
+  if (next > now) {
+    loop_.arm(timer_, next);
+  } else if (port_.counters().send_blocked != blocked) {
+    loop_.cancel(timer_);
+  } else {
+    loop_.arm(timer_, now + Duration::from_ns(1));
+  }
+  const MessengerCounters& counters = messenger_->counters();
+  const uint64_t messages = counters.messages_sent + counters.messages_received;
+  if (messages == messages_) return;
+  messages_ = messages;
+  listener_.on_messages(number_, now);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,79 @@
+// One host of an experiment: the production NIC, messages and poll loop on a port of a simulated
+// fabric. It runs when something arrives, when its port takes packets again, when a timer of its
+// own is due, and when wake() says that there is work.
+//
+// Payload is a length only: every host has registered the same range of addresses, which is no
+// memory. Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "bench/sim/run_spec.h"
+#include "transport/base/prng.h"
+#include "transport/base/result.h"
+#include "transport/engine/poll_loop.h"
+#include "transport/message/messenger.h"
+#include "transport/sim/event_loop.h"
+#include "transport/sim/fabric.h"
+#include "transport/softnic/soft_nic.h"
+
+namespace pacecar {
+
+struct SimHostConfig {
+  uint32_t number = 0;
+  std::string congestion_control;
+  std::string allocator;
+  Rate line_rate;
+  uint32_t flows = 0;        // to and from other hosts
+  uint32_t connections = 0;  // the more of the two directions
+  uint32_t window_packets = 0;
+  Duration silence_limit;
+  uint64_t seed = 0;
+};
+
+class SimHost final : public EventSink {
+ public:
+  // Hears of every step in which messages were sent or received completely.
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    virtual void on_messages(uint32_t host, Instant now) = 0;
+  };
+
+  // Errors: kInvalidArgument for an unknown congestion control or allocator.
+  static Result<std::unique_ptr<SimHost>> create(EventLoop& loop, Fabric& fabric,
+                                                 const RunSpec& spec, const SimHostConfig& config,
+                                                 Listener& listener);
+
+  // The application has given the host something to do: it is done in this very instant.
+  void wake() { loop_.arm(timer_, loop_.now()); }
+
+  Messenger& messenger() { return *messenger_; }
+  const SoftNic& nic() const { return nic_; }
+  uint32_t number() const { return number_; }
+  NicIdentity identity() const;
+  // An address and its key for `bytes` of payload, to send from or to receive into.
+  uint8_t* payload() const { return payload_.address; }
+  uint32_t payload_key() const { return payload_.key; }
+
+  void on_event(Instant now, uint32_t what) override;
+
+ private:
+  SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const SimHostConfig& config,
+          Listener& listener);
+
+  EventLoop& loop_;
+  PacketIo& port_;
+  Listener& listener_;
+  uint32_t number_;
+  EventLoop::TimerId timer_;
+  Prng random_;
+  SoftNic nic_;
+  MemoryRegion payload_;
+  std::unique_ptr<Messenger> messenger_;
+  std::unique_ptr<PollLoop> poll_loop_;
+  uint64_t messages_ = 0;
+};
+
+}  // namespace pacecar

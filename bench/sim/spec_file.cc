@@ -1,0 +1,116 @@
+#include "bench/sim/spec_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/sim/ideal.h"
+#include "bench/sim/spec_parts.h"
+#include "bench/sim/spec_reader.h"
+#include "transport/wire/extended.h"
+
+namespace pacecar {
+namespace {
+
+// The table of this name, an empty one when it is missing, null when it is no table.
+const SpecValue* part_of(const SpecTable& spec, std::string_view name) {
+  static const SpecValue kEmpty{.value = SpecTable(),
+                                .place = {std::make_shared<const std::string>("defaults"), 0}};
+  const SpecValue* value = spec.find(name);
+  if (value == nullptr) return &kEmpty;
+  return value->table() == nullptr ? nullptr : value;
+}
+
+Result<void> check_tables(const SpecTable& spec) {
+  for (const auto& [key, value] : spec.entries()) {
+    if (std::ranges::find(kRunTables, key) == std::end(kRunTables)) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: there is no table [{}]{}: use {}", value.place.text(), key,
+                              did_you_mean(key, kRunTables), fmt::join(kRunTables, ", ")));
+    }
+    const bool listed = key == "fault";
+    if (listed ? value.list() == nullptr : value.table() == nullptr) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: {} is {}: write it as {}", value.place.text(), key,
+                              kind_of(value), listed ? "[[fault]]" : "a table [" + key + "]"));
+    }
+  }
+  return {};
+}
+
+// What the other tables count in: rates, round trips, bandwidth-delay products.
+Result<SpecContext> make_context(const RunSpec& run, Bytes overhead, const std::string& base_dir) {
+  SpecContext context{.base_dir = base_dir, .seed = run.seed, .topology = &run.topology};
+  const auto routing = make_routing(run.topology);
+  if (!routing) return tl::unexpected(routing.error());
+  context.line_rate = host_rates(run.topology).front();
+  context.base_rtt = longest_round_trip(run.topology, *routing, packet_sizes(run, overhead));
+  context.bdp = context.line_rate.bytes_in(context.base_rtt);
+  return context;
+}
+
+}  // namespace
+
+PacketSizes packet_sizes(const RunSpec& run, Bytes overhead) {
+  return {.mtu = run.transport.mtu,
+          .overhead = wire::kDataHeaderBytes + wire::kChecksumBytes + overhead,
+          .ack = wire::ack_bytes(0) + overhead};
+}
+
+Result<RunSpec> make_run_spec(const SpecTable& spec, const std::string& base_dir,
+                              std::optional<uint64_t> seed) {
+  if (const auto checked = check_tables(spec); !checked) return tl::unexpected(checked.error());
+  RunSpec run;
+  const SpecValue& run_table = *part_of(spec, "run");
+  SpecReader seeds(*run_table.table(), "[run]", run_table.place);
+  run.seed = seed.value_or(seeds.whole("seed", 1, 0, UINT64_MAX));
+  if (seeds.failed()) return tl::unexpected(seeds.finish().error());
+
+  auto topology = read_topology(*part_of(spec, "topology"), base_dir);
+  if (!topology) return tl::unexpected(topology.error());
+  run.topology = std::move(*topology);
+  auto transport = read_transport(*part_of(spec, "transport"));
+  if (!transport) return tl::unexpected(transport.error());
+  run.transport = std::move(*transport);
+  const auto overhead = read_overhead(*part_of(spec, "fabric"));
+  if (!overhead) return tl::unexpected(overhead.error());
+  const auto context = make_context(run, *overhead, base_dir);
+  if (!context) return tl::unexpected(context.error());
+
+  auto fabric = read_fabric(*part_of(spec, "fabric"), run.transport, *context);
+  if (!fabric) return tl::unexpected(fabric.error());
+  run.fabric = *fabric;
+  auto workload = read_workload(*part_of(spec, "workload"), *context);
+  if (!workload) return tl::unexpected(workload.error());
+  run.workload = std::move(*workload);
+  if (const SpecValue* listed = spec.find("fault")) {
+    auto faults = read_faults(*listed, *context);
+    if (!faults) return tl::unexpected(faults.error());
+    run.faults = std::move(*faults);
+  }
+  run.name = fmt::format("{} on {}", run.workload.name, run.topology.name);
+  if (const auto read = read_run(run_table, *context, run); !read) {
+    return tl::unexpected(read.error());
+  }
+  if (run.transport.base_rtt == Duration()) run.transport.base_rtt = context->base_rtt;
+  return run;
+}
+
+Result<SpecTable> table_from_short_form(std::string_view text) {
+  SpecTable table;
+  const size_t colon = text.find(':');
+  const std::string kind(text.substr(0, colon));
+  const bool file = kind.ends_with(".topo") || kind.ends_with(".cm");
+  table.set(file ? "file" : "kind", SpecValue{.value = kind, .place = {}});
+  if (colon == std::string_view::npos) return table;
+  for (std::string_view rest = text.substr(colon + 1); !rest.empty();) {
+    const size_t comma = rest.find(',');
+    if (const auto set = set_spec(table, rest.substr(0, comma)); !set) {
+      return tl::unexpected(set.error());
+    }
+    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
+  }
+  return table;
+}
+
+}  // namespace pacecar

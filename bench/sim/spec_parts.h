@@ -1,0 +1,47 @@
+// The parts of spec_file.h, one per table of an experiment's file.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "bench/sim/run_spec.h"
+#include "bench/sim/spec_value.h"
+#include "transport/base/result.h"
+
+namespace pacecar {
+
+// What the tables need to know of each other.
+struct SpecContext {
+  std::string base_dir;
+  uint64_t seed = 1;
+  const Topology* topology = nullptr;
+  Rate line_rate;     // of a host
+  Duration base_rtt;  // the longest
+  Bytes bdp = 0;
+};
+
+// `name` as it is when absolute, else inside `base_dir`.
+std::string path_in(const std::string& base_dir, const std::string& name);
+
+// Kinds and one line on each, for --list.
+std::span<const std::string_view> topology_kinds();
+std::string_view topology_summary(size_t kind);
+std::span<const std::string_view> workload_kinds();
+std::string_view workload_summary(size_t kind);
+
+// Each `value` holds a table. Errors: kInvalidArgument and those of files.
+Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir);
+Result<Workload> read_workload(const SpecValue& value, const SpecContext& context);
+Result<TransportSpec> read_transport(const SpecValue& value);
+// Sizes of packets follow from the transport.
+Result<FabricConfig> read_fabric(const SpecValue& value, const TransportSpec& transport,
+                                 const SpecContext& context);
+// The bytes of a packet on the wire beyond its datagram: needed before the rest of [fabric].
+Result<Bytes> read_overhead(const SpecValue& value);
+// `value` holds a list.
+Result<std::vector<FaultEvent>> read_faults(const SpecValue& value, const SpecContext& context);
+// The [run] table into `spec`.
+Result<void> read_run(const SpecValue& value, const SpecContext& context, RunSpec& spec);
+
+}  // namespace pacecar

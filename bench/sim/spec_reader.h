@@ -1,0 +1,67 @@
+// Takes typed values out of a SpecTable: each key once, with its default. Only the first complaint
+// is kept and told by finish(), with file and line; so code that reads a table is a plain list.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/sim/spec_value.h"
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+// "(did you mean 'queue'?)" with a blank in front, or nothing when no word is near.
+std::string did_you_mean(std::string_view word, std::span<const std::string_view> known);
+
+// "417KB" (1000 bytes), "417KiB" or "417K" (1024), "417000".
+std::optional<Bytes> parse_bytes(std::string_view text);
+
+class SpecReader {
+ public:
+  // `name` is used in messages: "[fabric]", "[topology] leaf-spine".
+  SpecReader(const SpecTable& table, std::string name, SpecPlace place);
+
+  bool has(std::string_view key);
+  // Each returns `otherwise` when the key is missing or makes no sense.
+  bool flag(std::string_view key, bool otherwise);
+  uint64_t whole(std::string_view key, uint64_t otherwise, uint64_t min = 0,
+                 uint64_t max = std::numeric_limits<uint32_t>::max());
+  double number(std::string_view key, double otherwise, double min, double max);
+  std::string text(std::string_view key, std::string otherwise);
+  // With a `bdp`, "1.5bdp" is that many bandwidth-delay products.
+  Bytes bytes(std::string_view key, Bytes otherwise, Bytes bdp = 0);
+  Rate rate(std::string_view key, Rate otherwise);
+  Duration duration(std::string_view key, Duration otherwise);
+  // The index into `names` of the word that is given.
+  size_t choice(std::string_view key, size_t otherwise, std::span<const std::string_view> names);
+  std::vector<uint64_t> wholes(std::string_view key, uint64_t max);
+  // Null when missing.
+  const SpecValue* table(std::string_view key);
+  const SpecValue* value(std::string_view key);
+
+  // Keeps a complaint about a key; `what` goes after "[fabric] queue ".
+  void complain(std::string_view key, std::string_view what);
+  void keep(const Result<void>& inner);
+  bool failed() const { return error_.has_value(); }
+  // The first complaint; otherwise one about a key that was never asked for.
+  Result<void> finish();
+
+ private:
+  const SpecValue* find(std::string_view key);
+  void wrong(std::string_view key, const SpecValue& value, std::string_view wanted);
+  std::optional<uint64_t> in_base_units(std::string_view key, std::string_view wanted,
+                                        std::optional<uint64_t> (*parse)(std::string_view));
+
+  const SpecTable& table_;
+  std::string name_;
+  SpecPlace place_;
+  std::vector<std::string_view> known_;
+  std::optional<Error> error_;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,149 @@
+// [topology]: kind and the keys of that kind, or file = "x.topo".
+#include <fmt/format.h>
+
+#include <array>
+
+#include "bench/sim/spec_parts.h"
+#include "bench/sim/spec_reader.h"
+#include "transport/sim/topo_file.h"
+#include "transport/sim/topologies.h"
+
+namespace pacecar {
+namespace {
+
+using Maker = Result<Topology> (*)(SpecReader& reader);
+
+uint32_t count(SpecReader& reader, std::string_view key, uint32_t otherwise, uint32_t min = 1) {
+  return static_cast<uint32_t>(reader.whole(key, otherwise, min, 1U << 20));
+}
+
+CableSpec cable(SpecReader& reader, std::string_view rate, std::string_view delay,
+                const CableSpec& otherwise) {
+  return {reader.rate(rate, otherwise.rate), reader.duration(delay, otherwise.delay)};
+}
+
+CableSpec host_cable(SpecReader& reader) { return cable(reader, "rate", "delay", CableSpec()); }
+
+// The smallest divisor that is not below the square root: 16 of 128.
+uint32_t square_side(uint32_t number) {
+  uint32_t side = 1;
+  while (uint64_t{side} * side < number || number % side != 0) ++side;
+  return side;
+}
+
+// So many cables above as carry what comes from below.
+uint32_t cables_above(uint32_t below, Rate rate, Rate above, uint32_t bundle) {
+  if (above.bps() == 0) return 1;  // refused by the builder
+  const auto wanted = static_cast<unsigned __int128>(below) * rate.bps();
+  const auto each = static_cast<unsigned __int128>(above.bps()) * bundle;
+  return static_cast<uint32_t>((wanted + each - 1) / each);
+}
+
+Result<Topology> star(SpecReader& reader) {
+  const StarSpec spec{.hosts = count(reader, "hosts", 16), .cable = host_cable(reader)};
+  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  return make_star(spec);
+}
+
+Result<Topology> dumbbell(SpecReader& reader) {
+  DumbbellSpec spec{.left = count(reader, "left", 8), .right = count(reader, "right", 8)};
+  spec.cable = host_cable(reader);
+  spec.bottleneck = cable(reader, "bottleneck_rate", "bottleneck_delay", spec.cable);
+  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  return make_dumbbell(spec);
+}
+
+Result<Topology> leaf_spine(SpecReader& reader, uint32_t ports) {
+  LeafSpineSpec spec;
+  spec.hosts = count(reader, "hosts", 128);
+  spec.hosts_per_leaf = count(reader, "hosts_per_leaf", square_side(spec.hosts));
+  spec.ports_per_host = ports;
+  spec.bundle = count(reader, "bundle", 1);
+  spec.cable = host_cable(reader);
+  spec.uplink = cable(reader, "uplink_rate", "uplink_delay", spec.cable);
+  spec.spines =
+      count(reader, "spines",
+            cables_above(spec.hosts_per_leaf, spec.cable.rate, spec.uplink.rate, spec.bundle));
+  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  return make_leaf_spine(spec);
+}
+
+Result<Topology> one_port(SpecReader& reader) { return leaf_spine(reader, 1); }
+Result<Topology> two_ports(SpecReader& reader) { return leaf_spine(reader, 2); }
+
+Result<Topology> fat_tree(SpecReader& reader) {
+  FatTreeSpec spec;
+  if (reader.has("radix")) {
+    const uint32_t radix = count(reader, "radix", 8, 2);
+    const uint32_t hosts = count(reader, "hosts", 0, 0);
+    const uint32_t oversubscription = count(reader, "oversubscription", 1);
+    if (!reader.failed()) {
+      const auto made = fat_tree_of_radix(radix, hosts, oversubscription);
+      if (!made) return tl::unexpected(made.error());
+      spec = *made;
+    }
+  } else {
+    spec.pods = count(reader, "pods", spec.pods);
+    spec.leaves_per_pod = count(reader, "leaves_per_pod", spec.leaves_per_pod);
+    spec.hosts_per_leaf = count(reader, "hosts_per_leaf", spec.hosts_per_leaf);
+    spec.aggregations_per_pod = count(reader, "aggregations_per_pod", spec.aggregations_per_pod);
+    spec.cores_per_aggregation = count(reader, "cores_per_aggregation", spec.cores_per_aggregation);
+    spec.leaf_bundle = count(reader, "leaf_bundle", spec.leaf_bundle);
+    spec.core_bundle = count(reader, "core_bundle", spec.core_bundle);
+  }
+  spec.cable = host_cable(reader);
+  spec.leaf_uplink = cable(reader, "uplink_rate", "uplink_delay", spec.cable);
+  spec.core_uplink = cable(reader, "core_rate", "core_delay", spec.leaf_uplink);
+  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  return make_fat_tree(spec);
+}
+
+Result<Topology> rail(SpecReader& reader) {
+  RailSpec spec;
+  spec.servers = count(reader, "servers", 16);
+  spec.gpus_per_server = count(reader, "gpus_per_server", 8);
+  spec.servers_per_leaf = count(reader, "servers_per_leaf", 0, 0);
+  spec.cable = host_cable(reader);
+  spec.uplink = cable(reader, "uplink_rate", "uplink_delay", spec.cable);
+  const uint32_t below = spec.servers_per_leaf == 0 ? spec.servers : spec.servers_per_leaf;
+  spec.spines = count(reader, "spines", cables_above(below, spec.cable.rate, spec.uplink.rate, 1));
+  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  return make_rails(spec);
+}
+
+constexpr std::array<std::string_view, 6> kKinds{"leaf-spine", "fat-tree", "rail",
+                                                 "dual-port",  "dumbbell", "star"};
+constexpr std::array<std::string_view, 6> kSummaries{
+    "hosts, hosts_per_leaf, spines, bundle; every leaf joined with every spine",
+    "radix (with hosts, oversubscription), or pods, leaves_per_pod, ...; three tiers",
+    "servers, gpus_per_server, servers_per_leaf, spines; a leaf for each GPU's number",
+    "as leaf-spine, but every host has a cable to each of two leaves",
+    "left, right, bottleneck_rate, bottleneck_delay; two switches and the cable between",
+    "hosts; all on one switch"};
+constexpr std::array<Maker, 6> kMakers{one_port, fat_tree, rail, two_ports, dumbbell, star};
+
+}  // namespace
+
+std::span<const std::string_view> topology_kinds() { return kKinds; }
+std::string_view topology_summary(size_t kind) { return kSummaries[kind]; }
+
+Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir) {
+  SpecReader reader(*value.table(), "[topology]", value.place);
+  Result<Topology> topology;
+  if (reader.has("file")) {
+    const std::string file = reader.text("file", "");
+    if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+    topology = read_topo_file(path_in(base_dir, file));
+    if (!topology) return topology;  // the message names the file's own lines
+  } else {
+    topology = kMakers[reader.choice("kind", 0, kKinds)](reader);
+    // What the builder complains about was written somewhere in this table.
+    if (!topology && !reader.failed() && reader.finish()) {
+      return fail(topology.error().code,
+                  fmt::format("{}: [topology]: {}", value.place.text(), topology.error().message));
+    }
+  }
+  return topology;
+}
+
+}  // namespace pacecar

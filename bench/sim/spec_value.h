@@ -1,0 +1,81 @@
+// What an experiment's TOML file says, as plain values that remember where they were written: after
+// copying and merging, too, so that every complaint can name file and line.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "transport/base/result.h"
+
+namespace pacecar {
+
+// Where a value was written. Without a file: on the command line. Line 0: nowhere in particular.
+struct SpecPlace {
+  std::shared_ptr<const std::string> file;
+  uint32_t line = 0;
+
+  // "burst.toml, line 7"; "command line" without a file.
+  std::string text() const;
+};
+
+struct SpecEntry;
+struct SpecValue;
+
+// Keys and values in the order of the file; no key twice.
+class SpecTable {
+ public:
+  const std::vector<SpecEntry>& entries() const { return entries_; }
+  bool empty() const { return entries_.empty(); }
+  // Null when there is none.
+  const SpecValue* find(std::string_view key) const;
+  SpecValue* find(std::string_view key);
+  // Replaces the value if there is one.
+  SpecValue& set(std::string key, SpecValue value);
+  void erase(std::string_view key);
+
+ private:
+  std::vector<SpecEntry> entries_;
+};
+
+using SpecList = std::vector<SpecValue>;
+
+struct SpecValue {
+  std::variant<bool, int64_t, double, std::string, SpecList, SpecTable> value;
+  SpecPlace place;
+
+  const SpecTable* table() const { return std::get_if<SpecTable>(&value); }
+  SpecTable* table() { return std::get_if<SpecTable>(&value); }
+  const SpecList* list() const { return std::get_if<SpecList>(&value); }
+  const std::string* string() const { return std::get_if<std::string>(&value); }
+};
+
+struct SpecEntry {
+  std::string key;
+  SpecValue value;
+};
+
+// "a number", "a table": for messages.
+std::string_view kind_of(const SpecValue& value);
+// As TOML would write it, on one line: for names of arms and for messages.
+std::string to_text(const SpecValue& value);
+
+// Reads a TOML file. The place of the value is that of the file's first line; it is a table.
+// Errors: kNotFound, kInvalidArgument; file, line, cause.
+Result<SpecValue> read_spec(const std::string& path);
+Result<SpecValue> parse_spec(std::string_view text, const std::string& name);
+
+// Puts `top` on `base`: tables are merged key by key, everything else is replaced. But a table
+// whose `kind` or `file` changes is replaced as a whole: the keys of another kind mean nothing.
+void merge_spec(SpecTable& base, const SpecTable& top);
+
+// Sets one value by its dotted name, as on a command line: "workload.senders=32". The value is read
+// as TOML would (true, 3, 0.5, [1, 2], {low = "1KB"}), else as text.
+// Errors: kInvalidArgument.
+Result<void> set_spec(SpecTable& table, std::string_view assignment);
+Result<void> set_spec(SpecTable& table, std::string_view dotted_key, SpecValue value);
+
+}  // namespace pacecar

@@ -1,0 +1,152 @@
+// [workload]: kind and the keys of that kind, file = "x.cm", or a list of [[workload.job]].
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "bench/sim/spec_parts.h"
+#include "bench/sim/spec_reader.h"
+#include "bench/workload/workload_spec.h"
+
+namespace pacecar {
+namespace {
+
+struct Kind {
+  std::string_view name;
+  std::string_view keys;  // beside those of every kind, each followed by a blank
+  std::string_view summary;
+};
+
+constexpr std::array kKinds{
+    Kind{"incast", "bytes senders receivers stagger ", "senders send to each receiver at once"},
+    Kind{"permutation", "bytes hosts_per_leaf ", "each host sends to one and receives from one"},
+    Kind{"pairs", "bytes ", "the 1st host sends to the 2nd, the 3rd to the 4th, ..."},
+    Kind{"all_to_all", "bytes parallel ", "each host sends to all others, some or all at a time"},
+    Kind{"random_flows", "sizes load rate length ",
+         "Poisson arrivals, sizes from a distribution (WebSearch, FB_Hadoop)"},
+    Kind{"ring_all_reduce", "bytes ", "reduce-scatter and all-gather along a ring"},
+    Kind{"hierarchical_all_reduce", "bytes hosts_per_server ",
+         "all-reduce within servers, between them, within"},
+    Kind{"tree_all_reduce", "bytes pieces ", "all-reduce up and down a binary tree"},
+    Kind{"reduce_scatter", "bytes ", "reduce-scatter along a ring"},
+    Kind{"all_gather", "bytes ", "all-gather along a ring"},
+    Kind{"ring_broadcast", "bytes pieces ", "from the first host along the others"},
+    Kind{"tree_broadcast", "bytes pieces ", "from the first host down a binary tree"},
+    Kind{"pipeline", "bytes microbatches compute ", "pipeline parallelism, one stage per host"},
+    Kind{"mixture", "job ", "several jobs side by side"},
+};
+
+constexpr auto kNames = [] {
+  std::array<std::string_view, kKinds.size()> names;
+  std::ranges::transform(kKinds, names.begin(), &Kind::name);
+  return names;
+}();
+
+// A list of hosts, or how many of the first.
+std::vector<uint32_t> read_hosts(SpecReader& reader, uint32_t hosts) {
+  const SpecValue* value = reader.value("hosts");
+  if (value == nullptr) return {};
+  std::vector<uint32_t> chosen;
+  if (value->list() != nullptr) {
+    for (const uint64_t host : reader.wholes("hosts", hosts - 1)) {
+      chosen.push_back(static_cast<uint32_t>(host));
+    }
+  } else {
+    chosen.resize(reader.whole("hosts", hosts, 1, hosts));
+    std::iota(chosen.begin(), chosen.end(), 0U);
+  }
+  return chosen;
+}
+
+uint32_t count(SpecReader& reader, std::string_view key, uint32_t otherwise, uint32_t min = 1) {
+  return static_cast<uint32_t>(reader.whole(key, otherwise, min));
+}
+
+// A path to a file of sizes is told from the name of a built-in distribution by its dot.
+std::string read_sizes(SpecReader& reader, const SpecContext& context, std::string otherwise) {
+  const std::string sizes = reader.text("sizes", std::move(otherwise));
+  return sizes.find('.') == std::string::npos ? sizes : path_in(context.base_dir, sizes);
+}
+
+Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& context);
+
+void read_jobs(SpecReader& reader, const SpecContext& context, WorkloadSpec& spec) {
+  const SpecValue* jobs = reader.value("job");
+  if (jobs == nullptr || jobs->list() == nullptr) {
+    return reader.complain("job", "is no list: write each job as [[workload.job]]");
+  }
+  for (const SpecValue& job : *jobs->list()) {
+    if (job.table() == nullptr) {
+      return reader.complain("job", "is no list of tables: write each job as [[workload.job]]");
+    }
+    auto read = read_spec(job, context);
+    if (!read) return reader.keep(tl::unexpected(read.error()));
+    spec.jobs.push_back(std::move(*read));
+  }
+}
+
+void read_keys(SpecReader& reader, const Kind& kind, const SpecContext& context,
+               WorkloadSpec& spec) {
+  const auto takes = [&kind](std::string_view key) {
+    return kind.keys.find(fmt::format("{} ", key)) != std::string_view::npos;
+  };
+  if (takes("bytes")) spec.bytes = reader.bytes("bytes", spec.bytes);
+  if (takes("senders")) spec.senders = count(reader, "senders", spec.senders, 0);
+  if (takes("receivers")) spec.receivers = count(reader, "receivers", spec.receivers);
+  if (takes("stagger")) spec.stagger = reader.duration("stagger", spec.stagger);
+  if (takes("hosts_per_leaf")) {
+    spec.hosts_per_leaf = count(reader, "hosts_per_leaf", spec.hosts_per_leaf);
+  }
+  if (takes("hosts_per_server")) {
+    spec.hosts_per_server = count(reader, "hosts_per_server", spec.hosts_per_server);
+  }
+  if (takes("parallel")) spec.parallel = count(reader, "parallel", spec.parallel, 0);
+  if (takes("sizes")) spec.sizes = read_sizes(reader, context, spec.sizes);
+  if (takes("load")) spec.load = reader.number("load", spec.load, 0.001, 1.0);
+  if (takes("rate")) spec.rate = reader.rate("rate", context.line_rate);
+  if (takes("length")) spec.length = reader.duration("length", spec.length);
+  if (takes("pieces")) spec.pieces = count(reader, "pieces", spec.pieces);
+  if (takes("microbatches")) spec.microbatches = count(reader, "microbatches", spec.microbatches);
+  if (takes("compute")) spec.compute = reader.duration("compute", spec.compute);
+  if (takes("job")) read_jobs(reader, context, spec);
+}
+
+Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& context) {
+  SpecReader reader(*value.table(), "[workload]", value.place);
+  WorkloadSpec spec;
+  spec.name = reader.text("name", "");
+  spec.congestion_control = reader.text("cc", "");
+  if (reader.has("file")) {
+    spec.kind = "file";
+    spec.file = path_in(context.base_dir, reader.text("file", ""));
+  } else {
+    const size_t otherwise = value.table()->find("job") == nullptr ? 0 : kKinds.size() - 1;
+    const Kind& kind = kKinds[reader.choice("kind", otherwise, kNames)];
+    spec.kind = kind.name;
+    if (kind.name != "mixture") {
+      spec.hosts = read_hosts(reader, context.topology->hosts);
+      spec.shuffle = reader.flag("shuffle", false);
+      spec.start = reader.duration("start", Duration());
+    }
+    read_keys(reader, kind, context, spec);
+  }
+  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  return spec;
+}
+
+}  // namespace
+
+std::span<const std::string_view> workload_kinds() { return kNames; }
+std::string_view workload_summary(size_t kind) { return kKinds[kind].summary; }
+
+Result<Workload> read_workload(const SpecValue& value, const SpecContext& context) {
+  const auto spec = read_spec(value, context);
+  if (!spec) return tl::unexpected(spec.error());
+  auto workload = make_workload(*spec, context.topology->hosts, context.seed);
+  if (workload || spec->kind == "file") return workload;
+  return fail(workload.error().code,
+              fmt::format("{}: [workload]: {}", value.place.text(), workload.error().message));
+}
+
+}  // namespace pacecar

@@ -1,0 +1,242 @@
+#include "bench/sim/traffic.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "transport/base/check.h"
+
+namespace pacecar {
+namespace {
+
+bool pending(const MessageRequest& request) {
+  return request.state() == MessageRequest::State::kPending;
+}
+
+}  // namespace
+
+Traffic::Traffic(EventLoop& loop, const Workload& workload, uint32_t hosts, bool receives_posted,
+                 TraceFile* trace)
+    : loop_(loop),
+      workload_(workload),
+      receives_posted_(receives_posted),
+      trace_(trace),
+      timer_(loop.add_timer(*this, 0)),
+      peers_(hosts),
+      connection_of_(workload.flows.size()),
+      triggers_(workload.triggers.size()),
+      sends_(std::make_unique<MessageRequest[]>(workload.flows.size())),
+      sending_(hosts),
+      receiving_(hosts),
+      results_(workload.flows.size()),
+      left_(workload.flows.size()) {
+  for (uint32_t i = 0; i < workload.flows.size(); ++i) {
+    const WorkloadFlow& flow = workload.flows[i];
+    results_[i] = {.id = flow.id,
+                   .source = flow.source,
+                   .destination = flow.destination,
+                   .job = flow.job,
+                   .bytes = flow.bytes};
+    total_bytes_ += flow.bytes;
+    if (flow.trigger != kNoTrigger) triggers_[flow.trigger].waiting.push_back(i);
+  }
+  make_connections();
+}
+
+void Traffic::make_connections() {
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> by_pair;
+  for (uint32_t i = 0; i < workload_.flows.size(); ++i) {
+    const WorkloadFlow& flow = workload_.flows[i];
+    const auto next = static_cast<uint32_t>(connections_.size());
+    const auto [found, added] = by_pair.try_emplace({flow.source, flow.destination}, next);
+    if (added) {
+      connections_.emplace_back().source = flow.source;
+      connections_.back().destination = flow.destination;
+      ++peers_[flow.source].to;
+      ++peers_[flow.destination].from;
+    }
+    connection_of_[i] = found->second;
+    Connection& connection = connections_[found->second];
+    connection.flows.push_back(i);
+    connection.largest = std::max(connection.largest, flow.bytes);
+    if (flow.trigger != kNoTrigger) connection.order_known = false;
+  }
+  for (Connection& connection : connections_) {
+    std::ranges::stable_sort(connection.flows, {},
+                             [this](uint32_t flow) { return workload_.flows[flow].start; });
+    connection.ring = std::min<uint32_t>(kReceivesAhead, connection.flows.size());
+    connection.receives = std::make_unique<MessageRequest[]>(connection.ring);
+  }
+}
+
+Result<void> Traffic::set_up(Hosts& hosts) {
+  hosts_ = &hosts;
+  for (Connection& connection : connections_) {
+    SimHost& from = *hosts[connection.source];
+    SimHost& to = *hosts[connection.destination];
+    const auto offered = from.messenger().open_send(to.identity(), loop_.now());
+    if (!offered) return tl::unexpected(offered.error());
+    const auto answered = to.messenger().open_receive(offered->offer, loop_.now());
+    if (!answered) return tl::unexpected(answered.error());
+    const auto joined =
+        from.messenger().finish_send(offered->connection, answered->answer, loop_.now());
+    if (!joined) return joined;
+    connection.send = offered->connection;
+    connection.receive = answered->connection;
+    if (receives_posted_) post_receives(connection);
+    from.wake();
+    to.wake();
+  }
+  return {};
+}
+
+void Traffic::begin() {
+  begin_ = loop_.now();
+  for (uint32_t i = 0; i < workload_.flows.size(); ++i) {
+    if (workload_.flows[i].trigger == kNoTrigger) schedule(i, begin_);
+  }
+}
+
+void Traffic::schedule(uint32_t flow, Instant from) {
+  starts_.push({from + workload_.flows[flow].start, next_order_++, flow});
+  loop_.arm(timer_, starts_.top().time);
+}
+
+void Traffic::on_event(Instant now, uint32_t) {
+  while (!starts_.empty() && starts_.top().time <= now) {
+    const uint32_t flow = starts_.top().flow;
+    starts_.pop();
+    start(flow, now);
+  }
+  if (!starts_.empty()) loop_.arm(timer_, starts_.top().time);
+}
+
+void Traffic::start(uint32_t flow, Instant now) {
+  Connection& connection = connections_[connection_of_[flow]];
+  results_[flow].start = since_begin(now);
+  note("start", flow, now);
+  ++connection.started;
+  connection.unposted.push_back(flow);
+  post_receives(connection);
+  post_sends(connection);
+}
+
+// As many as the bound allows of what is wanted: all, or those whose flow has started.
+void Traffic::post_receives(Connection& connection) {
+  const uint64_t wanted = receives_posted_ ? connection.flows.size() : connection.started;
+  SimHost& host = *(*hosts_)[connection.destination];
+  while (connection.receives_posted < wanted &&
+         connection.receives_posted - connection.received < connection.ring) {
+    MessageRequest& request = connection.receives[connection.receives_posted % connection.ring];
+    request.set(MessageRequest::State::kPending);
+    const uint32_t flow = connection.flows[connection.receives_posted];
+    const Bytes size = connection.order_known ? workload_.flows[flow].bytes : connection.largest;
+    ReceiveOperation operation{.count = 1, .request = &request};
+    operation.buffers[0] = {host.payload(), size, 0, host.payload_key()};
+    PACECAR_CHECK(host.messenger().receive(connection.receive, operation, loop_.now()));
+    ++connection.receives_posted;
+    host.wake();
+  }
+}
+
+void Traffic::post_sends(Connection& connection) {
+  SimHost& host = *(*hosts_)[connection.source];
+  while (!connection.unposted.empty()) {
+    const uint32_t flow = connection.unposted.front();
+    sends_[flow].set(MessageRequest::State::kPending);
+    if (!host.messenger().send(connection.send, {host.payload(), workload_.flows[flow].bytes, 0,
+                                                 host.payload_key(), &sends_[flow]})) {
+      return;
+    }
+    connection.unposted.pop_front();
+    connection.sent.push_back(flow);
+    sending_[connection.source].push_back(flow);
+    host.wake();
+    if (connection.awaited) continue;
+    connection.awaited = true;
+    receiving_[connection.destination].push_back(connection_of_[flow]);
+  }
+}
+
+void Traffic::on_messages(uint32_t host, Instant now) {
+  collect_received(host, now);
+  collect_sent(host, now);
+}
+
+// What has arrived completely. Triggers that fire may add connections behind those looked at.
+void Traffic::collect_received(uint32_t host, Instant now) {
+  std::vector<uint32_t>& waiting = receiving_[host];
+  for (size_t i = 0; i < waiting.size();) {
+    Connection& connection = connections_[waiting[i]];
+    while (!connection.sent.empty() &&
+           connection.receives[connection.received % connection.ring].state() ==
+               MessageRequest::State::kDone) {
+      const uint32_t flow = connection.sent.front();
+      connection.sent.pop_front();
+      ++connection.received;
+      post_receives(connection);
+      results_[flow].received = since_begin(now);
+      arrived_bytes_ += workload_.flows[flow].bytes;
+      if (results_[flow].done()) --left_;
+      note("received", flow, now);
+      for (const uint32_t trigger : workload_.flows[flow].on_received) fire(trigger, now);
+    }
+    if (!connection.sent.empty()) {
+      ++i;
+      continue;
+    }
+    connection.awaited = false;
+    waiting[i] = waiting.back();
+    waiting.pop_back();
+  }
+}
+
+// What the senders know to be done.
+void Traffic::collect_sent(uint32_t host, Instant now) {
+  std::vector<uint32_t> ended;
+  std::erase_if(sending_[host], [&](uint32_t flow) {
+    if (pending(sends_[flow])) return false;
+    ended.push_back(flow);
+    return true;
+  });
+  for (const uint32_t flow : ended) {
+    post_sends(connections_[connection_of_[flow]]);
+    if (sends_[flow].state() != MessageRequest::State::kDone) continue;  // stays undone
+    results_[flow].finish = since_begin(now);
+    if (results_[flow].received != Duration::max()) --left_;
+    note("finish", flow, now);
+    for (const uint32_t trigger : workload_.flows[flow].on_sent) fire(trigger, now);
+  }
+}
+
+void Traffic::fire(uint32_t number, Instant now) {
+  const WorkloadTrigger& trigger = workload_.triggers[number];
+  TriggerState& state = triggers_[number];
+  const uint64_t firing = ++state.fired;
+  if (trace_ != nullptr) trace_->write(since_begin(now), "trigger", "trigger", number);
+  const auto release = [&](uint32_t flow) {
+    if (workload_.flows[flow].start == Duration()) {
+      start(flow, now);
+    } else {
+      schedule(flow, now);
+    }
+  };
+  if (trigger.kind == WorkloadTrigger::Kind::kMultiShot) {
+    if (firing <= state.waiting.size()) release(state.waiting[firing - 1]);
+    return;
+  }
+  const uint64_t wanted = trigger.kind == WorkloadTrigger::Kind::kBarrier ? trigger.count : 1;
+  if (firing != wanted) return;
+  for (const uint32_t flow : state.waiting) release(flow);
+}
+
+Bytes Traffic::acknowledged_bytes(uint32_t flow) const {
+  const Connection& connection = connections_[connection_of_[flow]];
+  return (*hosts_)[connection.source]->messenger().acknowledged_bytes(connection.send);
+}
+
+void Traffic::note(std::string_view event, uint32_t flow, Instant now) {
+  if (trace_ != nullptr) trace_->write(since_begin(now), event, "flow", results_[flow].id);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,120 @@
+// Drives a workload: opens a connection for every pair of hosts that talk, posts receives, and
+// posts each send in the very instant in which its time has come or its trigger fires.
+//
+// Sends and receives of a connection match in the order of their posting. Receives are posted ahead
+// as far as the connection's bound allows. Where a pair's flows start by the clock their order is
+// known and each receive has its flow's size; with triggers it is not, and each has the largest.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <queue>
+#include <vector>
+
+#include "bench/sim/run_result.h"
+#include "bench/sim/sim_host.h"
+#include "bench/sim/trace_file.h"
+#include "bench/workload/workload.h"
+#include "transport/sim/event_loop.h"
+
+namespace pacecar {
+
+class Traffic final : public EventSink, public SimHost::Listener {
+ public:
+  using Hosts = std::vector<std::unique_ptr<SimHost>>;
+  // Of one connection, at most. They are told in one packet, whose size every packet pays for.
+  static constexpr uint32_t kReceivesAhead = 8;
+
+  // All outlive the traffic; `trace` may be null.
+  Traffic(EventLoop& loop, const Workload& workload, uint32_t hosts, bool receives_posted,
+          TraceFile* trace);
+
+  // What a host must hold: how many hosts it sends to and receives from.
+  struct Peers {
+    uint32_t to = 0;
+    uint32_t from = 0;
+  };
+  Peers peers(uint32_t host) const { return peers_[host]; }
+
+  // Opens the connections and posts the receives. Errors: those of the hosts.
+  Result<void> set_up(Hosts& hosts);
+  // Time 0 is now.
+  void begin();
+
+  bool done() const { return left_ == 0; }
+  Bytes arrived_bytes() const { return arrived_bytes_; }
+  Bytes total_bytes() const { return total_bytes_; }
+  // Flows in the order of the workload; `ideal` is left alone.
+  const std::vector<FlowResult>& results() const { return results_; }
+  // Payload that has gone between this flow's hosts and is acknowledged.
+  Bytes acknowledged_bytes(uint32_t flow) const;
+
+  void on_event(Instant now, uint32_t what) override;  // flows to start
+  void on_messages(uint32_t host, Instant now) override;
+
+ private:
+  struct Connection {
+    uint32_t source = 0;
+    uint32_t destination = 0;
+    ConnectionId send = 0;
+    ConnectionId receive = 0;
+    std::vector<uint32_t> flows;  // in the order of their start, as far as known
+    Bytes largest = 0;
+    bool order_known = true;
+    std::deque<uint32_t> unposted;               // started, but the connection took no more sends
+    std::deque<uint32_t> sent;                   // posted, not yet received, in order
+    std::unique_ptr<MessageRequest[]> receives;  // a ring
+    uint32_t ring = 0;
+    uint64_t receives_posted = 0;
+    uint64_t received = 0;
+    uint64_t started = 0;
+    bool awaited = false;  // listed in receiving_ of its destination
+  };
+  struct Start {
+    Instant time;
+    uint64_t order = 0;
+    uint32_t flow = 0;
+    bool operator>(const Start& other) const {
+      return time != other.time ? time > other.time : order > other.order;
+    }
+  };
+  struct TriggerState {
+    std::vector<uint32_t> waiting;  // flows
+    uint64_t fired = 0;
+  };
+
+  void make_connections();
+  void post_receives(Connection& connection);
+  void post_sends(Connection& connection);
+  void schedule(uint32_t flow, Instant from);
+  void start(uint32_t flow, Instant now);
+  void fire(uint32_t trigger, Instant now);
+  void collect_received(uint32_t host, Instant now);
+  void collect_sent(uint32_t host, Instant now);
+  Duration since_begin(Instant now) const { return now - begin_; }
+  void note(std::string_view event, uint32_t flow, Instant now);
+
+  EventLoop& loop_;
+  const Workload& workload_;
+  bool receives_posted_;
+  TraceFile* trace_;
+  EventLoop::TimerId timer_;
+  Hosts* hosts_ = nullptr;
+  Instant begin_;
+  std::vector<Peers> peers_;
+  std::vector<Connection> connections_;
+  std::vector<uint32_t> connection_of_;  // by flow
+  std::vector<TriggerState> triggers_;
+  std::unique_ptr<MessageRequest[]> sends_;       // by flow
+  std::vector<std::vector<uint32_t>> sending_;    // by host: flows that are not acknowledged
+  std::vector<std::vector<uint32_t>> receiving_;  // by host: connections with flows under way
+  std::vector<FlowResult> results_;
+  std::priority_queue<Start, std::vector<Start>, std::greater<>> starts_;
+  uint64_t next_order_ = 0;
+  size_t left_ = 0;  // flows that are not done at both ends
+  Bytes arrived_bytes_ = 0;
+  Bytes total_bytes_ = 0;
+};
+
+}  // namespace pacecar
