@@ -6,9 +6,9 @@
 #include <stdexcept>
 
 #include "tests/conformance/nic_conformance.h"
+#include "tests/support/sim_star.h"
 #include "transport/base/prng.h"
 #include "transport/io/udp/udp_io.h"
-#include "transport/sim/sim_network.h"
 #include "transport/softnic/soft_nic.h"
 
 namespace pacecar {
@@ -60,12 +60,10 @@ class Host {
 NicWorld make_sim_world(const SimFaults& faults) {
   struct World {
     explicit World(const SimFaults& network_faults)
-        : network({}, 1),
-          a(network.port(0), 2, 1024, network.now()),
-          b(network.port(1), 3, 2048, network.now()) {
-      network.set_faults(network_faults);
+        : a(network.port(0), 2, 1024, network.now()), b(network.port(1), 3, 2048, network.now()) {
+      network.fabric().set_faults(network_faults);
     }
-    SimNetwork network;
+    test::SimStar network;
     Host a;
     Host b;
   };
@@ -73,7 +71,7 @@ NicWorld make_sim_world(const SimFaults& faults) {
   return {.nics = {&world->a.nic(), &world->b.nic()},
           .step =
               [world] {
-                SimNetwork& network = world->network;
+                test::SimStar& network = world->network;
                 network.advance_to(network.now() + Duration::from_us(5));
                 world->a.turn(network.now());
                 world->b.turn(network.now());

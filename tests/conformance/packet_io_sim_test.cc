@@ -1,14 +1,17 @@
-// The packet I/O conformance suite over the simulated network.
+// The packet I/O conformance suite over the simulated fabric.
 #include "tests/conformance/packet_io_conformance.h"
-#include "transport/sim/sim_network.h"
+#include "tests/support/sim_star.h"
 
 namespace pacecar {
 namespace {
 
+using test::SimStar;
+using test::star_config;
+
 // A port that keeps its network alive.
 class OwningPort final : public PacketIo {
  public:
-  OwningPort(std::shared_ptr<SimNetwork> network, size_t index)
+  OwningPort(std::shared_ptr<SimStar> network, size_t index)
       : network_(std::move(network)), port_(network_->port(index)) {}
 
   const PacketIoCaps& caps() const override { return port_.caps(); }
@@ -23,14 +26,15 @@ class OwningPort final : public PacketIo {
   const PacketIoCounters& counters() const override { return port_.counters(); }
 
  private:
-  std::shared_ptr<SimNetwork> network_;
+  std::shared_ptr<SimStar> network_;
   PacketIo& port_;
 };
 
-PacketIoWorld make_sim_world(const SimConfig& config) {
-  const auto network = std::make_shared<SimNetwork>(config, 1);
+PacketIoWorld make_sim_world(const FabricConfig& config) {
+  constexpr size_t kEnds = 3;
+  const auto network = std::make_shared<SimStar>(kEnds, config);
   PacketIoWorld world;
-  for (size_t i = 0; i < config.ports; ++i) {
+  for (size_t i = 0; i < kEnds; ++i) {
     world.ends.push_back(std::make_unique<OwningPort>(network, i));
   }
   world.step = [network] {
@@ -40,25 +44,35 @@ PacketIoWorld make_sim_world(const SimConfig& config) {
   return world;
 }
 
-PacketIoWorld plain() { return make_sim_world(SimConfig{.ports = 3}); }
+PacketIoWorld plain() { return make_sim_world(star_config()); }
 
 PacketIoWorld marking() {
-  SimConfig config{.ports = 3};
-  config.down.ecn_threshold_bytes = 128 << 10;
+  FabricConfig config = star_config();
+  config.switches.ecn = {.kind = EcnConfig::Kind::kStep, .low = 128 << 10};
   return make_sim_world(config);
 }
 
 PacketIoWorld narrow() {
-  SimConfig config{.ports = 3};
-  config.up.queue_bytes = config.datagram_bytes;
-  config.down.queue_bytes = config.inbox_bytes;
+  FabricConfig config = star_config();
+  config.hosts.data_queue_bytes = config.hosts.datagram_bytes + config.hosts.overhead_bytes;
+  config.hosts.control_queue_bytes = config.hosts.data_queue_bytes;
+  config.switches.queue_bytes = config.hosts.inbox_bytes;
+  return make_sim_world(config);
+}
+
+PacketIoWorld lossless() {
+  FabricConfig config = star_config();
+  config.switches.queue_bytes = 0;
+  config.switches.buffer_bytes = 64 << 10;
+  config.switches.pfc.enabled = true;
   return make_sim_world(config);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sim, PacketIoConformance,
                          testing::Values(PacketIoCase{"plain", plain},
                                          PacketIoCase{"marking", marking},
-                                         PacketIoCase{"narrow", narrow}),
+                                         PacketIoCase{"narrow", narrow},
+                                         PacketIoCase{"lossless", lossless}),
                          case_name);
 
 }  // namespace

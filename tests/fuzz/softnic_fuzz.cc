@@ -1,7 +1,7 @@
 // Datagrams of a hostile peer into a connected SoftNic with writes under way. The input is a list
 // of commands, each one byte and what it needs: raw bytes with the checksum made right, or good
-// headers with fields of the input's choice. Whatever comes, nothing outside the registered memory
-// is written and no invariant breaks.
+// headers with fields of the input's choice, also without their payload. Whatever comes, nothing
+// outside the registered memory is written and no invariant breaks.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -91,9 +91,10 @@ class Target {
     }
     pair_.collect();
   }
-  void deliver(std::vector<uint8_t> bytes, bool marked = false) {
-    pair_.deliver(0,
-                  {.bytes = std::move(bytes), .ecn = marked ? Ecn::kCongestion : Ecn::kCapable0});
+  void deliver(std::vector<uint8_t> bytes, bool marked = false, bool trimmed = false) {
+    pair_.deliver(0, {.bytes = std::move(bytes),
+                      .ecn = marked ? Ecn::kCongestion : Ecn::kCapable0,
+                      .trimmed = trimmed});
   }
 
   void raw(Input& input) {
@@ -123,7 +124,10 @@ class Target {
     if (!header.taken_back) payload = input.bytes(input.u8() * ((flags & 8) != 0 ? 16U : 1U));
     header.length = static_cast<uint32_t>(payload.size()) + ((flags & 16) != 0 ? input.u8() : 0);
     if (header.opcode == wire::Opcode::kWriteWithImm) header.immediate = input.u32();
-    deliver(wire::encode_data(header, payload, wire::Coverage::kFull), (flags & 32) != 0);
+    auto bytes = wire::encode_data(header, payload, wire::Coverage::kFull);
+    const bool trimmed = (flags & 64) != 0;
+    if (trimmed) bytes.resize(wire::kDataHeaderBytes);
+    deliver(std::move(bytes), (flags & 32) != 0, trimmed);
   }
   void ack(Input& input) {
     const uint8_t flags = input.u8();
@@ -134,14 +138,23 @@ class Target {
         .hold_ns = input.u32() >> (flags & 31),
         .received = input.u8(),
         .marked = input.u32(),
-        .echo_valid = (flags & 32) == 0};
+        .echo_psn = some_psn(input, our_psn_) & 0xFFFFFF,
+        .echo_valid = (flags & 32) == 0,
+        .echo_marked = (flags & 64) != 0};
     std::vector<uint64_t> bitmap(input.u8() % 8);
     for (uint64_t& word : bitmap) word = uint64_t{input.u32()} << (input.u8() % 33);
-    deliver(wire::encode_ack(header, bitmap));
+    const std::vector<TelemetryHop> hops(input.u8() % (kMaxTelemetryHops + 1),
+                                         {.queue_bytes = input.u8(), .rate_mbps = 1});
+    deliver(wire::encode_ack(header, bitmap, hops));
   }
   void nak(Input& input) {
+    const uint8_t flags = input.u8();
     deliver(wire::encode_nak(
-        {.destination_qp = ends_[0], .psn = some_psn(input, our_psn_) & 0xFFFFFF}));
+        {.destination_qp = ends_[0],
+         .psn = some_psn(input, our_psn_) & 0xFFFFFF,
+         .echo_timestamp = static_cast<uint32_t>(pair_.now.ns()) - ((flags & 2) ? input.u32() : 0),
+         .syndrome =
+             (flags & 1) != 0 ? wire::Syndrome::kTrimmed : wire::Syndrome::kRemoteAccessError}));
   }
 
   test::SoftNicPair pair_;

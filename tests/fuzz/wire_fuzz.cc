@@ -16,8 +16,17 @@ void try_every_decoder(std::span<const uint8_t> datagram) {
   Nak nak;
   std::span<const uint8_t> payload;
   Bitmap bitmap;
-  const int accepted =
-      decode(datagram, data, payload) + decode(datagram, ack, bitmap) + decode(datagram, nak);
+  TelemetryView telemetry;
+  const int accepted = decode(datagram, data, payload) + decode(datagram, ack, bitmap, telemetry) +
+                       decode(datagram, nak);
+  // What is left of a data packet decodes on its own, and as it did within the packet.
+  DataHeader trimmed;
+  const bool whole = decode(datagram, data, payload);
+  const auto head = datagram.first(std::min(datagram.size(), kDataHeaderBytes));
+  if (whole && !(decode_trimmed(head, trimmed) && trimmed == data)) std::abort();
+  if (!whole && decode_trimmed(datagram, trimmed) && datagram.size() != kDataHeaderBytes) {
+    std::abort();
+  }
   const auto again = reencode(datagram);
   if (accepted != (again ? 1 : 0)) std::abort();
   if (!again) return;

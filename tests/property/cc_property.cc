@@ -3,13 +3,17 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
 
+#include "cc/credit.h"
+#include "cc/credit_share.h"
 #include "cc/equal_share.h"
 #include "cc/grant_word.h"
+#include "cc/rccc.h"
 #include "cc/registry.h"
 #include "cc/swift.h"
 
@@ -28,26 +32,49 @@ Bytes any_bytes() {
                          rc::gen::element<Bytes>(0, 1, std::numeric_limits<Bytes>::max()));
 }
 
+// What switches may have stamped, or a peer made up.
+std::vector<TelemetryHop> any_telemetry() {
+  return *rc::gen::container<std::vector<TelemetryHop>>(
+      *rc::gen::inRange<size_t>(0, 2 * kMaxTelemetryHops),
+      rc::gen::construct<TelemetryHop>(
+          rc::gen::arbitrary<uint32_t>(), rc::gen::arbitrary<uint32_t>(),
+          rc::gen::arbitrary<uint32_t>(), rc::gen::element<uint32_t>(0, 1, 400'000, UINT32_MAX)));
+}
+
 // One signal with whatever values a hostile network may cause.
 void signal(Controller& controller, Instant now) {
-  switch (*rc::gen::inRange(0, 6)) {
+  switch (*rc::gen::inRange(0, 8)) {
     case 0:
-      return controller.on_loss(now, any_bytes());
+      return controller.on_loss({.now = now,
+                                 .kind = *rc::gen::element(LossKind::kMissing, LossKind::kTrimmed),
+                                 .lost = any_bytes(),
+                                 .in_flight = any_bytes(),
+                                 .sent = any_bytes()});
     case 1:
       return controller.on_timeout(now);
     case 2:
       return controller.on_send(now, any_bytes());
     case 3:
-      return controller.on_grant(now, {.rate = Rate::from_bps(any_bytes()),
-                                       .phase = any_duration(),
-                                       .validity = any_duration(),
-                                       .epoch = *rc::gen::arbitrary<uint16_t>()});
+      return controller.on_grant(
+          now, {.is_credit = *rc::gen::weightedElement<bool>({{3, false}, {1, true}}),
+                .credit = any_bytes(),
+                .rate = Rate::from_bps(any_bytes()),
+                .phase = any_duration(),
+                .validity = any_duration(),
+                .epoch = *rc::gen::arbitrary<uint16_t>()});
+    case 4:
+      controller.demand(now, {any_bytes(), any_bytes(), any_bytes()});
+      return;
     default:
+      const std::vector<TelemetryHop> telemetry = any_telemetry();
       return controller.on_ack({.now = now,
                                 .rtt = any_duration(),
                                 .acked = any_bytes(),
                                 .marked = any_bytes(),
-                                .in_flight = any_bytes()});
+                                .in_flight = any_bytes(),
+                                .sent = any_bytes(),
+                                .echo_marked = *rc::gen::arbitrary<bool>(),
+                                .telemetry = telemetry});
   }
 }
 
@@ -58,7 +85,13 @@ RC_GTEST_PROP(CcProperty, ControllersStayInBounds, ()) {
   const Duration base = Duration::from_ns(*rc::gen::inRange<int64_t>(0, 10'000'000));
   const ControllerInfo info =
       *rc::gen::elementOf(std::vector<ControllerInfo>(controllers().begin(), controllers().end()));
-  const auto controller = make_controller(info.name, {line, mtu, burst, base}, Rate()).value();
+  const FlowEnvironment environment{.line_rate = line,
+                                    .mtu = mtu,
+                                    .overhead = *rc::gen::inRange<Bytes>(0, 200),
+                                    .burst_bytes = burst,
+                                    .base_rtt = base,
+                                    .trimming = *rc::gen::arbitrary<bool>()};
+  const auto controller = make_controller(info.name, environment, Rate()).value();
   Instant now = Instant::from_ns(*rc::gen::inRange<int64_t>(0, 1'000'000'000'000));
   for (int i = *rc::gen::inRange(0, 60); i > 0; --i) {
     now = now + std::max(any_duration(), Duration());
@@ -76,6 +109,31 @@ RC_GTEST_PROP(CcProperty, ControllersStayInBounds, ()) {
       RC_ASSERT(swift->cwnd_packets() >= kSwift.min_cwnd);
       RC_ASSERT(swift->target_delay() > Duration());
     }
+  }
+}
+
+// Every value that an experiment may set is one that a controller can live with.
+RC_GTEST_PROP(CcProperty, AnyAcceptedConstantsAreSafe, ()) {
+  const ControllerInfo info =
+      *rc::gen::elementOf(std::vector<ControllerInfo>(controllers().begin(), controllers().end()));
+  std::vector<NamedValue> constants;
+  for (const ConstantInfo& row : info.constants()) {
+    const double between = row.least + (row.most - row.least) * *rc::gen::inRange(0, 1000) / 1e3;
+    constants.push_back(
+        {std::string(row.name), *rc::gen::element(row.value, row.least, row.most, between)});
+  }
+  const Rate line = Rate::from_gbps(*rc::gen::inRange<uint64_t>(1, 800));
+  const FlowEnvironment environment{
+      .line_rate = line, .burst_bytes = 4096, .base_rtt = Duration::from_us(10)};
+  const auto controller = make_controller(info.name, environment, Rate(), constants).value();
+  Instant now;
+  for (int i = *rc::gen::inRange(0, 60); i > 0; --i) {
+    now = now + std::max(any_duration(), Duration());
+    signal(*controller, now);
+    const Decision d = controller->decide(now);
+    RC_ASSERT(d.rate <= line);
+    RC_ASSERT(d.rate >= Rate::from_bps(1'000'000));
+    RC_ASSERT(d.window >= environment.mtu);
   }
 }
 
@@ -103,7 +161,7 @@ class ReceiverModel {
         return allocator_.on_finished(now_, f, bytes);
       case 2:
         silent_[f] = bytes == 0;
-        return allocator_.on_demand(now_, f, {line_, bytes, 0});
+        return allocator_.on_demand(now_, f, {.usable = line_, .backlog = bytes});
       case 3:
         posted_[f] = 0;
         silent_[f] = false;
@@ -180,6 +238,140 @@ RC_GTEST_PROP(CcProperty, GrantsNeverAddUpToMoreThanTheLink, ()) {
   }
 }
 
+// --- credit ---
+
+// Senders on credit and their receiver, with the words between them on the wire for a while, words
+// overtaken by newer ones, and packets lost.
+class CreditModel {
+ public:
+  explicit CreditModel(uint32_t flows) : share_(kLink, flows), senders_(flows) {
+    for (uint32_t f = 0; f < flows; ++f) share_.add_flow(now_, f);
+  }
+
+  void send(uint32_t flow, Bytes bytes) {
+    senders_[flow].unsent += bytes;
+    announce(flow);
+  }
+  // One step of time; `lossy`: some of what is sent now is lost.
+  void step(bool lossy) {
+    now_ = now_ + Duration::from_ns(500);
+    std::array<GrantUpdate, 4> updates;
+    while (const size_t count = share_.poll_grants(now_, updates)) {
+      for (size_t i = 0; i < count; ++i) grant(updates[i]);
+    }
+    for (uint32_t f = 0; f < senders_.size(); ++f) {
+      hear(f, lossy);
+      transmit(f);
+    }
+  }
+  bool done() const {
+    return std::ranges::all_of(senders_, [](const Sender& s) { return s.unsent + s.away == 0; });
+  }
+
+ private:
+  static constexpr FlowEnvironment kLink{.line_rate = Rate::from_gbps(100),
+                                         .mtu = 4000,
+                                         .overhead = 60,
+                                         .burst_bytes = 4000,
+                                         .base_rtt = Duration::from_us(4)};
+  struct Sender {
+    RcccController controller{kLink};
+    Bytes unsent = 0;
+    Bytes away = 0;  // sent and not heard of
+    Bytes sent = 0;
+  };
+
+  void grant(const GrantUpdate& update) {
+    RC_ASSERT(update.grant.is_credit);
+    if (*rc::gen::inRange(0, 4) == 0) return;  // a newer one will come, or the CTS
+    Controller& controller = senders_[update.flow].controller;
+    controller.on_grant(now_, wire::decode_grant(wire::encode_grant(share_.grant(update.flow))));
+    announce(update.flow);
+  }
+
+  void hear(uint32_t flow, bool lossy) {
+    Sender& s = senders_[flow];
+    if (s.away == 0) return;
+    const Bytes heard = std::min<Bytes>(s.away, 8000);
+    s.away -= heard;
+    if (lossy && *rc::gen::arbitrary<bool>()) {
+      s.unsent += heard;
+      s.controller.on_loss({.now = now_, .lost = heard, .in_flight = s.away, .sent = s.sent});
+    } else {
+      s.controller.on_ack(
+          {.now = now_, .rtt = {}, .acked = heard, .in_flight = s.away, .sent = s.sent});
+    }
+    announce(flow);
+  }
+
+  void transmit(uint32_t flow) {
+    Sender& s = senders_[flow];
+    const Decision d = s.controller.decide(now_);
+    while (s.unsent > 0 && s.sent < d.credit) {
+      const Bytes packet = std::min(s.unsent, kLink.mtu);
+      s.unsent -= packet;
+      s.away += packet;
+      s.sent += packet;
+    }
+  }
+
+  void announce(uint32_t flow) {
+    const Sender& s = senders_[flow];
+    const auto demand = senders_[flow].controller.demand(now_, {s.unsent + s.away, s.away, s.sent});
+    RC_ASSERT(demand.has_value());
+    share_.on_demand(now_, flow, wire::decode_demand(wire::encode_demand(*demand)));
+    // The grant in force comes with the next CTS, whatever became of the words.
+    senders_[flow].controller.on_grant(now_,
+                                       wire::decode_grant(wire::encode_grant(share_.grant(flow))));
+  }
+
+  Instant now_ = Instant::from_ns(1'000'000);
+  CreditShare share_;
+  std::vector<Sender> senders_;
+};
+
+RC_GTEST_PROP(CcProperty, CreditNeverLeavesAFlowWaiting, ()) {
+  const auto flows = *rc::gen::inRange<uint32_t>(1, 6);
+  CreditModel model(flows);
+  for (int rounds = *rc::gen::inRange(1, 5); rounds > 0; --rounds) {
+    for (int i = *rc::gen::inRange(0, 4); i > 0; --i) {
+      model.send(*rc::gen::inRange<uint32_t>(0, flows), *rc::gen::inRange<Bytes>(1, 300'000));
+    }
+    for (int i = *rc::gen::inRange(0, 40); i > 0; --i) model.step(true);
+  }
+  for (int i = 0; i < 2000 && !model.done(); ++i) model.step(false);
+  RC_ASSERT(model.done());
+}
+
+RC_GTEST_PROP(CcProperty, CreditOfAHostileSenderStaysBounded, ()) {
+  const FlowEnvironment link{.line_rate = Rate::from_gbps(*rc::gen::inRange<uint64_t>(1, 800)),
+                             .mtu = *rc::gen::inRange<Bytes>(1, 65'536),
+                             .overhead = 60,
+                             .burst_bytes = {},
+                             .base_rtt = any_duration()};
+  CreditShare share(link, kFlows);
+  for (uint32_t f = 0; f < kFlows; ++f) share.add_flow(Instant(), f);
+  const Instant start = Instant::from_ns(1'000'000);
+  Instant now = start;
+  Bytes granted = 0;
+  for (int i = *rc::gen::inRange(0, 100); i > 0; --i) {
+    const auto flow = *rc::gen::inRange<uint32_t>(0, kFlows);
+    share.on_demand(now, flow, wire::decode_demand(*rc::gen::arbitrary<uint64_t>() | ~0ULL << 40));
+    now = now + Duration::from_ns(*rc::gen::inRange<int64_t>(0, 3000));
+    std::array<GrantUpdate, kFlows> before;
+    for (uint32_t f = 0; f < kFlows; ++f) before[f].grant = share.grant(f);
+    std::array<GrantUpdate, 4> updates;
+    while (share.poll_grants(now, updates) == updates.size()) {
+    }
+    for (uint32_t f = 0; f < kFlows; ++f) {
+      granted += share.grant(f).credit - before[f].grant.credit;
+    }
+    if (share.next_deadline() != Instant::never()) RC_ASSERT(share.next_deadline() > now);
+  }
+  const Bytes pull = 4 * link.mtu + kCreditUnit;
+  RC_ASSERT(granted <= link.line_rate.bytes_in(now - start) + pull);
+}
+
 // --- control words ---
 
 uint64_t log_uniform(int most_bits) {
@@ -221,14 +413,33 @@ RC_GTEST_PROP(CcProperty, AnyWordDecodes, (uint64_t word)) {
   RC_ASSERT(wire::encode_demand(wire::decode_demand(word)) == word);
 }
 
+RC_GTEST_PROP(CcProperty, CreditWordsKeepTheirCountModulo24Bits, ()) {
+  const uint64_t units = log_uniform(58);
+  Grant grant;
+  grant.is_credit = true;
+  grant.credit = units * kCreditUnit + *rc::gen::inRange<Bytes>(0, kCreditUnit);
+  const Grant granted = wire::decode_grant(wire::encode_grant(grant));
+  RC_ASSERT(granted.is_credit);
+  RC_ASSERT(credit_ahead(granted.credit, units) == 0);
+  Demand demand;
+  demand.is_credit = true;
+  demand.credit = grant.credit;
+  const Demand wished = wire::decode_demand(wire::encode_demand(demand));
+  RC_ASSERT(wished.is_credit);
+  RC_ASSERT(credit_ahead(wished.credit, units) == (grant.credit % kCreditUnit == 0 ? 0 : 1));
+}
+
 TEST(CcGrantWord, OutOfRangeSaturates) {
-  const Grant out = wire::decode_grant(
-      wire::encode_grant({Rate::from_bps(UINT64_MAX), Duration::max(), Duration::max(), 0xFFFF}));
-  EXPECT_EQ(out.rate.bps(), uint64_t{(1U << 20) - 1} << 30);
+  const Grant out = wire::decode_grant(wire::encode_grant({.rate = Rate::from_bps(UINT64_MAX),
+                                                           .phase = Duration::max(),
+                                                           .validity = Duration::max(),
+                                                           .epoch = 0xFFFF}));
+  EXPECT_EQ(out.rate.bps(), uint64_t{(1U << 20) - 2} << 30);
+  EXPECT_FALSE(out.is_credit);
   EXPECT_EQ(out.phase.ns(), 0xFFFF * 64);
   EXPECT_EQ(out.validity.ns(), (int64_t{15} << 30) * 1000);
-  const Grant low = wire::decode_grant(
-      wire::encode_grant({Rate(), Duration::from_ns(-1), Duration::from_ns(-5000), 0}));
+  const Grant low = wire::decode_grant(wire::encode_grant(
+      {.rate = Rate(), .phase = Duration::from_ns(-1), .validity = Duration::from_ns(-5000)}));
   EXPECT_EQ(low.phase, Duration());
   EXPECT_EQ(low.validity, Duration());
 }

@@ -43,7 +43,24 @@ AckHeader any_ack_header() {
           .hold_ns = any<uint32_t>(),
           .received = any<uint32_t>(),
           .marked = any<uint32_t>(),
-          .echo_valid = any<bool>()};
+          .echo_psn = any24(),
+          .echo_valid = any<bool>(),
+          .echo_marked = any<bool>()};
+}
+
+std::vector<TelemetryHop> any_telemetry() {
+  std::vector<TelemetryHop> hops(*rc::gen::inRange<size_t>(0, kMaxTelemetryHops + 1));
+  for (TelemetryHop& hop : hops) {
+    hop = {any<uint32_t>(), any<uint32_t>(), any<uint32_t>(), any<uint32_t>() | 1};
+  }
+  return hops;
+}
+
+Nak any_nak() {
+  return {.destination_qp = any24(),
+          .psn = any24(),
+          .echo_timestamp = any<uint32_t>(),
+          .syndrome = *rc::gen::element(Syndrome::kRemoteAccessError, Syndrome::kTrimmed)};
 }
 
 std::vector<uint64_t> any_bitmap() {
@@ -64,9 +81,9 @@ Packet any_packet() {
       return encode_data(any_data_header(payload.size()), payload, Coverage::kFull);
     }
     case 1:
-      return encode_ack(any_ack_header(), any_bitmap());
+      return encode_ack(any_ack_header(), any_bitmap(), any_telemetry());
     default:
-      return encode_nak({.destination_qp = any24(), .psn = any24()});
+      return encode_nak(any_nak());
   }
 }
 
@@ -82,24 +99,31 @@ RC_GTEST_PROP(WireProperty, DataComesBack, ()) {
   RC_ASSERT(received == sent);
   RC_ASSERT(std::equal(bytes.begin(), bytes.end(), payload.begin(), payload.end()));
   RC_ASSERT(verify_checksum(packet, kDataHeaderBytes, coverage));
+  DataHeader trimmed;
+  RC_ASSERT(decode_trimmed(std::span(packet).first(kDataHeaderBytes), trimmed));
+  RC_ASSERT(trimmed == sent);
 }
 
 RC_GTEST_PROP(WireProperty, AcknowledgementsComeBack, ()) {
   const AckHeader sent = any_ack_header();
   const auto words = any_bitmap();
-  const Packet packet = encode_ack(sent, words);
+  const auto hops = any_telemetry();
+  const Packet packet = encode_ack(sent, words, hops);
   AckHeader received;
   Bitmap bitmap;
   RC_ASSERT(classify(packet) == PacketKind::kAck);
-  RC_ASSERT(decode(packet, received, bitmap));
+  TelemetryView telemetry;
+  RC_ASSERT(decode(packet, received, bitmap, telemetry));
   RC_ASSERT(received == sent);
   RC_ASSERT(bitmap.words() == words.size());
   for (size_t i = 0; i < words.size(); ++i) RC_ASSERT(bitmap[i] == words[i]);
+  RC_ASSERT(telemetry.hops() == hops.size());
+  for (size_t i = 0; i < hops.size(); ++i) RC_ASSERT(telemetry[i] == hops[i]);
   RC_ASSERT(verify_checksum(packet, packet.size() - kChecksumBytes, any_coverage()));
 }
 
 RC_GTEST_PROP(WireProperty, RefusalsComeBack, ()) {
-  const Nak sent{.destination_qp = any24(), .psn = any24()};
+  const Nak sent = any_nak();
   const Packet packet = encode_nak(sent);
   Nak received;
   RC_ASSERT(classify(packet) == PacketKind::kNak);
@@ -160,8 +184,9 @@ RC_GTEST_PROP(WireProperty, AnyBytesAreAnsweredNotObeyed, (const Packet& bytes))
   Nak nak;
   std::span<const uint8_t> payload;
   Bitmap bitmap;
+  TelemetryView telemetry;
   const int accepted =
-      decode(bytes, data, payload) + decode(bytes, ack, bitmap) + decode(bytes, nak);
+      decode(bytes, data, payload) + decode(bytes, ack, bitmap, telemetry) + decode(bytes, nak);
   RC_ASSERT(accepted == (reencode(bytes) ? 1 : 0));
 }
 

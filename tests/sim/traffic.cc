@@ -17,12 +17,15 @@ constexpr size_t kSendsAhead = 40;
 }  // namespace
 
 Traffic::Traffic(uint64_t seed) : seed_(seed), random_(seed) {
-  network_config_.ports = 2 + random_.below(3);
-  network_config_.up.rate = network_config_.down.rate = Rate::from_gbps(1 + random_.below(100));
-  network_config_.up.delay = Duration::from_ns(static_cast<int64_t>(random_.below(20'000)));
-  network_config_.down.queue_bytes = 16'384 << random_.below(6);
-  network_config_.down.ecn_threshold_bytes = random_.chance(0.5) ? 16'384 : 0;
-  network_ = std::make_unique<SimNetwork>(network_config_, seed);
+  const auto hosts = static_cast<uint32_t>(2 + random_.below(3));
+  const CableSpec cable{.rate = Rate::from_gbps(1 + random_.below(100)),
+                        .delay = Duration::from_ns(static_cast<int64_t>(random_.below(20'000)))};
+  FabricConfig config = star_config();
+  config.switches.queue_bytes = 16'384 << random_.below(6);
+  if (random_.chance(0.5)) {
+    config.switches.ecn = {.kind = EcnConfig::Kind::kStep, .low = 16'384};
+  }
+  network_ = std::make_unique<SimStar>(hosts, config, cable, seed);
   make_hosts();
   for (size_t from = 0; from < hosts_.size(); ++from) {
     for (size_t to = 0; to < hosts_.size(); ++to) {
@@ -34,12 +37,12 @@ Traffic::Traffic(uint64_t seed) : seed_(seed), random_(seed) {
 }
 
 void Traffic::make_hosts() {
-  for (size_t port = 0; port < network_config_.ports; ++port) {
+  for (uint32_t port = 0; port < network_->fabric().hosts(); ++port) {
     const SimHostConfig config{
         .mtu = 256U << random_.below(5),
         .burst_bytes = 4096,
         .window_packets = 64U << random_.below(3),
-        .line_rate = network_config_.up.rate,
+        .line_rate = network_->port(port).caps().line_rate,
         .congestion_control = random_.chance(0.8) ? "swift" : "fixed",
     };
     hosts_.push_back(std::make_unique<SimHost>(*network_, port, random_.next_u64(), config));
@@ -54,7 +57,7 @@ void Traffic::make_faults() {
   };
   if (random_.chance(0.3)) faults.partitions.push_back({window(), {random_.below(hosts_.size())}});
   if (random_.chance(0.3)) faults.stalls.push_back({window(), random_.below(hosts_.size())});
-  network_->set_faults(faults);
+  network_->fabric().set_faults(faults);
 }
 
 Bytes Traffic::random_size() {
@@ -221,7 +224,7 @@ TrafficResult Traffic::run() {
   const auto done = [this] { return all_done(); };
   const Instant faults_end = network_->now() + kFaultyPhase;
   if (!test::run(*network_, hosts_, faults_end, done)) {
-    network_->set_faults({});
+    network_->fabric().set_faults({});
     if (!test::run(*network_, hosts_, network_->now() + kLivenessLimit, done)) {
       complain("something is still pending long after the faults stopped");
     }
@@ -230,8 +233,9 @@ TrafficResult Traffic::run() {
   const Instant settled = network_->now() + Duration::from_ms(100);
   test::run(*network_, hosts_, settled, [] { return false; });
   if (result_.failure.empty()) check_canaries();
-  if (!network_->counters().conserved()) complain("the simulated network lost count of a packet");
-  result_.trace_hash = network_->trace_hash();
+  if (!network_->fabric().counters().conserved())
+    complain("the simulated network lost count of a packet");
+  result_.trace_hash = network_->fabric().trace_hash();
   result_.virtual_time = network_->now() - Instant();
   for (auto& host : hosts_) result_.retransmissions += host->nic().counters().packets_retransmitted;
   return std::move(result_);

@@ -66,8 +66,7 @@ class Traffic {
 
   uint64_t seed_;
   Prng random_;
-  SimConfig network_config_;
-  std::unique_ptr<SimNetwork> network_;
+  std::unique_ptr<SimStar> network_;
   std::vector<std::unique_ptr<SimHost>> hosts_;
   std::deque<Stream> streams_;
   TrafficResult result_;

@@ -37,9 +37,31 @@ class CcScript {
     record(fmt::format("ack rtt={}us n={}", rtt_us, packets));
     return *this;
   }
+  // `packets` acknowledged while ten are in flight: more than ten, and a round trip is over. The
+  // rest is as in `sample`.
+  CcScript& ack(const std::string& signal, Bytes packets, AckSample sample) {
+    acked_ += packets * mtu_;
+    sample.now = now_;
+    sample.acked = packets * mtu_;
+    sample.in_flight = 10 * mtu_;
+    sample.sent = acked_ + sample.in_flight;
+    controller_.on_ack(sample);
+    record(signal);
+    return *this;
+  }
   CcScript& loss() {
-    controller_.on_loss(now_, mtu_);
+    controller_.on_loss({.now = now_, .lost = mtu_});
     record("loss");
+    return *this;
+  }
+  // A packet trimmed while ten are in flight.
+  CcScript& trim() {
+    controller_.on_loss({.now = now_,
+                         .kind = LossKind::kTrimmed,
+                         .lost = mtu_,
+                         .in_flight = 10 * mtu_,
+                         .sent = acked_ + 11 * mtu_});
+    record("trim");
     return *this;
   }
   CcScript& timeout() {
@@ -48,8 +70,17 @@ class CcScript {
     return *this;
   }
   CcScript& grant(Rate rate, Duration phase, Duration validity, uint16_t epoch) {
-    controller_.on_grant(now_, {rate, phase, validity, epoch});
+    controller_.on_grant(now_,
+                         {.rate = rate, .phase = phase, .validity = validity, .epoch = epoch});
     record(fmt::format("grant {}G epoch={}", rate.gbps(), epoch));
+    return *this;
+  }
+  CcScript& credit(uint64_t units) {
+    Grant grant;
+    grant.is_credit = true;
+    grant.credit = units * 64;
+    controller_.on_grant(now_, grant);
+    record(fmt::format("credit {} units", units));
     return *this;
   }
   CcScript& look() {
@@ -71,12 +102,14 @@ class CcScript {
                          static_cast<double>(d.rate.bps()) / 1e6,
                          kNames[static_cast<int>(d.limited_by)]);
     if (d.first_send > now_) text_ += fmt::format(" first_send={:.1f}", us(d.first_send));
+    if (d.credit != ~Bytes{0}) text_ += fmt::format(" may_send={}", d.credit);
     text_ += "\n";
   }
   static double us(Instant t) { return static_cast<double>(t.ns()) * 1e-3; }
 
   Controller& controller_;
   Bytes mtu_;
+  Bytes acked_ = 0;
   Instant now_ = Instant::from_ns(0);
   std::string text_;
 };

@@ -6,11 +6,11 @@
 #include <memory>
 #include <vector>
 
+#include "tests/support/sim_star.h"
 #include "transport/base/check.h"
 #include "transport/base/prng.h"
 #include "transport/engine/poll_loop.h"
 #include "transport/message/messenger.h"
-#include "transport/sim/sim_network.h"
 #include "transport/softnic/soft_nic.h"
 
 namespace pacecar::test {
@@ -22,13 +22,16 @@ struct SimHostConfig {
   Rate line_rate = Rate::from_gbps(100);
   Duration silence_limit = Duration::from_s(10);
   std::string congestion_control = "swift";
+  std::string allocator;
+  size_t transmit = PollLoop::kMaxTransmit;  // packets that the NIC makes at a time
+  bool control_first = false;
 };
 
 class SimHost {
  public:
-  SimHost(SimNetwork& network, size_t port, uint64_t seed, const SimHostConfig& config = {})
+  SimHost(SimStar& network, size_t port, uint64_t seed, const SimHostConfig& config = {})
       : random_(seed),
-        nic_(SoftNicConfig{.address = network.address(port),
+        nic_(SoftNicConfig{.address = network.port(port).local_address(),
                            .line_rate = config.line_rate,
                            .mtu = config.mtu,
                            .burst_bytes = config.burst_bytes,
@@ -37,12 +40,14 @@ class SimHost {
                            .queue_pairs = 32,
                            .regions = 512,
                            .window_packets = config.window_packets,
+                           .control_first = config.control_first,
                            .silence_limit = config.silence_limit * 6 / 10},
              {next_random, this}, network.now()),
         messenger_(std::move(Messenger::create(nic_,
                                                MessengerConfig{
                                                    .identity = identity_of(port),
                                                    .congestion_control = config.congestion_control,
+                                                   .allocator = config.allocator,
                                                    .line_rate = config.line_rate,
                                                    .max_connections = 64,
                                                    .silence_limit = config.silence_limit,
@@ -50,7 +55,7 @@ class SimHost {
                                                },
                                                network.now())
                                  .value())),
-        loop_(network.port(port), nic_, *messenger_) {}
+        loop_(network.port(port), nic_, *messenger_, config.transmit) {}
 
   static NicIdentity identity_of(size_t port) {
     NicIdentity identity{};
@@ -94,8 +99,7 @@ inline ConnectionPair connect(SimHost& from, SimHost& to, size_t to_port, Instan
 
 // Runs all hosts until `done` or `limit`; false when the limit came first.
 template <typename Done>
-bool run(SimNetwork& network, std::vector<std::unique_ptr<SimHost>>& hosts, Instant limit,
-         Done done) {
+bool run(SimStar& network, std::vector<std::unique_ptr<SimHost>>& hosts, Instant limit, Done done) {
   while (!done()) {
     const Instant now = network.now();
     if (now >= limit) return false;

@@ -23,7 +23,21 @@ struct Datagram {
   std::vector<uint8_t> bytes;
   Instant sent;
   Ecn ecn = Ecn::kCapable0;
+  uint16_t path = 0;
+  bool trimmed = false;
+  Bytes elided = 0;
+  std::vector<TelemetryHop> telemetry;
 
+  // As a switch that has no room would leave it.
+  void trim() {
+    bytes.resize(wire::kDataHeaderBytes);
+    trimmed = true;
+  }
+  // As a carrier of lengths alone would.
+  void elide() {
+    elided = bytes.size() - wire::kDataHeaderBytes - wire::kChecksumBytes;
+    bytes.erase(bytes.begin() + wire::kDataHeaderBytes, bytes.end() - wire::kChecksumBytes);
+  }
   wire::PacketKind kind() const { return wire::classify(bytes); }
   wire::DataHeader data() const {
     wire::DataHeader header;
@@ -125,6 +139,7 @@ class SoftNicPair {
       for (const TxPacket& packet : std::span(packets).first(count)) {
         Datagram& datagram = sent.emplace_back();
         datagram.sent = now;
+        datagram.path = packet.path;
         for (const auto part : {packet.header, packet.payload, packet.trailer}) {
           datagram.bytes.insert(datagram.bytes.end(), part.begin(), part.end());
         }
@@ -148,7 +163,12 @@ class SoftNicPair {
   void deliver(size_t to, const Datagram& datagram, const Address& source) {
     // A copy of exactly this size, so that the address sanitizer sees every overrun.
     const std::vector<uint8_t> bytes = datagram.bytes;
-    const RxPacket packet{.bytes = bytes, .source = &source, .ecn = datagram.ecn};
+    const RxPacket packet{.bytes = bytes,
+                          .source = &source,
+                          .ecn = datagram.ecn,
+                          .elided = datagram.elided,
+                          .trimmed = datagram.trimmed,
+                          .telemetry = datagram.telemetry};
     nics_[to]->on_packets(now, {&packet, 1});
   }
   void collect() {

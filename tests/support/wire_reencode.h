@@ -23,9 +23,10 @@ inline std::vector<uint8_t> encode_data(const DataHeader& header, std::span<cons
   return packet;
 }
 
-inline std::vector<uint8_t> encode_ack(const AckHeader& header, std::span<const uint64_t> bitmap) {
-  std::vector<uint8_t> packet(ack_bytes(bitmap.size()));
-  if (encode(header, bitmap, packet) != packet.size()) std::abort();
+inline std::vector<uint8_t> encode_ack(const AckHeader& header, std::span<const uint64_t> bitmap,
+                                       std::span<const TelemetryHop> telemetry = {}) {
+  std::vector<uint8_t> packet(ack_bytes(bitmap.size(), telemetry.size()));
+  if (encode(header, bitmap, telemetry, packet) != packet.size()) std::abort();
   return packet;
 }
 
@@ -47,10 +48,13 @@ inline std::optional<std::vector<uint8_t>> reencode(std::span<const uint8_t> dat
     case PacketKind::kAck: {
       AckHeader header;
       Bitmap bitmap;
-      if (!decode(datagram, header, bitmap)) return std::nullopt;
+      TelemetryView telemetry;
+      if (!decode(datagram, header, bitmap, telemetry)) return std::nullopt;
       std::vector<uint64_t> words(bitmap.words());
       for (size_t i = 0; i < words.size(); ++i) words[i] = bitmap[i];
-      return encode_ack(header, words);
+      std::vector<TelemetryHop> hops(telemetry.hops());
+      for (size_t i = 0; i < hops.size(); ++i) hops[i] = telemetry[i];
+      return encode_ack(header, words, hops);
     }
     case PacketKind::kNak: {
       Nak nak;

@@ -65,7 +65,7 @@ class Stream {
               .value();
     }
     ends_ = connect(*hosts_[0], *hosts_[1], 1, network_.now());
-    network_.set_faults(faults);
+    network_.fabric().set_faults(faults);
   }
 
   void round() {
@@ -89,7 +89,7 @@ class Stream {
   const NicCounters& counters() { return hosts_[0]->nic().counters(); }
 
  private:
-  SimNetwork network_{SimConfig{}, 1};
+  SimStar network_;
   std::vector<std::unique_ptr<SimHost>> hosts_;
   std::array<std::vector<uint8_t>, 2> memory_;
   std::array<MemoryRegion, 2> regions_;

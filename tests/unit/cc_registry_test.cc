@@ -1,6 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <string>
+
 #include "cc/registry.h"
 
 namespace pacecar {
@@ -40,16 +43,64 @@ TEST(CcRegistry, UnknownNameIsAnErrorThatHelps) {
   EXPECT_EQ(slip.error().code, ErrorCode::kInvalidArgument);
   EXPECT_EQ(slip.error().message,
             "there is no congestion control 'swfit' (did you mean 'swift'?): use one of swift, "
-            "fixed");
+            "dcqcn, timely, hpcc, powertcp, nscc, rccc, window, fixed");
   const auto other = make_controller("cubic", environment(), Rate());
   EXPECT_THAT(other.error().message, AllOf(HasSubstr("use one of"), Not(HasSubstr("did you"))));
   EXPECT_FALSE(make_controller("", environment(), Rate()).has_value());
 }
 
-TEST(CcRegistry, AllocatorStartsAtLineRate) {
-  const auto allocator = make_allocator(Rate::from_gbps(25), 2);
-  allocator->add_flow(Instant(), 1);
-  EXPECT_EQ(allocator->grant(1).rate, Rate::from_gbps(25));
+TEST(CcRegistry, ConstantsAreListedAndCanBeSet) {
+  for (const ControllerInfo& info : controllers()) {
+    for (const ConstantInfo& constant : info.constants()) {
+      const NamedValue setting{std::string(constant.name), constant.value};
+      EXPECT_TRUE(make_controller(info.name, environment(), Rate(), {{setting}}).has_value())
+          << info.name << " " << constant.name;
+    }
+  }
+  const NamedValue chunks{"chunks", 5};
+  auto window = make_controller("window", environment(), Rate(), {{chunks}});
+  EXPECT_EQ((*window)->decide(Instant()).window, 5 * 64 * 1024U);
+  const auto none = make_controller("fixed", environment(), Rate(), {{chunks}});
+  ASSERT_FALSE(none.has_value());
+  EXPECT_EQ(none.error().message, "congestion control 'fixed' has no constant 'chunks'");
+}
+
+TEST(CcRegistry, EveryControllerHasItsAllocator) {
+  for (const ControllerInfo& info : controllers()) {
+    EXPECT_TRUE(make_allocator(info.allocator, environment(), 2).has_value()) << info.name;
+    EXPECT_EQ(allocator_of(info.name).value(), info.allocator);
+  }
+  EXPECT_EQ(allocator_of("swift").value(), "equal_share");
+  EXPECT_EQ(allocator_of("nscc").value(), "none");
+  EXPECT_EQ(allocator_of("rccc").value(), "credit");
+  EXPECT_FALSE(allocator_of("cubic").has_value());
+}
+
+TEST(CcRegistry, MakesEveryAllocatorItLists) {
+  for (const AllocatorInfo& info : allocators()) {
+    const auto allocator = make_allocator(info.name, environment(), 2).value();
+    allocator->add_flow(Instant(), 1);
+    const Grant grant = allocator->grant(1);
+    EXPECT_TRUE(grant.is_credit ? grant.credit == 0 : grant.rate == Rate::from_gbps(100));
+    EXPECT_EQ(grant.is_credit, info.name == "credit");
+    EXPECT_FALSE(info.summary.empty());
+    allocator->remove_flow(Instant(), 1);
+  }
+  EXPECT_EQ(make_allocator("nine", environment(), 2).error().message,
+            "there is no allocator 'nine' (did you mean 'none'?): use one of equal_share, credit, "
+            "none");
+}
+
+TEST(CcRegistry, AnOpenLinkNeverHasNews) {
+  const auto none = make_allocator("none", environment(), 4).value();
+  std::array<GrantUpdate, 4> updates;
+  for (uint32_t flow = 0; flow < 4; ++flow) {
+    none->add_flow(Instant(), flow);
+    none->on_posted(Instant(), flow, 1000);
+    EXPECT_EQ(none->grant(flow).rate, Rate::from_gbps(100));
+  }
+  EXPECT_EQ(none->poll_grants(Instant::from_ns(1'000'000'000), updates), 0U);
+  EXPECT_EQ(none->next_deadline(), Instant::never());
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ TEST(CcSwift, PacesBelowOnePacket) {
     now = now + rtt;
     swift.on_ack(ack(now, rtt, 1));
     now = now + rtt;
-    swift.on_loss(now, kMtu);
+    swift.on_loss({.now = now, .lost = kMtu});
   }
   // The newest round trip counts, not an average: while packets queue, the flow slows down.
   const Duration late = rtt * 5;
@@ -102,7 +102,7 @@ TEST(CcSwift, FewLossesWithoutAQueueDoNotSlowItDown) {
   const auto round = [&](Duration rtt, int lost) {
     now = now + rtt;
     swift.on_ack(ack(now, rtt, 100));
-    for (int i = 0; i < lost; ++i) swift.on_loss(now, kMtu);
+    for (int i = 0; i < lost; ++i) swift.on_loss({.now = now, .lost = kMtu});
   };
   const Duration empty = Duration::from_us(8);
   for (int i = 0; i < 50; ++i) round(empty, 0);
@@ -145,7 +145,7 @@ TEST(CcSwift, TargetGrowsAsTheWindowShrinks) {
   Instant now;
   for (int i = 0; i < 10; ++i) {
     now = now + Duration::from_us(50);
-    swift.on_loss(now, kMtu);
+    swift.on_loss({.now = now, .lost = kMtu});
   }
   swift.on_ack(ack(now, Duration::from_us(8), 0));
   EXPECT_GT(swift.target_delay(), large);

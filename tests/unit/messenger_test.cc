@@ -19,7 +19,7 @@ class MessengerTest : public testing::Test {
     run(network_, hosts_, network_.now() + time, [] { return false; });
   }
 
-  SimNetwork network_{SimConfig{}, 1};
+  SimStar network_;
   std::vector<std::unique_ptr<SimHost>> hosts_;
 };
 

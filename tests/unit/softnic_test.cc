@@ -230,7 +230,7 @@ TEST(SoftNic, SilentPeerBreaksTheQueuePairAtTheLimit) {
   EXPECT_EQ(pair.completions[0][0].queue_pair, ends[0]);
   const Duration limit = SoftNicPair::default_config().silence_limit;
   EXPECT_GE(pair.now - begin, limit);
-  EXPECT_LE(pair.now - begin, limit + RttEstimator::kMaxTimeout);
+  EXPECT_LE(pair.now - begin, limit + LossRecovery{}.max_timeout);
   EXPECT_EQ(pair.post(0, ends[0], SoftNicPair::write(from, to, kMtu, 2)), 0U);
   pair.run_for(Duration::from_s(2));
   EXPECT_EQ(pair.completions[0].size(), 1U);

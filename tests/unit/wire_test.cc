@@ -31,24 +31,28 @@ constexpr std::array<uint8_t, 47> kDataPacket = {
     0x44, 0x3B, 0x09, 0x37,                          // checksum
 };
 
-constexpr std::array<uint8_t, 52> kAckPacket = {
+constexpr std::array<uint8_t, 72> kAckPacket = {
     0xC2, 0x00, 0xFF, 0xFF, 0x00, 0x65, 0x43, 0x21,  // opcode, partition key, queue pair
     0x00, 0xFF, 0xFF, 0xFE,                          // cumulative
     0x51, 0x52, 0x53, 0x54,                          // echo timestamp
     0x00, 0x00, 0x27, 0x10,                          // hold time
     0x80, 0x00, 0x00, 0x01,                          // received
     0x00, 0x00, 0x00, 0x07,                          // marked
-    0x00, 0x02, 0x01, 0x00,                          // bitmap words, flags, reserved
+    0x61, 0x62, 0x63, 0x01,                          // echo PSN, hops
+    0x00, 0x02, 0x03, 0x00,                          // bitmap words, flags, reserved
     0x80, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02,  // bits 1 and 63
     0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01,  // bit 64
-    0xFE, 0xA0, 0x8E, 0xDA,                          // checksum
+    0x71, 0x72, 0x73, 0x74, 0x81, 0x82, 0x83, 0x84,  // hop: time, bytes sent
+    0x00, 0x01, 0x00, 0x00, 0x00, 0x06, 0x1A, 0x80,  // hop: queue, rate
+    0xB3, 0x37, 0xD2, 0xA5,                          // checksum
 };
 
 constexpr std::array<uint8_t, kNakBytes> kNakPacket = {
     0xC3, 0x00, 0xFF, 0xFF, 0x00, 0x00, 0x00, 0x01,  // opcode, partition key, queue pair
     0x00, 0x00, 0x00, 0x02,                          // PSN
+    0x41, 0x42, 0x43, 0x44,                          // echo timestamp
     0x01, 0x00, 0x00, 0x00,                          // syndrome, reserved
-    0x18, 0xA0, 0x91, 0x60,                          // checksum
+    0x9C, 0x60, 0x73, 0x2E,                          // checksum
 };
 
 const DataHeader kData{.opcode = Opcode::kWriteWithImm,
@@ -66,9 +70,18 @@ const AckHeader kAck{.destination_qp = 0x654321,
                      .hold_ns = 10'000,
                      .received = 0x80000001,
                      .marked = 7,
-                     .echo_valid = true};
+                     .echo_psn = 0x616263,
+                     .echo_valid = true,
+                     .echo_marked = true};
 constexpr std::array<uint64_t, 2> kAckBitmap = {uint64_t{1} << 63 | uint64_t{1} << 1, 1};
-constexpr Nak kRefusal{.destination_qp = 1, .psn = 2, .syndrome = Syndrome::kRemoteAccessError};
+constexpr std::array<TelemetryHop, 1> kAckTelemetry = {{{.time_ns = 0x71727374,
+                                                         .sent_bytes = 0x81828384,
+                                                         .queue_bytes = 65536,
+                                                         .rate_mbps = 400'000}}};
+constexpr Nak kRefusal{.destination_qp = 1,
+                       .psn = 2,
+                       .echo_timestamp = 0x41424344,
+                       .syndrome = Syndrome::kRemoteAccessError};
 
 bool decodes(std::span<const uint8_t> datagram) {
   // A copy of exactly this size, so that the address sanitizer sees every overrun.
@@ -77,8 +90,9 @@ bool decodes(std::span<const uint8_t> datagram) {
   AckHeader ack;
   Nak nak;
   Bitmap bitmap;
+  TelemetryView telemetry;
   std::span<const uint8_t> payload;
-  return decode(copy, data, payload) || decode(copy, ack, bitmap) || decode(copy, nak);
+  return decode(copy, data, payload) || decode(copy, ack, bitmap, telemetry) || decode(copy, nak);
 }
 
 bool decodes_with(std::span<const uint8_t> golden, size_t at, uint8_t value) {
@@ -218,35 +232,38 @@ TEST(WireBth, DecodersRefuseEveryOtherOpcode) {
 }
 
 TEST(WireAck, EncodesTheGoldenBytes) {
-  std::array<uint8_t, ack_bytes(2)> out;
-  EXPECT_EQ(encode(kAck, kAckBitmap, out), out.size());
+  std::array<uint8_t, ack_bytes(2, 1)> out;
+  EXPECT_EQ(encode(kAck, kAckBitmap, kAckTelemetry, out), out.size());
   EXPECT_THAT(out, ElementsAreArray(kAckPacket));
 }
 
 TEST(WireAck, DecodesTheGoldenBytes) {
   AckHeader header;
   Bitmap bitmap;
-  ASSERT_TRUE(decode(kAckPacket, header, bitmap));
+  TelemetryView telemetry;
+  ASSERT_TRUE(decode(kAckPacket, header, bitmap, telemetry));
   EXPECT_EQ(header, kAck);
   ASSERT_EQ(bitmap.words(), 2U);
   EXPECT_EQ(bitmap[0], kAckBitmap[0]);
   EXPECT_EQ(bitmap[1], kAckBitmap[1]);
+  ASSERT_EQ(telemetry.hops(), 1U);
+  EXPECT_EQ(telemetry[0], kAckTelemetry[0]);
 }
 
 TEST(WireAck, WritesOnlyWhatItReturns) {
   std::array<uint8_t, 100> out;
   out.fill(0xEE);
-  ASSERT_EQ(encode(kAck, {}, out), 36U);
-  EXPECT_TRUE(std::all_of(out.begin() + 36, out.end(), [](uint8_t b) { return b == 0xEE; }));
+  ASSERT_EQ(encode(kAck, {}, {}, out), 40U);
+  EXPECT_TRUE(std::all_of(out.begin() + 40, out.end(), [](uint8_t b) { return b == 0xEE; }));
 }
 
 TEST(WireAck, CarriesTheLargestBitmapAndNoLarger) {
   const std::vector<uint64_t> words(kMaxBitmapWords, ~uint64_t{0});
   Packet packet(ack_bytes(kMaxBitmapWords));
-  encode(kAck, words, packet);
+  encode(kAck, words, {}, packet);
   EXPECT_TRUE(decodes(packet));
   packet.resize(ack_bytes(kMaxBitmapWords + 1));
-  packet[29] = 1;  // 257 words, and as many bytes
+  packet[33] = 1;  // 257 words, and as many bytes
   EXPECT_FALSE(decodes(packet));
 }
 
@@ -254,17 +271,51 @@ TEST(WireAck, RefusesALengthThatIsNotTheBitmaps) {
   for (size_t size = 0; size < kAckPacket.size(); ++size) {
     EXPECT_FALSE(decodes(std::span(kAckPacket).first(size))) << size;
   }
-  EXPECT_FALSE(decodes_with(kAckPacket, 29, 1)) << "one word fewer than there is";
-  EXPECT_FALSE(decodes_with(kAckPacket, 29, 3)) << "one word more than there is";
-  EXPECT_FALSE(decodes_with(kAckPacket, 28, 1)) << "258 words";
+  EXPECT_FALSE(decodes_with(kAckPacket, 33, 1)) << "one word fewer than there is";
+  EXPECT_FALSE(decodes_with(kAckPacket, 33, 3)) << "one word more than there is";
+  EXPECT_FALSE(decodes_with(kAckPacket, 32, 1)) << "258 words";
+  EXPECT_FALSE(decodes_with(kAckPacket, 31, 0)) << "one hop fewer than there is";
+  EXPECT_FALSE(decodes_with(kAckPacket, 31, 2)) << "one hop more than there is";
+}
+
+TEST(WireAck, CarriesTheMostHopsAndNoMore) {
+  const std::vector<TelemetryHop> hops(kMaxTelemetryHops, kAckTelemetry[0]);
+  Packet packet(ack_bytes(0, kMaxTelemetryHops));
+  encode(kAck, {}, hops, packet);
+  EXPECT_TRUE(decodes(packet));
+  packet.resize(ack_bytes(0, kMaxTelemetryHops + 1));
+  packet[31] = kMaxTelemetryHops + 1;
+  EXPECT_FALSE(decodes(packet));
+}
+
+TEST(WireAck, RefusesAHopWithoutRate) {
+  Packet packet(kAckPacket.begin(), kAckPacket.end());
+  std::fill_n(packet.end() - 8, 4, 0);
+  EXPECT_FALSE(decodes(packet));
+  packet[packet.size() - 5] = 1;
+  EXPECT_TRUE(decodes(packet));
 }
 
 TEST(WireAck, RefusesUnknownFlagsAndReservedBits) {
-  EXPECT_TRUE(decodes_with(kAckPacket, 30, 0));
-  for (int value = 2; value < 256; ++value) {
-    EXPECT_FALSE(decodes_with(kAckPacket, 30, static_cast<uint8_t>(value))) << value;
+  EXPECT_TRUE(decodes_with(kAckPacket, 34, 0));
+  for (int value = 4; value < 256; ++value) {
+    EXPECT_FALSE(decodes_with(kAckPacket, 34, static_cast<uint8_t>(value))) << value;
   }
-  EXPECT_FALSE(decodes_with(kAckPacket, 31, 1));
+  EXPECT_FALSE(decodes_with(kAckPacket, 35, 1));
+}
+
+TEST(WireTrimmed, IsTheHeaderOfADataPacketAlone) {
+  DataHeader header;
+  const std::span<const uint8_t> packet(kDataPacket);
+  ASSERT_TRUE(decode_trimmed(packet.first(kDataHeaderBytes), header));
+  EXPECT_EQ(header, kData);
+  EXPECT_FALSE(decode_trimmed(packet.first(kDataHeaderBytes - 1), header));
+  EXPECT_FALSE(decode_trimmed(packet.first(kDataHeaderBytes + 1), header));
+  EXPECT_FALSE(decode_trimmed(packet, header));
+  EXPECT_FALSE(decode_trimmed(std::span(kAckPacket).first(kDataHeaderBytes), header));
+  Packet unknown_flag(packet.begin(), packet.begin() + kDataHeaderBytes);
+  unknown_flag[35] = 2;
+  EXPECT_FALSE(decode_trimmed(unknown_flag, header));
 }
 
 TEST(WireNak, EncodesTheGoldenBytes) {
@@ -286,9 +337,11 @@ TEST(WireNak, RefusesOtherLengthsSyndromesAndReservedBits) {
   Packet longer(kNakPacket.begin(), kNakPacket.end());
   longer.push_back(0);
   EXPECT_FALSE(decodes(longer));
-  EXPECT_FALSE(decodes_with(kNakPacket, 12, 0));
-  EXPECT_FALSE(decodes_with(kNakPacket, 12, 2));
-  for (const size_t at : {13, 14, 15}) EXPECT_FALSE(decodes_with(kNakPacket, at, 1));
+  for (int syndrome = 0; syndrome < 256; ++syndrome) {
+    const bool known = syndrome == 1 || syndrome == 2;
+    EXPECT_EQ(decodes_with(kNakPacket, 16, static_cast<uint8_t>(syndrome)), known) << syndrome;
+  }
+  for (const size_t at : {17, 18, 19}) EXPECT_FALSE(decodes_with(kNakPacket, at, 1));
 }
 
 constexpr std::array<uint8_t, 9> kDigits = {'1', '2', '3', '4', '5', '6', '7', '8', '9'};
@@ -316,7 +369,7 @@ TEST(WireChecksum, VerifiesTheGoldenPackets) {
   EXPECT_TRUE(verify_checksum(kDataPacket, kDataHeaderBytes, Coverage::kFull));
   EXPECT_FALSE(verify_checksum(kDataPacket, kDataHeaderBytes, Coverage::kHeader));
   for (const Coverage coverage : {Coverage::kFull, Coverage::kHeader}) {
-    EXPECT_TRUE(verify_checksum(kAckPacket, ack_bytes(2) - kChecksumBytes, coverage));
+    EXPECT_TRUE(verify_checksum(kAckPacket, ack_bytes(2, 1) - kChecksumBytes, coverage));
     EXPECT_TRUE(verify_checksum(kNakPacket, kNakBytes - kChecksumBytes, coverage));
   }
 }

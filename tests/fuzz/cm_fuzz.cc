@@ -1,0 +1,20 @@
+// A connection matrix of any bytes: no crash, and what is read comes back after being written.
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "bench/workload/cm_file.h"
+#include "bench/workload/workload_facts.h"
+#include "transport/base/check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace pacecar;
+  const auto workload = parse_cm({reinterpret_cast<const char*>(data), size}, "fuzz.cm");
+  if (!workload) return 0;
+  busiest_host_bytes(*workload);
+  const std::string written = write_cm(*workload);
+  const auto again = parse_cm(written, "fuzz.cm");
+  PACECAR_CHECK(again.has_value());
+  PACECAR_CHECK(write_cm(*again) == written);
+  return 0;
+}

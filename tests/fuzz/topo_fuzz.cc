@@ -1,0 +1,17 @@
+// A .topo file of any bytes: no crash, and every network that is built is one whose hosts reach
+// each other.
+#include <cstdint>
+
+#include "transport/base/check.h"
+#include "transport/sim/routing.h"
+#include "transport/sim/topo_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace pacecar;
+  const auto topology = parse_topo({reinterpret_cast<const char*>(data), size}, "fuzz.topo");
+  if (!topology) return 0;
+  constexpr size_t kCablesInTime = 10'000;
+  if (topology->cables.size() > kCablesInTime) return 0;
+  PACECAR_CHECK(make_routing(*topology).has_value());
+  return 0;
+}

@@ -1,0 +1,300 @@
+"""Runs the real `pacecar ab`: ab_test.py PROGRAM [unittest flags].
+
+Small simulated plans and tiny shell commands; nothing here asserts a time that something takes.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = ""
+LIMIT_S = 120
+SMOKE = pathlib.Path(__file__).resolve().parents[2] / "bench/plans/smoke.toml"
+
+PLAN = """
+seeds = 2
+metrics = ["finish_us", "queue_max_bytes"]
+[topology]
+kind = "star"
+hosts = 4
+[workload]
+kind = "incast"
+senders = 3
+bytes = "20KB"
+[[arm]]
+name = "fixed"
+transport.cc = "fixed"
+[[arm]]
+name = "swift"
+transport.cc = "swift"
+[[factor]]
+name = "senders"
+key = "workload.senders"
+values = [2, 3]
+"""
+
+BENCHMARK = ("echo '#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]'; "
+             "echo 65536 10 99 $RATE 1")
+
+
+class AbTest(unittest.TestCase):
+    def setUp(self):
+        self.stack = contextlib.ExitStack()
+        self.folder = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
+        self.addCleanup(self.stack.close)
+
+    def run_ab(self, *arguments, expect=0, **changes):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
+        done = subprocess.run([PROGRAM, "ab", *map(str, arguments)], env={**environment, **changes},
+                              cwd=self.folder, text=True, capture_output=True, timeout=LIMIT_S,
+                              check=False)
+        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+        return done
+
+    def plan(self, more="", name="plan.toml"):
+        path = self.folder / name
+        path.write_text(PLAN + more)
+        return path
+
+    def results(self, name, file):
+        return (self.folder / name / file).read_bytes()
+
+    def records(self, name):
+        return [json.loads(line) for line in self.results(name, "runs.jsonl").splitlines()]
+
+    # --- plans ---
+
+    def test_smoke_plan(self):
+        done = self.run_ab(SMOKE, "--out", "out")
+        self.assertIn("Thresholds", done.stdout)
+        self.assertEqual(len(self.records("out")), 16)
+        summary = json.loads(self.results("out", "summary.json"))
+        self.assertEqual(len(summary["cells"]), 8)
+        self.assertTrue(summary["passed"])
+        report = self.results("out", "report.html")
+        self.assertIn(b"<html", report)
+
+    def test_records_say_where_they_come_from(self):
+        self.run_ab(self.plan(), "--out", "out", "--jobs", "2", PACECAR_LOG="warn")
+        records = self.records("out")
+        self.assertEqual(sorted(r["index"] for r in records), list(range(8)))
+        for record in records:
+            self.assertTrue(record["ok"])
+            self.assertEqual(record["plan"], "plan")
+            self.assertIn(record["arm"], ("fixed", "swift"))
+            self.assertIn(record["factors"]["senders"], ("2", "3"))
+            self.assertGreater(record["metrics"]["finish_us"], 0)
+            self.assertGreater(record["counters"]["nics"]["data_packets_sent"], 0)
+            self.assertTrue((self.folder / "out" / record["detail"]).is_file())
+            origin = record["provenance"]
+            self.assertEqual(origin["environment"]["PACECAR_LOG"], "warn")
+            for key in ("version", "commit", "kernel", "host", "cpu", "compiler", "command_line"):
+                self.assertTrue(origin[key], key)
+
+    def test_a_missed_threshold_is_exit_code_1(self):
+        plan = self.plan("[[threshold]]\nmetric = 'finish_us'\narm = 'swift'\nmax = 0.5\n")
+        done = self.run_ab(plan, "--out", "out", expect=1)
+        self.assertIn("MISS", done.stdout)
+        self.assertFalse(json.loads(self.results("out", "summary.json"))["passed"])
+
+    def test_a_run_that_fails_does_not_lose_the_others(self):
+        plan = self.plan("[[arm]]\nname = 'bad'\nrun.trace = '/nowhere/trace.json'\n")
+        done = self.run_ab(plan, "--out", "out", expect=2)
+        self.assertIn("Failed runs", done.stdout)
+        self.assertIn("/nowhere/trace.json", done.stdout)
+        self.assertEqual(sum(r["ok"] for r in self.records("out")), 8)
+        self.assertEqual(sum(not r["ok"] for r in self.records("out")), 4)
+
+    def test_results_are_not_overwritten_by_accident(self):
+        plan = self.plan()
+        self.run_ab(plan, "--filter", "senders=2", "--out", "out")
+        refused = self.run_ab(plan, "--out", "out", expect=2)
+        self.assertIn("--resume", refused.stderr)
+        self.assertEqual(len(self.records("out")), 4)
+        before = set(self.results("out", "runs.jsonl").splitlines())
+        self.run_ab(plan, "--resume", "--out", "out")
+        self.assertEqual(len(self.records("out")), 8)
+        self.assertTrue(before <= set(self.results("out", "runs.jsonl").splitlines()))
+        self.run_ab(plan, "--force", "--filter", "arm=swift", "--out", "out")
+        self.assertEqual(len(self.records("out")), 4)
+
+    def test_resume_after_the_plan_has_grown(self):
+        self.run_ab(self.plan(), "--out", "out")
+        old = {r["spec_hash"]: r["metrics"] for r in self.records("out")}
+        grown = self.plan()
+        grown.write_text(grown.read_text().replace("seeds = 2", "seeds = 3"))
+        self.run_ab(grown, "--resume", "--out", "out")
+        self.run_ab(grown, "--out", "fresh")
+        self.assertEqual(self.results("out", "summary.json"), self.results("fresh", "summary.json"))
+        self.assertTrue(set(old) <= {r["spec_hash"] for r in self.records("out")})
+
+    def test_an_unfinished_line_is_run_again(self):
+        plan = self.plan()
+        self.run_ab(plan, "--out", "out")
+        summary = self.results("out", "summary.json")
+        path = self.folder / "out/runs.jsonl"
+        path.write_bytes(path.read_bytes()[:-20])
+        self.run_ab(plan, "--resume", "--out", "out")
+        self.assertEqual(self.results("out", "summary.json"), summary)
+
+    def test_the_number_of_jobs_changes_nothing(self):
+        plan = self.plan()
+        self.run_ab(plan, "--jobs", "1", "--out", "one")
+        self.run_ab(plan, "--jobs", "5", "--out", "five")
+        for file in ("summary.json", "summary.csv"):
+            self.assertEqual(self.results("one", file), self.results("five", file))
+
+    def test_list_and_dry_run_run_nothing(self):
+        plan = self.plan()
+        listed = self.run_ab(plan, "--list", "--filter", "seed=2")
+        self.assertEqual(len(listed.stdout.splitlines()), 4)
+        self.assertIn("fixed, senders = 2, seed 2", listed.stdout)
+        self.assertIn("8 runs", self.run_ab(plan, "--dry-run").stdout)
+        self.assertEqual([p.name for p in self.folder.iterdir()], ["plan.toml"])
+
+    def test_complaints(self):
+        for more, wanted in (
+                ("[[arm]]\nname = 'x'\ntransport.cc = 'swfit'\n", "swfit"),
+                ("[[arm]]\nname = 'x'\ntransport.pahts = 3\n", "plan.toml, line"),
+                ("[[arm]]\nname = 'x'\ntopology.file = 'none.topo'\n", "none.topo")):
+            error = self.run_ab(self.plan(more), "--dry-run", expect=2).stderr
+            self.assertIn(wanted, error)
+            self.assertEqual(len(error.strip().splitlines()), 1)
+        for arguments in (("none.toml",), (), ("--reps", "3", "plan.toml"),
+                          ("plan.toml", "--run", "9"), ("plan.toml", "--jobs", "0"),
+                          ("--a", "X=1", "--", "true"), ("--a", "X", "--b", "Y=2", "--", "true"),
+                          ("--",), ("merge", "nowhere")):
+            self.plan()
+            self.assertTrue(self.run_ab(*arguments, expect=2).stderr.startswith("error: "))
+
+    def test_interrupted_and_resumed(self):
+        plan = self.plan("[run]\nsample_points = 2\n")
+        plan.write_text(plan.read_text().replace("seeds = 2", "seeds = 200"))
+        process = subprocess.Popen([PROGRAM, "ab", plan, "--out", "out", "--jobs", "1"],
+                                   cwd=self.folder, stderr=subprocess.PIPE, text=True)
+        path = self.folder / "out/runs.jsonl"
+        while process.poll() is None and not (path.exists() and path.read_text().count("\n") > 2):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 2)
+        self.assertIn("--resume goes on", error)
+        self.run_ab(plan, "--resume", "--out", "out", "--filter", "seed=1")
+        self.assertGreater(len(self.records("out")), 2)
+
+    def test_repro_script(self):
+        self.run_ab(self.plan(), "--filter", "seed=2", "--out", "out", "--quiet",
+                    PACECAR_LOG="warn")
+        script = self.folder / "out/repro.sh"
+        self.shellcheck(script)
+        self.assertIn("export PACECAR_LOG=warn", script.read_text())
+        program_dir = self.folder / "bin"
+        program_dir.mkdir()
+        (program_dir / "pacecar").symlink_to(PROGRAM)
+        path = f"{program_dir}:{os.environ['PATH']}"
+        done = subprocess.run([script], cwd="/", env={**os.environ, "PATH": path}, text=True,
+                              capture_output=True, timeout=LIMIT_S, check=True)
+        self.assertNotIn("warning", done.stderr)
+        self.assertEqual(self.results("out.again", "summary.json"),
+                         self.results("out", "summary.json"))
+        self.plan("# changed\n")
+        done = subprocess.run([script, self.folder / "third"], env={**os.environ, "PATH": path},
+                              text=True, capture_output=True, timeout=LIMIT_S, check=True)
+        self.assertIn("the plan has changed", done.stderr)
+
+    # --- jobs elsewhere ---
+
+    def shellcheck(self, *files):
+        if shutil.which("shellcheck"):
+            subprocess.run(["shellcheck", *files], check=True)
+
+    def assert_same_summary(self, one, other):
+        for file in ("summary.json", "summary.csv", "experiment.json"):
+            self.assertEqual(self.results(one, file), self.results(other, file))
+
+    def test_slurm_job_array(self):
+        plan = self.plan("[[threshold]]\nmetric = 'events'\nmin = 1\n")
+        self.run_ab(plan, "--out", "direct")
+        told = self.run_ab(plan, "--emit", "slurm", "--jobs", "4", "--out", "cluster").stdout
+        script = self.folder / "cluster/job_array.sh"
+        self.shellcheck(script)
+        array = [line for line in script.read_text().splitlines() if "--array" in line]
+        self.assertEqual(array, ["#SBATCH --array=0-7%4"])
+        merge = told.strip().splitlines()[-1]
+        for task in range(7):
+            subprocess.run(["bash", script], env={**os.environ, "SLURM_ARRAY_TASK_ID": str(task)},
+                           cwd=self.folder, timeout=LIMIT_S, check=True)
+        early = subprocess.run(merge, shell=True, text=True, capture_output=True, check=False)
+        self.assertEqual(early.returncode, 2)
+        self.assertIn("1 of 8 runs are missing: 7", early.stderr)
+        subprocess.run(["bash", script], env={**os.environ, "SLURM_ARRAY_TASK_ID": "7"},
+                       cwd=self.folder, timeout=LIMIT_S, check=True)
+        subprocess.run(merge.replace(" merge ", " merge --force "), shell=True, timeout=LIMIT_S,
+                       stdout=subprocess.DEVNULL, check=True)
+        self.assert_same_summary("direct", "cluster/merged")
+        self.assertTrue(self.results("cluster/merged", "report.html"))
+
+    @unittest.skipUnless(shutil.which("parallel"), "no GNU parallel")
+    def test_gnu_parallel(self):
+        plan = self.plan(name="a plan.toml")
+        self.run_ab(plan, "--seed", "9", "--out", "direct")
+        told = self.run_ab(plan, "--seed", "9", "--emit", "parallel", "--out", "its jobs").stdout
+        self.shellcheck("--shell=sh", self.folder / "its jobs/commands.sh")
+        subprocess.run(told, shell=True, cwd=self.folder, timeout=LIMIT_S, check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.assert_same_summary("direct", "its jobs/merged")
+
+    def test_merge_refuses_other_experiments(self):
+        self.run_ab(self.plan(), "--run", "0", "--out", "one")
+        self.run_ab(self.plan("[[arm]]\nname = 'x'\n", "other.toml"), "--run", "1", "--out", "two")
+        error = self.run_ab("merge", "one", "two", "--out", "both", expect=2).stderr
+        self.assertIn("different experiments", error)
+
+    # --- real programs ---
+
+    def test_programs(self):
+        done = self.run_ab("--a", "RATE=90", "--b", "RATE=95 X='a b'", "--reps", "6", "--warmup",
+                           "1", "--min-improvement", "5", "--out", "out", "--", "sh", "-c",
+                           BENCHMARK)
+        self.assertIn("bw_gbps", done.stdout)
+        records = self.records("out")
+        self.assertEqual(len(records), 12)
+        self.assertNotEqual([r["arm"] for r in records[0:2]] * 6, [r["arm"] for r in records])
+        summary = json.loads(self.results("out", "summary.json"))
+        comparison, = summary["comparisons"]
+        self.assertEqual((comparison["n"], comparison["difference"]), (6, 5))
+        self.assertEqual(len(summary["thresholds"]), 1)
+        self.shellcheck(self.folder / "out/repro.sh")
+        self.run_ab("--a", "RATE=90", "--b", "RATE=95", "--reps", "2", "--min-improvement", "6",
+                    "--out", "missed", "--", "sh", "-c", BENCHMARK, expect=1)
+
+    def test_three_arms_and_a_metric(self):
+        self.run_ab("--arm", "low=RATE=1", "--arm", "mid=RATE=2", "--arm", "high=RATE=3", "--reps",
+                    "2", "--metric", "bw_peak_gbps", "--out", "out", "--", "sh", "-c", BENCHMARK)
+        comparisons = json.loads(self.results("out", "summary.json"))["comparisons"]
+        self.assertEqual([c["arm"] for c in comparisons], ["mid", "high"])
+        self.assertEqual({c["metric"] for c in comparisons}, {"bw_peak_gbps"})
+
+    def test_failing_and_hanging_commands(self):
+        arms = ("--a", "X=1", "--b", "X=2", "--reps", "2", "--force", "--out", "out")
+        error = self.run_ab(*arms, "--", "sh", "-c", "echo working; echo broken >&2; exit 7",
+                            expect=2).stderr
+        self.assertIn("ended with exit code 7", error)
+        self.assertIn("broken", error)
+        error = self.run_ab(*arms, "--timeout", "0.2", "--", "sleep", "60", expect=2).stderr
+        self.assertIn("ran past its limit of 0.2 s", error)
+        error = self.run_ab(*arms, "--", "/no/such/program", expect=2).stderr
+        self.assertIn("cannot run /no/such/program", error)
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()

@@ -1,0 +1,291 @@
+"""Opens reports in a headless Chromium: report_test.py WRITE_REPORT [unittest flags].
+
+Exit code 77 where there is no Chromium.
+"""
+
+import copy
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import chromium
+import report_sample
+
+WRITE_REPORT = ""
+SKIPPED = 77
+ALL_PLOTS = ["differences", "repetitions", "fct", "slowdown", "queue", "rates", "fairness", "links"]
+
+# For each plot: how many pixels of its canvases have a colour (not grey, which axes have), how many
+# such colours, and how many marks its SVG has.
+MEASURE = """
+[...document.querySelectorAll("figure[data-plot]")].map((figure) => {
+  const colours = new Set();
+  let pixels = 0;
+  for (const canvas of figure.querySelectorAll("canvas")) {
+    const context = canvas.getContext("2d");
+    const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+    for (let i = 0; i < data.length; i += 4) {
+      const red = data[i], green = data[i + 1], blue = data[i + 2];
+      const vividness = Math.max(red, green, blue) - Math.min(red, green, blue);
+      if (data[i + 3] < 40 || vividness < 40) continue;
+      pixels += 1;
+      colours.add((red << 16) + (green << 8) + blue);
+    }
+  }
+  return { name: figure.dataset.plot, pixels, colours: colours.size,
+           marks: figure.querySelectorAll("svg circle").length };
+})
+"""
+# The colours of the opaque pixels of the plot of completion times, as "red,green,blue".
+FCT_COLOURS = """
+(() => {
+  const canvas = document.querySelector("[data-plot=fct] canvas");
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const colours = new Set();
+  for (let i = 0; i < data.length; i += 4) {
+    if (data[i + 3] === 255) colours.add(`${data[i]},${data[i + 1]},${data[i + 2]}`);
+  }
+  return [...colours];
+})()
+"""
+
+
+class ReportTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
+        cls.browser = cls.enterClassContext(chromium.Browser())
+
+    def show(self, data, **size):
+        source = self.folder / "data.json"
+        source.write_text(json.dumps(data), encoding="utf-8")
+        self.path = self.folder / "report.html"
+        subprocess.run([WRITE_REPORT, source, self.path], check=True)
+        self.browser.open(self.path, **size)
+
+    def text(self, selector="main"):
+        return self.browser.evaluate(f"document.querySelector({json.dumps(selector)}).innerText")
+
+    def plots(self):
+        return {plot["name"]: plot for plot in self.browser.evaluate(MEASURE)}
+
+    def key(self, name, code):
+        for kind in ("keyDown", "keyUp"):
+            self.browser.call("Input.dispatchKeyEvent", type=kind, key=name, code=name,
+                              windowsVirtualKeyCode=code)
+        self.browser.settle()
+
+    def assert_quiet(self):
+        self.assertEqual(self.browser.complaints, [])
+        self.assertEqual(self.browser.requests, [f"file://{self.path}"])
+
+    def assert_drawn(self, plots, names):
+        self.assertEqual(list(plots), names)
+        for name in names:
+            plot = plots[name]
+            if name in ("differences", "repetitions"):
+                self.assertGreater(plot["marks"], 0, name)
+            else:
+                self.assertGreater(plot["pixels"], 300, name)
+
+
+class WholePage(ReportTest):
+    def test_every_plot_is_drawn_without_complaint_or_request(self):
+        self.show(report_sample.simulation())
+        plots = self.plots()
+        self.assert_drawn(plots, ALL_PLOTS)
+        self.assertEqual(plots["differences"]["marks"], 2)    # an arm in two combinations
+        self.assertEqual(plots["repetitions"]["marks"], 6)    # two arms, three seeds
+        self.assertGreater(plots["links"]["colours"], 20)     # links differ
+        self.assert_quiet()
+
+    def test_what_ran_and_the_verdict_come_before_the_plots(self):
+        data = report_sample.simulation()
+        data["thresholds"] = [report_sample.threshold("one that holds", True, 665.0),
+                              report_sample.threshold("one that does not", False, 800.0)]
+        data["runs"][3].update(ok=False, error="it ended by signal 6", metrics={})
+        self.show(data)
+        text = self.text()
+        order = ["made up", "nscc (baseline)", "3: 1, 2, 3", "12, 1 of them failed",
+                 "pacecar ab made_up.toml", "0123abc", "1 of 2 thresholds missed",
+                 "one that does not", "668 within 5%", "one that holds", "it ended by signal 6",
+                 "Differences", "Flow completion times"]
+        places = [text.find(words) for words in order]
+        self.assertNotIn(-1, places, list(zip(order, places)))
+        self.assertEqual(places, sorted(places))
+        self.assert_quiet()
+
+    def test_program_runs_have_their_repetitions_and_no_plots_of_flows(self):
+        self.show(report_sample.programs())
+        plots = self.plots()
+        self.assert_drawn(plots, ["differences", "repetitions"])
+        self.assertEqual(plots["repetitions"]["marks"], 20)
+        self.assertIn("The plan sets no thresholds.", self.text())
+        self.assert_quiet()
+
+    def test_one_arm_and_one_seed(self):
+        self.show(report_sample.simulation(arms=("pace",), seeds=(5,)))
+        self.assert_drawn(self.plots(), ALL_PLOTS[1:])
+        self.assertIn("There is nothing to compare.", self.text())
+        self.assert_quiet()
+
+    def test_series_that_were_not_recorded_leave_their_plots_out(self):
+        data = report_sample.simulation()
+        for run in data["runs"]:
+            if run["detail"]:
+                run["detail"].update(queues=[], fairness=None, links=[])
+        self.show(data)
+        self.assert_drawn(self.plots(), ["differences", "repetitions", "fct", "slowdown", "rates"])
+        self.assert_quiet()
+
+    def test_hundreds_of_flows_and_many_arms(self):
+        arms = tuple(f"arm {index}" for index in range(9))
+        self.show(report_sample.simulation(arms=arms, flows=300, samples=100))
+        self.assert_drawn(self.plots(), ALL_PLOTS)
+        self.assertIn("Point at a line to see its name.", self.text("[data-plot=rates]"))
+        self.assert_quiet()
+
+    def test_an_experiment_whose_runs_all_failed_says_why(self):
+        data = report_sample.programs() | {"metrics": [], "comparisons": []}
+        for run in data["runs"]:
+            run.update(ok=False, error="it ended by signal 6", metrics={})
+        for cell in data["cells"]:
+            cell["metrics"] = {}
+        self.show(data)
+        self.assertEqual(self.plots(), {})
+        self.assertEqual(self.text().count("it ended by signal 6"), 20)
+        self.assert_quiet()
+
+    def test_a_phone_scrolls_tables_and_not_the_page(self):
+        self.show(report_sample.simulation(), width=390, height=800)
+        self.assert_drawn(self.plots(), ALL_PLOTS)
+        self.assertLessEqual(
+            self.browser.evaluate("document.documentElement.scrollWidth"), 390)
+        self.assert_quiet()
+
+
+class Names(ReportTest):
+    EVIL = "</script><script>window.harm = 1</script><img src=http://example.com>&amp;<!--{{data}}"
+
+    def test_a_name_is_text_wherever_it_comes_from(self):
+        text = json.dumps(report_sample.simulation())
+        for name in ("made up", "Nothing ran.", "pace", "inc32", "matrix", "leaf 0", "goodput"):
+            text = text.replace(name, name + self.EVIL)
+        data = json.loads(text.replace("goodput" + self.EVIL + "_gbps", "goodput_gbps"))
+        data["thresholds"] = [report_sample.threshold(self.EVIL, False, None)]
+        data["runs"][-1].update(ok=False, error=self.EVIL)
+        self.show(data)
+        self.assert_drawn(self.plots(), ALL_PLOTS)
+        self.assertIn(self.EVIL, self.text("h1"))
+        self.assertIsNone(self.browser.evaluate("window.harm ?? null"))
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('img').length"), 0)
+        self.assert_quiet()
+
+    def test_letters_of_any_script_arrive(self):
+        name = "caf\u00e9 \u2028 \u7f51\u7edc \U0001f3ce"
+        self.show(report_sample.programs() | {"name": name})
+        self.assertEqual(self.browser.evaluate("document.querySelector('h1').textContent"), name)
+
+
+class Reader(ReportTest):
+    def test_chooses_combination_metric_and_links_by_keyboard(self):
+        self.show(report_sample.simulation())
+        self.assertIn("Differences · matrix = inc32", self.text())
+        for select in range(3):
+            self.browser.evaluate(f"document.querySelectorAll('select')[{select}].focus()")
+            self.key("ArrowDown", 40)
+        after = self.text()
+        self.assertIn("Differences · matrix = perm128", after)
+        self.assertIn("goodput, matrix = perm128: a dot for each run", after)
+        self.assertIn("largest queue: 0", self.text("[data-plot=links]"))
+        self.assert_drawn(self.plots(), ALL_PLOTS)
+        self.assert_quiet()
+
+    def test_hides_a_line_by_keyboard(self):
+        self.show(report_sample.simulation())
+        both = self.plots()["fct"]["pixels"]
+        self.browser.evaluate("document.querySelector('[data-plot=fct] th[role=button]').focus()")
+        self.key("Enter", 13)
+        one = self.plots()["fct"]["pixels"]
+        self.assertLess(one, both)
+        self.assertGreater(one, 0)
+
+    def test_sees_dark_colours_at_night_and_light_ones_on_paper(self):
+        self.show(report_sample.simulation())
+        light = set(self.browser.evaluate(FCT_COLOURS))
+        self.addCleanup(self.browser.call, "Emulation.setEmulatedMedia", features=[])
+        self.browser.call("Emulation.setEmulatedMedia",
+                          features=[{"name": "prefers-color-scheme", "value": "dark"}])
+        self.browser.settle()
+        dark = set(self.browser.evaluate(FCT_COLOURS))
+        self.assertIn("0,103,168", light)
+        self.assertIn("85,178,242", dark)
+        self.assertNotIn("0,103,168", dark)
+        self.browser.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        self.assertIn("0,103,168", self.browser.evaluate(FCT_COLOURS))
+        self.browser.evaluate("window.dispatchEvent(new Event('afterprint'))")
+        self.assertIn("85,178,242", self.browser.evaluate(FCT_COLOURS))
+        self.assert_quiet()
+
+    def test_reads_the_link_under_the_pointer(self):
+        self.show(report_sample.simulation())
+        place = self.browser.evaluate("""(() => {
+            const canvas = document.querySelector("[data-plot=links] canvas");
+            canvas.scrollIntoView();
+            const { left, top } = canvas.getBoundingClientRect();
+            return { x: left + 115, y: top + 30 };
+        })()""")
+        self.browser.call("Input.dispatchMouseEvent", type="mouseMoved", **place)
+        self.assertRegex(self.text("[data-plot=links] .readout"), r"host 0 > leaf 0: [\d.]+%")
+
+
+class Damage(ReportTest):
+    def broken(self):
+        good = report_sample.simulation()
+        for name, change in {
+                "is of version 2": lambda data: data.update(schema_version=2),
+                'has no list "runs"': lambda data: data.pop("runs"),
+                "it holds no run": lambda data: data.update(cells=[]),
+                "damaged or of another version": lambda data: data["cells"][0].pop("metrics"),
+        }.items():
+            data = copy.deepcopy(good)
+            change(data)
+            yield name, data
+        yield "damaged or of another version", ["no object"]
+        yield "damaged or of another version", None
+
+    def test_is_told_in_words_and_never_a_blank_page(self):
+        for words, data in self.broken():
+            with self.subTest(words):
+                self.show(data)
+                self.assertIn(words, self.text())
+                self.assertIn("Make it again with the same plan", self.text())
+                self.assert_quiet()
+
+    def test_a_file_that_cannot_be_written_is_named(self):
+        source = self.folder / "data.json"
+        source.write_text("{}", encoding="utf-8")
+        path = self.folder / "missing" / "report.html"
+        done = subprocess.run([WRITE_REPORT, source, path], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"cannot be written to {path}: No such file or directory", done.stderr)
+
+    def test_a_page_that_asks_the_network_would_be_noticed(self):
+        self.show(report_sample.programs())
+        self.browser.evaluate("fetch('http://example.com/').catch(() => 0)")
+        self.assertNotEqual(self.browser.complaints, [])
+        self.browser.evaluate("setTimeout(() => { throw new Error('loud') })")
+        self.browser.evaluate("new Promise((done) => setTimeout(done, 1))")
+        self.assertIn("loud", self.browser.complaints[-1])
+
+
+if __name__ == "__main__":
+    if not chromium.installed():
+        print("chromium is not installed (package chromium)")
+        sys.exit(SKIPPED)
+    WRITE_REPORT = sys.argv.pop(1)
+    unittest.main()

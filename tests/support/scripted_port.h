@@ -1,0 +1,34 @@
+// A switch port whose telemetry follows a script.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "transport/base/telemetry.h"
+#include "transport/base/units.h"
+
+namespace pacecar::testing {
+
+class ScriptedPort {
+ public:
+  // The counters start anywhere: they wrap.
+  explicit ScriptedPort(Rate rate)
+      : rate_(rate),
+        hop_{.time_ns = UINT32_MAX - 1000,
+             .sent_bytes = UINT32_MAX - 1000,
+             .rate_mbps = static_cast<uint32_t>(rate.bps() / 1'000'000)} {}
+
+  // The record after `time` more, in which the port was busy for `percent` of it.
+  std::span<const TelemetryHop> after(Duration time, uint64_t percent, uint32_t queue_bytes) {
+    hop_.time_ns += static_cast<uint32_t>(time.ns());
+    hop_.sent_bytes += static_cast<uint32_t>(rate_.bytes_in(time) * percent / 100);
+    hop_.queue_bytes = queue_bytes;
+    return {&hop_, 1};
+  }
+
+ private:
+  Rate rate_;
+  TelemetryHop hop_;
+};
+
+}  // namespace pacecar::testing

@@ -1,0 +1,112 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "bench/ab/emit.h"
+#include "bench/ab/program_runner.h"
+#include "bench/ab/provenance.h"
+
+namespace pacecar::ab {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(SplitEnvironment, AsAShellDoes) {
+  EXPECT_THAT(*split_environment("A=1 B='two words'  C=\"it's\""),
+              ElementsAre("A=1", "B=two words", "C=it's"));
+  EXPECT_TRUE(split_environment("")->empty());
+  EXPECT_THAT(*split_environment("A="), ElementsAre("A="));
+  for (const char* broken : {"A", "=1", "A='1", "A=1 dcqcn"}) {
+    EXPECT_THAT(split_environment(broken).error().message, HasSubstr("NAME=value")) << broken;
+  }
+}
+
+TEST(ProgramOrder, EveryBlockHoldsEveryArmOnceInAnOrderOfItsOwn) {
+  const auto steps = program_order(3, 40, 7);
+  ASSERT_EQ(steps.size(), 120u);
+  std::set<std::vector<size_t>> orders;
+  for (size_t block = 0; block < 40; ++block) {
+    std::vector<size_t> order;
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(steps[block * 3 + i].block, block);
+      order.push_back(steps[block * 3 + i].arm);
+    }
+    orders.insert(order);
+    EXPECT_THAT(order, testing::UnorderedElementsAre(0, 1, 2));
+  }
+  EXPECT_EQ(orders.size(), 6u);  // all there are
+  EXPECT_EQ(program_order(3, 40, 7)[50].arm, steps[50].arm);
+}
+
+class ProgramRun : public testing::Test {
+ protected:
+  ProgramRun() {
+    plan_.arms = {{"slow", {"RATE=10"}}, {"fast", {"RATE=12"}}};
+    plan_.command = {"sh", "-c",
+                     "echo '#bytes #iterations BW average[Gb/sec]'; echo \"2 1 $RATE.$(wc -l < " +
+                         log_ + ")\"; echo $RATE >> " + log_};
+    plan_.blocks = 4;
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_);
+    std::fclose(std::fopen(log_.c_str(), "w"));
+  }
+
+  Result<ProgramResults> run() {
+    const auto folder = ResultsFolder::open(path_ + "/results", ResultsFolder::Existing::kReplace);
+    return run_programs(plan_, *folder, "pacecar ab", [](size_t, size_t) {});
+  }
+
+  std::string path_ = testing::TempDir() + "/ab_programs";
+  std::string log_ = path_ + "/log";
+  ProgramPlan plan_;
+};
+
+TEST_F(ProgramRun, MeasuresEveryArmInEveryBlock) {
+  plan_.warmups = 1;
+  plan_.min_improvement = 5;
+  const auto results = run();
+  ASSERT_TRUE(results) << results.error().message;
+  ASSERT_EQ(results->records.size(), 8u);
+  EXPECT_THAT(results->experiment.shown, ElementsAre("bw_gbps"));
+  for (const RunRecord& record : results->records) {
+    const double rate = record.metrics.at("bw_gbps");
+    EXPECT_EQ(static_cast<int>(rate), record.arm == "slow" ? 10 : 12);
+    // Two warm-ups came before.
+    EXPECT_GE(rate - static_cast<int>(rate), 0.1);
+  }
+  ASSERT_EQ(results->experiment.thresholds.size(), 1u);
+  EXPECT_DOUBLE_EQ(results->experiment.thresholds[0].low, 1.05);
+}
+
+TEST_F(ProgramRun, AFailingCommandIsToldWithItsLastLines) {
+  plan_.command = {"sh", "-c", "echo begun; echo 'no such device' >&2; exit 3"};
+  const auto results = run();
+  ASSERT_FALSE(results);
+  EXPECT_THAT(results.error().message, HasSubstr("ended with exit code 3"));
+  EXPECT_THAT(results.error().message, HasSubstr("no such device"));
+}
+
+TEST_F(ProgramRun, WallTimeWhenTheOutputSaysNothing) {
+  plan_.command = {"true"};
+  plan_.blocks = 1;
+  EXPECT_THAT(run()->experiment.shown, ElementsAre("wall_s"));
+  plan_.metric = "bw_gbps";
+  EXPECT_THAT(run().error().message, HasSubstr("choose --metric among wall_s"));
+}
+
+TEST(Emit, RangesOfIndices) {
+  EXPECT_EQ(index_ranges({0}), "0");
+  EXPECT_EQ(index_ranges({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
+}
+
+TEST(ShellQuoted, LeavesPlainWordsAlone) {
+  EXPECT_EQ(shell_quoted("--out=a/b-1.2"), "--out=a/b-1.2");
+  EXPECT_EQ(shell_quoted("it's $HOME"), "'it'\\''s $HOME'");
+  EXPECT_EQ(shell_quoted(""), "''");
+}
+
+}  // namespace
+}  // namespace pacecar::ab

@@ -1,0 +1,133 @@
+// Messenger: what the two ends of a flow say to each other in control words, and that it does not
+// matter how many packets at a time the NIC makes.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "cc/registry.h"
+#include "tests/support/sim_host.h"
+
+namespace pacecar::test {
+namespace {
+
+// One message from host 0 to host 1.
+class Exchange {
+ public:
+  explicit Exchange(const SimHostConfig& config, size_t bytes = 1 << 20)
+      : from_(bytes), to_(bytes) {
+    std::iota(from_.begin(), from_.end(), uint8_t{1});
+    for (size_t port = 0; port < 2; ++port) {
+      hosts_.push_back(std::make_unique<SimHost>(network_, port, port, config));
+    }
+    from_region_ = nic(0).register_memory(from_.data(), bytes, Access::kLocalRead).value();
+    to_region_ = nic(1).register_memory(to_.data(), bytes, Access::kRemoteWrite).value();
+    ends_ = connect(*hosts_[0], *hosts_[1], 1, network_.now());
+  }
+
+  SoftNic& nic(size_t port) { return hosts_[port]->nic(); }
+  Instant next_deadline(size_t port) { return hosts_[port]->next_deadline(); }
+  FlowReport report() { return hosts_[0]->messenger().report(); }
+
+  void receive() {
+    received_.set(MessageRequest::State::kPending);
+    ReceiveOperation operation{.count = 1, .request = &received_};
+    operation.buffers[0] = {to_.data(), to_.size(), 0, to_region_.key};
+    ASSERT_TRUE(hosts_[1]->messenger().receive(ends_.receive, operation, network_.now()));
+  }
+  void send() {
+    sent_.set(MessageRequest::State::kPending);
+    ASSERT_TRUE(hosts_[0]->messenger().send(
+        ends_.send, {from_.data(), from_.size(), 0, from_region_.key, &sent_}));
+  }
+  void run_for(Duration time) {
+    run(network_, hosts_, network_.now() + time, [] { return false; });
+  }
+  bool arrives(Duration limit) {
+    const bool done = run(network_, hosts_, network_.now() + limit, [&] {
+      return sent_.state() == MessageRequest::State::kDone &&
+             received_.state() == MessageRequest::State::kDone;
+    });
+    return done && from_ == to_;
+  }
+
+ private:
+  SimStar network_;
+  std::vector<std::unique_ptr<SimHost>> hosts_;
+  std::vector<uint8_t> from_;
+  std::vector<uint8_t> to_;
+  MemoryRegion from_region_;
+  MemoryRegion to_region_;
+  ConnectionPair ends_;
+  MessageRequest sent_;
+  MessageRequest received_;
+};
+
+TEST(MessengerWords, EveryCongestionControlMovesMessages) {
+  for (const ControllerInfo& info : controllers()) {
+    Exchange exchange({.congestion_control = std::string(info.name)});
+    for (int i = 0; i < 3; ++i) {
+      exchange.receive();
+      exchange.send();
+      EXPECT_TRUE(exchange.arrives(Duration::from_ms(20))) << info.name << " message " << i;
+    }
+  }
+}
+
+TEST(MessengerWords, OnePacketAtATimeMovesMessages) {
+  Exchange exchange({.transmit = 1, .control_first = true});
+  exchange.receive();
+  exchange.send();
+  EXPECT_TRUE(exchange.arrives(Duration::from_ms(20)));
+}
+
+// Wishes go one way and credit the other while the message moves: many words, each of which is
+// followed by the next before it is acknowledged.
+TEST(MessengerWords, CreditFollowsTheMessage) {
+  Exchange exchange({.congestion_control = "rccc"});
+  exchange.receive();
+  exchange.send();
+  ASSERT_TRUE(exchange.arrives(Duration::from_ms(1)));
+  const Decision decision = exchange.report().decision;
+  EXPECT_NE(decision.credit, ~Bytes{0});
+  EXPECT_GE(exchange.nic(1).counters().data_packets_sent, 10U) << "words of credit";
+  EXPECT_GE(exchange.nic(0).counters().silent_packets_received, 10U);
+}
+
+TEST(MessengerWords, AllocatorThatGrantsTheLineRateSaysItOnlyWithTheReceive) {
+  for (const char* allocator : {"none", "equal_share"}) {
+    Exchange exchange({.allocator = allocator});
+    exchange.receive();
+    exchange.run_for(Duration::from_ms(200));
+    const uint64_t words = exchange.nic(1).counters().data_packets_sent;
+    if (allocator == std::string("none")) {
+      EXPECT_EQ(words, 1U) << "the receive itself";
+    } else {
+      EXPECT_GE(words, 4U) << "grants are repeated";
+    }
+    exchange.send();
+    EXPECT_TRUE(exchange.arrives(Duration::from_ms(20)));
+  }
+}
+
+TEST(MessengerWords, UnknownAllocatorIsAnError) {
+  Exchange exchange({});
+  const auto messenger = Messenger::create(
+      exchange.nic(0), {.allocator = "share", .line_rate = Rate::from_gbps(1)}, Instant());
+  ASSERT_FALSE(messenger);
+  EXPECT_EQ(messenger.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_NE(messenger.error().message.find("share"), std::string::npos);
+}
+
+// An idle messenger must not want to be polled.
+TEST(MessengerWords, IdleMessengerHasNothingToDo) {
+  Exchange exchange({.congestion_control = "fixed"});
+  exchange.receive();
+  exchange.send();
+  ASSERT_TRUE(exchange.arrives(Duration::from_ms(20)));
+  exchange.run_for(Duration::from_ms(50));
+  EXPECT_EQ(exchange.next_deadline(0), Instant::never());
+  EXPECT_EQ(exchange.next_deadline(1), Instant::never());
+}
+
+}  // namespace
+}  // namespace pacecar::test
