@@ -74,9 +74,10 @@ struct Demand {
 // Where a flow stands at its sender, for the demand that it announces. In payload bytes.
 // `sent - in_flight + backlog` is what the flow wants to have sent in all, as far as known now.
 struct FlowStanding {
-  Bytes backlog = 0;    // has a receive and is not acknowledged, in flight included
-  Bytes in_flight = 0;  // by the newest signal
-  Bytes sent = 0;       // since it began, repetitions included; by the same signal
+  Bytes backlog = 0;     // has a receive and is not acknowledged, in flight included
+  Bytes in_flight = 0;   // by the newest signal
+  Bytes sent = 0;        // since it began, repetitions included; by the same signal
+  uint32_t sharing = 1;  // flows that competed for the sender's link when this one sent last
 };
 
 // Why the rate is what it is.
@@ -89,6 +90,8 @@ struct Decision {
   // The most that the flow may have sent since it began, repetitions included; ~0: no such limit.
   Bytes credit = ~Bytes{0};
   LimitedBy limited_by = LimitedBy::kLine;
+  // A new rate counts from the next packet on; the one that waits for its time keeps it.
+  bool from_next_packet = false;
 };
 
 class Controller {

@@ -21,11 +21,12 @@ inline constexpr int kCreditBits = 24;    // of a count of units on the wire
 // "Ours": not from there.
 struct CreditConstants {
   // Name and default                 Unit, range, source.
-  uint64_t rate_percent = 99;        // of line rate that is granted, [1, 100]; pull pacer
-  Bytes pull_packets = 4;            // granted at once, >= 1; 16 KiB there
-  double limit_round_trips = 1.5;    // at line rate, >= 1; speculative credit
-  Bytes limit_min_packets = 8;       // where the round trip is very short, >= 1; ours
-  Bytes limit_max = Bytes{1} << 28;  // bytes, < 2^29, so that counts compare; ours
+  uint64_t rate_percent = 99;                 // of line rate that is granted, [1, 100]; pull pacer
+  Bytes pull_packets = 4;                     // granted at once, >= 1; 16 KiB there
+  double limit_round_trips = 1.5;             // at line rate, >= 1; speculative credit
+  Bytes limit_min_packets = 8;                // where the round trip is very short, >= 1; ours
+  Bytes limit_max = Bytes{1} << 28;           // bytes, < 2^29, so that counts compare; ours
+  Duration ask_again = Duration::from_ms(2);  // without having sent since, > 0; ours
   Duration max_lateness = Duration::from_us(50);  // that the pacer makes up for, > a poll; ours
 };
 inline constexpr CreditConstants kCredit;

@@ -54,8 +54,8 @@ void DcqcnController::on_ack(const AckSample& sample) {
 
 Decision DcqcnController::decide(Instant now) {
   catch_up(now);
-  return grant_limit_.apply(
-      now, rate_decision(rate_bps_, no_window(environment_), environment_.line_rate));
+  return grant_limit_.apply(now, from_next_packet(rate_decision(rate_bps_, no_window(environment_),
+                                                                environment_.line_rate)));
 }
 
 // Bounded: one cut at most, and the increases end at the line rate. Where both clocks meet, the

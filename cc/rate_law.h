@@ -39,6 +39,12 @@ inline Decision rate_decision(double bps, Bytes window, Rate line_rate) {
           .limited_by = rate < line_rate ? LimitedBy::kNetwork : LimitedBy::kLine};
 }
 
+// For laws whose new rate leaves the packet that waits for its time alone.
+inline Decision from_next_packet(Decision decision) {
+  decision.from_next_packet = true;
+  return decision;
+}
+
 // True for the first acknowledgement, and then once everything is acknowledged that had been sent
 // when it was last true.
 class OncePerRoundTrip {

@@ -8,7 +8,8 @@
 namespace pacecar {
 namespace {
 
-// A flow that has more to send than it may ask for raises its wish in steps: each is a packet.
+// Each word of a wish is a packet: while much of it is still to be granted, it rises in large
+// steps.
 constexpr uint64_t kWishSteps = 8;
 
 }  // namespace
@@ -26,7 +27,6 @@ void RcccController::start_blind(Bytes sent) {
   blind_ = true;
   blind_from_ = sent_ = sent;
   may_send_ = sent + limit_;
-  wish_from_ = granted_;
 }
 
 void RcccController::on_word(Bytes sent) {
@@ -34,18 +34,23 @@ void RcccController::on_word(Bytes sent) {
   if (!blind_ || sent == blind_from_) return;
   blind_ = false;
   may_send_ = sent;
-  wish_from_ = granted_;
 }
 
-// What is granted while the flow still sends blindly is part of the credit that it loses.
+// As for a packet that is sent: what the flow wants may have grown.
+void RcccController::on_loss(const LossSample& sample) {
+  on_word(sample.sent);
+  if (sample.kind == LossKind::kMissing && may_send_ <= sent_) may_ask_ = true;
+}
+
+// The first grant ends the blind start like any other word, and is not part of what is lost then.
 void RcccController::on_grant(Instant now, const Grant& grant) {
   on_credit_ = grant.is_credit;
   if (!on_credit_) return rate_limit_.on_grant(now, grant);
   const int64_t ahead = credit_ahead(grant.credit, granted_);
   if (ahead <= 0) return;
   granted_ += static_cast<uint64_t>(ahead);
+  on_word(sent_);
   if (blind_) return;
-  wish_from_ = granted_;
   const Bytes most = std::max(may_send_, sent_ + limit_);
   may_send_ = std::min(may_send_ + static_cast<Bytes>(ahead) * kCreditUnit, most);
 }
@@ -58,25 +63,40 @@ Decision RcccController::decide(Instant now) {
   return decision;
 }
 
-// While it sends blindly a flow asks for a packet at least: the receiver then knows of it, and has
-// credit to spare for it when something is lost.
-std::optional<Demand> RcccController::demand(Instant, const FlowStanding& standing) {
+// A wish is made with every packet that is sent, as it stands then, and the largest counts. That of
+// a flow without credit therefore stays, also where its share of the link has been less than one
+// packet, until the receiver grants unasked or kCredit.ask_again has passed.
+std::optional<Demand> RcccController::demand(Instant now, const FlowStanding& standing) {
   if (!on_credit_) return std::nullopt;
+  const bool may_ask = may_ask_ || standing.sent != asked_at_ || now - asked_ >= kCredit.ask_again;
   sent_ = standing.sent;
   if (standing.backlog == 0) {
-    start_blind(standing.sent);
-  } else {
-    const Bytes unsent = standing.backlog - std::min(standing.in_flight, standing.backlog);
-    const Bytes target = sent_ + unsent;
-    const Bytes missing = std::max(target - std::min(may_send_, target), blind_ ? mtu_ : 0);
-    const uint64_t wish = wish_from_ + credit_units(std::min(missing, limit_));
-    const uint64_t step = missing > limit_ ? limit_ / kCreditUnit / kWishSteps : 1;
-    if (missing > 0 && wish >= wished_ + step) wished_ = wish;
+    start_blind(sent_);
+  } else if (may_ask) {
+    ask(standing);
+  }
+  if (standing.backlog == 0 || may_ask) {
+    may_ask_ = false;
+    asked_at_ = sent_;
+    asked_ = now;
   }
   Demand demand;
   demand.is_credit = true;
-  demand.credit = wished_ * kCreditUnit;
+  demand.credit = announced_ * kCreditUnit;
   return demand;
+}
+
+// For what is unsent and has no credit, which may be a packet more than nothing. While it sends
+// blindly a flow asks for a packet at least: the receiver then knows of it, and has credit to spare
+// for it when something is lost. Of flows that share a link each asks for its part.
+void RcccController::ask(const FlowStanding& standing) {
+  const Bytes unsent = standing.backlog - std::min(standing.in_flight, standing.backlog);
+  const Bytes target = sent_ + std::min(unsent, limit_);
+  const Bytes least = blind_ && unsent > 0 ? mtu_ : 0;
+  const Bytes missing = std::max(target - std::min(may_send_, target), least);
+  wished_ = std::max(wished_, granted_ + credit_units(missing / standing.sharing));
+  const uint64_t left = announced_ - std::min(granted_, announced_);
+  if (wished_ > announced_ + left / kWishSteps) announced_ = wished_;
 }
 
 }  // namespace pacecar

@@ -5,9 +5,12 @@
 // what became of it, good or bad, takes the rest of that credit away, and from then on only what
 // the receiver grants may be sent. Packets sent again need credit like new ones.
 //
-// Invariant: the flow asks for all that it has to send and has no credit for, so it never waits for
-// credit that it has not asked for. A receiver that grants rates is obeyed instead. Purity and
-// thread rule as for Controller.
+// With every packet that it sends the flow asks for what it has to send and has no credit for; of
+// flows that compete for their link each asks for its part.
+//
+// Invariant: a flow that has something to send, and no credit, has asked for some within
+// kCredit.ask_again. A receiver that grants rates is obeyed instead. Purity and thread rule as for
+// Controller.
 #pragma once
 
 #include "cc/controller.h"
@@ -22,7 +25,7 @@ class RcccController final : public Controller {
   std::string_view name() const override { return "rccc"; }
   void on_send(Instant, Bytes) override {}
   void on_ack(const AckSample& sample) override { on_word(sample.sent); }
-  void on_loss(const LossSample& sample) override { on_word(sample.sent); }
+  void on_loss(const LossSample& sample) override;
   void on_timeout(Instant) override {}
   void on_grant(Instant now, const Grant& grant) override;
   Decision decide(Instant now) override;
@@ -31,6 +34,7 @@ class RcccController final : public Controller {
  private:
   void start_blind(Bytes sent);
   void on_word(Bytes sent);
+  void ask(const FlowStanding& standing);
 
   const Bytes mtu_;
   const Bytes limit_;     // the most credit, and the most wished for
@@ -41,8 +45,11 @@ class RcccController final : public Controller {
   bool blind_ = true;
   bool on_credit_ = true;
   uint64_t granted_ = 0;    // units since the flow began
-  uint64_t wished_ = 0;     // likewise
-  uint64_t wish_from_ = 0;  // value of granted_ that a wish adds to; stands still while blind
+  uint64_t wished_ = 0;     // likewise, and the largest
+  uint64_t announced_ = 0;  // what the receiver was told of it
+  bool may_ask_ = true;     // again without having sent
+  Bytes asked_at_ = 0;      // value of sent_ when it asked last
+  Instant asked_;
   GrantLimit rate_limit_;
 };
 

@@ -62,8 +62,8 @@ Result<std::unique_ptr<Controller>> make(std::string_view name, const FlowEnviro
 
 template <typename T>
 constexpr ControllerInfo describe(std::string_view name, std::string_view summary,
-                                  std::string_view allocator) {
-  return {name, summary, allocator, list_constants<typename ConstantsOf<T>::Type>};
+                                  std::string_view allocator, bool needs_telemetry = false) {
+  return {name, summary, allocator, needs_telemetry, list_constants<typename ConstantsOf<T>::Type>};
 }
 
 template <typename T>
@@ -83,9 +83,9 @@ constexpr ControllerInfo kControllers[] = {
     describe<DcqcnController>("dcqcn", "ECN marks, rate (SIGCOMM 2015)", "none"),
     describe<TimelyController>("timely", "gradient of the round trip, rate (SIGCOMM 2015)", "none"),
     describe<HpccController>("hpcc", "telemetry of the busiest hop, window and rate (SIGCOMM 2019)",
-                             "none"),
-    describe<PowerTcpController>("powertcp", "power of the busiest hop, window (NSDI 2022)",
-                                 "none"),
+                             "none", /*needs_telemetry=*/true),
+    describe<PowerTcpController>("powertcp", "power of the busiest hop, window (NSDI 2022)", "none",
+                                 /*needs_telemetry=*/true),
     describe<NsccController>("nscc", "ECN mark and delay of each packet, window (UEC 1.0)", "none"),
     describe<RcccController>("rccc", "credit that the receiver hands out in turn (UEC 1.0)",
                              "credit"),
@@ -155,9 +155,9 @@ Result<std::unique_ptr<Allocator>> make_allocator(std::string_view name,
   });
 }
 
-Result<std::string_view> allocator_of(std::string_view controller) {
-  return find(kControllers, "congestion control", controller).map([](size_t i) {
-    return kControllers[i].allocator;
+Result<ControllerInfo> controller_info(std::string_view name) {
+  return find(kControllers, "congestion control", name).map([](size_t i) {
+    return kControllers[i];
   });
 }
 

@@ -18,6 +18,7 @@ struct ControllerInfo {
   std::string_view name;
   std::string_view summary;                  // one line: signal and law
   std::string_view allocator;                // the receiver's, that goes with it
+  bool needs_telemetry;                      // its signal is what switches stamp (telemetry.h)
   std::vector<ConstantInfo> (*constants)();  // those that can be set; for the control path
 };
 
@@ -44,7 +45,7 @@ Result<std::unique_ptr<Allocator>> make_allocator(std::string_view name,
                                                   const FlowEnvironment& environment,
                                                   uint32_t max_flows);
 
-// The allocator that goes with a controller. Errors as for controllers.
-Result<std::string_view> allocator_of(std::string_view controller);
+// One of controllers(). Errors: kInvalidArgument with what is known.
+Result<ControllerInfo> controller_info(std::string_view name);
 
 }  // namespace pacecar

@@ -47,8 +47,8 @@ double TimelyController::decrease_factor(Duration rtt) const {
 }
 
 Decision TimelyController::decide(Instant now) {
-  return grant_limit_.apply(
-      now, rate_decision(rate_bps_, no_window(environment_), environment_.line_rate));
+  return grant_limit_.apply(now, from_next_packet(rate_decision(rate_bps_, no_window(environment_),
+                                                                environment_.line_rate)));
 }
 
 }  // namespace pacecar

@@ -161,7 +161,7 @@ void read_shown(SpecReader& reader, Experiment& experiment) {
 // The keys of the plan itself, but for arms, factors and thresholds.
 Result<void> read_head(const SpecTable& table, const SpecPlace& place, const std::string& name,
                        Experiment& experiment) {
-  SpecReader reader(table, "the plan's", place);
+  SpecReader reader(table, "top level", place);
   experiment.name = reader.text("name", name);
   experiment.description = reader.text("description", "");
   read_seeds(reader, experiment);
@@ -301,6 +301,45 @@ Result<Plan> make_plan(const SpecValue& file, const std::string& name) {
   return plan;
 }
 
+// A metric of one job ("finish_us@victim") is there where the workload has several.
+bool has_metric(const RunSpec& spec, std::string_view name) {
+  const size_t at = name.find('@');
+  if (at == std::string_view::npos) return true;
+  const auto& jobs = spec.workload.jobs;
+  return jobs.size() > 1 &&
+         std::ranges::find(jobs, name.substr(at + 1), &WorkloadJob::name) != jobs.end();
+}
+
+tl::unexpected<Error> no_such_job(const std::string& file, const std::string& metric,
+                                  const RunSpec& spec) {
+  std::vector<std::string_view> names;
+  for (const WorkloadJob& job : spec.workload.jobs) names.push_back(job.name);
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{}: '{}' asks for one of several jobs, and {} has {}: name one of these "
+                          "in a workload of [[workload.job]], or leave out '@'",
+                          file, metric, spec.name, fmt::join(names, ", ")));
+}
+
+// Each cell can run and has the metrics that are asked for.
+Result<void> check_cells(const Plan& plan, const std::string& file) {
+  const Experiment& experiment = plan.experiment;
+  std::vector<std::string> missing = experiment.shown;
+  RunSpec last;
+  for (size_t cell = 0; cell < experiment.cells.size(); ++cell) {
+    auto spec = run_spec(plan, cell * experiment.seeds.size());
+    if (!spec) return tl::unexpected(spec.error());
+    for (const Threshold& threshold : experiment.thresholds) {
+      if (threshold.cell == cell && !has_metric(*spec, threshold.metric)) {
+        return no_such_job(file, threshold.metric, *spec);
+      }
+    }
+    std::erase_if(missing, [&](const std::string& name) { return has_metric(*spec, name); });
+    last = std::move(*spec);
+  }
+  if (missing.empty()) return {};
+  return no_such_job(file, missing.front(), last);
+}
+
 }  // namespace
 
 Result<Plan> parse_plan(std::string_view text, const std::string& name) {
@@ -321,9 +360,8 @@ Result<Plan> read_plan(const std::string& path, std::optional<uint64_t> seed) {
   plan->base_dir = std::filesystem::path(path).parent_path();
   Experiment& experiment = plan->experiment;
   if (seed) experiment.seeds = {*seed};
-  for (size_t cell = 0; cell < experiment.cells.size(); ++cell) {
-    const auto spec = run_spec(*plan, cell * experiment.seeds.size());
-    if (!spec) return tl::unexpected(spec.error());
+  if (const auto checked = check_cells(*plan, path); !checked) {
+    return tl::unexpected(checked.error());
   }
   return plan;
 }
@@ -332,6 +370,12 @@ Result<RunSpec> run_spec(const Plan& plan, size_t run) {
   const Experiment& experiment = plan.experiment;
   const size_t cell = run / experiment.seeds.size();
   auto spec = make_run_spec(plan.specs[cell], plan.base_dir, experiment.seed_of(run));
+  if (spec && (!spec->trace.empty() || !spec->pcap.empty())) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: [run] trace and pcap name one file, which all runs would write: "
+                            "leave them out, and trace one run with 'pacecar sim'",
+                            plan.specs[cell].find("run")->place.text()));
+  }
   if (spec) {
     spec->name = fmt::format("{}: {}, seed {}", experiment.name,
                              cell_text(experiment, experiment.cells[cell]), spec->seed);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <set>
 
 #include "bench/ab/metric_info.h"
@@ -16,7 +15,6 @@ using Json = nlohmann::json;
 constexpr int kSchemaVersion = 1;
 constexpr size_t kCdfPoints = 200;
 constexpr size_t kSizeClasses = 10;
-constexpr size_t kMaxFlows = 5000;  // of a run, in the report
 
 double rounded(double value) { return std::round(value * 1000) / 1000; }
 
@@ -77,30 +75,21 @@ Json slowdowns_json(std::vector<DoneFlows::Flow>& flows) {
   return classes;
 }
 
-// Keeps the slowest flows (those not done first) when there are too many, in their order.
-void bound_flows(Json& flows) {
-  const size_t count = flows.at("id").size();
-  flows["left_out"] = count - std::min(count, kMaxFlows);
-  if (count <= kMaxFlows) return;
-  const auto time_of = [&](size_t i) {
-    const Json& finish = flows.at("finish_us")[i];
-    if (finish.is_null()) return std::numeric_limits<double>::infinity();
-    return finish.get<double>() - flows.at("start_us")[i].get<double>();
+// A cell has what is shown of its flows; of the queues the longest is drawn.
+void keep_what_is_shown(Json& detail) {
+  detail.erase("flows");
+  detail.erase("jobs");
+  const auto peak = [](const Json& queue) {
+    double most = 0;
+    for (const Json& value : queue.at("values")) most = std::max(most, value.get<double>());
+    return most;
   };
-  std::vector<double> times(count);
-  std::vector<size_t> order(count);
-  std::iota(order.begin(), order.end(), 0);
-  for (size_t i = 0; i < count; ++i) times[i] = time_of(i);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return times[a] > times[b]; });
-  order.resize(kMaxFlows);
-  std::sort(order.begin(), order.end());
-  for (auto& [name, column] : flows.items()) {
-    if (!column.is_array()) continue;
-    Json kept = Json::array();
-    for (const size_t i : order) kept.push_back(column[i]);
-    column = std::move(kept);
-  }
+  Json& queues = detail.at("queues");
+  const auto longest =
+      std::max_element(queues.begin(), queues.end(),
+                       [&](const Json& a, const Json& b) { return peak(a) < peak(b); });
+  detail["queue"] = longest == queues.end() ? Json() : std::move(*longest);
+  detail.erase("queues");
 }
 
 class Builder {
@@ -121,7 +110,7 @@ class Builder {
       Json detail = folder_.read_detail(record);
       if (!detail.is_null()) {
         add_flows(detail.at("flows"), done);
-        bound_flows(detail.at("flows"));
+        keep_what_is_shown(detail);
       }
       add_run(record, number, kept ? Json() : detail);
       kept = kept || !detail.is_null();

@@ -13,10 +13,9 @@
 //     one per arm and combination of factor values
 //   runs [{index, cell, seed, ok, error, metrics {}, detail}]; detail is kept of the first run of
 //     each cell, null for the others:
-//       flows {id [], source [], destination [], job [], bytes [], start_us [], finish_us [],
-//              received_us [], ideal_us [], left_out}: columns; the slowest flows when too many
-//       jobs [name], queues [series in bytes], rates [series], fairness series or null,
-//       links [{from, to, gbps, utilisation, queue_max_bytes, marked, trimmed, dropped, paused_us}]
+//       queue series in bytes, rates [series], fairness series or null,
+//       links [{from, to, gbps, utilisation, queue_max_bytes, marked, trimmed, dropped,
+//               paused_us}], figures that are 0 left out
 //     series: {name, interval_us, values []}
 //   comparisons [{factors {}, metric, arm, baseline, n, arm_mean, baseline_mean, difference, low,
 //                 high, interval ("bootstrap", "student", ""), ratio, cohens_d, cliffs_delta, p,

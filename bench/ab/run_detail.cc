@@ -15,7 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kPoints = 500;                   // of a series: more than a plot has pixels for
+constexpr size_t kPoints = 500;       // of a series: as many as a plot has pixels for
+constexpr size_t kFewestPoints = 20;  // of a rate, however few packets it is of
+constexpr double kPacketsPerPoint = 8;
 constexpr std::string_view kWallTime = "wall_s";  // has a place of its own in the record
 
 double rounded(double value) { return std::round(value * 1000) / 1000; }
@@ -47,19 +49,53 @@ double mean_of(const double* first, const double* last) {
 
 double max_of(const double* first, const double* last) { return *std::max_element(first, last); }
 
-// Joins neighbours by `join` until there are few enough points; peaks of queues must stay.
-Json series_json(const Series& series, double scale,
-                 double (*join)(const double* first, const double* last)) {
-  const size_t step = (series.values.size() + kPoints - 1) / kPoints;
-  Json values = Json::array();
+// Joins `step` neighbours by `join`.
+Series joined(const Series& series, size_t step,
+              double (*join)(const double* first, const double* last)) {
+  Series result{series.name, series.interval * static_cast<int64_t>(step), {}};
   for (size_t i = 0; i < series.values.size(); i += step) {
     const double* first = series.values.data() + i;
-    values.push_back(
-        rounded(join(first, first + std::min(step, series.values.size() - i)) * scale));
+    result.values.push_back(join(first, first + std::min(step, series.values.size() - i)));
   }
-  return {{"name", series.name},
-          {"interval_us", series.interval.us() * static_cast<double>(std::max<size_t>(step, 1))},
-          {"values", values}};
+  return result;
+}
+
+// The least that leaves few enough points.
+size_t fewest(const Series& series) {
+  return std::max<size_t>((series.values.size() + kPoints - 1) / kPoints, 1);
+}
+
+// So many samples of a rate that a flow under way sends some packets in them: in fewer its rate
+// would jump between none and that of a whole packet.
+size_t smoothing(const RunResult& run) {
+  if (run.rates.empty() || run.nics.data_packets_sent == 0) return 1;
+  double sum = 0;
+  double samples = 0;
+  for (const Series& rate : run.rates) {
+    const auto sends = [](double value) { return value > 0; };
+    const auto first = std::ranges::find_if(rate.values, sends);
+    const auto last = std::find_if(rate.values.rbegin(), rate.values.rend(), sends).base();
+    if (first == rate.values.end()) continue;
+    sum += std::accumulate(first, last, 0.0);
+    samples += static_cast<double>(last - first);
+  }
+  const double packet = static_cast<double>(run.nics.data_bytes_sent) /
+                        static_cast<double>(run.nics.data_packets_sent);
+  const Series& any = run.rates[0];
+  const double sample = sum / samples / 8 * any.interval.seconds();  // bytes, the mean
+  const double most = static_cast<double>(any.values.size()) / kFewestPoints;
+  const double wanted =
+      sum == 0 ? 1 : std::min(std::ceil(kPacketsPerPoint * packet / sample), most);
+  return std::max(fewest(any), static_cast<size_t>(wanted));
+}
+
+// A plot shows no more than four digits.
+Json series_json(const Series& series, double scale) {
+  Json values = Json::array();
+  for (const double value : series.values) {
+    values.push_back(std::stod(fmt::format("{:.4g}", value * scale)));
+  }
+  return {{"name", series.name}, {"interval_us", series.interval.us()}, {"values", values}};
 }
 
 // Jain's index of the flows that sent anything in each interval; 1 while none does.
@@ -77,17 +113,22 @@ Series fairness(const std::vector<Series>& rates) {
   return result;
 }
 
+// Figures that are 0 are left out: there are many links, and most are idle.
 Json link_json(const LinkResult& link) {
   const size_t arrow = link.name.find(" > ");
-  return {{"from", link.name.substr(0, arrow)},
-          {"to", arrow == std::string::npos ? "" : link.name.substr(arrow + 3)},
-          {"gbps", link.info.rate.gbps()},
-          {"utilisation", rounded(link.utilisation)},
-          {"queue_max_bytes", link.stats.queue_max_bytes},
-          {"marked", link.stats.marked},
-          {"trimmed", link.stats.trimmed},
-          {"dropped", link.stats.dropped},
-          {"paused_us", rounded(link.stats.paused.us())}};
+  Json json = {{"from", link.name.substr(0, arrow)},
+               {"to", arrow == std::string::npos ? "" : link.name.substr(arrow + 3)},
+               {"gbps", link.info.rate.gbps()}};
+  const auto add = [&json](const char* name, auto value) {
+    if (value != 0) json[name] = value;
+  };
+  add("utilisation", rounded(link.utilisation));
+  add("queue_max_bytes", link.stats.queue_max_bytes);
+  add("marked", link.stats.marked);
+  add("trimmed", link.stats.trimmed);
+  add("dropped", link.stats.dropped);
+  add("paused_us", rounded(link.stats.paused.us()));
+  return json;
 }
 
 void add_metric(std::map<std::string, double>& values, const RunResult& run,
@@ -100,16 +141,21 @@ void add_metric(std::map<std::string, double>& values, const RunResult& run,
 
 Json run_detail(const RunResult& run) {
   Json queues = Json::array();
-  for (const Series& series : run.queues) queues.push_back(series_json(series, 1, max_of));
+  for (const Series& series : run.queues) {
+    queues.push_back(series_json(joined(series, fewest(series), max_of), 1));  // peaks must stay
+  }
+  std::vector<Series> smooth;
+  const size_t step = smoothing(run);
+  for (const Series& series : run.rates) smooth.push_back(joined(series, step, mean_of));
   Json rates = Json::array();
-  for (const Series& series : run.rates) rates.push_back(series_json(series, 1e-9, mean_of));
+  for (const Series& series : smooth) rates.push_back(series_json(series, 1e-9));
   Json links = Json::array();
   for (const LinkResult& link : run.links) links.push_back(link_json(link));
   return {{"flows", flows_json(run.flows)},
           {"jobs", run.jobs},
           {"queues", queues},
           {"rates", rates},
-          {"fairness", run.rates.empty() ? Json() : series_json(fairness(run.rates), 1, mean_of)},
+          {"fairness", smooth.empty() ? Json() : series_json(fairness(smooth), 1)},
           {"links", links}};
 }
 

@@ -114,6 +114,19 @@ Duration longest_round_trip(const Topology& topology, const Routing& routing,
   return longest;
 }
 
+bool many_ways(const Topology& topology, const Routing& routing) {
+  for (uint32_t to = 1; to < topology.hosts; ++to) {
+    NodeId here = 0;
+    while (here != to) {
+      const auto links = routing.next_links(here, to);
+      if (links.size() != 1) return true;
+      const Cable& cable = topology.cables[links.front() / 2];
+      here = links.front() % 2 == 0 ? cable.b : cable.a;
+    }
+  }
+  return false;
+}
+
 std::vector<Rate> host_rates(const Topology& topology) {
   std::vector<Rate> rates(topology.hosts);
   for (const Cable& cable : topology.cables) {

@@ -41,6 +41,9 @@ Duration completion_time(std::span<const Hop> there, std::span<const Hop> back, 
 Duration longest_round_trip(const Topology& topology, const Routing& routing,
                             const PacketSizes& sizes);
 
+// Whether packets from the first host to another one may take different ways.
+bool many_ways(const Topology& topology, const Routing& routing);
+
 // What each host's NIC can do: the rates of all of its cables together.
 std::vector<Rate> host_rates(const Topology& topology);
 

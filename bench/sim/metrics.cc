@@ -90,6 +90,15 @@ double busiest(const RunResult& run) {
   return most;
 }
 
+// The busiest queues are those whose samples are kept.
+double largest_sample(const RunResult& run) {
+  double most = kNone;
+  for (const Series& queue : run.queues) {
+    for (const double bytes : queue.values) most = std::fmax(most, bytes);
+  }
+  return most;
+}
+
 double completed(const RunResult& run) {
   return static_cast<double>(of_done_flows(run, fct_us).size());
 }
@@ -104,62 +113,62 @@ constexpr auto kNeither = Better::kNeither;
 using Run = const RunResult&;
 
 constexpr std::array kMetrics{
-    Metric{"finish_us", "us", "time at which the last sender knew that its flow was done", kLower,
-           true, finish},
-    Metric{"first_finish_us", "us", "the same of the first flow that was done", kNeither, true,
+    Metric{"finish_us", "us", "finish of the last flow, at its sender", kLower, true, finish},
+    Metric{"first_finish_us", "us", "finish of the first flow, at its sender", kNeither, true,
            first_finish},
-    Metric{"flows_done", "", "flows that were done in time", kHigher, true, completed},
-    Metric{"fct_mean_us", "us", "mean flow completion time, at the sender", kLower, true, mean_fct},
-    Metric{"fct_p50_us", "us", "median flow completion time", kLower, true, fct<500>},
-    Metric{"fct_p99_us", "us", "flow completion time that 99% of the flows keep", kLower, true,
-           fct<990>},
-    Metric{"fct_p999_us", "us", "flow completion time that 99.9% of the flows keep", kLower, true,
-           fct<999>},
-    Metric{"fct_max_us", "us", "longest flow completion time", kLower, true, fct<1000>},
-    Metric{"slowdown_p50", "", "completion time over that of the same flow alone, median", kLower,
-           true, slowdowns<500>},
-    Metric{"slowdown_p99", "", "the same, 99th percentile", kLower, true, slowdowns<990>},
-    Metric{"slowdown_max", "", "the same, largest", kLower, true, slowdowns<1000>},
-    Metric{"slowdown_p99_short", "", "the same of flows below 10 KB, 99th percentile", kLower, true,
+    Metric{"flows_done", "", "flows done in time", kHigher, true, completed},
+    Metric{"fct_mean_us", "us", "flow completion time, mean", kLower, true, mean_fct},
+    Metric{"fct_p50_us", "us", "flow completion time, median", kLower, true, fct<500>},
+    Metric{"fct_p99_us", "us", "flow completion time, 99th percentile", kLower, true, fct<990>},
+    Metric{"fct_p999_us", "us", "flow completion time, 99.9th percentile", kLower, true, fct<999>},
+    Metric{"fct_max_us", "us", "flow completion time, longest", kLower, true, fct<1000>},
+    Metric{"slowdown_p50", "", "slowdown against the same flow alone, median", kLower, true,
+           slowdowns<500>},
+    Metric{"slowdown_p99", "", "slowdown against the same flow alone, 99th percentile", kLower,
+           true, slowdowns<990>},
+    Metric{"slowdown_max", "", "slowdown against the same flow alone, largest", kLower, true,
+           slowdowns<1000>},
+    Metric{"slowdown_p99_short", "", "slowdown of flows below 10 KB, 99th percentile", kLower, true,
            slowdowns<990, 0, kShort>},
-    Metric{"slowdown_p99_medium", "", "the same from 10 KB to 1 MB, 99th percentile", kLower, true,
-           slowdowns<990, kShort, kLong>},
-    Metric{"slowdown_p99_long", "", "the same from 1 MB on, 99th percentile", kLower, true,
+    Metric{"slowdown_p99_medium", "", "slowdown of flows from 10 KB to 1 MB, 99th percentile",
+           kLower, true, slowdowns<990, kShort, kLong>},
+    Metric{"slowdown_p99_long", "", "slowdown of flows from 1 MB on, 99th percentile", kLower, true,
            slowdowns<990, kLong>},
-    Metric{"slowdown_p50_long", "", "the same from 1 MB on, median", kLower, true,
+    Metric{"slowdown_p50_long", "", "slowdown of flows from 1 MB on, median", kLower, true,
            slowdowns<500, kLong>},
-    Metric{"goodput_gbps", "Gb/s", "payload of the flows that arrived, over the time they took",
+    Metric{"goodput_gbps", "Gb/s", "goodput: payload of whole flows over the time they took",
            kHigher, true, goodput},
     Metric{"jain", "", "Jain's fairness index of the flows' mean rates", kHigher, true, jain},
     Metric{"queue_max_bytes", "bytes", "largest data queue of any switch port", kLower, false,
            [](Run run) { return static_cast<double>(run.queue_max_bytes); }},
+    Metric{"queue_sample_max_bytes", "bytes", "largest sample of any switch port's data queue",
+           kLower, false, largest_sample},
     Metric{"queue_p99_bytes", "bytes", "data queue of the busiest switch port, 99th percentile",
            kLower, false, [](Run run) { return run.queue_p99_bytes; }},
-    Metric{"buffer_max_bytes", "bytes", "most that one switch held at once", kLower, false,
+    Metric{"buffer_max_bytes", "bytes", "largest buffer in use in any switch", kLower, false,
            [](Run run) { return static_cast<double>(run.switch_buffer_max_bytes); }},
-    Metric{"utilisation_max", "", "share of the time that the busiest link sent", kNeither, false,
-           busiest},
-    Metric{"drops", "packets", "dropped by full queues and inboxes", kLower, false,
+    Metric{"utilisation_max", "", "utilisation of the busiest link", kNeither, false, busiest},
+    Metric{"drops", "packets", "drops by full queues and inboxes", kLower, false,
            [](Run run) {
              return dropped(run, FabricDrop::kQueueFull) + dropped(run, FabricDrop::kInboxFull);
            }},
-    Metric{"drops_all", "packets", "dropped for any cause, injected faults included", kLower, false,
+    Metric{"drops_all", "packets", "drops for any cause, injected faults included", kLower, false,
            [](Run run) { return static_cast<double>(run.fabric.all_dropped()); }},
-    Metric{"trims", "packets", "whose payload was cut off by a full queue", kLower, false,
+    Metric{"trims", "packets", "payloads cut off by full queues", kLower, false,
            [](Run run) { return static_cast<double>(run.fabric.trimmed); }},
-    Metric{"marks", "packets", "marked by ECN", kLower, false,
+    Metric{"marks", "packets", "ECN marks", kLower, false,
            [](Run run) { return static_cast<double>(run.fabric.marked); }},
     Metric{"pauses", "frames", "PFC pause frames", kLower, false,
            [](Run run) { return static_cast<double>(run.fabric.pauses); }},
-    Metric{"pause_us", "us", "time that links were paused by PFC, all links together", kLower,
-           false, [](Run run) { return run.pause_time.us(); }},
-    Metric{"retransmissions", "packets", "sent again", kLower, false,
+    Metric{"pause_us", "us", "time paused by PFC, all links together", kLower, false,
+           [](Run run) { return run.pause_time.us(); }},
+    Metric{"retransmissions", "packets", "retransmissions", kLower, false,
            [](Run run) { return static_cast<double>(run.nics.packets_retransmitted); }},
-    Metric{"timeouts", "", "times that nothing came back for a whole timeout", kLower, false,
+    Metric{"timeouts", "", "timeouts", kLower, false,
            [](Run run) { return static_cast<double>(run.nics.timeouts); }},
-    Metric{"events", "", "events of the simulation", kNeither, false,
+    Metric{"events", "", "simulated events", kNeither, false,
            [](Run run) { return static_cast<double>(run.events); }},
-    Metric{"wall_s", "s", "time that the simulation took", kNeither, false,
+    Metric{"wall_s", "s", "wall-clock time of the simulation", kNeither, false,
            [](Run run) { return run.wall_seconds; }},
 };
 

@@ -14,6 +14,8 @@ namespace {
 constexpr size_t kQueueSamples = size_t{1} << 24;
 constexpr size_t kFewestPoints = 64;
 
+enum Timer : uint32_t { kSample, kWarm };
+
 LinkStats since(LinkStats now, const LinkStats& before) {
   now.sent_bytes -= before.sent_bytes;
   now.sent_packets -= before.sent_packets;
@@ -43,8 +45,9 @@ Monitor::Monitor(EventLoop& loop, const Fabric& fabric, const Topology& topology
       topology_(topology),
       sampling_(sampling),
       flows_(std::move(flows)),
-      timer_(loop.add_timer(*this, 0)),
-      interval_(sampling.interval) {
+      timer_(loop.add_timer(*this, kSample)),
+      interval_(sampling.interval),
+      warm_timer_(loop.add_timer(*this, kWarm)) {
   for (LinkId link = 0; link < fabric.links(); ++link) {
     if (fabric.link_info(link).from >= topology.hosts) ports_.push_back(link);
   }
@@ -55,11 +58,19 @@ Monitor::Monitor(EventLoop& loop, const Fabric& fabric, const Topology& topology
 void Monitor::begin() {
   for (LinkId link = 0; link < fabric_.links(); ++link) {
     before_.push_back(fabric_.link_stats(link));
+    sent_before_.push_back(before_.back().sent_bytes);
   }
-  if (interval_ > Duration()) on_event(loop_.now(), 0);
+  if (sampling_.warm_up > Duration()) loop_.arm(warm_timer_, loop_.now() + sampling_.warm_up);
+  if (interval_ > Duration()) on_event(loop_.now(), kSample);
 }
 
-void Monitor::on_event(Instant now, uint32_t) {
+void Monitor::on_event(Instant now, uint32_t what) {
+  if (what == kWarm) {
+    for (LinkId link = 0; link < fabric_.links(); ++link) {
+      sent_before_[link] = fabric_.link_stats(link).sent_bytes;
+    }
+    return;
+  }
   if (samples_ == points_) halve();
   sample();
   loop_.arm(timer_, now + interval_);
@@ -100,6 +111,7 @@ void Monitor::finish(RunResult& result) const {
     first = std::min(first, flow.start);
     last = std::max(last, flow.done() ? flow.finish : result.duration);
   }
+  first = std::max(first, sampling_.warm_up);
   std::vector<size_t> busiest(ports_.size());
   std::iota(busiest.begin(), busiest.end(), size_t{0});
   for (LinkId link = 0; link < fabric_.links(); ++link) {
@@ -109,7 +121,8 @@ void Monitor::finish(RunResult& result) const {
     each.name = link_name(topology_, link);
     each.stats = since(fabric_.link_stats(link), before_[link]);
     if (last > first && each.info.rate.bps() > 0) {
-      each.utilisation = static_cast<double>(each.stats.sent_bytes) * 8 /
+      const Bytes sent = fabric_.link_stats(link).sent_bytes - sent_before_[link];
+      each.utilisation = static_cast<double>(sent) * 8 /
                          (static_cast<double>(each.info.rate.bps()) * (last - first).seconds());
     }
     result.pause_time = result.pause_time + each.stats.paused;

@@ -50,6 +50,8 @@ class Monitor final : public EventSink {
   size_t points_ = 0;              // most samples
   std::vector<LinkId> ports_;      // of switches
   std::vector<LinkStats> before_;  // by link, at time 0
+  EventLoop::TimerId warm_timer_;
+  std::vector<Bytes> sent_before_;  // by link, until the end of the warm-up
   size_t samples_ = 0;
   std::vector<uint32_t> queues_;     // [sample][port]
   std::vector<Bytes> acknowledged_;  // [sample][flow]

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "bench/sim/algorithms.h"
 #include "bench/sim/counters.h"
 #include "bench/sim/fault_player.h"
 #include "bench/sim/ideal.h"
@@ -17,7 +18,6 @@
 #include "bench/sim/spec_file.h"
 #include "bench/sim/trace_file.h"
 #include "bench/sim/traffic.h"
-#include "cc/registry.h"
 #include "transport/sim/routing.h"
 #include "transport/wire/extended.h"
 
@@ -32,12 +32,6 @@ constexpr uint64_t kEventsPerReport = 1 << 16;
 constexpr int64_t kSilencePerTimeLimit = 100;
 constexpr Duration kShortestSilence = Duration::from_s(10);
 constexpr uint32_t kWindowBits = 64;  // packets per word of an acknowledgement's bitmap
-
-// What every host runs: its own jobs' algorithm, or the experiment's.
-struct Algorithms {
-  std::vector<std::string> controls;    // by host, as a sender
-  std::vector<std::string> allocators;  // by host, as a receiver
-};
 
 Result<void> check_flows(const RunSpec& spec) {
   const Workload& workload = spec.workload;
@@ -57,36 +51,6 @@ Result<void> check_flows(const RunSpec& spec) {
                 "the workload has no flows: nothing would be measured");
   }
   return {};
-}
-
-// One algorithm for all flows that a host sends, one allocator for all that it receives.
-Result<void> assign(std::string& slot, std::string_view name, std::string_view what,
-                    uint32_t host) {
-  if (slot.empty()) slot = name;
-  if (slot == name) return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("host {} would {} with both '{}' and '{}': give the jobs hosts of their "
-                          "own, or set transport.allocator where only the receiver differs",
-                          host, what, slot, name));
-}
-
-Result<Algorithms> algorithms_of(const RunSpec& spec) {
-  Algorithms algorithms{std::vector<std::string>(spec.topology.hosts),
-                        std::vector<std::string>(spec.topology.hosts)};
-  for (const WorkloadFlow& flow : spec.workload.flows) {
-    const std::string& own = spec.workload.jobs[flow.job].congestion_control;
-    const std::string& control = own.empty() ? spec.transport.congestion_control : own;
-    const auto goes_with = allocator_of(control);
-    if (!goes_with) return tl::unexpected(goes_with.error());
-    const std::string_view allocator =
-        spec.transport.allocator.empty() ? *goes_with : std::string_view(spec.transport.allocator);
-    auto set = assign(algorithms.controls[flow.source], control, "send", flow.source);
-    if (set) {
-      set = assign(algorithms.allocators[flow.destination], allocator, "receive", flow.destination);
-    }
-    if (!set) return tl::unexpected(set.error());
-  }
-  return algorithms;
 }
 
 // Large enough for the fastest host.
@@ -278,9 +242,7 @@ void Experiment::fill_ideals(RunResult& result) const {
   const auto routing = make_routing(spec_.topology);
   PACECAR_CHECK(routing.has_value());  // the fabric has one
   PacketSizes sizes = packet_sizes(spec_, spec_.fabric.hosts.overhead_bytes);
-  const TransportSpec& transport = spec_.transport;
-  const bool one_path = transport.paths == 1 || transport.path_policy == PathPolicy::kFixed;
-  const Spread spread = one_path ? Spread::kNo : Spread::kYes;
+  const Spread spread = spec_.transport.spreads() ? Spread::kYes : Spread::kNo;
   for (FlowResult& flow : result.flows) {
     const auto there = way_between(spec_.topology, *routing, flow.source, flow.destination, spread);
     const auto back = way_between(spec_.topology, *routing, flow.destination, flow.source, spread);

@@ -7,33 +7,38 @@
 #include <vector>
 
 #include "bench/workload/workload.h"
+#include "cc/constants.h"
 #include "transport/base/units.h"
 #include "transport/sim/fabric_config.h"
 #include "transport/sim/topology.h"
+#include "transport/softnic/path_selector.h"
 
 namespace pacecar {
-
-enum class PathPolicy : uint8_t;  // transport/softnic/path_selector.h
 
 // The production stack at every host.
 struct TransportSpec {
   std::string congestion_control = "swift";
-  std::string allocator;  // at the receivers; empty: the one that goes with the algorithm
-  Rate rate_max;          // PACECAR_RATE_MAX
-  Bytes mtu = 4096;       // payload of a packet
-  uint32_t paths = 64;    // that a flow spreads over
-  PathPolicy path_policy{};
+  // At the receivers; empty: what the algorithm needs. Production adds "equal_share" to those that
+  // need none.
+  std::string allocator;
+  std::vector<NamedValue> constants;  // of the algorithm, in place of its own
+  Rate rate_max;                      // PACECAR_RATE_MAX
+  Bytes mtu = 4096;                   // payload of a packet
+  uint32_t paths = 64;                // that a flow spreads over
+  PathPolicy path_policy = PathPolicy::kRoundRobin;
   uint32_t window_packets = 0;  // 0: twice the longest base round trip at line rate
   // Acknowledge at least every so many bytes of a flow; 0: every packet.
   Bytes ack_bytes = 0;
   Duration base_rtt;  // what controllers are told; 0: the longest of the topology
   Duration timeout;   // a packet unacknowledged for so long is lost; 0: as in production
-  // How much later than others a packet may come before it counts as lost; 0: derived. With
-  // Duration::max() only trimming and the timeout tell of losses.
+  // How much later than one sent after it a packet may come before it counts as lost; 0: as in
+  // production. With Duration::max() only trimming and the timeout tell of losses.
   Duration reordering;
   // Receivers have posted their buffers before the run begins, so that senders hold a CTS when
   // their flow starts; false: they post when the flow starts.
   bool receives_posted = true;
+
+  bool spreads() const { return paths > 1 && path_policy != PathPolicy::kFixed; }  // each flow
 };
 
 enum class FaultKind : uint8_t { kCableDown, kCableUp, kCableRate, kCableLoss, kHostFrozen };
@@ -49,6 +54,8 @@ struct FaultEvent {
 
 struct SamplingSpec {
   Duration interval = Duration::from_us(1);  // of queues and rates over time; 0: none
+  // From the begin; links' utilisation counts from its end on, and nothing else leaves it out.
+  Duration warm_up;
   size_t points = 2000;  // at most so many per series: the interval doubles as needed
   size_t series = 32;    // at most so many flows and queues are kept over time, the busiest
 };

@@ -62,7 +62,8 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--cc", flags.cc, "congestion control");
   app.add_option("--set", flags.settings, "TABLE.KEY=VALUE, as in the file; may be repeated")
       ->allow_extra_args(false);
-  app.add_option("--seed", flags.seed, "seed of everything random");
+  app.add_option("--seed", flags.seed, "seed of everything random")
+      ->check(perf::whole_number(0, INT64_MAX));
   app.add_flag("--json", flags.json, "print the whole result as JSON instead of the summary");
   app.add_option("--json-file", flags.json_file, "write it to a file as well");
   app.add_option("--trace", flags.trace, "write the events of all flows, one JSON line each");
@@ -88,7 +89,14 @@ void print_list() {
     print_row(workload_kinds()[i], workload_summary(i));
   }
   fmt::print("\nCongestion controls (--cc, [transport] cc)\n");
-  for (const ControllerInfo& info : controllers()) print_row(info.name, info.summary);
+  for (const ControllerInfo& info : controllers()) {
+    print_row(info.name, info.summary);
+    for (const ConstantInfo& constant : info.constants()) {
+      print_row(fmt::format("  {}", constant.name),
+                fmt::format("{}{}{}: {}", constant.value, constant.unit == "1" ? "" : " ",
+                            constant.unit == "1" ? "" : constant.unit, constant.meaning));
+    }
+  }
   fmt::print("\nAllocators ([transport] allocator)\n");
   for (const AllocatorInfo& info : allocators()) print_row(info.name, info.summary);
   fmt::print("\nMetrics (of one job's flows: NAME@JOB)\n");

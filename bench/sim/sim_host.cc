@@ -62,18 +62,22 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
                                                  kPayloadBytes, Access::kRemoteWrite);
   PACECAR_CHECK(region.has_value());  // there is room for it
   host->payload_ = *region;
-  auto messenger = Messenger::create(host->nic_,
-                                     {.identity = host->identity(),
-                                      .congestion_control = config.congestion_control,
-                                      .allocator = config.allocator,
-                                      .line_rate = config.line_rate,
-                                      .rate_max = spec.transport.rate_max,
-                                      .base_rtt = spec.transport.base_rtt,
-                                      .trimming = spec.fabric.switches.trimming,
-                                      .max_connections = std::max(config.connections, 1U),
-                                      .silence_limit = config.silence_limit,
-                                      .first_flow_number = 0},
-                                     loop.now());
+  auto messenger = Messenger::create(
+      host->nic_,
+      {.identity = host->identity(),
+       .congestion_control = config.congestion_control,
+       .constants = config.congestion_control == spec.transport.congestion_control
+                        ? spec.transport.constants
+                        : std::vector<NamedValue>(),  // a job with an algorithm of its own
+       .allocator = config.allocator,
+       .line_rate = config.line_rate,
+       .rate_max = spec.transport.rate_max,
+       .base_rtt = spec.transport.base_rtt,
+       .trimming = spec.fabric.switches.trimming,
+       .max_connections = std::max(config.connections, 1U),
+       .silence_limit = config.silence_limit,
+       .first_flow_number = 0},
+      loop.now());
   if (!messenger) return tl::unexpected(messenger.error());
   host->messenger_ = std::move(*messenger);
   host->poll_loop_ = std::make_unique<PollLoop>(host->port_, host->nic_, *host->messenger_,

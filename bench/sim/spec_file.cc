@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "bench/sim/algorithms.h"
 #include "bench/sim/ideal.h"
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
@@ -46,7 +47,18 @@ Result<SpecContext> make_context(const RunSpec& run, Bytes overhead, const std::
   context.line_rate = host_rates(run.topology).front();
   context.base_rtt = longest_round_trip(run.topology, *routing, packet_sizes(run, overhead));
   context.bdp = context.line_rate.bytes_in(context.base_rtt);
+  context.many_ways = many_ways(run.topology, *routing);
   return context;
+}
+
+// A packet that found empty queues overtakes those of its flow that wait in a long one. Between
+// switches, where there is a choice of ways, queues are seldom more than half full.
+Duration usual_reordering(const RunSpec& run, const SpecContext& context) {
+  if (!context.many_ways || !run.transport.spreads()) return {};
+  const SwitchConfig& switches = run.fabric.switches;
+  const Bytes queue = switches.queue_bytes != 0 ? switches.queue_bytes : switches.buffer_bytes;
+  const Rate slowest = std::ranges::min(run.topology.cables, {}, &Cable::rate).rate;
+  return slowest.time_for(queue / 2) + context.base_rtt;
 }
 
 }  // namespace
@@ -77,12 +89,17 @@ Result<RunSpec> make_run_spec(const SpecTable& spec, const std::string& base_dir
   const auto context = make_context(run, *overhead, base_dir);
   if (!context) return tl::unexpected(context.error());
 
-  auto fabric = read_fabric(*part_of(spec, "fabric"), run.transport, *context);
-  if (!fabric) return tl::unexpected(fabric.error());
-  run.fabric = *fabric;
   auto workload = read_workload(*part_of(spec, "workload"), *context);
   if (!workload) return tl::unexpected(workload.error());
   run.workload = std::move(*workload);
+  if (const auto algorithms = algorithms_of(run); !algorithms) {
+    return fail(algorithms.error().code,
+                fmt::format("{}: [workload]: {}", part_of(spec, "workload")->place.text(),
+                            algorithms.error().message));
+  }
+  auto fabric = read_fabric(*part_of(spec, "fabric"), run, *context);
+  if (!fabric) return tl::unexpected(fabric.error());
+  run.fabric = *fabric;
   if (const SpecValue* listed = spec.find("fault")) {
     auto faults = read_faults(*listed, *context);
     if (!faults) return tl::unexpected(faults.error());
@@ -93,6 +110,9 @@ Result<RunSpec> make_run_spec(const SpecTable& spec, const std::string& base_dir
     return tl::unexpected(read.error());
   }
   if (run.transport.base_rtt == Duration()) run.transport.base_rtt = context->base_rtt;
+  if (run.transport.reordering == Duration()) {
+    run.transport.reordering = usual_reordering(run, *context);
+  }
   return run;
 }
 

@@ -16,10 +16,16 @@ struct SpecContext {
   std::string base_dir;
   uint64_t seed = 1;
   const Topology* topology = nullptr;
-  Rate line_rate;     // of a host
-  Duration base_rtt;  // the longest
+  Rate line_rate;          // of a host
+  Duration base_rtt;       // the longest
+  bool many_ways = false;  // packets between two hosts may take different ones
   Bytes bdp = 0;
 };
+
+class SpecReader;
+
+// `cc`, of the transport or of a job.
+std::string read_congestion_control(SpecReader& reader, const std::string& otherwise);
 
 // `name` as it is when absolute, else inside `base_dir`.
 std::string path_in(const std::string& base_dir, const std::string& name);
@@ -34,8 +40,8 @@ std::string_view workload_summary(size_t kind);
 Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir);
 Result<Workload> read_workload(const SpecValue& value, const SpecContext& context);
 Result<TransportSpec> read_transport(const SpecValue& value);
-// Sizes of packets follow from the transport.
-Result<FabricConfig> read_fabric(const SpecValue& value, const TransportSpec& transport,
+// What hosts send with, of `run`, has been read.
+Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,
                                  const SpecContext& context);
 // The bytes of a packet on the wire beyond its datagram: needed before the rest of [fabric].
 Result<Bytes> read_overhead(const SpecValue& value);

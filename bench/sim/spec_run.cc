@@ -35,7 +35,10 @@ Result<FaultEvent> read_fault(const SpecValue& value, const SpecContext& context
   SpecReader reader(*value.table(), "[[fault]]", value.place);
   FaultEvent fault;
   fault.at = reader.duration("at", Duration());
-  if (!reader.has("kind")) reader.complain("kind", "is missing: it is cable-down or another");
+  if (!reader.has("kind")) {
+    reader.complain("kind",
+                    fmt::format("is missing: it takes one of {}", fmt::join(kFaultKinds, ", ")));
+  }
   fault.kind = static_cast<FaultKind>(reader.choice("kind", 0, kFaultKinds));
   if (fault.kind == FaultKind::kHostFrozen) {
     fault.target = static_cast<uint32_t>(reader.whole("host", 0, 0, context.topology->hosts - 1));
@@ -84,6 +87,7 @@ Result<void> read_run(const SpecValue& value, const SpecContext& context, RunSpe
   reader.whole("seed", 1, 0, UINT64_MAX);  // used before anything else
   spec.time_limit = reader.duration("time_limit", spec.time_limit);
   spec.sampling.interval = reader.duration("sample_interval", spec.sampling.interval);
+  spec.sampling.warm_up = reader.duration("warm_up", spec.sampling.warm_up);
   spec.sampling.points = reader.whole("sample_points", spec.sampling.points, 2, 1'000'000);
   spec.sampling.series = reader.whole("sample_series", spec.sampling.series, 0, 10'000);
   spec.pcap = reader.text("pcap", "");

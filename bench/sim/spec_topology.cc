@@ -134,14 +134,13 @@ Result<Topology> read_topology(const SpecValue& value, const std::string& base_d
     const std::string file = reader.text("file", "");
     if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
     topology = read_topo_file(path_in(base_dir, file));
-    if (!topology) return topology;  // the message names the file's own lines
   } else {
     topology = kMakers[reader.choice("kind", 0, kKinds)](reader);
-    // What the builder complains about was written somewhere in this table.
-    if (!topology && !reader.failed() && reader.finish()) {
-      return fail(topology.error().code,
-                  fmt::format("{}: [topology]: {}", value.place.text(), topology.error().message));
-    }
+    if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  }
+  if (!topology) {  // what is wrong was written somewhere in this table, or in its file
+    return fail(topology.error().code,
+                fmt::format("{}: [topology]: {}", value.place.text(), topology.error().message));
   }
   return topology;
 }

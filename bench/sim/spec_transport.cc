@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "bench/sim/spec_file.h"
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
 #include "cc/registry.h"
@@ -24,6 +25,8 @@ constexpr double kEcnHigh = 0.8;
 // Of the queue of a switch port, in bandwidth-delay products, unless said.
 constexpr Bytes kQueueWithTrimming = 1;
 constexpr Bytes kQueueWithout = 5;
+constexpr double kMostConstant = 1e15;
+constexpr uint32_t kMostPaths = 60'000;  // UDP source ports of a host
 
 Bytes share(Bytes bdp, double factor) {
   return static_cast<Bytes>(static_cast<double>(bdp) * factor);
@@ -53,6 +56,7 @@ EcnConfig read_ecn(SpecReader& fabric, Bytes bdp) {
   const bool step = ecn.kind == EcnConfig::Kind::kStep;
   ecn.high = step ? ecn.low : reader.bytes("high", std::max(ecn.high, ecn.low), bdp);
   if (!step) ecn.max_probability = reader.number("max_probability", 1.0, 0.0, 1.0);
+  ecn.host_links = reader.flag("host_links", ecn.host_links);
   if (ecn.high < ecn.low) reader.complain("high", "is below low: marks would end where they begin");
   fabric.keep(reader.finish());
   return ecn;
@@ -79,6 +83,27 @@ PfcConfig read_pfc(SpecReader& fabric, Bytes bdp) {
   return pfc;
 }
 
+// What switches could not be built with.
+void check_switches(SpecReader& reader, const SwitchConfig& switches, Bytes packet) {
+  const auto check = [&](std::string_view key, Bytes bytes) {
+    if (bytes == 0 || bytes >= packet) return;
+    reader.complain(key,
+                    fmt::format("is {} bytes: a full packet takes {} on the wire", bytes, packet));
+  };
+  check("queue", switches.queue_bytes);
+  check("buffer", switches.buffer_bytes);
+  if (switches.pfc.enabled) {
+    if (switches.buffer_bytes == 0) {
+      reader.complain("pfc", "needs a shared buffer to share: set buffer, such as \"16MiB\"");
+    }
+    if (switches.queue_bytes > 0 || switches.trimming) {
+      reader.complain("pfc", "loses nothing, and queue and trimming do: leave them out");
+    }
+  } else if (switches.queue_bytes == 0 && switches.buffer_bytes == 0) {
+    reader.complain("queue", "is 0: give it a bound, or set that of the whole switch, buffer");
+  }
+}
+
 void read_switches(SpecReader& reader, bool telemetry, Bytes bdp, SwitchConfig& switches) {
   switches.trimming = reader.flag("trimming", false);
   switches.trim_tail_at_random = reader.flag("trim_tail_at_random", switches.trim_tail_at_random);
@@ -94,31 +119,57 @@ void read_switches(SpecReader& reader, bool telemetry, Bytes bdp, SwitchConfig& 
   switches.control_weight = static_cast<uint32_t>(reader.whole("control_weight", 0));
   switches.ecn = read_ecn(reader, bdp);
   switches.telemetry = reader.flag("telemetry", telemetry);
-  if (switches.pfc.enabled && switches.buffer_bytes == 0) {
-    reader.complain("pfc", "needs a shared buffer to share: set buffer, such as \"16MiB\"");
+}
+
+// [transport.constants]; the algorithm has the last word on names and ranges.
+void read_constants(SpecReader& transport, TransportSpec& spec) {
+  const SpecValue* value = transport.table("constants");
+  if (value == nullptr) return;
+  SpecReader reader(*value->table(), "[transport.constants]", value->place);
+  for (const SpecEntry& entry : value->table()->entries()) {
+    spec.constants.push_back(
+        {entry.key, reader.number(entry.key, 0, -kMostConstant, kMostConstant)});
   }
+  if (const auto read = reader.finish(); !read) return transport.keep(read);
+  const FlowEnvironment any{.line_rate = Rate::from_gbps(100)};
+  const auto made = make_controller(spec.congestion_control, any, Rate(), spec.constants);
+  if (!made) transport.complain("constants", "is wrong: " + made.error().message);
+}
+
+bool needs_telemetry(const RunSpec& run) {
+  const auto needs = [](const std::string& name) {
+    const auto info = controller_info(name);
+    return info && info->needs_telemetry;
+  };
+  return needs(run.transport.congestion_control) ||
+         std::ranges::any_of(run.workload.jobs, needs, &WorkloadJob::congestion_control);
 }
 
 }  // namespace
 
+std::string read_congestion_control(SpecReader& reader, const std::string& otherwise) {
+  if (!reader.has("cc")) return otherwise;
+  std::vector<std::string_view> names;
+  std::ranges::transform(controllers(), std::back_inserter(names), &ControllerInfo::name);
+  return std::string(names[reader.choice("cc", 0, names)]);
+}
+
 Result<TransportSpec> read_transport(const SpecValue& value) {
   SpecReader reader(*value.table(), "[transport]", value.place);
   TransportSpec spec;
-  std::vector<std::string_view> names;
-  std::ranges::transform(controllers(), std::back_inserter(names), &ControllerInfo::name);
-  const auto usual = std::ranges::find(names, spec.congestion_control) - names.begin();
-  spec.congestion_control = names[reader.choice("cc", static_cast<size_t>(usual), names)];
+  spec.congestion_control = read_congestion_control(reader, spec.congestion_control);
   if (reader.has("allocator")) {
-    names.clear();
+    std::vector<std::string_view> names;
     std::ranges::transform(allocators(), std::back_inserter(names), &AllocatorInfo::name);
     spec.allocator = names[reader.choice("allocator", 0, names)];
   }
+  read_constants(reader, spec);
   spec.rate_max = reader.rate("rate_max", Rate());
   spec.mtu = reader.bytes("mtu", spec.mtu);
   if (spec.mtu < 256 || spec.mtu > 16384) {
     reader.complain("mtu", "is out of range: use 256 to 16384 bytes of payload per packet");
   }
-  spec.paths = static_cast<uint32_t>(reader.whole("paths", spec.paths, 1, 1U << 16));
+  spec.paths = static_cast<uint32_t>(reader.whole("paths", spec.paths, 1, kMostPaths));
   spec.path_policy = static_cast<PathPolicy>(
       reader.choice("path_policy", static_cast<size_t>(spec.path_policy), kPathPolicies));
   spec.window_packets =
@@ -145,7 +196,7 @@ Result<Bytes> read_overhead(const SpecValue& value) {
   return overhead;
 }
 
-Result<FabricConfig> read_fabric(const SpecValue& value, const TransportSpec& transport,
+Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,
                                  const SpecContext& context) {
   SpecReader reader(*value.table(), "[fabric]", value.place);
   FabricConfig config;
@@ -153,11 +204,15 @@ Result<FabricConfig> read_fabric(const SpecValue& value, const TransportSpec& tr
   config.hosts.data_queue_bytes = reader.bytes("host_queue", config.hosts.data_queue_bytes);
   config.hosts.inbox_bytes = reader.bytes("inbox", config.hosts.inbox_bytes, context.bdp);
   config.hosts.drain_rate = reader.rate("drain_rate", Rate());
-  config.hosts.paths = static_cast<uint16_t>(std::min<uint32_t>(transport.paths, 0xFFFF));
+  config.hosts.paths = static_cast<uint16_t>(run.transport.paths);
   config.packets = reader.whole("packets", config.packets, 64, 1U << 26);
   config.failover = reader.duration("failover", config.failover);
-  const std::string& cc = transport.congestion_control;
-  read_switches(reader, cc == "hpcc" || cc == "powertcp", context.bdp, config.switches);
+  read_switches(reader, needs_telemetry(run), context.bdp, config.switches);
+  const Bytes packet = run.transport.mtu + packet_sizes(run, config.hosts.overhead_bytes).overhead;
+  check_switches(reader, config.switches, packet);
+  if (config.hosts.inbox_bytes < packet) {
+    reader.complain("inbox", fmt::format("is too small: a full packet takes {} bytes", packet));
+  }
   if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
   return config;
 }

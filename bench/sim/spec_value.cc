@@ -109,7 +109,8 @@ SpecValue* SpecTable::find(std::string_view key) {
 
 SpecValue& SpecTable::set(std::string key, SpecValue value) {
   if (SpecValue* found = find(key)) return *found = std::move(value);
-  return entries_.emplace_back(std::move(key), std::move(value)).value;
+  entries_.push_back({std::move(key), std::move(value)});
+  return entries_.back().value;
 }
 
 void SpecTable::erase(std::string_view key) {

@@ -116,7 +116,7 @@ Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& contex
   SpecReader reader(*value.table(), "[workload]", value.place);
   WorkloadSpec spec;
   spec.name = reader.text("name", "");
-  spec.congestion_control = reader.text("cc", "");
+  spec.congestion_control = read_congestion_control(reader, "");
   if (reader.has("file")) {
     spec.kind = "file";
     spec.file = path_in(context.base_dir, reader.text("file", ""));
@@ -144,7 +144,7 @@ Result<Workload> read_workload(const SpecValue& value, const SpecContext& contex
   const auto spec = read_spec(value, context);
   if (!spec) return tl::unexpected(spec.error());
   auto workload = make_workload(*spec, context.topology->hosts, context.seed);
-  if (workload || spec->kind == "file") return workload;
+  if (workload) return workload;
   return fail(workload.error().code,
               fmt::format("{}: [workload]: {}", value.place.text(), workload.error().message));
 }

@@ -33,7 +33,7 @@ std::string us(double time) { return number_text(time, "{:.3f} us"); }
 std::string plain(double number) { return number_text(number, "{:.3f}"); }
 
 void add_line(std::string& text, std::string_view label, const std::string& what) {
-  text += fmt::format("  {:<24}{}\n", label, what);
+  text += fmt::format("  {:<26}{}\n", label, what);
 }
 
 void add_flows(std::string& text, const RunResult& run, const std::string& job) {

@@ -106,10 +106,10 @@ class AbTest(unittest.TestCase):
         self.assertFalse(json.loads(self.results("out", "summary.json"))["passed"])
 
     def test_a_run_that_fails_does_not_lose_the_others(self):
-        plan = self.plan("[[arm]]\nname = 'bad'\nrun.trace = '/nowhere/trace.json'\n")
+        plan = self.plan("[[arm]]\nname = 'bad'\ntopology.hosts = 1200\nworkload.senders = 1100\n")
         done = self.run_ab(plan, "--out", "out", expect=2)
         self.assertIn("Failed runs", done.stdout)
-        self.assertIn("/nowhere/trace.json", done.stdout)
+        self.assertIn("host 0 has 1100 peers", done.stdout)
         self.assertEqual(sum(r["ok"] for r in self.records("out")), 8)
         self.assertEqual(sum(not r["ok"] for r in self.records("out")), 4)
 
@@ -164,7 +164,9 @@ class AbTest(unittest.TestCase):
         for more, wanted in (
                 ("[[arm]]\nname = 'x'\ntransport.cc = 'swfit'\n", "swfit"),
                 ("[[arm]]\nname = 'x'\ntransport.pahts = 3\n", "plan.toml, line"),
-                ("[[arm]]\nname = 'x'\ntopology.file = 'none.topo'\n", "none.topo")):
+                ("[[arm]]\nname = 'x'\ntopology.file = 'none.topo'\n", "none.topo"),
+                ("[[arm]]\nname = 'x'\nrun.trace = 'one.json'\n", "all runs would write"),
+                ("[[threshold]]\nmetric = 'finish_us@rest'\nmax = 1\n", "'finish_us@rest'")):
             error = self.run_ab(self.plan(more), "--dry-run", expect=2).stderr
             self.assertIn(wanted, error)
             self.assertEqual(len(error.strip().splitlines()), 1)

@@ -94,8 +94,7 @@ def add_comparisons(data, factors):
 
 def detail(draw, flows, samples):
     return {
-        "flows": None, "jobs": ["all"],
-        "queues": [series(draw, f"leaf 0 > host {host}", 200e3, samples) for host in range(3)],
+        "queue": series(draw, "leaf 0 > host 2", 200e3, samples),
         "rates": [series(draw, f"flow {flow}: host {flow} > host 0", 12.0, samples)
                   for flow in range(flows)],
         "fairness": series(draw, "Jain fairness", 0.5, samples),

@@ -1,4 +1,4 @@
-"""Opens reports in a headless Chromium: report_test.py WRITE_REPORT [unittest flags].
+"""Opens reports in a headless Chromium: report_test.py WRITE_REPORT PACECAR [unittest flags].
 
 Exit code 77 where there is no Chromium.
 """
@@ -15,6 +15,8 @@ import chromium
 import report_sample
 
 WRITE_REPORT = ""
+PACECAR = ""
+SMOKE = pathlib.Path(__file__).resolve().parents[2] / "bench/plans/smoke.toml"
 SKIPPED = 77
 ALL_PLOTS = ["differences", "repetitions", "fct", "slowdown", "queue", "rates", "fairness", "links"]
 
@@ -136,7 +138,7 @@ class WholePage(ReportTest):
         data = report_sample.simulation()
         for run in data["runs"]:
             if run["detail"]:
-                run["detail"].update(queues=[], fairness=None, links=[])
+                run["detail"].update(queue=None, fairness=None, links=[])
         self.show(data)
         self.assert_drawn(self.plots(), ["differences", "repetitions", "fct", "slowdown", "rates"])
         self.assert_quiet()
@@ -164,6 +166,27 @@ class WholePage(ReportTest):
         self.assert_drawn(self.plots(), ALL_PLOTS)
         self.assertLessEqual(
             self.browser.evaluate("document.documentElement.scrollWidth"), 390)
+        self.assert_quiet()
+
+
+class RealExperiment(ReportTest):
+    def test_the_smoke_plan(self):
+        out = self.folder / "smoke"
+        subprocess.run([PACECAR, "ab", SMOKE, "--out", out], check=True, capture_output=True)
+        self.path = out / "report.html"
+        self.browser.open(self.path)
+        # All flows of a workload are of one size, and in its first combination all pairs are equal.
+        drawn = [name for name in ALL_PLOTS if name != "slowdown"]
+        plots = self.plots()
+        self.assert_drawn(plots, drawn)
+        self.assertEqual(plots["repetitions"]["marks"], 4)  # two arms, two seeds
+        text = self.text()
+        for words in ("smoke", "thresholds are met", "finish of the last flow",
+                      "leaf 0 > host 0", "0: 1 > 0"):
+            self.assertIn(words, text)
+        for word in ("undefined", "NaN", "[object"):
+            self.assertNotIn(word, text)
+        self.assertLess(self.path.stat().st_size, 400_000)
         self.assert_quiet()
 
 
@@ -288,4 +311,5 @@ if __name__ == "__main__":
         print("chromium is not installed (package chromium)")
         sys.exit(SKIPPED)
     WRITE_REPORT = sys.argv.pop(1)
+    PACECAR = sys.argv.pop(1)
     unittest.main()

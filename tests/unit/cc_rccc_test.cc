@@ -22,8 +22,8 @@ class CcRccc : public ::testing::Test {
  protected:
   Bytes may_send() { return rccc_.decide(now_).credit; }
   // The wish in units, at the flow's standing.
-  uint64_t wish(Bytes backlog, Bytes in_flight, Bytes sent) {
-    const auto demand = rccc_.demand(now_, {backlog, in_flight, sent});
+  uint64_t wish(Bytes backlog, Bytes in_flight, Bytes sent, uint32_t sharing = 1) {
+    const auto demand = rccc_.demand(now_, {backlog, in_flight, sent, sharing});
     EXPECT_TRUE(demand && demand->is_credit);
     return demand->credit / kCreditUnit;
   }
@@ -76,13 +76,12 @@ TEST_F(CcRccc, CountsWrap) {
   }
 }
 
-TEST_F(CcRccc, GrantsOfTheBlindPhaseAreLostWithTheRest) {
+TEST_F(CcRccc, AGrantIsAWordToo) {
   grant(256);
-  EXPECT_NEAR(static_cast<double>(may_send()), kLimit, 10);
-  hear(1000);
-  EXPECT_EQ(may_send(), 1000U);
+  EXPECT_NEAR(static_cast<double>(may_send()), kLimit, 10) << "nothing has been sent";
+  wish(1'000'000, 10 * kMtu, 10 * kMtu);
   grant(300);
-  EXPECT_EQ(may_send(), 1000 + 44 * kCreditUnit);
+  EXPECT_EQ(may_send(), 10 * kMtu + 44 * kCreditUnit) << "the blind credit is lost, this is not";
 }
 
 TEST_F(CcRccc, NeverHasMoreThanTheLimit) {
@@ -91,35 +90,72 @@ TEST_F(CcRccc, NeverHasMoreThanTheLimit) {
   EXPECT_NEAR(static_cast<double>(may_send()), 1000 + kLimit, 10);
 }
 
-TEST_F(CcRccc, WishesForWhatTheBlindCreditWillNotCover) {
-  EXPECT_EQ(wish(1'000'000, 0, 0), 6006U) << "1,000,000 - 615,632 bytes";
-  EXPECT_EQ(wish(1'000'000, 200'000, 200'000), 6006U) << "sending changes nothing";
+TEST_F(CcRccc, WishesWhileBlindForWhatItSends) {
+  EXPECT_EQ(wish(1'000'000, kMtu, kMtu), 64U);
+  EXPECT_EQ(wish(1'000'000, 200'000, 200'000), 3125U);
+  EXPECT_EQ(wish(300'000, 250'000, 250'000), 3125U) << "50,000 bytes have credit; a wish stands";
+}
+
+TEST_F(CcRccc, WishesForAllThatIsUnsentAfterwards) {
   hear(400'000);
   EXPECT_EQ(wish(996'000, 396'000, 400'000), 9375U) << "600,000 are not sent";
   grant(1000);
-  EXPECT_EQ(wish(996'000, 396'000, 400'000), 9375U) << "nor does a grant";
-  EXPECT_EQ(wish(996'000, 376'000, 400'000), 9688U) << "20,000 are lost";
-  EXPECT_EQ(wish(996'000, 396'000, 400'000), 9688U) << "a wish stands";
+  EXPECT_EQ(wish(996'000, 396'000 + kMtu, 400'000 + kMtu), 9375U) << "they have no more credit now";
+  EXPECT_EQ(wish(1'996'000, 396'000 + kMtu, 400'000 + kMtu), 9375U) << "nothing was sent since";
+}
+
+TEST_F(CcRccc, WishesForWhatItHasSentBeyondItsCredit) {
+  hear(100'000);
+  grant(256);  // 16,384 bytes: the fifth packet begins within them
+  EXPECT_EQ(wish(kMtu, 0, 100'000 + 5 * kMtu), 256U + 128) << "4,046 beyond, and a packet unsent";
 }
 
 TEST_F(CcRccc, AsksForAPacketWhileBlind) {
-  EXPECT_EQ(wish(1000, 0, 0), 64U);
+  EXPECT_EQ(wish(kMtu + 1000, 1000, 1000), 64U);
   grant(64);
-  EXPECT_EQ(wish(1000, 1000, 1000), 64U) << "once";
-  hear(1000);
-  EXPECT_EQ(wish(500, 500, 1000), 64U);
-  EXPECT_EQ(wish(500, 0, 1000), 64U + 8) << "500 bytes are lost";
+  EXPECT_EQ(wish(kMtu + 1000, kMtu + 1000, kMtu + 1000), 64U) << "once";
+}
+
+TEST_F(CcRccc, FlowsThatShareALinkAskForAPartEach) {
+  hear(100'000);
+  EXPECT_EQ(wish(512'000, 0, 100'000 + kMtu, 8), (512'000U + kMtu) / 8 / kCreditUnit + 1);
+}
+
+// 512 of 4,096 bytes are granted: the flow still has no credit, and says nothing more about it
+// until it has waited for long.
+TEST_F(CcRccc, AWishThatWasTooSmallStays) {
+  hear(100'000);
+  const uint64_t first = wish(4096, 0, 100'001, 8);
+  EXPECT_EQ(first, 8U);
+  grant(first);
+  EXPECT_EQ(wish(4096, 0, 100'001, 8), first);
+  now_ = now_ + kCredit.ask_again;
+  EXPECT_EQ(wish(4096, 0, 100'001, 8), first + 7);
+}
+
+TEST_F(CcRccc, ATimeoutWithoutCreditAsksAgain) {
+  hear(100'000);
+  EXPECT_EQ(wish(kMtu, kMtu, 100'000), 0U);
+  const LossSample missing{
+      .now = now_, .kind = LossKind::kMissing, .lost = kMtu, .in_flight = 0, .sent = 100'000};
+  rccc_.on_loss(missing);
+  EXPECT_EQ(wish(kMtu, 0, 100'000), 64U);
+  grant(100);
+  rccc_.on_loss(missing);
+  EXPECT_EQ(wish(3 * kMtu, 0, 100'000), 64U) << "with credit it will say so when it sends";
 }
 
 TEST_F(CcRccc, ALongMessageRaisesItsWishInSteps) {
+  const uint64_t limit = credit_limit(kFabric) / kCreditUnit;
   hear(kMtu);
-  const uint64_t first = wish(1 << 30, 0, kMtu);
-  EXPECT_EQ(first, credit_limit(kFabric) / kCreditUnit + 1);
-  const uint64_t step = credit_limit(kFabric) / kCreditUnit / 8;
-  grant(step - 1);
-  EXPECT_EQ(wish(1 << 30, 0, kMtu + (step - 1) * kCreditUnit), first);
-  grant(step);
-  EXPECT_EQ(wish(1 << 30, 0, kMtu + step * kCreditUnit), first + step);
+  const uint64_t first = wish(1 << 30, 0, kMtu + 1);
+  EXPECT_EQ(first, limit + 1);
+  // By an eighth of what is still to be granted.
+  const uint64_t granted = first / 9;
+  grant(granted - 1);
+  EXPECT_EQ(wish(1 << 30, 0, kMtu + (granted - 1) * kCreditUnit), first);
+  grant(granted + 1);
+  EXPECT_EQ(wish(1 << 30, 0, kMtu + (granted + 1) * kCreditUnit), first + granted + 1);
 }
 
 TEST_F(CcRccc, AMessageOnAnIdleFlowStartsBlindly) {
@@ -127,7 +163,7 @@ TEST_F(CcRccc, AMessageOnAnIdleFlowStartsBlindly) {
   grant(5000);
   wish(0, 0, 1000);  // idle
   EXPECT_NEAR(static_cast<double>(may_send()), 1000 + kLimit, 10);
-  EXPECT_EQ(wish(1'000'000, 0, 1000), 5000U + 6006);
+  EXPECT_EQ(wish(1'000'000, kMtu, 1000 + kMtu), 5000U + 64);
   hear(1000);  // about the message before
   EXPECT_GT(may_send(), 1000U);
   hear(1000 + kMtu);

@@ -68,12 +68,18 @@ TEST(CcRegistry, ConstantsAreListedAndCanBeSet) {
 TEST(CcRegistry, EveryControllerHasItsAllocator) {
   for (const ControllerInfo& info : controllers()) {
     EXPECT_TRUE(make_allocator(info.allocator, environment(), 2).has_value()) << info.name;
-    EXPECT_EQ(allocator_of(info.name).value(), info.allocator);
+    EXPECT_EQ(controller_info(info.name)->allocator, info.allocator);
   }
-  EXPECT_EQ(allocator_of("swift").value(), "equal_share");
-  EXPECT_EQ(allocator_of("nscc").value(), "none");
-  EXPECT_EQ(allocator_of("rccc").value(), "credit");
-  EXPECT_FALSE(allocator_of("cubic").has_value());
+  EXPECT_EQ(controller_info("swift")->allocator, "equal_share");
+  EXPECT_EQ(controller_info("nscc")->allocator, "none");
+  EXPECT_EQ(controller_info("rccc")->allocator, "credit");
+  EXPECT_FALSE(controller_info("cubic").has_value());
+}
+
+TEST(CcRegistry, OnlyThoseThatReadTelemetryNeedIt) {
+  for (const ControllerInfo& info : controllers()) {
+    EXPECT_EQ(info.needs_telemetry, info.name == "hpcc" || info.name == "powertcp") << info.name;
+  }
 }
 
 TEST(CcRegistry, MakesEveryAllocatorItLists) {

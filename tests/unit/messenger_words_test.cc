@@ -42,6 +42,14 @@ class Exchange {
   void run_for(Duration time) {
     run(network_, hosts_, network_.now() + time, [] { return false; });
   }
+  // Closes the connection, waits until the flow is gone, and makes both anew.
+  void connect_again() {
+    hosts_[0]->messenger().close_send(ends_.send, network_.now());
+    hosts_[1]->messenger().close_receive(ends_.receive, network_.now());
+    run_for(Duration::from_s(3));
+    ASSERT_EQ(report().flows, 0U);
+    ends_ = connect(*hosts_[0], *hosts_[1], 1, network_.now());
+  }
   bool arrives(Duration limit) {
     const bool done = run(network_, hosts_, network_.now() + limit, [&] {
       return sent_.state() == MessageRequest::State::kDone &&
@@ -69,6 +77,19 @@ TEST(MessengerWords, EveryCongestionControlMovesMessages) {
       exchange.receive();
       exchange.send();
       EXPECT_TRUE(exchange.arrives(Duration::from_ms(20))) << info.name << " message " << i;
+    }
+  }
+}
+
+// Its number at the NIC is that of the one before; what that one has sent is not its own.
+TEST(MessengerWords, AFlowThatComesBackBeginsAnew) {
+  for (const ControllerInfo& info : controllers()) {
+    Exchange exchange({.congestion_control = std::string(info.name)});
+    for (int i = 0; i < 3; ++i) {
+      exchange.receive();
+      exchange.send();
+      EXPECT_TRUE(exchange.arrives(Duration::from_ms(20))) << info.name << " connection " << i;
+      exchange.connect_again();
     }
   }
 }

@@ -41,6 +41,20 @@ TEST(PathSelector, FixedStaysOnOneThatTheSeedDecides) {
   EXPECT_EQ(seen.size(), kPaths);
 }
 
+TEST(PathSelector, StickyLeavesOnlyAPathThatLoses) {
+  PathSelector selector(PathPolicy::kSticky, 2, 1);
+  const uint16_t path = selector.next();
+  const auto other = static_cast<uint16_t>(1 - path);
+  selector.on_feedback(path, PathFeedback::kMarked);
+  selector.on_feedback(path, PathFeedback::kTrimmed);
+  selector.on_feedback(other, PathFeedback::kLost);  // word of long ago
+  EXPECT_EQ(take(selector, 3), std::vector<uint16_t>(3, path));
+  selector.on_feedback(path, PathFeedback::kLost);
+  EXPECT_EQ(take(selector, 3), std::vector<uint16_t>(3, other));
+  selector.on_feedback(other, PathFeedback::kLost);
+  EXPECT_EQ(selector.next(), path);
+}
+
 TEST(PathSelector, RandomUsesAllPathsAboutEvenlyAndRepeatsWithItsSeed) {
   PathSelector selector(PathPolicy::kRandom, kPaths, 7);
   PathSelector same(PathPolicy::kRandom, kPaths, 7);
@@ -119,6 +133,7 @@ TEST(PathSelector, OnlySomeLearn) {
   EXPECT_FALSE(PathSelector(PathPolicy::kRoundRobin, kPaths, 1).learns());
   EXPECT_FALSE(PathSelector(PathPolicy::kFixed, kPaths, 1).learns());
   EXPECT_FALSE(PathSelector(PathPolicy::kRandom, kPaths, 1).learns());
+  EXPECT_FALSE(PathSelector(PathPolicy::kSticky, kPaths, 1).learns());
   EXPECT_TRUE(PathSelector(PathPolicy::kPenalty, kPaths, 1).learns());
   EXPECT_TRUE(PathSelector(PathPolicy::kRecycle, kPaths, 1).learns());
 }

@@ -152,6 +152,15 @@ TEST(FabricQueue, StepAtDequeueMarksWhatLeavesALongQueueBehind) {
   EXPECT_EQ(world.arrivals()[90].ecn, Ecn::kCapable0);
 }
 
+TEST(FabricQueue, LinksToHostsMayBeLeftOut) {
+  FabricConfig config = full_packets();
+  config.switches.ecn = {
+      .kind = EcnConfig::Kind::kStep, .low = 10 * kFullBytes, .host_links = false};
+  FabricWorld world(three_hosts(), config);
+  send_bursts(world);
+  EXPECT_EQ(count_marked(world), 0U);
+}
+
 TEST(FabricQueue, OnlyDataIsMarked) {
   FabricConfig config = full_packets();
   config.switches.ecn = {.kind = EcnConfig::Kind::kStep};

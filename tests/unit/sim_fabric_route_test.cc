@@ -162,6 +162,24 @@ TEST(FabricFailure, TheOtherWaysAreTakenAfterTheFailover) {
   EXPECT_EQ(cable_of_path(world, 5), cable);
 }
 
+// A spine that has lost its only cable to the other leaf is of no use for the hosts there.
+TEST(FabricFailure, AFailureFarAwayIsAvoidedToo) {
+  FabricWorld world(four_ways(), default_fabric());
+  constexpr NodeId kFirstSpine = 6;
+  for (uint32_t cable = 0; cable < world.fabric().links() / 2; ++cable) {
+    const LinkInfo info = world.fabric().link_info(2 * cable);
+    const NodeId spine = std::max(info.from, info.to);
+    const NodeId leaf = std::min(info.from, info.to);
+    if (leaf == 5 && spine > kFirstSpine) world.fabric().set_cable_up(cable, false);
+  }
+  world.run_for(Duration::from_us(1));
+  for (uint16_t path = 0; path < 20; ++path) world.send(0, {.to = 3, .path = path});
+  for (uint16_t path = 0; path < 20; ++path) world.send(3, {.to = 1, .path = path});
+  world.run_dry();
+  EXPECT_EQ(world.arrivals().size(), 40U);
+  EXPECT_EQ(world.fabric().counters().all_dropped(), 0U);
+}
+
 TEST(FabricFailure, AShortFlapChangesNoRoute) {
   FabricConfig config = default_fabric();
   config.failover = Duration::from_us(50);

@@ -304,7 +304,7 @@ TEST(Fabric, RefusesWhatMakesNoSense) {
        }},
       {"hosts.datagram_bytes", [](FabricConfig& c) { c.hosts.datagram_bytes = 1 << 20; }},
       {"hosts.overhead_bytes", [](FabricConfig& c) { c.hosts.overhead_bytes = 1 << 20; }},
-      {"hosts.data_queue_bytes", [](FabricConfig& c) { c.hosts.data_queue_bytes = 1000; }},
+      {"hosts.control_queue_bytes", [](FabricConfig& c) { c.hosts.control_queue_bytes = 1000; }},
       {"hosts.inbox_bytes", [](FabricConfig& c) { c.hosts.inbox_bytes = 1000; }},
       {"hosts.paths", [](FabricConfig& c) { c.hosts.paths = 0; }},
       {"header_bytes", [](FabricConfig& c) { c.header_bytes = 0; }},

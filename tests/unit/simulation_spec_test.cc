@@ -47,8 +47,7 @@ delay = "500ns"
 [fabric]
 queue = "417KB"
 buffer = "16MiB"
-ecn = {kind = "step", low = 100000, when = "dequeue"}
-pfc = {alpha = 0.25}
+ecn = {kind = "step", low = 100000, when = "dequeue", host_links = false}
 trimming = true
 overhead = 20
 [workload]
@@ -86,8 +85,7 @@ time_limit = "20ms"
   EXPECT_EQ(spec->fabric.switches.ecn.kind, EcnConfig::Kind::kStep);
   EXPECT_EQ(spec->fabric.switches.ecn.when, EcnConfig::When::kDequeue);
   EXPECT_EQ(spec->fabric.switches.ecn.low, 100'000U);
-  EXPECT_TRUE(spec->fabric.switches.pfc.enabled);
-  EXPECT_EQ(spec->fabric.switches.pfc.alpha, 0.25);
+  EXPECT_FALSE(spec->fabric.switches.ecn.host_links);
   EXPECT_TRUE(spec->fabric.switches.trimming);
   EXPECT_EQ(spec->fabric.hosts.overhead_bytes, 20U);
   ASSERT_EQ(spec->workload.flows.size(), 3U);
@@ -122,6 +120,44 @@ overhead = 20
   EXPECT_NEAR(static_cast<double>(spec->transport.base_rtt.ns()), 8337, 10);
   EXPECT_NEAR(static_cast<double>(spec->fabric.switches.queue_bytes), 416'856, 500);
   EXPECT_NEAR(static_cast<double>(spec->fabric.switches.ecn.low), 208'428, 300);
+}
+
+TEST(SimulationSpec, WithPfcOnlyTheSwitchHasABound) {
+  const auto spec = spec_of("[fabric]\nbuffer = \"16MiB\"\npfc = {alpha = 0.25}");
+  ASSERT_TRUE(spec.has_value()) << spec.error().message;
+  EXPECT_TRUE(spec->fabric.switches.pfc.enabled);
+  EXPECT_EQ(spec->fabric.switches.pfc.alpha, 0.25);
+  EXPECT_EQ(spec->fabric.switches.queue_bytes, 0U);
+}
+
+// Five bandwidth-delay products are the default queue; 64 paths the default spread.
+TEST(SimulationSpec, PacketsMayBeAsLateAsQueuesMakeThem) {
+  const auto reordering = [](const std::string& text) {
+    const auto spec = spec_of(text);
+    EXPECT_TRUE(spec.has_value()) << spec.error().message;
+    return static_cast<double>(spec->transport.reordering.ns()) /
+           static_cast<double>(spec->transport.base_rtt.ns());
+  };
+  EXPECT_NEAR(reordering(""), 3.5, 0.01);
+  EXPECT_NEAR(reordering("[fabric]\ntrimming = true"), 1.5, 0.01);
+  EXPECT_NEAR(reordering("[fabric]\nqueue = \"2bdp\""), 2, 0.01);
+  EXPECT_EQ(reordering("[transport]\npaths = 1"), 0) << "as in production";
+  EXPECT_EQ(reordering("[transport]\npath_policy = \"fixed\""), 0);
+  EXPECT_EQ(reordering("[topology]\nkind = \"star\""), 0) << "there is one way only";
+  EXPECT_EQ(spec_of("[transport]\nreordering = \"7us\"")->transport.reordering,
+            Duration::from_us(7));
+}
+
+TEST(SimulationSpec, SwitchesStampPacketsForThoseWhoReadIt) {
+  const auto telemetry = [](const std::string& text) {
+    const auto spec = spec_of(text);
+    EXPECT_TRUE(spec.has_value()) << spec.error().message;
+    return spec->fabric.switches.telemetry;
+  };
+  EXPECT_FALSE(telemetry(""));
+  EXPECT_TRUE(telemetry("[transport]\ncc = \"hpcc\""));
+  EXPECT_TRUE(telemetry("[workload]\nkind = \"pairs\"\ncc = \"powertcp\""));
+  EXPECT_FALSE(telemetry("[transport]\ncc = \"hpcc\"\n[fabric]\ntelemetry = false"));
 }
 
 TEST(SimulationSpec, TheSeedOfTheCallerComesFirst) {
@@ -159,7 +195,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"[topology]\nrate = \"fast\"", {"rate is \"fast\"", "400G"}},
         Mistake{"[topology]\ndelay = \"1 lightyear\"", {"delay", "500ns"}},
         Mistake{"[topology]\nhosts = 10\nhosts_per_leaf = 4", {"x.toml", "[topology]", "10"}},
-        Mistake{"[topology]\nfile = \"nowhere.topo\"", {"nowhere.topo"}},
+        Mistake{"[topology]\nfile = \"nowhere.topo\"",
+                {"x.toml, line 1", "[topology]", "nowhere.topo"}},
         Mistake{"[topology]\nfile = \"a.topo\"\nhosts = 4", {"line 3", "no key 'hosts'"}},
         Mistake{"[fabric]\nqueue = \"4l7KB\"", {"line 2", "[fabric] queue is \"4l7KB\"", "1bdp"}},
         Mistake{"[fabric]\nqueue = 1.5", {"queue is 1.5", "bytes"}},
@@ -171,6 +208,11 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"[fabric]\necn = {max_probability = 2}", {"max_probability is 2", "from 0 to 1"}},
         Mistake{"[fabric]\necn = {hihg = 5}", {"no key 'hihg'", "did you mean 'high'?"}},
         Mistake{"[fabric]\npfc = true", {"pfc", "buffer"}},
+        Mistake{"[fabric]\nbuffer = \"1MiB\"\npfc = true\ntrimming = true",
+                {"line 3", "pfc loses nothing"}},
+        Mistake{"[fabric]\nqueue = 0", {"line 2", "queue is 0"}},
+        Mistake{"[fabric]\nqueue = 100", {"line 2", "queue is 100", "a full packet"}},
+        Mistake{"[fabric]\ninbox = 100", {"line 2", "inbox", "a full packet"}},
         Mistake{"[fabric]\npackets = 1", {"packets is 1"}},
         Mistake{"[workload]\nkind = \"incst\"",
                 {"line 2", "did you mean 'incast'?", "permutation"}},
@@ -182,13 +224,17 @@ INSTANTIATE_TEST_SUITE_P(
                 {"x.toml", "WebSerch"}},
         Mistake{"[workload]\nhosts = [0, 200]", {"hosts", "from 0 to 127"}},
         Mistake{"[workload]\nkind = \"mixture\"", {"[[workload.job]]"}},
-        Mistake{"[workload]\nfile = \"nowhere.cm\"", {"nowhere.cm"}},
+        Mistake{"[[workload.job]]\ncc = \"cubic\"", {"line 2", "cc is \"cubic\"", "swift"}},
+        Mistake{"[workload]\nname = \"two\"\n[[workload.job]]\n[[workload.job]]\ncc = \"nscc\"",
+                {"x.toml, line 1", "both 'swift' and 'nscc'"}},
+        Mistake{"[workload]\nfile = \"nowhere.cm\"",
+                {"x.toml, line 1", "[workload]", "nowhere.cm"}},
         Mistake{"[transport]\ncc = \"swfit\"", {"line 2", "did you mean 'swift'?"}},
         Mistake{"[transport]\nallocator = \"fair\"", {"allocator is \"fair\"", "equal_share"}},
         Mistake{"[transport]\nmtu = 9", {"mtu", "256"}},
         Mistake{"[transport]\npaths = 0", {"paths is 0", "from 1"}},
         Mistake{"[transport]\nwindow = 64", {"no key 'window'", "window_packets"}},
-        Mistake{"[[fault]]\nat = \"1us\"", {"kind is missing"}},
+        Mistake{"[[fault]]\nat = \"1us\"", {"kind is missing", "cable-down"}},
         Mistake{"[[fault]]\nkind = \"cable-cut\"", {"cable-cut", "cable-down"}},
         Mistake{"[[fault]]\nkind = \"cable-down\"", {"cable is missing"}},
         Mistake{"[[fault]]\nkind = \"cable-down\"\ncable = 99999", {"line 3", "cable is 99999"}},
@@ -213,12 +259,12 @@ TEST(SimulationSpec, AFileThatIsNotThereIsNamed) {
 }
 
 TEST(SimulationSpec, MergingIsDeepAndKeepsPlaces) {
-  SpecTable base = table_of("[fabric]\nqueue = 1000\necn = {low = 1, high = 2}\n[run]\nseed = 1");
+  SpecTable base = table_of("[fabric]\nqueue = 10000\necn = {low = 1, high = 2}\n[run]\nseed = 1");
   const auto top = parse_spec("\n\n[fabric]\necn = {high = 9}\ntriming = true", "top.toml");
   merge_spec(base, *top->table());
   const SpecTable& fabric = *base.find("fabric")->table();
   EXPECT_EQ(to_text(*fabric.find("ecn")), "{low = 1, high = 9}");
-  EXPECT_EQ(to_text(*fabric.find("queue")), "1000");
+  EXPECT_EQ(to_text(*fabric.find("queue")), "10000");
   const auto spec = make_run_spec(base, "");
   ASSERT_FALSE(spec.has_value());
   EXPECT_THAT(spec.error().message, AllOf(HasSubstr("top.toml, line 5"), HasSubstr("trimming")));

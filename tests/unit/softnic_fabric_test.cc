@@ -1,5 +1,5 @@
 // SoftNic with what a fabric of switches may do to packets (trim, mark, stamp them), and with the
-// policies that experiments choose: acknowledgements, loss recovery, paths, credit.
+// policies that experiments choose: acknowledgements, loss recovery, paths.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,46 +7,12 @@
 #include <set>
 #include <vector>
 
-#include "tests/support/soft_nic_pair.h"
+#include "tests/support/soft_nic_traffic.h"
 
 namespace pacecar::test {
 namespace {
 
 using wire::PacketKind;
-
-constexpr Bytes kMtu = 1024;
-
-// Packets that leave one by one.
-SoftNicConfig experiment() {
-  SoftNicConfig config = SoftNicPair::default_config();
-  config.burst_bytes = kMtu;
-  config.control_first = true;
-  return config;
-}
-
-struct Traffic {
-  explicit Traffic(const SoftNicConfig& config, size_t packets = 8)
-      : pair(config), count(packets) {}
-
-  void post(uint64_t id = 1) {
-    pair.post(0, ends[0], SoftNicPair::write(from, to, count * kMtu, id, 1));
-  }
-  // What the sender may send now, and how long its pace takes for that.
-  std::vector<Datagram> send() { return pair.transmit_for(0, Duration::from_us(1)); }
-  FlowSignal signal() {
-    std::array<FlowSignal, 1> signals;
-    return pair.nic(0).poll_signals(signals) == 1 ? signals[0] : FlowSignal{};
-  }
-  void deliver(size_t to_side, const std::vector<Datagram>& packets) {
-    for (const Datagram& packet : packets) pair.deliver(to_side, packet);
-  }
-
-  SoftNicPair pair;
-  size_t count;
-  SoftNicPair::Ends ends = pair.connect();
-  const TestMemory& from = pair.memory(0, count* kMtu, Access::kLocalRead, 1);
-  const TestMemory& to = pair.memory(1, count* kMtu);
-};
 
 TEST(SoftNicTrimming, ReceiverAsksAndTheSenderRepeatsAtOnce) {
   Traffic traffic(experiment());
@@ -65,6 +31,8 @@ TEST(SoftNicTrimming, ReceiverAsksAndTheSenderRepeatsAtOnce) {
   EXPECT_EQ(signal.trimmed, 3 * kMtu);
   EXPECT_EQ(signal.lost, 0U);
   EXPECT_EQ(signal.sent, 8 * kMtu);
+  const auto elapsed = static_cast<uint32_t>(traffic.pair.now.ns()) - whole[7].data().timestamp;
+  EXPECT_EQ(signal.trimmed_rtt, Duration::from_ns(elapsed)) << "of the newest";
   const auto again = traffic.send();
   ASSERT_EQ(again.size(), 3U);
   EXPECT_EQ(again[0].data().psn, whole[2].data().psn);
@@ -89,6 +57,25 @@ TEST(SoftNicTrimming, RemainsOfWhatHasArrivedAreAcknowledged) {
   EXPECT_EQ(answers[0].kind(), PacketKind::kAck);
   traffic.deliver(0, answers);
   EXPECT_EQ(traffic.signal().acked, kMtu);
+}
+
+// Also when the newest packet has not been acknowledged yet, and that one is told of.
+TEST(SoftNicTrimming, RemainsDoNotHideTheNewestPacket) {
+  Traffic traffic(experiment());
+  traffic.post();
+  const auto packets = traffic.send();
+  traffic.pair.deliver(1, packets[0]);
+  Datagram late = packets[0];
+  late.trim();
+  traffic.pair.deliver(1, late);
+  traffic.pair.now = traffic.pair.now + SoftNicPair::kDelay;
+  const auto answers = traffic.pair.transmit(1);
+  traffic.deliver(0, answers);
+  EXPECT_GT(traffic.signal().rtt, Duration());
+  traffic.pair.deliver(1, late);  // now it has been told of
+  traffic.pair.now = traffic.pair.now + SoftNicPair::kDelay;
+  traffic.deliver(0, traffic.pair.transmit(1));
+  EXPECT_EQ(traffic.signal().rtt, Duration());
 }
 
 // A newer sending of the packet is on its way: only that one can be lost now.
@@ -175,6 +162,40 @@ TEST(SoftNicEcho, TelemetryIsBoundedAndChecked) {
     EXPECT_EQ(traffic.signal().hops, i == 0 ? kMaxTelemetryHops : 1);
   }
   EXPECT_EQ(traffic.pair.nic(0).counters().malformed, 0U);
+}
+
+TEST(SoftNicPaths, AcknowledgementsTakeOneAfterAnother) {
+  SoftNicConfig config = experiment();
+  config.ack.every_packet = true;
+  config.paths = 3;
+  Traffic traffic(config);
+  traffic.post();
+  std::vector<uint16_t> paths;
+  for (const Datagram& packet : traffic.send()) {
+    traffic.pair.deliver(1, packet);
+    for (const Datagram& answer : traffic.pair.transmit(1)) paths.push_back(answer.path);
+  }
+  EXPECT_EQ(paths, (std::vector<uint16_t>{0, 1, 2, 0, 1, 2, 0, 1}));
+}
+
+// Data, acknowledgements and control words alike.
+TEST(SoftNicPaths, ADeadPathStopsNothing) {
+  for (uint16_t dead = 0; dead < 4; ++dead) {
+    for (const bool paced : {true, false}) {
+      SoftNicConfig config = experiment();
+      config.paths = 4;
+      SoftNicPair pair(config);
+      const auto ends = pair.connect({.paced = paced});
+      const TestMemory& from = pair.memory(0, kMtu, Access::kLocalRead, 1);
+      const TestMemory& to = pair.memory(1, kMtu);
+      pair.lose = [&](size_t, const Datagram& packet) { return packet.path == dead; };
+      for (size_t i = 1; i <= 20; ++i) {
+        pair.post(0, ends[0], SoftNicPair::write(from, to, 8, i, 1));
+        ASSERT_TRUE(pair.run_until_completed(0, i, Duration::from_ms(100)))
+            << "path " << dead << " paced " << paced << " write " << i;
+      }
+    }
+  }
 }
 
 TEST(SoftNicElided, PayloadCountsAsArrivedAndIsNotTouched) {
@@ -278,41 +299,6 @@ TEST(SoftNicLoss, SilentPeerBreaksTheQueuePairUnderPacketTimeouts) {
   traffic.post();
   ASSERT_TRUE(traffic.pair.run_until_completed(0, 1, Duration::from_ms(6)));
   EXPECT_EQ(traffic.pair.completions[0][0].status, CompletionStatus::kRetryExceeded);
-}
-
-TEST(SoftNicCredit, FlowSleepsUntilItHasCredit) {
-  Traffic traffic(experiment());
-  FlowLimits limits{
-      .rate = Rate::from_gbps(1000), .window = Bytes{1} << 40, .credit = 2 * kMtu + 1};
-  traffic.pair.limit(0, 0, limits);
-  traffic.post();
-  const auto packets = traffic.send();
-  ASSERT_EQ(packets.size(), 3U) << "at most one packet more";
-  EXPECT_TRUE(packets[2].data().ack_request) << "the last that may go";
-  EXPECT_FALSE(packets[0].data().ack_request);
-  traffic.deliver(1, packets);
-  traffic.deliver(0, traffic.pair.transmit(1));
-  EXPECT_TRUE(traffic.send().empty()) << "nothing in flight is no permission";
-  EXPECT_EQ(traffic.signal().sent, 3 * kMtu);
-  limits.credit = 4 * kMtu;
-  traffic.pair.limit(0, 0, limits);
-  EXPECT_EQ(traffic.send().size(), 1U);
-}
-
-TEST(SoftNicCredit, RepetitionsSpendIt) {
-  Traffic traffic(experiment());
-  traffic.pair.limit(0, 0,
-                     {.rate = Rate::from_gbps(1000), .window = Bytes{1} << 40, .credit = 8 * kMtu});
-  traffic.post();
-  auto packets = traffic.send();
-  ASSERT_EQ(packets.size(), 8U);
-  packets[0].trim();
-  traffic.pair.deliver(1, packets[0]);
-  traffic.deliver(0, traffic.pair.transmit(1));
-  EXPECT_TRUE(traffic.send().empty());
-  traffic.pair.limit(0, 0,
-                     {.rate = Rate::from_gbps(1000), .window = Bytes{1} << 40, .credit = 9 * kMtu});
-  ASSERT_EQ(traffic.send().size(), 1U);
 }
 
 TEST(SoftNicPaths, GoodOnesAreUsedAgainAndTrimmedOnesAvoided) {

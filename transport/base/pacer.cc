@@ -2,10 +2,12 @@
 
 namespace pacecar {
 
-void Pacer::set_rate(Rate rate, Instant now) {
+void Pacer::set_rate(Rate rate, Instant now, Change change) {
   if (rate == rate_) return;
+  const bool keep_line =
+      change == Change::kFromNextPacket && rate_ != Rate() && rate != Rate();
   const auto catch_up = static_cast<Int128>(Uint128{catch_up_bytes_} * kUnitsPerByte);
-  if (rate_ != Rate()) {
+  if (rate_ != Rate() && !keep_line) {
     if (hold_ <= now) {  // over; what was earned since may be earlier than it at a lower rate
       begin_line_at(hold_);
       hold_ = kNoHold;
@@ -27,6 +29,7 @@ void Pacer::set_rate(Rate rate, Instant now) {
   ns_per_byte_ += static_cast<uint64_t>(fraction >> 64);
   ns_per_byte_fraction_ = static_cast<uint64_t>(fraction);
 
+  if (keep_line) return;
   Int128 ns = owed_ / bps;
   if (owed_ % bps < 0) --ns;  // towards the past, so that the fraction is positive
   const auto rest = static_cast<Uint128>(owed_ - ns * bps);

@@ -22,9 +22,14 @@ class Pacer {
   // rate (and one nanosecond of it at the very least). The pacer starts stopped.
   explicit Pacer(Bytes catch_up_bytes) : catch_up_bytes_(catch_up_bytes) {}
 
-  // Zero stops the flow. Bytes sent ahead of the line, or earned and not yet sent, stay the same
-  // number of bytes. The only place with divisions.
-  void set_rate(Rate rate, Instant now);
+  // How a new rate treats the packet that already waits for its time.
+  enum class Change : uint8_t {
+    kAtOnce,          // bytes sent ahead of the line, or earned and not yet sent, stay the same
+    kFromNextPacket,  // it keeps its time, and the new rate counts after it
+  };
+
+  // Zero stops the flow, at once. The only place with divisions.
+  void set_rate(Rate rate, Instant now, Change change = Change::kAtOnce);
   Rate rate() const { return rate_; }
 
   // Nothing leaves before `first_send`, and the line begins there: nothing is earned before it.

@@ -51,7 +51,7 @@ Result<std::unique_ptr<Messenger>> Messenger::create(Nic& nic, const MessengerCo
   auto controller =
       make_controller(config.congestion_control, flow, config.rate_max, config.constants);
   if (!controller) return tl::unexpected(controller.error());
-  const std::string_view own = *allocator_of(config.congestion_control);
+  const std::string_view own = controller_info(config.congestion_control)->allocator;
   auto allocator =
       make_allocator(config.allocator.empty() ? own : config.allocator, flow, nic.caps().flows);
   if (!allocator) return tl::unexpected(allocator.error());

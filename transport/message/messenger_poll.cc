@@ -164,6 +164,7 @@ void Messenger::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
     flow.controller->on_loss({.now = now,
                               .kind = kind,
                               .lost = lost,
+                              .rtt = kind == LossKind::kTrimmed ? signal.trimmed_rtt : Duration(),
                               .in_flight = signal.in_flight,
                               .sent = signal.sent});
   };
@@ -186,6 +187,7 @@ void Messenger::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
   flow.standing.backlog -= std::min(signal.acked, flow.standing.backlog);
   flow.standing.in_flight = signal.in_flight;
   flow.standing.sent = signal.sent;
+  if (signal.sharing > 0) flow.standing.sharing = signal.sharing;
   announce(flow, now);
   decide(flow, now);
 }
@@ -201,7 +203,9 @@ void Messenger::decide(Flow& flow, Instant now) {
   flow.decision = decision;
   if (same) return;
   nic_.set_flow_limits(flow.id,
-                       {decision.rate, decision.first_send, decision.window, decision.credit}, now);
+                       {decision.rate, decision.first_send, decision.window, decision.credit,
+                        decision.from_next_packet},
+                       now);
 }
 
 // Lets the receiver know at once what the controller wants it to; false when that is nothing.

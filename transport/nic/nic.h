@@ -96,7 +96,9 @@ struct Completion {
   CompletionStatus status = CompletionStatus::kOk;
 };
 
-// What came back about a flow's data since the last signal, for the congestion control.
+// What came back about a flow's data since the last signal, for the congestion control. A flow on
+// credit also signals that it has sent, and how many of the NIC's flows had something to send then
+// and were allowed to, itself included.
 struct FlowSignal {
   FlowId flow = 0;
   Duration rtt;              // of the newest packet acknowledged; 0 when there is none
@@ -104,6 +106,8 @@ struct FlowSignal {
   Bytes marked = 0;          // of these, marked by ECN on the way
   Bytes lost = 0;            // newly found missing
   Bytes trimmed = 0;         // likewise, because a switch cut off their payload
+  Duration trimmed_rtt;      // from sending the newest of them to the word of it; 0: none
+  uint32_t sharing = 0;      // see below; 0: not sent since the last signal
   Bytes in_flight = 0;       // after this signal
   Bytes sent = 0;            // by the flow since it began, repetitions included
   bool timed_out = false;    // nothing came back for a whole timeout
@@ -112,13 +116,18 @@ struct FlowSignal {
   std::array<TelemetryHop, kMaxTelemetryHops> telemetry{};  // of that packet
 };
 
+inline constexpr Bytes kNoCredit = ~Bytes{0};
+
 // The congestion control's decision, as the NIC applies it.
 struct FlowLimits {
   Rate rate;
   Instant first_send;  // phase: nothing before this time
   Bytes window = 0;    // most bytes in flight
-  // The most that the flow may have sent since it began, repetitions included; ~0: no such limit.
-  Bytes credit = ~Bytes{0};
+  // The most that the flow may have sent since it began, repetitions included; a packet that begins
+  // within it goes as a whole. kNoCredit: no such limit.
+  Bytes credit = kNoCredit;
+  // A new rate counts from the next packet on; the one that waits for its time keeps it.
+  bool from_next_packet = false;
 };
 
 class Nic {

@@ -41,12 +41,10 @@ Result<void> check_hosts(const FabricConfig& config) {
     return refuse(fmt::format("hosts.overhead_bytes is {}: choose at most {}", hosts.overhead_bytes,
                               kMaxDatagram));
   }
-  if (hosts.data_queue_bytes < largest || hosts.control_queue_bytes < largest) {
-    return refuse(
-        fmt::format("hosts.data_queue_bytes ({}) and hosts.control_queue_bytes ({}) must "
-                    "each hold the largest packet, {} bytes: raise them or lower "
-                    "hosts.datagram_bytes",
-                    hosts.data_queue_bytes, hosts.control_queue_bytes, largest));
+  if (hosts.control_queue_bytes < largest) {
+    return refuse(fmt::format("hosts.control_queue_bytes ({}) must hold the largest packet, {} "
+                              "bytes: raise it or lower hosts.datagram_bytes",
+                              hosts.control_queue_bytes, largest));
   }
   if (hosts.inbox_bytes < hosts.datagram_bytes) {
     return refuse(fmt::format("hosts.inbox_bytes ({}) must hold the largest datagram, {} bytes",

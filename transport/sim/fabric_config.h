@@ -18,6 +18,7 @@ struct EcnConfig {
   Bytes low = 0;
   Bytes high = 0;
   double max_probability = 1.0;
+  bool host_links = true;  // false: not in front of a host, where other paths are of no use
 };
 
 // Priority flow control (IEEE 802.1Qbb) of the data class, per ingress port: pause beyond
@@ -49,8 +50,10 @@ struct SwitchConfig {
 };
 
 struct HostPortConfig {
-  Bytes data_queue_bytes = 16384;     // of the NIC, in front of the cable; full: send() says so
-  Bytes control_queue_bytes = 65536;  // likewise
+  // Of the NIC, in front of the cable, the packet being sent included; full: send() says so. An
+  // empty one takes any packet, so 0 means one packet at a time.
+  Bytes data_queue_bytes = 16384;
+  Bytes control_queue_bytes = 65536;  // of its own; holds the largest packet at least
   Bytes inbox_bytes = 4 << 20;        // what is kept until it is read; dropped beyond
   Bytes datagram_bytes = 4096 + 128;  // largest datagram
   // What every packet costs on the wire beyond its datagram: Ethernet with preamble and gap, IPv4,
@@ -74,7 +77,7 @@ struct FabricConfig {
   PayloadMode payload = PayloadMode::kLength;
   Bytes header_bytes = 256;  // kLength: the most of a packet that is carried as bytes
   size_t packets = 1 << 20;  // inside the whole fabric at once; a host's send() blocks beyond
-  // A failed cable is left out of the routes of the switches beside it after this long.
+  // After this long a failed cable is left out of all routes.
   Duration failover = Duration::from_us(0);
 };
 

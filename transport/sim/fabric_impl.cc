@@ -27,10 +27,11 @@ Bytes headroom_of(const Cable& cable, const FabricConfig& config) {
 
 }  // namespace
 
-Fabric::Impl::Impl(EventLoop& loop_, const Topology& topology, const FabricConfig& config_,
+Fabric::Impl::Impl(EventLoop& loop_, const Topology& topology_, const FabricConfig& config_,
                    Routing routing_, uint64_t seed)
     : loop(loop_),
       config(config_),
+      topology(topology_),
       hosts(topology.hosts),
       routing(std::move(routing_)),
       random(seed),
@@ -40,7 +41,9 @@ Fabric::Impl::Impl(EventLoop& loop_, const Topology& topology, const FabricConfi
       ecn(config_.switches.ecn),
       faults(*this),
       uplinks(topology.hosts),
-      store_timer_(loop_.add_timer(*this, event(Event::kStoreRoom, 0))) {
+      store_timer_(loop_.add_timer(*this, event(Event::kStoreRoom, 0))),
+      in_routes_(topology.cables.size(), true),
+      reroute_timer_(loop_.add_timer(*this, event(Event::kReroute, 0))) {
   links.reserve(2 * topology.cables.size());
   for (const Cable& cable : topology.cables) {
     add_link(cable, cable.a, cable.b);
@@ -77,6 +80,8 @@ void Fabric::Impl::on_event(Instant, uint32_t what) {
       return transmitter_free(link);
     case Event::kFailover:
       return set_in_routes(link / 2, false);
+    case Event::kReroute:
+      return reroute();
     case Event::kStoreRoom:
       return tell_waiting_for_store();
   }
@@ -99,7 +104,7 @@ LinkId Fabric::Impl::choose_uplink(uint32_t host, uint32_t destination, uint64_t
   if (own.size() == 1) return own[0];
   const bool routed = destination < hosts && destination != host;
   const auto ways = routed ? routing.next_links(host, destination) : std::span<const LinkId>(own);
-  return choose(ways, hash).value_or(own[0]);
+  return ways.empty() ? own[0] : ways[pick_one(mix_bits(hash), ways.size())];
 }
 
 void Fabric::Impl::watch_store(uint32_t host) {

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -66,6 +65,7 @@ class Fabric::Impl final : public EventSink {
 
   EventLoop& loop;
   const FabricConfig config;
+  const Topology topology;
   const uint32_t hosts;
   Routing routing;
   Prng random;
@@ -84,8 +84,8 @@ class Fabric::Impl final : public EventSink {
   std::deque<HostPort> ports;
 
  private:
-  enum class Event : uint32_t { kArrival, kFree, kFailover, kStoreRoom };
-  static constexpr unsigned kEventBits = 2;
+  enum class Event : uint32_t { kArrival, kFree, kFailover, kReroute, kStoreRoom };
+  static constexpr unsigned kEventBits = 3;
 
   static uint32_t event(Event kind, LinkId link) {
     return link << kEventBits | static_cast<uint32_t>(kind);
@@ -94,7 +94,6 @@ class Fabric::Impl final : public EventSink {
   void add_link(const Cable& cable, NodeId from, NodeId to);
 
   // Switches.
-  std::optional<LinkId> choose(std::span<const LinkId> ways, uint64_t hash) const;
   void forward_data(FabricPacket& packet, LinkId out);
   void forward_control(FabricPacket& packet, LinkId out);
   void overflow(FabricPacket& packet, LinkId out);
@@ -116,6 +115,7 @@ class Fabric::Impl final : public EventSink {
   void transmitter_free(LinkId id);
   void cut(LinkId id);
   void set_in_routes(uint32_t cable, bool in_routes);
+  void reroute();
   // Priority flow control: tells the sender on the other side, or is told by it.
   void send_pause(LinkId from_sender, PacketKind kind);
   void be_paused(LinkId id, PacketKind kind);
@@ -126,7 +126,8 @@ class Fabric::Impl final : public EventSink {
   std::vector<EventLoop::TimerId> failover_timers_;  // by cable
   EventLoop::TimerId store_timer_;
   std::vector<uint32_t> waiting_for_store_;  // hosts
-  bool all_in_routes_ = true;
+  std::vector<bool> in_routes_;  // by cable
+  EventLoop::TimerId reroute_timer_;
 };
 
 }  // namespace pacecar

@@ -37,7 +37,6 @@ struct FabricLink {
   NodeId from;
   NodeId to;
   bool up = true;
-  bool in_routes = true;
   bool paused = false;       // data, by the far end
   bool room_wanted = false;  // the host in front of it waits until it has sent a packet
   PacketKind pause_due = PacketKind::kData;  // kPause or kResume: to be sent before all else

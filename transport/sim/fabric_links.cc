@@ -137,16 +137,18 @@ void Fabric::Impl::set_cable_up(uint32_t cable, bool up) {
   if (up) {
     loop.cancel(timer);
     set_in_routes(cable, true);
-  } else if (loop.deadline(timer) == Instant::never() && links[2 * cable].in_routes) {
+  } else if (loop.deadline(timer) == Instant::never() && in_routes_[cable]) {
     loop.arm(timer, loop.now() + config.failover);
   }
 }
 
 void Fabric::Impl::set_in_routes(uint32_t cable, bool in_routes) {
-  links[2 * cable].in_routes = links[2 * cable + 1].in_routes = in_routes;
-  all_in_routes_ = std::all_of(links.begin(), links.end(),
-                               [](const FabricLink& link) { return link.in_routes; });
+  if (in_routes_[cable] == in_routes) return;
+  in_routes_[cable] = in_routes;
+  loop.arm(reroute_timer_, loop.now());  // once for all that happens now
 }
+
+void Fabric::Impl::reroute() { routing = make_routing(topology, in_routes_); }
 
 // What is on the cable and in the queue before it is lost; nobody remembers a pause.
 void Fabric::Impl::cut(LinkId id) {

@@ -10,27 +10,15 @@ void Fabric::Impl::enter_switch(FabricPacket& packet) {
   const NodeId at = links[packet.came_by].to;
   if (packet.destination >= hosts) return drop(packet, FabricDrop::kNoRoute);
   const auto ways = routing.next_links(at, packet.destination);
-  if (ways.empty()) return drop(packet, FabricDrop::kNoRoute);
-  const std::optional<LinkId> out = choose(ways, packet.flow_hash ^ switches[at - hosts].salt);
-  if (!out || !links[*out].up) return drop(packet, FabricDrop::kLinkDown);
+  if (ways.empty()) return drop(packet, FabricDrop::kLinkDown);  // there was one
+  const uint64_t hash = packet.flow_hash ^ switches[at - hosts].salt;
+  const LinkId out = ways.size() == 1 ? ways[0] : ways[pick_one(mix_bits(hash), ways.size())];
+  if (!links[out].up) return drop(packet, FabricDrop::kLinkDown);
   if (packet.is_data()) {
-    forward_data(packet, *out);
+    forward_data(packet, out);
   } else {
-    forward_control(packet, *out);
+    forward_control(packet, out);
   }
-}
-
-std::optional<LinkId> Fabric::Impl::choose(std::span<const LinkId> ways, uint64_t hash) const {
-  if (all_in_routes_)
-    return ways.size() == 1 ? ways[0] : ways[pick_one(mix_bits(hash), ways.size())];
-  const auto usable = [this](LinkId link) { return links[link].in_routes; };
-  const auto count = static_cast<size_t>(std::count_if(ways.begin(), ways.end(), usable));
-  if (count == 0) return std::nullopt;
-  size_t left = pick_one(mix_bits(hash), count);
-  for (const LinkId way : ways) {
-    if (usable(way) && left-- == 0) return way;
-  }
-  return std::nullopt;
 }
 
 void Fabric::Impl::forward_data(FabricPacket& packet, LinkId out) {
@@ -89,6 +77,7 @@ void Fabric::Impl::overflow(FabricPacket& packet, LinkId out) {
 }
 
 void Fabric::Impl::mark(FabricPacket& packet, FabricLink& link, Bytes queue_bytes) {
+  if (link.to < hosts && !config.switches.ecn.host_links) return;
   if (packet.ecn == Ecn::kCongestion || !ecn.marks(queue_bytes, random)) return;
   packet.ecn = Ecn::kCongestion;
   ++counters.marked;

@@ -80,7 +80,8 @@ bool HostPort::has_room(LinkId id, bool data, Bytes size) const {
   if (!data) {
     return link.queue.control_bytes() + size <= fabric_.config.hosts.control_queue_bytes;
   }
-  return link.data_bytes(fabric_.loop.now()) + size <= fabric_.config.hosts.data_queue_bytes;
+  const Bytes waiting = link.data_bytes(fabric_.loop.now());
+  return waiting == 0 || waiting + size <= fabric_.config.hosts.data_queue_bytes;
 }
 
 // False when it does not fit now.

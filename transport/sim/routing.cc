@@ -51,9 +51,10 @@ Result<void> check_cables(const Topology& topology) {
 // Searches once per group of hosts, from their switches outwards.
 class RoutingBuilder {
  public:
-  explicit RoutingBuilder(const Topology& topology)
+  RoutingBuilder(const Topology& topology, const std::vector<bool>& usable)
       : topology_(topology), ways_(topology.nodes()), steps_(topology.nodes()) {
     for (uint32_t i = 0; i < topology.cables.size(); ++i) {
+      if (!usable[i]) continue;
       const Cable& cable = topology.cables[i];
       ways_[cable.a].push_back({cable.b, 2 * i});
       ways_[cable.b].push_back({cable.a, 2 * i + 1});
@@ -61,35 +62,38 @@ class RoutingBuilder {
     for (auto& ways : ways_) std::sort(ways.begin(), ways.end());
   }
 
-  Result<Routing> build() {
-    if (auto added = add_hosts(); !added) return tl::unexpected(added.error());
+  Routing build() {
+    add_hosts();
     for (NodeId node = 0; node < topology_.nodes(); ++node) {
-      const bool only_way =
-          is_host(node) && ways_[node].front().neighbour == ways_[node].back().neighbour;
-      routing_.rows_.push_back(only_way ? Routing::kOnlyWay : routing_.row_count_++);
+      routing_.rows_.push_back(has_choice(node) ? routing_.row_count_++ : Routing::kOnlyWay);
     }
     routing_.table_.reserve(groups_.size() * routing_.row_count_);
     routing_.set_begin_.push_back(0);
     for (uint32_t group = 0; group < groups_.size(); ++group) {
       measure(ways_[groups_[group]]);
-      if (auto reached = check_reached(group); !reached) return tl::unexpected(reached.error());
+      check_reached(group);
       for (NodeId node = 0; node < topology_.nodes(); ++node) {
         if (routing_.rows_[node] != Routing::kOnlyWay) routing_.table_.push_back(next_set(node));
       }
     }
     return std::move(routing_);
   }
+  // Of those that build() has found, one host that another cannot reach, in a sentence; else empty.
+  const std::string& complaint() const { return complaint_; }
 
  private:
   bool is_host(NodeId node) const { return node < topology_.hosts; }
+  bool has_choice(NodeId node) const {
+    const auto& ways = ways_[node];
+    return !is_host(node) || (!ways.empty() && ways.front().neighbour != ways.back().neighbour);
+  }
 
-  Result<void> add_hosts() {
+  void add_hosts() {
     std::map<std::vector<NodeId>, uint32_t> groups;
     for (NodeId host = 0; host < topology_.hosts; ++host) {
-      if (ways_[host].empty()) {
-        return fail(ErrorCode::kInvalidArgument,
-                    fmt::format("{} of topology {} has no cable; give it one, or leave it out",
-                                name_of(topology_, host), topology_.name));
+      if (ways_[host].empty() && complaint_.empty()) {
+        complaint_ = fmt::format("{} of topology {} has no cable; give it one, or leave it out",
+                                 name_of(topology_, host), topology_.name);
       }
       const auto begin = static_cast<uint32_t>(routing_.neighbours_.size());
       for (const Way& way : ways_[host]) {
@@ -106,7 +110,6 @@ class RoutingBuilder {
       if (is_new) groups_.push_back(host);
       routing_.ends_.push_back({begin, end, group->second});
     }
-    return {};
   }
 
   // Sets steps_: how many cables each node is away from a host with these ways out.
@@ -126,18 +129,17 @@ class RoutingBuilder {
     if (!is_host(node)) frontier_.push_back(node);
   }
 
-  Result<void> check_reached(uint32_t group) const {
-    for (NodeId from = 0; from < topology_.hosts; ++from) {
+  void check_reached(uint32_t group) {
+    for (NodeId from = 0; from < topology_.hosts && complaint_.empty(); ++from) {
       if (steps_[from] != kFar) continue;
-      for (NodeId to = groups_[group]; to < topology_.hosts; ++to) {
+      for (NodeId to = groups_[group]; to < topology_.hosts && complaint_.empty(); ++to) {
         if (to == from || routing_.ends_[to].group != group) continue;
-        return fail(ErrorCode::kInvalidArgument,
-                    fmt::format("{} cannot reach {} in topology {}; join them by cables and "
-                                "switches, for hosts do not forward",
-                                name_of(topology_, from), name_of(topology_, to), topology_.name));
+        complaint_ =
+            fmt::format("{} cannot reach {} in topology {}; join them by cables and switches, for "
+                        "hosts do not forward",
+                        name_of(topology_, from), name_of(topology_, to), topology_.name);
       }
     }
-    return {};
   }
 
   // The links out of `node` that bring a packet one step nearer, as the number of a stored set.
@@ -163,6 +165,7 @@ class RoutingBuilder {
   std::vector<NodeId> groups_;          // the first host of each
   std::unordered_map<std::vector<LinkId>, uint32_t, LinksHash> sets_;
   Routing routing_;
+  std::string complaint_;
   // Of the group in work.
   std::vector<uint32_t> steps_;
   std::vector<NodeId> frontier_;
@@ -171,7 +174,14 @@ class RoutingBuilder {
 
 Result<Routing> make_routing(const Topology& topology) {
   if (auto checked = check_cables(topology); !checked) return tl::unexpected(checked.error());
-  return RoutingBuilder(topology).build();
+  RoutingBuilder builder(topology, std::vector<bool>(topology.cables.size(), true));
+  Routing routing = builder.build();
+  if (builder.complaint().empty()) return routing;
+  return fail(ErrorCode::kInvalidArgument, builder.complaint());
+}
+
+Routing make_routing(const Topology& topology, const std::vector<bool>& usable) {
+  return RoutingBuilder(topology, usable).build();
 }
 
 }  // namespace pacecar

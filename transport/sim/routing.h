@@ -18,7 +18,7 @@ namespace pacecar {
 class Routing {
  public:
   // All equally good links out of `at`, in ascending order; none at the destination itself, and
-  // none at a switch from which there is no way. A switch whose cable failed leaves that one out.
+  // none at a switch from which there is no way.
   std::span<const LinkId> next_links(NodeId at, uint32_t destination_host) const {
     if (at == destination_host) return {};
     const Ends& to = ends_[destination_host];
@@ -35,7 +35,7 @@ class Routing {
 
  private:
   friend class RoutingBuilder;
-  static constexpr uint32_t kOnlyWay = ~0U;  // a host with one neighbour: all its links, always
+  static constexpr uint32_t kOnlyWay = ~0U;  // a host with at most one neighbour: all its links
 
   // A host's cables, as a range of the three vectors below, ordered by neighbour and link; hosts
   // with the same neighbours form a group.
@@ -60,5 +60,7 @@ class Routing {
 
 // Errors: kInvalidArgument, one sentence that names the cable or the two hosts at fault.
 Result<Routing> make_routing(const Topology& topology);
+// Over the cables that are `usable` alone (by number), wherever they lead.
+Routing make_routing(const Topology& topology, const std::vector<bool>& usable);
 
 }  // namespace pacecar

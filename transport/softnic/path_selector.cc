@@ -35,7 +35,9 @@ PathSelector::PathSelector(PathPolicy policy, uint32_t paths, uint64_t seed)
       penalties_(has_penalties(policy) ? paths : 0),
       recycled_(recycled_capacity(policy, paths)) {
   PACECAR_CHECK(paths > 0 && paths <= (1U << 16));
-  if (policy == PathPolicy::kFixed) cursor_ = static_cast<uint32_t>(prng_.below(paths));
+  if (policy == PathPolicy::kFixed || policy == PathPolicy::kSticky) {
+    cursor_ = static_cast<uint32_t>(prng_.below(paths));
+  }
   if (has_penalties(policy)) order_ = static_cast<uint32_t>(prng_.next_u64()) & mask_;
 }
 
@@ -47,6 +49,7 @@ Bytes PathSelector::bytes(PathPolicy policy, uint32_t paths) {
 uint16_t PathSelector::next() {
   switch (policy_) {
     case PathPolicy::kFixed:
+    case PathPolicy::kSticky:
       return static_cast<uint16_t>(cursor_);
     case PathPolicy::kRandom:
       return static_cast<uint16_t>(prng_.below(paths_));
@@ -89,6 +92,9 @@ uint16_t PathSelector::next_without_penalty() {
 }
 
 void PathSelector::on_feedback(uint16_t path, PathFeedback feedback) {
+  if (policy_ == PathPolicy::kSticky && feedback == PathFeedback::kLost && path == cursor_) {
+    cursor_ = (cursor_ + 1) % paths_;
+  }
   if (!learns() || path >= paths_) return;
   const auto add = [&](uint8_t penalty) {
     penalties_[path] = std::min<uint8_t>(penalties_[path] + penalty, kMaxPenalty);

@@ -19,6 +19,7 @@ enum class PathPolicy : uint8_t {
   kRandom,      // drawn for each burst
   kPenalty,     // one after another; those that had trouble are left out for some turns
   kRecycle,     // those that just worked first, in their order; without any, as kPenalty
+  kSticky,      // always the same, until a packet is lost on it
 };
 
 enum class PathFeedback : uint8_t {
@@ -35,7 +36,7 @@ class PathSelector {
 
   uint16_t next();
   void on_feedback(uint16_t path, PathFeedback feedback);
-  // Whether on_feedback does anything.
+  // Whether it matters what arrives, not only what is lost.
   bool learns() const { return !penalties_.empty(); }
 
   // Memory beside the object itself.

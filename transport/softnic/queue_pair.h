@@ -39,6 +39,7 @@ struct QueuePair {
   Bytes unacknowledged_bytes = 0;       // received since the last acknowledgement
   uint32_t unacknowledged_packets = 0;  // likewise
   bool ack_owed = false;                // asked for while packets before were missing
+  uint32_t answer_path = 0;             // of the next acknowledgement or refusal
   std::optional<Requester> requester;   // both from connect on
   std::optional<Responder> responder;
 };

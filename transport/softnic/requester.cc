@@ -63,6 +63,16 @@ void Requester::fill(const Posted& posted, const SendWindow::Packet& packet, uin
                             : std::span(work_request.local + offset, packet.bytes);
 }
 
+Bytes Requester::next_bytes() {
+  uint64_t psn = 0;
+  SendWindow::Packet packet;
+  if (window_.next_lost(&psn, &packet)) return packet.bytes;
+  if (probe_) return window_.oldest().bytes;
+  if (!unsent() || window_.full()) return 0;
+  const Posted& next = posted(next_request_);
+  return std::min(config_.mtu, next.work_request.length - Bytes{next.sent} * config_.mtu);
+}
+
 bool Requester::next_packet(Instant now, Outgoing* out) {
   uint64_t psn = 0;
   SendWindow::Packet packet;
@@ -167,13 +177,15 @@ void Requester::acknowledge(uint64_t psn, Progress* progress) {
   ++posted(packet.request).acknowledged;
 }
 
-Requester::Progress Requester::on_nak(const wire::Nak& nak, Instant now) {
+Requester::Progress Requester::on_nak(const wire::Nak& nak, Instant arrival, Instant now) {
   Progress progress;
   last_heard_ = now;
   const uint64_t psn = expand_psn(window_.unacknowledged(), nak.psn);
   if (nak.syndrome == wire::Syndrome::kTrimmed) {
     if (const auto loss = window_.lose_sending(psn, nak.echo_timestamp)) {
+      const auto elapsed = static_cast<uint32_t>(arrival.ns()) - nak.echo_timestamp;
       progress.trimmed = loss->bytes;
+      progress.trimmed_rtt = Duration::from_ns(elapsed);
       paths_.on_feedback(loss->path, PathFeedback::kTrimmed);
     }
     return progress;
@@ -221,6 +233,7 @@ Requester::Timeout Requester::on_timeout(Instant now, Progress* progress) {
     return Timeout::kRepair;
   }
   probe_ = true;
+  paths_.on_feedback(path_, PathFeedback::kLost);  // perhaps; another is worth a try
   progress->timed_out = probes_ > 0;
   deadline_ = now + std::min(rtt_.timeout() * (int64_t{1} << probes_), config_.loss.max_timeout);
   probes_ = std::min(probes_ + 1, 6U);

@@ -43,6 +43,7 @@ class Requester {
     Bytes marked = 0;
     Bytes lost = 0;
     Bytes trimmed = 0;
+    Duration trimmed_rtt;    // 0: none
     bool timed_out = false;  // nothing came back for long: a sign of congestion
   };
 
@@ -61,6 +62,8 @@ class Requester {
   bool probing() const { return probe_; }
   // The path of what next_packet gives from now on.
   uint16_t choose_path() { return path_ = paths_.next(); }
+  // Payload of what next_packet will give; 0 if there is none, or it is empty.
+  Bytes next_bytes();
   // Takes the next packet to send; false if there is none.
   bool next_packet(Instant now, Outgoing* packet);
   Bytes in_flight() const { return window_.in_flight(); }
@@ -68,7 +71,7 @@ class Requester {
   // `arrival` is when the acknowledgement reached this host, `now` when it is looked at.
   Progress on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap, Instant arrival,
                   Instant now);
-  Progress on_nak(const wire::Nak& nak, Instant now);
+  Progress on_nak(const wire::Nak& nak, Instant arrival, Instant now);
   // Fails every work request that reads the region.
   void revoke(uint32_t local_key);
 

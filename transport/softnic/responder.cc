@@ -72,8 +72,8 @@ Responder::Outcome Responder::on_data(const Data& data, const MemoryTable& memor
 Arrival Responder::on_trimmed(const wire::DataHeader& header) {
   const Arrival arrival = window_.classify(expand_psn(window_.cumulative(), header.psn));
   if (arrival == Arrival::kDuplicate) {
+    newest_.valid &= ack_due_;  // else the echo has been told
     ack_due_ = true;
-    newest_.valid = false;  // the echo has been told
   }
   return arrival;
 }

@@ -118,6 +118,8 @@ Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t
   if (!endpoint) return tl::unexpected(endpoint.error());
   qp->remote = *endpoint;
   qp->remote.address.scope_id = config_.address.scope_id;  // scopes are numbered per host
+  LossRecovery loss = config_.loss;
+  if (!qp->config.paced) loss.packet_timeout = {};  // words are acknowledged late
   const bool full = qp->local.full_checksum || qp->remote.full_checksum;
   qp->coverage = full ? wire::Coverage::kFull : wire::Coverage::kHeader;
   qp->requester.emplace(Requester::Config{
@@ -126,10 +128,10 @@ Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t
       .window_packets = std::min(qp->local.window_packets, qp->remote.window_packets),
       .work_requests = std::min(qp->config.work_requests, qp->remote.writes),
       .mtu = std::min(qp->local.mtu, qp->remote.mtu),
-      .path_policy = config_.path_policy,
-      .paths = qp->config.paced ? config_.paths : 1,
+      .path_policy = path_policy(qp->config),
+      .paths = config_.paths,
       .path_seed = uint64_t{qp->local.first_psn} << 32 | id,
-      .loss = config_.loss,
+      .loss = loss,
       .silence_limit = config_.silence_limit,
   });
   qp->responder.emplace(qp->local.window_packets, qp->local.writes, qp->remote.first_psn,
@@ -138,12 +140,17 @@ Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t
   return {};
 }
 
+// Control words do not overtake each other, so that the newest is the last to arrive.
+PathPolicy SoftNic::path_policy(const QueuePairConfig& config) const {
+  return config.paced ? config_.path_policy : PathPolicy::kSticky;
+}
+
 QueuePairMemory SoftNic::queue_pair_memory(const QueuePairConfig& config) const {
   const uint32_t window = config.paced ? config_.window_packets : kControlWindowPackets;
   const Bytes queues = SendWindow::queue_bytes(window) + 2 * ReceiveWindow::queue_bytes(window);
   const Bytes state = sizeof(QueuePair) + Requester::work_request_bytes(config.work_requests) +
                       WriteTracker::bytes(config.work_requests) +
-                      PathSelector::bytes(config_.path_policy, config.paced ? config_.paths : 1);
+                      PathSelector::bytes(path_policy(config), config_.paths);
   return config.paced ? QueuePairMemory{state, queues} : QueuePairMemory{state + queues, 0};
 }
 
@@ -158,6 +165,11 @@ void SoftNic::destroy_queue_pair(QueuePairId id) {
     std::erase(flow.queue_pairs, slot);
     if (qp->requester) flow.in_flight -= qp->requester->in_flight();
     flow.turn = 0;
+    if (flow.queue_pairs.empty()) {  // the flow has ended: the next of its number begins anew
+      flow.sent = 0;
+      flow.signal = FlowSignal{.flow = qp->config.flow};
+      signals_.remove(qp->config.flow);
+    }
     ready_.add(qp->config.flow);  // the others have more window now
   }
   queue_pairs_[slot].reset();
@@ -220,11 +232,15 @@ size_t SoftNic::poll_signals(std::span<FlowSignal> signals) {
 
 void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant now) {
   Flow& flow = flows_[index];
-  if (flow.pacer.rate() != limits.rate) flow.pacer.set_rate(limits.rate, now);
+  if (flow.pacer.rate() != limits.rate) {
+    flow.pacer.set_rate(limits.rate, now,
+                        limits.from_next_packet ? Pacer::Change::kFromNextPacket
+                                                : Pacer::Change::kAtOnce);
+  }
   flow.pacer.hold_until(limits.first_send);
   flow.window = limits.window;
   flow.credit = limits.credit;
-  ready_.add(index);
+  make_ready(index);
 }
 
 void SoftNic::on_time(Instant now) {
@@ -290,10 +306,23 @@ uint32_t SoftNic::slot_of(const QueuePair& qp) const {
 
 void SoftNic::wake(QueuePair& qp) {
   if (qp.config.paced) {  // another of the flow's queue pairs may have waited for the window
-    ready_.add(qp.config.flow);
+    make_ready(qp.config.flow);
   } else if (qp.state == QueuePair::State::kConnected && qp.requester->has_work()) {
     controls_.add(slot_of(qp));
   }
+}
+
+// On credit a flow counts for the others only while it can send; the others find out when it is
+// their turn.
+void SoftNic::make_ready(uint32_t index) {
+  const Flow& flow = flows_[index];
+  const auto can_send = [&](uint32_t slot) {
+    QueuePair& qp = *queue_pairs_[slot];
+    return qp.state == QueuePair::State::kConnected && qp.requester->has_work() &&
+           (room(qp) > 0 || qp.requester->probing());
+  };
+  if (flow.on_credit() && std::ranges::none_of(flow.queue_pairs, can_send)) return;
+  ready_.add(index);
 }
 
 // Acknowledgements of what arrives in order may wait a little: one then answers for several
@@ -325,6 +354,7 @@ void SoftNic::on_progress(QueuePair& qp, Bytes in_flight_before,
   flow.signal.marked += progress.marked;
   flow.signal.lost += progress.lost;
   flow.signal.trimmed += progress.trimmed;
+  if (progress.trimmed_rtt.ns() != 0) flow.signal.trimmed_rtt = progress.trimmed_rtt;
   flow.signal.timed_out |= progress.timed_out;
   signals_.add(qp.config.flow);
 }

@@ -63,11 +63,19 @@ class SoftNic final : public Nic {
     Pacer pacer;
     std::vector<uint32_t> queue_pairs;  // slots of the paced ones
     Bytes window = 0;
-    Bytes credit = ~Bytes{0};
+    Bytes credit = kNoCredit;
     Bytes in_flight = 0;
     Bytes sent = 0;  // payload, repetitions included
     FlowSignal signal;
     uint32_t turn = 0;  // round robin over queue_pairs
+
+    bool on_credit() const { return credit != kNoCredit; }
+    Bytes credit_left() const { return sent < credit ? credit - sent : 0; }
+    // A flow with nothing in flight may always send a packet: no window can stop it for ever.
+    Bytes window_left(Bytes mtu) const {
+      if (in_flight == 0 && window < mtu) return mtu;
+      return in_flight < window ? window - in_flight : 0;
+    }
   };
 
   QueuePair* find(QueuePairId id);
@@ -84,17 +92,21 @@ class SoftNic final : public Nic {
 
   // Puts a queue pair with something to send where poll_transmit finds it.
   void wake(QueuePair& qp);
+  void make_ready(uint32_t flow);
   uint32_t slot_of(const QueuePair& qp) const;
+  PathPolicy path_policy(const QueuePairConfig& config) const;
   void want_ack(QueuePair& qp, Instant now, bool at_once);
   void arm_timeout(const QueuePair& qp);
   void on_queue_pair_timeout(QueuePair& qp, Instant now);
 
+  TxPacket answer(QueuePair& qp, std::span<const uint8_t> bytes) const;
   size_t transmit_naks(std::span<TxPacket> out);
   size_t transmit_acks(Instant due, Instant now, std::span<TxPacket> out);
   size_t transmit_control(Instant now, std::span<TxPacket> out);
   size_t transmit_flows(Instant now, std::span<TxPacket> packets);
   size_t transmit_flow(uint32_t index, Instant now, std::span<TxPacket> out);
-  Bytes room(const QueuePair& qp) const;
+  Bytes room(QueuePair& qp) const;
+  bool is_last(const QueuePair& qp, Bytes bytes) const;
   size_t transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget, std::span<TxPacket> out);
   // Brings the flow up to date after its requester has changed.
   void on_progress(QueuePair& qp, Bytes in_flight_before, const Requester::Progress& progress);

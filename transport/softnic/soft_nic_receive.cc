@@ -185,7 +185,7 @@ void SoftNic::on_nak(Instant now, const RxPacket& packet) {
     return;
   }
   const Bytes in_flight_before = qp->requester->in_flight();
-  const Requester::Progress progress = qp->requester->on_nak(nak, now);
+  const Requester::Progress progress = qp->requester->on_nak(nak, now - packet.waited, now);
   on_progress(*qp, in_flight_before, progress);
   wake(*qp);
 }

@@ -14,15 +14,6 @@ namespace {
 constexpr Duration kInPassing = Duration::from_us(40);
 constexpr size_t kDataOverheadBytes = wire::kDataHeaderBytes + wire::kChecksumBytes;
 
-TxPacket answer(const QueuePair& qp, std::span<const uint8_t> bytes) {
-  return {.header = bytes,
-          .payload = {},
-          .trailer = {},
-          .destination = &qp.remote.address,
-          .path = 0,
-          .traffic_class = TrafficClass::kControl};
-}
-
 }  // namespace
 
 size_t SoftNic::poll_transmit(Instant now, std::span<TxPacket> packets) {
@@ -51,12 +42,24 @@ size_t SoftNic::transmit_flows(Instant now, std::span<TxPacket> packets) {
   return count;
 }
 
+// An acknowledgement or a refusal. Their order does not matter: they take one path after another,
+// so that no single failure stops them all.
+TxPacket SoftNic::answer(QueuePair& qp, std::span<const uint8_t> bytes) const {
+  const auto path = static_cast<uint16_t>(qp.answer_path);
+  qp.answer_path = qp.answer_path + 1 == config_.paths ? 0 : qp.answer_path + 1;
+  return {.header = bytes,
+          .payload = {},
+          .trailer = {},
+          .destination = &qp.remote.address,
+          .path = path,
+          .traffic_class = TrafficClass::kControl};
+}
+
 size_t SoftNic::transmit_naks(std::span<TxPacket> out) {
   size_t count = 0;
   while (!naks_.empty() && count < out.size() && slab_->room() >= wire::kNakBytes) {
     const auto& [id, nak] = naks_.front();
-    const QueuePair* qp = find(id);
-    if (qp != nullptr) {
+    if (QueuePair* qp = find(id); qp != nullptr) {
       const auto bytes = slab_->take(wire::kNakBytes);
       wire::encode(nak, bytes.first<wire::kNakBytes>());
       out[count++] = answer(*qp, bytes);
@@ -120,20 +123,26 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
     const size_t count = transmit_queue_pair(qp, now, std::min(budget, config_.burst_bytes), out);
     if (count == 0) continue;  // what it had lost has been acknowledged after all
     flow.turn = static_cast<uint32_t>((flow.turn + i + 1) % pairs);
-    ready_.add(index);
+    make_ready(index);
     return count;
   }
   return 0;
 }
 
-// What the flow's window and credit leave to send now; no bound for a queue pair without them.
-Bytes SoftNic::room(const QueuePair& qp) const {
+// What the flow's window and credit leave to send now; no bound for a queue pair without them. Into
+// the window the next packet must fit as a whole; with credit left it may go.
+Bytes SoftNic::room(QueuePair& qp) const {
   if (!qp.config.paced) return std::numeric_limits<Bytes>::max() / 2;
   const Flow& flow = flows_[qp.config.flow];
-  // A flow with nothing in flight may always send a packet: no window can stop it for ever.
-  const Bytes window = flow.in_flight == 0 ? std::max(flow.window, config_.mtu) : flow.window;
-  return std::min(window - std::min(flow.in_flight, window),
-                  flow.credit - std::min(flow.sent, flow.credit));
+  const Bytes window = flow.window_left(config_.mtu);
+  return qp.requester->next_bytes() > window ? 0 : std::min(window, flow.credit_left());
+}
+
+// Whether after `bytes` more of payload no full packet may follow.
+bool SoftNic::is_last(const QueuePair& qp, Bytes bytes) const {
+  if (!qp.config.paced) return false;
+  const Flow& flow = flows_[qp.config.flow];
+  return flow.window_left(config_.mtu) < bytes + config_.mtu || flow.credit_left() <= bytes;
 }
 
 // Sends at most `budget` bytes of payload (and at least one packet) on one path.
@@ -144,14 +153,12 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
   Bytes payload_bytes = 0;
   Bytes wire_bytes = 0;
   Requester::Outgoing packet;
-  const Bytes room_left = room(qp);
   const uint16_t path = qp.requester->choose_path();
   while (count < out.size() && slab_->room() >= kDataOverheadBytes &&
          (count == 0 || payload_bytes + config_.mtu <= budget) &&
          qp.requester->next_packet(now, &packet)) {
     const Bytes then = payload_bytes + packet.payload.size();
-    packet.header.ack_request |=
-        packet.retransmission || then + config_.mtu > room_left || qp.requester->full();
+    packet.header.ack_request |= packet.retransmission || qp.requester->full() || is_last(qp, then);
     const auto header = slab_->take(wire::kDataHeaderBytes);
     const auto trailer = slab_->take(wire::kChecksumBytes);
     wire::encode(packet.header, header.first<wire::kDataHeaderBytes>());
@@ -175,6 +182,10 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
     flow.in_flight += qp.requester->in_flight() - in_flight_before;
     flow.sent += payload_bytes;
     flow.pacer.on_sent(wire_bytes, now);
+    if (flow.on_credit()) {
+      flow.signal.sharing = static_cast<uint32_t>(ready_.size()) + 1;
+      signals_.add(qp.config.flow);
+    }
   }
   arm_timeout(qp);
   return count;

@@ -99,8 +99,8 @@ function slowdowns(view) {
 }
 
 function queues(view) {
-  const busiest = detailsOf(view, "queues").map(({ arm, seed, detail }) => ({
-    arm, seed, series: fullest(detail.queues) }));
+  const busiest = detailsOf(view, "queue").map(({ arm, seed, detail }) => ({
+    arm, seed, series: detail.queue }));
   if (busiest.length === 0) return null;
   const unit = unitFor("B", largest(busiest.map(({ series }) => largest(series.values))));
   const held = busiest.map(({ arm, series }) => ({
@@ -108,10 +108,6 @@ function queues(view) {
   return overTime("queue", "Queue over time",
                   `The switch port with the longest queue; seed ${busiest[0].seed}.`,
                   held, { label: `queue (${unit.name})` });
-}
-
-function fullest(series) {
-  return series.reduce((a, b) => largest(b.values) > largest(a.values) ? b : a);
 }
 
 function fairness(view) {

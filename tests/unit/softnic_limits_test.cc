@@ -1,0 +1,117 @@
+// What holds SoftNic back: window, credit, and timeouts where they apply.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "tests/support/soft_nic_traffic.h"
+
+namespace pacecar::test {
+namespace {
+
+// A word alone is acknowledged after as long as the policy allows: no sign of a loss.
+TEST(SoftNicLoss, ControlWordsHaveNoPacketTimeout) {
+  SoftNicConfig config = experiment();
+  config.loss.packet_timeout = Duration::from_us(50);
+  Traffic traffic(config);
+  const auto control =
+      traffic.pair.connect({.traffic_class = TrafficClass::kControl, .paced = false});
+  traffic.pair.post(0, control[0], SoftNicPair::write(traffic.from, traffic.to, 8));
+  ASSERT_TRUE(traffic.pair.run_until_completed(0, 1));
+  EXPECT_EQ(traffic.pair.nic(0).counters().packets_retransmitted, 0U);
+}
+
+TEST(SoftNicCredit, FlowSleepsUntilItHasCredit) {
+  Traffic traffic(experiment());
+  FlowLimits limits{
+      .rate = Rate::from_gbps(1000), .window = Bytes{1} << 40, .credit = 2 * kMtu + 1};
+  traffic.pair.limit(0, 0, limits);
+  traffic.post();
+  const auto packets = traffic.send();
+  ASSERT_EQ(packets.size(), 3U) << "at most one packet more";
+  EXPECT_TRUE(packets[2].data().ack_request) << "the last that may go";
+  EXPECT_FALSE(packets[0].data().ack_request);
+  traffic.deliver(1, packets);
+  traffic.deliver(0, traffic.pair.transmit(1));
+  EXPECT_TRUE(traffic.send().empty()) << "nothing in flight is no permission";
+  EXPECT_EQ(traffic.signal().sent, 3 * kMtu);
+  limits.credit = 4 * kMtu;
+  traffic.pair.limit(0, 0, limits);
+  EXPECT_EQ(traffic.send().size(), 1U);
+}
+
+TEST(SoftNicWindow, APacketGoesOnlyWhenAllOfItFits) {
+  Traffic traffic(experiment());
+  traffic.pair.limit(0, 0, {.rate = Rate::from_gbps(1000), .window = 3 * kMtu - 1});
+  traffic.post();
+  const auto packets = traffic.send();
+  ASSERT_EQ(packets.size(), 2U);
+  EXPECT_FALSE(packets[0].data().ack_request);
+  EXPECT_TRUE(packets[1].data().ack_request) << "the last that may go";
+}
+
+TEST(SoftNicWindow, WithNothingInFlightOnePacketMayGo) {
+  Traffic traffic(experiment());
+  traffic.pair.limit(0, 0, {.rate = Rate::from_gbps(1000), .window = 1});
+  traffic.post();
+  EXPECT_EQ(traffic.send().size(), 1U);
+}
+
+TEST(SoftNicWindow, AShortPacketNeedsLittleRoom) {
+  Traffic traffic(experiment(), 1);
+  traffic.pair.limit(0, 0, {.rate = Rate::from_gbps(1000), .window = kMtu + 100});
+  traffic.post();
+  traffic.pair.post(0, traffic.ends[0], SoftNicPair::write(traffic.from, traffic.to, 100));
+  EXPECT_EQ(traffic.send().size(), 2U);
+}
+
+// A flow that has nothing to send, or no credit, shares the link with nobody.
+TEST(SoftNicCredit, SendingIsSignalledWithTheFlowsThatShareTheLink) {
+  Traffic traffic(experiment());
+  const FlowLimits limits{
+      .rate = Rate::from_gbps(1000), .window = Bytes{1} << 40, .credit = 4 * kMtu};
+  std::array<SoftNicPair::Ends, 4> ends{traffic.ends};
+  for (uint32_t flow = 1; flow < ends.size(); ++flow) {
+    ends[flow] = traffic.pair.connect({.flow = flow});
+  }
+  for (uint32_t flow = 0; flow < ends.size(); ++flow) traffic.pair.limit(0, flow, limits);
+  FlowLimits none = limits;
+  none.credit = 0;
+  traffic.pair.limit(0, 3, none);
+  EXPECT_TRUE(traffic.send().empty());
+  for (const uint32_t flow : {0, 1, 3}) {  // the third has nothing to send
+    traffic.pair.post(0, ends[flow][0], SoftNicPair::write(traffic.from, traffic.to, 2 * kMtu));
+  }
+  std::array<TxPacket, 1> packet;
+  ASSERT_EQ(traffic.pair.nic(0).poll_transmit(traffic.pair.now, packet), 1U);
+  const FlowSignal signal = traffic.signal();
+  EXPECT_EQ(signal.sent, kMtu);
+  EXPECT_EQ(signal.sharing, 2U);
+  traffic.send();
+  EXPECT_GT(traffic.signal().sharing, 0U);
+}
+
+TEST(SoftNicCredit, WithoutItSendingIsNotSignalled) {
+  Traffic traffic(experiment());
+  traffic.post();
+  ASSERT_EQ(traffic.send().size(), 8U);
+  EXPECT_EQ(traffic.signal().sent, 0U);
+}
+
+TEST(SoftNicCredit, RepetitionsSpendIt) {
+  Traffic traffic(experiment());
+  traffic.pair.limit(0, 0,
+                     {.rate = Rate::from_gbps(1000), .window = Bytes{1} << 40, .credit = 8 * kMtu});
+  traffic.post();
+  auto packets = traffic.send();
+  ASSERT_EQ(packets.size(), 8U);
+  packets[0].trim();
+  traffic.pair.deliver(1, packets[0]);
+  traffic.deliver(0, traffic.pair.transmit(1));
+  EXPECT_TRUE(traffic.send().empty());
+  traffic.pair.limit(0, 0,
+                     {.rate = Rate::from_gbps(1000), .window = Bytes{1} << 40, .credit = 9 * kMtu});
+  ASSERT_EQ(traffic.send().size(), 1U);
+}
+
+}  // namespace
+}  // namespace pacecar::test
