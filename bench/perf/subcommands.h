@@ -1,5 +1,5 @@
-// The subcommands of `pacecar` between real hosts: one file each. To add one, write its file, declare
-// it here and add its line to the table in bench/main.cc.
+// The subcommands of `pacecar` between real hosts: one file each. To add one, write its file,
+// declare it here and add its line to the table in bench/main.cc.
 #pragma once
 
 namespace pacecar::perf {

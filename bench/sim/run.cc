@@ -1,6 +1,7 @@
 #include "bench/sim/run.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
 #include <bit>
@@ -32,6 +33,12 @@ constexpr uint64_t kEventsPerReport = 1 << 16;
 constexpr int64_t kSilencePerTimeLimit = 100;
 constexpr Duration kShortestSilence = Duration::from_s(10);
 constexpr uint32_t kWindowBits = 64;  // packets per word of an acknowledgement's bitmap
+
+double thread_cpu_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
 
 Result<void> check_flows(const RunSpec& spec) {
   const Workload& workload = spec.workload;
@@ -107,6 +114,9 @@ class Experiment {
   Instant begin_;
   FabricCounters fabric_before_;
   NicCounters nics_before_;
+  uint64_t events_before_ = 0;
+  double set_up_cpu_seconds_ = 0;
+  double loop_cpu_seconds_ = 0;
 };
 
 Result<void> Experiment::open_files() {
@@ -118,6 +128,7 @@ Result<void> Experiment::open_files() {
 }
 
 Result<void> Experiment::set_up() {
+  const double started = thread_cpu_seconds();
   if (const auto checked = check_flows(spec_); !checked) return checked;
   if (const auto opened = open_files(); !opened) return opened;
   window_ = window_of(spec_);
@@ -130,7 +141,9 @@ Result<void> Experiment::set_up() {
   if (const auto joined = traffic_->set_up(hosts_); !joined) return joined;
   monitor_.emplace(loop_, *fabric_, spec_.topology, spec_.sampling, watched_flows());
   faults_.emplace(loop_, *fabric_, spec_.faults, trace_.get());
-  return settle();
+  const auto settled = settle();
+  set_up_cpu_seconds_ = thread_cpu_seconds() - started;
+  return settled;
 }
 
 Result<void> Experiment::make_hosts() {
@@ -227,11 +240,14 @@ Result<RunResult> Experiment::run(const ProgressCallback& progress) {
   begin_ = loop_.now();
   fabric_before_ = fabric_->counters();
   nics_before_ = nic_counters();
+  events_before_ = loop_.events();
   fabric_->reset_queue_max();
   traffic_->begin();
   faults_->begin();
   monitor_->begin();
+  const double started = thread_cpu_seconds();
   if (const auto played = play(progress); !played) return tl::unexpected(played.error());
+  loop_cpu_seconds_ = thread_cpu_seconds() - started;
   if (trace_ != nullptr) {
     if (const auto closed = trace_->close(); !closed) return tl::unexpected(closed.error());
   }
@@ -283,7 +299,9 @@ Result<RunResult> Experiment::result() {
   }
   result.fabric = difference(result.fabric, fabric_before_);
   monitor_->finish(result);
-  result.events = loop_.events();
+  result.events = loop_.events() - events_before_;
+  result.set_up_cpu_seconds = set_up_cpu_seconds_;
+  result.loop_cpu_seconds = loop_cpu_seconds_;
   result.trace_hash = fabric_->trace_hash();
   return result;
 }

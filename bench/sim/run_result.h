@@ -57,9 +57,13 @@ struct RunResult {
   std::vector<LinkResult> links;
   std::vector<Series> queues;  // bytes, the busiest switch ports
   std::vector<Series> rates;   // bits per second of payload, the longest flows
-  uint64_t events = 0;
+  uint64_t events = 0;         // since time 0
   uint64_t trace_hash = 0;
-  double wall_seconds = 0;  // the only figure that differs between two runs of a spec
+  // Only these differ between two runs of a spec. The processor's time is that of the run alone,
+  // whatever else the machine does meanwhile.
+  double wall_seconds = 0;
+  double set_up_cpu_seconds = 0;
+  double loop_cpu_seconds = 0;  // from time 0 to the last event
 };
 
 }  // namespace pacecar

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/workload/workload.h"
-#include "cc/constants.h"
+#include "cc/registry.h"
 #include "transport/base/units.h"
 #include "transport/sim/fabric_config.h"
 #include "transport/sim/topology.h"

@@ -87,6 +87,7 @@ void print_list() {
   fmt::print("\nWorkloads (--workload, [workload] kind)\n");
   for (size_t i = 0; i < workload_kinds().size(); ++i) {
     print_row(workload_kinds()[i], workload_summary(i));
+    print_row("", fmt::format("  {}", workload_keys(i)));
   }
   fmt::print("\nCongestion controls (--cc, [transport] cc)\n");
   for (const ControllerInfo& info : controllers()) {
@@ -126,6 +127,11 @@ Result<RunSpec> spec_of(const Flags& flags) {
     auto file = read_spec(flags.file);
     if (!file) return tl::unexpected(file.error());
     spec = std::move(*file->table());
+    if (const SpecValue* arm = spec.find("arm")) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: an arm belongs to a plan: run it with 'pacecar ab {}'",
+                              arm->place.text(), flags.file));
+    }
   }
   Result<void> put = put_short_form(spec, "topology", flags.topology);
   if (put) put = put_short_form(spec, "workload", flags.workload);
@@ -179,7 +185,7 @@ Result<void> simulate(const Flags& flags, const Console& console) {
       if (const auto written = write_json(flags.json_file, text); !written) return written;
     }
   }
-  if (!flags.json && !flags.quiet) fmt::print("{}", summary(*result));
+  if (!flags.json && !flags.quiet) fmt::print("{}{}", fabric_text(*spec), summary(*result));
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "transport/base/check.h"
+#include "transport/base/prefetch.h"
 
 namespace pacecar {
 namespace {
@@ -104,10 +105,25 @@ NicIdentity SimHost::identity() const {
   return identity;
 }
 
+// First the host itself, then what it points to.
+void SimHost::prepare(uint32_t, unsigned events_before) {
+  switch (events_before) {
+    case 4:
+      return prefetch(*this);
+    case 3:
+      nic_.prepare(1);
+      messenger_->prepare();
+      return poll_loop_->prepare();
+    case 1:
+      return nic_.prepare(2);
+    default:
+      return;
+  }
+}
+
 void SimHost::on_event(Instant now, uint32_t) {
   const uint64_t blocked = port_.counters().send_blocked;
-  while (poll_loop_->receive(now) + poll_loop_->advance(now) > 0) {
-  }
+  for (size_t sent = 1; poll_loop_->receive(now) + sent > 0;) sent = poll_loop_->advance(now);
   // A port that is full tells when it no longer is; anything else that is due is due a little
   // later.
   const Instant next = poll_loop_->next_deadline();

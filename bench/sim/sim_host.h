@@ -58,6 +58,7 @@ class SimHost final : public EventSink {
   uint32_t payload_key() const { return payload_.key; }
 
   void on_event(Instant now, uint32_t what) override;
+  void prepare(uint32_t what, unsigned events_before) override;
 
  private:
   SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const SimHostConfig& config,

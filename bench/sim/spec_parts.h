@@ -35,6 +35,7 @@ std::span<const std::string_view> topology_kinds();
 std::string_view topology_summary(size_t kind);
 std::span<const std::string_view> workload_kinds();
 std::string_view workload_summary(size_t kind);
+std::string_view workload_keys(size_t kind);
 
 // Each `value` holds a table. Errors: kInvalidArgument and those of files.
 Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir);

@@ -139,6 +139,9 @@ Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& contex
 
 std::span<const std::string_view> workload_kinds() { return kNames; }
 std::string_view workload_summary(size_t kind) { return kKinds[kind].summary; }
+std::string_view workload_keys(size_t kind) {
+  return kKinds[kind].keys.substr(0, kKinds[kind].keys.size() - 1);
+}
 
 Result<Workload> read_workload(const SpecValue& value, const SpecContext& context) {
   const auto spec = read_spec(value, context);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/sim/ideal.h"
 #include "bench/sim/metrics.h"
 
 namespace pacecar {
@@ -36,6 +37,7 @@ void add_line(std::string& text, std::string_view label, const std::string& what
   text += fmt::format("  {:<26}{}\n", label, what);
 }
 
+// Of one job ("@NAME"), or of all flows ("").
 void add_flows(std::string& text, const RunResult& run, const std::string& job) {
   const auto of = [&](std::string_view name) { return value(run, std::string(name) + job); };
   add_line(text, "finish, first / last",
@@ -87,6 +89,26 @@ std::string undone_flows(const RunResult& run) {
                      run.duration.us(), names, undone > kNamedFlows ? ", ..." : "");
 }
 
+std::string fabric_text(const RunSpec& spec) {
+  const Rate rate = host_rates(spec.topology).front();
+  const Duration round_trip = spec.transport.base_rtt;
+  const SwitchConfig& switches = spec.fabric.switches;
+  std::string text =
+      fmt::format("{} hosts at {:g} Gb/s, round trip {} (bdp {})", spec.topology.hosts, rate.gbps(),
+                  us(round_trip.us()), bytes_text(static_cast<double>(rate.bytes_in(round_trip))));
+  const auto add = [&text](std::string_view what, Bytes bytes) {
+    if (bytes > 0) {
+      text += fmt::format(", {} {}", what, bytes_text(static_cast<double>(bytes)));
+    }
+  };
+  add("queues of", switches.queue_bytes);
+  add("buffers of", switches.buffer_bytes);
+  if (switches.trimming) text += ", trimming";
+  if (switches.pfc.enabled) text += ", PFC";
+  return text + (spec.transport.spreads() ? fmt::format(", {} paths\n", spec.transport.paths)
+                                          : std::string(", one path\n"));
+}
+
 std::string summary(const RunResult& run) {
   double bytes = 0;
   for (const FlowResult& flow : run.flows) bytes += static_cast<double>(flow.bytes);
@@ -97,15 +119,16 @@ std::string summary(const RunResult& run) {
   add_flows(text, run, "");
   if (run.jobs.size() > 1) {
     for (const std::string& job : run.jobs) {
-      text += fmt::format("  {}\n", job);
+      text += fmt::format("  - job {}\n", job);
       add_flows(text, run, "@" + job);
     }
   }
+  if (run.jobs.size() > 1) text += "  - fabric\n";
   add_fabric(text, run);
   add_line(text, "simulated",
            fmt::format("{} in {:.2f} s: {:.2f} M events, {:.2f} M/s", us(run.duration.us()),
-                       run.wall_seconds, static_cast<double>(run.events) * 1e-6,
-                       static_cast<double>(run.events) * 1e-6 / run.wall_seconds));
+                       run.loop_cpu_seconds, static_cast<double>(run.events) * 1e-6,
+                       static_cast<double>(run.events) * 1e-6 / std::max(run.loop_cpu_seconds, 1e-6)));
   return text;
 }
 

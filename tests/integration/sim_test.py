@@ -10,6 +10,7 @@ import unittest
 
 PROGRAM = ""
 LIMIT_S = 120
+SMOKE = pathlib.Path(__file__).resolve().parents[2] / "bench/plans/smoke.toml"
 SMALL = ["--topology", "leaf-spine:hosts=16,rate=100G",
          "--workload", "incast:senders=4,bytes=100KB"]
 
@@ -126,6 +127,8 @@ class Sim(unittest.TestCase):
         self.fails("/nowhere.toml", told=["/nowhere.toml"])
         self.fails(*SMALL, "--cc", "swfit", told=["command line", "did you mean 'swift'?"])
         self.fails("--topology", "star:hosst=4", told=["hosst", "did you mean 'hosts'?"])
+        self.fails(str(SMOKE), told=["smoke.toml, line", "pacecar ab"])
+        self.fails(*SMALL, "--seed", "-3", told=["--seed", "whole number"])
         self.fails("--workload", "incast:senders", told=["senders", "KEY=VALUE"])
         self.fails(*SMALL, "--set", "fabric.queue=big", told=["fabric", "queue", "1bdp"])
         self.fails(*SMALL, "--nonsense", told=["nonsense", "--help"])

@@ -102,7 +102,9 @@ std::string small_workload(std::string_view kind) {
            "[[workload.job]]\nname = \"b\"\nkind = \"pairs\"\nbytes = 9000\nhosts = [4, 5, 6, 7]\n";
   }
   std::string text = "[workload]\nhosts = 8\nkind = \"" + std::string(kind) + "\"\n";
-  if (kind == "random_flows") return text + "sizes = \"FB_Hadoop\"\nlength = \"200us\"\n";
+  if (kind == "random_flows") {  // several of which may meet at a host
+    return text + "sizes = \"FB_Hadoop\"\nlength = \"200us\"\n[fabric]\nqueue = \"8MiB\"\n";
+  }
   if (kind == "hierarchical_all_reduce") text += "hosts_per_server = 4\n";
   return text + "bytes = \"20KB\"\n";
 }

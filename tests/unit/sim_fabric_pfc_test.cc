@@ -44,6 +44,31 @@ TEST(SwitchBuffer, PausesBeyondItsShareOfWhatIsFree) {
   EXPECT_EQ(buffer.held_bytes(), 250U);
 }
 
+TEST(SwitchBuffer, WhatFollowsGoesToTheHeadroomUntilThatIsEmpty) {
+  SwitchBuffer buffer({.buffer_bytes = 1000, .pfc = {.enabled = true, .alpha = 0.5}});
+  IngressShare a{.headroom_limit = 250};
+  IngressShare b;
+  for (const Bytes size : {100, 200}) ASSERT_TRUE(buffer.admit_data(a, size));
+  ASSERT_TRUE(buffer.admit_data(b, 300));
+  ASSERT_TRUE(buffer.admit_data(a, 50));
+  EXPECT_EQ(a.headroom_bytes, 50U);
+  buffer.release_data(b, 300);
+  ASSERT_TRUE(buffer.admit_data(a, 50));  // 300 + 50 <= 0.5 * 700
+  EXPECT_EQ(a.headroom_bytes, 100U);
+  EXPECT_EQ(a.shared_bytes, 300U);
+}
+
+TEST(SwitchBuffer, ResumesAnOffsetBelowTheThreshold) {
+  SwitchBuffer buffer(
+      {.buffer_bytes = 1000, .pfc = {.enabled = true, .alpha = 0.5, .resume_offset = 100}});
+  IngressShare a{.headroom_limit = 250, .pausing = true};
+  for (const Bytes size : {100, 250}) ASSERT_TRUE(buffer.admit_data(a, size));
+  buffer.release_data(a, 40);
+  EXPECT_FALSE(buffer.should_resume(a));  // 310 + 100 > 0.5 * 690
+  buffer.release_data(a, 50);
+  EXPECT_TRUE(buffer.should_resume(a));  // 260 + 100 <= 0.5 * 740
+}
+
 // 128 hosts send to one, a hundred packets each and all at once.
 void incast(FabricWorld& world) {
   for (uint32_t from = 1; from <= 128; ++from) {
@@ -135,6 +160,22 @@ TEST(FabricPfc, AHostWhoseNicHoldsOnePacketGoesOnAfterAPause) {
   world.run_dry();
   EXPECT_GT(world.fabric().counters().pauses, 100U);
   EXPECT_EQ(world.arrivals().size(), 128U * 100);
+}
+
+// The pause that it was told of is forgotten with the cable, at both of its ends.
+TEST(FabricPfc, ASenderIsPausedAnewAfterAFailure) {
+  FabricConfig config = small_buffers(true);
+  config.switches.buffer_bytes = 20 * kFullBytes;
+  FabricWorld world(star(4, {.rate = Rate::from_gbps(400)}), config);
+  for (const uint32_t from : {0U, 1U}) world.send_many(from, {.to = 3, .payload = kFull}, 300);
+  world.run_for(Duration::from_us(5));
+  ASSERT_GT(world.fabric().counters().pauses, 0U);
+  world.fabric().set_cable_up(0, false);
+  world.fabric().set_cable_up(0, true);
+  world.run_dry();
+  const FabricCounters counters = world.fabric().counters();
+  EXPECT_EQ(counters.dropped_for(FabricDrop::kQueueFull), 0U);
+  EXPECT_EQ(counters.delivered + counters.dropped_for(FabricDrop::kLinkDown), 600U);
 }
 
 TEST(FabricPfc, TooLittleHeadroomLoses) {

@@ -214,6 +214,30 @@ TEST(FabricQueue, TrimmedHeadersOvertakeData) {
   EXPECT_LE(first->time.ns(), 1083 + 83 * 9 + 83 + 2 + 1000);
 }
 
+TEST(FabricQueue, APacketThatTakesTheLastOnesPlaceIsMarkedAsWell) {
+  FabricConfig config = trimming(true);
+  config.switches.ecn = {.kind = EcnConfig::Kind::kStep, .low = 4 * kFullBytes};
+  FabricWorld world(three_hosts(), config);
+  send_bursts(world);
+  // Once the queue is as long it stays so until the bursts are over.
+  size_t unmarked = 0;
+  for (const Arrival& arrival : world.arrivals()) {
+    unmarked += !arrival.trimmed && arrival.ecn != Ecn::kCongestion ? 1 : 0;
+  }
+  EXPECT_LE(unmarked, 8U);
+  EXPECT_GE(world.fabric().counters().trimmed, 30U);
+}
+
+TEST(FabricQueue, AShortPacketInALongOnesPlaceIsCountedAsShort) {
+  FabricWorld world(three_hosts(), trimming(true));
+  world.send_many(0, {.to = 2, .payload = kFull}, 500);
+  world.send_many(1, {.to = 2, .number = 500, .payload = kFull / 2}, 500);
+  world.run_dry();
+  EXPECT_GT(world.fabric().counters().trimmed, 100U);
+  EXPECT_EQ(world.fabric().link_stats(world.link(3, 2)).queue_bytes, 0U);
+  EXPECT_EQ(world.fabric().switch_buffer(0), 0U);
+}
+
 // Host 1's packets find the queue full whenever host 0's do not: without the coin they lose most.
 std::array<int, 2> trims_per_host(bool tail_at_random) {
   FabricWorld world(three_hosts(), trimming(tail_at_random));

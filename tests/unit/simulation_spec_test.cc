@@ -3,6 +3,7 @@
 
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_reader.h"
+#include "bench/sim/summary.h"
 #include "transport/softnic/path_selector.h"
 
 namespace pacecar {
@@ -146,6 +147,16 @@ TEST(SimulationSpec, PacketsMayBeAsLateAsQueuesMakeThem) {
   EXPECT_EQ(reordering("[topology]\nkind = \"star\""), 0) << "there is one way only";
   EXPECT_EQ(spec_of("[transport]\nreordering = \"7us\"")->transport.reordering,
             Duration::from_us(7));
+}
+
+TEST(SimulationSpec, TellsWhatDefaultsCameTo) {
+  const std::string text = fabric_text(*spec_of("[fabric]\nqueue = \"50KB\"\ntrimming = true"));
+  for (const char* part : {"128 hosts at 100 Gb/s", "round trip 9.3", "(bdp 11", "queues of 50 KB",
+                           "trimming", "64 paths\n"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_THAT(fabric_text(*spec_of("[transport]\npath_policy = \"fixed\"")),
+              HasSubstr(", one path\n"));
 }
 
 TEST(SimulationSpec, SwitchesStampPacketsForThoseWhoReadIt) {

@@ -290,6 +290,22 @@ TEST(SoftNicLoss, EachPacketTimesOutByItself) {
   EXPECT_FALSE(signal.timed_out);
 }
 
+TEST(SoftNicLoss, APacketTimesOutToTheNanosecond) {
+  constexpr Duration kTimeout = Duration::from_us(50);
+  SoftNicConfig config = experiment();
+  config.loss.packet_timeout = kTimeout;
+  Traffic traffic(config, 1);
+  traffic.post();
+  ASSERT_EQ(traffic.pair.transmit(0).size(), 1U);
+  const Instant due = traffic.pair.now + kTimeout;
+  for (const Duration early : {Duration::from_ns(1), Duration()}) {
+    traffic.pair.now = due - early;
+    traffic.pair.nic(0).on_time(traffic.pair.now);
+    EXPECT_EQ(traffic.pair.transmit(0).size(), early == Duration() ? 1U : 0U);
+  }
+  EXPECT_EQ(traffic.signal().lost, kMtu);
+}
+
 TEST(SoftNicLoss, SilentPeerBreaksTheQueuePairUnderPacketTimeouts) {
   SoftNicConfig config = experiment();
   config.loss.packet_timeout = Duration::from_us(50);

@@ -2,7 +2,15 @@
 
 #include <algorithm>
 
+#include "transport/base/prefetch.h"
+
 namespace pacecar {
+
+void PollLoop::prepare() const {
+  prefetch(this, 64);
+  prefetch(received_.front());
+  prefetch(outgoing_.front());
+}
 
 size_t PollLoop::receive(Instant now) {
   const size_t received = io_.receive(received_, now);

@@ -31,6 +31,8 @@ class PollLoop {
   size_t advance(Instant now);
   // When advance() has something to do if nothing arrives.
   Instant next_deadline() const;
+  // Fetches into the cache what a turn touches, for one who turns many loops.
+  void prepare() const;
 
  private:
   size_t transmit(Instant now);
@@ -38,12 +40,12 @@ class PollLoop {
   PacketIo& io_;
   SoftNic& nic_;
   Messenger& messenger_;
-  std::array<RxPacket, 256> received_;
-  std::array<TxPacket, kMaxTransmit> outgoing_;
   size_t transmit_;
   size_t outgoing_begin_ = 0;  // of what the packet I/O has not taken yet
   size_t outgoing_end_ = 0;
   uint64_t invalidations_ = 0;
+  std::array<RxPacket, 256> received_;
+  std::array<TxPacket, kMaxTransmit> outgoing_;
 };
 
 }  // namespace pacecar

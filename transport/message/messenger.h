@@ -92,6 +92,8 @@ class Messenger {
 
   // Moves everything that can be moved.
   void poll(Instant now);
+  // Fetches into the cache what poll touches, for one who polls many messengers.
+  void prepare() const;
   // When poll has something to do by the passing of time alone.
   Instant next_deadline() const;
   // All control words have reached their peers, or will not: the NIC may go.
@@ -173,10 +175,6 @@ class Messenger {
   WorkList telling_;   // receivers with slots that the peer has not been told
   WorkList speaking_;  // flows with a word to write
   uint64_t next_flow_number_;
-  // What is being looked at, kept so that no poll has to make room for it.
-  std::array<Completion, 64> completions_;
-  std::array<FlowSignal, 32> signals_;
-  std::array<GrantUpdate, 32> grants_;
   Instant now_;  // of the last poll
   Instant next_housekeeping_;
   Instant next_telling_ = Instant::never();
@@ -186,6 +184,10 @@ class Messenger {
   bool more_to_post_ = false;
   bool house_busy_ = false;  // something may change by the passing of time alone
   FlowId last_flow_ = 0;
+  // What is being looked at, kept so that no poll has to make room for it.
+  std::array<Completion, 64> completions_;
+  std::array<FlowSignal, 32> signals_;
+  std::array<GrantUpdate, 32> grants_;
 };
 
 }  // namespace pacecar

@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "cc/grant_word.h"
+#include "transport/base/prefetch.h"
 #include "transport/message/flow.h"
 #include "transport/message/messenger.h"
 
@@ -47,6 +48,12 @@ void Messenger::poll(Instant now) {
   poll_grants(now);
   for (size_t left = speaking_.size(); left > 0; --left) post_word(*flows_[speaking_.take()], now);
   if (house_busy_ && now >= next_housekeeping_) keep_house(now);
+}
+
+void Messenger::prepare() const {
+  const auto* begin = reinterpret_cast<const char*>(this);
+  prefetch(begin, static_cast<size_t>(reinterpret_cast<const char*>(&completions_[1]) - begin));
+  prefetch(signals_.front());
 }
 
 // Whether what peers write by themselves must be looked at: always, unless the NIC counts it.

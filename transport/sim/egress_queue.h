@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "transport/base/prefetch.h"
 #include "transport/base/units.h"
 #include "transport/sim/fabric_packet.h"
 
@@ -45,6 +46,12 @@ class EgressQueue {
     control_run_ = 0;
     data_bytes_ -= data_.front().wire_bytes;
     return &data_.pop();
+  }
+
+  // Fetches what pop() will touch.
+  void prefetch_next() const {
+    if (!data_.empty()) prefetch(data_.front());
+    if (!control_.empty()) prefetch(control_.front());
   }
 
   // The last data packet that waits; there is one.

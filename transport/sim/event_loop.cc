@@ -126,13 +126,13 @@ Instant EventLoop::next_time() const {
   return Instant::never();
 }
 
-// The three timers that are due next at the same time: the farthest comes into the cache, so that
-// its list can be followed when it is the second.
+// The timers that are due next at the same time; the one behind them comes into the cache, so that
+// the list can be followed to it the next time.
 void EventLoop::look_ahead(TimerId next) const {
-  for (const unsigned events_before : {1U, 2U}) {
+  for (unsigned before = 1; before <= EventSink::kEventsAhead; ++before) {
     if (next == kNone) return;
     const Timer& t = timers_[next];
-    t.sink->prepare(t.what, events_before);
+    t.sink->prepare(t.what, before);
     next = t.next;
   }
   if (next != kNone) __builtin_prefetch(&timers_[next]);

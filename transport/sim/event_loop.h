@@ -26,8 +26,10 @@ class EventSink {
   virtual ~EventSink() = default;
   // A timer of this sink is due. `what` is as given to add_timer.
   virtual void on_event(Instant now, uint32_t what) = 0;
-  // Another timer of this sink is due at the same time, a few events later: a hint to fetch what
-  // its event will touch, because a large simulation does not fit into the caches.
+  // Another timer of this sink is due at the same time, `events_before` events later, at most
+  // kEventsAhead: a hint to fetch what its event will touch, because a large simulation does not
+  // fit into the caches. Called once for each distance, so that pointers can be followed.
+  static constexpr unsigned kEventsAhead = 6;
   virtual void prepare([[maybe_unused]] uint32_t what, [[maybe_unused]] unsigned events_before) {}
 };
 

@@ -6,11 +6,17 @@
 #include <utility>
 
 #include "transport/base/check.h"
+#include "transport/base/prefetch.h"
 #include "transport/sim/ecmp_hash.h"
 #include "transport/sim/link_capture.h"
 
 namespace pacecar {
 namespace {
+
+// Of a link, what packets touch.
+constexpr size_t kHotLinkBytes = 256;
+// Of a packet's bytes, what its reader looks at.
+constexpr size_t kHeaderBytes = 128;
 
 // Pause frames are no packets of hosts.
 bool is_pause(const FabricPacket& packet) {
@@ -87,15 +93,28 @@ void Fabric::Impl::on_event(Instant, uint32_t what) {
   }
 }
 
-// First the link, then the packet that arrives on it.
+// First the link, then the packet, then where it goes: a host and what is behind it, or the next
+// link. Some events lie between one fetch and the next, which needs what the first has brought.
 void Fabric::Impl::prepare(uint32_t what, unsigned events_before) {
   const FabricLink& link = links[what >> kEventBits];
-  if (events_before > 1) {
-    __builtin_prefetch(&link);
-    __builtin_prefetch(&link.queue);
-    __builtin_prefetch(&link.stats);
-  } else if (!link.flight.empty()) {
-    __builtin_prefetch(&link.flight.front());
+  const auto kind = static_cast<Event>(what & ((1U << kEventBits) - 1));
+  constexpr unsigned kLink = EventSink::kEventsAhead;
+  constexpr unsigned kPacket = kLink - 1;
+  constexpr unsigned kBeyond = 3;
+  if (events_before == kLink) return prefetch(&link, kHotLinkBytes);
+  if (kind == Event::kFree) {
+    if (events_before == kPacket) link.queue.prefetch_next();
+    if (link.room_wanted) ports[link.from].prepare(events_before);
+  } else if (kind == Event::kArrival && !link.flight.empty()) {
+    const FabricPacket& packet = link.flight.front();
+    if (events_before == kPacket) prefetch(packet);
+    if (events_before == kBeyond && packet.next != nullptr) prefetch(*packet.next);
+    if (link.to < hosts) {
+      if (events_before == kBeyond) prefetch(packet.memory, kHeaderBytes);
+      ports[link.to].prepare(events_before);
+    } else if (events_before == kBeyond) {
+      if (const auto out = way_on(packet, link.to)) prefetch(&links[*out], kHotLinkBytes);
+    }
   }
 }
 

@@ -94,6 +94,8 @@ class Fabric::Impl final : public EventSink {
   void add_link(const Cable& cable, NodeId from, NodeId to);
 
   // Switches.
+  // The link on which a packet leaves a switch; nothing if there is none.
+  std::optional<LinkId> way_on(const FabricPacket& packet, NodeId at) const;
   void forward_data(FabricPacket& packet, LinkId out);
   void forward_control(FabricPacket& packet, LinkId out);
   void overflow(FabricPacket& packet, LinkId out);
@@ -126,7 +128,7 @@ class Fabric::Impl final : public EventSink {
   std::vector<EventLoop::TimerId> failover_timers_;  // by cable
   EventLoop::TimerId store_timer_;
   std::vector<uint32_t> waiting_for_store_;  // hosts
-  std::vector<bool> in_routes_;  // by cable
+  std::vector<bool> in_routes_;              // by cable
   EventLoop::TimerId reroute_timer_;
 };
 

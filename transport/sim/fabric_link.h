@@ -16,35 +16,38 @@
 
 namespace pacecar {
 
-struct FabricLink {
+// What every packet touches comes first, a cache line for each of: the transmitter, the cable, the
+// queue, the counters.
+struct alignas(64) FabricLink {
   FabricLink(Rate rate, Duration delay_, NodeId from_, NodeId to_, uint32_t control_weight)
-      : clock(rate), delay(delay_), queue(control_weight), from(from_), to(to_) {}
+      : clock(rate), delay(delay_), from(from_), to(to_), queue(control_weight) {}
 
   // Data that waits or is being sent at `now`.
   Bytes data_bytes(Instant now) const {
-    const bool sending = in_service != nullptr && in_service->is_data() && clock.busy(now);
-    return queue.data_bytes() + (sending ? in_service->wire_bytes : 0);
+    const bool sending = in_service != nullptr && clock.busy(now);
+    return queue.data_bytes() + (sending ? in_service_data : 0);
   }
   bool waiting() const { return !queue.empty() || pause_due != PacketKind::kData; }
 
   SerialClock clock;
   Duration delay;
-  FabricPacket* in_service = nullptr;  // also the last of `flight`; null once it has left
-  PacketList flight;                   // in order of arrival
-  EgressQueue queue;
+  FabricPacket* in_service = nullptr;    // also the last of `flight`; null once it has left
+  PacketList flight;                     // in order of arrival
   EventLoop::TimerId arrival_timer = 0;  // of the first in `flight`
   EventLoop::TimerId free_timer = 0;     // of the transmitter; armed only if something waits
   NodeId from;
   NodeId to;
+  uint32_t in_service_data = 0;  // bytes of the data packet in service; 0: another kind
   bool up = true;
   bool paused = false;       // data, by the far end
   bool room_wanted = false;  // the host in front of it waits until it has sent a packet
   PacketKind pause_due = PacketKind::kData;  // kPause or kResume: to be sent before all else
+  std::unique_ptr<LinkCapture> capture;
   double loss = 0;
+  EgressQueue queue;
   LinkStats stats;       // without what is known from elsewhere
   Instant paused_since;  // when paused
   IngressShare ingress;  // of the switch at the far end
-  std::unique_ptr<LinkCapture> capture;
 };
 
 }  // namespace pacecar

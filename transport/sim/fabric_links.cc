@@ -72,6 +72,7 @@ void Fabric::Impl::start(LinkId id, FabricPacket& packet) {
   const bool first = link.flight.empty();
   link.flight.push(packet);
   link.in_service = &packet;
+  link.in_service_data = packet.is_data() ? packet.wire_bytes : 0;
   if (first) loop.arm(link.arrival_timer, packet.arrival);
 }
 
@@ -79,7 +80,7 @@ void Fabric::Impl::start(LinkId id, FabricPacket& packet) {
 // it left, nothing waits now.
 void Fabric::Impl::leave(FabricLink& link) {
   FabricPacket* packet = std::exchange(link.in_service, nullptr);
-  if (packet == nullptr || !packet->is_data() || link.from < hosts) return;
+  if (packet == nullptr || link.in_service_data == 0 || link.from < hosts) return;
   const Bytes behind = link.queue.data_bytes();
   if (ecn.on_dequeue()) mark(*packet, link, behind);
   if (!config.switches.telemetry || packet->hops == kMaxTelemetryHops) return;
@@ -194,9 +195,8 @@ void Fabric::Impl::send_pause(LinkId from_sender, PacketKind kind) {
   FabricLink& link = links[id];
   if (!link.up) return;
   const bool waiting = link.waiting();
-  const bool undone = link.pause_due != PacketKind::kData;  // the sender knows of neither
-  link.pause_due = undone ? PacketKind::kData : kind;
-  if (!undone) poke(id, waiting);
+  link.pause_due = kind;
+  poke(id, waiting);
 }
 
 }  // namespace pacecar

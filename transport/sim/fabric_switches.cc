@@ -9,16 +9,21 @@ namespace pacecar {
 void Fabric::Impl::enter_switch(FabricPacket& packet) {
   const NodeId at = links[packet.came_by].to;
   if (packet.destination >= hosts) return drop(packet, FabricDrop::kNoRoute);
-  const auto ways = routing.next_links(at, packet.destination);
-  if (ways.empty()) return drop(packet, FabricDrop::kLinkDown);  // there was one
-  const uint64_t hash = packet.flow_hash ^ switches[at - hosts].salt;
-  const LinkId out = ways.size() == 1 ? ways[0] : ways[pick_one(mix_bits(hash), ways.size())];
-  if (!links[out].up) return drop(packet, FabricDrop::kLinkDown);
+  const auto out = way_on(packet, at);
+  if (!out || !links[*out].up) return drop(packet, FabricDrop::kLinkDown);  // there was one
   if (packet.is_data()) {
-    forward_data(packet, out);
+    forward_data(packet, *out);
   } else {
-    forward_control(packet, out);
+    forward_control(packet, *out);
   }
+}
+
+std::optional<LinkId> Fabric::Impl::way_on(const FabricPacket& packet, NodeId at) const {
+  if (packet.destination >= hosts) return std::nullopt;
+  const auto ways = routing.next_links(at, packet.destination);
+  if (ways.empty()) return std::nullopt;
+  const uint64_t hash = packet.flow_hash ^ switches[at - hosts].salt;
+  return ways.size() == 1 ? ways[0] : ways[pick_one(mix_bits(hash), ways.size())];
 }
 
 void Fabric::Impl::forward_data(FabricPacket& packet, LinkId out) {

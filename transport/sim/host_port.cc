@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "transport/base/check.h"
+#include "transport/base/prefetch.h"
 #include "transport/sim/ecmp_hash.h"
 #include "transport/sim/fabric_impl.h"
 #include "transport/wire/address.h"
@@ -157,6 +158,11 @@ void HostPort::arrive(FabricPacket& packet) {
 bool HostPort::may_read() { return !reader_ || !reader_->busy(fabric_.loop.now()); }
 
 void HostPort::on_event(Instant, uint32_t) { wake(); }
+
+void HostPort::prepare(unsigned events_before) const {
+  if (events_before + 1 == kEventsAhead) return prefetch(*this);
+  if (listener_ != nullptr) listener_->prepare(listener_what_, events_before);
+}
 
 void HostPort::wake() {
   if (listener_ == nullptr || fabric_.faults.frozen(host_)) return;

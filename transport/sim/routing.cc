@@ -134,10 +134,10 @@ class RoutingBuilder {
       if (steps_[from] != kFar) continue;
       for (NodeId to = groups_[group]; to < topology_.hosts && complaint_.empty(); ++to) {
         if (to == from || routing_.ends_[to].group != group) continue;
-        complaint_ =
-            fmt::format("{} cannot reach {} in topology {}; join them by cables and switches, for "
-                        "hosts do not forward",
-                        name_of(topology_, from), name_of(topology_, to), topology_.name);
+        complaint_ = fmt::format(
+            "{} cannot reach {} in topology {}; join them by cables and switches, for "
+            "hosts do not forward",
+            name_of(topology_, from), name_of(topology_, to), topology_.name);
       }
     }
   }

@@ -50,7 +50,7 @@ class SwitchBuffer {
     return true;
   }
   bool should_pause(const IngressShare& from) const {
-    return from.headroom_bytes > 0 && !from.pausing;
+    return pfc_.enabled && from.headroom_bytes > 0 && !from.pausing;
   }
 
   void release_control(Bytes size) {
@@ -67,7 +67,7 @@ class SwitchBuffer {
     shared_bytes_ -= size - headroom;
   }
   bool should_resume(const IngressShare& from) const {
-    return from.pausing && from.headroom_bytes == 0 &&
+    return pfc_.enabled && from.pausing && from.headroom_bytes == 0 &&
            (from.shared_bytes == 0 || from.shared_bytes + pfc_.resume_offset <= threshold());
   }
 

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "transport/base/check.h"
+#include "transport/base/prefetch.h"
 #include "transport/base/seq.h"
 #include "transport/softnic/slab.h"
 
@@ -34,7 +35,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       events_(queue_pairs_.size()),
       signals_(config.flows),
       received_(config.completions),
-      slab_(std::make_unique<Slab>()),
+      slab_(std::make_unique_for_overwrite<Slab>()),
       next_generation_(random()) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 16));
   PACECAR_CHECK(config.burst_bytes >= config.mtu && config.paths > 0);
@@ -63,6 +64,17 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
 }
 
 SoftNic::~SoftNic() = default;
+
+void SoftNic::prepare(unsigned step) const {
+  constexpr size_t kFew = 4;
+  if (step == 1) {
+    prefetch(queue_pairs_.data(), kFew * sizeof queue_pairs_[0]);
+    return slab_->prepare();
+  }
+  for (size_t i = 0; i < std::min(kFew, queue_pairs_.size()); ++i) {
+    if (queue_pairs_[i] != nullptr) prefetch(&queue_pairs_[i]->local, 64);
+  }
+}
 
 Result<MemoryRegion> SoftNic::register_memory(void* address, size_t length, Access access) {
   return memory_.add(address, length, access);
@@ -233,9 +245,9 @@ size_t SoftNic::poll_signals(std::span<FlowSignal> signals) {
 void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant now) {
   Flow& flow = flows_[index];
   if (flow.pacer.rate() != limits.rate) {
-    flow.pacer.set_rate(limits.rate, now,
-                        limits.from_next_packet ? Pacer::Change::kFromNextPacket
-                                                : Pacer::Change::kAtOnce);
+    flow.pacer.set_rate(
+        limits.rate, now,
+        limits.from_next_packet ? Pacer::Change::kFromNextPacket : Pacer::Change::kAtOnce);
   }
   flow.pacer.hold_until(limits.first_send);
   flow.window = limits.window;
@@ -310,19 +322,6 @@ void SoftNic::wake(QueuePair& qp) {
   } else if (qp.state == QueuePair::State::kConnected && qp.requester->has_work()) {
     controls_.add(slot_of(qp));
   }
-}
-
-// On credit a flow counts for the others only while it can send; the others find out when it is
-// their turn.
-void SoftNic::make_ready(uint32_t index) {
-  const Flow& flow = flows_[index];
-  const auto can_send = [&](uint32_t slot) {
-    QueuePair& qp = *queue_pairs_[slot];
-    return qp.state == QueuePair::State::kConnected && qp.requester->has_work() &&
-           (room(qp) > 0 || qp.requester->probing());
-  };
-  if (flow.on_credit() && std::ranges::none_of(flow.queue_pairs, can_send)) return;
-  ready_.add(index);
 }
 
 // Acknowledgements of what arrives in order may wait a little: one then answers for several

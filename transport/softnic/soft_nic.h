@@ -36,6 +36,9 @@ class SoftNic final : public Nic {
   // Fills packets to send and returns how many. They stay valid until the next call, as long as
   // invalidations() stays the same: do not call again before all are handed over.
   size_t poll_transmit(Instant now, std::span<TxPacket> packets);
+  // Fetches into the cache what the calls above touch, for one who drives many NICs: step 1, later
+  // step 2, which looks at what step 1 has fetched.
+  void prepare(unsigned step) const;
   // Changes when packets of the last poll_transmit may point to memory that is gone: those not yet
   // handed over must be dropped (they count as lost, and are repaired).
   uint64_t invalidations() const { return invalidations_; }
@@ -92,7 +95,10 @@ class SoftNic final : public Nic {
 
   // Puts a queue pair with something to send where poll_transmit finds it.
   void wake(QueuePair& qp);
-  void make_ready(uint32_t flow);
+  void make_ready(uint32_t flow) {
+    if (!flows_[flow].on_credit() || can_send_on_credit(flows_[flow])) ready_.add(flow);
+  }
+  bool can_send_on_credit(const Flow& flow) const;
   uint32_t slot_of(const QueuePair& qp) const;
   PathPolicy path_policy(const QueuePairConfig& config) const;
   void want_ack(QueuePair& qp, Instant now, bool at_once);
@@ -106,7 +112,7 @@ class SoftNic final : public Nic {
   size_t transmit_flows(Instant now, std::span<TxPacket> packets);
   size_t transmit_flow(uint32_t index, Instant now, std::span<TxPacket> out);
   Bytes room(QueuePair& qp) const;
-  bool is_last(const QueuePair& qp, Bytes bytes) const;
+  Bytes last_from(const QueuePair& qp) const;
   size_t transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget, std::span<TxPacket> out);
   // Brings the flow up to date after its requester has changed.
   void on_progress(QueuePair& qp, Bytes in_flight_before, const Requester::Progress& progress);

@@ -138,11 +138,22 @@ Bytes SoftNic::room(QueuePair& qp) const {
   return qp.requester->next_bytes() > window ? 0 : std::min(window, flow.credit_left());
 }
 
-// Whether after `bytes` more of payload no full packet may follow.
-bool SoftNic::is_last(const QueuePair& qp, Bytes bytes) const {
-  if (!qp.config.paced) return false;
+// On credit a flow counts for the others only while it can send; the others find out when it is
+// their turn.
+bool SoftNic::can_send_on_credit(const Flow& flow) const {
+  return std::ranges::any_of(flow.queue_pairs, [&](uint32_t slot) {
+    QueuePair& qp = *queue_pairs_[slot];
+    return qp.state == QueuePair::State::kConnected && qp.requester->has_work() &&
+           (room(qp) > 0 || qp.requester->probing());
+  });
+}
+
+// The least payload after which no full packet may follow.
+Bytes SoftNic::last_from(const QueuePair& qp) const {
+  if (!qp.config.paced) return std::numeric_limits<Bytes>::max();
   const Flow& flow = flows_[qp.config.flow];
-  return flow.window_left(config_.mtu) < bytes + config_.mtu || flow.credit_left() <= bytes;
+  const Bytes window = flow.window_left(config_.mtu);
+  return window < config_.mtu ? 0 : std::min(window - config_.mtu + 1, flow.credit_left());
 }
 
 // Sends at most `budget` bytes of payload (and at least one packet) on one path.
@@ -154,11 +165,12 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
   Bytes wire_bytes = 0;
   Requester::Outgoing packet;
   const uint16_t path = qp.requester->choose_path();
+  const Bytes last_from = this->last_from(qp);
   while (count < out.size() && slab_->room() >= kDataOverheadBytes &&
          (count == 0 || payload_bytes + config_.mtu <= budget) &&
          qp.requester->next_packet(now, &packet)) {
     const Bytes then = payload_bytes + packet.payload.size();
-    packet.header.ack_request |= packet.retransmission || qp.requester->full() || is_last(qp, then);
+    packet.header.ack_request |= packet.retransmission || qp.requester->full() || then >= last_from;
     const auto header = slab_->take(wire::kDataHeaderBytes);
     const auto trailer = slab_->take(wire::kChecksumBytes);
     wire::encode(packet.header, header.first<wire::kDataHeaderBytes>());

@@ -62,20 +62,6 @@ void append_checksum(std::span<uint8_t> packet) {
 
 }  // namespace
 
-PacketKind classify(std::span<const uint8_t> datagram) {
-  if (datagram.empty()) return PacketKind::kMalformed;
-  switch (static_cast<Opcode>(datagram[0])) {
-    case Opcode::kWrite:
-    case Opcode::kWriteWithImm:
-      return PacketKind::kData;
-    case Opcode::kAck:
-      return PacketKind::kAck;
-    case Opcode::kNak:
-      return PacketKind::kNak;
-  }
-  return PacketKind::kMalformed;
-}
-
 void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to) {
   PACECAR_DCHECK(header.opcode == Opcode::kWriteWithImm ||
                  (header.opcode == Opcode::kWrite && header.immediate == 0));

@@ -43,7 +43,19 @@ constexpr size_t ack_bytes(size_t bitmap_words, size_t hops = 0) {
 enum class PacketKind : uint8_t { kData, kAck, kNak, kMalformed };
 
 // Which decoder to call, judged by the opcode alone; the decoder has the last word.
-PacketKind classify(std::span<const uint8_t> datagram);
+inline PacketKind classify(std::span<const uint8_t> datagram) {
+  if (datagram.empty()) return PacketKind::kMalformed;
+  switch (static_cast<Opcode>(datagram[0])) {
+    case Opcode::kWrite:
+    case Opcode::kWriteWithImm:
+      return PacketKind::kData;
+    case Opcode::kAck:
+      return PacketKind::kAck;
+    case Opcode::kNak:
+      return PacketKind::kNak;
+  }
+  return PacketKind::kMalformed;
+}
 
 // One packet of a write.
 struct DataHeader {

@@ -66,7 +66,7 @@ function header({ data, arms, repeated }) {
     element("p", { class: "quiet" }, data.description),
     element("dl", { class: "facts" },
       ...fact("Arms", element("ul", {}, ...arms.map((arm) => armLine(arm, data.baseline)))),
-      ...data.factors.flatMap((factor) => fact(factor.name, factor.values.join(", "))),
+      ...data.factors.flatMap((factor) => fact(factor.name, factor.values.join("; "))),
       ...fact(repeated === "seed" ? "Seeds" : "Repetitions",
               `${data.seeds.length}: ${shortList(data.seeds)}`),
       ...fact("Runs", runs),
