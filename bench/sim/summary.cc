@@ -125,10 +125,11 @@ std::string summary(const RunResult& run) {
   }
   if (run.jobs.size() > 1) text += "  - fabric\n";
   add_fabric(text, run);
-  add_line(text, "simulated",
-           fmt::format("{} in {:.2f} s: {:.2f} M events, {:.2f} M/s", us(run.duration.us()),
-                       run.loop_cpu_seconds, static_cast<double>(run.events) * 1e-6,
-                       static_cast<double>(run.events) * 1e-6 / std::max(run.loop_cpu_seconds, 1e-6)));
+  add_line(
+      text, "simulated",
+      fmt::format("{} in {:.2f} s: {:.2f} M events, {:.2f} M/s", us(run.duration.us()),
+                  run.loop_cpu_seconds, static_cast<double>(run.events) * 1e-6,
+                  static_cast<double>(run.events) * 1e-6 / std::max(run.loop_cpu_seconds, 1e-6)));
   return text;
 }
 
