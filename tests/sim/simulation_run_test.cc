@@ -260,6 +260,33 @@ TEST(SimulationRun, SamplesAreBoundedAndCoverTheRun) {
   EXPECT_LE(bytes, 500'001);
 }
 
+// 1 MB from time 0 and 1 MB from 1 ms on, at 100 Gb/s: the link is idle most of the time, but
+// hardly after a warm-up of 1 ms.
+TEST(SimulationRun, UtilisationCountsFromTheEndOfTheWarmUp) {
+  const std::string text = kTwoHosts +
+                           "[transport]\ncc = \"fixed\"\n[workload]\nkind = \"pairs\"\n"
+                           "bytes = \"1MB\"\n";
+  RunSpec spec = spec_of(text);
+  WorkloadFlow later = spec.workload.flows[0];
+  later.start = Duration::from_ms(1);
+  spec.workload.flows.push_back(later);
+  const double whole = metric_value(run_of(spec), "utilisation_max").value();
+  spec.sampling.warm_up = Duration::from_ms(1);
+  const double warm = metric_value(run_of(spec), "utilisation_max").value();
+  // A message takes 82.4 us on a cable and 86.7 us until its sender knows.
+  EXPECT_NEAR(whole, 2 * 82.4 / 1086.7, 0.001);
+  EXPECT_NEAR(warm, 82.4 / 86.7, 0.003);
+}
+
+TEST(SimulationRun, ConstantsOfAnAlgorithmCanBeSet) {
+  const std::string text = kLeafSpine +
+                           "[workload]\nkind = \"incast\"\nsenders = 8\nbytes = \"500KB\"\n"
+                           "[fabric]\necn = true\n[transport]\ncc = \"dcqcn\"\n";
+  const RunResult usual = run_of(spec_of(text));
+  const RunResult other = run_of(spec_of(text + "constants = {cut_period = 40}\n"));
+  EXPECT_NE(usual.trace_hash, other.trace_hash);
+}
+
 TEST(SimulationRun, WritesTraceAndCapture) {
   const std::string trace = testing::TempDir() + "simulation.trace";
   const std::string pcap = testing::TempDir() + "simulation.pcap";

@@ -53,6 +53,18 @@ TEST(Pacer, HoldStartsTheLine) {
   EXPECT_EQ(pacer.next_send(), at(800));  // nothing was earned before 700
 }
 
+TEST(Pacer, NewRateMayCountFromTheNextPacketOn) {
+  Pacer pacer(1000);
+  pacer.set_rate(kByteEveryNs, at(0));
+  pacer.on_sent(4000, at(0));
+  pacer.set_rate(Rate::from_gbps(16), at(1000), Pacer::Change::kFromNextPacket);
+  EXPECT_EQ(pacer.next_send(), at(4000));  // as the old rate had it
+  pacer.on_sent(4000, at(4000));
+  EXPECT_EQ(pacer.next_send(), at(6000));
+  pacer.set_rate(Rate(), at(5000), Pacer::Change::kFromNextPacket);
+  EXPECT_EQ(pacer.next_send(), Instant::never());  // stopping is at once
+}
+
 TEST(Pacer, NewRateKeepsBytesOwed) {
   Pacer pacer(1000);
   pacer.set_rate(kByteEveryNs, at(0));

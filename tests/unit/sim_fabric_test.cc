@@ -213,6 +213,16 @@ TEST(Fabric, AFullNicPushesBackAndCallsWhenThereIsRoom) {
   EXPECT_TRUE(world.try_send(0, {.to = 1, .number = accepted, .payload = kPayload}));
 }
 
+TEST(Fabric, ANicWithoutAQueueTakesOnePacketAtATime) {
+  FabricConfig config = default_fabric();
+  config.hosts.data_queue_bytes = 0;
+  FabricWorld world(star(2), config);
+  EXPECT_TRUE(world.try_send(0, {.to = 1, .number = 0, .payload = kPayload}));
+  EXPECT_FALSE(world.try_send(0, {.to = 1, .number = 1, .payload = kPayload}));
+  world.run_dry();
+  EXPECT_TRUE(world.try_send(0, {.to = 1, .number = 1, .payload = kPayload}));
+}
+
 TEST(Fabric, ControlHasAQueueOfItsOwnAtTheNic) {
   FabricWorld world(star(2), default_fabric());
   world.send_many(0, {.to = 1, .payload = 4000}, 100);

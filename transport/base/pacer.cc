@@ -4,8 +4,7 @@ namespace pacecar {
 
 void Pacer::set_rate(Rate rate, Instant now, Change change) {
   if (rate == rate_) return;
-  const bool keep_line =
-      change == Change::kFromNextPacket && rate_ != Rate() && rate != Rate();
+  const bool keep_line = change == Change::kFromNextPacket && rate_ != Rate() && rate != Rate();
   const auto catch_up = static_cast<Int128>(Uint128{catch_up_bytes_} * kUnitsPerByte);
   if (rate_ != Rate() && !keep_line) {
     if (hold_ <= now) {  // over; what was earned since may be earlier than it at a lower rate

@@ -42,9 +42,10 @@ Result<void> check_hosts(const FabricConfig& config) {
                               kMaxDatagram));
   }
   if (hosts.control_queue_bytes < largest) {
-    return refuse(fmt::format("hosts.control_queue_bytes ({}) must hold the largest packet, {} "
-                              "bytes: raise it or lower hosts.datagram_bytes",
-                              hosts.control_queue_bytes, largest));
+    return refuse(
+        fmt::format("hosts.control_queue_bytes ({}) must hold the largest packet, {} "
+                    "bytes: raise it or lower hosts.datagram_bytes",
+                    hosts.control_queue_bytes, largest));
   }
   if (hosts.inbox_bytes < hosts.datagram_bytes) {
     return refuse(fmt::format("hosts.inbox_bytes ({}) must hold the largest datagram, {} bytes",
