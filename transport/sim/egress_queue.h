@@ -18,7 +18,6 @@ class EgressQueue {
 
   bool empty() const { return data_.empty() && control_.empty(); }
   bool has_data() const { return !data_.empty(); }
-  bool has_control() const { return !control_.empty(); }
   Bytes data_bytes() const { return data_bytes_; }
   Bytes control_bytes() const { return control_bytes_; }
   size_t count() const { return data_.count() + control_.count(); }

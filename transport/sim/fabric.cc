@@ -42,20 +42,6 @@ void Fabric::set_listener(uint32_t host, EventSink& sink, uint32_t what) {
   impl_->ports[host].set_listener(sink, what);
 }
 
-Duration Fabric::base_rtt(uint32_t from, uint32_t to, Bytes datagram_bytes, Bytes ack_bytes) const {
-  const Bytes overhead = impl_->config.hosts.overhead_bytes;
-  const auto one_way = [&](NodeId at, uint32_t host, Bytes size) {
-    Duration time;
-    while (at != host) {
-      const FabricLink& link = impl_->links[impl_->routing.next_links(at, host)[0]];
-      time = time + link.clock.rate().time_for(size) + link.delay;
-      at = link.to;
-    }
-    return time;
-  };
-  return one_way(from, to, datagram_bytes + overhead) + one_way(to, from, ack_bytes + overhead);
-}
-
 size_t Fabric::links() const { return impl_->links.size(); }
 
 LinkInfo Fabric::link_info(LinkId id) const {

@@ -92,10 +92,6 @@ class Fabric {
   // that was blocked may go on: in virtual time, never from within a call of the host's own.
   void set_listener(uint32_t host, EventSink& sink, uint32_t what);
 
-  // Round trip between two hosts over their shortest way without queues: a packet of
-  // `datagram_bytes` there, an acknowledgement of `ack_bytes` back, store and forward included.
-  Duration base_rtt(uint32_t from, uint32_t to, Bytes datagram_bytes, Bytes ack_bytes) const;
-
   // Links: both directions of cable i of the topology are 2i (a to b) and 2i + 1 (b to a).
   size_t links() const;
   LinkInfo link_info(LinkId link) const;
