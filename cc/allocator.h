@@ -13,6 +13,8 @@
 
 namespace pacecar {
 
+inline constexpr uint32_t kMaxWeight = 64;
+
 struct GrantUpdate {
   uint32_t flow = 0;
   Grant grant;
@@ -29,12 +31,23 @@ class Allocator {
   // Bytes of posted receives that are done with: arrived, cancelled, or posted but never sent.
   virtual void on_finished(Instant now, uint32_t flow, Bytes bytes) = 0;
   virtual void on_demand(Instant now, uint32_t flow, const Demand& demand) = 0;
+  // Payload that has arrived, each byte once. `transit_ns` is the shortest time that one of its
+  // packets was on its way, by the clocks of two hosts and modulo 2^32: only its changes mean
+  // something.
+  virtual void on_arrival(Instant, uint32_t /*flow*/, Bytes, uint32_t /*transit_ns*/) {}
+  virtual bool wants_arrivals() const { return false; }
+  // Payload that came in on flows that obey none of our grants.
+  virtual void on_foreign_arrival(Instant, Bytes) {}
+  // Of two flows that could both use more, one gets this many times the other's rate. From 1 to
+  // kMaxWeight.
+  virtual void set_weight(Instant, uint32_t /*flow*/, uint32_t /*weight*/) {}
   // The grants that changed or must be repeated, at most updates.size(); call again while it fills
   // the span.
   virtual size_t poll_grants(Instant now, std::span<GrantUpdate> updates) = 0;
   // When poll_grants has something by the passing of time alone; Instant::never() if not.
   virtual Instant next_deadline() const = 0;
-  // The grant in force for a flow (it travels in every CTS).
+  // The grant in force for a flow; it travels in every CTS, whose time on the way is not known: it
+  // is not aligned.
   virtual Grant grant(uint32_t flow) const = 0;
 };
 

@@ -22,6 +22,10 @@ struct FlowEnvironment {
   Bytes burst_bytes = 0;  // granularity of the NIC's pacer; at least mtu
   Duration base_rtt;      // expected round trip without queues; 0 when unknown
   bool trimming = false;  // switches cut off payloads instead of dropping packets
+  // What end hosts add to round trips by chance; differences below it say nothing.
+  Duration jitter;
+  // How long an end host may do nothing without being broken: it was not given the processor.
+  Duration pause;
 };
 
 struct AckSample {
@@ -56,18 +60,26 @@ struct Grant {
   bool is_credit = false;
   Bytes credit = 0;  // all that was granted since the flow began, modulo 2^30
   Rate rate;
-  Duration phase;      // added to the arrival of the CTS for the first send
+  // Where `aligned`: packets leave this long after the word's arrival less one base round trip, and
+  // then every gap, the time of one burst at `rate`. Flows that were given different phases do not
+  // meet at the receiver. From 0 to the gap.
+  Duration phase;
+  bool aligned = false;
   Duration validity;   // the sender slows down by itself when no newer grant came for this long
   uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
 };
 
 // A sender's word on what it could use.
 struct Demand {
-  // Of a flow that runs on credit: `credit` counts, usable and backlog mean nothing.
+  // Of a flow that runs on credit: `credit` counts, usable and wanted mean nothing.
   bool is_credit = false;
-  Bytes credit = 0;    // what Grant::credit should become, modulo 2^30
-  Rate usable;         // the rate at which the sender itself is the limit
-  Bytes backlog = 0;   // bytes waiting for permission or in flight
+  Bytes credit = 0;  // what Grant::credit should become, modulo 2^30
+  // The rate that the sender's own link and the core leave for this flow; 0: there is nothing to
+  // send, and `wanted` has arrived.
+  Rate usable;
+  // Payload that the flow wants to have delivered since it began, what has arrived included; modulo
+  // 2^32. A total, so that a word that is late or lost is made good by the next.
+  Bytes wanted = 0;
   uint16_t epoch = 0;  // newest grant epoch that the sender has seen
 };
 
@@ -75,23 +87,47 @@ struct Demand {
 // `sent - in_flight + backlog` is what the flow wants to have sent in all, as far as known now.
 struct FlowStanding {
   Bytes backlog = 0;     // has a receive and is not acknowledged, in flight included
+  Bytes acked = 0;       // since it began: what the receiver is known to have
   Bytes in_flight = 0;   // by the newest signal
   Bytes sent = 0;        // since it began, repetitions included; by the same signal
   uint32_t sharing = 1;  // flows that competed for the sender's link when this one sent last
 };
 
 // Why the rate is what it is.
-enum class LimitedBy : uint8_t { kLine, kGrant, kNetwork, kApplication };
+enum class LimitedBy : uint8_t {
+  kLine,         // the sender's own link, or this flow's share of it
+  kGrant,        // the receiver
+  kNetwork,      // signs of congestion
+  kBudget,       // the rate that the application set
+  kApplication,  // there is no more to send
+};
+std::string_view to_string(LimitedBy limit);
 
 struct Decision {
   Rate rate;
   Instant first_send;  // nothing before this time
-  Bytes window = 0;    // most bytes in flight
+  // The next packet leaves at `first_send`, also when it would have waited for longer.
+  bool aligned = false;
+  Bytes window = 0;  // most bytes in flight
+  Bytes burst = 0;   // what may leave at once, payload; 0: as much as the NIC likes
   // The most that the flow may have sent since it began, repetitions included; ~0: no such limit.
   Bytes credit = ~Bytes{0};
   LimitedBy limited_by = LimitedBy::kLine;
   // A new rate counts from the next packet on; the one that waits for its time keeps it.
   bool from_next_packet = false;
+};
+
+// What a flow is told and takes, for those who ask why its rate is what it is. 0: does not apply.
+struct Explanation {
+  LimitedBy limited_by = LimitedBy::kLine;
+  Rate rate;
+  Rate grant;          // the receiver's, as it counts now
+  Duration grant_age;  // since the newest word of it
+  Duration phase;
+  uint16_t epoch = 0;
+  Rate share;  // of the sender's own link
+  Rate core;   // what the paths between carry, as far as known
+  Rate budget;
 };
 
 class Controller {
@@ -106,10 +142,12 @@ class Controller {
   virtual void on_timeout(Instant now) = 0;
   virtual void on_grant(Instant now, const Grant& grant) = 0;
   virtual Decision decide(Instant now) = 0;
-  // What the receiver should know at once; asked after whatever may change it, and sent when it
-  // differs from what was sent last. Without an answer the demand is announced when a backlog
-  // appears or ends, lazily.
+  // What the receiver should know, if it should know anything; asked after whatever may change it,
+  // and sent when it differs from what was sent last.
   virtual std::optional<Demand> demand(Instant, const FlowStanding&) { return std::nullopt; }
+  virtual Explanation explain(Instant now) {
+    return {.limited_by = decide(now).limited_by, .rate = decide(now).rate};
+  }
 };
 
 }  // namespace pacecar

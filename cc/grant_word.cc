@@ -12,6 +12,9 @@ constexpr int kExponentBits = 5;
 constexpr int kRateMantissa = 19;
 constexpr int kValidityMantissa = 3;
 constexpr int64_t kPhaseUnitNs = 64;
+constexpr uint64_t kNotAligned = 0xFFFF;
+constexpr int kWantedBits = 24;
+constexpr Bytes kWantedUnit = 256;
 constexpr int64_t kValidityUnitNs = 1000;
 // In the place of a rate: the word is about credit. No rate is encoded so.
 constexpr uint64_t kCreditMark = 0xFFFFFF;
@@ -64,7 +67,8 @@ uint16_t decode_epoch(uint64_t word) { return static_cast<uint16_t>(field(word, 
 
 uint64_t encode_grant(const Grant& grant) {
   if (grant.is_credit) return encode_credit(grant.credit / kCreditUnit, grant.epoch);
-  const uint64_t phase = std::min<uint64_t>(units(grant.phase, kPhaseUnitNs), 0xFFFF);
+  const uint64_t phase =
+      grant.aligned ? std::min(units(grant.phase, kPhaseUnitNs), kNotAligned - 1) : kNotAligned;
   const uint64_t validity = encode_float(units(grant.validity, kValidityUnitNs), kValidityMantissa);
   return encode_rate(grant.rate) << 40 | phase << 24 | validity << 16 | grant.epoch;
 }
@@ -79,14 +83,17 @@ Grant decode_grant(uint64_t word) {
   }
   const uint64_t validity = decode_float(field(word, 16, 8), kValidityMantissa);
   grant.rate = decode_rate(word);
-  grant.phase = Duration::from_ns(static_cast<int64_t>(field(word, 24, 16)) * kPhaseUnitNs);
+  const uint64_t phase = field(word, 24, 16);
+  grant.aligned = phase != kNotAligned;
+  if (grant.aligned) grant.phase = Duration::from_ns(static_cast<int64_t>(phase) * kPhaseUnitNs);
   grant.validity = Duration::from_ns(static_cast<int64_t>(validity) * kValidityUnitNs);
   return grant;
 }
 
 uint64_t encode_demand(const Demand& demand) {
   if (demand.is_credit) return encode_credit(credit_units(demand.credit), demand.epoch);
-  return encode_rate(demand.usable) << 40 | encode_float(demand.backlog, kRateMantissa) << 16 |
+  const uint64_t wanted = (demand.wanted + kWantedUnit - 1) / kWantedUnit;
+  return encode_rate(demand.usable) << 40 | (wanted & ((1U << kWantedBits) - 1)) << 16 |
          demand.epoch;
 }
 
@@ -99,7 +106,7 @@ Demand decode_demand(uint64_t word) {
     return demand;
   }
   demand.usable = decode_rate(word);
-  demand.backlog = decode_float(field(word, 16, 24), kRateMantissa);
+  demand.wanted = field(word, 16, kWantedBits) * kWantedUnit;
   return demand;
 }
 

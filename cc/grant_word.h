@@ -1,16 +1,17 @@
 // The 8-byte control words in which grants and demands travel between two hosts.
 //
 //   grant word   rate 24 | phase 16 | validity 8 | epoch 16      (most significant bits first)
-//   demand word  usable 24 | backlog 24 | epoch 16
+//   demand word  usable 24 | wanted 24 | epoch 16
 //   either       0xFFFFFF 24 | credit 24 | epoch 16      in place of a rate
 //
 // Credit is in units of credit.h, modulo 2^24; what is granted rounds down, what is wished rounds
-// up. Rates (bit/s) and backlogs (bytes) are 24-bit floats: 19 bits of mantissa, 5 of exponent,
-// exact below 2^20, relative error below 2^-19 up to 2^50, and saturated above (rates one code
-// earlier). The phase is in units of 64 ns, saturated. The validity is an 8-bit float (3 + 5 bits)
-// in microseconds, exact below 16, and at most 1/9 short above. All of them round down, so that
-// encoded grants never add up to more than the originals. Every 64-bit value decodes to valid,
-// bounded fields. Pure; any thread.
+// up. Rates (bit/s) are 24-bit floats: 19 bits of mantissa, 5 of exponent, exact below 2^20,
+// relative error below 2^-19 up to 2^50, and saturated one code earlier. What is wanted is in units
+// of 256 bytes, rounded up, modulo 2^24. The phase is in units of 64 ns, saturated; its largest
+// code says that the grant is not aligned. The validity is an 8-bit float (3 + 5 bits) in
+// microseconds, exact below 16, and at most 1/9 short above. Rates, phases and validities round
+// down, so that encoded grants never add up to more than the originals. Every 64-bit value decodes
+// to valid, bounded fields. Pure; any thread.
 #pragma once
 
 #include <cstdint>

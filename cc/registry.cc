@@ -9,7 +9,6 @@
 
 #include "cc/credit_share.h"
 #include "cc/dcqcn.h"
-#include "cc/equal_share.h"
 #include "cc/fixed.h"
 #include "cc/hpcc.h"
 #include "cc/nscc.h"
@@ -19,6 +18,7 @@
 #include "cc/swift.h"
 #include "cc/timely.h"
 #include "cc/window.h"
+#include "transport/base/check.h"
 #include "transport/base/edit_distance.h"
 
 namespace pacecar {
@@ -79,7 +79,7 @@ std::unique_ptr<Allocator> divide(const FlowEnvironment& environment, uint32_t m
 constexpr ControllerInfo kControllers[] = {
     describe<SwiftController>(
         "swift", "delay target, additive increase and multiplicative decrease (SIGCOMM 2020)",
-        "equal_share"),
+        "none"),
     describe<DcqcnController>("dcqcn", "ECN marks, rate (SIGCOMM 2015)", "none"),
     describe<TimelyController>("timely", "gradient of the round trip, rate (SIGCOMM 2015)", "none"),
     describe<HpccController>("hpcc", "telemetry of the busiest hop, window and rate (SIGCOMM 2019)",
@@ -90,7 +90,7 @@ constexpr ControllerInfo kControllers[] = {
     describe<RcccController>("rccc", "credit that the receiver hands out in turn (UEC 1.0)",
                              "credit"),
     describe<WindowController>("window", "no signal: a fixed number of chunks in flight", "none"),
-    describe<FixedController>("fixed", "no signal: line rate, or a given rate", "equal_share"),
+    describe<FixedController>("fixed", "no signal: line rate, or a given rate", "none"),
 };
 constexpr Factory kFactories[] = {
     make<SwiftController>, make<DcqcnController>,    make<TimelyController>,
@@ -101,13 +101,42 @@ static_assert(std::size(kControllers) == std::size(kFactories));
 
 // Likewise for allocators.
 constexpr AllocatorInfo kAllocators[] = {
-    {"equal_share", "every flow with demand is granted the same rate"},
     {"credit", "every flow with demand is granted credit in turn, at a little below line rate"},
     {"none", "every flow is granted the line rate"},
 };
-constexpr AllocatorFactory kAllocatorFactories[] = {divide<EqualShare>, divide<CreditShare>,
-                                                    divide<OpenLink>};
+constexpr AllocatorFactory kAllocatorFactories[] = {divide<CreditShare>, divide<OpenLink>};
 static_assert(std::size(kAllocators) == std::size(kAllocatorFactories));
+
+// The controllers of an algorithm that decides for each flow alone.
+class IndependentControllers final : public ControllerSet {
+ public:
+  IndependentControllers(Factory factory, std::string_view name, const FlowEnvironment& environment,
+                         std::span<const NamedValue> constants, uint32_t max_flows)
+      : factory_(factory),
+        name_(name),
+        environment_(environment),
+        constants_(constants.begin(), constants.end()),
+        controllers_(max_flows) {}
+
+  Controller& add_flow(Instant, uint32_t flow) override {
+    PACECAR_CHECK(flow < controllers_.size() && controllers_[flow] == nullptr);
+    controllers_[flow] = factory_(name_, environment_, constants_).value();
+    return *controllers_[flow];
+  }
+  void remove_flow(Instant, uint32_t flow) override { controllers_[flow].reset(); }
+
+ private:
+  Factory factory_;
+  std::string_view name_;  // of the table above
+  FlowEnvironment environment_;
+  std::vector<NamedValue> constants_;
+  std::vector<std::unique_ptr<Controller>> controllers_;
+};
+
+FlowEnvironment bounded(FlowEnvironment environment, Rate rate) {
+  if (rate > Rate()) environment.line_rate = std::min(environment.line_rate, rate);
+  return environment;
+}
 
 // The index of `name` in a table of entries with names.
 template <typename Info, size_t kCount>
@@ -140,11 +169,23 @@ Result<std::unique_ptr<Controller>> make_controller(std::string_view name,
                                                     const FlowEnvironment& environment,
                                                     Rate fixed_rate,
                                                     std::span<const NamedValue> constants) {
-  FlowEnvironment bounded = environment;
-  if (fixed_rate > Rate()) bounded.line_rate = std::min(bounded.line_rate, fixed_rate);
   return find(kControllers, "congestion control", name).and_then([&](size_t i) {
-    return kFactories[i](name, bounded, constants);
+    return kFactories[i](name, bounded(environment, fixed_rate), constants);
   });
+}
+
+Result<std::unique_ptr<ControllerSet>> make_controllers(std::string_view name,
+                                                        const FlowEnvironment& environment,
+                                                        Rate fixed_rate,
+                                                        std::span<const NamedValue> constants,
+                                                        uint32_t max_flows) {
+  const auto found = find(kControllers, "congestion control", name);
+  if (!found) return tl::unexpected(found.error());
+  const FlowEnvironment own = bounded(environment, fixed_rate);
+  const auto probe = kFactories[*found](name, own, constants);
+  if (!probe) return tl::unexpected(probe.error());
+  return std::make_unique<IndependentControllers>(kFactories[*found], kControllers[*found].name,
+                                                  own, constants, max_flows);
 }
 
 Result<std::unique_ptr<Allocator>> make_allocator(std::string_view name,

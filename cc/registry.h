@@ -9,7 +9,7 @@
 
 #include "cc/allocator.h"
 #include "cc/constants.h"
-#include "cc/controller.h"
+#include "cc/controller_set.h"
 #include "transport/base/result.h"
 
 namespace pacecar {
@@ -38,6 +38,13 @@ Result<std::unique_ptr<Controller>> make_controller(std::string_view name,
                                                     const FlowEnvironment& environment,
                                                     Rate fixed_rate,
                                                     std::span<const NamedValue> constants = {});
+
+// The same for all flows of a NIC, at most `max_flows`.
+Result<std::unique_ptr<ControllerSet>> make_controllers(std::string_view name,
+                                                        const FlowEnvironment& environment,
+                                                        Rate fixed_rate,
+                                                        std::span<const NamedValue> constants,
+                                                        uint32_t max_flows);
 
 // The receiver's side: divides environment.line_rate among at most `max_flows` flows. Errors as for
 // controllers.

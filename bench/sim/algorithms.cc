@@ -30,10 +30,9 @@ Result<Algorithms> algorithms_of(const RunSpec& spec) {
     const std::string& control = own.empty() ? spec.transport.congestion_control : own;
     const auto info = controller_info(control);
     if (!info) return tl::unexpected(info.error());
-    // What production adds to algorithms that need no allocator would blur a comparison.
-    const std::string_view needed = info->allocator == "equal_share" ? "none" : info->allocator;
-    const std::string_view allocator =
-        spec.transport.allocator.empty() ? needed : std::string_view(spec.transport.allocator);
+    const std::string_view allocator = spec.transport.allocator.empty()
+                                           ? info->allocator
+                                           : std::string_view(spec.transport.allocator);
     auto set = assign(algorithms.controls[flow.source], control, "send", flow.source);
     if (set) {
       set = assign(algorithms.allocators[flow.destination], allocator, "receive", flow.destination);

@@ -35,6 +35,15 @@ class Pacer {
   // Nothing leaves before `first_send`, and the line begins there: nothing is earned before it.
   void hold_until(Instant first_send) { hold_ = first_send; }
 
+  // The next byte leaves at `first_send`, also when it would have waited for longer, and the line
+  // goes on from there. What was sent ahead of the line or earned is forgotten.
+  void align(Instant first_send) {
+    hold_ = kNoHold;
+    next_ = first_send;
+    fraction_ = 0;
+    owed_ = 0;
+  }
+
   // When the next byte may leave; never() while stopped.
   Instant next_send() const {
     if (rate_ == Rate()) return Instant::never();

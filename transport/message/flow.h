@@ -45,15 +45,15 @@ struct Messenger::Flow {
   uint64_t word_posted = 0;        // the newest of them
   uint32_t connections = 0;
   bool active = false;  // some request is under way: the peer must be alive
-  Bytes backlog = 0;    // sending: bytes posted by the application and not acknowledged
+  bool obeys = false;   // receiving: the sender takes our allocator's grants
+  uint32_t weight = 1;  // the largest of its connections'
   uint32_t writes = 0;  // sending: at the NIC
   FlowStanding standing;
-  Bytes acked = 0;  // sending: payload that the peer is known to have
   Instant last_word;
   Instant leave_at;
   Duration rtt;
   Decision decision;
-  std::unique_ptr<Controller> controller;  // sending
+  Controller* controller = nullptr;  // sending
 };
 
 struct Messenger::Sender {

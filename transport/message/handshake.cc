@@ -2,14 +2,15 @@
 
 #include <algorithm>
 
+#include "cc/allocator.h"
 #include "transport/wire/big_endian.h"
 
 namespace pacecar {
 namespace {
 
 // "PCM" and the version of the message layer: raise it with every change of what travels.
-constexpr uint32_t kOfferMagic = 0x50434D01;
-constexpr uint32_t kAnswerMagic = 0x50434E01;
+constexpr uint32_t kOfferMagic = 0x50434D02;
+constexpr uint32_t kAnswerMagic = 0x50434E02;
 
 class Writer {
  public:
@@ -100,11 +101,19 @@ tl::unexpected<Error> other_version(const char* what) {
 
 }  // namespace
 
+AllocatorName allocator_name(std::string_view name) {
+  AllocatorName padded{};
+  std::copy_n(name.begin(), std::min(name.size(), padded.size()), padded.begin());
+  return padded;
+}
+
 std::vector<uint8_t> encode(const Offer& offer) {
   Writer out;
   out.u32(kOfferMagic);
   out.bytes(offer.sender);
   out.u64(offer.flow);
+  out.bytes(offer.obeys);
+  out.u32(offer.weight);
   write(out, offer.end);
   write(out, offer.table);
   return out.take();
@@ -125,6 +134,9 @@ Result<Offer> decode_offer(std::span<const uint8_t> bytes) {
   if (in.u32() != kOfferMagic) return other_version("offer");
   in.copy_to(offer.sender);
   offer.flow = in.u64();
+  in.copy_to(offer.obeys);
+  offer.weight = in.u32();
+  if (offer.weight == 0 || offer.weight > kMaxWeight) in.refuse();
   read(in, offer.end);
   read(in, offer.table);
   if (!in.exhausted()) return other_version("offer");

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "transport/nic/nic.h"
@@ -28,9 +29,15 @@ struct FlowEnd {
   RemotePlace words;  // its FlowWords::in
 };
 
+// The allocator whose grants a sender obeys, filled up with zeros.
+using AllocatorName = std::array<uint8_t, 16>;
+AllocatorName allocator_name(std::string_view name);
+
 struct Offer {
   NicIdentity sender{};
   uint64_t flow = 0;  // the sender's number of the flow
+  AllocatorName obeys{};
+  uint32_t weight = 1;  // the flow's, as long as no other connection of it has a larger one
   FlowEnd end;
   RemotePlace table;  // the connection's SendTable
 };

@@ -48,15 +48,17 @@ Result<std::unique_ptr<Messenger>> Messenger::create(Nic& nic, const MessengerCo
   PACECAR_CHECK(config.max_connections <= Immediate::kMaxConnections);
   PACECAR_CHECK(config.line_rate.bps() > 0);
   const FlowEnvironment flow = environment(nic, config);
-  auto controller =
-      make_controller(config.congestion_control, flow, config.rate_max, config.constants);
-  if (!controller) return tl::unexpected(controller.error());
+  auto controllers = make_controllers(config.congestion_control, flow, config.rate_max,
+                                      config.constants, nic.caps().flows);
+  if (!controllers) return tl::unexpected(controllers.error());
   const std::string_view own = controller_info(config.congestion_control)->allocator;
-  auto allocator =
-      make_allocator(config.allocator.empty() ? own : config.allocator, flow, nic.caps().flows);
+  const std::string_view name = config.allocator.empty() ? own : config.allocator;
+  auto allocator = make_allocator(name, flow, nic.caps().flows);
   if (!allocator) return tl::unexpected(allocator.error());
-  auto messenger =
-      std::unique_ptr<Messenger>(new Messenger(nic, config, std::move(*allocator), now));
+  auto messenger = std::unique_ptr<Messenger>(
+      new Messenger(nic, config, std::move(*allocator), std::move(*controllers), now));
+  messenger->obeys_ = allocator_name(own);
+  messenger->own_allocator_ = allocator_name(name);
   const auto region =
       nic.register_memory(messenger->words_out_.data(),
                           messenger->words_out_.size() * sizeof(uint64_t), Access::kLocalRead);
@@ -71,14 +73,17 @@ FlowEnvironment Messenger::environment(const Nic& nic, const MessengerConfig& co
           .overhead = nic.caps().packet_overhead,
           .burst_bytes = nic.caps().burst_bytes,
           .base_rtt = config.base_rtt,
-          .trimming = config.trimming};
+          .trimming = config.trimming,
+          .jitter = nic.caps().jitter,
+          .pause = nic.caps().pause};
 }
 
 Messenger::Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Allocator> allocator,
-                     Instant now)
+                     std::unique_ptr<ControllerSet> controllers, Instant now)
     : nic_(nic),
       config_(config),
       allocator_(std::move(allocator)),
+      controllers_(std::move(controllers)),
       flows_(nic.caps().flows),
       words_in_(nic.caps().flows),
       words_seen_(nic.caps().flows),
@@ -91,7 +96,9 @@ Messenger::Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Al
       speaking_(nic.caps().flows),
       next_flow_number_(config.first_flow_number),
       now_(now),
-      next_housekeeping_(now) {}
+      next_housekeeping_(now) {
+  nic_.tell_arrivals(allocator_->wants_arrivals());
+}
 
 Messenger::~Messenger() { nic_.deregister_memory(words_out_region_); }
 
@@ -160,13 +167,11 @@ Result<void> Messenger::join(Flow& flow, const FlowEnd& remote, Instant now) {
   flow.last_word = now;
   look_ = true;  // the peer may have been faster
   if (!flow.sending) {
-    allocator_->add_flow(now, flow.id);
+    if (flow.obeys) allocator_->add_flow(now, flow.id);
     return {};
   }
-  auto controller = make_controller(config_.congestion_control, environment(nic_, config_),
-                                    config_.rate_max, config_.constants);
-  PACECAR_CHECK(controller.has_value());  // the same name was good in create()
-  flow.controller = std::move(*controller);
+  flow.controller = &controllers_->add_flow(now, flow.id);
+  controllers_->set_weight(now, flow.id, flow.weight);
   decide(flow, now);
   return {};
 }
@@ -180,8 +185,9 @@ void Messenger::leave(Flow& flow, Instant now) {
 }
 
 void Messenger::destroy_flow(Flow& flow) {
-  if (!flow.sending && flow.state != Flow::State::kJoining) {
-    allocator_->remove_flow(now_, flow.id);
+  if (flow.state != Flow::State::kJoining) {
+    if (flow.obeys) allocator_->remove_flow(now_, flow.id);
+    if (flow.controller != nullptr) controllers_->remove_flow(now_, flow.id);
   }
   nic_.destroy_queue_pair(flow.data);
   nic_.destroy_queue_pair(flow.control);
@@ -227,11 +233,14 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
     }
     flow = *made;
     flow->last_word = now;
+    flow->weight = config_.weight;
   }
   sender->flow = flow;
   ++flow->connections;
   const Offer offer{.sender = config_.identity,
                     .flow = flow->number,
+                    .obeys = obeys_,
+                    .weight = flow->weight,
                     .end = flow->local,
                     .table = place_of(*region, 0)};
   senders_[place] = std::move(sender);
@@ -288,6 +297,7 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
     auto made = make_flow(false, offer->sender, offer->flow);
     if (!made) return give_up(made.error());
     flow = *made;
+    flow->obeys = offer->obeys == own_allocator_;
     if (auto joined = join(*flow, offer->end, now); !joined) {
       destroy_flow(*flow);
       return give_up(joined.error());
@@ -298,6 +308,8 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
   flow->state = Flow::State::kOpen;  // also when it was about to leave
   look_ = true;
   ++flow->connections;
+  flow->weight = std::max(flow->weight, offer->weight);
+  if (flow->obeys) allocator_->set_weight(now, flow->id, flow->weight);
   receiver->flow = flow;
   const Answer answer{.end = flow->local,
                       .connection = receiver->id,
@@ -364,7 +376,7 @@ void Messenger::fail_connection(Receiver& receiver, MessageFailure failure) {
   const Bytes posted = receiver.queue.posted_bytes();
   receiver.queue.fail(failure);
   telling_.remove(receiver.id);
-  allocator_->on_finished(now_, receiver.flow->id, posted);
+  if (receiver.flow->obeys) allocator_->on_finished(now_, receiver.flow->id, posted);
 }
 
 void Messenger::release(Sender& sender, Instant now) {
@@ -406,9 +418,8 @@ bool Messenger::receive(ConnectionId connection, const ReceiveOperation& operati
   }
   Bytes bytes = 0;
   for (uint32_t i = 0; i < operation.count; ++i) bytes += operation.buffers[i].size;
-  const uint64_t grant = wire::encode_grant(allocator_->grant(receiver.flow->id));
-  if (!receiver.queue.post(operation, grant, *receiver.table)) return false;
-  allocator_->on_posted(now, receiver.flow->id, bytes);
+  if (!receiver.queue.post(operation, grant_word(*receiver.flow), *receiver.table)) return false;
+  if (receiver.flow->obeys) allocator_->on_posted(now, receiver.flow->id, bytes);
   telling_.add(connection);
   house_busy_ = true;
   return true;
@@ -435,7 +446,12 @@ bool Messenger::drained() const {
 }
 
 Bytes Messenger::acknowledged_bytes(ConnectionId connection) const {
-  return senders_[connection]->flow->acked;
+  return senders_[connection]->flow->standing.acked;
+}
+
+Explanation Messenger::explain(ConnectionId connection) const {
+  const Flow& flow = *senders_[connection]->flow;
+  return flow.controller == nullptr ? Explanation{} : flow.controller->explain(now_);
 }
 
 FlowReport Messenger::report() const {
@@ -444,6 +460,7 @@ FlowReport Messenger::report() const {
   if (flow != nullptr) {
     report.decision = flow->decision;
     report.rtt = flow->rtt;
+    if (flow->controller != nullptr) report.explanation = flow->controller->explain(now_);
   }
   return report;
 }

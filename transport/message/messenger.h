@@ -17,7 +17,7 @@
 
 #include "cc/allocator.h"
 #include "cc/constants.h"
-#include "cc/controller.h"
+#include "cc/controller_set.h"
 #include "transport/base/work_list.h"
 #include "transport/message/handshake.h"
 #include "transport/message/receive_queue.h"
@@ -33,6 +33,7 @@ struct MessengerConfig {
   std::string allocator;                          // empty: the one that goes with it
   Rate line_rate;                                 // never 0
   Rate rate_max;                                  // 0: none
+  uint32_t weight = 1;                            // of our flows, against those of others
   Duration base_rtt;                              // expected without queues; 0: unknown
   bool trimming = false;                          // switches cut off payloads
   uint32_t max_connections = 1024;                // each way
@@ -53,6 +54,7 @@ struct FlowReport {
   uint64_t flows = 0;
   Decision decision;
   Duration rtt;
+  Explanation explanation;
 };
 
 using ConnectionId = uint32_t;
@@ -101,6 +103,8 @@ class Messenger {
 
   const MessengerCounters& counters() const { return counters_; }
   FlowReport report() const;
+  // Why the flow of this sending connection has the rate that it has.
+  Explanation explain(ConnectionId connection) const;
   // Payload that the peer is known to have of all that this sending connection's flow has sent.
   Bytes acknowledged_bytes(ConnectionId connection) const;
   // Memory of one flow with its two queue pairs.
@@ -112,7 +116,7 @@ class Messenger {
   struct Receiver;
 
   Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Allocator> allocator,
-            Instant now);
+            std::unique_ptr<ControllerSet> controllers, Instant now);
   static FlowEnvironment environment(const Nic& nic, const MessengerConfig& config);
 
   // flows
@@ -123,9 +127,9 @@ class Messenger {
   void destroy_flow(Flow& flow);
   void break_flow(Flow& flow, MessageFailure failure);
   void decide(Flow& flow, Instant now);
-  bool announce(Flow& flow, Instant now);
-  bool announce_lazily(Flow& flow, bool speak);
+  void announce(Flow& flow, Instant now);
   void on_grant(Flow& flow, uint64_t word, Instant now);
+  uint64_t grant_word(const Flow& flow) const;
   void say(const Flow& flow, uint64_t word);
   void post_word(Flow& flow, Instant now);
   bool post_control(Flow& flow, const WorkRequest& write);
@@ -136,6 +140,8 @@ class Messenger {
   void on_broken(const Completion& completion);
   void on_received(const Completion& completion, Instant now);
   void poll_signals(Instant now);
+  void poll_arrivals(Instant now);
+  void poll_changed(Instant now);
   void on_signal(Flow& flow, const FlowSignal& signal, Instant now);
   bool memory_changed();
   void poll_flow_words(Instant now);
@@ -160,6 +166,9 @@ class Messenger {
   MessengerConfig config_;
   MessengerCounters counters_;
   std::unique_ptr<Allocator> allocator_;
+  std::unique_ptr<ControllerSet> controllers_;
+  AllocatorName obeys_;  // the allocator of which our controllers take grants
+  AllocatorName own_allocator_;
   std::vector<std::unique_ptr<Flow>> flows_;  // by FlowId
   std::vector<uint32_t> open_flows_;          // ids
   // The words by which the two ends of a flow coordinate, by FlowId: close together, because they
@@ -187,6 +196,8 @@ class Messenger {
   // What is being looked at, kept so that no poll has to make room for it.
   std::array<Completion, 64> completions_;
   std::array<FlowSignal, 32> signals_;
+  std::array<FlowArrival, 32> arrivals_;
+  std::array<uint32_t, 32> changed_;
   std::array<GrantUpdate, 32> grants_;
 };
 

@@ -20,8 +20,6 @@ constexpr Duration kInPassing = Duration::from_us(40);
 // Words of a flow that may be on their way at once; the next waits for room, and takes over what
 // those that it has overtaken had to say.
 constexpr uint32_t kMaxWords = 32;
-// A backlog below this is gone before the receiver could react: it is not announced.
-constexpr Bytes kAnnouncedBacklog = 64 * 1024;
 
 // Words change under us: the peer's NIC writes them (in hardware, while we read).
 uint64_t read_word(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
@@ -39,11 +37,13 @@ void Messenger::poll(Instant now) {
   now_ = now;
   poll_completions(now);
   poll_signals(now);
+  poll_arrivals(now);
   if (memory_changed()) {
     poll_flow_words(now);
     poll_matching(now);
   }
   poll_posting(now);
+  poll_changed(now);
   poll_telling(now);
   poll_grants(now);
   for (size_t left = speaking_.size(); left > 0; --left) post_word(*flows_[speaking_.take()], now);
@@ -67,7 +67,8 @@ bool Messenger::memory_changed() {
 
 Instant Messenger::next_deadline() const {
   if (more_to_post_) return Instant();
-  const Instant next = std::min(allocator_->next_deadline(), next_telling_);
+  const Instant next =
+      std::min({allocator_->next_deadline(), controllers_->next_deadline(), next_telling_});
   return house_busy_ ? std::min(next_housekeeping_, next) : next;
 }
 
@@ -98,7 +99,10 @@ void Messenger::on_sent(const Completion& completion) {
     case WorkId::Kind::kData: {
       Sender& sender = *senders_[id.owner];
       // What was taken back is never acknowledged: without writes there is no backlog.
-      if (--sender.flow->writes == 0) sender.flow->standing.backlog = 0;
+      if (--sender.flow->writes == 0) {
+        sender.flow->standing.backlog = 0;
+        announce(*sender.flow, now_);
+      }
       const bool done = sender.queue.on_write_done(id.number, completion.status);
       if (done && ok) ++counters_.messages_sent;
       break;
@@ -145,7 +149,9 @@ void Messenger::on_received(const Completion& completion, Instant now) {
   Bytes finished = 0;
   uint32_t messages = 0;
   const auto arrival = receiver->queue.on_write(immediate, completion.bytes, &finished, &messages);
-  if (finished > 0) allocator_->on_finished(now, receiver->flow->id, finished);
+  if (finished > 0 && receiver->flow->obeys) {
+    allocator_->on_finished(now, receiver->flow->id, finished);
+  }
   counters_.messages_received += messages;
   counters_.bytes_received += completion.bytes;
   if (arrival == ReceiveQueue::Arrival::kOk) return;
@@ -163,6 +169,34 @@ void Messenger::poll_signals(Instant now) {
       on_signal(*flow, signal, now);
     }
   } while (count == signals_.size());
+}
+
+void Messenger::poll_arrivals(Instant now) {
+  size_t count = 0;
+  do {
+    count = nic_.poll_arrivals(arrivals_);
+    for (const FlowArrival& arrival : std::span(arrivals_).first(count)) {
+      const Flow* flow = flows_[arrival.flow].get();
+      if (flow == nullptr || flow->sending) continue;
+      if (flow->obeys) {
+        allocator_->on_arrival(now, arrival.flow, arrival.bytes, arrival.transit_ns);
+      } else {
+        allocator_->on_foreign_arrival(now, arrival.bytes);
+      }
+    }
+  } while (count == arrivals_.size());
+}
+
+// What one flow does may change what others may do.
+void Messenger::poll_changed(Instant now) {
+  size_t count = 0;
+  do {
+    count = controllers_->poll_changed(now, changed_);
+    for (const uint32_t id : std::span(changed_).first(count)) {
+      announce(*flows_[id], now);
+      decide(*flows_[id], now);
+    }
+  } while (count == changed_.size());
 }
 
 void Messenger::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
@@ -190,7 +224,7 @@ void Messenger::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
   }
   if (signal.rtt.ns() != 0) flow.rtt = signal.rtt;
   last_flow_ = flow.id;
-  flow.acked += signal.acked;
+  flow.standing.acked += signal.acked;
   flow.standing.backlog -= std::min(signal.acked, flow.standing.backlog);
   flow.standing.in_flight = signal.in_flight;
   flow.standing.sent = signal.sent;
@@ -206,20 +240,33 @@ void Messenger::decide(Flow& flow, Instant now) {
   if (receive_bytes != 0) decision.window = std::min(decision.window, receive_bytes / 4);
   const bool same =
       decision.rate == flow.decision.rate && decision.first_send == flow.decision.first_send &&
-      decision.window == flow.decision.window && decision.credit == flow.decision.credit;
+      decision.window == flow.decision.window && decision.credit == flow.decision.credit &&
+      decision.burst == flow.decision.burst && !decision.aligned;
   flow.decision = decision;
   if (same) return;
   nic_.set_flow_limits(flow.id,
-                       {decision.rate, decision.first_send, decision.window, decision.credit,
-                        decision.from_next_packet},
+                       {.rate = decision.rate,
+                        .first_send = decision.first_send,
+                        .aligned = decision.aligned,
+                        .window = decision.window,
+                        .burst = decision.burst,
+                        .credit = decision.credit,
+                        .from_next_packet = decision.from_next_packet},
                        now);
 }
 
-// Lets the receiver know at once what the controller wants it to; false when that is nothing.
-bool Messenger::announce(Flow& flow, Instant now) {
+// Lets the receiver know at once what the controller wants it to.
+void Messenger::announce(Flow& flow, Instant now) {
+  if (flow.controller == nullptr) return;
   const auto demand = flow.controller->demand(now, flow.standing);
   if (demand) say(flow, wire::encode_demand(*demand));
-  return demand.has_value();
+}
+
+// The grant in force for what a flow sends to us. One that obeys another allocator, or none, is
+// told the line rate.
+uint64_t Messenger::grant_word(const Flow& flow) const {
+  if (flow.obeys) return wire::encode_grant(allocator_->grant(flow.id));
+  return wire::encode_grant({.rate = config_.line_rate, .validity = Duration::from_s(10)});
 }
 
 // What has been said already is not said again.
@@ -239,7 +286,7 @@ void Messenger::poll_flow_words(Instant now) {
     words_seen_[id] = word;
     if (flow.sending) {
       on_grant(flow, word, now);
-    } else {
+    } else if (flow.obeys) {
       allocator_->on_demand(now, id, wire::decode_demand(word));
     }
   }
@@ -290,7 +337,9 @@ void Messenger::poll_posting(Instant now) {
       ++flow.writes;
       flow.standing.backlog += bytes;
       flow.controller->on_send(now, bytes);
+      const bool begins = flow.standing.backlog == bytes;
       announce(flow, now);
+      if (begins) decide(flow, now);  // it may have been idle
     }
   }
 }
@@ -365,7 +414,6 @@ void Messenger::keep_house(Instant now) {
   bool busy = false;
   for (const FlowId id : open_flows_) {
     flows_[id]->active = false;
-    flows_[id]->backlog = 0;
   }
   for (auto& sender : senders_) {
     if (sender != nullptr && keep_house(*sender, now)) busy = true;
@@ -396,7 +444,6 @@ bool Messenger::keep_house(Sender& sender, Instant now) {
   }
   const bool busy =
       sender.closed || (!sender.queue.idle() && sender.failure == MessageFailure::kNone);
-  if (!sender.closed) flow.backlog += sender.queue.backlog();
   if (busy) flow.active = true;
   return busy;
 }
@@ -430,29 +477,12 @@ bool Messenger::keep_house(Flow& flow, Instant now) {
   }
   if (flow.state != Flow::State::kOpen) return false;
   const bool quiet = now - flow.last_word >= config_.silence_limit / 5;
-  bool speak = flow.active && quiet;
-  if (!flow.sending) {
-    if (speak) words_out_[flow.id] = wire::encode_grant(allocator_->grant(flow.id));
-  } else {
-    const bool announced = announce(flow, now);
+  if (flow.sending) {
+    announce(flow, now);
     decide(flow, now);  // a grant may have lost its validity
-    if (!announced) speak |= announce_lazily(flow, speak);
   }
-  if (speak) post_word(flow, now);
+  if (flow.active && quiet) post_word(flow, now);
   return flow.active;
-}
-
-// A demand for controllers that do not care when it arrives: said when a backlog appears or ends,
-// and when the flow speaks anyway. True when it is to be said.
-bool Messenger::announce_lazily(Flow& flow, bool speak) {
-  const uint64_t said = words_out_[flow.id];
-  const bool was = wire::decode_demand(said).backlog > kAnnouncedBacklog;
-  if (!speak && was == (flow.backlog > kAnnouncedBacklog)) return false;
-  words_out_[flow.id] =
-      wire::encode_demand({.usable = flow.decision.rate,
-                           .backlog = flow.backlog,
-                           .epoch = wire::decode_grant(words_seen_[flow.id]).epoch});
-  return true;
 }
 
 }  // namespace pacecar

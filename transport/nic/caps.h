@@ -13,6 +13,8 @@ struct NicCaps {
   Bytes packet_overhead = 0;  // of a packet on the link beyond its payload
   Bytes burst_bytes = 0;      // granularity of the pacer
   Bytes receive_bytes = 0;    // what the NIC buffers before it drops; 0 when unknown
+  Duration jitter;            // FlowEnvironment::jitter, of this kind of end host
+  Duration pause;             // FlowEnvironment::pause
   uint32_t paths = 1;         // distinct paths that a queue pair can use
   uint32_t flows = 0;         // bound of FlowId
   uint32_t queue_pairs = 0;

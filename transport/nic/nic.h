@@ -116,13 +116,25 @@ struct FlowSignal {
   std::array<TelemetryHop, kMaxTelemetryHops> telemetry{};  // of that packet
 };
 
+// What has come in on a flow since the last such signal, for the allocator.
+struct FlowArrival {
+  FlowId flow = 0;
+  Bytes bytes = 0;   // payload placed in memory, each byte once
+  // The shortest from a packet's time stamp to its arrival, by two clocks and modulo 2^32: only
+  // differences within a flow mean something.
+  uint32_t transit_ns = 0;
+};
+
 inline constexpr Bytes kNoCredit = ~Bytes{0};
 
 // The congestion control's decision, as the NIC applies it.
 struct FlowLimits {
   Rate rate;
   Instant first_send;  // phase: nothing before this time
-  Bytes window = 0;    // most bytes in flight
+  // The next packet leaves at first_send, also when it would have waited for longer.
+  bool aligned = false;
+  Bytes window = 0;  // most bytes in flight
+  Bytes burst = 0;   // what may leave at once, payload; 0: caps().burst_bytes, the most
   // The most that the flow may have sent since it began, repetitions included; a packet that begins
   // within it goes as a whole. kNoCredit: no such limit.
   Bytes credit = kNoCredit;
@@ -157,6 +169,9 @@ class Nic {
   virtual size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) = 0;
   virtual size_t poll(std::span<Completion> completions) = 0;
   virtual size_t poll_signals(std::span<FlowSignal> signals) = 0;
+  // Arrivals are told only when somebody wants to know: they cost time.
+  virtual void tell_arrivals(bool wanted) = 0;
+  virtual size_t poll_arrivals(std::span<FlowArrival> arrivals) = 0;
 
   virtual void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) = 0;
 

@@ -34,6 +34,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       ready_(config.flows),
       events_(queue_pairs_.size()),
       signals_(config.flows),
+      arrivals_(config.flows),
       received_(config.completions),
       slab_(std::make_unique_for_overwrite<Slab>()),
       next_generation_(random()) {
@@ -44,6 +45,8 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
   for (uint32_t i = 0; i < config.flows; ++i) {
     flows_.emplace_back(config.burst_bytes * kCatchUpBursts);
     flows_.back().signal.flow = i;
+    flows_.back().arrival.flow = i;
+    flows_.back().burst = config.burst_bytes;
   }
   caps_ = NicCaps{
       .line_rate = config.line_rate,
@@ -180,7 +183,9 @@ void SoftNic::destroy_queue_pair(QueuePairId id) {
     if (flow.queue_pairs.empty()) {  // the flow has ended: the next of its number begins anew
       flow.sent = 0;
       flow.signal = FlowSignal{.flow = qp->config.flow};
+      flow.arrival = FlowArrival{.flow = qp->config.flow};
       signals_.remove(qp->config.flow);
+      arrivals_.remove(qp->config.flow);
     }
     ready_.add(qp->config.flow);  // the others have more window now
   }
@@ -242,6 +247,16 @@ size_t SoftNic::poll_signals(std::span<FlowSignal> signals) {
   return count;
 }
 
+size_t SoftNic::poll_arrivals(std::span<FlowArrival> arrivals) {
+  size_t count = 0;
+  while (count < arrivals.size() && !arrivals_.empty()) {
+    const uint32_t index = arrivals_.take();
+    arrivals[count++] = flows_[index].arrival;
+    flows_[index].arrival = FlowArrival{.flow = index};
+  }
+  return count;
+}
+
 void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant now) {
   Flow& flow = flows_[index];
   if (flow.pacer.rate() != limits.rate) {
@@ -249,8 +264,14 @@ void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant no
         limits.rate, now,
         limits.from_next_packet ? Pacer::Change::kFromNextPacket : Pacer::Change::kAtOnce);
   }
-  flow.pacer.hold_until(limits.first_send);
+  if (limits.aligned) {
+    flow.pacer.align(limits.first_send);
+  } else {
+    flow.pacer.hold_until(limits.first_send);
+  }
   flow.window = limits.window;
+  flow.burst =
+      limits.burst == 0 ? config_.burst_bytes : std::min(limits.burst, config_.burst_bytes);
   flow.credit = limits.credit;
   make_ready(index);
 }

@@ -56,6 +56,8 @@ class SoftNic final : public Nic {
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
   size_t poll(std::span<Completion> completions) override;
   size_t poll_signals(std::span<FlowSignal> signals) override;
+  void tell_arrivals(bool wanted) override { tell_arrivals_ = wanted; }
+  size_t poll_arrivals(std::span<FlowArrival> arrivals) override;
   void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override;
   void on_time(Instant now) override;
   Instant next_deadline() const override;
@@ -70,6 +72,8 @@ class SoftNic final : public Nic {
     Bytes in_flight = 0;
     Bytes sent = 0;  // payload, repetitions included
     FlowSignal signal;
+    FlowArrival arrival;
+    Bytes burst = 0;    // per turn
     uint32_t turn = 0;  // round robin over queue_pairs
 
     bool on_credit() const { return credit != kNoCredit; }
@@ -90,6 +94,7 @@ class SoftNic final : public Nic {
   void on_ack(Instant now, const RxPacket& packet);
   void on_nak(Instant now, const RxPacket& packet);
   bool ack_at_once(QueuePair& qp, const wire::DataHeader& header) const;
+  void note_arrival(FlowId flow, const Responder::Data& data);
   void refuse(const QueuePair& qp, const wire::DataHeader& header, wire::Syndrome syndrome);
   void break_queue_pair(QueuePair& qp, CompletionStatus status);
 
@@ -133,12 +138,14 @@ class SoftNic final : public Nic {
   WorkList ready_;     // flows that may have something to send
   WorkList events_;    // slots of queue pairs with completions
   WorkList signals_;   // flows with a signal
+  WorkList arrivals_;  // flows with arrivals that have not been told
   FixedQueue<Completion> received_;
   std::unique_ptr<Slab> slab_;
   // The upper bits of the next queue pair's number: late packets of an earlier one in its slot do
   // not find it.
   uint32_t next_generation_;
   uint64_t invalidations_ = 0;
+  bool tell_arrivals_ = false;
 };
 
 }  // namespace pacecar

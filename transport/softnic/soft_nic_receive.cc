@@ -79,6 +79,16 @@ void SoftNic::refuse(const QueuePair& qp, const wire::DataHeader& header, wire::
                                              .syndrome = syndrome}});
 }
 
+void SoftNic::note_arrival(FlowId flow, const Responder::Data& data) {
+  FlowArrival& arrival = flows_[flow].arrival;
+  const uint32_t transit = static_cast<uint32_t>(data.arrival.ns()) - data.header.timestamp;
+  if (arrival.bytes == 0 || static_cast<int32_t>(transit - arrival.transit_ns) < 0) {
+    arrival.transit_ns = transit;
+  }
+  arrival.bytes += data.bytes();
+  arrivals_.add(flow);
+}
+
 void SoftNic::on_data(Instant now, const RxPacket& packet) {
   Responder::Data data{.packet = packet, .arrival = now - packet.waited};
   const wire::DataHeader& header = data.header;
@@ -111,6 +121,7 @@ void SoftNic::on_data(Instant now, const RxPacket& packet) {
       counters_.data_bytes_received += data.bytes();
       counters_.silent_packets_received += header.opcode == wire::Opcode::kWrite ? 1 : 0;
       counters_.marked_packets += data.marked() ? 1 : 0;
+      if (tell_arrivals_ && qp->config.paced) note_arrival(qp->config.flow, data);
       qp->unacknowledged_bytes += data.bytes();
       ++qp->unacknowledged_packets;
       at_once |= ack_at_once(*qp, header);

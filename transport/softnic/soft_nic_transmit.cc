@@ -120,7 +120,7 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
       if (!probing) continue;
       budget = config_.mtu;
     }
-    const size_t count = transmit_queue_pair(qp, now, std::min(budget, config_.burst_bytes), out);
+    const size_t count = transmit_queue_pair(qp, now, std::min(budget, flow.burst), out);
     if (count == 0) continue;  // what it had lost has been acknowledged after all
     flow.turn = static_cast<uint32_t>((flow.turn + i + 1) % pairs);
     make_ready(index);

@@ -1,0 +1,289 @@
+// incast_peer: one end of an N-to-1 measurement over Pacecar's C++ interface. A receiver takes the
+// messages of --senders senders in one process, as an NCCL rank does, so that its allocator divides
+// the link; it posts no buffer before all have joined, so that they start at once. Both roles sleep
+// between polls: on few processors, one that spins delays the others (use PACECAR_PROGRESS=thread).
+//
+// A sender stops --warm-up + --seconds after its first message, with a message of size 0. Prints
+// one line of JSON; times are CLOCK_MONOTONIC in seconds.
+#include <fmt/format.h>
+#include <time.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/perf/clock.h"
+#include "bench/perf/message_buffer.h"
+#include "transport/api/pacecar.hpp"
+#include "transport/wire/checksum.h"
+#include "transport/wire/extended.h"
+
+namespace pacecar {
+namespace {
+
+using Json = nlohmann::json;
+using perf::MessageBuffer;
+using perf::steady_now;
+
+constexpr size_t kNic = 0;  // of those that match: the first
+constexpr int kTag = 0;
+constexpr Duration kPollInterval = Duration::from_us(200);
+constexpr Duration kSetUpLimit = Duration::from_s(20);
+// Senders go on for a while, so that none stops within the window.
+constexpr Duration kMargin = Duration::from_ms(300);
+// Preamble, Ethernet header, FCS and gap; IPv4; UDP; and what is in each data packet of ours.
+constexpr size_t kPacketOverhead = 38 + 20 + 8 + wire::kDataHeaderBytes + wire::kChecksumBytes;
+
+struct Settings {
+  uint32_t senders = 4;
+  std::string handle_file;
+  uint64_t size = 128 << 10;
+  uint32_t in_flight = 8;
+  double warm_up_s = 1;
+  double seconds = 5;
+};
+
+template <typename T>
+T must(Result<T> result) {
+  if (result) return std::move(*result);
+  fmt::print(stderr, "incast_peer: {}\n", result.error().message);
+  std::exit(1);
+}
+
+[[noreturn]] void give_up(const std::string& sentence) {
+  fmt::print(stderr, "incast_peer: {}\n", sentence);
+  std::exit(1);
+}
+
+Duration from_seconds(double seconds) {
+  return Duration::from_ns(static_cast<int64_t>(seconds * 1e9));
+}
+
+double to_seconds(Instant time) { return static_cast<double>(time.ns()) * 1e-9; }
+
+void rest() {
+  const timespec span{0, kPollInterval.ns()};
+  nanosleep(&span, nullptr);
+}
+
+// The requests of one connection, oldest first; request n uses slot n modulo the bound.
+template <typename Connection>
+class InFlight {
+ public:
+  InFlight(Context& context, std::unique_ptr<Connection> connection, const Settings& settings)
+      : buffer_(must(MessageBuffer::create(context, kNic, settings.size, settings.in_flight))),
+        connection_(std::move(connection)),
+        requests_(settings.in_flight) {}
+
+  Connection& connection() { return *connection_; }
+  bool idle() const { return started_ == done_; }
+  bool full() const { return started_ - done_ == requests_.size(); }
+  std::span<uint8_t> next_slot() const { return buffer_.slot(started_ % requests_.size()); }
+  const Memory* memory() const { return buffer_.memory(); }
+  // False when the connection said "full, again later".
+  bool add(Request* request) {
+    if (request == nullptr) return false;
+    requests_[started_++ % requests_.size()] = request;
+    return true;
+  }
+  // Whether the oldest is done; its size, when receiving, goes to `size`.
+  bool take(size_t* size = nullptr) {
+    if (idle()) return false;
+    const TestResult result = must(connection_->test(requests_[done_ % requests_.size()]));
+    if (!result.done) return false;
+    if (size != nullptr) *size = result.sizes[0];
+    ++done_;
+    return true;
+  }
+
+ private:
+  MessageBuffer buffer_;  // outlives the connection, which uses it
+  std::unique_ptr<Connection> connection_;
+  std::vector<Request*> requests_;
+  uint64_t started_ = 0;
+  uint64_t done_ = 0;
+};
+
+// What one sender got: from the first message that ends within the window to the last.
+struct Meter {
+  Instant first;
+  Instant last;
+  uint64_t messages = 0;
+  uint64_t bytes = 0;
+
+  void count(Instant now, size_t size) {
+    if (messages++ == 0) {
+      first = now;
+    } else {
+      bytes += size;
+    }
+    last = now;
+  }
+  double gbps() const {
+    return messages < 2 ? 0 : static_cast<double>(bytes) * 8 / (last - first).seconds() * 1e-9;
+  }
+};
+
+struct Stream {
+  InFlight<ReceiveConnection> requests;
+  Meter meter;
+  bool ended = false;
+
+  void post() {
+    while (!requests.full()) {
+      const auto slot = requests.next_slot();
+      const ReceiveBuffer buffer{slot.data(), slot.size(), kTag, requests.memory()};
+      if (!requests.add(must(requests.connection().irecv({&buffer, 1})))) return;
+    }
+  }
+  void poll(Instant begin, Instant end) {
+    size_t size = 0;
+    while (!ended && requests.take(&size)) {
+      const Instant now = steady_now();
+      ended = size == 0;
+      if (!ended && now >= begin && now < end) meter.count(now, size);
+    }
+    if (!ended) post();
+  }
+};
+
+std::unique_ptr<Context> open() { return must(Context::open({})); }
+
+Json end_of(const Context& context) {
+  const Statistics counted = context.statistics(kNic);
+  return {{"congestion_control", counted.congestion_control},
+          {"cpu_s", perf::process_cpu_time().seconds()},
+          {"packet_payload_bytes", context.nics()[kNic].mtu_bytes},
+          {"packet_overhead_bytes", kPacketOverhead},
+          {"packets_sent", counted.packets_sent},
+          {"packets_retransmitted", counted.packets_retransmitted},
+          {"timeouts", counted.timeouts},
+          {"rtt_us", counted.rtt_us}};
+}
+
+void write_handle(const Handle& handle, const std::string& path) {
+  // Renamed when it is whole: who sees the file can read it.
+  const std::string unfinished = path + ".unfinished";
+  std::ofstream file(unfinished, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(handle.bytes.data()), Handle::kBytes);
+  file.close();
+  if (!file || std::rename(unfinished.c_str(), path.c_str()) != 0) {
+    give_up(fmt::format("cannot write {}: name a file that this user can make", path));
+  }
+}
+
+Handle read_handle(const std::string& path) {
+  Handle handle;
+  std::ifstream file(path, std::ios::binary);
+  file.read(reinterpret_cast<char*>(handle.bytes.data()), Handle::kBytes);
+  if (!file) give_up(fmt::format("{} holds no handle: start the receiver first", path));
+  return handle;
+}
+
+std::vector<Stream> accept_all(Context& context, const Settings& settings) {
+  const auto listener = must(context.listen(kNic));
+  write_handle(listener->handle(), settings.handle_file);
+  const Instant limit = steady_now() + kSetUpLimit;
+  std::vector<Stream> streams;
+  while (streams.size() < settings.senders) {
+    if (auto joined = must(listener->accept())) {
+      streams.push_back({{context, std::move(joined), settings}, {}, false});
+    } else if (steady_now() > limit) {
+      give_up(fmt::format("only {} of {} senders have joined", streams.size(), settings.senders));
+    } else {
+      rest();
+    }
+  }
+  return streams;
+}
+
+Json receive(const Settings& settings) {
+  const auto context = open();
+  std::vector<Stream> streams = accept_all(*context, settings);
+  const Instant start = steady_now();
+  const Instant begin = start + from_seconds(settings.warm_up_s);
+  const Instant end = begin + from_seconds(settings.seconds);
+  for (size_t ended = 0; ended < streams.size();) {
+    ended = 0;
+    for (Stream& stream : streams) {
+      stream.poll(begin, end);
+      ended += stream.ended ? 1 : 0;
+    }
+    rest();
+  }
+  Json result = end_of(*context);
+  result.update({{"start_s", to_seconds(start)},
+                 {"begin_s", to_seconds(begin)},
+                 {"end_s", to_seconds(end)},
+                 {"senders", Json::array()}});
+  for (Stream& stream : streams) {
+    result["senders"].push_back(
+        {{"peer", stream.requests.connection().peer()}, {"gbps", stream.meter.gbps()}});
+  }
+  return result;
+}
+
+std::unique_ptr<SendConnection> join(Context& context, const Settings& settings) {
+  const auto connecting = must(context.connect(kNic, read_handle(settings.handle_file)));
+  const Instant limit = steady_now() + kSetUpLimit;
+  while (steady_now() < limit) {
+    if (auto joined = must(connecting->poll())) return joined;
+    rest();
+  }
+  give_up("the receiver does not answer");
+}
+
+Json send(const Settings& settings) {
+  const auto context = open();
+  InFlight<SendConnection> requests(*context, join(*context, settings), settings);
+  const Duration length = from_seconds(settings.warm_up_s + settings.seconds) + kMargin;
+  Instant stop = Instant::never();
+  bool ended = false;
+  while (!ended || !requests.idle()) {
+    while (requests.take()) {
+      if (stop == Instant::never()) stop = steady_now() + length;
+    }
+    while (!ended && !requests.full()) {
+      const bool last = steady_now() >= stop;
+      const auto slot = requests.next_slot();
+      if (!requests.add(must(requests.connection().isend(slot.data(), last ? 0 : slot.size(), kTag,
+                                                         requests.memory())))) {
+        break;
+      }
+      ended = last;
+    }
+    rest();
+  }
+  return end_of(*context);
+}
+
+int run(int argc, char** argv) {
+  Settings settings;
+  CLI::App app{
+      "One end of an N-to-1 measurement; prints JSON. PACECAR_* choose NIC and algorithm."};
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.add_option("--handle-file", settings.handle_file, "Where the receiver says how to reach it")
+      ->required();
+  app.add_option("--size", settings.size, "Bytes per message")->check(CLI::Range(1, 1 << 30));
+  app.add_option("--in-flight", settings.in_flight, "Messages")->check(CLI::Range(1, kMaxRequests));
+  app.add_option("--warm-up", settings.warm_up_s, "Seconds that are not counted")
+      ->check(CLI::Range(0.01, 60.0));
+  app.add_option("--seconds", settings.seconds, "Seconds that are")
+      ->check(CLI::Range(0.01, 3600.0));
+  auto* receiver = app.add_subcommand("receive", "Takes what the senders send");
+  receiver->add_option("--senders", settings.senders, "How many")->check(CLI::Range(1, 64));
+  app.add_subcommand("send", "Sends to the receiver");
+  CLI11_PARSE(app, argc, argv);
+  fmt::print("{}\n", (receiver->parsed() ? receive(settings) : send(settings)).dump());
+  return 0;
+}
+
+}  // namespace
+}  // namespace pacecar
+
+int main(int argc, char** argv) { return pacecar::run(argc, argv); }
