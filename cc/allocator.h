@@ -20,6 +20,14 @@ struct GrantUpdate {
   Grant grant;
 };
 
+// What the application says of the traffic to come. 0: unknown.
+struct TrafficHint {
+  uint32_t peers = 0;                 // that may send to this NIC at the same time
+  uint32_t connections_per_peer = 0;  // of each; they share its flow
+
+  bool operator==(const TrafficHint&) const = default;
+};
+
 class Allocator {
  public:
   virtual ~Allocator() = default;
@@ -41,6 +49,8 @@ class Allocator {
   // Of two flows that could both use more, one gets this many times the other's rate. From 1 to
   // kMaxWeight.
   virtual void set_weight(Instant, uint32_t /*flow*/, uint32_t /*weight*/) {}
+  // The newest counts, whatever it says; before the first, nothing is known. It is no promise.
+  virtual void on_hint(Instant, const TrafficHint&) {}
   // The grants that changed or must be repeated, at most updates.size(); call again while it fills
   // the span.
   virtual size_t poll_grants(Instant now, std::span<GrantUpdate> updates) = 0;

@@ -21,6 +21,7 @@ struct FlowEnvironment {
   Bytes overhead = 0;     // of a packet on the wire beyond its payload; rates count it
   Bytes burst_bytes = 0;  // granularity of the NIC's pacer; at least mtu
   Duration base_rtt;      // expected round trip without queues; 0 when unknown
+  Rate budget;            // that the application set; included in line_rate; 0: none
   bool trimming = false;  // switches cut off payloads instead of dropping packets
   // What end hosts add to round trips by chance; differences below it say nothing.
   Duration jitter;
@@ -80,7 +81,12 @@ struct Demand {
   // Payload that the flow wants to have delivered since it began, what has arrived included; modulo
   // 2^32. A total, so that a word that is late or lost is made good by the next.
   Bytes wanted = 0;
-  uint16_t epoch = 0;  // newest grant epoch that the sender has seen
+  // Of a sender that serves one flow at a time: how many it has begun, 1 + modulo kTurns; 0: it
+  // serves several. In a collective whose ranks take turns, the one that has begun fewer is late.
+  uint8_t turn = 0;
+  uint16_t epoch = 0;  // of the word: the newest counts, modulo 2^16
+
+  static constexpr uint8_t kTurns = 128;
 };
 
 // Where a flow stands at its sender, for the demand that it announces. In payload bytes.

@@ -10,11 +10,12 @@ namespace {
 
 constexpr int kExponentBits = 5;
 constexpr int kRateMantissa = 19;
+constexpr int kUsableMantissa = 11;
 constexpr int kValidityMantissa = 3;
 constexpr int64_t kPhaseUnitNs = 64;
 constexpr uint64_t kNotAligned = 0xFFFF;
 constexpr int kWantedBits = 24;
-constexpr Bytes kWantedUnit = 256;
+
 constexpr int64_t kValidityUnitNs = 1000;
 // In the place of a rate: the word is about credit. No rate is encoded so.
 constexpr uint64_t kCreditMark = 0xFFFFFF;
@@ -93,7 +94,8 @@ Grant decode_grant(uint64_t word) {
 uint64_t encode_demand(const Demand& demand) {
   if (demand.is_credit) return encode_credit(credit_units(demand.credit), demand.epoch);
   const uint64_t wanted = (demand.wanted + kWantedUnit - 1) / kWantedUnit;
-  return encode_rate(demand.usable) << 40 | (wanted & ((1U << kWantedBits) - 1)) << 16 |
+  const uint64_t usable = encode_float(demand.usable.bps(), kUsableMantissa);
+  return usable << 48 | uint64_t{demand.turn} << 40 | (wanted & ((1U << kWantedBits) - 1)) << 16 |
          demand.epoch;
 }
 
@@ -105,7 +107,8 @@ Demand decode_demand(uint64_t word) {
     demand.credit = decode_credit(word);
     return demand;
   }
-  demand.usable = decode_rate(word);
+  demand.usable = Rate::from_bps(decode_float(field(word, 48, 16), kUsableMantissa));
+  demand.turn = std::min<uint8_t>(static_cast<uint8_t>(field(word, 40, 8)), Demand::kTurns);
   demand.wanted = field(word, 16, kWantedBits) * kWantedUnit;
   return demand;
 }

@@ -13,6 +13,8 @@
 #include "cc/hpcc.h"
 #include "cc/nscc.h"
 #include "cc/open_link.h"
+#include "cc/pace/receiver.h"
+#include "cc/pace/sender.h"
 #include "cc/powertcp.h"
 #include "cc/rccc.h"
 #include "cc/swift.h"
@@ -77,6 +79,8 @@ std::unique_ptr<Allocator> divide(const FlowEnvironment& environment, uint32_t m
 
 // The one list of controllers: entry i of both tables is the same controller.
 constexpr ControllerInfo kControllers[] = {
+    describe<PaceController>(
+        "pace", "explicit max-min rates from receiver and sender, before a queue forms", "pace"),
     describe<SwiftController>(
         "swift", "delay target, additive increase and multiplicative decrease (SIGCOMM 2020)",
         "none"),
@@ -93,18 +97,20 @@ constexpr ControllerInfo kControllers[] = {
     describe<FixedController>("fixed", "no signal: line rate, or a given rate", "none"),
 };
 constexpr Factory kFactories[] = {
-    make<SwiftController>, make<DcqcnController>,    make<TimelyController>,
-    make<HpccController>,  make<PowerTcpController>, make<NsccController>,
-    make<RcccController>,  make<WindowController>,   make<FixedController>,
+    make<PaceController>,   make<SwiftController>,    make<DcqcnController>, make<TimelyController>,
+    make<HpccController>,   make<PowerTcpController>, make<NsccController>,  make<RcccController>,
+    make<WindowController>, make<FixedController>,
 };
 static_assert(std::size(kControllers) == std::size(kFactories));
 
 // Likewise for allocators.
 constexpr AllocatorInfo kAllocators[] = {
+    {"pace", "max-min rates and phases for the flows that have a backlog"},
     {"credit", "every flow with demand is granted credit in turn, at a little below line rate"},
     {"none", "every flow is granted the line rate"},
 };
-constexpr AllocatorFactory kAllocatorFactories[] = {divide<CreditShare>, divide<OpenLink>};
+constexpr AllocatorFactory kAllocatorFactories[] = {divide<PaceReceiver>, divide<CreditShare>,
+                                                    divide<OpenLink>};
 static_assert(std::size(kAllocators) == std::size(kAllocatorFactories));
 
 // The controllers of an algorithm that decides for each flow alone.
@@ -135,6 +141,7 @@ class IndependentControllers final : public ControllerSet {
 
 FlowEnvironment bounded(FlowEnvironment environment, Rate rate) {
   if (rate > Rate()) environment.line_rate = std::min(environment.line_rate, rate);
+  environment.budget = rate;
   return environment;
 }
 
@@ -184,6 +191,10 @@ Result<std::unique_ptr<ControllerSet>> make_controllers(std::string_view name,
   const FlowEnvironment own = bounded(environment, fixed_rate);
   const auto probe = kFactories[*found](name, own, constants);
   if (!probe) return tl::unexpected(probe.error());
+  if (name == "pace") {
+    return std::make_unique<PaceSenders>(own, *make_constants<PaceConstants>(name, constants),
+                                         max_flows);
+  }
   return std::make_unique<IndependentControllers>(kFactories[*found], kControllers[*found].name,
                                                   own, constants, max_flows);
 }

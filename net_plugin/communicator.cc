@@ -1,9 +1,12 @@
 #include "net_plugin/communicator.h"
 
+#include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "net_plugin/log.h"
+#include "transport/base/params_environment.h"
 
 namespace pacecar::plugin {
 namespace {
@@ -11,6 +14,20 @@ namespace {
 struct Process {
   std::mutex mutex;  // held while a Context opens or closes: one at a time
   std::weak_ptr<Context> context;
+
+  struct Expected {
+    uint32_t senders = 0;
+    uint32_t connections_per_sender = 0;
+    auto operator<=>(const Expected&) const = default;
+  };
+  std::mutex expected_mutex;  // never held for long
+  std::map<const Communicator*, Expected> expected;
+
+  void tell(Context& target) const {
+    Expected most;
+    for (const auto& [communicator, one] : expected) most = std::max(most, one);
+    target.expect(most.senders, most.connections_per_sender);
+  }
 };
 
 // Never destroyed: NCCL may finalize from another library's static destructor.
@@ -19,7 +36,37 @@ Process& process() {
   return *instance;
 }
 
+// Opens the process's Context. Data packets get `traffic_class` unless PACECAR_TC is set.
+Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_class) {
+  Options options{.settings = {}, .defaults = {}, .log = log_sink()};
+  if (traffic_class) options.defaults.emplace_back("PACECAR_TC", std::to_string(*traffic_class));
+  Result<std::unique_ptr<Context>> opened = Context::open(options);
+  if (!opened) return tl::unexpected(opened.error());
+  log(LogLevel::kInfo, (*opened)->banner());
+  return std::shared_ptr<Context>(std::move(*opened));
+}
+
+void check_traffic_class(const Context& context, uint32_t wanted) {
+  const uint32_t used = context.nics().front().traffic_class;
+  if (wanted == used) return;
+  log(LogLevel::kWarn, "the communicator's traffic class " + std::to_string(wanted) +
+                           " is not used: data packets of this process have " +
+                           std::to_string(used) +
+                           ", by PACECAR_TC or by the process's first communicator");
+}
+
 }  // namespace
+
+Communicator::~Communicator() {
+  const std::lock_guard lock(process().expected_mutex);
+  if (process().expected.erase(this) > 0) process().tell(*context_);
+}
+
+void Communicator::expect(uint32_t senders, uint32_t connections_per_sender) {
+  const std::lock_guard lock(process().expected_mutex);
+  process().expected[this] = {senders, connections_per_sender};
+  process().tell(*context_);
+}
 
 Result<std::unique_ptr<ListenComm>> Communicator::listen(size_t nic) {
   Result<std::unique_ptr<Listener>> listener = context_->listen(nic);
@@ -34,7 +81,7 @@ Result<std::unique_ptr<SendComm>> Communicator::connect(size_t nic, const void* 
   const std::lock_guard lock(mutex_);
   auto attempt = attempts_.find({handle, nic, copy.bytes});
   if (attempt == attempts_.end()) {
-    Result<std::unique_ptr<Connecting>> connecting = context_->connect(nic, copy);
+    Result<std::unique_ptr<Connecting>> connecting = context_->connect(nic, copy, weight_);
     if (!connecting) return tl::unexpected(connecting.error());
     attempt = attempts_.emplace(Attempt{handle, nic, copy.bytes}, std::move(*connecting)).first;
   }
@@ -45,18 +92,19 @@ Result<std::unique_ptr<SendComm>> Communicator::connect(size_t nic, const void* 
   return std::make_unique<SendComm>(context_, nic, std::move(*connection));
 }
 
-Result<std::unique_ptr<Communicator>> open_communicator() {
+Result<std::unique_ptr<Communicator>> open_communicator(std::optional<uint32_t> traffic_class) {
+  const Result<Params> params = load_params_from_environment({}, nullptr);
+  if (!params) return tl::unexpected(params.error());
   const std::lock_guard lock(process().mutex);
   std::shared_ptr<Context> context = process().context.lock();
   if (context == nullptr) {
-    Result<std::unique_ptr<Context>> opened =
-        Context::open(Options{.settings = {}, .log = log_sink()});
+    Result<std::shared_ptr<Context>> opened = open_context(traffic_class);
     if (!opened) return tl::unexpected(opened.error());
     context = std::move(*opened);
     process().context = context;
-    log(LogLevel::kInfo, context->banner());
   }
-  return std::make_unique<Communicator>(std::move(context));
+  if (traffic_class) check_traffic_class(*context, *traffic_class);
+  return std::make_unique<Communicator>(std::move(context), params->weight);
 }
 
 void close_communicator(std::unique_ptr<Communicator> communicator) {

@@ -10,6 +10,10 @@
 // another handle when it has given an attempt up. The table belongs to the communicator, so
 // finalize frees the attempts that were given up.
 //
+// What communicators say of themselves: each has the weight that PACECAR_WEIGHT had when it began.
+// Of the traffic that they expect, the one with most senders counts: it is not known which of them
+// work at the same time. The packets of all carry the traffic class of the first one.
+//
 // Thread rule: any thread.
 #pragma once
 
@@ -18,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "net_plugin/comm.h"
 #include "transport/api/pacecar.hpp"
@@ -26,11 +31,17 @@ namespace pacecar::plugin {
 
 class Communicator {
  public:
-  explicit Communicator(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+  Communicator(std::shared_ptr<Context> context, uint32_t weight)
+      : context_(std::move(context)), weight_(weight) {}
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
 
   Result<std::unique_ptr<ListenComm>> listen(size_t nic);
   // `handle` is NCCL's copy of a handle. An empty pointer means "not yet, call again".
   Result<std::unique_ptr<SendComm>> connect(size_t nic, const void* handle);
+  // Peers that may send to us at once, and connections of each; 0: unknown. Cheap.
+  void expect(uint32_t senders, uint32_t connections_per_sender);
 
  private:
   struct Attempt {
@@ -41,12 +52,14 @@ class Communicator {
   };
 
   std::shared_ptr<Context> context_;
+  const uint32_t weight_;
   std::mutex mutex_;  // guards attempts_
   std::map<Attempt, std::unique_ptr<Connecting>> attempts_;
 };
 
-// Joins the process's Context, and opens it when this is the first communicator.
-Result<std::unique_ptr<Communicator>> open_communicator();
+// Joins the process's Context, and opens it when this is the first communicator. `traffic_class` is
+// of data packets, unless PACECAR_TC says another; nullopt: the communicator wants none.
+Result<std::unique_ptr<Communicator>> open_communicator(std::optional<uint32_t> traffic_class);
 void close_communicator(std::unique_ptr<Communicator> communicator);
 
 // The Context of the open communicators; nullptr when there are none.

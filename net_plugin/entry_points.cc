@@ -1,9 +1,11 @@
 #include "net_plugin/entry_points.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "net_plugin/comm.h"
@@ -57,18 +59,31 @@ NcclResult refuse(const Error& error) {
   return NcclResult::kSystemError;
 }
 
+// The IP header's byte without its ECN bits, which are not the application's.
+std::optional<uint32_t> checked_traffic_class(int given) {
+  constexpr int kLargest = 255;
+  constexpr uint32_t kEcnBits = 3;
+  if (given == nccl::kUndefined) return std::nullopt;
+  if (given < 0 || given > kLargest) {
+    log(LogLevel::kWarn, "the communicator's traffic class " + std::to_string(given) +
+                             " is not used: give 0 to 255, the IP header's byte");
+    return std::nullopt;
+  }
+  return static_cast<uint32_t>(given) & ~kEcnBits;
+}
+
+// A count of NCCL's; 0 for one that it does not know.
+uint32_t known_count(int32_t given) { return static_cast<uint32_t>(std::max(given, 0)); }
+
 }  // namespace
 
 NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept {
   *context = nullptr;
   return guarded([&] {
     set_logger(logger);
-    Result<std::unique_ptr<Communicator>> communicator = open_communicator();
+    Result<std::unique_ptr<Communicator>> communicator =
+        open_communicator(checked_traffic_class(traffic_class));
     if (!communicator) return refuse(communicator.error());
-    if (traffic_class != nccl::kUndefined) {
-      log(LogLevel::kInfo, "the communicator's traffic class " + std::to_string(traffic_class) +
-                               " is not used: PACECAR_TC sets the one of all packets");
-    }
     *context = communicator->release();
     return NcclResult::kSuccess;
   });
@@ -77,6 +92,14 @@ NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept
 NcclResult finalize(void* context) noexcept {
   return guarded([&] {
     close_communicator(std::unique_ptr<Communicator>(static_cast<Communicator*>(context)));
+    return NcclResult::kSuccess;
+  });
+}
+
+NcclResult set_attributes(void* context, const nccl::CommAttributesV11& receive) noexcept {
+  return guarded([&] {
+    static_cast<Communicator*>(context)->expect(known_count(receive.max_concurrent_peers),
+                                                known_count(receive.max_flows_per_peer));
     return NcclResult::kSuccess;
   });
 }

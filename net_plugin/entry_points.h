@@ -18,6 +18,10 @@ nccl::NcclResult nic_info(int device, const NicInfo** info) noexcept;
 
 nccl::NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept;
 nccl::NcclResult finalize(void* context) noexcept;
+// What the communicator will receive. NCCL calls it before it connects, and again before the first
+// message of an operation that differs; operation and algorithm are in its counts already.
+nccl::NcclResult set_attributes(void* context, const nccl::CommAttributesV11& receive) noexcept;
+
 nccl::NcclResult devices(int* count) noexcept;
 
 nccl::NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept;

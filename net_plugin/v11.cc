@@ -47,9 +47,8 @@ NcclResult get_properties_v11(int device, NetPropertiesV11* properties) {
   return NcclResult::kSuccess;
 }
 
-// Peers and flows to expect: a hint. Congestion control sees the real ones, and needs none.
-NcclResult set_attributes_v11(void* /*context*/, nccl::NetAttributesV11* /*attributes*/) {
-  return NcclResult::kSuccess;
+NcclResult set_attributes_v11(void* context, nccl::NetAttributesV11* attributes) {
+  return set_attributes(context, attributes->receive);
 }
 
 }  // namespace

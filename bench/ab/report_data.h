@@ -14,6 +14,10 @@
 //   runs [{index, cell, seed, ok, error, metrics {}, detail}]; detail is kept of the first run of
 //     each cell, null for the others:
 //       queue series in bytes, rates [series], fairness series or null,
+//       limits [{name, rate series, interval_us, allowed [], grant [], core [],
+//                limited_by [[index, reason]]}]: of some flows the rate, beside what it might have
+//         been, in Gb/s (empty: did not apply), and from which of these values on which reason
+//         held: "line", "grant", "network", "budget", "application",
 //       links [{from, to, gbps, utilisation, queue_max_bytes, marked, trimmed, dropped,
 //               paused_us}], figures that are 0 left out
 //     series: {name, interval_us, values []}

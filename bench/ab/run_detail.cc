@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -15,9 +16,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr size_t kLimits = static_cast<size_t>(LimitedBy::kApplication) + 1;
 constexpr size_t kPoints = 500;       // of a series: as many as a plot has pixels for
 constexpr size_t kFewestPoints = 20;  // of a rate, however few packets it is of
 constexpr double kPacketsPerPoint = 8;
+constexpr size_t kFlowsExplained = 4;             // a reader looks at one at a time
+constexpr size_t kLimitPoints = 250;              // of each of their four lines
 constexpr std::string_view kWallTime = "wall_s";  // has a place of its own in the record
 
 double rounded(double value) { return std::round(value * 1000) / 1000; }
@@ -98,6 +102,39 @@ Json series_json(const Series& series, double scale) {
   return {{"name", series.name}, {"interval_us", series.interval.us()}, {"values", values}};
 }
 
+// Of the reasons in each stretch the most frequent; only where it changes.
+Json reasons_json(const std::vector<LimitedBy>& reasons, size_t step) {
+  Json changes = Json::array();
+  std::string_view before;
+  for (size_t i = 0; i < reasons.size(); i += step) {
+    std::array<size_t, kLimits> found{};
+    for (size_t j = i; j < std::min(i + step, reasons.size()); ++j) {
+      ++found[static_cast<size_t>(reasons[j])];
+    }
+    const auto most = std::ranges::max_element(found) - found.begin();
+    const std::string_view reason = to_string(static_cast<LimitedBy>(most));
+    if (reason != before) changes.push_back(Json::array({i / step, reason}));
+    before = reason;
+  }
+  return changes;
+}
+
+// A flow's rate beside what it might have been. Only the rate is over some packets.
+Json limit_json(const Series& rate, const LimitSeries& limits, size_t smoothing) {
+  const size_t step = (limits.limited_by.size() + kLimitPoints - 1) / kLimitPoints;
+  const auto values = [&](const std::vector<double>& figures) {
+    const Series series{.name = "", .interval = limits.interval, .values = figures};
+    return series_json(joined(series, step, mean_of), 1e-9).at("values");
+  };
+  return {{"name", limits.name},
+          {"rate", series_json(joined(rate, std::max(smoothing, step), mean_of), 1e-9)},
+          {"interval_us", (limits.interval * static_cast<int64_t>(step)).us()},
+          {"allowed", values(limits.allowed)},
+          {"grant", values(limits.grant)},
+          {"core", values(limits.core)},
+          {"limited_by", reasons_json(limits.limited_by, step)}};
+}
+
 // Jain's index of the flows that sent anything in each interval; 1 while none does.
 Series fairness(const std::vector<Series>& rates) {
   Series result{"Jain fairness of the flows under way", rates[0].interval, {}};
@@ -149,12 +186,17 @@ Json run_detail(const RunResult& run) {
   for (const Series& series : run.rates) smooth.push_back(joined(series, step, mean_of));
   Json rates = Json::array();
   for (const Series& series : smooth) rates.push_back(series_json(series, 1e-9));
+  Json limits = Json::array();
+  for (size_t flow = 0; flow < std::min(run.limits.size(), kFlowsExplained); ++flow) {
+    limits.push_back(limit_json(run.rates[flow], run.limits[flow], step));
+  }
   Json links = Json::array();
   for (const LinkResult& link : run.links) links.push_back(link_json(link));
   return {{"flows", flows_json(run.flows)},
           {"jobs", run.jobs},
           {"queues", queues},
           {"rates", rates},
+          {"limits", limits},
           {"fairness", smooth.empty() ? Json() : series_json(fairness(smooth), 1)},
           {"links", links}};
 }

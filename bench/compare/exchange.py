@@ -72,6 +72,15 @@ class Process:
         except subprocess.TimeoutExpired:
             return False
 
+    def ended(self):
+        return self._process.poll() is not None
+
+    def stop(self):
+        """Asks it to end; what it then says is its output."""
+        self._process.terminate()
+        if not self.ends_well(END_LIMIT_S):
+            raise Failed(self.complaint())
+
     def wait_for_port(self, port):
         # Looking, not connecting: a server for one client would take a test connection for it.
         deadline = time.monotonic() + START_LIMIT_S

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -32,6 +33,7 @@ using perf::steady_now;
 constexpr size_t kNic = 0;  // of those that match: the first
 constexpr int kTag = 0;
 constexpr Duration kPollInterval = Duration::from_us(200);
+constexpr Duration kLookInterval = Duration::from_ms(5);
 constexpr Duration kSetUpLimit = Duration::from_s(20);
 // Senders go on for a while, so that none stops within the window.
 constexpr Duration kMargin = Duration::from_ms(300);
@@ -237,13 +239,56 @@ std::unique_ptr<SendConnection> join(Context& context, const Settings& settings)
   give_up("the receiver does not answer");
 }
 
+// Why a sender's rate was what it was: looked at from time to time.
+class View {
+ public:
+  void look(const SendConnection& connection, Instant now) {
+    if (now < next_) return;
+    next_ = now + kLookInterval;
+    const FlowView flow = connection.flow();
+    ++count_;
+    ++limits_[std::string(flow.limited_by)];
+    rate_bps_ += flow.rate_bps;
+    grant_bps_ += flow.grant_bps;
+    core_bps_ += flow.core_bps;
+    // It counts modulo 2^16.
+    if (count_ > 1) grants_ += static_cast<uint16_t>(flow.epoch - epoch_);
+    epoch_ = flow.epoch;
+    if (count_ == 1) begin_ = now;
+    end_ = now;
+  }
+  Json result() const {
+    Json shares = Json::object();
+    for (const auto& [name, count] : limits_) shares[name] = count / count_;
+    return {{"limited_by", shares},
+            {"mean_rate_gbps", rate_bps_ / count_ * 1e-9},
+            {"mean_grant_gbps", grant_bps_ / count_ * 1e-9},
+            {"mean_core_gbps", core_bps_ / count_ * 1e-9},
+            {"grants_per_s", end_ > begin_ ? grants_ / (end_ - begin_).seconds() : 0}};
+  }
+
+ private:
+  std::map<std::string, double> limits_;
+  double count_ = 0;
+  double rate_bps_ = 0;
+  double grant_bps_ = 0;
+  double core_bps_ = 0;
+  double grants_ = 0;
+  uint64_t epoch_ = 0;
+  Instant begin_;
+  Instant end_;
+  Instant next_;
+};
+
 Json send(const Settings& settings) {
   const auto context = open();
   InFlight<SendConnection> requests(*context, join(*context, settings), settings);
   const Duration length = from_seconds(settings.warm_up_s + settings.seconds) + kMargin;
   Instant stop = Instant::never();
   bool ended = false;
+  View view;
   while (!ended || !requests.idle()) {
+    if (!ended && stop != Instant::never()) view.look(requests.connection(), steady_now());
     while (requests.take()) {
       if (stop == Instant::never()) stop = steady_now() + length;
     }
@@ -258,7 +303,9 @@ Json send(const Settings& settings) {
     }
     rest();
   }
-  return end_of(*context);
+  Json result = end_of(*context);
+  result["flow"] = view.result();
+  return result;
 }
 
 int run(int argc, char** argv) {

@@ -22,7 +22,7 @@ class BandwidthProbe : public Probe {
   }
 
   void on_poll(Instant now, Streams& streams) override {
-    show(now, streams.finished() - before_, expected_);
+    show(now, streams, streams.finished() - before_, expected_);
   }
 
   nlohmann::json result(const PhaseResult& phase) override {

@@ -33,8 +33,8 @@ class Descriptor {
 
 class ControlChannel {
  public:
-  static constexpr size_t kMaxLine = 256 * 1024;  // bytes of one message
-  static constexpr size_t kMaxText = 1024;        // characters of a peer's error message
+  static constexpr size_t kMaxLine = 1024 * 1024;  // bytes of one message
+  static constexpr size_t kMaxText = 1024;         // characters of a peer's error message
 
   ControlChannel(Descriptor socket, std::string peer);
 

@@ -6,6 +6,7 @@
 
 #include "bench/perf/clock.h"
 #include "bench/perf/json_fields.h"
+#include "bench/perf/limits_seen.h"
 
 namespace pacecar::perf {
 namespace {
@@ -32,9 +33,10 @@ constexpr double kMaxNumber = 1e18;
 
 }  // namespace
 
-EndMeter::EndMeter(const Context& context, size_t nic)
+EndMeter::EndMeter(const Context& context, size_t nic, const Streams& streams)
     : context_(context),
       nic_(nic),
+      streams_(streams),
       before_(context.statistics(nic)),
       cpu_before_(process_cpu_time()) {}
 
@@ -46,20 +48,18 @@ EndReport EndMeter::finish() const {
     report.*counter.report = after.*counter.statistic - before_.*counter.statistic;
   }
   report.congestion_control = after.congestion_control;
-  report.rate_bps = after.rate_bps;
-  report.rtt_us = after.rtt_us;
+  if (!streams_.senders.empty()) report.flow = streams_.senders.front().flow();
   return report;
 }
 
 nlohmann::json to_json(const EndReport& report) {
   nlohmann::json counters;
   for (const Counter& counter : kCounters) counters[counter.key] = report.*counter.report;
+  nlohmann::json control = {{"name", report.congestion_control}};
+  if (report.flow) control.update(to_json(*report.flow));
   return {{"cpu_s", report.cpu_s},
           {"counters", std::move(counters)},
-          {"congestion_control",
-           {{"name", report.congestion_control},
-            {"rate_bps", report.rate_bps},
-            {"rtt_us", report.rtt_us}}}};
+          {"congestion_control", std::move(control)}};
 }
 
 Result<EndReport> end_report_from_json(const nlohmann::json& object) {
@@ -77,13 +77,11 @@ Result<EndReport> end_report_from_json(const nlohmann::json& object) {
   const nlohmann::json control = object.value("congestion_control", nlohmann::json());
   const auto name = text_field(control, "name", 64);
   if (!name) return tl::unexpected(name.error());
-  const auto rate = number_field(control, "rate_bps", 0, kMaxNumber);
-  if (!rate) return tl::unexpected(rate.error());
-  const auto rtt = number_field(control, "rtt_us", 0, kMaxNumber);
-  if (!rtt) return tl::unexpected(rtt.error());
   report.congestion_control = *name;
-  report.rate_bps = *rate;
-  report.rtt_us = *rtt;
+  if (!control.contains("limited_by")) return report;
+  const auto flow = flow_view_from_json(control);
+  if (!flow) return tl::unexpected(flow.error());
+  report.flow = *flow;
   return report;
 }
 

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
+#include "bench/perf/streams.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/units.h"
 
@@ -20,21 +22,22 @@ struct EndReport {
   uint64_t duplicates = 0;
   uint64_t rejected = 0;
   uint64_t marked_packets = 0;
-  // The congestion control's view at the end.
   std::string congestion_control;
-  double rate_bps = 0;
-  double rtt_us = 0;
+  // Its view at the end, of an end that sends: all streams of a test are one flow.
+  std::optional<FlowView> flow;
 };
 
 // Takes the difference between its construction and finish().
 class EndMeter {
  public:
-  EndMeter(const Context& context, size_t nic);
+  // All outlive the meter.
+  EndMeter(const Context& context, size_t nic, const Streams& streams);
   EndReport finish() const;
 
  private:
   const Context& context_;
   size_t nic_;
+  const Streams& streams_;
   Statistics before_;
   Duration cpu_before_;
 };

@@ -53,7 +53,9 @@ Json nics_json(const Context& context) {
 Json controls_json() {
   Json controls = Json::array();
   for (const ControllerInfo& control : controllers()) {
-    controls.push_back({{"name", control.name}, {"summary", control.summary}});
+    controls.push_back({{"name", control.name},
+                        {"summary", control.summary},
+                        {"needs_telemetry", control.needs_telemetry}});
   }
   return controls;
 }

@@ -4,12 +4,14 @@
 // An interval ends at the first count after its length that also makes it hold `min_messages`, so
 // that a burst of completions is not taken for a rate. Memory is bounded: when kMaxIntervals are
 // full, neighbours are joined and the length doubles; the peak stays that of the finer intervals.
+// What limits the flow is looked at from time to time; an interval knows what was seen in it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "bench/perf/limits_seen.h"
 #include "transport/base/units.h"
 
 namespace pacecar::perf {
@@ -18,6 +20,7 @@ struct Interval {
   Duration start;  // since the phase began
   Duration length;
   uint64_t messages = 0;
+  LimitsSeen limits;
 
   double per_second() const { return static_cast<double>(messages) / length.seconds(); }
 };
@@ -28,6 +31,8 @@ class IntervalMeter {
 
   IntervalMeter(Duration length, uint64_t min_messages);
 
+  // The flow was looked at.
+  void see(const FlowView& flow);
   // `total`: messages finished since the phase began. True when this ended an interval, which is
   // then last().
   bool count(Duration since_start, uint64_t total);
@@ -38,6 +43,8 @@ class IntervalMeter {
   const std::vector<Interval>& intervals() const { return intervals_; }
   // Messages per second of the fastest interval; 0 without one.
   double peak() const { return peak_; }
+  // Of all intervals.
+  const LimitsSeen& limits() const { return limits_; }
 
  private:
   Interval cut(Duration since_start, uint64_t total);
@@ -49,6 +56,8 @@ class IntervalMeter {
   Interval last_;
   Duration start_;  // of the current interval
   uint64_t counted_ = 0;
+  LimitsSeen current_;
+  LimitsSeen limits_;
   double peak_ = 0;
 };
 

@@ -29,7 +29,7 @@ class LatencyProbe : public Probe {
       if (more) streams.senders.front().set_limit(before_ + trips + 1);
       sent_at_ = now;
     }
-    show(now, trips, setup_.goal.messages);
+    show(now, streams, trips, setup_.goal.messages);
   }
 
   nlohmann::json result(const PhaseResult& phase) override {

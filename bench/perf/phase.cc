@@ -101,7 +101,7 @@ Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatche
 
   set_limits(end.streams, goal.messages);
   const uint64_t before = end.streams.finished();
-  const EndMeter meter(end.context, end.nic);
+  const EndMeter meter(end.context, end.nic, end.streams);
   Pump pump(end);
   const Instant start = pump.now();
   watcher.start(start, end.streams);
@@ -139,7 +139,7 @@ Result<void> serve_phase(const End& end, bool echo) {
   set_limits(streams, *messages);
   if (echo) streams.senders.front().set_limit(streams.received());
 
-  const EndMeter meter(end.context, end.nic);
+  const EndMeter meter(end.context, end.nic, end.streams);
   Pump pump(end);
   const auto first = pump.poll();  // posts the receives
   if (!first) return first;

@@ -2,10 +2,16 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace pacecar::perf {
 namespace {
 
 constexpr Duration kDefaultInterval = Duration::from_ms(100);
+// How often the flow is looked at: some times in each interval, and rarely enough to cost nothing.
+constexpr Duration kLongestLookInterval = Duration::from_ms(5);
+constexpr Duration kShortestLookInterval = Duration::from_us(500);
+constexpr int64_t kLooksPerInterval = 4;
 
 Duration interval_length(const TestOptions& options) {
   if (options.interval_s == 0) return kDefaultInterval;
@@ -18,6 +24,8 @@ Probe::Probe(const ProbeSetup& setup)
     : setup_(setup),
       meter_(interval_length(setup.options), 2 * uint64_t{setup.options.parameters.connections} *
                                                  setup.options.parameters.tx_depth),
+      look_interval_(std::clamp(interval_length(setup.options) / kLooksPerInterval,
+                                kShortestLookInterval, kLongestLookInterval)),
       bar_(setup.visible && setup.console.interactive()) {}
 
 const IntervalMeter& Probe::finish_intervals(Duration elapsed, uint64_t messages) {
@@ -25,8 +33,12 @@ const IntervalMeter& Probe::finish_intervals(Duration elapsed, uint64_t messages
   return meter_;
 }
 
-void Probe::show(Instant now, uint64_t messages, uint64_t expected) {
+void Probe::show(Instant now, const Streams& streams, uint64_t messages, uint64_t expected) {
   const Duration elapsed = now - start_;
+  if (elapsed >= next_look_) {
+    next_look_ = elapsed + look_interval_;
+    meter_.see(streams.senders.front().flow());
+  }
   const bool ended = meter_.count(elapsed, messages);
   if (!setup_.visible) return;
   if (ended && setup_.options.interval_s > 0) {

@@ -27,12 +27,13 @@ class Probe : public PhaseWatcher {
   explicit Probe(const ProbeSetup& setup);
 
   virtual nlohmann::json result(const PhaseResult& phase) = 0;
+  const LimitsSeen& limits() const { return meter_.limits(); }
 
  protected:
   // Ends the intervals; part of result().
   const IntervalMeter& finish_intervals(Duration elapsed, uint64_t messages);
   // Called for every poll: `messages` since the phase began, of `expected` (0: timed).
-  void show(Instant now, uint64_t messages, uint64_t expected);
+  void show(Instant now, const Streams& streams, uint64_t messages, uint64_t expected);
   // "12.3 MiB/sec": a rate as this kind of test says it.
   virtual std::string rate_text(uint64_t messages, Duration span) const = 0;
 
@@ -41,6 +42,8 @@ class Probe : public PhaseWatcher {
 
  private:
   IntervalMeter meter_;
+  Duration look_interval_;
+  Duration next_look_;
   ProgressBar bar_;
 };
 

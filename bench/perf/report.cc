@@ -31,12 +31,13 @@ Json end_json(const EndReport& end, double bytes) {
 
 // What both kinds of result have.
 Json common_result(uint64_t size, uint64_t iterations, const TestParameters& parameters,
-                   const PhaseResult& phase) {
+                   const PhaseResult& phase, const IntervalMeter& meter) {
   const double bytes = static_cast<double>(phase.messages) * static_cast<double>(size);
   Json result = {{"MsgSize", size},
                  {"n_iterations", iterations},
                  {"seconds", phase.elapsed.seconds()},
                  {"bytes", phase.messages * size},
+                 {"limited_by", meter.limits().shares()},
                  {"client", end_json(phase.client, bytes)},
                  {"server", end_json(phase.server, bytes)}};
   if (parameters.cpu_util) {
@@ -47,9 +48,12 @@ Json common_result(uint64_t size, uint64_t iterations, const TestParameters& par
 }
 
 Json interval_json(const Interval& interval) {
+  const LimitsSeen& limits = interval.limits;
   return {{"start_s", interval.start.seconds()},
           {"seconds", interval.length.seconds()},
-          {"messages", interval.messages}};
+          {"messages", interval.messages},
+          {"limited_by", limits.shares()},
+          {"congestion_control", limits.any() ? to_json(limits.last()) : Json()}};
 }
 
 int width_of(const Column& column) {
@@ -110,7 +114,7 @@ Json bandwidth_result(uint64_t size, const TestParameters& parameters, const Pha
                       const IntervalMeter& meter) {
   const bool gigabits = parameters.gigabits;
   const double average = rate_of(phase.messages, phase.elapsed);
-  Json result = common_result(size, phase.messages, parameters, phase);
+  Json result = common_result(size, phase.messages, parameters, phase, meter);
   // A run shorter than an interval has its average for a peak.
   result["BW_peak"] = bandwidth(std::max(average, meter.peak()), size, gigabits);
   result["BW_average"] = bandwidth(average, size, gigabits);
@@ -131,7 +135,7 @@ Json latency_result(uint64_t size, const TestParameters& parameters, const Phase
   const auto percentile = [&half_trips](double p) {
     return us(static_cast<double>(half_trips.value_at_percentile(p)));
   };
-  Json result = common_result(size, half_trips.count(), parameters, phase);
+  Json result = common_result(size, half_trips.count(), parameters, phase, meter);
   result["t_min"] = us(static_cast<double>(half_trips.min()));
   result["t_max"] = us(static_cast<double>(half_trips.max()));
   result["t_typical"] = percentile(50);

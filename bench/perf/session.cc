@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t kProtocol = 1;
+constexpr uint64_t kProtocol = 2;
 // Together below the 5 s that a client may take to say that it cannot reach its server.
 constexpr Duration kConnectLimit = Duration::from_ms(2500);
 constexpr Duration kWelcomeLimit = Duration::from_s(2);
@@ -83,6 +83,9 @@ class Client {
         if (!added) return tl::unexpected(added.error());
       }
     } while (options_.run_infinitely);
+    if (definition_.kind == TestKind::kBandwidth && limits_.any()) {
+      console_.note("limited by: " + limits_.words());
+    }
     const auto written = reporter.write_json(context.nics()[kNic]);
     if (!written) return tl::unexpected(written.error());
     const int status = reporter.thresholds_met() ? kExitOk : kExitThresholdMissed;
@@ -128,6 +131,7 @@ class Client {
     const auto phase = run_phase(end, goal, *probe);
     if (!phase) return tl::unexpected(phase.error());
     Json result = probe->result(*phase);
+    limits_.add(probe->limits());
     const auto told = channel.send({{"type", "result"}, {"result", result}});
     if (!told) return tl::unexpected(told.error());
     return result;
@@ -136,6 +140,7 @@ class Client {
   const TestDefinition& definition_;
   const TestOptions& options_;
   const Console& console_;
+  LimitsSeen limits_;  // of all measurements
 };
 
 class Server {

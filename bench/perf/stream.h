@@ -34,6 +34,7 @@ class SendStream {
   uint64_t stop();
   uint64_t finished() const { return finished_; }
   bool at_limit() const { return finished_ == limit_; }
+  FlowView flow() const { return connection_->flow(); }
 
  private:
   Result<bool> start_one();

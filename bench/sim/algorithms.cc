@@ -9,33 +9,59 @@
 namespace pacecar {
 namespace {
 
-// One algorithm for all flows that a host sends, one allocator for all that it receives.
-Result<void> assign(std::string& slot, std::string_view name, std::string_view what,
+// The allocator of algorithms that obey none.
+constexpr std::string_view kNoAllocator = "none";
+
+// One of a kind per host. `both`: the sentence about two of them, with places for the host and the
+// two.
+template <typename T>
+Result<void> assign(T& slot, const T& value, fmt::format_string<uint32_t&, T&, const T&> both,
                     uint32_t host) {
-  if (slot.empty()) slot = name;
-  if (slot == name) return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("host {} would {} with both '{}' and '{}': give the jobs hosts of their "
-                          "own, or set transport.allocator where only the receiver differs",
-                          host, what, slot, name));
+  if (slot == T()) slot = value;
+  if (slot == value) return {};
+  return fail(ErrorCode::kInvalidArgument, fmt::format(both, host, slot, value));
+}
+
+Result<void> assign_sender(Algorithms& algorithms, uint32_t host, const std::string& control,
+                           uint32_t weight) {
+  const auto set = assign(algorithms.controls[host], control,
+                          "host {} would send with both '{}' and '{}': give the jobs senders of "
+                          "their own",
+                          host);
+  if (!set) return set;
+  return assign(algorithms.weights[host], weight,
+                "host {} would send with both weight {} and weight {}: give the jobs senders of "
+                "their own",
+                host);
+}
+
+Result<void> assign_receiver(Algorithms& algorithms, uint32_t host, const std::string& allocator) {
+  std::string& slot = algorithms.allocators[host];
+  if (slot == kNoAllocator) slot = allocator;
+  if (allocator == kNoAllocator && !slot.empty()) return {};
+  return assign(slot, allocator,
+                "host {} would receive with both allocator '{}' and allocator '{}': give the jobs "
+                "receivers of their own, or choose one with transport.allocator",
+                host);
 }
 
 }  // namespace
 
 Result<Algorithms> algorithms_of(const RunSpec& spec) {
   Algorithms algorithms{std::vector<std::string>(spec.topology.hosts),
+                        std::vector<uint32_t>(spec.topology.hosts),
                         std::vector<std::string>(spec.topology.hosts)};
   for (const WorkloadFlow& flow : spec.workload.flows) {
-    const std::string& own = spec.workload.jobs[flow.job].congestion_control;
-    const std::string& control = own.empty() ? spec.transport.congestion_control : own;
+    const WorkloadJob& job = spec.workload.jobs[flow.job];
+    const std::string& control =
+        job.congestion_control.empty() ? spec.transport.congestion_control : job.congestion_control;
     const auto info = controller_info(control);
     if (!info) return tl::unexpected(info.error());
-    const std::string_view allocator = spec.transport.allocator.empty()
-                                           ? info->allocator
-                                           : std::string_view(spec.transport.allocator);
-    auto set = assign(algorithms.controls[flow.source], control, "send", flow.source);
+    auto set = assign_sender(algorithms, flow.source, control, job.weight);
     if (set) {
-      set = assign(algorithms.allocators[flow.destination], allocator, "receive", flow.destination);
+      set = assign_receiver(algorithms, flow.destination,
+                            spec.transport.allocator.empty() ? std::string(info->allocator)
+                                                             : spec.transport.allocator);
     }
     if (!set) return tl::unexpected(set.error());
   }

@@ -1,7 +1,8 @@
-// Which congestion control and which allocator each host of a run has: its own jobs', or the
+// Which congestion control, weight and allocator each host of a run has: its own jobs', or the
 // experiment's.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,10 +13,13 @@ namespace pacecar {
 
 struct Algorithms {
   std::vector<std::string> controls;    // by host, as a sender; empty: sends nothing
-  std::vector<std::string> allocators;  // by host, as a receiver; likewise
+  std::vector<uint32_t> weights;        // by host, as a sender; 0: sends nothing
+  std::vector<std::string> allocators;  // by host, as a receiver; empty: receives nothing
 };
 
-// Errors: kInvalidArgument when jobs want two of a kind at one host, or one that is not known.
+// A host that receives under several algorithms has the allocator of those that obey one; the
+// others are told the line rate. Errors: kInvalidArgument when jobs want two of a kind at one host,
+// or one that is not known.
 Result<Algorithms> algorithms_of(const RunSpec& spec);
 
 }  // namespace pacecar

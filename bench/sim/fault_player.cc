@@ -12,13 +12,13 @@ FaultPlayer::FaultPlayer(EventLoop& loop, Fabric& fabric, std::span<const FaultE
 
 void FaultPlayer::begin() {
   begin_ = loop_.now();
-  SimFaults frozen;  // the fabric wants to know of all of them beforehand
+  // The fabric wants to know of all frozen hosts beforehand.
   for (const FaultEvent& fault : faults_) {
     if (fault.kind != FaultKind::kHostFrozen) continue;
     const Instant from = begin_ + fault.at;
-    frozen.stalls.push_back({{from, from + fault.length}, fault.target});
+    faulty_.stalls.push_back({{from, from + fault.length}, fault.target});
   }
-  if (!frozen.stalls.empty()) fabric_.set_faults(frozen);
+  if (!faulty_.stalls.empty()) fabric_.set_faults(faulty_);
   if (!faults_.empty()) loop_.arm(timer_, begin_ + faults_.front().at);
 }
 
@@ -43,6 +43,11 @@ void FaultPlayer::apply(const FaultEvent& fault) {
       return fabric_.set_cable_loss(fault.target, fault.probability);
     case FaultKind::kHostFrozen:
       return;  // since begin()
+    case FaultKind::kWordLoss:
+      faulty_.word_losses.push_back({fault.probability, fault.everywhere
+                                                            ? std::nullopt
+                                                            : std::optional<size_t>(fault.target)});
+      return fabric_.set_faults(faulty_);
   }
 }
 

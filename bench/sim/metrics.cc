@@ -6,14 +6,17 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <utility>
 
+#include "bench/sim/fairness.h"
 #include "bench/sim/spec_reader.h"
 
 namespace pacecar {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNone = kNoFigure;
 
 // Size classes: as the published comparisons on WebSearch and FB_Hadoop cut them.
 constexpr Bytes kShort = 10'000;
@@ -34,9 +37,9 @@ double fct_us(const FlowResult& flow) { return (flow.finish - flow.start).us(); 
 
 double slowdown(const FlowResult& flow) { return fct_us(flow) / std::max(flow.ideal.us(), 1e-3); }
 
-template <int kPerMille>
+template <int kPerMille, Bytes kFrom = 0, Bytes kBelow = kAny>
 double fct(const RunResult& run) {
-  return percentile(of_done_flows(run, fct_us), kPerMille / 10.0);
+  return percentile(of_done_flows(run, fct_us, kFrom, kBelow), kPerMille / 10.0);
 }
 
 template <int kPerMille, Bytes kFrom = 0, Bytes kBelow = kAny>
@@ -58,6 +61,77 @@ double finish(const RunResult& run) {
 
 double first_finish(const RunResult& run) {
   return percentile(of_done_flows(run, [](const FlowResult& flow) { return flow.finish.us(); }), 0);
+}
+
+// Of the largest difference among flows of the same size; a flow that is not done is no figure.
+double fct_spread(const RunResult& run) {
+  std::map<Bytes, std::pair<double, double>> extremes;
+  for (const FlowResult& flow : run.flows) {
+    if (!flow.done()) return kNone;
+    const auto [found, added] = extremes.try_emplace(flow.bytes, fct_us(flow), fct_us(flow));
+    auto& [least, most] = found->second;
+    least = std::min(least, fct_us(flow));
+    most = std::max(most, fct_us(flow));
+  }
+  double spread = kNone;
+  for (const auto& [bytes, times] : extremes) {
+    spread = std::fmax(spread, times.second / std::max(times.first, 1e-3));
+  }
+  return spread;
+}
+
+// No host's link moves what it must in less than that: from the first start of its flows, the
+// packets of all of them one behind the other, and what one flow alone takes on top of its packets.
+// How flows wait for each other is not counted.
+double least_finish_us(const RunResult& run) {
+  struct Side {
+    Duration start = Duration::max();
+    Duration busy;
+    Duration beyond = Duration::max();
+  };
+  std::map<std::pair<uint32_t, bool>, Side> sides;
+  for (const FlowResult& flow : run.flows) {
+    if (flow.start == Duration::max()) return kNone;
+    for (const bool source : {true, false}) {
+      Side& side = sides[{source ? flow.source : flow.destination, source}];
+      const Duration packets = source ? flow.at_source : flow.at_destination;
+      side.start = std::min(side.start, flow.start);
+      side.busy = side.busy + packets;
+      side.beyond = std::min(side.beyond, flow.ideal - packets);
+    }
+  }
+  double least = kNone;
+  for (const auto& [host, side] : sides) {
+    least = std::fmax(least, (side.start + side.busy + side.beyond).us());
+  }
+  return least;
+}
+
+double finish_ratio(const RunResult& run) { return finish(run) / least_finish_us(run); }
+
+double largest(const RunResult& run, double FlowShare::*figure) {
+  double most = kNone;
+  for (const FlowResult& flow : run.flows) most = std::fmax(most, flow.share.*figure);
+  return most;
+}
+
+double share(const RunResult& run) {
+  double had = 0;
+  double fair = 0;
+  for (const FlowResult& flow : run.flows) {
+    had += flow.share.mean_rate;
+    fair += flow.share.fair_rate;
+  }
+  return fair == 0 ? kNone : had / fair;
+}
+
+double max_min_error(const RunResult& run) {
+  double most = kNone;
+  for (const FlowResult& flow : run.flows) {
+    const FlowShare& share = flow.share;
+    most = std::fmax(most, std::abs(share.steady_rate - share.fair_rate) / share.fair_rate);
+  }
+  return most;
 }
 
 // A flow that is not done has not moved anything that counts.
@@ -116,12 +190,24 @@ constexpr std::array kMetrics{
     Metric{"finish_us", "us", "finish of the last flow, at its sender", kLower, true, finish},
     Metric{"first_finish_us", "us", "finish of the first flow, at its sender", kNeither, true,
            first_finish},
+    Metric{"finish_ratio", "", "finish over the least that the links at hosts allow", kLower, true,
+           finish_ratio},
     Metric{"flows_done", "", "flows done in time", kHigher, true, completed},
     Metric{"fct_mean_us", "us", "flow completion time, mean", kLower, true, mean_fct},
     Metric{"fct_p50_us", "us", "flow completion time, median", kLower, true, fct<500>},
     Metric{"fct_p99_us", "us", "flow completion time, 99th percentile", kLower, true, fct<990>},
     Metric{"fct_p999_us", "us", "flow completion time, 99.9th percentile", kLower, true, fct<999>},
     Metric{"fct_max_us", "us", "flow completion time, longest", kLower, true, fct<1000>},
+    Metric{"fct_p50_short_us", "us", "completion time of flows below 10 KB, median", kLower, true,
+           fct<500, 0, kShort>},
+    Metric{"fct_p99_short_us", "us", "completion time of flows below 10 KB, 99th percentile",
+           kLower, true, fct<990, 0, kShort>},
+    Metric{"fct_p50_long_us", "us", "completion time of flows from 1 MB on, median", kLower, true,
+           fct<500, kLong>},
+    Metric{"fct_p99_long_us", "us", "completion time of flows from 1 MB on, 99th percentile",
+           kLower, true, fct<990, kLong>},
+    Metric{"fct_spread", "", "slowest over fastest among flows of the same size", kLower, true,
+           fct_spread},
     Metric{"slowdown_p50", "", "slowdown against the same flow alone, median", kLower, true,
            slowdowns<500>},
     Metric{"slowdown_p99", "", "slowdown against the same flow alone, 99th percentile", kLower,
@@ -139,8 +225,20 @@ constexpr std::array kMetrics{
     Metric{"goodput_gbps", "Gb/s", "goodput: payload of whole flows over the time they took",
            kHigher, true, goodput},
     Metric{"jain", "", "Jain's fairness index of the flows' mean rates", kHigher, true, jain},
+    Metric{"jain_min", "", "least Jain's index over 10 round trips, of rates over fair ones",
+           kHigher, true, least_jain},
+    Metric{"share", "", "rate over the max-min fair one, while all flows of the run are under way",
+           kNeither, true, share},
+    Metric{"maxmin_error", "", "largest relative difference of a flow's rate from the fair one",
+           kLower, true, max_min_error},
+    Metric{"newcomer_rtts", "rtt", "until a flow on a busy link has 90% of its fair rate, longest",
+           kLower, true, [](Run run) { return largest(run, &FlowShare::newcomer_rtts); }},
+    Metric{"leaver_rtts", "rtt", "until what a flow leaves is used by the others, longest", kLower,
+           true, [](Run run) { return largest(run, &FlowShare::leaver_rtts); }},
     Metric{"queue_max_bytes", "bytes", "largest data queue of any switch port", kLower, false,
            [](Run run) { return static_cast<double>(run.queue_max_bytes); }},
+    Metric{"queue_warm_max_bytes", "bytes", "the same since the end of the warm-up", kLower, false,
+           [](Run run) { return static_cast<double>(run.queue_warm_max_bytes); }},
     Metric{"queue_sample_max_bytes", "bytes", "largest sample of any switch port's data queue",
            kLower, false, largest_sample},
     Metric{"queue_p99_bytes", "bytes", "data queue of the busiest switch port, 99th percentile",
@@ -171,6 +269,25 @@ constexpr std::array kMetrics{
     Metric{"wall_s", "s", "wall-clock time of the simulation", kNeither, false,
            [](Run run) { return run.wall_seconds; }},
 };
+
+// What metrics of flows look at.
+RunResult of_job(const RunResult& run, uint32_t job) {
+  RunResult part;
+  part.duration = run.duration;
+  part.base_rtt = run.base_rtt;
+  std::vector<size_t> place(run.flows.size(), SIZE_MAX);
+  for (size_t i = 0; i < run.flows.size(); ++i) {
+    if (run.flows[i].job != job) continue;
+    place[i] = part.flows.size();
+    part.flows.push_back(run.flows[i]);
+  }
+  for (const Series& series : run.rates) {
+    if (place[series.flow] == SIZE_MAX) continue;
+    part.rates.push_back(series);
+    part.rates.back().flow = place[series.flow];
+  }
+  return part;
+}
 
 }  // namespace
 
@@ -207,10 +324,7 @@ Result<double> metric_value(const RunResult& run, std::string_view name) {
                             fmt::join(run.jobs, ", ")));
   }
   const auto number = static_cast<uint32_t>(job - run.jobs.begin());
-  RunResult of_job;
-  std::ranges::copy_if(run.flows, std::back_inserter(of_job.flows),
-                       [number](const FlowResult& flow) { return flow.job == number; });
-  return (*metric)->value(of_job);
+  return (*metric)->value(of_job(run, number));
 }
 
 double percentile(std::vector<double> values, double percent) {

@@ -26,6 +26,8 @@ LinkStats since(LinkStats now, const LinkStats& before) {
   return now;
 }
 
+float bps_of(Rate rate) { return static_cast<float>(rate.bps()); }
+
 // Every second row of a table.
 template <typename T>
 void drop_every_second(std::vector<T>& table, size_t row, size_t rows) {
@@ -38,7 +40,7 @@ void drop_every_second(std::vector<T>& table, size_t row, size_t rows) {
 
 }  // namespace
 
-Monitor::Monitor(EventLoop& loop, const Fabric& fabric, const Topology& topology,
+Monitor::Monitor(EventLoop& loop, Fabric& fabric, const Topology& topology,
                  const SamplingSpec& sampling, std::vector<WatchedFlow> flows)
     : loop_(loop),
       fabric_(fabric),
@@ -51,6 +53,7 @@ Monitor::Monitor(EventLoop& loop, const Fabric& fabric, const Topology& topology
   for (LinkId link = 0; link < fabric.links(); ++link) {
     if (fabric.link_info(link).from >= topology.hosts) ports_.push_back(link);
   }
+  for (const WatchedFlow& flow : flows_) fabric.count_arrivals(flow.source, flow.destination);
   const size_t affordable = kQueueSamples / std::max<size_t>(ports_.size(), 1);
   points_ = std::min(sampling.points, std::max(affordable, kFewestPoints));
 }
@@ -65,15 +68,19 @@ void Monitor::begin() {
 }
 
 void Monitor::on_event(Instant now, uint32_t what) {
-  if (what == kWarm) {
-    for (LinkId link = 0; link < fabric_.links(); ++link) {
-      sent_before_[link] = fabric_.link_stats(link).sent_bytes;
-    }
-    return;
-  }
+  if (what == kWarm) return end_warm_up();
   if (samples_ == points_) halve();
   sample();
   loop_.arm(timer_, now + interval_);
+}
+
+void Monitor::end_warm_up() {
+  for (LinkId link = 0; link < fabric_.links(); ++link) {
+    const LinkStats stats = fabric_.link_stats(link);
+    sent_before_[link] = stats.sent_bytes;
+    queues_of_warm_up_.push_back(stats.queue_max_bytes);
+  }
+  fabric_.reset_queue_max();
 }
 
 void Monitor::sample() {
@@ -81,13 +88,18 @@ void Monitor::sample() {
   for (const LinkId link : ports_) {
     queues_.push_back(static_cast<uint32_t>(std::min(fabric_.link_stats(link).queue_bytes, kMost)));
   }
-  for (const WatchedFlow& flow : flows_) acknowledged_.push_back(flow.acknowledged());
+  for (const WatchedFlow& flow : flows_) {
+    arrived_.push_back(fabric_.arrived_bytes(flow.source, flow.destination));
+    const Explanation why = flow.explain();
+    limits_.push_back({bps_of(why.rate), bps_of(why.grant), bps_of(why.core), why.limited_by});
+  }
   ++samples_;
 }
 
 void Monitor::halve() {
   drop_every_second(queues_, ports_.size(), samples_);
-  drop_every_second(acknowledged_, flows_.size(), samples_);
+  drop_every_second(arrived_, flows_.size(), samples_);
+  drop_every_second(limits_, flows_.size(), samples_);
   samples_ = (samples_ + 1) / 2;
   interval_ = interval_ * 2;
 }
@@ -95,6 +107,36 @@ void Monitor::halve() {
 Series Monitor::queue_series(size_t port) const {
   Series series{.name = link_name(topology_, ports_[port]), .interval = interval_, .values = {}};
   for (size_t i = 0; i < samples_; ++i) series.values.push_back(queues_[i * ports_.size() + port]);
+  return series;
+}
+
+Series Monitor::rate_series(size_t flow) const {
+  Series series{
+      .name = flows_[flow].name, .interval = interval_, .values = {}, .flow = flows_[flow].flow};
+  for (size_t i = 1; i < samples_; ++i) {
+    const Bytes bytes =
+        arrived_[i * flows_.size() + flow] - arrived_[(i - 1) * flows_.size() + flow];
+    series.values.push_back(static_cast<double>(bytes) * 8 / interval_.seconds());
+  }
+  return series;
+}
+
+LimitSeries Monitor::limit_series(size_t flow) const {
+  LimitSeries series{.name = flows_[flow].name, .interval = interval_};
+  const auto all = [&](float Limits::*figure) {
+    std::vector<double> values;
+    for (size_t i = 0; i + 1 < samples_; ++i) {
+      values.push_back(limits_[i * flows_.size() + flow].*figure);
+    }
+    const bool applies = std::ranges::any_of(values, [](double value) { return value > 0; });
+    return applies ? values : std::vector<double>();
+  };
+  series.allowed = all(&Limits::allowed);
+  series.grant = all(&Limits::grant);
+  series.core = all(&Limits::core);
+  for (size_t i = 0; i + 1 < samples_; ++i) {
+    series.limited_by.push_back(limits_[i * flows_.size() + flow].limited_by);
+  }
   return series;
 }
 
@@ -120,6 +162,13 @@ void Monitor::finish(RunResult& result) const {
     each.info = fabric_.link_info(link);
     each.name = link_name(topology_, link);
     each.stats = since(fabric_.link_stats(link), before_[link]);
+    if (each.info.from >= topology_.hosts) {
+      result.queue_warm_max_bytes =
+          std::max(result.queue_warm_max_bytes, each.stats.queue_max_bytes);
+    }
+    if (!queues_of_warm_up_.empty()) {
+      each.stats.queue_max_bytes = std::max(each.stats.queue_max_bytes, queues_of_warm_up_[link]);
+    }
     if (last > first && each.info.rate.bps() > 0) {
       const Bytes sent = fabric_.link_stats(link).sent_bytes - sent_before_[link];
       each.utilisation = static_cast<double>(sent) * 8 /
@@ -138,13 +187,8 @@ void Monitor::finish(RunResult& result) const {
     if (samples_ > 0 && most(port) > 0) result.queues.push_back(queue_series(port));
   }
   for (size_t flow = 0; flow < flows_.size() && samples_ > 1; ++flow) {
-    Series series{.name = flows_[flow].name, .interval = interval_, .values = {}};
-    for (size_t i = 1; i < samples_; ++i) {
-      const Bytes bytes =
-          acknowledged_[i * flows_.size() + flow] - acknowledged_[(i - 1) * flows_.size() + flow];
-      series.values.push_back(static_cast<double>(bytes) * 8 / interval_.seconds());
-    }
-    result.rates.push_back(std::move(series));
+    result.rates.push_back(rate_series(flow));
+    result.limits.push_back(limit_series(flow));
   }
 }
 

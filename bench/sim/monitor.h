@@ -1,6 +1,6 @@
 // Looks at a run from time to time: how long the queues of the switches are, how fast the largest
-// flows go. Memory is bounded: when a series is full, every second sample is dropped and samples
-// are taken half as often from then on.
+// flows go and why not faster. Memory is bounded: when a series is full, every second sample is
+// dropped and samples are taken half as often from then on.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +17,43 @@ namespace pacecar {
 
 class Monitor final : public EventSink {
  public:
-  // A flow that is watched: its name, and how many payload bytes are acknowledged so far.
   struct WatchedFlow {
     std::string name;
-    std::function<Bytes()> acknowledged;
+    size_t flow = 0;  // index into the flows
+    uint32_t source = 0;
+    uint32_t destination = 0;
+    std::function<Explanation()> explain;
   };
 
   // All outlive the monitor.
-  Monitor(EventLoop& loop, const Fabric& fabric, const Topology& topology,
-          const SamplingSpec& sampling, std::vector<WatchedFlow> flows);
+  Monitor(EventLoop& loop, Fabric& fabric, const Topology& topology, const SamplingSpec& sampling,
+          std::vector<WatchedFlow> flows);
 
   // Time 0 is now: what links have done before does not count. The first sample is taken at once.
   void begin();
-  // Fills links, queues, rates and what follows from them.
+  // Fills links, queues, rates, limits and what follows from them.
   void finish(RunResult& result) const;
 
   void on_event(Instant now, uint32_t what) override;
 
  private:
+  struct Limits {  // small: there are many
+    float allowed = 0;
+    float grant = 0;
+    float core = 0;
+    LimitedBy limited_by{};
+  };
+
   void sample();
   void halve();
+  void end_warm_up();
   Series queue_series(size_t port) const;
+  Series rate_series(size_t flow) const;
+  LimitSeries limit_series(size_t flow) const;
   double queue_percentile(LinkId link, double percent) const;
 
   EventLoop& loop_;
-  const Fabric& fabric_;
+  Fabric& fabric_;
   const Topology& topology_;
   SamplingSpec sampling_;
   std::vector<WatchedFlow> flows_;
@@ -51,10 +63,12 @@ class Monitor final : public EventSink {
   std::vector<LinkId> ports_;      // of switches
   std::vector<LinkStats> before_;  // by link, at time 0
   EventLoop::TimerId warm_timer_;
-  std::vector<Bytes> sent_before_;  // by link, until the end of the warm-up
+  std::vector<Bytes> sent_before_;        // by link, until the end of the warm-up
+  std::vector<Bytes> queues_of_warm_up_;  // the longest, by link; empty: it is not over
   size_t samples_ = 0;
-  std::vector<uint32_t> queues_;     // [sample][port]
-  std::vector<Bytes> acknowledged_;  // [sample][flow]
+  std::vector<uint32_t> queues_;  // [sample][port]
+  std::vector<Bytes> arrived_;    // [sample][flow]
+  std::vector<Limits> limits_;    // [sample][flow]
 };
 
 }  // namespace pacecar

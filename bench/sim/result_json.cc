@@ -57,6 +57,29 @@ Json series_json(const std::vector<Series>& all) {
   return list;
 }
 
+// Only the changes of reason: there are few.
+Json reasons_json(const std::vector<LimitedBy>& reasons) {
+  Json list = Json::array();
+  for (size_t i = 0; i < reasons.size(); ++i) {
+    if (i > 0 && reasons[i] == reasons[i - 1]) continue;
+    list.push_back({{"sample", i}, {"reason", to_string(reasons[i])}});
+  }
+  return list;
+}
+
+Json limits_json(const std::vector<LimitSeries>& all) {
+  Json list = Json::array();
+  for (const LimitSeries& series : all) {
+    list.push_back({{"name", series.name},
+                    {"interval_ns", series.interval.ns()},
+                    {"rate_bps", series.allowed},
+                    {"grant_bps", series.grant},
+                    {"core_bps", series.core},
+                    {"limited_by", reasons_json(series.limited_by)}});
+  }
+  return list;
+}
+
 template <typename Counters>
 Json counters_json(const Counters& counters, std::span<const CounterField<Counters>> fields) {
   Json values = Json::object();
@@ -117,6 +140,7 @@ Json to_json(const RunResult& run) {
           {"links", links},
           {"queues_bytes", series_json(run.queues)},
           {"rates_bps", series_json(run.rates)},
+          {"limits", limits_json(run.limits)},
           {"events", run.events},
           {"trace_hash", fmt::format("{:016x}", run.trace_hash)},
           {"wall_s", run.wall_seconds}};

@@ -11,6 +11,7 @@
 
 #include "bench/sim/algorithms.h"
 #include "bench/sim/counters.h"
+#include "bench/sim/fairness.h"
 #include "bench/sim/fault_player.h"
 #include "bench/sim/ideal.h"
 #include "bench/sim/link_names.h"
@@ -95,7 +96,7 @@ class Experiment {
   Result<void> open_files();
   Result<void> make_hosts();
   Result<void> settle();
-  std::vector<Monitor::WatchedFlow> watched_flows();
+  std::vector<Monitor::WatchedFlow> watched_flows() const;
   Result<void> capture();
   Result<void> play(const ProgressCallback& progress);
   void fill_ideals(RunResult& result) const;
@@ -166,12 +167,14 @@ Result<void> Experiment::make_hosts() {
          .congestion_control =
              name_or(algorithms->controls[host], spec_.transport.congestion_control),
          .allocator = name_or(algorithms->allocators[host], spec_.transport.allocator),
+         .weight = std::max(algorithms->weights[host], 1U),
          .line_rate = fabric_->port(host).caps().line_rate,
          .flows = peers.to + peers.from,
          .connections = std::max(peers.to, peers.from),
          .window_packets = window_,
          .silence_limit = std::max(spec_.time_limit * kSilencePerTimeLimit, kShortestSilence),
-         .seed = seeds.next_u64()},
+         .seed = seeds.next_u64(),
+         .tell_steps = trace_ != nullptr},
         *traffic_);
     if (!made) return tl::unexpected(made.error());
     hosts_.push_back(std::move(*made));
@@ -194,7 +197,7 @@ Result<void> Experiment::settle() {
   return {};
 }
 
-std::vector<Monitor::WatchedFlow> Experiment::watched_flows() {
+std::vector<Monitor::WatchedFlow> Experiment::watched_flows() const {
   const auto& flows = spec_.workload.flows;
   std::vector<uint32_t> longest(flows.size());
   std::iota(longest.begin(), longest.end(), 0U);
@@ -204,9 +207,12 @@ std::vector<Monitor::WatchedFlow> Experiment::watched_flows() {
   std::ranges::sort(longest);
   std::vector<Monitor::WatchedFlow> watched;
   for (const uint32_t flow : longest) {
-    watched.push_back(
-        {fmt::format("{}: {} > {}", flows[flow].id, flows[flow].source, flows[flow].destination),
-         [this, flow] { return traffic_->acknowledged_bytes(flow); }});
+    watched.push_back({.name = fmt::format("{}: {} > {}", flows[flow].id, flows[flow].source,
+                                           flows[flow].destination),
+                       .flow = flow,
+                       .source = flows[flow].source,
+                       .destination = flows[flow].destination,
+                       .explain = [this, flow] { return traffic_->explain(flow); }});
   }
   return watched;
 }
@@ -258,6 +264,7 @@ void Experiment::fill_ideals(RunResult& result) const {
   const auto routing = make_routing(spec_.topology);
   PACECAR_CHECK(routing.has_value());  // the fabric has one
   PacketSizes sizes = packet_sizes(spec_, spec_.fabric.hosts.overhead_bytes);
+  const std::vector<Rate> rates = host_rates(spec_.topology);
   const Spread spread = spec_.transport.spreads() ? Spread::kYes : Spread::kNo;
   for (FlowResult& flow : result.flows) {
     const auto there = way_between(spec_.topology, *routing, flow.source, flow.destination, spread);
@@ -267,6 +274,10 @@ void Experiment::fill_ideals(RunResult& result) const {
                   wire::kTelemetryHopBytes * std::min(there.size() - 1, kMaxTelemetryHops);
     }
     flow.ideal = completion_time(there, back, flow.bytes, sizes);
+    const Bytes packets = (flow.bytes + sizes.mtu - 1) / sizes.mtu;
+    const Bytes wire_bytes = flow.bytes + std::max<Bytes>(packets, 1) * sizes.overhead;
+    flow.at_source = rates[flow.source].time_for(wire_bytes);
+    flow.at_destination = rates[flow.destination].time_for(wire_bytes);
   }
 }
 
@@ -299,6 +310,8 @@ Result<RunResult> Experiment::result() {
   }
   result.fabric = difference(result.fabric, fabric_before_);
   monitor_->finish(result);
+  result.base_rtt = spec_.transport.base_rtt;
+  fill_shares(spec_, result);
   result.events = loop_.events() - events_before_;
   result.set_up_cpu_seconds = set_up_cpu_seconds_;
   result.loop_cpu_seconds = loop_cpu_seconds_;

@@ -2,14 +2,28 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "transport/base/units.h"
+#include "transport/message/messenger.h"
 #include "transport/nic/caps.h"
 #include "transport/sim/fabric.h"
 
 namespace pacecar {
+
+inline constexpr double kNoFigure = std::numeric_limits<double>::quiet_NaN();
+
+// How a flow fared beside others (fairness.h). Rates in bits per second of payload; kNoFigure where
+// there is none.
+struct FlowShare {
+  double fair_rate = kNoFigure;    // by max-min, while all flows run
+  double mean_rate = kNoFigure;    // over all of that time
+  double steady_rate = kNoFigure;  // over the last 20 round trips of it
+  double newcomer_rtts = kNoFigure;
+  double leaver_rtts = kNoFigure;
+};
 
 struct FlowResult {
   uint64_t id = 0;
@@ -21,6 +35,9 @@ struct FlowResult {
   Duration received = Duration::max();  // when the receiver had everything; max(): not done
   Duration finish = Duration::max();    // when the sender knew it; likewise
   Duration ideal;                       // from start to finish, alone in the fabric
+  Duration at_source;                   // how long its packets take on the links of its source
+  Duration at_destination;              // and of its destination
+  FlowShare share;
 
   bool done() const { return finish != Duration::max(); }
 };
@@ -30,6 +47,18 @@ struct Series {
   std::string name;
   Duration interval;
   std::vector<double> values;
+  size_t flow = 0;  // of a rate: index into the flows
+};
+
+// What a flow might send, over time from time 0, and why no more. In bits per second, with what a
+// packet has beyond its payload; empty: did not apply at any time.
+struct LimitSeries {
+  std::string name;
+  Duration interval;
+  std::vector<double> allowed;
+  std::vector<double> grant;  // by the receiver
+  std::vector<double> core;   // what the network between carries, as far as the sender knows
+  std::vector<LimitedBy> limited_by;
 };
 
 struct LinkResult {
@@ -46,18 +75,21 @@ struct RunResult {
   uint64_t seed = 0;
   std::vector<std::string> jobs;
   std::vector<FlowResult> flows;
-  Duration duration;           // of virtual time, from time 0 to the end of the run
-  bool complete = false;       // every flow is done
-  Bytes queue_max_bytes = 0;   // largest data queue of a switch port
-  double queue_p99_bytes = 0;  // over time, of the switch port with the largest queue
+  Duration duration;               // of virtual time, from time 0 to the end of the run
+  bool complete = false;           // every flow is done
+  Bytes queue_max_bytes = 0;       // largest data queue of a switch port
+  double queue_p99_bytes = 0;      // over time, of the switch port with the largest queue
+  Bytes queue_warm_max_bytes = 0;  // since the end of the warm-up
   Bytes switch_buffer_max_bytes = 0;
+  Duration base_rtt;  // as controllers are told
   Duration pause_time;
   NicCounters nics;       // sums over all hosts, since time 0
   FabricCounters fabric;  // since time 0
   std::vector<LinkResult> links;
-  std::vector<Series> queues;  // bytes, the busiest switch ports
-  std::vector<Series> rates;   // bits per second of payload, the longest flows
-  uint64_t events = 0;         // since time 0
+  std::vector<Series> queues;       // bytes, the busiest switch ports
+  std::vector<Series> rates;        // bits per second of payload that arrives, the longest flows
+  std::vector<LimitSeries> limits;  // of the same flows, at the begin of each interval
+  uint64_t events = 0;              // since time 0
   uint64_t trace_hash = 0;
   // Only these differ between two runs of a spec. The processor's time is that of the run alone,
   // whatever else the machine does meanwhile.

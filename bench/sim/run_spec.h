@@ -18,12 +18,12 @@ namespace pacecar {
 // The production stack at every host.
 struct TransportSpec {
   std::string congestion_control = "swift";
-  // At the receivers; empty: what the algorithm needs. Production adds "equal_share" to those that
-  // need none.
+  // At the receivers; empty: what goes with the algorithms of those who send to them.
   std::string allocator;
   std::vector<NamedValue> constants;  // of the algorithm, in place of its own
   Rate rate_max;                      // PACECAR_RATE_MAX
   Bytes mtu = 4096;                   // payload of a packet
+  Bytes burst = 4096;                 // what leaves a flow at once, on one path; whole packets
   uint32_t paths = 64;                // that a flow spreads over
   PathPolicy path_policy = PathPolicy::kRoundRobin;
   uint32_t window_packets = 0;  // 0: twice the longest base round trip at line rate
@@ -41,15 +41,23 @@ struct TransportSpec {
   bool spreads() const { return paths > 1 && path_policy != PathPolicy::kFixed; }  // each flow
 };
 
-enum class FaultKind : uint8_t { kCableDown, kCableUp, kCableRate, kCableLoss, kHostFrozen };
+enum class FaultKind : uint8_t {
+  kCableDown,
+  kCableUp,
+  kCableRate,
+  kCableLoss,
+  kHostFrozen,
+  kWordLoss
+};
 
 struct FaultEvent {
   Duration at;
   FaultKind kind{};
-  uint32_t target = 0;     // cable, or host
-  Rate rate;               // kCableRate
-  double probability = 0;  // kCableLoss
-  Duration length;         // kHostFrozen
+  uint32_t target = 0;      // cable, or host
+  bool everywhere = false;  // kWordLoss: whichever host sends them
+  Rate rate;                // kCableRate
+  double probability = 0;   // kCableLoss, kWordLoss
+  Duration length;          // kHostFrozen
 };
 
 struct SamplingSpec {

@@ -36,7 +36,7 @@ SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabri
   return {.address = fabric.address(config.number),
           .line_rate = config.line_rate,
           .mtu = transport.mtu,
-          .burst_bytes = transport.mtu,  // a path for each packet
+          .burst_bytes = transport.burst,
           .wire_overhead_bytes = spec.fabric.hosts.overhead_bytes,
           .paths = fabric.port(config.number).caps().paths,
           .path_policy = transport.path_policy,
@@ -73,6 +73,7 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
        .allocator = config.allocator,
        .line_rate = config.line_rate,
        .rate_max = spec.transport.rate_max,
+       .weight = config.weight,
        .base_rtt = spec.transport.base_rtt,
        .trimming = spec.fabric.switches.trimming,
        .max_connections = std::max(config.connections, 1U),
@@ -82,7 +83,7 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
   if (!messenger) return tl::unexpected(messenger.error());
   host->messenger_ = std::move(*messenger);
   host->poll_loop_ = std::make_unique<PollLoop>(host->port_, host->nic_, *host->messenger_,
-                                                /*transmit=*/1);
+                                                spec.transport.burst / spec.transport.mtu);
   fabric.set_listener(config.number, *host, kPort);
   return host;
 }
@@ -93,6 +94,7 @@ SimHost::SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const Sim
       port_(fabric.port(config.number)),
       listener_(listener),
       number_(config.number),
+      tell_steps_(config.tell_steps),
       timer_(loop.add_timer(*this, kTimer)),
       random_(config.seed),
       nic_(nic_config(spec, config, fabric), {next_random, &random_}, loop.now()) {}
@@ -134,6 +136,7 @@ void SimHost::on_event(Instant now, uint32_t) {
   } else {
     loop_.arm(timer_, now + Duration::from_ns(1));
   }
+  if (tell_steps_) listener_.on_step(number_, now);
   const MessengerCounters& counters = messenger_->counters();
   const uint64_t messages = counters.messages_sent + counters.messages_received;
   if (messages == messages_) return;

@@ -24,21 +24,25 @@ struct SimHostConfig {
   uint32_t number = 0;
   std::string congestion_control;
   std::string allocator;
+  uint32_t weight = 1;  // of the flows that it sends
   Rate line_rate;
   uint32_t flows = 0;        // to and from other hosts
   uint32_t connections = 0;  // the more of the two directions
   uint32_t window_packets = 0;
   Duration silence_limit;
   uint64_t seed = 0;
+  bool tell_steps = false;
 };
 
 class SimHost final : public EventSink {
  public:
-  // Hears of every step in which messages were sent or received completely.
   class Listener {
    public:
     virtual ~Listener() = default;
+    // After every step in which messages were sent or received completely.
     virtual void on_messages(uint32_t host, Instant now) = 0;
+    // After every step, if SimHostConfig::tell_steps says so.
+    virtual void on_step(uint32_t host, Instant now) = 0;
   };
 
   // Errors: kInvalidArgument for an unknown congestion control or allocator.
@@ -68,6 +72,7 @@ class SimHost final : public EventSink {
   PacketIo& port_;
   Listener& listener_;
   uint32_t number_;
+  bool tell_steps_;
   EventLoop::TimerId timer_;
   Prng random_;
   SoftNic nic_;

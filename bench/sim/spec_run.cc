@@ -12,8 +12,8 @@
 namespace pacecar {
 namespace {
 
-constexpr std::array<std::string_view, 5> kFaultKinds{"cable-down", "cable-up", "cable-rate",
-                                                      "cable-loss", "host-frozen"};
+constexpr std::array<std::string_view, 6> kFaultKinds{"cable-down", "cable-up",    "cable-rate",
+                                                      "cable-loss", "host-frozen", "word-loss"};
 
 // A cable by its number or by one of its directions: "leaf 0 > spine 2".
 uint32_t read_cable(SpecReader& reader, const Topology& topology) {
@@ -43,6 +43,9 @@ Result<FaultEvent> read_fault(const SpecValue& value, const SpecContext& context
   if (fault.kind == FaultKind::kHostFrozen) {
     fault.target = static_cast<uint32_t>(reader.whole("host", 0, 0, context.topology->hosts - 1));
     fault.length = reader.duration("length", Duration::from_us(100));
+  } else if (fault.kind == FaultKind::kWordLoss) {
+    fault.everywhere = !reader.has("host");
+    fault.target = static_cast<uint32_t>(reader.whole("host", 0, 0, context.topology->hosts - 1));
   } else {
     fault.target = read_cable(reader, *context.topology);
   }
@@ -52,7 +55,7 @@ Result<FaultEvent> read_fault(const SpecValue& value, const SpecContext& context
       reader.complain("rate", "is missing or 0: a cable without a rate is a cable-down");
     }
   }
-  if (fault.kind == FaultKind::kCableLoss) {
+  if (fault.kind == FaultKind::kCableLoss || fault.kind == FaultKind::kWordLoss) {
     fault.probability = reader.number("probability", 0.01, 0.0, 1.0);
   }
   if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());

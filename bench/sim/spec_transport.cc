@@ -8,6 +8,7 @@
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
 #include "cc/registry.h"
+#include "transport/engine/poll_loop.h"
 #include "transport/softnic/path_selector.h"
 #include "transport/wire/extended.h"
 
@@ -169,6 +170,11 @@ Result<TransportSpec> read_transport(const SpecValue& value) {
   if (spec.mtu < 256 || spec.mtu > 16384) {
     reader.complain("mtu", "is out of range: use 256 to 16384 bytes of payload per packet");
   }
+  spec.burst = reader.bytes("burst", spec.mtu);
+  spec.burst = std::max(spec.burst / spec.mtu, Bytes{1}) * spec.mtu;  // whole packets
+  if (spec.burst > PollLoop::kMaxTransmit * spec.mtu) {
+    reader.complain("burst", fmt::format("is more than {} packets", PollLoop::kMaxTransmit));
+  }
   spec.paths = static_cast<uint32_t>(reader.whole("paths", spec.paths, 1, kMostPaths));
   spec.path_policy = static_cast<PathPolicy>(
       reader.choice("path_policy", static_cast<size_t>(spec.path_policy), kPathPolicies));
@@ -201,6 +207,12 @@ Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,
   SpecReader reader(*value.table(), "[fabric]", value.place);
   FabricConfig config;
   config.hosts.overhead_bytes = reader.bytes("overhead", config.hosts.overhead_bytes);
+  // The NIC takes a whole burst, so that acknowledgements and words can pass it.
+  const Bytes packets = run.transport.burst / run.transport.mtu;
+  const Bytes packet = run.transport.mtu + packet_sizes(run, config.hosts.overhead_bytes).overhead;
+  if (packets > 1) {
+    config.hosts.data_queue_bytes = std::max(config.hosts.data_queue_bytes, packets * packet);
+  }
   config.hosts.data_queue_bytes = reader.bytes("host_queue", config.hosts.data_queue_bytes);
   config.hosts.inbox_bytes = reader.bytes("inbox", config.hosts.inbox_bytes, context.bdp);
   config.hosts.drain_rate = reader.rate("drain_rate", Rate());
@@ -208,7 +220,6 @@ Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,
   config.packets = reader.whole("packets", config.packets, 64, 1U << 26);
   config.failover = reader.duration("failover", config.failover);
   read_switches(reader, needs_telemetry(run), context.bdp, config.switches);
-  const Bytes packet = run.transport.mtu + packet_sizes(run, config.hosts.overhead_bytes).overhead;
   check_switches(reader, config.switches, packet);
   if (config.hosts.inbox_bytes < packet) {
     reader.complain("inbox", fmt::format("is too small: a full packet takes {} bytes", packet));

@@ -8,6 +8,7 @@
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
 #include "bench/workload/workload_spec.h"
+#include "cc/registry.h"
 
 namespace pacecar {
 namespace {
@@ -117,6 +118,7 @@ Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& contex
   WorkloadSpec spec;
   spec.name = reader.text("name", "");
   spec.congestion_control = read_congestion_control(reader, "");
+  spec.weight = static_cast<uint32_t>(reader.whole("weight", 1, 1, kMaxWeight));
   if (reader.has("file")) {
     spec.kind = "file";
     spec.file = path_in(context.base_dir, reader.text("file", ""));

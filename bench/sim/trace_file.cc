@@ -22,6 +22,18 @@ void TraceFile::write(Duration time, std::string_view event, std::string_view wh
              what, number);
 }
 
+void TraceFile::write_rate(Duration time, uint64_t flow, const Explanation& why) {
+  if (rates_ > kMostRates) return;
+  if (rates_++ == kMostRates) return write(time, "rates-left-out", "flow", flow);
+  fmt::print(file_.get(),
+             "{{\"time_ns\": {}, \"event\": \"rate\", \"flow\": {}, \"rate_bps\": {}, "
+             "\"limited_by\": \"{}\", \"grant_bps\": {}, \"grant_age_ns\": {}, \"epoch\": {}, "
+             "\"phase_ns\": {}, \"share_bps\": {}, \"core_bps\": {}, \"budget_bps\": {}}}\n",
+             time.ns(), flow, why.rate.bps(), to_string(why.limited_by), why.grant.bps(),
+             why.grant_age.ns(), why.epoch, why.phase.ns(), why.share.bps(), why.core.bps(),
+             why.budget.bps());
+}
+
 Result<void> TraceFile::close() {
   const bool good = std::ferror(file_.get()) == 0 && std::fflush(file_.get()) == 0;
   if (good) return {};

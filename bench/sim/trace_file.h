@@ -1,5 +1,6 @@
 // The events of a run as a file with one JSON object per line: flows that start, arrive and end,
-// triggers, faults. Times are nanoseconds from the begin of the run.
+// triggers, faults; flows whose rate changes, or the reason for it. Times are nanoseconds from the
+// begin of the run.
 #pragma once
 
 #include <cstdio>
@@ -9,15 +10,20 @@
 
 #include "transport/base/result.h"
 #include "transport/base/units.h"
+#include "transport/message/messenger.h"
 
 namespace pacecar {
 
 class TraceFile {
  public:
+  static constexpr uint64_t kMostRates = 1'000'000;  // some 200 MB
+
   // Errors: kSystem, naming the file.
   static Result<std::unique_ptr<TraceFile>> create(const std::string& path);
 
   void write(Duration time, std::string_view event, std::string_view what, uint64_t number);
+  // After kMostRates of them a last line says that more are left out.
+  void write_rate(Duration time, uint64_t flow, const Explanation& why);
   // Errors: kSystem, when not all could be written.
   Result<void> close();
 
@@ -29,6 +35,7 @@ class TraceFile {
 
   std::string path_;
   std::unique_ptr<std::FILE, Closer> file_;
+  uint64_t rates_ = 0;
 };
 
 }  // namespace pacecar

@@ -1,6 +1,7 @@
 #include "bench/sim/traffic.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <utility>
 
@@ -8,6 +9,16 @@
 
 namespace pacecar {
 namespace {
+
+// No trace tells of a flow's rate more often, except when the flow ends.
+constexpr Duration kLookInterval = Duration::from_us(1);
+constexpr int64_t kSmallestChange = 100;  // of a rate: a hundredth
+
+bool changed(const Explanation& before, const Explanation& now) {
+  const auto difference = static_cast<int64_t>(now.rate.bps() - before.rate.bps());
+  return now.limited_by != before.limited_by ||
+         std::abs(difference) * kSmallestChange > static_cast<int64_t>(before.rate.bps());
+}
 
 bool pending(const MessageRequest& request) {
   return request.state() == MessageRequest::State::kPending;
@@ -41,6 +52,7 @@ Traffic::Traffic(EventLoop& loop, const Workload& workload, uint32_t hosts, bool
     if (flow.trigger != kNoTrigger) triggers_[flow.trigger].waiting.push_back(i);
   }
   make_connections();
+  if (trace_ != nullptr) told_.resize(connections_.size());
 }
 
 void Traffic::make_connections() {
@@ -205,6 +217,7 @@ void Traffic::collect_sent(uint32_t host, Instant now) {
     results_[flow].finish = since_begin(now);
     if (results_[flow].received != Duration::max()) --left_;
     note("finish", flow, now);
+    note_rate(flow, now);
     for (const uint32_t trigger : workload_.flows[flow].on_sent) fire(trigger, now);
   }
 }
@@ -230,9 +243,33 @@ void Traffic::fire(uint32_t number, Instant now) {
   for (const uint32_t flow : state.waiting) release(flow);
 }
 
-Bytes Traffic::acknowledged_bytes(uint32_t flow) const {
+Explanation Traffic::explain(uint32_t flow) const {
+  const FlowResult& result = results_[flow];
+  if (result.start == Duration::max() || result.done()) {
+    return {.limited_by = LimitedBy::kApplication};
+  }
   const Connection& connection = connections_[connection_of_[flow]];
-  return (*hosts_)[connection.source]->messenger().acknowledged_bytes(connection.send);
+  return (*hosts_)[connection.source]->messenger().explain(connection.send);
+}
+
+// Of several flows between the same hosts the first is under way.
+void Traffic::on_step(uint32_t host, Instant now) {
+  for (const uint32_t flow : sending_[host]) {
+    Told& told = told_[connection_of_[flow]];
+    if (now < told.next_look) continue;
+    told.next_look = now + kLookInterval;
+    note_rate(flow, now);
+  }
+}
+
+void Traffic::note_rate(uint32_t flow, Instant now) {
+  if (trace_ == nullptr) return;
+  Told& told = told_[connection_of_[flow]];
+  const Explanation why = explain(flow);
+  if (told.flow == flow && !changed(told.why, why)) return;
+  told.flow = flow;
+  told.why = why;
+  trace_->write_rate(since_begin(now), results_[flow].id, why);
 }
 
 void Traffic::note(std::string_view event, uint32_t flow, Instant now) {

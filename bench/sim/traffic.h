@@ -47,11 +47,13 @@ class Traffic final : public EventSink, public SimHost::Listener {
   Bytes total_bytes() const { return total_bytes_; }
   // Flows in the order of the workload; `ideal` is left alone.
   const std::vector<FlowResult>& results() const { return results_; }
-  // Payload that has gone between this flow's hosts and is acknowledged.
-  Bytes acknowledged_bytes(uint32_t flow) const;
+
+  // Why this flow has the rate that it has. One that is not under way has nothing to send.
+  Explanation explain(uint32_t flow) const;
 
   void on_event(Instant now, uint32_t what) override;  // flows to start
   void on_messages(uint32_t host, Instant now) override;
+  void on_step(uint32_t host, Instant now) override;  // traces rates
 
  private:
   struct Connection {
@@ -70,6 +72,12 @@ class Traffic final : public EventSink, public SimHost::Listener {
     uint64_t received = 0;
     uint64_t started = 0;
     bool awaited = false;  // listed in receiving_ of its destination
+  };
+  // What a trace has told of a connection's rate.
+  struct Told {
+    uint32_t flow = ~0U;
+    Explanation why;
+    Instant next_look;
   };
   struct Start {
     Instant time;
@@ -94,6 +102,7 @@ class Traffic final : public EventSink, public SimHost::Listener {
   void collect_sent(uint32_t host, Instant now);
   Duration since_begin(Instant now) const { return now - begin_; }
   void note(std::string_view event, uint32_t flow, Instant now);
+  void note_rate(uint32_t flow, Instant now);
 
   EventLoop& loop_;
   const Workload& workload_;
@@ -105,6 +114,7 @@ class Traffic final : public EventSink, public SimHost::Listener {
   std::vector<Peers> peers_;
   std::vector<Connection> connections_;
   std::vector<uint32_t> connection_of_;  // by flow
+  std::vector<Told> told_;               // by connection, where there is a trace
   std::vector<TriggerState> triggers_;
   std::unique_ptr<MessageRequest[]> sends_;       // by flow
   std::vector<std::vector<uint32_t>> sending_;    // by host: flows that are not acknowledged

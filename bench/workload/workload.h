@@ -39,10 +39,12 @@ struct WorkloadTrigger {
 };
 
 // Flows that belong together: results are told per job, and each may have a congestion control of
-// its own (empty: the experiment's).
+// its own (empty: the experiment's). Where links are shared by weight, a flow of weight 2 gets
+// twice what one of weight 1 does.
 struct WorkloadJob {
   std::string name;
   std::string congestion_control;
+  uint32_t weight = 1;
 };
 
 struct Workload {

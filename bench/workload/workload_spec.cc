@@ -210,7 +210,9 @@ Result<Workload> make_job(const WorkloadSpec& spec, uint32_t hosts, uint64_t see
 
   workload->name = spec.name.empty() ? spec.kind : spec.name;
   workload->hosts = hosts;
-  workload->jobs = {{.name = workload->name, .congestion_control = spec.congestion_control}};
+  workload->jobs = {{.name = workload->name,
+                     .congestion_control = spec.congestion_control,
+                     .weight = spec.weight}};
   for (WorkloadFlow& flow : workload->flows) {
     if (flow.trigger == kNoTrigger) flow.start = flow.start + spec.start;
   }

@@ -34,6 +34,7 @@ struct WorkloadSpec {
   std::string kind;
   std::string name;                // of the job, in reports; empty: the kind
   std::string congestion_control;  // of its flows; empty: the experiment's
+  uint32_t weight = 1;             // of its flows
   std::vector<uint32_t> hosts;     // that take part, in this order; empty: all
   bool shuffle = false;            // puts them into an order drawn from the seed
   Duration start;                  // of the first flows

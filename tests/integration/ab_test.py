@@ -17,7 +17,8 @@ import unittest
 
 PROGRAM = ""
 LIMIT_S = 120
-SMOKE = pathlib.Path(__file__).resolve().parents[2] / "bench/plans/smoke.toml"
+PLANS = pathlib.Path(__file__).resolve().parents[2] / "bench/plans"
+SMOKE = PLANS / "smoke.toml"
 
 PLAN = """
 seeds = 2
@@ -81,6 +82,16 @@ class AbTest(unittest.TestCase):
         self.assertTrue(summary["passed"])
         report = self.results("out", "report.html")
         self.assertIn(b"<html", report)
+
+    def test_every_plan_is_sound(self):
+        for plan in sorted(PLANS.glob("*.toml")):
+            with self.subTest(plan.name):
+                self.assertIn("the plan is sound", self.run_ab(plan, "--dry-run").stdout)
+
+    def test_small_rows_of_pace(self):
+        done = self.run_ab(PLANS / "pace_small.toml", "--out", "out")
+        self.assertNotIn("Failed runs", done.stdout)
+        self.assertTrue(json.loads(self.results("out", "summary.json"))["passed"])
 
     def test_records_say_where_they_come_from(self):
         self.run_ab(self.plan(), "--out", "out", "--jobs", "2", PACECAR_LOG="warn")

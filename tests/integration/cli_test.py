@@ -188,6 +188,28 @@ class Bandwidth(Cli):
         self.assertEqual(result["n_iterations"], 10)
         self.assertEqual(result["client"]["congestion_control"]["name"], "fixed")
 
+    def test_why_the_rate_is_what_it_is(self):
+        figures = ("rate_bps", "grant_bps", "grant_age_ns", "epoch", "phase_ns", "share_bps",
+                   "core_bps", "budget_bps", "rtt_us")
+        controls = json.loads(run("info", "--json").stdout)["congestion_controls"]
+        for control in (one["name"] for one in controls if not one["needs_telemetry"]):
+            client, code, _ = pair("bw", "-D", "0.3", "--interval", "0.1", "--out_json_file", "-",
+                                   "--cc", control)
+            self.assert_ok(client, code)
+            self.assertRegex(client.stderr, r"\nlimited by: \w+ \d+% of the time", control)
+            result = json.loads(client.stdout)["results"]
+            self.assertAlmostEqual(sum(result["limited_by"].values()), 1)
+            told = [interval["congestion_control"] for interval in result["intervals"]]
+            for view in [result["client"]["congestion_control"], *filter(None, told)]:
+                self.assertIn(view["limited_by"],
+                              ("line", "grant", "network", "budget", "application"))
+                for figure in figures:
+                    self.assertGreaterEqual(view[figure], 0, f"{control} {figure}")
+                self.assertGreater(view["rate_bps"], 0, control)
+            self.assertNotEqual([view for view in told if view], [], control)
+            # A server that sends nothing has no rate.
+            self.assertEqual(result["server"]["congestion_control"], {"name": control})
+
     def test_a_missed_threshold_is_told_to_both(self):
         client, code, _ = pair("bw", "-n", "10", "--min-gbits", "9999")
         self.assertEqual((client.returncode, code), (3, 3))

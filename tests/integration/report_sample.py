@@ -97,6 +97,8 @@ def detail(draw, flows, samples):
         "queue": series(draw, "leaf 0 > host 2", 200e3, samples),
         "rates": [series(draw, f"flow {flow}: host {flow} > host 0", 12.0, samples)
                   for flow in range(flows)],
+        "limits": [limit(draw, f"flow {flow}: host {flow} > host 0", samples // 2)
+                   for flow in range(min(flows, 4))],
         "fairness": series(draw, "Jain fairness", 0.5, samples),
         "links": [link(draw, *ends) for leaf in range(2) for host in range(4)
                   for ends in both(f"host {leaf * 4 + host}", f"leaf {leaf}")] +
@@ -110,6 +112,16 @@ def series(draw, name, middle, samples):
     shift = draw.random() * 6
     values = [middle * (1 + 0.8 * math.sin(nth / 30 + shift)) for nth in range(samples)]
     return {"name": name, "interval_us": 2.0, "values": values[:-9] + [None] + values[-8:]}
+
+
+def limit(draw, name, samples):
+    """Under a grant, then under signs of congestion, then without anything to send."""
+    grant = [12.5 - draw.random() for _ in range(samples)]
+    return {"name": name, "interval_us": 4.0,
+            "rate": {"name": name, "interval_us": 8.0, "values": [11.5] * (samples // 2)},
+            "allowed": grant, "grant": grant, "core": [25.0] * samples,
+            "limited_by": [[0, "grant"], [samples // 2, "network"],
+                           [samples * 9 // 10, "application"]]}
 
 
 def both(one, other):

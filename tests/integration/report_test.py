@@ -18,7 +18,8 @@ WRITE_REPORT = ""
 PACECAR = ""
 SMOKE = pathlib.Path(__file__).resolve().parents[2] / "bench/plans/smoke.toml"
 SKIPPED = 77
-ALL_PLOTS = ["differences", "repetitions", "fct", "slowdown", "queue", "rates", "fairness", "links"]
+ALL_PLOTS = ["differences", "repetitions", "fct", "slowdown", "queue", "rates", "limits",
+             "fairness", "links"]
 
 # For each plot: how many pixels of its canvases have a colour (not grey, which axes have), how many
 # such colours, and how many marks its SVG has.
@@ -41,16 +42,18 @@ MEASURE = """
            marks: figure.querySelectorAll("svg circle").length };
 })
 """
-# The colours of the opaque pixels of the plot of completion times, as "red,green,blue".
-FCT_COLOURS = """
+# The opaque pixels of the first canvas of a plot: how many of each "red,green,blue".
+COLOURS = """
 (() => {
-  const canvas = document.querySelector("[data-plot=fct] canvas");
+  const canvas = document.querySelector("[data-plot=NAME] canvas");
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-  const colours = new Set();
+  const colours = {};
   for (let i = 0; i < data.length; i += 4) {
-    if (data[i + 3] === 255) colours.add(`${data[i]},${data[i + 1]},${data[i + 2]}`);
+    if (data[i + 3] !== 255) continue;
+    const colour = `${data[i]},${data[i + 1]},${data[i + 2]}`;
+    colours[colour] = (colours[colour] ?? 0) + 1;
   }
-  return [...colours];
+  return colours;
 })()
 """
 
@@ -73,6 +76,9 @@ class ReportTest(unittest.TestCase):
 
     def plots(self):
         return {plot["name"]: plot for plot in self.browser.evaluate(MEASURE)}
+
+    def colours(self, plot):
+        return self.browser.evaluate(COLOURS.replace("NAME", plot))
 
     def key(self, name, code):
         for kind in ("keyDown", "keyUp"):
@@ -138,7 +144,7 @@ class WholePage(ReportTest):
         data = report_sample.simulation()
         for run in data["runs"]:
             if run["detail"]:
-                run["detail"].update(queue=None, fairness=None, links=[])
+                run["detail"].update(queue=None, fairness=None, limits=[], links=[])
         self.show(data)
         self.assert_drawn(self.plots(), ["differences", "repetitions", "fct", "slowdown", "rates"])
         self.assert_quiet()
@@ -148,6 +154,31 @@ class WholePage(ReportTest):
         self.show(report_sample.simulation(arms=arms, flows=300, samples=100))
         self.assert_drawn(self.plots(), ALL_PLOTS)
         self.assertIn("Point at a line to see its name.", self.text("[data-plot=rates]"))
+        self.assert_quiet()
+
+    def test_what_limits_a_flow_is_drawn_and_told(self):
+        self.show(report_sample.simulation())
+        words = self.text("[data-plot=limits]").replace("\n", " ")
+        self.assertIn("flow 0: host 0 > host 0 is limited by", words)
+        for reason in ("receiver's grant 50%", "network 40%", "nothing to send 10%"):
+            self.assertIn(reason, words)
+        drawn = self.colours("limits")
+        strip = [drawn.get(colour, 0) for colour in ("0,103,168", "200,80,10", "213,218,224")]
+        self.assertGreater(min(strip), 200, strip)    # each reason has its colour
+        self.assertGreater(strip[0] + strip[1], 5 * strip[2])
+        self.assert_quiet()
+
+    def test_figures_that_never_applied_have_no_line(self):
+        data = report_sample.simulation(arms=("fixed",))
+        for run in data["runs"]:
+            for flow in run["detail"]["limits"] if run["detail"] else []:
+                flow.update(grant=[], core=[], limited_by=[[0, "line"]])
+        self.show(data)
+        legend = self.text("[data-plot=limits] .u-legend")
+        self.assertIn("may send", legend)
+        self.assertNotIn("grant", legend)
+        self.assertNotIn("core", legend)
+        self.assertIn("own link 100%", self.text("[data-plot=limits]"))
         self.assert_quiet()
 
     def test_an_experiment_whose_runs_all_failed_says_why(self):
@@ -217,13 +248,14 @@ class Reader(ReportTest):
     def test_chooses_combination_metric_and_links_by_keyboard(self):
         self.show(report_sample.simulation())
         self.assertIn("Differences · matrix = inc32", self.text())
-        for select in range(3):
+        for select in range(4):
             self.browser.evaluate(f"document.querySelectorAll('select')[{select}].focus()")
             self.key("ArrowDown", 40)
         after = self.text()
         self.assertIn("Differences · matrix = perm128", after)
         self.assertIn("goodput, matrix = perm128: a dot for each run", after)
         self.assertIn("largest queue: 0", self.text("[data-plot=links]"))
+        self.assertIn("flow 1: host 1 > host 0 is limited", self.text("[data-plot=limits]"))
         self.assert_drawn(self.plots(), ALL_PLOTS)
         self.assert_quiet()
 
@@ -238,19 +270,19 @@ class Reader(ReportTest):
 
     def test_sees_dark_colours_at_night_and_light_ones_on_paper(self):
         self.show(report_sample.simulation())
-        light = set(self.browser.evaluate(FCT_COLOURS))
+        light = self.colours("fct")
         self.addCleanup(self.browser.call, "Emulation.setEmulatedMedia", features=[])
         self.browser.call("Emulation.setEmulatedMedia",
                           features=[{"name": "prefers-color-scheme", "value": "dark"}])
         self.browser.settle()
-        dark = set(self.browser.evaluate(FCT_COLOURS))
+        dark = self.colours("fct")
         self.assertIn("0,103,168", light)
         self.assertIn("85,178,242", dark)
         self.assertNotIn("0,103,168", dark)
         self.browser.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-        self.assertIn("0,103,168", self.browser.evaluate(FCT_COLOURS))
+        self.assertIn("0,103,168", self.colours("fct"))
         self.browser.evaluate("window.dispatchEvent(new Event('afterprint'))")
-        self.assertIn("85,178,242", self.browser.evaluate(FCT_COLOURS))
+        self.assertIn("85,178,242", self.colours("fct"))
         self.assert_quiet()
 
     def test_reads_the_link_under_the_pointer(self):

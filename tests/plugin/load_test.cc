@@ -104,11 +104,43 @@ TEST(Load, RefusesGpuMemory) {
   });
 }
 
-TEST(Load, TakesAttributesAsAHint) {
+TEST(Load, GivesDataPacketsTheFirstCommunicatorsTrafficClass) {
   expect_processes_pass(1, [](Rank&) {
-    const auto host = start_host();
-    nccl::NetAttributesV11 attributes{};
-    EXPECT_EQ(host->net().setNetAttr(host->context(), &attributes), NcclResult::kSuccess);
+    setenv("PACECAR_NICS", "soft:udp:lo", 1);
+    FakeNcclHost first(kPluginPath);
+    ASSERT_EQ(first.init(105), NcclResult::kSuccess);  // with one of the ECN bits
+    EXPECT_TRUE(was_logged(LogSeverity::kInfo, "PACECAR_TC=104 (application)"));
+    FakeNcclHost same(kPluginPath);
+    ASSERT_EQ(same.init(104), NcclResult::kSuccess);
+    FakeNcclHost none(kPluginPath);
+    ASSERT_EQ(none.init(), NcclResult::kSuccess);
+    EXPECT_FALSE(was_logged(LogSeverity::kWarn, "traffic class"));
+    FakeNcclHost other(kPluginPath);
+    ASSERT_EQ(other.init(64), NcclResult::kSuccess);
+    EXPECT_TRUE(was_logged(LogSeverity::kWarn, "traffic class 64 is not used"));
+  });
+}
+
+TEST(Load, LetsPacecarTcOutrankTheTrafficClassOfACommunicator) {
+  expect_processes_pass(1, [](Rank&) {
+    setenv("PACECAR_NICS", "soft:udp:lo", 1);
+    setenv("PACECAR_TC", "32", 1);
+    FakeNcclHost host(kPluginPath);
+    ASSERT_EQ(host.init(104), NcclResult::kSuccess);
+    EXPECT_TRUE(was_logged(LogSeverity::kInfo, "PACECAR_TC=32 (environment)"));
+    EXPECT_TRUE(was_logged(LogSeverity::kWarn, "traffic class 104 is not used"));
+  });
+}
+
+TEST(Load, NamesATrafficClassThatCannotBe) {
+  expect_processes_pass(1, [](Rank&) {
+    setenv("PACECAR_NICS", "soft:udp:lo", 1);
+    for (const int impossible : {-2, 256, 1 << 30}) {
+      FakeNcclHost host(kPluginPath);
+      ASSERT_EQ(host.init(impossible), NcclResult::kSuccess);
+      EXPECT_TRUE(was_logged(LogSeverity::kWarn,
+                             "traffic class " + std::to_string(impossible) + " is not used: give"));
+    }
   });
 }
 

@@ -93,8 +93,8 @@ FakeNcclHost::~FakeNcclHost() {
   dlclose(library_);
 }
 
-NcclResult FakeNcclHost::init() {
-  nccl::CommConfigV11 config{nccl::kUndefined};
+NcclResult FakeNcclHost::init(int traffic_class) {
+  nccl::CommConfigV11 config{traffic_class};
   context_ = kGarbage;
   return net_->init(&context_, 0x1234, &config, capture, nullptr);
 }

@@ -60,7 +60,7 @@ class FakeNcclHost {
   const nccl::NetV11& net() const { return *net_; }
   void* context() const { return context_; }
 
-  nccl::NcclResult init();
+  nccl::NcclResult init(int traffic_class = nccl::kUndefined);
   void finalize();
 
   Listening listen();

@@ -24,6 +24,8 @@ class ScriptedPacketIo final : public PacketIo {
     caps_.receive_bytes = 1 << 20;
     caps_.checks_payload = true;
     caps_.sees_ecn = true;
+    caps_.jitter = Duration::from_us(3);
+    caps_.pause = Duration::from_ms(4);
     local_.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 192, 0, 2, 1};
     local_.port = 18515;
     peer_ = local_;

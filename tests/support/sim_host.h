@@ -20,6 +20,7 @@ struct SimHostConfig {
   Bytes burst_bytes = 4096;
   uint32_t window_packets = 128;
   Rate line_rate = Rate::from_gbps(100);
+  Rate rate_max;
   Duration silence_limit = Duration::from_s(10);
   std::string congestion_control = "swift";
   std::string allocator;
@@ -49,6 +50,7 @@ class SimHost {
                                                    .congestion_control = config.congestion_control,
                                                    .allocator = config.allocator,
                                                    .line_rate = config.line_rate,
+                                                   .rate_max = config.rate_max,
                                                    .max_connections = 64,
                                                    .silence_limit = config.silence_limit,
                                                    .first_flow_number = random_.next_u64(),
@@ -90,8 +92,10 @@ struct ConnectionPair {
 };
 
 // What the bootstrap does, without its sockets.
-inline ConnectionPair connect(SimHost& from, SimHost& to, size_t to_port, Instant now) {
-  const auto offered = from.messenger().open_send(SimHost::identity_of(to_port), now).value();
+inline ConnectionPair connect(SimHost& from, SimHost& to, size_t to_port, Instant now,
+                              uint32_t weight = 0) {
+  const auto offered =
+      from.messenger().open_send(SimHost::identity_of(to_port), now, weight).value();
   const auto answered = to.messenger().open_receive(offered.offer, now).value();
   PACECAR_CHECK(from.messenger().finish_send(offered.connection, answered.answer, now).has_value());
   return {offered.connection, answered.connection};

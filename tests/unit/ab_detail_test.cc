@@ -41,6 +41,27 @@ TEST(RunDetail, ALongRunHasAsManyPointsAsAPlot) {
   EXPECT_LE(detail["rates"][0]["values"].size(), 500U);
 }
 
+TEST(RunDetail, ReasonsAreKeptWhereTheyChange) {
+  RunResult run = run_of(6, 4, 2000);
+  std::vector<LimitedBy> reasons(2000, LimitedBy::kGrant);
+  reasons[700] = LimitedBy::kNetwork;  // too short to be seen among its neighbours
+  std::fill(reasons.begin() + 1000, reasons.end(), LimitedBy::kApplication);
+  for (int flow = 0; flow < 6; ++flow) {
+    run.limits.push_back({.name = "flow",
+                          .interval = Duration::from_us(1),
+                          .allowed = std::vector<double>(2000, 8e9),
+                          .limited_by = reasons});
+  }
+  const auto limits = run_detail(run)["limits"];
+  ASSERT_EQ(limits.size(), 4U) << "a few flows";
+  EXPECT_EQ(limits[0]["interval_us"], 8);
+  EXPECT_EQ(limits[0]["allowed"].size(), 250U);
+  EXPECT_EQ(limits[0]["allowed"][7], 8);
+  EXPECT_TRUE(limits[0]["grant"].empty());
+  EXPECT_EQ(limits[0]["rate"]["interval_us"], 32) << "over some packets";
+  EXPECT_EQ(limits[0]["limited_by"].dump(), R"([[0,"grant"],[125,"application"]])");
+}
+
 TEST(RunDetail, QueuesKeepTheirPeaks) {
   RunResult run;
   run.queues.push_back({"leaf 0 > host 0", Duration::from_us(1), std::vector<double>(2000, 7)});

@@ -50,7 +50,7 @@ class ParamsEnvironment : public testing::Test {
 TEST_F(ParamsEnvironment, NothingSetGivesTheDefaults) {
   const auto params = load();
   ASSERT_TRUE(params) << params.error().message;
-  EXPECT_EQ(params->cc, "swift");
+  EXPECT_EQ(params->cc, "pace");
 }
 
 TEST_F(ParamsEnvironment, PriorityIsGivenThenEnvironmentThenFileThenSystemFile) {
@@ -83,6 +83,19 @@ TEST_F(ParamsEnvironment, FileMayBeGivenByTheCaller) {
   const auto params = load({{"PACECAR_CONF_FILE", conf, "command line"}});
   ASSERT_TRUE(params) << params.error().message;
   EXPECT_EQ(params->paths, 7U);
+}
+
+TEST_F(ParamsEnvironment, EverythingElseOutranksTheApplicationsDefaults) {
+  system_file_ = file("system", "PACECAR_PATHS=7\n");
+  set("PACECAR_MTU", "1024");
+  const std::vector<ParamSetting> defaults{{"PACECAR_PATHS", "3", "application"},
+                                           {"PACECAR_MTU", "512", "application"},
+                                           {"PACECAR_TC", "104", "application"}};
+  const auto params = load_params_from_environment({}, nullptr, system_file_, defaults);
+  ASSERT_TRUE(params) << params.error().message;
+  EXPECT_EQ(params->paths, 7U);
+  EXPECT_EQ(params->mtu, 1024U);
+  EXPECT_EQ(params->tc, 104U);
 }
 
 TEST_F(ParamsEnvironment, NamedFileMustExist) {

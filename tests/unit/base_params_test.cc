@@ -36,8 +36,9 @@ std::vector<std::string> warnings_of(const std::string& name) {
 TEST(Params, DefaultsAreThoseOfTheTable) {
   const auto params = load({});
   ASSERT_TRUE(params);
-  EXPECT_EQ(params->cc, "swift");
+  EXPECT_EQ(params->cc, "pace");
   EXPECT_EQ(params->paths, 4U);
+  EXPECT_EQ(params->weight, 1U);
   EXPECT_EQ(params->spin, Duration::from_us(50));
   EXPECT_EQ(params->socket_buffer, 8U << 20);
   EXPECT_EQ(params->progress, Progress::kInline);
@@ -136,6 +137,8 @@ TEST(Params, RefusesWhatIsOutOfRangeOrMalformed) {
            {"PACECAR_TIMEOUT", "99ms"},
            {"PACECAR_RATE_MAX", "18446744073709551615T"},
            {"PACECAR_RATE_MAX", "11T"},
+           {"PACECAR_WEIGHT", "0"},
+           {"PACECAR_WEIGHT", "65"},
            {"PACECAR_REQUIRE", "2"},
            {"PACECAR_REQUIRE", "yes"},
            {"PACECAR_LOG", ""},

@@ -15,6 +15,8 @@ QueuePairAddress address(uint8_t size) {
 
 const Offer kOffer{.sender = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
                    .flow = 0x1122334455667788,
+                   .obeys = allocator_name("credit"),
+                   .weight = 64,
                    .end = {address(48), address(64), {0xAABBCCDDEEFF0011, 0x1234}},
                    .table = {0x99, 0xFFFFFFFF}};
 const Answer kAnswer{.end = {address(0), address(7), {1, 2}},
@@ -33,6 +35,8 @@ TEST(Handshake, OfferSurvivesItsEncoding) {
   ASSERT_TRUE(offer);
   EXPECT_EQ(offer->sender, kOffer.sender);
   EXPECT_EQ(offer->flow, kOffer.flow);
+  EXPECT_EQ(offer->obeys, kOffer.obeys);
+  EXPECT_EQ(offer->weight, kOffer.weight);
   expect_same(offer->end, kOffer.end);
   EXPECT_EQ(offer->table.address, kOffer.table.address);
   EXPECT_EQ(offer->table.key, kOffer.table.key);
@@ -77,11 +81,19 @@ TEST(Handshake, OtherVersionIsRefused) {
 
 // An address that claims to be longer than any can be, in a message of the right size.
 TEST(Handshake, ImpossibleAddressIsRefused) {
-  constexpr size_t kControlSize = 4 + 16 + 8 + 4 + 48;
+  constexpr size_t kControlSize = 4 + 16 + 8 + 16 + 4 + 4 + 48;
   auto offer = encode(kOffer);
   ASSERT_EQ(offer[kControlSize + 3], 64);
   offer[kControlSize + 3] = 65;
   EXPECT_FALSE(decode_offer(offer));
+}
+
+TEST(Handshake, ImpossibleWeightIsRefused) {
+  for (const uint32_t weight : {0U, 65U, ~0U}) {
+    Offer offer = kOffer;
+    offer.weight = weight;
+    EXPECT_FALSE(decode_offer(encode(offer))) << weight;
+  }
 }
 
 }  // namespace

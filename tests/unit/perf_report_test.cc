@@ -23,6 +23,15 @@ PhaseResult phase_of(Duration elapsed, uint64_t messages) {
   return phase;
 }
 
+FlowView granted(double bps) {
+  return {.limited_by = "grant",
+          .rate_bps = bps,
+          .grant_bps = bps,
+          .grant_age_ns = 700,
+          .epoch = 9,
+          .rtt_us = 12.5};
+}
+
 // 2000 messages of 1 MiB in 2 s; the second interval is the faster one.
 Json bandwidth_sample(const TestParameters& parameters) {
   IntervalMeter meter(Duration::from_s(1), 1);
@@ -174,14 +183,70 @@ TEST(PerfReport, AnEndsReportSurvivesTheControlChannel) {
   sent.cpu_s = 1.5;
   sent.duplicates = 7;
   sent.congestion_control = "fixed";
-  sent.rtt_us = 12.5;
-  const auto received = end_report_from_json(to_json(sent));
-  ASSERT_TRUE(received);
-  EXPECT_EQ(to_json(*received), to_json(sent));
+  for (const bool sends : {false, true}) {
+    if (sends) sent.flow = granted(5e9);
+    const auto received = end_report_from_json(to_json(sent));
+    ASSERT_TRUE(received);
+    EXPECT_EQ(to_json(*received), to_json(sent));
+    EXPECT_EQ(to_json(sent)["congestion_control"].contains("limited_by"), sends);
+  }
   Json bad = to_json(sent);
   bad["counters"]["duplicates"] = -7;
   EXPECT_FALSE(end_report_from_json(bad));
   EXPECT_FALSE(end_report_from_json(Json::object()));
+  for (const Json& wrong : {Json("\x1b[2J"), Json("magic"), Json(7)}) {
+    bad = to_json(sent);
+    bad["congestion_control"]["limited_by"] = wrong;
+    EXPECT_FALSE(end_report_from_json(bad)) << wrong;
+  }
+  bad = to_json(sent);
+  bad["congestion_control"]["grant_bps"] = -1;
+  EXPECT_FALSE(end_report_from_json(bad));
+}
+
+TEST(PerfReport, WhatLimitsTheFlowIsToldForEachIntervalAndForAll) {
+  IntervalMeter meter(Duration::from_ms(10), 1);
+  meter.see(granted(3e9));
+  meter.see(granted(5e9));
+  meter.count(Duration::from_ms(10), 10);
+  meter.count(Duration::from_ms(20), 20);  // nobody looked
+  meter.see({.limited_by = "application"});
+  meter.finish(Duration::from_ms(25), 30);
+  const Json result =
+      bandwidth_result(1000, TestParameters(), phase_of(Duration::from_ms(25), 30), meter);
+  const Json& intervals = result["intervals"];
+  const Json& control = intervals[0]["congestion_control"];
+  EXPECT_EQ(intervals[0]["limited_by"], Json({{"grant", 1.0}}));
+  EXPECT_EQ(control["grant_bps"], 5e9) << "the newest";
+  EXPECT_EQ(control["limited_by"], "grant");
+  EXPECT_EQ(control["grant_age_ns"], 700);
+  EXPECT_EQ(control["epoch"], 9);
+  EXPECT_TRUE(intervals[1]["congestion_control"].is_null());
+  EXPECT_TRUE(intervals[1]["limited_by"].empty());
+  EXPECT_EQ(intervals[2]["congestion_control"]["limited_by"], "application");
+  EXPECT_DOUBLE_EQ(result["limited_by"]["grant"].get<double>(), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(result["limited_by"]["application"].get<double>(), 1.0 / 3);
+}
+
+TEST(PerfReport, JoinedIntervalsKeepWhatWasSeenInBoth) {
+  IntervalMeter meter(Duration::from_ms(1), 1);
+  for (uint64_t i = 1; i <= IntervalMeter::kMaxIntervals + 1; ++i) {
+    meter.see({.limited_by = i % 2 == 0 ? "network" : "line", .rate_bps = static_cast<double>(i)});
+    meter.count(Duration::from_ms(static_cast<int64_t>(i)), i);
+  }
+  const Interval& joined = meter.intervals().front();
+  EXPECT_EQ(joined.messages, 2U);
+  EXPECT_EQ(joined.limits.shares(), Json({{"line", 0.5}, {"network", 0.5}}));
+  EXPECT_EQ(joined.limits.last().rate_bps, 2);
+}
+
+TEST(PerfReport, ReasonsInWordsBeginWithTheMostFrequent) {
+  LimitsSeen limits;
+  EXPECT_EQ(limits.words(), "");
+  for (int i = 0; i < 1000; ++i) {
+    limits.add(FlowView{.limited_by = i < 70 ? "network" : i < 999 ? "grant" : "line"});
+  }
+  EXPECT_EQ(limits.words(), "grant 93% of the time, network 7%");
 }
 
 TEST(PerfProgress, LineShowsShareRateAndTimeLeft) {

@@ -76,6 +76,7 @@ class PipeSender : public SendConnection {
   }
   Result<TestResult> test(Request* request) override { return take(pipe_.sends, request); }
   std::string peer() const override { return "receiver:1"; }
+  FlowView flow() const override { return {}; }
 
  private:
   Pipe& pipe_;
@@ -107,9 +108,10 @@ class PipeContext : public Context {
   Result<std::unique_ptr<Listener>> listen(size_t) override {
     return fail(ErrorCode::kInternal, "no listener");
   }
-  Result<std::unique_ptr<Connecting>> connect(size_t, const Handle&) override {
+  Result<std::unique_ptr<Connecting>> connect(size_t, const Handle&, uint32_t) override {
     return fail(ErrorCode::kInternal, "no connection");
   }
+  void expect(uint32_t, uint32_t) override {}
   Result<const Memory*> register_memory(size_t, void*, size_t) override { return nullptr; }
   Result<void> deregister_memory(size_t, const Memory*) override { return {}; }
   Statistics statistics(size_t) const override { return {}; }

@@ -95,6 +95,32 @@ TEST(Fabric, LossAndDuplicationKeepTheirProbability) {
   EXPECT_TRUE(counters.conserved());
 }
 
+TEST(Fabric, LosesControlPacketsWithPayloadAlone) {
+  SimFaults faults;
+  faults.word_losses = {{.probability = 1, .port = 0}};
+  FabricWorld world(star(3), default_fabric());
+  world.fabric().set_faults(faults);
+  const Letter word{.to = 2, .number = 1, .payload = 8, .traffic_class = TrafficClass::kControl};
+  const Letter answer{.to = 2, .number = 2, .traffic_class = TrafficClass::kControl};
+  const Letter data{.to = 2, .number = 3, .payload = kPayload};
+  for (const Letter& letter : {word, answer, data}) world.send(0, letter);
+  world.send(1, word);
+  world.run_dry();
+  EXPECT_EQ(world.fabric().counters().dropped_for(FabricDrop::kLoss), 1U);
+  EXPECT_EQ(world.arrivals().size(), 3U);
+}
+
+TEST(Fabric, CountsThePayloadThatArrives) {
+  FabricWorld world(star(3), default_fabric());
+  world.fabric().count_arrivals(0, 2);
+  world.send_many(0, {.to = 2, .payload = kPayload}, 5);
+  world.send(0, {.to = 2, .payload = 64, .traffic_class = TrafficClass::kControl});
+  world.send_many(1, {.to = 2, .payload = kPayload}, 7);
+  world.run_dry();
+  EXPECT_EQ(world.fabric().arrived_bytes(0, 2), 5 * kPayload);
+  EXPECT_EQ(world.fabric().arrived_bytes(1, 2), 0U);  // not asked for
+}
+
 TEST(Fabric, CorruptionFlipsOneBitAndIsCounted) {
   SimFaults faults;
   faults.corruption = 0.2;

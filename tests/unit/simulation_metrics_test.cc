@@ -66,6 +66,37 @@ TEST(SimulationMetrics, OfFlows) {
   EXPECT_NEAR(value(run, "jain"), sum * sum / (4 * squares), 1e-12);
 }
 
+TEST(SimulationMetrics, OfFlowsOfOneSize) {
+  RunResult run = known();
+  EXPECT_EQ(value(run, "fct_spread"), 1);  // every flow is alone with its size
+  run.flows.push_back(flow(500'000, 0, 45, 10));
+  run.flows.push_back(flow(50'000, 0, 26, 10));
+  EXPECT_DOUBLE_EQ(value(run, "fct_spread"), 1.5);  // 45 and 30 us; 26 and 20
+  run.flows.push_back(flow(5'000, 0, 1, 10));
+  run.flows.back().finish = Duration::max();
+  EXPECT_TRUE(std::isnan(value(run, "fct_spread")));
+}
+
+TEST(SimulationMetrics, TimesBySize) {
+  const RunResult run = known();
+  EXPECT_EQ(value(run, "fct_p99_short_us"), 10);
+  EXPECT_EQ(value(run, "fct_p50_long_us"), 40);
+}
+
+// Two flows to one host, whose link needs 30 us for each; alone each takes 35.
+TEST(SimulationMetrics, FinishBesideTheLeastPossible) {
+  RunResult run;
+  run.jobs = {"all"};
+  run.flows = {flow(100'000, 10, 70, 35), flow(100'000, 12, 95, 35)};
+  run.flows[1].source = 2;
+  for (FlowResult& each : run.flows) {
+    each.at_source = Duration::from_us(15);
+    each.at_destination = Duration::from_us(30);
+  }
+  // 10 + 2 x 30 + 5 us.
+  EXPECT_DOUBLE_EQ(value(run, "finish_ratio"), 95.0 / 75);
+}
+
 TEST(SimulationMetrics, OfTheFabric) {
   const RunResult run = known();
   EXPECT_EQ(value(run, "queue_max_bytes"), 1234);

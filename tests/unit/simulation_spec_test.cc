@@ -1,6 +1,7 @@
 // Experiment files: what they say, how they merge, and how every mistake in them is told.
 #include <gmock/gmock.h>
 
+#include "bench/sim/algorithms.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_reader.h"
 #include "bench/sim/summary.h"
@@ -171,6 +172,41 @@ TEST(SimulationSpec, SwitchesStampPacketsForThoseWhoReadIt) {
   EXPECT_FALSE(telemetry("[transport]\ncc = \"hpcc\"\n[fabric]\ntelemetry = false"));
 }
 
+TEST(SimulationSpec, ABurstIsWholePackets) {
+  const auto burst = [](const std::string& text) {
+    const auto spec = spec_of("[transport]\nmtu = 1000\n" + text);
+    EXPECT_TRUE(spec.has_value()) << spec.error().message;
+    return spec->transport.burst;
+  };
+  EXPECT_EQ(burst(""), 1000U);
+  EXPECT_EQ(burst("burst = 300"), 1000U);
+  EXPECT_EQ(burst("burst = \"4500\""), 4000U);
+}
+
+constexpr const char* kTwoTenants = R"(
+[transport]
+cc = "rccc"
+[[workload.job]]
+kind = "pairs"
+hosts = [0, 2]
+[[workload.job]]
+kind = "pairs"
+hosts = [1, 2]
+weight = 3
+)";
+
+TEST(SimulationSpec, AHostMayReceiveUnderAlgorithmsWithoutAnAllocator) {
+  const auto spec = spec_of(std::string(kTwoTenants) + "cc = \"swift\"");
+  ASSERT_TRUE(spec.has_value()) << spec.error().message;
+  const auto algorithms = algorithms_of(*spec);
+  ASSERT_TRUE(algorithms.has_value()) << algorithms.error().message;
+  EXPECT_EQ(algorithms->controls[0], "rccc");
+  EXPECT_EQ(algorithms->controls[1], "swift");
+  EXPECT_EQ(algorithms->allocators[2], "credit");
+  EXPECT_EQ(algorithms->weights[0], 1U);
+  EXPECT_EQ(algorithms->weights[1], 3U);
+}
+
 TEST(SimulationSpec, TheSeedOfTheCallerComesFirst) {
   const auto file = parse_spec("[run]\nseed = 3", "x.toml");
   EXPECT_EQ(make_run_spec(*file->table(), "", 9)->seed, 9U);
@@ -238,10 +274,16 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"[[workload.job]]\ncc = \"cubic\"", {"line 2", "cc is \"cubic\"", "swift"}},
         Mistake{"[workload]\nname = \"two\"\n[[workload.job]]\n[[workload.job]]\ncc = \"nscc\"",
                 {"x.toml, line 1", "both 'swift' and 'nscc'"}},
+        Mistake{"[[workload.job]]\n[[workload.job]]\nweight = 2",
+                {"both weight 1 and weight 2", "senders of their own"}},
+        Mistake{"[workload]\nweight = 0", {"weight is 0", "from 1 to 64"}},
+        Mistake{"[[fault]]\nkind = \"word-loss\"\nhost = 128", {"host is 128", "127"}},
+        Mistake{"[[fault]]\nkind = \"word-loss\"\nprobability = 2", {"probability is 2"}},
+        Mistake{"[transport]\nburst = \"1MB\"", {"burst", "64 packets"}},
         Mistake{"[workload]\nfile = \"nowhere.cm\"",
                 {"x.toml, line 1", "[workload]", "nowhere.cm"}},
         Mistake{"[transport]\ncc = \"swfit\"", {"line 2", "did you mean 'swift'?"}},
-        Mistake{"[transport]\nallocator = \"fair\"", {"allocator is \"fair\"", "equal_share"}},
+        Mistake{"[transport]\nallocator = \"fair\"", {"allocator is \"fair\"", "credit"}},
         Mistake{"[transport]\nmtu = 9", {"mtu", "256"}},
         Mistake{"[transport]\npaths = 0", {"paths is 0", "from 1"}},
         Mistake{"[transport]\nwindow = 64", {"no key 'window'", "window_packets"}},

@@ -35,6 +35,21 @@ tl::unexpected<Error> not_covered() {
               "a message buffer lies outside its registered memory: register all of it");
 }
 
+double bps_of(Rate rate) { return static_cast<double>(rate.bps()); }
+
+FlowView view_of(const Explanation& flow, Duration rtt) {
+  return {.limited_by = to_string(flow.limited_by),
+          .rate_bps = bps_of(flow.rate),
+          .grant_bps = bps_of(flow.grant),
+          .grant_age_ns = static_cast<uint64_t>(flow.grant_age.ns()),
+          .phase_ns = static_cast<uint64_t>(flow.phase.ns()),
+          .epoch = flow.epoch,
+          .share_bps = bps_of(flow.share),
+          .core_bps = bps_of(flow.core),
+          .budget_bps = bps_of(flow.budget),
+          .rtt_us = rtt.us()};
+}
+
 class EngineSendConnection final : public SendConnection {
  public:
   explicit EngineSendConnection(Attachment attachment)
@@ -67,6 +82,12 @@ class EngineSendConnection final : public SendConnection {
 
   Result<TestResult> test(Request* request) override { return test_request(at_, pool_, request); }
   std::string peer() const override { return at_.peer; }
+
+  FlowView flow() const override {
+    return at_.engine->exclusively([this](Messenger& messenger, SoftNic&, Instant) {
+      return view_of(messenger.explain(at_.connection), messenger.rtt(at_.connection));
+    });
+  }
 
  private:
   const Attachment at_;

@@ -22,6 +22,13 @@ struct FilteredLog {
   }
 };
 
+std::vector<ParamSetting> with_origin(const std::vector<Setting>& settings,
+                                      const std::string& origin) {
+  std::vector<ParamSetting> all;
+  for (const Setting& setting : settings) all.push_back({setting.first, setting.second, origin});
+  return all;
+}
+
 NicInfo describe_nic(const InterfaceInfo& interface, const Engine& engine, const Params& params) {
   const Rate speed = params.line_rate.bps() != 0 ? params.line_rate : interface.speed;
   return NicInfo{
@@ -34,6 +41,7 @@ NicInfo describe_nic(const InterfaceInfo& interface, const Engine& engine, const
       .mtu_bytes = engine.caps().mtu,
       .paths = engine.caps().paths,
       .max_connections = params.max_connections,
+      .traffic_class = params.tc,
       .ecn = engine.caps().sees_ecn,
   };
 }
@@ -72,9 +80,19 @@ class EngineContext final : public Context {
     return make_listener(nics_[nic].engine, params_);
   }
 
-  Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle) override {
+  Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
+                                              uint32_t weight) override {
     if (nic >= nics_.size()) return no_such_nic(nic);
-    return make_connecting(nics_[nic].engine, params_, handle);
+    if (weight > kMaxWeight) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("a connection's weight is {}: give 1 to {}, or 0 for PACECAR_WEIGHT",
+                              weight, kMaxWeight));
+    }
+    return make_connecting(nics_[nic].engine, params_, handle, weight);
+  }
+
+  void expect(uint32_t senders, uint32_t connections_per_sender) override {
+    for (const OpenNic& nic : nics_) nic.engine->expect({senders, connections_per_sender});
   }
 
   Result<const Memory*> register_memory(size_t nic, void* address, size_t length) override {
@@ -131,10 +149,12 @@ Statistics EngineContext::statistics(size_t nic) const {
                     messages.protocol_errors,
         .marked_packets = packets.marked_packets,
         .flows = report.flows,
+        .expected_senders = report.hint.peers,
         .flow_state_bytes = messenger.flow_memory().state,
         .flow_queue_bytes = messenger.flow_memory().queues,
         .rate_bps = static_cast<double>(report.decision.rate.bps()),
         .rtt_us = report.rtt.us(),
+        .weight = report.weight,
         .congestion_control = params_.cc,
     };
   });
@@ -144,12 +164,10 @@ Statistics EngineContext::statistics(size_t nic) const {
 }  // namespace
 
 Result<std::unique_ptr<Context>> Context::open(const Options& options) {
-  std::vector<ParamSetting> settings;
-  for (const Setting& setting : options.settings) {
-    settings.push_back({setting.first, setting.second, "command line"});
-  }
   std::vector<std::string> warnings;
-  auto params = load_params_from_environment(settings, &warnings);
+  auto params =
+      load_params_from_environment(with_origin(options.settings, "command line"), &warnings,
+                                   kSystemParamFile, with_origin(options.defaults, "application"));
   if (!params) return tl::unexpected(params.error());
   const FilteredLog log{options.log, params->log};
   for (const std::string& warning : warnings) log(LogLevel::kWarn, warning);

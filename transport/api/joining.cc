@@ -131,12 +131,13 @@ Result<std::unique_ptr<Listener>> make_listener(std::shared_ptr<Engine> engine,
 }
 
 Result<std::unique_ptr<Connecting>> make_connecting(std::shared_ptr<Engine> engine,
-                                                    const Params& params, const Handle& handle) {
+                                                    const Params& params, const Handle& handle,
+                                                    uint32_t weight) {
   const BootstrapHandle bootstrap_handle{handle.bytes};
   const auto contents = bootstrap::parse_handle(bootstrap_handle);
   if (!contents) return tl::unexpected(contents.error());
   auto offered = engine->exclusively([&](Messenger& messenger, SoftNic&, Instant now) {
-    return messenger.open_send(contents->identity, now);
+    return messenger.open_send(contents->identity, now, weight);
   });
   if (!offered) return tl::unexpected(offered.error());
   auto bootstrap = BootstrapConnector::open(bootstrap_handle, offered->offer,

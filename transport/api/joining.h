@@ -12,6 +12,7 @@ namespace pacecar {
 Result<std::unique_ptr<Listener>> make_listener(std::shared_ptr<Engine> engine,
                                                 const Params& params);
 Result<std::unique_ptr<Connecting>> make_connecting(std::shared_ptr<Engine> engine,
-                                                    const Params& params, const Handle& handle);
+                                                    const Params& params, const Handle& handle,
+                                                    uint32_t weight);
 
 }  // namespace pacecar

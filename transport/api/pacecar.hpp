@@ -31,11 +31,12 @@ class Engine;
 class MessageRequest;
 using Request = MessageRequest;  // owned by its connection; dead after test() said done
 
-// Parameters beside the environment, e.g. {"PACECAR_CC", "fixed"}; they win over it.
+// A parameter, e.g. {"PACECAR_CC", "fixed"}.
 using Setting = std::pair<std::string, std::string>;
 
 struct Options {
-  std::vector<Setting> settings;
+  std::vector<Setting> settings;  // win over the environment and files
+  std::vector<Setting> defaults;  // count where neither those nor `settings` name the parameter
   LogSink log;
 };
 
@@ -49,6 +50,7 @@ struct NicInfo {
   uint64_t mtu_bytes = 0;  // payload per packet
   uint32_t paths = 0;
   uint32_t max_connections = 0;
+  uint32_t traffic_class = 0;  // IP traffic class byte of data packets, without its ECN bits
   bool ecn = false;
 };
 
@@ -66,10 +68,12 @@ struct Statistics {
   uint64_t rejected = 0;          // malformed, unknown, refused or corrupt packets
   uint64_t marked_packets = 0;
   uint64_t flows = 0;             // open now
+  uint64_t expected_senders = 0;  // peers that may send at once, as expect() said; 0: unknown
   uint64_t flow_state_bytes = 0;  // memory of one flow,
   uint64_t flow_queue_bytes = 0;  // and of its queues, which PACECAR_WINDOW_PACKETS sizes
   double rate_bps = 0;            // decided for the flow that was used last
   double rtt_us = 0;              // smoothed, of the flow that was used last
+  uint32_t weight = 0;            // of the flow that was used last
   std::string congestion_control;
 };
 
@@ -97,6 +101,24 @@ struct TestResult {
   std::array<size_t, kMaxReceiveBuffers> sizes{};        // bytes moved, per buffer
 };
 
+// Why a connection sends as fast as it does. All connections from one NIC to another share one flow
+// and what is told here. Rates are in bit/s; 0: does not apply, or is not known.
+struct FlowView {
+  // "line" (the sender's own link), "grant" (the receiver), "network", "budget" (of the
+  // application's setting) or "application" (there is no more to send). Lives as long as the
+  // program.
+  std::string_view limited_by = "application";
+  double rate_bps = 0;
+  double grant_bps = 0;       // the receiver's, as it counts now
+  uint64_t grant_age_ns = 0;  // since its newest word
+  uint64_t phase_ns = 0;      // at which the receiver wants the packets
+  uint64_t epoch = 0;         // of that word
+  double share_bps = 0;       // of the sender's own link
+  double core_bps = 0;        // what the network between carries, as far as known
+  double budget_bps = 0;
+  double rtt_us = 0;          // smoothed
+};
+
 class SendConnection {
  public:
   virtual ~SendConnection() = default;  // closes; never waits for the peer
@@ -106,6 +128,8 @@ class SendConnection {
   // receiver's buffer).
   virtual Result<TestResult> test(Request* request) = 0;
   virtual std::string peer() const = 0;  // "host:port", for messages to people
+  // As it is now. Takes the engine's lock: for those who look from time to time.
+  virtual FlowView flow() const = 0;
 };
 
 class ReceiveConnection {
@@ -146,7 +170,17 @@ class Context {
   virtual std::string banner() const = 0;
 
   virtual Result<std::unique_ptr<Listener>> listen(size_t nic) = 0;
-  virtual Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle) = 0;
+  // All connections from one NIC to another share a flow, which has the largest weight of them;
+  // `weight` is from 1 to 64, or 0 for PACECAR_WEIGHT.
+  virtual Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
+                                                      uint32_t weight) = 0;
+  Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle) {
+    return connect(nic, handle, 0);
+  }
+
+  // What the application knows of the traffic to come: how many peers may send to each NIC at the
+  // same time, over how many connections each. 0: unknown. The newest call counts; cheap.
+  virtual void expect(uint32_t senders, uint32_t connections_per_sender) = 0;
 
   virtual Result<const Memory*> register_memory(size_t nic, void* address, size_t length) = 0;
   virtual Result<void> deregister_memory(size_t nic, const Memory* memory) = 0;

@@ -64,7 +64,8 @@ std::vector<ParamSetting> environment_settings() {
 
 Result<Params> load_params_from_environment(std::span<const ParamSetting> given,
                                             std::vector<std::string>* warnings,
-                                            const std::string& system_file) {
+                                            const std::string& system_file,
+                                            std::span<const ParamSetting> defaults) {
   std::vector<ParamSetting> direct = environment_settings();
   direct.insert(direct.end(), given.begin(), given.end());
   std::string conf_file;
@@ -75,6 +76,7 @@ Result<Params> load_params_from_environment(std::span<const ParamSetting> given,
   auto settings = read_settings(system_file);
   if (!settings && settings.error().code == ErrorCode::kNotFound) settings.emplace();
   if (!settings) return tl::unexpected(settings.error());
+  settings->insert(settings->begin(), defaults.begin(), defaults.end());
   if (!conf_file.empty()) {
     const auto more = read_settings(conf_file);
     if (!more) return tl::unexpected(more.error());

@@ -15,12 +15,13 @@ namespace pacecar {
 inline constexpr const char* kSystemParamFile = "/etc/pacecar.conf";
 
 // In decreasing priority: `given` by the caller (a command line), environment variables that begin
-// with PACECAR_, the file that PACECAR_CONF_FILE names (given or in the environment), and
-// `system_file`, which need not exist.
+// with PACECAR_, the file that PACECAR_CONF_FILE names (given or in the environment),
+// `system_file`, which need not exist, and `defaults`.
 // Errors: those of load_params() and parse_param_file(); kNotFound, kPermission, kSystem or
 // kInvalidArgument for a file that cannot be read, with its name.
 Result<Params> load_params_from_environment(std::span<const ParamSetting> given,
                                             std::vector<std::string>* warnings,
-                                            const std::string& system_file = kSystemParamFile);
+                                            const std::string& system_file = kSystemParamFile,
+                                            std::span<const ParamSetting> defaults = {});
 
 }  // namespace pacecar

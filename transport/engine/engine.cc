@@ -55,6 +55,8 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io) {
       .mtu = mtu,
       .burst_bytes = packets_per_burst * mtu,
       .receive_bytes = caps.receive_bytes,
+      .jitter = caps.jitter,
+      .pause = caps.pause,
       .paths = caps.paths,
       .flows = params.max_flows,
       .queue_pairs = params.max_flows * 2,
@@ -111,6 +113,7 @@ Result<void> Engine::start() {
                                                      .congestion_control = params_.cc,
                                                      .line_rate = config.line_rate,
                                                      .rate_max = params_.rate_max,
+                                                     .weight = params_.weight,
                                                      .max_connections = params_.max_connections,
                                                      .silence_limit = params_.timeout,
                                                      .first_flow_number = random_value<uint64_t>()},
@@ -161,7 +164,17 @@ bool Engine::poll_without_receiving(Instant now) {
   return sent + submitted > 0;
 }
 
+void Engine::expect(const TrafficHint& hint) {
+  hint_.store(uint64_t{hint.peers} << 32 | hint.connections_per_peer);
+}
+
 size_t Engine::drain_submissions(Instant now) {
+  if (const uint64_t hint = hint_.load(std::memory_order_relaxed); hint != hint_told_) {
+    hint_told_ = hint;
+    messenger_->hint({.peers = static_cast<uint32_t>(hint >> 32),
+                      .connections_per_peer = static_cast<uint32_t>(hint)},
+                     now);
+  }
   // The application's request pools have the same bounds: what it submits is never refused.
   const size_t sent = sends_.drain([this](uint32_t connection, const SendOperation& operation) {
     PACECAR_CHECK(messenger_->send(connection, operation));

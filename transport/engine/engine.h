@@ -47,6 +47,8 @@ class Engine {
   void noted() {
     if (asleep_until_ns_.load() != 0) wake_keeper();
   }
+  // The newest counts; it is passed on before any operation that is submitted later.
+  void expect(const TrafficHint& hint);
   // While waiting for a request.
   void progress();
 
@@ -99,6 +101,9 @@ class Engine {
   std::unique_ptr<PollLoop> loop_;
   Submissions<SendOperation> sends_;
   Submissions<ReceiveOperation> receives_;
+
+  std::atomic<uint64_t> hint_{0};  // of expect(): one word, so that no caller waits
+  uint64_t hint_told_ = 0;         // to the messenger; with the lock held
 
   std::mutex mutex_;
   Instant deadline_;             // of the poll loop, after the last poll that moved anything

@@ -24,6 +24,10 @@ struct PacketIoCaps {
   Rate line_rate;               // of the device; 0 when it does not know
   bool checks_payload = false;  // a checksum below us already protects the payload
   bool sees_ecn = false;        // RxPacket::ecn is real
+  // Of the host on which this runs: what it adds to round trips by chance, and how long it may do
+  // nothing without being broken.
+  Duration jitter;
+  Duration pause;
 };
 
 struct PacketIoCounters {

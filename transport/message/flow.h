@@ -59,6 +59,7 @@ struct Messenger::Flow {
 struct Messenger::Sender {
   ConnectionId id = 0;
   Flow* flow = nullptr;
+  uint32_t weight = 1;
   SendQueue queue;
   std::unique_ptr<SendTable> table;
   MemoryRegion table_region;
@@ -75,6 +76,7 @@ struct Messenger::Sender {
 struct Messenger::Receiver {
   ConnectionId id = 0;
   Flow* flow = nullptr;
+  uint32_t weight = 1;
   ReceiveQueue queue;
   std::unique_ptr<ReceiveTable> table;
   MemoryRegion table_region;

@@ -37,7 +37,7 @@ struct Offer {
   NicIdentity sender{};
   uint64_t flow = 0;  // the sender's number of the flow
   AllocatorName obeys{};
-  uint32_t weight = 1;  // the flow's, as long as no other connection of it has a larger one
+  uint32_t weight = 1;  // the connection's; the flow has the largest of its connections'
   FlowEnd end;
   RemotePlace table;  // the connection's SendTable
 };

@@ -197,6 +197,21 @@ void Messenger::destroy_flow(Flow& flow) {
   flows_[flow.id].reset();
 }
 
+void Messenger::weigh(Flow& flow, Instant now) {
+  uint32_t weight = 1;
+  const auto look = [&](const auto& ends) {
+    for (const auto& end : ends) {
+      if (end != nullptr && end->flow == &flow) weight = std::max(weight, end->weight);
+    }
+  };
+  look(senders_);
+  look(receivers_);
+  if (weight == flow.weight) return;
+  flow.weight = weight;
+  if (flow.controller != nullptr) controllers_->set_weight(now, flow.id, weight);
+  if (flow.obeys) allocator_->set_weight(now, flow.id, weight);
+}
+
 void Messenger::break_flow(Flow& flow, MessageFailure failure) {
   flow.state = Flow::State::kBroken;
   nic_.destroy_queue_pair(flow.data);
@@ -212,7 +227,9 @@ void Messenger::break_flow(Flow& flow, MessageFailure failure) {
 
 // --- connections ---
 
-Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant now) {
+Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant now,
+                                                uint32_t weight) {
+  PACECAR_CHECK(weight <= kMaxWeight);
   const size_t place = free_place(senders_);
   if (place == senders_.size()) {
     return fail(ErrorCode::kUnavailable,
@@ -233,17 +250,18 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
     }
     flow = *made;
     flow->last_word = now;
-    flow->weight = config_.weight;
   }
   sender->flow = flow;
+  sender->weight = weight == 0 ? config_.weight : weight;
   ++flow->connections;
   const Offer offer{.sender = config_.identity,
                     .flow = flow->number,
                     .obeys = obeys_,
-                    .weight = flow->weight,
+                    .weight = sender->weight,
                     .end = flow->local,
                     .table = place_of(*region, 0)};
   senders_[place] = std::move(sender);
+  weigh(*flow, now);
   return Offered{static_cast<ConnectionId>(place), encode(offer)};
 }
 
@@ -308,13 +326,13 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
   flow->state = Flow::State::kOpen;  // also when it was about to leave
   look_ = true;
   ++flow->connections;
-  flow->weight = std::max(flow->weight, offer->weight);
-  if (flow->obeys) allocator_->set_weight(now, flow->id, flow->weight);
   receiver->flow = flow;
+  receiver->weight = offer->weight;
   const Answer answer{.end = flow->local,
                       .connection = receiver->id,
                       .peer_close = place_of(*region, offsetof(ReceiveTable, peer_close))};
   receivers_[place] = std::move(receiver);
+  weigh(*flow, now);
   return Answered{static_cast<ConnectionId>(place), encode(answer)};
 }
 
@@ -383,6 +401,7 @@ void Messenger::release(Sender& sender, Instant now) {
   Flow& flow = *sender.flow;
   nic_.deregister_memory(sender.table_region);
   senders_[sender.id].reset();
+  weigh(flow, now);
   leave(flow, now);
 }
 
@@ -390,6 +409,7 @@ void Messenger::release(Receiver& receiver, Instant now) {
   Flow& flow = *receiver.flow;
   nic_.deregister_memory(receiver.table_region);
   receivers_[receiver.id].reset();
+  weigh(flow, now);
   leave(flow, now);
 }
 
@@ -436,6 +456,12 @@ void Messenger::forget_memory(uint32_t key) {
   }
 }
 
+void Messenger::hint(const TrafficHint& hint, Instant now) {
+  hint_ = hint;
+  if (hint_.peers > nic_.caps().flows) hint_.peers = 0;
+  allocator_->on_hint(now, hint_);
+}
+
 bool Messenger::drained() const {
   const auto telling = [](const auto& end) {
     return end != nullptr && end->closed && end->flow->state == Flow::State::kOpen &&
@@ -451,13 +477,19 @@ Bytes Messenger::acknowledged_bytes(ConnectionId connection) const {
 
 Explanation Messenger::explain(ConnectionId connection) const {
   const Flow& flow = *senders_[connection]->flow;
-  return flow.controller == nullptr ? Explanation{} : flow.controller->explain(now_);
+  if (flow.controller == nullptr) return {};
+  Explanation told = flow.controller->explain(now_);
+  if (flow.standing.backlog == 0) told.limited_by = LimitedBy::kApplication;
+  return told;
 }
 
+Duration Messenger::rtt(ConnectionId connection) const { return senders_[connection]->flow->rtt; }
+
 FlowReport Messenger::report() const {
-  FlowReport report{.flows = open_flows_.size()};
+  FlowReport report{.flows = open_flows_.size(), .hint = hint_};
   const Flow* flow = flows_[last_flow_].get();
   if (flow != nullptr) {
+    report.weight = flow->weight;
     report.decision = flow->decision;
     report.rtt = flow->rtt;
     if (flow->controller != nullptr) report.explanation = flow->controller->explain(now_);

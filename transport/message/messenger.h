@@ -28,12 +28,12 @@ namespace pacecar {
 
 struct MessengerConfig {
   NicIdentity identity{};
-  std::string congestion_control = "swift";
+  std::string congestion_control = "pace";
   std::vector<NamedValue> constants;              // of the congestion control, in place of its own
   std::string allocator;                          // empty: the one that goes with it
   Rate line_rate;                                 // never 0
   Rate rate_max;                                  // 0: none
-  uint32_t weight = 1;                            // of our flows, against those of others
+  uint32_t weight = 1;                            // of flows whose connections name none
   Duration base_rtt;                              // expected without queues; 0: unknown
   bool trimming = false;                          // switches cut off payloads
   uint32_t max_connections = 1024;                // each way
@@ -52,6 +52,8 @@ struct MessengerCounters {
 // What the congestion control has decided for the flow that was used last.
 struct FlowReport {
   uint64_t flows = 0;
+  TrafficHint hint;  // what the allocator has been told
+  uint32_t weight = 0;
   Decision decision;
   Duration rtt;
   Explanation explanation;
@@ -76,8 +78,9 @@ class Messenger {
     ConnectionId connection = 0;
     std::vector<uint8_t> answer;
   };
+  // A flow has the largest weight of its connections; 0: MessengerConfig::weight.
   // Errors: kUnavailable (connections, flows or queue pairs used up).
-  Result<Offered> open_send(const NicIdentity& peer, Instant now);
+  Result<Offered> open_send(const NicIdentity& peer, Instant now, uint32_t weight = 0);
   // Errors: kPeer for an answer that makes no sense.
   Result<void> finish_send(ConnectionId connection, std::span<const uint8_t> answer, Instant now);
   Result<Answered> open_receive(std::span<const uint8_t> offer, Instant now);
@@ -91,6 +94,9 @@ class Messenger {
   bool receive(ConnectionId connection, const ReceiveOperation& operation, Instant now);
   // Fails what would still use this memory. The caller deregisters it at the NIC afterwards.
   void forget_memory(uint32_t key);
+  // What the application says of the traffic to come, for the allocator. More peers than the NIC
+  // can have flows are as good as unknown.
+  void hint(const TrafficHint& hint, Instant now);
 
   // Moves everything that can be moved.
   void poll(Instant now);
@@ -105,6 +111,8 @@ class Messenger {
   FlowReport report() const;
   // Why the flow of this sending connection has the rate that it has.
   Explanation explain(ConnectionId connection) const;
+  // Smoothed, of this sending connection's flow; 0: unknown.
+  Duration rtt(ConnectionId connection) const;
   // Payload that the peer is known to have of all that this sending connection's flow has sent.
   Bytes acknowledged_bytes(ConnectionId connection) const;
   // Memory of one flow with its two queue pairs.
@@ -126,6 +134,7 @@ class Messenger {
   void leave(Flow& flow, Instant now);
   void destroy_flow(Flow& flow);
   void break_flow(Flow& flow, MessageFailure failure);
+  void weigh(Flow& flow, Instant now);  // after its connections have changed
   void decide(Flow& flow, Instant now);
   void announce(Flow& flow, Instant now);
   void on_grant(Flow& flow, uint64_t word, Instant now);
@@ -169,6 +178,7 @@ class Messenger {
   std::unique_ptr<ControllerSet> controllers_;
   AllocatorName obeys_;  // the allocator of which our controllers take grants
   AllocatorName own_allocator_;
+  TrafficHint hint_;
   std::vector<std::unique_ptr<Flow>> flows_;  // by FlowId
   std::vector<uint32_t> open_flows_;          // ids
   // The words by which the two ends of a flow coordinate, by FlowId: close together, because they

@@ -64,6 +64,14 @@ void Fabric::reset_queue_max() {
   }
 }
 
+void Fabric::count_arrivals(uint32_t source, uint32_t destination) {
+  impl_->ports[destination].count_arrivals(source);
+}
+
+Bytes Fabric::arrived_bytes(uint32_t source, uint32_t destination) const {
+  return impl_->ports[destination].arrived_bytes(source);
+}
+
 Bytes Fabric::switch_buffer_max() const {
   Bytes most = 0;
   for (const auto& node : impl_->switches) most = std::max(most, node.buffer.max_bytes());

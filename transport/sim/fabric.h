@@ -97,6 +97,11 @@ class Fabric {
   LinkInfo link_info(LinkId link) const;
   LinkStats link_stats(LinkId link) const;
   void reset_queue_max();
+  // Counts, from now on, the payload that arrives at one host from another; every packet of it, so
+  // that what is sent again without need counts again.
+  void count_arrivals(uint32_t source, uint32_t destination);
+  // 0 for a pair that is not counted.
+  Bytes arrived_bytes(uint32_t source, uint32_t destination) const;
   // Most bytes that waited in any switch at once, all ports together; a packet that is being sent
   // is not in the buffer any more.
   Bytes switch_buffer_max() const;

@@ -146,6 +146,7 @@ void HostPort::arrive(FabricPacket& packet) {
   const bool was_empty = inbox_.empty();
   inbox_bytes_ += size;
   inbox_.push(packet);
+  if (!arrivals_.empty() && packet.is_data()) note_arrival(packet);
   fabric_.trace(Fabric::Impl::TraceKind::kArrived, packet);
   if (!was_empty) return;
   if (may_read()) {
@@ -153,6 +154,26 @@ void HostPort::arrive(FabricPacket& packet) {
   } else {
     fabric_.loop.arm(reader_timer_, reader_->free_at());
   }
+}
+
+std::vector<HostPort::Arrivals>::const_iterator HostPort::find_arrivals(uint32_t source) const {
+  return std::ranges::lower_bound(arrivals_, source, {}, &Arrivals::source);
+}
+
+void HostPort::count_arrivals(uint32_t source) {
+  const auto found = find_arrivals(source);
+  if (found == arrivals_.end() || found->source != source) arrivals_.insert(found, {source, 0});
+}
+
+Bytes HostPort::arrived_bytes(uint32_t source) const {
+  const auto found = find_arrivals(source);
+  return found == arrivals_.end() || found->source != source ? 0 : found->bytes;
+}
+
+void HostPort::note_arrival(const FabricPacket& packet) {
+  const auto found = find_arrivals(packet.source);
+  if (found == arrivals_.end() || found->source != packet.source) return;
+  arrivals_[static_cast<size_t>(found - arrivals_.begin())].bytes += packet.payload_bytes;
 }
 
 bool HostPort::may_read() { return !reader_ || !reader_->busy(fabric_.loop.now()); }

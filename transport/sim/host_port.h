@@ -50,6 +50,8 @@ class HostPort final : public PacketIo, public EventSink {
   // As EventSink::prepare, of whatever wakes the host.
   void prepare(unsigned events_before) const;
   size_t waiting() const { return inbox_.count(); }
+  void count_arrivals(uint32_t source);
+  Bytes arrived_bytes(uint32_t source) const;
 
  private:
   bool send_one(const TxPacket& packet);
@@ -59,6 +61,14 @@ class HostPort final : public PacketIo, public EventSink {
   void hand_over(FabricPacket& packet, RxPacket& to, Address& source);
   void release_lent();
   bool may_read();
+
+  struct Arrivals {
+    uint32_t source = 0;
+    Bytes bytes = 0;
+  };
+  // Where those of `source` are, or would be.
+  std::vector<Arrivals>::const_iterator find_arrivals(uint32_t source) const;
+  void note_arrival(const FabricPacket& packet);
 
   // What a send() stopped at, until the host has been told that it may go on.
   struct Blocked {
@@ -78,6 +88,7 @@ class HostPort final : public PacketIo, public EventSink {
   Blocked blocked_;
   PacketList inbox_;
   Bytes inbox_bytes_ = 0;
+  std::vector<Arrivals> arrivals_;     // that are counted, by source
   PacketList lent_;                    // with the reader
   std::vector<Address> lent_sources_;  // of those
   std::optional<SerialClock> reader_;  // of a slow host

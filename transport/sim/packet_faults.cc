@@ -23,7 +23,7 @@ void PacketFaults::set(const SimFaults& faults) {
   faults_ = faults;
   if (faults.reordering > 0) late_.reserve(fabric_.config.packets);
   active_ = faults.loss > 0 || faults.duplication > 0 || faults.reordering > 0 ||
-            faults.corruption > 0 || !faults.partitions.empty();
+            faults.corruption > 0 || !faults.partitions.empty() || !faults.word_losses.empty();
   for (const SimStall& stall : stalls) {  // perhaps over before its time
     if (!frozen(static_cast<uint32_t>(stall.port))) fabric_.ports[stall.port].wake();
   }
@@ -53,10 +53,20 @@ bool PacketFaults::partitioned(uint32_t a, uint32_t b) const {
                      });
 }
 
+bool PacketFaults::loses_word(const FabricPacket& packet) {
+  if (packet.kind != PacketKind::kControl || packet.payload_bytes == 0) return false;
+  return std::any_of(faults_.word_losses.begin(), faults_.word_losses.end(),
+                     [&](const SimWordLoss& loss) {
+                       return loss.port.value_or(packet.source) == packet.source &&
+                              fabric_.random.chance(loss.probability);
+                     });
+}
+
 void PacketFaults::pass(FabricPacket& packet) {
   if (partitioned(packet.source, packet.destination)) {
     return fabric_.drop(packet, FabricDrop::kPartition);
   }
+  if (loses_word(packet)) return fabric_.drop(packet, FabricDrop::kLoss);
   if (fabric_.random.chance(faults_.loss)) return fabric_.drop(packet, FabricDrop::kLoss);
   if (fabric_.random.chance(faults_.duplication)) duplicate(packet);
   corrupt_and_delay(packet);

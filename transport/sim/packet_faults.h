@@ -41,6 +41,7 @@ class PacketFaults final : public EventSink {
   }
 
   bool partitioned(uint32_t a, uint32_t b) const;
+  bool loses_word(const FabricPacket& packet);
   void duplicate(const FabricPacket& packet);
   void corrupt_and_delay(FabricPacket& packet);
   void corrupt(FabricPacket& packet);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "transport/base/units.h"
@@ -29,6 +30,13 @@ struct SimStall {
   size_t port = 0;
 };
 
+// Control packets that carry payload are lost: the small RDMA writes by which hosts coordinate, not
+// acknowledgements.
+struct SimWordLoss {
+  double probability = 0;
+  std::optional<size_t> port;  // that sends them; none: any
+};
+
 struct SimFaults {
   // Probabilities per packet, independent of each other.
   double loss = 0;
@@ -38,6 +46,7 @@ struct SimFaults {
   Duration reorder_delay = Duration::from_us(50);
   std::vector<SimPartition> partitions;
   std::vector<SimStall> stalls;
+  std::vector<SimWordLoss> word_losses;
 };
 
 }  // namespace pacecar

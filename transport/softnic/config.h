@@ -43,6 +43,8 @@ struct SoftNicConfig {
   Bytes mtu = 4096;          // payload per packet
   Bytes burst_bytes = 4096;  // payload per turn of a flow and path; at least mtu
   Bytes receive_bytes = 0;   // what is buffered below us; 0 when unknown
+  Duration jitter;           // NicCaps::jitter: what this kind of host adds to round trips
+  Duration pause;            // NicCaps::pause: how long it may do nothing
   // What a datagram costs on the link beyond its own bytes, so that a paced flow fills its share
   // and not more: Ethernet (preamble, header, FCS, gap), IPv4 and UDP.
   Bytes wire_overhead_bytes = 38 + 20 + 8;

@@ -54,6 +54,8 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       .packet_overhead = wire::kDataHeaderBytes + wire::kChecksumBytes + config.wire_overhead_bytes,
       .burst_bytes = config.burst_bytes,
       .receive_bytes = config.receive_bytes,
+      .jitter = config.jitter,
+      .pause = config.pause,
       .paths = config.paths,
       .flows = config.flows,
       .queue_pairs = static_cast<uint32_t>(queue_pairs_.size()),

@@ -3,25 +3,53 @@
 
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif';
 
+const STRIP_HEIGHT = 10;
+const STRIP_ROOM = { size: 28 + STRIP_HEIGHT, gap: STRIP_HEIGHT + 8,
+                     ticks: { show: false } };
+
 // chart: {lines [{name, x, y, colour, dash, width}], x {label, unit, log}, y {label, range},
-// stepped, crowd (too many lines for a legend), height, describe}
+// stepped, crowd (too many lines for a legend), height, describe, strip [{from, to, colour, text}]
+// (spans of x that a coloured strip shows below the plot)}
 function lineChart(host, chart) {
   const named = !chart.crowd;
+  const strip = chart.strip ?? [];
   const plot = new uPlot({
     width: host.clientWidth,
     height: chart.height ?? 280,
     scales: { x: { time: false, distr: chart.x.log ? 3 : 1, range: widened(chart.x.log) },
               y: { range: chart.y.range ?? fromZero } },
-    axes: [{ ...axis(chart.x, host.clientWidth), size: 28 }, { ...axis(chart.y, 500), size: 52 }],
-    series: [{ label: "at", value: (_, x) => x === null ? "" : withUnit(x, chart.x.unit) },
+    axes: [{ ...axis(chart.x, host.clientWidth), size: 28, ...(strip.length > 0 && STRIP_ROOM) },
+           { ...axis(chart.y, 500), size: 52 }],
+    series: [{ label: "at", value: (_, x) => x === null ? "" : placeOf(x, chart.x.unit, strip) },
              ...chart.lines.map((line) => lineSeries(line, chart.stepped))],
     legend: { show: named, markers: { fill: markerFill, dash: markerDash } },
     cursor: { focus: { prox: 24 }, points: { show: named } },
     focus: { alpha: 0.3 },
-    hooks: named ? {} : { setSeries: [nameFocused(host)] },
+    hooks: { draw: [drawStrip(strip)], ...(!named && { setSeries: [nameFocused(host)] }) },
   }, uPlot.join(chart.lines.map((line) => [line.x, line.y])), host);
   build(plot.ctx.canvas, { role: "img", "aria-label": chart.describe }, []);
   plot.root.querySelectorAll(".u-series:not(:first-child) th").forEach(reachable);
+}
+
+// Between the plot and the figures of its axis.
+function drawStrip(strip) {
+  return (plot) => {
+    const { left, top, width, height } = plot.bbox;
+    const ratio = window.devicePixelRatio;
+    const position = (x) => Math.min(Math.max(plot.valToPos(x, "x", true), left), left + width);
+    for (const { from, to, colour: fill } of strip) {
+      const [begin, end] = [position(from), position(to)];
+      if (begin === left + width || end === left) continue;  // zoomed out of sight
+      plot.ctx.fillStyle = fill;
+      plot.ctx.fillRect(begin, top + height + 3 * ratio, Math.max(end - begin, ratio),
+                        STRIP_HEIGHT * ratio);
+    }
+  };
+}
+
+function placeOf(x, unit, strip) {
+  const span = strip.find(({ from, to }) => x >= from && x < to);
+  return span ? `${withUnit(x, unit)}: ${span.text}` : withUnit(x, unit);
 }
 
 // The legend's mark of a dashed line is open.

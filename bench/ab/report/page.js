@@ -33,9 +33,15 @@ function experimentOf(data) {
     data, arms, cells, metrics: data.metrics,
     repeated: data.kind === "programs" ? "repetition" : "seed",
     combinations: [...new Set(cells.map((cell) => cell.key))],
+    flows: explainedFlows(data.runs),
     comparisons: data.comparisons.map((comparison) => ({
       ...comparison, arm: order.get(comparison.arm), key: keyOf(data, comparison.factors) })),
   };
+}
+
+// The names of the flows of which the data says why they are as fast as they are.
+function explainedFlows(runs) {
+  return [...new Set(runs.flatMap((run) => (run.detail?.limits ?? []).map(({ name }) => name)))];
 }
 
 function cellsOf(view) {
@@ -245,13 +251,16 @@ function chooser(label, options, chosen, choose) {
 }
 
 function toolbar(view, redraw) {
-  const { combinations, metrics, cells } = view.experiment;
+  const { combinations, metrics, cells, flows } = view.experiment;
   const choose = (name, options) => (index) => { view[name] = options[index]; redraw(); };
   const choosers = [chooser("Metric", metrics.map((metric) => metric.label),
                             metrics.indexOf(view.metric), choose("metric", metrics))];
   if (combinations.length > 1) {
     choosers.unshift(chooser("Combination of factors", combinations, 0,
                              choose("combination", combinations)));
+  }
+  if (flows.length > 1) {
+    choosers.push(chooser("Reasons of flow", flows, 0, choose("flow", flows)));
   }
   if (cells.some((cell) => cell.runs.some((run) => run.detail?.links?.length))) {
     choosers.push(chooser("Links show", LINKS.map((quantity) => quantity.label), 0,
@@ -263,7 +272,7 @@ function toolbar(view, redraw) {
 function draw(view, body) {
   body.style.minHeight = `${body.offsetHeight}px`;  // the page keeps its place meanwhile
   const byMetric = [intervals(view), repetitions(view)].filter(Boolean);
-  const ofRun = [completionTimes, slowdowns, queues, rates, fairness, links]
+  const ofRun = [completionTimes, slowdowns, queues, rates, limits, fairness, links]
     .map((make) => make(view)).filter(Boolean);
   const frames = (plots) => plots.map((one) => one.frame);
   const hint = element("p", { class: "quiet hint" }, "Drag across a plot to zoom, double-click " +
@@ -296,7 +305,7 @@ function followPage(page, body, redraw) {
 function start(page) {
   const experiment = experimentOf(readData());
   const view = { experiment, combination: experiment.combinations[0],
-                 metric: experiment.metrics[0], links: LINKS[0] };
+                 metric: experiment.metrics[0], links: LINKS[0], flow: experiment.flows[0] };
   const body = element("div");
   const redraw = () => orSayWhy(page, () => draw(view, body));
   document.title = `${experiment.data.name} · Pacecar`;

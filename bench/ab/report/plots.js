@@ -4,6 +4,13 @@
 const POINTS = 1000;          // of a line, at most
 const NAMED_FLOWS = 8;        // with more a legend is longer than its plot
 const POINTS_IN_CROWD = 300;  // of each line then
+const REASONS = {  // for a flow's rate, with their colours
+  grant: { label: "receiver's grant", colour: "arm-0" },
+  line: { label: "own link", colour: "arm-2" },
+  network: { label: "network", colour: "arm-1" },
+  budget: { label: "budget", colour: "arm-3" },
+  application: { label: "nothing to send", colour: "line" },
+};
 const LINKS = [
   { name: "utilisation", label: "utilisation", unit: "%", size: 100, most: 100 },
   { name: "queue_max_bytes", label: "largest queue", unit: "B", size: 1 },
@@ -171,6 +178,61 @@ function meanLine(lines) {
   const at = (index) => lines.map((line) => line.y[index]).filter(Number.isFinite);
   return { name: `mean of ${lines.length} flows`, colour: colour("ink"), width: 2.5, x: longest.x,
            y: longest.x.map((_, index) => at(index).length > 0 ? average(at(index)) : null) };
+}
+
+// One flow of each arm: the one that the reader chose, or the arm's first.
+function limits(view) {
+  const found = detailsOf(view, "limits").map(({ detail, ...rest }) => ({
+    ...rest, flow: detail.limits.find(({ name }) => name === view.flow) ?? detail.limits[0] }));
+  if (found.length === 0) return null;
+  const time = unitFor("us", lastTime(found.map(({ flow }) => flow.rate)));
+  const top = largest(found.flatMap(({ flow }) =>
+    [flow.rate.values, flow.allowed, flow.grant, flow.core].map(largest)));
+  const unit = unitFor("Gb/s", top);
+  const draw = (host, { arm, flow }) => {
+    const strip = reasonSpans(flow, time.size);
+    lineChart(host, {
+      lines: limitLines(flow, time.size, unit.size), height: 240, strip,
+      describe: `Why flow ${flow.name} of ${arm.name} is as fast as it is`,
+      x: { label: `time (${time.name})`, unit: time.name },
+      y: { label: `rate (${unit.name})`, range: () => [0, top / unit.size * 1.05] } });
+    host.append(reasonKey(flow, strip));
+  };
+  return plot("limits", "Why a flow is as fast as it is", "Payload of one flow that arrives, " +
+              "beside what it might send; the strip shows what limits it. " +
+              `Seed ${found[0].seed}.`, panels(found, draw));
+}
+
+function limitLines(flow, time, rate) {
+  const line = (name, values, style, interval = flow.interval_us) => values.length === 0 ? [] : [
+    { name, width: 1.5, ...style, x: values.map((_, index) => index * interval / time),
+      y: values.map((value) => value / rate) }];
+  return [
+    ...line("arrives", flow.rate.values, { colour: colour("ink"), width: 2 },
+            flow.rate.interval_us),
+    ...line("may send", flow.allowed, { colour: colour("quiet") }),
+    ...line("grant", flow.grant, { colour: colour(REASONS.grant.colour), dash: [9, 4] }),
+    ...line("core", flow.core, { colour: colour(REASONS.network.colour), dash: [3, 3] })];
+}
+
+function reasonSpans(flow, time) {
+  const end = lastTime([flow.rate]) / flow.interval_us;
+  return flow.limited_by.map(([begin, reason], index) => ({
+    from: begin * flow.interval_us / time,
+    to: (flow.limited_by[index + 1]?.[0] ?? end) * flow.interval_us / time,
+    reason, colour: colour(REASONS[reason].colour), text: REASONS[reason].label }));
+}
+
+// "0: 1 > 0 is limited by [] receiver's grant 93%, [] nothing to send 7%"
+function reasonKey(flow, spans) {
+  const length = (some) => some.reduce((sum, { from, to }) => sum + to - from, 0);
+  const shares = [...grouped(spans, ({ reason }) => reason)]
+    .map(([reason, own]) => ({ reason, share: length(own) / length(spans) }))
+    .sort((a, b) => b.share - a.share);
+  return element("p", { class: "reasons" }, `${flow.name} is limited by`,
+    ...shares.map(({ reason, share }) => element("span", {},
+      swatch(`var(--${REASONS[reason].colour})`),
+      `${REASONS[reason].label} ${figure(100 * share, 2)}%`)));
 }
 
 function links(view) {

@@ -25,6 +25,10 @@ constexpr Bytes kMinDatagram = 256;  // below this no useful payload is left
 constexpr Bytes kJoinedBurst = 60'000;
 constexpr uint32_t kCallsBeforeConnect = 16;
 constexpr uint8_t kDscpMask = 0xFC;
+// Packets wait for the kernel's interrupts and for the thread that polls to be woken.
+constexpr Duration kJitter = Duration::from_us(100);
+// A thread that shares its core waits for the scheduler: some slices of a few ms each.
+constexpr Duration kPause = Duration::from_ms(25);
 
 class UdpIo final : public PacketIo {
  public:
@@ -227,6 +231,8 @@ Result<std::unique_ptr<PacketIo>> open_on(const UdpConfig& config, const Interfa
   caps.line_rate = interface.speed;
   caps.checks_payload = true;  // the UDP checksum
   caps.sees_ecn = true;
+  caps.jitter = kJitter;
+  caps.pause = kPause;
   return std::make_unique<UdpIo>(caps, *bound, std::move(*receiver), std::move(*transmitters),
                                  segments);
 }

@@ -1,0 +1,50 @@
+// The constants of `pace`: its own, except where a source is named. No experiment tunes them.
+#pragma once
+
+#include <array>
+
+#include "cc/constants.h"
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+struct PaceConstants {
+  double shared = 0.98;          // eta: of the link that two and more flows are granted
+  double drain_round_trips = 4;  // in which a queue at the last hop is drained
+  double least_share = 0.5;      // of the link against traffic that no grant covers
+  double regrant = 1.0 / 64;     // smaller changes of a rate are not told
+  double hold_regrant = 0.25;    // likewise for flows that are idle
+  double core_start = 1.0;       // c_f of a flow that knows nothing of its paths, of the line rate
+  double core_delay = 0.25;      // T: queueing delay that makes a path bad, in round trips
+  double core_decrease = 0.8;    // as swift's beta
+  double core_least = 0.5;       // of c_f that one decrease leaves
+  double core_recover = 0.25;    // of what is missing, per clean round trip
+  double validity_round_trips = 4;            // V, and
+  Duration validity = Duration::from_us(50);  // at least
+  double window_round_trips = 2;              // most in flight, at the flow's rate
+
+  static constexpr auto table() {
+    using C = PaceConstants;
+    return std::to_array<Constant<C>>({
+        {"shared", "1", 0.5, 1, &C::shared, "share of the link that several flows are granted"},
+        {"drain_round_trips", "1", 1, 1000, &C::drain_round_trips,
+         "to drain a queue at the last hop"},
+        {"least_share", "1", 0, 1, &C::least_share,
+         "of the link, against traffic that no grant covers"},
+        {"regrant", "1", 0, 0.5, &C::regrant, "smaller changes of a rate are not told"},
+        {"hold_regrant", "1", 0, 1, &C::hold_regrant, "likewise while a flow is idle"},
+        {"core_start", "1", 0.01, 1, &C::core_start,
+         "of the line rate, before anything is known of the paths"},
+        {"core_delay", "1", 0.01, 10, &C::core_delay,
+         "queueing delay that makes a path bad, in round trips"},
+        {"core_decrease", "1", 0, 1, &C::core_decrease, "weight of the excess delay in a decrease"},
+        {"core_least", "1", 0.01, 1, &C::core_least, "what one decrease leaves"},
+        {"core_recover", "1", 0, 1, &C::core_recover, "of what is missing, per clean round trip"},
+        {"validity_round_trips", "1", 1, 1000, &C::validity_round_trips, "that a grant holds"},
+        {"validity", "us", 1, 1e6, &C::validity, "that a grant holds at least"},
+        {"window_round_trips", "1", 1, 100, &C::window_round_trips, "at the flow's rate in flight"},
+    });
+  }
+};
+
+}  // namespace pacecar

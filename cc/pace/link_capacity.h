@@ -1,0 +1,55 @@
+// LinkCapacity: what of a receiving link there is to grant, from what arrives on it.
+//
+//   available = eta * C - X - q / (4 RTT)
+//
+// eta is 1 for a flow alone, else 0.98. q is the queue at the last hop: line rate times the least
+// excess delay of all packets of a round trip; queues elsewhere are on the way of some packets
+// only. X is traffic that no grant covers: what of it arrives here is counted; other processes and
+// hosts show when a queue stands while our own arrivals fill less than the link. X rises as fast as
+// it is seen and falls by a sixteenth per round trip, and flows on grants keep half of the link
+// against it.
+//
+// Rates are in bit/s on the wire. Pure; one thread.
+#pragma once
+
+#include "cc/pace/constants.h"
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+class LinkCapacity {
+ public:
+  LinkCapacity(Rate line_rate, Duration round_trip, Duration jitter, const PaceConstants& constants)
+      : line_(static_cast<double>(line_rate.bps())),
+        round_trip_(round_trip),
+        jitter_(jitter),
+        constants_(constants) {}
+
+  // `wire` bytes have arrived; `excess` is how much longer the fastest of them was on its way than
+  // the fastest lately.
+  // True when a round trip is over and the result may be another.
+  bool on_arrival(Instant now, Bytes wire, bool covered, Duration excess);
+  // What is there for `flows` flows.
+  double available(size_t flows) const;
+
+  double line() const { return line_; }
+  double uncovered() const { return uncovered_; }
+  Duration queue() const { return queue_; }
+
+ private:
+  void close_window(Instant now);
+
+  const double line_;
+  const Duration round_trip_;
+  const Duration jitter_;
+  const PaceConstants& constants_;
+  double uncovered_ = 0;  // X
+  Duration queue_;        // q / C
+  // The present round trip.
+  Instant started_;
+  Bytes arrived_ = 0;
+  Bytes foreign_ = 0;
+  Duration least_excess_ = Duration::max();
+};
+
+}  // namespace pacecar

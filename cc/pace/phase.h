@@ -1,0 +1,40 @@
+// When the flows of a receiver send: at equal rates each has a gap of its own length to send one
+// burst in, and the bursts of different flows should not meet. A flow with slot s sends at the
+// fraction bitreverse(s) of the gap; the first n slots are then spread about evenly, whatever n is
+// (van der Corput). Pure; any thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+// What leaves a flow at once, payload: a quarter of a round trip's worth in whole packets, between
+// one packet and `most`. Sender and receiver compute the same.
+inline Bytes pace_burst(Rate rate, Duration round_trip, Bytes mtu, Bytes most) {
+  const Bytes quarter = rate.bytes_in(round_trip / 4);
+  return std::clamp(quarter / mtu * mtu, mtu, std::max(most, mtu));
+}
+
+// Time between two bursts, in nanoseconds.
+inline double pace_gap_ns(Rate rate, Bytes burst, Bytes mtu, Bytes overhead) {
+  const Bytes packets = (burst + mtu - 1) / mtu;
+  return static_cast<double>(burst + packets * overhead) * 8e9 / static_cast<double>(rate.bps());
+}
+
+// Fraction of the gap, 0 .. 1.
+inline double pace_fraction(uint32_t slot) {
+  uint32_t reversed = 0;
+  for (int bit = 0; bit < 16; ++bit) reversed |= (slot >> bit & 1) << (15 - bit);
+  return static_cast<double>(reversed) / 65536.0;
+}
+
+// `ns` modulo `gap`, 0 .. gap.
+inline double modulo(double ns, double gap) {
+  const double rest = ns - gap * static_cast<double>(static_cast<int64_t>(ns / gap));
+  return rest < 0 ? rest + gap : rest;
+}
+
+}  // namespace pacecar

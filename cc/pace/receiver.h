@@ -1,0 +1,147 @@
+// PaceReceiver: the receiver's half of `pace`. Divides one receiving link among the flows that have
+// announced a backlog, by weighted max-min, and says so in grants of rate and phase.
+//
+//   sum over active flows of min(w_f * mu, u_f) = eta * C - X - drain;  g_f = min(w_f * mu, u_f)
+//
+// mu is the water level (water_fill.h), u_f what the sender can use, the right side LinkCapacity. A
+// flow that will be done within a round trip keeps its grant but is charged no more: a word that
+// leaves now tells others of the rate that will be free when it takes effect. A flow that is idle
+// but has receives posted holds an equal part among the flows that are expected to wake up together
+// (fan_in.h).
+//
+// Invariants: cuts leave before raises. Every grant sent has an epoch of its own. A grant that is
+// not repeated loses its validity at the sender.
+// Cost: O(log) per event; O(active flows) when the level has moved by more than 1/64, at most once
+// per microsecond. Purity and thread rule as for Allocator.
+#pragma once
+
+#include <vector>
+
+#include "cc/allocator.h"
+#include "cc/grant_word.h"
+#include "cc/pace/constants.h"
+#include "cc/pace/fan_in.h"
+#include "cc/pace/link_capacity.h"
+#include "cc/pace/slots.h"
+#include "cc/pace/turn_order.h"
+#include "cc/pace/water_fill.h"
+#include "transport/base/work_list.h"
+
+namespace pacecar {
+
+class PaceReceiver final : public Allocator {
+ public:
+  // environment.line_rate is that of the receiving link.
+  PaceReceiver(const FlowEnvironment& environment, uint32_t max_flows);
+
+  void add_flow(Instant now, uint32_t flow) override;
+  void remove_flow(Instant now, uint32_t flow) override;
+  void on_posted(Instant now, uint32_t flow, Bytes bytes) override;
+  void on_finished(Instant now, uint32_t flow, Bytes bytes) override;
+  void on_demand(Instant now, uint32_t flow, const Demand& demand) override;
+  void on_arrival(Instant now, uint32_t flow, Bytes bytes, uint32_t transit_ns) override;
+  void on_foreign_arrival(Instant now, Bytes bytes) override;
+  bool wants_arrivals() const override { return true; }
+  void set_weight(Instant now, uint32_t flow, uint32_t weight) override;
+  void on_hint(Instant now, const TrafficHint& hint) override;
+  size_t poll_grants(Instant now, std::span<GrantUpdate> updates) override;
+  Instant next_deadline() const override;
+  Grant grant(uint32_t flow) const override;
+
+  size_t active_flows() const { return active_.size(); }
+
+ private:
+  static constexpr uint32_t kInactive = UINT32_MAX;
+
+  struct Flow {
+    Bytes posted = 0;    // and not finished
+    Bytes received = 0;  // since the flow began
+    Bytes wanted = 0;    // likewise, as the sender says
+    Rate usable;
+    Rate charged;   // its limit in fill_; 0: it is not there
+    Rate granted;   // newest grant sent; 0: none yet
+    Instant sent;   // when it was
+    Instant heard;  // of the flow, last
+    uint32_t weight = 1;
+    uint32_t position = kInactive;  // in active_
+    uint32_t home = 0;              // slot while idle
+    uint32_t slot = 0;              // in use
+    uint32_t sent_slot = kInactive;
+    uint32_t base_transit = 0;  // least of the last period, and of the one before
+    uint32_t next_transit = 0;
+    Instant base_since;
+    uint8_t said_turn = 0;  // Demand::turn
+    uint8_t turn = 0;       // in turns_; 0: it does not take part
+    uint16_t epoch = 0;     // of the newest grant sent
+    uint16_t demand_epoch = 0;
+    bool present = false;
+    bool has_demand = false;  // ever
+    bool newcomer = false;    // woke up in the present episode
+    bool covered = false;     // was charged since it woke up
+
+    bool active() const { return position != kInactive; }
+    // What is wanted was rounded up.
+    Bytes remaining() const { return wanted >= received + kWantedUnit ? wanted - received : 0; }
+  };
+  // One pass sends what is due, in this order.
+  enum class Stage : uint8_t { kCuts, kRaises, kRepeats, kDone };
+
+  Flow& at(uint32_t flow);
+  const Flow& at(uint32_t flow) const;
+  void activate(Instant now, uint32_t flow);
+  void deactivate(uint32_t flow);
+  void update(Instant now, uint32_t flow);
+  Rate limit(const Flow& flow) const;
+  void take_turn(Flow& flow, uint8_t turn);
+  bool yields(const Flow& flow) const;
+  Rate waiting() const;
+  bool lasting(const Flow& flow) const;
+  void charge(Flow& flow, Rate limit);
+  Duration excess(Flow& flow, uint32_t transit_ns, Instant now) const;
+
+  Rate target(const Flow& flow) const;
+  uint32_t expected() const;
+  Rate hold(uint32_t posted) const;
+  Duration validity() const;
+  bool differs(const Flow& flow, double tolerance) const;
+  GrantUpdate send(Instant now, uint32_t flow);
+  void start_pass(Instant now);
+  void end_episode();
+  bool is_due(Instant now, const Flow& flow) const;
+  bool next_stage(Instant now);
+  size_t serve_pass(Instant now, std::span<GrantUpdate> updates);
+  size_t serve_due(Instant now, std::span<GrantUpdate> updates);
+  size_t serve_holds(Instant now, std::span<GrantUpdate> updates);
+
+  const FlowEnvironment environment_;
+  const PaceConstants constants_{};
+  const Duration round_trip_;
+  LinkCapacity capacity_;
+  WaterFill fill_;
+  FanIn fan_in_;
+  std::vector<Flow> flows_;
+  std::vector<uint32_t> active_;  // in no particular order
+  SlotMap homes_;
+  SlotMap slots_;
+  WorkList due_;          // flows to look at by themselves
+  uint32_t hinted_ = 0;   // senders at once, as the application says; 0: unknown
+  uint32_t posted_ = 0;   // flows with receives posted
+  uint32_t charged_ = 0;  // flows in fill_
+  uint32_t newcomers_ = 0;
+  TurnOrder turns_;       // of active flows that last
+  double available_ = 0;  // of the last look
+  double level_ = WaterFill::kNoLevel;
+  double spare_ = 0;         // per weight, when all limits are met
+  double passed_level_ = 0;  // level and spare of the last pass over all active flows
+  bool changed_ = false;     // level_ may have moved
+  Stage stage_ = Stage::kDone;
+  size_t cursor_ = 0;  // next index of active_ in this stage
+  Instant next_look_;
+  Instant next_repeat_ = Instant::never();
+  uint32_t hold_cursor_ = 0;  // next flow whose hold is looked at
+  uint32_t hold_left_ = 0;    // of this round of looking
+  uint32_t holding_for_ = 0;  // fan-in that the holds were sent for
+  Instant next_hold_;
+};
+
+}  // namespace pacecar

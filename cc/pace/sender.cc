@@ -1,0 +1,287 @@
+#include "cc/pace/sender.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include "cc/grant_limit.h"
+#include "cc/pace/phase.h"
+#include "cc/rate_law.h"
+#include "transport/base/check.h"
+
+namespace pacecar {
+namespace {
+
+constexpr double kLapsedShare = 1.0 / 256;  // of the line rate: the least without a valid grant
+// A backlog that is gone within this part of a round trip is not announced: no answer would come in
+// time.
+constexpr double kTooSmall = 0.5;
+// More is announced when what was announced is gone within so many round trips.
+constexpr double kAnnounceAhead = 4;
+constexpr Bytes kMostAnnounced = Bytes{1} << 30;  // the word counts modulo 2^32
+constexpr double kUsableChange = 1.0 / 32;        // smaller ones are not told
+constexpr int64_t kRepeatsPerValidity = 4;
+// A flow that has been idle for so long says so, lest a count went wrong somewhere.
+constexpr Duration kFarewell = Duration::from_ms(1);
+// End hosts that are late by more than so many bursts' time cannot keep a phase.
+constexpr int64_t kPhaseJitterBursts = 2;
+// Acknowledgements are gathered at the receiver; beside the round trips, this is in flight.
+constexpr Bytes kWindowBursts = 4;
+constexpr int64_t kWindowJitters = 4;
+constexpr int16_t kNearEpochs = 256;
+constexpr Duration kMinValidity = Duration::from_us(1);
+constexpr Duration kMaxValidity = Duration::from_s(10);
+
+Rate rate_of(double bps) {
+  return std::max(Rate::from_bps(static_cast<uint64_t>(std::max(bps, 0.0))), kMinRate);
+}
+
+}  // namespace
+
+PaceController::PaceController(const FlowEnvironment& environment, const Constants& constants,
+                               LinkShare& link, uint32_t flow)
+    : environment_(environment),
+      constants_(constants),
+      link_(link),
+      flow_(flow),
+      core_(environment, constants_) {
+  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
+}
+
+PaceController::PaceController(const FlowEnvironment& environment, const Constants& constants)
+    : environment_(environment),
+      constants_(constants),
+      own_link_(std::make_unique<LinkShare>(environment.line_rate, 1, constants.regrant)),
+      link_(*own_link_),
+      flow_(0),
+      core_(environment, constants_) {
+  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
+}
+
+PaceController::~PaceController() { link_.set(flow_, Rate(), weight_); }
+
+void PaceController::set_weight(Instant now, uint32_t weight) {
+  weight_ = weight;
+  refresh(now);
+}
+
+// --- signals ---
+
+void PaceController::on_ack(const AckSample& sample) {
+  heard_ = sample.now;
+  if (core_.on_ack(sample)) refresh(sample.now);
+}
+
+void PaceController::on_loss(const LossSample& sample) { core_.on_loss(sample); }
+
+void PaceController::on_timeout(Instant now) {
+  core_.on_timeout();
+  refresh(now);
+}
+
+// The newest epoch wins. That of a CTS (not aligned) may be of long ago, when epochs have wrapped
+// since: it counts only if it is a little newer, and any word of its own outranks it.
+bool PaceController::outranks(const Grant& grant) const {
+  if (!has_grant_) return true;
+  const auto ahead = static_cast<int16_t>(static_cast<uint16_t>(grant.epoch - grant_.epoch));
+  if (!grant.aligned) return ahead > 0 && ahead <= kNearEpochs;
+  return ahead > 0 || !grant_.aligned;
+}
+
+void PaceController::on_grant(Instant now, const Grant& grant) {
+  if (grant.is_credit || !outranks(grant)) return;
+  const bool first = !has_grant_;
+  const Rate before = grant_.rate;
+  grant_ = grant;
+  grant_.rate = std::max(grant.rate, kMinRate);
+  grant_.validity = std::clamp(grant.validity, kMinValidity, kMaxValidity);
+  granted_at_ = now;
+  has_grant_ = true;
+  alone_ = false;
+  align_wanted_ |= grant.aligned;
+  if (first || grant_.rate != before) refresh(now);
+}
+
+// --- the rate ---
+
+Duration PaceController::halving() const {
+  return std::max({core_.base_rtt(), environment_.jitter, Duration::from_ns(1)});
+}
+
+// What the receiver lets the flow have, in bit/s.
+double PaceController::granted(Instant now) const {
+  const auto line = static_cast<double>(environment_.line_rate.bps());
+  if (!has_grant_ || alone_) return line;
+  const auto rate = static_cast<double>(grant_.rate.bps());
+  const Duration over = now - std::max(granted_at_, busy_since_) - grant_.validity;
+  if (over < Duration() || !has_backlog()) return rate;
+  const int64_t halvings = std::min<int64_t>(1 + over.ns() / halving().ns(), 60);
+  return std::max(std::ldexp(rate, static_cast<int>(-halvings)),
+                  std::min(rate, line * kLapsedShare));
+}
+
+PaceController::Choice PaceController::choose(Instant now) const {
+  const double grant = granted(now);
+  const double share = link_.share(flow_);
+  const double core = core_.rate();
+  const auto line = static_cast<double>(environment_.line_rate.bps());
+  Choice choice{.rate = std::min(share, line),
+                .limited_by = environment_.budget > Rate() ? LimitedBy::kBudget : LimitedBy::kLine};
+  if (core < choice.rate) choice = {core, LimitedBy::kNetwork};
+  if (grant < choice.rate) choice = {grant, LimitedBy::kGrant};
+  return choice;
+}
+
+// Tells the others on our link what this flow can use of it.
+void PaceController::refresh(Instant now) {
+  const double limit = has_backlog() ? std::min(granted(now), core_.rate()) : 0;
+  link_.set(flow_, has_backlog() ? rate_of(limit) : Rate(), weight_);
+}
+
+Decision PaceController::decide(Instant now) {
+  const Duration silence = now - std::max(granted_at_, busy_since_);
+  if (has_grant_ && has_backlog() && silence >= grant_.validity) {
+    if (!alone_ && silence >= grant_.validity * 2 && now - heard_ <= halving() * 2) {
+      core_.restart(granted(now));
+      alone_ = true;
+    }
+    refresh(now);
+  }
+  const Choice choice = choose(now);
+  const Rate rate = std::min(rate_of(choice.rate), environment_.line_rate);
+  const Duration round_trip = core_.base_rtt();
+  const Bytes burst =
+      pace_burst(rate, base_round_trip(environment_), environment_.mtu, environment_.burst_bytes);
+  decision_.rate = rate;
+  decision_.limited_by = choice.limited_by;
+  decision_.burst = burst;
+  const auto round_trips = static_cast<int64_t>(constants_.window_round_trips);
+  const Duration span = round_trip * round_trips + environment_.jitter * kWindowJitters;
+  decision_.window =
+      rate.bytes_in(span) + kWindowBursts * std::max(burst, environment_.burst_bytes);
+  decision_.aligned = false;
+  if (align_wanted_ && has_backlog()) align(now, rate, burst);
+  return decision_;
+}
+
+// The next packet leaves in the grid that the receiver gave, at the time nearest to the one that it
+// would have left at.
+void PaceController::align(Instant now, Rate rate, Bytes burst) {
+  const Duration longest =
+      environment_.line_rate.time_for(environment_.burst_bytes) * kPhaseJitterBursts;
+  const bool possible = grant_.aligned && decision_.limited_by == LimitedBy::kGrant &&
+                        rate == grant_.rate && environment_.jitter <= longest;
+  align_wanted_ = false;
+  if (!possible) {
+    in_grid_ = false;
+    return;
+  }
+  const auto at = static_cast<double>(now.ns());
+  const double gap = pace_gap_ns(rate, burst, environment_.mtu, environment_.overhead);
+  const double grid =
+      static_cast<double>((granted_at_ - base_round_trip(environment_) + grant_.phase).ns());
+  const double planned = in_grid_ ? at + modulo(grid_ns_ - at, gap_ns_) : at;
+  double next = planned + modulo(grid - planned, gap);
+  if (next - planned > gap / 2 && next - gap >= at) next -= gap;
+  in_grid_ = true;
+  grid_ns_ = grid;
+  gap_ns_ = gap;
+  decision_.first_send = Instant::from_ns(static_cast<int64_t>(next));
+  decision_.aligned = true;
+  if (getenv("PS"))
+    fprintf(stderr, "%ld align %p rate %.2f gap %.1f planned +%.1f next +%.1f grid %.1f\n",
+            now.ns(), (void*)this, rate.bps() / 1e9, gap, planned - at, next - at,
+            modulo(grid, gap));
+}
+
+// --- what the receiver is told ---
+
+std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& standing) {
+  const bool had_backlog = has_backlog();
+  standing_ = standing;
+  if (has_backlog() && !had_backlog) {
+    busy_since_ = now;
+    align_wanted_ = grant_.aligned && standing.backlog > environment_.mtu;
+    in_grid_ = false;
+  }
+  if (has_backlog() != had_backlog) refresh(now);
+  const double usable = std::min(link_.usable(flow_), core_.rate());
+  if (!worth_saying(now, usable)) return ever_said_ ? std::optional(said_) : std::nullopt;
+  ever_said_ = true;
+  announced_ = has_backlog();
+  said_at_ = now;
+  said_wanted_ = standing.acked + std::min(standing.backlog, kMostAnnounced);
+  ++said_.epoch;
+  said_.usable = has_backlog() ? rate_of(usable) : Rate();
+  said_.wanted = said_wanted_;
+  said_.turn = link_.active() == 1 ? static_cast<uint8_t>(1 + link_.turns() % Demand::kTurns) : 0;
+  return said_;
+}
+
+bool PaceController::worth_saying(Instant now, double usable) const {
+  if (!has_backlog()) return announced_ && now - said_at_ >= kFarewell;
+  const double round_trip_bytes =
+      choose(now).rate / 8 * std::max(core_.base_rtt(), environment_.jitter).seconds();
+  const auto backlog = static_cast<double>(standing_.backlog);
+  if (!announced_) return backlog > kTooSmall * round_trip_bytes;
+  const Bytes said_left = said_wanted_ - std::min(standing_.acked, said_wanted_);
+  if (standing_.acked + standing_.backlog > said_wanted_ &&
+      static_cast<double>(said_left) < kAnnounceAhead * round_trip_bytes) {
+    return true;
+  }
+  const auto said = static_cast<double>(said_.usable.bps());
+  if (std::abs(usable - said) > kUsableChange * said) return true;
+  return has_grant_ && now - said_at_ >= grant_.validity / kRepeatsPerValidity;
+}
+
+Explanation PaceController::explain(Instant now) {
+  const Choice choice = choose(now);
+  return {.limited_by = has_backlog() ? choice.limited_by : LimitedBy::kApplication,
+          .rate = rate_of(choice.rate),
+          .grant = has_grant_ ? rate_of(granted(now)) : Rate(),
+          .grant_age = has_grant_ ? now - granted_at_ : Duration(),
+          .phase = grant_.phase,
+          .epoch = grant_.epoch,
+          .share = rate_of(link_.share(flow_)),
+          .core = rate_of(core_.rate()),
+          .budget = environment_.budget};
+}
+
+// --- all flows of a NIC ---
+
+PaceSenders::PaceSenders(const FlowEnvironment& environment, const PaceConstants& constants,
+                         uint32_t max_flows)
+    : environment_(environment),
+      constants_(constants),
+      sweep_(std::max(constants.validity, environment.pause * kRepeatsPerValidity) /
+             kRepeatsPerValidity),
+      link_(environment.line_rate, max_flows, constants.regrant),
+      controllers_(max_flows) {}
+
+Controller& PaceSenders::add_flow(Instant, uint32_t flow) {
+  PACECAR_CHECK(flow < controllers_.size() && controllers_[flow] == nullptr);
+  controllers_[flow] = std::make_unique<PaceController>(environment_, constants_, link_, flow);
+  return *controllers_[flow];
+}
+
+void PaceSenders::remove_flow(Instant, uint32_t flow) { controllers_[flow].reset(); }
+
+void PaceSenders::set_weight(Instant now, uint32_t flow, uint32_t weight) {
+  controllers_[flow]->set_weight(now, weight);
+}
+
+// Grants lose their validity, and demands are repeated, by the passing of time.
+size_t PaceSenders::poll_changed(Instant now, std::span<uint32_t> flows) {
+  if (link_.active() > 0 && now >= next_sweep_) {
+    next_sweep_ = now + sweep_;
+    link_.touch_all();
+  }
+  return link_.poll_changed(flows);
+}
+
+Instant PaceSenders::next_deadline() const {
+  return link_.active() > 0 ? next_sweep_ : Instant::never();
+}
+
+}  // namespace pacecar

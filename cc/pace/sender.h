@@ -1,0 +1,117 @@
+// PaceController: the sender's half of `pace` for one flow; PaceSenders: for all flows of a NIC.
+//
+//   r_f = min(w_f * lambda, g_f, c_f)
+//
+// lambda is the flow's part of our own link (link_share.h), g_f the receiver's grant, c_f what the
+// core carries (core_limit.h). The receiver is told what the flow could use, u_f, and how much it
+// wants to send in all. Packets of a flow that is limited by its grant leave in the receiver's
+// grid.
+//
+// A grant holds for its validity V; then the rate halves per round trip down to 1/256 of the line
+// rate. A receiver that acknowledges but has been silent for 2 V is alive, and only late: then c_f
+// alone counts until it speaks. A grant is a peer's word: any content is made harmless here.
+//
+// Purity and thread rule as for Controller and ControllerSet.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cc/controller_set.h"
+#include "cc/pace/constants.h"
+#include "cc/pace/core_limit.h"
+#include "cc/pace/link_share.h"
+
+namespace pacecar {
+
+class PaceController final : public Controller {
+ public:
+  using Constants = PaceConstants;
+
+  // Shares `link`, which outlives it, with other flows, as number `flow`.
+  PaceController(const FlowEnvironment& environment, const Constants& constants, LinkShare& link,
+                 uint32_t flow);
+  // Has the link for itself.
+  PaceController(const FlowEnvironment& environment, const Constants& constants);
+  ~PaceController() override;
+
+  std::string_view name() const override { return "pace"; }
+  void on_send(Instant, Bytes) override {}
+  void on_ack(const AckSample& sample) override;
+  void on_loss(const LossSample& sample) override;
+  void on_timeout(Instant now) override;
+  void on_grant(Instant now, const Grant& grant) override;
+  Decision decide(Instant now) override;
+  std::optional<Demand> demand(Instant now, const FlowStanding& standing) override;
+  Explanation explain(Instant now) override;
+
+  void set_weight(Instant now, uint32_t weight);
+
+ private:
+  struct Choice {
+    double rate = 0;
+    LimitedBy limited_by = LimitedBy::kLine;
+  };
+
+  bool outranks(const Grant& grant) const;
+  bool has_backlog() const { return standing_.backlog > 0; }
+  double granted(Instant now) const;
+  Choice choose(Instant now) const;
+  void refresh(Instant now);
+  bool worth_saying(Instant now, double usable) const;
+  Duration halving() const;
+  void align(Instant now, Rate rate, Bytes burst);
+
+  const FlowEnvironment environment_;
+  const Constants constants_;
+  std::unique_ptr<LinkShare> own_link_;
+  LinkShare& link_;
+  const uint32_t flow_;
+  uint32_t weight_ = 1;
+  CoreLimit core_;
+  FlowStanding standing_;
+  Decision decision_;
+
+  // The newest grant.
+  Grant grant_;
+  Instant granted_at_;
+  bool has_grant_ = false;
+  bool alone_ = false;  // the receiver is late: c_f alone counts
+  Instant heard_;       // an acknowledgement, last
+  Instant busy_since_;
+
+  // The grid in which packets leave.
+  bool align_wanted_ = false;
+  bool in_grid_ = false;
+  double grid_ns_ = 0;  // some instant of it
+  double gap_ns_ = 0;
+
+  // What was said last.
+  Demand said_;
+  Instant said_at_;
+  Bytes said_wanted_ = 0;   // not modulo anything
+  bool announced_ = false;  // the receiver knows that there is a backlog
+  bool ever_said_ = false;
+};
+
+class PaceSenders final : public ControllerSet {
+ public:
+  PaceSenders(const FlowEnvironment& environment, const PaceConstants& constants,
+              uint32_t max_flows);
+
+  Controller& add_flow(Instant now, uint32_t flow) override;
+  void remove_flow(Instant now, uint32_t flow) override;
+  void set_weight(Instant now, uint32_t flow, uint32_t weight) override;
+  size_t poll_changed(Instant now, std::span<uint32_t> flows) override;
+  Instant next_deadline() const override;
+
+ private:
+  const FlowEnvironment environment_;
+  const PaceConstants constants_;
+  const Duration sweep_;  // how often all active flows are looked at
+  LinkShare link_;
+  std::vector<std::unique_ptr<PaceController>> controllers_;
+  Instant next_sweep_;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,136 @@
+// What NCCL and its user say of a communicator reaches the message layer: attributes and weight.
+// The plugin is linked in, so that what lies behind its table can be looked at.
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <cstdlib>
+
+#include "net_plugin/communicator.h"
+#include "tests/support/fake_nccl_host.h"
+
+extern "C" const pacecar::nccl::NetV11 ncclNetPlugin_v11;
+
+namespace pacecar::test {
+namespace {
+
+using nccl::NcclResult;
+
+constexpr const nccl::NetV11& kNet = ncclNetPlugin_v11;
+
+class HintsTest : public testing::Test {
+ protected:
+  HintsTest() { setenv("PACECAR_NICS", "soft:udp:lo", 1); }
+  ~HintsTest() override { unsetenv("PACECAR_WEIGHT"); }
+};
+
+class Communicator {
+ public:
+  Communicator() {
+    nccl::CommConfigV11 config{nccl::kUndefined};
+    if (kNet.init(&context_, 0x1234, &config, nullptr, nullptr) != NcclResult::kSuccess) {
+      throw HostError("init failed");
+    }
+  }
+  ~Communicator() { kNet.finalize(context_); }
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  // As NCCL says it, which knows nothing of the rest.
+  NcclResult expect(int32_t peers) {
+    const nccl::CommAttributesV11 unknown{-1, -1, -1, -1};
+    nccl::NetAttributesV11 attributes{unknown, {peers, 1, 2, 1}, ~0U, ~0U, ~0U};
+    return kNet.setNetAttr(context_, &attributes);
+  }
+
+  // The sending end of a connection of this process to itself.
+  void* connect() {
+    HandleBytes handle{};
+    void* listening = nullptr;
+    EXPECT_EQ(kNet.listen(context_, 0, handle.data(), &listening), NcclResult::kSuccess);
+    void* send = nullptr;
+    void* receive = nullptr;
+    poll_until("connecting to this process", [&] {
+      nccl::DeviceHandle* device = nullptr;
+      if (send == nullptr) kNet.connect(context_, 0, handle.data(), &send, &device);
+      if (receive == nullptr) kNet.accept(listening, &receive, &device);
+      return send != nullptr && receive != nullptr;
+    });
+    kNet.closeListen(listening);
+    ends_.push_back(receive);
+    ends_.push_back(send);
+    return send;
+  }
+  void close() {
+    for (void* end : ends_) kNet.closeSend(end);
+    ends_.clear();
+  }
+
+ private:
+  void* context_ = nullptr;
+  std::vector<void*> ends_;
+};
+
+Statistics statistics() { return plugin::current_context()->statistics(0); }
+
+TEST_F(HintsTest, SendersThatNcclExpectsReachTheAllocator) {
+  Communicator communicator;
+  EXPECT_EQ(statistics().expected_senders, 0U) << "nothing is known yet";
+  for (const int32_t peers : {1, 12, 3, 256}) {
+    EXPECT_EQ(communicator.expect(peers), NcclResult::kSuccess);
+    EXPECT_EQ(statistics().expected_senders, static_cast<uint64_t>(peers));
+  }
+}
+
+TEST_F(HintsTest, CountsThatCannotBeAreUnknown) {
+  Communicator communicator;
+  for (const int32_t nonsense : {0, -1, INT_MIN, 257, INT_MAX}) {
+    EXPECT_EQ(communicator.expect(7), NcclResult::kSuccess);
+    EXPECT_EQ(communicator.expect(nonsense), NcclResult::kSuccess);
+    EXPECT_EQ(statistics().expected_senders, 0U) << nonsense;
+  }
+}
+
+TEST_F(HintsTest, TheCommunicatorWithMostSendersCounts) {
+  Communicator stays;
+  stays.expect(4);
+  {
+    Communicator goes;
+    EXPECT_EQ(statistics().expected_senders, 4U) << "it has said nothing";
+    goes.expect(9);
+    EXPECT_EQ(statistics().expected_senders, 9U);
+    stays.expect(2);
+    EXPECT_EQ(statistics().expected_senders, 9U);
+  }
+  EXPECT_EQ(statistics().expected_senders, 2U);
+}
+
+TEST_F(HintsTest, AnotherLifeOfThePluginKnowsNothingOfTheLast) {
+  { Communicator().expect(9); }
+  const Communicator communicator;
+  EXPECT_EQ(statistics().expected_senders, 0U);
+}
+
+TEST_F(HintsTest, EachCommunicatorHasTheWeightOfItsBeginning) {
+  Communicator plain;
+  setenv("PACECAR_WEIGHT", "5", 1);
+  Communicator heavy;
+  setenv("PACECAR_WEIGHT", "3", 1);
+  plain.connect();
+  EXPECT_EQ(statistics().weight, 1U);
+  heavy.connect();
+  EXPECT_EQ(statistics().weight, 5U) << "both share the flow of this process to itself";
+  heavy.close();
+  plain.close();
+}
+
+TEST_F(HintsTest, WeightOutOfRangeIsNamed) {
+  setenv("PACECAR_WEIGHT", "65", 1);
+  EXPECT_THROW(Communicator(), HostError);
+  const auto refused = plugin::open_communicator(std::nullopt);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            "PACECAR_WEIGHT='65' (environment) is not valid: give a whole number from 1 to 64");
+}
+
+}  // namespace
+}  // namespace pacecar::test
