@@ -38,7 +38,10 @@ struct TransportSpec {
   // their flow starts; false: they post when the flow starts.
   bool receives_posted = true;
 
-  bool spreads() const { return paths > 1 && path_policy != PathPolicy::kFixed; }  // each flow
+  // Each flow, over several paths at the same time.
+  bool spreads() const {
+    return paths > 1 && path_policy != PathPolicy::kFixed && path_policy != PathPolicy::kSticky;
+  }
 };
 
 enum class FaultKind : uint8_t {

@@ -15,8 +15,8 @@
 namespace pacecar {
 namespace {
 
-constexpr std::array<std::string_view, 5> kPathPolicies{"round-robin", "fixed", "random", "penalty",
-                                                        "recycle"};
+constexpr std::array<std::string_view, 8> kPathPolicies{
+    "round-robin", "fixed", "random", "penalty", "recycle", "sticky", "balanced", "reroute"};
 constexpr std::array<std::string_view, 3> kEcnKinds{"off", "step", "red"};
 constexpr std::array<std::string_view, 2> kEcnWhen{"enqueue", "dequeue"};
 

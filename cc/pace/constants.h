@@ -9,7 +9,7 @@
 namespace pacecar {
 
 struct PaceConstants {
-  double shared = 0.98;          // eta: of the link that two and more flows are granted
+  double shared = 0.985;         // eta: of the link that two and more flows are granted
   double drain_round_trips = 4;  // in which a queue at the last hop is drained
   double least_share = 0.5;      // of the link against traffic that no grant covers
   double regrant = 1.0 / 64;     // smaller changes of a rate are not told

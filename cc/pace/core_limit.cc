@@ -5,12 +5,16 @@
 namespace pacecar {
 namespace {
 
-constexpr double kTopGrowth = 1.0 / 8;
+constexpr int64_t kBinsPerTarget = 4;
+constexpr uint32_t kFewPackets = 8;  // say nothing about a path
+
+constexpr double kNearTop = 0.9;
+constexpr double kNearLine = 0.99;
 constexpr double kLeastShare = 1.0 / 256;  // of the line rate
 // Losses of so much of a round trip's bytes are congestion, also without delay; fewer are the
 // cable's.
 constexpr double kManyLosses = 0.05;
-constexpr double kTimeoutFactor = 0.5;
+
 constexpr Duration kBaseMemory = Duration::from_s(1);
 // A sample above this says "stuck", whatever its value.
 constexpr Duration kMaxRtt = Duration::from_s(1);
@@ -25,22 +29,29 @@ CoreLimit::CoreLimit(const FlowEnvironment& environment, const PaceConstants& co
       rate_(line_ * constants.core_start),
       top_(line_) {}
 
-bool CoreLimit::on_ack(const AckSample& sample) {
+Duration CoreLimit::target() const {
+  const double share = static_cast<double>(base_.ns()) * constants_.core_delay;
+  return std::max(
+      {Duration::from_ns(static_cast<int64_t>(share)), jitter_, Duration::from_ns(kBinsPerTarget)});
+}
+
+bool CoreLimit::on_ack(const AckSample& sample, double rate) {
   acked_ += sample.acked;
+  fastest_ = std::max(fastest_, rate);
   if (sample.rtt > Duration()) {
     const Duration rtt = std::min(sample.rtt, kMaxRtt);
     observe_base(sample.now, rtt);
     const Duration delay = rtt - base_;
-    const auto limit =
-        static_cast<int64_t>(static_cast<double>(base_.ns()) * constants_.core_delay);
-    const Duration target = std::max(Duration::from_ns(limit), jitter_);
+    const int64_t bin = delay.ns() * kBinsPerTarget / target().ns();
+    ++delays_[static_cast<size_t>(std::min<int64_t>(bin, kBins - 1))];
+    least_ = std::min(least_, delay);
+    marked_ += sample.echo_marked ? 1 : 0;
     ++heard_;
-    if (delay > target || (sample.echo_marked && delay * 2 > target)) {
-      ++bad_;
-      bad_delay_ns_ += static_cast<double>(delay.ns());
-    }
   }
-  return round_trip_(sample) && judge();
+  if (!round_trip_(sample) || heard_ < kFewPackets) return false;
+  const double before = rate_;
+  judge();
+  return rate_ != before;
 }
 
 // A path may become longer for good: the least round trip is forgotten after a while.
@@ -58,46 +69,55 @@ void CoreLimit::observe_base(Instant now, Duration rtt) {
   base_ = std::min(base_, rtt);
 }
 
-void CoreLimit::restart(double bps) {
-  rate_ = std::min(rate_, bps);
+void CoreLimit::restart(double rate) {
+  rate_ = std::min(rate_, rate);
   top_ = line_;
 }
 
-bool CoreLimit::on_loss(const LossSample& sample) {
-  lost_ += sample.lost;
-  return false;
-}
-
-bool CoreLimit::on_timeout() { return decrease(kTimeoutFactor); }
-
-// A round trip is over.
-bool CoreLimit::judge() {
-  const double before = rate_;
+// A round trip is over: looks at the delays beyond what all packets had.
+void CoreLimit::judge() {
+  const Duration target = this->target();
+  const int64_t quarter = target.ns() / kBinsPerTarget;
+  const Duration shared = std::min(least_, std::max(base_, jitter_ * kBinsPerTarget));
+  const auto first =
+      static_cast<size_t>(std::min<int64_t>((shared + target).ns() / quarter, kBins - 1));
+  uint32_t bad = 0;
+  double delay = 0;  // sum
+  for (size_t bin = first; bin < kBins; ++bin) {
+    bad += delays_[bin];
+    delay +=
+        delays_[bin] * (static_cast<double>(static_cast<int64_t>(bin) * quarter - shared.ns()));
+  }
   const bool losses =
       static_cast<double>(lost_) > kManyLosses * static_cast<double>(acked_ + lost_);
-  if (bad_ * 2 > heard_) {
-    const double delay = bad_delay_ns_ / bad_;
-    const double target = std::max(static_cast<double>(base_.ns()) * constants_.core_delay,
-                                   static_cast<double>(jitter_.ns()));
-    const double excess = std::max(delay - target, 0.0) / std::max(delay, 1.0);
-    decrease(std::max(1 - constants_.core_decrease * excess, constants_.core_least));
+  const bool before = bad_;
+  bad_ = bad * 2 > heard_;
+  if (bad_ && !before) {
+    // Once may be a queue of the last hop that has just come.
+  } else if (bad_) {
+    const double mean = delay / bad;
+    const double excess = std::max(mean - static_cast<double>(target.ns()), 0.0) / mean;
+    decrease(fastest_, std::max(1 - constants_.core_decrease * excess, constants_.core_least));
   } else if (losses) {
-    decrease(constants_.core_least);
+    decrease(fastest_, constants_.core_least);
   } else {
-    top_ = std::min(line_, top_ * (1 + kTopGrowth));
+    troubled_ = false;
+    if (rate_ > kNearTop * top_) top_ = line_;
     rate_ += constants_.core_recover * (top_ - rate_);
-    if (rate_ > top_ * 0.999) rate_ = top_;
+    if (rate_ > kNearLine * line_) rate_ = line_;
   }
-  heard_ = bad_ = 0;
-  bad_delay_ns_ = 0;
+  delays_.fill(0);
+  heard_ = marked_ = 0;
+  least_ = Duration::max();
   acked_ = lost_ = 0;
-  return rate_ != before;
+  fastest_ = 0;
 }
 
-bool CoreLimit::decrease(double factor) {
-  top_ = rate_;
-  rate_ = std::max(rate_ * factor, line_ * kLeastShare);
-  return true;
+void CoreLimit::decrease(double from, double factor) {
+  const double used = std::min(rate_, from);
+  if (!troubled_) top_ = used;
+  troubled_ = true;
+  rate_ = std::max(used * factor, line_ * kLeastShare);
 }
 
 }  // namespace pacecar

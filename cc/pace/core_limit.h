@@ -2,14 +2,18 @@
 // marks tell. Re-routing comes first and is the NIC's work, path by path; a flow slows down only
 // when the median packet of a round trip had trouble, so when most paths are bad:
 //
-//   c *= max(1 - 0.8 (d - T) / d, 0.5)   d: mean delay of those in trouble; T = RTT / 4
-//   c += (top - c) / 4                   per clean round trip
+//   c = min(c, r) * max(1 - 0.8 (d - T) / d, 0.5)   d: mean delay of those in trouble; T = RTT / 4
+//   c += (top - c) / 4                              per clean round trip
 //
-// `top` is where trouble began last; it grows by an eighth of itself per clean round trip up to the
-// line rate, so that a path that carries less than the line is not overrun again and again.
+// A delay that all packets of a round trip share is that of the last hop, which is loop 1's work:
+// it does not count here, as long as it is below a round trip. `top` is where trouble began, until
+// it is reached again; then the line rate.
 //
 // Rates in bit/s. Same purity and thread rule as Controller.
 #pragma once
+
+#include <algorithm>
+#include <array>
 
 #include "cc/controller.h"
 #include "cc/pace/constants.h"
@@ -21,20 +25,24 @@ class CoreLimit {
  public:
   CoreLimit(const FlowEnvironment& environment, const PaceConstants& constants);
 
-  // True when the limit is another now.
-  bool on_ack(const AckSample& sample);
-  bool on_loss(const LossSample& sample);
-  bool on_timeout();
+  // `rate` is what the flow sends at. True when the limit is another now.
+  bool on_ack(const AckSample& sample, double rate);
+  void on_loss(const LossSample& sample) { lost_ += sample.lost; }
+  void on_timeout(double rate) { decrease(std::max(fastest_, rate), kTimeoutFactor); }
+  // Goes on from `rate`: nothing else limits the flow any more.
+  void restart(double rate);
 
   double rate() const { return rate_; }
-  // Goes on from `bps`: nothing else limits the flow any more.
-  void restart(double bps);
   Duration base_rtt() const { return base_; }
 
  private:
-  bool judge();
+  static constexpr size_t kBins = 32;
+  static constexpr double kTimeoutFactor = 0.5;
+
+  Duration target() const;
   void observe_base(Instant now, Duration rtt);
-  bool decrease(double factor);
+  void judge();
+  void decrease(double from, double factor);
 
   const PaceConstants& constants_;
   const double line_;
@@ -42,11 +50,15 @@ class CoreLimit {
   Duration base_;
   double rate_;
   double top_;
+  bool bad_ = false;       // most packets of the last round trip were late
+  bool troubled_ = false;  // so was the last round trip
   OncePerRoundTrip round_trip_;
-  // Packets heard of in this round trip, and of these in trouble.
+  // Packets heard of since the last judgement, by their delay in quarters of T.
+  std::array<uint32_t, kBins> delays_{};
   uint32_t heard_ = 0;
-  uint32_t bad_ = 0;
-  double bad_delay_ns_ = 0;  // sum
+  uint32_t marked_ = 0;
+  Duration least_ = Duration::max();
+  double fastest_ = 0;  // that the flow has been
   Bytes acked_ = 0;
   Bytes lost_ = 0;
   // The least round trip of the present period; base_ is that of the one before, too.

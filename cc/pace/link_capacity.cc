@@ -6,13 +6,19 @@ namespace pacecar {
 namespace {
 
 constexpr double kForget = 1.0 / 16;  // of X, per round trip
+constexpr double kMostDrain = 0.5;    // of what could be granted
 constexpr double kWeight = 0.5;       // of the newest round trip in X
 
 }  // namespace
 
 bool LinkCapacity::on_arrival(Instant now, Bytes wire, bool covered, Duration excess) {
-  const bool over = now - started_ >= round_trip_;
+  const bool over = now - started_ >= window_;
   if (over) close_window(now);
+  if (arrived_ == 0) {
+    first_ = now;
+    first_bytes_ = wire;
+  }
+  last_ = now;
   arrived_ += wire;
   if (!covered) foreign_ += wire;
   least_excess_ = std::min(least_excess_, excess);
@@ -21,14 +27,15 @@ bool LinkCapacity::on_arrival(Instant now, Bytes wire, bool covered, Duration ex
 
 // A window without arrivals lasts until there is one: it is longer, and its rate lower.
 void LinkCapacity::close_window(Instant now) {
-  const double seconds = (now - started_).seconds();
-  const double per_second = 8.0 / seconds;
-  const double foreign = static_cast<double>(foreign_) * per_second;
-  const double own = static_cast<double>(arrived_) * per_second;
-  const bool queued = arrived_ > 0 && least_excess_ > jitter_ + round_trip_ / 8;
+  const double foreign = static_cast<double>(foreign_) * 8 / (now - started_).seconds();
+  const bool queued = arrived_ > 0 && least_excess_ > jitter_ + window_ / 8;
   queue_ = arrived_ > 0 ? std::max(least_excess_ - jitter_, Duration()) : Duration();
   double seen = foreign;
-  if (queued) seen = std::max(seen, line_ - own + foreign);
+  if (queued && last_ - first_ >= window_ / 2) {
+    const double own =
+        static_cast<double>(arrived_ - first_bytes_) * 8 / (last_ - first_).seconds();
+    seen = std::max(seen, line_ - own + foreign);
+  }
   if (seen > uncovered_) {
     uncovered_ += kWeight * (seen - uncovered_);
   } else {
@@ -42,9 +49,9 @@ void LinkCapacity::close_window(Instant now) {
 double LinkCapacity::available(size_t flows) const {
   const double eta = flows <= 1 ? 1.0 : constants_.shared;
   const double drain =
-      line_ * queue_.seconds() / (constants_.drain_round_trips * round_trip_.seconds());
+      line_ * queue_.seconds() / (constants_.drain_round_trips * window_.seconds());
   const double granted = std::max(eta * line_ - uncovered_, constants_.least_share * line_);
-  return std::max(granted - drain, 0.05 * line_);
+  return granted - std::min(drain, kMostDrain * granted);
 }
 
 }  // namespace pacecar

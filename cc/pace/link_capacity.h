@@ -12,6 +12,8 @@
 // Rates are in bit/s on the wire. Pure; one thread.
 #pragma once
 
+#include <algorithm>
+
 #include "cc/pace/constants.h"
 #include "transport/base/units.h"
 
@@ -19,9 +21,11 @@ namespace pacecar {
 
 class LinkCapacity {
  public:
-  LinkCapacity(Rate line_rate, Duration round_trip, Duration jitter, const PaceConstants& constants)
+  // `packet`: bytes of a full one on the wire.
+  LinkCapacity(Rate line_rate, Bytes packet, Duration round_trip, Duration jitter,
+               const PaceConstants& constants)
       : line_(static_cast<double>(line_rate.bps())),
-        round_trip_(round_trip),
+        window_(std::max(round_trip, line_rate.time_for(packet * kWindowPackets))),
         jitter_(jitter),
         constants_(constants) {}
 
@@ -40,7 +44,9 @@ class LinkCapacity {
   void close_window(Instant now);
 
   const double line_;
-  const Duration round_trip_;
+  static constexpr Bytes kWindowPackets = 16;  // fewer arrivals may all be late by chance
+
+  const Duration window_;
   const Duration jitter_;
   const PaceConstants& constants_;
   double uncovered_ = 0;  // X
@@ -49,6 +55,9 @@ class LinkCapacity {
   Instant started_;
   Bytes arrived_ = 0;
   Bytes foreign_ = 0;
+  Instant first_;  // arrival, of `first_bytes_`
+  Instant last_;
+  Bytes first_bytes_ = 0;
   Duration least_excess_ = Duration::max();
 };
 

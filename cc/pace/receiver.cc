@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 
 #include "cc/pace/phase.h"
 #include "cc/rate_law.h"
@@ -14,12 +12,13 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kLookInterval = Duration::from_us(1);
-// Senders that start together are heard of within this part of a round trip.
-constexpr int64_t kEpisodeShare = 4;
+// A flow of which no more than this part of a bandwidth-delay product would be left when a raise
+// takes effect is not raised: flows that end together would all be, at the same time.
+constexpr Bytes kRestShare = 32;
 // Messages that take less than so many round trips of the whole link take turns.
 constexpr int64_t kShort = 8;
 // What a flow may send while it waits for its turn, of the line rate.
-constexpr uint64_t kWaitingShare = 256;
+constexpr double kWaitingShare = 256;
 // On top of what a flow can use, so that it can show that it could use more.
 constexpr double kSlack = 1.0 / 16;
 // A shortest transit is forgotten after one to two of these: clocks drift apart.
@@ -44,8 +43,9 @@ bool newer(uint16_t epoch, uint16_t than) {
 PaceReceiver::PaceReceiver(const FlowEnvironment& environment, uint32_t max_flows)
     : environment_(environment),
       round_trip_(base_round_trip(environment)),
-      capacity_(environment.line_rate, round_trip_, environment.jitter, constants_),
-      fan_in_(round_trip_ / kEpisodeShare),
+      capacity_(environment.line_rate, environment.mtu + environment.overhead, round_trip_,
+                environment.jitter, constants_),
+      fan_in_(round_trip_),
       flows_(max_flows),
       homes_(max_flows),
       slots_(max_flows),
@@ -126,7 +126,9 @@ void PaceReceiver::on_demand(Instant now, uint32_t flow, const Demand& demand) {
   // The total is known modulo 2^32: it is near what has been received.
   const auto ahead = static_cast<int32_t>(static_cast<uint32_t>(demand.wanted) -
                                           static_cast<uint32_t>(f.received));
-  f.wanted = f.received + static_cast<Bytes>(std::max(ahead, 0));
+  const Bytes wanted = f.received + static_cast<Bytes>(std::max(ahead, 0));
+  if (wanted > f.wanted) f.phase = Phase::kLasting;
+  f.wanted = wanted;
   if (f.usable == Rate()) f.received = f.wanted;  // the sender knows that all is there
   update(now, flow);
 }
@@ -136,7 +138,7 @@ void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, uint32_t 
   const Duration late = excess(f, transit_ns, now);
   const Bytes packets = (bytes + environment_.mtu - 1) / environment_.mtu;
   const Bytes wire = bytes + packets * environment_.overhead;
-  changed_ |= capacity_.on_arrival(now, wire, f.covered, late);
+  changed_ |= capacity_.on_arrival(now, wire, f.active(), late);
   // What is too little to be announced is a sign of life all the same.
   if (!f.active() && now - f.heard > round_trip_) fan_in_.on_wake(now, charged_ + 1);
   f.heard = now;
@@ -172,21 +174,26 @@ void PaceReceiver::update(Instant now, uint32_t flow) {
   const bool wanted = f.usable > Rate() && f.remaining() > 0;
   if (wanted != f.active()) wanted ? activate(now, flow) : deactivate(flow);
   if (!f.active()) return;
-  const bool takes_turn = f.said_turn > 0 && lasting(f) &&
+  advance(f);
+  const bool takes_turn = f.said_turn > 0 && f.phase != Phase::kDone &&
                           f.remaining() <= environment_.line_rate.bytes_in(round_trip_ * kShort);
   take_turn(f, takes_turn ? f.said_turn : 0);
   charge(f, limit(f));
   due_.add(flow);
 }
 
-// What is granted now takes effect a round trip from now: a flow that is done by then needs nothing
-// any more, and one that is done soon after could not use more than it has.
+void PaceReceiver::advance(Flow& f) const {
+  if (f.granted == Rate()) return;
+  const Bytes in_time = f.granted.bytes_in(round_trip_);
+  const Bytes rest = environment_.line_rate.bytes_in(round_trip_) / kRestShare;
+  if (f.phase == Phase::kLasting && f.remaining() <= in_time + rest) f.phase = Phase::kEnding;
+  if (f.phase == Phase::kEnding && f.remaining() <= in_time) f.phase = Phase::kDone;
+}
+
+// What an active flow is charged. One that waits for its turn gets what is left.
 Rate PaceReceiver::limit(const Flow& f) const {
-  if (!lasting(f)) {
-    const bool done = f.remaining() <= f.granted.bytes_in(round_trip_);
-    return done ? Rate() : std::min(f.granted, f.usable);
-  }
-  return yields(f) ? std::min(waiting(), f.usable) : f.usable;
+  if (f.phase == Phase::kDone || yields(f)) return Rate();
+  return f.phase == Phase::kEnding ? std::min(f.granted, f.usable) : f.usable;
 }
 
 // Messages of a few round trips are better served one after another than all at the same time, and
@@ -204,17 +211,13 @@ void PaceReceiver::take_turn(Flow& f, uint8_t turn) {
   }
 }
 
-Rate PaceReceiver::waiting() const {
-  return Rate::from_bps(environment_.line_rate.bps() / kWaitingShare);
-}
-
 bool PaceReceiver::yields(const Flow& f) const { return f.turn > 0 && !turns_.is_late(f.turn); }
 
-bool PaceReceiver::lasting(const Flow& f) const {
-  return f.granted == Rate() || f.remaining() > f.granted.bytes_in(round_trip_ * 2);
-}
-
 void PaceReceiver::charge(Flow& f, Rate limit) {
+  const bool yielding = f.active() && yields(f);
+  yielding_ += (yielding ? 1 : 0) - (f.yielding ? 1 : 0);
+  changed_ |= yielding != f.yielding;
+  f.yielding = yielding;
   if (f.charged == limit) return;
   if (f.charged > Rate()) {
     fill_.remove(f.charged, f.weight);
@@ -224,7 +227,6 @@ void PaceReceiver::charge(Flow& f, Rate limit) {
   if (limit > Rate()) {
     fill_.add(limit, f.weight);
     ++charged_;
-    f.covered = true;
   }
   changed_ = true;
 }
@@ -235,12 +237,14 @@ void PaceReceiver::activate(Instant now, uint32_t flow) {
   active_.push_back(flow);
   fan_in_.on_wake(now, charged_ + 1);
   f.newcomer = true;
+  f.phase = Phase::kLasting;
   ++newcomers_;
   // What it holds may be what it is granted, and then counts from when it was said.
   if (f.granted > Rate()) {
     next_repeat_ = std::min(next_repeat_, f.sent + validity() / kRepeatsPerValidity);
   }
-  const uint32_t together = std::max(expected(), static_cast<uint32_t>(active_.size()));
+  const uint32_t together =
+      std::max(static_cast<uint32_t>(expected()), static_cast<uint32_t>(active_.size()));
   if (f.home < std::bit_ceil(together) && slots_.is_free(f.home)) {
     f.slot = f.home;
     slots_.take(f.slot);
@@ -258,7 +262,7 @@ void PaceReceiver::deactivate(uint32_t flow) {
   active_.pop_back();
   f.position = kInactive;
   newcomers_ -= f.newcomer ? 1 : 0;
-  f.newcomer = f.covered = false;
+  f.newcomer = false;
   slots_.release(f.slot);
   f.slot = f.home;
   changed_ = true;  // also the share of the link that may be granted
@@ -267,23 +271,23 @@ void PaceReceiver::deactivate(uint32_t flow) {
 
 // --- what they are granted ---
 
-uint32_t PaceReceiver::expected() const {
+double PaceReceiver::expected() const {
   return fan_in_.expected(hinted_ == 0 ? posted_ : std::min(hinted_, posted_));
 }
 
 Rate PaceReceiver::hold(uint32_t posted) const {
-  const uint32_t flows = fan_in_.expected(posted);
-  return rate_of(capacity_.available(flows) / flows);
+  const double flows = fan_in_.expected(posted);
+  return rate_of(capacity_.available(flows > 1.5 ? 2 : 1) / flows);
 }
 
 Rate PaceReceiver::target(const Flow& f) const {
   if (!f.active()) return hold(posted_);
-  if (yields(f)) return std::min(waiting(), f.usable);
+  if (yields(f)) return std::min(rate_of(waiting_), f.usable);
   const double usable = bps_of(f.usable);
   double rate = level_ == WaterFill::kNoLevel ? usable + spare_ * f.weight
                                               : std::min(level_ * f.weight, usable * (1 + kSlack));
   if (f.newcomer) rate = std::min(rate, bps_of(hold(posted_)));
-  if (!lasting(f)) rate = std::min(rate, bps_of(f.granted));
+  if (f.phase != Phase::kLasting) rate = std::min(rate, bps_of(f.granted));
   return rate_of(std::min(rate, capacity_.line()));
 }
 
@@ -308,13 +312,6 @@ GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   ++f.epoch;
   if (f.active()) next_repeat_ = std::min(next_repeat_, now + validity() / kRepeatsPerValidity);
   GrantUpdate update{flow, grant(flow)};
-  if (getenv("PD"))
-    fprintf(
-        stderr,
-        "%ld R%p f %u slot %u rate %.1f act %zu chg %u exp %u lvl %.3g rem %lu unc %.3g q %ld\n",
-        now.ns(), (void*)this, flow, f.slot, f.granted.bps() / 1e9, active_.size(), charged_,
-        expected(), level_ / 1e9, f.remaining(), capacity_.uncovered() / 1e9,
-        capacity_.queue().ns());
   const Bytes burst =
       pace_burst(f.granted, round_trip_, environment_.mtu, environment_.burst_bytes);
   const double gap = pace_gap_ns(f.granted, burst, environment_.mtu, environment_.overhead);
@@ -338,7 +335,7 @@ Instant PaceReceiver::next_deadline() const {
   if (stage_ != Stage::kDone || !due_.empty() || changed_) return next_look_;
   Instant next = active_.empty() ? Instant::never() : next_repeat_;
   if (hold_left_ > 0) next = std::min(next, next_hold_);
-  if (newcomers_ > 0) next = std::min(next, fan_in_.episode_ends());
+  if (newcomers_ > 0) next = std::min(next, fan_in_.gathered());
   return std::max(next, next_look_);
 }
 
@@ -357,20 +354,21 @@ size_t PaceReceiver::poll_grants(Instant now, std::span<GrantUpdate> updates) {
 void PaceReceiver::start_pass(Instant now) {
   next_look_ = now + kLookInterval;
   changed_ = false;
-  if (newcomers_ > 0 && !fan_in_.in_episode(now)) end_episode();
+  if (newcomers_ > 0 && !fan_in_.gathering(now)) end_episode();
   const double available = capacity_.available(active_.size());
   level_ = fill_.level(available);
-  const bool spare = level_ == WaterFill::kNoLevel && charged_ > 0;
-  spare_ = spare ? (available - fill_.limits()) / static_cast<double>(fill_.weights()) : 0;
-  const double shown = level_ == WaterFill::kNoLevel ? -spare_ : level_;
+  const double left = level_ == WaterFill::kNoLevel ? available - fill_.limits() : 0;
+  waiting_ = std::max(left / std::max(yielding_, 1U), capacity_.line() / kWaitingShare);
+  spare_ = charged_ > 0 && yielding_ == 0 ? left / static_cast<double>(fill_.weights()) : 0;
+  const double shown = level_ == WaterFill::kNoLevel ? -left : level_;
   const bool moved = std::abs(shown - passed_level_) > constants_.regrant * std::abs(passed_level_);
   if (moved || now >= next_repeat_) {
     passed_level_ = shown;
     stage_ = Stage::kCuts;
     cursor_ = 0;
   }
-  const uint32_t flows = expected();
-  if (flows != holding_for_) {
+  const double flows = expected();
+  if (std::abs(flows - holding_for_) > constants_.hold_regrant * holding_for_) {
     holding_for_ = flows;
     hold_left_ = static_cast<uint32_t>(flows_.size());
   }

@@ -53,6 +53,13 @@ class PaceReceiver final : public Allocator {
  private:
   static constexpr uint32_t kInactive = UINT32_MAX;
 
+  // How long an active flow will last, at the rate that it is granted. It only gets shorter, until
+  // the sender wants more.
+  enum class Phase : uint8_t {
+    kLasting,
+    kEnding,  // soon after one round trip: could not use more than it has
+    kDone,    // within one, which is when a word that leaves now takes effect: needs nothing more
+  };
   struct Flow {
     Bytes posted = 0;    // and not finished
     Bytes received = 0;  // since the flow began
@@ -76,8 +83,10 @@ class PaceReceiver final : public Allocator {
     uint16_t demand_epoch = 0;
     bool present = false;
     bool has_demand = false;  // ever
+    bool yielding = false;    // counted in yielding_
     bool newcomer = false;    // woke up in the present episode
-    bool covered = false;     // was charged since it woke up
+
+    Phase phase = Phase::kLasting;
 
     bool active() const { return position != kInactive; }
     // What is wanted was rounded up.
@@ -94,13 +103,12 @@ class PaceReceiver final : public Allocator {
   Rate limit(const Flow& flow) const;
   void take_turn(Flow& flow, uint8_t turn);
   bool yields(const Flow& flow) const;
-  Rate waiting() const;
-  bool lasting(const Flow& flow) const;
+  void advance(Flow& flow) const;
   void charge(Flow& flow, Rate limit);
   Duration excess(Flow& flow, uint32_t transit_ns, Instant now) const;
 
   Rate target(const Flow& flow) const;
-  uint32_t expected() const;
+  double expected() const;
   Rate hold(uint32_t posted) const;
   Duration validity() const;
   bool differs(const Flow& flow, double tolerance) const;
@@ -123,14 +131,16 @@ class PaceReceiver final : public Allocator {
   std::vector<uint32_t> active_;  // in no particular order
   SlotMap homes_;
   SlotMap slots_;
-  WorkList due_;          // flows to look at by themselves
-  uint32_t hinted_ = 0;   // senders at once, as the application says; 0: unknown
-  uint32_t posted_ = 0;   // flows with receives posted
-  uint32_t charged_ = 0;  // flows in fill_
+  WorkList due_;           // flows to look at by themselves
+  uint32_t hinted_ = 0;    // senders at once, as the application says; 0: unknown
+  uint32_t posted_ = 0;    // flows with receives posted
+  uint32_t charged_ = 0;   // flows in fill_
+  uint32_t yielding_ = 0;  // active flows that wait for their turn
   uint32_t newcomers_ = 0;
   TurnOrder turns_;       // of active flows that last
   double available_ = 0;  // of the last look
   double level_ = WaterFill::kNoLevel;
+  double waiting_ = 0;       // bit/s for each flow that waits for its turn
   double spare_ = 0;         // per weight, when all limits are met
   double passed_level_ = 0;  // level and spare of the last pass over all active flows
   bool changed_ = false;     // level_ may have moved
@@ -140,7 +150,7 @@ class PaceReceiver final : public Allocator {
   Instant next_repeat_ = Instant::never();
   uint32_t hold_cursor_ = 0;  // next flow whose hold is looked at
   uint32_t hold_left_ = 0;    // of this round of looking
-  uint32_t holding_for_ = 0;  // fan-in that the holds were sent for
+  double holding_for_ = 0;    // fan-in that the holds were sent for
   Instant next_hold_;
 };
 

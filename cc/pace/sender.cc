@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 
 #include "cc/grant_limit.h"
 #include "cc/pace/phase.h"
@@ -24,8 +22,7 @@ constexpr double kUsableChange = 1.0 / 32;        // smaller ones are not told
 constexpr int64_t kRepeatsPerValidity = 4;
 // A flow that has been idle for so long says so, lest a count went wrong somewhere.
 constexpr Duration kFarewell = Duration::from_ms(1);
-// End hosts that are late by more than so many bursts' time cannot keep a phase.
-constexpr int64_t kPhaseJitterBursts = 2;
+
 // Acknowledgements are gathered at the receiver; beside the round trips, this is in flight.
 constexpr Bytes kWindowBursts = 4;
 constexpr int64_t kWindowJitters = 4;
@@ -70,13 +67,13 @@ void PaceController::set_weight(Instant now, uint32_t weight) {
 
 void PaceController::on_ack(const AckSample& sample) {
   heard_ = sample.now;
-  if (core_.on_ack(sample)) refresh(sample.now);
+  if (core_.on_ack(sample, choose(sample.now).rate)) refresh(sample.now);
 }
 
 void PaceController::on_loss(const LossSample& sample) { core_.on_loss(sample); }
 
 void PaceController::on_timeout(Instant now) {
-  core_.on_timeout();
+  core_.on_timeout(choose(now).rate);
   refresh(now);
 }
 
@@ -162,14 +159,18 @@ Decision PaceController::decide(Instant now) {
       rate.bytes_in(span) + kWindowBursts * std::max(burst, environment_.burst_bytes);
   decision_.aligned = false;
   if (align_wanted_ && has_backlog()) align(now, rate, burst);
+  if (begins_ && !decision_.aligned) {  // what was earned while idle is no licence to burst
+    decision_.first_send = now;
+    decision_.aligned = true;
+  }
+  begins_ = false;
   return decision_;
 }
 
 // The next packet leaves in the grid that the receiver gave, at the time nearest to the one that it
-// would have left at.
+// would have left at. End hosts that are late by more than a burst's time cannot keep a phase.
 void PaceController::align(Instant now, Rate rate, Bytes burst) {
-  const Duration longest =
-      environment_.line_rate.time_for(environment_.burst_bytes) * kPhaseJitterBursts;
+  const Duration longest = environment_.line_rate.time_for(burst);
   const bool possible = grant_.aligned && decision_.limited_by == LimitedBy::kGrant &&
                         rate == grant_.rate && environment_.jitter <= longest;
   align_wanted_ = false;
@@ -189,10 +190,6 @@ void PaceController::align(Instant now, Rate rate, Bytes burst) {
   gap_ns_ = gap;
   decision_.first_send = Instant::from_ns(static_cast<int64_t>(next));
   decision_.aligned = true;
-  if (getenv("PS"))
-    fprintf(stderr, "%ld align %p rate %.2f gap %.1f planned +%.1f next +%.1f grid %.1f\n",
-            now.ns(), (void*)this, rate.bps() / 1e9, gap, planned - at, next - at,
-            modulo(grid, gap));
 }
 
 // --- what the receiver is told ---
@@ -204,6 +201,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     busy_since_ = now;
     align_wanted_ = grant_.aligned && standing.backlog > environment_.mtu;
     in_grid_ = false;
+    begins_ = true;
   }
   if (has_backlog() != had_backlog) refresh(now);
   const double usable = std::min(link_.usable(flow_), core_.rate());

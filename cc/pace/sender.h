@@ -81,6 +81,7 @@ class PaceController final : public Controller {
   Instant busy_since_;
 
   // The grid in which packets leave.
+  bool begins_ = false;  // the flow was idle
   bool align_wanted_ = false;
   bool in_grid_ = false;
   double grid_ns_ = 0;  // some instant of it

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -13,7 +14,7 @@ constexpr uint32_t kPaths = 8;
 
 std::vector<uint16_t> take(PathSelector& selector, size_t count) {
   std::vector<uint16_t> paths(count);
-  std::ranges::generate(paths, [&] { return selector.next(); });
+  std::ranges::generate(paths, [&] { return selector.next(Instant()); });
   return paths;
 }
 
@@ -34,7 +35,7 @@ TEST(PathSelector, FixedStaysOnOneThatTheSeedDecides) {
   std::set<uint16_t> seen;
   for (uint64_t seed = 0; seed < 100; ++seed) {
     PathSelector selector(PathPolicy::kFixed, kPaths, seed);
-    const uint16_t path = selector.next();
+    const uint16_t path = selector.next(Instant());
     EXPECT_EQ(take(selector, 10), std::vector<uint16_t>(10, path));
     seen.insert(path);
   }
@@ -43,16 +44,16 @@ TEST(PathSelector, FixedStaysOnOneThatTheSeedDecides) {
 
 TEST(PathSelector, StickyLeavesOnlyAPathThatLoses) {
   PathSelector selector(PathPolicy::kSticky, 2, 1);
-  const uint16_t path = selector.next();
+  const uint16_t path = selector.next(Instant());
   const auto other = static_cast<uint16_t>(1 - path);
-  selector.on_feedback(path, PathFeedback::kMarked);
-  selector.on_feedback(path, PathFeedback::kTrimmed);
-  selector.on_feedback(other, PathFeedback::kLost);  // word of long ago
+  selector.on_feedback(path, {.event = PathEvent::kMarked});
+  selector.on_feedback(path, {.event = PathEvent::kTrimmed});
+  selector.on_feedback(other, {.event = PathEvent::kLost});  // word of long ago
   EXPECT_EQ(take(selector, 3), std::vector<uint16_t>(3, path));
-  selector.on_feedback(path, PathFeedback::kLost);
+  selector.on_feedback(path, {.event = PathEvent::kLost});
   EXPECT_EQ(take(selector, 3), std::vector<uint16_t>(3, other));
-  selector.on_feedback(other, PathFeedback::kLost);
-  EXPECT_EQ(selector.next(), path);
+  selector.on_feedback(other, {.event = PathEvent::kLost});
+  EXPECT_EQ(selector.next(Instant()), path);
 }
 
 TEST(PathSelector, RandomUsesAllPathsAboutEvenlyAndRepeatsWithItsSeed) {
@@ -80,34 +81,35 @@ TEST(PathSelector, WithoutTroubleEveryRoundHasEveryPathOnceInAnOrderOfItsOwn) {
 
 // The turns that a path is passed over after this feedback. In each round the seven others have a
 // turn, and in the round of its return some of them have theirs before it.
-int turns_left_out(PathFeedback feedback, int times = 1) {
+int turns_left_out(PathEvent event, int times = 1) {
   PathSelector selector(PathPolicy::kPenalty, kPaths, 3);
-  for (int i = 0; i < times; ++i) selector.on_feedback(2, feedback);
+  for (int i = 0; i < times; ++i) selector.on_feedback(2, {.event = event});
   int others = 0;
-  while (selector.next() != 2) ++others;
+  while (selector.next(Instant()) != 2) ++others;
   return others / 7;
 }
 
 TEST(PathSelector, PenaltyLeavesAPathOutForSomeTurns) {
-  EXPECT_EQ(turns_left_out(PathFeedback::kGood), 0);
-  EXPECT_EQ(turns_left_out(PathFeedback::kMarked), 1);
-  EXPECT_EQ(turns_left_out(PathFeedback::kMarked, 3), 3);
-  EXPECT_EQ(turns_left_out(PathFeedback::kTrimmed), 4);
-  EXPECT_EQ(turns_left_out(PathFeedback::kLost), 15);
-  EXPECT_EQ(turns_left_out(PathFeedback::kLost, 9), 15) << "there is a largest penalty";
+  EXPECT_EQ(turns_left_out(PathEvent::kGood), 0);
+  EXPECT_EQ(turns_left_out(PathEvent::kMarked), 1);
+  EXPECT_EQ(turns_left_out(PathEvent::kMarked, 3), 3);
+  EXPECT_EQ(turns_left_out(PathEvent::kTrimmed), 4);
+  EXPECT_EQ(turns_left_out(PathEvent::kLost), 15);
+  EXPECT_EQ(turns_left_out(PathEvent::kLost, 9), 15) << "there is a largest penalty";
 }
 
 TEST(PathSelector, TroubleOnAllPathsStopsNone) {
   PathSelector selector(PathPolicy::kPenalty, kPaths, 3);
-  for (uint16_t path = 0; path < kPaths; ++path) selector.on_feedback(path, PathFeedback::kLost);
+  for (uint16_t path = 0; path < kPaths; ++path)
+    selector.on_feedback(path, {.event = PathEvent::kLost});
   const auto paths = take(selector, 20 * kPaths);
   EXPECT_EQ(std::set(paths.begin(), paths.end()).size(), kPaths);
 }
 
 TEST(PathSelector, RecycleTakesGoodPathsFirstInTheirOrder) {
   PathSelector selector(PathPolicy::kRecycle, kPaths, 3);
-  for (const uint16_t path : {5, 1, 5}) selector.on_feedback(path, PathFeedback::kGood);
-  selector.on_feedback(6, PathFeedback::kMarked);
+  for (const uint16_t path : {5, 1, 5}) selector.on_feedback(path, {.event = PathEvent::kGood});
+  selector.on_feedback(6, {.event = PathEvent::kMarked});
   EXPECT_EQ(take(selector, 3), (std::vector<uint16_t>{5, 1, 5}));
   const auto rest = take(selector, kPaths - 1);
   EXPECT_EQ(std::ranges::count(rest, 6), 0);
@@ -116,7 +118,7 @@ TEST(PathSelector, RecycleTakesGoodPathsFirstInTheirOrder) {
 
 TEST(PathSelector, RemembersABoundedNumberOfGoodPaths) {
   PathSelector selector(PathPolicy::kRecycle, kPaths, 3);
-  for (int i = 0; i < 1000; ++i) selector.on_feedback(4, PathFeedback::kGood);
+  for (int i = 0; i < 1000; ++i) selector.on_feedback(4, {.event = PathEvent::kGood});
   const auto paths = take(selector, 5 * kPaths);
   EXPECT_LE(std::ranges::count(paths, 4), 4 * kPaths + 1);
   EXPECT_LE(PathSelector::bytes(PathPolicy::kRecycle, kPaths), 16 * kPaths);
@@ -124,8 +126,8 @@ TEST(PathSelector, RemembersABoundedNumberOfGoodPaths) {
 
 TEST(PathSelector, ForeignPathsAreIgnored) {
   PathSelector selector(PathPolicy::kRecycle, kPaths, 3);
-  selector.on_feedback(kPaths, PathFeedback::kGood);
-  selector.on_feedback(0xFFFF, PathFeedback::kLost);
+  selector.on_feedback(kPaths, {.event = PathEvent::kGood});
+  selector.on_feedback(0xFFFF, {.event = PathEvent::kLost});
   for (const uint16_t path : take(selector, 100)) EXPECT_LT(path, kPaths);
 }
 
@@ -136,6 +138,230 @@ TEST(PathSelector, OnlySomeLearn) {
   EXPECT_FALSE(PathSelector(PathPolicy::kSticky, kPaths, 1).learns());
   EXPECT_TRUE(PathSelector(PathPolicy::kPenalty, kPaths, 1).learns());
   EXPECT_TRUE(PathSelector(PathPolicy::kRecycle, kPaths, 1).learns());
+  EXPECT_TRUE(PathSelector(PathPolicy::kBalanced, kPaths, 1).learns());
+  EXPECT_TRUE(PathSelector(PathPolicy::kReroute, kPaths, 1).learns());
+}
+
+// A sender of even pace, and paths that each take some time for a packet and lose all that come
+// while they are dead.
+class Network {
+ public:
+  static constexpr int64_t kRoundTrip = 8000;  // ns
+
+  explicit Network(PathSelector& selector, std::vector<int64_t> service_ns)
+      : service_(std::move(service_ns)), free_at_(service_.size()), selector_(selector) {}
+
+  void kill(uint16_t path) { dead_.insert(path); }
+  void revive(uint16_t path) { dead_.erase(path); }
+  void set_service(uint16_t path, int64_t ns) { service_[path] = ns; }
+
+  // Sends a packet every `gap` ns and returns which paths they took.
+  std::vector<uint16_t> send(int count, int64_t gap) {
+    std::vector<uint16_t> taken;
+    longest_delay_ = 0;
+    for (int i = 0; i < count; ++i, now_ += gap) {
+      hear();
+      const uint16_t path = selector_.next(Instant::from_ns(now_));
+      taken.push_back(path);
+      if (dead_.contains(path)) {
+        news_.insert({now_ + 2 * kRoundTrip, {path, 0}});
+        continue;
+      }
+      const int64_t begins = std::max(now_, free_at_[path]);
+      free_at_[path] = begins + service_[path];
+      longest_delay_ = std::max(longest_delay_, begins - now_);
+      const int64_t rtt = begins - now_ + kRoundTrip;
+      news_.insert({now_ + rtt, {path, rtt}});
+    }
+    return taken;
+  }
+  int64_t longest_delay() const { return longest_delay_; }  // in a queue, of the last send()
+
+ private:
+  struct News {
+    uint16_t path;
+    int64_t rtt;  // 0: lost
+  };
+
+  void hear() {
+    while (!news_.empty() && news_.begin()->first <= now_) {
+      const auto [at, news] = *news_.begin();
+      news_.erase(news_.begin());
+      selector_.on_feedback(news.path, {.event = news.rtt > 0 ? PathEvent::kGood : PathEvent::kLost,
+                                        .rtt = Duration::from_ns(news.rtt),
+                                        .now = Instant::from_ns(at)});
+    }
+  }
+
+  std::vector<int64_t> service_;
+  std::vector<int64_t> free_at_;
+  std::multimap<int64_t, News> news_;  // by time
+  std::set<uint16_t> dead_;
+  PathSelector& selector_;
+  int64_t now_ = 0;
+  int64_t longest_delay_ = 0;
+};
+
+auto share(const std::vector<uint16_t>& taken, uint16_t path) {
+  return static_cast<double>(std::ranges::count(taken, path)) / static_cast<double>(taken.size());
+}
+
+TEST(BalancedPaths, EachPathCarriesWhatItCan) {
+  // Capacities 4, 2, 1, 1, ..., together 12 packets per 800 ns; the sender wants 90% of them.
+  PathSelector selector(PathPolicy::kBalanced, kPaths, 3);
+  Network network(selector, {200, 400, 800, 800, 800, 800, 800, 800});
+  network.send(3000, 74);
+  const auto taken = network.send(20'000, 74);
+  EXPECT_LT(network.longest_delay(), 3 * Network::kRoundTrip);
+  EXPECT_NEAR(share(taken, 0), 4.0 / 12, 0.05);
+  EXPECT_NEAR(share(taken, 1), 2.0 / 12, 0.04);
+  for (uint16_t path = 2; path < kPaths; ++path) EXPECT_NEAR(share(taken, path), 1.0 / 12, 0.03);
+}
+
+TEST(BalancedPaths, UsesAllPathsWhileTheyAreAlike) {
+  PathSelector selector(PathPolicy::kBalanced, 5, 3);
+  Network network(selector, std::vector<int64_t>(5, 400));
+  const auto taken = network.send(10'000, 100);
+  for (uint16_t path = 0; path < 5; ++path) EXPECT_NEAR(share(taken, path), 0.2, 0.05);
+  EXPECT_LT(network.longest_delay(), Network::kRoundTrip);
+}
+
+TEST(BalancedPaths, LeavesAPathThatBecomesSlowAndComesBack) {
+  PathSelector selector(PathPolicy::kBalanced, kPaths, 3);
+  Network network(selector, std::vector<int64_t>(kPaths, 800));
+  network.send(5000, 120);
+  network.set_service(2, 8000);
+  network.send(2000, 120);
+  EXPECT_LT(share(network.send(5000, 120), 2), 0.03);
+  network.set_service(2, 800);
+  network.send(2000, 120);
+  EXPECT_GT(share(network.send(10'000, 120), 2), 0.06);
+}
+
+TEST(BalancedPaths, LosesLittleOnADeadPathAndFindsItAliveAgain) {
+  for (const uint32_t paths : {4U, 64U}) {
+    PathSelector selector(PathPolicy::kBalanced, paths, 3);
+    Network network(selector, std::vector<int64_t>(paths, 100));
+    network.send(5000, 100);
+    network.kill(2);
+    const auto at_first = network.send(320, 100);   // 4 round trips
+    const auto later = network.send(100'000, 100);  // 1250
+    EXPECT_LE(std::ranges::count(at_first, 2), 60) << paths;
+    EXPECT_LE(std::ranges::count(later, 2), 12) << paths;
+    EXPECT_GE(std::ranges::count(later, 2), 3) << paths << ": tried again";
+    network.revive(2);
+    network.send(200'000, 100);
+    EXPECT_GT(share(network.send(10'000, 100), 2), 0.3 / paths) << paths;
+  }
+}
+
+TEST(BalancedPaths, DifferencesBelowTheFloorMeanNothing) {
+  const auto share_of_slow = [](Duration floor) {
+    PathSelector selector(PathPolicy::kBalanced, 4, 3, floor);
+    for (int i = 0; i < 4000; ++i) {
+      const Instant now = Instant::from_ns(i * 1000);
+      const uint16_t path = selector.next(now);
+      const auto rtt = Duration::from_us(path == 1 ? 130 : 100);
+      selector.on_feedback(path, {.event = PathEvent::kGood, .rtt = rtt, .now = now});
+    }
+    std::vector<uint16_t> taken;
+    for (int i = 0; i < 4000; ++i) {
+      const Instant now = Instant::from_ns((4000 + i) * 1000);
+      taken.push_back(selector.next(now));
+      const auto rtt = Duration::from_us(taken.back() == 1 ? 130 : 100);
+      selector.on_feedback(taken.back(), {.event = PathEvent::kGood, .rtt = rtt, .now = now});
+    }
+    return share(taken, 1);
+  };
+  EXPECT_LT(share_of_slow(Duration()), 0.05);
+  EXPECT_GT(share_of_slow(Duration::from_us(50)), 0.1);
+}
+
+TEST(BalancedPaths, MarksOnOnePathTellWhereDelaysCannot) {
+  PathSelector selector(PathPolicy::kBalanced, 4, 3, Duration::from_us(100));
+  std::vector<uint16_t> taken;
+  for (int i = 0; i < 4000; ++i) {
+    const Instant now = Instant::from_ns(i * 1000);
+    taken.push_back(selector.next(now));
+    selector.on_feedback(taken.back(),
+                         {.event = taken.back() == 1 ? PathEvent::kMarked : PathEvent::kGood,
+                          .rtt = Duration::from_us(60),
+                          .now = now});
+  }
+  EXPECT_LT(share(taken, 1), 0.1);
+}
+
+TEST(BalancedPaths, TroubleEverywhereStopsNothing) {
+  for (const PathPolicy policy : {PathPolicy::kBalanced, PathPolicy::kReroute}) {
+    PathSelector selector(policy, kPaths, 3);
+    Network network(selector, std::vector<int64_t>(kPaths, 100));
+    network.send(1000, 100);
+    for (uint16_t path = 0; path < kPaths; ++path) network.kill(path);
+    for (const uint16_t path : network.send(5000, 100)) ASSERT_LT(path, kPaths);
+    for (uint16_t path = 0; path < kPaths; ++path) network.revive(path);
+    network.send(200'000, 100);
+    EXPECT_LT(network.longest_delay(), 8 * Network::kRoundTrip);
+  }
+}
+
+TEST(BalancedPaths, TheSameCallsGiveTheSamePaths) {
+  for (const PathPolicy policy : {PathPolicy::kBalanced, PathPolicy::kReroute}) {
+    const auto run = [&](uint64_t seed) {
+      PathSelector selector(policy, kPaths, seed);
+      Network network(selector, {200, 400, 800, 800, 800, 800, 800, 800});
+      return network.send(5000, 74);
+    };
+    EXPECT_EQ(run(7), run(7));
+    EXPECT_NE(run(7), run(8));
+  }
+}
+
+TEST(BalancedPaths, MemoryIsBounded) {
+  EXPECT_LE(PathSelector::bytes(PathPolicy::kBalanced, 64), 64 * 16 + 64);
+  EXPECT_LE(PathSelector::bytes(PathPolicy::kReroute, 64), 16 * 32);
+}
+
+TEST(ReroutedPath, KeepsToAGoodPath) {
+  PathSelector selector(PathPolicy::kReroute, kPaths, 3);
+  Network network(selector, std::vector<int64_t>(kPaths, 90));
+  const auto taken = network.send(10'000, 100);
+  EXPECT_EQ(taken, std::vector<uint16_t>(10'000, taken.front()));
+}
+
+TEST(ReroutedPath, FindsTheOnePathThatIsFastEnoughWithinSomeRoundTrips) {
+  PathSelector selector(PathPolicy::kReroute, kPaths, 3);
+  Network network(selector, {200, 200, 200, 200, 200, 90, 200, 200});
+  const int round_trip = Network::kRoundTrip / 100;
+  network.send(20 * round_trip, 100);
+  const auto taken = network.send(100 * round_trip, 100);
+  EXPECT_EQ(share(taken, 5), 1.0);
+}
+
+TEST(ReroutedPath, LeavesADeadPathAtTheFirstLoss) {
+  PathSelector selector(PathPolicy::kReroute, kPaths, 3);
+  Network network(selector, std::vector<int64_t>(kPaths, 90));
+  const uint16_t path = network.send(1000, 100).back();
+  network.kill(path);
+  const int round_trip = Network::kRoundTrip / 100;
+  network.send(10 * round_trip, 100);  // 2 until the loss is known, 4 to search
+  EXPECT_EQ(std::ranges::count(network.send(1000, 100), path), 0);
+}
+
+TEST(ReroutedPath, DelaysBelowTheFloorAreNoReasonToLeave) {
+  const auto different = [](Duration floor) {
+    PathSelector selector(PathPolicy::kReroute, kPaths, 3, floor);
+    std::set<uint16_t> taken;
+    for (int i = 0; i < 4000; ++i) {
+      const Instant now = Instant::from_ns(i * 1000);
+      const uint16_t path = selector.next(now);
+      taken.insert(path);
+      const auto rtt = Duration::from_us(i % 100 == 0 ? 100 : 130);
+      selector.on_feedback(path, {.event = PathEvent::kGood, .rtt = rtt, .now = now});
+    }
+    return taken.size();
+  };
+  EXPECT_GT(different(Duration()), 1U);
+  EXPECT_EQ(different(Duration::from_us(50)), 1U);
 }
 
 }  // namespace

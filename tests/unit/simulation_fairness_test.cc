@@ -152,7 +152,7 @@ TEST_F(Shares, TellHowLongANewcomerWaits) {
                                                  : us < 600 ? 10e9
                                                             : 50e9; });
   EXPECT_NEAR(value(late, "newcomer_rtts"), (200 + 7) / 16.0, 1e-9);
-  EXPECT_LT(value(late, "jain_min"), 0.66);  // 9 to 1: 100 / (2 x 82)
+  EXPECT_LT(value(late, "jain_min"), 0.66);    // 9 to 1: 100 / (2 x 82)
   EXPECT_NEAR(value(late, "share"), 1, 1e-6);  // of both together
   // What the second flow left is not used by the first, at 50 of 100 to the end.
   EXPECT_TRUE(std::isnan(value(late, "leaver_rtts")));

@@ -27,10 +27,10 @@ size_t recycled_capacity(PathPolicy policy, uint32_t paths) {
 
 }  // namespace
 
-PathSelector::PathSelector(PathPolicy policy, uint32_t paths, uint64_t seed)
+PathSelector::PathSelector(PathPolicy policy, uint32_t paths, uint64_t seed, Duration delay_floor)
     : policy_(policy),
       paths_(paths),
-      mask_(std::bit_ceil(paths) - 1),
+      round_(paths),
       prng_(seed),
       penalties_(has_penalties(policy) ? paths : 0),
       recycled_(recycled_capacity(policy, paths)) {
@@ -38,15 +38,19 @@ PathSelector::PathSelector(PathPolicy policy, uint32_t paths, uint64_t seed)
   if (policy == PathPolicy::kFixed || policy == PathPolicy::kSticky) {
     cursor_ = static_cast<uint32_t>(prng_.below(paths));
   }
-  if (has_penalties(policy)) order_ = static_cast<uint32_t>(prng_.next_u64()) & mask_;
+  if (has_penalties(policy)) round_.shuffle(prng_);
+  if (policy == PathPolicy::kBalanced) balanced_.emplace(paths, delay_floor, prng_);
+  if (policy == PathPolicy::kReroute) rerouted_.emplace(paths, delay_floor, prng_);
 }
 
 Bytes PathSelector::bytes(PathPolicy policy, uint32_t paths) {
+  if (policy == PathPolicy::kBalanced) return BalancedPaths::bytes(paths);
+  if (policy == PathPolicy::kReroute) return ReroutedPath::bytes(paths);
   const Bytes recycled = std::bit_ceil(std::max<size_t>(recycled_capacity(policy, paths), 1));
   return recycled * sizeof(uint16_t) + (has_penalties(policy) ? paths : 0);
 }
 
-uint16_t PathSelector::next() {
+uint16_t PathSelector::next(Instant now) {
   switch (policy_) {
     case PathPolicy::kFixed:
     case PathPolicy::kSticky:
@@ -61,6 +65,10 @@ uint16_t PathSelector::next() {
       recycled_.pop_front();
       return path;
     }
+    case PathPolicy::kBalanced:
+      return balanced_->next(now, prng_);
+    case PathPolicy::kReroute:
+      return rerouted_->next();
     case PathPolicy::kRoundRobin:
       break;
   }
@@ -69,47 +77,40 @@ uint16_t PathSelector::next() {
   return static_cast<uint16_t>(path);
 }
 
-// All paths once a round, in an order that changes from round to round, so that senders that began
-// together do not stay together.
-uint16_t PathSelector::step() {
-  for (;;) {
-    const uint32_t path = cursor_ ^ order_;
-    cursor_ = (cursor_ + 1) & mask_;
-    if (cursor_ == 0) order_ = static_cast<uint32_t>(prng_.next_u64()) & mask_;
-    if (path < paths_) return static_cast<uint16_t>(path);
-  }
-}
-
 // A path serves its penalty by being passed over: one turn for the first that is met in a search,
 // so that few bad paths among many are left out for long. With trouble everywhere all are as good.
 uint16_t PathSelector::next_without_penalty() {
-  uint16_t path = step();
+  uint16_t path = round_.next(prng_);
   if (penalties_[path] == 0) return path;
   --penalties_[path];
-  path = step();
-  for (uint32_t i = 0; i < paths_ && penalties_[path] > 0; ++i) path = step();
+  path = round_.next(prng_);
+  for (uint32_t i = 0; i < paths_ && penalties_[path] > 0; ++i) path = round_.next(prng_);
   return path;
 }
 
-void PathSelector::on_feedback(uint16_t path, PathFeedback feedback) {
-  if (policy_ == PathPolicy::kSticky && feedback == PathFeedback::kLost && path == cursor_) {
+void PathSelector::on_feedback(uint16_t path, const PathFeedback& feedback) {
+  if (path >= paths_) return;
+  if (balanced_) return balanced_->on_feedback(path, feedback, prng_);
+  if (rerouted_) return rerouted_->on_feedback(path, feedback, prng_);
+  if (policy_ == PathPolicy::kSticky && feedback.event == PathEvent::kLost && path == cursor_) {
     cursor_ = (cursor_ + 1) % paths_;
   }
-  if (!learns() || path >= paths_) return;
-  const auto add = [&](uint8_t penalty) {
-    penalties_[path] = std::min<uint8_t>(penalties_[path] + penalty, kMaxPenalty);
-  };
-  switch (feedback) {
-    case PathFeedback::kGood:
+  if (penalties_.empty()) return;
+  switch (feedback.event) {
+    case PathEvent::kGood:
       recycled_.push(std::as_const(path));
       break;
-    case PathFeedback::kMarked:
-      return add(kMarkedPenalty);
-    case PathFeedback::kTrimmed:
-      return add(kTrimmedPenalty);
-    case PathFeedback::kLost:
-      return add(kLostPenalty);
+    case PathEvent::kMarked:
+      return add_penalty(path, kMarkedPenalty);
+    case PathEvent::kTrimmed:
+      return add_penalty(path, kTrimmedPenalty);
+    case PathEvent::kLost:
+      return add_penalty(path, kLostPenalty);
   }
+}
+
+void PathSelector::add_penalty(uint16_t path, uint8_t turns) {
+  penalties_[path] = std::min<uint8_t>(penalties_[path] + turns, kMaxPenalty);
 }
 
 }  // namespace pacecar

@@ -17,7 +17,7 @@ constexpr Bytes kLargeWriteBytes = 32 * 1024;
 Requester::Requester(const Config& config)
     : config_(config),
       window_(config.window_packets, config.first_psn),
-      paths_(config.path_policy, config.paths, config.path_seed),
+      paths_(config.path_policy, config.paths, config.path_seed, config.delay_floor),
       requests_(config.work_requests),
       rtt_(config.loss) {}
 
@@ -136,7 +136,6 @@ Requester::Progress Requester::on_ack(const wire::AckHeader& ack, const wire::Bi
     }
   }
   window_.advance();
-  if (paths_.learns() && ack.echo_valid) learn_path(ack);
 
   const auto new_marks = static_cast<int32_t>(ack.marked - marked_seen_);
   if (new_marks > 0) {
@@ -149,24 +148,26 @@ Requester::Progress Requester::on_ack(const wire::AckHeader& ack, const wire::Bi
   const auto elapsed = static_cast<uint32_t>(arrival.ns()) - ack.echo_timestamp;
   const Instant echo_sent = arrival - Duration::from_ns(elapsed);
   if (elapsed > ack.hold_ns) progress.rtt = Duration::from_ns(elapsed - ack.hold_ns);
+  if (paths_.learns()) learn_path(ack, progress.rtt, now);
   rtt_.add(now - echo_sent);  // the timeout must allow for the time in both hosts, too
   if (config_.loss.reordering != Duration::max()) {
-    declare_lost_before(echo_sent - rtt_.reordering(), &progress);
+    declare_lost_before(echo_sent - rtt_.reordering(), now, &progress);
   }
   return progress;
 }
 
-void Requester::learn_path(const wire::AckHeader& ack) {
+void Requester::learn_path(const wire::AckHeader& ack, Duration rtt, Instant now) {
   const uint64_t psn = expand_psn(window_.unacknowledged(), ack.echo_psn);
   const auto path = window_.path_of(psn, ack.echo_timestamp);
   if (!path) return;
-  paths_.on_feedback(*path, ack.echo_marked ? PathFeedback::kMarked : PathFeedback::kGood);
+  const PathEvent event = ack.echo_marked ? PathEvent::kMarked : PathEvent::kGood;
+  paths_.on_feedback(*path, {.event = event, .rtt = rtt, .now = now});
 }
 
-void Requester::declare_lost_before(Instant limit, Progress* progress) {
+void Requester::declare_lost_before(Instant limit, Instant now, Progress* progress) {
   while (const auto loss = window_.lose_oldest_before(limit)) {
     progress->lost += loss->bytes;
-    paths_.on_feedback(loss->path, PathFeedback::kLost);
+    paths_.on_feedback(loss->path, {.event = PathEvent::kLost, .rtt = {}, .now = now});
   }
 }
 
@@ -186,7 +187,7 @@ Requester::Progress Requester::on_nak(const wire::Nak& nak, Instant arrival, Ins
       const auto elapsed = static_cast<uint32_t>(arrival.ns()) - nak.echo_timestamp;
       progress.trimmed = loss->bytes;
       progress.trimmed_rtt = Duration::from_ns(elapsed);
-      paths_.on_feedback(loss->path, PathFeedback::kTrimmed);
+      paths_.on_feedback(loss->path, {.event = PathEvent::kTrimmed, .rtt = {}, .now = now});
     }
     return progress;
   }
@@ -228,12 +229,14 @@ Requester::Timeout Requester::on_timeout(Instant now, Progress* progress) {
   if (window_.empty() || now < deadline_) return Timeout::kNotYet;
   if (now - last_heard_ >= config_.silence_limit) return Timeout::kPeerDead;
   if (packet_timeouts()) {
-    declare_lost_before(now - config_.loss.packet_timeout + Duration::from_ns(1), progress);
+    const Instant limit = now - config_.loss.packet_timeout + Duration::from_ns(1);
+    declare_lost_before(limit, now, progress);
     deadline_ = next_timeout(now);
     return Timeout::kRepair;
   }
   probe_ = true;
-  paths_.on_feedback(path_, PathFeedback::kLost);  // perhaps; another is worth a try
+  // Perhaps; another is worth a try.
+  paths_.on_feedback(path_, {.event = PathEvent::kLost, .rtt = {}, .now = now});
   progress->timed_out = probes_ > 0;
   deadline_ = now + std::min(rtt_.timeout() * (int64_t{1} << probes_), config_.loss.max_timeout);
   probes_ = std::min(probes_ + 1, 6U);

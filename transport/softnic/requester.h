@@ -28,6 +28,7 @@ class Requester {
     PathPolicy path_policy = PathPolicy::kRoundRobin;
     uint32_t paths = 1;
     uint64_t path_seed = 0;
+    Duration delay_floor;  // smaller differences between paths are the hosts' own
     LossRecovery loss;
     Duration silence_limit;  // a peer that answers nothing for so long is dead
   };
@@ -61,7 +62,7 @@ class Requester {
   // lost, and a peer counts as silent only when it was asked.
   bool probing() const { return probe_; }
   // The path of what next_packet gives from now on.
-  uint16_t choose_path() { return path_ = paths_.next(); }
+  uint16_t choose_path(Instant now) { return path_ = paths_.next(now); }
   // Payload of what next_packet will give; 0 if there is none, or it is empty.
   Bytes next_bytes();
   // Takes the next packet to send; false if there is none.
@@ -100,8 +101,8 @@ class Requester {
   void fill(const Posted& posted, const SendWindow::Packet& packet, uint64_t psn, Instant now,
             Outgoing* out) const;
   void acknowledge(uint64_t psn, Progress* progress);
-  void declare_lost_before(Instant limit, Progress* progress);
-  void learn_path(const wire::AckHeader& ack);
+  void declare_lost_before(Instant limit, Instant now, Progress* progress);
+  void learn_path(const wire::AckHeader& ack, Duration rtt, Instant now);
   bool packet_timeouts() const { return config_.loss.packet_timeout.ns() != 0; }
   Instant next_timeout(Instant now);
   void take_back(Posted& posted, CompletionStatus status);

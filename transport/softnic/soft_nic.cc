@@ -148,6 +148,7 @@ Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t
       .path_policy = path_policy(qp->config),
       .paths = config_.paths,
       .path_seed = uint64_t{qp->local.first_psn} << 32 | id,
+      .delay_floor = config_.jitter,
       .loss = loss,
       .silence_limit = config_.silence_limit,
   });

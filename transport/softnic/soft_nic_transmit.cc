@@ -164,7 +164,7 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
   Bytes payload_bytes = 0;
   Bytes wire_bytes = 0;
   Requester::Outgoing packet;
-  const uint16_t path = qp.requester->choose_path();
+  const uint16_t path = qp.requester->choose_path(now);
   const Bytes last_from = this->last_from(qp);
   while (count < out.size() && slab_->room() >= kDataOverheadBytes &&
          (count == 0 || payload_bytes + config_.mtu <= budget) &&

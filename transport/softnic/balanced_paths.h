@@ -1,0 +1,53 @@
+// BalancedPaths: spreads packets over many paths so that all of them have the same delay.
+//
+// A packet that comes back frees its place on its path, and the next packet takes it: each path
+// carries what it has delivered, so a path that is too full is not filled further. On top of that,
+// places move from paths that are slower than the average to faster ones, as many as the difference
+// of delay in round trips: a place of a slower path is given up with that probability, one of a
+// faster path is doubled. Where no place is free, paths that are not known to be slow have their
+// turn. Delays are compared with each other only: when all paths are equally bad, nothing is gained
+// by moving. Differences below the floor mean nothing.
+//
+// A path that loses a packet is left out for 8 round trips, then tried with one packet at a time,
+// for twice as long after each one that is lost, too.
+//
+// Bounded: 16 bytes for each path and a ring of free places, allocated once. Deterministic.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "transport/base/fixed_queue.h"
+#include "transport/softnic/path_feedback.h"
+
+namespace pacecar {
+
+class BalancedPaths {
+ public:
+  BalancedPaths(uint32_t paths, Duration delay_floor, Prng& prng);
+
+  uint16_t next(Instant now, Prng& prng);
+  // `path` is one of ours.
+  void on_feedback(uint16_t path, const PathFeedback& feedback, Prng& prng);
+
+  static Bytes bytes(uint32_t paths);
+
+ private:
+  struct Path {
+    Instant avoid_until;
+    uint16_t losses = 0;    // in a row, without an arrival between
+    bool on_trial = false;  // after a loss: a packet is on its way
+  };
+
+  void on_arrival(uint16_t path, const PathFeedback& feedback, Prng& prng);
+  void avoid(Path& path, int64_t round_trips, Instant now) const;
+
+  int64_t floor_ns_;
+  int64_t round_trip_ns_ = 0;     // the least on any path; 0: unknown
+  int64_t average_delay_ns_ = 0;  // in 1/64 ns
+  PathRound round_;
+  std::vector<Path> paths_;
+  FixedQueue<uint16_t> places_;  // paths on which one more packet may be in flight
+};
+
+}  // namespace pacecar
