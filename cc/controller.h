@@ -66,6 +66,9 @@ struct Grant {
   // meet at the receiver. From 0 to the gap.
   Duration phase;
   bool aligned = false;
+  // For a flow that is idle: others use the link. When it begins, it may send a quarter of a round
+  // trip's worth at `rate`, and then waits for its own grant.
+  bool busy = false;
   Duration validity;   // the sender slows down by itself when no newer grant came for this long
   uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
 };

@@ -14,6 +14,7 @@ constexpr int kUsableMantissa = 11;
 constexpr int kValidityMantissa = 3;
 constexpr int64_t kPhaseUnitNs = 64;
 constexpr uint64_t kNotAligned = 0xFFFF;
+constexpr uint64_t kBusy = 0xFFFE;
 constexpr int kWantedBits = 24;
 
 constexpr int64_t kValidityUnitNs = 1000;
@@ -68,8 +69,9 @@ uint16_t decode_epoch(uint64_t word) { return static_cast<uint16_t>(field(word, 
 
 uint64_t encode_grant(const Grant& grant) {
   if (grant.is_credit) return encode_credit(grant.credit / kCreditUnit, grant.epoch);
-  const uint64_t phase =
-      grant.aligned ? std::min(units(grant.phase, kPhaseUnitNs), kNotAligned - 1) : kNotAligned;
+  const uint64_t phase = grant.busy      ? kBusy
+                         : grant.aligned ? std::min(units(grant.phase, kPhaseUnitNs), kBusy - 1)
+                                         : kNotAligned;
   const uint64_t validity = encode_float(units(grant.validity, kValidityUnitNs), kValidityMantissa);
   return encode_rate(grant.rate) << 40 | phase << 24 | validity << 16 | grant.epoch;
 }
@@ -85,7 +87,8 @@ Grant decode_grant(uint64_t word) {
   const uint64_t validity = decode_float(field(word, 16, 8), kValidityMantissa);
   grant.rate = decode_rate(word);
   const uint64_t phase = field(word, 24, 16);
-  grant.aligned = phase != kNotAligned;
+  grant.busy = phase == kBusy;
+  grant.aligned = phase < kBusy;
   if (grant.aligned) grant.phase = Duration::from_ns(static_cast<int64_t>(phase) * kPhaseUnitNs);
   grant.validity = Duration::from_ns(static_cast<int64_t>(validity) * kValidityUnitNs);
   return grant;

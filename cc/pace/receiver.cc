@@ -12,6 +12,7 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kLookInterval = Duration::from_us(1);
+constexpr int64_t kBusyAfter = 8;  // round trips
 // A flow of which no more than this part of a bandwidth-delay product would be left when a raise
 // takes effect is not raised: flows that end together would all be, at the same time.
 constexpr Bytes kRestShare = 32;
@@ -300,6 +301,7 @@ Duration PaceReceiver::validity() const {
 
 bool PaceReceiver::differs(const Flow& f, double tolerance) const {
   if (f.granted == Rate() || f.slot != f.sent_slot) return true;
+  if (!f.active() && f.sent_busy != busy_) return true;
   const double granted = bps_of(f.granted);
   return std::abs(bps_of(target(f)) - granted) > tolerance * granted;
 }
@@ -312,6 +314,8 @@ GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   ++f.epoch;
   if (f.active()) next_repeat_ = std::min(next_repeat_, now + validity() / kRepeatsPerValidity);
   GrantUpdate update{flow, grant(flow)};
+  f.sent_busy = update.grant.busy = busy_ && !f.active();
+  if (f.sent_busy) return update;
   const Bytes burst =
       pace_burst(f.granted, round_trip_, environment_.mtu, environment_.burst_bytes);
   const double gap = pace_gap_ns(f.granted, burst, environment_.mtu, environment_.overhead);
@@ -367,11 +371,25 @@ void PaceReceiver::start_pass(Instant now) {
     stage_ = Stage::kCuts;
     cursor_ = 0;
   }
+  look_at_busyness(now);
   const double flows = expected();
   if (std::abs(flows - holding_for_) > constants_.hold_regrant * holding_for_) {
     holding_for_ = flows;
     hold_left_ = static_cast<uint32_t>(flows_.size());
   }
+}
+
+// Idle flows are told when a link has been in use for so long that it will probably stay so, or
+// no longer is.
+void PaceReceiver::look_at_busyness(Instant now) {
+  if (charged_ == 0) {
+    busy_since_ = Instant::never();
+  } else if (busy_since_ == Instant::never()) {
+    busy_since_ = now;
+  }
+  const bool busy = charged_ > 0 && (busy_ || now - busy_since_ >= round_trip_ * kBusyAfter);
+  if (busy != busy_) hold_left_ = static_cast<uint32_t>(flows_.size());
+  busy_ = busy;
 }
 
 // Those that woke up together are all known now, and may be raised.

@@ -82,6 +82,7 @@ class PaceReceiver final : public Allocator {
     uint16_t epoch = 0;     // of the newest grant sent
     uint16_t demand_epoch = 0;
     bool present = false;
+    bool sent_busy = false;   // as the newest grant said
     bool has_demand = false;  // ever
     bool yielding = false;    // counted in yielding_
     bool newcomer = false;    // woke up in the present episode
@@ -115,6 +116,7 @@ class PaceReceiver final : public Allocator {
   GrantUpdate send(Instant now, uint32_t flow);
   void start_pass(Instant now);
   void end_episode();
+  void look_at_busyness(Instant now);
   bool is_due(Instant now, const Flow& flow) const;
   bool next_stage(Instant now);
   size_t serve_pass(Instant now, std::span<GrantUpdate> updates);
@@ -145,7 +147,9 @@ class PaceReceiver final : public Allocator {
   double passed_level_ = 0;  // level and spare of the last pass over all active flows
   bool changed_ = false;     // level_ may have moved
   Stage stage_ = Stage::kDone;
-  size_t cursor_ = 0;  // next index of active_ in this stage
+  size_t cursor_ = 0;                      // next index of active_ in this stage
+  Instant busy_since_ = Instant::never();  // flows that last use the link
+  bool busy_ = false;                      // and have for a while
   Instant next_look_;
   Instant next_repeat_ = Instant::never();
   uint32_t hold_cursor_ = 0;  // next flow whose hold is looked at

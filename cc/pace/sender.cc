@@ -11,10 +11,13 @@
 namespace pacecar {
 namespace {
 
+constexpr double kLateShare = 16;  // of the hold, where no grant came for a flow that began
 constexpr double kLapsedShare = 1.0 / 256;  // of the line rate: the least without a valid grant
 // A backlog that is gone within this part of a round trip is not announced: no answer would come in
 // time.
-constexpr double kTooSmall = 0.5;
+constexpr double kTooSmall = 0.25;
+// Of a round trip: what a flow may send at first on a busy link.
+constexpr int64_t kFirstShare = 4;
 // More is announced when what was announced is gone within so many round trips.
 constexpr double kAnnounceAhead = 4;
 constexpr Bytes kMostAnnounced = Bytes{1} << 30;  // the word counts modulo 2^32
@@ -106,11 +109,17 @@ Duration PaceController::halving() const {
   return std::max({core_.base_rtt(), environment_.jitter, Duration::from_ns(1)});
 }
 
+// On a busy link, until the flow's own grant comes, or should have come.
+bool PaceController::beginning(Instant now) const {
+  return has_backlog() && grant_.busy && now - busy_since_ < halving() * 2;
+}
+
 // What the receiver lets the flow have, in bit/s.
 double PaceController::granted(Instant now) const {
   const auto line = static_cast<double>(environment_.line_rate.bps());
   if (!has_grant_ || alone_) return line;
   const auto rate = static_cast<double>(grant_.rate.bps());
+  if (grant_.busy && !beginning(now)) return rate / kLateShare;
   const Duration over = now - std::max(granted_at_, busy_since_) - grant_.validity;
   if (over < Duration() || !has_backlog()) return rate;
   const int64_t halvings = std::min<int64_t>(1 + over.ns() / halving().ns(), 60);
@@ -147,6 +156,8 @@ Decision PaceController::decide(Instant now) {
   }
   const Choice choice = choose(now);
   const Rate rate = std::min(rate_of(choice.rate), environment_.line_rate);
+  const bool waits = beginning(now);
+  decision_.credit = waits ? first_limit_ : ~Bytes{0};
   const Duration round_trip = core_.base_rtt();
   const Bytes burst =
       pace_burst(rate, base_round_trip(environment_), environment_.mtu, environment_.burst_bytes);
@@ -202,6 +213,8 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     align_wanted_ = grant_.aligned && standing.backlog > environment_.mtu;
     in_grid_ = false;
     begins_ = true;
+    const Bytes first = grant_.rate.bytes_in(base_round_trip(environment_) / kFirstShare);
+    first_limit_ = standing.sent + std::max(first, environment_.mtu);
   }
   if (has_backlog() != had_backlog) refresh(now);
   const double usable = std::min(link_.usable(flow_), core_.rate());

@@ -55,6 +55,7 @@ class PaceController final : public Controller {
 
   bool outranks(const Grant& grant) const;
   bool has_backlog() const { return standing_.backlog > 0; }
+  bool beginning(Instant now) const;
   double granted(Instant now) const;
   Choice choose(Instant now) const;
   void refresh(Instant now);
@@ -79,6 +80,7 @@ class PaceController final : public Controller {
   bool alone_ = false;  // the receiver is late: c_f alone counts
   Instant heard_;       // an acknowledgement, last
   Instant busy_since_;
+  Bytes first_limit_ = 0;  // FlowStanding::sent up to which a flow may begin on a busy link
 
   // The grid in which packets leave.
   bool begins_ = false;  // the flow was idle

@@ -14,6 +14,10 @@ constexpr int64_t kSlowRoundTrips = 4;
 constexpr int64_t kLostRoundTrips = 8;
 constexpr uint16_t kMostDoublings = 10;
 constexpr int64_t kAverageOf = 64;  // packets
+// One packet of so many takes the next path in turn although a place is free, so that a path
+// without any is found again: this many for each path, and at least so many.
+constexpr uint32_t kTurnPerPath = 2;
+constexpr uint32_t kTurnAtLeast = 32;
 // Longer ones tell nothing more; keeps products in range.
 constexpr int64_t kLongestNs = 1'000'000'000;
 
@@ -26,6 +30,7 @@ bool draw(int64_t part, int64_t whole, Prng& prng) {
 
 BalancedPaths::BalancedPaths(uint32_t paths, Duration delay_floor, Prng& prng)
     : floor_ns_(std::min(delay_floor.ns(), kLongestNs)),
+      turn_every_(std::max(paths * kTurnPerPath, kTurnAtLeast)),
       round_(paths),
       paths_(paths),
       places_(kPlaces) {
@@ -37,11 +42,13 @@ Bytes BalancedPaths::bytes(uint32_t paths) {
 }
 
 uint16_t BalancedPaths::next(Instant now, Prng& prng) {
-  if (!places_.empty()) {
+  if (!places_.empty() && ++since_turn_ < turn_every_) {
     const uint16_t path = places_.front();
     places_.pop_front();
     return path;
   }
+  if (!places_.empty()) places_.pop_front();  // in exchange
+  since_turn_ = 0;
   uint16_t chosen = round_.next(prng);
   for (size_t i = 0; i < paths_.size() && paths_[chosen].avoid_until > now; ++i) {
     chosen = round_.next(prng);
