@@ -6,8 +6,9 @@
 
 #include "cc/credit.h"
 #include "cc/credit_share.h"
-#include "cc/equal_share.h"
 #include "cc/grant_word.h"
+#include "cc/pace/link_share.h"
+#include "cc/pace/receiver.h"
 #include "cc/registry.h"
 
 namespace pacecar {
@@ -62,45 +63,128 @@ void on_ack(benchmark::State& state) {
 }
 BENCHMARK(on_ack)->Apply(each_controller);
 
-std::unique_ptr<EqualShare> busy_allocator() {
-  auto allocator = std::make_unique<EqualShare>(Rate::from_gbps(400), kFlows);
-  for (uint32_t flow = 0; flow < kFlows; ++flow) {
-    allocator->add_flow(Instant(), flow);
-    allocator->on_posted(Instant(), flow, 1);
+// What a sender with a backlog says to each acknowledgement: is there news for the receiver?
+void demand(benchmark::State& state) {
+  const auto controller = controller_at(state.range(0));
+  state.SetLabel(std::string(controller->name()));
+  controller->on_grant(
+      {}, {.rate = Rate::from_gbps(50), .phase = {}, .validity = Duration::from_s(1), .epoch = 1});
+  Instant now;
+  FlowStanding standing{.backlog = Bytes{1} << 40};
+  for (auto _ : state) {
+    now = now + Duration::from_ns(300);
+    standing.acked += kMtu;
+    standing.backlog -= kMtu;
+    benchmark::DoNotOptimize(controller->demand(now, standing));
   }
-  return allocator;
 }
+BENCHMARK(demand)->Apply(each_controller);
 
-// A receive posted and finished, with 4096 senders active.
-void allocator_update(benchmark::State& state) {
-  const auto allocator = busy_allocator();
+constexpr FlowEnvironment kFabric{.line_rate = Rate::from_gbps(400),
+                                  .mtu = kMtu,
+                                  .overhead = 64,
+                                  .burst_bytes = kMtu,
+                                  .base_rtt = Duration::from_us(8)};
+
+// A receiver with 4096 senders, of which some are active. An event happens every 100 ns; what the
+// receiver says to the senders because of it is part of the time.
+class BusyReceiver {
+ public:
+  explicit BusyReceiver(uint32_t active) : receiver_(kFabric, kFlows), demands_(kFlows) {
+    for (uint32_t flow = 0; flow < kFlows; ++flow) {
+      receiver_.add_flow(now_, flow);
+      receiver_.on_posted(now_, flow, Bytes{1} << 40);
+    }
+    for (uint32_t flow = 0; flow < active; ++flow) say(flow, kFabric.line_rate);
+    now_ = now_ + Duration::from_ms(1);
+    poll();
+  }
+
+  void say(uint32_t flow, Rate usable) {
+    Demand& demand = demands_[flow];
+    demand.usable = usable;
+    if (usable > Rate()) demand.wanted += 1 << 20;
+    ++demand.epoch;
+    receiver_.on_demand(now_, flow, demand);
+  }
+  void arrive(uint32_t flow) { receiver_.on_arrival(now_, flow, 1, 1000); }
+  void poll() {
+    std::array<GrantUpdate, 64> updates;
+    while (receiver_.next_deadline() <= now_) grants_ += receiver_.poll_grants(now_, updates);
+    now_ = now_ + Duration::from_ns(100);
+  }
+  void report(benchmark::State& state) const {
+    state.counters["grants"] =
+        benchmark::Counter(static_cast<double>(grants_), benchmark::Counter::kAvgIterations);
+  }
+
+ private:
+  Instant now_ = Instant::from_ns(1'000'000);
+  PaceReceiver receiver_;
+  std::vector<Demand> demands_;
+  size_t grants_ = 0;
+};
+
+// One of 4096 active senders can use more, or less; half of them could use little at any time.
+void pace_demand(benchmark::State& state) {
+  BusyReceiver busy(kFlows);
+  uint32_t i = 0;
+  for (auto _ : state) {
+    const bool little = (i + i / kFlows) % 2 == 0;
+    busy.say(i % kFlows, Rate::from_bps(400'000'000'000 >> (little ? 13 : 0)));
+    busy.poll();
+    ++i;
+  }
+  busy.report(state);
+}
+BENCHMARK(pace_demand);
+
+// A packet of one of 4096 active senders arrives.
+void pace_arrival(benchmark::State& state) {
+  BusyReceiver busy(kFlows);
   uint32_t flow = 0;
   for (auto _ : state) {
-    allocator->on_posted(Instant(), flow, 1000);
-    allocator->on_finished(Instant(), flow, 1000);
+    busy.arrive(flow);
+    busy.poll();
     flow = (flow + 1) % kFlows;
   }
+  busy.report(state);
 }
-BENCHMARK(allocator_update);
+BENCHMARK(pace_arrival);
 
-// One sender of 4096 comes or goes, and every grant changes; time per grant sent.
-void allocator_regrant(benchmark::State& state) {
-  const auto allocator = busy_allocator();
-  std::array<GrantUpdate, 64> updates;
-  Instant now = Instant::from_ns(1);
-  bool present = true;
-  int64_t sent = 0;
+// Of 4096 senders, half active, one has finished and another begins.
+void pace_activation(benchmark::State& state) {
+  BusyReceiver busy(kFlows / 2);
+  uint32_t flow = 0;
   for (auto _ : state) {
-    now = now + Duration::from_us(1);
-    present = !present;
-    present ? allocator->on_posted(now, 0, 1) : allocator->on_finished(now, 0, 1);
-    while (const size_t count = allocator->poll_grants(now, updates)) {
-      sent += static_cast<int64_t>(count);
-    }
+    busy.say(flow, Rate());
+    busy.say((flow + kFlows / 2) % kFlows, kFabric.line_rate);
+    busy.poll();
+    flow = (flow + 1) % kFlows;
   }
-  state.SetItemsProcessed(sent);
+  busy.report(state);
 }
-BENCHMARK(allocator_regrant);
+BENCHMARK(pace_activation);
+
+// One of so many flows of a sender is granted another rate, and those that this concerns are looked
+// at.
+void link_share(benchmark::State& state) {
+  const auto flows = static_cast<uint32_t>(state.range(0));
+  LinkShare share(Rate::from_gbps(400), flows, 1.0 / 64);
+  for (uint32_t flow = 0; flow < flows; ++flow) share.set(flow, Rate::from_gbps(100), 1);
+  std::array<uint32_t, 64> changed;
+  uint32_t flow = 0;
+  size_t looked = 0;
+  for (auto _ : state) {
+    share.set(flow % flows, Rate::from_bps(400'000'000'000 / flows / (1 + flow / flows % 2)), 1);
+    while (const size_t count = share.poll_changed(changed)) looked += count;
+    benchmark::DoNotOptimize(share.share(flow % flows));
+    ++flow;
+  }
+  state.counters["looks"] =
+      benchmark::Counter(static_cast<double>(looked), benchmark::Counter::kAvgIterations);
+}
+BENCHMARK(link_share)->Arg(64)->Arg(1024);
 
 void wish(CreditShare& share, Instant now, uint32_t flow, Bytes credit) {
   Demand demand;
@@ -150,7 +234,7 @@ BENCHMARK(credit_pull);
 
 void grant_word_round_trip(benchmark::State& state) {
   Grant grant{
-      .rate = Rate::from_gbps(98), .phase = {}, .validity = EqualShare::kValidity, .epoch = 7};
+      .rate = Rate::from_gbps(98), .phase = {}, .validity = Duration::from_us(50), .epoch = 7};
   for (auto _ : state) {
     benchmark::DoNotOptimize(grant);
     benchmark::DoNotOptimize(wire::decode_grant(wire::encode_grant(grant)));

@@ -6,6 +6,7 @@ namespace pacecar {
 namespace {
 
 constexpr int64_t kBinsPerTarget = 4;
+constexpr int64_t kDenseRoundTrips = 3;
 constexpr uint32_t kFewPackets = 8;  // say nothing about a path
 
 constexpr double kNearTop = 0.9;
@@ -36,6 +37,7 @@ Duration CoreLimit::target() const {
 }
 
 bool CoreLimit::on_ack(const AckSample& sample, double rate) {
+  if (acked_ == 0) began_ = sample.now;
   acked_ += sample.acked;
   fastest_ = std::max(fastest_, rate);
   if (sample.rtt > Duration()) {
@@ -50,7 +52,7 @@ bool CoreLimit::on_ack(const AckSample& sample, double rate) {
   }
   if (!round_trip_(sample) || heard_ < kFewPackets) return false;
   const double before = rate_;
-  judge();
+  judge(sample.now);
   return rate_ != before;
 }
 
@@ -75,7 +77,7 @@ void CoreLimit::restart(double rate) {
 }
 
 // A round trip is over: looks at the delays beyond what all packets had.
-void CoreLimit::judge() {
+void CoreLimit::judge(Instant now) {
   const Duration target = this->target();
   const int64_t quarter = target.ns() / kBinsPerTarget;
   const Duration shared = std::min(least_, std::max(base_, jitter_ * kBinsPerTarget));
@@ -90,15 +92,17 @@ void CoreLimit::judge() {
   }
   const bool losses =
       static_cast<double>(lost_) > kManyLosses * static_cast<double>(acked_ + lost_);
+  // Over a longer time the delays of a last hop that comes and goes look like those of the core.
+  const bool dense = now - began_ <= std::max(base_, jitter_) * kDenseRoundTrips;
   const bool before = bad_;
-  bad_ = bad * 2 > heard_;
+  bad_ = dense && bad * 2 > heard_;
   if (bad_ && !before) {
     // Once may be a queue of the last hop that has just come.
   } else if (bad_) {
     const double mean = delay / bad;
     const double excess = std::max(mean - static_cast<double>(target.ns()), 0.0) / mean;
     decrease(fastest_, std::max(1 - constants_.core_decrease * excess, constants_.core_least));
-  } else if (losses) {
+  } else if (losses && dense) {
     decrease(fastest_, constants_.core_least);
   } else {
     troubled_ = false;

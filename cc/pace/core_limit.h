@@ -41,7 +41,7 @@ class CoreLimit {
 
   Duration target() const;
   void observe_base(Instant now, Duration rtt);
-  void judge();
+  void judge(Instant now);
   void decrease(double from, double factor);
 
   const PaceConstants& constants_;
@@ -58,6 +58,7 @@ class CoreLimit {
   uint32_t heard_ = 0;
   uint32_t marked_ = 0;
   Duration least_ = Duration::max();
+  Instant began_;       // the first of them
   double fastest_ = 0;  // that the flow has been
   Bytes acked_ = 0;
   Bytes lost_ = 0;

@@ -28,8 +28,8 @@ bool LinkCapacity::on_arrival(Instant now, Bytes wire, bool covered, Duration ex
 // A window without arrivals lasts until there is one: it is longer, and its rate lower.
 void LinkCapacity::close_window(Instant now) {
   const double foreign = static_cast<double>(foreign_) * 8 / (now - started_).seconds();
-  const bool queued = arrived_ > 0 && least_excess_ > jitter_ + window_ / 8;
-  queue_ = arrived_ > 0 ? std::max(least_excess_ - jitter_, Duration()) : Duration();
+  const bool queued = arrived_ > 0 && least_excess_ > usual_ + window_ / 8;
+  queue_ = arrived_ > 0 ? std::max(least_excess_ - usual_, Duration()) : Duration();
   double seen = foreign;
   if (queued && last_ - first_ >= window_ / 2) {
     const double own =

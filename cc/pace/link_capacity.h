@@ -26,7 +26,7 @@ class LinkCapacity {
                const PaceConstants& constants)
       : line_(static_cast<double>(line_rate.bps())),
         window_(std::max(round_trip, line_rate.time_for(packet * kWindowPackets))),
-        jitter_(jitter),
+        usual_(jitter + line_rate.time_for(packet * kUsualPackets)),
         constants_(constants) {}
 
   // `wire` bytes have arrived; `excess` is how much longer the fastest of them was on its way than
@@ -44,10 +44,11 @@ class LinkCapacity {
   void close_window(Instant now);
 
   const double line_;
+  static constexpr Bytes kUsualPackets = 4;
   static constexpr Bytes kWindowPackets = 16;  // fewer arrivals may all be late by chance
 
   const Duration window_;
-  const Duration jitter_;
+  const Duration usual_;  // wait at the last hop: flows meet, end hosts are late
   const PaceConstants& constants_;
   double uncovered_ = 0;  // X
   Duration queue_;        // q / C

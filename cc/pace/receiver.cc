@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 
 #include "cc/pace/phase.h"
 #include "cc/rate_law.h"
@@ -27,9 +29,10 @@ constexpr Duration kTransitMemory = Duration::from_ms(10);
 // Idle flows whose hold is told at a time, and how often: there may be many, and they can wait.
 constexpr uint32_t kHoldsAtATime = 16;
 constexpr int64_t kHoldsPerRoundTrip = 4;
-// One word in four may be lost; and that of so many flows costs a small part of the link.
-constexpr int64_t kRepeatsPerValidity = 4;
-constexpr Duration kWordInterval = Duration::from_ns(250);
+constexpr int64_t kRepeatsPerValidity = 4;  // three in a row may be lost
+// Repeats take a hundredth of the link, whatever the number of flows.
+constexpr Bytes kWordBytes = 128;  // on the wire
+constexpr Bytes kWordShare = 100;
 constexpr int64_t kPausesPerValidity = 4;
 
 Rate rate_of(double bps) { return Rate::from_bps(static_cast<uint64_t>(std::max(bps, 1.0))); }
@@ -296,7 +299,8 @@ Duration PaceReceiver::validity() const {
   const auto round_trips = static_cast<int64_t>(constants_.validity_round_trips);
   return std::max({round_trip_ * round_trips, constants_.validity,
                    environment_.pause * kPausesPerValidity,
-                   kWordInterval * kRepeatsPerValidity * static_cast<int64_t>(active_.size())});
+                   environment_.line_rate.time_for(kWordBytes * kWordShare * active_.size()) *
+                       kRepeatsPerValidity});
 }
 
 bool PaceReceiver::differs(const Flow& f, double tolerance) const {
@@ -314,6 +318,13 @@ GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   ++f.epoch;
   if (f.active()) next_repeat_ = std::min(next_repeat_, now + validity() / kRepeatsPerValidity);
   GrantUpdate update{flow, grant(flow)};
+  if (getenv("PD"))
+    fprintf(stderr,
+            "%ld R%p f %u slot %u rate %.2f act %zu chg %u yld %u exp %.2f lvl %.3g rem %lu unc "
+            "%.3g q %ld busy %d ph %d\n",
+            now.ns(), (void*)this, flow, f.slot, f.granted.bps() / 1e9, active_.size(), charged_,
+            yielding_, expected(), level_ / 1e9, f.remaining(), capacity_.uncovered() / 1e9,
+            capacity_.queue().ns(), busy_, (int)f.phase);
   f.sent_busy = update.grant.busy = busy_ && !f.active();
   if (f.sent_busy) return update;
   const Bytes burst =

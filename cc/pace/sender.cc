@@ -243,7 +243,7 @@ bool PaceController::worth_saying(Instant now, double usable) const {
   }
   const auto said = static_cast<double>(said_.usable.bps());
   if (std::abs(usable - said) > kUsableChange * said) return true;
-  return has_grant_ && now - said_at_ >= grant_.validity / kRepeatsPerValidity;
+  return has_grant_ && now - said_at_ >= grant_.validity;
 }
 
 Explanation PaceController::explain(Instant now) {

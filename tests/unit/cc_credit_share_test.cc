@@ -66,7 +66,7 @@ TEST_F(CcCreditShare, GrantsNothingToThoseWhoDoNotAsk) {
   EXPECT_THAT(poll(), IsEmpty());
   EXPECT_TRUE(share_.grant(3).is_credit);
   EXPECT_EQ(granted(3), 0U);
-  share_.on_demand(now_, 3, {.usable = Rate::from_gbps(1), .backlog = 1000});
+  share_.on_demand(now_, 3, {.usable = Rate::from_gbps(1), .wanted = 1000});
   EXPECT_EQ(share_.next_deadline(), Instant::never()) << "not a wish for credit";
 }
 

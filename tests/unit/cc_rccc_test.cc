@@ -23,7 +23,8 @@ class CcRccc : public ::testing::Test {
   Bytes may_send() { return rccc_.decide(now_).credit; }
   // The wish in units, at the flow's standing.
   uint64_t wish(Bytes backlog, Bytes in_flight, Bytes sent, uint32_t sharing = 1) {
-    const auto demand = rccc_.demand(now_, {backlog, in_flight, sent, sharing});
+    const auto demand = rccc_.demand(
+        now_, {.backlog = backlog, .in_flight = in_flight, .sent = sent, .sharing = sharing});
     EXPECT_TRUE(demand && demand->is_credit);
     return demand->credit / kCreditUnit;
   }
@@ -177,7 +178,7 @@ TEST_F(CcRccc, ObeysAReceiverThatGrantsRates) {
   const Decision d = rccc_.decide(now_);
   EXPECT_EQ(d.rate, Rate::from_gbps(50));
   EXPECT_EQ(d.credit, ~Bytes{0});
-  EXPECT_FALSE(rccc_.demand(now_, {1000, 0, 0}).has_value());
+  EXPECT_FALSE(rccc_.demand(now_, {.backlog = 1000}).has_value());
 }
 
 TEST(CcRcccTrace, Course) {

@@ -41,9 +41,10 @@ TEST(CcRegistry, UnknownNameIsAnErrorThatHelps) {
   const auto slip = make_controller("swfit", environment(), Rate());
   ASSERT_FALSE(slip.has_value());
   EXPECT_EQ(slip.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(slip.error().message,
-            "there is no congestion control 'swfit' (did you mean 'swift'?): use one of swift, "
-            "dcqcn, timely, hpcc, powertcp, nscc, rccc, window, fixed");
+  EXPECT_EQ(
+      slip.error().message,
+      "there is no congestion control 'swfit' (did you mean 'swift'?): use one of pace, swift, "
+      "dcqcn, timely, hpcc, powertcp, nscc, rccc, window, fixed");
   const auto other = make_controller("cubic", environment(), Rate());
   EXPECT_THAT(other.error().message, AllOf(HasSubstr("use one of"), Not(HasSubstr("did you"))));
   EXPECT_FALSE(make_controller("", environment(), Rate()).has_value());
@@ -70,7 +71,7 @@ TEST(CcRegistry, EveryControllerHasItsAllocator) {
     EXPECT_TRUE(make_allocator(info.allocator, environment(), 2).has_value()) << info.name;
     EXPECT_EQ(controller_info(info.name)->allocator, info.allocator);
   }
-  EXPECT_EQ(controller_info("swift")->allocator, "equal_share");
+  EXPECT_EQ(controller_info("pace")->allocator, "pace");
   EXPECT_EQ(controller_info("nscc")->allocator, "none");
   EXPECT_EQ(controller_info("rccc")->allocator, "credit");
   EXPECT_FALSE(controller_info("cubic").has_value());
@@ -93,8 +94,7 @@ TEST(CcRegistry, MakesEveryAllocatorItLists) {
     allocator->remove_flow(Instant(), 1);
   }
   EXPECT_EQ(make_allocator("nine", environment(), 2).error().message,
-            "there is no allocator 'nine' (did you mean 'none'?): use one of equal_share, credit, "
-            "none");
+            "there is no allocator 'nine' (did you mean 'none'?): use one of pace, credit, none");
 }
 
 TEST(CcRegistry, AnOpenLinkNeverHasNews) {

@@ -4,10 +4,9 @@
 // carries what it has delivered, so a path that is too full is not filled further. On top of that,
 // places move from paths that are slower than the average to faster ones, as many as the difference
 // of delay in round trips: a place of a slower path is given up with that probability, one of a
-// faster path is doubled. Where no place is free, and now and then,
-// paths that are not known to be slow have their turn. Delays are compared with each other only:
-// when all paths are equally bad, nothing is gained by moving. Differences below the floor mean
-// nothing.
+// faster path is doubled. Where no place is free, and now and then in exchange for one, a path that
+// is not known to be slow has its turn. Delays are compared with each other only: when all paths
+// are equally bad, nothing is gained by moving. Differences below the floor mean nothing.
 //
 // A path that loses a packet is left out for 8 round trips, then tried with one packet at a time,
 // for twice as long after each one that is lost, too.
@@ -46,9 +45,10 @@ class BalancedPaths {
   int64_t floor_ns_;
   int64_t round_trip_ns_ = 0;     // the least on any path; 0: unknown
   int64_t average_delay_ns_ = 0;  // times kAverageOf
+  uint32_t turn_every_;           // packets
+  uint32_t since_turn_ = 0;       // likewise
   PathRound round_;
   std::vector<Path> paths_;
-  uint32_t since_turn_ = 0;      // packets
   FixedQueue<uint16_t> places_;  // paths on which one more packet may be in flight
 };
 

@@ -1,0 +1,160 @@
+#include "tests/model/checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace pacecar::model {
+namespace {
+
+// Rates are told again only when they change by 1/64 and more, usable ones by 1/32.
+constexpr double kReceiverTolerance = 0.05;
+constexpr double kSenderTolerance = 1.0 / 32;
+constexpr int64_t kValiditySteps = 24;  // of 48 us, which is how a word says 50 us
+constexpr int64_t kExcessWithoutFaults = 2 * kStepsPerRoundTrip;
+constexpr double kLowShare = 0.25;  // of the fair share
+// A flow may wait while others, whose messages take less than this, have their turn.
+constexpr int64_t kTurnSteps = 8 * kStepsPerRoundTrip;
+constexpr int64_t kLowSteps = 4 * kValiditySteps;
+constexpr int64_t kRestSteps = 8 * kValiditySteps;
+constexpr double kRestShare = 0.7;  // of the line, while the rest drains
+// From the last word to 1/256 of the line: V, eight halvings, and the sweep that looks at it.
+constexpr int64_t kSlowSteps = kValiditySteps + 9 * kStepsPerRoundTrip + kValiditySteps / 2;
+
+const double kStepBytes = static_cast<double>(kLine.bytes_in(kStep));
+
+double usage(const FlowView& flow) {
+  const double allowed = static_cast<double>(flow.rate.bytes_in(kStep));
+  return std::min(allowed, static_cast<double>(flow.unsent)) / kStepBytes;
+}
+
+}  // namespace
+
+void Result::add(const Result& other) {
+  steps += other.steps;
+  words += other.words;
+  faults += other.faults;
+  longest_excess = std::max(longest_excess, other.longest_excess);
+  largest_excess = std::max(largest_excess, other.largest_excess);
+  largest_queue = std::max(largest_queue, other.largest_queue);
+  longest_low = std::max(longest_low, other.longest_low);
+  longest_rest = std::max(longest_rest, other.longest_rest);
+  validity = std::max(validity, other.validity);
+}
+
+Checks::Checks(const Scenario& scenario)
+    : scenario_(scenario),
+      excess_(scenario.receivers),
+      low_(size_t{scenario.senders} * scenario.receivers) {}
+
+void Checks::fail(int64_t step, std::string what) {
+  if (!failed()) result_.failure = fmt::format("{}: step {}: {}", scenario_.name, step, what);
+}
+
+void Checks::on_fault(int64_t until) {
+  ++result_.faults;
+  faulty_ = true;
+  quiet_since_ = std::max(quiet_since_, until);
+}
+
+void Checks::on_grants(int64_t step, const std::vector<GrantUpdate>& grants,
+                       std::vector<Rate> told) {
+  const auto sum = [&told] {
+    double bps = 0;
+    for (const Rate rate : told) bps += static_cast<double>(rate.bps());
+    return bps / static_cast<double>(kLine.bps());
+  };
+  const double before = sum();
+  double most = before;
+  for (const GrantUpdate& update : grants) {
+    result_.validity = std::max(result_.validity, update.grant.validity);
+    if (update.grant.rate > kLine) fail(step, "a grant is above line rate");
+    if (told[update.flow] == Rate()) continue;
+    told[update.flow] = update.grant.rate;
+    most = std::max(most, sum());
+  }
+  const double allowed = std::max({before, sum(), 1.0}) + kReceiverTolerance;
+  if (most > allowed) {
+    fail(step, fmt::format("a raise leaves before a cut: {:.2f} of the link for a while", most));
+  }
+}
+
+void Checks::on_step(int64_t step, const std::vector<FlowView>& flows, Bytes left, bool all_begun) {
+  result_.steps = step;
+  check_links(step, flows);
+  if (scenario_.data_too) check_silence(step, flows);
+  if (!all_begun || step <= quiet_since_) {
+    resting_since_ = -1;
+    low_.assign(low_.size(), 0);
+    return;
+  }
+  check_progress(step, flows);
+  if (resting_since_ < 0) {
+    resting_since_ = step;
+    rest_ = left;
+  }
+  const auto needed = static_cast<int64_t>(static_cast<double>(rest_) / kStepBytes / kRestShare);
+  const int64_t rest = step - resting_since_ - needed;
+  result_.longest_rest = std::max(result_.longest_rest, rest);
+  if (rest > kRestSteps && left > 0) {
+    fail(step, fmt::format("{} bytes have not arrived {} steps after all should have", left, rest));
+  }
+}
+
+void Checks::check_links(int64_t step, const std::vector<FlowView>& flows) {
+  std::vector<double> towards(scenario_.receivers);
+  std::vector<double> from(scenario_.senders);
+  for (const FlowView& flow : flows) {
+    towards[flow.receiver] += usage(flow);
+    from[flow.sender] += usage(flow);
+  }
+  for (uint32_t i = 0; i < towards.size(); ++i) {
+    result_.largest_excess = std::max(result_.largest_excess, towards[i] - 1);
+    excess_[i] = towards[i] > 1 + kReceiverTolerance ? excess_[i] + 1 : 0;
+    // Without any word, the network alone decides, and its part is not in this world.
+    if (step >= scenario_.silent_from && !scenario_.data_too) excess_[i] = 0;
+    result_.longest_excess = std::max(result_.longest_excess, excess_[i]);
+    if (excess_[i] > (faulty_ ? kValiditySteps : kExcessWithoutFaults)) {
+      fail(step, fmt::format("{} steps of excess at receiver {}", excess_[i], i));
+    }
+  }
+  for (uint32_t i = 0; i < from.size(); ++i) {
+    if (from[i] > 1 + kSenderTolerance) {
+      fail(step, fmt::format("sender {} uses {:.3f} of its link", i, from[i]));
+    }
+  }
+}
+
+void Checks::check_progress(int64_t step, const std::vector<FlowView>& flows) {
+  std::vector<int64_t> towards(scenario_.receivers);
+  std::vector<int64_t> from(scenario_.senders);
+  for (const FlowView& flow : flows) {
+    if (!flow.waiting) continue;
+    ++towards[flow.receiver];
+    ++from[flow.sender];
+  }
+  for (size_t i = 0; i < flows.size(); ++i) {
+    const FlowView& flow = flows[i];
+    const int64_t sharing = std::max(towards[flow.receiver], from[flow.sender]);
+    const double share = static_cast<double>(flow.rate.bps()) / static_cast<double>(kLine.bps());
+    const bool low = flow.unsent > 0 && share * static_cast<double>(sharing) < kLowShare;
+    low_[i] = low ? low_[i] + 1 : 0;
+    result_.longest_low = std::max(result_.longest_low, low_[i]);
+    if (low_[i] > kLowSteps + kTurnSteps * (sharing - 1)) {
+      fail(step,
+           fmt::format("flow {}->{} is slow for {} steps", flow.sender, flow.receiver, low_[i]));
+    }
+  }
+}
+
+void Checks::check_silence(int64_t step, const std::vector<FlowView>& flows) {
+  if (step < scenario_.silent_from + kSlowSteps || step >= scenario_.silent_until) return;
+  for (const FlowView& flow : flows) {
+    if (flow.unsent > 0 && flow.rate.bps() > kLine.bps() / 256) {
+      fail(step, fmt::format("flow {}->{} hears nothing and sends at {:.3f} Gb/s", flow.sender,
+                             flow.receiver, flow.rate.gbps()));
+    }
+  }
+}
+
+}  // namespace pacecar::model

@@ -1,0 +1,109 @@
+// The grant protocol of `pace` in small worlds, with every sequence of a few faults of its control
+// words, and with many faults from a seed.
+//
+// PACECAR_MODEL_FAULTS is how many faults a run of the fixed worlds has at most (1),
+// PACECAR_MODEL_SEEDS how many worlds are drawn (2000), PACECAR_MODEL_SEED the first of them.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/model/scenario.h"
+#include "tests/model/world.h"
+
+namespace pacecar::model {
+namespace {
+
+uint64_t number_from_environment(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+// The figures of many runs.
+class Tally {
+ public:
+  void add(const Result& result) {
+    ++runs_;
+    total_.add(result);
+  }
+  uint64_t runs() const { return runs_; }
+  const Result& total() const { return total_; }
+  void print(const std::string& name) const {
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start_;
+    std::printf(
+        "%s: %lu runs, %ld steps, %lu words, %lu faults, %.1f s; longest excess %ld steps, largest "
+        "%.2f of the link, largest queue %.2f BDP; longest below a quarter of the fair share %ld "
+        "steps; longest rest %ld steps; V %.0f us\n",
+        name.c_str(), runs_, total_.steps, total_.words, total_.faults, took.count(),
+        total_.longest_excess, total_.largest_excess,
+        static_cast<double>(total_.largest_queue) / static_cast<double>(kBdp), total_.longest_low,
+        total_.longest_rest, total_.validity.us());
+  }
+
+ private:
+  uint64_t runs_ = 0;
+  Result total_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+template <typename MakeScenario>
+std::string run_once(Chooser& chooser, MakeScenario make, Tally& tally) {
+  const Scenario scenario = make(chooser);
+  const Result result = World(scenario, chooser, /*trace=*/false).run();
+  tally.add(result);
+  if (result.failure.empty()) return "";
+  chooser.rewind();
+  const Scenario again = make(chooser);
+  World world(again, chooser, /*trace=*/true);
+  world.run();
+  return world.trace();
+}
+
+template <typename MakeScenario>
+void run_every(uint32_t faults, MakeScenario make, const std::string& name) {
+  EveryChoice chooser(faults);
+  Tally tally;
+  do {
+    const std::string failure = run_once(chooser, make, tally);
+    ASSERT_EQ(failure, "") << "run " << tally.runs();
+  } while (chooser.next());
+  tally.print(name);
+}
+
+TEST(GrantModel, EveryShapeWithoutFaults) {
+  for (const auto& [senders, receivers] : {std::pair{1U, 1U}, {2U, 1U}, {1U, 2U}, {3U, 1U}}) {
+    run_every(
+        0, [&](Chooser& c) { return shaped_scenario(senders, receivers, c); },
+        fmt::format("{} to {}", senders, receivers));
+  }
+}
+
+TEST(GrantModel, EveryFaultInEveryPlace) {
+  const auto faults = static_cast<uint32_t>(number_from_environment("PACECAR_MODEL_FAULTS", 1));
+  for (const Scenario& scenario : fixed_scenarios()) {
+    run_every(
+        faults, [&](Chooser&) { return scenario; }, scenario.name);
+  }
+}
+
+TEST(GrantModel, EveryShapeWithAFault) {
+  run_every(
+      1, [](Chooser& c) { return shaped_scenario(2, 1, c); }, "2 to 1, a fault");
+}
+
+TEST(GrantModel, ManyFaultsFromASeed) {
+  const uint64_t first = number_from_environment("PACECAR_MODEL_SEED", 1);
+  const uint64_t seeds = number_from_environment("PACECAR_MODEL_SEEDS", 2000);
+  Tally tally;
+  for (uint64_t seed = first; seed < first + seeds; ++seed) {
+    SeededChoice chooser(seed, 0.25);
+    const std::string failure = run_once(chooser, wild_scenario, tally);
+    ASSERT_EQ(failure, "") << "PACECAR_MODEL_SEED=" << seed;
+  }
+  tally.print("wild");
+}
+
+}  // namespace
+}  // namespace pacecar::model

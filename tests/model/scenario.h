@@ -1,0 +1,49 @@
+// What a world is made of: hosts, and messages between them. Sizes are in bandwidth-delay products
+// (BDP), times in steps.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "cc/controller.h"
+#include "tests/model/chooser.h"
+
+namespace pacecar::model {
+
+inline constexpr Rate kLine = Rate::from_gbps(100);
+inline constexpr Duration kRoundTrip = Duration::from_us(8);
+inline constexpr int64_t kStepsPerRoundTrip = 4;
+inline constexpr Duration kStep = kRoundTrip / kStepsPerRoundTrip;
+inline constexpr int64_t kWordSteps = kStepsPerRoundTrip / 2;
+inline constexpr Bytes kBdp = kLine.bytes_in(kRoundTrip);
+
+struct Message {
+  uint32_t sender = 0;
+  uint32_t receiver = 0;
+  Bytes bytes = 0;
+  int64_t posted = 0;  // step in which the receiver posts the buffer
+  int64_t ready = 0;   // step in which the sender has it ready; it also needs the CTS
+};
+
+struct Scenario {
+  std::string name;
+  uint32_t senders = 1;
+  uint32_t receivers = 1;
+  std::vector<Message> messages;  // of one flow: in the order of both times
+  int64_t faults_until = 60;      // words sent before may meet a fault
+  // All words sent in these steps are lost, and, if `data_too`, acknowledgements.
+  int64_t silent_from = std::numeric_limits<int64_t>::max();
+  int64_t silent_until = std::numeric_limits<int64_t>::max();
+  bool data_too = false;
+};
+
+// Small worlds that differ in kind.
+std::vector<Scenario> fixed_scenarios();
+// One of many worlds with the same hosts; `chooser` picks sizes and times of the messages.
+Scenario shaped_scenario(uint32_t senders, uint32_t receivers, Chooser& chooser);
+// Up to four hosts and a dozen messages.
+Scenario wild_scenario(Chooser& chooser);
+
+}  // namespace pacecar::model

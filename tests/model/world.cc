@@ -1,0 +1,423 @@
+#include "tests/model/world.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "cc/grant_word.h"
+
+namespace pacecar::model {
+namespace {
+
+constexpr Bytes kMtu = 4096;
+constexpr int64_t kDataSteps = kWordSteps + 1;  // what is sent in a step arrives when it is over
+constexpr int64_t kValiditySteps = 24;
+// An end's clock: its zero means nothing, and is not the time at which the world begins.
+constexpr Instant kBegin = Instant::from_ns(1'000'000);
+
+struct Fate {
+  std::string_view name;
+  int64_t late = 0;    // steps
+  int64_t again = -1;  // a copy arrives so much later; -1: no copy
+};
+constexpr int64_t kLost = -1;
+constexpr std::array kFates{
+    Fate{"on time"},
+    Fate{"lost", kLost},
+    Fate{"late by a step", 1},
+    Fate{"late by a round trip", kStepsPerRoundTrip},
+    Fate{"late by V", kValiditySteps + kStepsPerRoundTrip},
+    Fate{"twice, a round trip apart", 0, kStepsPerRoundTrip},
+    Fate{"twice, V apart", 0, kValiditySteps},
+};
+constexpr std::array kCtsFates{Fate{"on time"}, Fate{"late by a round trip", kStepsPerRoundTrip},
+                               Fate{"late by V", kValiditySteps}};
+
+FlowEnvironment environment() {
+  return {.line_rate = kLine, .mtu = kMtu, .burst_bytes = 4 * kMtu, .base_rtt = kRoundTrip};
+}
+
+bool newer(uint16_t epoch, uint16_t than) {
+  return static_cast<int16_t>(static_cast<uint16_t>(epoch - than)) > 0;
+}
+
+bool same(const Explanation& a, const Explanation& b) {
+  return a.rate == b.rate && a.grant == b.grant && a.epoch == b.epoch && a.phase == b.phase;
+}
+
+}  // namespace
+
+World::World(const Scenario& scenario, Chooser& chooser, bool trace)
+    : scenario_(scenario),
+      chooser_(chooser),
+      tracing_(trace),
+      checks_(scenario),
+      flows_(size_t{scenario.senders} * scenario.receivers),
+      senders_(scenario.senders),
+      receivers_(scenario.receivers),
+      now_(kBegin) {
+  for (Host& host : senders_) {
+    host.senders =
+        std::make_unique<PaceSenders>(environment(), PaceConstants{}, scenario.receivers);
+  }
+  for (Host& host : receivers_) {
+    host.receiver = std::make_unique<PaceReceiver>(environment(), scenario.senders);
+  }
+  for (const Message& message : scenario.messages) {
+    left_ += message.bytes;
+    Flow& flow = flows_[index(message.sender, message.receiver)];
+    if (flow.controller != nullptr) continue;
+    flow.sender = message.sender;
+    flow.receiver = message.receiver;
+    flow.controller = &senders_[flow.sender].senders->add_flow(now_, flow.receiver);
+    receivers_[flow.receiver].receiver->add_flow(now_, flow.sender);
+  }
+}
+
+Result World::run() {
+  while (left_ > 0 && !checks_.failed()) step();
+  Result result = checks_.result();
+  if (!result.failure.empty() && tracing_) trace_ += result.failure + "\n";
+  return result;
+}
+
+void World::step() {
+  now_ = kBegin + kStep * step_;
+  deliver_words();
+  deliver_data();
+  deliver_acks();
+  post_receives();
+  poll_senders();
+  for (uint32_t i = 0; i < receivers_.size(); ++i) poll_receiver(i);
+  send_words();
+  send_data();
+  ++step_;
+}
+
+// --- what arrives ---
+
+void World::deliver_words() {
+  std::vector<Word> due;
+  std::erase_if(words_, [&](const Word& word) {
+    if (word.due > step_) return false;
+    due.push_back(word);
+    return true;
+  });
+  for (const Word& word : due) {
+    Flow& flow = flows_[word.flow];
+    note(word, "arrives");
+    if (word.kind == WordKind::kCts) on_cts(flow, word);
+    if (word.kind == WordKind::kGrant) on_grant(flow, word);
+    if (word.kind == WordKind::kDemand) on_demand(flow, word);
+  }
+}
+
+void World::on_grant(Flow& flow, const Word& word) {
+  const Grant grant = wire::decode_grant(word.content);
+  const bool stale = flow.heard[0] && !newer(grant.epoch, flow.newest[0]);
+  const Explanation before = flow.controller->explain(now_);
+  flow.controller->on_grant(now_, grant);
+  const Explanation after = flow.controller->explain(now_);
+  // What came with a CTS gives way to any word of its own.
+  if (stale && !flow.cts_counts && !same(before, after)) {
+    checks_.fail(step_, fmt::format("a grant that is not newer changes what a sender does: rate {} to {}, grant {} to {}, epoch {} to {} phase {} {}", before.rate.bps(), after.rate.bps(), before.grant.bps(), after.grant.bps(), before.epoch, after.epoch, before.phase.ns(), after.phase.ns()));
+  }
+  if (!stale) {
+    flow.newest[0] = grant.epoch;
+    if (after.epoch != grant.epoch) checks_.fail(step_, "the newest grant does not count");
+  }
+  flow.heard[0] = true;
+  flow.cts_counts &= after.epoch != grant.epoch;
+  announce(flow);
+  decide(flow);
+}
+
+// The message begins.
+void World::on_cts(Flow& flow, const Word& word) {
+  const Message& message = scenario_.messages[word.message];
+  const uint16_t before = flow.controller->explain(now_).epoch;
+  const Grant grant = wire::decode_grant(word.content);
+  flow.controller->on_grant(now_, grant);
+  const uint16_t after = flow.controller->explain(now_).epoch;
+  flow.cts_counts |= after == grant.epoch && (before != after || !flow.heard[0]);
+  announce(flow);
+  flow.standing.backlog += message.bytes;
+  flow.unsent += message.bytes;
+  ++begun_;
+  announce(flow);
+  decide(flow);
+}
+
+void World::on_demand(Flow& flow, const Word& word) {
+  const Demand demand = wire::decode_demand(word.content);
+  PaceReceiver& receiver = *receivers_[flow.receiver].receiver;
+  const bool stale = flow.heard[1] && !newer(demand.epoch, flow.newest[1]);
+  const auto standing = [&] {
+    return std::tuple(receiver.active_flows(), receiver.next_deadline(),
+                      receiver.grant(flow.sender).rate);
+  };
+  const auto before = standing();
+  receiver.on_demand(now_, flow.sender, demand);
+  if (stale && standing() != before) {
+    checks_.fail(step_, "a demand that is not newer changes what a receiver does");
+  }
+  if (!stale) flow.newest[1] = demand.epoch;
+  flow.heard[1] = true;
+}
+
+void World::deliver_data() {
+  for (uint32_t i = 0; i < receivers_.size(); ++i) {
+    enqueue(i);
+    serve(i);
+  }
+  std::erase_if(data_, [this](const Load& load) { return load.due <= step_; });
+}
+
+// What arrived in the last step, packet by packet and evenly spread over it.
+void World::enqueue(uint32_t receiver) {
+  Host& host = receivers_[receiver];
+  std::vector<Load> loads;
+  Bytes total = 0;
+  for (const Load& load : data_) {
+    if (load.due > step_ || flows_[load.flow].receiver != receiver) continue;
+    loads.push_back(load);
+    total += load.bytes;
+  }
+  Bytes ahead = 0;  // of this step
+  for (bool more = true; more;) {
+    more = false;
+    for (Load& load : loads) {
+      if (load.bytes == 0) continue;
+      Load packet = load;
+      packet.bytes = std::min(load.bytes, kMtu);
+      load.bytes -= packet.bytes;
+      more |= load.bytes > 0;
+      const Bytes drained = kLine.bytes_in(kStep) * ahead / total;  // since the step began
+      const Bytes come = host.queued + ahead;
+      packet.waited = kLine.time_for(come - std::min(drained, come));
+      ahead += packet.bytes;
+      host.queue.push_back(packet);
+    }
+  }
+  host.queued += ahead;
+}
+
+void World::serve(uint32_t receiver) {
+  Host& host = receivers_[receiver];
+  Bytes room = kLine.bytes_in(kStep);
+  while (room > 0 && !host.queue.empty()) {
+    Load& packet = host.queue.front();
+    const Bytes served = std::min(room, packet.bytes);
+    room -= served;
+    host.queued -= served;
+    packet.bytes -= served;
+    const Load done = packet;
+    if (packet.bytes == 0) host.queue.pop_front();
+    arrive(flows_[done.flow], served, done.waited);
+  }
+  checks_.on_queue(host.queued);
+}
+
+void World::arrive(Flow& flow, Bytes bytes, Duration waited) {
+  PaceReceiver& receiver = *receivers_[flow.receiver].receiver;
+  const auto transit = static_cast<uint32_t>((kRoundTrip / 2 + waited).ns());
+  receiver.on_arrival(now_, flow.sender, bytes, transit);
+  flow.arrived += bytes;
+  while (!flow.expected.empty()) {
+    const Bytes size = scenario_.messages[flow.expected.front()].bytes;
+    if (flow.arrived < flow.finished + size) break;
+    flow.finished += size;
+    flow.expected.pop_front();
+    receiver.on_finished(now_, flow.sender, size);
+  }
+  acks_.push_back({index(flow.sender, flow.receiver), bytes, step_ + kWordSteps, waited});
+}
+
+void World::deliver_acks() {
+  if (silent() && scenario_.data_too) return;
+  std::vector<bool> heard(flows_.size());
+  for (; !acks_.empty() && acks_.front().due <= step_; acks_.pop_front()) {
+    const Load& ack = acks_.front();
+    Flow& flow = flows_[ack.flow];
+    flow.standing.in_flight -= ack.bytes;
+    flow.controller->on_ack({.now = now_,
+                             .rtt = kRoundTrip + ack.waited,
+                             .acked = ack.bytes,
+                             .in_flight = flow.standing.in_flight,
+                             .sent = flow.standing.sent});
+    flow.standing.acked += ack.bytes;
+    flow.standing.backlog -= ack.bytes;
+    left_ -= ack.bytes;
+    heard[ack.flow] = true;
+  }
+  for (size_t i = 0; i < flows_.size(); ++i) {
+    if (!heard[i]) continue;
+    announce(flows_[i]);
+    decide(flows_[i]);
+  }
+}
+
+// --- what hosts do by themselves ---
+
+void World::post_receives() {
+  for (uint32_t i = 0; i < scenario_.messages.size(); ++i) {
+    const Message& message = scenario_.messages[i];
+    if (message.posted != step_) continue;
+    const uint32_t number = index(message.sender, message.receiver);
+    PaceReceiver& receiver = *receivers_[message.receiver].receiver;
+    receiver.on_posted(now_, message.sender, message.bytes);
+    flows_[number].expected.push_back(i);
+    send_word({.kind = WordKind::kCts,
+               .flow = number,
+               .content = wire::encode_grant(receiver.grant(message.sender)),
+               .due = std::max(step_ + kWordSteps, message.ready),
+               .message = i});
+  }
+}
+
+void World::announce(Flow& flow) {
+  const auto demand = flow.controller->demand(now_, flow.standing);
+  if (demand) say(flow, WordKind::kDemand, wire::encode_demand(*demand));
+}
+
+void World::decide(Flow& flow) { flow.decision = flow.controller->decide(now_); }
+
+void World::poll_senders() {
+  for (uint32_t sender = 0; sender < senders_.size(); ++sender) {
+    std::array<uint32_t, 2> changed{};
+    size_t count = changed.size();
+    while (count == changed.size()) {
+      count = senders_[sender].senders->poll_changed(now_, changed);
+      for (size_t i = 0; i < count; ++i) {
+        Flow& flow = flows_[index(sender, changed[i])];
+        announce(flow);
+        decide(flow);
+      }
+    }
+  }
+}
+
+void World::poll_receiver(uint32_t receiver) {
+  std::vector<Rate> told;
+  for (uint32_t sender = 0; sender < senders_.size(); ++sender) {
+    const Flow& flow = flows_[index(sender, receiver)];
+    const bool counts = flow.unsent > 0 && flow.said[0] != 0;
+    told.push_back(counts ? wire::decode_grant(flow.said[0]).rate : Rate());
+  }
+  std::vector<GrantUpdate> all;
+  std::array<GrantUpdate, 2> updates{};
+  size_t count = updates.size();
+  while (count == updates.size()) {
+    count = receivers_[receiver].receiver->poll_grants(now_, updates);
+    all.insert(all.end(), updates.begin(), updates.begin() + static_cast<ptrdiff_t>(count));
+  }
+  checks_.on_grants(step_, all, std::move(told));
+  for (const GrantUpdate& update : all) {
+    say(flows_[index(update.flow, receiver)], WordKind::kGrant, wire::encode_grant(update.grant));
+  }
+}
+
+// --- what leaves ---
+
+void World::say(Flow& flow, WordKind kind, uint64_t content) {
+  const auto which = static_cast<size_t>(kind);
+  if (flow.said[which] == content) return;
+  flow.said[which] = content;
+  flow.pending[which] = true;
+}
+
+void World::send_words() {
+  for (uint32_t i = 0; i < flows_.size(); ++i) {
+    for (const WordKind kind : {WordKind::kGrant, WordKind::kDemand}) {
+      const auto which = static_cast<size_t>(kind);
+      if (!std::exchange(flows_[i].pending[which], false)) continue;
+      send_word({kind, i, flows_[i].said[which], step_ + kWordSteps});
+    }
+  }
+}
+
+void World::send_word(Word word) {
+  checks_.on_word();
+  const bool cts = word.kind == WordKind::kCts;
+  if (silent()) {
+    checks_.on_fault(scenario_.silent_until);
+    note(word, "is lost in silence");
+    if (cts) words_.push_back(word);
+    return;
+  }
+  const bool may_fail = step_ < scenario_.faults_until;
+  const auto options = static_cast<uint32_t>(cts ? kCtsFates.size() : kFates.size());
+  const uint32_t chosen = may_fail ? chooser_.fault(options) : 0;
+  const Fate& fate = cts ? kCtsFates[chosen] : kFates[chosen];
+  note(word, fate.name);
+  if (chosen > 0) checks_.on_fault(word.due + std::max(fate.late, fate.again));
+  if (fate.late == kLost) return;
+  word.due += fate.late;
+  words_.push_back(word);
+  if (fate.again < 0) return;
+  word.due += fate.again;
+  words_.push_back(word);
+}
+
+void World::send_data() {
+  std::vector<FlowView> views;
+  for (uint32_t i = 0; i < flows_.size(); ++i) {
+    Flow& flow = flows_[i];
+    if (flow.controller == nullptr) continue;
+    views.push_back(view(flow));
+    const uint64_t bits = flow.decision.rate.bps() * static_cast<uint64_t>(kStep.ns()) + flow.carry;
+    const Bytes allowed = bits / 8'000'000'000U;
+    flow.carry = flow.unsent > 0 ? bits % 8'000'000'000U : 0;
+    const Bytes window =
+        flow.decision.window - std::min(flow.decision.window, flow.standing.in_flight);
+    const Bytes bytes = std::min({allowed, flow.unsent, window});
+    note(flow, "sends {} of {} bytes at {:.3f} Gb/s", bytes, flow.unsent,
+         flow.decision.rate.gbps());
+    if (bytes == 0) continue;
+    flow.unsent -= bytes;
+    flow.standing.in_flight += bytes;
+    flow.standing.sent += bytes;
+    flow.controller->on_send(now_, bytes);
+    data_.push_back({i, bytes, step_ + kDataSteps, {}});
+  }
+  checks_.on_step(step_, views, left_, begun_ == scenario_.messages.size());
+}
+
+FlowView World::view(const Flow& flow) const {
+  return {.sender = flow.sender,
+          .receiver = flow.receiver,
+          .rate = flow.decision.rate,
+          .unsent = flow.unsent,
+          .waiting = flow.standing.backlog > 0};
+}
+
+// --- the trace of a run ---
+
+template <typename... Args>
+void World::note(const Flow& flow, std::string_view format, Args&&... args) {
+  if (!tracing_) return;
+  if (flow.unsent == 0) return;
+  trace_ += fmt::format("{:4} {}->{} {}\n", step_, flow.sender, flow.receiver,
+                        fmt::format(fmt::runtime(format), args...));
+}
+
+void World::note(const Word& word, std::string_view fate) {
+  if (!tracing_) return;
+  const Flow& flow = flows_[word.flow];
+  std::string text;
+  if (word.kind == WordKind::kDemand) {
+    const Demand demand = wire::decode_demand(word.content);
+    text = fmt::format("demand {}: usable {:.3f} Gb/s, wanted {}, turn {}", demand.epoch,
+                       demand.usable.gbps(), demand.wanted, demand.turn);
+  } else {
+    const Grant grant = wire::decode_grant(word.content);
+    text = fmt::format("{} {}: {:.3f} Gb/s for {:.0f} us",
+                       word.kind == WordKind::kCts ? "CTS" : "grant", grant.epoch,
+                       grant.rate.gbps(), grant.validity.us());
+  }
+  trace_ += fmt::format("{:4} {}->{} {} ({})\n", step_, flow.sender, flow.receiver, text, fate);
+}
+
+}  // namespace pacecar::model

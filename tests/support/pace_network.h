@@ -1,0 +1,327 @@
+// Hosts whose links meet in one switch without a queue limit, each with a PaceSenders and a
+// PaceReceiver: packets leave as decisions say, wait for the receiver's link, and are
+// acknowledged; control words take half a round trip and may be late, lost or repeated.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "cc/grant_word.h"
+#include "cc/pace/receiver.h"
+#include "cc/pace/sender.h"
+#include "transport/base/prng.h"
+
+namespace pacecar::testing {
+
+struct PaceNetworkConfig {
+  FlowEnvironment environment{.line_rate = Rate::from_gbps(400),
+                              .mtu = 4096,
+                              .overhead = 64,
+                              .burst_bytes = 4096,
+                              .base_rtt = Duration::from_us(8)};
+  uint32_t hosts = 2;
+  uint32_t max_flows = 64;
+  double words_lost = 0;
+  double words_repeated = 0;
+  Duration words_late;  // at most, by chance; they overtake each other
+  uint64_t seed = 1;
+};
+
+class PaceNetwork {
+ public:
+  explicit PaceNetwork(const PaceNetworkConfig& config)
+      : config_(config), random_(config.seed), hosts_(config.hosts) {
+    const PaceConstants constants;
+    for (Host& host : hosts_) {
+      host.senders = std::make_unique<PaceSenders>(config.environment, constants, config.max_flows);
+      host.receiver = std::make_unique<PaceReceiver>(config.environment, config.max_flows);
+    }
+  }
+
+  // A flow between two hosts; its number.
+  uint32_t connect(uint32_t source, uint32_t destination, uint32_t weight = 1) {
+    const auto id = static_cast<uint32_t>(flows_.size());
+    Flow& flow = flows_.emplace_back();
+    flow.source = source;
+    flow.destination = destination;
+    flow.controller = &hosts_[source].senders->add_flow(now_, id);
+    hosts_[destination].receiver->add_flow(now_, id);
+    hosts_[source].senders->set_weight(now_, id, weight);
+    hosts_[destination].receiver->set_weight(now_, id, weight);
+    return id;
+  }
+
+  // A receive for so many bytes, and its CTS; the sender has had the data for long.
+  void post(uint32_t id, Bytes bytes) {
+    Flow& flow = flows_[id];
+    PaceReceiver& receiver = *hosts_[flow.destination].receiver;
+    receiver.on_posted(now_, id, bytes);
+    const uint64_t word = wire::encode_grant(receiver.grant(id));
+    after(one_way(), [this, id, bytes, word] {
+      flows_[id].controller->on_grant(now_, wire::decode_grant(word));
+      flows_[id].standing.backlog += bytes;
+      refresh(id);
+      poll(flows_[id].source);
+    });
+    poll(flow.destination);
+  }
+
+  void run(Duration span) {
+    const Instant end = now_ + span;
+    while (!events_.empty() && events_.top().at <= end) {
+      const Event event = events_.top();
+      events_.pop();
+      now_ = event.at;
+      event.act();
+    }
+    now_ = end;
+  }
+
+  Instant now() const { return now_; }
+  Bytes received(uint32_t id) const { return flows_[id].received; }
+  Bytes backlog(uint32_t id) const { return flows_[id].standing.backlog; }
+  // As the sender believes.
+  Decision decision(uint32_t id) const { return flows_[id].decision; }
+  Grant grant(uint32_t id) const { return hosts_[flows_[id].destination].receiver->grant(id); }
+  // The longest queue at a host's link since it was asked for last.
+  Bytes take_queue(uint32_t host) {
+    return config_.environment.line_rate.bytes_in(std::exchange(hosts_[host].longest, {}));
+  }
+  // Words that were sent so far, both ways.
+  uint64_t words() const { return words_; }
+  // Mean payload rate of each flow over `span` from now, in bit/s on the wire.
+  std::vector<double> measure(Duration span) {
+    std::vector<double> rates;
+    for (const Flow& flow : flows_) rates.push_back(-static_cast<double>(flow.received));
+    run(span);
+    const double wire = 1 + static_cast<double>(config_.environment.overhead) /
+                                static_cast<double>(config_.environment.mtu);
+    for (size_t i = 0; i < flows_.size(); ++i) {
+      rates[i] = (rates[i] + static_cast<double>(flows_[i].received)) * 8 * wire / span.seconds();
+    }
+    return rates;
+  }
+
+ private:
+  struct Flow {
+    uint32_t source = 0;
+    uint32_t destination = 0;
+    Controller* controller = nullptr;
+    FlowStanding standing;
+    Decision decision;
+    Bytes unsent() const { return standing.backlog - standing.in_flight; }
+    Instant next;     // when the next packet may leave
+    Instant last;     // when the last one did
+    Bytes burst = 0;  // sent since `last`
+    Instant armed = Instant::never();
+    Bytes received = 0;
+    uint64_t demand_word = ~uint64_t{0};
+  };
+  struct Host {
+    std::unique_ptr<PaceSenders> senders;
+    std::unique_ptr<PaceReceiver> receiver;
+    Instant out_free;
+    Instant in_free;
+    Duration longest;  // wait for the incoming link
+    Instant armed = Instant::never();
+  };
+  struct Event {
+    Instant at;
+    uint64_t order;
+    std::function<void()> act;
+    bool operator<(const Event& other) const {
+      return at != other.at ? at > other.at : order > other.order;
+    }
+  };
+
+  void after(Duration delay, std::function<void()> act) {
+    events_.push({now_ + delay, order_++, std::move(act)});
+  }
+  Duration one_way() const { return config_.environment.base_rtt / 2; }
+  Bytes wire(Bytes payload) const { return payload + config_.environment.overhead; }
+
+  // Carries a word to the other end, or does not.
+  void say(const std::function<void()>& hear) {
+    ++words_;
+    for (int copies = random_.chance(config_.words_repeated) ? 2 : 1; copies > 0; --copies) {
+      if (random_.chance(config_.words_lost)) continue;
+      const auto late =
+          static_cast<int64_t>(random_.below(static_cast<uint64_t>(config_.words_late.ns()) + 1));
+      after(one_way() + Duration::from_ns(late), hear);
+    }
+  }
+
+  // Tells the receiver what it should know, and takes the decision over.
+  void refresh(uint32_t id) {
+    Flow& flow = flows_[id];
+    const auto demand = flow.controller->demand(now_, flow.standing);
+    if (demand && wire::encode_demand(*demand) != flow.demand_word) {
+      flow.demand_word = wire::encode_demand(*demand);
+      say([this, id, word = flow.demand_word] {
+        Host& host = hosts_[flows_[id].destination];
+        host.receiver->on_demand(now_, id, wire::decode_demand(word));
+        poll(flows_[id].destination);
+      });
+    }
+    const Rate before = flow.decision.rate;
+    flow.decision = flow.controller->decide(now_);
+    if (flow.decision.aligned) {
+      flow.next = flow.decision.first_send;
+    } else if (flow.decision.rate != before && flow.burst > 0) {
+      flow.next = flow.last + flow.decision.rate.time_for(flow.burst);
+    }
+    arm(id);
+  }
+
+  void arm(uint32_t id) {
+    Flow& flow = flows_[id];
+    if (flow.unsent() == 0 || !may_send(flow)) return;
+    const Instant at = std::max({now_, flow.next, hosts_[flow.source].out_free});
+    if (flow.armed == at) return;
+    flow.armed = at;
+    after(at - now_, [this, id, at] {
+      if (flows_[id].armed != at) return;
+      flows_[id].armed = Instant::never();
+      transmit(id);
+    });
+  }
+
+  bool may_send(const Flow& flow) const {
+    const Bytes packet = std::min(flow.unsent(), config_.environment.mtu);
+    return flow.standing.in_flight + packet <= std::max(flow.decision.window, packet) &&
+           flow.standing.sent + packet <= flow.decision.credit;
+  }
+
+  // One packet: the NIC's pacing in bursts of one.
+  void transmit(uint32_t id) {
+    Flow& flow = flows_[id];
+    Host& host = hosts_[flow.source];
+    if (flow.unsent() == 0 || !may_send(flow)) return;
+    if (now_ < std::max(flow.next, host.out_free)) return arm(id);
+    const Bytes packet = std::min(flow.unsent(), config_.environment.mtu);
+    flow.standing.in_flight += packet;
+    flow.standing.sent += packet;
+    flow.burst = wire(packet);
+    // One that had to wait for the link a little keeps its pace.
+    flow.last = now_ - flow.next < Duration::from_us(1) ? flow.next : now_;
+    flow.next = flow.last + flow.decision.rate.time_for(flow.burst);
+  }
+  arm(id);
+}
+
+  void arm(uint32_t id) {
+  Flow& flow = flows_[id];
+  if (flow.unsent() == 0 || !may_send(flow)) return;
+  const Instant at = std::max({now_, flow.next, hosts_[flow.source].out_free});
+  if (flow.armed == at) return;
+  flow.armed = at;
+  after(at - now_, [this, id, at] {
+    if (flows_[id].armed != at) return;
+    flows_[id].armed = Instant::never();
+    transmit(id);
+  });
+}
+
+bool may_send(const Flow& flow) const {
+  const Bytes packet = std::min(flow.unsent(), config_.environment.mtu);
+  return flow.standing.in_flight + packet <= std::max(flow.decision.window, packet) &&
+         flow.standing.sent + packet <= flow.decision.credit;
+}
+
+// One packet: the NIC's pacing in bursts of one.
+void transmit(uint32_t id) {
+  Flow& flow = flows_[id];
+  Host& host = hosts_[flow.source];
+  if (flow.unsent() == 0 || !may_send(flow)) return;
+  if (now_ < std::max(flow.next, host.out_free)) return arm(id);
+  const Bytes packet = std::min(flow.unsent(), config_.environment.mtu);
+  flow.standing.in_flight += packet;
+  flow.standing.sent += packet;
+  flow.burst = wire(packet);
+  flow.last = std::max(
+      now_ - (now_ - flow.next < Duration::from_us(1) ? now_ - flow.next : Duration()), Instant());
+  flow.next = flow.last + flow.decision.rate.time_for(flow.burst);
+  host.out_free = now_ + config_.environment.line_rate.time_for(wire(packet));
+  const Instant sent = now_;
+  after(one_way(), [this, id, packet, sent] { enter_link(id, packet, sent); });
+  arm(id);
+}
+
+// At the receiver's link.
+void enter_link(uint32_t id, Bytes packet, Instant sent) {
+  Host& host = hosts_[flows_[id].destination];
+  host.longest = std::max(host.longest, host.in_free - now_);
+  host.in_free =
+      std::max(host.in_free, now_) + config_.environment.line_rate.time_for(wire(packet));
+  after(host.in_free - now_, [this, id, packet, sent] { arrive(id, packet, sent); });
+}
+
+void arrive(uint32_t id, Bytes packet, Instant sent) {
+  Flow& flow = flows_[id];
+  PaceReceiver& receiver = *hosts_[flow.destination].receiver;
+  flow.received += packet;
+  receiver.on_arrival(now_, id, packet, static_cast<uint32_t>((now_ - sent).ns()));
+  receiver.on_finished(now_, id, packet);
+  poll(flow.destination);
+  after(one_way(), [this, id, packet, sent] { hear(id, packet, sent); });
+}
+
+void hear(uint32_t id, Bytes packet, Instant sent) {
+  Flow& flow = flows_[id];
+  flow.standing.in_flight -= packet;
+  const Duration serial = config_.environment.line_rate.time_for(wire(packet));
+  flow.controller->on_ack({.now = now_,
+                           .rtt = now_ - sent - serial,
+                           .acked = packet,
+                           .in_flight = flow.standing.in_flight,
+                           .sent = flow.standing.sent});
+  flow.standing.acked += packet;
+  flow.standing.backlog -= packet;
+  refresh(id);
+  poll(flow.source);
+}
+
+// What a host has to say, and what of it is due later.
+void poll(uint32_t index) {
+  Host& host = hosts_[index];
+  std::array<GrantUpdate, 8> updates;
+  while (const size_t count = host.receiver->poll_grants(now_, updates)) {
+    for (const GrantUpdate& update : std::span(updates).first(count)) {
+      const uint64_t word = wire::encode_grant(update.grant);
+      say([this, id = update.flow, word] {
+        flows_[id].controller->on_grant(now_, wire::decode_grant(word));
+        refresh(id);
+        poll(flows_[id].source);
+      });
+    }
+  }
+  std::array<uint32_t, 8> changed;
+  while (const size_t count = host.senders->poll_changed(now_, changed)) {
+    for (const uint32_t id : std::span(changed).first(count)) refresh(id);
+  }
+  const Instant next =
+      std::max(std::min(host.receiver->next_deadline(), host.senders->next_deadline()),
+               now_ + Duration::from_ns(1));
+  if (next == Instant::never() || (host.armed > now_ && host.armed <= next)) return;
+  host.armed = next;
+  after(next - now_, [this, index, next] {
+    if (hosts_[index].armed == next) poll(index);
+  });
+}
+
+const PaceNetworkConfig config_;
+Prng random_;
+std::vector<Host> hosts_;
+std::vector<Flow> flows_;
+std::priority_queue<Event> events_;
+uint64_t order_ = 0;
+uint64_t words_ = 0;
+Instant now_ = Instant::from_ns(1'000'000'000);
+};
+
+}  // namespace pacecar::testing
