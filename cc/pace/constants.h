@@ -14,11 +14,12 @@ struct PaceConstants {
   double least_share = 0.5;      // of the link against traffic that no grant covers
   double regrant = 1.0 / 64;     // smaller changes of a rate are not told
   double hold_regrant = 0.25;    // likewise for flows that are idle
-  double core_start = 1.0;       // c_f of a flow that knows nothing of its paths, of the line rate
+  double core_start = 0.85;      // c_f of a flow that knows nothing of its paths, of the line rate
   double core_delay = 0.25;      // T: queueing delay that makes a path bad, in round trips
+  double core_loaded = 0.98;     // most of the line rate while paths show queues
   double core_decrease = 0.8;    // as swift's beta
   double core_least = 0.5;       // of c_f that one decrease leaves
-  double core_recover = 0.25;    // of what is missing, per clean round trip
+  double core_recover = 0.5;     // of what is missing, per clean round trip
   double validity_round_trips = 4;            // V, and
   Duration validity = Duration::from_us(50);  // at least
   double window_round_trips = 2;              // most in flight, at the flow's rate
@@ -35,6 +36,8 @@ struct PaceConstants {
         {"hold_regrant", "1", 0, 1, &C::hold_regrant, "likewise while a flow is idle"},
         {"core_start", "1", 0.01, 1, &C::core_start,
          "of the line rate, before anything is known of the paths"},
+        {"core_loaded", "1", 0.5, 1, &C::core_loaded,
+         "most of the line rate while paths show queues"},
         {"core_delay", "1", 0.01, 10, &C::core_delay,
          "queueing delay that makes a path bad, in round trips"},
         {"core_decrease", "1", 0, 1, &C::core_decrease, "weight of the excess delay in a decrease"},

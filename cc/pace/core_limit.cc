@@ -6,6 +6,9 @@ namespace pacecar {
 namespace {
 
 constexpr int64_t kBinsPerTarget = 4;
+// Bad round trips in a row before the flow slows down.
+constexpr uint32_t kPatience = 2;
+constexpr uint32_t kPatienceRerouting = 16;
 constexpr int64_t kDenseRoundTrips = 3;
 constexpr uint32_t kFewPackets = 8;  // say nothing about a path
 
@@ -47,8 +50,8 @@ bool CoreLimit::on_ack(const AckSample& sample, double rate) {
     const int64_t bin = delay.ns() * kBinsPerTarget / target().ns();
     ++delays_[static_cast<size_t>(std::min<int64_t>(bin, kBins - 1))];
     least_ = std::min(least_, delay);
-    marked_ += sample.echo_marked ? 1 : 0;
     ++heard_;
+    reroutes_ |= sample.rerouting;
   }
   if (!round_trip_(sample) || heard_ < kFewPackets) return false;
   const double before = rate_;
@@ -76,45 +79,60 @@ void CoreLimit::restart(double rate) {
   top_ = line_;
 }
 
-// A round trip is over: looks at the delays beyond what all packets had.
-void CoreLimit::judge(Instant now) {
+// What packets met beyond the delay that all of them had.
+CoreLimit::Delays CoreLimit::delays() const {
   const Duration target = this->target();
-  const int64_t quarter = target.ns() / kBinsPerTarget;
-  const Duration shared = std::min(least_, std::max(base_, jitter_ * kBinsPerTarget));
-  const auto first =
-      static_cast<size_t>(std::min<int64_t>((shared + target).ns() / quarter, kBins - 1));
-  uint32_t bad = 0;
-  double delay = 0;  // sum
-  for (size_t bin = first; bin < kBins; ++bin) {
-    bad += delays_[bin];
-    delay +=
-        delays_[bin] * (static_cast<double>(static_cast<int64_t>(bin) * quarter - shared.ns()));
+  const auto quarter = static_cast<double>(target.ns() / kBinsPerTarget);
+  const auto shared =
+      static_cast<double>(std::min(least_, std::max(base_, jitter_ * kBinsPerTarget)).ns());
+  Delays delays;
+  double sum = 0;
+  double sum_late = 0;
+  for (size_t bin = 0; bin < kBins; ++bin) {
+    const double beyond = std::max(static_cast<double>(bin) * quarter - shared, 0.0);
+    sum += delays_[bin] * beyond;
+    if (beyond + quarter <= static_cast<double>(target.ns())) continue;
+    delays.late += delays_[bin];
+    sum_late += delays_[bin] * beyond;
   }
-  const bool losses =
-      static_cast<double>(lost_) > kManyLosses * static_cast<double>(acked_ + lost_);
-  // Over a longer time the delays of a last hop that comes and goes look like those of the core.
+  delays.mean_ns = sum / std::max(heard_, 1U);
+  delays.mean_late_ns = sum_late / std::max(delays.late, 1U);
+  return delays;
+}
+
+// A round trip is over. Trouble counts when it lasts: a queue of the last hop may just have come,
+// and a NIC that looks for better paths is given time to find one. Over a longer time the delays of
+// a last hop that comes and goes look like those of the core.
+void CoreLimit::judge(Instant now) {
+  const Delays delays = this->delays();
   const bool dense = now - began_ <= std::max(base_, jitter_) * kDenseRoundTrips;
-  const bool before = bad_;
-  bad_ = dense && bad * 2 > heard_;
-  if (bad_ && !before) {
-    // Once may be a queue of the last hop that has just come.
-  } else if (bad_) {
-    const double mean = delay / bad;
-    const double excess = std::max(mean - static_cast<double>(target.ns()), 0.0) / mean;
-    decrease(fastest_, std::max(1 - constants_.core_decrease * excess, constants_.core_least));
-  } else if (losses && dense) {
-    decrease(fastest_, constants_.core_least);
-  } else {
-    troubled_ = false;
-    if (rate_ > kNearTop * top_) top_ = line_;
-    rate_ += constants_.core_recover * (top_ - rate_);
-    if (rate_ > kNearLine * line_) rate_ = line_;
+  const bool late = delays.late * 2 > heard_;
+  const bool lossy = static_cast<double>(lost_) > kManyLosses * static_cast<double>(acked_ + lost_);
+  clear_ = false;
+  if (!dense || !(late || lossy)) {
+    bad_round_trips_ = 0;
+    recover(delays.mean_ns);
+  } else if (++bad_round_trips_ >= (reroutes_ ? kPatienceRerouting : kPatience)) {
+    const auto target = static_cast<double>(this->target().ns());
+    const double excess = std::max(delays.mean_late_ns - target, 0.0) / delays.mean_late_ns;
+    const double factor = 1 - constants_.core_decrease * excess;
+    decrease(fastest_, late ? std::max(factor, constants_.core_least) : constants_.core_least);
   }
   delays_.fill(0);
-  heard_ = marked_ = 0;
+  heard_ = 0;
   least_ = Duration::max();
   acked_ = lost_ = 0;
   fastest_ = 0;
+}
+
+void CoreLimit::recover(double mean_delay_ns) {
+  const bool loaded = mean_delay_ns * kBinsPerTarget > static_cast<double>(target().ns());
+  const double most = loaded ? constants_.core_loaded * line_ : line_;
+  troubled_ = false;
+  clear_ = !loaded;
+  if (rate_ > kNearTop * top_) top_ = line_;
+  rate_ += constants_.core_recover * (std::min(top_, most) - rate_);
+  if (rate_ > kNearLine * most) rate_ = most;
 }
 
 void CoreLimit::decrease(double from, double factor) {

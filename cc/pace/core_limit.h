@@ -7,7 +7,9 @@
 //
 // A delay that all packets of a round trip share is that of the last hop, which is loop 1's work:
 // it does not count here, as long as it is below a round trip. `top` is where trouble began, until
-// it is reached again; then the line rate.
+// it is reached again; then the line rate, or a little less while the paths show queues: at 100%
+// they would only grow. A flow begins below the line rate, too, unless others on the NIC have just
+// found the network clear. Round trips in which the NIC looks for a better path say nothing.
 //
 // Rates in bit/s. Same purity and thread rule as Controller.
 #pragma once
@@ -32,6 +34,12 @@ class CoreLimit {
   // Goes on from `rate`: nothing else limits the flow any more.
   void restart(double rate);
 
+  // Nothing has been heard yet, but other flows have found the network clear.
+  void trust() {
+    if (!measured_) rate_ = line_;
+  }
+  // The last round trip showed no trouble and no queues.
+  bool clear() const { return clear_; }
   double rate() const { return rate_; }
   Duration base_rtt() const { return base_; }
 
@@ -39,9 +47,17 @@ class CoreLimit {
   static constexpr size_t kBins = 32;
   static constexpr double kTimeoutFactor = 0.5;
 
+  struct Delays {
+    uint32_t late = 0;  // packets, by more than T
+    double mean_ns = 0;
+    double mean_late_ns = 0;
+  };
+
   Duration target() const;
   void observe_base(Instant now, Duration rtt);
+  Delays delays() const;
   void judge(Instant now);
+  void recover(double mean_delay_ns);
   void decrease(double from, double factor);
 
   const PaceConstants& constants_;
@@ -50,13 +66,14 @@ class CoreLimit {
   Duration base_;
   double rate_;
   double top_;
-  bool bad_ = false;       // most packets of the last round trip were late
+  uint32_t bad_round_trips_ = 0;  // in a row
+  bool clear_ = false;
+  bool reroutes_ = false;  // the NIC has looked for better paths
   bool troubled_ = false;  // so was the last round trip
   OncePerRoundTrip round_trip_;
   // Packets heard of since the last judgement, by their delay in quarters of T.
   std::array<uint32_t, kBins> delays_{};
   uint32_t heard_ = 0;
-  uint32_t marked_ = 0;
   Duration least_ = Duration::max();
   Instant began_;       // the first of them
   double fastest_ = 0;  // that the flow has been

@@ -1,14 +1,16 @@
 // FanIn: how many flows to expect at the same time. A receiver's buffers are posted long before
 // their senders have something to send; dividing the link by all of them would make each wait for a
 // round trip, and promising it to each of them would be an incast. So the receiver learns: flows
-// that wake up within a round trip are one episode, and the fan-in is the largest number of flows
-// that competed at the end of one of the last few episodes. Until it has seen some, all that could
-// wake up are expected, or as many as the application says.
+// that wake up within a round trip are one episode, and the fan-in is the median of the last few
+// episodes' largest number of competing flows. Until it has seen some, all that could wake up are
+// expected, or as many as the application says.
 //
 // Pure; one thread.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "transport/base/units.h"
@@ -17,20 +19,13 @@ namespace pacecar {
 
 class FanIn {
  public:
-  static constexpr int64_t kGatheringShare = 4;
-  static constexpr uint32_t kLearning = 4;  // episodes before they are trusted
-  static constexpr uint32_t kWeight = 4;    // of the newest: one in so many
-
   explicit FanIn(Duration round_trip) : round_trip_(round_trip) {}
 
   // A flow has woken up; `competing` flows want more than a round trip's worth now, itself
   // included.
   void on_wake(Instant now, uint32_t competing) {
     if (now >= began_ + round_trip_) {
-      if (woken_ > 0) {
-        episodes_ = std::min(episodes_ + 1, kLearning);
-        mean_ += (seen_ - mean_) / std::min(episodes_, kWeight);
-      }
+      if (woken_ > 0) close_episode();
       began_ = now;
       woken_ = seen_ = 0;
     }
@@ -43,18 +38,31 @@ class FanIn {
   Instant gathered() const { return began_ + round_trip_ / kGatheringShare; }
 
   // `possible`: flows that could wake up.
-  double expected(uint32_t possible) const {
-    if (episodes_ < kLearning) return static_cast<double>(std::max({possible, seen_, 1U}));
-    return std::max(mean_, 1.0);
+  uint32_t expected(uint32_t possible) const {
+    return episodes_ < kLearning ? std::max({possible, seen_, 1U}) : usual_;
   }
 
  private:
+  static constexpr size_t kEpisodes = 5;
+  static constexpr size_t kLearning = 3;  // episodes before they are trusted
+  static constexpr int64_t kGatheringShare = 4;
+
+  void close_episode() {
+    last_[episodes_ % kEpisodes] = seen_;
+    ++episodes_;
+    std::array<uint32_t, kEpisodes> sorted = last_;
+    const auto known = static_cast<std::ptrdiff_t>(std::min(episodes_, kEpisodes));
+    std::sort(sorted.begin(), sorted.begin() + known);
+    usual_ = sorted[static_cast<size_t>(known) / 2];
+  }
+
   Duration round_trip_;
-  double mean_ = 0;        // of the last episodes
-  uint32_t episodes_ = 0;  // that are over, up to kLearning
-  uint32_t seen_ = 0;      // most that competed in the present episode
-  uint32_t woken_ = 0;     // in the present episode
-  Instant began_;          // the present episode
+  std::array<uint32_t, kEpisodes> last_{};  // most that competed in each
+  size_t episodes_ = 0;                     // that are over
+  uint32_t usual_ = 1;
+  uint32_t seen_ = 0;   // most that competed in the present episode
+  uint32_t woken_ = 0;  // in the present episode
+  Instant began_;       // the present episode
 };
 
 }  // namespace pacecar

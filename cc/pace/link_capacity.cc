@@ -5,7 +5,7 @@
 namespace pacecar {
 namespace {
 
-constexpr double kForget = 1.0 / 16;  // of X, per round trip
+constexpr double kForget = 1.0 / 4;  // of X, per round trip
 constexpr double kMostDrain = 0.5;    // of what could be granted
 constexpr double kWeight = 0.5;       // of the newest round trip in X
 

@@ -6,7 +6,7 @@
 // excess delay of all packets of a round trip; queues elsewhere are on the way of some packets
 // only. X is traffic that no grant covers: what of it arrives here is counted; other processes and
 // hosts show when a queue stands while our own arrivals fill less than the link. X rises as fast as
-// it is seen and falls by a sixteenth per round trip, and flows on grants keep half of the link
+// it is seen and falls by a quarter per round trip, and flows on grants keep half of the link
 // against it.
 //
 // Rates are in bit/s on the wire. Pure; one thread.

@@ -30,6 +30,9 @@ class LinkShare {
   double usable(uint32_t flow) const;
 
   size_t active() const { return active_.size(); }
+  // // The network was found clear lately.
+  void note_clear(Instant now) { clear_ = now; }
+  Instant clear_since() const { return clear_; }
   // How many times a flow has become active.
   uint32_t turns() const { return turns_; }
   // All that are active have to be looked at.
@@ -52,6 +55,7 @@ class LinkShare {
   std::vector<Member> members_;
   std::vector<uint32_t> active_;
   WorkList changed_;
+  Instant clear_;  // when the network was found so last
   uint32_t turns_ = 0;
   double level_ = WaterFill::kNoLevel;
   double spare_ = 0;  // of the link when all limits are met

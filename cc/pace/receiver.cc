@@ -14,7 +14,7 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kLookInterval = Duration::from_us(1);
-constexpr int64_t kBusyAfter = 8;  // round trips
+constexpr int64_t kBusyAfter = 4;  // round trips
 // A flow of which no more than this part of a bandwidth-delay product would be left when a raise
 // takes effect is not raised: flows that end together would all be, at the same time.
 constexpr Bytes kRestShare = 32;
@@ -247,8 +247,7 @@ void PaceReceiver::activate(Instant now, uint32_t flow) {
   if (f.granted > Rate()) {
     next_repeat_ = std::min(next_repeat_, f.sent + validity() / kRepeatsPerValidity);
   }
-  const uint32_t together =
-      std::max(static_cast<uint32_t>(expected()), static_cast<uint32_t>(active_.size()));
+  const uint32_t together = std::max(expected(), static_cast<uint32_t>(active_.size()));
   if (f.home < std::bit_ceil(together) && slots_.is_free(f.home)) {
     f.slot = f.home;
     slots_.take(f.slot);
@@ -275,13 +274,13 @@ void PaceReceiver::deactivate(uint32_t flow) {
 
 // --- what they are granted ---
 
-double PaceReceiver::expected() const {
+uint32_t PaceReceiver::expected() const {
   return fan_in_.expected(hinted_ == 0 ? posted_ : std::min(hinted_, posted_));
 }
 
 Rate PaceReceiver::hold(uint32_t posted) const {
-  const double flows = fan_in_.expected(posted);
-  return rate_of(capacity_.available(flows > 1.5 ? 2 : 1) / flows);
+  const uint32_t flows = fan_in_.expected(posted);
+  return rate_of(capacity_.available(flows) / flows);
 }
 
 Rate PaceReceiver::target(const Flow& f) const {
@@ -320,7 +319,7 @@ GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   GrantUpdate update{flow, grant(flow)};
   if (getenv("PD"))
     fprintf(stderr,
-            "%ld R%p f %u slot %u rate %.2f act %zu chg %u yld %u exp %.2f lvl %.3g rem %lu unc "
+            "%ld R%p f %u slot %u rate %.2f act %zu chg %u yld %u exp %u lvl %.3g rem %lu unc "
             "%.3g q %ld busy %d ph %d\n",
             now.ns(), (void*)this, flow, f.slot, f.granted.bps() / 1e9, active_.size(), charged_,
             yielding_, expected(), level_ / 1e9, f.remaining(), capacity_.uncovered() / 1e9,
@@ -383,8 +382,8 @@ void PaceReceiver::start_pass(Instant now) {
     cursor_ = 0;
   }
   look_at_busyness(now);
-  const double flows = expected();
-  if (std::abs(flows - holding_for_) > constants_.hold_regrant * holding_for_) {
+  const uint32_t flows = expected();
+  if (flows != holding_for_) {
     holding_for_ = flows;
     hold_left_ = static_cast<uint32_t>(flows_.size());
   }

@@ -109,7 +109,7 @@ class PaceReceiver final : public Allocator {
   Duration excess(Flow& flow, uint32_t transit_ns, Instant now) const;
 
   Rate target(const Flow& flow) const;
-  double expected() const;
+  uint32_t expected() const;
   Rate hold(uint32_t posted) const;
   Duration validity() const;
   bool differs(const Flow& flow, double tolerance) const;
@@ -154,7 +154,7 @@ class PaceReceiver final : public Allocator {
   Instant next_repeat_ = Instant::never();
   uint32_t hold_cursor_ = 0;  // next flow whose hold is looked at
   uint32_t hold_left_ = 0;    // of this round of looking
-  double holding_for_ = 0;    // fan-in that the holds were sent for
+  uint32_t holding_for_ = 0;  // fan-in that the holds were sent for
   Instant next_hold_;
 };
 

@@ -11,7 +11,8 @@
 namespace pacecar {
 namespace {
 
-constexpr double kLateShare = 16;  // of the hold, where no grant came for a flow that began
+constexpr int64_t kClearRoundTrips = 16;  // that what another flow found holds
+constexpr double kLateShare = 16;         // of the hold, where no grant came for a flow that began
 constexpr double kLapsedShare = 1.0 / 256;  // of the line rate: the least without a valid grant
 // A backlog that is gone within this part of a round trip is not announced: no answer would come in
 // time.
@@ -71,6 +72,7 @@ void PaceController::set_weight(Instant now, uint32_t weight) {
 void PaceController::on_ack(const AckSample& sample) {
   heard_ = sample.now;
   if (core_.on_ack(sample, choose(sample.now).rate)) refresh(sample.now);
+  if (core_.clear()) link_.note_clear(sample.now);
 }
 
 void PaceController::on_loss(const LossSample& sample) { core_.on_loss(sample); }
@@ -213,6 +215,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     align_wanted_ = grant_.aligned && standing.backlog > environment_.mtu;
     in_grid_ = false;
     begins_ = true;
+    if (now - link_.clear_since() <= core_.base_rtt() * kClearRoundTrips) core_.trust();
     const Bytes first = grant_.rate.bytes_in(base_round_trip(environment_) / kFirstShare);
     first_limit_ = standing.sent + std::max(first, environment_.mtu);
   }

@@ -10,8 +10,6 @@ namespace {
 // Rates are told again only when they change by 1/64 and more, usable ones by 1/32.
 constexpr double kReceiverTolerance = 0.05;
 constexpr double kSenderTolerance = 1.0 / 32;
-constexpr int64_t kValiditySteps = 24;  // of 48 us, which is how a word says 50 us
-constexpr int64_t kExcessWithoutFaults = 2 * kStepsPerRoundTrip;
 constexpr double kLowShare = 0.25;  // of the fair share
 // A flow may wait while others, whose messages take less than this, have their turn.
 constexpr int64_t kTurnSteps = 8 * kStepsPerRoundTrip;
@@ -23,7 +21,12 @@ constexpr int64_t kSlowSteps = kValiditySteps + 9 * kStepsPerRoundTrip + kValidi
 
 const double kStepBytes = static_cast<double>(kLine.bytes_in(kStep));
 
+double share_of(Rate rate) {
+  return static_cast<double>(rate.bps()) / static_cast<double>(kLine.bps());
+}
+
 double usage(const FlowView& flow) {
+  if (flow.held) return 0;
   const double allowed = static_cast<double>(flow.rate.bytes_in(kStep));
   return std::min(allowed, static_cast<double>(flow.unsent)) / kStepBytes;
 }
@@ -44,8 +47,12 @@ void Result::add(const Result& other) {
 
 Checks::Checks(const Scenario& scenario)
     : scenario_(scenario),
+      told_(size_t{scenario.senders} * scenario.receivers),
+      sends_(told_.size()),
+      before_(scenario.receivers),
+      most_(scenario.receivers),
       excess_(scenario.receivers),
-      low_(size_t{scenario.senders} * scenario.receivers) {}
+      low_(told_.size()) {}
 
 void Checks::fail(int64_t step, std::string what) {
   if (!failed()) result_.failure = fmt::format("{}: step {}: {}", scenario_.name, step, what);
@@ -57,30 +64,36 @@ void Checks::on_fault(int64_t until) {
   quiet_since_ = std::max(quiet_since_, until);
 }
 
-void Checks::on_grants(int64_t step, const std::vector<GrantUpdate>& grants,
-                       std::vector<Rate> told) {
-  const auto sum = [&told] {
-    double bps = 0;
-    for (const Rate rate : told) bps += static_cast<double>(rate.bps());
-    return bps / static_cast<double>(kLine.bps());
-  };
-  const double before = sum();
-  double most = before;
-  for (const GrantUpdate& update : grants) {
-    result_.validity = std::max(result_.validity, update.grant.validity);
-    if (update.grant.rate > kLine) fail(step, "a grant is above line rate");
-    if (told[update.flow] == Rate()) continue;
-    told[update.flow] = update.grant.rate;
-    most = std::max(most, sum());
+double Checks::granted(uint32_t receiver) const {
+  double sum = 0;
+  for (uint32_t i = receiver; i < told_.size(); i += scenario_.receivers) {
+    if (sends_[i]) sum += told_[i];
   }
-  const double allowed = std::max({before, sum(), 1.0}) + kReceiverTolerance;
-  if (most > allowed) {
-    fail(step, fmt::format("a raise leaves before a cut: {:.2f} of the link for a while", most));
+  return sum;
+}
+
+void Checks::on_grant(int64_t step, uint32_t sender, uint32_t receiver, const Grant& grant) {
+  result_.validity = std::max(result_.validity, grant.validity);
+  if (grant.rate > kLine) fail(step, "a grant is above line rate");
+  told_[size_t{sender} * scenario_.receivers + receiver] = share_of(grant.rate);
+  most_[receiver] = std::max(most_[receiver], granted(receiver));
+}
+
+void Checks::on_grants(int64_t step) {
+  for (uint32_t i = 0; i < scenario_.receivers; ++i) {
+    const double allowed = std::max({before_[i], granted(i), 1.0}) + kReceiverTolerance;
+    if (most_[i] > allowed) {
+      fail(step, fmt::format("a raise leaves before a cut: {:.2f} of the link", most_[i]));
+    }
   }
 }
 
 void Checks::on_step(int64_t step, const std::vector<FlowView>& flows, Bytes left, bool all_begun) {
   result_.steps = step;
+  for (const FlowView& flow : flows) {
+    sends_[size_t{flow.sender} * scenario_.receivers + flow.receiver] = flow.rest > 0 && flow.known;
+  }
+  for (uint32_t i = 0; i < scenario_.receivers; ++i) before_[i] = most_[i] = granted(i);
   check_links(step, flows);
   if (scenario_.data_too) check_silence(step, flows);
   if (!all_begun || step <= quiet_since_) {
@@ -114,7 +127,7 @@ void Checks::check_links(int64_t step, const std::vector<FlowView>& flows) {
     // Without any word, the network alone decides, and its part is not in this world.
     if (step >= scenario_.silent_from && !scenario_.data_too) excess_[i] = 0;
     result_.longest_excess = std::max(result_.longest_excess, excess_[i]);
-    if (excess_[i] > (faulty_ ? kValiditySteps : kExcessWithoutFaults)) {
+    if (excess_[i] > (faulty_ ? scenario_.longest_excess : scenario_.longest_surprise)) {
       fail(step, fmt::format("{} steps of excess at receiver {}", excess_[i], i));
     }
   }
@@ -136,8 +149,9 @@ void Checks::check_progress(int64_t step, const std::vector<FlowView>& flows) {
   for (size_t i = 0; i < flows.size(); ++i) {
     const FlowView& flow = flows[i];
     const int64_t sharing = std::max(towards[flow.receiver], from[flow.sender]);
-    const double share = static_cast<double>(flow.rate.bps()) / static_cast<double>(kLine.bps());
-    const bool low = flow.unsent > 0 && share * static_cast<double>(sharing) < kLowShare;
+    const double share = share_of(flow.rate);
+    const bool low =
+        flow.unsent > 0 && (flow.held || share * static_cast<double>(sharing) < kLowShare);
     low_[i] = low ? low_[i] + 1 : 0;
     result_.longest_low = std::max(result_.longest_low, low_[i]);
     if (low_[i] > kLowSteps + kTurnSteps * (sharing - 1)) {

@@ -43,6 +43,9 @@ struct FlowView {
   uint32_t receiver = 0;
   Rate rate;             // that it was given
   Bytes unsent = 0;      // before this step
+  Bytes rest = 0;        // after it
+  bool known = false;    // its receiver knows that it will last for more than a round trip
+  bool held = false;     // may not send anything yet
   bool waiting = false;  // has bytes to send or on their way
 };
 
@@ -57,20 +60,26 @@ class Checks {
   void on_word() { ++result_.words; }
   // A word met a fault, whose last effect is at `until`.
   void on_fault(int64_t until);
-  // Grants in the order in which one poll gave them; `told` is what each flow of that receiver was
-  // granted before, 0 where it does not send.
-  void on_grants(int64_t step, const std::vector<GrantUpdate>& grants, std::vector<Rate> told);
+  // Each grant, when it is said, and then that this was all for now.
+  void on_grant(int64_t step, uint32_t sender, uint32_t receiver, const Grant& grant);
+  void on_grants(int64_t step);
   void on_queue(Bytes queued) { result_.largest_queue = std::max(result_.largest_queue, queued); }
   // At the end of each step.
   void on_step(int64_t step, const std::vector<FlowView>& flows, Bytes left, bool all_begun);
 
  private:
+  double granted(uint32_t receiver) const;
   void check_links(int64_t step, const std::vector<FlowView>& flows);
   void check_progress(int64_t step, const std::vector<FlowView>& flows);
   void check_silence(int64_t step, const std::vector<FlowView>& flows);
 
   const Scenario& scenario_;
   Result result_;
+  // What flows that send were told last, and the sums of each receiver, as shares of its link.
+  std::vector<double> told_;
+  std::vector<bool> sends_;  // and will for a while, as the receiver knows
+  std::vector<double> before_;
+  std::vector<double> most_;
   std::vector<int64_t> excess_;  // of each receiver: steps so far
   std::vector<int64_t> low_;     // of each flow
   int64_t quiet_since_ = 0;      // no fault has an effect after this step

@@ -48,6 +48,13 @@ class Tally {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+// What led to a failure is near its end.
+std::string last_part(const std::string& trace) {
+  constexpr size_t kShown = 80000;
+  return trace.size() <= kShown ? trace : trace.substr(trace.size() - kShown);
+}
+
+// Empty when all properties hold, else how the run went.
 template <typename MakeScenario>
 std::string run_once(Chooser& chooser, MakeScenario make, Tally& tally) {
   const Scenario scenario = make(chooser);
@@ -58,7 +65,7 @@ std::string run_once(Chooser& chooser, MakeScenario make, Tally& tally) {
   const Scenario again = make(chooser);
   World world(again, chooser, /*trace=*/true);
   world.run();
-  return world.trace();
+  return last_part(world.trace());
 }
 
 template <typename MakeScenario>
@@ -67,13 +74,14 @@ void run_every(uint32_t faults, MakeScenario make, const std::string& name) {
   Tally tally;
   do {
     const std::string failure = run_once(chooser, make, tally);
-    ASSERT_EQ(failure, "") << "run " << tally.runs();
+    ASSERT_TRUE(failure.empty()) << failure << "\nin run " << tally.runs();
   } while (chooser.next());
   tally.print(name);
 }
 
 TEST(GrantModel, EveryShapeWithoutFaults) {
-  for (const auto& [senders, receivers] : {std::pair{1U, 1U}, {2U, 1U}, {1U, 2U}, {3U, 1U}}) {
+  for (const auto& [senders, receivers] :
+       {std::pair{1U, 1U}, {2U, 1U}, {1U, 2U}, {3U, 1U}, {2U, 2U}}) {
     run_every(
         0, [&](Chooser& c) { return shaped_scenario(senders, receivers, c); },
         fmt::format("{} to {}", senders, receivers));
@@ -98,11 +106,11 @@ TEST(GrantModel, ManyFaultsFromASeed) {
   const uint64_t seeds = number_from_environment("PACECAR_MODEL_SEEDS", 2000);
   Tally tally;
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
-    SeededChoice chooser(seed, 0.25);
+    SeededChoice chooser(seed, seed % 4 * 0.125);
     const std::string failure = run_once(chooser, wild_scenario, tally);
-    ASSERT_EQ(failure, "") << "PACECAR_MODEL_SEED=" << seed;
+    ASSERT_TRUE(failure.empty()) << failure << "\nwith PACECAR_MODEL_SEED=" << seed;
   }
-  tally.print("wild");
+  tally.print("many faults");
 }
 
 }  // namespace

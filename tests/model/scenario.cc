@@ -61,8 +61,12 @@ Scenario shaped_scenario(uint32_t senders, uint32_t receivers, Chooser& chooser)
 Scenario wild_scenario(Chooser& chooser) {
   constexpr std::array<std::array<uint32_t, 2>, 5> kHosts{{{1, 1}, {2, 1}, {3, 1}, {2, 2}, {1, 3}}};
   const auto hosts = kHosts[chooser.choose(kHosts.size())];
-  Scenario scenario{
-      .name = "wild", .senders = hosts[0], .receivers = hosts[1], .faults_until = 200};
+  Scenario scenario{.name = "wild",
+                    .senders = hosts[0],
+                    .receivers = hosts[1],
+                    .faults_until = 200,
+                    .longest_surprise = kValiditySteps,
+                    .longest_excess = 2 * kValiditySteps + 3 * kStepsPerRoundTrip};
   for (uint32_t sender = 0; sender < hosts[0]; ++sender) {
     for (uint32_t receiver = 0; receiver < hosts[1]; ++receiver) {
       int64_t ready = 0;

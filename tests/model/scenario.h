@@ -17,6 +17,8 @@ inline constexpr Duration kRoundTrip = Duration::from_us(8);
 inline constexpr int64_t kStepsPerRoundTrip = 4;
 inline constexpr Duration kStep = kRoundTrip / kStepsPerRoundTrip;
 inline constexpr int64_t kWordSteps = kStepsPerRoundTrip / 2;
+// Of a grant of 50 us, which a word says as 48.
+inline constexpr int64_t kValiditySteps = 24;
 inline constexpr Bytes kBdp = kLine.bytes_in(kRoundTrip);
 
 struct Message {
@@ -33,6 +35,11 @@ struct Scenario {
   uint32_t receivers = 1;
   std::vector<Message> messages;  // of one flow: in the order of both times
   int64_t faults_until = 60;      // words sent before may meet a fault
+  // How long a receiving link may be overloaded. Without faults: until each sender that joined
+  // unexpectedly is known. With a few faults: V. With many: a grant counts from its arrival, so the
+  // latest may prolong it by its delay.
+  int64_t longest_surprise = 2 * kStepsPerRoundTrip;
+  int64_t longest_excess = kValiditySteps;
   // All words sent in these steps are lost, and, if `data_too`, acknowledgements.
   int64_t silent_from = std::numeric_limits<int64_t>::max();
   int64_t silent_until = std::numeric_limits<int64_t>::max();

@@ -13,7 +13,7 @@ namespace {
 
 constexpr Bytes kMtu = 4096;
 constexpr int64_t kDataSteps = kWordSteps + 1;  // what is sent in a step arrives when it is over
-constexpr int64_t kValiditySteps = 24;
+constexpr Duration kLeastSleep = Duration::from_ns(100);
 // An end's clock: its zero means nothing, and is not the time at which the world begins.
 constexpr Instant kBegin = Instant::from_ns(1'000'000);
 
@@ -49,6 +49,13 @@ bool same(const Explanation& a, const Explanation& b) {
 
 }  // namespace
 
+template <typename... Args>
+void World::note(const Flow& flow, std::string_view format, Args&&... args) {
+  if (!tracing_) return;
+  trace_ += fmt::format("{:4} {}->{} {}\n", step_, flow.sender, flow.receiver,
+                        fmt::format(fmt::runtime(format), args...));
+}
+
 World::World(const Scenario& scenario, Chooser& chooser, bool trace)
     : scenario_(scenario),
       chooser_(chooser),
@@ -79,7 +86,7 @@ World::World(const Scenario& scenario, Chooser& chooser, bool trace)
 Result World::run() {
   while (left_ > 0 && !checks_.failed()) step();
   Result result = checks_.result();
-  if (!result.failure.empty() && tracing_) trace_ += result.failure + "\n";
+  if (!result.failure.empty() && tracing_) trace_ += result.failure;
   return result;
 }
 
@@ -91,6 +98,7 @@ void World::step() {
   post_receives();
   poll_senders();
   for (uint32_t i = 0; i < receivers_.size(); ++i) poll_receiver(i);
+  checks_.on_grants(step_);
   send_words();
   send_data();
   ++step_;
@@ -122,7 +130,8 @@ void World::on_grant(Flow& flow, const Word& word) {
   const Explanation after = flow.controller->explain(now_);
   // What came with a CTS gives way to any word of its own.
   if (stale && !flow.cts_counts && !same(before, after)) {
-    checks_.fail(step_, fmt::format("a grant that is not newer changes what a sender does: rate {} to {}, grant {} to {}, epoch {} to {} phase {} {}", before.rate.bps(), after.rate.bps(), before.grant.bps(), after.grant.bps(), before.epoch, after.epoch, before.phase.ns(), after.phase.ns()));
+    checks_.fail(step_, fmt::format("a grant that is not newer counts: {:.3f} Gb/s, was {:.3f}",
+                                    after.grant.gbps(), before.grant.gbps()));
   }
   if (!stale) {
     flow.newest[0] = grant.epoch;
@@ -163,7 +172,10 @@ void World::on_demand(Flow& flow, const Word& word) {
   if (stale && standing() != before) {
     checks_.fail(step_, "a demand that is not newer changes what a receiver does");
   }
-  if (!stale) flow.newest[1] = demand.epoch;
+  if (!stale) {
+    flow.newest[1] = demand.epoch;
+    flow.known = demand.wanted;
+  }
   flow.heard[1] = true;
 }
 
@@ -282,7 +294,10 @@ void World::announce(Flow& flow) {
   if (demand) say(flow, WordKind::kDemand, wire::encode_demand(*demand));
 }
 
-void World::decide(Flow& flow) { flow.decision = flow.controller->decide(now_); }
+void World::decide(Flow& flow) {
+  flow.decision = flow.controller->decide(now_);
+  note(flow, "may send at {:.3f} Gb/s", flow.decision.rate.gbps());
+}
 
 void World::poll_senders() {
   for (uint32_t sender = 0; sender < senders_.size(); ++sender) {
@@ -299,24 +314,23 @@ void World::poll_senders() {
   }
 }
 
+// Whenever the receiver asks for it, until the next step.
 void World::poll_receiver(uint32_t receiver) {
-  std::vector<Rate> told;
-  for (uint32_t sender = 0; sender < senders_.size(); ++sender) {
-    const Flow& flow = flows_[index(sender, receiver)];
-    const bool counts = flow.unsent > 0 && flow.said[0] != 0;
-    told.push_back(counts ? wire::decode_grant(flow.said[0]).rate : Rate());
-  }
-  std::vector<GrantUpdate> all;
+  PaceReceiver& allocator = *receivers_[receiver].receiver;
   std::array<GrantUpdate, 2> updates{};
-  size_t count = updates.size();
-  while (count == updates.size()) {
-    count = receivers_[receiver].receiver->poll_grants(now_, updates);
-    all.insert(all.end(), updates.begin(), updates.begin() + static_cast<ptrdiff_t>(count));
+  size_t count = 0;
+  for (Instant at = now_; at < now_ + kStep;) {
+    count = allocator.poll_grants(at, updates);
+    for (const GrantUpdate& update : std::span(updates).first(count)) grant(receiver, update);
+    if (count < updates.size()) at = std::max(at + kLeastSleep, allocator.next_deadline());
   }
-  checks_.on_grants(step_, all, std::move(told));
-  for (const GrantUpdate& update : all) {
-    say(flows_[index(update.flow, receiver)], WordKind::kGrant, wire::encode_grant(update.grant));
-  }
+}
+
+void World::grant(uint32_t receiver, const GrantUpdate& update) {
+  Flow& flow = flows_[index(update.flow, receiver)];
+  note(flow, "is granted {:.3f} Gb/s", update.grant.rate.gbps());
+  checks_.on_grant(step_, flow.sender, receiver, update.grant);
+  say(flow, WordKind::kGrant, wire::encode_grant(update.grant));
 }
 
 // --- what leaves ---
@@ -370,13 +384,14 @@ void World::send_data() {
     const uint64_t bits = flow.decision.rate.bps() * static_cast<uint64_t>(kStep.ns()) + flow.carry;
     const Bytes allowed = bits / 8'000'000'000U;
     flow.carry = flow.unsent > 0 ? bits % 8'000'000'000U : 0;
-    const Bytes window =
-        flow.decision.window - std::min(flow.decision.window, flow.standing.in_flight);
-    const Bytes bytes = std::min({allowed, flow.unsent, window});
-    note(flow, "sends {} of {} bytes at {:.3f} Gb/s", bytes, flow.unsent,
-         flow.decision.rate.gbps());
+    const Bytes bytes = std::min({allowed, flow.unsent, room(flow)});
+    if (flow.unsent > 0) {
+      note(flow, "sends {} of {} bytes at {:.3f} Gb/s", bytes, flow.unsent,
+           flow.decision.rate.gbps());
+    }
     if (bytes == 0) continue;
     flow.unsent -= bytes;
+    views.back().rest = flow.unsent;
     flow.standing.in_flight += bytes;
     flow.standing.sent += bytes;
     flow.controller->on_send(now_, bytes);
@@ -385,23 +400,25 @@ void World::send_data() {
   checks_.on_step(step_, views, left_, begun_ == scenario_.messages.size());
 }
 
+// What window and credit leave.
+Bytes World::room(const Flow& flow) const {
+  const auto& [decision, standing] = std::tie(flow.decision, flow.standing);
+  return std::min(decision.window - std::min(decision.window, standing.in_flight),
+                  decision.credit - std::min(decision.credit, standing.sent));
+}
+
 FlowView World::view(const Flow& flow) const {
   return {.sender = flow.sender,
           .receiver = flow.receiver,
           .rate = flow.decision.rate,
           .unsent = flow.unsent,
+          .rest = flow.unsent,
+          .known = flow.known > flow.arrived + kBdp,
+          .held = flow.decision.credit <= flow.standing.sent,
           .waiting = flow.standing.backlog > 0};
 }
 
 // --- the trace of a run ---
-
-template <typename... Args>
-void World::note(const Flow& flow, std::string_view format, Args&&... args) {
-  if (!tracing_) return;
-  if (flow.unsent == 0) return;
-  trace_ += fmt::format("{:4} {}->{} {}\n", step_, flow.sender, flow.receiver,
-                        fmt::format(fmt::runtime(format), args...));
-}
 
 void World::note(const Word& word, std::string_view fate) {
   if (!tracing_) return;

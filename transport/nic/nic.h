@@ -110,6 +110,7 @@ struct FlowSignal {
   uint32_t sharing = 0;      // see below; 0: not sent since the last signal
   Bytes in_flight = 0;       // after this signal
   Bytes sent = 0;            // by the flow since it began, repetitions included
+  bool rerouting = false;    // a better path is looked for
   bool timed_out = false;    // nothing came back for a whole timeout
   bool echo_marked = false;  // the packet that the newest acknowledgement answers was marked
   uint8_t hops = 0;          // of `telemetry`
@@ -119,7 +120,7 @@ struct FlowSignal {
 // What has come in on a flow since the last such signal, for the allocator.
 struct FlowArrival {
   FlowId flow = 0;
-  Bytes bytes = 0;   // payload placed in memory, each byte once
+  Bytes bytes = 0;  // payload placed in memory, each byte once
   // The shortest from a packet's time stamp to its arrival, by two clocks and modulo 2^32: only
   // differences within a flow mean something.
   uint32_t transit_ns = 0;

@@ -40,6 +40,8 @@ class PathSelector {
   bool learns() const { return !penalties_.empty() || balanced_ || rerouted_; }
 
   // Memory beside the object itself.
+  // A better path is looked for.
+  bool searching() const { return rerouted_ && rerouted_->searching(); }
   static Bytes bytes(PathPolicy policy, uint32_t paths);
 
  private:

@@ -61,6 +61,8 @@ class Requester {
   // After a timeout one packet goes whatever window and pace say: all that fills the window may be
   // lost, and a peer counts as silent only when it was asked.
   bool probing() const { return probe_; }
+  // A better path is looked for.
+  bool rerouting() const { return paths_.searching(); }
   // The path of what next_packet gives from now on.
   uint16_t choose_path(Instant now) { return path_ = paths_.next(now); }
   // Payload of what next_packet will give; 0 if there is none, or it is empty.

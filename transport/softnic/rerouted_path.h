@@ -24,6 +24,8 @@ class ReroutedPath {
   // `path` is one of ours.
   void on_feedback(uint16_t path, const PathFeedback& feedback, Prng& prng);
 
+  bool searching() const { return searching_; }
+
   static Bytes bytes(uint32_t paths);
 
  private:

@@ -373,6 +373,7 @@ void SoftNic::on_progress(QueuePair& qp, Bytes in_flight_before,
   Flow& flow = flows_[qp.config.flow];
   flow.in_flight -= in_flight_before - qp.requester->in_flight();
   if (progress.rtt.ns() != 0) flow.signal.rtt = progress.rtt;
+  flow.signal.rerouting |= qp.requester->rerouting();
   flow.signal.acked += progress.acked;
   flow.signal.marked += progress.marked;
   flow.signal.lost += progress.lost;
