@@ -136,7 +136,10 @@ Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t
   qp->remote = *endpoint;
   qp->remote.address.scope_id = config_.address.scope_id;  // scopes are numbered per host
   LossRecovery loss = config_.loss;
-  if (!qp->config.paced) loss.packet_timeout = {};  // words are acknowledged late
+  if (!qp->config.paced) {  // words keep to one path, and are acknowledged late
+    loss.reordering = {};
+    loss.packet_timeout = {};
+  }
   const bool full = qp->local.full_checksum || qp->remote.full_checksum;
   qp->coverage = full ? wire::Coverage::kFull : wire::Coverage::kHeader;
   qp->requester.emplace(Requester::Config{
