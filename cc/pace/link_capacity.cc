@@ -6,8 +6,9 @@ namespace pacecar {
 namespace {
 
 constexpr double kForget = 1.0 / 4;  // of X, per round trip
-constexpr double kMostDrain = 0.5;    // of what could be granted
-constexpr double kWeight = 0.5;       // of the newest round trip in X
+constexpr double kManyUncovered = 0.25;
+constexpr double kMostDrain = 0.5;  // of what could be granted
+constexpr double kWeight = 0.5;     // of the newest round trip in X
 
 }  // namespace
 
@@ -46,12 +47,15 @@ void LinkCapacity::close_window(Instant now) {
   least_excess_ = Duration::max();
 }
 
+// A queue that greedy traffic keeps up is not drained at the cost of the part that is ours.
 double LinkCapacity::available(size_t flows) const {
   const double eta = flows <= 1 ? 1.0 : constants_.shared;
+  const double least = constants_.least_share * line_;
+  const double granted = std::max(eta * line_ - uncovered_, least);
   const double drain =
       line_ * queue_.seconds() / (constants_.drain_round_trips * window_.seconds());
-  const double granted = std::max(eta * line_ - uncovered_, constants_.least_share * line_);
-  return granted - std::min(drain, kMostDrain * granted);
+  const double drained = granted - std::min(drain, kMostDrain * granted);
+  return uncovered_ < kManyUncovered * line_ ? drained : std::max(drained, least);
 }
 
 }  // namespace pacecar

@@ -44,7 +44,7 @@ struct FlowView {
   Rate rate;             // that it was given
   Bytes unsent = 0;      // before this step
   Bytes rest = 0;        // after it
-  bool known = false;    // its receiver knows that it will last for more than a round trip
+  bool known = false;    // its receiver knows that it will last for two round trips
   bool held = false;     // may not send anything yet
   bool waiting = false;  // has bytes to send or on their way
 };

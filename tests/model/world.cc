@@ -413,7 +413,7 @@ FlowView World::view(const Flow& flow) const {
           .rate = flow.decision.rate,
           .unsent = flow.unsent,
           .rest = flow.unsent,
-          .known = flow.known > flow.arrived + kBdp,
+          .known = flow.known > flow.arrived + 2 * kBdp,
           .held = flow.decision.credit <= flow.standing.sent,
           .waiting = flow.standing.backlog > 0};
 }
