@@ -14,7 +14,7 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kLookInterval = Duration::from_us(1);
-constexpr int64_t kBusyAfter = 4;  // round trips
+constexpr int64_t kBusyAfter = 1;  // round trips
 // A flow of which no more than this part of a bandwidth-delay product would be left when a raise
 // takes effect is not raised: flows that end together would all be, at the same time.
 constexpr Bytes kRestShare = 32;
@@ -471,7 +471,8 @@ size_t PaceReceiver::serve_holds(Instant now, std::span<GrantUpdate> updates) {
     if (!f.present || f.active() || f.posted == 0) continue;
     if (differs(f, constants_.hold_regrant)) updates[count++] = send(now, flow);
   }
-  next_hold_ = now + round_trip_ / kHoldsPerRoundTrip;
+  next_hold_ =
+      now + std::max(round_trip_ / kHoldsPerRoundTrip, environment_.jitter * kHoldsPerRoundTrip);
   return count;
 }
 

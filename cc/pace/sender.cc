@@ -12,7 +12,9 @@ namespace pacecar {
 namespace {
 
 constexpr int64_t kClearRoundTrips = 16;  // that what another flow found holds
-constexpr double kLateShare = 16;         // of the hold, where no grant came for a flow that began
+constexpr int64_t kShortShare =
+    16;  // of a bandwidth-delay product: a message on a busy link that goes at once
+constexpr double kLateShare = 16;  // of the hold, where no grant came for a flow that began
 constexpr double kLapsedShare = 1.0 / 256;  // of the line rate: the least without a valid grant
 // A backlog that is gone within this part of a round trip is not announced: no answer would come in
 // time.
@@ -113,7 +115,7 @@ Duration PaceController::halving() const {
 
 // On a busy link, until the flow's own grant comes, or should have come.
 bool PaceController::beginning(Instant now) const {
-  return has_backlog() && grant_.busy && now - busy_since_ < halving() * 2;
+  return has_backlog() && grant_.busy && !short_ && now - busy_since_ < halving() * 2;
 }
 
 // What the receiver lets the flow have, in bit/s.
@@ -121,6 +123,7 @@ double PaceController::granted(Instant now) const {
   const auto line = static_cast<double>(environment_.line_rate.bps());
   if (!has_grant_ || alone_) return line;
   const auto rate = static_cast<double>(grant_.rate.bps());
+  if (short_ && grant_.busy) return line;
   if (grant_.busy && !beginning(now)) return rate / kLateShare;
   const Duration over = now - std::max(granted_at_, busy_since_) - grant_.validity;
   if (over < Duration() || !has_backlog()) return rate;
@@ -209,6 +212,7 @@ void PaceController::align(Instant now, Rate rate, Bytes burst) {
 
 std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& standing) {
   const bool had_backlog = has_backlog();
+  short_ = short_ && standing.backlog <= standing_.backlog;
   standing_ = standing;
   if (has_backlog() && !had_backlog) {
     busy_since_ = now;
@@ -218,6 +222,8 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     if (now - link_.clear_since() <= core_.base_rtt() * kClearRoundTrips) core_.trust();
     const Bytes first = grant_.rate.bytes_in(base_round_trip(environment_) / kFirstShare);
     first_limit_ = standing.sent + std::max(first, environment_.mtu);
+    const Duration moment = base_round_trip(environment_) / kShortShare;
+    short_ = grant_.busy && standing.backlog <= environment_.line_rate.bytes_in(moment);
   }
   if (has_backlog() != had_backlog) refresh(now);
   const double usable = std::min(link_.usable(flow_), core_.rate());

@@ -80,6 +80,7 @@ class PaceController final : public Controller {
   bool alone_ = false;  // the receiver is late: c_f alone counts
   Instant heard_;       // an acknowledgement, last
   Instant busy_since_;
+  bool short_ = false;     // this backlog is too short to wait for an answer
   Bytes first_limit_ = 0;  // FlowStanding::sent up to which a flow may begin on a busy link
 
   // The grid in which packets leave.

@@ -162,9 +162,10 @@ void Checks::check_progress(int64_t step, const std::vector<FlowView>& flows) {
 }
 
 void Checks::check_silence(int64_t step, const std::vector<FlowView>& flows) {
-  if (step < scenario_.silent_from + kSlowSteps || step >= scenario_.silent_until) return;
+  if (step < scenario_.silent_from || step >= scenario_.silent_until) return;
   for (const FlowView& flow : flows) {
-    if (flow.unsent > 0 && flow.rate.bps() > kLine.bps() / 256) {
+    const int64_t alone = step - std::max(scenario_.silent_from, flow.busy_since);
+    if (alone > kSlowSteps && flow.unsent > 0 && flow.rate.bps() > kLine.bps() / 256) {
       fail(step, fmt::format("flow {}->{} hears nothing and sends at {:.3f} Gb/s", flow.sender,
                              flow.receiver, flow.rate.gbps()));
     }

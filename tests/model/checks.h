@@ -41,12 +41,13 @@ struct Result {
 struct FlowView {
   uint32_t sender = 0;
   uint32_t receiver = 0;
-  Rate rate;             // that it was given
-  Bytes unsent = 0;      // before this step
-  Bytes rest = 0;        // after it
-  bool known = false;    // its receiver knows that it will last for two round trips
-  bool held = false;     // may not send anything yet
-  bool waiting = false;  // has bytes to send or on their way
+  Rate rate;               // that it was given
+  Bytes unsent = 0;        // before this step
+  Bytes rest = 0;          // after it
+  bool known = false;      // its receiver knows that it will last for two round trips
+  bool held = false;       // may not send anything yet
+  int64_t busy_since = 0;  // step
+  bool waiting = false;    // has bytes to send or on their way
 };
 
 class Checks {

@@ -101,6 +101,31 @@ TEST(GrantModel, EveryShapeWithAFault) {
       1, [](Chooser& c) { return shaped_scenario(2, 1, c); }, "2 to 1, a fault");
 }
 
+// Every world, silent from every step on.
+void run_silent(Scenario silence, const std::string& name) {
+  Tally tally;
+  for (Scenario scenario : fixed_scenarios()) {
+    for (int64_t from = 0; from < 60; ++from) {
+      scenario.silent_from = from;
+      scenario.silent_until = from + silence.silent_until;
+      scenario.data_too = silence.data_too;
+      EveryChoice chooser(0);
+      const std::string failure = run_once(
+          chooser, [&](Chooser&) { return scenario; }, tally);
+      ASSERT_TRUE(failure.empty()) << failure << "\nsilent from step " << from;
+    }
+  }
+  tally.print(name);
+}
+
+TEST(GrantModel, ASenderThatHearsNothingSlowsDown) {
+  run_silent({.silent_until = 4 * kValiditySteps, .data_too = true}, "silence of all");
+}
+
+TEST(GrantModel, ASenderThatHearsAcknowledgementsGoesOn) {
+  run_silent({.silent_until = 20 * kValiditySteps}, "silence of words");
+}
+
 TEST(GrantModel, ManyFaultsFromASeed) {
   const uint64_t first = number_from_environment("PACECAR_MODEL_SEED", 1);
   const uint64_t seeds = number_from_environment("PACECAR_MODEL_SEEDS", 2000);

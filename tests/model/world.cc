@@ -152,6 +152,7 @@ void World::on_cts(Flow& flow, const Word& word) {
   const uint16_t after = flow.controller->explain(now_).epoch;
   flow.cts_counts |= after == grant.epoch && (before != after || !flow.heard[0]);
   announce(flow);
+  if (flow.standing.backlog == 0) flow.busy_since = step_;
   flow.standing.backlog += message.bytes;
   flow.unsent += message.bytes;
   ++begun_;
@@ -358,7 +359,9 @@ void World::send_word(Word word) {
   if (silent()) {
     checks_.on_fault(scenario_.silent_until);
     note(word, "is lost in silence");
-    if (cts) words_.push_back(word);
+    if (!cts) return;
+    word.due = scenario_.silent_until + kWordSteps;  // repeated until it arrives
+    words_.push_back(word);
     return;
   }
   const bool may_fail = step_ < scenario_.faults_until;
@@ -381,10 +384,7 @@ void World::send_data() {
     Flow& flow = flows_[i];
     if (flow.controller == nullptr) continue;
     views.push_back(view(flow));
-    const uint64_t bits = flow.decision.rate.bps() * static_cast<uint64_t>(kStep.ns()) + flow.carry;
-    const Bytes allowed = bits / 8'000'000'000U;
-    flow.carry = flow.unsent > 0 ? bits % 8'000'000'000U : 0;
-    const Bytes bytes = std::min({allowed, flow.unsent, room(flow)});
+    const Bytes bytes = packets(flow);
     if (flow.unsent > 0) {
       note(flow, "sends {} of {} bytes at {:.3f} Gb/s", bytes, flow.unsent,
            flow.decision.rate.gbps());
@@ -400,6 +400,15 @@ void World::send_data() {
   checks_.on_step(step_, views, left_, begun_ == scenario_.messages.size());
 }
 
+// What leaves in this step, in whole packets.
+Bytes World::packets(Flow& flow) {
+  flow.earned += flow.decision.rate.bytes_in(kStep);
+  const Bytes most = std::min({flow.earned, flow.unsent, room(flow)});
+  const Bytes bytes = most == flow.unsent ? most : most / kMtu * kMtu;
+  flow.earned = std::min(flow.earned - bytes, kMtu);
+  return bytes;
+}
+
 // What window and credit leave.
 Bytes World::room(const Flow& flow) const {
   const auto& [decision, standing] = std::tie(flow.decision, flow.standing);
@@ -408,14 +417,16 @@ Bytes World::room(const Flow& flow) const {
 }
 
 FlowView World::view(const Flow& flow) const {
-  return {.sender = flow.sender,
-          .receiver = flow.receiver,
-          .rate = flow.decision.rate,
-          .unsent = flow.unsent,
-          .rest = flow.unsent,
-          .known = flow.known > flow.arrived + 2 * kBdp,
-          .held = flow.decision.credit <= flow.standing.sent,
-          .waiting = flow.standing.backlog > 0};
+  return {
+      .sender = flow.sender,
+      .receiver = flow.receiver,
+      .rate = flow.decision.rate,
+      .unsent = flow.unsent,
+      .rest = flow.unsent,
+      .known = flow.known > flow.arrived + 2 * kBdp,
+      .held =
+          flow.decision.credit<flow.standing.sent + std::min(kMtu, flow.unsent),
+                               .busy_since = flow.busy_since, .waiting = flow.standing.backlog> 0};
 }
 
 // --- the trace of a run ---

@@ -55,9 +55,10 @@ class World {
     FlowStanding standing;
     Decision decision;
     Bytes unsent = 0;
+    int64_t busy_since = 0;  // step in which it began to have a backlog
     Bytes arrived = 0;
     Bytes finished = 0;         // of messages that have arrived whole
-    uint64_t carry = 0;         // of a byte, in bit-nanoseconds
+    Bytes earned = 0;           // of the next packet
     uint64_t said[2] = {0, 0};  // newest grant and demand word
     bool pending[2] = {false, false};
     std::deque<uint32_t> expected;  // messages posted and not arrived
@@ -99,6 +100,7 @@ class World {
   void send_words();
   void send_word(Word word);
   void send_data();
+  Bytes packets(Flow& flow);
   Bytes room(const Flow& flow) const;
   FlowView view(const Flow& flow) const;
   void note(const Word& word, std::string_view fate);

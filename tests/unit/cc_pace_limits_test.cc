@@ -1,0 +1,266 @@
+// What `pace` takes the receiving link (LinkCapacity) and the core (CoreLimit) to carry.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "cc/pace/core_limit.h"
+#include "cc/pace/link_capacity.h"
+
+namespace pacecar {
+namespace {
+
+constexpr double kLine = 400e9;
+constexpr Duration kRoundTrip = Duration::from_us(8);
+constexpr Bytes kPacket = 4160;
+constexpr PaceConstants kConstants;
+
+// --- LinkCapacity ---
+
+class CcPaceCapacity : public ::testing::Test {
+ protected:
+  // Packets at `gbps` for some round trips, all of them so late.
+  void arrive(double gbps, bool covered, Duration excess, int round_trips = 1) {
+    const auto gap = Duration::from_ns(static_cast<int64_t>(kPacket * 8 / gbps));
+    for (const Instant end = now_ + kRoundTrip * round_trips; now_ < end; now_ = now_ + gap) {
+      capacity_.on_arrival(now_, kPacket, covered, excess);
+    }
+  }
+  // Two streams at the same time.
+  void share(double own_gbps, double foreign_gbps, Duration excess, int round_trips) {
+    double own = 0;
+    for (const Instant end = now_ + kRoundTrip * round_trips; now_ < end;) {
+      own += own_gbps / (own_gbps + foreign_gbps);
+      const bool covered = own >= 1;
+      if (covered) own -= 1;
+      capacity_.on_arrival(now_, kPacket, covered, excess);
+      const double ns = kPacket * 8 / (own_gbps + foreign_gbps);
+      now_ = now_ + Duration::from_ns(static_cast<int64_t>(ns));
+    }
+  }
+
+  LinkCapacity capacity_{Rate::from_gbps(400), kPacket, kRoundTrip, Duration(), kConstants};
+  Instant now_ = Instant::from_ns(1'000'000'000);
+  static constexpr Duration kQueue = Duration::from_us(5);
+};
+
+TEST_F(CcPaceCapacity, OneFlowHasTheLinkSeveralShareALittleLess) {
+  EXPECT_EQ(capacity_.available(1), kLine);
+  EXPECT_EQ(capacity_.available(2), kConstants.shared * kLine);
+  arrive(390, true, Duration(), 10);
+  EXPECT_EQ(capacity_.available(2), kConstants.shared * kLine) << "traffic on grants counts not";
+}
+
+TEST_F(CcPaceCapacity, TrafficThatNoGrantCoversIsSubtracted) {
+  share(250, 100, Duration(), 20);
+  EXPECT_NEAR(capacity_.uncovered(), 100e9, 5e9);
+  EXPECT_NEAR(capacity_.available(2), kConstants.shared * kLine - 100e9, 5e9);
+}
+
+TEST_F(CcPaceCapacity, WhatDoesNotArriveHereShowsInAStandingQueue) {
+  arrive(200, true, kQueue, 20);
+  EXPECT_NEAR(capacity_.uncovered(), 200e9, 10e9);
+}
+
+TEST_F(CcPaceCapacity, AHalfEmptyLinkWithoutAQueueHidesNothing) {
+  arrive(200, true, Duration(), 20);
+  EXPECT_EQ(capacity_.uncovered(), 0);
+}
+
+TEST_F(CcPaceCapacity, ForgetsTrafficThatHasEnded) {
+  share(250, 100, Duration(), 20);
+  double before = capacity_.uncovered();
+  for (int i = 0; i < 64; ++i) {
+    arrive(250, true, Duration(), 1);
+    EXPECT_LE(capacity_.uncovered(), before);
+    before = capacity_.uncovered();
+  }
+  EXPECT_LT(before, 5e9);
+}
+
+TEST_F(CcPaceCapacity, ALongSilenceIsNoTraffic) {
+  share(250, 100, Duration(), 20);
+  now_ = now_ + Duration::from_s(10);
+  arrive(250, true, Duration(), 100);
+  EXPECT_LT(capacity_.uncovered(), 1e9);
+}
+
+TEST_F(CcPaceCapacity, AStandingQueueIsDrained) {
+  arrive(399, true, kQueue, 3);
+  const double empty = kConstants.shared * kLine;
+  const double drain = kLine * kQueue.us() / (kConstants.drain_round_trips * kRoundTrip.us());
+  EXPECT_LT(capacity_.available(2), empty - 0.7 * drain);
+  EXPECT_GT(capacity_.available(2), empty - 1.1 * drain - 0.05 * kLine);
+  arrive(390, true, Duration(), 40);
+  EXPECT_NEAR(capacity_.available(2), empty, 0.01 * kLine);
+}
+
+// One packet that met no queue shows that the last hop has none: the others were late elsewhere.
+TEST_F(CcPaceCapacity, DelaysOfSomePacketsAreNoQueueHere) {
+  for (int i = 0; i < 200; ++i) {
+    arrive(300, true, kQueue, 1);
+    capacity_.on_arrival(now_, kPacket, true, Duration());
+  }
+  EXPECT_EQ(capacity_.queue(), Duration());
+  EXPECT_EQ(capacity_.available(2), kConstants.shared * kLine);
+}
+
+TEST_F(CcPaceCapacity, FlowsOnGrantsKeepTheirPartAgainstOthers) {
+  share(10, 390, Duration(), 20);
+  EXPECT_GE(capacity_.available(2), 0.99 * kConstants.least_share * kLine);
+  share(10, 390, Duration::from_ms(1), 20);
+  EXPECT_GT(capacity_.available(2), 0.2 * kLine) << "however long the queue";
+}
+
+TEST(CcPaceCapacityJitter, WhatEndHostsAddByChanceIsNoQueue) {
+  LinkCapacity capacity(Rate::from_gbps(400), kPacket, kRoundTrip, Duration::from_us(10),
+                        kConstants);
+  Instant now = Instant::from_ns(1'000'000'000);
+  for (int i = 0; i < 10'000; ++i) {
+    now = now + Duration::from_ns(160);
+    capacity.on_arrival(now, kPacket, true, Duration::from_us(9));
+  }
+  EXPECT_EQ(capacity.available(2), kConstants.shared * kLine);
+}
+
+// --- CoreLimit ---
+
+class CcPaceCore : public ::testing::Test {
+ protected:
+  static constexpr int kPackets = 40;  // per round trip
+
+  static FlowEnvironment environment(Duration jitter = {}) {
+    return {.line_rate = Rate::from_gbps(400),
+            .mtu = 4096,
+            .overhead = 64,
+            .burst_bytes = 4096,
+            .base_rtt = kRoundTrip,
+            .jitter = jitter};
+  }
+  // Acknowledgements of some round trips; the delay of each packet by its number.
+  void hear(const std::function<Duration(int)>& delay, int round_trips = 1) {
+    for (int i = 0; i < kPackets * round_trips; ++i) {
+      now_ = now_ + kRoundTrip / kPackets;
+      sent_ += 4096;
+      core_.on_ack({.now = now_,
+                    .rtt = kRoundTrip + delay(i),
+                    .acked = 4096,
+                    .in_flight = kPackets * 4096,
+                    .sent = sent_},
+                   core_.rate());
+    }
+  }
+  void hear(Duration delay, int round_trips = 1) {
+    hear([=](int) { return delay; }, round_trips);
+  }
+  static Duration most_late(int i) { return i % 10 < 7 ? Duration::from_us(6) : Duration(); }
+  static Duration some_late(int i) { return i % 10 < 3 ? Duration::from_us(6) : Duration(); }
+
+  CoreLimit core_{environment(), kConstants};
+  Bytes sent_ = kPackets * 4096;
+  Instant now_ = Instant::from_ns(1'000'000'000);
+};
+
+TEST_F(CcPaceCore, ClearPathsCarryTheLineRate) {
+  EXPECT_GE(core_.rate(), 0.5 * kLine);
+  hear(Duration(), 20);
+  EXPECT_EQ(core_.rate(), kLine);
+  EXPECT_EQ(core_.base_rtt(), kRoundTrip);
+}
+
+TEST_F(CcPaceCore, ADelayThatAllPacketsShareIsTheLastHops) {
+  hear(Duration(), 20);
+  hear(Duration::from_us(6), 20);
+  EXPECT_GE(core_.rate(), 0.95 * kLine);
+}
+
+TEST_F(CcPaceCore, ButNotOneOfManyRoundTrips) {
+  hear(Duration(), 20);
+  hear(Duration::from_us(100), 10);
+  EXPECT_LT(core_.rate(), 0.5 * kLine);
+}
+
+TEST_F(CcPaceCore, SlowsDownWhenMostPacketsStayLate) {
+  hear(Duration(), 20);
+  hear(most_late, 10);
+  EXPECT_LT(core_.rate(), 0.5 * kLine);
+  EXPECT_GT(core_.rate(), 0.001 * kLine);
+  hear(most_late, 200);
+  EXPECT_GE(core_.rate(), kLine / 256) << "never stops";
+}
+
+TEST_F(CcPaceCore, OneBadRoundTripIsNoReason) {
+  hear(Duration(), 20);
+  hear(most_late, 1);
+  hear(Duration(), 2);
+  EXPECT_GE(core_.rate(), 0.95 * kLine);
+}
+
+TEST_F(CcPaceCore, SomeBadPathsAreTheNicsWork) {
+  hear(Duration(), 20);
+  hear(some_late, 50);
+  EXPECT_GE(core_.rate(), 0.95 * kLine);
+}
+
+TEST_F(CcPaceCore, RecoversWithinAFewCleanRoundTrips) {
+  hear(Duration(), 20);
+  hear(most_late, 20);
+  const double slow = core_.rate();
+  hear(Duration(), 3);
+  EXPECT_GT(core_.rate(), slow);
+  hear(Duration(), 60);
+  EXPECT_EQ(core_.rate(), kLine);
+}
+
+TEST_F(CcPaceCore, JitterIsNoDelay) {
+  CoreLimit calm(environment(Duration::from_us(10)), kConstants);
+  Bytes sent = kPackets * 4096;
+  Instant now = now_;
+  for (int i = 0; i < 100 * kPackets; ++i) {
+    now = now + kRoundTrip / kPackets;
+    sent += 4096;
+    calm.on_ack({.now = now,
+                 .rtt = kRoundTrip + most_late(i),
+                 .acked = 4096,
+                 .in_flight = kPackets * 4096,
+                 .sent = sent},
+                calm.rate());
+  }
+  EXPECT_GE(calm.rate(), 0.95 * kLine);
+}
+
+TEST_F(CcPaceCore, ManyLossesAreCongestionFewAreTheCables) {
+  hear(Duration(), 20);
+  for (int i = 0; i < 4; ++i) {
+    core_.on_loss({.now = now_, .lost = 4096});
+    hear(Duration(), 1);
+  }
+  EXPECT_EQ(core_.rate(), kLine);
+  for (int i = 0; i < 4; ++i) {
+    core_.on_loss({.now = now_, .lost = 10 * 4096});
+    hear(Duration(), 1);
+  }
+  EXPECT_LE(core_.rate(), 0.6 * kLine);
+}
+
+TEST_F(CcPaceCore, ATimeoutHalves) {
+  hear(Duration(), 20);
+  core_.on_timeout(core_.rate());
+  EXPECT_NEAR(core_.rate(), kLine / 2, 1);
+  for (int i = 0; i < 100; ++i) core_.on_timeout(core_.rate());
+  EXPECT_GE(core_.rate(), kLine / 256);
+}
+
+// A failed cable sends all packets on a longer way: they are late no more once that is known.
+TEST_F(CcPaceCore, ALongerWayBecomesTheBase) {
+  hear(Duration(), 20);
+  hear(Duration::from_us(30), 1);
+  now_ = now_ + Duration::from_ms(1100);
+  hear(Duration::from_us(30), 20);
+  now_ = now_ + Duration::from_ms(1100);
+  hear(Duration::from_us(30), 60);
+  EXPECT_EQ(core_.base_rtt(), kRoundTrip + Duration::from_us(30));
+  EXPECT_EQ(core_.rate(), kLine);
+}
+
+}  // namespace
+}  // namespace pacecar

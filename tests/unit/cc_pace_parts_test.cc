@@ -1,0 +1,155 @@
+// The small parts of `pace`: phases, fan-in, slots, water filling.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "cc/pace/fan_in.h"
+#include "cc/pace/phase.h"
+#include "cc/pace/slots.h"
+#include "cc/pace/turn_order.h"
+#include "cc/pace/water_fill.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Duration kRoundTrip = Duration::from_us(8);
+constexpr Bytes kMtu = 4096;
+constexpr Bytes kOverhead = 64;
+
+// --- phase ---
+
+TEST(CcPacePhase, TheFirstSlotsAreSpreadAboutEvenly) {
+  for (uint32_t slots = 2; slots <= 300; ++slots) {
+    std::vector<double> at;
+    for (uint32_t slot = 0; slot < slots; ++slot) at.push_back(pace_fraction(slot));
+    std::ranges::sort(at);
+    ASSERT_GE(at.front(), 0);
+    ASSERT_LT(at.back(), 1);
+    at.push_back(at.front() + 1);
+    const double unit = 1.0 / std::bit_ceil(slots);
+    for (size_t i = 1; i < at.size(); ++i) {
+      ASSERT_GE(at[i] - at[i - 1], unit) << slots;
+      ASSERT_LE(at[i] - at[i - 1], 2 * unit) << slots;
+    }
+  }
+}
+
+TEST(CcPacePhase, ABurstIsAQuarterOfARoundTripInWholePackets) {
+  EXPECT_EQ(pace_burst(Rate::from_gbps(400), kRoundTrip, kMtu, 1 << 20), 24 * kMtu);
+  EXPECT_EQ(pace_burst(Rate::from_gbps(400), kRoundTrip, kMtu, 8 * kMtu), 8 * kMtu);
+  EXPECT_EQ(pace_burst(Rate::from_gbps(1), kRoundTrip, kMtu, 8 * kMtu), kMtu) << "at least one";
+  EXPECT_EQ(pace_burst(Rate::from_gbps(400), kRoundTrip, kMtu, 0), kMtu);
+  EXPECT_EQ(pace_burst(Rate(), kRoundTrip, kMtu, 8 * kMtu), kMtu);
+}
+
+TEST(CcPacePhase, AGapIsTheTimeOfABurstOnTheWire) {
+  EXPECT_DOUBLE_EQ(pace_gap_ns(Rate::from_gbps(8), 3 * kMtu, kMtu, kOverhead), 3 * 4160.0);
+  EXPECT_DOUBLE_EQ(pace_gap_ns(Rate::from_gbps(8), 1000, kMtu, kOverhead), 1064.0);
+}
+
+TEST(CcPacePhase, ModuloIsNeverNegative) {
+  EXPECT_DOUBLE_EQ(modulo(25, 10), 5);
+  EXPECT_DOUBLE_EQ(modulo(-3, 10), 7);
+  EXPECT_DOUBLE_EQ(modulo(-30, 10), 0);
+  for (const double ns : {-9e15, -12345.6, 0.0, 9e15}) {  // of clocks that have run for 100 days
+    EXPECT_GE(modulo(ns, 83.2), 0);
+    EXPECT_LT(modulo(ns, 83.2), 83.2);
+  }
+}
+
+// --- fan-in ---
+
+class CcPaceFanIn : public ::testing::Test {
+ protected:
+  // So many flows wake up within a round trip, all of which last.
+  void episode(uint32_t flows) {
+    for (uint32_t i = 1; i <= flows; ++i) {
+      fan_in_.on_wake(now_, i);
+      now_ = now_ + kRoundTrip / (flows + 1);
+    }
+    now_ = now_ + kRoundTrip * 3;
+  }
+
+  FanIn fan_in_{kRoundTrip};
+  Instant now_ = Instant::from_ns(1'000'000);
+};
+
+TEST_F(CcPaceFanIn, WhatCouldWakeUpIsExpectedAtFirst) {
+  EXPECT_EQ(fan_in_.expected(0), 1);
+  EXPECT_EQ(fan_in_.expected(1), 1);
+  EXPECT_EQ(fan_in_.expected(1000), 1000);
+}
+
+TEST_F(CcPaceFanIn, WhatIsUsualIsExpectedLater) {
+  for (int i = 0; i < 12; ++i) episode(8);
+  EXPECT_EQ(fan_in_.expected(1000), 8);
+  EXPECT_EQ(fan_in_.expected(8), 8);
+  for (int i = 0; i < 12; ++i) episode(1);
+  EXPECT_EQ(fan_in_.expected(1000), 1);
+}
+
+TEST_F(CcPaceFanIn, FlowsThatWakeOneByOneAreCountedByThoseThatCompete) {
+  for (int i = 0; i < 12; ++i) {
+    fan_in_.on_wake(now_, 5);  // four others have been there for long
+    now_ = now_ + kRoundTrip * 2;
+  }
+  EXPECT_EQ(fan_in_.expected(1000), 5);
+}
+
+TEST_F(CcPaceFanIn, GathersForAPartOfARoundTrip) {
+  EXPECT_FALSE(fan_in_.gathering(now_));
+  fan_in_.on_wake(now_, 1);
+  EXPECT_TRUE(fan_in_.gathering(now_));
+  EXPECT_FALSE(fan_in_.gathering(fan_in_.gathered()));
+  EXPECT_LT(fan_in_.gathered() - now_, kRoundTrip);
+}
+
+// --- slots, turns, levels: examples; the rest are properties ---
+
+TEST(CcPaceSlots, TheLowestFreeOneIsNext) {
+  SlotMap slots(130);
+  for (uint32_t slot = 0; slot < 130; ++slot) ASSERT_EQ(slots.take_lowest(), slot);
+  slots.release(128);
+  slots.release(64);
+  EXPECT_EQ(slots.take_lowest(), 64U);
+  EXPECT_EQ(slots.take_lowest(), 128U);
+}
+
+TEST(CcPaceTurnOrder, OldestAcrossTheWrap) {
+  TurnOrder order;
+  EXPECT_TRUE(order.empty());
+  order.add(2);
+  EXPECT_TRUE(order.add(127)) << "127, 128, 1, 2: 127 is late";
+  EXPECT_TRUE(order.is_late(127));
+  EXPECT_FALSE(order.is_late(2));
+  EXPECT_FALSE(order.add(1));
+  EXPECT_TRUE(order.remove(127));
+  EXPECT_TRUE(order.is_late(1));
+  EXPECT_FALSE(order.remove(2)) << "1 is still late";
+  order.remove(1);
+  EXPECT_TRUE(order.empty());
+}
+
+TEST(CcPaceWaterFill, LevelOfAFewMembers) {
+  WaterFill fill;
+  EXPECT_EQ(fill.level(1e9), WaterFill::kNoLevel);
+  fill.add(Rate::from_gbps(10), 1);
+  fill.add(Rate::from_gbps(100), 1);
+  fill.add(Rate::from_gbps(100), 2);
+  EXPECT_EQ(fill.limits(), 210e9);
+  EXPECT_EQ(fill.weights(), 4U);
+  EXPECT_EQ(fill.level(210e9), WaterFill::kNoLevel);
+  EXPECT_NEAR(fill.level(100e9), 30e9, 0.011 * 30e9) << "10 + 30 + 60";
+  EXPECT_NEAR(fill.level(20e9), 5e9, 0.011 * 5e9) << "5 + 5 + 10";
+  fill.remove(Rate::from_gbps(10), 1);
+  EXPECT_NEAR(fill.level(90e9), 30e9, 0.011 * 30e9);
+  fill.remove(Rate::from_gbps(100), 1);
+  fill.remove(Rate::from_gbps(100), 2);
+  EXPECT_EQ(fill.weights(), 0U);
+  EXPECT_EQ(fill.level(0), WaterFill::kNoLevel);
+}
+
+}  // namespace
+}  // namespace pacecar

@@ -1,0 +1,583 @@
+// The sender's half of `pace`: grants, what it tells the receiver, and when packets leave.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "cc/grant_word.h"
+#include "cc/pace/phase.h"
+#include "cc/pace/sender.h"
+#include "transport/base/prng.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Duration kRoundTrip = Duration::from_us(8);
+constexpr Duration kValidity = Duration::from_us(50);
+constexpr Bytes kMtu = 4096;
+constexpr FlowEnvironment kFabric{.line_rate = Rate::from_gbps(400),
+                                  .mtu = kMtu,
+                                  .overhead = 64,
+                                  .burst_bytes = kMtu,
+                                  .base_rtt = kRoundTrip};
+
+class CcPaceSender : public ::testing::Test {
+ protected:
+  void grant(uint64_t gbps, uint16_t epoch, Duration phase = {}) {
+    pace_.on_grant(now_, {.rate = Rate::from_gbps(gbps),
+                          .phase = phase,
+                          .aligned = true,
+                          .validity = kValidity,
+                          .epoch = epoch});
+  }
+  void cts(uint64_t gbps, uint16_t epoch) {
+    pace_.on_grant(now_, {.rate = Rate::from_gbps(gbps), .validity = kValidity, .epoch = epoch});
+  }
+  std::optional<Demand> want(Bytes backlog) {
+    standing_.backlog += backlog;
+    return pace_.demand(now_, standing_);
+  }
+  // Acknowledgements of some round trips, 20 each, without delay.
+  void hear(int round_trips) {
+    for (int i = 0; i < 20 * round_trips; ++i) {
+      now_ = now_ + kRoundTrip / 20;
+      acknowledge(kMtu);
+    }
+  }
+  std::optional<Demand> acknowledge(Bytes bytes) {
+    standing_.in_flight = 20 * kMtu;
+    standing_.acked += bytes;
+    standing_.backlog -= std::min(bytes, standing_.backlog);
+    standing_.sent = standing_.acked + standing_.in_flight;
+    pace_.on_ack({.now = now_,
+                  .rtt = kRoundTrip,
+                  .acked = bytes,
+                  .in_flight = standing_.in_flight,
+                  .sent = standing_.sent});
+    return pace_.demand(now_, standing_);
+  }
+  double gbps() { return static_cast<double>(pace_.decide(now_).rate.bps()) / 1e9; }
+  void wait(Duration span) { now_ = now_ + span; }
+
+  PaceController pace_{kFabric, PaceConstants{}};
+  FlowStanding standing_;
+  Instant now_ = Instant::from_ns(1'000'000'000);
+};
+
+// --- grants ---
+
+TEST_F(CcPaceSender, TheNewestEpochWins) {
+  want(1 << 30);
+  grant(50, 65'534);
+  EXPECT_EQ(gbps(), 50);
+  EXPECT_EQ(pace_.decide(now_).limited_by, LimitedBy::kGrant);
+  grant(70, 65'533);
+  EXPECT_EQ(gbps(), 50) << "late";
+  grant(70, 65'534);
+  EXPECT_EQ(gbps(), 50) << "repeated by the network";
+  grant(60, 0);
+  EXPECT_EQ(gbps(), 60) << "across the wrap";
+  grant(50, 65'535);
+  EXPECT_EQ(gbps(), 60);
+}
+
+TEST_F(CcPaceSender, ACtsOfLongAgoCountsNot) {
+  want(1 << 30);
+  grant(50, 1000);
+  cts(70, 999);
+  EXPECT_EQ(gbps(), 50);
+  cts(70, 20'000);
+  EXPECT_EQ(gbps(), 50) << "too far ahead: it is from before the wrap";
+  cts(60, 1001);
+  EXPECT_EQ(gbps(), 60) << "overtook the word";
+  grant(55, 1001);
+  EXPECT_EQ(gbps(), 55) << "the word itself";
+}
+
+TEST_F(CcPaceSender, AnyGrantIsMadeHarmless) {
+  want(1 << 30);
+  uint16_t epoch = 0;
+  for (const uint64_t bps : {uint64_t{0}, uint64_t{1}, ~uint64_t{0}}) {
+    for (const Duration span :
+         {Duration::from_ns(-1), Duration(), Duration::max(), Duration::max() * -1}) {
+      pace_.on_grant(now_, {.rate = Rate::from_bps(bps),
+                            .phase = span,
+                            .aligned = true,
+                            .validity = span,
+                            .epoch = ++epoch});
+      const Decision d = pace_.decide(now_);
+      EXPECT_GE(d.rate, Rate::from_bps(1'000'000));
+      EXPECT_LE(d.rate, kFabric.line_rate);
+      EXPECT_GE(d.window, kMtu);
+      EXPECT_GE(d.first_send, now_);
+      wait(Duration::from_us(1));
+    }
+  }
+}
+
+TEST_F(CcPaceSender, ALapsedGrantHalvesPerRoundTripAndNeverStops) {
+  want(1 << 30);
+  grant(100, 1);
+  wait(kValidity - Duration::from_ns(1));
+  EXPECT_EQ(gbps(), 100);
+  wait(Duration::from_ns(1));
+  EXPECT_EQ(gbps(), 50);
+  wait(kRoundTrip);
+  EXPECT_EQ(gbps(), 25);
+  wait(kRoundTrip * 2);
+  EXPECT_EQ(gbps(), 6.25);
+  wait(Duration::from_s(1));
+  EXPECT_EQ(gbps(), 400.0 / 256);
+  grant(80, 2);
+  EXPECT_EQ(gbps(), 80);
+}
+
+TEST_F(CcPaceSender, ALapsedGrantBelowTheLeastStaysWhatItIs) {
+  want(1 << 30);
+  grant(1, 1);
+  wait(Duration::from_s(1));
+  EXPECT_EQ(gbps(), 1);
+}
+
+TEST_F(CcPaceSender, AGrantDoesNotLapseWhileThereIsNothingToSend) {
+  cts(100, 1);
+  wait(Duration::from_s(10));
+  want(1 << 30);
+  EXPECT_EQ(gbps(), 100);
+  wait(kValidity * 2);
+  EXPECT_LT(gbps(), 100);
+}
+
+TEST_F(CcPaceSender, AReceiverThatAcknowledgesButIsSilentIsOnlyLate) {
+  want(Bytes{1} << 40);
+  hear(20);
+  grant(100, 1);
+  double least = 100;
+  for (int i = 0; i < 60; ++i) {
+    hear(1);
+    least = std::min(least, gbps());
+  }
+  EXPECT_LT(least, 100) << "it slowed down at first";
+  EXPECT_EQ(gbps(), 400) << "the network alone counts";
+  grant(30, 2);
+  EXPECT_EQ(gbps(), 30) << "and then the receiver again";
+}
+
+TEST_F(CcPaceSender, ABudgetIsNamedAsTheReason) {
+  FlowEnvironment environment = kFabric;
+  environment.line_rate = environment.budget = Rate::from_gbps(10);
+  PaceController pace(environment, PaceConstants{});
+  pace.demand(now_, {.backlog = 1 << 30});
+  pace.on_grant(now_, {.rate = Rate::from_gbps(100), .validity = kValidity, .epoch = 1});
+  for (int i = 1; i <= 2000; ++i) {  // until the core is known to be clear
+    now_ = now_ + kRoundTrip / 20;
+    pace.on_ack({.now = now_,
+                 .rtt = kRoundTrip,
+                 .acked = kMtu,
+                 .in_flight = 20 * kMtu,
+                 .sent = (20 + static_cast<Bytes>(i)) * kMtu});
+  }
+  pace.on_grant(now_, {.rate = Rate::from_gbps(100), .validity = kValidity, .epoch = 2});
+  const Decision d = pace.decide(now_);
+  EXPECT_EQ(d.rate, Rate::from_gbps(10));
+  EXPECT_EQ(d.limited_by, LimitedBy::kBudget);
+  const Explanation why = pace.explain(now_);
+  EXPECT_EQ(why.budget, Rate::from_gbps(10));
+  EXPECT_EQ(why.grant, Rate::from_gbps(100));
+  EXPECT_EQ(why.limited_by, LimitedBy::kBudget);
+}
+
+TEST_F(CcPaceSender, ExplainsItsRate) {
+  want(1 << 30);
+  grant(50, 7, Duration::from_ns(640));
+  wait(Duration::from_us(3));
+  const Explanation why = pace_.explain(now_);
+  EXPECT_EQ(why.limited_by, LimitedBy::kGrant);
+  EXPECT_EQ(why.rate, Rate::from_gbps(50));
+  EXPECT_EQ(why.grant_age, Duration::from_us(3));
+  EXPECT_EQ(why.phase, Duration::from_ns(640));
+  EXPECT_EQ(why.epoch, 7);
+  acknowledge(1 << 30);
+  EXPECT_EQ(pace_.explain(now_).limited_by, LimitedBy::kApplication);
+}
+
+TEST_F(CcPaceSender, TheWindowHoldsTwoRoundTripsAtItsRate) {
+  want(1 << 30);
+  grant(100, 1);
+  const Bytes round_trip = Rate::from_gbps(100).bytes_in(kRoundTrip);
+  EXPECT_GE(pace_.decide(now_).window, 2 * round_trip);
+  EXPECT_LE(pace_.decide(now_).window, 4 * round_trip);
+}
+
+// --- demand ---
+
+TEST_F(CcPaceSender, ABacklogIsAnnouncedOnce) {
+  cts(50, 1);
+  const auto first = want(10'000'000);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->wanted, 10'000'000U);
+  EXPECT_GT(first->usable, Rate::from_gbps(200)) << "what the receiver does not limit";
+  const uint64_t word = wire::encode_demand(*first);
+  for (int i = 0; i < 10; ++i) {
+    wait(Duration::from_ns(100));
+    EXPECT_EQ(wire::encode_demand(*acknowledge(kMtu)), word) << "nothing new";
+  }
+}
+
+TEST_F(CcPaceSender, WhatWasSaidIsRepeatedBeforeItIsForgotten) {
+  want(Bytes{1} << 29);
+  grant(50, 1);
+  uint16_t epoch = want(0)->epoch;
+  int repeats = 0;
+  for (Duration t; t < Duration::from_ms(1); t = t + Duration::from_us(1)) {
+    wait(Duration::from_us(1));
+    grant(50, static_cast<uint16_t>(2 + repeats));
+    const auto demand = want(0);
+    if (demand->epoch == epoch) continue;
+    EXPECT_EQ(demand->epoch, static_cast<uint16_t>(epoch + 1)) << "an epoch of its own";
+    epoch = demand->epoch;
+    ++repeats;
+  }
+  EXPECT_GE(repeats, 18) << "the receiver forgets after two periods of validity";
+  EXPECT_LE(repeats, 100);
+}
+
+TEST_F(CcPaceSender, ASmallMessageIsNotAnnounced) {
+  grant(100, 1);
+  EXPECT_FALSE(want(1000).has_value()) << "gone before an answer could come";
+  EXPECT_FALSE(acknowledge(1000).has_value());
+  wait(Duration::from_s(1));
+  EXPECT_FALSE(want(0).has_value()) << "nobody was told, so there is no farewell";
+  EXPECT_TRUE(want(1'000'000).has_value());
+}
+
+TEST_F(CcPaceSender, AFarewellIsSaidOnceAndLate) {
+  grant(100, 1);
+  const uint16_t epoch = want(1'000'000)->epoch;
+  const auto done = acknowledge(1'000'000);
+  EXPECT_EQ(done->epoch, epoch) << "the receiver sees that all is there";
+  wait(Duration::from_ms(2));
+  const auto farewell = want(0);
+  ASSERT_TRUE(farewell.has_value());
+  EXPECT_EQ(farewell->usable, Rate());
+  EXPECT_EQ(farewell->wanted, 1'000'000U);
+  EXPECT_NE(farewell->epoch, epoch);
+  wait(Duration::from_s(1));
+  EXPECT_EQ(want(0)->epoch, farewell->epoch);
+}
+
+// Also a flow that never ends is told of before it looks done, and its total wraps.
+TEST_F(CcPaceSender, WhatIsWantedRunsAheadOfWhatHasArrived) {
+  grant(100, 1);
+  want(Bytes{3} << 30);
+  Bytes told = 0;  // not modulo anything
+  uint16_t epoch = 0;
+  for (int i = 0; i < 1000; ++i) {
+    if (standing_.backlog < Bytes{2} << 30) want(Bytes{1} << 30);
+    grant(100, static_cast<uint16_t>(i + 2));
+    wait(Duration::from_us(10));
+    const auto demand = acknowledge(16 << 20);
+    const uint64_t word = wire::encode_demand(*demand);
+    const Demand heard = wire::decode_demand(word);
+    const auto ahead = static_cast<int32_t>(static_cast<uint32_t>(heard.wanted) -
+                                            static_cast<uint32_t>(standing_.acked));
+    ASSERT_GT(ahead, 0) << "at " << standing_.acked;
+    const Bytes total = standing_.acked + static_cast<Bytes>(ahead);
+    ASSERT_LE(total, standing_.acked + standing_.backlog + kWantedUnit);
+    ASSERT_GE(total + kWantedUnit, told) << "a total only grows";
+    told = total;
+    epoch = demand->epoch;
+  }
+  EXPECT_GT(told, Bytes{1} << 33);
+  EXPECT_GT(epoch, 5);
+}
+
+TEST_F(CcPaceSender, SaysHowManyFlowsItHasServedOneAtATime) {
+  const auto first = want(1'000'000);
+  acknowledge(1'000'000);
+  wait(Duration::from_us(10));
+  const auto second = want(1'000'000);
+  EXPECT_GE(first->turn, 1);
+  EXPECT_EQ(second->turn, first->turn % Demand::kTurns + 1);
+}
+
+// --- alignment ---
+
+// Where a packet lies in the gap, counted from the grid.
+double offset_ns(Instant send, Instant granted, Duration phase, double gap) {
+  const double grid = static_cast<double>((granted - kRoundTrip + phase).ns());
+  const double offset = modulo(static_cast<double>(send.ns()) - grid, gap);
+  return std::min(offset, gap - offset);
+}
+
+TEST_F(CcPaceSender, TheFirstPacketLeavesInTheGrid) {
+  const double gap = pace_gap_ns(Rate::from_gbps(10), kMtu, kMtu, 64);
+  want(1 << 30);
+  for (uint16_t i = 1; i <= 50; ++i) {
+    const Duration phase = Duration::from_ns(i * 64);
+    const Instant granted = now_;
+    grant(10, i, phase);
+    const Decision d = pace_.decide(now_);
+    ASSERT_TRUE(d.aligned);
+    EXPECT_GE(d.first_send, now_);
+    EXPECT_LE(static_cast<double>((d.first_send - now_).ns()), 2 * gap);
+    EXPECT_LE(offset_ns(d.first_send, granted, phase, gap), 2);
+    EXPECT_FALSE(pace_.decide(now_).aligned) << "once per word";
+    wait(Duration::from_us(1));
+  }
+}
+
+TEST_F(CcPaceSender, ARepeatedPhaseMovesNothing) {
+  const double gap = pace_gap_ns(Rate::from_gbps(10), kMtu, kMtu, 64);
+  want(1 << 30);
+  const Instant start = now_;
+  grant(10, 1, Duration());
+  const Instant first = pace_.decide(now_).first_send;
+  for (uint16_t i = 2; i < 100; ++i) {
+    wait(Duration::from_ns(7'777));
+    // As its receiver says it again: the same grid, counted from now.
+    grant(10, i,
+          Duration::from_ns(std::llround(modulo(-static_cast<double>((now_ - start).ns()), gap))));
+    const Decision d = pace_.decide(now_);
+    ASSERT_TRUE(d.aligned);
+    EXPECT_LT(d.first_send - now_, Duration::from_ns(static_cast<int64_t>(gap) + 3));
+    const double off = modulo(static_cast<double>((d.first_send - first).ns()), gap);
+    EXPECT_LE(std::min(off, gap - off), 3);
+  }
+}
+
+// The rate changes a little with every word, and with it the grid.
+TEST_F(CcPaceSender, RealignmentTakesNothingFromTheRate) {
+  want(Bytes{1} << 40);
+  Prng random(7);
+  Instant next = now_;
+  const Instant start = now_;
+  double fair = 0;  // bytes
+  Bytes sent = 0;
+  Instant word = now_;
+  uint16_t epoch = 0;
+  Rate rate = Rate::from_gbps(10);
+  Decision d = pace_.decide(now_);
+  while (now_ - start < Duration::from_ms(20)) {
+    if (word <= next) {
+      fair += static_cast<double>(rate.bytes_in(word - now_));
+      now_ = word;
+      rate = Rate::from_bps(10'000'000'000 + random.below(100'000'000));
+      pace_.on_grant(now_, {.rate = rate,
+                            .phase = Duration::from_ns(static_cast<int64_t>(random.below(3328))),
+                            .aligned = true,
+                            .validity = kValidity,
+                            .epoch = ++epoch});
+      d = pace_.decide(now_);
+      ASSERT_TRUE(d.aligned);
+      ASSERT_GE(d.first_send, now_);
+      next = d.first_send;
+      word = now_ + Duration::from_ns(12'500);
+    } else {
+      fair += static_cast<double>(rate.bytes_in(next - now_));
+      now_ = next;
+      sent += kMtu + 64;
+      next = now_ + d.rate.time_for(kMtu + 64);
+    }
+  }
+  EXPECT_NEAR(static_cast<double>(sent) / fair, 1.0, 0.01);
+}
+
+// A flow that waited for its turn sends a packet every 21 us; it need not wait for the next of them
+// when its turn has come.
+TEST_F(CcPaceSender, ARaiseCountsFromTheNextPacketOn) {
+  want(1 << 30);
+  pace_.on_grant(now_, {.rate = Rate::from_bps(400'000'000'000 / 256),
+                        .phase = {},
+                        .aligned = true,
+                        .validity = kValidity,
+                        .epoch = 1});
+  pace_.decide(now_);
+  for (uint16_t i = 2; i < 10; ++i) {
+    wait(Duration::from_ns(1'234));
+    grant(200, i, Duration::from_ns(64));
+    const Decision d = pace_.decide(now_);
+    ASSERT_TRUE(d.aligned);
+    EXPECT_LE((d.first_send - now_).ns(), 2 * 167) << "at most two gaps";
+    wait(Duration::from_us(3));
+    pace_.on_grant(now_, {.rate = Rate::from_bps(400'000'000'000 / 256),
+                          .phase = {},
+                          .aligned = true,
+                          .validity = kValidity,
+                          .epoch = ++i});
+    pace_.decide(now_);
+  }
+}
+
+TEST_F(CcPaceSender, WhatTheLinkLimitsKeepsNoGrid) {
+  want(1 << 30);
+  hear(30);
+  pace_.decide(now_);
+  grant(800, 1, Duration::from_ns(64));
+  EXPECT_FALSE(pace_.decide(now_).aligned);
+}
+
+TEST_F(CcPaceSender, EndHostsThatAreLateKeepNoPhase) {
+  FlowEnvironment environment = kFabric;
+  environment.jitter = Duration::from_us(20);
+  PaceController pace(environment, PaceConstants{});
+  pace.demand(now_, {.backlog = 1 << 30});
+  pace.decide(now_);
+  pace.on_grant(now_, {.rate = Rate::from_gbps(10),
+                       .phase = Duration::from_ns(640),
+                       .aligned = true,
+                       .validity = kValidity,
+                       .epoch = 1});
+  EXPECT_FALSE(pace.decide(now_).aligned);
+}
+
+// What was earned while idle is no licence to burst.
+TEST_F(CcPaceSender, AFlowBeginsWithItsFirstPacketNow) {
+  cts(100, 1);
+  want(1 << 30);
+  const Decision d = pace_.decide(now_);
+  EXPECT_TRUE(d.aligned);
+  EXPECT_EQ(d.first_send, now_);
+}
+
+// Others use the link: a little now, and the rest when the receiver has answered.
+TEST_F(CcPaceSender, BeginsGentlyOnABusyLink) {
+  Grant busy{.rate = Rate::from_gbps(100)};
+  busy.busy = true;
+  busy.validity = kValidity;
+  busy.epoch = 1;
+  pace_.on_grant(now_, busy);
+  wait(Duration::from_ms(1));
+  want(1 << 30);
+  const Decision first = pace_.decide(now_);
+  EXPECT_EQ(first.rate, Rate::from_gbps(100));
+  EXPECT_NEAR(static_cast<double>(first.credit),
+              static_cast<double>(Rate::from_gbps(100).bytes_in(kRoundTrip / 4)), kMtu);
+  wait(kRoundTrip);
+  grant(70, 2);
+  EXPECT_EQ(pace_.decide(now_).credit, ~Bytes{0});
+  EXPECT_EQ(gbps(), 70);
+}
+
+TEST_F(CcPaceSender, BeginsOnABusyLinkAlsoWithoutAnAnswer) {
+  Grant busy{.rate = Rate::from_gbps(100)};
+  busy.busy = true;
+  busy.validity = kValidity;
+  busy.epoch = 1;
+  pace_.on_grant(now_, busy);
+  want(1 << 30);
+  pace_.decide(now_);
+  wait(kRoundTrip * 4);
+  const Decision later = pace_.decide(now_);
+  EXPECT_EQ(later.credit, ~Bytes{0});
+  EXPECT_LT(later.rate, Rate::from_gbps(50));
+  EXPECT_GE(later.rate, Rate::from_bps(1'000'000));
+}
+
+// --- all flows of a NIC ---
+
+class CcPaceSenders : public ::testing::Test {
+ protected:
+  CcPaceSenders() {
+    for (uint32_t flow = 0; flow < 3; ++flow) {
+      flows_[flow] = &senders_.add_flow(now_, flow);
+      flows_[flow]->on_grant(now_, {.rate = Rate::from_gbps(400), .validity = Duration::from_s(9)});
+    }
+  }
+  void want(uint32_t flow, Bytes backlog) {
+    flows_[flow]->demand(now_, {.backlog = backlog});
+    flows_[flow]->decide(now_);
+  }
+  double gbps(uint32_t flow) { return flows_[flow]->decide(now_).rate.gbps(); }
+  std::vector<uint32_t> changed() {
+    std::array<uint32_t, 8> flows;
+    const size_t count = senders_.poll_changed(now_, flows);
+    return {flows.begin(), flows.begin() + static_cast<std::ptrdiff_t>(count)};
+  }
+
+  static PaceConstants clear_core() {
+    PaceConstants constants;
+    constants.core_start = 1;
+    return constants;
+  }
+  Instant now_ = Instant::from_ns(1'000'000'000);
+  PaceSenders senders_{kFabric, clear_core(), 4};
+  std::array<Controller*, 3> flows_{};
+};
+
+TEST_F(CcPaceSenders, FlowsWithABacklogShareTheLink) {
+  want(0, 1 << 30);
+  EXPECT_EQ(gbps(0), 400);
+  want(1, 1 << 30);
+  EXPECT_NEAR(gbps(0), 200, 2.2);
+  EXPECT_NEAR(gbps(1), 200, 2.2);
+  senders_.set_weight(now_, 1, 3);
+  EXPECT_NEAR(gbps(0), 100, 1.1);
+  EXPECT_NEAR(gbps(1), 300, 3.3);
+  want(1, 0);
+  EXPECT_EQ(gbps(0), 400);
+}
+
+TEST_F(CcPaceSenders, WhatAGrantTakesFromOneTheOthersGet) {
+  want(0, 1 << 30);
+  want(1, 1 << 30);
+  flows_[0]->on_grant(
+      now_,
+      {.rate = Rate::from_gbps(50), .aligned = true, .validity = Duration::from_s(1), .epoch = 1});
+  EXPECT_EQ(gbps(0), 50);
+  EXPECT_NEAR(gbps(1), 350, 4);
+}
+
+TEST_F(CcPaceSenders, ThoseWhomItConcernsAreNamed) {
+  want(0, 1 << 30);
+  want(1, 1 << 30);
+  changed();
+  want(2, 1 << 30);
+  const std::vector<uint32_t> named = changed();
+  EXPECT_NE(std::ranges::find(named, 0U), named.end());
+  EXPECT_NE(std::ranges::find(named, 1U), named.end());
+  EXPECT_TRUE(changed().empty());
+}
+
+// The one that stays could otherwise use half of the link until its next acknowledgement.
+TEST_F(CcPaceSenders, TheLastOneIsNamedWhenTheOthersHaveFinished) {
+  want(0, 1 << 30);
+  want(1, 1 << 30);
+  changed();
+  want(1, 0);
+  const std::vector<uint32_t> named = changed();
+  EXPECT_NE(std::ranges::find(named, 0U), named.end());
+}
+
+TEST_F(CcPaceSenders, ARemovedFlowTakesNothing) {
+  want(0, 1 << 30);
+  want(1, 1 << 30);
+  senders_.remove_flow(now_, 1);
+  EXPECT_EQ(gbps(0), 400);
+  const std::vector<uint32_t> named = changed();
+  EXPECT_EQ(std::ranges::find(named, 1U), named.end());
+  flows_[1] = &senders_.add_flow(now_, 1);
+  want(1, 1 << 30);
+  EXPECT_NEAR(gbps(1), 200, 2.2);
+}
+
+TEST_F(CcPaceSenders, LooksAtActiveFlowsAsTimePasses) {
+  EXPECT_EQ(senders_.next_deadline(), Instant::never());
+  want(0, 1 << 30);
+  changed();
+  for (int i = 0; i < 5; ++i) {
+    const Instant due = senders_.next_deadline();
+    ASSERT_NE(due, Instant::never());
+    EXPECT_LE(due - now_, kValidity);
+    now_ = std::max(now_, due);
+    EXPECT_FALSE(changed().empty());
+    EXPECT_GT(senders_.next_deadline(), now_);
+  }
+  want(0, 0);
+  EXPECT_EQ(senders_.next_deadline(), Instant::never());
+}
+
+}  // namespace
+}  // namespace pacecar
