@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 
 #include "cc/pace/phase.h"
 #include "cc/rate_law.h"
@@ -317,13 +315,6 @@ GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   ++f.epoch;
   if (f.active()) next_repeat_ = std::min(next_repeat_, now + validity() / kRepeatsPerValidity);
   GrantUpdate update{flow, grant(flow)};
-  if (getenv("PD"))
-    fprintf(stderr,
-            "%ld R%p f %u slot %u rate %.2f act %zu chg %u yld %u exp %u lvl %.3g rem %lu unc "
-            "%.3g q %ld busy %d ph %d\n",
-            now.ns(), (void*)this, flow, f.slot, f.granted.bps() / 1e9, active_.size(), charged_,
-            yielding_, expected(), level_ / 1e9, f.remaining(), capacity_.uncovered() / 1e9,
-            capacity_.queue().ns(), busy_, (int)f.phase);
   f.sent_busy = update.grant.busy = busy_ && !f.active();
   if (f.sent_busy) return update;
   const Bytes burst =

@@ -26,9 +26,8 @@ double share_of(Rate rate) {
 }
 
 double usage(const FlowView& flow) {
-  if (flow.held) return 0;
-  const double allowed = static_cast<double>(flow.rate.bytes_in(kStep));
-  return std::min(allowed, static_cast<double>(flow.unsent)) / kStepBytes;
+  const Bytes allowed = std::min({flow.rate.bytes_in(kStep), flow.unsent, flow.room});
+  return static_cast<double>(allowed) / kStepBytes;
 }
 
 }  // namespace
@@ -106,6 +105,8 @@ void Checks::on_step(int64_t step, const std::vector<FlowView>& flows, Bytes lef
     resting_since_ = step;
     rest_ = left;
   }
+  const auto slowed = [](const FlowView& flow) { return flow.unsent > 0 && flow.network; };
+  if (std::any_of(flows.begin(), flows.end(), slowed)) ++resting_since_;
   const auto needed = static_cast<int64_t>(static_cast<double>(rest_) / kStepBytes / kRestShare);
   const int64_t rest = step - resting_since_ - needed;
   result_.longest_rest = std::max(result_.longest_rest, rest);
@@ -152,6 +153,7 @@ void Checks::check_progress(int64_t step, const std::vector<FlowView>& flows) {
     const double share = share_of(flow.rate);
     const bool low =
         flow.unsent > 0 && (flow.held || share * static_cast<double>(sharing) < kLowShare);
+    if (low && flow.network) continue;
     low_[i] = low ? low_[i] + 1 : 0;
     result_.longest_low = std::max(result_.longest_low, low_[i]);
     if (low_[i] > kLowSteps + kTurnSteps * (sharing - 1)) {

@@ -426,6 +426,7 @@ FlowView World::view(const Flow& flow) const {
       .known = flow.known > flow.arrived + 2 * kBdp,
       .held =
           flow.decision.credit<flow.standing.sent + std::min(kMtu, flow.unsent),
+                               .network = flow.decision.limited_by == LimitedBy::kNetwork,
                                .busy_since = flow.busy_since, .waiting = flow.standing.backlog> 0};
 }
 

@@ -59,16 +59,17 @@ class PaceNetwork {
   // A receive for so many bytes, and its CTS; the sender has had the data for long.
   void post(uint32_t id, Bytes bytes) {
     hosts_[flows_[id].destination].receiver->on_posted(now_, id, bytes);
-    // Receives that are posted together are all known when the first CTS leaves.
+    // Receives that are posted together are all known when the first words leave.
     after({}, [this, id, bytes] {
-      PaceReceiver& receiver = *hosts_[flows_[id].destination].receiver;
-      after(one_way(), [this, id, bytes, word = wire::encode_grant(receiver.grant(id))] {
+      const uint32_t destination = flows_[id].destination;
+      poll(destination);
+      const uint64_t word = wire::encode_grant(hosts_[destination].receiver->grant(id));
+      after(one_way(), [this, id, bytes, word] {
         flows_[id].controller->on_grant(now_, wire::decode_grant(word));
         flows_[id].standing.backlog += bytes;
         refresh(id);
         poll(flows_[id].source);
       });
-      poll(flows_[id].destination);
     });
   }
 
@@ -146,14 +147,15 @@ class PaceNetwork {
   Duration one_way() const { return config_.environment.base_rtt / 2; }
   Bytes wire(Bytes payload) const { return payload + config_.environment.overhead; }
 
-  // Carries a word to the other end, or does not.
+  // Carries a word to the other end. One that is lost is sent again two round trips later.
   void say(const std::function<void()>& hear) {
     ++words_;
     for (int copies = random_.chance(config_.words_repeated) ? 2 : 1; copies > 0; --copies) {
-      if (random_.chance(config_.words_lost)) continue;
-      const auto late =
-          static_cast<int64_t>(random_.below(static_cast<uint64_t>(config_.words_late.ns()) + 1));
-      after(one_way() + Duration::from_ns(late), hear);
+      Duration delay = one_way();
+      while (random_.chance(config_.words_lost)) delay = delay + config_.environment.base_rtt * 2;
+      const auto most_late = static_cast<uint64_t>(config_.words_late.ns());
+      const auto late = static_cast<int64_t>(random_.below(most_late + 1));
+      after(delay + Duration::from_ns(late), hear);
     }
   }
 

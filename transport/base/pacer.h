@@ -22,6 +22,9 @@ class Pacer {
   // rate (and one nanosecond of it at the very least). The pacer starts stopped.
   explicit Pacer(Bytes catch_up_bytes) : catch_up_bytes_(catch_up_bytes) {}
 
+  // Counts from the next new rate on.
+  void set_catch_up(Bytes bytes) { catch_up_bytes_ = bytes; }
+
   // How a new rate treats the packet that already waits for its time.
   enum class Change : uint8_t {
     kAtOnce,          // bytes sent ahead of the line, or earned and not yet sent, stay the same

@@ -265,6 +265,8 @@ size_t SoftNic::poll_arrivals(std::span<FlowArrival> arrivals) {
 
 void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant now) {
   Flow& flow = flows_[index];
+  flow.burst = limits.burst == 0 ? config_.burst_bytes : std::min(limits.burst, config_.burst_bytes);
+  flow.pacer.set_catch_up(flow.burst * kCatchUpBursts);
   if (flow.pacer.rate() != limits.rate) {
     flow.pacer.set_rate(
         limits.rate, now,
@@ -276,8 +278,6 @@ void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant no
     flow.pacer.hold_until(limits.first_send);
   }
   flow.window = limits.window;
-  flow.burst =
-      limits.burst == 0 ? config_.burst_bytes : std::min(limits.burst, config_.burst_bytes);
   flow.credit = limits.credit;
   make_ready(index);
 }
