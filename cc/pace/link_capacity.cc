@@ -7,8 +7,9 @@ namespace {
 
 constexpr double kForget = 1.0 / 4;  // of X, per round trip
 constexpr double kManyUncovered = 0.25;
-constexpr double kMostDrain = 0.5;  // of what could be granted
-constexpr double kWeight = 0.5;     // of the newest round trip in X
+constexpr double kMargin = 1.0 / 8;  // what bursts of our own look like is no traffic of others
+constexpr double kMostDrain = 0.5;   // of what could be granted
+constexpr double kWeight = 0.5;      // of the newest round trip in X
 
 }  // namespace
 
@@ -35,7 +36,7 @@ void LinkCapacity::close_window(Instant now) {
   if (queued && last_ - first_ >= window_ / 2) {
     const double own =
         static_cast<double>(arrived_ - first_bytes_) * 8 / (last_ - first_).seconds();
-    seen = std::max(seen, line_ - own + foreign);
+    seen = std::max(seen, (1 - kMargin) * line_ - own + foreign);
   }
   if (seen > uncovered_) {
     uncovered_ += kWeight * (seen - uncovered_);

@@ -247,7 +247,7 @@ bool PaceController::worth_saying(Instant now, double usable) const {
   if (!announced_) return backlog > kTooSmall * round_trip_bytes;
   const Bytes said_left = said_wanted_ - std::min(standing_.acked, said_wanted_);
   if (standing_.acked + standing_.backlog > said_wanted_ &&
-      static_cast<double>(said_left) < kAnnounceAhead * round_trip_bytes) {
+      static_cast<double>(said_left) < std::max(kAnnounceAhead * round_trip_bytes, backlog / 2)) {
     return true;
   }
   const auto said = static_cast<double>(said_.usable.bps());

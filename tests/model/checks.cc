@@ -18,6 +18,9 @@ constexpr int64_t kRestSteps = 8 * kValiditySteps;
 constexpr double kRestShare = 0.7;  // of the line, while the rest drains
 // From the last word to 1/256 of the line: V, eight halvings, and the sweep that looks at it.
 constexpr int64_t kSlowSteps = kValiditySteps + 9 * kStepsPerRoundTrip + kValiditySteps / 2;
+// From the last word until loop 2 alone decides: 2 V, and the time in which the next packet at
+// 1/256 of the line leaves and is acknowledged.
+constexpr int64_t kAloneSteps = 2 * kValiditySteps + 2 * kValiditySteps;
 
 const double kStepBytes = static_cast<double>(kLine.bytes_in(kStep));
 
@@ -79,6 +82,7 @@ void Checks::on_grant(int64_t step, uint32_t sender, uint32_t receiver, const Gr
 }
 
 void Checks::on_grants(int64_t step) {
+  if (step >= scenario_.silent_from) return;  // senders whose silence is long are given up
   for (uint32_t i = 0; i < scenario_.receivers; ++i) {
     const double allowed = std::max({before_[i], granted(i), 1.0}) + kReceiverTolerance;
     if (most_[i] > allowed) {
@@ -94,7 +98,7 @@ void Checks::on_step(int64_t step, const std::vector<FlowView>& flows, Bytes lef
   }
   for (uint32_t i = 0; i < scenario_.receivers; ++i) before_[i] = most_[i] = granted(i);
   check_links(step, flows);
-  if (scenario_.data_too) check_silence(step, flows);
+  check_silence(step, flows);
   if (!all_begun || step <= quiet_since_) {
     resting_since_ = -1;
     low_.assign(low_.size(), 0);
@@ -167,9 +171,13 @@ void Checks::check_silence(int64_t step, const std::vector<FlowView>& flows) {
   if (step < scenario_.silent_from || step >= scenario_.silent_until) return;
   for (const FlowView& flow : flows) {
     const int64_t alone = step - std::max(scenario_.silent_from, flow.busy_since);
-    if (alone > kSlowSteps && flow.unsent > 0 && flow.rate.bps() > kLine.bps() / 256) {
+    if (flow.unsent == 0) continue;
+    if (scenario_.data_too && alone > kSlowSteps && flow.rate.bps() > kLine.bps() / 256) {
       fail(step, fmt::format("flow {}->{} hears nothing and sends at {:.3f} Gb/s", flow.sender,
                              flow.receiver, flow.rate.gbps()));
+    }
+    if (!scenario_.data_too && alone > kAloneSteps && flow.granted) {
+      fail(step, fmt::format("flow {}->{} obeys a grant of long ago", flow.sender, flow.receiver));
     }
   }
 }

@@ -8,7 +8,8 @@
 //               loop 2 slows a flow down does not count
 //   the newest  a word that is not newer than one that was heard before changes nothing, one that
 //   wins        is newer counts
-//   validity    a sender that hears nothing at all slows down to the least rate in bounded time
+//   validity    a sender that hears nothing at all slows down to the least rate in bounded time;
+//               one that hears acknowledgements, but no words, obeys no grant after a while
 //
 // Times are in steps. One thread.
 #pragma once
@@ -48,6 +49,7 @@ struct FlowView {
   Bytes room = 0;          // that window and credit leave
   bool known = false;      // its receiver knows that it will last for two round trips
   bool held = false;       // its credit is used up
+  bool granted = false;  // is slowed down by its grant
   bool network = false;    // is slowed down by what the paths between carry: loop 2, not grants
   int64_t busy_since = 0;  // step
   bool waiting = false;    // has bytes to send or on their way

@@ -146,11 +146,15 @@ void World::on_grant(Flow& flow, const Word& word) {
 // The message begins.
 void World::on_cts(Flow& flow, const Word& word) {
   const Message& message = scenario_.messages[word.message];
-  const uint16_t before = flow.controller->explain(now_).epoch;
   const Grant grant = wire::decode_grant(word.content);
+  const Explanation before = flow.controller->explain(now_);
   flow.controller->on_grant(now_, grant);
-  const uint16_t after = flow.controller->explain(now_).epoch;
-  flow.cts_counts |= after == grant.epoch && (before != after || !flow.heard[0]);
+  const Explanation after = flow.controller->explain(now_);
+  const bool granted = flow.heard[0] || flow.cts_counts;
+  if (granted && !newer(grant.epoch, before.epoch) && !same(before, after)) {
+    checks_.fail(step_, "a CTS that is not newer changes what a sender does");
+  }
+  flow.cts_counts |= after.epoch == grant.epoch && (!granted || before.epoch != after.epoch);
   announce(flow);
   if (flow.standing.backlog == 0) flow.busy_since = step_;
   flow.standing.backlog += message.bytes;
@@ -417,17 +421,21 @@ Bytes World::room(const Flow& flow) const {
 }
 
 FlowView World::view(const Flow& flow) const {
-  return {
-      .sender = flow.sender,
-      .receiver = flow.receiver,
-      .rate = flow.decision.rate,
-      .unsent = flow.unsent,
-      .rest = flow.unsent,
-      .known = flow.known > flow.arrived + 2 * kBdp,
-      .held =
-          flow.decision.credit<flow.standing.sent + std::min(kMtu, flow.unsent),
-                               .network = flow.decision.limited_by == LimitedBy::kNetwork,
-                               .busy_since = flow.busy_since, .waiting = flow.standing.backlog> 0};
+  const Bytes packet = std::min(kMtu, flow.unsent);
+  const Bytes left = room(flow);
+  FlowView view;
+  view.sender = flow.sender;
+  view.receiver = flow.receiver;
+  view.rate = flow.decision.rate;
+  view.unsent = view.rest = flow.unsent;
+  view.room = left >= packet ? left : 0;
+  view.known = flow.known > flow.arrived + 2 * kBdp;
+  view.held = flow.standing.sent + packet > flow.decision.credit;
+  view.network = flow.decision.limited_by == LimitedBy::kNetwork;
+  view.granted = flow.decision.limited_by == LimitedBy::kGrant;
+  view.busy_since = flow.busy_since;
+  view.waiting = flow.standing.backlog > 0;
+  return view;
 }
 
 // --- the trace of a run ---

@@ -13,6 +13,8 @@ namespace {
 
 // A flow that was polled late may catch up by this many bursts.
 constexpr Bytes kCatchUpBursts = 4;
+// A slow flow may make good for an end host that was late by so many times the usual.
+constexpr int64_t kCatchUpJitters = 20;
 // An acknowledgement waits for so much data where the configuration says nothing.
 constexpr Bytes kBurstsPerAck = 2;
 constexpr size_t kNaks = 1024;  // at most, waiting to be sent
@@ -265,8 +267,12 @@ size_t SoftNic::poll_arrivals(std::span<FlowArrival> arrivals) {
 
 void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant now) {
   Flow& flow = flows_[index];
-  flow.burst = limits.burst == 0 ? config_.burst_bytes : std::min(limits.burst, config_.burst_bytes);
-  flow.pacer.set_catch_up(flow.burst * kCatchUpBursts);
+  flow.burst =
+      limits.burst == 0 ? config_.burst_bytes : std::min(limits.burst, config_.burst_bytes);
+  const Bytes late = limits.rate.bytes_in(config_.jitter * kCatchUpJitters);
+  flow.pacer.set_catch_up(
+      std::min(std::max(flow.burst * kCatchUpBursts, late), config_.burst_bytes * kCatchUpBursts));
+  flow.sparse = limits.rate.time_for(config_.mtu) > config_.ack.delay / 2;
   if (flow.pacer.rate() != limits.rate) {
     flow.pacer.set_rate(
         limits.rate, now,

@@ -73,8 +73,9 @@ class SoftNic final : public Nic {
     Bytes sent = 0;  // payload, repetitions included
     FlowSignal signal;
     FlowArrival arrival;
-    Bytes burst = 0;    // per turn
-    uint32_t turn = 0;  // round robin over queue_pairs
+    bool sparse = false;  // so slow that each packet asks to be acknowledged
+    Bytes burst = 0;      // per turn
+    uint32_t turn = 0;    // round robin over queue_pairs
 
     bool on_credit() const { return credit != kNoCredit; }
     Bytes credit_left() const { return sent < credit ? credit - sent : 0; }

@@ -166,11 +166,13 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
   Requester::Outgoing packet;
   const uint16_t path = qp.requester->choose_path(now);
   const Bytes last_from = this->last_from(qp);
+  const bool sparse = qp.config.paced && flows_[qp.config.flow].sparse;
   while (count < out.size() && slab_->room() >= kDataOverheadBytes &&
          (count == 0 || payload_bytes + config_.mtu <= budget) &&
          qp.requester->next_packet(now, &packet)) {
     const Bytes then = payload_bytes + packet.payload.size();
-    packet.header.ack_request |= packet.retransmission || qp.requester->full() || then >= last_from;
+    packet.header.ack_request |=
+        packet.retransmission || sparse || qp.requester->full() || then >= last_from;
     const auto header = slab_->take(wire::kDataHeaderBytes);
     const auto trailer = slab_->take(wire::kChecksumBytes);
     wire::encode(packet.header, header.first<wire::kDataHeaderBytes>());

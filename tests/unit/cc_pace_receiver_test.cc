@@ -1,0 +1,492 @@
+// The receiver's half of `pace`: who is granted what, and when it is said.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "cc/grant_word.h"
+#include "cc/pace/phase.h"
+#include "cc/pace/receiver.h"
+#include "cc/pace/sender.h"
+
+namespace pacecar {
+namespace {
+
+constexpr double kLine = 400;
+constexpr Duration kRoundTrip = Duration::from_us(8);
+constexpr PaceConstants kConstants;
+constexpr double kShared = kConstants.shared * kLine;
+// A level is at most 1.1% low, and changes below 1/64 are not told.
+constexpr double kTolerance = 0.03;
+constexpr Bytes kEndless = Bytes{1} << 30;
+constexpr FlowEnvironment kFabric{.line_rate = Rate::from_gbps(400),
+                                  .mtu = 4096,
+                                  .overhead = 64,
+                                  .burst_bytes = 4096,
+                                  .base_rtt = kRoundTrip};
+
+class CcPaceReceiver : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kFlows = 1100;
+
+  void add(uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) receiver_.add_flow(now_, flows_++);
+  }
+  void post(uint32_t flow, Bytes bytes = kEndless) { receiver_.on_posted(now_, flow, bytes); }
+  void say(uint32_t flow, double usable_gbps, Bytes wanted, uint8_t turn = 0) {
+    Demand& demand = said_[flow];
+    demand.usable = Rate::from_bps(static_cast<uint64_t>(usable_gbps * 1e9));
+    demand.wanted = wanted;
+    demand.turn = turn;
+    ++demand.epoch;
+    receiver_.on_demand(now_, flow, wire::decode_demand(wire::encode_demand(demand)));
+  }
+  void begin(uint32_t flow, double usable_gbps = kLine, Bytes wanted = kEndless) {
+    post(flow, wanted);
+    say(flow, usable_gbps, wanted);
+  }
+  // All words that are due by now.
+  std::vector<GrantUpdate> poll(size_t room = 16) {
+    std::vector<GrantUpdate> words;
+    std::vector<GrantUpdate> updates(room);
+    for (size_t count = room; count == room;) {
+      count = receiver_.poll_grants(now_, updates);
+      for (size_t i = 0; i < count; ++i) {
+        words.push_back(updates[i]);
+        hear(updates[i]);
+      }
+    }
+    return words;
+  }
+  // What is due until then.
+  std::vector<GrantUpdate> run(Duration span) {
+    std::vector<GrantUpdate> words;
+    for (const Instant end = now_ + span; now_ <= end;) {
+      for (int again = 0; receiver_.next_deadline() <= now_; ++again) {
+        const std::vector<GrantUpdate> some = poll();
+        words.insert(words.end(), some.begin(), some.end());
+        if (again > 100) {
+          ADD_FAILURE() << "always due";
+          return words;
+        }
+      }
+      if (receiver_.next_deadline() > end) break;
+      now_ = receiver_.next_deadline();
+    }
+    return words;
+  }
+  void hear(const GrantUpdate& update) {
+    const Grant& grant = update.grant;
+    if (epochs_.contains(update.flow)) {
+      EXPECT_EQ(grant.epoch, static_cast<uint16_t>(epochs_[update.flow] + 1)) << update.flow;
+    }
+    epochs_[update.flow] = grant.epoch;
+    heard_[update.flow] = grant.rate.gbps();
+  }
+  double sum() const {
+    double sum = 0;
+    for (const auto& [flow, rate] : heard_) sum += rate;
+    return sum;
+  }
+  void expect_rate(uint32_t flow, double gbps) {
+    EXPECT_LE(heard_[flow], gbps * (1 + kTolerance)) << flow;
+    EXPECT_GE(heard_[flow], gbps * (1 - kTolerance)) << flow;
+  }
+
+  PaceReceiver receiver_{kFabric, kFlows};
+  uint32_t flows_ = 0;
+  std::map<uint32_t, Demand> said_;
+  std::map<uint32_t, uint16_t> epochs_;
+  std::map<uint32_t, double> heard_;  // newest rate
+  Instant now_ = Instant::from_ns(1'000'000'000);
+};
+
+// --- shares ---
+
+TEST_F(CcPaceReceiver, OneFlowHasTheLink) {
+  add(1);
+  begin(0);
+  run(kRoundTrip);
+  EXPECT_EQ(heard_[0], kLine);
+}
+
+TEST_F(CcPaceReceiver, FlowsShareEqually) {
+  for (const uint32_t count : {2U, 3U, 7U, 32U}) {
+    add(count);
+    for (uint32_t flow = 0; flow < flows_; ++flow) {
+      flow < flows_ - count ? say(flow, kLine, kEndless) : begin(flow);
+    }
+    run(kRoundTrip * 2);
+    for (uint32_t flow = 0; flow < flows_; ++flow) expect_rate(flow, kShared / flows_);
+    EXPECT_EQ(receiver_.active_flows(), flows_);
+  }
+}
+
+TEST_F(CcPaceReceiver, FlowsShareByWeight) {
+  add(3);
+  for (uint32_t flow = 0; flow < 3; ++flow) begin(flow);
+  run(kRoundTrip);
+  receiver_.set_weight(now_, 2, 2);
+  run(kRoundTrip);
+  expect_rate(0, kShared / 4);
+  expect_rate(1, kShared / 4);
+  expect_rate(2, kShared / 2);
+}
+
+TEST_F(CcPaceReceiver, WhatOneCannotUseOthersGet) {
+  add(3);
+  begin(0, 40);
+  begin(1);
+  begin(2);
+  run(kRoundTrip * 2);
+  EXPECT_GE(heard_[0], 40 * (1 - kTolerance));
+  EXPECT_LE(heard_[0], 44) << "a little more, to show that it could use more";
+  expect_rate(1, (kShared - 40) / 2);
+  expect_rate(2, (kShared - 40) / 2);
+  say(0, kLine, kEndless);
+  run(kRoundTrip);
+  expect_rate(0, kShared / 3);
+}
+
+TEST_F(CcPaceReceiver, NobodyIsHeldWhereAllAreLimitedElsewhere) {
+  add(3);
+  for (uint32_t flow = 0; flow < 3; ++flow) begin(flow, 50);
+  run(kRoundTrip * 2);
+  for (uint32_t flow = 0; flow < 3; ++flow) EXPECT_GT(heard_[flow], 50) << "what is left is shared";
+  EXPECT_LE(sum(), kShared * (1 + kTolerance));
+}
+
+TEST_F(CcPaceReceiver, WhoHasFinishedIsNotCounted) {
+  add(2);
+  begin(0);
+  begin(1, kLine, 4'000'000);
+  run(kRoundTrip * 2);
+  receiver_.on_arrival(now_, 1, 4'000'000, 1000);
+  run(kRoundTrip);
+  EXPECT_EQ(receiver_.active_flows(), 1U);
+  expect_rate(0, kLine);
+}
+
+// Whose rate will be free when a word takes effect is counted no more.
+TEST_F(CcPaceReceiver, WhoIsAboutToFinishMakesRoomForTheOthers) {
+  add(2);
+  begin(0);
+  begin(1, kLine, 4'000'000);
+  run(kRoundTrip * 2);
+  receiver_.on_arrival(now_, 1, 3'900'000, 1000);
+  run(kRoundTrip / 2);
+  EXPECT_EQ(receiver_.active_flows(), 2U);
+  expect_rate(1, kShared / 2);
+  EXPECT_GE(heard_[0], kShared * (1 - kTolerance));
+}
+
+TEST_F(CcPaceReceiver, AFarewellCountsAtOnce) {
+  add(2);
+  begin(0);
+  begin(1);
+  run(kRoundTrip);
+  say(1, 0, 1'000'000);
+  run(kRoundTrip);
+  expect_rate(0, kLine);
+  EXPECT_EQ(receiver_.active_flows(), 1U);
+  say(1, kLine, 2'000'000);
+  run(kRoundTrip);
+  EXPECT_EQ(receiver_.active_flows(), 2U) << "and is not for ever";
+}
+
+// --- idle flows ---
+
+TEST_F(CcPaceReceiver, PostedReceivesOfIdleFlowsTakeNothing) {
+  add(1001);
+  begin(0);
+  run(kRoundTrip);
+  const double before = heard_[0];
+  for (uint32_t flow = 1; flow <= 1000; ++flow) post(flow);
+  for (int i = 0; i < 40; ++i) {
+    receiver_.on_arrival(now_, 0, 4096, 1000);
+    run(kRoundTrip);
+    now_ = now_ + kRoundTrip;
+  }
+  EXPECT_EQ(heard_[0], before);
+}
+
+TEST_F(CcPaceReceiver, IdleFlowsHoldAPartEach) {
+  add(32);
+  for (uint32_t flow = 0; flow < 32; ++flow) post(flow);
+  run(kRoundTrip * 40);
+  EXPECT_LE(sum(), kLine * (1 + kTolerance)) << "all might begin at the same time";
+  for (uint32_t flow = 0; flow < 32; ++flow) EXPECT_GT(heard_[flow], 0.9 * kShared / 32) << flow;
+}
+
+TEST_F(CcPaceReceiver, TheApplicationMayKnowBetterWhoComesTogether) {
+  add(32);
+  receiver_.on_hint(now_, {.peers = 4});
+  for (uint32_t flow = 0; flow < 32; ++flow) post(flow);
+  run(kRoundTrip * 40);
+  for (uint32_t flow = 0; flow < 32; ++flow) expect_rate(flow, kShared / 4);
+}
+
+TEST_F(CcPaceReceiver, TheGrantOfACtsIsTheNewestAndNotAligned) {
+  add(2);
+  begin(0);
+  begin(1);
+  run(kRoundTrip);
+  for (uint32_t flow = 0; flow < 2; ++flow) {
+    EXPECT_EQ(receiver_.grant(flow).rate.gbps(), heard_[flow]);
+    EXPECT_EQ(receiver_.grant(flow).epoch, epochs_[flow]);
+    EXPECT_FALSE(receiver_.grant(flow).aligned);
+  }
+  add(1);
+  EXPECT_GT(receiver_.grant(2).rate, Rate()) << "before anything was said";
+}
+
+// --- what is said, and when ---
+
+TEST_F(CcPaceReceiver, ASmallSpanIsFilledAgainAtOnce) {
+  add(20);
+  for (uint32_t flow = 0; flow < 20; ++flow) begin(flow);
+  run(kRoundTrip);
+  for (uint32_t flow = 0; flow < 10; ++flow) say(flow, 1, kEndless);
+  now_ = std::max(now_, receiver_.next_deadline());
+  EXPECT_EQ(poll(3).size(), 20U);
+}
+
+TEST_F(CcPaceReceiver, CutsLeaveBeforeRaises) {
+  add(20);
+  for (uint32_t flow = 0; flow < 20; ++flow) begin(flow, flow < 10 ? 1 : kLine);
+  run(kRoundTrip * 2);
+  const std::map<uint32_t, double> before = heard_;
+  for (uint32_t flow = 0; flow < 10; ++flow) say(flow, kLine, kEndless);
+  now_ = std::max(now_, receiver_.next_deadline());
+  const std::vector<GrantUpdate> words = poll(3);
+  bool raised = false;
+  int cuts = 0;
+  for (const GrantUpdate& word : words) {
+    const bool cut = word.grant.rate.gbps() < before.at(word.flow);
+    EXPECT_FALSE(cut && raised);
+    raised |= !cut;
+    cuts += cut ? 1 : 0;
+  }
+  EXPECT_EQ(cuts, 10);
+  EXPECT_TRUE(raised);
+}
+
+TEST_F(CcPaceReceiver, GrantsAreRepeatedBeforeAQuarterOfTheirValidityIsOver) {
+  add(5);
+  for (uint32_t flow = 0; flow < 5; ++flow) begin(flow);
+  run(kRoundTrip);
+  std::map<uint32_t, Instant> last;
+  Duration validity = receiver_.grant(0).validity;
+  for (uint32_t flow = 0; flow < 5; ++flow) last[flow] = now_;
+  for (int i = 0; i < 1000; ++i) {
+    now_ = now_ + Duration::from_ns(500);
+    for (uint32_t flow = 0; flow < 5; ++flow) receiver_.on_arrival(now_, flow, 4096, 1000);
+    for (const GrantUpdate& word : poll()) last[word.flow] = now_;
+    for (const auto& [flow, at] : last) {
+      ASSERT_LE(now_ - at, validity / 4 + Duration::from_us(2)) << flow;
+    }
+  }
+}
+
+TEST_F(CcPaceReceiver, ManyFlowsAreToldSeldomEnoughToLeaveRoomForData) {
+  add(1000);
+  for (uint32_t flow = 0; flow < 1000; ++flow) begin(flow);
+  run(kRoundTrip);
+  size_t words = 0;
+  for (int i = 0; i < 1000; ++i) {
+    now_ = now_ + Duration::from_us(2);
+    for (uint32_t flow = 0; flow < 1000; flow += 10) {
+      receiver_.on_arrival(now_, flow + static_cast<uint32_t>(i) % 10, 64, 1000);
+    }
+    words += poll().size();
+  }
+  EXPECT_LE(words, 2000 * 5) << "five words per microsecond are 3 Gb/s";
+  EXPECT_GE(words, 900U) << "but everybody is told";
+}
+
+TEST_F(CcPaceReceiver, SaysNothingWhileNothingChanges) {
+  add(3);
+  EXPECT_EQ(receiver_.next_deadline(), Instant::never());
+  for (uint32_t flow = 0; flow < 3; ++flow) begin(flow, kLine, 1'000'000);
+  run(kRoundTrip);
+  for (uint32_t flow = 0; flow < 3; ++flow) receiver_.on_arrival(now_, flow, 1'000'000, 1000);
+  run(Duration::from_ms(1));
+  EXPECT_EQ(receiver_.next_deadline(), Instant::never());
+}
+
+// A sender whose host died must not keep its share.
+TEST_F(CcPaceReceiver, ASilentSenderIsForgotten) {
+  add(2);
+  begin(0);
+  begin(1);
+  run(kRoundTrip);
+  const Duration validity = receiver_.grant(0).validity;
+  for (int i = 0; i < 400; ++i) {
+    now_ = now_ + Duration::from_us(1);
+    receiver_.on_arrival(now_, 0, 4096, 1000);
+    poll();
+    if (now_ - Instant::from_ns(1'000'000'000) < validity * 2) {
+      ASSERT_EQ(receiver_.active_flows(), 2U) << i;
+    }
+  }
+  EXPECT_EQ(receiver_.active_flows(), 1U);
+  expect_rate(0, kLine);
+  receiver_.on_arrival(now_, 1, 4096, 1000);
+  EXPECT_EQ(receiver_.active_flows(), 2U) << "it was only silent";
+}
+
+TEST_F(CcPaceReceiver, NewerDemandsCountOlderDoNot) {
+  add(1);
+  begin(0, 100);
+  Demand old = said_[0];
+  said_[0].epoch = 65'534;
+  // From 1 up to there in steps that are newer each.
+  for (const uint16_t epoch : {uint16_t{20'000}, uint16_t{40'000}, uint16_t{65'535}}) {
+    old.epoch = epoch;
+    old.usable = Rate::from_gbps(100);
+    receiver_.on_demand(now_, 0, old);
+  }
+  run(kRoundTrip);
+  old.epoch = 65'000;
+  old.usable = Rate();
+  receiver_.on_demand(now_, 0, old);
+  EXPECT_EQ(receiver_.active_flows(), 1U) << "late";
+  old.epoch = 0;
+  receiver_.on_demand(now_, 0, old);
+  EXPECT_EQ(receiver_.active_flows(), 0U) << "across the wrap";
+}
+
+TEST_F(CcPaceReceiver, TotalsWrap) {
+  add(1);
+  post(0);
+  Bytes total = 0;
+  for (int i = 0; i < 20; ++i) {
+    total += Bytes{900} << 20;
+    say(0, kLine, total);
+    run(Duration::from_us(2));
+    ASSERT_EQ(receiver_.active_flows(), 1U) << i;
+    receiver_.on_arrival(now_, 0, Bytes{900} << 20, 1000);
+    ASSERT_EQ(receiver_.active_flows(), 0U) << i;
+  }
+}
+
+TEST_F(CcPaceReceiver, AFlowThatIsRemovedAndAddedBeginsAnew) {
+  add(3);
+  for (uint32_t flow = 0; flow < 3; ++flow) begin(flow);
+  run(kRoundTrip);
+  receiver_.remove_flow(now_, 1);
+  epochs_.erase(1);
+  heard_.erase(1);
+  run(kRoundTrip);
+  expect_rate(0, kShared / 2);
+  receiver_.add_flow(now_, 1);
+  said_[1] = {};
+  EXPECT_EQ(receiver_.active_flows(), 2U);
+  begin(1);
+  run(kRoundTrip);
+  EXPECT_EQ(receiver_.active_flows(), 3U);
+  for (uint32_t flow = 0; flow < 3; ++flow) expect_rate(flow, kShared / 3);
+}
+
+TEST_F(CcPaceReceiver, TrafficOfOthersIsLeftItsRoom) {
+  add(2);
+  begin(0);
+  begin(1);
+  run(kRoundTrip);
+  for (int i = 0; i < 2000; ++i) {  // 99 Gb/s
+    now_ = now_ + Duration::from_ns(336);
+    receiver_.on_foreign_arrival(now_, 4096);
+    receiver_.on_arrival(now_, 0, 4096, 1000);
+    receiver_.on_arrival(now_, 1, 4096, 1000);
+    poll();
+  }
+  EXPECT_NEAR(sum(), kShared - 99, 0.05 * kLine);
+}
+
+// --- turns ---
+
+TEST_F(CcPaceReceiver, WhoIsLateGoesFirst) {
+  add(3);
+  for (uint32_t flow = 0; flow < 3; ++flow) {
+    post(flow, 1'000'000);
+    say(flow, kLine, 1'000'000, flow == 1 ? 5 : 6);
+  }
+  run(kRoundTrip * 2);
+  EXPECT_GT(heard_[1], 0.9 * kLine);
+  EXPECT_LT(heard_[0], 0.05 * kLine);
+  EXPECT_LT(heard_[2], 0.05 * kLine);
+  EXPECT_GT(heard_[0], 0) << "nobody is stopped";
+  receiver_.on_arrival(now_, 1, 1'000'000, 1000);
+  run(kRoundTrip);
+  expect_rate(0, kShared / 2);
+  expect_rate(2, kShared / 2);
+}
+
+TEST_F(CcPaceReceiver, LongMessagesTakeNoTurns) {
+  add(2);
+  for (uint32_t flow = 0; flow < 2; ++flow) {
+    post(flow);
+    say(flow, kLine, kEndless, static_cast<uint8_t>(5 + flow));
+  }
+  run(kRoundTrip * 2);
+  expect_rate(0, kShared / 2);
+  expect_rate(1, kShared / 2);
+}
+
+// What all who wait for their turn may send together is part of the link as well.
+TEST_F(CcPaceReceiver, ManyWhoWaitLeaveTheLinkToWhoIsLate) {
+  add(128);
+  for (uint32_t flow = 0; flow < 128; ++flow) {
+    post(flow, 1'000'000);
+    say(flow, kLine, 1'000'000, flow == 0 ? 5 : 6);
+  }
+  run(kRoundTrip * 2);
+  EXPECT_LE(sum(), kLine * (1 + kTolerance));
+}
+
+// --- phases ---
+
+// Flows that send in the grid that they are given: their packets come evenly spaced.
+TEST_F(CcPaceReceiver, PacketsSentInTheGridDoNotMeet) {
+  constexpr uint32_t kSenders = 16;
+  add(kSenders);
+  std::vector<std::unique_ptr<PaceController>> senders;
+  for (uint32_t flow = 0; flow < kSenders; ++flow) {
+    senders.push_back(std::make_unique<PaceController>(kFabric, PaceConstants{}));
+    senders.back()->demand(now_, {.backlog = kEndless});
+    senders.back()->decide(now_);
+    now_ = now_ + Duration::from_ns(37);
+    begin(flow);
+  }
+  run(kRoundTrip * 2);
+  for (int i = 0; i < 40; ++i) {
+    now_ = now_ + Duration::from_us(1);
+    for (uint32_t flow = 0; flow < kSenders; ++flow) receiver_.on_arrival(now_, flow, 4096, 1000);
+    for (const GrantUpdate& word : poll()) {
+      const Instant there = now_ + kRoundTrip / 2;
+      senders[word.flow]->on_grant(there, wire::decode_grant(wire::encode_grant(word.grant)));
+    }
+  }
+  std::vector<double> arrivals;  // in the gap
+  const double gap =
+      pace_gap_ns(Rate::from_bps(static_cast<uint64_t>(heard_[0] * 1e9)), 4096, 4096, 64);
+  for (uint32_t flow = 0; flow < kSenders; ++flow) {
+    ASSERT_EQ(heard_[flow], heard_[0]);
+    const Decision d = senders[flow]->decide(now_ + kRoundTrip / 2);
+    ASSERT_TRUE(d.aligned);
+    const Instant arrival = d.first_send + kRoundTrip / 2;
+    arrivals.push_back(modulo(static_cast<double>((arrival - now_).ns()), gap));
+  }
+  std::ranges::sort(arrivals);
+  arrivals.push_back(arrivals.front() + gap);
+  const double packet = 4160 * 8 / kLine;
+  for (size_t i = 1; i < arrivals.size(); ++i) {
+    EXPECT_GE(arrivals[i] - arrivals[i - 1], packet - 64 - 3) << "less the word's unit of time";
+  }
+}
+
+}  // namespace
+}  // namespace pacecar
