@@ -36,7 +36,8 @@ void LinkCapacity::close_window(Instant now) {
   if (queued && last_ - first_ >= window_ / 2) {
     const double own =
         static_cast<double>(arrived_ - first_bytes_) * 8 / (last_ - first_).seconds();
-    seen = std::max(seen, (1 - kMargin) * line_ - own + foreign);
+    const double missing = line_ - own + foreign;
+    if (missing > kMargin * line_) seen = std::max(seen, missing);
   }
   if (seen > uncovered_) {
     uncovered_ += kWeight * (seen - uncovered_);

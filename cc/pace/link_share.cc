@@ -32,16 +32,18 @@ void LinkShare::set(uint32_t flow, Rate limit, uint32_t weight) {
     m.position = kInactive;
     changed_.remove(flow);
   }
-  look();
+  look(flow);
 }
 
-void LinkShare::look() {
+void LinkShare::look(uint32_t causer) {
   level_ = fill_.level(line_);
   spare_ = level_ == WaterFill::kNoLevel ? line_ - fill_.limits() : 0;
   const double shown = level_ == WaterFill::kNoLevel ? line_ + spare_ : level_;
   if (std::abs(shown - told_) <= tolerance_ * told_) return;
   told_ = shown;
-  if (active_.size() > 1) touch_all();
+  for (const uint32_t flow : active_) {
+    if (flow != causer) changed_.add(flow);
+  }
 }
 
 double LinkShare::share(uint32_t flow) const {

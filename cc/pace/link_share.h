@@ -47,7 +47,8 @@ class LinkShare {
     uint32_t position = kInactive;
   };
 
-  void look();
+  // The one that caused it knows already.
+  void look(uint32_t causer);
 
   const double line_;
   const double tolerance_;

@@ -345,12 +345,16 @@ Instant PaceReceiver::next_deadline() const {
 }
 
 size_t PaceReceiver::poll_grants(Instant now, std::span<GrantUpdate> updates) {
-  if (now < next_deadline()) return 0;
-  if (stage_ == Stage::kDone) start_pass(now);
+  if (!serving_) {
+    if (now < next_deadline()) return 0;
+    start_pass(now);
+    serving_ = true;
+  }
   size_t count = serve_pass(now, updates);
-  if (stage_ == Stage::kDone) count += serve_due(now, updates.subspan(count));
-  if (stage_ == Stage::kDone && now >= next_hold_) {
-    count += serve_holds(now, updates.subspan(count));
+  if (count < updates.size()) count += serve_due(now, updates.subspan(count));
+  if (count < updates.size()) {
+    serving_ = false;
+    if (now >= next_hold_) count += serve_holds(now, updates.subspan(count));
   }
   return count;
 }
@@ -363,7 +367,7 @@ void PaceReceiver::start_pass(Instant now) {
   const double available = capacity_.available(active_.size());
   level_ = fill_.level(available);
   const double left = level_ == WaterFill::kNoLevel ? available - fill_.limits() : 0;
-  waiting_ = std::max(left / std::max(yielding_, 1U), capacity_.line() / kWaitingShare);
+  waiting_ = std::max(left, capacity_.line() / kWaitingShare) / std::max(yielding_, 1U);
   spare_ = charged_ > 0 && yielding_ == 0 ? left / static_cast<double>(fill_.weights()) : 0;
   const double shown = level_ == WaterFill::kNoLevel ? -left : level_;
   const bool moved = std::abs(shown - passed_level_) > constants_.regrant * std::abs(passed_level_);

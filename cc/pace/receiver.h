@@ -146,6 +146,7 @@ class PaceReceiver final : public Allocator {
   double spare_ = 0;         // per weight, when all limits are met
   double passed_level_ = 0;  // level and spare of the last pass over all active flows
   bool changed_ = false;     // level_ may have moved
+  bool serving_ = false;     // a pass, or what is due, has not all left yet
   Stage stage_ = Stage::kDone;
   size_t cursor_ = 0;                      // next index of active_ in this stage
   Instant busy_since_ = Instant::never();  // flows that last use the link

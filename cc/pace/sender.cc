@@ -198,9 +198,14 @@ void PaceController::align(Instant now, Rate rate, Bytes burst) {
   const double gap = pace_gap_ns(rate, burst, environment_.mtu, environment_.overhead);
   const double grid =
       static_cast<double>((granted_at_ - base_round_trip(environment_) + grant_.phase).ns());
-  const double planned = in_grid_ ? at + modulo(grid_ns_ - at, gap_ns_) : at;
-  double next = planned + modulo(grid - planned, gap);
-  if (next - planned > gap / 2 && next - gap >= at) next -= gap;
+  // A new rate shortens or lengthens the wait for the next packet, as it does without a grid.
+  const double wait = in_grid_ ? modulo(grid_ns_ - at, gap_ns_) * (gap / gap_ns_) : 0;
+  const double planned = at + wait;
+  const double wanted = std::max(planned - late_ns_, at);
+  double next = wanted + modulo(grid - wanted, gap);
+  if (next - wanted > gap / 2 && next - gap >= at) next -= gap;
+  // What packets have been put off by is made good by the next shifts.
+  late_ns_ = in_grid_ ? std::clamp(late_ns_ + next - planned, -gap, gap) : 0;
   in_grid_ = true;
   grid_ns_ = grid;
   gap_ns_ = gap;

@@ -89,6 +89,7 @@ class PaceController final : public Controller {
   bool in_grid_ = false;
   double grid_ns_ = 0;  // some instant of it
   double gap_ns_ = 0;
+  double late_ns_ = 0;  // by shifts of the grid
 
   // What was said last.
   Demand said_;

@@ -10,7 +10,8 @@ namespace {
 // Rates are told again only when they change by 1/64 and more, usable ones by 1/32.
 constexpr double kReceiverTolerance = 0.05;
 constexpr double kSenderTolerance = 1.0 / 32;
-constexpr double kLowShare = 0.25;  // of the fair share
+constexpr double kLowShare = 0.25;   // of the fair share
+constexpr double kLoneShare = 0.85;  // of the line, for a flow that shares with nobody
 // A flow may wait while others, whose messages take less than this, have their turn.
 constexpr int64_t kTurnSteps = 8 * kStepsPerRoundTrip;
 constexpr int64_t kLowSteps = 4 * kValiditySteps;
@@ -154,9 +155,8 @@ void Checks::check_progress(int64_t step, const std::vector<FlowView>& flows) {
   for (size_t i = 0; i < flows.size(); ++i) {
     const FlowView& flow = flows[i];
     const int64_t sharing = std::max(towards[flow.receiver], from[flow.sender]);
-    const double share = share_of(flow.rate);
-    const bool low =
-        flow.unsent > 0 && (flow.held || share * static_cast<double>(sharing) < kLowShare);
+    const double least = sharing == 1 ? kLoneShare : kLowShare / static_cast<double>(sharing);
+    const bool low = flow.unsent > 0 && (flow.held || share_of(flow.rate) < least);
     if (low && flow.network) continue;
     low_[i] = low ? low_[i] + 1 : 0;
     result_.longest_low = std::max(result_.longest_low, low_[i]);

@@ -4,8 +4,9 @@
 //               is valid; a sender never uses more than its own link; no grant is above line rate;
 //               no raise leaves before the cuts that make room for it
 //   liveness    once faults are over, a flow with something to send is below a quarter of its fair
-//               share for a bounded time, and everything arrives in bounded time; time in which
-//               loop 2 slows a flow down does not count
+//               share, and one without others below most of the link, for a bounded time, and
+//               everything arrives in bounded time; time in which loop 2 slows a flow down does not
+//               count
 //   the newest  a word that is not newer than one that was heard before changes nothing, one that
 //   wins        is newer counts
 //   validity    a sender that hears nothing at all slows down to the least rate in bounded time;
@@ -49,7 +50,7 @@ struct FlowView {
   Bytes room = 0;          // that window and credit leave
   bool known = false;      // its receiver knows that it will last for two round trips
   bool held = false;       // its credit is used up
-  bool granted = false;  // is slowed down by its grant
+  bool granted = false;    // is slowed down by its grant
   bool network = false;    // is slowed down by what the paths between carry: loop 2, not grants
   int64_t busy_since = 0;  // step
   bool waiting = false;    // has bytes to send or on their way

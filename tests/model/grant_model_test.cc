@@ -50,7 +50,7 @@ class Tally {
 
 // What led to a failure is near its end.
 std::string last_part(const std::string& trace) {
-  constexpr size_t kShown = 80000;
+  constexpr size_t kShown = 10000;
   return trace.size() <= kShown ? trace : trace.substr(trace.size() - kShown);
 }
 
@@ -124,6 +124,22 @@ TEST(GrantModel, ASenderThatHearsNothingSlowsDown) {
 
 TEST(GrantModel, ASenderThatHearsAcknowledgementsGoesOn) {
   run_silent({.silent_until = 20 * kValiditySteps}, "silence of words");
+}
+
+TEST(GrantModel, ASenderThatDiesLeavesItsShareToOthers) {
+  Tally tally;
+  for (const uint32_t dead : {0U, 1U}) {
+    for (int64_t step = 0; step < 60; ++step) {
+      Scenario scenario{"a sender dies", 2, 1, {{0, 0, 60 * kBdp, 0, 4}, {1, 0, 60 * kBdp, 0, 8}}};
+      scenario.dies = step;
+      scenario.dead = dead;
+      EveryChoice chooser(0);
+      const std::string failure = run_once(
+          chooser, [&](Chooser&) { return scenario; }, tally);
+      ASSERT_TRUE(failure.empty()) << failure << "\nsender " << dead << " dies in step " << step;
+    }
+  }
+  tally.print("a sender dies");
 }
 
 TEST(GrantModel, ManyFaultsFromASeed) {

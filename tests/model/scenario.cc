@@ -16,6 +16,7 @@ std::vector<Scenario> fixed_scenarios() {
       {"two senders at once", 2, 1, {{0, 0, 12 * kBdp, 0, 4}, {1, 0, 12 * kBdp, 0, 4}}},
       {"a second sender joins", 2, 1, {{0, 0, 14 * kBdp, 0, 4}, {1, 0, 10 * kBdp, 0, 24}}},
       {"a short one joins a long one", 2, 1, {{0, 0, 14 * kBdp, 0, 4}, {1, 0, kBdp, 20, 24}}},
+      {"a long one outlives a short one", 2, 1, {{0, 0, 60 * kBdp, 0, 4}, {1, 0, 2 * kBdp, 0, 8}}},
       {"three short messages at once",
        3,
        1,
@@ -44,14 +45,15 @@ std::vector<Scenario> fixed_scenarios() {
 }
 
 Scenario shaped_scenario(uint32_t senders, uint32_t receivers, Chooser& chooser) {
-  // Below what is announced, below a round trip, few round trips, and more than take turns.
-  constexpr std::array<Bytes, 4> kSizes{kBdp / 4, kBdp, 4 * kBdp, 12 * kBdp};
-  constexpr std::array<int64_t, 4> kDelays{0, 2, 6, 20};
+  // Few round trips, below what is announced, more than take turns, and a round trip.
+  constexpr std::array<Bytes, 4> kSizes{4 * kBdp, kBdp / 4, 12 * kBdp, kBdp};
+  constexpr std::array<int64_t, 4> kDelays{0, 6, 2, 20};
+  const bool many = senders * receivers > 3;
   Scenario scenario{.name = "shaped", .senders = senders, .receivers = receivers};
   for (uint32_t sender = 0; sender < senders; ++sender) {
     for (uint32_t receiver = 0; receiver < receivers; ++receiver) {
-      const Bytes bytes = kSizes[chooser.choose(kSizes.size())];
-      const int64_t delay = kDelays[chooser.choose(kDelays.size())];
+      const Bytes bytes = kSizes[chooser.choose(many ? 3 : 4)];
+      const int64_t delay = kDelays[chooser.choose(many ? 2 : 4)];
       scenario.messages.push_back({sender, receiver, bytes, 0, kStepsPerRoundTrip + delay});
     }
   }

@@ -40,10 +40,13 @@ struct Scenario {
   // latest may prolong it by its delay.
   int64_t longest_surprise = 2 * kStepsPerRoundTrip;
   int64_t longest_excess = kValiditySteps;
-  // All words sent in these steps are lost, and, if `data_too`, acknowledgements.
+  // All words sent in these steps are lost, and, if `data_too`, acknowledgements are held back.
   int64_t silent_from = std::numeric_limits<int64_t>::max();
   int64_t silent_until = std::numeric_limits<int64_t>::max();
   bool data_too = false;
+  // From this step on, this sender is no more.
+  int64_t dies = std::numeric_limits<int64_t>::max();
+  uint32_t dead = 0;
 };
 
 // Small worlds that differ in kind.

@@ -92,6 +92,7 @@ Result World::run() {
 
 void World::step() {
   now_ = kBegin + kStep * step_;
+  if (step_ == scenario_.dies) bury();
   deliver_words();
   deliver_data();
   deliver_acks();
@@ -102,6 +103,17 @@ void World::step() {
   send_words();
   send_data();
   ++step_;
+}
+
+// What the dead sender did not send is not waited for.
+void World::bury() {
+  checks_.on_fault(step_);
+  for (const Message& message : scenario_.messages) {
+    if (message.sender == scenario_.dead) left_ -= message.bytes;
+  }
+  for (Flow& flow : flows_) {
+    if (dead(flow)) left_ += flow.standing.acked;
+  }
 }
 
 // --- what arrives ---
@@ -115,6 +127,7 @@ void World::deliver_words() {
   });
   for (const Word& word : due) {
     Flow& flow = flows_[word.flow];
+    if (word.kind != WordKind::kDemand && dead(flow)) continue;
     note(word, "arrives");
     if (word.kind == WordKind::kCts) on_cts(flow, word);
     if (word.kind == WordKind::kGrant) on_grant(flow, word);
@@ -258,6 +271,7 @@ void World::deliver_acks() {
   for (; !acks_.empty() && acks_.front().due <= step_; acks_.pop_front()) {
     const Load& ack = acks_.front();
     Flow& flow = flows_[ack.flow];
+    if (dead(flow)) continue;
     flow.standing.in_flight -= ack.bytes;
     flow.controller->on_ack({.now = now_,
                              .rtt = kRoundTrip + ack.waited,
@@ -312,6 +326,7 @@ void World::poll_senders() {
       count = senders_[sender].senders->poll_changed(now_, changed);
       for (size_t i = 0; i < count; ++i) {
         Flow& flow = flows_[index(sender, changed[i])];
+        if (dead(flow)) continue;
         announce(flow);
         decide(flow);
       }
@@ -386,7 +401,7 @@ void World::send_data() {
   std::vector<FlowView> views;
   for (uint32_t i = 0; i < flows_.size(); ++i) {
     Flow& flow = flows_[i];
-    if (flow.controller == nullptr) continue;
+    if (flow.controller == nullptr || dead(flow)) continue;
     views.push_back(view(flow));
     const Bytes bytes = packets(flow);
     if (flow.unsent > 0) {
@@ -401,7 +416,8 @@ void World::send_data() {
     flow.controller->on_send(now_, bytes);
     data_.push_back({i, bytes, step_ + kDataSteps, {}});
   }
-  checks_.on_step(step_, views, left_, begun_ == scenario_.messages.size());
+  checks_.on_step(step_, views, left_,
+                  begun_ == scenario_.messages.size() || step_ > scenario_.dies);
 }
 
 // What leaves in this step, in whole packets.

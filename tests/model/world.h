@@ -80,7 +80,12 @@ class World {
   }
   bool silent() const { return step_ >= scenario_.silent_from && step_ < scenario_.silent_until; }
 
+  bool dead(const Flow& flow) const {
+    return step_ >= scenario_.dies && flow.sender == scenario_.dead;
+  }
+
   void step();
+  void bury();
   void deliver_words();
   void on_grant(Flow& flow, const Word& word);
   void on_cts(Flow& flow, const Word& word);

@@ -257,7 +257,7 @@ class PaceNetwork {
   // What a host has to say, and what of it is due later.
   void poll(uint32_t index) {
     Host& host = hosts_[index];
-    std::array<GrantUpdate, 8> updates;
+    std::array<GrantUpdate, 32> updates;
     while (const size_t count = host.receiver->poll_grants(now_, updates)) {
       for (const GrantUpdate& update : std::span(updates).first(count)) {
         const uint64_t word = wire::encode_grant(update.grant);

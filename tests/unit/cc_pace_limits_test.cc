@@ -58,7 +58,8 @@ TEST_F(CcPaceCapacity, TrafficThatNoGrantCoversIsSubtracted) {
 
 TEST_F(CcPaceCapacity, WhatDoesNotArriveHereShowsInAStandingQueue) {
   arrive(200, true, kQueue, 20);
-  EXPECT_NEAR(capacity_.uncovered(), 200e9, 10e9);
+  EXPECT_GT(capacity_.uncovered(), 140e9) << "less a margin for our own bursts";
+  EXPECT_LT(capacity_.uncovered(), 210e9);
 }
 
 TEST_F(CcPaceCapacity, AHalfEmptyLinkWithoutAQueueHidesNothing) {

@@ -1,0 +1,122 @@
+// PaceSenders: the flows of one NIC share its link by agreement.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "cc/pace/sender.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Duration kValidity = Duration::from_us(50);
+constexpr FlowEnvironment kFabric{.line_rate = Rate::from_gbps(400),
+                                  .mtu = 4096,
+                                  .overhead = 64,
+                                  .burst_bytes = 4096,
+                                  .base_rtt = Duration::from_us(8)};
+
+class CcPaceSenders : public ::testing::Test {
+ protected:
+  CcPaceSenders() {
+    for (uint32_t flow = 0; flow < 3; ++flow) {
+      flows_[flow] = &senders_.add_flow(now_, flow);
+      flows_[flow]->on_grant(now_, {.rate = Rate::from_gbps(400), .validity = Duration::from_s(9)});
+    }
+  }
+  void want(uint32_t flow, Bytes backlog) {
+    flows_[flow]->demand(now_, {.backlog = backlog});
+    flows_[flow]->decide(now_);
+  }
+  double gbps(uint32_t flow) { return flows_[flow]->decide(now_).rate.gbps(); }
+  std::vector<uint32_t> changed() {
+    std::array<uint32_t, 8> flows;
+    const size_t count = senders_.poll_changed(now_, flows);
+    return {flows.begin(), flows.begin() + static_cast<std::ptrdiff_t>(count)};
+  }
+
+  static PaceConstants clear_core() {
+    PaceConstants constants;
+    constants.core_start = 1;
+    return constants;
+  }
+  Instant now_ = Instant::from_ns(1'000'000'000);
+  PaceSenders senders_{kFabric, clear_core(), 4};
+  std::array<Controller*, 3> flows_{};
+};
+
+TEST_F(CcPaceSenders, FlowsWithABacklogShareTheLink) {
+  want(0, 1 << 30);
+  EXPECT_EQ(gbps(0), 400);
+  want(1, 1 << 30);
+  EXPECT_NEAR(gbps(0), 200, 2.2);
+  EXPECT_NEAR(gbps(1), 200, 2.2);
+  senders_.set_weight(now_, 1, 3);
+  EXPECT_NEAR(gbps(0), 100, 1.1);
+  EXPECT_NEAR(gbps(1), 300, 3.3);
+  want(1, 0);
+  EXPECT_EQ(gbps(0), 400);
+}
+
+TEST_F(CcPaceSenders, WhatAGrantTakesFromOneTheOthersGet) {
+  want(0, 1 << 30);
+  want(1, 1 << 30);
+  flows_[0]->on_grant(
+      now_,
+      {.rate = Rate::from_gbps(50), .aligned = true, .validity = Duration::from_s(1), .epoch = 1});
+  EXPECT_EQ(gbps(0), 50);
+  EXPECT_NEAR(gbps(1), 350, 4);
+}
+
+TEST_F(CcPaceSenders, ThoseWhomItConcernsAreNamed) {
+  want(0, 1 << 30);
+  want(1, 1 << 30);
+  changed();
+  want(2, 1 << 30);
+  const std::vector<uint32_t> named = changed();
+  EXPECT_NE(std::ranges::find(named, 0U), named.end());
+  EXPECT_NE(std::ranges::find(named, 1U), named.end());
+  EXPECT_TRUE(changed().empty());
+}
+
+// The one that stays could otherwise use half of the link until its next acknowledgement.
+TEST_F(CcPaceSenders, TheLastOneIsNamedWhenTheOthersHaveFinished) {
+  want(0, 1 << 30);
+  want(1, 1 << 30);
+  changed();
+  want(1, 0);
+  const std::vector<uint32_t> named = changed();
+  EXPECT_NE(std::ranges::find(named, 0U), named.end());
+}
+
+TEST_F(CcPaceSenders, ARemovedFlowTakesNothing) {
+  want(0, 1 << 30);
+  want(1, 1 << 30);
+  senders_.remove_flow(now_, 1);
+  EXPECT_EQ(gbps(0), 400);
+  const std::vector<uint32_t> named = changed();
+  EXPECT_EQ(std::ranges::find(named, 1U), named.end());
+  flows_[1] = &senders_.add_flow(now_, 1);
+  want(1, 1 << 30);
+  EXPECT_NEAR(gbps(1), 200, 2.2);
+}
+
+TEST_F(CcPaceSenders, LooksAtActiveFlowsAsTimePasses) {
+  EXPECT_EQ(senders_.next_deadline(), Instant::never());
+  want(0, 1 << 30);
+  changed();
+  for (int i = 0; i < 5; ++i) {
+    const Instant due = senders_.next_deadline();
+    ASSERT_NE(due, Instant::never());
+    EXPECT_LE(due - now_, kValidity);
+    now_ = std::max(now_, due);
+    EXPECT_FALSE(changed().empty());
+    EXPECT_GT(senders_.next_deadline(), now_);
+  }
+  want(0, 0);
+  EXPECT_EQ(senders_.next_deadline(), Instant::never());
+}
+
+}  // namespace
+}  // namespace pacecar
