@@ -245,7 +245,7 @@ void PaceReceiver::activate(Instant now, uint32_t flow) {
   if (f.granted > Rate()) {
     next_repeat_ = std::min(next_repeat_, f.sent + validity() / kRepeatsPerValidity);
   }
-  const uint32_t together = std::max(expected(), static_cast<uint32_t>(active_.size()));
+  const uint32_t together = std::max(expected(posted_), static_cast<uint32_t>(active_.size()));
   if (f.home < std::bit_ceil(together) && slots_.is_free(f.home)) {
     f.slot = f.home;
     slots_.take(f.slot);
@@ -272,12 +272,13 @@ void PaceReceiver::deactivate(uint32_t flow) {
 
 // --- what they are granted ---
 
-uint32_t PaceReceiver::expected() const {
-  return fan_in_.expected(hinted_ == 0 ? posted_ : std::min(hinted_, posted_));
+// `posted`: flows that could wake up; the application may know that fewer do at the same time.
+uint32_t PaceReceiver::expected(uint32_t posted) const {
+  return fan_in_.expected(hinted_ == 0 ? posted : std::min(hinted_, posted));
 }
 
 Rate PaceReceiver::hold(uint32_t posted) const {
-  const uint32_t flows = fan_in_.expected(posted);
+  const uint32_t flows = expected(posted);
   return rate_of(capacity_.available(flows) / flows);
 }
 
@@ -377,7 +378,7 @@ void PaceReceiver::start_pass(Instant now) {
     cursor_ = 0;
   }
   look_at_busyness(now);
-  const uint32_t flows = expected();
+  const uint32_t flows = expected(posted_);
   if (flows != holding_for_) {
     holding_for_ = flows;
     hold_left_ = static_cast<uint32_t>(flows_.size());

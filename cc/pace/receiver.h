@@ -109,7 +109,7 @@ class PaceReceiver final : public Allocator {
   Duration excess(Flow& flow, uint32_t transit_ns, Instant now) const;
 
   Rate target(const Flow& flow) const;
-  uint32_t expected() const;
+  uint32_t expected(uint32_t posted) const;
   Rate hold(uint32_t posted) const;
   Duration validity() const;
   bool differs(const Flow& flow, double tolerance) const;

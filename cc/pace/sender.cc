@@ -15,6 +15,7 @@ constexpr int64_t kClearRoundTrips = 16;  // that what another flow found holds
 constexpr int64_t kShortShare =
     16;  // of a bandwidth-delay product: a message on a busy link that goes at once
 constexpr double kLateShare = 16;  // of the hold, where no grant came for a flow that began
+constexpr double kMostLate = 4;    // gaps that shifts of the grid may owe
 constexpr double kLapsedShare = 1.0 / 256;  // of the line rate: the least without a valid grant
 // A backlog that is gone within this part of a round trip is not announced: no answer would come in
 // time.
@@ -205,7 +206,8 @@ void PaceController::align(Instant now, Rate rate, Bytes burst) {
   double next = wanted + modulo(grid - wanted, gap);
   if (next - wanted > gap / 2 && next - gap >= at) next -= gap;
   // What packets have been put off by is made good by the next shifts.
-  late_ns_ = in_grid_ ? std::clamp(late_ns_ + next - planned, -gap, gap) : 0;
+  late_ns_ =
+      in_grid_ ? std::clamp(late_ns_ + next - planned, -kMostLate * gap, kMostLate * gap) : 0;
   in_grid_ = true;
   grid_ns_ = grid;
   gap_ns_ = gap;

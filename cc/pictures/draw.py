@@ -52,7 +52,14 @@ bytes = "5MB"
 start = "100us"
 hosts = [32, 0]
 """
-ALL_TO_ALL = "[workload]\nkind = 'all_to_all'\nparallel = 1\nbytes = 1000000\nhosts = 64\nshuffle = true\n"
+ALL_TO_ALL = """
+[workload]
+kind = "all_to_all"
+parallel = 1
+bytes = 1000000
+hosts = 64
+shuffle = true
+"""
 
 # Readable on white and on black.
 GREY = "#808080"
@@ -76,7 +83,8 @@ class Panel:
     """One pair of axes: x and y are (from, to, step between ticks, 0 for none)."""
 
     def __init__(self, x, y, top, height, left=64, width=620):
-        self.x, self.y, self.top, self.height, self.left, self.width = x, y, top, height, left, width
+        self.x, self.y = x, y
+        self.top, self.height, self.left, self.width = top, height, left, width
         self.parts = []
 
     def at(self, x, y):
@@ -135,8 +143,8 @@ def ticks(axis):
 
 def write(path, title, height, panels):
     body = "\n".join(part for panel in panels for part in panel.parts)
-    path.write_text(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 700 {height}" width="700" '
-                    f'height="{height}" font-family="sans-serif" font-size="13">\n'
+    path.write_text(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 700 {height}" '
+                    f'width="700" height="{height}" font-family="sans-serif" font-size="13">\n'
                     f'<title>{title}</title>\n{body}\n</svg>\n')
 
 

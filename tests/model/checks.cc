@@ -15,6 +15,8 @@ constexpr double kLoneShare = 0.85;  // of the line, for a flow that shares with
 // A flow may wait while others, whose messages take less than this, have their turn.
 constexpr int64_t kTurnSteps = 8 * kStepsPerRoundTrip;
 constexpr int64_t kLowSteps = 4 * kValiditySteps;
+// A word is repeated after V at the latest, by a sweep every V/4, and takes half a round trip.
+constexpr int64_t kRepeatSteps = kValiditySteps + kValiditySteps / 4 + kStepsPerRoundTrip;
 constexpr int64_t kRestSteps = 8 * kValiditySteps;
 constexpr double kRestShare = 0.7;  // of the line, while the rest drains
 // From the last word to 1/256 of the line: V, eight halvings, and the sweep that looks at it.
@@ -55,7 +57,9 @@ Checks::Checks(const Scenario& scenario)
       before_(scenario.receivers),
       most_(scenario.receivers),
       excess_(scenario.receivers),
-      low_(told_.size()) {}
+      low_(told_.size()),
+      untold_(told_.size()),
+      unheard_(told_.size()) {}
 
 void Checks::fail(int64_t step, std::string what) {
   if (!failed()) result_.failure = fmt::format("{}: step {}: {}", scenario_.name, step, what);
@@ -103,9 +107,11 @@ void Checks::on_step(int64_t step, const std::vector<FlowView>& flows, Bytes lef
   if (!all_begun || step <= quiet_since_) {
     resting_since_ = -1;
     low_.assign(low_.size(), 0);
+    untold_ = unheard_ = low_;
     return;
   }
   check_progress(step, flows);
+  check_repeats(step, flows);
   if (resting_since_ < 0) {
     resting_since_ = step;
     rest_ = left;
@@ -163,6 +169,19 @@ void Checks::check_progress(int64_t step, const std::vector<FlowView>& flows) {
     if (low_[i] > kLowSteps + kTurnSteps * (sharing - 1)) {
       fail(step,
            fmt::format("flow {}->{} is slow for {} steps", flow.sender, flow.receiver, low_[i]));
+    }
+  }
+}
+
+void Checks::check_repeats(int64_t step, const std::vector<FlowView>& flows) {
+  for (size_t i = 0; i < flows.size(); ++i) {
+    const FlowView& flow = flows[i];
+    untold_[i] = flow.rest > 0 && flow.known && !flow.told ? untold_[i] + 1 : 0;
+    unheard_[i] = flow.rest > 0 && flow.announced && !flow.heard ? unheard_[i] + 1 : 0;
+    if (std::max(untold_[i], unheard_[i]) > kRepeatSteps) {
+      fail(step,
+           fmt::format("the newest {} of flow {}->{} has not arrived",
+                       untold_[i] > kRepeatSteps ? "grant" : "demand", flow.sender, flow.receiver));
     }
   }
 }

@@ -7,6 +7,7 @@
 //               share, and one without others below most of the link, for a bounded time, and
 //               everything arrives in bounded time; time in which loop 2 slows a flow down does not
 //               count
+//   repeats     once faults are over, the newest words arrive in bounded time
 //   the newest  a word that is not newer than one that was heard before changes nothing, one that
 //   wins        is newer counts
 //   validity    a sender that hears nothing at all slows down to the least rate in bounded time;
@@ -49,6 +50,9 @@ struct FlowView {
   Bytes rest = 0;          // after it
   Bytes room = 0;          // that window and credit leave
   bool known = false;      // its receiver knows that it will last for two round trips
+  bool told = false;       // its newest grant has arrived
+  bool heard = false;      // its newest demand has arrived
+  bool announced = false;  // it has said any
   bool held = false;       // its credit is used up
   bool granted = false;    // is slowed down by its grant
   bool network = false;    // is slowed down by what the paths between carry: loop 2, not grants
@@ -78,6 +82,7 @@ class Checks {
   double granted(uint32_t receiver) const;
   void check_links(int64_t step, const std::vector<FlowView>& flows);
   void check_progress(int64_t step, const std::vector<FlowView>& flows);
+  void check_repeats(int64_t step, const std::vector<FlowView>& flows);
   void check_silence(int64_t step, const std::vector<FlowView>& flows);
 
   const Scenario& scenario_;
@@ -89,7 +94,9 @@ class Checks {
   std::vector<double> most_;
   std::vector<int64_t> excess_;  // of each receiver: steps so far
   std::vector<int64_t> low_;     // of each flow
-  int64_t quiet_since_ = 0;      // no fault has an effect after this step
+  std::vector<int64_t> untold_;  // of each flow: steps without its newest grant
+  std::vector<int64_t> unheard_;
+  int64_t quiet_since_ = 0;  // no fault has an effect after this step
   bool faulty_ = false;
   int64_t resting_since_ = -1;
   Bytes rest_ = 0;

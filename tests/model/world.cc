@@ -446,6 +446,9 @@ FlowView World::view(const Flow& flow) const {
   view.unsent = view.rest = flow.unsent;
   view.room = left >= packet ? left : 0;
   view.known = flow.known > flow.arrived + 2 * kBdp;
+  view.told = flow.heard[0] && flow.newest[0] == wire::decode_grant(flow.said[0]).epoch;
+  view.heard = flow.heard[1] && flow.newest[1] == wire::decode_demand(flow.said[1]).epoch;
+  view.announced = flow.said[1] != 0;
   view.held = flow.standing.sent + packet > flow.decision.credit;
   view.network = flow.decision.limited_by == LimitedBy::kNetwork;
   view.granted = flow.decision.limited_by == LimitedBy::kGrant;
