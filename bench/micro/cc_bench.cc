@@ -36,6 +36,7 @@ void decide(benchmark::State& state) {
   Instant now;
   controller->on_grant(
       now, {.rate = Rate::from_gbps(50), .phase = {}, .validity = Duration::from_s(1), .epoch = 1});
+  controller->demand(now, {.backlog = Bytes{1} << 40});
   for (auto _ : state) {
     now = now + Duration::from_ns(100);
     benchmark::DoNotOptimize(controller->decide(now));
@@ -47,6 +48,7 @@ void on_ack(benchmark::State& state) {
   const auto controller = controller_at(state.range(0));
   state.SetLabel(std::string(controller->name()));
   TelemetryHop hop{.rate_mbps = 100'000};
+  controller->demand({}, {.backlog = Bytes{1} << 40});
   AckSample sample{.now = {}, .rtt = {}, .acked = kMtu, .in_flight = 100 * kMtu};
   sample.telemetry = {&hop, 1};
   int64_t i = 0;

@@ -86,7 +86,6 @@ class PaceReceiver final : public Allocator {
     bool has_demand = false;  // ever
     bool yielding = false;    // counted in yielding_
     bool newcomer = false;    // woke up in the present episode
-
     Phase phase = Phase::kLasting;
 
     bool active() const { return position != kInactive; }
@@ -112,6 +111,7 @@ class PaceReceiver final : public Allocator {
   uint32_t expected(uint32_t posted) const;
   Rate hold(uint32_t posted) const;
   Duration validity() const;
+  Instant repeat_at(const Flow& flow) const;
   bool differs(const Flow& flow, double tolerance) const;
   GrantUpdate send(Instant now, uint32_t flow);
   void start_pass(Instant now);
@@ -139,8 +139,7 @@ class PaceReceiver final : public Allocator {
   uint32_t charged_ = 0;   // flows in fill_
   uint32_t yielding_ = 0;  // active flows that wait for their turn
   uint32_t newcomers_ = 0;
-  TurnOrder turns_;       // of active flows that last
-  double available_ = 0;  // of the last look
+  TurnOrder turns_;  // of active flows that last
   double level_ = WaterFill::kNoLevel;
   double waiting_ = 0;       // bit/s for each flow that waits for its turn
   double spare_ = 0;         // per weight, when all limits are met

@@ -27,7 +27,7 @@ ecn = {{kind = "red", when = "dequeue", low = 87150, high = 336150, max_probabil
 [transport]
 mtu = 4086
 paths = 64
-path_policy = "recycle"
+path_policy = "balanced"
 ack_bytes = 16340
 base_rtt = "8337ns"
 timeout = "65298ns"

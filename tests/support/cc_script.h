@@ -69,10 +69,18 @@ class CcScript {
     record("timeout");
     return *this;
   }
-  CcScript& grant(Rate rate, Duration phase, Duration validity, uint16_t epoch) {
-    controller_.on_grant(now_,
-                         {.rate = rate, .phase = phase, .validity = validity, .epoch = epoch});
+  CcScript& grant(Rate rate, Duration phase, Duration validity, uint16_t epoch,
+                  bool aligned = false) {
+    controller_.on_grant(
+        now_,
+        {.rate = rate, .phase = phase, .aligned = aligned, .validity = validity, .epoch = epoch});
     record(fmt::format("grant {}G epoch={}", rate.gbps(), epoch));
+    return *this;
+  }
+  CcScript& demand(const FlowStanding& standing) {
+    const auto demand = controller_.demand(now_, standing);
+    record(demand ? fmt::format("usable {:.1f}G wanted {}", demand->usable.gbps(), demand->wanted)
+                  : "nothing to say");
     return *this;
   }
   CcScript& credit(uint64_t units) {
@@ -95,12 +103,10 @@ class CcScript {
 
  private:
   void record(const std::string& signal) {
-    static constexpr const char* kNames[] = {"line", "grant", "network", "application"};
     const Decision d = controller_.decide(now_);
     text_ += fmt::format("{:>9.1f} {:<26} {:>10.2f} {:>10.0f}  {}", us(now_), signal,
                          static_cast<double>(d.window) / static_cast<double>(mtu_),
-                         static_cast<double>(d.rate.bps()) / 1e6,
-                         kNames[static_cast<int>(d.limited_by)]);
+                         static_cast<double>(d.rate.bps()) / 1e6, to_string(d.limited_by));
     if (d.first_send > now_) text_ += fmt::format(" first_send={:.1f}", us(d.first_send));
     if (d.credit != ~Bytes{0}) text_ += fmt::format(" may_send={}", d.credit);
     text_ += "\n";

@@ -1,0 +1,238 @@
+// What PaceReceiver grants: rates and phases, and when they are said.
+#include <algorithm>
+#include <cmath>
+
+#include "cc/pace/phase.h"
+#include "cc/pace/receiver.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Duration kLookInterval = Duration::from_us(1);
+// A link has been in use for so long that it will probably stay so.
+constexpr int64_t kBusyRoundTrips = 1;
+constexpr int64_t kBusyJitters = 8;
+// What a flow may send while it waits for its turn, of the line rate.
+constexpr double kWaitingShare = 256;
+// On top of what a flow can use, so that it can show that it could use more.
+constexpr double kSlack = 1.0 / 16;
+// Idle flows whose hold is told at a time, and how often: there may be many, and they can wait.
+constexpr uint32_t kHoldsAtATime = 16;
+constexpr int64_t kHoldsPerRoundTrip = 4;
+constexpr int64_t kRepeatsPerValidity = 4;  // three in a row may be lost
+// Repeats take a hundredth of the link, whatever the number of flows.
+constexpr Bytes kWordBytes = 128;  // on the wire
+constexpr Bytes kWordShare = 100;
+constexpr int64_t kPausesPerValidity = 4;
+
+Rate rate_of(double bps) { return Rate::from_bps(static_cast<uint64_t>(std::max(bps, 1.0))); }
+double bps_of(Rate rate) { return static_cast<double>(rate.bps()); }
+
+}  // namespace
+
+// `posted`: flows that could wake up; the application may know that fewer do at the same time.
+uint32_t PaceReceiver::expected(uint32_t posted) const {
+  return fan_in_.expected(hinted_ == 0 ? posted : std::min(hinted_, posted));
+}
+
+Rate PaceReceiver::hold(uint32_t posted) const {
+  const uint32_t flows = expected(posted);
+  return rate_of(capacity_.available(flows) / flows);
+}
+
+Rate PaceReceiver::target(const Flow& f) const {
+  if (!f.active()) return hold(posted_);
+  if (yields(f)) return std::min(rate_of(waiting_), f.usable);
+  const double usable = bps_of(f.usable);
+  double rate = level_ == WaterFill::kNoLevel ? usable + spare_ * f.weight
+                                              : std::min(level_ * f.weight, usable * (1 + kSlack));
+  if (f.newcomer) rate = std::min(rate, bps_of(hold(posted_)));
+  if (f.phase != Phase::kLasting) rate = std::min(rate, bps_of(f.granted));
+  return rate_of(std::min(rate, capacity_.line()));
+}
+
+Duration PaceReceiver::validity() const {
+  const auto round_trips = static_cast<int64_t>(constants_.validity_round_trips);
+  return std::max({round_trip_ * round_trips, constants_.validity,
+                   environment_.pause * kPausesPerValidity,
+                   environment_.line_rate.time_for(kWordBytes * kWordShare * active_.size()) *
+                       kRepeatsPerValidity});
+}
+
+Instant PaceReceiver::repeat_at(const Flow& f) const {
+  return f.sent + validity() / kRepeatsPerValidity;
+}
+
+bool PaceReceiver::differs(const Flow& f, double tolerance) const {
+  if (f.granted == Rate() || f.slot != f.sent_slot) return true;
+  if (!f.active() && f.sent_busy != busy_) return true;
+  const double granted = bps_of(f.granted);
+  return std::abs(bps_of(target(f)) - granted) > tolerance * granted;
+}
+
+GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
+  Flow& f = flows_[flow];
+  f.granted = target(f);
+  f.sent = now;
+  f.sent_slot = f.slot;
+  ++f.epoch;
+  if (f.active()) next_repeat_ = std::min(next_repeat_, repeat_at(f));
+  GrantUpdate update{flow, grant(flow)};
+  f.sent_busy = update.grant.busy = busy_ && !f.active();
+  if (f.sent_busy) return update;
+  const Bytes burst =
+      pace_burst(f.granted, round_trip_, environment_.mtu, environment_.burst_bytes);
+  const double gap = pace_gap_ns(f.granted, burst, environment_.mtu, environment_.overhead);
+  const double phase = modulo(pace_fraction(f.slot) * gap - static_cast<double>(now.ns()), gap);
+  update.grant.aligned = true;
+  update.grant.phase = Duration::from_ns(static_cast<int64_t>(phase));
+  return update;
+}
+
+// A flow that was never granted anything is about to wait for its first message, like those that
+// do.
+Grant PaceReceiver::grant(uint32_t flow) const {
+  const Flow& f = at(flow);
+  return {.rate = f.granted == Rate() ? hold(posted_ + (f.posted == 0 ? 1 : 0)) : f.granted,
+          .phase = {},
+          .validity = validity(),
+          .epoch = f.epoch};
+}
+
+Instant PaceReceiver::next_deadline() const {
+  if (stage_ != Stage::kDone || !due_.empty() || changed_) return next_look_;
+  Instant next = active_.empty() ? Instant::never() : next_repeat_;
+  if (hold_left_ > 0) next = std::min(next, next_hold_);
+  if (newcomers_ > 0) next = std::min(next, fan_in_.gathered());
+  return std::max(next, next_look_);
+}
+
+size_t PaceReceiver::poll_grants(Instant now, std::span<GrantUpdate> updates) {
+  if (!serving_) {
+    if (now < next_deadline()) return 0;
+    start_pass(now);
+    serving_ = true;
+  }
+  size_t count = serve_pass(now, updates);
+  if (count < updates.size()) count += serve_due(now, updates.subspan(count));
+  if (count < updates.size()) {
+    serving_ = false;
+    if (now >= next_hold_) count += serve_holds(now, updates.subspan(count));
+  }
+  return count;
+}
+
+// Looks at the link anew; goes over all active flows when the level has moved, or repeats are due.
+void PaceReceiver::start_pass(Instant now) {
+  next_look_ = now + kLookInterval;
+  changed_ = false;
+  if (newcomers_ > 0 && !fan_in_.gathering(now)) end_episode();
+  const double available = capacity_.available(active_.size());
+  level_ = fill_.level(available);
+  const double left = level_ == WaterFill::kNoLevel ? available - fill_.limits() : 0;
+  waiting_ = std::max(left, capacity_.line() / kWaitingShare) / std::max(yielding_, 1U);
+  spare_ = charged_ > 0 && yielding_ == 0 ? left / static_cast<double>(fill_.weights()) : 0;
+  const double shown = level_ == WaterFill::kNoLevel ? -left : level_;
+  const bool moved = std::abs(shown - passed_level_) > constants_.regrant * std::abs(passed_level_);
+  if (moved || now >= next_repeat_) {
+    passed_level_ = shown;
+    stage_ = Stage::kCuts;
+    cursor_ = 0;
+  }
+  look_at_busyness(now);
+  const uint32_t flows = expected(posted_);
+  if (flows != holding_for_) {
+    holding_for_ = flows;
+    hold_left_ = static_cast<uint32_t>(flows_.size());
+  }
+}
+
+// Idle flows are told when a link has been in use for so long that it will probably stay so, or
+// no longer is.
+void PaceReceiver::look_at_busyness(Instant now) {
+  if (charged_ == 0) {
+    busy_since_ = Instant::never();
+  } else if (busy_since_ == Instant::never()) {
+    busy_since_ = now;
+  }
+  const Duration lasting = round_trip_ * kBusyRoundTrips + environment_.jitter * kBusyJitters;
+  const bool busy = charged_ > 0 && (busy_ || now - busy_since_ >= lasting);
+  if (busy != busy_) hold_left_ = static_cast<uint32_t>(flows_.size());
+  busy_ = busy;
+}
+
+// Those that woke up together are all known now, and may be raised.
+void PaceReceiver::end_episode() {
+  newcomers_ = 0;
+  for (const uint32_t flow : active_) {
+    if (flows_[flow].newcomer) due_.add(flow);
+    flows_[flow].newcomer = false;
+  }
+}
+
+bool PaceReceiver::is_due(Instant now, const Flow& f) const {
+  const bool cut = target(f) < f.granted;
+  if (stage_ == Stage::kRepeats) return now >= repeat_at(f);
+  return cut == (stage_ == Stage::kCuts) && differs(f, constants_.regrant);
+}
+
+// False when the pass is over.
+bool PaceReceiver::next_stage(Instant now) {
+  cursor_ = 0;
+  stage_ = static_cast<Stage>(static_cast<uint8_t>(stage_) + 1);
+  if (stage_ == Stage::kRepeats && now < next_repeat_) stage_ = Stage::kDone;
+  if (stage_ == Stage::kRepeats) next_repeat_ = Instant::never();
+  return stage_ != Stage::kDone;
+}
+
+size_t PaceReceiver::serve_pass(Instant now, std::span<GrantUpdate> updates) {
+  size_t count = 0;
+  while (count < updates.size() && stage_ != Stage::kDone) {
+    if (cursor_ >= active_.size()) {
+      if (!next_stage(now)) break;
+      continue;
+    }
+    const uint32_t flow = active_[cursor_];
+    const Flow& f = flows_[flow];
+    // A sender that is silent although it wants to send is not there.
+    if (stage_ == Stage::kRepeats && now - f.heard > validity() * 2) {
+      deactivate(flow);
+      continue;
+    }
+    ++cursor_;
+    if (is_due(now, f)) updates[count++] = send(now, flow);
+    if (stage_ != Stage::kRepeats) continue;
+    next_repeat_ = std::min(next_repeat_, repeat_at(f));
+  }
+  return count;
+}
+
+size_t PaceReceiver::serve_due(Instant now, std::span<GrantUpdate> updates) {
+  size_t count = 0;
+  while (count < updates.size() && !due_.empty()) {
+    const uint32_t flow = due_.take();
+    const Flow& f = flows_[flow];
+    const double tolerance = f.active() ? constants_.regrant : constants_.hold_regrant;
+    if (differs(f, tolerance)) updates[count++] = send(now, flow);
+  }
+  return count;
+}
+
+// Idle flows with receives posted, some at a time.
+size_t PaceReceiver::serve_holds(Instant now, std::span<GrantUpdate> updates) {
+  size_t count = 0;
+  const size_t most = std::min<size_t>(updates.size(), kHoldsAtATime);
+  while (count < most && hold_left_ > 0) {
+    const uint32_t flow = hold_cursor_;
+    hold_cursor_ = hold_cursor_ + 1 == flows_.size() ? 0 : hold_cursor_ + 1;
+    --hold_left_;
+    const Flow& f = flows_[flow];
+    if (!f.present || f.active() || f.posted == 0) continue;
+    if (differs(f, constants_.hold_regrant)) updates[count++] = send(now, flow);
+  }
+  next_hold_ =
+      now + std::max(round_trip_ / kHoldsPerRoundTrip, environment_.jitter * kHoldsPerRoundTrip);
+  return count;
+}
+
+}  // namespace pacecar
