@@ -17,7 +17,7 @@ namespace pacecar {
 
 // The production stack at every host.
 struct TransportSpec {
-  std::string congestion_control = "swift";
+  std::string congestion_control = "pace";
   // At the receivers; empty: what goes with the algorithms of those who send to them.
   std::string allocator;
   std::vector<NamedValue> constants;  // of the algorithm, in place of its own

@@ -32,7 +32,7 @@ TEST(SimulationSpec, AnEmptyFileIsAnExperiment) {
   ASSERT_TRUE(spec.has_value()) << spec.error().message;
   EXPECT_EQ(spec->topology.hosts, 128U);
   EXPECT_FALSE(spec->workload.flows.empty());
-  EXPECT_EQ(spec->transport.congestion_control, "swift");
+  EXPECT_EQ(spec->transport.congestion_control, "pace");
   EXPECT_GT(spec->fabric.switches.queue_bytes, 0U);
   EXPECT_EQ(spec->seed, 1U);
 }

@@ -58,6 +58,7 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io) {
       .jitter = caps.jitter,
       .pause = caps.pause,
       .paths = caps.paths,
+      .path_policy = PathPolicy::kBalanced,
       .flows = params.max_flows,
       .queue_pairs = params.max_flows * 2,
       .regions = params.max_regions,
