@@ -36,7 +36,7 @@ struct AckSample {
   Bytes marked = 0;     // of these, with ECN congestion experienced
   Bytes in_flight = 0;  // after this acknowledgement
   Bytes sent = 0;       // by the flow since it began, repetitions included
-  // // The NIC looks for a better path: what packets meet says little about the one it will keep.
+  // The NIC looks for a better path: what packets meet says little about the one it will keep.
   bool rerouting = false;
   // The very packet that this acknowledgement answers had congestion experienced.
   bool echo_marked = false;

@@ -30,7 +30,7 @@ class LinkShare {
   double usable(uint32_t flow) const;
 
   size_t active() const { return active_.size(); }
-  // // The network was found clear lately.
+  // The network was found clear lately.
   void note_clear(Instant now) { clear_ = now; }
   Instant clear_since() const { return clear_; }
   // How many times a flow has become active.

@@ -11,31 +11,41 @@
 namespace pacecar {
 namespace {
 
-constexpr int64_t kClearRoundTrips = 16;  // that what another flow found holds
-constexpr int64_t kShortShare =
-    16;  // of a bandwidth-delay product: a message on a busy link that goes at once
-constexpr double kLateShare = 16;  // of the hold, where no grant came for a flow that began
-constexpr double kMostLate = 4;    // gaps that shifts of the grid may owe
-constexpr double kLapsedShare = 1.0 / 256;  // of the line rate: the least without a valid grant
+// --- beginning ---
+// That what another flow found of the network holds, in round trips.
+constexpr int64_t kClearRoundTrips = 16;
+// Of a round trip's worth: what a flow may send at first on a busy link.
+constexpr int64_t kFirstShare = 4;
+// Of a bandwidth-delay product: a message on a busy link that is so short goes at once.
+constexpr int64_t kShortShare = 16;
+// Of the hold, where no grant came for a flow that began.
+constexpr double kLateShare = 16;
+
+// --- grants ---
+// Of the line rate: the least without a valid grant.
+constexpr double kLapsedShare = 1.0 / 256;
+constexpr Duration kMinValidity = Duration::from_us(1);
+constexpr Duration kMaxValidity = Duration::from_s(10);
+// By which the grant of a CTS may be newer and still count.
+constexpr int16_t kNearEpochs = 256;
+// Gaps that shifts of the grid may owe.
+constexpr double kMostLate = 4;
+// Acknowledgements are gathered at the receiver: beside the round trips, this is in flight.
+constexpr Bytes kWindowBursts = 4;
+constexpr int64_t kWindowJitters = 4;
+
+// --- demands ---
 // A backlog that is gone within this part of a round trip is not announced: no answer would come in
 // time.
 constexpr double kTooSmall = 0.25;
-// Of a round trip: what a flow may send at first on a busy link.
-constexpr int64_t kFirstShare = 4;
 // More is announced when what was announced is gone within so many round trips.
 constexpr double kAnnounceAhead = 4;
 constexpr Bytes kMostAnnounced = Bytes{1} << 30;  // the word counts modulo 2^32
 constexpr double kUsableChange = 1.0 / 32;        // smaller ones are not told
-constexpr int64_t kRepeatsPerValidity = 4;
 // A flow that has been idle for so long says so, lest a count went wrong somewhere.
 constexpr Duration kFarewell = Duration::from_ms(1);
-
-// Acknowledgements are gathered at the receiver; beside the round trips, this is in flight.
-constexpr Bytes kWindowBursts = 4;
-constexpr int64_t kWindowJitters = 4;
-constexpr int16_t kNearEpochs = 256;
-constexpr Duration kMinValidity = Duration::from_us(1);
-constexpr Duration kMaxValidity = Duration::from_s(10);
+// Active flows are looked at so often within the validity of a grant.
+constexpr int64_t kSweepsPerValidity = 4;
 
 Rate rate_of(double bps) {
   return std::max(Rate::from_bps(static_cast<uint64_t>(std::max(bps, 0.0))), kMinRate);
@@ -281,8 +291,8 @@ PaceSenders::PaceSenders(const FlowEnvironment& environment, const PaceConstants
                          uint32_t max_flows)
     : environment_(environment),
       constants_(constants),
-      sweep_(std::max(constants.validity, environment.pause * kRepeatsPerValidity) /
-             kRepeatsPerValidity),
+      sweep_(std::max(constants.validity, environment.pause * kSweepsPerValidity) /
+             kSweepsPerValidity),
       link_(environment.line_rate, max_flows, constants.regrant),
       controllers_(max_flows) {}
 
