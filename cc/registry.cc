@@ -30,6 +30,7 @@ using Factory = Result<std::unique_ptr<Controller>> (*)(std::string_view name,
                                                         const FlowEnvironment& environment,
                                                         std::span<const NamedValue> constants);
 using AllocatorFactory = std::unique_ptr<Allocator> (*)(const FlowEnvironment& environment,
+                                                        const PaceConstants& constants,
                                                         uint32_t max_flows);
 
 // Of a controller without any that can be set.
@@ -69,9 +70,12 @@ constexpr ControllerInfo describe(std::string_view name, std::string_view summar
 }
 
 template <typename T>
-std::unique_ptr<Allocator> divide(const FlowEnvironment& environment, uint32_t max_flows) {
+std::unique_ptr<Allocator> divide(const FlowEnvironment& environment,
+                                  const PaceConstants& constants, uint32_t max_flows) {
   if constexpr (std::is_constructible_v<T, Rate, uint32_t>) {
     return std::make_unique<T>(environment.line_rate, max_flows);
+  } else if constexpr (std::is_constructible_v<T, FlowEnvironment, uint32_t, PaceConstants>) {
+    return std::make_unique<T>(environment, max_flows, constants);
   } else {
     return std::make_unique<T>(environment, max_flows);
   }
@@ -201,10 +205,17 @@ Result<std::unique_ptr<ControllerSet>> make_controllers(std::string_view name,
 
 Result<std::unique_ptr<Allocator>> make_allocator(std::string_view name,
                                                   const FlowEnvironment& environment,
-                                                  uint32_t max_flows) {
-  return find(kAllocators, "allocator", name).map([&](size_t i) {
-    return kAllocatorFactories[i](environment, max_flows);
-  });
+                                                  uint32_t max_flows,
+                                                  std::span<const NamedValue> settings) {
+  const auto found = find(kAllocators, "allocator", name);
+  if (!found) return tl::unexpected(found.error());
+  PaceConstants constants;
+  if (name == "pace") {
+    const auto made = make_constants<PaceConstants>(name, settings);
+    if (!made) return tl::unexpected(made.error());
+    constants = *made;
+  }
+  return kAllocatorFactories[*found](environment, constants, max_flows);
 }
 
 Result<ControllerInfo> controller_info(std::string_view name) {

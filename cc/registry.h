@@ -46,11 +46,12 @@ Result<std::unique_ptr<ControllerSet>> make_controllers(std::string_view name,
                                                         std::span<const NamedValue> constants,
                                                         uint32_t max_flows);
 
-// The receiver's side: divides environment.line_rate among at most `max_flows` flows. Errors as for
-// controllers.
+// The receiver's side: divides environment.line_rate among at most `max_flows` flows. `constants`
+// are those of the congestion control that goes with it. Errors as for controllers.
 Result<std::unique_ptr<Allocator>> make_allocator(std::string_view name,
                                                   const FlowEnvironment& environment,
-                                                  uint32_t max_flows);
+                                                  uint32_t max_flows,
+                                                  std::span<const NamedValue> constants = {});
 
 // One of controllers(). Errors: kInvalidArgument with what is known.
 Result<ControllerInfo> controller_info(std::string_view name);

@@ -24,8 +24,10 @@ bool newer(uint16_t epoch, uint16_t than) {
 
 }  // namespace
 
-PaceReceiver::PaceReceiver(const FlowEnvironment& environment, uint32_t max_flows)
+PaceReceiver::PaceReceiver(const FlowEnvironment& environment, uint32_t max_flows,
+                           const PaceConstants& constants)
     : environment_(environment),
+      constants_(constants),
       round_trip_(base_round_trip(environment)),
       capacity_(environment.line_rate, environment.mtu + environment.overhead, round_trip_,
                 environment.jitter, constants_),

@@ -32,7 +32,8 @@ namespace pacecar {
 class PaceReceiver final : public Allocator {
  public:
   // environment.line_rate is that of the receiving link.
-  PaceReceiver(const FlowEnvironment& environment, uint32_t max_flows);
+  PaceReceiver(const FlowEnvironment& environment, uint32_t max_flows,
+               const PaceConstants& constants = {});
 
   void add_flow(Instant now, uint32_t flow) override;
   void remove_flow(Instant now, uint32_t flow) override;
@@ -124,7 +125,7 @@ class PaceReceiver final : public Allocator {
   size_t serve_holds(Instant now, std::span<GrantUpdate> updates);
 
   const FlowEnvironment environment_;
-  const PaceConstants constants_{};
+  const PaceConstants constants_;
   const Duration round_trip_;
   LinkCapacity capacity_;
   WaterFill fill_;

@@ -53,7 +53,9 @@ Result<std::unique_ptr<Messenger>> Messenger::create(Nic& nic, const MessengerCo
   if (!controllers) return tl::unexpected(controllers.error());
   const std::string_view own = controller_info(config.congestion_control)->allocator;
   const std::string_view name = config.allocator.empty() ? own : config.allocator;
-  auto allocator = make_allocator(name, flow, nic.caps().flows);
+  const auto constants =
+      std::span(config.constants).first(name == own ? config.constants.size() : 0);
+  auto allocator = make_allocator(name, flow, nic.caps().flows, constants);
   if (!allocator) return tl::unexpected(allocator.error());
   auto messenger = std::unique_ptr<Messenger>(
       new Messenger(nic, config, std::move(*allocator), std::move(*controllers), now));
@@ -469,32 +471,6 @@ bool Messenger::drained() const {
   };
   return std::none_of(senders_.begin(), senders_.end(), telling) &&
          std::none_of(receivers_.begin(), receivers_.end(), telling);
-}
-
-Bytes Messenger::acknowledged_bytes(ConnectionId connection) const {
-  return senders_[connection]->flow->standing.acked;
-}
-
-Explanation Messenger::explain(ConnectionId connection) const {
-  const Flow& flow = *senders_[connection]->flow;
-  if (flow.controller == nullptr) return {};
-  Explanation told = flow.controller->explain(now_);
-  if (flow.standing.backlog == 0) told.limited_by = LimitedBy::kApplication;
-  return told;
-}
-
-Duration Messenger::rtt(ConnectionId connection) const { return senders_[connection]->flow->rtt; }
-
-FlowReport Messenger::report() const {
-  FlowReport report{.flows = open_flows_.size(), .hint = hint_};
-  const Flow* flow = flows_[last_flow_].get();
-  if (flow != nullptr) {
-    report.weight = flow->weight;
-    report.decision = flow->decision;
-    report.rtt = flow->rtt;
-    if (flow->controller != nullptr) report.explanation = flow->controller->explain(now_);
-  }
-  return report;
 }
 
 }  // namespace pacecar
