@@ -126,7 +126,8 @@ size_t PaceReceiver::poll_grants(Instant now, std::span<GrantUpdate> updates) {
 void PaceReceiver::start_pass(Instant now) {
   next_look_ = now + kLookInterval;
   changed_ = false;
-  if (newcomers_ > 0 && !fan_in_.gathering(now)) end_episode();
+  const bool all_here = charged_ >= expected(posted_);
+  if (newcomers_ > 0 && (all_here || !fan_in_.gathering(now))) end_episode();
   const double available = capacity_.available(active_.size());
   level_ = fill_.level(available);
   const double left = level_ == WaterFill::kNoLevel ? available - fill_.limits() : 0;
