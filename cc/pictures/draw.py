@@ -176,7 +176,7 @@ def draw_incast(simulator, path):
     panel = Panel((0, 700, 100), (0, 500, 100), 30, 230)
     panel.axes("time, us", "queue of the receiver's port, KB")
     workload = INCAST.format(32, [0, *range(64, 96)])
-    for algorithm, place in (("nscc", (150, 240)), ("swift", (150, 445)), ("pace", (150, 25))):
+    for algorithm, place in (("nscc", (150, 130)), ("swift", (150, 445)), ("pace", (150, 25))):
         result = simulator.run(algorithm, workload)
         points, sums = thin(port(result), 4), result["metrics"]
         panel.line(points, COLOURS[algorithm])
