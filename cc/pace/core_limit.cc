@@ -47,7 +47,9 @@ bool CoreLimit::on_ack(const AckSample& sample, double rate) {
     const Duration rtt = std::min(sample.rtt, kMaxRtt);
     observe_base(sample.now, rtt);
     const Duration delay = rtt - base_;
-    const int64_t bin = delay.ns() * kBinsPerTarget / target().ns();
+    // A mark, too, says that there is a queue: it counts as half of what makes a packet late.
+    const Duration counted = sample.echo_marked ? delay + target() / 2 : delay;
+    const int64_t bin = counted.ns() * kBinsPerTarget / target().ns();
     ++delays_[static_cast<size_t>(std::min<int64_t>(bin, kBins - 1))];
     least_ = std::min(least_, delay);
     ++heard_;
@@ -75,6 +77,7 @@ void CoreLimit::observe_base(Instant now, Duration rtt) {
 }
 
 void CoreLimit::restart(double rate) {
+  before_ = rate_;
   rate_ = std::min(rate_, rate);
   top_ = line_;
 }

@@ -1,9 +1,9 @@
-// CoreLimit: c_f, what the paths between two edge links carry for one flow, as far as delays and
-// marks tell. Re-routing comes first and is the NIC's work, path by path; a flow slows down only
-// when the median packet of a round trip had trouble, so when most paths are bad:
+// CoreLimit: c_f, what the paths between two edge links carry for one flow, as far as delays,
+// marks and losses tell. Re-routing comes first and is the NIC's work, path by path; a flow slows
+// down only when the median packet of a round trip had trouble, so when most paths are bad:
 //
 //   c = min(c, r) * max(1 - 0.8 (d - T) / d, 0.5)   d: mean delay of those in trouble; T = RTT / 4
-//   c += (top - c) / 4                              per clean round trip
+//   c += (top - c) / 2                              per clean round trip
 //
 // A delay that all packets of a round trip share is that of the last hop, which is loop 1's work:
 // it does not count here, as long as it is below a round trip. `top` is where trouble began, until
@@ -33,6 +33,8 @@ class CoreLimit {
   void on_timeout(double rate) { decrease(std::max(fastest_, rate), kTimeoutFactor); }
   // Goes on from `rate`: nothing else limits the flow any more.
   void restart(double rate);
+  // Something else does again: what was known of the paths before counts, unless less was found.
+  void resume() { rate_ = std::max(rate_, before_); }
 
   // Nothing has been heard yet, but other flows have found the network clear.
   void trust() {
@@ -66,6 +68,7 @@ class CoreLimit {
   Duration base_;
   double rate_;
   double top_;
+  double before_ = 0;             // rate_ at the last restart
   uint32_t bad_round_trips_ = 0;  // in a row
   bool clear_ = false;
   bool reroutes_ = false;  // the NIC has looked for better paths

@@ -2,12 +2,12 @@
 //
 //   available = eta * C - X - q / (4 RTT)
 //
-// eta is 1 for a flow alone, else 0.98. q is the queue at the last hop: line rate times the least
+// eta is 1 for a flow alone, else 0.985. q is the queue at the last hop: line rate times the least
 // excess delay of all packets of a round trip; queues elsewhere are on the way of some packets
 // only. X is traffic that no grant covers: what of it arrives here is counted; other processes and
-// hosts show when a queue stands while our own arrivals fill less than the link. X rises as fast as
-// it is seen and falls by a quarter per round trip, and flows on grants keep half of the link
-// against it.
+// hosts show when a queue stands while our own arrivals fill less than the link. X
+// follows what is seen by half per round trip and falls by a quarter, and flows on grants keep half
+// of the link against it.
 //
 // Rates are in bit/s on the wire. Pure; one thread.
 #pragma once

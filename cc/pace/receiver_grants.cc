@@ -65,14 +65,20 @@ Instant PaceReceiver::repeat_at(const Flow& f) const {
 
 bool PaceReceiver::differs(const Flow& f, double tolerance) const {
   if (f.granted == Rate() || f.slot != f.sent_slot) return true;
-  if (!f.active() && f.sent_busy != busy_) return true;
+  if (f.sent_busy != (busy_ && !f.active())) return true;
   const double granted = bps_of(f.granted);
   return std::abs(bps_of(target(f)) - granted) > tolerance * granted;
 }
 
 GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   Flow& f = flows_[flow];
+  const Rate before = f.granted;
   f.granted = target(f);
+  if (f.granted < before && f.phase != Phase::kLasting) {  // it will last for longer
+    f.phase = Phase::kLasting;
+    advance(f);
+    charge(f, limit(f));
+  }
   f.sent = now;
   f.sent_slot = f.slot;
   ++f.epoch;

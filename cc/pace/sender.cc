@@ -100,22 +100,22 @@ void PaceController::on_timeout(Instant now) {
 bool PaceController::outranks(const Grant& grant) const {
   if (!has_grant_) return true;
   const auto ahead = static_cast<int16_t>(static_cast<uint16_t>(grant.epoch - grant_.epoch));
-  if (!grant.aligned) return ahead > 0 && ahead <= kNearEpochs;
-  return ahead > 0 || !grant_.aligned;
+  const auto own = [](const Grant& word) { return word.aligned || word.busy; };
+  if (!own(grant)) return ahead > 0 && ahead <= kNearEpochs;
+  return ahead > 0 || !own(grant_);
 }
 
 void PaceController::on_grant(Instant now, const Grant& grant) {
   if (grant.is_credit || !outranks(grant)) return;
-  const bool first = !has_grant_;
-  const Rate before = grant_.rate;
   grant_ = grant;
   grant_.rate = std::max(grant.rate, kMinRate);
   grant_.validity = std::clamp(grant.validity, kMinValidity, kMaxValidity);
   granted_at_ = now;
   has_grant_ = true;
+  if (alone_) core_.resume();
   alone_ = false;
   align_wanted_ |= grant.aligned;
-  if (first || grant_.rate != before) refresh(now);
+  refresh(now);  // also when the rate is as before: it may have lapsed in between
 }
 
 // --- the rate ---
@@ -133,9 +133,9 @@ bool PaceController::beginning(Instant now) const {
 double PaceController::granted(Instant now) const {
   const auto line = static_cast<double>(environment_.line_rate.bps());
   if (!has_grant_ || alone_) return line;
-  const auto rate = static_cast<double>(grant_.rate.bps());
+  auto rate = static_cast<double>(grant_.rate.bps());
   if (short_ && grant_.busy) return line;
-  if (grant_.busy && !beginning(now)) return rate / kLateShare;
+  if (grant_.busy && !beginning(now)) rate /= kLateShare;
   const Duration over = now - std::max(granted_at_, busy_since_) - grant_.validity;
   if (over < Duration() || !has_backlog()) return rate;
   const int64_t halvings = std::min<int64_t>(1 + over.ns() / halving().ns(), 60);

@@ -40,6 +40,7 @@ class Tally {
         total_.longest_excess, total_.largest_excess,
         static_cast<double>(total_.largest_queue) / static_cast<double>(kBdp), total_.longest_low,
         total_.longest_rest, total_.validity.us());
+    std::fflush(stdout);  // what follows may take an hour
   }
 
  private:

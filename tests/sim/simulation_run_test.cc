@@ -71,9 +71,9 @@ TEST(SimulationRun, TheSameSpecGivesTheSameRun) {
 }
 
 TEST(SimulationRun, EveryPacketIsAccountedFor) {
-  const RunResult run =
-      run_of(spec_of(kLeafSpine + "[fabric]\nqueue = \"20KB\"\n[workload]\nkind = \"incast\"\n"
-                                  "senders = 12\nbytes = \"200KB\""));
+  const RunResult run = run_of(
+      spec_of(kLeafSpine + "[transport]\ncc = \"swift\"\n[fabric]\nqueue = \"20KB\"\n"
+                           "[workload]\nkind = \"incast\"\nsenders = 12\nbytes = \"200KB\""));
   EXPECT_TRUE(run.complete);
   EXPECT_TRUE(run.fabric.conserved());
   EXPECT_GT(run.fabric.dropped_for(FabricDrop::kQueueFull), 0U);

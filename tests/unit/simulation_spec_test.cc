@@ -273,7 +273,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"[workload]\nkind = \"mixture\"", {"[[workload.job]]"}},
         Mistake{"[[workload.job]]\ncc = \"cubic\"", {"line 2", "cc is \"cubic\"", "swift"}},
         Mistake{"[workload]\nname = \"two\"\n[[workload.job]]\n[[workload.job]]\ncc = \"nscc\"",
-                {"x.toml, line 1", "both 'swift' and 'nscc'"}},
+                {"x.toml, line 1", "both 'pace' and 'nscc'"}},
         Mistake{"[[workload.job]]\n[[workload.job]]\nweight = 2",
                 {"both weight 1 and weight 2", "senders of their own"}},
         Mistake{"[workload]\nweight = 0", {"weight is 0", "from 1 to 64"}},
