@@ -21,9 +21,36 @@ void PrintTo(const Run& run, std::ostream* out) { *out << run.name; }
 
 // Every algorithm, and everything that switches do to packets.
 constexpr Run kRuns[] = {
+    {"pace_incast", R"(
+[topology]
+hosts = 16
+[transport]
+cc = "pace"
+path_policy = "balanced"
+[workload]
+kind = "incast"
+senders = 12
+bytes = "150KB"
+)"},
+    {"pace_all_to_all_lost_words", R"(
+[topology]
+hosts = 16
+[transport]
+cc = "pace"
+path_policy = "reroute"
+[workload]
+kind = "all_to_all"
+parallel = 2
+bytes = "100KB"
+[[fault]]
+kind = "word-loss"
+probability = 0.1
+)"},
     {"swift_incast_drops", R"(
 [topology]
 hosts = 16
+[transport]
+cc = "swift"
 [fabric]
 queue = "60KB"
 [workload]
@@ -186,6 +213,8 @@ rate = "17G"
     {"swift_random_flows_frozen_host", R"(
 [topology]
 hosts = 16
+[transport]
+cc = "swift"
 [workload]
 kind = "random_flows"
 sizes = "FB_Hadoop"
