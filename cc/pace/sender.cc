@@ -24,12 +24,11 @@ constexpr double kLateShare = 16;
 // --- grants ---
 // Of the line rate: the least without a valid grant.
 constexpr double kLapsedShare = 1.0 / 256;
+constexpr Duration kMaxPhase = Duration::from_ms(5);
 constexpr Duration kMinValidity = Duration::from_us(1);
 constexpr Duration kMaxValidity = Duration::from_s(10);
 // By which the grant of a CTS may be newer and still count.
 constexpr int16_t kNearEpochs = 256;
-// Gaps that shifts of the grid may owe.
-constexpr double kMostLate = 4;
 // Acknowledgements are gathered at the receiver: beside the round trips, this is in flight.
 constexpr Bytes kWindowBursts = 4;
 constexpr int64_t kWindowJitters = 4;
@@ -110,6 +109,7 @@ void PaceController::on_grant(Instant now, const Grant& grant) {
   grant_ = grant;
   grant_.rate = std::max(grant.rate, kMinRate);
   grant_.validity = std::clamp(grant.validity, kMinValidity, kMaxValidity);
+  grant_.phase = std::clamp(grant.phase, Duration(), kMaxPhase);
   granted_at_ = now;
   has_grant_ = true;
   if (alone_) core_.resume();
@@ -215,11 +215,13 @@ void PaceController::align(Instant now, Rate rate, Bytes burst) {
   const double wanted = std::max(planned - late_ns_, at);
   double next = wanted + modulo(grid - wanted, gap);
   if (next - wanted > gap / 2 && next - gap >= at) next -= gap;
-  // What packets have been put off by is made good by the next shifts.
-  late_ns_ =
-      in_grid_ ? std::clamp(late_ns_ + next - planned, -kMostLate * gap, kMostLate * gap) : 0;
+  // What packets have been put off by is made good by the next shifts. Where words come late by
+  // chance, the grid moves with them: a flow that has lost a gap to that stays where it is.
+  const bool stays = in_grid_ && late_ns_ + next - planned > gap;
+  if (stays) next = planned;
+  late_ns_ = in_grid_ ? std::max(late_ns_ + next - planned, -gap) : 0;
   in_grid_ = true;
-  grid_ns_ = grid;
+  grid_ns_ = stays ? planned : grid;
   gap_ns_ = gap;
   decision_.first_send = Instant::from_ns(static_cast<int64_t>(next));
   decision_.aligned = true;
@@ -264,7 +266,9 @@ bool PaceController::worth_saying(Instant now, double usable) const {
   if (!announced_) return backlog > kTooSmall * round_trip_bytes;
   const Bytes said_left = said_wanted_ - std::min(standing_.acked, said_wanted_);
   if (standing_.acked + standing_.backlog > said_wanted_ &&
-      static_cast<double>(said_left) < std::max(kAnnounceAhead * round_trip_bytes, backlog / 2)) {
+      static_cast<double>(said_left) <
+          std::max(kAnnounceAhead * round_trip_bytes,
+                   std::min(backlog, static_cast<double>(kMostAnnounced)) / 2)) {
     return true;
   }
   const auto said = static_cast<double>(said_.usable.bps());
