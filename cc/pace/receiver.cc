@@ -124,10 +124,17 @@ void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, uint32_t 
   const Duration late = excess(f, transit_ns, now);
   const Bytes packets = (bytes + environment_.mtu - 1) / environment_.mtu;
   const Bytes wire = bytes + packets * environment_.overhead;
-  changed_ |= capacity_.on_arrival(now, wire, f.active(), late);
   // What is too little to be announced is a sign of life all the same.
-  if (!f.active() && now - f.heard > round_trip_) fan_in_.on_wake(now, charged_ + 1);
+  if (!f.active() && now - f.heard > round_trip_) {
+    fan_in_.on_wake(now, charged_ + 1);
+    f.spell_began = now;
+    f.spell = 0;
+  }
   f.heard = now;
+  f.spell += bytes;
+  // A flow at full speed was announced: that word has been lost.
+  const bool full_speed = f.spell * 2 > f.granted.bytes_in(now - f.spell_began);
+  changed_ |= capacity_.on_arrival(now, wire, f.active() || full_speed, late);
   f.received += bytes;
   if (f.active() || f.remaining() > 0) update(now, flow);
 }

@@ -66,10 +66,12 @@ class PaceReceiver final : public Allocator {
     Bytes received = 0;  // since the flow began
     Bytes wanted = 0;    // likewise, as the sender says
     Rate usable;
-    Rate charged;   // its limit in fill_; 0: it is not there
-    Rate granted;   // newest grant sent; 0: none yet
-    Instant sent;   // when it was
-    Instant heard;  // of the flow, last
+    Rate charged;         // its limit in fill_; 0: it is not there
+    Rate granted;         // newest grant sent; 0: none yet
+    Instant sent;         // when it was
+    Instant heard;        // of the flow, last
+    Instant spell_began;  // of arrivals without a pause of a round trip
+    Bytes spell = 0;      // payload that has arrived since
     uint32_t weight = 1;
     uint32_t position = kInactive;  // in active_
     uint32_t home = 0;              // slot while idle

@@ -43,6 +43,8 @@ constexpr Bytes kMostAnnounced = Bytes{1} << 30;  // the word counts modulo 2^32
 constexpr double kUsableChange = 1.0 / 32;        // smaller ones are not told
 // A flow that has been idle for so long says so, lest a count went wrong somewhere.
 constexpr Duration kFarewell = Duration::from_ms(1);
+// Round trips after which a demand that nothing has answered is repeated.
+constexpr int64_t kPatience = 2;
 // Active flows are looked at so often within the validity of a grant.
 constexpr int64_t kSweepsPerValidity = 4;
 
@@ -273,7 +275,11 @@ bool PaceController::worth_saying(Instant now, double usable) const {
   }
   const auto said = static_cast<double>(said_.usable.bps());
   if (std::abs(usable - said) > kUsableChange * said) return true;
-  return has_grant_ && now - said_at_ >= grant_.validity;
+  // A word that nothing has answered may be lost.
+  const bool answered = granted_at_ >= said_at_;
+  const Duration patience =
+      answered ? grant_.validity : std::min(grant_.validity, halving() * kPatience);
+  return has_grant_ && now - said_at_ >= patience;
 }
 
 Explanation PaceController::explain(Instant now) {
