@@ -50,10 +50,18 @@ class FanIn {
   void close_episode() {
     last_[episodes_ % kEpisodes] = seen_;
     ++episodes_;
-    std::array<uint32_t, kEpisodes> sorted = last_;
-    const auto known = static_cast<std::ptrdiff_t>(std::min(episodes_, kEpisodes));
-    std::sort(sorted.begin(), sorted.begin() + known);
-    usual_ = sorted[static_cast<size_t>(known) / 2];
+    const size_t known = std::min(episodes_, kEpisodes);
+    for (size_t i = 0; i < known; ++i) {
+      if (rank(i, known) == known / 2) usual_ = last_[i];
+    }
+  }
+  // Of the first `known` episodes, how many come before this one in order of size.
+  size_t rank(size_t episode, size_t known) const {
+    size_t before = 0;
+    for (size_t i = 0; i < known; ++i) {
+      before += last_[i] < last_[episode] || (last_[i] == last_[episode] && i < episode) ? 1 : 0;
+    }
+    return before;
   }
 
   Duration round_trip_;
