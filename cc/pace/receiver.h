@@ -22,7 +22,7 @@
 #include "cc/pace/constants.h"
 #include "cc/pace/fan_in.h"
 #include "cc/pace/link_capacity.h"
-#include "cc/pace/slots.h"
+#include "cc/pace/slot_map.h"
 #include "cc/pace/turn_order.h"
 #include "cc/pace/water_fill.h"
 #include "transport/base/work_list.h"

@@ -11,7 +11,7 @@
 
 #include "cc/pace/link_capacity.h"
 #include "cc/pace/link_share.h"
-#include "cc/pace/slots.h"
+#include "cc/pace/slot_map.h"
 #include "cc/pace/turn_order.h"
 #include "cc/pace/water_fill.h"
 #include "transport/base/prng.h"

@@ -7,7 +7,7 @@
 
 #include "cc/pace/fan_in.h"
 #include "cc/pace/phase.h"
-#include "cc/pace/slots.h"
+#include "cc/pace/slot_map.h"
 #include "cc/pace/turn_order.h"
 #include "cc/pace/water_fill.h"
 
