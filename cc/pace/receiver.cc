@@ -55,7 +55,7 @@ void PaceReceiver::add_flow(Instant now, uint32_t flow) {
   Flow& f = flows_[flow];
   f = Flow{};
   f.present = true;
-  f.heard = now;
+  f.heard = f.spell_began = now;
   f.home = f.slot = homes_.take_lowest();
 }
 

@@ -1,10 +1,12 @@
 // What `pace` takes the receiving link (LinkCapacity) and the core (CoreLimit) to carry.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 
 #include "cc/pace/core_limit.h"
 #include "cc/pace/link_capacity.h"
+#include "cc/pace/receiver.h"
 
 namespace pacecar {
 namespace {
@@ -123,6 +125,72 @@ TEST(CcPaceCapacityJitter, WhatEndHostsAddByChanceIsNoQueue) {
   EXPECT_EQ(capacity.available(2), kConstants.shared * kLine);
 }
 
+// Its arrivals are no foreign traffic, against which half of the link would have to be kept.
+TEST(CcPaceCovered, AFlowWhoseDemandWasLostIsNotHeldAgainstItself) {
+  PaceReceiver receiver({.line_rate = Rate::from_gbps(400),
+                         .mtu = 4096,
+                         .overhead = 64,
+                         .burst_bytes = 4096,
+                         .base_rtt = kRoundTrip},
+                        1);
+  std::array<GrantUpdate, 4> grants;
+  Instant now = Instant::from_ns(1'000'000'000);
+  receiver.add_flow(now, 0);
+  receiver.on_posted(now, 0, 1 << 30);
+  ASSERT_EQ(receiver.poll_grants(now, grants), 1U);
+  ASSERT_EQ(grants[0].grant.rate, Rate::from_gbps(400));
+  for (int packets = 0; packets < 1000; ++packets, now = now + Duration::from_ns(84)) {
+    receiver.on_arrival(now, 0, 4096, 1000);
+    receiver.poll_grants(now, grants);
+  }
+  receiver.on_demand(now, 0, {.usable = Rate::from_gbps(400), .wanted = 1 << 30, .epoch = 1});
+  now = now + Duration::from_us(5);
+  receiver.poll_grants(now, grants);
+  EXPECT_GE(receiver.grant(0).rate, Rate::from_gbps(390));
+}
+
+// So that it does not begin at the line rate behind a queue.
+TEST(CcPaceBusy, AnIdleFlowIsToldWhenALinkStaysInUseAndWhenItNoLongerIs) {
+  PaceReceiver receiver({.line_rate = Rate::from_gbps(400),
+                         .mtu = 4096,
+                         .overhead = 64,
+                         .burst_bytes = 4096,
+                         .base_rtt = kRoundTrip},
+                        2);
+  constexpr uint32_t kActive = 0;
+  constexpr uint32_t kIdle = 1;
+  std::array<GrantUpdate, 4> words;
+  std::array<bool, 2> busy{};  // as each flow's newest word said
+  Instant now = Instant::from_ns(1'000'000'000);
+  const auto run = [&](Duration span) {
+    for (const Instant end = now + span; now < end; now = now + Duration::from_ns(500)) {
+      const size_t count = receiver.poll_grants(now, words);
+      for (size_t i = 0; i < count; ++i) busy[words[i].flow] = words[i].grant.busy;
+    }
+  };
+  const auto say = [&](Bytes wanted, uint16_t epoch) {
+    receiver.on_demand(now, kActive,
+                       {.usable = Rate::from_gbps(400), .wanted = wanted, .epoch = epoch});
+  };
+  receiver.add_flow(now, kActive);
+  receiver.add_flow(now, kIdle);
+  receiver.on_posted(now, kIdle, 1 << 20);
+  receiver.on_posted(now, kActive, 1 << 30);
+  say(1 << 30, 1);
+  run(kRoundTrip / 2);
+  say((1 << 30) - 4096, 2);
+  run(kRoundTrip / 4);
+  EXPECT_FALSE(busy[kIdle]);
+  run(kRoundTrip);
+  say((1 << 30) - 8192, 3);
+  run(kRoundTrip);
+  EXPECT_TRUE(busy[kIdle]);
+  EXPECT_FALSE(busy[kActive]);
+  say(0, 4);
+  run(kRoundTrip * 4);
+  EXPECT_FALSE(busy[kIdle]);
+}
+
 // --- CoreLimit ---
 
 class CcPaceCore : public ::testing::Test {
@@ -187,6 +255,28 @@ TEST_F(CcPaceCore, SlowsDownWhenMostPacketsStayLate) {
   EXPECT_GT(core_.rate(), 0.001 * kLine);
   hear(most_late, 200);
   EXPECT_GE(core_.rate(), kLine / 256) << "never stops";
+}
+
+// 1.8 us are less than T, a quarter of the round trip; with a mark they count as 2.8 us.
+TEST_F(CcPaceCore, AMarkMakesALateOneOfASmallDelay) {
+  const auto after = [this](bool marked) {
+    hear(Duration(), 20);
+    for (int i = 0; i < kPackets * 10; ++i) {
+      now_ = now_ + kRoundTrip / kPackets;
+      sent_ += 4096;
+      const bool delayed = i % 10 < 7;
+      core_.on_ack({.now = now_,
+                    .rtt = kRoundTrip + (delayed ? Duration::from_ns(1800) : Duration()),
+                    .acked = 4096,
+                    .in_flight = kPackets * 4096,
+                    .sent = sent_,
+                    .echo_marked = marked && delayed},
+                   core_.rate());
+    }
+    return core_.rate();
+  };
+  EXPECT_GE(after(false), 0.95 * kLine);
+  EXPECT_LT(after(true), 0.95 * kLine);
 }
 
 TEST_F(CcPaceCore, OneBadRoundTripIsNoReason) {

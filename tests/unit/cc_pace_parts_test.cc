@@ -90,6 +90,17 @@ TEST_F(CcPaceFanIn, WhatIsUsualIsExpectedLater) {
   EXPECT_EQ(fan_in_.expected(1000), 1);
 }
 
+TEST_F(CcPaceFanIn, OneEpisodeThatDiffersChangesNothing) {
+  for (const uint32_t usual : {1U, 9U}) {
+    for (int i = 0; i < 12; ++i) episode(usual);
+    episode(30);
+    EXPECT_EQ(fan_in_.expected(1000), usual);
+    for (int i = 0; i < 4; ++i) episode(usual);
+    episode(1);
+    EXPECT_EQ(fan_in_.expected(1000), usual);
+  }
+}
+
 TEST_F(CcPaceFanIn, FlowsThatWakeOneByOneAreCountedByThoseThatCompete) {
   for (int i = 0; i < 12; ++i) {
     fan_in_.on_wake(now_, 5);  // four others have been there for long

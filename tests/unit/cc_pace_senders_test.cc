@@ -46,6 +46,23 @@ class CcPaceSenders : public ::testing::Test {
   std::array<Controller*, 3> flows_{};
 };
 
+TEST_F(CcPaceSenders, ADemandThatNothingAnswersIsSaidAgainSoon) {
+  const FlowStanding standing{.backlog = 1 << 30};
+  now_ = now_ + Duration::from_us(1);  // after the grant
+  const auto said = flows_[0]->demand(now_, standing);
+  ASSERT_TRUE(said);
+  const uint16_t epoch = said->epoch;
+  now_ = now_ + Duration::from_us(20);
+  EXPECT_NE(flows_[0]->demand(now_, standing)->epoch, epoch);
+  // An answer makes it wait for as long as a grant holds.
+  flows_[0]->on_grant(
+      now_,
+      {.rate = Rate::from_gbps(400), .aligned = true, .validity = Duration::from_s(9), .epoch = 1});
+  const uint16_t again = flows_[0]->demand(now_, standing)->epoch;
+  now_ = now_ + Duration::from_us(20);
+  EXPECT_EQ(flows_[0]->demand(now_, standing)->epoch, again);
+}
+
 TEST_F(CcPaceSenders, FlowsWithABacklogShareTheLink) {
   want(0, 1 << 30);
   EXPECT_EQ(gbps(0), 400);

@@ -39,6 +39,18 @@ TEST(SoftNicCredit, FlowSleepsUntilItHasCredit) {
   EXPECT_EQ(traffic.send().size(), 1U);
 }
 
+// Its sender would otherwise take the wait for gathered acknowledgements for silence.
+TEST(SoftNicAcks, PacketsThatAreFarApartAskForTheirs) {
+  for (const uint64_t mbps : {10, 100'000}) {
+    Traffic traffic(experiment());
+    traffic.pair.limit(0, 0, {.rate = Rate::from_bps(mbps * 1'000'000), .window = Bytes{1} << 40});
+    traffic.post();
+    const auto packets = traffic.send();
+    ASSERT_FALSE(packets.empty());
+    EXPECT_EQ(packets[0].data().ack_request, mbps == 10) << mbps;
+  }
+}
+
 TEST(SoftNicWindow, APacketGoesOnlyWhenAllOfItFits) {
   Traffic traffic(experiment());
   traffic.pair.limit(0, 0, {.rate = Rate::from_gbps(1000), .window = 3 * kMtu - 1});
