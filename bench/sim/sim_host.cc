@@ -82,8 +82,7 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
       loop.now());
   if (!messenger) return tl::unexpected(messenger.error());
   host->messenger_ = std::move(*messenger);
-  host->poll_loop_ = std::make_unique<PollLoop>(host->port_, host->nic_, *host->messenger_,
-                                                spec.transport.burst / spec.transport.mtu);
+  host->poll_loop_.emplace(host->port_, *host->messenger_);
   fabric.set_listener(config.number, *host, kPort);
   return host;
 }
@@ -91,13 +90,14 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
 SimHost::SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const SimHostConfig& config,
                  Listener& listener)
     : loop_(loop),
-      port_(fabric.port(config.number)),
+      io_(fabric.port(config.number)),
       listener_(listener),
       number_(config.number),
       tell_steps_(config.tell_steps),
       timer_(loop.add_timer(*this, kTimer)),
       random_(config.seed),
-      nic_(nic_config(spec, config, fabric), {next_random, &random_}, loop.now()) {}
+      nic_(nic_config(spec, config, fabric), {next_random, &random_}, loop.now()),
+      port_(io_, nic_, spec.transport.burst / spec.transport.mtu) {}
 
 NicIdentity SimHost::identity() const {
   NicIdentity identity{};
@@ -115,7 +115,7 @@ void SimHost::prepare(uint32_t, unsigned events_before) {
     case 3:
       nic_.prepare(1);
       messenger_->prepare();
-      return poll_loop_->prepare();
+      return port_.prepare();
     case 1:
       return nic_.prepare(2);
     default:
@@ -124,14 +124,14 @@ void SimHost::prepare(uint32_t, unsigned events_before) {
 }
 
 void SimHost::on_event(Instant now, uint32_t) {
-  const uint64_t blocked = port_.counters().send_blocked;
+  const uint64_t blocked = io_.counters().send_blocked;
   for (size_t sent = 1; poll_loop_->receive(now) + sent > 0;) sent = poll_loop_->advance(now);
   // A port that is full tells when it no longer is; anything else that is due is due a little
   // later.
   const Instant next = poll_loop_->next_deadline();
   if (next > now) {
     loop_.arm(timer_, next);
-  } else if (port_.counters().send_blocked != blocked) {
+  } else if (io_.counters().send_blocked != blocked) {
     loop_.cancel(timer_);
   } else {
     loop_.arm(timer_, now + Duration::from_ns(1));

@@ -8,11 +8,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "bench/sim/run_spec.h"
 #include "transport/base/prng.h"
 #include "transport/base/result.h"
 #include "transport/engine/poll_loop.h"
+#include "transport/engine/soft_port.h"
 #include "transport/message/messenger.h"
 #include "transport/sim/event_loop.h"
 #include "transport/sim/fabric.h"
@@ -69,16 +71,17 @@ class SimHost final : public EventSink {
           Listener& listener);
 
   EventLoop& loop_;
-  PacketIo& port_;
+  PacketIo& io_;
   Listener& listener_;
   uint32_t number_;
   bool tell_steps_;
   EventLoop::TimerId timer_;
   Prng random_;
   SoftNic nic_;
+  SoftPort port_;
   MemoryRegion payload_;
   std::unique_ptr<Messenger> messenger_;
-  std::unique_ptr<PollLoop> poll_loop_;
+  std::optional<PollLoop> poll_loop_;
   uint64_t messages_ = 0;
 };
 

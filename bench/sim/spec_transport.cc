@@ -8,7 +8,7 @@
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
 #include "cc/registry.h"
-#include "transport/engine/poll_loop.h"
+#include "transport/engine/soft_port.h"
 #include "transport/softnic/path_selector.h"
 #include "transport/wire/extended.h"
 
@@ -172,8 +172,8 @@ Result<TransportSpec> read_transport(const SpecValue& value) {
   }
   spec.burst = reader.bytes("burst", spec.mtu);
   spec.burst = std::max(spec.burst / spec.mtu, Bytes{1}) * spec.mtu;  // whole packets
-  if (spec.burst > PollLoop::kMaxTransmit * spec.mtu) {
-    reader.complain("burst", fmt::format("is more than {} packets", PollLoop::kMaxTransmit));
+  if (spec.burst > SoftPort::kMaxTransmit * spec.mtu) {
+    reader.complain("burst", fmt::format("is more than {} packets", SoftPort::kMaxTransmit));
   }
   spec.paths = static_cast<uint32_t>(reader.whole("paths", spec.paths, 1, kMostPaths));
   spec.path_policy = static_cast<PathPolicy>(

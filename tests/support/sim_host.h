@@ -10,6 +10,7 @@
 #include "transport/base/check.h"
 #include "transport/base/prng.h"
 #include "transport/engine/poll_loop.h"
+#include "transport/engine/soft_port.h"
 #include "transport/message/messenger.h"
 #include "transport/softnic/soft_nic.h"
 
@@ -24,7 +25,7 @@ struct SimHostConfig {
   Duration silence_limit = Duration::from_s(10);
   std::string congestion_control = "swift";
   std::string allocator;
-  size_t transmit = PollLoop::kMaxTransmit;  // packets that the NIC makes at a time
+  size_t transmit = SoftPort::kMaxTransmit;  // packets that the NIC makes at a time
   bool control_first = false;
 };
 
@@ -57,7 +58,8 @@ class SimHost {
                                                },
                                                network.now())
                                  .value())),
-        loop_(network.port(port), nic_, *messenger_, config.transmit) {}
+        port_(network.port(port), nic_, config.transmit),
+        loop_(port_, *messenger_) {}
 
   static NicIdentity identity_of(size_t port) {
     NicIdentity identity{};
@@ -83,6 +85,7 @@ class SimHost {
   Prng random_;
   SoftNic nic_;
   std::unique_ptr<Messenger> messenger_;
+  SoftPort port_;
   PollLoop loop_;
 };
 

@@ -4,17 +4,20 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/scripted_packet_io.h"
+#include "transport/engine/clock.h"
+#include "transport/engine/soft_port.h"
 
 namespace pacecar {
 namespace {
 
 std::unique_ptr<Engine> open(const Params& params) {
-  return Engine::open(params, std::make_unique<ScriptedPacketIo>()).value();
+  return Engine::open(params,
+                      make_soft_port(params, std::make_unique<ScriptedPacketIo>(), clock_now()))
+      .value();
 }
 
 FlowReport report(Engine& engine) {
-  return engine.exclusively(
-      [](Messenger& messenger, SoftNic&, Instant) { return messenger.report(); });
+  return engine.exclusively([](Messenger& messenger, Nic&, Instant) { return messenger.report(); });
 }
 
 TEST(Engine, NicKnowsWhatKindOfHostItIsOn) {
@@ -28,7 +31,7 @@ TEST(Engine, WeightIsThatOfTheParameters) {
   Params params;
   params.weight = 9;
   const auto engine = open(params);
-  engine->exclusively([](Messenger& messenger, SoftNic&, Instant now) {
+  engine->exclusively([](Messenger& messenger, Nic&, Instant now) {
     ASSERT_TRUE(messenger.open_send(NicIdentity{1}, now));
   });
   EXPECT_EQ(report(*engine).weight, 9U);
@@ -48,7 +51,8 @@ TEST(Engine, NewestHintReachesTheMessenger) {
 TEST(Engine, UnknownCongestionControlIsNamed) {
   Params params;
   params.cc = "paec";
-  const auto engine = Engine::open(params, std::make_unique<ScriptedPacketIo>());
+  const auto engine = Engine::open(
+      params, make_soft_port(params, std::make_unique<ScriptedPacketIo>(), clock_now()));
   ASSERT_FALSE(engine);
   EXPECT_EQ(engine.error().code, ErrorCode::kInvalidArgument);
   EXPECT_NE(engine.error().message.find("PACECAR_CC: there is no congestion control 'paec'"),

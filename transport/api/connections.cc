@@ -56,7 +56,7 @@ class EngineSendConnection final : public SendConnection {
       : at_(std::move(attachment)), pool_(kMaxSends) {}
 
   ~EngineSendConnection() override {
-    at_.engine->exclusively([this](Messenger& messenger, SoftNic&, Instant now) {
+    at_.engine->exclusively([this](Messenger& messenger, Nic&, Instant now) {
       at_.engine->sends().detach(at_.connection);
       messenger.close_send(at_.connection, now);
     });
@@ -84,7 +84,7 @@ class EngineSendConnection final : public SendConnection {
   std::string peer() const override { return at_.peer; }
 
   FlowView flow() const override {
-    return at_.engine->exclusively([this](Messenger& messenger, SoftNic&, Instant) {
+    return at_.engine->exclusively([this](Messenger& messenger, Nic&, Instant) {
       return view_of(messenger.explain(at_.connection), messenger.rtt(at_.connection));
     });
   }
@@ -100,7 +100,7 @@ class EngineReceiveConnection final : public ReceiveConnection {
       : at_(std::move(attachment)), pool_(kMaxReceives) {}
 
   ~EngineReceiveConnection() override {
-    at_.engine->exclusively([this](Messenger& messenger, SoftNic&, Instant now) {
+    at_.engine->exclusively([this](Messenger& messenger, Nic&, Instant now) {
       at_.engine->receives().detach(at_.connection);
       messenger.close_receive(at_.connection, now);
     });

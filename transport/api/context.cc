@@ -6,8 +6,10 @@
 #include "transport/api/memory.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/params_environment.h"
+#include "transport/engine/clock.h"
 #include "transport/engine/nic_list.h"
 #include "transport/engine/open_io.h"
+#include "transport/engine/soft_port.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -97,8 +99,8 @@ class EngineContext final : public Context {
 
   Result<const Memory*> register_memory(size_t nic, void* address, size_t length) override {
     if (nic >= nics_.size()) return no_such_nic(nic);
-    auto region = nics_[nic].engine->exclusively([&](Messenger&, SoftNic& soft_nic, Instant) {
-      return soft_nic.register_memory(address, length, Access::kRemoteWrite);
+    auto region = nics_[nic].engine->exclusively([&](Messenger&, Nic& device, Instant) {
+      return device.register_memory(address, length, Access::kRemoteWrite);
     });
     if (!region) return tl::unexpected(region.error());
     return new Memory(*region);  // until deregister_memory
@@ -106,9 +108,9 @@ class EngineContext final : public Context {
 
   Result<void> deregister_memory(size_t nic, const Memory* memory) override {
     if (nic >= nics_.size()) return no_such_nic(nic);
-    nics_[nic].engine->exclusively([memory](Messenger& messenger, SoftNic& soft_nic, Instant) {
+    nics_[nic].engine->exclusively([memory](Messenger& messenger, Nic& device, Instant) {
       messenger.forget_memory(memory->region().key);
-      soft_nic.deregister_memory(memory->region());
+      device.deregister_memory(memory->region());
     });
     delete memory;
     return {};
@@ -130,9 +132,9 @@ class EngineContext final : public Context {
 Statistics EngineContext::statistics(size_t nic) const {
   Statistics statistics;
   if (nic >= nics_.size()) return statistics;
-  nics_[nic].engine->exclusively([&](Messenger& messenger, SoftNic& soft_nic, Instant) {
+  nics_[nic].engine->exclusively([&](Messenger& messenger, Nic& device, Instant) {
     const MessengerCounters& messages = messenger.counters();
-    const NicCounters& packets = soft_nic.counters();
+    const NicCounters& packets = device.counters();
     const FlowReport report = messenger.report();
     statistics = Statistics{
         .messages_sent = messages.messages_sent,
@@ -179,7 +181,7 @@ Result<std::unique_ptr<Context>> Context::open(const Options& options) {
   for (const InterfaceInfo& interface : *chosen) {
     auto io = open_io(*params, interface);
     if (!io) return tl::unexpected(io.error());
-    auto engine = Engine::open(*params, std::move(*io));
+    auto engine = Engine::open(*params, make_soft_port(*params, std::move(*io), clock_now()));
     if (!engine) return tl::unexpected(engine.error());
     NicInfo info = describe_nic(interface, **engine, *params);
     nics.push_back({std::move(info), std::move(*engine)});

@@ -11,7 +11,7 @@ namespace pacecar {
 namespace {
 
 void close_receive(Engine& engine, ConnectionId connection) {
-  engine.exclusively([connection](Messenger& messenger, SoftNic&, Instant now) {
+  engine.exclusively([connection](Messenger& messenger, Nic&, Instant now) {
     messenger.close_receive(connection, now);
   });
 }
@@ -55,7 +55,7 @@ class EngineListener final : public Listener {
   };
 
   void answer(std::unique_ptr<BootstrapSession> session) {
-    auto answered = engine_->exclusively([&](Messenger& messenger, SoftNic&, Instant now) {
+    auto answered = engine_->exclusively([&](Messenger& messenger, Nic&, Instant now) {
       return messenger.open_receive(session->offer(), now);
     });
     if (!answered) {
@@ -69,7 +69,7 @@ class EngineListener final : public Listener {
 
   std::unique_ptr<ReceiveConnection> connection_of(const Joining& joining) {
     engine_->exclusively(
-        [&](Messenger&, SoftNic&, Instant) { engine_->receives().attach(joining.connection); });
+        [&](Messenger&, Nic&, Instant) { engine_->receives().attach(joining.connection); });
     return make_receive_connection(
         {engine_, joining.connection, joining.session->peer(), timeout_});
   }
@@ -93,7 +93,7 @@ class EngineConnecting final : public Connecting {
 
   ~EngineConnecting() override {
     if (!owned_) return;
-    engine_->exclusively([this](Messenger& messenger, SoftNic&, Instant now) {
+    engine_->exclusively([this](Messenger& messenger, Nic&, Instant now) {
       messenger.close_send(connection_, now);
     });
   }
@@ -102,7 +102,7 @@ class EngineConnecting final : public Connecting {
     auto reply = bootstrap_->poll(clock_now());
     if (!reply) return tl::unexpected(reply.error());
     if (!reply->has_value()) return nullptr;
-    auto finished = engine_->exclusively([&](Messenger& messenger, SoftNic&, Instant now) {
+    auto finished = engine_->exclusively([&](Messenger& messenger, Nic&, Instant now) {
       engine_->sends().attach(connection_);
       return messenger.finish_send(connection_, **reply, now);
     });
@@ -136,14 +136,14 @@ Result<std::unique_ptr<Connecting>> make_connecting(std::shared_ptr<Engine> engi
   const BootstrapHandle bootstrap_handle{handle.bytes};
   const auto contents = bootstrap::parse_handle(bootstrap_handle);
   if (!contents) return tl::unexpected(contents.error());
-  auto offered = engine->exclusively([&](Messenger& messenger, SoftNic&, Instant now) {
+  auto offered = engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
     return messenger.open_send(contents->identity, now, weight);
   });
   if (!offered) return tl::unexpected(offered.error());
   auto bootstrap = BootstrapConnector::open(bootstrap_handle, offered->offer,
                                             params.connect_timeout, clock_now());
   if (!bootstrap) {
-    engine->exclusively([&](Messenger& messenger, SoftNic&, Instant now) {
+    engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
       messenger.close_send(offered->connection, now);
     });
     return tl::unexpected(bootstrap.error());

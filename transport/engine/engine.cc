@@ -14,15 +14,10 @@
 #include "transport/base/check.h"
 #include "transport/engine/bootstrap/auth.h"
 #include "transport/engine/clock.h"
-#include "transport/wire/extended.h"
 
 namespace pacecar {
 namespace {
 
-// The nominal rate of a device that does not know its own.
-constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
-constexpr Bytes kMaxDefaultMtu = 8192;
-constexpr Bytes kCtsSlotBytes = sizeof(CtsSlot);
 // Callers that have polled within this time are trusted to poll again.
 constexpr Duration kCallerPatience = Duration::from_ms(1);
 // Callers that find nothing for so long may be keeping the peer from the processor.
@@ -32,44 +27,6 @@ constexpr Duration kLingerStep = Duration::from_us(200);
 // Packets that a decorator holds back come out only when polled for.
 constexpr Duration kFaultyIoSleep = Duration::from_us(100);
 
-// As much as fits into the device's datagrams, in whole slots of control words: none is ever split
-// over two packets, so that a slot becomes visible as a whole.
-Bytes choose_mtu(const Params& params, const PacketIoCaps& caps) {
-  const Bytes room = caps.datagram_bytes - wire::kDataHeaderBytes - wire::kChecksumBytes;
-  const Bytes wanted = params.mtu != 0 ? params.mtu : kMaxDefaultMtu;
-  return std::min(wanted, room) / kCtsSlotBytes * kCtsSlotBytes;
-}
-
-SoftNicConfig nic_config(const Params& params, const PacketIo& io) {
-  const PacketIoCaps& caps = io.caps();
-  const Bytes mtu = choose_mtu(params, caps);
-  const Bytes packet = mtu + wire::kDataHeaderBytes + wire::kChecksumBytes;
-  const Bytes packets_per_burst = std::max<Bytes>(1, caps.burst_bytes / packet);
-  const bool full = params.integrity == Integrity::kFull ||
-                    (params.integrity == Integrity::kAuto && !caps.checks_payload);
-  return SoftNicConfig{
-      .address = io.local_address(),
-      .line_rate = params.line_rate.bps() != 0 ? params.line_rate
-                   : caps.line_rate.bps() != 0 ? caps.line_rate
-                                               : kDefaultLineRate,
-      .mtu = mtu,
-      .burst_bytes = packets_per_burst * mtu,
-      .receive_bytes = caps.receive_bytes,
-      .jitter = caps.jitter,
-      .pause = caps.pause,
-      .paths = caps.paths,
-      .path_policy = PathPolicy::kBalanced,
-      .flows = params.max_flows,
-      .queue_pairs = params.max_flows * 2,
-      .regions = params.max_regions,
-      .window_packets = params.window_packets,
-      .full_checksum = full,
-      .sees_ecn = caps.sees_ecn,
-      // With the keep-alive's interval (a fifth) this stays below the limit that people set.
-      .silence_limit = params.timeout * 6 / 10,
-  };
-}
-
 // Randomness that cannot be guessed.
 template <typename T>
 T random_value() {
@@ -78,13 +35,9 @@ T random_value() {
   return value;
 }
 
-RandomSource system_random() {
-  return {[](void*) { return random_value<uint32_t>(); }, nullptr};
-}
-
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_ptr<PacketIo> io) {
+Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_ptr<NicPort> port) {
   const int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (wake_fd < 0) {
     return fail(
@@ -92,27 +45,25 @@ Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_p
         fmt::format("cannot make an eventfd ({}): raise the limit of open files (ulimit -n)",
                     std::strerror(errno)));
   }
-  std::unique_ptr<Engine> engine(new Engine(params, std::move(io), wake_fd));
+  std::unique_ptr<Engine> engine(new Engine(params, std::move(port), wake_fd));
   if (auto started = engine->start(); !started) return tl::unexpected(started.error());
   return engine;
 }
 
-Engine::Engine(const Params& params, std::unique_ptr<PacketIo> io, int wake_fd)
+Engine::Engine(const Params& params, std::unique_ptr<NicPort> port, int wake_fd)
     : params_(params),
       identity_(random_value<NicIdentity>()),
-      io_(std::move(io)),
+      port_(std::move(port)),
       sends_(params.max_connections, kMaxSends),
       receives_(params.max_connections, kMaxReceives),
       wake_fd_(wake_fd) {}
 
 Result<void> Engine::start() {
   const Instant start = now();
-  const SoftNicConfig config = nic_config(params_, *io_);
-  nic_ = std::make_unique<SoftNic>(config, system_random(), start);
-  auto messenger = Messenger::create(*nic_,
+  auto messenger = Messenger::create(port_->nic(),
                                      MessengerConfig{.identity = identity_,
                                                      .congestion_control = params_.cc,
-                                                     .line_rate = config.line_rate,
+                                                     .line_rate = caps().line_rate,
                                                      .rate_max = params_.rate_max,
                                                      .weight = params_.weight,
                                                      .max_connections = params_.max_connections,
@@ -123,7 +74,7 @@ Result<void> Engine::start() {
     return fail(messenger.error().code, "PACECAR_CC: " + messenger.error().message);
   }
   messenger_ = std::move(*messenger);
-  loop_ = std::make_unique<PollLoop>(*io_, *nic_, *messenger_);
+  loop_ = std::make_unique<PollLoop>(*port_, *messenger_);
   keeper_ = std::thread([this] { keep(); });
   return {};
 }
@@ -265,14 +216,14 @@ void Engine::sleep_until_needed() {
   Instant deadline = Instant::never();
   {
     const Hold hold(*this);
-    deadline = deadline_ = loop_->next_deadline();
+    deadline = deadline_ = port_->prepare_to_wait() ? loop_->next_deadline() : Instant();
     if (!params_.fault.empty()) deadline = std::min(deadline, now() + kFaultyIoSleep);
     // From here on, who submits or polls sees that we sleep and wakes us if need be.
     asleep_until_ns_.store(deadline.ns());
   }
   const Instant time = now();
   if (deadline > time && sends_.empty() && receives_.empty() && !stop_.load()) {
-    std::array<pollfd, 2> waiting{pollfd{io_->wait_fd(), POLLIN, 0}, pollfd{wake_fd_, POLLIN, 0}};
+    std::array<pollfd, 2> waiting{pollfd{port_->wait_fd(), POLLIN, 0}, pollfd{wake_fd_, POLLIN, 0}};
     const int64_t ns = deadline == Instant::never() ? 0 : (deadline - time).ns();
     const timespec timeout{ns / 1'000'000'000, ns % 1'000'000'000};
     ppoll(waiting.data(), waiting.size(), deadline == Instant::never() ? nullptr : &timeout,

@@ -1,7 +1,7 @@
-// Engine: drives one NIC. It joins a packet I/O, the software NIC and the messenger, and decides
-// who runs them: the threads that poll for their messages (PACECAR_PROGRESS=inline), with a keeper
-// thread that takes over when they stop, or always the keeper thread. All protocol state belongs to
-// whoever holds the engine's lock; the clock is read once per poll.
+// Engine: drives one NIC. It joins the NIC and the messenger, and decides who runs them: the
+// threads that poll for their messages (PACECAR_PROGRESS=inline), with a keeper thread that takes
+// over when they stop, or always the keeper thread. All protocol state belongs to whoever holds the
+// engine's lock; the clock is read once per poll.
 //
 // An idle keeper sleeps: it uses no processor time until a packet arrives or an application calls.
 //
@@ -13,20 +13,20 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "transport/base/params.h"
 #include "transport/engine/poll_loop.h"
 #include "transport/engine/submissions.h"
-#include "transport/io/packet_io.h"
 #include "transport/message/messenger.h"
-#include "transport/softnic/soft_nic.h"
+#include "transport/nic/nic_port.h"
 
 namespace pacecar {
 
 class Engine {
  public:
   // Errors: kInvalidArgument (unknown congestion control), kSystem.
-  static Result<std::unique_ptr<Engine>> open(const Params& params, std::unique_ptr<PacketIo> io);
+  static Result<std::unique_ptr<Engine>> open(const Params& params, std::unique_ptr<NicPort> port);
   // Waits at most 300 ms for the last control words to reach the peers.
   ~Engine();
 
@@ -53,8 +53,8 @@ class Engine {
   void progress();
 
   const NicIdentity& identity() const { return identity_; }
-  const Address& address() const { return io_->local_address(); }
-  const NicCaps& caps() const { return nic_->caps(); }
+  const Address& address() const { return port_->address(); }
+  const NicCaps& caps() const { return std::as_const(*port_).nic().caps(); }
 
  private:
   // The lock, with priority over those who merely poll.
@@ -73,12 +73,12 @@ class Engine {
     Engine& engine_;
   };
 
-  Engine(const Params& params, std::unique_ptr<PacketIo> io, int wake_fd);
+  Engine(const Params& params, std::unique_ptr<NicPort> port, int wake_fd);
   Result<void> start();
 
   static Instant now();
   Messenger& messenger() { return *messenger_; }
-  SoftNic& nic() { return *nic_; }
+  Nic& nic() { return port_->nic(); }
 
   // All with the lock held.
   bool poll(Instant now);
@@ -95,8 +95,7 @@ class Engine {
 
   const Params params_;
   const NicIdentity identity_;
-  std::unique_ptr<PacketIo> io_;
-  std::unique_ptr<SoftNic> nic_;
+  const std::unique_ptr<NicPort> port_;
   std::unique_ptr<Messenger> messenger_;
   std::unique_ptr<PollLoop> loop_;
   Submissions<SendOperation> sends_;

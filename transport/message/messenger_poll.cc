@@ -87,6 +87,8 @@ void Messenger::poll_completions(Instant now) {
         case CompletionKind::kBroken:
           on_broken(completion);
           break;
+        case CompletionKind::kReceivedSend:  // only where receive requests were posted
+          break;
       }
     }
   } while (count == completions_.size());

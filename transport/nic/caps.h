@@ -19,10 +19,18 @@ struct NicCaps {
   uint32_t flows = 0;         // bound of FlowId
   uint32_t queue_pairs = 0;
   uint32_t regions = 0;
+  // What one write should carry at most: where the NIC cannot pace the packets of a write, the
+  // writes are what is paced.
+  Bytes write_bytes = Bytes{1} << 30;
   bool reliable = true;     // repairs losses by itself
   bool ordered = false;     // writes of one queue pair land in the order of their posting
   bool rate_limit = false;  // set_flow_limits is applied per packet by the NIC
   bool sees_ecn = false;
+  bool sends = false;  // Opcode::kSend and receive requests
+  bool reads = false;  // Opcode::kRead
+  // Writes without immediate are noticed while the engine sleeps; otherwise memory that peers write
+  // must be looked at from time to time.
+  bool silent_writes_wake = true;
   // silent_packets_received is counted: while it stands, memory that peers write is as it was.
   bool counts_silent_packets = false;
 };

@@ -1,5 +1,5 @@
-// Nic: what an RDMA NIC does, as a program sees it. Implemented by the software RDMA NIC (softnic),
-// later by verbs and libfabric; used by the message layer, which is the same over all of them.
+// Nic: what an RDMA NIC does, as a program sees it. Implemented by the software RDMA NIC (softnic)
+// and over libibverbs (verbs); used by the message layer, which is the same over all of them.
 //
 // Thread rule: one thread at a time. No call blocks. Time is an argument.
 #pragma once
@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "transport/base/result.h"
 #include "transport/base/units.h"
@@ -22,7 +23,14 @@ using QueuePairId = uint32_t;
 // Its queue pairs share one pacer and one window.
 using FlowId = uint32_t;
 
-enum class Access : uint8_t { kLocalRead = 0, kRemoteWrite = 1 };
+// What may be done with registered memory. The owner may always read it, and also write it (by
+// receives and reads of his own) where peers may do anything at all.
+enum class Access : uint8_t { kLocalRead = 0, kRemoteWrite = 1, kRemoteRead = 2, kRemoteAll = 3 };
+
+constexpr bool allows(Access granted, Access wanted) {
+  return (static_cast<uint8_t>(granted) & static_cast<uint8_t>(wanted)) ==
+         static_cast<uint8_t>(wanted);
+}
 
 // Registered memory. The remote key goes to a peer that may write; it cannot be guessed.
 struct MemoryRegion {
@@ -34,7 +42,7 @@ struct MemoryRegion {
 // What a peer needs to reach a queue pair, as bytes for the bootstrap to carry. Opaque above the
 // NIC.
 struct QueuePairAddress {
-  static constexpr size_t kMaxBytes = 64;
+  static constexpr size_t kMaxBytes = 128;
   std::array<uint8_t, kMaxBytes> bytes{};
   uint8_t size = 0;
 
@@ -53,15 +61,21 @@ struct QueuePairConfig {
   // Data queue pairs obey the flow's limits; control queue pairs are neither paced nor windowed.
   bool paced = true;
   uint32_t work_requests = 64;  // bound of posted and not yet completed work requests
+  // Bound of posted and not yet used receive requests. 0: the queue pair takes no sends, and writes
+  // with immediate need no receive request. Otherwise each of either uses up one, in order; without
+  // one the peer tries again for a while. Only where caps().sends.
+  uint32_t receives = 0;
 };
 
 enum class Opcode : uint8_t {
   kWrite,         // places bytes in the peer's memory; nobody there is told
   kWriteWithImm,  // and then completes at the peer with `immediate`
+  kSend,          // into the memory of the peer's oldest receive request; caps().sends
+  kRead,          // from the peer's memory into ours, which must be writable; caps().reads
 };
 
-// One-sided write of `length` bytes (0 is a real operation). The memory must stay registered and
-// unchanged until its completion.
+// One operation on `length` bytes (0 is a real operation). The memory must stay registered, and
+// unchanged, until its completion. Sends and reads go to queue pairs without pacing only.
 struct WorkRequest {
   uint64_t id = 0;  // comes back in the completion
   const uint8_t* local = nullptr;
@@ -74,10 +88,19 @@ struct WorkRequest {
   bool signaled = true;  // false: completes silently unless it fails
 };
 
+// Where the next send of the peer goes; the memory must be writable.
+struct ReceiveRequest {
+  uint64_t id = 0;  // comes back in the completion
+  uint8_t* local = nullptr;
+  Bytes length = 0;
+  uint32_t local_key = 0;
+};
+
 enum class CompletionKind : uint8_t {
-  kSent,      // a work request of ours: the peer has all of it in place
-  kReceived,  // a peer's write with immediate: all of its bytes are in place
-  kBroken,    // the queue pair is in error; its work requests will not complete
+  kSent,          // a work request of ours: all of its bytes are in place
+  kReceived,      // a peer's write with immediate: likewise
+  kReceivedSend,  // a peer's send: likewise
+  kBroken,        // the queue pair is in error; its work requests will not complete
 };
 
 enum class CompletionStatus : uint8_t {
@@ -85,11 +108,14 @@ enum class CompletionStatus : uint8_t {
   kRemoteAccessError,  // the peer refused: unknown key, out of bounds, or no right to write
   kMemoryGone,         // its memory was deregistered before it was done
   kRetryExceeded,      // the peer has not answered within the limit
+  kReceiverNotReady,   // the peer has posted no receive request within the limit
+  kRemoteRefused,      // the peer's NIC refused: the send is longer than the receive request
+  kLocalError,         // of our own NIC: fault() says more
 };
 
 struct Completion {
-  uint64_t work_request = 0;  // kSent
-  Bytes bytes = 0;            // kReceived
+  uint64_t work_request = 0;  // kSent; of the receive request, where one was used up
+  Bytes bytes = 0;            // kReceived, kReceivedSend
   QueuePairId queue_pair = 0;
   uint32_t immediate = 0;  // kReceived
   CompletionKind kind = CompletionKind::kSent;
@@ -162,12 +188,19 @@ class Nic {
   // Errors: kPeer when `remote` is not an address of this kind of NIC.
   virtual Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) = 0;
   virtual QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const = 0;
+  // What broke a queue pair, for people: device, cause and cure. Empty when there is no more to say
+  // than the completion's status.
+  virtual std::string fault(QueuePairId /*id*/) const { return {}; }
   // Forgets the queue pair and all of its work requests, at once and without completions.
   virtual void destroy_queue_pair(QueuePairId id) = 0;
 
   // Takes work requests in order and returns how many; fewer means "full, again later". A work
   // request whose local key does not cover its memory is a broken invariant of ours.
   virtual size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) = 0;
+  // Likewise for receive requests. None where !caps().sends.
+  virtual size_t post_receives(QueuePairId /*id*/, std::span<const ReceiveRequest> /*requests*/) {
+    return 0;
+  }
   virtual size_t poll(std::span<Completion> completions) = 0;
   virtual size_t poll_signals(std::span<FlowSignal> signals) = 0;
   // Arrivals are told only when somebody wants to know: they cost time.

@@ -53,7 +53,7 @@ bool MemoryTable::remove(uint32_t key) {
 
 uint8_t* MemoryTable::writable(uint32_t key, uint64_t address, Bytes length) const {
   const Slot* slot = find(key, address, length);
-  if (slot == nullptr || slot->access != Access::kRemoteWrite) return nullptr;
+  if (slot == nullptr || !allows(slot->access, Access::kRemoteWrite)) return nullptr;
   return reinterpret_cast<uint8_t*>(address);
 }
 

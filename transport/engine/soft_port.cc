@@ -1,0 +1,116 @@
+#include "transport/engine/soft_port.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/base/prefetch.h"
+#include "transport/engine/bootstrap/auth.h"
+#include "transport/message/control_words.h"
+#include "transport/wire/extended.h"
+
+namespace pacecar {
+namespace {
+
+// The nominal rate of a device that does not know its own.
+constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
+constexpr Bytes kMaxDefaultMtu = 8192;
+constexpr Bytes kCtsSlotBytes = sizeof(CtsSlot);
+// As much as fits into the device's datagrams, in whole slots of control words: none is ever split
+// over two packets, so that a slot becomes visible as a whole.
+Bytes choose_mtu(const Params& params, const PacketIoCaps& caps) {
+  const Bytes room = caps.datagram_bytes - wire::kDataHeaderBytes - wire::kChecksumBytes;
+  const Bytes wanted = params.mtu != 0 ? params.mtu : kMaxDefaultMtu;
+  return std::min(wanted, room) / kCtsSlotBytes * kCtsSlotBytes;
+}
+
+SoftNicConfig nic_config(const Params& params, const PacketIo& io) {
+  const PacketIoCaps& caps = io.caps();
+  const Bytes mtu = choose_mtu(params, caps);
+  const Bytes packet = mtu + wire::kDataHeaderBytes + wire::kChecksumBytes;
+  const Bytes packets_per_burst = std::max<Bytes>(1, caps.burst_bytes / packet);
+  const bool full = params.integrity == Integrity::kFull ||
+                    (params.integrity == Integrity::kAuto && !caps.checks_payload);
+  return SoftNicConfig{
+      .address = io.local_address(),
+      .line_rate = params.line_rate.bps() != 0 ? params.line_rate
+                   : caps.line_rate.bps() != 0 ? caps.line_rate
+                                               : kDefaultLineRate,
+      .mtu = mtu,
+      .burst_bytes = packets_per_burst * mtu,
+      .receive_bytes = caps.receive_bytes,
+      .jitter = caps.jitter,
+      .pause = caps.pause,
+      .paths = caps.paths,
+      .path_policy = PathPolicy::kBalanced,
+      .flows = params.max_flows,
+      .queue_pairs = params.max_flows * 2,
+      .regions = params.max_regions,
+      .window_packets = params.window_packets,
+      .full_checksum = full,
+      .sees_ecn = caps.sees_ecn,
+      // With the keep-alive's interval (a fifth) this stays below the limit that people set.
+      .silence_limit = params.timeout * 6 / 10,
+  };
+}
+
+// Randomness that cannot be guessed.
+uint32_t random_word(void*) {
+  uint32_t value = 0;
+  PACECAR_CHECK(bootstrap::fill_random({reinterpret_cast<uint8_t*>(&value), sizeof value}));
+  return value;
+}
+
+struct OwnNic {
+  std::unique_ptr<PacketIo> owned_io;
+  SoftNic owned_nic;
+};
+
+// The members come before the base that refers to them.
+class OwningSoftPort final : private OwnNic, public SoftPort {
+ public:
+  OwningSoftPort(const SoftNicConfig& config, std::unique_ptr<PacketIo> io, Instant now)
+      : OwnNic{std::move(io), SoftNic(config, {random_word, nullptr}, now)},
+        SoftPort(*owned_io, owned_nic) {}
+};
+
+}  // namespace
+
+void SoftPort::prepare() const {
+  prefetch(this, 64);
+  prefetch(received_.front());
+  prefetch(outgoing_.front());
+}
+
+size_t SoftPort::receive(Instant now) {
+  const size_t received = io_.receive(received_, now);
+  nic_.on_packets(now, std::span(received_).first(received));
+  return received;
+}
+
+size_t SoftPort::transmit(Instant now) {
+  if (nic_.invalidations() != invalidations_) {  // what is left may point to what is gone
+    invalidations_ = nic_.invalidations();
+    outgoing_begin_ = outgoing_end_;
+  }
+  if (outgoing_begin_ == outgoing_end_) {
+    outgoing_begin_ = 0;
+    outgoing_end_ = nic_.poll_transmit(now, std::span(outgoing_).first(transmit_));
+  }
+  const auto left = std::span(outgoing_).subspan(outgoing_begin_, outgoing_end_ - outgoing_begin_);
+  const size_t sent = left.empty() ? 0 : io_.send(left, now);
+  outgoing_begin_ += sent;
+  return sent;
+}
+
+Instant SoftPort::next_deadline() const {
+  if (outgoing_begin_ != outgoing_end_) return Instant();
+  return nic_.next_deadline();
+}
+
+std::unique_ptr<NicPort> make_soft_port(const Params& params, std::unique_ptr<PacketIo> io,
+                                        Instant now) {
+  const SoftNicConfig config = nic_config(params, *io);
+  return std::make_unique<OwningSoftPort>(config, std::move(io), now);
+}
+
+}  // namespace pacecar

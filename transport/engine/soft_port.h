@@ -1,0 +1,53 @@
+// SoftPort: a software NIC on a packet I/O, as something that can be turned: packets in, packets
+// out. The engine turns it with the real clock, the simulator with a virtual one.
+//
+// Pure: time is an argument. Thread rule: one thread at a time.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "transport/base/check.h"
+#include "transport/base/params.h"
+#include "transport/io/packet_io.h"
+#include "transport/nic/nic_port.h"
+#include "transport/softnic/soft_nic.h"
+
+namespace pacecar {
+
+class SoftPort : public NicPort {
+ public:
+  static constexpr size_t kMaxTransmit = 64;
+
+  // Both outlive the port. `transmit` is how many packets are made at a time, 1 to kMaxTransmit:
+  // what is made is not reconsidered while the packet I/O does not take it.
+  SoftPort(PacketIo& io, SoftNic& nic, size_t transmit = kMaxTransmit)
+      : io_(io), nic_(nic), transmit_(transmit) {
+    PACECAR_CHECK(transmit > 0 && transmit <= kMaxTransmit);
+  }
+
+  Nic& nic() override { return nic_; }
+  size_t receive(Instant now) override;
+  size_t transmit(Instant now) override;
+  Instant next_deadline() const override;
+  bool prepare_to_wait() override { return true; }
+  int wait_fd() const override { return io_.wait_fd(); }
+  const Address& address() const override { return io_.local_address(); }
+  void prepare() const override;
+
+ private:
+  PacketIo& io_;
+  SoftNic& nic_;
+  size_t transmit_;
+  size_t outgoing_begin_ = 0;  // of what the packet I/O has not taken yet
+  size_t outgoing_end_ = 0;
+  uint64_t invalidations_ = 0;
+  std::array<RxPacket, 256> received_;
+  std::array<TxPacket, kMaxTransmit> outgoing_;
+};
+
+// With a software NIC of its own, as the parameters want it.
+std::unique_ptr<NicPort> make_soft_port(const Params& params, std::unique_ptr<PacketIo> io,
+                                        Instant now);
+
+}  // namespace pacecar
