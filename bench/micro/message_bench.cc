@@ -36,7 +36,7 @@ void matching(benchmark::State& state) {
     for (uint32_t i = group; i-- > 0;) {
       sender.post({buffer.data(), buffer.size(), static_cast<int32_t>(i), 1, &sends[i]});
     }
-    sender.match(*send_table, [](uint64_t grant) { benchmark::DoNotOptimize(grant); });
+    sender.match(*send_table, 1 << 20, [](uint64_t grant) { benchmark::DoNotOptimize(grant); });
     WorkRequest write;
     while (sender.next_write(0, &write)) {
       sender.on_posted();
@@ -61,7 +61,7 @@ void waiting_for_a_buffer(benchmark::State& state) {
   MessageRequest request;
   sender.post({nullptr, 0, 0, 0, &request});
   for (auto _ : state) {
-    benchmark::DoNotOptimize(sender.match(*table, [](uint64_t) {}));
+    benchmark::DoNotOptimize(sender.match(*table, 1 << 20, [](uint64_t) {}));
   }
   state.SetItemsProcessed(state.iterations());
 }

@@ -9,57 +9,66 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-InterfaceInfo interface(std::string name, bool up = true, bool address = true) {
-  InterfaceInfo info{.name = std::move(name), .up = up};
-  info.loopback = info.name == "lo";
-  if (address) {
-    info.addresses.push_back({.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 192, 0, 2, 1}});
-  }
-  return info;
+NicCandidate soft(std::string device, bool usable = true) {
+  const bool loopback = device == "lo";
+  return {.device = std::move(device), .usable = usable, .loopback = loopback};
 }
 
-const std::vector<InterfaceInfo> kMachine{interface("lo"), interface("eth0"), interface("eth1"),
-                                          interface("down0", false),
-                                          interface("bare0", true, false)};
+NicCandidate rdma(std::string device, bool usable = true) {
+  return {.kind = NicKind::kVerbs, .device = std::move(device), .usable = usable};
+}
+
+const std::vector<NicCandidate> kMachine{soft("lo"), soft("eth0"), soft("eth1"),
+                                         soft("down0", false)};
+const std::vector<NicCandidate> kRdmaMachine{rdma("mlx5_0"), rdma("mlx5_1"), rdma("mlx5_2", false),
+                                             soft("lo"), soft("eth0")};
 
 std::vector<std::string> chosen(std::string_view list,
-                                const std::vector<InterfaceInfo>& machine = kMachine) {
-  const auto interfaces = choose_interfaces(list, machine);
-  if (!interfaces) return {"error: " + interfaces.error().message};
+                                const std::vector<NicCandidate>& machine = kMachine) {
+  const auto nics = choose_nics(list, machine);
+  if (!nics) return {"error: " + nics.error().message};
   std::vector<std::string> names;
-  for (const InterfaceInfo& info : *interfaces) names.push_back(info.name);
+  for (const NicCandidate& nic : *nics) names.push_back(nic.name());
   return names;
 }
 
-Error error(std::string_view list, const std::vector<InterfaceInfo>& machine = kMachine) {
-  const auto interfaces = choose_interfaces(list, machine);
-  EXPECT_FALSE(interfaces);
-  return interfaces ? Error{} : interfaces.error();
+Error error(std::string_view list, const std::vector<NicCandidate>& machine = kMachine) {
+  const auto nics = choose_nics(list, machine);
+  EXPECT_FALSE(nics);
+  return nics ? Error{} : nics.error();
 }
 
 TEST(NicList, EmptyListMeansEveryUsableInterface) {
-  EXPECT_THAT(chosen(""), ElementsAre("eth0", "eth1"));
+  EXPECT_THAT(chosen(""), ElementsAre("soft:udp:eth0", "soft:udp:eth1"));
 }
 
 TEST(NicList, LoopbackServesWhenThereIsNoOther) {
-  EXPECT_THAT(chosen("", {interface("lo"), interface("down0", false)}), ElementsAre("lo"));
-  EXPECT_THAT(chosen("^eth0,^eth1"), ElementsAre("lo"));
+  EXPECT_THAT(chosen("", {soft("lo"), soft("down0", false)}), ElementsAre("soft:udp:lo"));
+  EXPECT_THAT(chosen("^eth0,^eth1"), ElementsAre("soft:udp:lo"));
 }
 
 TEST(NicList, NamesChooseInTheirOrder) {
-  EXPECT_THAT(chosen("eth1,soft:udp:eth0"), ElementsAre("eth1", "eth0"));
-  EXPECT_THAT(chosen("lo"), ElementsAre("lo"));
+  EXPECT_THAT(chosen("eth1,soft:udp:eth0"), ElementsAre("soft:udp:eth1", "soft:udp:eth0"));
+  EXPECT_THAT(chosen("lo"), ElementsAre("soft:udp:lo"));
 }
 
 TEST(NicList, NameTwiceCountsOnce) {
-  EXPECT_THAT(chosen("eth1,soft:udp:eth1"), ElementsAre("eth1"));
+  EXPECT_THAT(chosen("eth1,soft:udp:eth1"), ElementsAre("soft:udp:eth1"));
 }
 
 TEST(NicList, CaretTakesAway) {
-  EXPECT_THAT(chosen("^eth0"), ElementsAre("eth1"));
-  EXPECT_THAT(chosen("^soft:udp:eth0"), ElementsAre("eth1"));
-  EXPECT_THAT(chosen("^eth0,eth0,eth1"), ElementsAre("eth1"));
-  EXPECT_THAT(chosen("^nothing"), ElementsAre("eth0", "eth1"));
+  EXPECT_THAT(chosen("^eth0"), ElementsAre("soft:udp:eth1"));
+  EXPECT_THAT(chosen("^soft:udp:eth0"), ElementsAre("soft:udp:eth1"));
+  EXPECT_THAT(chosen("^eth0,eth0,eth1"), ElementsAre("soft:udp:eth1"));
+  EXPECT_THAT(chosen("^nothing"), ElementsAre("soft:udp:eth0", "soft:udp:eth1"));
+}
+
+TEST(NicList, RdmaNicsComeFirst) {
+  EXPECT_THAT(chosen("", kRdmaMachine), ElementsAre("mlx5_0", "mlx5_1"));
+  EXPECT_THAT(chosen("^mlx5_0", kRdmaMachine), ElementsAre("mlx5_1"));
+  EXPECT_THAT(chosen("^mlx5_0,^mlx5_1", kRdmaMachine), ElementsAre("soft:udp:eth0"));
+  EXPECT_THAT(chosen("eth0,mlx5_1", kRdmaMachine), ElementsAre("soft:udp:eth0", "mlx5_1"));
+  EXPECT_THAT(error("mlx5_2", kRdmaMachine).message, HasSubstr("mlx5_0, mlx5_1, soft:udp:lo"));
 }
 
 TEST(NicList, OtherKindsAreRefusedByName) {
@@ -71,7 +80,7 @@ TEST(NicList, OtherKindsAreRefusedByName) {
 }
 
 TEST(NicList, MissingInterfaceIsNamedWithTheChoice) {
-  for (const char* name : {"eth7", "down0", "bare0"}) {
+  for (const char* name : {"eth7", "down0"}) {
     const Error missing = error(name);
     EXPECT_EQ(missing.code, ErrorCode::kNotFound) << name;
     EXPECT_THAT(missing.message, HasSubstr(name));

@@ -190,7 +190,7 @@ TEST(MessageQueues, AgreeOverManyTurnsOfTheRing) {
       const uint32_t tag = (i + round) % count;
       ASSERT_TRUE(sender.post({pointer(0x1000), tag + 1, static_cast<int32_t>(tag), 1, &sends[i]}));
     }
-    ASSERT_EQ(sender.match(*send_table, [](uint64_t) {}), SendQueue::Match::kOk);
+    ASSERT_EQ(sender.match(*send_table, 1 << 20, [](uint64_t) {}), SendQueue::Match::kOk);
     WorkRequest write;
     while (sender.next_write(0, &write)) {
       sender.on_posted();

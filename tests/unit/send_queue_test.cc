@@ -12,6 +12,7 @@ namespace {
 using State = MessageRequest::State;
 
 constexpr uint32_t kConnection = 5;
+constexpr Bytes kWriteBytes = 64 << 10;
 
 uint8_t* pointer(uint64_t address) { return reinterpret_cast<uint8_t*>(address); }
 
@@ -41,7 +42,7 @@ class SendQueueTest : public testing::Test {
     if (count >= tags.size()) sequence_ += tags.size();
   }
   SendQueue::Match match() {
-    return queue_.match(*table_, [this](uint64_t word) { grants_.push_back(word); });
+    return queue_.match(*table_, kWriteBytes, [this](uint64_t word) { grants_.push_back(word); });
   }
   // Posts everything that can be posted; returns the slots, in order.
   std::vector<uint32_t> post_all() {
@@ -161,7 +162,7 @@ TEST_F(SendQueueTest, MalformedSlotsAreAProtocolError) {
     MessageRequest request;
     queue.post({pointer(0x1000), 1, 0, 1, &request});
     table_->slots[0] = slot;
-    EXPECT_EQ(queue.match(*table_, [](uint64_t) {}), SendQueue::Match::kProtocolError);
+    EXPECT_EQ(queue.match(*table_, kWriteBytes, [](uint64_t) {}), SendQueue::Match::kProtocolError);
   }
   // A receive whose slots disagree about its size.
   send(1);
@@ -195,13 +196,13 @@ TEST_F(SendQueueTest, TooLongMessageTellsTheReceiver) {
 }
 
 TEST_F(SendQueueTest, LongMessageTakesSeveralWrites) {
-  constexpr Bytes kSize = 2 * kMaxWriteBytes + 5;
+  constexpr Bytes kSize = 2 * kWriteBytes + 5;
   const auto& request = send(kSize);
   grant({0}, 8, kSize);
   EXPECT_EQ(match(), SendQueue::Match::kOk);
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 0, 0}));
-  EXPECT_EQ(writes_[1].remote, writes_[0].remote + kMaxWriteBytes);
-  EXPECT_EQ(writes_[1].local, writes_[0].local + kMaxWriteBytes);
+  EXPECT_EQ(writes_[1].remote, writes_[0].remote + kWriteBytes);
+  EXPECT_EQ(writes_[1].local, writes_[0].local + kWriteBytes);
   EXPECT_EQ(writes_[2].length, 5U);
   EXPECT_EQ(Immediate::unpack(writes_[0].immediate).writes, 0U);
   EXPECT_EQ(Immediate::unpack(writes_[1].immediate).writes, 0U);
@@ -214,9 +215,20 @@ TEST_F(SendQueueTest, LongMessageTakesSeveralWrites) {
   EXPECT_EQ(queue_.outstanding(), 0U);
 }
 
+TEST_F(SendQueueTest, WritesGrowWhereThereWouldBeTooMany) {
+  constexpr Bytes kSize = kWriteBytes * Immediate::kMaxWrites + 1;
+  send(kSize);
+  grant({0}, 8, kSize);
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_LE(post_all().size(), Immediate::kMaxWrites);
+  EXPECT_EQ(writes_[0].length, kWriteBytes + 1);
+  EXPECT_EQ(writes_.back().remote + writes_.back().length, writes_[0].remote + kSize);
+  EXPECT_EQ(Immediate::unpack(writes_.back().immediate).writes, writes_.size());
+}
+
 TEST_F(SendQueueTest, FailedWriteEndsALongMessage) {
-  const auto& request = send(3 * kMaxWriteBytes);
-  grant({0}, 8, 3 * kMaxWriteBytes);
+  const auto& request = send(3 * kWriteBytes);
+  grant({0}, 8, 3 * kWriteBytes);
   match();
   WorkRequest write;
   ASSERT_TRUE(queue_.next_write(kConnection, &write));

@@ -10,7 +10,10 @@
 namespace pacecar {
 namespace {
 
-Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request* request) {
+// `fault(messenger)` is what the NIC has to say of a failure.
+template <typename Fault>
+Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request* request,
+                                Fault fault) {
   TestResult result;
   MessageRequest::State state = request->state();
   if (state == MessageRequest::State::kPending) {
@@ -27,7 +30,9 @@ Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request
   const MessageFailure failure = request->failure;
   pool.give_back(request);
   if (state == MessageRequest::State::kDone) return result;
-  return tl::unexpected(describe(failure, at.peer, at.timeout));
+  const std::string cause = at.engine->exclusively(
+      [&fault](const Messenger& messenger, Nic&, Instant) { return fault(messenger); });
+  return tl::unexpected(describe(failure, at.peer, at.timeout, cause));
 }
 
 tl::unexpected<Error> not_covered() {
@@ -80,7 +85,11 @@ class EngineSendConnection final : public SendConnection {
     return request;
   }
 
-  Result<TestResult> test(Request* request) override { return test_request(at_, pool_, request); }
+  Result<TestResult> test(Request* request) override {
+    return test_request(at_, pool_, request, [this](const Messenger& messenger) {
+      return messenger.send_fault(at_.connection);
+    });
+  }
   std::string peer() const override { return at_.peer; }
 
   FlowView flow() const override {
@@ -141,7 +150,9 @@ class EngineReceiveConnection final : public ReceiveConnection {
   }
 
   Result<TestResult> test(Request* request) override {
-    auto result = test_request(at_, pool_, request);
+    auto result = test_request(at_, pool_, request, [this](const Messenger& messenger) {
+      return messenger.receive_fault(at_.connection);
+    });
     if (!result || result->done) --outstanding_;
     return result;
   }

@@ -6,23 +6,11 @@
 #include "transport/api/memory.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/params_environment.h"
-#include "transport/engine/clock.h"
-#include "transport/engine/nic_list.h"
-#include "transport/engine/open_io.h"
-#include "transport/engine/soft_port.h"
+#include "transport/engine/open_nic.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {
-
-// Only what PACECAR_LOG asks for.
-struct FilteredLog {
-  LogSink sink;
-  LogLevel most;
-  void operator()(LogLevel level, std::string_view line) const {
-    if (level <= most) sink(level, line);
-  }
-};
 
 std::vector<ParamSetting> with_origin(const std::vector<Setting>& settings,
                                       const std::string& origin) {
@@ -31,33 +19,33 @@ std::vector<ParamSetting> with_origin(const std::vector<Setting>& settings,
   return all;
 }
 
-NicInfo describe_nic(const InterfaceInfo& interface, const Engine& engine, const Params& params) {
-  const Rate speed = params.line_rate.bps() != 0 ? params.line_rate : interface.speed;
+NicInfo describe_nic(const OpenedNic& nic, const Params& params) {
+  const NicCaps& caps = std::as_const(*nic.port).nic().caps();
   return NicInfo{
-      .name = "soft:udp:" + interface.name,
-      .device = interface.name,
-      .address = ip_to_string(engine.address()),
-      .pci_path = interface.pci_path,
-      .guid = interface.guid,
-      .speed_mbps = speed.bps() / 1'000'000,
-      .mtu_bytes = engine.caps().mtu,
-      .paths = engine.caps().paths,
+      .name = nic.name,
+      .device = nic.device,
+      .address = ip_to_string(nic.port->address()),
+      .pci_path = nic.pci_path,
+      .guid = nic.guid,
+      .speed_mbps = nic.speed.bps() / 1'000'000,
+      .mtu_bytes = caps.mtu,
+      .paths = caps.paths,
       .max_connections = params.max_connections,
       .traffic_class = params.tc,
-      .ecn = engine.caps().sees_ecn,
+      .ecn = caps.sees_ecn,
   };
 }
 
 class EngineContext final : public Context {
  public:
-  struct OpenNic {
+  struct RunningNic {
     NicInfo info;
     std::shared_ptr<Engine> engine;
   };
 
-  EngineContext(Params params, std::vector<OpenNic> nics)
+  EngineContext(Params params, std::vector<RunningNic> nics)
       : params_(std::move(params)), nics_(std::move(nics)) {
-    for (const OpenNic& nic : nics_) infos_.push_back(nic.info);
+    for (const RunningNic& nic : nics_) infos_.push_back(nic.info);
   }
 
   std::span<const NicInfo> nics() const override { return infos_; }
@@ -94,7 +82,7 @@ class EngineContext final : public Context {
   }
 
   void expect(uint32_t senders, uint32_t connections_per_sender) override {
-    for (const OpenNic& nic : nics_) nic.engine->expect({senders, connections_per_sender});
+    for (const RunningNic& nic : nics_) nic.engine->expect({senders, connections_per_sender});
   }
 
   Result<const Memory*> register_memory(size_t nic, void* address, size_t length) override {
@@ -125,7 +113,7 @@ class EngineContext final : public Context {
   }
 
   const Params params_;
-  const std::vector<OpenNic> nics_;
+  const std::vector<RunningNic> nics_;
   std::vector<NicInfo> infos_;
 };
 
@@ -171,20 +159,20 @@ Result<std::unique_ptr<Context>> Context::open(const Options& options) {
       load_params_from_environment(with_origin(options.settings, "command line"), &warnings,
                                    kSystemParamFile, with_origin(options.defaults, "application"));
   if (!params) return tl::unexpected(params.error());
-  const FilteredLog log{options.log, params->log};
+  LogSink log = options.log;
+  log.most = params->log;
   for (const std::string& warning : warnings) log(LogLevel::kWarn, warning);
 
-  const std::vector<InterfaceInfo> interfaces = list_interfaces();
-  const auto chosen = choose_interfaces(params->nics, interfaces);
+  const auto chosen = choose_nics(params->nics, list_nics());
   if (!chosen) return tl::unexpected(chosen.error());
-  std::vector<EngineContext::OpenNic> nics;
-  for (const InterfaceInfo& interface : *chosen) {
-    auto io = open_io(*params, interface);
-    if (!io) return tl::unexpected(io.error());
-    auto engine = Engine::open(*params, make_soft_port(*params, std::move(*io), clock_now()));
+  std::vector<EngineContext::RunningNic> nics;
+  for (const NicCandidate& candidate : *chosen) {
+    auto nic = open_nic(candidate, *params, log);
+    if (!nic) return tl::unexpected(nic.error());
+    NicInfo info = describe_nic(*nic, *params);
+    auto engine = Engine::open(*params, std::move(nic->port));
     if (!engine) return tl::unexpected(engine.error());
-    NicInfo info = describe_nic(interface, **engine, *params);
-    nics.push_back({std::move(info), std::move(*engine)});
+    nics.push_back({.info = std::move(info), .engine = std::move(*engine)});
   }
   return std::make_unique<EngineContext>(std::move(*params), std::move(nics));
 }

@@ -4,9 +4,11 @@
 
 namespace pacecar {
 
-Error describe(MessageFailure failure, const std::string& peer, Duration timeout) {
+Error describe(MessageFailure failure, const std::string& peer, Duration timeout,
+               const std::string& fault) {
   switch (failure) {
     case MessageFailure::kPeerSilent:
+      if (!fault.empty()) return {ErrorCode::kPeer, fmt::format("peer {}: {}", peer, fault)};
       return {ErrorCode::kPeer,
               fmt::format("peer {} does not answer: it has died or the network between is down "
                           "(PACECAR_TIMEOUT={:g}s bounds the wait)",

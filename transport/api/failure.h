@@ -10,6 +10,8 @@
 namespace pacecar {
 
 // `peer` is how people know the other side: "192.0.2.1:4791 (soft:udp:eth0)".
-Error describe(MessageFailure failure, const std::string& peer, Duration timeout);
+// `fault` is what the NIC has to say about it; may be empty.
+Error describe(MessageFailure failure, const std::string& peer, Duration timeout,
+               const std::string& fault);
 
 }  // namespace pacecar

@@ -14,9 +14,10 @@ using LogFunction = void (*)(void* context, LogLevel level, std::string_view lin
 struct LogSink {
   LogFunction function = nullptr;
   void* context = nullptr;
+  LogLevel most = LogLevel::kTrace;  // what is less important is left out
 
   void operator()(LogLevel level, std::string_view line) const {
-    if (function != nullptr) function(context, level, line);
+    if (function != nullptr && level <= most) function(context, level, line);
   }
 };
 

@@ -1,21 +1,37 @@
 // Which NICs a process uses: PACECAR_NICS against what the machine has.
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "transport/base/result.h"
-#include "transport/io/udp/interfaces.h"
 
 namespace pacecar {
 
-// `list` is a comma list of soft:udp:NAME, NAME (short for it) and ^NAME (not this one). Without a
-// positive entry: every interface that is up, has an address and is not the loopback; the loopback
-// when there is no other.
-// Errors: kInvalidArgument for an entry of a kind that this version does not have, kNotFound for an
-// interface that is not there or has no address, or when nothing is left.
-Result<std::vector<InterfaceInfo>> choose_interfaces(std::string_view list,
-                                                     std::span<const InterfaceInfo> interfaces);
+enum class NicKind : uint8_t {
+  kVerbs,    // an RDMA NIC; named by its device alone
+  kSoftUdp,  // a software NIC on UDP sockets; soft:udp:INTERFACE
+};
+
+// A NIC that a process could use.
+struct NicCandidate {
+  NicKind kind = NicKind::kSoftUdp;
+  std::string device;
+  bool usable = true;     // up, and reachable by an address
+  bool loopback = false;  // reaches this host only
+
+  std::string name() const;
+};
+
+// `list` is a comma list of NAME, DEVICE (the first NIC of any kind on it) and ^either (not this
+// one). Without a positive entry: every usable RDMA NIC; where there is none, a software NIC on
+// every usable interface but the loopback, which serves when there is no other.
+// Errors: kInvalidArgument for an entry of a kind that this version does not have, kNotFound for a
+// NIC that is not there or not usable, or when nothing is left.
+Result<std::vector<NicCandidate>> choose_nics(std::string_view list,
+                                              std::span<const NicCandidate> candidates);
 
 }  // namespace pacecar

@@ -10,6 +10,9 @@
 
 namespace pacecar {
 
+// Words change under us: the peer's NIC writes them (in hardware, while we read).
+inline uint64_t read_word(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+
 // One posted receive buffer, written by the receiver into the sender's ring of slots: permission to
 // send, and how fast. `sequence` lies last, so that it becomes visible last.
 struct CtsSlot {

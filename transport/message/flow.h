@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "transport/message/messenger.h"
 
@@ -54,6 +55,7 @@ struct Messenger::Flow {
   Duration rtt;
   Decision decision;
   Controller* controller = nullptr;  // sending
+  std::string fault;                 // what broke it, for people
 };
 
 struct Messenger::Sender {

@@ -115,6 +115,10 @@ class Messenger {
   Duration rtt(ConnectionId connection) const;
   // Payload that the peer is known to have of all that this sending connection's flow has sent.
   Bytes acknowledged_bytes(ConnectionId connection) const;
+  // What broke the flow of a sending, of a receiving connection, for people; empty: nothing that
+  // the failure of its requests does not say.
+  std::string send_fault(ConnectionId connection) const;
+  std::string receive_fault(ConnectionId connection) const;
   // Memory of one flow with its two queue pairs.
   QueuePairMemory flow_memory() const;
 
@@ -139,6 +143,7 @@ class Messenger {
   void announce(Flow& flow, Instant now);
   void on_grant(Flow& flow, uint64_t word, Instant now);
   uint64_t grant_word(const Flow& flow) const;
+  Bytes write_bytes(const Flow& flow) const;
   void say(const Flow& flow, uint64_t word);
   void post_word(Flow& flow, Instant now);
   bool post_control(Flow& flow, const WorkRequest& write);
@@ -194,7 +199,8 @@ class Messenger {
   WorkList telling_;   // receivers with slots that the peer has not been told
   WorkList speaking_;  // flows with a word to write
   uint64_t next_flow_number_;
-  Instant now_;  // of the last poll
+  Instant now_;          // of the last poll
+  Instant last_change_;  // when a peer was last seen to have posted a buffer
   Instant next_housekeeping_;
   Instant next_telling_ = Instant::never();
   uint64_t silent_packets_seen_ = 0;

@@ -10,7 +10,6 @@
 namespace pacecar {
 namespace {
 
-constexpr Duration kHousekeeping = Duration::from_ms(5);
 // Writes that one connection posts before the next one's turn.
 constexpr int kWritesPerTurn = 8;
 // How long a posted buffer may wait to be told of, while the peer has others.
@@ -21,8 +20,13 @@ constexpr Duration kInPassing = Duration::from_us(40);
 // those that it has overtaken had to say.
 constexpr uint32_t kMaxWords = 32;
 
-// Words change under us: the peer's NIC writes them (in hardware, while we read).
-uint64_t read_word(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
+// What one write may take of a flow's time, where the NIC paces whole writes: few enough writes at
+// high rates, and little that stands before others' data at low ones.
+constexpr Duration kWriteTime = Duration::from_us(100);
+// Memory that peers write without waking us is looked at after an eighth of the time that nothing
+// has changed there, within these bounds.
+constexpr Duration kFirstLook = Duration::from_us(20);
+constexpr Duration kLastLook = Duration::from_ms(1);
 
 // The peer keeps its table until both have closed: a refusal says that it is gone already.
 template <typename End>
@@ -67,8 +71,12 @@ bool Messenger::memory_changed() {
 
 Instant Messenger::next_deadline() const {
   if (more_to_post_) return Instant();
-  const Instant next =
+  Instant next =
       std::min({allocator_->next_deadline(), controllers_->next_deadline(), next_telling_});
+  if (!nic_.caps().silent_writes_wake && !matching_.empty()) {
+    const Duration quiet = (now_ - last_change_) / 8;
+    next = std::min(next, now_ + std::clamp(quiet, kFirstLook, kLastLook));
+  }
   return house_busy_ ? std::min(next_housekeeping_, next) : next;
 }
 
@@ -135,6 +143,7 @@ void Messenger::on_broken(const Completion& completion) {
   for (const FlowId id : open_flows_) {
     Flow& flow = *flows_[id];
     if (flow.data != completion.queue_pair && flow.control != completion.queue_pair) continue;
+    flow.fault = nic_.fault(completion.queue_pair);
     return break_flow(flow, MessageFailure::kPeerSilent);
   }
 }
@@ -301,15 +310,25 @@ void Messenger::on_grant(Flow& flow, uint64_t word, Instant now) {
   decide(flow, now);
 }
 
+Bytes Messenger::write_bytes(const Flow& flow) const {
+  const NicCaps& caps = nic_.caps();
+  const Bytes bytes = flow.decision.rate.bytes_in(kWriteTime) / caps.mtu * caps.mtu;
+  return caps.paces_packets ? caps.write_bytes : std::clamp(bytes, caps.mtu, caps.write_bytes);
+}
+
 void Messenger::poll_matching(Instant now) {
   for (size_t left = matching_.size(); left > 0; --left) {
     Sender& sender = *senders_[matching_.take()];
     if (!sender.open || sender.failure != MessageFailure::kNone) continue;
     Flow& flow = *sender.flow;
     uint64_t newest_grant = 0;
-    const auto match = sender.queue.match(
-        *sender.table, [&newest_grant](uint64_t grant) { newest_grant = grant; });
-    if (newest_grant != 0) on_grant(flow, newest_grant, now);
+    const auto match =
+        sender.queue.match(*sender.table, write_bytes(flow),
+                           [&newest_grant](uint64_t grant) { newest_grant = grant; });
+    if (newest_grant != 0) {
+      last_change_ = now;
+      on_grant(flow, newest_grant, now);
+    }
     if (match == SendQueue::Match::kProtocolError) {
       ++counters_.protocol_errors;
       fail_connection(sender, MessageFailure::kPeerProtocol);
@@ -410,82 +429,6 @@ void Messenger::post_word(Flow& flow, Instant now) {
 
 bool Messenger::post_control(Flow& flow, const WorkRequest& write) {
   return nic_.post(flow.control, {&write, 1}) == 1;
-}
-
-void Messenger::keep_house(Instant now) {
-  next_housekeeping_ = now + kHousekeeping;
-  bool busy = false;
-  for (const FlowId id : open_flows_) {
-    flows_[id]->active = false;
-  }
-  for (auto& sender : senders_) {
-    if (sender != nullptr && keep_house(*sender, now)) busy = true;
-  }
-  for (auto& receiver : receivers_) {
-    if (receiver != nullptr && keep_house(*receiver, now)) busy = true;
-  }
-  for (size_t i = open_flows_.size(); i-- > 0;) {  // backwards: a flow that ends leaves the list
-    if (keep_house(*flows_[open_flows_[i]], now)) busy = true;
-  }
-  house_busy_ = busy;
-}
-
-bool Messenger::keep_house(Sender& sender, Instant now) {
-  Flow& flow = *sender.flow;
-  const uint64_t word = read_word(sender.table->peer_close);
-  if (CloseWord::closed(word) && !sender.peer_closed) {
-    sender.peer_closed = true;
-    sender.queue.on_peer_closed(CloseWord::completed_slots(word));
-    fail_connection(sender, MessageFailure::kPeerClosed);
-  }
-  if (sender.closed) tell_close(sender);
-  const bool told = sender.close_told && !sender.close_outstanding && sender.peer_closed;
-  const bool over = (told && sender.queue.outstanding() == 0) || flow.state == Flow::State::kBroken;
-  if (sender.closed && over) {
-    release(sender, now);
-    return true;
-  }
-  const bool busy =
-      sender.closed || (!sender.queue.idle() && sender.failure == MessageFailure::kNone);
-  if (busy) flow.active = true;
-  return busy;
-}
-
-bool Messenger::keep_house(Receiver& receiver, Instant now) {
-  Flow& flow = *receiver.flow;
-  const uint64_t word = read_word(receiver.table->peer_close);
-  if (CloseWord::closed(word) && !receiver.peer_closed) {
-    receiver.peer_closed = true;
-    fail_connection(receiver, MessageFailure::kPeerClosed);
-  }
-  if (receiver.closed) tell_close(receiver);
-  const bool told = receiver.close_told && !receiver.close_outstanding && receiver.peer_closed;
-  const bool over = (told && receiver.tells_outstanding == 0) || flow.state == Flow::State::kBroken;
-  if (receiver.closed && over) {
-    release(receiver, now);
-    return true;
-  }
-  const bool busy =
-      receiver.closed || (!receiver.queue.idle() && receiver.failure == MessageFailure::kNone);
-  if (busy) flow.active = true;
-  return busy;
-}
-
-// A flow with work under way proves now and then that the peer lives: a word that is not
-// acknowledged breaks the flow.
-bool Messenger::keep_house(Flow& flow, Instant now) {
-  if (flow.connections == 0) {  // leaving, or broken since
-    if (now >= flow.leave_at || flow.state == Flow::State::kBroken) destroy_flow(flow);
-    return true;
-  }
-  if (flow.state != Flow::State::kOpen) return false;
-  const bool quiet = now - flow.last_word >= config_.silence_limit / 5;
-  if (flow.sending) {
-    announce(flow, now);
-    decide(flow, now);  // a grant may have lost its validity
-  }
-  if (flow.active && quiet) post_word(flow, now);
-  return flow.active;
 }
 
 }  // namespace pacecar

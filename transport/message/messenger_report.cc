@@ -18,6 +18,14 @@ Explanation Messenger::explain(ConnectionId connection) const {
 
 Duration Messenger::rtt(ConnectionId connection) const { return senders_[connection]->flow->rtt; }
 
+std::string Messenger::send_fault(ConnectionId connection) const {
+  return senders_[connection]->flow->fault;
+}
+
+std::string Messenger::receive_fault(ConnectionId connection) const {
+  return receivers_[connection]->flow->fault;
+}
+
 FlowReport Messenger::report() const {
   FlowReport report{.flows = open_flows_.size(), .hint = hint_};
   const Flow* flow = flows_[last_flow_].get();

@@ -3,6 +3,15 @@
 #include <algorithm>
 
 namespace pacecar {
+namespace {
+
+// The largest write that any NIC takes; a message of more than all the writes that it may have is
+// too long.
+constexpr Bytes kMostWriteBytes = Bytes{1} << 30;
+
+constexpr Bytes divide_up(Bytes total, Bytes part) { return (total + part - 1) / part; }
+
+}  // namespace
 
 bool SendQueue::post(const SendOperation& operation) {
   if (free_.empty()) return false;
@@ -36,7 +45,7 @@ bool SendQueue::load_group(const SendTable& table, bool* malformed) {
   return true;
 }
 
-bool SendQueue::match_one(uint32_t number) {
+bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
   Send& send = sends_[number];
   for (uint32_t i = 0; i < group_size_; ++i) {
     const CtsSlot& slot = group_[i];
@@ -46,9 +55,10 @@ bool SendQueue::match_one(uint32_t number) {
     send.sequence = slot.sequence - 1;
     send.remote = slot.address;
     send.remote_key = slot.key;
-    const Bytes writes = (send.operation.size + kMaxWriteBytes - 1) / kMaxWriteBytes;
-    send.writes = static_cast<uint32_t>(std::clamp<Bytes>(writes, 1, Immediate::kTooLong));
-    if (send.operation.size > slot.size || send.writes > Immediate::kMaxWrites) {
+    const Bytes size = send.operation.size;
+    send.write_bytes = std::max(write_bytes, divide_up(size, Immediate::kMaxWrites));
+    send.writes = static_cast<uint32_t>(std::max<Bytes>(divide_up(size, send.write_bytes), 1));
+    if (size > slot.size || send.write_bytes > kMostWriteBytes) {
       give_up(send, MessageFailure::kTooLong);
     }
     matched_.push(number);
@@ -81,7 +91,7 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
       .id = number,
       .local = send.operation.data + send.posted,
       .remote = send.remote + send.posted,
-      .length = std::min(left, kMaxWriteBytes),
+      .length = std::min(left, send.write_bytes),
       .local_key = send.operation.key,
       .remote_key = send.remote_key,
       .immediate = immediate.pack(),
@@ -93,7 +103,7 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
 Bytes SendQueue::on_posted() {
   Send& send = sends_[matched_.front()];
   const bool given_up = send.failure != MessageFailure::kNone;
-  const Bytes bytes = given_up ? 0 : std::min(send.operation.size - send.posted, kMaxWriteBytes);
+  const Bytes bytes = given_up ? 0 : std::min(send.operation.size - send.posted, send.write_bytes);
   send.posted += bytes;
   ++outstanding_;
   if (++send.writes_posted == send.writes) matched_.pop_front();

@@ -16,9 +16,6 @@
 namespace pacecar {
 
 constexpr uint32_t kMaxSends = kCtsSlots;
-// Largest single write; a longer message takes several.
-constexpr Bytes kMaxWriteBytes = Bytes{1} << 30;
-
 struct SendOperation {
   const uint8_t* data = nullptr;
   Bytes size = 0;
@@ -39,9 +36,10 @@ class SendQueue {
   bool idle() const { return free_.size() == kMaxSends; }
 
   enum class Match : uint8_t { kOk, kProtocolError };
-  // Reads the table, matches what can be matched, and calls on_grant(word) for every new slot.
+  // Reads the table, matches what can be matched, and calls on_grant(word) for every new slot. What
+  // is matched takes writes of at most `write_bytes`, or of more where there would be too many.
   template <typename OnGrant>
-  Match match(const SendTable& table, OnGrant on_grant);
+  Match match(const SendTable& table, Bytes write_bytes, OnGrant on_grant);
 
   // The next write to post; false if there is none. `connection` is the receiver's number. The work
   // request's id is the number of the send.
@@ -70,6 +68,7 @@ class SendQueue {
     uint64_t sequence = 0;  // of the matched slot
     uint64_t remote = 0;
     Bytes posted = 0;
+    Bytes write_bytes = 0;
     uint32_t remote_key = 0;
     uint32_t writes = 0;
     uint32_t writes_posted = 0;
@@ -80,7 +79,7 @@ class SendQueue {
   };
 
   bool load_group(const SendTable& table, bool* malformed);
-  bool match_one(uint32_t number);
+  bool match_one(uint32_t number, Bytes write_bytes);
   void give_up(Send& send, MessageFailure failure);
   void finish(Send& send);
   void release(uint32_t number);
@@ -98,7 +97,7 @@ class SendQueue {
 };
 
 template <typename OnGrant>
-SendQueue::Match SendQueue::match(const SendTable& table, OnGrant on_grant) {
+SendQueue::Match SendQueue::match(const SendTable& table, Bytes write_bytes, OnGrant on_grant) {
   while (!waiting_.empty()) {
     if (group_size_ == 0) {
       bool malformed = false;
@@ -110,7 +109,7 @@ SendQueue::Match SendQueue::match(const SendTable& table, OnGrant on_grant) {
     for (size_t left = waiting_.size(); left > 0 && group_size_ != 0; --left) {
       const uint32_t number = waiting_.front();
       waiting_.pop_front();
-      if (!match_one(number)) waiting_.push(number);
+      if (!match_one(number, write_bytes)) waiting_.push(number);
       if (group_used_ == (1U << group_size_) - 1) {
         // Whole turns only, so that the order of the waiting sends stays.
         for (size_t rest = left - 1; rest > 0; --rest) {

@@ -19,12 +19,11 @@ struct NicCaps {
   uint32_t flows = 0;         // bound of FlowId
   uint32_t queue_pairs = 0;
   uint32_t regions = 0;
-  // What one write should carry at most: where the NIC cannot pace the packets of a write, the
-  // writes are what is paced.
-  Bytes write_bytes = Bytes{1} << 30;
-  bool reliable = true;     // repairs losses by itself
-  bool ordered = false;     // writes of one queue pair land in the order of their posting
-  bool rate_limit = false;  // set_flow_limits is applied per packet by the NIC
+  Bytes write_bytes = Bytes{1} << 30;  // what one write should carry at most
+  bool reliable = true;                // repairs losses by itself
+  bool ordered = false;  // writes of one queue pair land in the order of their posting
+  bool paces_packets =
+      true;  // set_flow_limits is applied to each packet; otherwise to whole writes
   bool sees_ecn = false;
   bool sends = false;  // Opcode::kSend and receive requests
   bool reads = false;  // Opcode::kRead

@@ -64,7 +64,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       .regions = config.regions,
       .reliable = true,
       .ordered = false,
-      .rate_limit = true,
+      .paces_packets = true,
       .sees_ecn = config.sees_ecn,
       .counts_silent_packets = true,
   };

@@ -1,0 +1,44 @@
+#include "transport/engine/open_nic.h"
+
+#include <utility>
+
+#include "transport/engine/clock.h"
+#include "transport/engine/open_io.h"
+#include "transport/engine/soft_port.h"
+#include "transport/io/udp/interfaces.h"
+
+namespace pacecar {
+namespace {
+
+Result<OpenedNic> open_soft_udp(const NicCandidate& candidate, const Params& params) {
+  auto interface = find_interface(candidate.device);
+  if (!interface) return tl::unexpected(interface.error());
+  auto io = open_io(params, *interface);
+  if (!io) return tl::unexpected(io.error());
+  return OpenedNic{.name = candidate.name(),
+                   .device = candidate.device,
+                   .pci_path = interface->pci_path,
+                   .guid = interface->guid,
+                   .speed = params.line_rate.bps() != 0 ? params.line_rate : interface->speed,
+                   .port = make_soft_port(params, std::move(*io), clock_now())};
+}
+
+}  // namespace
+
+std::vector<NicCandidate> list_nics() {
+  std::vector<NicCandidate> nics;
+  for (const InterfaceInfo& interface : list_interfaces()) {
+    nics.push_back({.kind = NicKind::kSoftUdp,
+                    .device = interface.name,
+                    .usable = interface.up && preferred_address(interface).has_value(),
+                    .loopback = interface.loopback});
+  }
+  return nics;
+}
+
+Result<OpenedNic> open_nic(const NicCandidate& candidate, const Params& params,
+                           const LogSink& /*log*/) {
+  return open_soft_udp(candidate, params);
+}
+
+}  // namespace pacecar

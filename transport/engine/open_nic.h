@@ -1,0 +1,29 @@
+// The NICs of this machine, and opening one with what the parameters ask for.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/base/log.h"
+#include "transport/base/params.h"
+#include "transport/engine/nic_list.h"
+#include "transport/nic/nic_port.h"
+
+namespace pacecar {
+
+struct OpenedNic {
+  std::string name;      // "soft:udp:eth0"
+  std::string device;    // "eth0"
+  std::string pci_path;  // below /sys/devices; empty for a device without one
+  uint64_t guid = 0;     // unique on this host
+  Rate speed;            // as the device says, or PACECAR_LINE_RATE; 0: unknown
+  std::unique_ptr<NicPort> port;
+};
+
+std::vector<NicCandidate> list_nics();
+
+// Errors: of the kind of NIC; each names the device and the cure.
+Result<OpenedNic> open_nic(const NicCandidate& candidate, const Params& params, const LogSink& log);
+
+}  // namespace pacecar

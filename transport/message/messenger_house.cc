@@ -1,0 +1,89 @@
+// What Messenger does from time to time: connections and flows that have ended, peers that may be
+// dead.
+#include "transport/message/flow.h"
+#include "transport/message/messenger.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Duration kHousekeeping = Duration::from_ms(5);
+
+}  // namespace
+
+void Messenger::keep_house(Instant now) {
+  next_housekeeping_ = now + kHousekeeping;
+  bool busy = false;
+  for (const FlowId id : open_flows_) {
+    flows_[id]->active = false;
+  }
+  for (auto& sender : senders_) {
+    if (sender != nullptr && keep_house(*sender, now)) busy = true;
+  }
+  for (auto& receiver : receivers_) {
+    if (receiver != nullptr && keep_house(*receiver, now)) busy = true;
+  }
+  for (size_t i = open_flows_.size(); i-- > 0;) {  // backwards: a flow that ends leaves the list
+    if (keep_house(*flows_[open_flows_[i]], now)) busy = true;
+  }
+  house_busy_ = busy;
+}
+
+bool Messenger::keep_house(Sender& sender, Instant now) {
+  Flow& flow = *sender.flow;
+  const uint64_t word = read_word(sender.table->peer_close);
+  if (CloseWord::closed(word) && !sender.peer_closed) {
+    sender.peer_closed = true;
+    sender.queue.on_peer_closed(CloseWord::completed_slots(word));
+    fail_connection(sender, MessageFailure::kPeerClosed);
+  }
+  if (sender.closed) tell_close(sender);
+  const bool told = sender.close_told && !sender.close_outstanding && sender.peer_closed;
+  const bool over = (told && sender.queue.outstanding() == 0) || flow.state == Flow::State::kBroken;
+  if (sender.closed && over) {
+    release(sender, now);
+    return true;
+  }
+  const bool busy =
+      sender.closed || (!sender.queue.idle() && sender.failure == MessageFailure::kNone);
+  if (busy) flow.active = true;
+  return busy;
+}
+
+bool Messenger::keep_house(Receiver& receiver, Instant now) {
+  Flow& flow = *receiver.flow;
+  const uint64_t word = read_word(receiver.table->peer_close);
+  if (CloseWord::closed(word) && !receiver.peer_closed) {
+    receiver.peer_closed = true;
+    fail_connection(receiver, MessageFailure::kPeerClosed);
+  }
+  if (receiver.closed) tell_close(receiver);
+  const bool told = receiver.close_told && !receiver.close_outstanding && receiver.peer_closed;
+  const bool over = (told && receiver.tells_outstanding == 0) || flow.state == Flow::State::kBroken;
+  if (receiver.closed && over) {
+    release(receiver, now);
+    return true;
+  }
+  const bool busy =
+      receiver.closed || (!receiver.queue.idle() && receiver.failure == MessageFailure::kNone);
+  if (busy) flow.active = true;
+  return busy;
+}
+
+// A flow with work under way proves now and then that the peer lives: a word that is not
+// acknowledged breaks the flow.
+bool Messenger::keep_house(Flow& flow, Instant now) {
+  if (flow.connections == 0) {  // leaving, or broken since
+    if (now >= flow.leave_at || flow.state == Flow::State::kBroken) destroy_flow(flow);
+    return true;
+  }
+  if (flow.state != Flow::State::kOpen) return false;
+  const bool quiet = now - flow.last_word >= config_.silence_limit / 5;
+  if (flow.sending) {
+    announce(flow, now);
+    decide(flow, now);  // a grant may have lost its validity
+  }
+  if (flow.active && quiet) post_word(flow, now);
+  return flow.active;
+}
+
+}  // namespace pacecar
