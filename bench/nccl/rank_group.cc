@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,8 +19,40 @@
 namespace pacecar::nccl {
 namespace {
 
+class SharedBoard final : public Board {
+ public:
+  using Board::Board;
+  Result<void> barrier() override;
+  Result<void> others_are_well() override;
+  void give_up() { abandoned_.store(true); }
+
+ private:
+  std::atomic<int> arrived_{0};
+  std::atomic<uint32_t> round_{0};
+  std::atomic<bool> abandoned_{false};
+};
+
 void print_error(int rank, const std::string& message) {
   fmt::print(stderr, "rank {}: {}\n", rank, message);
+}
+
+Result<void> SharedBoard::barrier() {
+  const uint32_t round = round_.load();
+  if (arrived_.fetch_add(1) + 1 == ranks()) {
+    arrived_.store(0);
+    round_.store(round + 1);
+    return {};
+  }
+  while (round_.load() == round) {
+    if (auto ok = others_are_well(); !ok) return ok;
+    sched_yield();
+  }
+  return {};
+}
+
+Result<void> SharedBoard::others_are_well() {
+  if (abandoned_.load()) return fail(ErrorCode::kPeer, "stopped because another rank failed");
+  return {};
 }
 
 [[noreturn]] void run_child(Board& board, int rank, const RankBody& body) {
@@ -42,33 +76,14 @@ bool wait_for_one(const std::vector<pid_t>& children) {
 
 }  // namespace
 
-Result<void> Board::barrier() {
-  const uint32_t round = round_.load();
-  if (arrived_.fetch_add(1) + 1 == ranks_) {
-    arrived_.store(0);
-    round_.store(round + 1);
-    return {};
-  }
-  while (round_.load() == round) {
-    if (auto ok = others_are_well(); !ok) return ok;
-    sched_yield();
-  }
-  return {};
-}
-
-Result<void> Board::others_are_well() const {
-  if (abandoned_.load()) return fail(ErrorCode::kPeer, "stopped because another rank failed");
-  return {};
-}
-
 bool run_ranks(int ranks, const RankBody& body) {
   void* const pages =
-      mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      mmap(nullptr, sizeof(SharedBoard), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) {
     fmt::print(stderr, "no shared memory for the ranks: {}\n", std::strerror(errno));
     return false;
   }
-  Board* const board = new (pages) Board(ranks);
+  SharedBoard* const board = new (pages) SharedBoard(ranks);
   std::fflush(nullptr);
   std::vector<pid_t> children;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -87,7 +102,7 @@ bool run_ranks(int ranks, const RankBody& body) {
     well = false;
     board->give_up();
   }
-  munmap(pages, sizeof(Board));
+  munmap(pages, sizeof(SharedBoard));
   return well;
 }
 

@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "bench/nccl/board.h"
 #include "bench/nccl/plugin.h"
-#include "bench/nccl/rank_group.h"
 #include "transport/base/result.h"
 
 namespace pacecar::nccl {

@@ -13,14 +13,21 @@
 
 #include "bench/nccl/plugin.h"
 #include "bench/nccl/rank_group.h"
+#include "bench/nccl/remote_board.h"
 #include "bench/nccl/ring.h"
 
 namespace pacecar::nccl {
 namespace {
 
+constexpr int kAllRanks = -1;
+constexpr Duration kBoardLimit = Duration::from_s(120);
+
 struct Options {
   std::string plugin;
   int ranks = 2;
+  int rank = kAllRanks;  // which one this process is
+  std::string root;      // rank 0's host
+  uint16_t port = 18515;
   size_t min_bytes = 4096;
   size_t max_bytes = 64 << 20;
   size_t factor = 4;
@@ -176,6 +183,17 @@ Result<void> run_rank(const Options& options, Board& board, int rank) {
   return {};
 }
 
+// One rank of a job on several hosts.
+bool run_alone(const Options& options, const RankBody& body) {
+  auto board =
+      RemoteBoard::join(options.ranks, options.rank, options.root, options.port, kBoardLimit);
+  const auto done = board ? body(**board, options.rank) : tl::unexpected(board.error());
+  if (done) return true;
+  fmt::print(stderr, "rank {}: {}\n", options.rank, done.error().message);
+  if (board) (*board)->give_up(fmt::format("rank {}: {}", options.rank, done.error().message));
+  return false;
+}
+
 }  // namespace
 }  // namespace pacecar::nccl
 
@@ -186,6 +204,10 @@ int main(int argc, char** argv) {
   const CLI::AsSizeValue size(false);
   app.add_option("--plugin", options.plugin, "libnccl-net-pacecar.so")->required();
   app.add_option("--ranks", options.ranks, "processes")->check(CLI::Range(2, kMaxRanks));
+  auto* rank = app.add_option("--rank", options.rank, "be this one rank; the others run elsewhere")
+                   ->check(CLI::Range(0, kMaxRanks - 1));
+  app.add_option("--root", options.root, "host of rank 0, for the others")->needs(rank);
+  app.add_option("--port", options.port, "of rank 0, where the ranks meet")->needs(rank);
   app.add_option("-b,--minbytes", options.min_bytes, "first size")->transform(size);
   app.add_option("-e,--maxbytes", options.max_bytes, "last size")->transform(size);
   app.add_option("-f,--stepfactor", options.factor, "from size to size")
@@ -198,7 +220,11 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "--minbytes must be from 4 to --maxbytes\n");
     return 2;
   }
-  const bool well = run_ranks(
-      options.ranks, [&](Board& board, int rank) { return run_rank(options, board, rank); });
-  return well ? 0 : 1;
+  if (options.rank >= options.ranks || (options.rank > 0 && options.root.empty())) {
+    fmt::print(stderr, "--rank must be below --ranks, and all but rank 0 need --root HOST\n");
+    return 2;
+  }
+  const auto body = [&](Board& board, int self) { return run_rank(options, board, self); };
+  if (options.rank == kAllRanks) return run_ranks(options.ranks, body) ? 0 : 1;
+  return run_alone(options, body) ? 0 : 1;
 }

@@ -1,0 +1,39 @@
+// What a bootstrap gives the ranks of a job: a place to leave handles and figures, and a barrier.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "bench/nccl/plugin.h"
+#include "transport/base/result.h"
+
+namespace pacecar::nccl {
+
+constexpr int kMaxRanks = 64;
+
+struct RankFigures {
+  double seconds = 0;      // per operation
+  double cpu_seconds = 0;  // per operation
+  uint64_t wrong = 0;      // elements
+};
+
+class Board {
+ public:
+  explicit Board(int ranks) : ranks_(ranks) {}
+  virtual ~Board() = default;
+
+  int ranks() const { return ranks_; }
+  // Each rank writes its own; others read it after the next barrier.
+  std::array<HandleBytes, kMaxRanks> handles{};
+  std::array<RankFigures, kMaxRanks> figures{};
+
+  // Waits for all ranks. Error: kPeer when one of them has failed.
+  virtual Result<void> barrier() = 0;
+  // As a Patience: an error when another rank is known to have failed.
+  virtual Result<void> others_are_well() = 0;
+
+ private:
+  int ranks_;
+};
+
+}  // namespace pacecar::nccl

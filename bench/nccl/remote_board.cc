@@ -1,0 +1,127 @@
+#include "bench/nccl/remote_board.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+#include <utility>
+
+namespace pacecar::nccl {
+namespace {
+
+using nlohmann::json;
+
+constexpr Duration kOneTry = Duration::from_s(1);
+constexpr auto kBetweenTries = std::chrono::milliseconds(100);
+
+json to_json(const HandleBytes& handle, const RankFigures& figures) {
+  return {{"handle", handle},
+          {"seconds", figures.seconds},
+          {"cpu_seconds", figures.cpu_seconds},
+          {"wrong", figures.wrong}};
+}
+
+Result<void> from_json(const json& note, HandleBytes* handle, RankFigures* figures) {
+  try {
+    *handle = note.at("handle").get<HandleBytes>();
+    *figures = {note.at("seconds").get<double>(), note.at("cpu_seconds").get<double>(),
+                note.at("wrong").get<uint64_t>()};
+    return {};
+  } catch (const json::exception& what) {
+    return fail(ErrorCode::kPeer, fmt::format("another rank sent nonsense ({}): run the same "
+                                              "version on all hosts",
+                                              what.what()));
+  }
+}
+
+Result<perf::ControlChannel> reach(const std::string& host, uint16_t port, Duration limit) {
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::nanoseconds(limit.ns());
+  while (true) {
+    auto channel = perf::ControlChannel::connect(host, port, kOneTry);
+    if (channel || std::chrono::steady_clock::now() > give_up) return channel;
+    std::this_thread::sleep_for(kBetweenTries);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RemoteBoard>> RemoteBoard::join(int ranks, int rank, const std::string& host,
+                                                       uint16_t port, Duration limit) {
+  std::unique_ptr<RemoteBoard> board(new RemoteBoard(ranks, rank, limit));
+  if (rank != 0) {
+    auto channel = reach(host, port, limit);
+    if (!channel) return tl::unexpected(channel.error());
+    if (auto ok = channel->send({{"type", "join"}, {"rank", rank}}); !ok) {
+      return tl::unexpected(ok.error());
+    }
+    board->channels_.push_back(std::move(*channel));
+    return board;
+  }
+  auto listener = perf::ControlListener::open(port);
+  if (!listener) return tl::unexpected(listener.error());
+  std::vector<std::optional<perf::ControlChannel>> joined(static_cast<size_t>(ranks) - 1);
+  for (size_t left = joined.size(); left > 0;) {
+    auto channel = listener->accept();
+    if (!channel) return tl::unexpected(channel.error());
+    const auto note = channel->expect("join", limit);
+    const int who = note ? note->value("rank", 0) : 0;
+    if (who < 1 || who >= ranks || joined[static_cast<size_t>(who) - 1]) continue;  // a stranger
+    joined[static_cast<size_t>(who) - 1] = std::move(*channel);
+    --left;
+  }
+  for (auto& channel : joined) board->channels_.push_back(std::move(*channel));
+  return board;
+}
+
+Result<void> RemoteBoard::barrier() {
+  if (rank_ == 0) {
+    if (auto ok = gather(); !ok) return ok;
+    return spread();
+  }
+  const auto self = static_cast<size_t>(rank_);
+  perf::ControlChannel& root = channels_.front();
+  json note = to_json(handles[self], figures[self]);
+  note["type"] = "note";
+  if (auto ok = root.send(note); !ok) return ok;
+  const auto all = root.expect("all", limit_);
+  if (!all) return tl::unexpected(all.error());
+  const json notes = all->value("notes", json::array());
+  if (notes.size() != static_cast<size_t>(ranks())) {
+    return fail(ErrorCode::kPeer, "rank 0 has another number of ranks: give all the same --ranks");
+  }
+  for (size_t i = 0; i < notes.size(); ++i) {
+    if (auto ok = from_json(notes[i], &handles[i], &figures[i]); !ok) return ok;
+  }
+  return {};
+}
+
+Result<void> RemoteBoard::gather() {
+  for (size_t i = 0; i < channels_.size(); ++i) {
+    const auto note = channels_[i].expect("note", limit_);
+    if (!note) {
+      for (auto& channel : channels_) channel.send_error(note.error().message);
+      return tl::unexpected(note.error());
+    }
+    if (auto ok = from_json(*note, &handles[i + 1], &figures[i + 1]); !ok) return ok;
+  }
+  return {};
+}
+
+Result<void> RemoteBoard::spread() {
+  json notes = json::array();
+  for (size_t i = 0; i < static_cast<size_t>(ranks()); ++i) {
+    notes.push_back(to_json(handles[i], figures[i]));
+  }
+  for (auto& channel : channels_) {
+    if (auto ok = channel.send({{"type", "all"}, {"notes", notes}}); !ok) return ok;
+  }
+  return {};
+}
+
+void RemoteBoard::give_up(const std::string& why) {
+  for (auto& channel : channels_) channel.send_error(why);
+}
+
+}  // namespace pacecar::nccl
