@@ -1,5 +1,6 @@
 #include "bench/perf/end_report.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -30,6 +31,37 @@ constexpr std::array kCounters = {
 };
 
 constexpr double kMaxNumber = 1e18;
+constexpr size_t kMaxDeviceCounters = 256;
+constexpr size_t kMaxCounterName = 64;
+
+std::vector<DeviceCounter> changed(const std::vector<DeviceCounter>& before,
+                                   const std::vector<DeviceCounter>& after) {
+  std::vector<DeviceCounter> differences;
+  for (const DeviceCounter& counter : after) {
+    const auto old = std::ranges::find(before, counter.name, &DeviceCounter::name);
+    if (old == before.end() || counter.count <= old->count) continue;
+    differences.push_back({counter.name, counter.count - old->count});
+  }
+  return differences;
+}
+
+Result<std::vector<DeviceCounter>> device_counters_from_json(const nlohmann::json& object) {
+  std::vector<DeviceCounter> counters;
+  if (!object.is_object() || object.size() > kMaxDeviceCounters) {
+    return fail(ErrorCode::kPeer,
+                "the peer sent no valid device counters: run the same version on "
+                "both sides");
+  }
+  for (const auto& [name, value] : object.items()) {
+    const nlohmann::json wrapped = {{"name", name}};
+    const auto text = text_field(wrapped, "name", kMaxCounterName);
+    if (!text) return tl::unexpected(text.error());
+    const auto count = unsigned_field(object, name, 0, std::numeric_limits<uint64_t>::max());
+    if (!count) return tl::unexpected(count.error());
+    counters.push_back({*text, *count});
+  }
+  return counters;
+}
 
 }  // namespace
 
@@ -47,6 +79,7 @@ EndReport EndMeter::finish() const {
   for (const Counter& counter : kCounters) {
     report.*counter.report = after.*counter.statistic - before_.*counter.statistic;
   }
+  report.device_counters = changed(before_.device_counters, after.device_counters);
   report.congestion_control = after.congestion_control;
   if (!streams_.senders.empty()) report.flow = streams_.senders.front().flow();
   return report;
@@ -55,10 +88,13 @@ EndReport EndMeter::finish() const {
 nlohmann::json to_json(const EndReport& report) {
   nlohmann::json counters;
   for (const Counter& counter : kCounters) counters[counter.key] = report.*counter.report;
+  nlohmann::json device = nlohmann::json::object();
+  for (const DeviceCounter& counter : report.device_counters) device[counter.name] = counter.count;
   nlohmann::json control = {{"name", report.congestion_control}};
   if (report.flow) control.update(to_json(*report.flow));
   return {{"cpu_s", report.cpu_s},
           {"counters", std::move(counters)},
+          {"device_counters", std::move(device)},
           {"congestion_control", std::move(control)}};
 }
 
@@ -74,6 +110,9 @@ Result<EndReport> end_report_from_json(const nlohmann::json& object) {
     if (!count) return tl::unexpected(count.error());
     report.*counter.report = *count;
   }
+  const auto device = device_counters_from_json(object.value("device_counters", nlohmann::json()));
+  if (!device) return tl::unexpected(device.error());
+  report.device_counters = *device;
   const nlohmann::json control = object.value("congestion_control", nlohmann::json());
   const auto name = text_field(control, "name", 64);
   if (!name) return tl::unexpected(name.error());

@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bench/perf/streams.h"
 #include "transport/api/pacecar.hpp"
@@ -22,6 +23,8 @@ struct EndReport {
   uint64_t duplicates = 0;
   uint64_t rejected = 0;
   uint64_t marked_packets = 0;
+  // The device's own counters that changed meanwhile.
+  std::vector<DeviceCounter> device_counters;
   std::string congestion_control;
   // Its view at the end, of an end that sends: all streams of a test are one flow.
   std::optional<FlowView> flow;

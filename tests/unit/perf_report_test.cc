@@ -183,6 +183,7 @@ TEST(PerfReport, AnEndsReportSurvivesTheControlChannel) {
   sent.cpu_s = 1.5;
   sent.duplicates = 7;
   sent.congestion_control = "fixed";
+  sent.device_counters = {{"out_of_sequence", 3}};
   for (const bool sends : {false, true}) {
     if (sends) sent.flow = granted(5e9);
     const auto received = end_report_from_json(to_json(sent));
@@ -194,6 +195,11 @@ TEST(PerfReport, AnEndsReportSurvivesTheControlChannel) {
   bad["counters"]["duplicates"] = -7;
   EXPECT_FALSE(end_report_from_json(bad));
   EXPECT_FALSE(end_report_from_json(Json::object()));
+  for (const Json& wrong : {Json({{"\x1b[2J", 1}}), Json({{"drops", "many"}}), Json(7)}) {
+    bad = to_json(sent);
+    bad["device_counters"] = wrong;
+    EXPECT_FALSE(end_report_from_json(bad)) << wrong;
+  }
   for (const Json& wrong : {Json("\x1b[2J"), Json("magic"), Json(7)}) {
     bad = to_json(sent);
     bad["congestion_control"]["limited_by"] = wrong;

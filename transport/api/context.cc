@@ -147,6 +147,9 @@ Statistics EngineContext::statistics(size_t nic) const {
         .weight = report.weight,
         .congestion_control = params_.cc,
     };
+    for (HardwareCounter& counter : device.hardware_counters()) {
+      statistics.device_counters.push_back({std::move(counter.name), counter.count});
+    }
   });
   return statistics;
 }

@@ -54,6 +54,12 @@ struct NicInfo {
   bool ecn = false;
 };
 
+// One of the device's own counters, of whoever uses its port.
+struct DeviceCounter {
+  std::string name;  // as the driver has it: "out_of_sequence"
+  uint64_t count = 0;
+};
+
 // Counts of one NIC since it was opened; the message layer's and the congestion control's view.
 struct Statistics {
   uint64_t messages_sent = 0;
@@ -75,6 +81,7 @@ struct Statistics {
   double rtt_us = 0;              // smoothed, of the flow that was used last
   uint32_t weight = 0;            // of the flow that was used last
   std::string congestion_control;
+  std::vector<DeviceCounter> device_counters;
 };
 
 // What a listener hands to the peer, by whatever channel the application has (NCCL's bootstrap).

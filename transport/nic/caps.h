@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "transport/base/units.h"
 
@@ -32,6 +33,12 @@ struct NicCaps {
   bool silent_writes_wake = true;
   // silent_packets_received is counted: while it stands, memory that peers write is as it was.
   bool counts_silent_packets = false;
+};
+
+// One of the device's own counters, of whoever uses the port.
+struct HardwareCounter {
+  std::string name;  // as the driver has it: "out_of_sequence"
+  uint64_t count = 0;
 };
 
 // Monotonic counts since the NIC was opened.

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "transport/base/result.h"
 #include "transport/base/units.h"
@@ -175,6 +176,8 @@ class Nic {
 
   virtual const NicCaps& caps() const = 0;
   virtual const NicCounters& counters() const = 0;
+  // Asks the driver: for those who look from time to time.
+  virtual std::vector<HardwareCounter> hardware_counters() const { return {}; }
 
   // Errors: kInvalidArgument for an empty or wrapping range, kUnavailable when all caps().regions
   // are used.
