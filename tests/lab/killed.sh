@@ -1,0 +1,13 @@
+# shellcheck shell=bash
+# lab: --guests 2 --may-die 1
+# A machine dies in the middle of a run: the other's error names device, peer and cause in time.
+. "$(dirname "$0")/lib.sh"
+
+export PACECAR_NICS=rxe0
+all_reduce -b 256K -e 256K -n 100000
+if ((rank == 1)); then
+  (sleep 5 && echo b >/proc/sysrq-trigger) &
+  "${job[@]}"
+fi
+LIMIT=60 check_error "the peer's machine dies" "rxe0.*${peers[1]}|${peers[1]}.*rxe0" "${job[@]}"
+finish

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""One rank of tests/soak, within a machine of the laboratory: rounds of a job and a fault each.
+
+Both ranks draw the same rounds from the same seed. They meet before each round through files in the
+common folder; the job itself meets over TCP.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import time
+
+RANK = int(os.environ["PACECAR_LAB_RANK"])
+PEERS = os.environ["PACECAR_LAB_PEERS"].split()
+SHARE = pathlib.Path(os.environ["PACECAR_LAB_SHARE"])
+MEET_LIMIT_S = 120
+JOB_LIMIT_S = 90  # a job that takes longer hangs
+TIMEOUT_S = 10    # PACECAR_TIMEOUT
+NETEM = ["loss {:.2f}%", "duplicate {:.2f}%", "corrupt {:.2f}%", "delay 2ms {:.2f}ms",
+         "rate 200mbit limit 100 loss {:.2f}%"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    number: int
+    fault: str
+    victim: int      # the rank to which it happens
+    after_s: float   # from the job's start
+    size: int
+    amount: float
+    discipline: str
+
+
+def draw(number, dice):
+    fault = dice.choices(["none", "netem", "flap", "kill", "cut", "delete"],
+                         [1, 5, 3, 2, 1, 1])[0]
+    return Round(number, fault, dice.randrange(2), dice.uniform(0.5, 4),
+                 dice.choice([8, 4096, 65536, 1 << 20, 4 << 20]), dice.uniform(0.1, 2),
+                 dice.choice(NETEM))
+
+
+def main():
+    options = parse()
+    dice = random.Random(options.seed)
+    end = time.monotonic() + options.seconds
+    number = 0
+    while meet(number, last=RANK == 0 and time.monotonic() > end):
+        play(draw(number, dice), options)
+        number += 1
+    return 0
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--nics", required=True)
+    return parser.parse_args()
+
+
+def meet(number, last):
+    """Waits for the other rank; false when rank 0 has said that the soak is over."""
+    (SHARE / f"at.{number}.{RANK}").write_text("last" if last else "on", "ascii")
+    other = SHARE / f"at.{number}.{1 - RANK}"
+    deadline = time.monotonic() + MEET_LIMIT_S
+    while not (other.exists() and other.read_text("ascii")):
+        if time.monotonic() > deadline:
+            raise SystemExit(f"round {number}: the other rank does not come")
+        time.sleep(0.05)
+    return "last" not in ((SHARE / f"at.{number}.0").read_text("ascii"))
+
+
+def play(round_, options):
+    job = start_job(round_, options)
+    time.sleep(round_.after_s)
+    if round_.victim == RANK:
+        happen(round_, job)
+    try:
+        output, _ = job.communicate(timeout=JOB_LIMIT_S)
+        status = job.returncode
+    except subprocess.TimeoutExpired:
+        job.kill()
+        output, status = job.communicate()[0], None
+    mend(round_)
+    outcome = {"round": round_.number, "rank": RANK, "fault": round_.fault,
+               "verdict": verdict(round_, status, output), "status": status,
+               "output": output[-2000:], "size": round_.size}
+    with (SHARE / f"rounds.{RANK}").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(outcome) + "\n")
+
+
+def start_job(round_, options):
+    iterations = max(20, min(20000, (64 << 20) // max(round_.size, 8192)))
+    command = [options.build / "bench/nccl/ring_allreduce", "--plugin",
+               options.build / "net_plugin/libnccl-net-pacecar.so", "--ranks", "2", "--rank",
+               str(RANK), "--root", PEERS[0], "--port", str(22000 + round_.number % 20000),
+               "-b", str(round_.size), "-e", str(round_.size), "-n", str(iterations)]
+    environment = {**os.environ, "PACECAR_NICS": options.nics.split(",")[RANK],
+                   "PACECAR_TIMEOUT": f"{TIMEOUT_S}s"}
+    return subprocess.Popen(list(map(str, command)), env=environment, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def happen(round_, job):
+    if round_.fault == "netem":
+        run("tc", "qdisc", "replace", "dev", "eth0", "root", "netem",
+            *round_.discipline.format(round_.amount).split())
+    elif round_.fault == "flap":
+        run("ip", "link", "set", "eth0", "down")
+        time.sleep(1.5 * round_.amount)
+        run("ip", "link", "set", "eth0", "up")
+    elif round_.fault == "kill":
+        job.send_signal(signal.SIGKILL)
+    elif round_.fault == "cut":
+        # What is sent is lost, for longer than anybody waits.
+        run("tc", "qdisc", "replace", "dev", "eth0", "root", "netem", "loss", "100%")
+    elif round_.fault == "delete":
+        subprocess.Popen(["rdma", "link", "delete", "rxe0"])  # waits for those who use it
+
+
+def mend(round_):
+    if round_.victim != RANK:
+        return
+    if round_.fault in ("netem", "cut"):
+        subprocess.run(["tc", "qdisc", "del", "dev", "eth0", "root"], check=False,
+                       stderr=subprocess.DEVNULL)
+    if round_.fault == "delete":
+        deadline = time.monotonic() + MEET_LIMIT_S / 2
+        while pathlib.Path("/sys/class/infiniband/rxe0").exists():
+            if time.monotonic() > deadline:
+                raise SystemExit("rxe0 is still in use after its job has ended")
+            time.sleep(0.1)
+        run("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0")
+        time.sleep(1)  # its GIDs come a little later
+
+
+def verdict(round_, status, output):
+    """ok: went on; told: failed with an error that says who; else what is wrong."""
+    if status is None:
+        return "hangs"
+    if "elements are wrong" in output:
+        return "corrupt"
+    if status == -signal.SIGKILL and round_.fault == "kill" and round_.victim == RANK:
+        return "ok"
+    if status == 0:
+        return "ok"
+    if status < 0:
+        return f"ended by signal {-status}"
+    if round_.fault not in ("kill", "cut", "delete"):
+        return "failed although the fault passes"
+    names = "rxe0" in output or PEERS[1 - RANK] in output
+    return "told" if names else "failed without naming device or peer"
+
+
+def run(*command):
+    subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
