@@ -1,5 +1,6 @@
 """One virtual machine: its files, its emulator, and the streams that come out of it."""
 
+import contextlib
 import shlex
 import shutil
 import socket
@@ -10,12 +11,10 @@ import network
 from image import HERE
 
 STREAMS = ["control", "stdout", "stderr"]
-LOST = 70  # status of a guest that ended without one
-CACHE_MB = 256  # of translated code
 
 
 class Guest:
-    """From start() on, `streams` are the sockets to read; the guest is over when all are at end.
+    """From start() on, `streams` are the sockets to read.
 
     `status` is COMMAND's exit status, and None as long as the guest has not reported it.
     """
@@ -25,6 +24,8 @@ class Guest:
         self.status = None
         self.process = None
         self.streams = {}
+        self.received = dict.fromkeys(STREAMS, 0)  # bytes
+        self._written = {}  # bytes by stream, as the guest says
         self._options = options
         self._folder = folder / f"guest{rank}"
         self._share = share
@@ -45,6 +46,25 @@ class Guest:
                                             pass_fds=[sock.fileno() for sock in passed])
         for sock in passed:
             sock.close()
+
+    def answer(self, line):
+        """To what the guest said on its control stream; to a guest that is gone, nothing."""
+        if "control" in self.streams:
+            with contextlib.suppress(ConnectionError):
+                self.streams["control"].send(line)
+
+    def set_status(self, status, written=None):
+        self.status = status
+        self._written = written or {}
+
+    def over(self):
+        """Whether the status is known and all output is here (or will never be)."""
+        return self.status is not None and all(
+            self.received[name] >= count for name, count in self._written.items()
+            if name in self.streams)
+
+    def failed(self):
+        return self.over() and self.status != 0
 
     def kill(self):
         if self.process:

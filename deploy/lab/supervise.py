@@ -6,8 +6,10 @@ import sys
 import time
 
 import network
-from guest import LOST, Guest
+from guest import Guest
+from output import Lines, open_output
 
+LOST = 70  # status of a guest that ended without one
 TIMED_OUT = 124
 CHUNK = 1 << 16
 
@@ -19,6 +21,7 @@ class Run:
         self._selector = selectors.DefaultSelector()
         self._start = time.monotonic()
         self._guests = [Guest(rank, options, folder, share) for rank in range(options.guests)]
+        self._waiting = set(self._guests)  # have not said that they are ready
 
     def run(self, image, accel):
         """Exit status of the whole."""
@@ -28,10 +31,7 @@ class Run:
             for guest, nic in zip(self._guests, nics):
                 guest.start(image, accel, nic, environment, directory)
                 self._pid_file(guest).write_text(f"{guest.process.pid}\n", encoding="ascii")
-                for name, sock in guest.streams.items():
-                    sock.setblocking(False)
-                    self._selector.register(sock, selectors.EVENT_READ,
-                                            self._reader(guest, name, sock))
+                self._watch(guest)
             return self._wait()
         finally:
             for guest in self._guests:
@@ -41,12 +41,16 @@ class Run:
     def _pid_file(self, guest):
         return self._share / f"guest.{guest.rank}.pid"
 
-    def _reader(self, guest, name, sock):
-        if name == "control":
-            sink = Lines(lambda line: self._on_report(guest, line.decode(errors="replace").split()))
-        else:
-            sink = self._output(guest, name)
+    def _watch(self, guest):
+        sinks = {name: open_output(self._options, guest.rank, name)
+                 for name in ["stdout", "stderr"]}
+        sinks["control"] = Lines(lambda line: self._on_report(guest, line.decode().split(" ")))
+        for name, sock in guest.streams.items():
+            sock.setblocking(False)
+            handler = self._reader(guest, name, sock, sinks[name])
+            self._selector.register(sock, selectors.EVENT_READ, handler)
 
+    def _reader(self, guest, name, sock, sink):
         def read(_events):
             try:
                 data = sock.recv(CHUNK)
@@ -56,6 +60,7 @@ class Run:
                 data = b""
             if data:
                 sink.write(data)
+                guest.received[name] += len(data)
                 return
             sink.close()
             self._selector.unregister(sock)
@@ -65,39 +70,44 @@ class Run:
                 self._on_end(guest)
         return read
 
-    def _output(self, guest, name):
-        if self._options.output:
-            suffix = "out" if name == "stdout" else "err"
-            return open(self._options.output / f"{guest.rank}.{suffix}", "wb", buffering=0)
-        target = (sys.stdout if name == "stdout" else sys.stderr).buffer
-        if self._options.guests == 1:
-            return Plain(target)
-        prefix = b"" if self._options.no_prefix else b"[%d] " % guest.rank
-
-        def write_line(line):
-            target.write(prefix + line + b"\n")
-            target.flush()
-        return Lines(write_line)
-
     def _on_report(self, guest, words):
-        if words == ["started"]:
-            self._say(f"guest {guest.rank}: COMMAND starts after {self._elapsed():.1f} s")
-        elif len(words) == 2 and words[0] == "exit" and words[1].isdigit():
-            guest.status = int(words[1])
-            self._say(f"guest {guest.rank}: COMMAND ends with {guest.status} after "
-                      f"{self._elapsed():.1f} s")
+        match words:
+            case ["ready"]:
+                self._say(f"guest {guest.rank} is ready after {self._elapsed():.1f} s")
+                self._no_longer_waits(guest)
+            case ["exit", status, out, err] if (status + out + err).isdigit():
+                guest.set_status(int(status), {"stdout": int(out), "stderr": int(err)})
+                self._say(f"guest {guest.rank}: COMMAND ends with {status} after "
+                          f"{self._elapsed():.1f} s")
+            case ["failed", *sentence]:
+                self._lose(guest, " ".join(sentence))
+
+    def _no_longer_waits(self, guest):
+        """COMMAND starts everywhere when it can start everywhere: servers are there for clients."""
+        if guest not in self._waiting:
+            return
+        self._waiting.remove(guest)
+        if not self._waiting:
+            for other in self._guests:
+                other.answer(b"go\n")
 
     def _on_end(self, guest):
         guest.kill()
         if guest.status is not None:
             return
-        guest.status = 0 if guest.rank in self._options.may_die else LOST
-        if guest.status:
+        if guest.rank in self._options.may_die:
+            guest.set_status(0)
+        else:
             words = "".join(f"\n  {line}" for line in guest.last_words())
-            print(f"lab: guest {guest.rank} ended without an exit status{words}", file=sys.stderr)
+            self._lose(guest, f"ended without an exit status{words}")
+
+    def _lose(self, guest, sentence):
+        print(f"lab: guest {guest.rank}: {sentence}", file=sys.stderr)
+        guest.set_status(LOST)
+        self._no_longer_waits(guest)
 
     def _wait(self):
-        while any(guest.streams for guest in self._guests):
+        while not all(guest.over() for guest in self._guests):
             left = self._options.timeout - self._elapsed()
             if left <= 0:
                 print(f"lab: the time limit of {self._options.timeout} s (--timeout) has passed",
@@ -106,7 +116,7 @@ class Run:
             for key, events in self._selector.select(left):
                 if key.fileobj.fileno() >= 0:  # not closed by a handler of this very round
                     key.data(events)
-            if self._options.fail_fast and any(guest.status for guest in self._guests):
+            if self._options.fail_fast and any(guest.failed() for guest in self._guests):
                 break
         return max(guest.status or 0 for guest in self._guests)
 
@@ -116,34 +126,3 @@ class Run:
     def _say(self, text):
         if self._options.verbose:
             print(f"lab: {text}", file=sys.stderr)
-
-
-class Lines:
-    """Collects bytes and hands on whole lines, without their ends."""
-
-    def __init__(self, on_line):
-        self._on_line = on_line
-        self._partial = b""
-
-    def write(self, data):
-        *lines, self._partial = (self._partial + data).split(b"\n")
-        for line in lines:
-            self._on_line(line)
-
-    def close(self):
-        if self._partial:
-            self._on_line(self._partial)
-
-
-class Plain:
-    """Passes bytes on as they come."""
-
-    def __init__(self, target):
-        self._target = target
-
-    def write(self, data):
-        self._target.write(data)
-        self._target.flush()
-
-    def close(self):
-        pass
