@@ -1,0 +1,142 @@
+"""One virtual machine: its files, its emulator, and the streams that come out of it."""
+
+import contextlib
+import shlex
+import shutil
+import socket
+import subprocess
+
+import knobs
+import network
+from image import HERE
+
+STREAMS = ["control", "stdout", "stderr"]
+
+
+class Guest:
+    """From start() on, `streams` are the sockets to read.
+
+    `status` is COMMAND's exit status, and None as long as the guest has not reported it.
+    """
+
+    def __init__(self, rank, options, folder, share):
+        self.rank = rank
+        self.status = None
+        self.process = None
+        self.streams = {}
+        self.received = dict.fromkeys(STREAMS, 0)  # bytes
+        self._written = {}  # bytes by stream, as the guest says
+        self._options = options
+        self._folder = folder / f"guest{rank}"
+        self._share = share
+
+    def start(self, image, accel, nic, environment, working_directory):
+        self._folder.mkdir()
+        self._write_files(image, environment, working_directory)
+        theirs = {}
+        for name in STREAMS:
+            self.streams[name], theirs[name] = socket.socketpair()
+        passed = [sock for sock in [*theirs.values(), nic] if sock]
+        # The emulator must not outlive this process, whatever ends it.
+        command = ["setpriv", "--pdeathsig", "KILL", "--",
+                   *self._emulator(image, accel, nic, theirs)]
+        with open(self._folder / "emulator", "wb") as messages:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=messages,
+                                            stderr=messages, start_new_session=True,
+                                            pass_fds=[sock.fileno() for sock in passed])
+        for sock in passed:
+            sock.close()
+
+    def answer(self, line):
+        """To what the guest said on its control stream; to a guest that is gone, nothing."""
+        if "control" in self.streams:
+            with contextlib.suppress(ConnectionError):
+                self.streams["control"].send(line)
+
+    def set_status(self, status, written=None):
+        self.status = status
+        self._written = written or {}
+
+    def over(self):
+        """Whether the status is known and all output is here (or will never be)."""
+        return self.status is not None and all(
+            self.received[name] >= count for name, count in self._written.items()
+            if name in self.streams)
+
+    def failed(self):
+        return self.over() and self.status != 0
+
+    def kill(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
+    def last_words(self):
+        """What kernel and emulator said last, for a guest that is lost."""
+        lines = []
+        for name in ["emulator", "console"]:
+            file = self._folder / name
+            if file.exists():
+                lines += file.read_text(encoding="utf-8", errors="replace").splitlines()
+        return [line for line in lines if line.strip()][-5:]
+
+    def _write_files(self, image, environment, working_directory):
+        options, rank = self._options, self.rank
+        variables = {
+            "PACECAR_LAB_RANK": str(rank),
+            "PACECAR_LAB_GUESTS": str(options.guests),
+            "PACECAR_LAB_PEERS": " ".join(network.ipv4(peer) for peer in range(options.guests)),
+            "PACECAR_LAB_SHARE": str(self._share),
+        }
+        settings = variables | {"modules": str(image.modules),
+                                "rxe": "1" if rank in options.rxe else "0"}
+        command = exports(environment | variables)
+        command += f"cd {shlex.quote(working_directory)} || exit\n"
+        command += f"exec {shlex.join(options.command)}\n"
+        files = {
+            "settings": "".join(f"{name}={shlex.quote(value)}\n"
+                                for name, value in settings.items()),
+            "command": command,
+            "hosts": network.hosts_file(options.guests),
+            "ip": network.ip_batch(rank),
+            "tc": knobs.tc_batch(options) if rank in options.knobs else "",
+        }
+        for name, text in files.items():
+            (self._folder / name).write_text(text, encoding="utf-8", errors="surrogateescape")
+
+    def _emulator(self, image, accel, nic, theirs):
+        options = self._options
+        kernel_line = ["console=ttyS0", "quiet", "panic=-1", "mitigations=off", "tsc=reliable",
+                       f"lab.init={HERE / 'guest-init'}", f"lab.folder={self._folder}"]
+        command = [
+            shutil.which("qemu-system-x86_64"), "-nodefaults", "-no-user-config", "-no-reboot",
+            "-display", "none", "-machine", "q35", *accel, "-smp", str(options.cpus),
+            "-m", str(options.memory), "-kernel", str(image.vmlinux),
+            "-initrd", str(image.initramfs), "-append", " ".join(kernel_line),
+            "-chardev", f"file,id=console,path={self._folder}/console",
+            "-serial", "chardev:console",
+            *shared_folder("root", "/", "readonly=on"), *shared_folder("share", self._share),
+            "-device", "virtio-serial-pci",
+        ]
+        for name, sock in theirs.items():
+            command += ["-chardev", f"socket,id={name},fd={sock.fileno()}",
+                        "-device", f"virtserialport,chardev={name},name={name}"]
+        backend = (f"stream,id=net,server=off,addr.type=fd,addr.str={nic.fileno()}" if nic
+                   else "hubport,id=net,hubid=0")
+        return command + ["-netdev", backend, "-device",
+                          f"virtio-net-pci,netdev=net,mac={network.mac(self.rank)},"
+                          f"host_mtu={network.MTU},romfile="]
+
+
+def shared_folder(name, path, *flags):
+    """A folder of the host, for the guest to mount by that name."""
+    quoted = str(path).replace(",", ",,")
+    described = ",".join(["local", f"id={name}", f"path={quoted}", "security_model=none",
+                          "multidevs=remap", *flags])
+    return ["-fsdev", described, "-device", f"virtio-9p-pci,fsdev={name},mount_tag={name}"]
+
+
+def exports(environment):
+    """Shell lines that set the variables; a name that no shell can set is left out."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()
+                   if name.isidentifier() and name.isascii())

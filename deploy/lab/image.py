@@ -1,0 +1,183 @@
+"""Makes what a guest boots from: Debian's kernel, unpacked, and an initramfs. Both are kept.
+
+The cache is ${XDG_CACHE_HOME:-~/.cache}/pacecar/lab. The kernel comes from Debian's package without
+installing it; an initramfs is named after the hash of what went into it. Any number of runs may
+share the cache: a lock lets one of them fill it, and nothing in it changes once it has its name.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import lzma
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+META_PACKAGE = "linux-image-amd64"
+
+# What guests may load later, from the host's cache: the parts of the kernel that a laboratory of
+# networks has a use for. All modules would be 300 MB.
+KEPT_MODULES = [
+    "arch", "crypto", "lib", "net", "drivers/infiniband", "drivers/virtio",
+    "drivers/char/virtio_console.ko", "drivers/net/dummy.ko", "drivers/net/ifb.ko",
+    "drivers/net/net_failover.ko", "drivers/net/tun.ko", "drivers/net/veth.ko",
+    "drivers/net/virtio_net.ko", "fs/9p", "fs/configfs", "fs/fscache", "fs/netfs", "fs/overlayfs",
+]
+# What every guest loads before it has a root file system.
+BOOT_MODULES = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay", "virtio_net"]
+
+
+class Unavailable(Exception):
+    """The laboratory cannot be set up on this machine; the text says why, and the cure."""
+
+
+class Image:
+    """Paths of a kernel (vmlinux), its initramfs, and its module tree (lib/modules/RELEASE)."""
+
+    def __init__(self, kernel_folder, initramfs):
+        self.vmlinux = kernel_folder / "vmlinux"
+        self.modules = module_folder(kernel_folder)
+        self.initramfs = initramfs
+
+
+def prepare():
+    """The image to boot, made now if it is not in the cache."""
+    cache = cache_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    with locked(cache / "lock"):
+        kernel = newest_kernel(cache) or fetch_kernel(cache)
+        return Image(kernel, make_initramfs(cache, kernel))
+
+
+def cache_folder():
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(base) / "pacecar/lab"
+
+
+@contextlib.contextmanager
+def locked(path):
+    with open(path, "w", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def published(final):
+    """A new folder beside `final` that gets that name when all went well, or disappears."""
+    with tempfile.TemporaryDirectory(dir=final.parent, prefix="new.") as folder:
+        made = pathlib.Path(folder) / "made"
+        made.mkdir()
+        yield made
+        made.rename(final)
+
+
+def module_folder(kernel_folder):
+    return next((kernel_folder / "lib/modules").iterdir())
+
+
+def newest_kernel(cache):
+    def version(path):
+        return [int(number) for number in re.findall(r"\d+", path.name)]
+
+    return max(cache.glob("kernel-*"), key=version, default=None)
+
+
+def fetch_kernel(cache):
+    package = kernel_package()
+    final = cache / package.replace("linux-image-", "kernel-")
+    with published(final) as folder, tempfile.TemporaryDirectory(dir=cache) as scratch:
+        tool(["apt-get", "-qq", "download", package], cwd=scratch)
+        [archive] = pathlib.Path(scratch).glob("*.deb")
+        unpack(archive, folder)
+        [compressed] = (folder / "boot").iterdir()
+        (folder / "vmlinux").write_bytes(vmlinux_of(compressed.read_bytes()))
+        shutil.rmtree(folder / "boot")
+        tool(["depmod", "-b", folder, module_folder(folder).name])
+    return final
+
+
+def kernel_package():
+    """The package with the files, behind the one that follows Debian's current kernel."""
+    text = tool(["apt-cache", "show", "--no-all-versions", META_PACKAGE])
+    match = re.search(r"^Depends: (linux-image-[\w.-]+-amd64)\b", text, re.MULTILINE)
+    if not match:
+        raise Unavailable(f"apt knows no {META_PACKAGE}: run apt-get update, or use Debian 12")
+    return match.group(1)
+
+
+def unpack(archive, folder):
+    modules = [f"./lib/modules/*/kernel/{name}" for name in KEPT_MODULES]
+    command = ["tar", "-x", "--wildcards", "-C", folder, "./boot/vmlinuz-*",
+               "./lib/modules/*/modules.*", *modules]
+    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", archive],
+                          stdout=subprocess.PIPE) as package:
+        tool(command, stdin=package.stdout)
+
+
+def vmlinux_of(image):
+    """The ELF kernel inside a bzImage: booted as it is, a guest need not decompress it.
+
+    Offsets are those of the x86 boot protocol (Documentation/x86/boot.rst, 2.08 and later).
+    """
+    if image[0x202:0x206] != b"HdrS":
+        raise Unavailable("the kernel of Debian's package is no bzImage")
+    start = (image[0x1F1] + 1) * 512
+    offset, length = struct.unpack_from("<II", image, 0x248)
+    payload = image[start + offset:start + offset + length]
+    return lzma.LZMADecompressor().decompress(payload)
+
+
+def make_initramfs(cache, kernel):
+    init = HERE / "initramfs-init"
+    busybox = shutil.which("busybox")
+    modules = needed_modules(kernel)
+    digest = hashlib.sha256(str(kernel).encode())
+    for path in [init, pathlib.Path(busybox), *modules]:
+        digest.update(path.read_bytes())
+    final = cache / f"initramfs-{digest.hexdigest()[:16]}"
+    if not final.is_dir():
+        with published(final) as folder:
+            pack(folder, init, busybox, modules)
+    return final / "initramfs.cpio"
+
+
+def needed_modules(kernel):
+    """Files of BOOT_MODULES and of all that they depend on, in the order of loading."""
+    text = tool(["modprobe", "--dirname", kernel, "--set-version", module_folder(kernel).name,
+                 "--show-depends", "--all", *BOOT_MODULES])
+    files = [line.split()[1] for line in text.splitlines() if line.startswith("insmod ")]
+    return [pathlib.Path(file) for file in dict.fromkeys(files)]
+
+
+def pack(folder, init, busybox, modules):
+    tree = folder / "tree"
+    for name in ["bin", "dev", "host", "memory", "modules", "proc", "root", "sys"]:
+        (tree / name).mkdir(parents=True)
+    shutil.copy(busybox, tree / "bin/busybox")
+    shutil.copy(init, tree / "init")
+    for number, module in enumerate(modules):
+        shutil.copy(module, tree / "modules" / f"{number:02}-{module.name}")
+    names = "\n".join(str(path.relative_to(tree)) for path in sorted(tree.rglob("*")))
+    archive = tool(["cpio", "--quiet", "--create", "--format=newc", "--owner=0:0"], cwd=tree,
+                   input=names.encode(), text=False)
+    (folder / "initramfs.cpio").write_bytes(archive)
+    shutil.rmtree(tree)
+
+
+def tool(command, text=True, **options):
+    """What a program prints; a program that fails is the machine's trouble, not ours."""
+    command = [str(word) for word in command]
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=text, **options).stdout
+    except FileNotFoundError as error:
+        raise Unavailable(f"{command[0]} is missing: install it (deploy/packages/lab.txt)") \
+            from error
+    except subprocess.CalledProcessError as error:
+        said = error.stderr if text else error.stderr.decode(errors="replace")
+        last = said.strip().splitlines()[-1:] or ["it said nothing"]
+        raise Unavailable(f"'{' '.join(command)}' failed: {last[0]}") from error
