@@ -61,7 +61,7 @@ void check_port(const RdmaPort& port, const std::string& setting, Findings& find
     if (const std::string problem = index_problem(setting, port); !problem.empty()) {
       findings.add(FindingId::kGidIndexUnusable, port.name(),
                    fmt::format("{}; without it: {}", problem, describe(*chosen)),
-                   {{"INDEX", std::to_string(chosen->index)}});
+                   {{"NUMBER", std::to_string(chosen->index)}});
       return;
     }
     chosen = &*std::ranges::find(port.gids, *parse_number(setting), &Gid::index);

@@ -93,7 +93,7 @@ enum class AcsState : uint8_t { kUnreadable, kOff, kRedirects };
 struct Process {
   std::optional<uint64_t> memlock_bytes;  // UINT64_MAX: unlimited
   std::optional<uint64_t> open_files;
-  bool may_lock_memory = false;   // CAP_IPC_LOCK
+  bool may_lock_memory = false;    // CAP_IPC_LOCK
   bool may_force_buffers = false;  // CAP_NET_ADMIN
   Ranges cpus;
   std::optional<double> cpu_quota;  // CPUs; nullopt: no limit known

@@ -71,7 +71,7 @@ void add_gids(FakeHost& host, const std::string& device, const std::string& netd
 }  // namespace
 
 FakeHost::FakeHost() {
-  std::string name = (fs::temp_directory_path() / "pacecar-host-XXX" "XXX").string();
+  std::string name = (fs::temp_directory_path() / "pacecar-host-XXXXXX").string();
   PACECAR_CHECK(mkdtemp(name.data()) != nullptr);
   root_ = name;
 }
@@ -132,8 +132,9 @@ void make_plain_host(FakeHost& host) {
             "Limit                     Soft Limit           Hard Limit           Units     \n"
             "Max open files            65536                1048576              files     \n"
             "Max locked memory         unlimited            unlimited            bytes     \n")
-      .file("proc/self/status", "Name:\tpacecar\nCapEff:\t0000000000000000\n"
-                                "Cpus_allowed_list:\t0-15\n")
+      .file("proc/self/status",
+            "Name:\tpacecar\nCapEff:\t0000000000000000\n"
+            "Cpus_allowed_list:\t0-15\n")
       .file("proc/self/cgroup", "0::/user.slice\n")
       .file("sys/fs/cgroup/user.slice/cpu.max", "max 100000\n")
       .file("proc/meminfo", "MemTotal:  1000 kB\nHugePages_Total:    512\n")

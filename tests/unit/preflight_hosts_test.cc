@@ -36,8 +36,7 @@ TEST(PreflightHosts, HealthyRoceHostHasNoProblem) {
   EXPECT_EQ(find(findings, "gid.chosen").message, "GID index 3, RoCE v2, 192.0.2.21");
   EXPECT_THAT(find(findings, "fabric.ecn").message, HasSubstr("priority 3"));
   EXPECT_THAT(find(findings, "fabric.pfc").message, HasSubstr("priority 3"));
-  EXPECT_EQ(find(findings, "software.nccl").message,
-            "/usr/lib/x86_64-linux-gnu/libnccl.so.2.28.9");
+  EXPECT_EQ(find(findings, "software.nccl").message, "/usr/lib/x86_64-linux-gnu/libnccl.so.2.28.9");
 }
 
 TEST(PreflightHosts, InfiniBandHostNeedsNoGidAndNoPfc) {
@@ -149,13 +148,13 @@ TEST(PreflightHosts, EverythingWrong) {
       .file("sys/devices/system/cpu/cpu0/cpuidle/state1/disable", "0\n")
       .file("proc/meminfo", "HugePages_Total:       0\n");
   const Findings findings = host.findings();
-  EXPECT_THAT(
-      problems(findings),
-      UnorderedElementsAre(
-          "rdma.provider_missing", "mtu.small", "limits.memlock_finite", "limits.files_low",
-          "limits.receive_buffer_low", "limits.send_buffer_low", "limits.cpu_quota", "fabric.loss",
-          "fabric.ecn_off", "pci.link_slow", "pci.link_narrow", "pci.iommu_translates",
-          "pci.acs_on", "gpu.direct_off", "cpu.governor_slow", "cpu.far", "software.nccl_old"));
+  EXPECT_THAT(problems(findings),
+              UnorderedElementsAre("rdma.provider_missing", "mtu.small", "limits.memlock_finite",
+                                   "limits.files_low", "limits.receive_buffer_low",
+                                   "limits.send_buffer_low", "limits.cpu_quota", "fabric.loss",
+                                   "fabric.ecn_off", "pci.link_slow", "pci.link_narrow",
+                                   "pci.iommu_translates", "pci.acs_on", "gpu.direct_off",
+                                   "cpu.governor_slow", "cpu.far", "software.nccl_old"));
   EXPECT_THAT(ids(findings), IsSupersetOf({"fabric.traffic_class", "gpu.far", "cpu.idle_deep",
                                            "cpu.no_huge_pages"}));
   EXPECT_EQ(find(findings, "pci.acs_on").cure, "setpci -s 0000:3a:00.0 ECAP_ACS+0x6.w=0000");
