@@ -96,7 +96,10 @@ preflight::Facts gather(const Flags& flags, const Console& console) {
     facts = std::move(later);
   }
   facts.settings = settings_of(live);
-  if (!flags.peer.empty()) facts.peer = preflight::probe_peer(flags.peer, {.port = flags.port});
+  if (!flags.peer.empty()) {
+    console.note(fmt::format("probing the way to {}; lost packets take seconds", flags.peer));
+    facts.peer = preflight::probe_peer(flags.peer, {.port = flags.port});
+  }
   return facts;
 }
 

@@ -20,7 +20,9 @@ namespace pacecar::preflight {
 struct ProbePlan {
   uint16_t port = 0;
   uint32_t tries = 3;
-  Duration wait = Duration::from_ms(300);  // for the answer to one try
+  // For the answer to one try. A kernel that has refused some datagrams in a row refuses one a
+  // second (Linux: net.ipv4.icmp_ratelimit); whoever waits less takes that for lost packets.
+  Duration wait = Duration::from_ms(1100);
 };
 
 PeerPath probe_peer(const std::string& host, const ProbePlan& plan);
