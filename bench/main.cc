@@ -26,6 +26,8 @@ constexpr std::array kSubcommands = {
     Subcommand{"sim", "one run in a simulated fabric", run_sim},
     Subcommand{"ab", "compares arms: many simulated runs, or real programs", run_ab},
     Subcommand{"info", "NICs, congestion controls, limits and parameters of this host", run_info},
+    Subcommand{"preflight", "what is wrong with this host, and the command that cures it",
+               run_preflight},
 };
 
 constexpr std::string_view kExamples = R"(
@@ -36,6 +38,7 @@ Examples:
   client$ pacecar bw -D 10 -q 4 server    four connections for ten seconds
   client$ pacecar lat -n 10000 server     half of a round trip (server: pacecar lat)
   pacecar info -c                         every parameter, its value and where it came from
+  pacecar preflight                       examine this host before a job runs on it
   pacecar sim --workload incast:senders=32,bytes=1MB --cc swift
                                           32 hosts send to one, on 128 hosts at 100 Gb/s
   pacecar ab bench/plans/smoke.toml       a plan: all its runs, summary and report
@@ -43,8 +46,8 @@ Examples:
                                           one command under two settings, in turn
 
 'pacecar SUBCOMMAND --help' lists the flags of a subcommand.
-Exit codes: 0 success, 1 failed, 2 wrong usage, 3 a threshold was missed (of ab: see its
---help).
+Exit codes: 0 success, 1 failed, 2 wrong usage, 3 a threshold was missed, or
+preflight has warnings (of ab: see its --help).
 )";
 
 void print_help() {
@@ -53,7 +56,7 @@ void print_help() {
       "Usage: pacecar SUBCOMMAND [flags]\n\nSubcommands:\n",
       PACECAR_VERSION);
   for (const Subcommand& subcommand : kSubcommands) {
-    fmt::print("  {:<6} {}\n", subcommand.name, subcommand.summary);
+    fmt::print("  {:<9} {}\n", subcommand.name, subcommand.summary);
   }
   fmt::print("{}", kExamples);
 }

@@ -7,9 +7,10 @@ namespace pacecar::perf {
 
 enum ExitCode : int {
   kExitOk = 0,
-  kExitFailed = 1,           // the peer, the network or the machine
+  kExitFailed = 1,           // the peer, the network or the machine; preflight found an error
   kExitUsage = 2,            // a flag or parameter that cannot be
-  kExitThresholdMissed = 3,  // measured, and worse than --min-gbits or --max-usec asks
+  kExitThresholdMissed = 3,  // measured, and worse than --min-gbits or --max-usec asks;
+                             // preflight found warnings, but no error
 };
 
 // The library blames what it was given, and so the flags, with kInvalidArgument.

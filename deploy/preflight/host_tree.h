@@ -1,0 +1,43 @@
+// Reads /sys, /proc, /dev and /etc of this host, or of a copy of them in a folder. Whatever is
+// there is data: a file that is missing, unreadable, a folder, a pipe or too large is "not there".
+// Paths are relative to the root ("sys/class/net"). Nothing throws.
+// Thread rule: any thread; it holds no state but the root.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pacecar::preflight {
+
+class HostTree {
+ public:
+  static constexpr size_t kMaxFile = 64 << 10;  // bytes; the longer rest is not read
+  static constexpr size_t kMaxNames = 4096;     // of one folder
+
+  explicit HostTree(std::string root = "/");
+
+  // Without blanks at both ends; nullopt when there is no such file, or it is empty.
+  std::optional<std::string> text(std::string_view path) const;
+  std::optional<std::string> bytes(std::string_view path) const;
+  std::optional<uint64_t> number(std::string_view path) const;
+  // Of a folder's entries, sorted; empty when there is no such folder.
+  std::vector<std::string> names(std::string_view path) const;
+  bool exists(std::string_view path) const;
+  // The last part of what a symbolic link points to.
+  std::optional<std::string> link_name(std::string_view path) const;
+  // The parts of a path with all symbolic links followed, from the root of the file system.
+  std::vector<std::string> resolved_parts(std::string_view path) const;
+  // Opens a file for reading and writing and closes it: 0, or why that fails (an errno).
+  int try_open(std::string_view path) const;
+
+ private:
+  std::string full(std::string_view path) const;
+
+  std::string root_;
+};
+
+}  // namespace pacecar::preflight

@@ -1,0 +1,50 @@
+// How large packets may be on their way to a peer. Probes are UDP datagrams that nobody may
+// fragment, sent to one port of the peer:
+// - `pacecar preflight --listen` there answers each with one of its size: both ways are proved;
+// - without it, the peer's kernel refuses the datagram (ICMP "port unreachable"), which proves that
+//   it arrived: one way is proved;
+// - silence proves nothing about small probes; once small ones are answered, it says that large
+//   ones are lost.
+// Sizes are those of IP packets, in bytes. Blocks for seconds; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "deploy/preflight/facts.h"
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+
+namespace pacecar::preflight {
+
+struct ProbePlan {
+  uint16_t port = 0;
+  uint32_t tries = 3;
+  // For the answer to one try. A kernel that has refused some datagrams in a row refuses one a
+  // second (Linux: net.ipv4.icmp_ratelimit); whoever waits less takes that for lost packets.
+  Duration wait = Duration::from_ms(1100);
+};
+
+PeerPath probe_peer(const std::string& host, const ProbePlan& plan);
+
+// Answers probes. One socket for both families, bound at once; it is closed with the object.
+class ProbeListener {
+ public:
+  // Port 0 takes any free one. Errors: kUnavailable, kPermission or kSystem.
+  static Result<ProbeListener> open(uint16_t port);
+  ProbeListener(ProbeListener&& other) noexcept;
+  ProbeListener& operator=(ProbeListener&&) = delete;
+  ~ProbeListener();
+
+  uint16_t port() const { return port_; }
+  // Waits for one datagram and answers it if it is a probe. False: the socket failed.
+  bool answer_one();
+
+ private:
+  ProbeListener(int fd, uint16_t port) : fd_(fd), port_(port) {}
+
+  int fd_;
+  uint16_t port_;
+};
+
+}  // namespace pacecar::preflight

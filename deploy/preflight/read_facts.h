@@ -1,0 +1,33 @@
+// From a tree of files, and what only the running kernel answers, to facts. Never fails: what
+// cannot be read is not known. The order of everything is that of its names.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "deploy/preflight/facts.h"
+#include "deploy/preflight/host_tree.h"
+
+namespace pacecar::preflight {
+
+// What no file tells. Both may be empty: then nothing is known.
+struct KernelProbes {
+  std::function<std::optional<PriorityFlowControl>(const std::string& netdev)> pfc;
+  std::function<Counters(const std::string& netdev)> statistics;
+};
+
+Facts read_facts(const HostTree& tree, const KernelProbes& probes);
+
+// Puts what the loss counters have gained since `before` into `after`.
+void note_growth(const Facts& before, Duration watched, Facts& after);
+
+// The parts, each from its own files.
+std::vector<RdmaDevice> read_rdma(const HostTree& tree);
+std::vector<Netdev> read_netdevs(const HostTree& tree, const KernelProbes& probes);
+void read_pci(const HostTree& tree, Facts& facts);
+Process read_process(const HostTree& tree);
+Cpu read_cpu(const HostTree& tree);
+Software read_software(const HostTree& tree);
+
+}  // namespace pacecar::preflight

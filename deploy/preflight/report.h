@@ -1,0 +1,27 @@
+// Findings as text for people and as JSON for programs. Pure.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "deploy/preflight/finding.h"
+
+namespace pacecar::preflight {
+
+inline constexpr int kSchemaVersion = 1;
+
+struct TextOptions {
+  bool color = false;
+  bool quiet = false;  // problems only
+};
+
+// What is in order, by check; then the problems with their cures, errors last; then one line that
+// sums up.
+std::string to_text(const Findings& findings, TextOptions options);
+
+nlohmann::json to_json(const Findings& findings, const std::string& version);
+
+// Every check with its findings, for --list.
+std::string list_checks();
+
+}  // namespace pacecar::preflight

@@ -1,0 +1,27 @@
+// Small parsers of what the kernel writes into its files. All of it is data: what cannot be read is
+// nullopt or left out. Pure; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace pacecar::preflight {
+
+std::string_view trim(std::string_view text);
+// Parts between separators, without the empty ones.
+std::vector<std::string> split(std::string_view text, char separator);
+// All of the text is one decimal number, or with `base` 16 a hexadecimal one with or without 0x.
+std::optional<uint64_t> parse_number(std::string_view text, int base = 10);
+// The value of "KEY: VALUE" or "KEY=VALUE" in a text of lines, trimmed and without quotes.
+std::optional<std::string> value_of(std::string_view lines, std::string_view key, char separator);
+
+// A list of ranges such as "0-3,8", as of CPUs.
+using Ranges = std::vector<std::pair<uint64_t, uint64_t>>;
+Ranges parse_ranges(std::string_view text);
+bool overlap(const Ranges& a, const Ranges& b);
+
+}  // namespace pacecar::preflight

@@ -1,0 +1,112 @@
+"""Runs the real `pacecar preflight`: preflight_test.py PROGRAM [unittest flags].
+
+Copies of a host's files are made up; of this machine nothing is assumed but its loopback.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = ""
+LIMIT_S = 60
+
+
+def run(*arguments):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
+    return subprocess.run([PROGRAM, "preflight", *arguments], env=clean, text=True,
+                          capture_output=True, timeout=LIMIT_S, check=False)
+
+
+class Preflight(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def examine(self, *arguments, **files):
+        """A run on a tree of these files; '__' in a name stands for '/'."""
+        for name, text in files.items():
+            path = self.root / name.replace("__", "/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return run("--root", str(self.root), *arguments)
+
+    def test_nothing_to_complain_about(self):
+        process = self.examine()
+        self.assertEqual(process.returncode, 0, process.stderr)
+        self.assertEqual(process.stdout.splitlines()[-1], "Ready.")
+
+    def test_warnings_alone(self):
+        process = self.examine("--quiet", proc__sys__net__core__rmem_max="212992\n")
+        self.assertEqual(process.returncode, 3)
+        self.assertIn("cure: sysctl -w net.core.rmem_max=8388608", process.stdout)
+        self.assertNotIn("  ok ", process.stdout)
+        self.assertEqual(process.stdout.splitlines()[-1], "Ready, with 1 warning.")
+
+    def test_errors_as_json(self):
+        port = "sys__class__infiniband__mlx5_0__ports__1__"
+        process = self.examine("--json", **{port + "link_layer": "Ethernet\n",
+                                            port + "state": "4: ACTIVE\n"})
+        self.assertEqual(process.returncode, 1)
+        document = json.loads(process.stdout)
+        self.assertEqual((document["schema_version"], document["worst"]), (1, "error"))
+        found = {finding["id"]: finding for finding in document["findings"]}
+        self.assertEqual(found["gid.none"]["subject"], "mlx5_0/1")
+        self.assertEqual(found["rdma.uverbs_missing"]["cure"], "modprobe ib_uverbs")
+        for finding in document["findings"]:
+            self.assertEqual(set(finding), {"id", "severity", "subject", "message", "cure"})
+
+    def test_only_some_checks(self):
+        document = json.loads(self.examine("--json", "--only", "rdma,gpu").stdout)
+        self.assertEqual({finding["id"] for finding in document["findings"]},
+                         {"rdma.none", "gpu.none"})
+
+    def test_list(self):
+        process = run("--list")
+        self.assertEqual(process.returncode, 0)
+        self.assertIn("rdma.not_in_container", process.stdout)
+
+    def test_this_machine_can_be_examined(self):
+        process = run("--json")
+        self.assertIn(process.returncode, (0, 1, 3))
+        self.assertTrue(json.loads(process.stdout)["findings"])
+
+    def test_a_pipe_gets_no_colours(self):
+        self.assertNotIn("\x1b", run().stdout)
+
+    def test_wrong_usage(self):
+        here = str(self.root)
+        for arguments in (["--nope"], ["more"], ["--only", "nope"], ["--root", here + "/nope"],
+                          ["--root", here, "--peer", "host"], ["--listen", "--peer", "host"],
+                          ["--watch", "0"], ["--port", "65536"]):
+            process = run(*arguments)
+            self.assertEqual(process.returncode, 2, arguments)
+            self.assertEqual(process.stdout, "")
+            self.assertRegex(process.stderr, r"\Aerror: .*\n\Z")
+
+    def test_help_tells_the_exit_codes(self):
+        process = run("--help")
+        self.assertEqual(process.returncode, 0)
+        self.assertIn("Exit codes: 0 no problem", process.stdout)
+
+    def test_a_listener_and_its_peer(self):
+        listener = subprocess.Popen([PROGRAM, "preflight", "--listen", "--port", "0"], text=True,
+                                    stderr=subprocess.PIPE)
+        try:
+            port = re.search(r"UDP port (\d+)", listener.stderr.readline()).group(1)
+            process = run("--only", "mtu", "--json", "--peer", "127.0.0.1", "--port", port)
+            ids = [finding["id"] for finding in json.loads(process.stdout)["findings"]]
+            self.assertIn("mtu.peer_both_ways", ids)
+        finally:
+            listener.kill()
+            listener.communicate()
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,156 @@
+// What preflight asks the network and the kernel: on the loopback, and with bytes made up.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <linux/dcbnl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "deploy/preflight/kernel_probes.h"
+#include "deploy/preflight/peer_path.h"
+
+namespace pacecar::preflight {
+namespace {
+
+constexpr uint64_t kFourKilobytes = 4096 + 96;
+
+// A UDP socket on the loopback that nobody reads.
+class DeafPort {
+ public:
+  DeafPort() : fd_(socket(AF_INET, SOCK_DGRAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    auto* any = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(bind(fd_, any, size), 0);
+    EXPECT_EQ(getsockname(fd_, any, &size), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  ~DeafPort() { close_now(); }
+  uint16_t port() const { return port_; }
+  void close_now() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_;
+  uint16_t port_ = 0;
+};
+
+TEST(PreflightPeer, AListenerProvesBothWays) {
+  auto listener = ProbeListener::open(0);
+  ASSERT_TRUE(listener) << listener.error().message;
+  std::thread answers([&] {  // one for the small probe, one for the largest
+    EXPECT_TRUE(listener->answer_one());
+    EXPECT_TRUE(listener->answer_one());
+  });
+  const PeerPath path =
+      probe_peer("127.0.0.1", {.port = listener->port(), .tries = 1, .wait = Duration::from_s(20)});
+  answers.join();
+  EXPECT_EQ(path.error, "");
+  EXPECT_EQ(path.proof, PathProof::kBothWays);
+  EXPECT_EQ(path.largest_bytes, kFourKilobytes);
+  EXPECT_EQ(path.wanted_bytes, kFourKilobytes);
+}
+
+TEST(PreflightPeer, ARefusedDatagramHasArrived) {
+  DeafPort closed;
+  closed.close_now();
+  const PeerPath path =
+      probe_peer("127.0.0.1", {.port = closed.port(), .tries = 1, .wait = Duration::from_s(20)});
+  EXPECT_EQ(path.proof, PathProof::kOneWay);
+  EXPECT_EQ(path.largest_bytes, kFourKilobytes);
+}
+
+TEST(PreflightPeer, SilenceProvesNothing) {
+  const DeafPort deaf;
+  const PeerPath path =
+      probe_peer("127.0.0.1", {.port = deaf.port(), .tries = 2, .wait = Duration::from_ms(1)});
+  EXPECT_EQ(path.error, "");
+  EXPECT_EQ(path.proof, PathProof::kNone);
+  EXPECT_EQ(path.largest_bytes, 0U);
+}
+
+TEST(PreflightPeer, ANameThatHasNoAddress) {
+  const PeerPath path = probe_peer("no host", {.port = 9});
+  EXPECT_FALSE(path.has_address);
+  EXPECT_NE(path.error, "");
+}
+
+TEST(PreflightPeer, TwoListenersOnOnePort) {
+  const auto first = ProbeListener::open(0);
+  ASSERT_TRUE(first);
+  const auto second = ProbeListener::open(first->port());
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
+}
+
+void append(std::vector<std::byte>& bytes, const void* data, size_t size) {
+  const auto* from = static_cast<const std::byte*>(data);
+  bytes.insert(bytes.end(), from, from + size);
+}
+
+// The kernel's answer for an interface with PFC on these priorities.
+std::vector<std::byte> pfc_answer(uint8_t enabled) {
+  ieee_pfc pfc{};
+  pfc.pfc_en = enabled;
+  nlattr inner{.nla_len = NLA_HDRLEN + sizeof(pfc), .nla_type = DCB_ATTR_IEEE_PFC};
+  nlattr outer{.nla_len = static_cast<uint16_t>(NLA_HDRLEN + inner.nla_len),
+               .nla_type = DCB_ATTR_IEEE | NLA_F_NESTED};
+  const char name[] = "eth2\0\0\0";
+  nlattr name_header{.nla_len = NLA_HDRLEN + 5, .nla_type = DCB_ATTR_IFNAME};
+  dcbmsg dcb{.dcb_family = AF_UNSPEC, .cmd = DCB_CMD_IEEE_GET, .dcb_pad = 0};
+  nlmsghdr header{};
+  header.nlmsg_type = RTM_GETDCB;
+  header.nlmsg_len =
+      static_cast<uint32_t>(NLMSG_HDRLEN + sizeof(dcb) + NLA_HDRLEN + sizeof(name) + outer.nla_len);
+  std::vector<std::byte> bytes;
+  append(bytes, &header, sizeof(header));
+  append(bytes, &dcb, sizeof(dcb));
+  append(bytes, &name_header, sizeof(name_header));
+  append(bytes, name, sizeof(name));
+  append(bytes, &outer, sizeof(outer));
+  append(bytes, &inner, sizeof(inner));
+  append(bytes, &pfc, sizeof(pfc));
+  return bytes;
+}
+
+TEST(PreflightPfc, ReadFromTheKernelsAnswer) {
+  const auto pfc = parse_pfc(pfc_answer(0x18));
+  ASSERT_TRUE(pfc);
+  EXPECT_EQ(pfc->enabled, 0x18);
+}
+
+TEST(PreflightPfc, AnAnswerThatIsCutShortIsNone) {
+  const auto answer = pfc_answer(0x18);
+  for (size_t size = 0; size < answer.size(); ++size) {
+    EXPECT_FALSE(parse_pfc(std::span(answer).first(size))) << size;
+  }
+}
+
+TEST(PreflightPfc, AnErrorIsNone) {
+  auto answer = pfc_answer(0x18);
+  const uint16_t type = NLMSG_ERROR;
+  std::memcpy(answer.data() + offsetof(nlmsghdr, nlmsg_type), &type, sizeof(type));
+  EXPECT_FALSE(parse_pfc(answer));
+}
+
+TEST(PreflightProbes, AnInterfaceThatIsNotThere) {
+  const KernelProbes probes = kernel_probes();
+  for (const char* name : {"", "nosuch0", "a-name-that-is-too-long-for-an-interface"}) {
+    EXPECT_FALSE(probes.pfc(name));
+    EXPECT_TRUE(probes.statistics(name).empty());
+  }
+}
+
+}  // namespace
+}  // namespace pacecar::preflight
