@@ -1,22 +1,40 @@
 # Optional parts: AUTO builds a part when its dependency is found, ON insists, OFF leaves it out.
-# No part behind these switches exists yet; the switches and their summary are the stable interface.
 foreach(part VERBS DPDK OFI CUDA)
   set(PACECAR_WITH_${part} AUTO CACHE STRING "Build the ${part} part: AUTO, ON or OFF")
   set_property(CACHE PACECAR_WITH_${part} PROPERTY STRINGS AUTO ON OFF)
   if(NOT PACECAR_WITH_${part} MATCHES "^(AUTO|ON|OFF)$")
     message(FATAL_ERROR "PACECAR_WITH_${part} is '${PACECAR_WITH_${part}}': use AUTO, ON or OFF")
   endif()
+endforeach()
+
+# Parts that do not exist yet; their switches and their summary are the stable interface.
+foreach(part DPDK OFI CUDA)
   if(PACECAR_WITH_${part} STREQUAL ON)
     message(FATAL_ERROR "PACECAR_WITH_${part}=ON, but this version has no ${part} part: use AUTO or OFF")
   endif()
 endforeach()
+
+# PACECAR_HAVE_VERBS: RDMA NICs through libibverbs, PkgConfig::ibverbs.
+find_package(PkgConfig REQUIRED)
+if(NOT PACECAR_WITH_VERBS STREQUAL OFF)
+  pkg_check_modules(ibverbs QUIET IMPORTED_TARGET libibverbs>=1.12)
+endif()
+if(PACECAR_WITH_VERBS STREQUAL ON AND NOT ibverbs_FOUND)
+  message(FATAL_ERROR "PACECAR_WITH_VERBS=ON, but libibverbs is not found: install libibverbs-dev")
+endif()
+set(PACECAR_HAVE_VERBS ${ibverbs_FOUND})
 
 function(pacecar_print_summary)
   message(STATUS "Pacecar ${PROJECT_VERSION}")
   message(STATUS "  build type   ${CMAKE_BUILD_TYPE} ${PACECAR_SANITIZE}")
   message(STATUS "  NICs         soft:udp")
   message(STATUS "  LTO          ${PACECAR_LTO}")
-  foreach(part VERBS DPDK OFI CUDA)
+  if(PACECAR_HAVE_VERBS)
+    message(STATUS "  VERBS: ${PACECAR_WITH_VERBS} (libibverbs ${ibverbs_VERSION})")
+  else()
+    message(STATUS "  VERBS: ${PACECAR_WITH_VERBS} (not built)")
+  endif()
+  foreach(part DPDK OFI CUDA)
     message(STATUS "  ${part}: ${PACECAR_WITH_${part}} (not part of this version)")
   endforeach()
   message(STATUS "  tests ${PACECAR_TESTS}, benchmarks ${PACECAR_BENCH}, ccache ${PACECAR_CCACHE}")

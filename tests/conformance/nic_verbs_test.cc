@@ -1,0 +1,81 @@
+// The NIC conformance suite for NICs through libibverbs: two of ours on the machine's first RDMA
+// device that is up. Skipped where there is none; deploy/lab/run has one.
+#include <poll.h>
+#include <time.h>
+
+#include <stdexcept>
+
+#include "tests/conformance/nic_conformance.h"
+#include "transport/verbs/verbs_nic.h"
+
+namespace pacecar {
+namespace {
+
+Instant monotonic_now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return Instant::from_ns(t.tv_sec * 1'000'000'000 + t.tv_nsec);
+}
+
+std::unique_ptr<VerbsNic> open_nic(const VerbsPortInfo& port, uint32_t paths) {
+  auto nic = VerbsNic::open({.device = port.device,
+                             .port = port.port,
+                             .flows = 4,
+                             .queue_pairs = 16,
+                             .regions = 32,
+                             .paths = paths,
+                             .silence_limit = Duration::from_ms(300)},
+                            monotonic_now());
+  if (!nic) throw std::runtime_error(nic.error().message);
+  return std::move(*nic);
+}
+
+struct World {
+  World(const VerbsPortInfo& port, uint32_t paths)
+      : nics{open_nic(port, paths), open_nic(port, paths)} {}
+
+  Instant step() {
+    bool idle = true;
+    for (auto& nic : nics) {
+      const Instant now = monotonic_now();
+      idle = nic->receive(now) == 0 && idle;
+      nic->on_time(now);
+      idle = nic->transmit(now) == 0 && idle;
+    }
+    if (idle) wait();
+    return monotonic_now();
+  }
+
+  // At most a millisecond, and not when something has arrived or is due.
+  void wait() {
+    std::array<pollfd, 2> ends{};
+    for (size_t side = 0; side < nics.size(); ++side) {
+      if (!nics[side]->prepare_to_wait()) return;
+      if (nics[side]->next_deadline() < monotonic_now() + Duration::from_ms(1)) return;
+      ends[side] = {nics[side]->wait_fd(), POLLIN, 0};
+    }
+    poll(ends.data(), ends.size(), 1);
+  }
+
+  std::array<std::unique_ptr<VerbsNic>, 2> nics;
+};
+
+NicWorld make_world(uint32_t paths) {
+  const auto ports = list_verbs_ports();
+  if (!ports) return {.missing = ports.error().message};
+  const auto port = std::ranges::find(*ports, true, &VerbsPortInfo::active);
+  if (port == ports->end()) return {.missing = "this machine has no RDMA device that is up"};
+  const auto world = std::make_shared<World>(*port, paths);
+  return {.nics = {world->nics[0].get(), world->nics[1].get()},
+          .refusals_break = true,
+          .step = [world] { return world->step(); },
+          .owner = world};
+}
+
+INSTANTIATE_TEST_SUITE_P(Verbs, NicConformance,
+                         testing::Values(NicCase{"one_lane", [] { return make_world(1); }},
+                                         NicCase{"four_lanes", [] { return make_world(4); }}),
+                         nic_case_name);
+
+}  // namespace
+}  // namespace pacecar

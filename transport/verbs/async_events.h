@@ -1,0 +1,55 @@
+// AsyncEvents: what a device says beside completions: ports that go and come, queue pairs that
+// fail, its own end. Counted, logged and acknowledged.
+//
+// Thread rule: one thread at a time; the file descriptor never changes.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <string>
+
+#include "transport/base/log.h"
+#include "transport/base/result.h"
+
+namespace pacecar {
+
+struct AsyncEventCounts {
+  uint64_t port_errors = 0;
+  uint64_t port_active = 0;
+  uint64_t address_changes = 0;  // of GID, LID, P_Key or subnet manager
+  uint64_t queue_pair_errors = 0;
+  uint64_t device_fatal = 0;
+  uint64_t others = 0;
+};
+
+class AsyncEvents {
+ public:
+  struct Event {
+    enum class Kind : uint8_t { kNone, kQueuePairFailed, kDeviceFailed };
+    Kind kind = Kind::kNone;
+    uint32_t queue_pair = 0;  // the device's number
+    ibv_event_type type{};
+  };
+
+  AsyncEvents(ibv_context* context, std::string device, uint32_t port, LogSink log);
+  // Makes wait_fd() one that does not block.
+  Result<void> set_up();
+
+  // The next event that means something for queue pairs; false when there is none.
+  bool next(Event* event);
+  int wait_fd() const { return context_->async_fd; }
+  const AsyncEventCounts& counts() const { return counts_; }
+
+ private:
+  Event take(const ibv_async_event& event);
+  void say(LogLevel level, ibv_event_type type, const char* meaning) const;
+
+  ibv_context* context_;
+  std::string device_;
+  uint32_t port_;
+  LogSink log_;
+  AsyncEventCounts counts_;
+};
+
+}  // namespace pacecar

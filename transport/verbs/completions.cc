@@ -1,0 +1,112 @@
+#include "transport/verbs/completions.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "transport/verbs/errors.h"
+#include "transport/verbs/work_id.h"
+
+namespace pacecar {
+namespace {
+
+constexpr uint32_t kReceivesPerPost = 64;
+
+}  // namespace
+
+Result<CompletionQueue> CompletionQueue::create(const VerbsDevice& device, ibv_pd* domain,
+                                                uint32_t shared_receives, uint32_t entries) {
+  CompletionQueue queue;
+  if (auto done = queue.set_up(device, domain, shared_receives, entries); !done) {
+    return tl::unexpected(done.error());
+  }
+  return queue;
+}
+
+Result<void> CompletionQueue::set_up(const VerbsDevice& device, ibv_pd* domain,
+                                     uint32_t shared_receives, uint32_t entries) {
+  const auto failed = [&](std::string_view call, int error) {
+    return tl::unexpected(verbs_error(Call::kOther, call, error, device.name));
+  };
+  ibv_context* context = device.context.get();
+  channel_.reset(ibv_create_comp_channel(context));
+  if (channel_ == nullptr) return failed("ibv_create_comp_channel", errno);
+  if (fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK) != 0) {
+    return failed("fcntl", errno);
+  }
+  const auto most = static_cast<uint32_t>(std::max(device.attributes.max_cqe, 1));
+  const uint32_t receives =
+      std::min(shared_receives, static_cast<uint32_t>(std::max(device.attributes.max_srq_wr, 1)));
+  const uint32_t size = std::min(most, receives + entries);
+  queue_.reset(ibv_create_cq(context, static_cast<int>(size), nullptr, channel_.get(), 0));
+  if (queue_ == nullptr) return failed("ibv_create_cq", errno);
+  ibv_srq_init_attr attributes{};
+  attributes.attr.max_wr = receives;
+  attributes.attr.max_sge = 1;
+  receives_.reset(ibv_create_srq(domain, &attributes));
+  if (receives_ == nullptr) return failed("ibv_create_srq", errno);
+  free_ = size - std::min(size, receives);
+  receives_batch_ = std::clamp(receives / 8, 1U, kReceivesPerPost);
+  for (uint32_t posted = 0; posted < receives;) {
+    const uint32_t count = std::min(receives - posted, receives_batch_);
+    if (const int error = post_receives(count); error != 0) {
+      return failed("ibv_post_srq_recv", error);
+    }
+    posted += count;
+  }
+  return {};
+}
+
+bool CompletionQueue::reserve(uint32_t entries) {
+  if (entries > free_) return false;
+  free_ -= entries;
+  return true;
+}
+
+int CompletionQueue::post_receives(uint32_t count) {
+  std::array<ibv_recv_wr, kReceivesPerPost> requests;
+  for (uint32_t i = 0; i < count; ++i) {
+    requests[i] = {.wr_id = VerbsWorkId{.receive = true}.pack(),
+                   .next = i + 1 < count ? &requests[i + 1] : nullptr,
+                   .sg_list = nullptr,
+                   .num_sge = 0};
+  }
+  ibv_recv_wr* refused = nullptr;
+  return ibv_post_srq_recv(receives_.get(), requests.data(), &refused);
+}
+
+void CompletionQueue::on_receive_used() {
+  if (++receives_used_ < receives_batch_) return;
+  const int error = post_receives(receives_used_);
+  if (error != 0 && error_ == 0) error_ = error;
+  receives_used_ = 0;
+}
+
+std::span<const ibv_wc> CompletionQueue::poll() {
+  const size_t count = stashed_ != 0 ? stashed_ : take();
+  stashed_ = 0;
+  return std::span(completions_).first(count);
+}
+
+size_t CompletionQueue::take() {
+  if (error_ != 0) return 0;
+  const int count = ibv_poll_cq(queue_.get(), kBatch, completions_.data());
+  if (count < 0) error_ = EIO;
+  return count < 0 ? 0 : static_cast<size_t>(count);
+}
+
+bool CompletionQueue::prepare_to_wait() {
+  ibv_cq* which = nullptr;
+  void* context = nullptr;
+  unsigned events = 0;
+  while (ibv_get_cq_event(channel_.get(), &which, &context) == 0) ++events;
+  if (events > 0) ibv_ack_cq_events(queue_.get(), events);
+  if (const int error = ibv_req_notify_cq(queue_.get(), 0); error != 0 && error_ == 0) {
+    error_ = error;
+  }
+  if (stashed_ == 0) stashed_ = take();
+  return stashed_ == 0;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,64 @@
+// CompletionQueue: the one completion queue of a NIC, and the receive requests that its queue pairs
+// share. The queue never overflows: whoever makes a queue pair reserves room for all that it may
+// have outstanding.
+//
+// Thread rule: one thread at a time; the file descriptor never changes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "transport/base/result.h"
+#include "transport/verbs/device.h"
+#include "transport/verbs/handles.h"
+
+namespace pacecar {
+
+class CompletionQueue {
+ public:
+  static constexpr size_t kBatch = 32;
+
+  // With room for `shared_receives` of its own and `entries` more, or as many as the device has.
+  static Result<CompletionQueue> create(const VerbsDevice& device, ibv_pd* domain,
+                                        uint32_t shared_receives, uint32_t entries);
+
+  ibv_cq* queue() const { return queue_.get(); }
+  ibv_srq* shared_receives() const { return receives_.get(); }
+
+  // Sets room for `entries` completions aside; false when there is none.
+  bool reserve(uint32_t entries);
+  void give_back(uint32_t entries) { free_ += entries; }
+
+  // What has completed, at most kBatch; valid until the next call. Empty: nothing. A queue that
+  // fails (the device is gone) has nothing any more: error() tells.
+  std::span<const ibv_wc> poll();
+  int error() const { return error_; }
+
+  // A shared receive request was used up: gives new ones to the device, in batches.
+  void on_receive_used();
+
+  // From here on wait_fd() becomes readable when something completes; false when something has.
+  bool prepare_to_wait();
+  int wait_fd() const { return channel_->fd; }
+
+ private:
+  CompletionQueue() = default;
+  Result<void> set_up(const VerbsDevice& device, ibv_pd* domain, uint32_t shared_receives,
+                      uint32_t entries);
+  int post_receives(uint32_t count);
+  size_t take();
+
+  // Each is made from those before it.
+  ChannelHandle channel_;
+  CompletionQueueHandle queue_;
+  SharedReceivesHandle receives_;
+  uint32_t free_ = 0;
+  uint32_t receives_used_ = 0;
+  uint32_t receives_batch_ = 0;
+  int error_ = 0;
+  size_t stashed_ = 0;  // polled by prepare_to_wait
+  std::array<ibv_wc, kBatch> completions_;
+};
+
+}  // namespace pacecar

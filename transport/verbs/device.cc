@@ -1,0 +1,192 @@
+#include "transport/verbs/device.h"
+
+#include <endian.h>
+#include <fmt/format.h>
+#include <net/if.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+
+#include "transport/verbs/errors.h"
+
+namespace pacecar {
+namespace {
+
+using DeviceList = VerbsHandle<ibv_device*, ibv_free_device_list>;
+
+Result<std::vector<ibv_device*>> devices_in(const DeviceList& list, int count, int errno_value) {
+  // Without the kernel's part there is no list at all, and so no device.
+  if (list == nullptr && errno_value != ENOSYS && errno_value != ENODEV) {
+    return tl::unexpected(
+        verbs_error(Call::kOther, "ibv_get_device_list", errno_value, "RDMA devices"));
+  }
+  return std::vector<ibv_device*>(list.get(), list.get() + (list == nullptr ? 0 : count));
+}
+
+GidKind kind_of(uint32_t gid_type) {
+  switch (gid_type) {
+    case IBV_GID_TYPE_ROCE_V1:
+      return GidKind::kRoceV1;
+    case IBV_GID_TYPE_ROCE_V2:
+      return GidKind::kRoceV2;
+    default:
+      return GidKind::kInfiniband;
+  }
+}
+
+struct GidTable {
+  std::vector<GidEntry> entries;
+  std::string netdev;  // of the first entry that has one
+};
+
+GidTable read_gids(ibv_context* context, uint32_t port) {
+  constexpr size_t kMost = 1024;
+  std::vector<ibv_gid_entry> raw(kMost);
+  const ssize_t count = ibv_query_gid_table(context, raw.data(), raw.size(), 0);
+  GidTable table;
+  for (ssize_t i = 0; i < count; ++i) {
+    const ibv_gid_entry& entry = raw[static_cast<size_t>(i)];
+    if (entry.port_num != port) continue;
+    GidEntry& mine = table.entries.emplace_back(
+        GidEntry{.index = entry.gid_index, .kind = kind_of(entry.gid_type)});
+    std::copy_n(entry.gid.raw, mine.gid.size(), mine.gid.begin());
+    std::array<char, IF_NAMESIZE> name{};
+    if (table.netdev.empty() && entry.ndev_ifindex != 0 &&
+        if_indextoname(entry.ndev_ifindex, name.data()) != nullptr) {
+      table.netdev = name.data();
+    }
+  }
+  return table;
+}
+
+LinkLayer link_layer_of(const ibv_port_attr& port) {
+  return port.link_layer == IBV_LINK_LAYER_ETHERNET ? LinkLayer::kEthernet : LinkLayer::kInfiniband;
+}
+
+uint32_t mtu_of(const ibv_port_attr& port) { return 128U << port.active_mtu; }
+
+VerbsPortInfo describe(ibv_device* device, ibv_context* context, const ibv_device_attr& attributes,
+                       const ibv_port_attr& attr, uint32_t port) {
+  VerbsPortInfo info{.device = ibv_get_device_name(device),
+                     .port = port,
+                     .netdev = read_gids(context, port).netdev,
+                     .firmware = attributes.fw_ver,
+                     .guid = be64toh(ibv_get_device_guid(device)),
+                     .link_layer = link_layer_of(attr),
+                     .rate = port_rate(attr),
+                     .mtu = mtu_of(attr),
+                     .active = attr.state == IBV_PORT_ACTIVE};
+  std::error_code ignored;
+  const std::filesystem::path bus = std::filesystem::path(device->ibdev_path) / "device";
+  const auto pci = std::filesystem::canonical(bus, ignored);
+  if (!ignored) info.pci_path = pci.string();
+  return info;
+}
+
+Result<void> choose_address(VerbsDevice& device, std::optional<uint32_t> gid_index,
+                            const LogSink& log) {
+  const GidTable table = read_gids(device.context.get(), device.port);
+  device.netdev = table.netdev;
+  if (device.link_layer == LinkLayer::kInfiniband) return {};
+  const auto choice = choose_gid(table.entries, gid_index);
+  if (!choice) {
+    return fail(choice.error().code,
+                fmt::format("{} port {}: {}", device.name, device.port, choice.error().message));
+  }
+  device.gid = choice->entry;
+  if (!choice->warning.empty()) {
+    log(LogLevel::kWarn, fmt::format("{}: {}", device.name, choice->warning));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<VerbsPortInfo>> list_verbs_ports() {
+  int count = 0;
+  const DeviceList list(ibv_get_device_list(&count));
+  const auto devices = devices_in(list, count, errno);
+  if (!devices) return tl::unexpected(devices.error());
+  std::vector<VerbsPortInfo> ports;
+  for (ibv_device* device : *devices) {
+    const ContextHandle context(ibv_open_device(device));
+    ibv_device_attr attributes{};
+    if (context == nullptr || ibv_query_device(context.get(), &attributes) != 0) continue;
+    for (uint32_t port = 1; port <= attributes.phys_port_cnt; ++port) {
+      ibv_port_attr attr{};
+      if (ibv_query_port(context.get(), static_cast<uint8_t>(port), &attr) != 0) continue;
+      ports.push_back(describe(device, context.get(), attributes, attr, port));
+    }
+  }
+  return ports;
+}
+
+Rate port_rate(const ibv_port_attr& port) {
+  struct Code {
+    uint32_t code;
+    uint64_t mbps;  // of one lane, payload: 8b/10b and 64b/66b taken off
+  };
+  constexpr auto kSpeeds = std::to_array<Code>({{1, 2'000},
+                                                {2, 4'000},
+                                                {4, 8'000},
+                                                {8, 10'000},
+                                                {16, 13'636},
+                                                {32, 25'000},
+                                                {64, 50'000},
+                                                {128, 100'000}});
+  constexpr auto kWidths = std::to_array<Code>({{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}});
+  const auto speed = std::ranges::find(kSpeeds, port.active_speed, &Code::code);
+  const auto width = std::ranges::find(kWidths, port.active_width, &Code::code);
+  if (speed == kSpeeds.end() || width == kWidths.end()) return {};
+  return Rate::from_bps(speed->mbps * width->mbps * 1'000'000);
+}
+
+Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
+                                      std::optional<uint32_t> gid_index, const LogSink& log) {
+  int count = 0;
+  const DeviceList list(ibv_get_device_list(&count));
+  const auto devices = devices_in(list, count, errno);
+  if (!devices) return tl::unexpected(devices.error());
+  const auto found = std::ranges::find_if(
+      *devices, [&](ibv_device* each) { return name == ibv_get_device_name(each); });
+  if (found == devices->end()) {
+    return fail(
+        ErrorCode::kNotFound,
+        fmt::format("there is no RDMA device {}: `ibv_devices` lists those that are there", name));
+  }
+  VerbsDevice device{.context = ContextHandle(ibv_open_device(*found)), .name = name, .port = port};
+  if (device.context == nullptr) {
+    return tl::unexpected(verbs_error(Call::kOther, "ibv_open_device", errno, name));
+  }
+  const int device_error = ibv_query_device(device.context.get(), &device.attributes);
+  if (device_error != 0) {
+    return tl::unexpected(verbs_error(Call::kOther, "ibv_query_device", device_error, name));
+  }
+  if (port == 0 || port > device.attributes.phys_port_cnt) {
+    return fail(ErrorCode::kNotFound, fmt::format("{} has no port {}: its ports are 1 to {}", name,
+                                                  port, device.attributes.phys_port_cnt));
+  }
+  const int port_error =
+      ibv_query_port(device.context.get(), static_cast<uint8_t>(port), &device.port_attributes);
+  if (port_error != 0) {
+    return tl::unexpected(verbs_error(Call::kOther, "ibv_query_port", port_error, name));
+  }
+  if (device.port_attributes.state != IBV_PORT_ACTIVE) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("port {} of {} is not active (it is {}): check cable, switch and, for "
+                            "InfiniBand, the subnet manager",
+                            port, name, ibv_port_state_str(device.port_attributes.state)));
+  }
+  device.link_layer = link_layer_of(device.port_attributes);
+  device.mtu = mtu_of(device.port_attributes);
+  if (auto address = choose_address(device, gid_index, log); !address) {
+    return tl::unexpected(address.error());
+  }
+  return device;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,62 @@
+// The RDMA devices of this machine, and one of them, opened: what it can do, and the port that we
+// use. Reads the device and sysfs at set-up.
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/base/log.h"
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+#include "transport/nic/rc_endpoint.h"
+#include "transport/verbs/gid_choice.h"
+#include "transport/verbs/handles.h"
+
+namespace pacecar {
+
+// One port of one device, for lists.
+struct VerbsPortInfo {
+  std::string device;    // mlx5_0
+  uint32_t port = 1;     // from 1
+  std::string netdev;    // the Ethernet interface beside it; empty: none
+  std::string pci_path;  // in sysfs; empty for devices without one
+  std::string firmware;
+  uint64_t guid = 0;  // of the node
+  LinkLayer link_layer = LinkLayer::kEthernet;
+  Rate rate;
+  uint32_t mtu = 0;
+  bool active = false;
+};
+
+// Every port of every device; devices that cannot be opened are left out.
+// Errors: kSystem, when the list itself cannot be had.
+Result<std::vector<VerbsPortInfo>> list_verbs_ports();
+
+// Nominal rate of a port by its active width and speed, as the InfiniBand specification codes them;
+// 0 when unknown.
+Rate port_rate(const ibv_port_attr& port);
+
+struct VerbsDevice {
+  ContextHandle context;
+  ibv_device_attr attributes{};
+  ibv_port_attr port_attributes{};
+  std::string name;
+  uint32_t port = 1;
+  std::string netdev;
+  LinkLayer link_layer = LinkLayer::kEthernet;
+  GidEntry gid;  // Ethernet only
+  uint32_t mtu = 0;
+
+  // Errors: kNotFound (no such device, port or GID), kInvalidArgument (the wanted GID is none),
+  // kUnavailable (the port is not active), and what the system refuses.
+  static Result<VerbsDevice> open(const std::string& name, uint32_t port,
+                                  std::optional<uint32_t> gid_index, const LogSink& log);
+};
+
+}  // namespace pacecar

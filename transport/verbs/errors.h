@@ -1,0 +1,52 @@
+// What libibverbs reports, as sentences: what happened, its likely cause, and the cure. The tables
+// are documented in ERRORS.md.
+//
+// Pure. Thread rule: any.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "transport/base/result.h"
+#include "transport/nic/nic.h"
+
+namespace pacecar {
+
+struct StatusInfo {
+  ibv_wc_status status;
+  std::string_view name;
+  CompletionStatus completion;
+  // It is the work request's own failure (its key, bounds or length), beside ending its connection.
+  bool own;
+  std::string_view what;
+  std::string_view cause;
+  std::string_view cure;
+};
+
+// One row for each ibv_wc_status but success, in the order of the enum.
+std::span<const StatusInfo> status_table();
+// Also for numbers that this version of libibverbs does not have.
+const StatusInfo& status_info(ibv_wc_status status);
+
+// Who had the trouble, for people.
+struct FaultPlace {
+  std::string_view device;
+  uint32_t port = 0;
+  std::string_view peer;  // its GID; empty: not connected
+};
+
+// Device, port, peer, status, vendor error, cause and cure, in two sentences.
+std::string describe_fault(const FaultPlace& place, ibv_wc_status status, uint32_t vendor_error);
+std::string describe_fault(const FaultPlace& place, std::string_view what, std::string_view cure);
+
+// What a call of libibverbs was for: the same errno has other causes after another call.
+enum class Call : uint8_t { kRegister, kConnect, kOther };
+
+// `call` is its name, such as ibv_reg_mr.
+Error verbs_error(Call kind, std::string_view call, int errno_value, std::string_view device);
+
+}  // namespace pacecar

@@ -1,0 +1,82 @@
+#include "transport/verbs/gid_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "transport/wire/address.h"
+
+namespace pacecar {
+namespace {
+
+Address as_address(const GidEntry& entry) { return {.ip = entry.gid}; }
+
+bool empty(const GidEntry& entry) {
+  return std::ranges::all_of(entry.gid, [](uint8_t byte) { return byte == 0; });
+}
+
+// Lower is better; no value: not usable.
+std::optional<int> preference(const GidEntry& entry) {
+  if (entry.kind != GidKind::kRoceV2 || empty(entry)) return std::nullopt;
+  if (is_ipv4(as_address(entry))) return 0;
+  return is_link_local(as_address(entry)) ? 2 : 1;
+}
+
+std::string_view kind_name(GidKind kind) {
+  switch (kind) {
+    case GidKind::kInfiniband:
+      return "InfiniBand";
+    case GidKind::kRoceV1:
+      return "RoCE v1";
+    case GidKind::kRoceV2:
+      return "RoCE v2";
+  }
+  return "unknown";
+}
+
+std::string list(std::span<const GidEntry> entries) {
+  std::string text;
+  for (const GidEntry& entry : entries) {
+    text += fmt::format("{}{} ({}, {})", text.empty() ? "" : ", ", entry.index,
+                        kind_name(entry.kind), gid_text(entry.gid));
+  }
+  return text.empty() ? "is empty" : "has " + text;
+}
+
+GidChoice chosen(const GidEntry& entry) {
+  if (preference(entry) != 2) return {entry, {}};
+  return {entry, fmt::format("GID {} is link-local ({}): it reaches hosts of the same subnet only; "
+                             "give the interface an IP address",
+                             entry.index, gid_text(entry.gid))};
+}
+
+}  // namespace
+
+Result<GidChoice> choose_gid(std::span<const GidEntry> entries, std::optional<uint32_t> wanted) {
+  if (wanted) {
+    const auto found = std::ranges::find(entries, *wanted, &GidEntry::index);
+    if (found != entries.end() && preference(*found)) return chosen(*found);
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("PACECAR_GID_INDEX is {}, but that is no GID of RoCE v2: the port's "
+                            "table {}",
+                            *wanted, list(entries)));
+  }
+  const GidEntry* best = nullptr;
+  for (const GidEntry& entry : entries) {
+    if (!preference(entry)) continue;
+    if (best == nullptr || *preference(entry) < *preference(*best)) best = &entry;
+  }
+  if (best != nullptr) return chosen(*best);
+  return fail(ErrorCode::kNotFound,
+              fmt::format("the port has no GID of RoCE v2 (its table {}): give its network "
+                          "interface an IP address and bring it up",
+                          list(entries)));
+}
+
+std::string gid_text(const std::array<uint8_t, 16>& gid) {
+  const Address address{.ip = gid};
+  return (is_ipv4(address) ? "::ffff:" : "") + ip_to_string(address);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,38 @@
+// Which entry of a port's GID table is ours: RoCE v2 only; IPv4-mapped first, then global IPv6,
+// then link-local, which works within one subnet only. A wrong choice is the commonest reason why
+// RoCE connections do not come up.
+//
+// Pure. Thread rule: any.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "transport/base/result.h"
+
+namespace pacecar {
+
+enum class GidKind : uint8_t { kInfiniband, kRoceV1, kRoceV2 };
+
+struct GidEntry {
+  uint32_t index = 0;  // in the port's table
+  GidKind kind = GidKind::kRoceV2;
+  std::array<uint8_t, 16> gid{};
+};
+
+struct GidChoice {
+  GidEntry entry;
+  std::string warning;  // empty: none
+};
+
+// `entries` are the valid ones of an Ethernet port; `wanted` is an index that somebody insists on.
+// Errors: kNotFound, when there is no usable entry; kInvalidArgument, when the wanted one is none.
+Result<GidChoice> choose_gid(std::span<const GidEntry> entries, std::optional<uint32_t> wanted);
+
+// "::ffff:192.0.2.1", as tools for RDMA print it.
+std::string gid_text(const std::array<uint8_t, 16>& gid);
+
+}  // namespace pacecar

@@ -1,0 +1,123 @@
+#include "transport/verbs/lane.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include "transport/verbs/errors.h"
+
+namespace pacecar {
+namespace {
+
+constexpr uint8_t kRetries = 7;        // the most that RC has
+constexpr uint8_t kForEver = 7;        // of rnr_retry
+constexpr uint8_t kReceiverDelay = 1;  // of min_rnr_timer: 10 us
+constexpr uint8_t kHops = 64;
+constexpr int64_t kTimeoutUnitNs = 4096;
+constexpr uint8_t kMaxAckTimeout = 31;
+
+tl::unexpected<Error> failed(const VerbsDevice& device, std::string_view call, int error,
+                             Call kind = Call::kOther) {
+  return tl::unexpected(verbs_error(kind, call, error, device.name));
+}
+
+ibv_mtu mtu_code(uint32_t bytes) {
+  return static_cast<ibv_mtu>(std::countr_zero(bytes) - std::countr_zero(128U));
+}
+
+uint8_t service_level(const LaneConfig& config) { return config.traffic_class >> 5; }
+
+ibv_ah_attr path_to(const VerbsDevice& device, const LaneConfig& config, const Lane& lane,
+                    const RcEndpoint& remote) {
+  ibv_ah_attr path{};
+  path.sl = service_level(config);
+  path.port_num = static_cast<uint8_t>(device.port);
+  path.dlid = remote.lid;
+  if (device.link_layer == LinkLayer::kInfiniband) return path;
+  path.is_global = 1;
+  std::ranges::copy(remote.gid, path.grh.dgid.raw);
+  path.grh.flow_label = lane.flow_label;
+  path.grh.sgid_index = static_cast<uint8_t>(device.gid.index);
+  path.grh.hop_limit = kHops;
+  path.grh.traffic_class = config.traffic_class;
+  return path;
+}
+
+}  // namespace
+
+Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint32_t first_psn,
+                       uint32_t flow_label) {
+  Lane lane(config.work_requests);
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = config.completions;
+  init.srq = config.shared_receives;
+  init.qp_type = IBV_QPT_RC;
+  init.cap.max_send_wr = config.work_requests;
+  init.cap.max_send_sge = 1;
+  init.cap.max_recv_wr = config.receives;
+  init.cap.max_recv_sge = config.receives > 0 ? 1 : 0;
+  init.cap.max_inline_data = kInlineBytes;
+  lane.queue_pair.reset(ibv_create_qp(config.domain, &init));
+  if (lane.queue_pair == nullptr) {
+    init.cap.max_inline_data = 0;  // not every device has it
+    lane.queue_pair.reset(ibv_create_qp(config.domain, &init));
+  }
+  if (lane.queue_pair == nullptr) return failed(device, "ibv_create_qp", errno);
+  lane.inline_bytes = std::min(init.cap.max_inline_data, kInlineBytes);
+  lane.local = {.queue_pair = lane.queue_pair->qp_num, .first_psn = first_psn};
+  lane.flow_label = flow_label;
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = static_cast<uint8_t>(device.port);
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  const int error =
+      ibv_modify_qp(lane.queue_pair.get(), &attributes,
+                    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  if (error != 0) return failed(device, "ibv_modify_qp to INIT", error);
+  return lane;
+}
+
+Result<void> connect_lane(const VerbsDevice& device, const LaneConfig& config, const Lane& lane,
+                          const RcEndpoint& remote, const RcLane& remote_lane) {
+  const auto reads = static_cast<uint8_t>(std::clamp<int>(device.attributes.max_qp_init_rd_atom, 0,
+                                                          std::min(kReadDepth, remote.read_depth)));
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.path_mtu = mtu_code(std::min(device.mtu, remote.mtu));
+  attributes.dest_qp_num = remote_lane.queue_pair;
+  attributes.rq_psn = remote_lane.first_psn;
+  attributes.max_dest_rd_atomic =
+      static_cast<uint8_t>(std::clamp<int>(device.attributes.max_qp_rd_atom, 0, kReadDepth));
+  attributes.min_rnr_timer = kReceiverDelay;
+  attributes.ah_attr = path_to(device, config, lane, remote);
+  int error = ibv_modify_qp(lane.queue_pair.get(), &attributes,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (error != 0) return failed(device, "ibv_modify_qp to RTR", error, Call::kConnect);
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.sq_psn = lane.local.first_psn;
+  attributes.timeout = config.ack_timeout;
+  attributes.retry_cnt = kRetries;
+  attributes.rnr_retry = kForEver;
+  attributes.max_rd_atomic = reads;
+  error = ibv_modify_qp(lane.queue_pair.get(), &attributes,
+                        IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                            IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+  if (error != 0) return failed(device, "ibv_modify_qp to RTS", error, Call::kConnect);
+  return {};
+}
+
+void stop_lane(const Lane& lane) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_ERR;
+  // A failure means that the device is gone: then nothing is sent or received either.
+  ibv_modify_qp(lane.queue_pair.get(), &attributes, IBV_QP_STATE);
+}
+
+uint8_t choose_ack_timeout(Duration silence) {
+  const int64_t units = silence.ns() / (kRetries + 1) / kTimeoutUnitNs;
+  const int width = std::bit_width(static_cast<uint64_t>(std::max<int64_t>(units, 1)));
+  return static_cast<uint8_t>(std::clamp<int>(width - 1, 1, kMaxAckTimeout));
+}
+
+}  // namespace pacecar

@@ -1,0 +1,56 @@
+// Lane: one RC connection of a queue pair: a queue pair of libibverbs with a path of its own
+// through the network, and what is on its way there.
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "transport/base/result.h"
+#include "transport/nic/rc_endpoint.h"
+#include "transport/verbs/device.h"
+#include "transport/verbs/handles.h"
+#include "transport/verbs/lane_ledger.h"
+
+namespace pacecar {
+
+// What all lanes of a queue pair have in common.
+struct LaneConfig {
+  ibv_pd* domain = nullptr;
+  ibv_cq* completions = nullptr;
+  ibv_srq* shared_receives = nullptr;  // or, when there is none:
+  uint32_t receives = 0;
+  uint32_t work_requests = 0;
+  uint8_t traffic_class = 0;
+  uint8_t ack_timeout = 0;  // of the queue pair's attributes: 4.096 us * 2^ack_timeout
+};
+
+struct Lane {
+  explicit Lane(uint32_t work_requests) : ledger(work_requests) {}
+
+  QueuePairHandle queue_pair;
+  LaneLedger ledger;
+  RcLane local;
+  uint32_t flow_label = 0;
+  uint32_t inline_bytes = 0;
+};
+
+// Most reads on their way from one end of a lane.
+constexpr uint8_t kReadDepth = 16;
+// Writes up to this size carry their bytes in the work request, where the device allows it.
+constexpr uint32_t kInlineBytes = 64;
+
+// In state INIT, with a random first PSN; `flow_label` makes its path.
+Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint32_t first_psn,
+                       uint32_t flow_label);
+// To state RTS. Errors: kPeer, when the peer cannot be reached from here.
+Result<void> connect_lane(const VerbsDevice& device, const LaneConfig& config, const Lane& lane,
+                          const RcEndpoint& remote, const RcLane& remote_lane);
+// Nothing more is sent or received, and all that is on its way completes with an error.
+void stop_lane(const Lane& lane);
+
+// The largest ack timeout at which all tries together last at most `silence`.
+uint8_t choose_ack_timeout(Duration silence);
+
+}  // namespace pacecar

@@ -1,0 +1,85 @@
+// VerbsQueuePair: a queue pair of ours over libibverbs: its lanes, its work requests and what
+// became of them. The NIC decides when what is posted may leave.
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "transport/base/fixed_queue.h"
+#include "transport/nic/nic.h"
+#include "transport/nic/rc_endpoint.h"
+#include "transport/verbs/lane.h"
+#include "transport/verbs/work_queue.h"
+
+namespace pacecar {
+
+struct VerbsQueuePair {
+  enum class State : uint8_t { kCreated, kConnected, kBroken };
+  // Most work requests that the device has at once, over all lanes.
+  static constexpr uint32_t kMaxStarted = 128;
+
+  VerbsQueuePair(QueuePairId number, const QueuePairConfig& wanted)
+      : id(number), config(wanted), work(wanted.work_requests), receives(wanted.receives) {}
+
+  static uint32_t max_started(const QueuePairConfig& config) {
+    return config.work_requests < kMaxStarted ? config.work_requests : kMaxStarted;
+  }
+  // Completions that it may have outstanding.
+  static uint32_t max_completions(const QueuePairConfig& config) {
+    return max_started(config) + config.receives;
+  }
+
+  bool can_start() const {
+    return state == State::kConnected && started < max_started(config) && work.waiting() != nullptr;
+  }
+  // The lane for the next chunk.
+  size_t next_lane();
+
+  QueuePairId id;
+  QueuePairConfig config;
+  State state = State::kCreated;
+  CompletionStatus broken_by = CompletionStatus::kOk;
+  bool broken_told = false;
+  uint32_t started = 0;  // work requests that lanes have
+  size_t lanes_used = 0;
+  size_t turn = 0;
+  std::vector<Lane> lanes;
+  WorkQueue work;
+  FixedQueue<uint64_t> receives;  // ids of the receive requests that the device has, in order
+  LaneConfig lane_config;
+  std::string peer;  // its GID or LID, for people
+  std::string fault;
+};
+
+// Work requests of one queue pair on their way to the device: one chain per lane.
+class SendBatch {
+ public:
+  static constexpr size_t kCapacity = 32;
+
+  explicit SendBatch(VerbsQueuePair& queue_pair) : queue_pair_(queue_pair) {}
+
+  bool full() const { return count_ == kCapacity; }
+  size_t size() const { return count_; }
+  void add(const WorkRequest& request, uint64_t number, Instant departure);
+  // 0, or the errno of the first lane that refused.
+  int post();
+
+ private:
+  static constexpr size_t kNone = kCapacity;
+  struct Chain {
+    size_t first = kNone;
+    size_t last = kNone;
+  };
+
+  VerbsQueuePair& queue_pair_;
+  size_t count_ = 0;
+  std::array<Chain, RcEndpoint::kMaxLanes> chains_;
+  std::array<ibv_send_wr, kCapacity> requests_;
+  std::array<ibv_sge, kCapacity> pieces_;
+};
+
+}  // namespace pacecar

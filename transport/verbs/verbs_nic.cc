@@ -1,0 +1,375 @@
+// Making a NIC, its memory and its queue pairs.
+#include "transport/verbs/verbs_nic.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "transport/base/check.h"
+#include "transport/base/seq.h"
+#include "transport/verbs/errors.h"
+#include "transport/wire/address.h"
+
+namespace pacecar {
+namespace {
+
+// A completion waits for the thread that polls to be woken.
+constexpr Duration kJitter = Duration::from_us(100);
+// A thread that shares its core waits for the scheduler: some slices of a few ms each.
+constexpr Duration kPause = Duration::from_ms(25);
+// Writes with immediate that may arrive between two looks; more wait at their senders.
+constexpr uint32_t kSharedReceives = 4096;
+// Of a packet on the link beyond its payload: Ethernet with preamble and gap (38), IP, UDP (8), BTH
+// (12) and ICRC (4); or the headers of InfiniBand (LRH 8, BTH 12, ICRC 4, VCRC 2).
+constexpr Bytes kRoceOverhead = 38 + 8 + 12 + 4;
+constexpr Bytes kInfinibandOverhead = 26;
+constexpr Bytes kIpv4Header = 20;
+constexpr Bytes kIpv6Header = 40;
+constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
+// How long the device may take to be done with memory that is deregistered.
+constexpr auto kDrainLimit = std::chrono::milliseconds(50);
+// A place in a work queue of the device, and what its driver keeps for it: as mlx5 has it.
+constexpr Bytes kDeviceWorkRequestBytes = 128;
+
+uint32_t random_word() {
+  uint32_t value = 0;
+  PACECAR_CHECK(getrandom(&value, sizeof value, 0) == sizeof value);
+  return value;
+}
+
+// The low 14 bits of a flow label become the UDP source port (InfiniBand Architecture
+// Specification, annex A17), so that lanes differ in theirs when these differ.
+uint32_t flow_label(uint32_t random, uint32_t lane) {
+  constexpr uint32_t kPortMask = (1U << 14) - 1;
+  return std::max(1U, (random + lane) & kPortMask);
+}
+
+bool is_ipv4_gid(const VerbsDevice& device) { return is_ipv4(Address{.ip = device.gid.gid}); }
+
+}  // namespace
+
+Result<std::unique_ptr<VerbsNic>> VerbsNic::open(const VerbsConfig& config, Instant now) {
+  auto device = VerbsDevice::open(config.device, config.port, config.gid_index, config.log);
+  if (!device) return tl::unexpected(device.error());
+  DomainHandle domain(ibv_alloc_pd(device->context.get()));
+  if (domain == nullptr) {
+    return tl::unexpected(verbs_error(Call::kOther, "ibv_alloc_pd", errno, config.device));
+  }
+  auto completions = CompletionQueue::create(*device, domain.get(), kSharedReceives,
+                                             config.queue_pairs * VerbsQueuePair::kMaxStarted);
+  if (!completions) return tl::unexpected(completions.error());
+  auto nic = std::unique_ptr<VerbsNic>(
+      new VerbsNic(config, std::move(*device), std::move(domain), std::move(*completions), now));
+  if (auto done = nic->set_up_waiting(); !done) return tl::unexpected(done.error());
+  return nic;
+}
+
+VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle domain,
+                   CompletionQueue completions, Instant now)
+    : config_(config),
+      device_(std::move(device)),
+      domain_(std::move(domain)),
+      registrations_(domain_.get(), config.regions, config.device),
+      completions_(std::move(completions)),
+      events_(device_.context.get(), config.device, config.port, config.log),
+      hardware_counters_(HardwareCounters::folder_of(config.device, config.port)),
+      queue_pairs_(std::bit_ceil(config.queue_pairs)),
+      timers_(config.flows, now),
+      ready_(config.flows),
+      controls_(queue_pairs_.size()),
+      completed_(queue_pairs_.size()),
+      signals_(config.flows),
+      arrivals_(config.flows),
+      received_(2 * kSharedReceives),
+      next_generation_(random_word()),
+      mtu_shift_(std::countr_zero(device_.mtu)),
+      now_(now),
+      departures_(now),
+      next_look_at_events_(now) {
+  PACECAR_CHECK(queue_pairs_.size() <= (1U << 16) && config.paths > 0);
+  caps_ = make_caps();
+  flows_.reserve(config.flows);
+  for (uint32_t i = 0; i < config.flows; ++i) {
+    Flow& flow = flows_.emplace_back(FlowGate(caps_.burst_bytes, kJitter));
+    flow.signal.flow = i;
+    flow.arrival.flow = i;
+  }
+}
+
+VerbsNic::~VerbsNic() {
+  if (wait_fd_ >= 0) close(wait_fd_);
+}
+
+NicCaps VerbsNic::make_caps() const {
+  const bool ethernet = device_.link_layer == LinkLayer::kEthernet;
+  const Rate port = port_rate(device_.port_attributes);
+  const Bytes wanted = config_.chunk != 0 ? config_.chunk : kDefaultChunk;
+  const Bytes chunk = std::clamp<Bytes>(wanted, device_.mtu, device_.port_attributes.max_msg_sz);
+  return {.line_rate = config_.line_rate.bps() != 0 ? config_.line_rate
+                       : port.bps() != 0            ? port
+                                                    : kDefaultLineRate,
+          .mtu = device_.mtu,
+          .packet_overhead =
+              ethernet ? kRoceOverhead + (is_ipv4_gid(device_) ? kIpv4Header : kIpv6Header)
+                       : kInfinibandOverhead,
+          .burst_bytes = chunk,
+          .jitter = kJitter,
+          .pause = kPause,
+          .paths = std::min<uint32_t>(config_.paths, RcEndpoint::kMaxLanes),
+          .flows = config_.flows,
+          .queue_pairs = static_cast<uint32_t>(queue_pairs_.size()),
+          .regions = config_.regions,
+          .write_bytes = chunk,
+          .rate_limit = true,
+          .sends = true,
+          .reads = true,
+          .silent_writes_wake = false};
+}
+
+Result<void> VerbsNic::set_up_waiting() {
+  if (auto done = events_.set_up(); !done) return done;
+  const auto failed = [&](std::string_view call) {
+    return tl::unexpected(verbs_error(Call::kOther, call, errno, device_.name));
+  };
+  wait_fd_ = epoll_create1(EPOLL_CLOEXEC);
+  if (wait_fd_ < 0) return failed("epoll_create1");
+  for (const int fd : {completions_.wait_fd(), events_.wait_fd()}) {
+    epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+    if (epoll_ctl(wait_fd_, EPOLL_CTL_ADD, fd, &event) != 0) return failed("epoll_ctl");
+  }
+  return {};
+}
+
+// --- memory ---
+
+Result<MemoryRegion> VerbsNic::register_memory(void* address, size_t length, Access access) {
+  return registrations_.add(address, length, access);
+}
+
+Result<MemoryRegion> VerbsNic::register_dmabuf(int fd, uint64_t offset, size_t length,
+                                               uint64_t address, Access access) {
+  return registrations_.add_dmabuf(fd, offset, length, address, access);
+}
+
+void VerbsNic::deregister_memory(const MemoryRegion& region) {
+  if (!registrations_.last(region.key)) return registrations_.remove(region.key);
+  for (const auto& qp : queue_pairs_) {
+    if (qp == nullptr) continue;
+    qp->work.revoke(region.key);
+    completed_.add(slot_of(*qp));
+  }
+  if (!wait_until_unused(region.key)) {
+    for (const auto& qp : queue_pairs_) {
+      if (qp == nullptr || !qp->work.in_use(region.key)) continue;
+      break_queue_pair(
+          *qp, CompletionStatus::kMemoryGone,
+          describe_fault(place_of(*qp), "memory was deregistered while the NIC used it",
+                         "keep memory registered until its requests are done"));
+    }
+    if (!wait_until_unused(region.key)) {
+      for (const auto& qp : queue_pairs_) {
+        if (qp != nullptr && qp->work.in_use(region.key)) qp->lanes.clear();
+      }
+    }
+  }
+  registrations_.remove(region.key);
+}
+
+bool VerbsNic::wait_until_unused(uint32_t key) {
+  const auto in_use = [&] {
+    return std::ranges::any_of(
+        queue_pairs_, [&](const auto& qp) { return qp != nullptr && qp->work.in_use(key); });
+  };
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  const Instant begin_now = now_;
+  while (in_use()) {
+    const auto waited = Clock::now() - begin;
+    if (waited > kDrainLimit) return false;
+    receive(begin_now + Duration::from_ns(std::chrono::nanoseconds(waited).count()));
+    sched_yield();
+  }
+  return true;
+}
+
+// --- queue pairs ---
+
+VerbsNic::QueuePair* VerbsNic::find(QueuePairId id) {
+  return const_cast<QueuePair*>(static_cast<const VerbsNic*>(this)->find(id));
+}
+
+const VerbsNic::QueuePair* VerbsNic::find(QueuePairId id) const {
+  const QueuePair* qp = queue_pairs_[id & (queue_pairs_.size() - 1)].get();
+  return qp != nullptr && qp->id == id ? qp : nullptr;
+}
+
+VerbsNic::QueuePair* VerbsNic::find_by_lane(uint32_t number) {
+  const auto found = by_lane_.find(number);
+  return found == by_lane_.end() ? nullptr : find(found->second);
+}
+
+LaneConfig VerbsNic::lane_config(const QueuePairConfig& config) const {
+  const bool control = config.traffic_class == TrafficClass::kControl;
+  return {.domain = domain_.get(),
+          .completions = completions_.queue(),
+          .shared_receives = config.receives == 0 ? completions_.shared_receives() : nullptr,
+          .receives = config.receives,
+          .work_requests = QueuePair::max_started(config),
+          .traffic_class =
+              static_cast<uint8_t>(control ? config_.control_traffic_class : config_.traffic_class),
+          .ack_timeout = choose_ack_timeout(config_.silence_limit)};
+}
+
+// Words must land in the order of their posting, and receive requests are used up in order.
+uint32_t VerbsNic::lanes_of(const QueuePairConfig& config) const {
+  return config.paced && config.receives == 0 ? caps_.paths : 1;
+}
+
+Result<QueuePairId> VerbsNic::create_queue_pair(const QueuePairConfig& config) {
+  PACECAR_CHECK(config.flow < flows_.size());
+  const auto free = std::find(queue_pairs_.begin(), queue_pairs_.end(), nullptr);
+  if (free == queue_pairs_.end() || !completions_.reserve(QueuePair::max_completions(config))) {
+    return fail(
+        ErrorCode::kUnavailable,
+        "all queue pairs of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
+  }
+  const auto slots = static_cast<uint32_t>(queue_pairs_.size());
+  const auto slot = static_cast<uint32_t>(free - queue_pairs_.begin());
+  // Never 0, which completions of shared receive requests have.
+  QueuePairId id = 0;
+  while (id == 0) id = next_generation_++ * slots | slot;
+  auto qp = std::make_unique<QueuePair>(id, config);
+  qp->lane_config = lane_config(config);
+  if (auto made = make_lanes(*qp); !made) {
+    completions_.give_back(QueuePair::max_completions(config));
+    return tl::unexpected(made.error());
+  }
+  for (const Lane& lane : qp->lanes) by_lane_[lane.local.queue_pair] = id;
+  if (config.paced) flows_[config.flow].queue_pairs.push_back(slot);
+  *free = std::move(qp);
+  return id;
+}
+
+Result<void> VerbsNic::make_lanes(QueuePair& qp) {
+  const uint32_t label = random_word();
+  for (uint32_t i = 0; i < lanes_of(qp.config); ++i) {
+    auto lane = make_lane(device_, qp.lane_config, random_word() & kPsnMask, flow_label(label, i));
+    if (!lane) return tl::unexpected(lane.error());
+    qp.lanes.push_back(std::move(*lane));
+  }
+  return {};
+}
+
+QueuePairAddress VerbsNic::queue_pair_address(QueuePairId id) const {
+  const QueuePair* qp = find(id);
+  PACECAR_CHECK(qp != nullptr);
+  RcEndpoint endpoint{.gid = device_.gid.gid,
+                      .lid = device_.port_attributes.lid,
+                      .link_layer = device_.link_layer,
+                      .mtu = device_.mtu,
+                      .read_depth = kReadDepth,
+                      .lanes = static_cast<uint8_t>(qp->lanes.size())};
+  for (size_t i = 0; i < qp->lanes.size(); ++i) endpoint.lane[i] = qp->lanes[i].local;
+  return encode(endpoint);
+}
+
+Result<void> VerbsNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) {
+  QueuePair* qp = find(id);
+  PACECAR_CHECK(qp != nullptr && qp->state == QueuePair::State::kCreated);
+  const auto endpoint = decode_rc_endpoint(remote);
+  if (!endpoint) return tl::unexpected(endpoint.error());
+  if (endpoint->link_layer != device_.link_layer) {
+    return fail(ErrorCode::kPeer,
+                fmt::format("{} and the peer's NIC are of different networks (Ethernet and "
+                            "InfiniBand): choose NICs of the same network with PACECAR_NICS",
+                            device_.name));
+  }
+  const size_t lanes = std::min<size_t>(qp->lanes.size(), endpoint->lanes);
+  for (size_t i = 0; i < lanes; ++i) {
+    auto connected =
+        connect_lane(device_, qp->lane_config, qp->lanes[i], *endpoint, endpoint->lane[i]);
+    if (!connected) return connected;
+  }
+  qp->peer = device_.link_layer == LinkLayer::kEthernet ? gid_text(endpoint->gid)
+                                                        : fmt::format("LID {}", endpoint->lid);
+  qp->lanes_used = lanes;
+  qp->state = QueuePair::State::kConnected;
+  return {};
+}
+
+QueuePairMemory VerbsNic::queue_pair_memory(const QueuePairConfig& config) const {
+  const Bytes started = QueuePair::max_started(config);
+  const Bytes lane = sizeof(Lane) + started * (kDeviceWorkRequestBytes + sizeof(LaneLedger::Entry));
+  const Bytes waiting = config.work_requests * sizeof(WorkRequest);
+  return {.state = sizeof(QueuePair) + waiting + lanes_of(config) * lane +
+                   config.receives * kDeviceWorkRequestBytes,
+          .queues = 0};
+}
+
+void VerbsNic::destroy_queue_pair(QueuePairId id) {
+  QueuePair* qp = find(id);
+  if (qp == nullptr) return;
+  const uint32_t slot = slot_of(*qp);
+  if (qp->config.paced) {
+    Flow& flow = flows_[qp->config.flow];
+    for (const Lane& lane : qp->lanes) flow.gate.on_done(lane.ledger.in_flight());
+    std::erase(flow.queue_pairs, slot);
+    flow.turn = 0;
+    if (flow.queue_pairs.empty()) {  // the flow has ended: the next of its number begins anew
+      flow.gate.forget_sent();
+      flow.signal = FlowSignal{.flow = qp->config.flow};
+      flow.arrival = FlowArrival{.flow = qp->config.flow};
+      signals_.remove(qp->config.flow);
+      arrivals_.remove(qp->config.flow);
+    }
+    ready_.add(qp->config.flow);  // the others have more window now
+  }
+  for (const Lane& lane : qp->lanes) by_lane_.erase(lane.local.queue_pair);
+  for (WorkList* list : {&controls_, &completed_}) list->remove(slot);
+  const uint32_t reserved = QueuePair::max_completions(qp->config);
+  queue_pairs_[slot].reset();
+  // What it has left in the completion queue must not be taken for another's of the same number.
+  while (receive(now_) > 0) {
+  }
+  completions_.give_back(reserved);
+}
+
+// --- faults ---
+
+FaultPlace VerbsNic::place_of(const QueuePair& qp) const {
+  return {.device = device_.name, .port = device_.port, .peer = qp.peer};
+}
+
+std::string VerbsNic::fault(QueuePairId id) const {
+  const QueuePair* qp = find(id);
+  return qp == nullptr ? std::string() : qp->fault;
+}
+
+void VerbsNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault) {
+  if (qp.state == QueuePair::State::kBroken) return;
+  qp.state = QueuePair::State::kBroken;
+  qp.broken_by = status;
+  qp.fault = std::move(fault);
+  for (const Lane& lane : qp.lanes) stop_lane(lane);
+  completed_.add(slot_of(qp));
+}
+
+void VerbsNic::on_device_failed(std::string_view what) {
+  device_failed_ = true;
+  for (const auto& qp : queue_pairs_) {
+    if (qp == nullptr) continue;
+    break_queue_pair(
+        *qp, CompletionStatus::kLocalError,
+        describe_fault(place_of(*qp), what, "look at the kernel's log (dmesg), and start again"));
+  }
+}
+
+}  // namespace pacecar

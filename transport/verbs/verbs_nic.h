@@ -1,0 +1,174 @@
+// VerbsNic: an RDMA NIC of the machine, through libibverbs: RC queue pairs over RoCE v2 or
+// InfiniBand. A data queue pair has several lanes, each with a path of its own through the network;
+// what is posted waits here until the flow's limits let it out, chunk by chunk.
+//
+// Thread rule: one thread at a time, except wait_fd().
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/base/fixed_queue.h"
+#include "transport/base/log.h"
+#include "transport/base/timer_wheel.h"
+#include "transport/base/work_list.h"
+#include "transport/nic/nic.h"
+#include "transport/nic/nic_port.h"
+#include "transport/verbs/async_events.h"
+#include "transport/verbs/completions.h"
+#include "transport/verbs/device.h"
+#include "transport/verbs/errors.h"
+#include "transport/verbs/flow_gate.h"
+#include "transport/verbs/hardware_counters.h"
+#include "transport/verbs/memory.h"
+#include "transport/verbs/queue_pair.h"
+#include "transport/verbs/work_id.h"
+
+namespace pacecar {
+
+struct VerbsConfig {
+  std::string device;  // mlx5_0
+  uint32_t port = 1;
+  std::optional<uint32_t> gid_index;  // none: chosen by choose_gid
+  uint32_t flows = 256;
+  uint32_t queue_pairs = 512;
+  uint32_t regions = 4096;
+  uint32_t paths = 4;  // lanes of a data queue pair; at most RcEndpoint::kMaxLanes are used
+  Bytes chunk = 0;     // what one write should carry at most; 0: kDefaultChunk
+  uint32_t traffic_class = 0;
+  uint32_t control_traffic_class = 184;
+  Rate line_rate;                                // 0: what the device says
+  Duration silence_limit = Duration::from_s(6);  // a peer that answers nothing for so long is dead
+  Address address;                               // where the bootstrap reaches this host
+  LogSink log;
+};
+
+class VerbsNic final : public Nic, public NicPort {
+ public:
+  static constexpr Bytes kDefaultChunk = 64 << 10;
+
+  // Errors: those of VerbsDevice::open, and what the device refuses.
+  static Result<std::unique_ptr<VerbsNic>> open(const VerbsConfig& config, Instant now);
+  ~VerbsNic() override;
+
+  const VerbsDevice& device() const { return device_; }
+  const AsyncEventCounts& async_events() const { return events_.counts(); }
+  // Of the port, since it was opened. Reads files.
+  std::vector<CounterDelta> hardware_counters() const { return hardware_counters_.deltas(); }
+  // As register_memory; of Registrations::add_dmabuf.
+  Result<MemoryRegion> register_dmabuf(int fd, uint64_t offset, size_t length, uint64_t address,
+                                       Access access);
+
+  // --- Nic ---
+  const NicCaps& caps() const override { return caps_; }
+  const NicCounters& counters() const override { return counters_; }
+  Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
+  // Waits, for a bounded time, for what the device may still do with the memory; breaks the queue
+  // pairs that are not done by then.
+  void deregister_memory(const MemoryRegion& region) override;
+  Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
+  QueuePairAddress queue_pair_address(QueuePairId id) const override;
+  Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
+  QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
+  std::string fault(QueuePairId id) const override;
+  void destroy_queue_pair(QueuePairId id) override;
+  size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
+  size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) override;
+  size_t poll(std::span<Completion> completions) override;
+  size_t poll_signals(std::span<FlowSignal> signals) override;
+  void tell_arrivals(bool wanted) override { tell_arrivals_ = wanted; }
+  size_t poll_arrivals(std::span<FlowArrival> arrivals) override;
+  void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override;
+  void on_time(Instant now) override;
+  Instant next_deadline() const override;
+
+  // --- NicPort ---
+  Nic& nic() override { return *this; }
+  size_t receive(Instant now) override;
+  size_t transmit(Instant now) override;
+  bool prepare_to_wait() override;
+  int wait_fd() const override { return wait_fd_; }
+  const Address& address() const override { return config_.address; }
+
+ private:
+  using QueuePair = VerbsQueuePair;
+  struct Flow {
+    explicit Flow(const FlowGate& limits) : gate(limits) {}
+    FlowGate gate;
+    std::vector<uint32_t> queue_pairs;  // slots of the paced ones
+    FlowSignal signal;
+    FlowArrival arrival;
+    size_t turn = 0;  // round robin over queue_pairs
+  };
+
+  VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle domain,
+           CompletionQueue completions, Instant now);
+  Result<void> set_up_waiting();
+  NicCaps make_caps() const;
+
+  QueuePair* find(QueuePairId id);
+  const QueuePair* find(QueuePairId id) const;
+  QueuePair* find_by_lane(uint32_t number);
+  uint32_t slot_of(const QueuePair& qp) const {
+    return qp.id & static_cast<uint32_t>(queue_pairs_.size() - 1);
+  }
+  LaneConfig lane_config(const QueuePairConfig& config) const;
+  uint32_t lanes_of(const QueuePairConfig& config) const;
+  Result<void> make_lanes(QueuePair& qp);
+  void break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault);
+  void on_device_failed(std::string_view what);
+  FaultPlace place_of(const QueuePair& qp) const;
+
+  // Waits until the device is done with the memory; false when it takes too long.
+  bool wait_until_unused(uint32_t key);
+
+  // what has arrived
+  void on_completion(const ibv_wc& completion, Instant now);
+  void on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& completion, Instant now);
+  void on_received(const ibv_wc& completion, bool shared);
+  void tell_acknowledged(const QueuePair& qp, const LaneLedger::Entry& entry, Instant now);
+  void look_at_events();
+
+  // what leaves
+  void wake(const QueuePair& qp);
+  size_t transmit_flow(uint32_t index, Instant now);
+  size_t transmit_control(QueuePair& qp, Instant now);
+  void start(QueuePair& qp, SendBatch& batch, Instant now);
+  size_t post_batch(QueuePair& qp, SendBatch& batch);
+  Bytes packets_of(Bytes payload) const;
+  Bytes wire_bytes(Bytes payload) const;
+
+  VerbsConfig config_;
+  // Each is made from those before it.
+  VerbsDevice device_;
+  DomainHandle domain_;
+  Registrations registrations_;
+  CompletionQueue completions_;
+  AsyncEvents events_;
+  HardwareCounters hardware_counters_;
+  NicCaps caps_;
+  NicCounters counters_;
+  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
+  std::unordered_map<uint32_t, QueuePairId> by_lane_;    // by the device's number
+  std::vector<Flow> flows_;
+  TimerWheel timers_;   // flows that wait for their time
+  WorkList ready_;      // flows that may have something to send
+  WorkList controls_;   // slots of unpaced queue pairs with work
+  WorkList completed_;  // slots of queue pairs with completions
+  WorkList signals_;    // flows with a signal
+  WorkList arrivals_;   // flows with arrivals that have not been told
+  FixedQueue<Completion> received_;
+  uint32_t next_generation_;
+  int mtu_shift_;
+  int wait_fd_ = -1;
+  Instant now_;         // of the last turn
+  Instant departures_;  // when the device has sent all that it has, at line rate
+  Instant next_look_at_events_;
+  bool tell_arrivals_ = false;
+  bool device_failed_ = false;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,169 @@
+// The part of VerbsNic that takes what has arrived: completions and events of the device, and what
+// they mean for those above.
+#include <arpa/inet.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+
+#include <algorithm>
+
+#include "transport/verbs/verbs_nic.h"
+
+namespace pacecar {
+size_t VerbsNic::receive(Instant now) {
+  now_ = now;
+  // What does not fit here stays in the device's queue, which has room for all.
+  if (received_.size() + CompletionQueue::kBatch > received_.capacity()) return 0;
+  const auto completions = completions_.poll();
+  for (const ibv_wc& completion : completions) on_completion(completion, now);
+  if (completions_.error() != 0 && !device_failed_) {
+    on_device_failed("the device's completion queue cannot be read");
+  }
+  return completions.size();
+}
+
+void VerbsNic::on_completion(const ibv_wc& completion, Instant now) {
+  const VerbsWorkId id = VerbsWorkId::unpack(completion.wr_id);
+  if (id.receive) return on_received(completion, id.queue_pair == 0);
+  if (QueuePair* qp = find(id.queue_pair)) on_sent(*qp, id, completion, now);
+}
+
+void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& completion,
+                       Instant now) {
+  if (id.lane >= qp.lanes.size()) return;
+  LaneLedger& ledger = qp.lanes[id.lane].ledger;
+  const StatusInfo* failure =
+      completion.status == IBV_WC_SUCCESS ? nullptr : &status_info(completion.status);
+  // What is given back says nothing of those before it; everything else does, as RC keeps order.
+  const bool earlier_done = completion.status != IBV_WC_WR_FLUSH_ERR;
+  for (size_t left = ledger.up_to(id.sequence); left > 0; --left) {
+    const LaneLedger::Entry entry = ledger.take();
+    --qp.started;
+    if (qp.config.paced) flows_[qp.config.flow].gate.on_done(entry.bytes);
+    if (left > 1 ? earlier_done : failure == nullptr) {
+      qp.work.finish(entry.number, CompletionStatus::kOk);
+      tell_acknowledged(qp, entry, now);
+    } else if (left == 1 && failure->own && qp.state == QueuePair::State::kConnected) {
+      qp.work.finish(entry.number, failure->completion);
+    } else {
+      qp.work.abandon(entry.number);
+    }
+  }
+  completed_.add(slot_of(qp));
+  if (failure != nullptr) {
+    break_queue_pair(qp, failure->completion,
+                     describe_fault(place_of(qp), completion.status, completion.vendor_err));
+  }
+  wake(qp);
+}
+
+void VerbsNic::tell_acknowledged(const QueuePair& qp, const LaneLedger::Entry& entry, Instant now) {
+  if (!qp.config.paced) return;
+  FlowSignal& signal = flows_[qp.config.flow].signal;
+  signal.acked += entry.bytes;
+  // Later than it is for those that asked for no completion of their own.
+  if (entry.signaled) signal.rtt = std::max(now - entry.departure, Duration::from_ns(1));
+  signals_.add(qp.config.flow);
+}
+
+void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
+  if (shared) completions_.on_receive_used();
+  QueuePair* qp = find_by_lane(completion.qp_num);
+  if (qp == nullptr) return;
+  if (completion.status != IBV_WC_SUCCESS) {
+    return break_queue_pair(
+        *qp, status_info(completion.status).completion,
+        describe_fault(place_of(*qp), completion.status, completion.vendor_err));
+  }
+  const bool written = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
+  if (shared && !written) return;  // an empty send, which nobody here waits for
+  Completion told{
+      .bytes = completion.byte_len,
+      .queue_pair = qp->id,
+      .immediate = (completion.wc_flags & IBV_WC_WITH_IMM) != 0 ? ntohl(completion.imm_data) : 0,
+      .kind = written ? CompletionKind::kReceived : CompletionKind::kReceivedSend};
+  if (!shared) {
+    told.work_request = qp->receives.front();
+    qp->receives.pop_front();
+  }
+  received_.push(told);
+  counters_.data_packets_received += packets_of(completion.byte_len);
+  counters_.data_bytes_received += completion.byte_len;
+  if (tell_arrivals_ && qp->config.paced) {
+    flows_[qp->config.flow].arrival.bytes += completion.byte_len;
+    arrivals_.add(qp->config.flow);
+  }
+}
+
+size_t VerbsNic::poll(std::span<Completion> completions) {
+  size_t count = 0;
+  while (count < completions.size() && !received_.empty()) {
+    if (find(received_.front().queue_pair) != nullptr) completions[count++] = received_.front();
+    received_.pop_front();
+  }
+  while (count < completions.size() && !completed_.empty()) {
+    QueuePair& qp = *queue_pairs_[completed_.front()];
+    Completion completion{.queue_pair = qp.id, .kind = CompletionKind::kSent};
+    WorkRequest request;
+    if (!qp.broken_told && qp.work.pop_completed(&request, &completion.status)) {
+      if (!request.signaled && completion.status == CompletionStatus::kOk) continue;
+      completion.work_request = request.id;
+      completions[count++] = completion;
+      continue;
+    }
+    if (qp.state == QueuePair::State::kBroken && !qp.broken_told) {
+      qp.broken_told = true;
+      completion.kind = CompletionKind::kBroken;
+      completion.status = qp.broken_by;
+      completions[count++] = completion;
+    }
+    completed_.take();
+  }
+  return count;
+}
+
+size_t VerbsNic::poll_signals(std::span<FlowSignal> signals) {
+  size_t count = 0;
+  while (count < signals.size() && !signals_.empty()) {
+    const uint32_t index = signals_.take();
+    Flow& flow = flows_[index];
+    flow.signal.in_flight = flow.gate.in_flight();
+    flow.signal.sent = flow.gate.sent();
+    signals[count++] = flow.signal;
+    flow.signal = FlowSignal{.flow = index};
+  }
+  return count;
+}
+
+size_t VerbsNic::poll_arrivals(std::span<FlowArrival> arrivals) {
+  size_t count = 0;
+  while (count < arrivals.size() && !arrivals_.empty()) {
+    const uint32_t index = arrivals_.take();
+    arrivals[count++] = flows_[index].arrival;
+    flows_[index].arrival = FlowArrival{.flow = index};
+  }
+  return count;
+}
+
+// --- events of the device ---
+
+void VerbsNic::look_at_events() {
+  AsyncEvents::Event event;
+  while (events_.next(&event)) {
+    if (event.kind == AsyncEvents::Event::Kind::kDeviceFailed) {
+      on_device_failed(ibv_event_type_str(event.type));
+    } else if (QueuePair* qp = find_by_lane(event.queue_pair)) {
+      break_queue_pair(*qp, CompletionStatus::kLocalError,
+                       describe_fault(place_of(*qp), ibv_event_type_str(event.type),
+                                      "look at the peer's log: it may have asked for memory that "
+                                      "is not registered here"));
+    }
+  }
+}
+
+bool VerbsNic::prepare_to_wait() {
+  look_at_events();
+  const bool idle = completions_.prepare_to_wait();
+  return idle && completed_.empty();
+}
+
+}  // namespace pacecar

@@ -1,0 +1,54 @@
+// WorkQueue: the work requests of one queue pair, from posting to completion. They wait in order,
+// are handed to lanes in order, may be done in any order, and complete in the order of posting.
+//
+// Bounded; allocates once. Pure. Thread rule: one owner.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "transport/base/fixed_queue.h"
+#include "transport/nic/nic.h"
+
+namespace pacecar {
+
+class WorkQueue {
+ public:
+  explicit WorkQueue(uint32_t capacity) : entries_(capacity) {}
+
+  // Takes as many as there is room for.
+  size_t post(std::span<const WorkRequest> work_requests);
+
+  // The oldest that no lane has yet; nullptr when there is none.
+  const WorkRequest* waiting() const;
+  // Hands it to a lane; finish() takes the number that is returned.
+  uint64_t start();
+  void finish(uint64_t number, CompletionStatus status);
+  // No lane has it any more, and it will never complete: its queue pair is broken.
+  void abandon(uint64_t number) { entries_[index_of(number)].state = State::kAbandoned; }
+
+  // Fails what still waits and uses the memory.
+  void revoke(uint32_t local_key);
+  // Whether a lane may still use the memory.
+  bool in_use(uint32_t local_key) const;
+
+  // The next that completes, in order; false when there is none yet.
+  bool pop_completed(WorkRequest* request, CompletionStatus* status);
+
+ private:
+  enum class State : uint8_t { kWaiting, kStarted, kDone, kAbandoned };
+  struct Entry {
+    WorkRequest request;
+    State state = State::kWaiting;
+    CompletionStatus status = CompletionStatus::kOk;
+  };
+
+  size_t index_of(uint64_t number) const { return static_cast<size_t>(number - first_); }
+  void skip_done();
+
+  FixedQueue<Entry> entries_;  // numbers first_ ..
+  uint64_t first_ = 0;
+  uint64_t next_ = 0;  // the oldest that waits, or the end
+};
+
+}  // namespace pacecar
