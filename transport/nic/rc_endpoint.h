@@ -1,0 +1,57 @@
+// RcEndpoint: where a peer finds a queue pair of standard RC (InfiniBand Architecture
+// Specification, chapter 9) over RoCE v2 or InfiniBand, and how the bootstrap carries it. All NICs
+// that speak RC use this form, so that hardware and software reach each other.
+//
+// A queue pair of ours may be several RC connections, its lanes. They are joined one to one in
+// order; of two ends with different numbers of lanes the smaller number is used.
+//
+// Pure. Thread rule: any.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/base/result.h"
+#include "transport/nic/nic.h"
+
+namespace pacecar {
+
+enum class LinkLayer : uint8_t { kEthernet = 1, kInfiniband = 2 };
+
+struct RcLane {
+  uint32_t queue_pair = 0;  // 24 bits; 0 and 1 are the management's
+  uint32_t first_psn = 0;   // of what this end sends; 24 bits
+
+  bool operator==(const RcLane&) const = default;
+};
+
+struct RcEndpoint {
+  static constexpr size_t kMaxLanes = 8;
+  static constexpr size_t kMaxExtension = 52;
+
+  std::array<uint8_t, 16> gid{};
+  uint16_t lid = 0;  // InfiniBand only
+  LinkLayer link_layer = LinkLayer::kEthernet;
+  uint32_t mtu = 0;        // path MTU, payload bytes: 256, 512, 1024, 2048 or 4096
+  uint8_t read_depth = 0;  // reads of the peer that may be on their way at once
+  uint8_t lanes = 1;       // used of `lane`
+  std::array<RcLane, kMaxLanes> lane{};
+  // What this kind of NIC wants to tell its own kind; others pass over it.
+  uint8_t extension_bytes = 0;
+  std::array<uint8_t, kMaxExtension> extension{};
+
+  std::span<const RcLane> lane_view() const { return std::span(lane).first(lanes); }
+  std::span<const uint8_t> extension_view() const {
+    return std::span(extension).first(extension_bytes);
+  }
+  bool operator==(const RcEndpoint&) const = default;
+};
+
+// `endpoint` is one that decode_rc_endpoint would accept.
+QueuePairAddress encode(const RcEndpoint& endpoint);
+// Errors: kPeer for anything that no encode() has made.
+Result<RcEndpoint> decode_rc_endpoint(std::span<const uint8_t> bytes);
+
+}  // namespace pacecar
