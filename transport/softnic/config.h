@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "transport/base/units.h"
 #include "transport/softnic/path_selector.h"
@@ -37,6 +38,13 @@ struct LossRecovery {
   Duration max_timeout = Duration::from_ms(200);
 };
 
+// How packets look on the wire; each connection has one mode.
+enum class WireMode : uint8_t {
+  kExtended,  // of our own: any order, many paths; only between software NICs
+  kAuto,      // that with peers that offer it, else standard RC
+  kRoce,      // standard RC over RoCE v2 (and InfiniBand's headers): with every RDMA NIC
+};
+
 struct SoftNicConfig {
   Address address;  // where peers send to
   Rate line_rate;
@@ -60,6 +68,12 @@ struct SoftNicConfig {
   // Acknowledgements and control words go before data, not after a first burst of it: for a
   // packet I/O that takes few packets at a time.
   bool control_first = false;
+  // --- standard RC ---
+  WireMode wire_mode = WireMode::kExtended;
+  // UDP source ports: of each path, then of control words and answers. Only without kExtended.
+  std::vector<uint16_t> source_ports;
+  // The packet I/O sends and sees every field of the IP header that the ICRC covers.
+  bool knows_ip_header = true;
   AckPolicy ack;
   LossRecovery loss;
   Duration silence_limit = Duration::from_s(10);
