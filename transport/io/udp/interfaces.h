@@ -19,6 +19,7 @@ struct InterfaceInfo {
   Bytes mtu = 0;
   bool up = false;
   bool loopback = false;
+  bool raw = false;      // asked for with raw sockets: soft:raw:NAME
   Rate speed;            // 0: unknown, or a virtual device
   std::string pci_path;  // real path of its device in /sys; empty for virtual devices
   uint64_t guid = 0;     // EUI-64 made from the MAC address, as RoCE NICs do
@@ -31,5 +32,7 @@ Result<InterfaceInfo> find_interface(const std::string& name);
 
 // The address that a NIC on this interface uses: IPv4 first, else global IPv6, else link-local.
 std::optional<Address> preferred_address(const InterfaceInfo& interface);
+// Likewise, IPv6 only.
+std::optional<Address> preferred_ipv6_address(const InterfaceInfo& interface);
 
 }  // namespace pacecar
