@@ -34,7 +34,7 @@ std::vector<ParamSetting> with_origin(const std::vector<Setting>& settings,
 NicInfo describe_nic(const InterfaceInfo& interface, const Engine& engine, const Params& params) {
   const Rate speed = params.line_rate.bps() != 0 ? params.line_rate : interface.speed;
   return NicInfo{
-      .name = "soft:udp:" + interface.name,
+      .name = (interface.raw ? "soft:raw:" : "soft:udp:") + interface.name,
       .device = interface.name,
       .address = ip_to_string(engine.address()),
       .pci_path = interface.pci_path,

@@ -8,7 +8,8 @@
 namespace pacecar {
 namespace {
 
-constexpr std::string_view kPrefix = "soft:udp:";
+constexpr std::string_view kUdpPrefix = "soft:udp:";
+constexpr std::string_view kRawPrefix = "soft:raw:";
 
 bool usable(const InterfaceInfo& interface) {
   return interface.up && preferred_address(interface).has_value();
@@ -25,11 +26,13 @@ std::string names_of(std::span<const InterfaceInfo> interfaces) {
 
 // The interface's name in an entry without its ^.
 Result<std::string_view> name_in(std::string_view entry) {
-  if (entry.starts_with(kPrefix)) entry.remove_prefix(kPrefix.size());
+  for (const std::string_view prefix : {kUdpPrefix, kRawPrefix}) {
+    if (entry.starts_with(prefix)) entry.remove_prefix(prefix.size());
+  }
   if (!entry.empty() && entry.find(':') == std::string_view::npos) return entry;
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("PACECAR_NICS has the entry '{}', which names no NIC of this version: "
-                          "write soft:udp:INTERFACE",
+                          "write soft:udp:INTERFACE or soft:raw:INTERFACE",
                           entry));
 }
 
@@ -62,7 +65,10 @@ Result<std::vector<InterfaceInfo>> choose_interfaces(std::string_view list,
                               entry, names_of(interfaces)));
     }
     const auto same = [&](const InterfaceInfo& i) { return i.name == *name; };
-    if (std::none_of(chosen.begin(), chosen.end(), same)) chosen.push_back(*found);
+    if (std::none_of(chosen.begin(), chosen.end(), same)) {
+      chosen.push_back(*found);
+      chosen.back().raw = entry.starts_with(kRawPrefix);
+    }
   }
   if (!named)
     std::copy_if(interfaces.begin(), interfaces.end(), std::back_inserter(chosen), usable);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "transport/base/units.h"
+#include "transport/base/wire_mode.h"
 #include "transport/softnic/path_selector.h"
 #include "transport/wire/packet.h"
 
@@ -36,13 +37,6 @@ struct LossRecovery {
   Duration min_probe = Duration::from_us(200);      // of silence, before the probe
   Duration min_timeout = Duration::from_ms(2);      // of silence, before it means congestion
   Duration max_timeout = Duration::from_ms(200);
-};
-
-// How packets look on the wire; each connection has one mode.
-enum class WireMode : uint8_t {
-  kExtended,  // of our own: any order, many paths; only between software NICs
-  kAuto,      // that with peers that offer it, else standard RC
-  kRoce,      // standard RC over RoCE v2 (and InfiniBand's headers): with every RDMA NIC
 };
 
 struct SoftNicConfig {
