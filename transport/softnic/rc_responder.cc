@@ -15,7 +15,7 @@ constexpr uint8_t kGood = 0;  // no syndrome of a refusal
 RcResponder::RcResponder(const Config& config, FixedQueue<ReceiveRequest>& receives)
     : config_(config),
       receives_(receives),
-      reads_(config.read_depth),
+      reads_(2 * config.read_depth),
       expected_(config.first_psn) {}
 
 uint64_t RcResponder::packets_of(Bytes length) const {
@@ -134,10 +134,11 @@ RcResponder::Outcome RcResponder::finish(const roce::Packet& packet, roce::Shape
 
 RcResponder::Outcome RcResponder::on_read_request(const roce::Packet& packet,
                                                   const MemoryTable& memory) {
-  if (message_.kind != roce::Kind::kUnknown || packet.length > roce::kMaxMessageBytes ||
-      reads_.full()) {
+  if (message_.kind != roce::Kind::kUnknown || packet.length > roce::kMaxMessageBytes) {
     return refuse(roce::kNakInvalidRequest, expected_);
   }
+  // It may have more of them than agreed under way after it went back too early: this one is lost.
+  if (reads_.full()) return Outcome::kOutOfOrder;
   if (packet.length > 0 && memory.readable(packet.key, packet.address, packet.length) == nullptr) {
     return refuse(roce::kNakRemoteAccess, expected_);
   }
