@@ -74,7 +74,7 @@ NicWorld make_sim_world(const SimFaults& faults, WireMode wire_mode = WireMode::
   };
   const auto world = std::make_shared<World>(faults, wire_mode);
   return {.nics = {&world->a.nic(), &world->b.nic()},
-          .errors_break = wire_mode == WireMode::kRoce,
+          .refusals_break = wire_mode == WireMode::kRoce,
           .step =
               [world] {
                 test::SimStar& network = world->network;
