@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "tests/conformance/nic_conformance.h"
+#include "tests/conformance/nic_rc_conformance.h"
 #include "tests/support/sim_star.h"
 #include "transport/base/prng.h"
 #include "transport/io/udp/udp_io.h"
@@ -17,7 +18,8 @@ namespace {
 // A software NIC on top of a packet I/O.
 class Host {
  public:
-  Host(PacketIo& io, uint64_t seed, Bytes mtu, Instant now)
+  Host(PacketIo& io, uint64_t seed, Bytes mtu, Instant now,
+       WireMode wire_mode = WireMode::kExtended)
       : io_(io),
         random_(seed),
         nic_({.address = io.local_address(),
@@ -29,6 +31,8 @@ class Host {
               .queue_pairs = 16,
               .regions = 32,
               .window_packets = 64,
+              .wire_mode = wire_mode,
+              .source_ports = source_ports(io),
               .silence_limit = Duration::from_ms(300)},
              {next_random, &random_}, now) {}
 
@@ -57,18 +61,20 @@ class Host {
   SoftNic nic_;
 };
 
-NicWorld make_sim_world(const SimFaults& faults) {
+NicWorld make_sim_world(const SimFaults& faults, WireMode wire_mode = WireMode::kExtended) {
   struct World {
-    explicit World(const SimFaults& network_faults)
-        : a(network.port(0), 2, 1024, network.now()), b(network.port(1), 3, 2048, network.now()) {
+    World(const SimFaults& network_faults, WireMode mode)
+        : a(network.port(0), 2, 1024, network.now(), mode),
+          b(network.port(1), 3, 2048, network.now(), mode) {
       network.fabric().set_faults(network_faults);
     }
     test::SimStar network;
     Host a;
     Host b;
   };
-  const auto world = std::make_shared<World>(faults);
+  const auto world = std::make_shared<World>(faults, wire_mode);
   return {.nics = {&world->a.nic(), &world->b.nic()},
+          .refusals_break = wire_mode == WireMode::kRoce,
           .step =
               [world] {
                 test::SimStar& network = world->network;
@@ -80,11 +86,13 @@ NicWorld make_sim_world(const SimFaults& faults) {
           .owner = world};
 }
 
-NicWorld calm() { return make_sim_world({}); }
+constexpr SimFaults kStorm{
+    .loss = 0.05, .duplication = 0.05, .reordering = 0.2, .corruption = 0.02};
 
-NicWorld stormy() {
-  return make_sim_world({.loss = 0.05, .duplication = 0.05, .reordering = 0.2, .corruption = 0.02});
-}
+NicWorld calm() { return make_sim_world({}); }
+NicWorld stormy() { return make_sim_world(kStorm); }
+NicWorld roce_calm() { return make_sim_world({}, WireMode::kRoce); }
+NicWorld roce_stormy() { return make_sim_world(kStorm, WireMode::kRoce); }
 
 Instant monotonic_now() {
   timespec t{};
@@ -127,7 +135,14 @@ NicWorld loopback() {
 
 INSTANTIATE_TEST_SUITE_P(SoftNic, NicConformance,
                          testing::Values(NicCase{"calm", calm}, NicCase{"stormy", stormy},
-                                         NicCase{"loopback", loopback}),
+                                         NicCase{"loopback", loopback},
+                                         NicCase{"roce_calm", roce_calm},
+                                         NicCase{"roce_stormy", roce_stormy}),
+                         nic_case_name);
+
+INSTANTIATE_TEST_SUITE_P(SoftNic, NicRcConformance,
+                         testing::Values(NicCase{"roce_calm", roce_calm},
+                                         NicCase{"roce_stormy", roce_stormy}),
                          nic_case_name);
 
 }  // namespace

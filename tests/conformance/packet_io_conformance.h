@@ -140,6 +140,24 @@ class PacketIoConformance : public testing::TestWithParam<PacketIoCase> {
   Instant now_ = world_.step();
 };
 
+TEST_P(PacketIoConformance, PacketsComeFromThePortsThatItTells) {
+  const auto ports = source_ports(end(0));
+  ASSERT_EQ(ports.size(), end(0).caps().paths + 1);
+  const Letter letter(1, 16, 100, 4);
+  for (uint16_t path = 0; path < end(0).caps().paths; ++path) {
+    const TxPacket packet = letter.to(address(1), path);
+    send_all(end(0), {&packet, 1});
+    const auto arrived = collect(end(1), 1);
+    ASSERT_EQ(arrived.size(), 1U);
+    EXPECT_EQ(arrived[0].source.port, ports[path]);
+  }
+  const TxPacket word = letter.to(address(1), 0, TrafficClass::kControl);
+  send_all(end(0), {&word, 1});
+  const auto arrived = collect(end(1), 1);
+  ASSERT_EQ(arrived.size(), 1U);
+  EXPECT_EQ(arrived[0].source.port, ports.back());
+}
+
 TEST_P(PacketIoConformance, ReportsUsableCaps) {
   for (const auto& io : world_.ends) {
     EXPECT_GE(io->caps().datagram_bytes, 256U);

@@ -16,6 +16,9 @@ class OwningPort final : public PacketIo {
 
   const PacketIoCaps& caps() const override { return port_.caps(); }
   const Address& local_address() const override { return port_.local_address(); }
+  uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override {
+    return port_.source_port(path, traffic_class);
+  }
   size_t send(std::span<const TxPacket> packets, Instant now) override {
     return port_.send(packets, now);
   }

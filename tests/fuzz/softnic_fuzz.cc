@@ -82,7 +82,7 @@ class Target {
   SoftNic& nic() { return pair_.nic(0); }
   uint32_t first_psn(size_t side) {
     const auto address = pair_.nic(side).queue_pair_address(ends_[side]);
-    return decode_endpoint(address.view()).value().first_psn;
+    return decode_endpoint(address.view()).value().extended->first_psn;
   }
   void turn() {
     nic().on_time(pair_.now);

@@ -34,6 +34,9 @@ class ScriptedPacketIo final : public PacketIo {
 
   const PacketIoCaps& caps() const override { return caps_; }
   const Address& local_address() const override { return local_; }
+  uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override {
+    return static_cast<uint16_t>(traffic_class == TrafficClass::kControl ? 50'000 : 40'000 + path);
+  }
   int wait_fd() const override { return -1; }
   const PacketIoCounters& counters() const override { return counters_; }
 

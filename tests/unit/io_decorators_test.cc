@@ -379,7 +379,7 @@ TEST(Pcap, RecordsFramesWithValidHeaders) {
   const auto half = [&](size_t at) { return frame[at] << 8 | frame[at + 1]; };
   EXPECT_EQ(half(12), 0x0800);
   EXPECT_EQ(half(14 + 2), 20 + 8 + 33);
-  EXPECT_EQ(half(34), 0xC002);  // source port: the path
+  EXPECT_EQ(half(34), 40'002);  // source port: the path's
   EXPECT_EQ(half(36), 4791);
   EXPECT_TRUE(std::ranges::equal(frame.subspan(kHeaders), datagram(1, 33)));
   // The sums of RFC 1071 over header, and over pseudo-header and datagram, come out as all ones.

@@ -16,7 +16,7 @@ using wire::PacketKind;
 constexpr Bytes kMtu = 1024;
 
 SoftEndpoint endpoint(SoftNicPair& pair, size_t side, QueuePairId id) {
-  return decode_endpoint(pair.nic(side).queue_pair_address(id).view()).value();
+  return *decode_endpoint(pair.nic(side).queue_pair_address(id).view()).value().extended;
 }
 
 // --- memory ---
@@ -397,10 +397,11 @@ TEST(SoftEndpoint, RefusesWhatIsNotOne) {
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().code, ErrorCode::kPeer);
   }
-  // Each field out of its range: by its offset, all bits set.
+  // Each field of the extended mode out of its range: by its offset, all bits set.
+  constexpr size_t kExtensionAt = 34;
   for (const size_t offset : {0, 20, 24, 28, 32, 40, 44}) {
     auto bad = good;
-    std::fill_n(bad.bytes.begin() + static_cast<long>(offset), 4, 0xFF);
+    std::fill_n(bad.bytes.begin() + static_cast<long>(kExtensionAt + offset), 4, 0xFF);
     EXPECT_FALSE(pair.nic(0).connect_queue_pair(id, bad.view())) << offset;
   }
   EXPECT_TRUE(pair.nic(0).connect_queue_pair(id, good.view()));

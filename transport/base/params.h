@@ -14,6 +14,7 @@
 #include "transport/base/param_value.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
+#include "transport/base/wire_mode.h"
 
 namespace pacecar {
 

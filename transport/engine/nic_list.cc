@@ -15,7 +15,8 @@ struct KindPrefix {
   NicKind kind;
   std::string_view prefix;
 };
-constexpr std::array kPrefixes = {KindPrefix{NicKind::kSoftUdp, "soft:udp:"}};
+constexpr std::array kPrefixes = {KindPrefix{NicKind::kSoftUdp, "soft:udp:"},
+                                  KindPrefix{NicKind::kSoftRaw, "soft:raw:"}};
 
 std::string_view prefix_of(NicKind kind) {
   for (const KindPrefix& known : kPrefixes) {
@@ -27,14 +28,15 @@ std::string_view prefix_of(NicKind kind) {
 std::string names_of(Candidates candidates) {
   std::string names;
   for (const NicCandidate& candidate : candidates) {
-    if (!candidate.usable) continue;
+    if (!candidate.usable || candidate.kind == NicKind::kSoftRaw) continue;
     names += (names.empty() ? "" : ", ") + candidate.name();
   }
   return names.empty() ? "none" : names;
 }
 
 bool is_named(const NicCandidate& candidate, std::string_view entry) {
-  return entry == candidate.device || entry == candidate.name();
+  if (candidate.kind != NicKind::kSoftRaw && entry == candidate.device) return true;
+  return entry == candidate.name();
 }
 
 // Whether the entry could name a NIC, were it there.

@@ -14,6 +14,7 @@ namespace pacecar {
 enum class NicKind : uint8_t {
   kVerbs,    // an RDMA NIC; named by its device alone
   kSoftUdp,  // a software NIC on UDP sockets; soft:udp:INTERFACE
+  kSoftRaw,  // one on raw sockets; soft:raw:INTERFACE; only by this name
 };
 
 // A NIC that a process could use.
@@ -26,11 +27,11 @@ struct NicCandidate {
   std::string name() const;
 };
 
-// `list` is a comma list of NAME, DEVICE (the first NIC of any kind on it) and ^either (not this
-// one). Without a positive entry: every usable RDMA NIC; where there is none, a software NIC on
-// every usable interface but the loopback, which serves when there is no other.
-// Errors: kInvalidArgument for an entry of a kind that this version does not have, kNotFound for a
-// NIC that is not there or not usable, or when nothing is left.
+// `list` is a comma list of NAME, DEVICE (the first NIC in `candidates` that is on it) and ^either
+// (not this one). Without a positive entry: every usable RDMA NIC; where there is none, a software
+// NIC on every usable interface but the loopback, which serves when there is no other. Errors:
+// kInvalidArgument for an entry of a kind that this version does not have, kNotFound for a NIC that
+// is not there or not usable, or when nothing is left.
 Result<std::vector<NicCandidate>> choose_nics(std::string_view list,
                                               std::span<const NicCandidate> candidates);
 

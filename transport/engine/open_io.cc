@@ -9,16 +9,48 @@
 #include "transport/io/decorators/fault.h"
 #include "transport/io/decorators/pcap.h"
 #include "transport/io/decorators/trace.h"
+#include "transport/io/raw/raw_io.h"
 #include "transport/io/udp/udp_io.h"
+#include "transport/wire/roce.h"
 
 namespace pacecar {
 
-Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceInfo& interface) {
-  auto io = open_udp({.interface = interface.name,
-                      .paths = params.paths,
-                      .socket_buffer = params.socket_buffer,
-                      .data_tc = static_cast<uint8_t>(params.tc),
-                      .control_tc = static_cast<uint8_t>(params.control_tc)});
+namespace {
+
+Result<std::unique_ptr<PacketIo>> open_sockets(const Params& params, const InterfaceInfo& interface,
+                                               Sockets sockets) {
+  if (sockets == Sockets::kRaw) {
+    return open_raw({.interface = interface.name,
+                     .paths = params.paths,
+                     .socket_buffer = params.socket_buffer,
+                     .data_tc = static_cast<uint8_t>(params.tc),
+                     .control_tc = static_cast<uint8_t>(params.control_tc)});
+  }
+  UdpConfig config{.interface = interface.name,
+                   .paths = params.paths,
+                   .socket_buffer = params.socket_buffer,
+                   .data_tc = static_cast<uint8_t>(params.tc),
+                   .control_tc = static_cast<uint8_t>(params.control_tc)};
+  if (params.wire != WireMode::kExtended) {
+    // UDP sockets do not show what the ICRC covers of an IPv4 header.
+    config.address = preferred_ipv6_address(interface);
+    config.port = roce::kUdpPort;
+    if (!config.address) {
+      return fail(
+          ErrorCode::kNotFound,
+          fmt::format("interface '{0}' has no IPv6 address, which standard RoCE v2 over UDP "
+                      "sockets needs: use soft:raw:{0} for IPv4",
+                      interface.name));
+    }
+  }
+  return open_udp(config);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceInfo& interface,
+                                          Sockets sockets) {
+  auto io = open_sockets(params, interface, sockets);
   if (!io) return io;
   // Faults first, so that trace and pcap show what the protocol sees.
   if (!params.fault.empty()) {

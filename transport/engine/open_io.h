@@ -1,6 +1,7 @@
 // The packet I/O of a NIC with the decorators that the parameters ask for.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "transport/base/params.h"
@@ -10,6 +11,9 @@
 
 namespace pacecar {
 
-Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceInfo& interface);
+enum class Sockets : uint8_t { kUdp, kRaw };
+
+Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceInfo& interface,
+                                          Sockets sockets);
 
 }  // namespace pacecar

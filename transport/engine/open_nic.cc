@@ -4,16 +4,18 @@
 
 #include "transport/engine/clock.h"
 #include "transport/engine/open_io.h"
+#include "transport/engine/open_verbs.h"
 #include "transport/engine/soft_port.h"
 #include "transport/io/udp/interfaces.h"
 
 namespace pacecar {
 namespace {
 
-Result<OpenedNic> open_soft_udp(const NicCandidate& candidate, const Params& params) {
+Result<OpenedNic> open_soft(const NicCandidate& candidate, const Params& params) {
   auto interface = find_interface(candidate.device);
   if (!interface) return tl::unexpected(interface.error());
-  auto io = open_io(params, *interface);
+  const Sockets sockets = candidate.kind == NicKind::kSoftRaw ? Sockets::kRaw : Sockets::kUdp;
+  auto io = open_io(params, *interface, sockets);
   if (!io) return tl::unexpected(io.error());
   return OpenedNic{.name = candidate.name(),
                    .device = candidate.device,
@@ -26,19 +28,22 @@ Result<OpenedNic> open_soft_udp(const NicCandidate& candidate, const Params& par
 }  // namespace
 
 std::vector<NicCandidate> list_nics() {
-  std::vector<NicCandidate> nics;
-  for (const InterfaceInfo& interface : list_interfaces()) {
-    nics.push_back({.kind = NicKind::kSoftUdp,
-                    .device = interface.name,
-                    .usable = interface.up && preferred_address(interface).has_value(),
-                    .loopback = interface.loopback});
+  std::vector<NicCandidate> nics = list_verbs_nics();
+  for (const NicKind kind : {NicKind::kSoftUdp, NicKind::kSoftRaw}) {
+    for (const InterfaceInfo& interface : list_interfaces()) {
+      nics.push_back({.kind = kind,
+                      .device = interface.name,
+                      .usable = interface.up && preferred_address(interface).has_value(),
+                      .loopback = interface.loopback});
+    }
   }
   return nics;
 }
 
 Result<OpenedNic> open_nic(const NicCandidate& candidate, const Params& params,
-                           const LogSink& /*log*/) {
-  return open_soft_udp(candidate, params);
+                           const LogSink& log) {
+  if (candidate.kind == NicKind::kVerbs) return open_verbs_nic(candidate, params, log);
+  return open_soft(candidate, params);
 }
 
 }  // namespace pacecar

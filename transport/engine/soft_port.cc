@@ -6,6 +6,7 @@
 #include "transport/base/prefetch.h"
 #include "transport/engine/bootstrap/auth.h"
 #include "transport/message/control_words.h"
+#include "transport/wire/address.h"
 #include "transport/wire/extended.h"
 
 namespace pacecar {
@@ -48,6 +49,9 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io) {
       .window_packets = params.window_packets,
       .full_checksum = full,
       .sees_ecn = caps.sees_ecn,
+      .wire_mode = params.wire,
+      .source_ports = source_ports(io),
+      .knows_ip_header = caps.sees_ipv4_header || !is_ipv4(io.local_address()),
       // With the keep-alive's interval (a fifth) this stays below the limit that people set.
       .silence_limit = params.timeout * 6 / 10,
   };

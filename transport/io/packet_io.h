@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "transport/base/units.h"
 #include "transport/wire/packet.h"
@@ -24,6 +25,8 @@ struct PacketIoCaps {
   Rate line_rate;               // of the device; 0 when it does not know
   bool checks_payload = false;  // a checksum below us already protects the payload
   bool sees_ecn = false;        // RxPacket::ecn is real
+  // RxPacket::ipv4_fragment is real, and packets sent over IPv4 carry kIpv4Fragment.
+  bool sees_ipv4_header = false;
   // Of the host on which this runs: what it adds to round trips by chance, and how long it may do
   // nothing without being broken.
   Duration jitter;
@@ -47,6 +50,8 @@ class PacketIo {
   virtual const PacketIoCaps& caps() const = 0;
   // Where peers send to.
   virtual const Address& local_address() const = 0;
+  // The UDP port from which packets of that path and class leave.
+  virtual uint16_t source_port(uint16_t path, TrafficClass traffic_class) const = 0;
   // Takes packets in order and returns how many were taken; fewer means "full, again later".
   virtual size_t send(std::span<const TxPacket> packets, Instant now) = 0;
   // Fills up to packets.size() entries and returns how many. Their memory is valid until the next
@@ -56,5 +61,8 @@ class PacketIo {
   virtual int wait_fd() const = 0;
   virtual const PacketIoCounters& counters() const = 0;
 };
+
+// Of all paths, then of control words.
+std::vector<uint16_t> source_ports(const PacketIo& io);
 
 }  // namespace pacecar

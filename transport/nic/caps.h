@@ -60,6 +60,7 @@ struct NicCounters {
   uint64_t unknown_queue_pair = 0;  // dropped
   uint64_t wrong_source = 0;        // not from the connected peer: dropped
   uint64_t out_of_window = 0;       // a sequence number that no live sender uses: dropped
+  uint64_t out_of_order = 0;        // of standard RC: one before it was missing; dropped
   uint64_t completions_full = 0;    // dropped unacknowledged: the completion queue was full
   uint64_t access_errors = 0;       // refused: key, bounds or rights; the sender is told
 };

@@ -71,6 +71,8 @@ struct QueuePairConfig {
 enum class Opcode : uint8_t {
   kWrite,         // places bytes in the peer's memory; nobody there is told
   kWriteWithImm,  // and then completes at the peer with `immediate`
+  // Only where caps().sends and caps().reads, and only to peers with whom the connection has them:
+  // else post() takes none.
   kSend,          // into the memory of the peer's oldest receive request; caps().sends
   kRead,          // from the peer's memory into ours, which must be writable; caps().reads
 };

@@ -54,8 +54,13 @@ HostPort::HostPort(Fabric::Impl& fabric, uint32_t host, Rate line_rate)
   caps_.receive_bytes = config.hosts.inbox_bytes;
   caps_.paths = config.hosts.paths;
   caps_.line_rate = line_rate;
+  caps_.sees_ipv4_header = true;  // there is none but what the ends agree on
   caps_.sees_ecn = config.switches.ecn.kind != EcnConfig::Kind::kOff;
   if (config.hosts.drain_rate > Rate()) reader_.emplace(config.hosts.drain_rate);
+}
+
+uint16_t HostPort::source_port(uint16_t path, TrafficClass /*traffic_class*/) const {
+  return host_address(host_, path).port;
 }
 
 size_t HostPort::send(std::span<const TxPacket> packets, Instant now) {

@@ -29,6 +29,7 @@ class HostPort final : public PacketIo, public EventSink {
 
   const PacketIoCaps& caps() const override { return caps_; }
   const Address& local_address() const override { return address_; }
+  uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override;
   size_t send(std::span<const TxPacket> packets, Instant now) override;
   size_t receive(std::span<RxPacket> packets, Instant now) override;
   int wait_fd() const override { return -1; }  // virtual time: there is nothing to sleep on

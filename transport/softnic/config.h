@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "transport/base/units.h"
+#include "transport/base/wire_mode.h"
 #include "transport/softnic/path_selector.h"
 #include "transport/wire/packet.h"
 
@@ -60,6 +62,12 @@ struct SoftNicConfig {
   // Acknowledgements and control words go before data, not after a first burst of it: for a
   // packet I/O that takes few packets at a time.
   bool control_first = false;
+  // --- standard RC ---
+  WireMode wire_mode = WireMode::kExtended;
+  // UDP source ports: of each path, then of control words and answers. Only without kExtended.
+  std::vector<uint16_t> source_ports;
+  // The packet I/O sends and sees every field of the IP header that the ICRC covers.
+  bool knows_ip_header = true;
   AckPolicy ack;
   LossRecovery loss;
   Duration silence_limit = Duration::from_s(10);

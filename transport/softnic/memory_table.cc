@@ -57,6 +57,17 @@ uint8_t* MemoryTable::writable(uint32_t key, uint64_t address, Bytes length) con
   return reinterpret_cast<uint8_t*>(address);
 }
 
+const uint8_t* MemoryTable::readable(uint32_t key, uint64_t address, Bytes length) const {
+  const Slot* slot = find(key, address, length);
+  if (slot == nullptr || !allows(slot->access, Access::kRemoteRead)) return nullptr;
+  return reinterpret_cast<const uint8_t*>(address);
+}
+
+bool MemoryTable::owner_may_write(uint32_t key, const uint8_t* address, Bytes length) const {
+  const Slot* slot = find(key, reinterpret_cast<uint64_t>(address), length);
+  return slot != nullptr && slot->access != Access::kLocalRead;
+}
+
 bool MemoryTable::covers(uint32_t key, const uint8_t* address, Bytes length) const {
   return find(key, reinterpret_cast<uint64_t>(address), length) != nullptr;
 }

@@ -23,6 +23,10 @@ class MemoryTable {
 
   // Where a peer's write of `length` bytes at `address` goes; nullptr when it is not allowed.
   uint8_t* writable(uint32_t key, uint64_t address, Bytes length) const;
+  // Likewise where a peer's read comes from.
+  const uint8_t* readable(uint32_t key, uint64_t address, Bytes length) const;
+  // True when what comes in may be written there by the owner's own receives and reads.
+  bool owner_may_write(uint32_t key, const uint8_t* address, Bytes length) const;
   // True when `key` covers the local range.
   bool covers(uint32_t key, const uint8_t* address, Bytes length) const;
 

@@ -11,11 +11,7 @@ namespace {
 constexpr uint32_t kMagic = 0x50435350;  // "PCSP": a Pacecar soft queue pair
 constexpr size_t kBytes = 48;
 
-}  // namespace
-
-QueuePairAddress encode(const SoftEndpoint& endpoint) {
-  QueuePairAddress out;
-  uint8_t* to = out.bytes.data();
+void store(const SoftEndpoint& endpoint, uint8_t* to) {
   wire::store_be32(kMagic, to);
   std::copy(endpoint.address.ip.begin(), endpoint.address.ip.end(), to + 4);
   wire::store_be32(endpoint.address.port, to + 20);
@@ -25,18 +21,14 @@ QueuePairAddress encode(const SoftEndpoint& endpoint) {
   wire::store_be32(endpoint.writes, to + 36);
   wire::store_be32(endpoint.mtu, to + 40);
   wire::store_be32(endpoint.full_checksum ? 1 : 0, to + 44);
-  out.size = kBytes;
-  return out;
 }
 
-Result<SoftEndpoint> decode_endpoint(std::span<const uint8_t> bytes) {
+Result<SoftEndpoint> load(std::span<const uint8_t> bytes) {
   const auto refuse = [](const char* what) {
     return fail(ErrorCode::kPeer, std::string("the peer's queue pair address has ") + what +
                                       ": both sides must run the same version of Pacecar");
   };
-  if (bytes.size() != kBytes || wire::load_be32(bytes.data()) != kMagic) {
-    return refuse("another form");
-  }
+  if (bytes.size() != kBytes) return refuse("another form");
   const uint8_t* from = bytes.data();
   SoftEndpoint endpoint;
   std::copy(from + 4, from + 20, endpoint.address.ip.begin());
@@ -63,6 +55,37 @@ Result<SoftEndpoint> decode_endpoint(std::span<const uint8_t> bytes) {
   }
   if (full_checksum > 1) return refuse("an unknown option");
   return endpoint;
+}
+
+}  // namespace
+
+QueuePairAddress encode(const SoftEndpoint& local, bool extended) {
+  RcEndpoint standard{
+      .gid = local.address.ip, .mtu = standard_mtu(local.mtu), .read_depth = kReadDepth};
+  standard.lane[0] = {.queue_pair = local.queue_pair, .first_psn = local.first_psn};
+  if (extended) {
+    standard.extension_bytes = kBytes;
+    store(local, standard.extension.data());
+  }
+  return encode(standard);
+}
+
+Result<PeerEndpoint> decode_endpoint(std::span<const uint8_t> bytes) {
+  return decode_rc_endpoint(bytes).and_then([](const RcEndpoint& standard) -> Result<PeerEndpoint> {
+    PeerEndpoint peer{.standard = standard, .extended = std::nullopt};
+    if (standard.link_layer != LinkLayer::kEthernet) {
+      return fail(ErrorCode::kPeer,
+                  "the peer's queue pair is on InfiniBand, which no software NIC reaches: "
+                  "use the same kind of NIC on both sides");
+    }
+    const auto extension = standard.extension_view();
+    const bool ours = extension.size() >= 4 && wire::load_be32(extension.data()) == kMagic;
+    if (!ours) return peer;
+    auto extended = load(extension);
+    if (!extended) return tl::unexpected(std::move(extended.error()));
+    peer.extended = *extended;
+    return peer;
+  });
 }
 
 }  // namespace pacecar

@@ -1,10 +1,16 @@
 // A queue pair of the software NIC: both halves, and who the peer is.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "transport/nic/nic.h"
+#include "transport/nic/rc_endpoint.h"
+#include "transport/softnic/rc_requester.h"
+#include "transport/softnic/rc_responder.h"
 #include "transport/softnic/requester.h"
 #include "transport/softnic/responder.h"
 #include "transport/wire/packet.h"
@@ -22,9 +28,33 @@ struct SoftEndpoint {
   bool full_checksum = false;  // this side insists on a checksum over the payload
 };
 
-QueuePairAddress encode(const SoftEndpoint& endpoint);
-// Errors: kPeer for anything that encode() does not write, or values out of range.
-Result<SoftEndpoint> decode_endpoint(std::span<const uint8_t> bytes);
+// How the peer speaks: every queue pair address tells where standard RC finds us, and one that
+// offers the extended mode goes on with what that needs.
+struct PeerEndpoint {
+  RcEndpoint standard;
+  std::optional<SoftEndpoint> extended;
+};
+
+// `local` as an address, with or without the extended mode.
+QueuePairAddress encode(const SoftEndpoint& local, bool extended);
+// Errors: kPeer for anything that encode() and other NICs of standard RC do not write, or values
+// out of range.
+Result<PeerEndpoint> decode_endpoint(std::span<const uint8_t> bytes);
+
+// The payload of a packet of standard RC where so much fits: a power of two, at most 4096.
+constexpr uint32_t standard_mtu(Bytes mtu) {
+  return static_cast<uint32_t>(std::bit_floor(std::clamp<Bytes>(mtu, 256, 4096)));
+}
+// Requests to read that we take at once, and send.
+inline constexpr uint8_t kReadDepth = 16;
+
+// A connection of standard RC.
+struct RcConnection {
+  RcRequester requester;
+  RcResponder responder;
+  Instant next_notification;      // of congestion: not before
+  bool notification_due = false;  // a marked packet has arrived
+};
 
 struct QueuePair {
   enum class State : uint8_t { kCreated, kConnected, kBroken };
@@ -40,8 +70,34 @@ struct QueuePair {
   uint32_t unacknowledged_packets = 0;  // likewise
   bool ack_owed = false;                // asked for while packets before were missing
   uint32_t answer_path = 0;             // of the next acknowledgement or refusal
-  std::optional<Requester> requester;   // both from connect on
+  FixedQueue<ReceiveRequest> receives{0};
+  // From connect on: of the extended mode both, or of standard RC the third.
+  std::optional<Requester> requester;
   std::optional<Responder> responder;
+  std::unique_ptr<RcConnection> rc;
+
+  // The sending half, whichever it is. From connect on.
+  size_t post(std::span<const WorkRequest> work_requests) {
+    return rc ? rc->requester.post(work_requests) : requester->post(work_requests);
+  }
+  bool has_work() const { return rc ? rc->requester.has_work() : requester->has_work(); }
+  bool full() const { return rc ? rc->requester.full() : requester->full(); }
+  bool probing() const { return rc ? rc->requester.probing() : requester->probing(); }
+  bool rerouting() const { return !rc && requester->rerouting(); }
+  uint16_t choose_path(Instant now) {
+    return rc ? rc->requester.choose_path(now) : requester->choose_path(now);
+  }
+  Bytes next_bytes() { return rc ? rc->requester.next_bytes() : requester->next_bytes(); }
+  Bytes in_flight() const { return rc ? rc->requester.in_flight() : requester->in_flight(); }
+  void revoke(uint32_t key) { rc ? rc->requester.revoke(key) : requester->revoke(key); }
+  bool pop_completed(WorkRequest* work_request, CompletionStatus* status) {
+    return rc ? rc->requester.pop_completed(work_request, status)
+              : requester->pop_completed(work_request, status);
+  }
+  Instant deadline() const { return rc ? rc->requester.deadline() : requester->deadline(); }
+  SendTimeout on_timeout(Instant now, SendProgress* progress) {
+    return rc ? rc->requester.on_timeout(now, progress) : requester->on_timeout(now, progress);
+  }
 };
 
 }  // namespace pacecar

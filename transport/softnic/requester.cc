@@ -120,9 +120,9 @@ Instant Requester::next_timeout(Instant now) {
   return oldest == Instant::never() ? oldest : oldest + config_.loss.packet_timeout;
 }
 
-Requester::Progress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap,
-                                      Instant arrival, Instant now) {
-  Progress progress;
+SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap,
+                               Instant arrival, Instant now) {
+  SendProgress progress;
   const uint64_t base = window_.unacknowledged();
   const uint64_t cumulative = expand_psn(base, ack.cumulative);
   if (cumulative > window_.next()) return progress;  // acknowledges what was never sent
@@ -164,22 +164,22 @@ void Requester::learn_path(const wire::AckHeader& ack, Duration rtt, Instant now
   paths_.on_feedback(*path, {.event = event, .rtt = rtt, .now = now});
 }
 
-void Requester::declare_lost_before(Instant limit, Instant now, Progress* progress) {
+void Requester::declare_lost_before(Instant limit, Instant now, SendProgress* progress) {
   while (const auto loss = window_.lose_oldest_before(limit)) {
     progress->lost += loss->bytes;
     paths_.on_feedback(loss->path, {.event = PathEvent::kLost, .rtt = {}, .now = now});
   }
 }
 
-void Requester::acknowledge(uint64_t psn, Progress* progress) {
+void Requester::acknowledge(uint64_t psn, SendProgress* progress) {
   SendWindow::Packet packet;
   if (!window_.acknowledge(psn, &packet)) return;
   progress->acked += packet.bytes;
   ++posted(packet.request).acknowledged;
 }
 
-Requester::Progress Requester::on_nak(const wire::Nak& nak, Instant arrival, Instant now) {
-  Progress progress;
+SendProgress Requester::on_nak(const wire::Nak& nak, Instant arrival, Instant now) {
+  SendProgress progress;
   last_heard_ = now;
   const uint64_t psn = expand_psn(window_.unacknowledged(), nak.psn);
   if (nak.syndrome == wire::Syndrome::kTrimmed) {
@@ -225,14 +225,14 @@ bool Requester::pop_completed(WorkRequest* work_request, CompletionStatus* statu
   return true;
 }
 
-Requester::Timeout Requester::on_timeout(Instant now, Progress* progress) {
-  if (window_.empty() || now < deadline_) return Timeout::kNotYet;
-  if (now - last_heard_ >= config_.silence_limit) return Timeout::kPeerDead;
+SendTimeout Requester::on_timeout(Instant now, SendProgress* progress) {
+  if (window_.empty() || now < deadline_) return SendTimeout::kNotYet;
+  if (now - last_heard_ >= config_.silence_limit) return SendTimeout::kPeerDead;
   if (packet_timeouts()) {
     const Instant limit = now - config_.loss.packet_timeout + Duration::from_ns(1);
     declare_lost_before(limit, now, progress);
     deadline_ = next_timeout(now);
-    return Timeout::kRepair;
+    return SendTimeout::kRepair;
   }
   probe_ = true;
   // Perhaps; another is worth a try.
@@ -240,7 +240,7 @@ Requester::Timeout Requester::on_timeout(Instant now, Progress* progress) {
   progress->timed_out = probes_ > 0;
   deadline_ = now + std::min(rtt_.timeout() * (int64_t{1} << probes_), config_.loss.max_timeout);
   probes_ = std::min(probes_ + 1, 6U);
-  return Timeout::kRepair;
+  return SendTimeout::kRepair;
 }
 
 }  // namespace pacecar

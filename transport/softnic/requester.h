@@ -12,6 +12,7 @@
 #include "transport/nic/nic.h"
 #include "transport/softnic/path_selector.h"
 #include "transport/softnic/rtt_estimator.h"
+#include "transport/softnic/send_progress.h"
 #include "transport/softnic/send_window.h"
 #include "transport/wire/extended.h"
 
@@ -37,17 +38,6 @@ class Requester {
     std::span<const uint8_t> payload;
     bool retransmission = false;
   };
-  // What an acknowledgement, a refusal or a timeout told.
-  struct Progress {
-    Duration rtt;  // of the network alone, without the time in both hosts; 0: none
-    Bytes acked = 0;
-    Bytes marked = 0;
-    Bytes lost = 0;
-    Bytes trimmed = 0;
-    Duration trimmed_rtt;    // 0: none
-    bool timed_out = false;  // nothing came back for long: a sign of congestion
-  };
-
   explicit Requester(const Config& config);
 
   // Memory of its work requests, beside that of window and paths.
@@ -72,9 +62,9 @@ class Requester {
   Bytes in_flight() const { return window_.in_flight(); }
 
   // `arrival` is when the acknowledgement reached this host, `now` when it is looked at.
-  Progress on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap, Instant arrival,
-                  Instant now);
-  Progress on_nak(const wire::Nak& nak, Instant arrival, Instant now);
+  SendProgress on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap, Instant arrival,
+                      Instant now);
+  SendProgress on_nak(const wire::Nak& nak, Instant arrival, Instant now);
   // Fails every work request that reads the region.
   void revoke(uint32_t local_key);
 
@@ -83,10 +73,9 @@ class Requester {
 
   // When on_timeout must be called; never() when nothing is in flight.
   Instant deadline() const { return window_.empty() ? Instant::never() : deadline_; }
-  enum class Timeout : uint8_t { kNotYet, kRepair, kPeerDead };
   // kRepair: something is to be sent again. Without packet timeouts it is one packet, the answer to
   // which tells what else was lost; the first such question means nothing, the others congestion.
-  Timeout on_timeout(Instant now, Progress* progress);
+  SendTimeout on_timeout(Instant now, SendProgress* progress);
 
  private:
   struct Posted {
@@ -102,8 +91,8 @@ class Requester {
   Posted& posted(uint64_t request) { return requests_[request - first_request_]; }
   void fill(const Posted& posted, const SendWindow::Packet& packet, uint64_t psn, Instant now,
             Outgoing* out) const;
-  void acknowledge(uint64_t psn, Progress* progress);
-  void declare_lost_before(Instant limit, Instant now, Progress* progress);
+  void acknowledge(uint64_t psn, SendProgress* progress);
+  void declare_lost_before(Instant limit, Instant now, SendProgress* progress);
   void learn_path(const wire::AckHeader& ack, Duration rtt, Instant now);
   bool packet_timeouts() const { return config_.loss.packet_timeout.ns() != 0; }
   Instant next_timeout(Instant now);

@@ -21,6 +21,14 @@ constexpr size_t kNaks = 1024;  // at most, waiting to be sent
 // Control words are few and small.
 constexpr uint32_t kControlWindowPackets = 256;
 
+// All that the extended mode has packets for.
+std::span<const WorkRequest> leading_writes(std::span<const WorkRequest> work_requests) {
+  const auto end = std::ranges::find_if(work_requests, [](const WorkRequest& work_request) {
+    return work_request.opcode == Opcode::kSend || work_request.opcode == Opcode::kRead;
+  });
+  return {work_requests.begin(), end};
+}
+
 }  // namespace
 
 SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
@@ -41,6 +49,8 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       slab_(std::make_unique_for_overwrite<Slab>()),
       next_generation_(random()) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 16));
+  if (config_.wire_mode == WireMode::kRoce) config_.mtu = standard_mtu(config_.mtu);
+  PACECAR_CHECK(!speaks_standard() || config_.source_ports.size() == config_.paths + 1);
   PACECAR_CHECK(config.burst_bytes >= config.mtu && config.paths > 0);
   if (config_.ack.bytes == 0) config_.ack.bytes = config.burst_bytes * kBurstsPerAck;
   flows_.reserve(config.flows);
@@ -52,8 +62,11 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
   }
   caps_ = NicCaps{
       .line_rate = config.line_rate,
-      .mtu = config.mtu,
-      .packet_overhead = wire::kDataHeaderBytes + wire::kChecksumBytes + config.wire_overhead_bytes,
+      .mtu = config_.mtu,
+      .packet_overhead = (config.wire_mode == WireMode::kRoce
+                              ? roce::kBthBytes + roce::kRethBytes + roce::kIcrcBytes
+                              : wire::kDataHeaderBytes + wire::kChecksumBytes) +
+                         config.wire_overhead_bytes,
       .burst_bytes = config.burst_bytes,
       .receive_bytes = config.receive_bytes,
       .jitter = config.jitter,
@@ -66,6 +79,8 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       .ordered = false,
       .paces_packets = true,
       .sees_ecn = config.sees_ecn,
+      .sends = config.wire_mode != WireMode::kExtended,
+      .reads = config.wire_mode != WireMode::kExtended,
       .counts_silent_packets = true,
   };
 }
@@ -91,8 +106,10 @@ void SoftNic::deregister_memory(const MemoryRegion& region) {
   if (!memory_.remove(region.key)) return;
   ++invalidations_;
   for (auto& qp : queue_pairs_) {
-    if (qp == nullptr || !qp->requester) continue;
-    qp->requester->revoke(region.key);
+    if (qp == nullptr || qp->state == QueuePair::State::kCreated) continue;
+    qp->revoke(region.key);
+    // What has not begun has failed already.
+    if (qp->rc && qp->state == QueuePair::State::kConnected) events_.add(slot_of(*qp));
     wake(*qp);
   }
 }
@@ -109,6 +126,8 @@ Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
   const auto slots = static_cast<uint32_t>(queue_pairs_.size());
   auto qp = std::make_unique<QueuePair>();
   qp->config = config;
+  qp->receives = FixedQueue<ReceiveRequest>(config.receives);
+  if (((next_generation_ * slots) & kPsnMask) == 0) ++next_generation_;  // 0 and 1 are taken
   qp->local = SoftEndpoint{
       .address = config_.address,
       .queue_pair = (next_generation_++ * slots | slot) & static_cast<uint32_t>(kPsnMask),
@@ -127,15 +146,18 @@ Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
 QueuePairAddress SoftNic::queue_pair_address(QueuePairId id) const {
   const QueuePair* qp = find(id);
   PACECAR_CHECK(qp != nullptr);
-  return encode(qp->local);
+  return encode(qp->local, offers_extended(qp->config));
 }
 
 Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) {
   QueuePair* qp = find(id);
   PACECAR_CHECK(qp != nullptr && qp->state == QueuePair::State::kCreated);
-  auto endpoint = decode_endpoint(remote);
-  if (!endpoint) return tl::unexpected(endpoint.error());
-  qp->remote = *endpoint;
+  auto peer = decode_endpoint(remote);
+  if (!peer) return tl::unexpected(std::move(peer.error()));
+  if (!peer->extended || !offers_extended(qp->config)) {
+    return connect_standard(*qp, peer->standard);
+  }
+  qp->remote = *peer->extended;
   qp->remote.address.scope_id = config_.address.scope_id;  // scopes are numbered per host
   LossRecovery loss = config_.loss;
   if (!qp->config.paced) {  // words keep to one path, and are acknowledged late
@@ -169,6 +191,12 @@ PathPolicy SoftNic::path_policy(const QueuePairConfig& config) const {
 }
 
 QueuePairMemory SoftNic::queue_pair_memory(const QueuePairConfig& config) const {
+  if (config_.wire_mode == WireMode::kRoce) {
+    return {.state = sizeof(QueuePair) + sizeof(RcConnection) +
+                     RcRequester::work_request_bytes(config.work_requests) +
+                     config.receives * sizeof(ReceiveRequest),
+            .queues = 0};
+  }
   const uint32_t window = config.paced ? config_.window_packets : kControlWindowPackets;
   const Bytes queues = SendWindow::queue_bytes(window) + 2 * ReceiveWindow::queue_bytes(window);
   const Bytes state = sizeof(QueuePair) + Requester::work_request_bytes(config.work_requests) +
@@ -186,7 +214,7 @@ void SoftNic::destroy_queue_pair(QueuePairId id) {
   if (qp->config.paced) {
     Flow& flow = flows_[qp->config.flow];
     std::erase(flow.queue_pairs, slot);
-    if (qp->requester) flow.in_flight -= qp->requester->in_flight();
+    if (qp->state != QueuePair::State::kCreated) flow.in_flight -= qp->in_flight();
     flow.turn = 0;
     if (flow.queue_pairs.empty()) {  // the flow has ended: the next of its number begins anew
       flow.sent = 0;
@@ -205,12 +233,13 @@ size_t SoftNic::post(QueuePairId id, std::span<const WorkRequest> work_requests)
   QueuePair* qp = find(id);
   PACECAR_CHECK(qp != nullptr && qp->state != QueuePair::State::kCreated);
   if (qp->state == QueuePair::State::kBroken) return 0;
+  if (!qp->rc) work_requests = leading_writes(work_requests);
   for (const WorkRequest& work_request : work_requests) {
     PACECAR_CHECK(work_request.length == 0 ||
                   memory_.covers(work_request.local_key, work_request.local, work_request.length));
-    PACECAR_CHECK(work_request.length <= 0xFFFF'FFFF);
+    PACECAR_CHECK(work_request.length <= (qp->rc ? roce::kMaxMessageBytes : 0xFFFF'FFFF));
   }
-  const size_t accepted = qp->requester->post(work_requests);
+  const size_t accepted = qp->post(work_requests);
   if (accepted > 0) wake(*qp);
   return accepted;
 }
@@ -226,7 +255,7 @@ size_t SoftNic::poll(std::span<Completion> completions) {
     QueuePair& qp = *queue_pairs_[events_.front()];
     Completion completion{.queue_pair = qp.local.queue_pair, .kind = CompletionKind::kSent};
     WorkRequest work_request;
-    if (qp.requester->pop_completed(&work_request, &completion.status)) {
+    if (qp.pop_completed(&work_request, &completion.status)) {
       if (!work_request.signaled && completion.status == CompletionStatus::kOk) continue;
       completion.work_request = work_request.id;
       completions[count++] = completion;
@@ -311,15 +340,15 @@ Instant SoftNic::next_deadline() const {
 
 void SoftNic::on_queue_pair_timeout(QueuePair& qp, Instant now) {
   if (qp.state != QueuePair::State::kConnected) return;
-  const Bytes in_flight_before = qp.requester->in_flight();
-  Requester::Progress progress;
-  switch (qp.requester->on_timeout(now, &progress)) {
-    case Requester::Timeout::kNotYet:
+  const Bytes in_flight_before = qp.in_flight();
+  SendProgress progress;
+  switch (qp.on_timeout(now, &progress)) {
+    case SendTimeout::kNotYet:
       break;
-    case Requester::Timeout::kPeerDead:
-      break_queue_pair(qp, CompletionStatus::kRetryExceeded);
+    case SendTimeout::kPeerDead:
+      break_queue_pair(qp, qp.rc ? qp.rc->requester.failure() : CompletionStatus::kRetryExceeded);
       return;
-    case Requester::Timeout::kRepair:
+    case SendTimeout::kRepair:
       if (progress.timed_out || progress.lost > 0) {
         ++counters_.timeouts;
         on_progress(qp, in_flight_before, progress);
@@ -352,7 +381,7 @@ uint32_t SoftNic::slot_of(const QueuePair& qp) const {
 void SoftNic::wake(QueuePair& qp) {
   if (qp.config.paced) {  // another of the flow's queue pairs may have waited for the window
     make_ready(qp.config.flow);
-  } else if (qp.state == QueuePair::State::kConnected && qp.requester->has_work()) {
+  } else if (qp.state == QueuePair::State::kConnected && qp.has_work()) {
     controls_.add(slot_of(qp));
   }
 }
@@ -372,17 +401,14 @@ void SoftNic::want_ack(QueuePair& qp, Instant now, bool at_once) {
   later_.add(slot_of(qp));
 }
 
-void SoftNic::arm_timeout(const QueuePair& qp) {
-  timers_.arm(slot_of(qp), qp.requester->deadline());
-}
+void SoftNic::arm_timeout(const QueuePair& qp) { timers_.arm(slot_of(qp), qp.deadline()); }
 
-void SoftNic::on_progress(QueuePair& qp, Bytes in_flight_before,
-                          const Requester::Progress& progress) {
+void SoftNic::on_progress(QueuePair& qp, Bytes in_flight_before, const SendProgress& progress) {
   if (!qp.config.paced) return;
   Flow& flow = flows_[qp.config.flow];
-  flow.in_flight -= in_flight_before - qp.requester->in_flight();
+  flow.in_flight -= in_flight_before - qp.in_flight();
   if (progress.rtt.ns() != 0) flow.signal.rtt = progress.rtt;
-  flow.signal.rerouting |= qp.requester->rerouting();
+  flow.signal.rerouting |= qp.rerouting();
   flow.signal.acked += progress.acked;
   flow.signal.marked += progress.marked;
   flow.signal.lost += progress.lost;

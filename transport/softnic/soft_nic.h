@@ -1,5 +1,6 @@
-// SoftNic: an RDMA NIC as a pure state machine. It speaks the extended wire mode: every packet says
-// where its payload goes, so packets may take any path and arrive in any order.
+// SoftNic: an RDMA NIC as a pure state machine. Each connection has a wire mode: the extended one,
+// in which every packet says where its payload goes and may take any path and arrive in any order;
+// or standard RC over RoCE v2, for peers of any kind.
 //
 // It is driven with packets and time (on_packets, on_time, poll_transmit, next_deadline) on one
 // side and is a Nic on the other; an engine joins it to a packet I/O. No I/O, clock, thread or,
@@ -52,8 +53,10 @@ class SoftNic final : public Nic {
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
   Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
   QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
+  std::string fault(QueuePairId id) const override;
   void destroy_queue_pair(QueuePairId id) override;
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
+  size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) override;
   size_t poll(std::span<Completion> completions) override;
   size_t poll_signals(std::span<FlowSignal> signals) override;
   void tell_arrivals(bool wanted) override { tell_arrivals_ = wanted; }
@@ -90,10 +93,24 @@ class SoftNic final : public Nic {
   const QueuePair* find(QueuePairId id) const;
   QueuePair* find_sender(const RxPacket& packet, uint32_t queue_pair);
 
+  bool speaks_standard() const { return config_.wire_mode != WireMode::kExtended; }
+  // Receive requests exist in standard RC only.
+  bool offers_extended(const QueuePairConfig& config) const {
+    return config_.wire_mode == WireMode::kExtended ||
+           (config_.wire_mode == WireMode::kAuto && config.receives == 0);
+  }
+  Result<void> connect_standard(QueuePair& qp, const RcEndpoint& peer);
+
   void on_data(Instant now, const RxPacket& packet);
   void on_trimmed(Instant now, const RxPacket& packet);
   void on_ack(Instant now, const RxPacket& packet);
   void on_nak(Instant now, const RxPacket& packet);
+  // Packets of standard RC, and what is no packet at all.
+  void on_standard(Instant now, const RxPacket& packet);
+  void on_answer(QueuePair& qp, const roce::Packet& packet, Instant arrival, Instant now);
+  void on_request(QueuePair& qp, const roce::Packet& packet, Instant now);
+  void notify_congestion(QueuePair& qp, Instant now);
+  void check_failure(QueuePair& qp);
   bool ack_at_once(QueuePair& qp, const wire::DataHeader& header) const;
   void note_arrival(FlowId flow, const Responder::Data& data);
   void refuse(const QueuePair& qp, const wire::DataHeader& header, wire::Syndrome syndrome);
@@ -120,8 +137,19 @@ class SoftNic final : public Nic {
   Bytes room(QueuePair& qp) const;
   Bytes last_from(const QueuePair& qp) const;
   size_t transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget, std::span<TxPacket> out);
+  // What a turn of a queue pair has sent.
+  struct Sent {
+    Bytes in_flight = 0;  // more than before
+    Bytes payload = 0;
+    Bytes wire = 0;
+  };
+  void account(QueuePair& qp, Instant now, const Sent& sent);
+  size_t transmit_standard(QueuePair& qp, Instant now, Bytes budget, std::span<TxPacket> out);
+  size_t transmit_answers(QueuePair& qp, std::span<TxPacket> out);
+  TxPacket standard_packet(const QueuePair& qp, const roce::Packet& packet, uint16_t path,
+                           TrafficClass traffic_class);
   // Brings the flow up to date after its requester has changed.
-  void on_progress(QueuePair& qp, Bytes in_flight_before, const Requester::Progress& progress);
+  void on_progress(QueuePair& qp, Bytes in_flight_before, const SendProgress& progress);
 
   SoftNicConfig config_;
   RandomSource random_;

@@ -26,7 +26,7 @@ void SoftNic::on_packets(Instant now, std::span<const RxPacket> packets) {
         on_nak(now, packet);
         break;
       case wire::PacketKind::kMalformed:
-        ++counters_.malformed;
+        on_standard(now, packet);
         break;
     }
   }
@@ -185,7 +185,7 @@ void SoftNic::on_ack(Instant now, const RxPacket& packet) {
   }
   ++counters_.acks_received;
   const Bytes in_flight_before = qp->requester->in_flight();
-  const Requester::Progress progress = qp->requester->on_ack(ack, bitmap, now - packet.waited, now);
+  const SendProgress progress = qp->requester->on_ack(ack, bitmap, now - packet.waited, now);
   if (qp->config.paced) {
     FlowSignal& signal = flows_[qp->config.flow].signal;
     signal.echo_marked = ack.echo_valid && ack.echo_marked;
@@ -212,7 +212,7 @@ void SoftNic::on_nak(Instant now, const RxPacket& packet) {
     return;
   }
   const Bytes in_flight_before = qp->requester->in_flight();
-  const Requester::Progress progress = qp->requester->on_nak(nak, now - packet.waited, now);
+  const SendProgress progress = qp->requester->on_nak(nak, now - packet.waited, now);
   on_progress(*qp, in_flight_before, progress);
   wake(*qp);
 }

@@ -75,8 +75,12 @@ size_t SoftNic::transmit_acks(Instant due, Instant now, std::span<TxPacket> out)
     acks_.add(later_.take());
   }
   size_t count = transmit_naks(out);
-  while (!acks_.empty() && count < out.size()) {
+  for (size_t left = acks_.size(); left > 0 && count < out.size(); --left) {
     QueuePair& qp = *queue_pairs_[acks_.front()];
+    if (qp.rc) {
+      count += transmit_answers(qp, out.subspan(count));
+      continue;
+    }
     if (slab_->room() < qp.responder->max_ack_bytes()) break;
     acks_.take();
     later_.remove(slot_of(qp));
@@ -108,9 +112,9 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
   const size_t pairs = flow.queue_pairs.size();
   for (size_t i = 0; i < pairs; ++i) {
     QueuePair& qp = *queue_pairs_[flow.queue_pairs[(flow.turn + i) % pairs]];
-    if (qp.state != QueuePair::State::kConnected || !qp.requester->has_work()) continue;
+    if (qp.state != QueuePair::State::kConnected || !qp.has_work()) continue;
     Bytes budget = room(qp);
-    const bool probing = qp.requester->probing();
+    const bool probing = qp.probing();
     if (probing) budget = std::max(budget, config_.mtu);
     // An acknowledgement or a new limit wakes it; another may have a probe to send.
     if (budget == 0) continue;
@@ -135,7 +139,7 @@ Bytes SoftNic::room(QueuePair& qp) const {
   if (!qp.config.paced) return std::numeric_limits<Bytes>::max() / 2;
   const Flow& flow = flows_[qp.config.flow];
   const Bytes window = flow.window_left(config_.mtu);
-  return qp.requester->next_bytes() > window ? 0 : std::min(window, flow.credit_left());
+  return qp.next_bytes() > window ? 0 : std::min(window, flow.credit_left());
 }
 
 // On credit a flow counts for the others only while it can send; the others find out when it is
@@ -143,8 +147,8 @@ Bytes SoftNic::room(QueuePair& qp) const {
 bool SoftNic::can_send_on_credit(const Flow& flow) const {
   return std::ranges::any_of(flow.queue_pairs, [&](uint32_t slot) {
     QueuePair& qp = *queue_pairs_[slot];
-    return qp.state == QueuePair::State::kConnected && qp.requester->has_work() &&
-           (room(qp) > 0 || qp.requester->probing());
+    return qp.state == QueuePair::State::kConnected && qp.has_work() &&
+           (room(qp) > 0 || qp.probing());
   });
 }
 
@@ -159,6 +163,7 @@ Bytes SoftNic::last_from(const QueuePair& qp) const {
 // Sends at most `budget` bytes of payload (and at least one packet) on one path.
 size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
                                     std::span<TxPacket> out) {
+  if (qp.rc) return transmit_standard(qp, now, budget, out);
   const Bytes in_flight_before = qp.requester->in_flight();
   size_t count = 0;
   Bytes payload_bytes = 0;
@@ -190,19 +195,26 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
   }
   if (count == 0) return 0;
   counters_.data_packets_sent += count;
-  counters_.data_bytes_sent += payload_bytes;
+  account(qp, now,
+          {.in_flight = qp.requester->in_flight() - in_flight_before,
+           .payload = payload_bytes,
+           .wire = wire_bytes});
+  return count;
+}
+
+void SoftNic::account(QueuePair& qp, Instant now, const Sent& sent) {
+  counters_.data_bytes_sent += sent.payload;
   if (qp.config.paced) {
     Flow& flow = flows_[qp.config.flow];
-    flow.in_flight += qp.requester->in_flight() - in_flight_before;
-    flow.sent += payload_bytes;
-    flow.pacer.on_sent(wire_bytes, now);
+    flow.in_flight += sent.in_flight;
+    flow.sent += sent.payload;
+    flow.pacer.on_sent(sent.wire, now);
     if (flow.on_credit()) {
       flow.signal.sharing = static_cast<uint32_t>(ready_.size()) + 1;
       signals_.add(qp.config.flow);
     }
   }
   arm_timeout(qp);
-  return count;
 }
 
 }  // namespace pacecar

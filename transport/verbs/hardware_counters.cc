@@ -14,8 +14,8 @@ std::filesystem::path HardwareCounters::folder_of(const std::string& device, uin
          "hw_counters";
 }
 
-std::vector<CounterDelta> HardwareCounters::deltas() const {
-  std::vector<CounterDelta> deltas;
+std::vector<HardwareCounter> HardwareCounters::deltas() const {
+  std::vector<HardwareCounter> deltas;
   for (const auto& [name, value] : read()) {
     const auto before = before_.find(name);
     deltas.push_back({name, value - (before == before_.end() ? 0 : before->second)});

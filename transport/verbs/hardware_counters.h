@@ -11,12 +11,9 @@
 #include <string>
 #include <vector>
 
-namespace pacecar {
+#include "transport/nic/caps.h"
 
-struct CounterDelta {
-  std::string name;
-  uint64_t delta = 0;
-};
+namespace pacecar {
 
 class HardwareCounters {
  public:
@@ -25,7 +22,7 @@ class HardwareCounters {
   static std::filesystem::path folder_of(const std::string& device, uint32_t port);
 
   // Since construction; in the order of their names.
-  std::vector<CounterDelta> deltas() const;
+  std::vector<HardwareCounter> deltas() const;
 
  private:
   std::map<std::string, uint64_t> read() const;

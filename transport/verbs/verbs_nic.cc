@@ -128,7 +128,7 @@ NicCaps VerbsNic::make_caps() const {
           .queue_pairs = static_cast<uint32_t>(queue_pairs_.size()),
           .regions = config_.regions,
           .write_bytes = chunk,
-          .rate_limit = true,
+          .paces_packets = false,
           .sends = true,
           .reads = true,
           .silent_writes_wake = false};

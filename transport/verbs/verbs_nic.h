@@ -56,8 +56,6 @@ class VerbsNic final : public Nic, public NicPort {
 
   const VerbsDevice& device() const { return device_; }
   const AsyncEventCounts& async_events() const { return events_.counts(); }
-  // Of the port, since it was opened. Reads files.
-  std::vector<CounterDelta> hardware_counters() const { return hardware_counters_.deltas(); }
   // As register_memory; of Registrations::add_dmabuf.
   Result<MemoryRegion> register_dmabuf(int fd, uint64_t offset, size_t length, uint64_t address,
                                        Access access);
@@ -65,6 +63,9 @@ class VerbsNic final : public Nic, public NicPort {
   // --- Nic ---
   const NicCaps& caps() const override { return caps_; }
   const NicCounters& counters() const override { return counters_; }
+  std::vector<HardwareCounter> hardware_counters() const override {
+    return hardware_counters_.deltas();
+  }
   Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
   // Waits, for a bounded time, for what the device may still do with the memory; breaks the queue
   // pairs that are not done by then.

@@ -26,6 +26,11 @@ enum class TrafficClass : uint8_t { kData, kControl };
 // The ECN field of the IP header (RFC 3168, section 5).
 enum class Ecn : uint8_t { kNotCapable = 0, kCapable1 = 1, kCapable0 = 2, kCongestion = 3 };
 
+// Identification, flags and fragment offset of an IPv4 header as one word: not 0, so that no kernel
+// chooses another, and "don't fragment". Packets that are never fragmented may all have the same
+// identification (RFC 6864).
+inline constexpr uint32_t kIpv4Fragment = 0x5043'4000;
+
 // One datagram to send: header, payload and trailer, gathered in this order.
 struct TxPacket {
   std::span<const uint8_t> header;   // valid until PacketIo::send returns
@@ -52,6 +57,8 @@ struct RxPacket {
   // A switch has cut off payload and trailer instead of dropping the packet: they are lost.
   bool trimmed = false;
   std::span<const TelemetryHop> telemetry;  // in the order of the hops; empty without such switches
+  // That word of the IPv4 header, where PacketIoCaps::sees_ipv4_header.
+  uint32_t ipv4_fragment = kIpv4Fragment;
 };
 
 }  // namespace pacecar

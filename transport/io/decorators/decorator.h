@@ -17,6 +17,9 @@ class PacketIoDecorator : public PacketIo {
 
   const PacketIoCaps& caps() const override { return inner_->caps(); }
   const Address& local_address() const override { return inner_->local_address(); }
+  uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override {
+    return inner_->source_port(path, traffic_class);
+  }
   size_t send(std::span<const TxPacket> packets, Instant now) override {
     return inner_->send(packets, now);
   }

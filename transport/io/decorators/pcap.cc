@@ -8,8 +8,6 @@
 namespace pacecar {
 namespace {
 
-constexpr uint16_t kPathPortBase = 0xC000;
-
 class PcapIo final : public PacketIoDecorator {
  public:
   PcapIo(std::unique_ptr<PacketIo> inner, bool as_roce_v2, PcapWriter writer)
@@ -32,7 +30,7 @@ size_t PcapIo::send(std::span<const TxPacket> packets, Instant now) {
   const size_t taken = inner().send(packets, now);
   for (const TxPacket& packet : packets.first(taken)) {
     Address source = local_address();
-    source.port = static_cast<uint16_t>(kPathPortBase + packet.path);
+    source.port = source_port(packet.path, packet.traffic_class);
     const std::array parts = {packet.header, packet.payload, packet.trailer};
     write(now, {source, *packet.destination}, parts);
   }
@@ -42,7 +40,8 @@ size_t PcapIo::send(std::span<const TxPacket> packets, Instant now) {
 size_t PcapIo::receive(std::span<RxPacket> packets, Instant now) {
   const size_t count = inner().receive(packets, now);
   for (const RxPacket& packet : packets.first(count)) {
-    write(now, {*packet.source, local_address(), packet.ecn}, {&packet.bytes, 1});
+    write(now, {*packet.source, local_address(), packet.ecn, packet.ipv4_fragment},
+          {&packet.bytes, 1});
   }
   return count;
 }

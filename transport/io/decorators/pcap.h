@@ -1,6 +1,6 @@
 // A decorator that records every datagram in a classic pcap file (nanosecond time stamps), which
 // tcpdump, tshark and Wireshark read. Ethernet, IP and UDP headers are made up from what a PacketIo
-// knows: a sent packet's source port is not, so 0xC000 + path stands for it.
+// knows.
 // The time stamps are the caller's. For tests and fault-finding: writes a file on the data path.
 #pragma once
 

@@ -67,8 +67,8 @@ void Frame::put_ipv4(const PcapEndpoints& ends, size_t udp_bytes) {
   put8(0x45);  // version 4, five words
   put8(static_cast<uint8_t>(ends.ecn));
   put16(20 + udp_bytes);
-  put16(0);
-  put16(0x4000);  // don't fragment
+  put16(ends.ipv4_fragment >> 16);
+  put16(ends.ipv4_fragment & 0xFFFF);
   put8(kHopLimit);
   put8(kProtocolUdp);
   put16(0);  // checksum, below

@@ -24,6 +24,7 @@ struct PcapEndpoints {
   Address source;
   Address destination;
   Ecn ecn = Ecn::kNotCapable;
+  uint32_t ipv4_fragment = kIpv4Fragment;
 };
 
 class PcapWriter {

@@ -115,12 +115,17 @@ Result<InterfaceInfo> find_interface(const std::string& name) {
 }
 
 std::optional<Address> preferred_address(const InterfaceInfo& interface) {
-  const auto rank = [](const Address& a) { return is_ipv4(a) ? 0 : is_link_local(a) ? 2 : 1; };
-  const auto& all = interface.addresses;
-  const auto best = std::min_element(
-      all.begin(), all.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
-  if (best == all.end()) return std::nullopt;
-  return *best;
+  const auto ipv4 = std::ranges::find_if(interface.addresses, is_ipv4);
+  return ipv4 != interface.addresses.end() ? *ipv4 : preferred_ipv6_address(interface);
+}
+
+std::optional<Address> preferred_ipv6_address(const InterfaceInfo& interface) {
+  std::optional<Address> best;
+  for (const Address& address : interface.addresses) {
+    if (is_ipv4(address)) continue;
+    if (!best || (is_link_local(*best) && !is_link_local(address))) best = address;
+  }
+  return best;
 }
 
 }  // namespace pacecar

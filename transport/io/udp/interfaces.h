@@ -31,5 +31,7 @@ Result<InterfaceInfo> find_interface(const std::string& name);
 
 // The address that a NIC on this interface uses: IPv4 first, else global IPv6, else link-local.
 std::optional<Address> preferred_address(const InterfaceInfo& interface);
+// Likewise, IPv6 only.
+std::optional<Address> preferred_ipv6_address(const InterfaceInfo& interface);
 
 }  // namespace pacecar

@@ -32,15 +32,19 @@ constexpr Duration kPause = Duration::from_ms(25);
 
 class UdpIo final : public PacketIo {
  public:
-  UdpIo(PacketIoCaps caps, Address local, UdpSocket receiver, std::vector<UdpSocket> transmitters,
+  struct Source {
+    UdpSocket socket;
+    uint16_t port = 0;
+  };
+  UdpIo(PacketIoCaps caps, Address local, UdpSocket receiver, std::vector<Source> sources,
         bool segments)
       : caps_(caps),
         local_(local),
         receiver_(std::move(receiver)),
         segments_(segments),
         batch_(caps.datagram_bytes, is_ipv4(local)) {
-    for (UdpSocket& socket : transmitters) {
-      transmitters_.push_back({.socket = std::move(socket), .newest = {}, .connected = {}});
+    for (Source& source : sources) {
+      transmitters_.push_back({.source = std::move(source), .newest = {}, .connected = {}});
     }
   }
 
@@ -49,6 +53,9 @@ class UdpIo final : public PacketIo {
   int wait_fd() const override { return receiver_.fd(); }
   const PacketIoCounters& counters() const override { return counters_; }
 
+  uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override {
+    return transmitter_for(path, traffic_class).source.port;
+  }
   size_t send(std::span<const TxPacket> packets, Instant now) override;
   size_t receive(std::span<RxPacket> packets, Instant now) override;
 
@@ -56,12 +63,13 @@ class UdpIo final : public PacketIo {
   // A socket that sends. It is connected to the peer that it sends to again and again, which saves
   // the kernel the search for a route; others are still reached by their address.
   struct Transmitter {
-    UdpSocket socket;
+    Source source;
     Address newest;
     uint32_t in_a_row = 0;  // calls to `newest`
     Address connected;      // port 0: none
   };
 
+  const Transmitter& transmitter_for(uint16_t path, TrafficClass traffic_class) const;
   Transmitter& transmitter_for(const TxPacket& packet);
   void settle_on(Transmitter& transmitter, const Address& destination);
   size_t submit(int fd, bool& full);
@@ -76,10 +84,15 @@ class UdpIo final : public PacketIo {
   ReceiveRing ring_;
 };
 
+const UdpIo::Transmitter& UdpIo::transmitter_for(uint16_t path, TrafficClass traffic_class) const {
+  if (traffic_class == TrafficClass::kControl) return transmitters_.back();
+  PACECAR_CHECK(path < caps_.paths);
+  return transmitters_[path];
+}
+
 UdpIo::Transmitter& UdpIo::transmitter_for(const TxPacket& packet) {
-  if (packet.traffic_class == TrafficClass::kControl) return transmitters_.back();
-  PACECAR_CHECK(packet.path < caps_.paths);
-  return transmitters_[packet.path];
+  return const_cast<Transmitter&>(
+      std::as_const(*this).transmitter_for(packet.path, packet.traffic_class));
 }
 
 void UdpIo::settle_on(Transmitter& transmitter, const Address& destination) {
@@ -93,7 +106,7 @@ void UdpIo::settle_on(Transmitter& transmitter, const Address& destination) {
   SocketAddress raw;
   const socklen_t length = to_sockaddr(destination, raw);
   // Refused (no route): the sends themselves will tell.
-  const bool connected = ::connect(transmitter.socket.fd(), &raw.any, length) == 0;
+  const bool connected = ::connect(transmitter.source.socket.fd(), &raw.any, length) == 0;
   transmitter.connected = connected ? destination : Address{};
 }
 
@@ -104,7 +117,7 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
     const auto rest = packets.subspan(taken);
     Transmitter& transmitter = transmitter_for(rest[0]);
     if (batch_.plan(rest, segments_, transmitter.connected) > 0) {
-      taken += submit(transmitter.socket.fd(), full);
+      taken += submit(transmitter.source.socket.fd(), full);
       settle_on(transmitter, *rest[0].destination);
     } else {
       ++counters_.send_errors;
@@ -181,16 +194,19 @@ Result<Address> local_address_of(const UdpConfig& config, const InterfaceInfo& i
   return *local;
 }
 
-Result<std::vector<UdpSocket>> open_transmitters(const UdpConfig& config, const Address& local) {
+Result<std::vector<UdpIo::Source>> open_transmitters(const UdpConfig& config,
+                                                     const Address& local) {
   const auto data_tc =
       static_cast<uint8_t>((config.data_tc & kDscpMask) | static_cast<uint8_t>(Ecn::kCapable0));
   const auto control_tc = static_cast<uint8_t>(config.control_tc & kDscpMask);
-  std::vector<UdpSocket> transmitters;
+  std::vector<UdpIo::Source> transmitters;
   for (uint32_t i = 0; i <= config.paths; ++i) {
     auto udp =
         open_transmit_socket(local, config.send_buffer, i < config.paths ? data_tc : control_tc);
     if (!udp) return tl::unexpected(std::move(udp.error()));
-    transmitters.push_back(std::move(*udp));
+    const auto bound = bound_address(*udp);
+    if (!bound) return tl::unexpected(bound.error());
+    transmitters.push_back({.socket = std::move(*udp), .port = bound->port});
   }
   return transmitters;
 }
@@ -222,7 +238,7 @@ Result<std::unique_ptr<PacketIo>> open_on(const UdpConfig& config, const Interfa
   auto transmitters = open_transmitters(config, *local);
   if (!transmitters) return tl::unexpected(transmitters.error());
 
-  const bool segments = can_segment(transmitters->front());
+  const bool segments = can_segment(transmitters->front().socket);
   PacketIoCaps caps;
   caps.datagram_bytes = *datagram;
   caps.burst_bytes = segments ? std::max(kJoinedBurst, *datagram) : *datagram;

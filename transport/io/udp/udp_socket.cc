@@ -43,6 +43,14 @@ Result<UdpSocket> open_bound(const Address& local) {
                             std::strerror(errno)));
   }
   if (bind(udp.fd(), &raw.any, length) != 0) {
+    if (errno == EADDRINUSE) {
+      return fail(
+          ErrorCode::kSystem,
+          fmt::format("the UDP port of {} is taken, by another program or (4791) by the "
+                      "kernel's rdma_rxe: end that ('rmmod rdma_rxe'), use another address, "
+                      "or set PACECAR_WIRE=extended, which takes any port",
+                      to_string(local)));
+    }
     return fail(
         ErrorCode::kSystem,
         fmt::format("cannot bind a UDP socket to {} ({}): check that the address belongs to an "
@@ -50,6 +58,14 @@ Result<UdpSocket> open_bound(const Address& local) {
                     to_string(local), std::strerror(errno)));
   }
   return udp;
+}
+
+tl::unexpected<Error> refused_option(const Address& local) {
+  return fail(
+      ErrorCode::kSystem,
+      fmt::format("the kernel refuses an option of a sending UDP socket on {} ({}): a Linux "
+                  "kernel without a system-call filter on setsockopt is needed",
+                  to_string(local), std::strerror(errno)));
 }
 
 }  // namespace
@@ -67,7 +83,7 @@ Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes) 
   auto udp = open_bound(local);
   if (!udp) return udp;
   const int fd = udp->fd();
-  set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, buffer_bytes);
+  set_receive_buffer(*udp, buffer_bytes);
   const bool reports_class = is_ipv4(local) ? set_option(fd, IPPROTO_IP, IP_RECVTOS, 1)
                                             : set_option(fd, IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
   set_option(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);  // without it RxPacket::waited stays unknown
@@ -81,32 +97,42 @@ Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes) 
   return udp;
 }
 
+Result<UdpSocket> open_deaf_socket(const Address& local) {
+  auto udp = open_bound(local);
+  if (!udp) return udp;
+  sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+  const sock_fprog filter = {1, &drop};
+  if (setsockopt(udp->fd(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0) {
+    return refused_option(local);
+  }
+  set_option(udp->fd(), SOL_SOCKET, SO_RCVBUF, 0);  // the kernel's minimum
+  return udp;
+}
+
+void set_receive_buffer(const UdpSocket& socket, Bytes bytes) {
+  set_buffer(socket.fd(), SO_RCVBUFFORCE, SO_RCVBUF, bytes);
+}
+
+void set_send_buffer(const UdpSocket& socket, Bytes bytes) {
+  set_buffer(socket.fd(), SO_SNDBUFFORCE, SO_SNDBUF, bytes);
+}
+
 Result<UdpSocket> open_transmit_socket(const Address& local, Bytes buffer_bytes,
                                        uint8_t traffic_class) {
   Address any_port = local;
   any_port.port = 0;
-  auto udp = open_bound(any_port);
+  auto udp = open_deaf_socket(any_port);
   if (!udp) return udp;
   const int fd = udp->fd();
-  sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
-  const sock_fprog filter = {1, &drop};
   // PROBE sets "don't fragment" and believes the device's MTU, not ICMP messages that anyone can
   // forge.
-  const bool good =
-      setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) == 0 &&
-      set_option(fd, SOL_SOCKET, SO_RCVBUF, 0) &&  // the kernel's minimum
-      (is_ipv4(local) ? set_option(fd, IPPROTO_IP, IP_TOS, traffic_class) &&
-                            set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
-                      : set_option(fd, IPPROTO_IPV6, IPV6_TCLASS, traffic_class) &&
-                            set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE));
-  if (!good) {
-    return fail(
-        ErrorCode::kSystem,
-        fmt::format("the kernel refuses an option of a sending UDP socket on {} ({}): a Linux "
-                    "kernel without a system-call filter on setsockopt is needed",
-                    to_string(local), std::strerror(errno)));
-  }
-  set_buffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, buffer_bytes);
+  const bool good = is_ipv4(local)
+                        ? set_option(fd, IPPROTO_IP, IP_TOS, traffic_class) &&
+                              set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
+                        : set_option(fd, IPPROTO_IPV6, IPV6_TCLASS, traffic_class) &&
+                              set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_PROBE);
+  if (!good) return refused_option(local);
+  set_send_buffer(*udp, buffer_bytes);
   return udp;
 }
 

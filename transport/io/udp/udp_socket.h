@@ -31,6 +31,13 @@ Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes);
 Result<UdpSocket> open_transmit_socket(const Address& local, Bytes buffer_bytes,
                                        uint8_t traffic_class);
 
+// A socket that holds `local` and drops unseen what arrives there.
+Result<UdpSocket> open_deaf_socket(const Address& local);
+
+// As much as the system allows.
+void set_receive_buffer(const UdpSocket& socket, Bytes bytes);
+void set_send_buffer(const UdpSocket& socket, Bytes bytes);
+
 // The address and port that a socket is bound to.
 Result<Address> bound_address(const UdpSocket& socket);
 

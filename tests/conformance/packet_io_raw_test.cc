@@ -1,0 +1,81 @@
+// The packet I/O conformance suite over raw IPv4 sockets on the loopback, where they are allowed.
+#include <poll.h>
+#include <time.h>
+
+#include <stdexcept>
+
+#include "tests/conformance/packet_io_conformance.h"
+#include "transport/io/raw/raw_io.h"
+
+namespace pacecar {
+namespace {
+
+Instant monotonic_now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return Instant::from_ns(t.tv_sec * 1'000'000'000 + t.tv_nsec);
+}
+
+Result<std::unique_ptr<PacketIo>> open_end(uint8_t host) {
+  return open_raw(
+      {.interface = "lo",
+       .address = Address{.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 127, 0, 9, host}}});
+}
+
+PacketIoWorld loopback() {
+  PacketIoWorld world;
+  std::vector<pollfd> descriptors;
+  for (uint8_t host = 1; host <= 3; ++host) {
+    auto io = open_end(host);
+    if (!io) throw std::runtime_error(io.error().message);
+    world.ends.push_back(std::move(*io));
+    descriptors.push_back({world.ends.back()->wait_fd(), POLLIN, 0});
+  }
+  world.step = [descriptors]() mutable {
+    poll(descriptors.data(), descriptors.size(), 1);
+    return monotonic_now();
+  };
+  return world;
+}
+
+// None without the privilege: the program then says so by one skipped test.
+std::vector<PacketIoCase> cases() {
+  if (const auto io = open_end(1); !io && io.error().code == ErrorCode::kPermission) return {};
+  return {PacketIoCase{"loopback", loopback}};
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PacketIoConformance);
+INSTANTIATE_TEST_SUITE_P(Raw, PacketIoConformance, testing::ValuesIn(cases()), case_name);
+
+TEST(RawIo, TellsTheIdentificationThatThePacketHas) {
+  const auto from = open_end(1);
+  if (!from && from.error().code == ErrorCode::kPermission) {
+    GTEST_SKIP() << from.error().message;
+  }
+  const auto to = open_end(2);
+  ASSERT_TRUE(from && to);
+  const Letter letter(1, 16, 100, 4);
+  const TxPacket packet = letter.to((*to)->local_address(), 1);
+  ASSERT_EQ((*from)->send({&packet, 1}, monotonic_now()), 1U);
+  std::array<RxPacket, 4> received;
+  size_t count = 0;
+  for (int i = 0; i < 1000 && count == 0; ++i) count = (*to)->receive(received, monotonic_now());
+  ASSERT_EQ(count, 1U);
+  EXPECT_EQ(received[0].ipv4_fragment, kIpv4Fragment);
+  EXPECT_EQ(received[0].source->port, (*from)->source_port(1, TrafficClass::kData));
+}
+
+TEST(RawIo, SecondOneOnAnAddressIsRefusedInOneSentence) {
+  const auto first = open_end(1);
+  if (!first && first.error().code == ErrorCode::kPermission) {
+    GTEST_SKIP() << first.error().message;
+  }
+  ASSERT_TRUE(first);
+  const auto second = open_end(1);
+  ASSERT_FALSE(second);
+  EXPECT_NE(second.error().message.find("127.0.9.1:4791 is taken"), std::string::npos)
+      << second.error().message;
+}
+
+}  // namespace
+}  // namespace pacecar

@@ -1,0 +1,321 @@
+// One of two programs that check each other's NICs: every operation in many sizes, both ways,
+// byte for byte, with guards around what is written. Any kind of NIC on either side.
+//
+//   interop_peer --nic soft:raw:eth0 --server 18600
+//   interop_peer --nic soft:udp:eth0 --client HOST:18600
+//
+// Prints one line per case and a summary; exit status 0 only if all passed.
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tests/interop/channel.h"
+#include "tests/interop/open_nic.h"
+#include "transport/engine/clock.h"
+
+namespace pacecar::test {
+namespace {
+
+constexpr Bytes kMaxSize = (1 << 20) + 1;
+constexpr std::array<Bytes, 20> kSizes = {0,    1,     2,     3,     4,       5,       63,
+                                          64,   65,    1023,  1024,  1025,    4095,    4096,
+                                          4097, 65535, 65536, 65537, 1 << 20, kMaxSize};
+constexpr Bytes kGuard = 4096;
+constexpr uint8_t kGuardByte = 0xA5;
+constexpr Duration kPatience = Duration::from_s(30);
+constexpr QueuePairConfig kQueuePair{.paced = false, .receives = 4};
+
+struct Kind {
+  const char* name;
+  Opcode opcode;
+};
+constexpr std::array<Kind, 4> kKinds = {{{"SEND", Opcode::kSend},
+                                         {"WRITE", Opcode::kWrite},
+                                         {"WRITE_WITH_IMM", Opcode::kWriteWithImm},
+                                         {"READ", Opcode::kRead}}};
+
+// What each side tells the other before the first case.
+struct Hello {
+  uint8_t address_bytes = 0;
+  std::array<uint8_t, QueuePairAddress::kMaxBytes> address{};
+  uint64_t source = 0;
+  uint64_t sink = 0;
+  uint32_t source_key = 0;
+  uint32_t sink_key = 0;
+};
+
+struct Case {
+  Kind kind;
+  Bytes size = 0;
+  bool by_server = false;  // who posts the work request
+  uint8_t seed = 0;
+
+  uint32_t immediate() const { return 0xC0DE0000U | static_cast<uint32_t>(size & 0xFFFF); }
+};
+
+class Peer {
+ public:
+  Peer(NicPort& port, Channel channel, bool server)
+      : port_(port),
+        channel_(std::move(channel)),
+        server_(server),
+        source_(kMaxSize),
+        sink_(kMaxSize + 2 * kGuard) {}
+
+  Result<void> meet();
+  // Whether the case passed on both sides; an error ends the run.
+  Result<bool> run(const Case& test);
+
+ private:
+  void turn();
+  Result<void> sync() {
+    const uint8_t mine = 1;
+    uint8_t theirs = 0;
+    return channel_.exchange({&mine, 1}, {&theirs, 1}, [this] { turn(); });
+  }
+  void fill(const Case& test);
+  bool post(const Case& test);
+  bool post_receive(const Case& test);
+  std::optional<Completion> wait();
+  bool initiate(const Case& test);
+  bool answer(const Case& test);
+  bool sink_is_right(const Case& test, bool written) const;
+  static uint8_t pattern(uint8_t seed, size_t i) {
+    return static_cast<uint8_t>(seed + i * 7 + i / 251);
+  }
+
+  NicPort& port_;
+  Channel channel_;
+  bool server_;
+  std::vector<uint8_t> source_;
+  std::vector<uint8_t> sink_;
+  MemoryRegion source_region_;
+  MemoryRegion sink_region_;
+  QueuePairId queue_pair_ = 0;
+  Hello peer_;
+  std::vector<Completion> completions_;
+};
+
+void Peer::turn() {
+  const Instant now = clock_now();
+  while (port_.receive(now) > 0) {
+  }
+  port_.nic().on_time(now);
+  while (port_.transmit(now) > 0) {
+  }
+  std::array<Completion, 8> some;
+  const size_t count = port_.nic().poll(some);
+  completions_.insert(completions_.end(), some.begin(), some.begin() + static_cast<long>(count));
+}
+
+Result<void> Peer::meet() {
+  Nic& nic = port_.nic();
+  const auto source = nic.register_memory(source_.data(), source_.size(), Access::kRemoteAll);
+  if (!source) return tl::unexpected(source.error());
+  const auto sink = nic.register_memory(sink_.data(), sink_.size(), Access::kRemoteAll);
+  if (!sink) return tl::unexpected(sink.error());
+  source_region_ = *source;
+  sink_region_ = *sink;
+  const auto created = nic.create_queue_pair(kQueuePair);
+  if (!created) return tl::unexpected(created.error());
+  queue_pair_ = *created;
+  const QueuePairAddress address = nic.queue_pair_address(queue_pair_);
+  const Hello mine{.address_bytes = address.size,
+                   .address = address.bytes,
+                   .source = reinterpret_cast<uint64_t>(source_.data()),
+                   .sink = reinterpret_cast<uint64_t>(sink_.data()),
+                   .source_key = source_region_.key,
+                   .sink_key = sink_region_.key};
+  std::array<uint8_t, sizeof(Hello)> out;
+  std::array<uint8_t, sizeof(Hello)> in;
+  std::memcpy(out.data(), &mine, sizeof mine);
+  const auto idle = [this] { turn(); };
+  if (auto met = channel_.exchange(out, in, idle); !met) return met;
+  std::memcpy(&peer_, in.data(), sizeof peer_);
+  const size_t bytes = std::min<size_t>(peer_.address_bytes, peer_.address.size());
+  auto connected = nic.connect_queue_pair(queue_pair_, std::span(peer_.address).first(bytes));
+  if (!connected) return connected;
+  return sync();
+}
+
+void Peer::fill(const Case& test) {
+  for (size_t i = 0; i < test.size; ++i) source_[i] = pattern(test.seed, i);
+  std::ranges::fill(sink_, kGuardByte);
+  completions_.clear();
+}
+
+bool Peer::post(const Case& test) {
+  const bool read = test.kind.opcode == Opcode::kRead;
+  const WorkRequest work_request{
+      .id = test.seed,
+      .local = read ? &sink_[kGuard] : source_.data(),
+      .remote = read ? peer_.source : peer_.sink + kGuard,
+      .length = test.size,
+      .local_key = read ? sink_region_.key : source_region_.key,
+      .remote_key = read ? peer_.source_key : peer_.sink_key,
+      .immediate = test.kind.opcode == Opcode::kWriteWithImm ? test.immediate() : 0,
+      .opcode = test.kind.opcode};
+  return port_.nic().post(queue_pair_, {&work_request, 1}) == 1;
+}
+
+bool Peer::post_receive(const Case& test) {
+  const bool send = test.kind.opcode == Opcode::kSend;
+  if (!send && test.kind.opcode != Opcode::kWriteWithImm) return true;
+  const ReceiveRequest request{.id = 1000U + test.seed,
+                               .local = &sink_[kGuard],
+                               .length = send ? test.size : 0,
+                               .local_key = sink_region_.key};
+  return port_.nic().post_receives(queue_pair_, {&request, 1}) == 1;
+}
+
+std::optional<Completion> Peer::wait() {
+  const Instant limit = clock_now() + kPatience;
+  while (completions_.empty() && clock_now() < limit) turn();
+  if (completions_.empty()) return std::nullopt;
+  const Completion first = completions_.front();
+  completions_.erase(completions_.begin());
+  return first;
+}
+
+bool Peer::initiate(const Case& test) {
+  if (!post(test)) return false;
+  const auto done = wait();
+  if (!done || done->kind != CompletionKind::kSent || done->status != CompletionStatus::kOk) {
+    std::printf("  completion: %s, kind %d, status %d %s\n", done ? "error" : "none",
+                done ? static_cast<int>(done->kind) : -1,
+                done ? static_cast<int>(done->status) : -1, port_.nic().fault(queue_pair_).c_str());
+    return false;
+  }
+  return done->work_request == test.seed;
+}
+
+// What the other side's operation must bring.
+bool Peer::answer(const Case& test) {
+  const bool send = test.kind.opcode == Opcode::kSend;
+  if (!send && test.kind.opcode != Opcode::kWriteWithImm) return true;
+  const auto received = wait();
+  return received && received->status == CompletionStatus::kOk &&
+         received->kind == (send ? CompletionKind::kReceivedSend : CompletionKind::kReceived) &&
+         received->work_request == 1000U + test.seed && received->bytes == test.size &&
+         (send || received->immediate == test.immediate());
+}
+
+bool Peer::sink_is_right(const Case& test, bool written) const {
+  for (size_t i = 0; i < sink_.size(); ++i) {
+    const bool inside = written && i >= kGuard && i < kGuard + test.size;
+    if (sink_[i] != (inside ? pattern(test.seed, i - kGuard) : kGuardByte)) {
+      std::printf("  byte %ld of %zu is wrong\n", static_cast<long>(i) - static_cast<long>(kGuard),
+                  test.size);
+      return false;
+    }
+  }
+  return true;
+}
+
+Result<bool> Peer::run(const Case& test) {
+  fill(test);
+  const bool initiator = test.by_server == server_;
+  const bool ready = initiator || post_receive(test);
+  if (auto met = sync(); !met) return tl::unexpected(met.error());
+  bool good = ready && (initiator ? initiate(test) : answer(test));
+  if (auto met = sync(); !met) return tl::unexpected(met.error());
+  const bool written = initiator == (test.kind.opcode == Opcode::kRead);
+  good = sink_is_right(test, written) && completions_.empty() && good;
+  const uint8_t mine = good ? 1 : 0;
+  uint8_t theirs = 0;
+  const auto idle = [this] { turn(); };
+  if (auto met = channel_.exchange({&mine, 1}, {&theirs, 1}, idle); !met) {
+    return tl::unexpected(met.error());
+  }
+  return good && theirs == 1;
+}
+
+int run_all(Peer& peer) {
+  unsigned passed = 0;
+  unsigned failed = 0;
+  uint8_t seed = 0;
+  for (const Kind& kind : kKinds) {
+    for (const Bytes size : kSizes) {
+      for (const bool by_server : {false, true}) {
+        const auto good =
+            peer.run({.kind = kind, .size = size, .by_server = by_server, .seed = ++seed});
+        if (!good) {
+          std::printf("%s\n%u passed, %u failed\n", good.error().message.c_str(), passed,
+                      failed + 1);
+          return 1;
+        }
+        std::printf("%-14s %8zu bytes by the %s: %s\n", kind.name, size,
+                    by_server ? "server" : "client", *good ? "passed" : "FAILED");
+        ++(*good ? passed : failed);
+      }
+    }
+  }
+  std::printf("%u passed, %u failed\n", passed, failed);
+  return failed == 0 ? 0 : 1;
+}
+
+struct Options {
+  std::string nic;
+  std::string host;  // empty: server
+  uint16_t port = 0;
+};
+
+std::optional<Options> parse(std::span<char* const> arguments) {
+  Options options;
+  for (size_t i = 1; i + 1 < arguments.size(); i += 2) {
+    const std::string flag = arguments[i];
+    std::string value = arguments[i + 1];
+    if (flag == "--nic") {
+      options.nic = value;
+      continue;
+    }
+    if (flag == "--client") {
+      const size_t colon = value.rfind(':');
+      if (colon == std::string::npos) return std::nullopt;
+      options.host = value.substr(0, colon);
+      value.erase(0, colon + 1);
+    } else if (flag != "--server") {
+      return std::nullopt;
+    }
+    options.port = static_cast<uint16_t>(std::atoi(value.c_str()));
+  }
+  if (options.nic.empty() || options.port == 0) return std::nullopt;
+  return options;
+}
+
+int fail_with(const Error& error) {
+  std::fprintf(stderr, "interop_peer: %s\n", error.message.c_str());
+  return 1;
+}
+
+int main_of(std::span<char* const> arguments) {
+  const auto options = parse(arguments);
+  if (!options) {
+    std::fprintf(stderr,
+                 "usage: interop_peer --nic NIC (--server PORT | --client HOST:PORT), with a NIC "
+                 "such as soft:raw:eth0\n");
+    return 2;
+  }
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  auto port = open_nic(options->nic);
+  if (!port) return fail_with(port.error());
+  const bool server = options->host.empty();
+  auto channel =
+      server ? Channel::listen(options->port) : Channel::connect(options->host, options->port);
+  if (!channel) return fail_with(channel.error());
+  Peer peer(**port, std::move(*channel), server);
+  if (const auto met = peer.meet(); !met) return fail_with(met.error());
+  return run_all(peer);
+}
+
+}  // namespace
+}  // namespace pacecar::test
+
+int main(int argc, char** argv) {
+  return pacecar::test::main_of({argv, static_cast<size_t>(argc)});
+}

@@ -1,0 +1,115 @@
+#include "transport/engine/open_verbs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "transport/engine/clock.h"
+#include "transport/io/udp/interfaces.h"
+#include "transport/verbs/device.h"
+#include "transport/verbs/verbs_nic.h"
+
+namespace pacecar {
+namespace {
+
+// Several ports of a device are told apart by number, as NCCL does.
+std::string name_of(const VerbsPortInfo& port, bool several) {
+  return several ? fmt::format("{}:{}", port.device, port.port) : port.device;
+}
+
+struct Port {
+  std::string name;
+  VerbsPortInfo info;
+};
+
+std::vector<Port> list_ports() {
+  const auto infos = list_verbs_ports();
+  if (!infos) return {};  // no kernel support is no RDMA NIC
+  std::vector<Port> ports;
+  for (const VerbsPortInfo& info : *infos) {
+    const bool several = std::ranges::count(*infos, info.device, &VerbsPortInfo::device) > 1;
+    ports.push_back({name_of(info, several), info});
+  }
+  return ports;
+}
+
+// Where the bootstrap's TCP connections go: the Ethernet side of the port, else any interface that
+// leaves the host.
+std::optional<Address> bootstrap_address(const std::string& netdev) {
+  std::optional<Address> any;
+  for (const InterfaceInfo& interface : list_interfaces()) {
+    const auto address = preferred_address(interface);
+    if (!interface.up || !address) continue;
+    if (interface.name == netdev) return address;
+    if (!any && !interface.loopback) any = address;
+  }
+  return any;
+}
+
+Result<std::optional<uint32_t>> gid_index(const Params& params) {
+  const std::string& text = params.gid_index;
+  if (text.empty()) return std::nullopt;
+  uint32_t index = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
+  if (error == std::errc() && end == text.data() + text.size()) return index;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("PACECAR_GID_INDEX={} is no index: 'pacecar preflight' lists the GIDs of "
+                          "each port; unset it to have one chosen",
+                          text));
+}
+
+}  // namespace
+
+std::vector<NicCandidate> list_verbs_nics() {
+  std::vector<NicCandidate> nics;
+  for (const Port& port : list_ports()) {
+    nics.push_back({.kind = NicKind::kVerbs,
+                    .device = port.name,
+                    .usable = port.info.active && bootstrap_address(port.info.netdev).has_value()});
+  }
+  return nics;
+}
+
+Result<OpenedNic> open_verbs_nic(const NicCandidate& candidate, const Params& params,
+                                 const LogSink& log) {
+  const std::vector<Port> ports = list_ports();
+  const auto port = std::ranges::find(ports, candidate.device, &Port::name);
+  const auto address = port == ports.end() ? std::nullopt : bootstrap_address(port->info.netdev);
+  if (!address) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("the RDMA NIC {} or its interface has gone: see 'rdma link' and 'ip "
+                            "address'",
+                            candidate.device));
+  }
+  const auto gid = gid_index(params);
+  if (!gid) return tl::unexpected(gid.error());
+  const VerbsPortInfo& info = port->info;
+  auto nic = VerbsNic::open({.device = info.device,
+                             .port = info.port,
+                             .gid_index = *gid,
+                             .flows = params.max_flows,
+                             .queue_pairs = params.max_flows * 2,
+                             .regions = params.max_regions,
+                             .paths = params.paths,
+                             .chunk = params.chunk,
+                             .traffic_class = params.tc,
+                             .control_traffic_class = params.control_tc,
+                             .line_rate = params.line_rate,
+                             .silence_limit = params.timeout * 6 / 10,
+                             .address = *address,
+                             .log = log},
+                            clock_now());
+  if (!nic) return tl::unexpected(nic.error());
+  return OpenedNic{.name = candidate.name(),
+                   .device = info.device,
+                   .pci_path = info.pci_path,
+                   .guid = info.guid,
+                   .speed = params.line_rate.bps() != 0 ? params.line_rate : info.rate,
+                   .port = std::move(*nic)};
+}
+
+}  // namespace pacecar

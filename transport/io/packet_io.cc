@@ -1,0 +1,14 @@
+#include "transport/io/packet_io.h"
+
+namespace pacecar {
+
+std::vector<uint16_t> source_ports(const PacketIo& io) {
+  std::vector<uint16_t> ports;
+  for (uint32_t path = 0; path < io.caps().paths; ++path) {
+    ports.push_back(io.source_port(static_cast<uint16_t>(path), TrafficClass::kData));
+  }
+  ports.push_back(io.source_port(0, TrafficClass::kControl));
+  return ports;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,65 @@
+#include "transport/io/raw/ipv4_header.h"
+
+#include <algorithm>
+
+#include "transport/wire/address.h"
+#include "transport/wire/big_endian.h"
+
+namespace pacecar {
+namespace {
+
+constexpr uint8_t kHopLimit = 64;
+constexpr uint8_t kUdp = 17;
+constexpr size_t kUdpBytes = 8;
+constexpr size_t kFragmentAt = 4;
+constexpr size_t kSourceAt = 12;
+constexpr size_t kIpv4Bytes = 20;
+
+void put16(size_t value, uint8_t* to) {
+  to[0] = static_cast<uint8_t>(value >> 8);
+  to[1] = static_cast<uint8_t>(value);
+}
+
+size_t get16(const uint8_t* from) { return static_cast<size_t>(from[0] << 8 | from[1]); }
+
+}  // namespace
+
+void write_ipv4_udp(const Address& source, const Address& destination, uint8_t type_of_service,
+                    size_t datagram_bytes, std::span<uint8_t, kIpv4UdpBytes> to) {
+  uint8_t* ip = to.data();
+  ip[0] = 0x45;  // version 4, five words
+  ip[1] = type_of_service;
+  put16(kIpv4UdpBytes + datagram_bytes, ip + 2);
+  wire::store_be32(kIpv4Fragment, ip + kFragmentAt);
+  ip[8] = kHopLimit;
+  ip[9] = kUdp;
+  put16(0, ip + 10);
+  std::ranges::copy(std::span(source.ip).last(4), ip + kSourceAt);
+  std::ranges::copy(std::span(destination.ip).last(4), ip + kSourceAt + 4);
+  uint8_t* udp = ip + kIpv4Bytes;
+  put16(source.port, udp);
+  put16(destination.port, udp + 2);
+  put16(kUdpBytes + datagram_bytes, udp + 4);
+  put16(0, udp + 6);
+}
+
+std::optional<Ipv4Datagram> read_ipv4_udp(std::span<const uint8_t> packet) {
+  if (packet.size() < kIpv4UdpBytes || packet[0] >> 4 != 4 || packet[9] != kUdp) {
+    return std::nullopt;
+  }
+  const size_t header = static_cast<size_t>(packet[0] & 0x0F) * 4;
+  if (header < kIpv4Bytes || packet.size() < header + kUdpBytes) return std::nullopt;
+  const uint8_t* udp = &packet[header];
+  const size_t udp_bytes = get16(udp + 4);
+  if (udp_bytes < kUdpBytes || udp_bytes > packet.size() - header) return std::nullopt;
+  Ipv4Datagram datagram{.bytes = packet.subspan(header + kUdpBytes, udp_bytes - kUdpBytes),
+                        .source = {},
+                        .fragment = wire::load_be32(&packet[kFragmentAt]),
+                        .ecn = static_cast<Ecn>(packet[1] & 3)};
+  std::ranges::copy(kIpv4Prefix, datagram.source.ip.begin());
+  std::copy_n(&packet[kSourceAt], 4, datagram.source.ip.begin() + 12);
+  datagram.source.port = static_cast<uint16_t>(get16(udp));
+  return datagram;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,275 @@
+#include "transport/io/raw/raw_io.h"
+
+#include <fmt/format.h>
+#include <linux/filter.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "transport/base/check.h"
+#include "transport/io/raw/ipv4_header.h"
+#include "transport/io/sockaddr.h"
+#include "transport/io/udp/interfaces.h"
+#include "transport/io/udp/udp_socket.h"
+#include "transport/wire/address.h"
+#include "transport/wire/roce.h"
+
+namespace pacecar {
+namespace {
+
+constexpr size_t kBurst = 64;
+constexpr Bytes kMaxDatagram = 65'000;  // below IP's 65,535 with any headers
+constexpr Bytes kMaxIpv4Header = 60;
+constexpr uint16_t kFirstSourcePort = 0xC000;  // of the range that RoCE v2 uses (annex A17, 17.3.1)
+constexpr uint8_t kDscpMask = 0xFC;
+// As of UDP sockets: interrupts, and a thread that shares its core.
+constexpr Duration kJitter = Duration::from_us(100);
+constexpr Duration kPause = Duration::from_ms(25);
+
+struct Sockets {
+  UdpSocket receiver;
+  UdpSocket transmitter;
+  UdpSocket holder;  // holds the UDP port, so that the kernel does not answer for us
+};
+
+class RawIo final : public PacketIo {
+ public:
+  RawIo(const RawConfig& config, PacketIoCaps caps, Address local, Sockets sockets);
+
+  const PacketIoCaps& caps() const override { return caps_; }
+  const Address& local_address() const override { return local_; }
+  uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override {
+    const bool control = traffic_class == TrafficClass::kControl;
+    return static_cast<uint16_t>(kFirstSourcePort + (control ? caps_.paths : path));
+  }
+  int wait_fd() const override { return sockets_.receiver.fd(); }
+  const PacketIoCounters& counters() const override { return counters_; }
+
+  size_t send(std::span<const TxPacket> packets, Instant now) override;
+  size_t receive(std::span<RxPacket> packets, Instant now) override;
+
+ private:
+  size_t plan(std::span<const TxPacket> packets);
+  void plan_one(const TxPacket& packet, size_t slot);
+  bool can_send(const TxPacket& packet) const;
+
+  PacketIoCaps caps_;
+  PacketIoCounters counters_;
+  Address local_;
+  Sockets sockets_;
+  uint8_t data_tos_;
+  uint8_t control_tos_;
+  // Of one burst each.
+  std::array<mmsghdr, kBurst> out_{};
+  std::array<std::array<iovec, 4>, kBurst> out_pieces_;
+  std::array<std::array<uint8_t, kIpv4UdpBytes>, kBurst> headers_;
+  std::array<SocketAddress, kBurst> names_;
+  std::array<mmsghdr, kBurst> in_{};
+  std::array<iovec, kBurst> in_pieces_;
+  std::array<Address, kBurst> sources_;
+  std::vector<uint8_t> memory_;
+};
+
+RawIo::RawIo(const RawConfig& config, PacketIoCaps caps, Address local, Sockets sockets)
+    : caps_(caps),
+      local_(local),
+      sockets_(std::move(sockets)),
+      data_tos_(static_cast<uint8_t>((config.data_tc & kDscpMask) |
+                                     static_cast<uint8_t>(Ecn::kCapable0))),
+      control_tos_(static_cast<uint8_t>(config.control_tc & kDscpMask)) {
+  const size_t room = caps.datagram_bytes + kMaxIpv4Header + kIpv4UdpBytes;
+  memory_.resize(kBurst * room);
+  for (size_t i = 0; i < kBurst; ++i) {
+    in_pieces_[i] = {&memory_[i * room], room};
+    in_[i].msg_hdr.msg_iov = &in_pieces_[i];
+    in_[i].msg_hdr.msg_iovlen = 1;
+    out_[i].msg_hdr.msg_iov = out_pieces_[i].data();
+    out_[i].msg_hdr.msg_name = &names_[i];
+  }
+}
+
+bool RawIo::can_send(const TxPacket& packet) const {
+  const Address& to = *packet.destination;
+  PACECAR_CHECK(packet.path < caps_.paths);
+  return packet.size() > 0 && packet.size() <= caps_.datagram_bytes && to.port != 0 && is_ipv4(to);
+}
+
+void RawIo::plan_one(const TxPacket& packet, size_t slot) {
+  Address source = local_;
+  source.port = source_port(packet.path, packet.traffic_class);
+  const bool data = packet.traffic_class == TrafficClass::kData;
+  write_ipv4_udp(source, *packet.destination, data ? data_tos_ : control_tos_, packet.size(),
+                 headers_[slot]);
+  msghdr& message = out_[slot].msg_hdr;
+  message.msg_namelen = to_sockaddr(*packet.destination, names_[slot]);
+  message.msg_iovlen = 0;
+  const std::span<const uint8_t> header = headers_[slot];
+  for (const auto piece : {header, packet.header, packet.payload, packet.trailer}) {
+    if (piece.empty()) continue;
+    out_pieces_[slot][message.msg_iovlen++] = {const_cast<uint8_t*>(piece.data()), piece.size()};
+  }
+}
+
+// Plans leading packets and returns how many; 0 if the first cannot be sent at all.
+size_t RawIo::plan(std::span<const TxPacket> packets) {
+  size_t count = 0;
+  while (count < std::min(packets.size(), kBurst) && can_send(packets[count])) {
+    plan_one(packets[count], count);
+    ++count;
+  }
+  return count;
+}
+
+size_t RawIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
+  size_t taken = 0;
+  while (taken < packets.size()) {
+    const size_t planned = plan(packets.subspan(taken));
+    const int sent = planned == 0 ? 0
+                                  : sendmmsg(sockets_.transmitter.fd(), out_.data(),
+                                             static_cast<unsigned>(planned), MSG_DONTWAIT);
+    if (sent > 0) {
+      for (const TxPacket& packet : packets.subspan(taken, static_cast<size_t>(sent))) {
+        counters_.sent_bytes += packet.size();
+      }
+      counters_.sent_packets += static_cast<uint64_t>(sent);
+      taken += static_cast<size_t>(sent);
+      continue;
+    }
+    if (planned > 0 && errno == EINTR) continue;
+    if (planned > 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)) {
+      ++counters_.send_blocked;
+      break;
+    }
+    ++counters_.send_errors;
+    ++taken;
+  }
+  return taken;
+}
+
+size_t RawIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
+  const size_t most = std::min(packets.size(), kBurst);
+  const int received = recvmmsg(sockets_.receiver.fd(), in_.data(), static_cast<unsigned>(most),
+                                MSG_DONTWAIT, nullptr);
+  if (received < 0) {
+    if (errno != EAGAIN && errno != EINTR) ++counters_.receive_errors;
+    return 0;
+  }
+  size_t count = 0;
+  for (size_t i = 0; i < static_cast<size_t>(received); ++i) {
+    const uint8_t* begin = static_cast<const uint8_t*>(in_pieces_[i].iov_base);
+    const bool whole = (in_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0;
+    const auto datagram = read_ipv4_udp({begin, whole ? in_[i].msg_len : 0});
+    if (!datagram || datagram->bytes.empty()) {
+      ++counters_.receive_errors;
+      continue;
+    }
+    sources_[i] = datagram->source;
+    packets[count++] = RxPacket{.bytes = datagram->bytes,
+                                .source = &sources_[i],
+                                .ecn = datagram->ecn,
+                                .ipv4_fragment = datagram->fragment};
+    ++counters_.received_packets;
+    counters_.received_bytes += datagram->bytes.size();
+  }
+  return count;
+}
+
+Result<UdpSocket> open_raw_socket(int protocol) {
+  UdpSocket raw(socket(AF_INET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
+  if (raw.fd() >= 0) return raw;
+  if (errno == EPERM || errno == EACCES) {
+    return fail(ErrorCode::kPermission,
+                "raw IPv4 sockets need a privilege: run as root, or give the program the "
+                "capability with 'setcap cap_net_raw+ep PROGRAM'");
+  }
+  return fail(ErrorCode::kSystem, fmt::format("cannot make a raw IPv4 socket ({}): raise the limit "
+                                              "of open files with 'ulimit -n'",
+                                              std::strerror(errno)));
+}
+
+// Lets in nothing but whole UDP datagrams to the port of RoCE v2.
+bool accept_roce_only(int fd) {
+  std::array<sock_filter, 7> code = {{
+      BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 6),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x3FFF, 4, 0),  // a fragment
+      BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0),
+      BPF_STMT(BPF_LD | BPF_H | BPF_IND, 2),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, roce::kUdpPort, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, 0xFFFFFFFF),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+  }};
+  const sock_fprog filter = {static_cast<unsigned short>(code.size()), code.data()};
+  return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) == 0;
+}
+
+Result<Sockets> open_sockets(const RawConfig& config, const Address& local) {
+  Sockets sockets;
+  auto holder = open_deaf_socket(local);
+  if (!holder) return tl::unexpected(std::move(holder.error()));
+  sockets.holder = std::move(*holder);
+  auto receiver = open_raw_socket(IPPROTO_UDP);
+  if (!receiver) return tl::unexpected(std::move(receiver.error()));
+  sockets.receiver = std::move(*receiver);
+  auto transmitter = open_raw_socket(IPPROTO_RAW);  // with a header of our own
+  if (!transmitter) return tl::unexpected(std::move(transmitter.error()));
+  sockets.transmitter = std::move(*transmitter);
+  SocketAddress name;
+  Address host = local;
+  host.port = 0;
+  const socklen_t length = to_sockaddr(host, name);
+  if (!accept_roce_only(sockets.receiver.fd()) ||
+      bind(sockets.receiver.fd(), &name.any, length) != 0) {
+    return fail(ErrorCode::kSystem,
+                fmt::format("cannot listen to raw packets for {} ({}): check that the address "
+                            "belongs to an interface of this machine that is up",
+                            ip_to_string(local), std::strerror(errno)));
+  }
+  set_receive_buffer(sockets.receiver, config.socket_buffer);
+  set_send_buffer(sockets.transmitter, config.send_buffer);
+  return sockets;
+}
+
+Result<Address> choose_address(const RawConfig& config, const InterfaceInfo& interface) {
+  const auto found = std::ranges::find_if(interface.addresses, is_ipv4);
+  if (!config.address && (!interface.up || found == interface.addresses.end())) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("interface '{0}' is down or has no IPv4 address: give it one with "
+                            "'ip address add ... dev {0}', or use soft:udp:{0} over IPv6",
+                            interface.name));
+  }
+  Address local = config.address.value_or(*found);
+  local.port = roce::kUdpPort;
+  return local;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PacketIo>> open_raw(const RawConfig& config) {
+  if (config.paths == 0 || config.paths > kMaxRawPaths) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} paths asked for: choose 1 to {}", config.paths, kMaxRawPaths));
+  }
+  const auto interface = find_interface(config.interface);
+  if (!interface) return tl::unexpected(interface.error());
+  const auto local = choose_address(config, *interface);
+  if (!local) return tl::unexpected(local.error());
+  auto sockets = open_sockets(config, *local);
+  if (!sockets) return tl::unexpected(std::move(sockets.error()));
+  PacketIoCaps caps;
+  caps.datagram_bytes = std::min(interface->mtu - kIpv4UdpBytes, kMaxDatagram);
+  caps.burst_bytes = caps.datagram_bytes;
+  caps.receive_bytes = receive_capacity(sockets->receiver);
+  caps.paths = config.paths;
+  caps.line_rate = interface->speed;
+  caps.sees_ecn = true;
+  caps.sees_ipv4_header = true;
+  caps.jitter = kJitter;
+  caps.pause = kPause;
+  return std::make_unique<RawIo>(config, caps, *local, std::move(*sockets));
+}
+
+}  // namespace pacecar

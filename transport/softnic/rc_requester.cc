@@ -1,0 +1,395 @@
+#include "transport/softnic/rc_requester.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "transport/base/seq.h"
+#include "transport/softnic/ordered_copy.h"
+
+namespace pacecar {
+namespace {
+
+// The peer is asked to acknowledge at least every so many packets.
+constexpr uint32_t kPacketsPerQuestion = 16;
+constexpr size_t kSamples = 64;
+constexpr uint32_t kMaxBackoff = 6;
+
+CompletionStatus status_of(uint8_t syndrome) {
+  return syndrome == roce::kNakRemoteAccess ? CompletionStatus::kRemoteAccessError
+                                            : CompletionStatus::kRemoteRefused;
+}
+
+roce::Kind kind_of(Opcode opcode) {
+  return opcode == Opcode::kSend ? roce::Kind::kSend : roce::Kind::kWrite;
+}
+
+}  // namespace
+
+RcRequester::RcRequester(const Config& config)
+    : config_(config),
+      paths_(PathPolicy::kSticky, config.paths, config.path_seed),
+      requests_(config.work_requests),
+      unacknowledged_(config.first_psn),
+      next_(config.first_psn),
+      highest_(config.first_psn),
+      allocated_(config.first_psn),
+      samples_(kSamples),
+      rtt_(config.loss) {}
+
+Bytes RcRequester::work_request_bytes(uint32_t work_requests) {
+  return std::bit_ceil(work_requests) * sizeof(Posted) + kSamples * sizeof(Sample);
+}
+
+size_t RcRequester::post(std::span<const WorkRequest> work_requests) {
+  size_t accepted = 0;
+  for (const WorkRequest& work_request : work_requests) {
+    if (requests_.full()) break;
+    const Bytes packets = (work_request.length + config_.mtu - 1) / config_.mtu;
+    requests_.push(Posted{.work_request = work_request,
+                          .packets = std::max<uint32_t>(1, static_cast<uint32_t>(packets))});
+    ++accepted;
+  }
+  return accepted;
+}
+
+bool RcRequester::has_work() const {
+  if (failure_ != CompletionStatus::kOk || receiver_waits_) return false;
+  if (probe_) return true;
+  if (cursor_ == end_of_requests() || full()) return false;
+  return !posted(cursor_).is_read() || reads_outstanding() < config_.read_depth;
+}
+
+// The payload of the request's packets before `psn`.
+Bytes RcRequester::bytes_before(const Posted& posted, uint64_t psn) const {
+  return std::min(posted.work_request.length, (psn - posted.first_psn) * config_.mtu);
+}
+
+// Where the piece of a read that holds `psn` ends.
+uint64_t RcRequester::piece_end(const Posted& posted, uint64_t psn) const {
+  const uint64_t piece = std::max<uint64_t>(1, config_.window_packets / config_.read_depth);
+  return std::min(posted.end(), posted.first_psn + ((psn - posted.first_psn) / piece + 1) * piece);
+}
+
+// Pieces of reads that have been asked for and have not come completely.
+uint32_t RcRequester::reads_outstanding() const {
+  uint32_t count = 0;
+  for (uint64_t request = oldest_; request < end_of_requests(); ++request) {
+    const Posted& read = posted(request);
+    if (!read.started || read.first_psn >= next_) break;
+    if (!read.is_read()) continue;
+    for (uint64_t psn = std::max(unacknowledged_, read.first_psn);
+         psn < std::min(next_, read.end()); psn = piece_end(read, psn)) {
+      ++count;
+    }
+  }
+  return count;
+}
+
+void RcRequester::start(Posted& posted) {
+  posted.started = true;
+  posted.first_psn = allocated_;
+  if (posted.revoked) posted.packets = 0;
+  allocated_ += posted.packets;
+}
+
+// Moves the cursors over what is done: acknowledged, sent, or never to be sent.
+void RcRequester::settle() {
+  while (oldest_ < cursor_ && unacknowledged_ >= posted(oldest_).end()) ++oldest_;
+  while (cursor_ < end_of_requests()) {
+    Posted& request = posted(cursor_);
+    if (!request.started && request.revoked) start(request);
+    if (!request.started || next_ < request.end()) break;
+    ++cursor_;
+    if (unacknowledged_ >= request.end()) oldest_ = std::max(oldest_, cursor_);
+  }
+}
+
+Bytes RcRequester::next_bytes() const {
+  const uint64_t request = probe_ ? oldest_ : cursor_;
+  if (request == end_of_requests()) return 0;
+  const Posted& next = posted(request);
+  if (next.is_read()) return 0;
+  const uint64_t psn = probe_ ? unacknowledged_ : next_;
+  const Bytes before = next.started ? bytes_before(next, psn) : 0;
+  return std::min(config_.mtu, next.work_request.length - before);
+}
+
+bool RcRequester::next_packet(Instant now, bool ask, Outgoing* out) {
+  if (!has_work()) return false;
+  const bool probing = probe_ && unacknowledged_ < next_;
+  probe_ = false;
+  if (probing) {
+    // The answer to the oldest packet tells what else is missing.
+    if (!fill(posted(oldest_), unacknowledged_, out)) return false;
+    out->retransmission = true;
+    out->packet.ack_request = true;
+    probe_mark_ = next_;
+    while (!samples_.empty()) samples_.pop_front();  // which sending is answered will not be known
+    return true;
+  }
+  if (cursor_ == end_of_requests()) return false;
+  Posted& next = posted(cursor_);
+  if (!next.started) start(next);
+  const uint64_t psn = next_;
+  if (!fill(next, psn, out)) return false;
+  out->retransmission = psn < highest_;
+  if (next.is_read()) {
+    next_ = piece_end(next, psn);
+  } else {
+    next_ = psn + 1;
+    ask |= ++unasked_ >= kPacketsPerQuestion || full();
+    ask |= out->retransmission && in_flight_ == 0;
+    out->packet.ack_request |= ask;
+    in_flight_ += out->packet.payload.size();
+  }
+  if (out->packet.ack_request) unasked_ = 0;
+  on_sent(psn, out->packet.ack_request, now);
+  settle();
+  return true;
+}
+
+void RcRequester::on_sent(uint64_t psn, bool timed, Instant now) {
+  if (idle()) {
+    last_progress_ = now;
+    probes_ = 0;
+    deadline_ = now + rtt_.probe_timeout();
+  }
+  highest_ = std::max(highest_, next_);
+  // A repetition, too: we go back only when told that the sending before has not arrived.
+  if (timed) samples_.push({psn, now});
+}
+
+// False when its memory is gone: RC cannot leave out a part of a message.
+bool RcRequester::fill(const Posted& posted, uint64_t psn, Outgoing* out) {
+  if (posted.revoked) {
+    fail(CompletionStatus::kMemoryGone);
+    return false;
+  }
+  out->packet = roce::Packet{.destination_qp = config_.peer_queue_pair,
+                             .psn = static_cast<uint32_t>(psn & kPsnMask)};
+  if (!posted.is_read()) {
+    fill_message(posted, psn, &out->packet);
+    return true;
+  }
+  const Bytes offset = bytes_before(posted, psn);
+  out->packet.opcode = roce::Opcode::kReadRequest;
+  out->packet.address = posted.work_request.remote + offset;
+  out->packet.key = posted.work_request.remote_key;
+  out->packet.length = static_cast<uint32_t>(bytes_before(posted, piece_end(posted, psn)) - offset);
+  return true;
+}
+
+void RcRequester::fill_message(const Posted& posted, uint64_t psn, roce::Packet* packet) {
+  const WorkRequest& work_request = posted.work_request;
+  const bool first = psn == posted.first_psn;
+  const bool last = psn + 1 == posted.end();
+  const bool immediate = work_request.opcode == Opcode::kWriteWithImm;
+  const Bytes offset = bytes_before(posted, psn);
+  packet->opcode = roce::opcode_of(kind_of(work_request.opcode), first, last, immediate);
+  packet->ack_request = last;
+  if (work_request.opcode != Opcode::kSend && first) {
+    packet->address = work_request.remote;
+    packet->key = work_request.remote_key;
+    packet->length = static_cast<uint32_t>(work_request.length);
+  }
+  if (immediate && last) packet->immediate = work_request.immediate;
+  packet->payload = std::span(work_request.local + offset, bytes_before(posted, psn + 1) - offset);
+}
+
+// --- what comes back ---
+
+// The cursors stay behind: settle() follows.
+void RcRequester::advance_to(uint64_t psn, SendProgress* progress) {
+  for (uint64_t request = oldest_; unacknowledged_ < psn; ++request) {
+    const Posted& sent = posted(request);
+    const uint64_t end = std::min(psn, sent.end());
+    if (!sent.is_read()) {
+      const Bytes before = bytes_before(sent, unacknowledged_);
+      progress->acked += bytes_before(sent, end) - before;
+      const uint64_t flying = std::clamp(next_, unacknowledged_, end);
+      in_flight_ -= bytes_before(sent, flying) - before;
+    }
+    unacknowledged_ = end;
+  }
+  next_ = std::max(next_, unacknowledged_);
+  settle();
+}
+
+bool RcRequester::acknowledge_before(uint64_t psn, Instant now, SendProgress* progress) {
+  if (psn <= unacknowledged_) return true;
+  uint64_t limit = psn;
+  for (uint64_t request = oldest_; request < end_of_requests(); ++request) {
+    const Posted& sent = posted(request);
+    if (!sent.started || sent.first_psn >= psn) break;
+    if (!sent.is_read()) continue;
+    limit = std::max(sent.first_psn, unacknowledged_);  // only its response acknowledges a read
+    break;
+  }
+  if (limit > unacknowledged_) {
+    advance_to(limit, progress);
+    on_progress(now);
+    if (congested_) {
+      progress->marked = progress->acked;
+      congested_ = false;
+    }
+  }
+  return limit == psn;
+}
+
+void RcRequester::take_sample(uint64_t psn, Instant arrival, Instant now, SendProgress* progress) {
+  while (!samples_.empty() && samples_.front().psn <= psn) {
+    const Sample sample = samples_.front();
+    samples_.pop_front();
+    if (sample.psn != psn) continue;  // the answer to a later packet
+    progress->rtt = arrival - sample.sent;
+    rtt_.add(now - sample.sent);  // the timeout must allow for the time in this host, too
+  }
+}
+
+SendProgress RcRequester::on_ack(const roce::Packet& ack, Instant arrival, Instant now) {
+  SendProgress progress;
+  const uint64_t psn = expand_psn(unacknowledged_, ack.psn);
+  const bool positive = roce::classify(ack.syndrome) == roce::Syndrome::kAck;
+  // A refusal acknowledges what is before it, and names a packet that has been sent.
+  const uint64_t end = positive ? psn + 1 : psn;
+  if (psn >= highest_ || end < unacknowledged_) return progress;
+  if (positive) take_sample(psn, arrival, now, &progress);
+  const bool answered = probe_mark_ != 0 && end > unacknowledged_;
+  const bool complete = acknowledge_before(end, now, &progress);
+  if (!complete && !gone_back_) go_back(&progress);  // the response to a read is missing
+  if (positive) {
+    if (answered && unacknowledged_ < probe_mark_ && !gone_back_) go_back(&progress);
+    if (answered) probe_mark_ = 0;
+  } else if (complete) {
+    on_nak(ack.syndrome, now, &progress);
+  }
+  return progress;
+}
+
+void RcRequester::on_nak(uint8_t syndrome, Instant now, SendProgress* progress) {
+  if (syndrome == roce::kNakSequence) {
+    go_back(progress);
+    return;
+  }
+  if (roce::classify(syndrome) == roce::Syndrome::kNak) {
+    posted(oldest_).status = status_of(syndrome);
+    fail(status_of(syndrome));
+    return;
+  }
+  go_back(progress);
+  progress->lost = 0;  // nothing was: the receiver did not want it yet
+  receiver_waits_ = not_ready_ = true;
+  probe_ = false;
+  deadline_ = now + roce::rnr_delay(syndrome);
+}
+
+SendProgress RcRequester::on_read_response(const roce::Packet& response, const MemoryTable& memory,
+                                           Instant now) {
+  SendProgress progress;
+  const uint64_t psn = expand_psn(unacknowledged_, response.psn);
+  if (psn < unacknowledged_ || psn >= highest_) return progress;
+  const bool complete = acknowledge_before(psn, now, &progress);
+  if (!complete || psn != unacknowledged_) {  // one before it is missing
+    if (!gone_back_) go_back(&progress);
+    return progress;
+  }
+  if (oldest_ == end_of_requests() || !posted(oldest_).started || !posted(oldest_).is_read()) {
+    return progress;  // it answers what was no read
+  }
+  const Posted& read = posted(oldest_);
+  const WorkRequest& work_request = read.work_request;
+  const Bytes offset = bytes_before(read, psn);
+  const Bytes length = bytes_before(read, psn + 1) - offset;
+  if (response.payload.size() != length) {
+    fail(CompletionStatus::kLocalError);
+    return progress;
+  }
+  uint8_t* place = const_cast<uint8_t*>(work_request.local) + offset;
+  if (length > 0) {
+    if (!memory.owner_may_write(work_request.local_key, place, length)) {
+      fail(CompletionStatus::kMemoryGone);
+      return progress;
+    }
+    ordered_copy(place, response.payload.data(), length);
+  }
+  advance_to(psn + 1, &progress);
+  on_progress(now);
+  return progress;
+}
+
+void RcRequester::on_progress(Instant now) {
+  last_progress_ = now;
+  probes_ = 0;
+  probe_ = gone_back_ = not_ready_ = receiver_waits_ = false;
+  deadline_ = now + rtt_.probe_timeout();
+}
+
+// Everything that is not acknowledged goes again.
+void RcRequester::go_back(SendProgress* progress) {
+  progress->lost += in_flight_;
+  in_flight_ = 0;
+  next_ = unacknowledged_;
+  cursor_ = oldest_;
+  probe_mark_ = 0;
+  unasked_ = 0;
+  gone_back_ = true;
+  while (!samples_.empty()) samples_.pop_front();
+}
+
+void RcRequester::revoke(uint32_t local_key) {
+  for (uint64_t request = oldest_; request < end_of_requests(); ++request) {
+    Posted& pending = posted(request);
+    if (pending.work_request.local_key != local_key || pending.work_request.length == 0) continue;
+    pending.revoked = true;
+    if (!pending.started) pending.status = CompletionStatus::kMemoryGone;
+  }
+  settle();
+}
+
+void RcRequester::fail(CompletionStatus status) {
+  if (failure_ != CompletionStatus::kOk) return;
+  failure_ = status;
+  if (oldest_ < end_of_requests()) posted(oldest_).status = status;
+}
+
+// The first that failed is told, those behind it are not.
+bool RcRequester::pop_completed(WorkRequest* work_request, CompletionStatus* status) {
+  if (requests_.empty()) return false;
+  const Posted& front = requests_.front();
+  const bool done = first_request_ < oldest_;
+  const bool failed = failure_ != CompletionStatus::kOk && first_request_ == oldest_ &&
+                      front.status != CompletionStatus::kOk;
+  if (!done && !failed) return false;
+  *work_request = front.work_request;
+  *status = front.status;
+  requests_.pop_front();
+  ++first_request_;
+  if (failed) {
+    ++oldest_;
+    cursor_ = std::max(cursor_, oldest_);
+  }
+  return true;
+}
+
+SendTimeout RcRequester::on_timeout(Instant now, SendProgress* progress) {
+  if (idle() || failure_ != CompletionStatus::kOk || now < deadline_) return SendTimeout::kNotYet;
+  if (now - last_progress_ >= config_.silence_limit) {
+    failure_ = not_ready_ ? CompletionStatus::kReceiverNotReady : CompletionStatus::kRetryExceeded;
+    return SendTimeout::kPeerDead;
+  }
+  if (receiver_waits_) {
+    receiver_waits_ = false;
+    deadline_ = now + rtt_.timeout();
+    return SendTimeout::kRepair;
+  }
+  // A read is asked for again as a whole; of all else one packet asks.
+  if (posted(oldest_).is_read()) go_back(progress);
+  probe_ = true;
+  paths_.on_feedback(path_, {.event = PathEvent::kLost, .rtt = {}, .now = now});
+  progress->timed_out = probes_ > 0;
+  deadline_ = now + std::min(rtt_.timeout() * (int64_t{1} << probes_), config_.loss.max_timeout);
+  probes_ = std::min(probes_ + 1, kMaxBackoff);
+  return SendTimeout::kRepair;
+}
+
+}  // namespace pacecar

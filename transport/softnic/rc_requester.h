@@ -1,0 +1,149 @@
+// The sending half of a queue pair of standard RC: cuts work requests into packets, goes back to
+// the first missing one when something is lost, completes work requests in the order of their
+// posting (InfiniBand Architecture Specification vol. 1, 9.7.3 to 9.7.5).
+//
+// A read takes as many sequence numbers as its response has packets. It is asked for in pieces, so
+// that the window bounds what is on its way, and the responses acknowledge it.
+//
+// What a peer refuses, and memory that is deregistered while its packets are on their way, ends
+// the queue pair: failure(). A work request of which nothing has been sent fails alone.
+//
+// Invariants: unacknowledged_ <= next_ <= highest_; PSNs are given to work requests in order, when
+// their first packet is made.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/base/fixed_queue.h"
+#include "transport/nic/nic.h"
+#include "transport/softnic/memory_table.h"
+#include "transport/softnic/path_selector.h"
+#include "transport/softnic/rtt_estimator.h"
+#include "transport/softnic/send_progress.h"
+#include "transport/wire/roce.h"
+
+namespace pacecar {
+
+class RcRequester {
+ public:
+  struct Config {
+    uint32_t peer_queue_pair = 0;
+    uint64_t first_psn = 0;
+    uint32_t window_packets = 0;
+    uint32_t work_requests = 0;
+    Bytes mtu = 0;
+    uint32_t read_depth = 1;  // requests to read that the peer takes at once
+    uint32_t paths = 1;
+    uint64_t path_seed = 0;
+    LossRecovery loss;
+    Duration silence_limit;  // without progress for so long the peer is dead
+  };
+  struct Outgoing {
+    roce::Packet packet;
+    bool retransmission = false;
+  };
+
+  explicit RcRequester(const Config& config);
+
+  // Memory of its work requests.
+  static Bytes work_request_bytes(uint32_t work_requests);
+
+  size_t post(std::span<const WorkRequest> work_requests);
+  // Something could be sent, were pacing and window to allow it.
+  bool has_work() const;
+  // No new packet can be sent before an acknowledgement.
+  bool full() const { return next_ - unacknowledged_ >= config_.window_packets; }
+  // After a timeout one packet goes whatever window and pace say.
+  bool probing() const { return probe_; }
+  uint16_t choose_path(Instant now) { return path_ = paths_.next(now); }
+  // Payload of what next_packet will give; 0 if there is none, or it is empty.
+  Bytes next_bytes() const;
+  // Takes the next packet to send, which asks to be acknowledged if `ask`; false if there is none,
+  // or when that has failed.
+  bool next_packet(Instant now, bool ask, Outgoing* out);
+  Bytes in_flight() const { return in_flight_; }
+
+  // Of an acknowledgement of either sign. `arrival` is when it reached this host.
+  SendProgress on_ack(const roce::Packet& ack, Instant arrival, Instant now);
+  SendProgress on_read_response(const roce::Packet& response, const MemoryTable& memory,
+                                Instant now);
+  // The peer has met marked packets: the next bytes that are acknowledged count as such.
+  void on_congestion() { congested_ = true; }
+  // The memory is gone: nothing reads it any more.
+  void revoke(uint32_t local_key);
+
+  // Next completed work request, in order; false if there is none.
+  bool pop_completed(WorkRequest* work_request, CompletionStatus* status);
+  // kOk as long as the queue pair can go on.
+  CompletionStatus failure() const { return failure_; }
+
+  Instant deadline() const { return idle() ? Instant::never() : deadline_; }
+  SendTimeout on_timeout(Instant now, SendProgress* progress);
+
+ private:
+  struct Posted {
+    WorkRequest work_request;
+    uint64_t first_psn = 0;  // from its first packet on
+    uint32_t packets = 0;    // sequence numbers that it takes
+    bool started = false;
+    bool revoked = false;  // its memory may not be read any more
+    CompletionStatus status = CompletionStatus::kOk;
+
+    uint64_t end() const { return first_psn + packets; }
+    bool is_read() const { return work_request.opcode == Opcode::kRead; }
+  };
+  // A packet whose acknowledgement will be timed.
+  struct Sample {
+    uint64_t psn = 0;
+    Instant sent;
+  };
+
+  bool idle() const { return unacknowledged_ == highest_; }
+  uint64_t end_of_requests() const { return first_request_ + requests_.size(); }
+  Posted& posted(uint64_t request) { return requests_[request - first_request_]; }
+  const Posted& posted(uint64_t request) const { return requests_[request - first_request_]; }
+  Bytes bytes_before(const Posted& posted, uint64_t psn) const;
+  uint64_t piece_end(const Posted& posted, uint64_t psn) const;
+  uint32_t reads_outstanding() const;
+  void start(Posted& posted);
+  void settle();
+  bool fill(const Posted& posted, uint64_t psn, Outgoing* out);
+  void fill_message(const Posted& posted, uint64_t psn, roce::Packet* packet);
+  void on_sent(uint64_t psn, bool timed, Instant now);
+  // Everything before `psn` has arrived. False when a read stands before it.
+  bool acknowledge_before(uint64_t psn, Instant now, SendProgress* progress);
+  void advance_to(uint64_t psn, SendProgress* progress);
+  void take_sample(uint64_t psn, Instant arrival, Instant now, SendProgress* progress);
+  void on_nak(uint8_t syndrome, Instant now, SendProgress* progress);
+  void on_progress(Instant now);
+  void go_back(SendProgress* progress);
+  void fail(CompletionStatus status);
+
+  Config config_;
+  PathSelector paths_;
+  FixedQueue<Posted> requests_;  // numbers first_request_ .. ; the front completes first
+  uint64_t first_request_ = 0;
+  uint64_t oldest_ = 0;  // the first request that is not acknowledged
+  uint64_t cursor_ = 0;  // the request of next_
+  uint64_t unacknowledged_;
+  uint64_t next_;       // the PSN to send next
+  uint64_t highest_;    // beyond every PSN ever sent
+  uint64_t allocated_;  // beyond every PSN given to a request
+  Bytes in_flight_ = 0;
+  FixedQueue<Sample> samples_;
+  RttEstimator rtt_;
+  Instant deadline_ = Instant::never();
+  Instant last_progress_;    // or the begin of the present activity
+  uint64_t probe_mark_ = 0;  // next_ when the probe was sent; 0: none is under way
+  uint32_t probes_ = 0;      // in a row without progress
+  uint32_t unasked_ = 0;     // packets since the last that asks to be acknowledged
+  uint16_t path_ = 0;
+  bool probe_ = false;           // one packet is to be sent whatever window and pace say
+  bool gone_back_ = false;       // and nothing has been acknowledged since
+  bool receiver_waits_ = false;  // the peer has no receive request: nothing goes until deadline_
+  bool not_ready_ = false;       // likewise, and nothing has been acknowledged since
+  bool congested_ = false;
+  CompletionStatus failure_ = CompletionStatus::kOk;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,245 @@
+#include "transport/softnic/rc_responder.h"
+
+#include <algorithm>
+
+#include "transport/base/seq.h"
+#include "transport/softnic/ordered_copy.h"
+
+namespace pacecar {
+namespace {
+
+constexpr uint8_t kGood = 0;  // no syndrome of a refusal
+
+}  // namespace
+
+RcResponder::RcResponder(const Config& config, FixedQueue<ReceiveRequest>& receives)
+    : config_(config),
+      receives_(receives),
+      reads_(2 * config.read_depth),
+      expected_(config.first_psn) {}
+
+uint64_t RcResponder::packets_of(Bytes length) const {
+  return std::max<uint64_t>(1, (length + config_.mtu - 1) / config_.mtu);
+}
+
+RcResponder::Outcome RcResponder::on_request(const roce::Packet& packet,
+                                             const MemoryTable& memory) {
+  const uint64_t psn = expand_psn(expected_, packet.psn);
+  if (psn < expected_) return on_duplicate(packet, psn, memory);
+  if (refused()) {  // our word may have been lost
+    say_no(refusal_, expected_);
+    return Outcome::kRefused;
+  }
+  if (psn > expected_) {
+    if (!gap_told_) say_no(roce::kNakSequence, expected_);
+    gap_told_ = true;
+    return Outcome::kOutOfOrder;
+  }
+  const roce::Shape shape = roce::shape_of(packet.opcode);
+  if (shape.kind == roce::Kind::kReadRequest) return on_read_request(packet, memory);
+  uint8_t syndrome = kGood;
+  if (shape.first) {
+    syndrome =
+        message_.kind == roce::Kind::kUnknown ? begin(packet, memory) : roce::kNakInvalidRequest;
+  } else if (message_.kind != shape.kind) {
+    syndrome = roce::kNakInvalidRequest;
+  }
+  if (syndrome == kGood) syndrome = check(packet, shape);
+  if (syndrome == kGood) syndrome = place(packet, memory);
+  if (syndrome == roce::kReceiverNotReady) {
+    if (shape.first) message_.kind = roce::Kind::kUnknown;  // it begins anew when it comes again
+    say_no(syndrome, expected_);
+    gap_told_ = true;  // what follows it comes again, too
+    return Outcome::kNotReady;
+  }
+  return syndrome == kGood ? finish(packet, shape) : refuse(syndrome, expected_);
+}
+
+// A message's first packet.
+uint8_t RcResponder::begin(const roce::Packet& packet, const MemoryTable& memory) {
+  const roce::Shape shape = roce::shape_of(packet.opcode);
+  message_ = Message{.kind = shape.kind};
+  if (shape.kind == roce::Kind::kSend) {
+    if (!needs_receives()) return roce::kNakInvalidRequest;
+    if (receives_.empty()) return roce::kReceiverNotReady;
+    const ReceiveRequest& receive = receives_.front();
+    message_.address = reinterpret_cast<uint64_t>(receive.local);
+    message_.length = receive.length;
+    message_.key = receive.local_key;
+    return kGood;
+  }
+  message_.address = packet.address;
+  message_.length = packet.length;
+  message_.key = packet.key;
+  if (message_.length > roce::kMaxMessageBytes) return roce::kNakInvalidRequest;
+  if (message_.length > 0 &&
+      memory.writable(message_.key, message_.address, message_.length) == nullptr) {
+    return roce::kNakRemoteAccess;
+  }
+  return kGood;
+}
+
+// Whether the packet is one that may come now.
+uint8_t RcResponder::check(const roce::Packet& packet, roce::Shape shape) const {
+  const Bytes size = packet.payload.size();
+  const bool fits = shape.last ? size <= config_.mtu : size == config_.mtu;
+  const Bytes left = message_.length - message_.placed;
+  if (!fits || size > left) return roce::kNakInvalidRequest;
+  if (shape.kind == roce::Kind::kWrite) {
+    if (shape.last ? size != left : size == left) return roce::kNakInvalidRequest;
+    if (shape.immediate && needs_receives() && receives_.empty()) {
+      return roce::kReceiverNotReady;
+    }
+  }
+  return kGood;
+}
+
+// Memory may have been deregistered since the message began.
+uint8_t RcResponder::place(const roce::Packet& packet, const MemoryTable& memory) {
+  const Bytes size = packet.payload.size();
+  if (size == 0) return kGood;
+  const uint64_t address = message_.address + message_.placed;
+  uint8_t* to = reinterpret_cast<uint8_t*>(address);
+  if (message_.kind == roce::Kind::kSend) {
+    if (!memory.owner_may_write(message_.key, to, size)) return roce::kNakRemoteOperation;
+  } else if (memory.writable(message_.key, address, size) == nullptr) {
+    return roce::kNakRemoteAccess;
+  }
+  ordered_copy(to, packet.payload.data(), size);
+  message_.placed += size;
+  return kGood;
+}
+
+RcResponder::Outcome RcResponder::finish(const roce::Packet& packet, roce::Shape shape) {
+  ++expected_;
+  gap_told_ = false;
+  nak_ = 0;
+  ack_due_ = true;
+  if (!shape.last) return Outcome::kPlaced;
+  ++msn_;
+  const Bytes bytes = message_.placed;
+  message_ = Message{};
+  const bool send = shape.kind == roce::Kind::kSend;
+  if (!send && !shape.immediate) return Outcome::kPlaced;
+  completion_ =
+      Completion{.bytes = bytes,
+                 .immediate = packet.immediate,
+                 .kind = send ? CompletionKind::kReceivedSend : CompletionKind::kReceived};
+  if (needs_receives()) {
+    completion_.work_request = receives_.front().id;
+    receives_.pop_front();
+  }
+  return Outcome::kCompleted;
+}
+
+RcResponder::Outcome RcResponder::on_read_request(const roce::Packet& packet,
+                                                  const MemoryTable& memory) {
+  if (message_.kind != roce::Kind::kUnknown || packet.length > roce::kMaxMessageBytes) {
+    return refuse(roce::kNakInvalidRequest, expected_);
+  }
+  // It may have more of them than agreed under way after it went back too early: this one is lost.
+  if (reads_.full()) return Outcome::kOutOfOrder;
+  if (packet.length > 0 && memory.readable(packet.key, packet.address, packet.length) == nullptr) {
+    return refuse(roce::kNakRemoteAccess, expected_);
+  }
+  push_read(packet, expected_, ++msn_);
+  expected_ += packets_of(packet.length);
+  gap_told_ = false;
+  nak_ = 0;
+  return Outcome::kRead;
+}
+
+bool RcResponder::push_read(const roce::Packet& packet, uint64_t psn, uint32_t msn) {
+  return reads_.push(Read{.first_psn = psn,
+                          .next_psn = psn,
+                          .end_psn = psn + packets_of(packet.length),
+                          .address = packet.address,
+                          .length = packet.length,
+                          .key = packet.key,
+                          .msn = msn});
+}
+
+// The peer has gone back: it wants an acknowledgement again, or what it reads.
+RcResponder::Outcome RcResponder::on_duplicate(const roce::Packet& packet, uint64_t psn,
+                                               const MemoryTable& memory) {
+  if (packet.opcode != roce::Opcode::kReadRequest) {
+    ack_due_ = true;
+    return Outcome::kDuplicate;
+  }
+  // Only what it has asked for before, and may still read.
+  if (psn + packets_of(packet.length) > expected_) return Outcome::kDuplicate;
+  if (packet.length > 0 && memory.readable(packet.key, packet.address, packet.length) == nullptr) {
+    return refuse(roce::kNakRemoteAccess, psn);
+  }
+  drop_reads_from(psn);
+  return push_read(packet, psn, msn_) ? Outcome::kRead : Outcome::kDuplicate;
+}
+
+// Whoever asks again for `psn` will ask again for all that follows.
+void RcResponder::drop_reads_from(uint64_t psn) {
+  for (size_t left = reads_.size(); left > 0; --left) {
+    const Read read = reads_.front();
+    reads_.pop_front();
+    if (read.end_psn <= psn) reads_.push(read);
+  }
+}
+
+RcResponder::Outcome RcResponder::refuse(uint8_t syndrome, uint64_t psn) {
+  refusal_ = syndrome;
+  say_no(syndrome, psn);
+  return Outcome::kRefused;
+}
+
+void RcResponder::say_no(uint8_t syndrome, uint64_t psn) {
+  nak_ = syndrome;
+  nak_psn_ = psn;
+}
+
+// --- answers ---
+
+bool RcResponder::next_answer(const MemoryTable& memory, roce::Packet* answer) {
+  if (!reads_.empty() && next_response(memory, answer)) return true;
+  *answer = roce::Packet{.opcode = roce::Opcode::kAck,
+                         .destination_qp = config_.peer_queue_pair,
+                         .msn = msn_ & static_cast<uint32_t>(kPsnMask)};
+  if (nak_ != 0) {
+    answer->syndrome = nak_;
+    answer->psn = static_cast<uint32_t>(nak_psn_ & kPsnMask);
+    nak_ = 0;
+    ack_due_ = false;  // it acknowledges what is before it
+    return true;
+  }
+  if (!ack_due_) return false;
+  answer->syndrome = roce::kAckUnlimited;
+  answer->psn = static_cast<uint32_t>((expected_ - 1) & kPsnMask);
+  ack_due_ = false;
+  return true;
+}
+
+// False when its memory is gone.
+bool RcResponder::next_response(const MemoryTable& memory, roce::Packet* answer) {
+  Read& read = reads_.front();
+  const Bytes offset = (read.next_psn - read.first_psn) * config_.mtu;
+  const Bytes size = std::min(config_.mtu, read.length - offset);
+  const uint8_t* from =
+      size == 0 ? nullptr : memory.readable(read.key, read.address + offset, size);
+  if (size > 0 && from == nullptr) {
+    refusal_ = roce::kNakRemoteAccess;
+    say_no(refusal_, read.next_psn);
+    while (!reads_.empty()) reads_.pop_front();
+    return false;
+  }
+  const bool first = read.next_psn == read.first_psn;
+  const bool last = read.next_psn + 1 == read.end_psn;
+  *answer = roce::Packet{.opcode = roce::opcode_of(roce::Kind::kReadResponse, first, last, false),
+                         .syndrome = first || last ? roce::kAckUnlimited : uint8_t{0},
+                         .destination_qp = config_.peer_queue_pair,
+                         .psn = static_cast<uint32_t>(read.next_psn & kPsnMask),
+                         .msn = first || last ? read.msn & static_cast<uint32_t>(kPsnMask) : 0,
+                         .payload = {from, size}};
+  ++read.next_psn;
+  if (last) reads_.pop_front();
+  return true;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,103 @@
+// The receiving half of a queue pair of standard RC: takes requests in the order of their sequence
+// numbers, each once, places what they carry, and answers (InfiniBand Architecture Specification
+// vol. 1, 9.7.4, 9.7.5 and 9.9).
+//
+// Answers leave in the order of the requests: an acknowledgement never overtakes the response to an
+// earlier read. Every packet's key, bounds and rights are checked before a byte is placed. A
+// refusal ends what this half accepts; it is repeated to a peer that asks again.
+//
+// Invariants: what precedes expected_ has been placed and is never placed again; the bytes of a
+// message that have been placed never exceed what its first packet announced.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/base/fixed_queue.h"
+#include "transport/nic/nic.h"
+#include "transport/softnic/memory_table.h"
+#include "transport/wire/roce.h"
+
+namespace pacecar {
+
+class RcResponder {
+ public:
+  struct Config {
+    uint32_t peer_queue_pair = 0;
+    uint64_t first_psn = 0;
+    uint32_t read_depth = 1;  // requests to read at once
+    Bytes mtu = 0;
+  };
+  enum class Outcome : uint8_t {
+    kPlaced,      // new, and in memory
+    kCompleted,   // likewise, and the end of what the program is told: completion()
+    kRead,        // a request to read, new or again
+    kDuplicate,   // has been placed before
+    kOutOfOrder,  // one before it is missing
+    kNotReady,    // there is no receive request for it
+    kRefused,     // the queue pair is at its end
+  };
+
+  // `receives` outlives it; without room for any, sends are refused.
+  RcResponder(const Config& config, FixedQueue<ReceiveRequest>& receives);
+
+  // A packet of kind kSend, kWrite or kReadRequest.
+  Outcome on_request(const roce::Packet& packet, const MemoryTable& memory);
+  // What on_request has just completed, without the queue pair's number.
+  const Completion& completion() const { return completion_; }
+
+  // Something has to be answered, be it not yet.
+  bool answer_due() const { return !reads_.empty() || nak_ != 0 || ack_due_; }
+  // The next answer; false when there is none. Its payload points into registered memory.
+  bool next_answer(const MemoryTable& memory, roce::Packet* answer);
+  // Refused something: the peer's queue pair is at its end, too.
+  bool refused() const { return refusal_ != 0; }
+
+ private:
+  // A response that is being sent.
+  struct Read {
+    uint64_t first_psn = 0;
+    uint64_t next_psn = 0;
+    uint64_t end_psn = 0;
+    uint64_t address = 0;
+    Bytes length = 0;
+    uint32_t key = 0;
+    uint32_t msn = 0;
+  };
+  // The message whose packets are coming in.
+  struct Message {
+    roce::Kind kind = roce::Kind::kUnknown;  // kUnknown: none
+    uint64_t address = 0;
+    Bytes length = 0;  // announced by a write, or the room that a send has
+    Bytes placed = 0;
+    uint32_t key = 0;
+  };
+
+  Outcome on_duplicate(const roce::Packet& packet, uint64_t psn, const MemoryTable& memory);
+  Outcome on_read_request(const roce::Packet& packet, const MemoryTable& memory);
+  bool push_read(const roce::Packet& packet, uint64_t psn, uint32_t msn);
+  void drop_reads_from(uint64_t psn);
+  uint8_t begin(const roce::Packet& packet, const MemoryTable& memory);
+  uint8_t check(const roce::Packet& packet, roce::Shape shape) const;
+  uint8_t place(const roce::Packet& packet, const MemoryTable& memory);
+  Outcome finish(const roce::Packet& packet, roce::Shape shape);
+  Outcome refuse(uint8_t syndrome, uint64_t psn);
+  void say_no(uint8_t syndrome, uint64_t psn);
+  bool next_response(const MemoryTable& memory, roce::Packet* answer);
+  uint64_t packets_of(Bytes length) const;
+  bool needs_receives() const { return receives_.capacity() > 0; }
+
+  Config config_;
+  FixedQueue<ReceiveRequest>& receives_;
+  FixedQueue<Read> reads_;
+  uint64_t expected_;
+  uint64_t nak_psn_ = 0;
+  Message message_;
+  Completion completion_;
+  uint32_t msn_ = 0;       // messages completed
+  uint8_t nak_ = 0;        // to be sent; 0: none
+  uint8_t refusal_ = 0;    // the last word; 0: none
+  bool gap_told_ = false;  // the peer knows that expected_ is missing
+  bool ack_due_ = false;
+};
+
+}  // namespace pacecar

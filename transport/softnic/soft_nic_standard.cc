@@ -1,0 +1,319 @@
+// The part of SoftNic that speaks standard RC: connections, packets in and out. What both wire
+// modes share (flows, pacing, timers, completions) is in the other parts.
+#include <algorithm>
+#include <cstring>
+
+#include "transport/base/seq.h"
+#include "transport/softnic/slab.h"
+#include "transport/softnic/soft_nic.h"
+#include "transport/wire/address.h"
+#include "transport/wire/icrc.h"
+#include "transport/wire/roce.h"
+
+namespace pacecar {
+namespace {
+
+// Between two notifications of congestion of a queue pair, as hardware has it (annex A17 leaves it
+// open; 50 us in Zhu et al., SIGCOMM 2015).
+constexpr Duration kNotificationInterval = Duration::from_us(50);
+constexpr size_t kMaxOverheadBytes = roce::kMaxHeaderBytes + roce::kMaxTrailerBytes;
+
+// Sequence numbers begin a whole turn above zero, so that those before the first have a place.
+constexpr uint64_t first_psn(uint32_t wire24) { return (uint64_t{1} << kPsnBits) + wire24; }
+
+}  // namespace
+
+Result<void> SoftNic::connect_standard(QueuePair& qp, const RcEndpoint& peer) {
+  if (!speaks_standard()) {
+    return fail(ErrorCode::kPeer,
+                "the peer's NIC speaks standard RoCE v2 only, and this software NIC its own mode "
+                "only: set PACECAR_WIRE=auto or PACECAR_WIRE=roce here");
+  }
+  if (!config_.knows_ip_header) {
+    return fail(ErrorCode::kPeer,
+                "standard RoCE v2 over IPv4 needs packets with their IP header, which UDP sockets "
+                "do not show: use soft:raw:INTERFACE, or an interface with an IPv6 address");
+  }
+  const bool ipv4 = is_ipv4(config_.address);
+  Address address{.ip = peer.gid, .scope_id = config_.address.scope_id, .port = roce::kUdpPort};
+  if (is_ipv4(address) != ipv4) {
+    return fail(ErrorCode::kPeer,
+                std::string("the peer's GID ") + ip_to_string(address) +
+                    " is of another IP version " +
+                    "than our address: choose a GID or an address so that both are of one");
+  }
+  const RcLane& lane = peer.lane[0];
+  qp.remote = SoftEndpoint{.address = address,
+                           .queue_pair = lane.queue_pair,
+                           .first_psn = lane.first_psn,
+                           .mtu = std::min(standard_mtu(qp.local.mtu), peer.mtu)};
+  const uint32_t read_depth = std::clamp<uint32_t>(peer.read_depth, 1, kReadDepth);
+  qp.rc = std::make_unique<RcConnection>(
+      RcConnection{.requester = RcRequester({.peer_queue_pair = lane.queue_pair,
+                                             .first_psn = first_psn(qp.local.first_psn),
+                                             .window_packets = qp.local.window_packets,
+                                             .work_requests = qp.config.work_requests,
+                                             .mtu = qp.remote.mtu,
+                                             .read_depth = read_depth,
+                                             .paths = config_.paths,
+                                             .path_seed = qp.local.queue_pair,
+                                             .loss = config_.loss,
+                                             .silence_limit = config_.silence_limit}),
+                   .responder = RcResponder({.peer_queue_pair = lane.queue_pair,
+                                             .first_psn = first_psn(lane.first_psn),
+                                             .read_depth = kReadDepth,
+                                             .mtu = qp.remote.mtu},
+                                            qp.receives),
+                   .next_notification = Instant()});
+  qp.state = QueuePair::State::kConnected;
+  return {};
+}
+
+size_t SoftNic::post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) {
+  QueuePair* qp = find(id);
+  PACECAR_CHECK(qp != nullptr);
+  if (!speaks_standard()) return 0;
+  size_t taken = 0;
+  for (const ReceiveRequest& request : requests) {
+    PACECAR_CHECK(request.length == 0 ||
+                  memory_.owner_may_write(request.local_key, request.local, request.length));
+    if (!qp->receives.push(request)) break;
+    ++taken;
+  }
+  return taken;
+}
+
+std::string SoftNic::fault(QueuePairId id) const {
+  const QueuePair* qp = find(id);
+  if (qp == nullptr || qp->state != QueuePair::State::kBroken) return {};
+  const std::string peer = to_string(qp->remote.address);
+  if (qp->rc && qp->rc->responder.refused()) {
+    return "the peer at " + peer +
+           " asked for memory that it may not touch, or sent more than there is room for: look at "
+           "its error, and at what it was told of our memory";
+  }
+  switch (qp->broken_by) {
+    case CompletionStatus::kRetryExceeded:
+      return "the peer at " + peer +
+             " has not answered within the limit: check that it lives and that UDP packets pass";
+    case CompletionStatus::kReceiverNotReady:
+      return "the peer at " + peer +
+             " has posted no receive request within the limit: let it post more of them";
+    case CompletionStatus::kLocalError:
+      return "the peer at " + peer +
+             " answered a read in packets of another size: use the same MTU on both sides";
+    default:
+      return {};
+  }
+}
+
+// --- in ---
+
+void SoftNic::on_standard(Instant now, const RxPacket& packet) {
+  roce::Packet rc;
+  if (!speaks_standard() || packet.elided > 0 ||
+      roce::decode(packet.bytes, rc) != roce::Decoded::kOk) {
+    ++counters_.malformed;
+    return;
+  }
+  QueuePair* qp = find(rc.destination_qp);
+  // A refusal is repeated until the peer has heard it.
+  const bool open = qp != nullptr && qp->rc &&
+                    (qp->state == QueuePair::State::kConnected || qp->rc->responder.refused());
+  if (!open) {
+    ++counters_.unknown_queue_pair;
+    return;
+  }
+  if (packet.source->ip != qp->remote.address.ip) {
+    ++counters_.wrong_source;
+    return;
+  }
+  if (!roce::verify_icrc({*packet.source, config_.address, packet.ipv4_fragment}, packet.bytes)) {
+    ++counters_.bad_checksum;
+    return;
+  }
+  if (packet.ecn == Ecn::kCongestion) notify_congestion(*qp, now);
+  switch (roce::shape_of(rc.opcode).kind) {
+    case roce::Kind::kSend:
+    case roce::Kind::kWrite:
+    case roce::Kind::kReadRequest:
+      on_request(*qp, rc, now);
+      break;
+    case roce::Kind::kCnp:
+      qp->rc->requester.on_congestion();
+      break;
+    default:
+      on_answer(*qp, rc, now - packet.waited, now);
+      break;
+  }
+}
+
+void SoftNic::notify_congestion(QueuePair& qp, Instant now) {
+  ++counters_.marked_packets;
+  if (now < qp.rc->next_notification) return;
+  qp.rc->next_notification = now + kNotificationInterval;
+  qp.rc->notification_due = true;
+  acks_.add(slot_of(qp));
+}
+
+void SoftNic::on_answer(QueuePair& qp, const roce::Packet& packet, Instant arrival, Instant now) {
+  if (qp.state != QueuePair::State::kConnected) return;
+  RcRequester& requester = qp.rc->requester;
+  const Bytes in_flight_before = requester.in_flight();
+  SendProgress progress;
+  if (packet.opcode == roce::Opcode::kAck) {
+    ++counters_.acks_received;
+    progress = requester.on_ack(packet, arrival, now);
+  } else {
+    ++counters_.data_packets_received;
+    counters_.data_bytes_received += packet.payload.size();
+    progress = requester.on_read_response(packet, memory_, now);
+  }
+  if (qp.config.paced) flows_[qp.config.flow].signal.echo_marked = progress.marked > 0;
+  on_progress(qp, in_flight_before, progress);
+  events_.add(slot_of(qp));
+  arm_timeout(qp);
+  check_failure(qp);
+  wake(qp);
+}
+
+void SoftNic::check_failure(QueuePair& qp) {
+  if (qp.state == QueuePair::State::kConnected &&
+      qp.rc->requester.failure() != CompletionStatus::kOk) {
+    break_queue_pair(qp, qp.rc->requester.failure());
+  }
+}
+
+void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now) {
+  if (received_.full()) {
+    ++counters_.completions_full;
+    return;
+  }
+  RcResponder& responder = qp.rc->responder;
+  switch (responder.on_request(packet, memory_)) {
+    case RcResponder::Outcome::kCompleted:
+      received_.push(responder.completion());
+      received_[received_.size() - 1].queue_pair = qp.local.queue_pair;
+      [[fallthrough]];
+    case RcResponder::Outcome::kPlaced:
+      ++counters_.data_packets_received;
+      counters_.data_bytes_received += packet.payload.size();
+      // Whether a write has an immediate only its last packet tells.
+      counters_.silent_packets_received += roce::shape_of(packet.opcode).immediate ? 0 : 1;
+      if (tell_arrivals_ && qp.config.paced) {
+        flows_[qp.config.flow].arrival.bytes += packet.payload.size();
+        arrivals_.add(qp.config.flow);
+      }
+      qp.unacknowledged_bytes += packet.payload.size();
+      ++qp.unacknowledged_packets;
+      want_ack(qp, now, packet.ack_request || config_.ack.every_packet);
+      return;
+    case RcResponder::Outcome::kDuplicate:
+      ++counters_.duplicates;
+      break;
+    case RcResponder::Outcome::kOutOfOrder:
+      ++counters_.out_of_order;
+      break;
+    case RcResponder::Outcome::kRead:
+    case RcResponder::Outcome::kNotReady:
+      break;
+    case RcResponder::Outcome::kRefused:
+      ++counters_.access_errors;
+      if (qp.state == QueuePair::State::kConnected) {
+        break_queue_pair(qp, CompletionStatus::kLocalError);
+      }
+      break;
+  }
+  if (responder.answer_due()) acks_.add(slot_of(qp));
+}
+
+// --- out ---
+
+// The packet with its memory in the slab.
+TxPacket SoftNic::standard_packet(const QueuePair& qp, const roce::Packet& packet, uint16_t path,
+                                  TrafficClass traffic_class) {
+  const auto header = slab_->take(roce::header_bytes(packet.opcode));
+  const auto trailer = slab_->take(roce::trailer_bytes(packet.payload.size()));
+  roce::encode(packet, header);
+  const auto padding = trailer.first(trailer.size() - roce::kIcrcBytes);
+  std::ranges::fill(padding, uint8_t{0});
+  Address source = config_.address;
+  const bool control = traffic_class == TrafficClass::kControl;
+  source.port = config_.source_ports[control ? config_.paths : path];
+  wire::store_checksum(roce::icrc({source, qp.remote.address}, header, packet.payload, padding),
+                       trailer.last<roce::kIcrcBytes>());
+  return {.header = header,
+          .payload = packet.payload,
+          .trailer = trailer,
+          .destination = &qp.remote.address,
+          .path = control ? uint16_t{0} : path,
+          .traffic_class = traffic_class};
+}
+
+size_t SoftNic::transmit_standard(QueuePair& qp, Instant now, Bytes budget,
+                                  std::span<TxPacket> out) {
+  RcRequester& requester = qp.rc->requester;
+  const Bytes in_flight_before = requester.in_flight();
+  const uint16_t path = requester.choose_path(now);
+  const Bytes last_from = this->last_from(qp);
+  const bool sparse = qp.config.paced && flows_[qp.config.flow].sparse;
+  Sent sent;
+  size_t count = 0;
+  RcRequester::Outgoing packet;
+  while (count < out.size() && slab_->room() >= kMaxOverheadBytes &&
+         (count == 0 || sent.payload + config_.mtu <= budget)) {
+    const bool ask = sparse || sent.payload + requester.next_bytes() >= last_from;
+    if (!requester.next_packet(now, ask, &packet)) break;
+    out[count] = standard_packet(qp, packet.packet, path, qp.config.traffic_class);
+    sent.payload += packet.packet.payload.size();
+    sent.wire += out[count++].size() + config_.wire_overhead_bytes;
+    counters_.packets_retransmitted += packet.retransmission ? 1 : 0;
+  }
+  check_failure(qp);
+  if (count == 0) return 0;
+  counters_.data_packets_sent += count;
+  sent.in_flight = requester.in_flight() - in_flight_before;
+  account(qp, now, sent);
+  return count;
+}
+
+// A turn of one queue pair: at most a burst of the responses to reads, so that others have theirs.
+// All answers keep to one path: none may overtake another.
+size_t SoftNic::transmit_answers(QueuePair& qp, std::span<TxPacket> out) {
+  const uint32_t slot = acks_.take();
+  later_.remove(slot);
+  qp.unacknowledged_bytes = 0;
+  qp.unacknowledged_packets = 0;
+  RcConnection& rc = *qp.rc;
+  const auto path = static_cast<uint16_t>(qp.local.queue_pair % config_.paths);
+  const auto traffic_class = qp.config.paced ? TrafficClass::kControl : qp.config.traffic_class;
+  size_t count = 0;
+  Bytes payload_bytes = 0;
+  const auto room = [&] { return count < out.size() && slab_->room() >= kMaxOverheadBytes; };
+  if (rc.notification_due && room()) {
+    const roce::Packet notification{.opcode = roce::Opcode::kCnp,
+                                    .destination_qp = qp.remote.queue_pair};
+    out[count++] = standard_packet(qp, notification, path, TrafficClass::kControl);
+    rc.notification_due = false;
+  }
+  roce::Packet answer;
+  while (room() && payload_bytes < config_.burst_bytes &&
+         rc.responder.next_answer(memory_, &answer)) {
+    out[count++] = standard_packet(qp, answer, path, traffic_class);
+    payload_bytes += answer.payload.size();
+    if (answer.opcode == roce::Opcode::kAck) {
+      ++counters_.acks_sent;
+    } else {
+      ++counters_.data_packets_sent;
+      counters_.data_bytes_sent += answer.payload.size();
+    }
+  }
+  if (rc.responder.answer_due() || rc.notification_due) acks_.add(slot);
+  // Memory that is read may be gone by now.
+  if (rc.responder.refused() && qp.state == QueuePair::State::kConnected) {
+    break_queue_pair(qp, CompletionStatus::kLocalError);
+  }
+  return count;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,105 @@
+#include "transport/wire/icrc.h"
+
+#include <isa-l/crc.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "transport/wire/address.h"
+#include "transport/wire/big_endian.h"
+#include "transport/wire/roce.h"
+
+namespace pacecar::roce {
+namespace {
+
+constexpr size_t kLinkBytes = 8;  // stand for InfiniBand's own link header, all ones
+constexpr size_t kIpv4Bytes = 20;
+constexpr size_t kIpv6Bytes = 40;
+constexpr size_t kUdpBytes = 8;
+constexpr uint8_t kUdp = 17;
+constexpr size_t kCongestionAt = 4;  // byte of the BTH that is not covered
+
+// The headers as far as they count, with all ones for the rest.
+class CoveredHeaders {
+ public:
+  CoveredHeaders(const Route& route, size_t datagram_bytes) {
+    bytes_.fill(0xFF);
+    const size_t udp_bytes = kUdpBytes + datagram_bytes;
+    if (is_ipv4(route.source)) {
+      put_ipv4(route, udp_bytes);
+    } else {
+      put_ipv6(route, udp_bytes);
+    }
+    put16(route.source.port);
+    put16(route.destination.port);
+    put16(udp_bytes);
+    size_ += 2;  // checksum
+  }
+
+  // The BTH, which follows.
+  void put_bth(const uint8_t* bth) {
+    std::memcpy(&bytes_[size_], bth, kBthBytes);
+    bytes_[size_ + kCongestionAt] = 0xFF;
+    size_ += kBthBytes;
+  }
+
+  std::span<const uint8_t> view() const { return std::span(bytes_).first(size_); }
+
+ private:
+  void put16(size_t value) {
+    bytes_[size_++] = static_cast<uint8_t>(value >> 8);
+    bytes_[size_++] = static_cast<uint8_t>(value);
+  }
+  void put(std::span<const uint8_t> bytes) {
+    std::copy(bytes.begin(), bytes.end(), &bytes_[size_]);
+    size_ += bytes.size();
+  }
+  void put_ipv4(const Route& route, size_t udp_bytes) {
+    bytes_[size_] = 0x45;  // version 4, five words
+    size_ += 2;            // type of service
+    put16(kIpv4Bytes + udp_bytes);
+    wire::store_be32(route.ipv4_fragment, &bytes_[size_]);
+    size_ += 5;  // and time to live
+    bytes_[size_] = kUdp;
+    size_ += 3;  // and checksum
+    put(std::span(route.source.ip).last(4));
+    put(std::span(route.destination.ip).last(4));
+  }
+  void put_ipv6(const Route& route, size_t udp_bytes) {
+    bytes_[size_] = 0x6F;  // version 6, traffic class
+    size_ += 4;            // and flow label
+    put16(udp_bytes);
+    bytes_[size_] = kUdp;
+    size_ += 2;  // and hop limit
+    put(route.source.ip);
+    put(route.destination.ip);
+  }
+
+  std::array<uint8_t, kLinkBytes + kIpv6Bytes + kUdpBytes + kBthBytes> bytes_;
+  size_t size_ = kLinkBytes;
+};
+
+}  // namespace
+
+uint32_t icrc(const Route& route, std::span<const uint8_t> header, std::span<const uint8_t> payload,
+              std::span<const uint8_t> padding) {
+  CoveredHeaders covered(route, header.size() + payload.size() + padding.size() + kIcrcBytes);
+  covered.put_bth(header.data());
+  uint32_t crc = crc32_gzip_refl(0, covered.view().data(), covered.view().size());
+  const auto rest = header.subspan(kBthBytes);
+  if (!rest.empty()) crc = crc32_gzip_refl(crc, rest.data(), rest.size());
+  if (!payload.empty()) crc = crc32_gzip_refl(crc, payload.data(), payload.size());
+  if (!padding.empty()) crc = crc32_gzip_refl(crc, padding.data(), padding.size());
+  return crc;
+}
+
+bool verify_icrc(const Route& route, std::span<const uint8_t> datagram) {
+  if (datagram.size() < kBthBytes + kIcrcBytes) return false;
+  const auto covered = datagram.first(datagram.size() - kIcrcBytes);
+  uint32_t stored;
+  std::memcpy(&stored, covered.data() + covered.size(), sizeof stored);  // little-endian
+  return stored == icrc(route, covered, {}, {});
+}
+
+}  // namespace pacecar::roce

@@ -1,0 +1,176 @@
+// The packets of standard RoCE v2: reliable connections (RC) of the InfiniBand Architecture
+// Specification vol. 1 (chapter 9; headers: 9.2 to 9.6), and the congestion notification of its
+// annex A17. README.md has the layout. The ICRC that ends them is in icrc.h.
+//
+// Decoders accept any bytes and say what is wrong with them. Queue pair numbers, PSNs and MSNs have
+// 24 bits; encoders send the low 24 bits.
+//
+// Pure functions; any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/base/units.h"
+
+namespace pacecar::roce {
+
+inline constexpr uint16_t kUdpPort = 4791;
+
+enum class Opcode : uint8_t {
+  kSendFirst = 0x00,
+  kSendMiddle = 0x01,
+  kSendLast = 0x02,
+  kSendLastImm = 0x03,
+  kSendOnly = 0x04,
+  kSendOnlyImm = 0x05,
+  kWriteFirst = 0x06,
+  kWriteMiddle = 0x07,
+  kWriteLast = 0x08,
+  kWriteLastImm = 0x09,
+  kWriteOnly = 0x0A,
+  kWriteOnlyImm = 0x0B,
+  kReadRequest = 0x0C,
+  kReadFirst = 0x0D,  // responses to a read request
+  kReadMiddle = 0x0E,
+  kReadLast = 0x0F,
+  kReadOnly = 0x10,
+  kAck = 0x11,
+  kCnp = 0x81,  // congestion notification packet: annex A17, 17.9.3
+};
+
+enum class Kind : uint8_t { kUnknown, kSend, kWrite, kReadRequest, kReadResponse, kAck, kCnp };
+
+// What an opcode says of its packet.
+struct Shape {
+  Kind kind = Kind::kUnknown;
+  bool first = false;  // of its message
+  bool last = false;
+  bool immediate = false;
+};
+
+constexpr Shape shape_of(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::kSendFirst:
+      return {Kind::kSend, true, false, false};
+    case Opcode::kSendMiddle:
+      return {Kind::kSend, false, false, false};
+    case Opcode::kSendLast:
+      return {Kind::kSend, false, true, false};
+    case Opcode::kSendLastImm:
+      return {Kind::kSend, false, true, true};
+    case Opcode::kSendOnly:
+      return {Kind::kSend, true, true, false};
+    case Opcode::kSendOnlyImm:
+      return {Kind::kSend, true, true, true};
+    case Opcode::kWriteFirst:
+      return {Kind::kWrite, true, false, false};
+    case Opcode::kWriteMiddle:
+      return {Kind::kWrite, false, false, false};
+    case Opcode::kWriteLast:
+      return {Kind::kWrite, false, true, false};
+    case Opcode::kWriteLastImm:
+      return {Kind::kWrite, false, true, true};
+    case Opcode::kWriteOnly:
+      return {Kind::kWrite, true, true, false};
+    case Opcode::kWriteOnlyImm:
+      return {Kind::kWrite, true, true, true};
+    case Opcode::kReadRequest:
+      return {Kind::kReadRequest, true, true, false};
+    case Opcode::kReadFirst:
+      return {Kind::kReadResponse, true, false, false};
+    case Opcode::kReadMiddle:
+      return {Kind::kReadResponse, false, false, false};
+    case Opcode::kReadLast:
+      return {Kind::kReadResponse, false, true, false};
+    case Opcode::kReadOnly:
+      return {Kind::kReadResponse, true, true, false};
+    case Opcode::kAck:
+      return {Kind::kAck, true, true, false};
+    case Opcode::kCnp:
+      return {Kind::kCnp, true, true, false};
+  }
+  return {};
+}
+
+// The opcode of a packet of a send, write or read response by its place in the message.
+Opcode opcode_of(Kind kind, bool first, bool last, bool immediate);
+
+// Whether packets that begin with this byte are ours to decode.
+constexpr bool is_roce(uint8_t first_byte) {
+  return shape_of(static_cast<Opcode>(first_byte)).kind != Kind::kUnknown;
+}
+
+// AETH syndromes (9.7.5.1.1 and table 44).
+inline constexpr uint8_t kAckUnlimited = 0x1F;  // an acknowledgement without a count of credits
+inline constexpr uint8_t kNakSequence = 0x60;
+inline constexpr uint8_t kNakInvalidRequest = 0x61;
+inline constexpr uint8_t kNakRemoteAccess = 0x62;
+inline constexpr uint8_t kNakRemoteOperation = 0x63;
+
+enum class Syndrome : uint8_t { kAck, kReceiverNotReady, kNak, kReserved };
+
+constexpr Syndrome classify(uint8_t syndrome) {
+  if (syndrome <= 0x1F) return Syndrome::kAck;
+  if (syndrome >= 0x20 && syndrome <= 0x3F) return Syndrome::kReceiverNotReady;
+  return syndrome >= kNakSequence && syndrome <= kNakRemoteOperation ? Syndrome::kNak
+                                                                     : Syndrome::kReserved;
+}
+
+// How long the sender of a "receiver not ready" wants to be left alone (table 45), by the low five
+// bits of the syndrome.
+Duration rnr_delay(uint8_t syndrome);
+// The syndrome that asks for 0.32 ms.
+inline constexpr uint8_t kReceiverNotReady = 0x20 | 10;
+
+inline constexpr size_t kBthBytes = 12;
+inline constexpr size_t kRethBytes = 16;
+inline constexpr size_t kAethBytes = 4;
+inline constexpr size_t kImmediateBytes = 4;
+inline constexpr size_t kIcrcBytes = 4;
+inline constexpr size_t kCnpReservedBytes = 16;
+inline constexpr size_t kMaxHeaderBytes = kBthBytes + kRethBytes + kImmediateBytes;
+inline constexpr size_t kMaxTrailerBytes = 3 + kIcrcBytes;
+inline constexpr Bytes kMaxMessageBytes = Bytes{1} << 31;  // 9.4.1
+
+// One packet. Fields that its opcode does not have are 0.
+struct Packet {
+  Opcode opcode = Opcode::kAck;
+  bool ack_request = false;
+  uint8_t syndrome = 0;
+  uint32_t destination_qp = 0;
+  uint32_t psn = 0;
+  uint32_t msn = 0;
+  uint64_t address = 0;  // RETH: of the whole write, or of what is to be read
+  uint32_t key = 0;
+  uint32_t length = 0;
+  uint32_t immediate = 0;
+  std::span<const uint8_t> payload;  // without padding
+};
+
+size_t header_bytes(Opcode opcode);
+// What fills a payload up to a multiple of four bytes, zeros.
+constexpr size_t pad_bytes(size_t payload) { return (4 - payload % 4) % 4; }
+constexpr size_t trailer_bytes(size_t payload) { return pad_bytes(payload) + kIcrcBytes; }
+
+// Writes the header, header_bytes(packet.opcode); payload, padding and ICRC follow it.
+void encode(const Packet& packet, std::span<uint8_t> to);
+
+enum class Decoded : uint8_t {
+  kOk,
+  kLength,     // too short for its opcode, or not a multiple of four bytes
+  kOpcode,     // none of ours
+  kVersion,    // of the transport header
+  kPartition,  // not the default one
+  kPadding,    // longer than the payload, or of a packet without payload
+  kPayload,    // where there must not be any, or none where there must be some
+  kSyndrome,   // a reserved one
+};
+
+// `packet.payload` points into `datagram`. Does not look at the ICRC. Unless kOk, the packet is
+// unspecified.
+Decoded decode(std::span<const uint8_t> datagram, Packet& packet);
+
+}  // namespace pacecar::roce
