@@ -1,20 +1,21 @@
-"""What --delay, --loss, --rate, --limit and --ecn mean, as queueing disciplines of eth0."""
+"""What --delay, --loss, --rate, --limit and --ecn mean, as queueing disciplines of eth0.
 
-SEGMENT_BURST = 10000  # bytes: one jumbo frame, but no batch of segments
+The NIC has no offloads, so that a packet here is a frame on the wire, never a batch of them.
+"""
+
+BURST_BYTES = 10000  # the least with which a jumbo frame passes
+FLYING_PACKETS = 100000  # held back by --delay: never the bottleneck
 
 
 def tc_batch(options):
     """Input of `tc -batch`: the disciplines form a chain, a packet enters the first one."""
     stages = []
     if options.delay or options.loss:
-        # The token bucket is too fast to delay anything; what it does is to cut batches (GSO)
-        # into packets, so that each packet meets its own fate behind it.
-        stages.append(f"tbf rate 100gbit burst {SEGMENT_BURST} limit 64mb")
         fate = [f"delay {options.delay}"] if options.delay else []
         fate += [f"loss {options.loss}"] if options.loss else []
-        stages.append(f"netem limit 100000 {' '.join(fate)}")
+        stages.append(f"netem limit {FLYING_PACKETS} {' '.join(fate)}")
     if options.rate:
-        stages.append(f"tbf rate {options.rate} burst {SEGMENT_BURST} limit {options.limit}kb")
+        stages.append(f"tbf rate {options.rate} burst {BURST_BYTES} limit {options.limit}kb")
     if options.ecn:
         stages.append(red(options.limit * 1024, options.rate))
     lines, parent = [], "root"

@@ -2,6 +2,7 @@
 
 import os
 import selectors
+import shutil
 import sys
 import time
 
@@ -11,6 +12,7 @@ from output import Lines, open_output
 
 LOST = 70  # status of a guest that ended without one
 TIMED_OUT = 124
+BARRIERS = ".barriers"  # where deploy/lab/barrier keeps its files, inside the share
 CHUNK = 1 << 16
 
 
@@ -26,6 +28,7 @@ class Run:
     def run(self, image, accel):
         """Exit status of the whole."""
         nics = network.join(self._options.guests, self._selector)
+        shutil.rmtree(self._share / BARRIERS, ignore_errors=True)  # of a run that was killed
         environment, directory = dict(os.environ), os.getcwd()
         try:
             for guest, nic in zip(self._guests, nics):
@@ -34,6 +37,7 @@ class Run:
                 self._watch(guest)
             return self._wait()
         finally:
+            shutil.rmtree(self._share / BARRIERS, ignore_errors=True)
             for guest in self._guests:
                 guest.kill()
                 self._pid_file(guest).unlink(missing_ok=True)
