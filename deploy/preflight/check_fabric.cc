@@ -65,7 +65,12 @@ void check_ecn(const Facts& facts, const RdmaDevice& device, const RdmaPort& por
   }
 }
 
-void check_losses(const Facts& facts, const RdmaPort& port, Findings& findings) {
+bool has_pfc(const RdmaDevice& device, const RdmaPort& port) {
+  return port.ethernet && !device.is_software();
+}
+
+void check_losses(const Facts& facts, const RdmaDevice& device, const RdmaPort& port,
+                  Findings& findings) {
   if (port.losses.empty()) return;
   const std::string lost = list(port.losses);
   if (lost.empty()) {
@@ -78,6 +83,10 @@ void check_losses(const Facts& facts, const RdmaPort& port, Findings& findings) 
   } else if (port.growth.empty()) {
     findings.add(FindingId::kFabricLossPast, port.name(),
                  fmt::format("nothing in {:g} s; earlier: {}", facts.watched->seconds(), lost));
+  } else if (!has_pfc(device, port)) {
+    findings.add(FindingId::kFabricLossWithoutPfc, port.name(),
+                 fmt::format("in {:g} s: {}", facts.watched->seconds(), list(port.growth)),
+                 {{"NETDEV", port.netdev}});
   } else {
     findings.add(FindingId::kFabricLossGrows, port.name(),
                  fmt::format("in {:g} s: {}: the fabric drops RoCE packets; PFC or ECN are not set "
@@ -101,8 +110,8 @@ void check_traffic_class(const RdmaPort& port, Findings& findings) {
 
 void check_port(const Facts& facts, const RdmaDevice& device, const RdmaPort& port,
                 Findings& findings) {
-  check_losses(facts, port, findings);
-  if (!port.ethernet || device.is_software()) return;
+  check_losses(facts, device, port, findings);
+  if (!has_pfc(device, port)) return;
   const Netdev* netdev = facts.netdev(port.netdev);
   check_pfc(port, netdev, findings);
   check_ecn(facts, device, port, findings);

@@ -49,29 +49,40 @@ std::string index_problem(const std::string& setting, const RdmaPort& port) {
   return "";
 }
 
+// `best` is what would be used without the setting.
+void check_index(const RdmaPort& port, const std::string& setting, const Gid& best,
+                 Findings& findings) {
+  const std::string number = std::to_string(best.index);
+  if (const std::string problem = index_problem(setting, port); !problem.empty()) {
+    findings.add(FindingId::kGidIndexUnusable, port.name(),
+                 fmt::format("{}; without it: {}", problem, describe(best)), {{"NUMBER", number}});
+    return;
+  }
+  const Gid& named = *std::ranges::find(port.gids, *parse_number(setting), &Gid::index);
+  if (reach_of(named) == Reach::kLinkLocal && reach_of(best) != Reach::kLinkLocal) {
+    findings.add(FindingId::kGidIndexLinkLocal, port.name(),
+                 fmt::format("{}, link-local; without PACECAR_GID_INDEX: {}", describe(named),
+                             describe(best)),
+                 {{"NUMBER", number}});
+  } else {
+    findings.add(FindingId::kGidChosen, port.name(), describe(named) + ", as it is set");
+  }
+}
+
 void check_port(const RdmaPort& port, const std::string& setting, Findings& findings) {
-  const Gid* chosen = choose(port);
-  if (chosen == nullptr) {
+  const Gid* best = choose(port);
+  if (best == nullptr) {
     findings.add(FindingId::kGidNone, port.name(),
                  "no RoCE v2 GID: its interface has no address, or is down",
                  {{"NETDEV", port.netdev}});
-    return;
-  }
-  if (!setting.empty()) {
-    if (const std::string problem = index_problem(setting, port); !problem.empty()) {
-      findings.add(FindingId::kGidIndexUnusable, port.name(),
-                   fmt::format("{}; without it: {}", problem, describe(*chosen)),
-                   {{"NUMBER", std::to_string(chosen->index)}});
-      return;
-    }
-    chosen = &*std::ranges::find(port.gids, *parse_number(setting), &Gid::index);
-  }
-  if (reach_of(*chosen) == Reach::kLinkLocal) {
+  } else if (!setting.empty()) {
+    check_index(port, setting, *best, findings);
+  } else if (reach_of(*best) == Reach::kLinkLocal) {
     findings.add(FindingId::kGidLinkLocal, port.name(),
-                 describe(*chosen) + ", link-local: reaches this network segment only",
+                 describe(*best) + ", link-local: reaches this network segment only",
                  {{"NETDEV", port.netdev}});
   } else {
-    findings.add(FindingId::kGidChosen, port.name(), describe(*chosen));
+    findings.add(FindingId::kGidChosen, port.name(), describe(*best));
   }
 }
 

@@ -9,11 +9,6 @@ namespace {
 
 constexpr uint64_t kVendorNvidiaGpu = 0x10de;
 
-// "0000:3b:00.0"
-bool is_pci_address(std::string_view text) {
-  return text.size() >= 12 && std::ranges::count(text, ':') == 2 && text[text.size() - 2] == '.';
-}
-
 PciKind kind_of(uint64_t vendor, uint64_t device_class) {
   const uint64_t base = device_class >> 16;  // 0xBBSSPP: base class, subclass, interface
   if (base == 0x02) return PciKind::kNic;

@@ -124,6 +124,14 @@ Counters pauses_of(const Counters& statistics) {
   return pauses;
 }
 
+// A software device may point to the hardware of the interface below it; it has a file `parent`.
+void read_hardware(const HostTree& tree, const std::string& folder, RdmaDevice& device) {
+  const std::string address = tree.link_name(folder + "/device").value_or("");
+  if (!is_pci_address(address) || tree.exists(folder + "/parent")) return;
+  device.pci_address = address;
+  device.driver = tree.link_name(folder + "/device/driver").value_or("");
+}
+
 }  // namespace
 
 std::vector<RdmaDevice> read_rdma(const HostTree& tree) {
@@ -134,8 +142,7 @@ std::vector<RdmaDevice> read_rdma(const HostTree& tree) {
     device.name = name;
     device.firmware = tree.text(folder + "/fw_ver").value_or("");
     device.node_guid = tree.text(folder + "/node_guid").value_or("");
-    device.pci_address = tree.link_name(folder + "/device").value_or("");
-    device.driver = tree.link_name(folder + "/device/driver").value_or("");
+    read_hardware(tree, folder, device);
     device.node = node_of(tree, name);
     if (!device.node.empty()) device.open_error = tree.try_open(device.node);
     for (const std::string& port : tree.names(folder + "/ports")) {

@@ -1,6 +1,6 @@
 // Kernel, modules and libraries, from /proc, /sys, /etc and the folders where libraries lie.
-#include <algorithm>
 #include <array>
+#include <set>
 
 #include "deploy/preflight/read_facts.h"
 
@@ -35,18 +35,16 @@ std::string find_library(const HostTree& tree, std::string_view prefix) {
 
 // "mlx5" of "libmlx5-rdmav34.so", and "rxe" of "librxe-rdmav34.so".
 std::vector<std::string> find_providers(const HostTree& tree) {
-  std::vector<std::string> providers;
+  std::set<std::string> providers;
   for (const std::string_view folder : kLibraryFolders) {
     for (const std::string& name : tree.names(std::string(folder) + "/libibverbs")) {
       const size_t end = name.find("-rdmav");
       if (name.starts_with("lib") && end != std::string::npos) {
-        providers.push_back(name.substr(3, end - 3));
+        providers.insert(name.substr(3, end - 3));
       }
     }
   }
-  std::ranges::sort(providers);
-  providers.erase(std::ranges::unique(providers).begin(), providers.end());
-  return providers;
+  return {providers.begin(), providers.end()};
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "deploy/preflight/text.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace pacecar::preflight {
@@ -46,6 +47,11 @@ std::optional<std::string> value_of(std::string_view lines, std::string_view key
     return std::string(value);
   }
   return std::nullopt;
+}
+
+bool is_pci_address(std::string_view text) {
+  constexpr size_t kSize = 12;  // domain, bus, device and function; a domain may be longer
+  return text.size() >= kSize && text[text.size() - 2] == '.' && std::ranges::count(text, ':') == 2;
 }
 
 Ranges parse_ranges(std::string_view text) {

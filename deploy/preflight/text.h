@@ -19,6 +19,9 @@ std::optional<uint64_t> parse_number(std::string_view text, int base = 10);
 // The value of "KEY: VALUE" or "KEY=VALUE" in a text of lines, trimmed and without quotes.
 std::optional<std::string> value_of(std::string_view lines, std::string_view key, char separator);
 
+// "0000:3b:00.0"
+bool is_pci_address(std::string_view text);
+
 // A list of ranges such as "0-3,8", as of CPUs.
 using Ranges = std::vector<std::pair<uint64_t, uint64_t>>;
 Ranges parse_ranges(std::string_view text);

@@ -72,9 +72,12 @@ TEST(PreflightGid, VersionOneIsNoChoice) {
 TEST(PreflightGid, TheIndexThatIsSetMustBeUsable) {
   Gid v1 = v2(2, kIpv4);
   v1.type = GidType::kInfiniBandOrRoceV1;
-  Facts facts = roce_port({v2(1, kGlobal), v1, v2(3, kIpv4)});
+  Facts facts = roce_port({v2(0, kLinkLocal), v2(1, kGlobal), v1, v2(3, kIpv4)});
   facts.settings.gid_index = "1";
   EXPECT_THAT(run(check_gids, facts).all().at(0).message, HasSubstr("index 1"));
+  facts.settings.gid_index = "0";
+  EXPECT_THAT(ids(run(check_gids, facts)), ElementsAre("gid.index_link_local"));
+  EXPECT_EQ(run(check_gids, facts).all().at(0).cure, "export PACECAR_GID_INDEX=3");
   for (const char* bad : {"2", "7", "-1", "x", "99999999999999999999"}) {
     facts.settings.gid_index = bad;
     const Findings findings = run(check_gids, facts);

@@ -171,7 +171,7 @@ TEST(PreflightHosts, CapabilitiesLiftLimits) {
   make_rxe_host(host);
   host.file("proc/self/limits", "Max locked memory  65536  65536  bytes\n")
       .file("proc/sys/net/core/rmem_max", "212992\n")
-      .file("proc/self/status", "CapEff:\t000001ffffffffff\n");
+      .file("proc/self/status", "CapEff:\t0000000000005000\n");
   EXPECT_THAT(problems(host.findings()), IsEmpty());
 }
 
@@ -189,6 +189,20 @@ TEST(PreflightHosts, CountersThatGrowWhileWatched) {
   note_growth(before, Duration::from_s(10), after);
   EXPECT_THAT(find(examine(after, checks()), "fabric.loss_grows").message,
               HasSubstr("in 10 s: out_of_sequence 7"));
+}
+
+TEST(PreflightHosts, ASoftwareDeviceThatLosesPacketsIsNoMatterOfPfc) {
+  FakeHost host;
+  make_rxe_host(host);
+  // Some drivers let their software device point to the hardware below its interface.
+  host.link("sys/class/infiniband/rxe0/device", "sys/devices/pci0000:00/0000:00:03.0");
+  const Facts before = host.facts();
+  host.file("sys/class/infiniband/rxe0/ports/1/hw_counters/packet_seq_err", "5\n");
+  Facts after = host.facts();
+  note_growth(before, Duration::from_s(1), after);
+  const Findings findings = examine(after, checks());
+  EXPECT_THAT(problems(findings), ElementsAre("fabric.loss_without_pfc"));
+  EXPECT_EQ(find(findings, "fabric.loss_without_pfc").cure, "ip -s link show dev eth0");
 }
 
 TEST(PreflightHosts, CopiesOfTheSymbolicLinksAreFollowed) {
