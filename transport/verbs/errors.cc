@@ -53,7 +53,7 @@ constexpr auto kStatusTable = std::to_array<StatusInfo>({
      "the peer's NIC refused access to its memory",
      "the peer has deregistered the memory, or its bounds or rights do not allow it",
      "keep memory registered at the receiver until the transfer is done"},
-    {IBV_WC_REM_OP_ERR, "REM_OP_ERR", kRemoteRefused, false,
+    {IBV_WC_REM_OP_ERR, "REM_OP_ERR", kRemoteRefused, true,
      "the peer's NIC could not complete the operation",
      "an error of the peer's own: of its memory, receive queue or device",
      "look at the peer's log"},
