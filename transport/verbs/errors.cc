@@ -14,7 +14,11 @@ using enum CompletionStatus;
 
 constexpr std::string_view kReport =
     "please report it with the versions of the NIC's firmware and of rdma-core";
-constexpr std::string_view kNotOurs = "Pacecar makes no such requests";
+
+// Of what Pacecar never asks for.
+constexpr StatusInfo never(ibv_wc_status status, std::string_view name, std::string_view what) {
+  return {status, name, kLocalError, false, what, "Pacecar makes no such requests", kReport};
+}
 
 constexpr auto kStatusTable = std::to_array<StatusInfo>({
     {IBV_WC_LOC_LEN_ERR, "LOC_LEN_ERR", kLocalError, true,
@@ -24,8 +28,8 @@ constexpr auto kStatusTable = std::to_array<StatusInfo>({
     {IBV_WC_LOC_QP_OP_ERR, "LOC_QP_OP_ERR", kLocalError, false,
      "the NIC found a work request that is inconsistent",
      "a defect in the NIC's driver or in Pacecar", kReport},
-    {IBV_WC_LOC_EEC_OP_ERR, "LOC_EEC_OP_ERR", kLocalError, false,
-     "the NIC found an inconsistent end-to-end context", kNotOurs, kReport},
+    never(IBV_WC_LOC_EEC_OP_ERR, "LOC_EEC_OP_ERR",
+          "the NIC found an inconsistent end-to-end context"),
     {IBV_WC_LOC_PROT_ERR, "LOC_PROT_ERR", kLocalError, true,
      "the NIC may not use the local memory of a work request",
      "the memory was deregistered or unmapped before its work request was done, or its key is of "
@@ -35,8 +39,7 @@ constexpr auto kStatusTable = std::to_array<StatusInfo>({
      "a work request was given back because its queue pair had failed before",
      "an earlier error of the same queue pair, on either side",
      "look at the first error of this queue pair, and at the peer's log"},
-    {IBV_WC_MW_BIND_ERR, "MW_BIND_ERR", kLocalError, true, "a memory window could not be bound",
-     kNotOurs, kReport},
+    never(IBV_WC_MW_BIND_ERR, "MW_BIND_ERR", "a memory window could not be bound"),
     {IBV_WC_BAD_RESP_ERR, "BAD_RESP_ERR", kLocalError, false,
      "the peer's NIC answered what cannot be",
      "a defect in a NIC's firmware, or two queue pairs that are joined wrongly",
@@ -53,7 +56,7 @@ constexpr auto kStatusTable = std::to_array<StatusInfo>({
      "the peer's NIC refused access to its memory",
      "the peer has deregistered the memory, or its bounds or rights do not allow it",
      "keep memory registered at the receiver until the transfer is done"},
-    {IBV_WC_REM_OP_ERR, "REM_OP_ERR", kRemoteRefused, false,
+    {IBV_WC_REM_OP_ERR, "REM_OP_ERR", kRemoteRefused, true,
      "the peer's NIC could not complete the operation",
      "an error of the peer's own: of its memory, receive queue or device",
      "look at the peer's log"},
@@ -67,16 +70,13 @@ constexpr auto kStatusTable = std::to_array<StatusInfo>({
      "the peer had no receive request within all retries",
      "the peer's process hangs, or takes more than it has receive requests for",
      "check that the peer's process runs, and post more receive requests"},
-    {IBV_WC_LOC_RDD_VIOL_ERR, "LOC_RDD_VIOL_ERR", kLocalError, false,
-     "a reliable datagram domain was violated", kNotOurs, kReport},
-    {IBV_WC_REM_INV_RD_REQ_ERR, "REM_INV_RD_REQ_ERR", kRemoteRefused, false,
-     "the peer refused a reliable datagram", kNotOurs, kReport},
+    never(IBV_WC_LOC_RDD_VIOL_ERR, "LOC_RDD_VIOL_ERR", "a reliable datagram domain was violated"),
+    never(IBV_WC_REM_INV_RD_REQ_ERR, "REM_INV_RD_REQ_ERR", "the peer refused a reliable datagram"),
     {IBV_WC_REM_ABORT_ERR, "REM_ABORT_ERR", kRemoteRefused, false, "the peer aborted the operation",
      "the peer has reset its queue pair", "look at the peer's log"},
-    {IBV_WC_INV_EECN_ERR, "INV_EECN_ERR", kLocalError, false,
-     "an end-to-end context number is invalid", kNotOurs, kReport},
-    {IBV_WC_INV_EEC_STATE_ERR, "INV_EEC_STATE_ERR", kLocalError, false,
-     "an end-to-end context is in the wrong state", kNotOurs, kReport},
+    never(IBV_WC_INV_EECN_ERR, "INV_EECN_ERR", "an end-to-end context number is invalid"),
+    never(IBV_WC_INV_EEC_STATE_ERR, "INV_EEC_STATE_ERR",
+          "an end-to-end context is in the wrong state"),
     {IBV_WC_FATAL_ERR, "FATAL_ERR", kLocalError, false, "the NIC had a fatal error",
      "the device was reset or removed, or is broken",
      "look at the kernel's log (dmesg), and start the process again"},
@@ -86,9 +86,9 @@ constexpr auto kStatusTable = std::to_array<StatusInfo>({
     {IBV_WC_GENERAL_ERR, "GENERAL_ERR", kLocalError, false,
      "the NIC reported an error that has no name", "known to the NIC's vendor by the vendor error",
      "look at the kernel's log (dmesg), and bring the NIC's firmware up to date"},
-    {IBV_WC_TM_ERR, "TM_ERR", kLocalError, false, "tag matching failed", kNotOurs, kReport},
-    {IBV_WC_TM_RNDV_INCOMPLETE, "TM_RNDV_INCOMPLETE", kLocalError, false,
-     "a rendezvous of tag matching is incomplete", kNotOurs, kReport},
+    never(IBV_WC_TM_ERR, "TM_ERR", "tag matching failed"),
+    never(IBV_WC_TM_RNDV_INCOMPLETE, "TM_RNDV_INCOMPLETE",
+          "a rendezvous of tag matching is incomplete"),
 });
 
 constexpr StatusInfo kUnknownStatus{IBV_WC_GENERAL_ERR,
@@ -99,66 +99,52 @@ constexpr StatusInfo kUnknownStatus{IBV_WC_GENERAL_ERR,
                                     "libibverbs is newer than Pacecar",
                                     kReport};
 
-struct Advice {
-  int errno_value;
-  ErrorCode code;
-  std::string_view text;
-};
-
-// What helps after this errno, whatever the call was.
-constexpr auto kGeneralAdvice = std::to_array<Advice>({
-    {ENOMEM, ErrorCode::kUnavailable,
-     "memory or a resource of the device is used up: use fewer flows (PACECAR_MAX_FLOWS), or raise "
-     "the locked memory limit (ulimit -l unlimited)"},
-    {EPERM, ErrorCode::kPermission,
-     "the system refuses: check the rights of /dev/infiniband/uverbs* and, in a container, that "
-     "the "
-     "devices are passed through"},
-    {EACCES, ErrorCode::kPermission,
-     "the system refuses: check the rights of /dev/infiniband/uverbs* and, in a container, that "
-     "the "
-     "devices are passed through"},
-    {EMFILE, ErrorCode::kUnavailable, "too many files are open: raise ulimit -n"},
-    {ENODEV, ErrorCode::kSystem, "the device is gone: look at the kernel's log (dmesg)"},
-    {EIO, ErrorCode::kSystem, "the device is gone or broken: look at the kernel's log (dmesg)"},
-    {ENOSYS, ErrorCode::kSystem, "the device's driver does not support it: use another device"},
-    {EOPNOTSUPP, ErrorCode::kSystem, "the device's driver does not support it: use another device"},
-    {EINVAL, ErrorCode::kSystem,
-     "the device or its driver does not take these values: bring driver and firmware up to date"},
-});
-
+constexpr std::string_view kRights =
+    "the system refuses: check the rights of /dev/infiniband/uverbs* and, in a container, that the "
+    "devices are passed through";
+constexpr std::string_view kUnsupported =
+    "the device's driver does not support it: use another device";
 constexpr std::string_view kUnreachable =
     "the peer's GID cannot be reached from ours: check addresses, routes and PACECAR_GID_INDEX on "
     "both sides";
-constexpr auto kConnectAdvice = std::to_array<Advice>({
-    {ETIMEDOUT, ErrorCode::kPeer, kUnreachable},
-    {EHOSTUNREACH, ErrorCode::kPeer, kUnreachable},
-    {ENETUNREACH, ErrorCode::kPeer, kUnreachable},
-    {ENXIO, ErrorCode::kPeer, kUnreachable},
-    {EINVAL, ErrorCode::kPeer, kUnreachable},
-});
-
 constexpr std::string_view kLockedMemory =
     "the memory cannot be locked: raise the limit (ulimit -l unlimited; in a container, "
     "--ulimit memlock=-1; for a service, LimitMEMLOCK=infinity)";
-constexpr auto kRegisterAdvice = std::to_array<Advice>({
-    {ENOMEM, ErrorCode::kPermission, kLockedMemory},
-    {EPERM, ErrorCode::kPermission, kLockedMemory},
-    {EFAULT, ErrorCode::kInvalidArgument,
+
+constexpr auto kErrnoTable = std::to_array<ErrnoInfo>({
+    {Call::kConnect, ETIMEDOUT, "ETIMEDOUT", ErrorCode::kPeer, kUnreachable},
+    {Call::kConnect, EHOSTUNREACH, "EHOSTUNREACH", ErrorCode::kPeer, kUnreachable},
+    {Call::kConnect, ENETUNREACH, "ENETUNREACH", ErrorCode::kPeer, kUnreachable},
+    {Call::kConnect, ENXIO, "ENXIO", ErrorCode::kPeer, kUnreachable},
+    {Call::kConnect, EINVAL, "EINVAL", ErrorCode::kPeer, kUnreachable},
+    {Call::kRegister, ENOMEM, "ENOMEM", ErrorCode::kPermission, kLockedMemory},
+    {Call::kRegister, EPERM, "EPERM", ErrorCode::kPermission, kLockedMemory},
+    {Call::kRegister, EFAULT, "EFAULT", ErrorCode::kInvalidArgument,
      "the range is not mapped, or not writable although peers are to write it: pass valid memory"},
-    {EINVAL, ErrorCode::kInvalidArgument, "the device cannot register this kind of memory"},
+    {Call::kRegister, EINVAL, "EINVAL", ErrorCode::kInvalidArgument,
+     "the device cannot register this kind of memory: use memory of the host"},
+    {Call::kOther, ENOMEM, "ENOMEM", ErrorCode::kUnavailable,
+     "memory or a resource of the device is used up: use fewer flows (PACECAR_MAX_FLOWS), or raise "
+     "the locked memory limit (ulimit -l unlimited)"},
+    {Call::kOther, EPERM, "EPERM", ErrorCode::kPermission, kRights},
+    {Call::kOther, EACCES, "EACCES", ErrorCode::kPermission, kRights},
+    {Call::kOther, EMFILE, "EMFILE", ErrorCode::kUnavailable,
+     "too many files are open: raise ulimit -n"},
+    {Call::kOther, ENODEV, "ENODEV", ErrorCode::kSystem,
+     "the device is gone: look at the kernel's log (dmesg)"},
+    {Call::kOther, EIO, "EIO", ErrorCode::kSystem,
+     "the device is gone or broken: look at the kernel's log (dmesg)"},
+    {Call::kOther, ENOSYS, "ENOSYS", ErrorCode::kSystem, kUnsupported},
+    {Call::kOther, EOPNOTSUPP, "EOPNOTSUPP", ErrorCode::kSystem, kUnsupported},
+    {Call::kOther, EINVAL, "EINVAL", ErrorCode::kSystem,
+     "the device or its driver does not take these values: bring driver and firmware up to date"},
 });
 
-const Advice* find(std::span<const Advice> table, int errno_value) {
-  const auto found = std::ranges::find(table, errno_value, &Advice::errno_value);
-  return found == table.end() ? nullptr : &*found;
-}
-
-const Advice* advice_for(Call kind, int errno_value) {
-  const Advice* special = nullptr;
-  if (kind == Call::kConnect) special = find(kConnectAdvice, errno_value);
-  if (kind == Call::kRegister) special = find(kRegisterAdvice, errno_value);
-  return special != nullptr ? special : find(kGeneralAdvice, errno_value);
+const ErrnoInfo* find(Call call, int errno_value) {
+  const auto found = std::ranges::find_if(kErrnoTable, [&](const ErrnoInfo& info) {
+    return info.call == call && info.errno_value == errno_value;
+  });
+  return found == kErrnoTable.end() ? nullptr : &*found;
 }
 
 std::string where(const FaultPlace& place) {
@@ -170,6 +156,8 @@ std::string where(const FaultPlace& place) {
 }  // namespace
 
 std::span<const StatusInfo> status_table() { return kStatusTable; }
+
+std::span<const ErrnoInfo> errno_table() { return kErrnoTable; }
 
 const StatusInfo& status_info(ibv_wc_status status) {
   const auto found = std::ranges::find(kStatusTable, status, &StatusInfo::status);
@@ -187,13 +175,12 @@ std::string describe_fault(const FaultPlace& place, std::string_view what, std::
 }
 
 Error verbs_error(Call kind, std::string_view call, int errno_value, std::string_view device) {
-  const Advice* advice = advice_for(kind, errno_value);
-  const std::string reason = std::generic_category().message(errno_value);
-  if (advice == nullptr) {
-    return {ErrorCode::kSystem, fmt::format("{}: {} failed ({}): look at the kernel's log (dmesg)",
-                                            device, call, reason)};
-  }
-  return {advice->code, fmt::format("{}: {} failed ({}); {}", device, call, reason, advice->text)};
+  const std::string failed =
+      fmt::format("{}: {} failed ({})", device, call, std::generic_category().message(errno_value));
+  const ErrnoInfo* info = find(kind, errno_value);
+  if (info == nullptr) info = find(Call::kOther, errno_value);
+  if (info == nullptr) return {ErrorCode::kSystem, failed + ": look at the kernel's log (dmesg)"};
+  return {info->code, fmt::format("{}: {}", failed, info->text)};
 }
 
 }  // namespace pacecar

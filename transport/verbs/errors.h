@@ -46,6 +46,16 @@ std::string describe_fault(const FaultPlace& place, std::string_view what, std::
 // What a call of libibverbs was for: the same errno has other causes after another call.
 enum class Call : uint8_t { kRegister, kConnect, kOther };
 
+struct ErrnoInfo {
+  Call call;  // kOther: whatever it was for
+  int errno_value;
+  std::string_view name;
+  ErrorCode code;
+  std::string_view text;  // cause and cure
+};
+
+std::span<const ErrnoInfo> errno_table();
+
 // `call` is its name, such as ibv_reg_mr.
 Error verbs_error(Call kind, std::string_view call, int errno_value, std::string_view device);
 

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
+#include <charconv>
+#include <system_error>
 
 #include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {
+
+constexpr uint32_t kMaxGidIndex = 255;  // as the device's attributes hold it
 
 Address as_address(const GidEntry& entry) { return {.ip = entry.gid}; }
 
@@ -72,6 +75,18 @@ Result<GidChoice> choose_gid(std::span<const GidEntry> entries, std::optional<ui
               fmt::format("the port has no GID of RoCE v2 (its table {}): give its network "
                           "interface an IP address and bring it up",
                           list(entries)));
+}
+
+Result<std::optional<uint32_t>> parse_gid_index(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  uint32_t index = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, index);
+  if (error == std::errc() && stop == end && index <= kMaxGidIndex) return index;
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("PACECAR_GID_INDEX='{}' is not valid: give a number from 0 to {}, or "
+                          "nothing",
+                          text, kMaxGidIndex));
 }
 
 std::string gid_text(const std::array<uint8_t, 16>& gid) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "transport/base/result.h"
 
@@ -31,6 +32,9 @@ struct GidChoice {
 // `entries` are the valid ones of an Ethernet port; `wanted` is an index that somebody insists on.
 // Errors: kNotFound, when there is no usable entry; kInvalidArgument, when the wanted one is none.
 Result<GidChoice> choose_gid(std::span<const GidEntry> entries, std::optional<uint32_t> wanted);
+
+// What PACECAR_GID_INDEX says; empty: nothing is wanted. Error: kInvalidArgument.
+Result<std::optional<uint32_t>> parse_gid_index(std::string_view text);
 
 // "::ffff:192.0.2.1", as tools for RDMA print it.
 std::string gid_text(const std::array<uint8_t, 16>& gid);

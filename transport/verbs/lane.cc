@@ -9,7 +9,8 @@
 namespace pacecar {
 namespace {
 
-constexpr uint8_t kRetries = 7;        // the most that RC has
+// Of retry_cnt; not the most that RC has, 7, which rdma_rxe takes for "for ever".
+constexpr uint8_t kRetries = 6;
 constexpr uint8_t kForEver = 7;        // of rnr_retry
 constexpr uint8_t kReceiverDelay = 1;  // of min_rnr_timer: 10 us
 constexpr uint8_t kHops = 64;
