@@ -30,6 +30,11 @@ constexpr uint8_t kGuardByte = 0xA5;
 constexpr Duration kPatience = Duration::from_s(30);
 constexpr QueuePairConfig kQueuePair{.paced = false, .receives = 4};
 
+// What a side says about a case.
+constexpr uint8_t kBad = 0;
+constexpr uint8_t kGood = 1;
+constexpr uint8_t kBroken = 2;  // there is no use in going on
+
 struct Kind {
   const char* name;
   Opcode opcode;
@@ -99,6 +104,7 @@ class Peer {
   QueuePairId queue_pair_ = 0;
   Hello peer_;
   std::vector<Completion> completions_;
+  bool broken_ = false;
 };
 
 void Peer::turn() {
@@ -110,6 +116,9 @@ void Peer::turn() {
   }
   std::array<Completion, 8> some;
   const size_t count = port_.nic().poll(some);
+  for (const Completion& completion : std::span(some).first(count)) {
+    broken_ |= completion.kind == CompletionKind::kBroken;
+  }
   completions_.insert(completions_.end(), some.begin(), some.begin() + static_cast<long>(count));
 }
 
@@ -175,7 +184,7 @@ bool Peer::post_receive(const Case& test) {
 
 std::optional<Completion> Peer::wait() {
   const Instant limit = clock_now() + kPatience;
-  while (completions_.empty() && clock_now() < limit) turn();
+  while (completions_.empty() && !broken_ && clock_now() < limit) turn();
   if (completions_.empty()) return std::nullopt;
   const Completion first = completions_.front();
   completions_.erase(completions_.begin());
@@ -226,13 +235,17 @@ Result<bool> Peer::run(const Case& test) {
   if (auto met = sync(); !met) return tl::unexpected(met.error());
   const bool written = initiator == (test.kind.opcode == Opcode::kRead);
   good = sink_is_right(test, written) && completions_.empty() && good;
-  const uint8_t mine = good ? 1 : 0;
-  uint8_t theirs = 0;
+  const uint8_t mine = broken_ ? kBroken : good ? kGood : kBad;
+  uint8_t theirs = kBad;
   const auto idle = [this] { turn(); };
   if (auto met = channel_.exchange({&mine, 1}, {&theirs, 1}, idle); !met) {
     return tl::unexpected(met.error());
   }
-  return good && theirs == 1;
+  if (mine == kBroken || theirs == kBroken) {
+    const std::string why = port_.nic().fault(queue_pair_);
+    return fail(ErrorCode::kPeer, why.empty() ? "the other side's queue pair is broken" : why);
+  }
+  return mine == kGood && theirs == kGood;
 }
 
 int run_all(Peer& peer) {

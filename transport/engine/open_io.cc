@@ -35,6 +35,7 @@ Result<std::unique_ptr<PacketIo>> open_sockets(const Params& params, const Inter
     // UDP sockets do not show what the ICRC covers of an IPv4 header.
     config.address = preferred_ipv6_address(interface);
     config.port = roce::kUdpPort;
+    config.without_checksum = true;
     if (!config.address) {
       return fail(
           ErrorCode::kNotFound,

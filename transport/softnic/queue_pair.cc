@@ -61,7 +61,7 @@ Result<SoftEndpoint> load(std::span<const uint8_t> bytes) {
 
 QueuePairAddress encode(const SoftEndpoint& local, bool extended) {
   RcEndpoint standard{
-      .gid = local.address.ip, .mtu = standard_mtu(local.mtu), .read_depth = kReadDepth};
+      .gid = local.address.ip, .mtu = standard_mtu(local.mtu), .read_depth = kReadsAtOnce};
   standard.lane[0] = {.queue_pair = local.queue_pair, .first_psn = local.first_psn};
   if (extended) {
     standard.extension_bytes = kBytes;

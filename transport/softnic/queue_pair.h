@@ -46,7 +46,7 @@ constexpr uint32_t standard_mtu(Bytes mtu) {
   return static_cast<uint32_t>(std::bit_floor(std::clamp<Bytes>(mtu, 256, 4096)));
 }
 // Requests to read that we take at once, and send.
-inline constexpr uint8_t kReadDepth = 16;
+inline constexpr uint8_t kReadsAtOnce = 16;
 
 // A connection of standard RC.
 struct RcConnection {

@@ -47,7 +47,7 @@ Result<void> SoftNic::connect_standard(QueuePair& qp, const RcEndpoint& peer) {
                            .queue_pair = lane.queue_pair,
                            .first_psn = lane.first_psn,
                            .mtu = std::min(standard_mtu(qp.local.mtu), peer.mtu)};
-  const uint32_t read_depth = std::clamp<uint32_t>(peer.read_depth, 1, kReadDepth);
+  const uint32_t read_depth = std::clamp<uint32_t>(peer.read_depth, 1, kReadsAtOnce);
   qp.rc = std::make_unique<RcConnection>(
       RcConnection{.requester = RcRequester({.peer_queue_pair = lane.queue_pair,
                                              .first_psn = first_psn(qp.local.first_psn),
@@ -61,7 +61,7 @@ Result<void> SoftNic::connect_standard(QueuePair& qp, const RcEndpoint& peer) {
                                              .silence_limit = config_.silence_limit}),
                    .responder = RcResponder({.peer_queue_pair = lane.queue_pair,
                                              .first_psn = first_psn(lane.first_psn),
-                                             .read_depth = kReadDepth,
+                                             .read_depth = kReadsAtOnce,
                                              .mtu = qp.remote.mtu},
                                             qp.receives),
                    .next_notification = Instant()});

@@ -233,6 +233,11 @@ Result<std::unique_ptr<PacketIo>> open_on(const UdpConfig& config, const Interfa
   if (!datagram) return tl::unexpected(datagram.error());
   auto receiver = open_receive_socket(*local, config.socket_buffer);
   if (!receiver) return tl::unexpected(receiver.error());
+  if (config.without_checksum) {
+    if (const auto done = accept_without_checksum(*receiver); !done) {
+      return tl::unexpected(done.error());
+    }
+  }
   const auto bound = bound_address(*receiver);
   if (!bound) return tl::unexpected(bound.error());
   auto transmitters = open_transmitters(config, *local);

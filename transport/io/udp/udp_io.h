@@ -25,7 +25,8 @@ struct UdpConfig {
   // The IP header's DSCP, in the upper six bits; ECN is set here: data is capable, control is not.
   uint8_t data_tc = 0;
   uint8_t control_tc = 0;
-  Bytes datagram_limit = 65000;  // for a network whose MTU is smaller than the interface's
+  bool without_checksum = false;  // IPv6 datagrams without UDP checksum are received, too
+  Bytes datagram_limit = 65000;   // for a network whose MTU is smaller than the interface's
 };
 
 inline constexpr uint32_t kMaxUdpPaths = 256;

@@ -97,6 +97,14 @@ Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes) 
   return udp;
 }
 
+Result<void> accept_without_checksum(const UdpSocket& socket) {
+  if (set_option(socket.fd(), SOL_UDP, UDP_NO_CHECK6_RX, 1)) return {};
+  return fail(ErrorCode::kSystem,
+              fmt::format("the kernel refuses UDP over IPv6 without checksums ({}): Linux 3.16 or "
+                          "newer is needed",
+                          std::strerror(errno)));
+}
+
 Result<UdpSocket> open_deaf_socket(const Address& local) {
   auto udp = open_bound(local);
   if (!udp) return udp;

@@ -31,6 +31,9 @@ Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes);
 Result<UdpSocket> open_transmit_socket(const Address& local, Bytes buffer_bytes,
                                        uint8_t traffic_class);
 
+// Lets in IPv6 datagrams without a UDP checksum, as RDMA NICs send them: RoCE v2 has its own.
+Result<void> accept_without_checksum(const UdpSocket& socket);
+
 // A socket that holds `local` and drops unseen what arrives there.
 Result<UdpSocket> open_deaf_socket(const Address& local);
 
