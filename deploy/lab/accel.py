@@ -8,7 +8,7 @@ import image
 
 TRANSLATION = ["-accel", "tcg,thread=multi", "-cpu", "max"]
 HARDWARE = ["-accel", "kvm", "-cpu", "host"]
-PROBE_SECONDS = 8  # a boot with KVM takes one or two; where KVM hangs, it hangs for ever
+PROBE_SECONDS = 8  # a boot with KVM takes one or two; where it hangs, it hangs for ever
 
 
 def flags(wanted, booted):
@@ -30,7 +30,7 @@ def hardware_works(booted):
         memory = image.cache_folder() / "kvm"
         known = memory.read_text(encoding="ascii").split() if memory.exists() else []
         if known[:1] != [host_boot]:
-            known = [host_boot, "works" if boots(booted) else "hangs"]
+            known = [host_boot, "works" if boots(booted) else "fails"]
             memory.write_text(" ".join(known), encoding="ascii")
     return known[1] == "works"
 

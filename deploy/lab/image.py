@@ -156,7 +156,7 @@ def needed_modules(kernel):
 
 def pack(folder, init, busybox, modules):
     tree = folder / "tree"
-    for name in ["bin", "dev", "host", "memory", "modules", "proc", "root", "sys"]:
+    for name in ["bin", "dev", "host", "memory", "modules", "proc", "sys", "system"]:
         (tree / name).mkdir(parents=True)
     shutil.copy(busybox, tree / "bin/busybox")
     shutil.copy(init, tree / "init")

@@ -27,6 +27,6 @@ def tc_batch(options):
 
 def red(limit, rate):
     low, high, packet = limit // 8, limit // 4, 1000
-    burst = low // packet + 1  # the smallest that RED accepts: its average follows the queue closely
+    burst = low // packet + 1  # the least that RED accepts: its average follows closely
     return (f"red limit {limit} min {low} max {high} avpkt {packet} burst {burst} "
             f"bandwidth {rate} probability 1 ecn")

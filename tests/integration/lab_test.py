@@ -1,0 +1,173 @@
+"""Runs deploy/lab/run: wrong usage, its switch, and, where it can, two guests.
+
+lab_test.py [unittest flags]; exits with 77 when this machine can run no guest.
+"""
+
+import pathlib
+import selectors
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "deploy/lab"
+UNAVAILABLE, SKIPPED = 69, 77
+LIMIT_S = 280
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(FOLDER))
+import knobs  # noqa: E402  (lies beside the program)
+import network  # noqa: E402
+
+
+def run(*words):
+    return subprocess.run([sys.executable, FOLDER / "run", *words], capture_output=True, text=True,
+                          timeout=LIMIT_S, check=False)
+
+
+class Usage(unittest.TestCase):
+    def test_each_mistake_is_one_sentence_that_names_it(self):
+        mistakes = {
+            "COMMAND is missing": ["--guests", "2"],
+            "from 1 to 16, not '0'": ["--guests", "0", "--", "true"],
+            "not '5'": ["--guests", "2", "--loss", "5", "--", "true"],
+            "add --guests 2": ["--delay", "1ms", "--", "true"],
+            "--rate, which is missing": ["--guests", "2", "--ecn", "--", "true"],
+            "names rank 2": ["--guests", "2", "--rxe", "0,2", "--", "true"],
+            "no directory": ["--share", "/nonexistent", "--", "true"],
+        }
+        for part, words in mistakes.items():
+            done = run(*words)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn(part, done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+
+class Knobs(unittest.TestCase):
+    @staticmethod
+    def batch(**given):
+        given = {"delay": None, "loss": None, "rate": None, "limit": 256, "ecn": False} | given
+        return knobs.tc_batch(types.SimpleNamespace(**given)).splitlines()
+
+    def test_nothing_asked_for_is_nothing_done(self):
+        self.assertEqual(self.batch(), [])
+
+    def test_disciplines_form_one_chain(self):
+        lines = self.batch(delay="1ms", loss="2%", rate="10mbit", ecn=True)
+        self.assertEqual([line.split(": ")[1].split()[0] for line in lines],
+                         ["netem", "tbf", "red"])
+        self.assertIn(" root handle 1:", lines[0])
+        self.assertIn(" parent 1:1 handle 2:", lines[1])
+        self.assertIn(" parent 2:1 handle 3:", lines[2])
+
+
+class Switch(unittest.TestCase):
+    def setUp(self):
+        self.selector = selectors.DefaultSelector()
+        self.guests = network.join(3, self.selector)
+        for sock in self.guests:
+            sock.setblocking(False)
+            self.addCleanup(sock.close)
+
+    @staticmethod
+    def frame(target, source, size=60):
+        body = bytes([0, 0, 0, 0, 0, target, 0, 0, 0, 0, 0, source]).ljust(size, b"x")
+        return network.LENGTH.pack(len(body)) + body
+
+    def run_switch(self):
+        while ready := self.selector.select(0):
+            for key, events in ready:
+                key.data(events)
+
+    def received(self, rank):
+        try:
+            return self.guests[rank].recv(network.READ_BYTES)
+        except BlockingIOError:
+            return b""
+
+    def test_unknown_addresses_reach_all_and_known_ones_their_owner(self):
+        first, answer = self.frame(target=9, source=1), self.frame(target=1, source=2)
+        self.guests[0].send(first)
+        self.run_switch()
+        self.assertEqual([self.received(rank) for rank in range(3)], [b"", first, first])
+        self.guests[1].send(answer)
+        self.run_switch()
+        self.assertEqual([self.received(rank) for rank in range(3)], [answer, b"", b""])
+
+    def test_frames_may_come_in_pieces(self):
+        frame = self.frame(target=9, source=1, size=9000)
+        for piece in [frame[:3], frame[3:7], frame[7:5000], frame[5000:] + frame[:10]]:
+            self.guests[0].send(piece)
+            self.run_switch()
+        self.assertEqual(self.received(1), frame)
+
+    def test_a_guest_that_does_not_read_costs_only_a_bounded_queue(self):
+        frame = self.frame(target=9, source=1, size=9000)
+        for _ in range(4 * network.QUEUE_BYTES // len(frame)):
+            self.guests[0].send(frame)
+            for key, events in self.selector.select(0):
+                key.data(events)
+            self.received(1)
+        waiting = 0
+        while chunk := self.received(2):
+            waiting += len(chunk)
+            for key, events in self.selector.select(0):
+                key.data(events)
+        self.assertGreaterEqual(waiting, network.QUEUE_BYTES - len(frame))
+        self.assertLess(waiting, 2 * network.QUEUE_BYTES)
+
+    def test_a_guest_that_is_gone_is_forgotten(self):
+        self.guests[2].close()
+        self.run_switch()
+        self.guests[0].send(self.frame(target=9, source=1))
+        self.run_switch()
+        self.assertEqual(self.received(1), self.frame(target=9, source=1))
+
+
+SCRIPT = r"""
+echo "devices:$(ls /sys/class/infiniband 2>/dev/null) of $PACECAR_LAB_GUESTS"
+ping -q -c 2 -W 20 "guest$((1 - PACECAR_LAB_RANK))" >/dev/null && echo reached
+echo "$PACECAR_LAB_RANK" >"$PACECAR_LAB_SHARE/mine.$PACECAR_LAB_RANK"
+deploy/lab/barrier met
+cat "$PACECAR_LAB_SHARE"/mine.*
+head -c 300000 /dev/zero | tr '\0' 'e' | tee /dev/stderr | wc -c
+sleep 1000 &
+exit $((PACECAR_LAB_RANK * 3))
+"""
+
+
+class Guests(unittest.TestCase):
+    def run_guests(self, *words):
+        done = run(*words)
+        if done.returncode == UNAVAILABLE:
+            self.skipTest(done.stderr)
+        return done
+
+    def test_two_guests_meet_and_report(self):
+        with tempfile.TemporaryDirectory() as share, tempfile.TemporaryDirectory() as output:
+            done = self.run_guests("--guests", "2", "--rxe", "0", "--share", share,
+                                   "--output", output, "--timeout", "240", "--", "sh", "-c", SCRIPT)
+            texts = {file.name: file.read_text(encoding="utf-8")
+                     for file in pathlib.Path(output).iterdir()}
+            left = {file.name for file in pathlib.Path(share).iterdir()}
+        self.assertEqual(done.returncode, 3, done.stderr)
+        for rank, device in enumerate(["rxe0", ""]):
+            self.assertEqual(texts[f"{rank}.out"].splitlines(),
+                             [f"devices:{device} of 2", "reached", "0", "1", "300000"])
+            self.assertEqual(len(texts[f"{rank}.err"]), 300000)
+        self.assertEqual(left, {"mine.0", "mine.1"})
+
+    def test_a_guest_that_dies_is_told_from_one_that_fails(self):
+        done = self.run_guests("--timeout", "120", "--", "sh", "-c",
+                               "echo before; sleep 0.5; echo b >/proc/sysrq-trigger; sleep 1000")
+        self.assertEqual((done.returncode, done.stdout), (70, "before\n"), done.stderr)
+        self.assertIn("guest 0: ended without an exit status", done.stderr)
+
+
+if __name__ == "__main__":
+    outcome = unittest.main(exit=False).result
+    if outcome.wasSuccessful() and outcome.skipped:
+        print("no laboratory on this machine (deploy/lab/README.md): no guest was tested")
+        sys.exit(SKIPPED)
+    sys.exit(not outcome.wasSuccessful())
