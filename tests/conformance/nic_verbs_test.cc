@@ -1,21 +1,17 @@
 // The NIC conformance suite for NICs through libibverbs: two of ours on the machine's first RDMA
 // device that is up. Skipped where there is none; deploy/lab/run has one.
 #include <poll.h>
-#include <time.h>
 
 #include <stdexcept>
 
 #include "tests/conformance/nic_conformance.h"
+#include "tests/support/verbs_port.h"
 #include "transport/verbs/verbs_nic.h"
 
 namespace pacecar {
 namespace {
 
-Instant monotonic_now() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return Instant::from_ns(t.tv_sec * 1'000'000'000 + t.tv_nsec);
-}
+using test::monotonic_now;
 
 std::unique_ptr<VerbsNic> open_nic(const VerbsPortInfo& port, uint32_t paths) {
   auto nic = VerbsNic::open({.device = port.device,
@@ -61,10 +57,8 @@ struct World {
 };
 
 NicWorld make_world(uint32_t paths) {
-  const auto ports = list_verbs_ports();
-  if (!ports) return {.missing = ports.error().message};
-  const auto port = std::ranges::find(*ports, true, &VerbsPortInfo::active);
-  if (port == ports->end()) return {.missing = "this machine has no RDMA device that is up"};
+  const auto port = test::active_verbs_port();
+  if (!port) return {.missing = port.error().message};
   const auto world = std::make_shared<World>(*port, paths);
   return {.nics = {world->nics[0].get(), world->nics[1].get()},
           .refusals_break = true,

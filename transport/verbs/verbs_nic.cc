@@ -176,7 +176,7 @@ void VerbsNic::deregister_memory(const MemoryRegion& region) {
     }
     if (!wait_until_unused(region.key)) {
       for (const auto& qp : queue_pairs_) {
-        if (qp != nullptr && qp->work.in_use(region.key)) qp->lanes.clear();
+        if (qp != nullptr && qp->work.in_use(region.key)) drop_lanes(*qp);
       }
     }
   }
@@ -318,9 +318,9 @@ void VerbsNic::destroy_queue_pair(QueuePairId id) {
   QueuePair* qp = find(id);
   if (qp == nullptr) return;
   const uint32_t slot = slot_of(*qp);
+  drop_lanes(*qp);
   if (qp->config.paced) {
     Flow& flow = flows_[qp->config.flow];
-    for (const Lane& lane : qp->lanes) flow.gate.on_done(lane.ledger.in_flight());
     std::erase(flow.queue_pairs, slot);
     flow.turn = 0;
     if (flow.queue_pairs.empty()) {  // the flow has ended: the next of its number begins anew
@@ -332,7 +332,6 @@ void VerbsNic::destroy_queue_pair(QueuePairId id) {
     }
     ready_.add(qp->config.flow);  // the others have more window now
   }
-  for (const Lane& lane : qp->lanes) by_lane_.erase(lane.local.queue_pair);
   for (WorkList* list : {&controls_, &completed_}) list->remove(slot);
   const uint32_t reserved = QueuePair::max_completions(qp->config);
   queue_pairs_[slot].reset();
@@ -340,6 +339,17 @@ void VerbsNic::destroy_queue_pair(QueuePairId id) {
   while (receive(now_) > 0) {
   }
   completions_.give_back(reserved);
+}
+
+void VerbsNic::drop_lanes(QueuePair& qp) {
+  for (Lane& lane : qp.lanes) {
+    by_lane_.erase(lane.local.queue_pair);
+    lane.queue_pair.reset();
+    if (qp.config.paced) flows_[qp.config.flow].gate.on_done(lane.ledger.in_flight());
+    while (!lane.ledger.empty()) qp.work.abandon(lane.ledger.take().number);
+  }
+  qp.lanes.clear();
+  qp.started = 0;
 }
 
 // --- faults ---

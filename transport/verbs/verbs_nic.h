@@ -119,6 +119,8 @@ class VerbsNic final : public Nic, public NicPort {
   LaneConfig lane_config(const QueuePairConfig& config) const;
   uint32_t lanes_of(const QueuePairConfig& config) const;
   Result<void> make_lanes(QueuePair& qp);
+  // Takes the device's queue pairs away: from then on it touches none of their memory.
+  void drop_lanes(QueuePair& qp);
   void break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault);
   void on_device_failed(std::string_view what);
   FaultPlace place_of(const QueuePair& qp) const;
