@@ -1,0 +1,49 @@
+// Whatever the bytes: the decoder of standard RoCE v2 reads within bounds, and what it accepts
+// encodes back to what decodes to the same.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include "transport/wire/icrc.h"
+#include "transport/wire/roce.h"
+
+namespace pacecar::roce {
+namespace {
+
+void try_decoder(std::span<const uint8_t> datagram) {
+  const Address address;
+  static_cast<void>(verify_icrc({address, address}, datagram));
+  Packet packet;
+  if (decode(datagram, packet) != Decoded::kOk) return;
+  const auto* begin = packet.payload.data();
+  if (!packet.payload.empty() &&
+      (begin < datagram.data() ||
+       begin + packet.payload.size() + kIcrcBytes > datagram.data() + datagram.size())) {
+    std::abort();
+  }
+  std::array<uint8_t, kMaxHeaderBytes> header{};
+  encode(packet, header);
+  // Of all fields but the payload, which only its size stands for.
+  std::array<uint8_t, kMaxHeaderBytes + 8> again{};
+  const size_t size = header_bytes(packet.opcode);
+  std::copy_n(header.begin(), size, again.begin());
+  const size_t payload = packet.payload.empty() ? 0 : 4;
+  again[1] &= 0xCF;
+  Packet second;
+  if (decode(std::span(again).first(size + payload + kIcrcBytes), second) != Decoded::kOk ||
+      second.psn != packet.psn || second.address != packet.address ||
+      second.length != packet.length || second.immediate != packet.immediate ||
+      second.syndrome != packet.syndrome || second.msn != packet.msn) {
+    std::abort();
+  }
+}
+
+}  // namespace
+}  // namespace pacecar::roce
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  pacecar::roce::try_decoder({data, size});
+  return 0;
+}

@@ -1,0 +1,249 @@
+#include "transport/wire/roce.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+#include <vector>
+
+#include "transport/wire/icrc.h"
+
+namespace pacecar::roce {
+namespace {
+
+std::vector<uint8_t> from_hex(std::string_view text) {
+  std::vector<uint8_t> bytes(text.size() / 2);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::from_chars(text.data() + 2 * i, text.data() + 2 * i + 2, bytes[i], 16);
+  }
+  return bytes;
+}
+
+constexpr Address kIpv4Sender{.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 77, 0, 1},
+                              .port = 52534};
+constexpr Address kIpv4Receiver{.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 77, 0, 2},
+                                .port = kUdpPort};
+constexpr Address kIpv6Sender{.ip = {0xFD, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+                              .port = 60617};
+constexpr Address kIpv6Receiver{.ip = {0xFD, 0x77, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2},
+                                .port = kUdpPort};
+
+// What Linux's rdma_rxe has sent, with the second word of its IPv4 headers.
+struct Golden {
+  const char* name;
+  bool ipv4;
+  uint32_t fragment;
+  const char* datagram;
+  Packet packet;
+  std::vector<uint8_t> payload;
+};
+
+std::vector<Golden> golden() {
+  return {
+      {"ack_ipv4",
+       true,
+       0x70684000,
+       "1100ffff009fe00000d8ee9c1f0000016d1cf6b3",
+       {.opcode = Opcode::kAck,
+        .syndrome = kAckUnlimited,
+        .destination_qp = 0x9FE000,
+        .psn = 0xD8EE9C,
+        .msn = 1},
+       {}},
+      {"send_only_ipv4",
+       true,
+       0x70AA4000,
+       "0400ffff009fe0008049308eabb640d6",
+       {.opcode = Opcode::kSendOnly,
+        .ack_request = true,
+        .destination_qp = 0x9FE000,
+        .psn = 0x49308E},
+       {}},
+      {"send_last_ipv4",
+       true,
+       0x73D74000,
+       "0230ffff009fe0008049309d2e000000e9684893",
+       {.opcode = Opcode::kSendLast,
+        .ack_request = true,
+        .destination_qp = 0x9FE000,
+        .psn = 0x49309D},
+       {0x2E}},
+      {"write_only_imm",
+       false,
+       0,
+       "0b00ffff00f9ea00808e1ee900007f2c9c28a01042814ccb00000000c0de0000df208883",
+       {.opcode = Opcode::kWriteOnlyImm,
+        .ack_request = true,
+        .destination_qp = 0xF9EA00,
+        .psn = 0x8E1EE9,
+        .address = 0x7F2C9C28A010,
+        .key = 0x42814CCB,
+        .length = 0,
+        .immediate = 0xC0DE0000},
+       {}},
+      {"write_last_imm",
+       false,
+       0,
+       "0930ffff00f9ea00808e1ef8c0de10017e0000002bafde07",
+       {.opcode = Opcode::kWriteLastImm,
+        .ack_request = true,
+        .destination_qp = 0xF9EA00,
+        .psn = 0x8E1EF8,
+        .immediate = 0xC0DE1001},
+       {0x7E}},
+      {"read_request",
+       false,
+       0,
+       "0c00ffff00f9ea00808e212b00007f2c9c38c01006498736000000002cf94c90",
+       {.opcode = Opcode::kReadRequest,
+        .ack_request = true,
+        .destination_qp = 0xF9EA00,
+        .psn = 0x8E212B,
+        .address = 0x7F2C9C38C010,
+        .key = 0x06498736},
+       {}},
+      {"read_last",
+       false,
+       0,
+       "0f30ffff00f9ea00007d426e1f00004ba50000004261bd2d",
+       {.opcode = Opcode::kReadLast,
+        .syndrome = kAckUnlimited,
+        .destination_qp = 0xF9EA00,
+        .psn = 0x7D426E,
+        .msn = 0x4B},
+       {0xA5}},
+  };
+}
+
+Route route_of(const Golden& golden) {
+  if (golden.ipv4) return {kIpv4Sender, kIpv4Receiver, golden.fragment};
+  return {kIpv6Sender, kIpv6Receiver};
+}
+
+void expect_same(const Packet& a, const Packet& b) {
+  EXPECT_EQ(a.opcode, b.opcode);
+  EXPECT_EQ(a.ack_request, b.ack_request);
+  EXPECT_EQ(a.syndrome, b.syndrome);
+  EXPECT_EQ(a.destination_qp, b.destination_qp);
+  EXPECT_EQ(a.psn, b.psn);
+  EXPECT_EQ(a.msn, b.msn);
+  EXPECT_EQ(a.address, b.address);
+  EXPECT_EQ(a.key, b.key);
+  EXPECT_EQ(a.length, b.length);
+  EXPECT_EQ(a.immediate, b.immediate);
+}
+
+class RoceGolden : public testing::TestWithParam<Golden> {};
+
+TEST_P(RoceGolden, Decodes) {
+  const auto bytes = from_hex(GetParam().datagram);
+  Packet packet;
+  ASSERT_EQ(decode(bytes, packet), Decoded::kOk);
+  expect_same(packet, GetParam().packet);
+  EXPECT_THAT(std::vector(packet.payload.begin(), packet.payload.end()),
+              testing::ElementsAreArray(GetParam().payload));
+}
+
+TEST_P(RoceGolden, HasTheIcrcThatWeCompute) {
+  const auto bytes = from_hex(GetParam().datagram);
+  EXPECT_TRUE(verify_icrc(route_of(GetParam()), bytes));
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    auto other = bytes;
+    other[i] ^= 0x10;
+    const bool congestion_bits = i == 4;  // change on the way
+    EXPECT_EQ(verify_icrc(route_of(GetParam()), other), congestion_bits) << i;
+  }
+}
+
+TEST_P(RoceGolden, EncodesToTheSameButForTheMigrationState) {
+  const auto bytes = from_hex(GetParam().datagram);
+  Packet packet = GetParam().packet;
+  packet.payload = GetParam().payload;
+  std::vector<uint8_t> header(header_bytes(packet.opcode));
+  encode(packet, header);
+  header[1] &= 0xBF;  // rxe leaves it at "rearm"
+  EXPECT_TRUE(std::equal(header.begin(), header.end(), bytes.begin()));
+  EXPECT_EQ(bytes.size(),
+            header.size() + packet.payload.size() + trailer_bytes(packet.payload.size()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Rxe, RoceGolden, testing::ValuesIn(golden()),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+TEST(RoceIcrc, CoversEverythingOfTheRoute) {
+  const auto bytes = from_hex("1100ffff009fe00000d8ee9c1f0000016d1cf6b3");
+  Address other = kIpv4Sender;
+  EXPECT_TRUE(verify_icrc({other, kIpv4Receiver, 0x70684000}, bytes));
+  EXPECT_FALSE(verify_icrc({other, kIpv4Receiver, 0x70694000}, bytes));
+  EXPECT_FALSE(verify_icrc({other, kIpv4Sender, 0x70684000}, bytes));
+  ++other.port;
+  EXPECT_FALSE(verify_icrc({other, kIpv4Receiver, 0x70684000}, bytes));
+}
+
+TEST(RoceDecode, RefusesWhatTheSpecificationForbids) {
+  const auto good = from_hex("0930ffff00f9ea00808e1ef8c0de10017e0000002bafde07");
+  Packet packet;
+  for (size_t size = 0; size < good.size(); ++size) {
+    EXPECT_NE(decode(std::span(good).first(size), packet), Decoded::kOk) << size;
+  }
+  const auto with = [&](size_t at, uint8_t value) {
+    auto bytes = good;
+    bytes[at] = value;
+    return decode(bytes, packet);
+  };
+  EXPECT_EQ(with(0, 0x12), Decoded::kOpcode) << "an atomic acknowledgement";
+  EXPECT_EQ(with(0, 0x24), Decoded::kOpcode) << "of unreliable connections";
+  EXPECT_EQ(with(1, 0x31), Decoded::kVersion);
+  EXPECT_EQ(with(3, 0xFE), Decoded::kPartition);
+  EXPECT_EQ(with(2, 0x7F), Decoded::kOk) << "a limited member of the partition";
+  EXPECT_EQ(with(4, 0xC0), Decoded::kOk) << "congestion";
+  EXPECT_EQ(with(0, 0x0B), Decoded::kLength) << "no room for the address";
+  const auto empty_last = from_hex("0900ffff00f9ea00808e1ef8c0de10012bafde07");
+  EXPECT_EQ(decode(empty_last, packet), Decoded::kPayload);
+  const auto padded_ack = from_hex("1110ffff009fe00000d8ee9c1f0000016d1cf6b3");
+  EXPECT_EQ(decode(padded_ack, packet), Decoded::kPadding);
+  const auto long_ack = from_hex("1100ffff009fe00000d8ee9c1f000001000000006d1cf6b3");
+  EXPECT_EQ(decode(long_ack, packet), Decoded::kPayload);
+  auto reserved = from_hex("1100ffff009fe00000d8ee9c1f0000016d1cf6b3");
+  for (const uint8_t syndrome : {0x40, 0x5F, 0x64, 0x7F, 0x80, 0xFF}) {
+    reserved[12] = syndrome;
+    EXPECT_EQ(decode(reserved, packet), Decoded::kSyndrome) << int{syndrome};
+  }
+}
+
+TEST(RoceOpcode, FollowsFromThePlaceInTheMessage) {
+  for (int value = 0; value <= 0xFF; ++value) {
+    const auto opcode = static_cast<Opcode>(value);
+    const Shape shape = shape_of(opcode);
+    EXPECT_EQ(is_roce(static_cast<uint8_t>(value)), shape.kind != Kind::kUnknown);
+    if (shape.kind == Kind::kSend || shape.kind == Kind::kWrite ||
+        shape.kind == Kind::kReadResponse) {
+      EXPECT_EQ(opcode_of(shape.kind, shape.first, shape.last, shape.immediate), opcode);
+    }
+  }
+}
+
+// Table 45 of the specification, at some of its entries.
+TEST(RoceRnr, DelaysAreThoseOfTheSpecification) {
+  EXPECT_EQ(rnr_delay(0x20), Duration::from_us(655'350));
+  EXPECT_EQ(rnr_delay(0x21), Duration::from_us(10));
+  EXPECT_EQ(rnr_delay(0x20 | 14), Duration::from_us(1280));
+  EXPECT_EQ(rnr_delay(0x3F), Duration::from_us(491'520));
+  EXPECT_EQ(rnr_delay(kReceiverNotReady), Duration::from_us(320));
+}
+
+TEST(RoceCnp, TellsTheQueuePairAndNothingElse) {
+  std::array<uint8_t, kBthBytes + kCnpReservedBytes + kIcrcBytes> bytes{};
+  encode({.opcode = Opcode::kCnp, .destination_qp = 0x123456}, bytes);
+  EXPECT_EQ(bytes[0], 0x81);
+  EXPECT_EQ(bytes[4], 0x40) << "backward congestion";
+  Packet packet;
+  ASSERT_EQ(decode(bytes, packet), Decoded::kOk);
+  EXPECT_EQ(packet.destination_qp, 0x123456U);
+}
+
+}  // namespace
+}  // namespace pacecar::roce
