@@ -14,8 +14,8 @@ import sys
 import threading
 import time
 
-RANK = int(os.environ["PACECAR_LAB_RANK"])
-SHARE = pathlib.Path(os.environ["PACECAR_LAB_SHARE"])
+RANK = int(os.environ["LAB_RANK"])
+SHARE = pathlib.Path(os.environ["LAB_SHARE"])
 MEET_LIMIT_S = 60
 RUN_LIMIT_S = 60
 SAMPLE_INTERVAL_S = 0.004

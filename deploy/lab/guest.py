@@ -83,10 +83,10 @@ class Guest:
     def _write_files(self, image, environment, working_directory):
         options, rank = self._options, self.rank
         variables = {
-            "PACECAR_LAB_RANK": str(rank),
-            "PACECAR_LAB_GUESTS": str(options.guests),
-            "PACECAR_LAB_PEERS": " ".join(network.ipv4(peer) for peer in range(options.guests)),
-            "PACECAR_LAB_SHARE": str(self._share),
+            "LAB_RANK": str(rank),
+            "LAB_GUESTS": str(options.guests),
+            "LAB_PEERS": " ".join(network.ipv4(peer) for peer in range(options.guests)),
+            "LAB_SHARE": str(self._share),
         }
         settings = variables | {"modules": str(image.modules),
                                 "rxe": "1" if rank in options.rxe else "0"}

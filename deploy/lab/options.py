@@ -9,13 +9,13 @@ MAX_GUESTS = 16
 EPILOG = """\
 Each guest sees the host's file system as it is, and keeps what it writes in memory; only the
 directory of --share is common to all and stays. COMMAND finds in its environment
-  PACECAR_LAB_RANK     this guest, from 0      PACECAR_LAB_PEERS   IPv4 addresses, by rank
-  PACECAR_LAB_GUESTS   how many there are      PACECAR_LAB_SHARE   the common directory
+  LAB_RANK     this guest, from 0      LAB_PEERS   IPv4 addresses, by rank
+  LAB_GUESTS   how many there are      LAB_SHARE   the common directory
 
 Examples:
   deploy/lab/run -- ibv_devinfo
   deploy/lab/run --guests 2 -- sh -c \\
-      '[ $PACECAR_LAB_RANK = 0 ] && exec ib_write_bw -d rxe0; sleep 1; ib_write_bw -d rxe0 guest0'
+      '[ $LAB_RANK = 0 ] && exec ib_write_bw -d rxe0; sleep 1; ib_write_bw -d rxe0 guest0'
   deploy/lab/run --guests 2 --delay 1ms --loss 1% -- sh -c 'ping -c 100 -i 0.01 guest0'
 Exit status: the largest of the guests'; 2 wrong usage, 69 no laboratory on this machine, 70 a
 guest ended without a status, 124 the time limit."""

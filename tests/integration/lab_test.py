@@ -126,14 +126,14 @@ class Switch(unittest.TestCase):
 
 
 SCRIPT = r"""
-echo "devices:$(ls /sys/class/infiniband 2>/dev/null) of $PACECAR_LAB_GUESTS"
-ping -q -c 2 -W 20 "guest$((1 - PACECAR_LAB_RANK))" >/dev/null && echo reached
-echo "$PACECAR_LAB_RANK" >"$PACECAR_LAB_SHARE/mine.$PACECAR_LAB_RANK"
+echo "devices:$(ls /sys/class/infiniband 2>/dev/null) of $LAB_GUESTS"
+ping -q -c 2 -W 20 "guest$((1 - LAB_RANK))" >/dev/null && echo reached
+echo "$LAB_RANK" >"$LAB_SHARE/mine.$LAB_RANK"
 deploy/lab/barrier met
-cat "$PACECAR_LAB_SHARE"/mine.*
+cat "$LAB_SHARE"/mine.*
 head -c 300000 /dev/zero | tr '\0' 'e' | tee /dev/stderr | wc -c
 sleep 1000 &
-exit $((PACECAR_LAB_RANK * 3))
+exit $((LAB_RANK * 3))
 """
 
 

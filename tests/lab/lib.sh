@@ -1,12 +1,13 @@
 # shellcheck shell=bash
-# What the suites share. BUILD is the build folder; PACECAR_LAB_* come from the laboratory.
+# What the suites share. BUILD is the build folder; LAB_* come from the laboratory.
 set -uo pipefail
 
 passed=0
 failed=0
-rank=$PACECAR_LAB_RANK
-share=$PACECAR_LAB_SHARE
-read -ra peers <<<"$PACECAR_LAB_PEERS"
+rank=$LAB_RANK
+share=$LAB_SHARE
+root=$(dirname "${BASH_SOURCE[0]}")/../..
+read -ra peers <<<"$LAB_PEERS"
 plugin=$BUILD/net_plugin/libnccl-net-pacecar.so
 export NO_COLOR=1
 
@@ -34,31 +35,26 @@ check() {
 
 # check_error NAME PATTERN COMMAND...: passes when COMMAND fails, by itself and in time, with an
 # error that PATTERN (of grep -E) describes.
-check_error() {
-  local name=$1 pattern=$2 log status=0
-  shift 2
+check_error() { judge 1 "$@"; }
+# check_survives NAME PATTERN COMMAND...: likewise, or when it succeeds.
+check_survives() { judge 0 "$@"; }
+judge() {
+  local must_fail=$1 name=$2 pattern=$3 log status=0
+  shift 3
   log=$(mktemp)
   timeout --kill-after 5 "${LIMIT:-120}" "$@" >"$log" 2>&1 || status=$?
-  if ((status != 0 && status != 124 && status != 137)) && grep -qE "$pattern" "$log"; then
-    verdict "$name" 0
+  if ((status == 0)); then
+    verdict "$name" "$must_fail" "$log"
+  elif ((status != 124 && status != 137)) && grep -qE "$pattern" "$log"; then
+    verdict "$name (failed, and said so)" 0
   else
-    verdict "$name ($pattern)" $((status == 0 ? 1 : status)) "$log"
+    verdict "$name ($pattern)" "$status" "$log"
   fi
   rm -f "$log"
 }
 
 # meet NAME: waits until all guests are here.
-meet() {
-  : >"$share/$1.$rank"
-  local tries=1200 # of 0.1 s
-  local here=("$share/$1".*)
-  until ((${#here[@]} == PACECAR_LAB_GUESTS)); do
-    here=("$share/$1".*)
-    tries=$((tries - 1))
-    ((tries > 0)) || return 1
-    sleep 0.1
-  done
-}
+meet() { "$root/deploy/lab/barrier" "$1"; }
 
 # all_reduce FLAGS...: sets `job` to this rank's part of the plugin's all-reduce over all guests, in
 # which every element is checked, when all are ready for it.
@@ -66,8 +62,18 @@ port=20000
 all_reduce() {
   port=$((port + 1))
   meet "job$port"
-  job=("$BUILD/bench/nccl/ring_allreduce" --plugin "$plugin" --ranks "$PACECAR_LAB_GUESTS"
+  job=("$BUILD/bench/nccl/ring_allreduce" --plugin "$plugin" --ranks "$LAB_GUESTS"
     --rank "$rank" --root "${peers[0]}" --port "$port" "$@")
+}
+
+# interop NIC: SEND, WRITE, WRITE_WITH_IMM and READ in many sizes, both ways, byte for byte, between
+# rank 0 and rank 1, each with its NIC.
+interop() {
+  port=$((port + 1))
+  meet "interop$port"
+  local role=(--server "$port")
+  ((rank == 0)) || role=(--client "${peers[0]}:$port")
+  LIMIT=240 check "interop, $1" "$BUILD/tests/interop_peer" --nic "$1" "${role[@]}"
 }
 
 # Packets on eth0 to FILE in the share, until end_capture.

@@ -9,12 +9,7 @@ export PACECAR_WIRE=roce
 if ((rank == 0)); then nic=rxe0; else nic=soft:udp:eth0; fi
 
 ((rank == 1)) && begin_capture roce.pcap
-meet interop
-if ((rank == 0)); then
-  LIMIT=200 check "interop $nic" "$BUILD/tests/interop_peer" --nic "$nic" --port 21000
-else
-  LIMIT=200 check "interop $nic" "$BUILD/tests/interop_peer" --nic "$nic" --port 21000 "${peers[0]}"
-fi
+interop "$nic"
 ((rank == 1)) && end_capture
 
 export PACECAR_NICS=$nic

@@ -8,6 +8,7 @@ export PACECAR_NICS=rxe0
 ((rank == 0)) && begin_capture verbs.pcap
 all_reduce -b 8 -e 4M -f 8 -n 2
 check "all-reduce over verbs" "${job[@]}"
+interop rxe0
 ((rank == 0)) && end_capture
 
 tc qdisc replace dev eth0 root netem loss 1%
@@ -20,13 +21,14 @@ all_reduce -b 256K -e 256K -n 400
 if ((rank == 1)); then
   (sleep 3 && ip link set eth0 down && sleep 3 && ip link set eth0 up) &
 fi
-check "all-reduce while the link is down for 3 s" "${job[@]}"
+check_survives "all-reduce while the link is down for 3 s" 'rxe0.*10\.77' "${job[@]}"
 
-# The device goes away in the middle of a run: it goes on, or fails with the device's name.
-all_reduce -b 256K -e 256K -n 4000
+# The device goes away in the middle of a run: the job goes on with what it has, or fails with the
+# device's name.
+all_reduce -b 256K -e 256K -n 400
 if ((rank == 1)); then
   (sleep 3 && rdma link delete rxe0) &
 fi
-LIMIT=60 check_error "all-reduce whose device is deleted" 'rxe0' "${job[@]}"
+check_survives "all-reduce whose device is deleted" 'rxe0' "${job[@]}"
 check_kernel_log
 finish

@@ -15,9 +15,9 @@ import signal
 import subprocess
 import time
 
-RANK = int(os.environ["PACECAR_LAB_RANK"])
-PEERS = os.environ["PACECAR_LAB_PEERS"].split()
-SHARE = pathlib.Path(os.environ["PACECAR_LAB_SHARE"])
+RANK = int(os.environ["LAB_RANK"])
+PEERS = os.environ["LAB_PEERS"].split()
+SHARE = pathlib.Path(os.environ["LAB_SHARE"])
 MEET_LIMIT_S = 120
 JOB_LIMIT_S = 90  # a job that takes longer hangs
 TIMEOUT_S = 10    # PACECAR_TIMEOUT
