@@ -98,7 +98,7 @@ class Guest:
                                 for name, value in settings.items()),
             "command": command,
             "hosts": network.hosts_file(options.guests),
-            "ip": network.ip_batch(rank),
+            "ip": network.ip_batch(rank, options.guests),
             "tc": knobs.tc_batch(options) if rank in options.knobs else "",
         }
         for name, text in files.items():

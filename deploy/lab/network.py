@@ -27,6 +27,11 @@ def ipv6(rank):
     return f"fd77::{rank + 1:x}"
 
 
+def link_local(rank):
+    """What the kernel makes of mac(rank)."""
+    return f"fe80::5054:ff:fe77:{rank + 1:x}"
+
+
 def mac(rank):
     return f"52:54:00:77:00:{rank + 1:02x}"
 
@@ -136,11 +141,15 @@ class Switch:
                 self._selector.modify(port.socket, wanted, key.data)
 
 
-def ip_batch(rank):
-    """Input of `ip -batch`."""
-    return "\n".join(["link set lo up", "link set eth0 up",
-                      f"address add {ipv4(rank)}/24 dev eth0",
-                      f"address add {ipv6(rank)}/64 dev eth0 nodad", ""])
+def ip_batch(rank, guests):
+    """Input of `ip -batch`. Neighbours are given, not asked for: a lost question would cost a
+    second, which is all that a queue pair has to find its peer's Ethernet address."""
+    lines = ["link set lo up", "link set eth0 up", f"address add {ipv4(rank)}/24 dev eth0",
+             f"address add {ipv6(rank)}/64 dev eth0 nodad"]
+    for peer in set(range(guests)) - {rank}:
+        lines += [f"neighbour replace {address} lladdr {mac(peer)} dev eth0 nud permanent"
+                  for address in [ipv4(peer), ipv6(peer), link_local(peer)]]
+    return "\n".join([*lines, ""])
 
 
 def hosts_file(guests):
