@@ -119,7 +119,7 @@ TEST_F(VerbsNicTest, AFaultNamesDevicePeerAndCure) {
   }
 }
 
-TEST_F(VerbsNicTest, TheRefusedEndBreaksToo) {
+TEST_F(VerbsNicTest, ARefusedWriteBreaksItsQueuePairAndSaysWhy) {
   open();
   WorkRequest wrong = write(1, 100);
   wrong.remote_key = ~wrong.remote_key;
@@ -209,6 +209,24 @@ TEST_F(VerbsNicTest, ArrivalsAreToldPerFlow) {
   EXPECT_EQ(arrivals[0].flow, 0U);
   EXPECT_EQ(arrivals[0].bytes, 3000U);
   EXPECT_EQ(nics_[1]->counters().data_bytes_received, 3000U);
+}
+
+// Two flows, of which one has nothing to send: the other shares the link with nobody.
+TEST_F(VerbsNicTest, OnCreditAFlowSendsWhatItMayAndSaysWhoSharesTheLink) {
+  open();
+  const Instant now = monotonic_now();
+  FlowLimits limits{.rate = Rate::from_gbps(1000), .window = 1 << 20, .credit = 1001};
+  nics_[0]->set_flow_limits(1, limits, now);
+  nics_[0]->set_flow_limits(0, limits, now);
+  for (uint64_t id = 0; id < 3; ++id) post(write(id, 1000));
+  ASSERT_TRUE(wait(0, 2));
+  std::array<FlowSignal, 4> signals;
+  ASSERT_EQ(nics_[0]->poll_signals(signals), 1U);
+  EXPECT_EQ(signals[0].sharing, 1U);
+  EXPECT_EQ(signals[0].sent, 2000U) << "what begins within the credit goes as a whole";
+  limits.credit = 3000;
+  nics_[0]->set_flow_limits(0, limits, now);
+  ASSERT_TRUE(wait(0, 3));
 }
 
 // What finds no receive request waits at the sender, and nothing is lost.

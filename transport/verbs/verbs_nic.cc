@@ -330,7 +330,7 @@ void VerbsNic::destroy_queue_pair(QueuePairId id) {
       signals_.remove(qp->config.flow);
       arrivals_.remove(qp->config.flow);
     }
-    ready_.add(qp->config.flow);  // the others have more window now
+    make_ready(qp->config.flow);  // the others have more window now
   }
   for (WorkList* list : {&controls_, &completed_}) list->remove(slot);
   const uint32_t reserved = QueuePair::max_completions(qp->config);

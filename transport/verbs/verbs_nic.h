@@ -137,6 +137,7 @@ class VerbsNic final : public Nic, public NicPort {
 
   // what leaves
   void wake(const QueuePair& qp);
+  void make_ready(uint32_t index);
   size_t transmit_flow(uint32_t index, Instant now);
   size_t transmit_control(QueuePair& qp, Instant now);
   void start(QueuePair& qp, SendBatch& batch, Instant now);

@@ -58,7 +58,7 @@ size_t VerbsNic::post_receives(QueuePairId id, std::span<const ReceiveRequest> r
 
 void VerbsNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant now) {
   flows_[index].gate.set_limits(limits, now);
-  ready_.add(index);
+  make_ready(index);
 }
 
 void VerbsNic::on_time(Instant now) {
@@ -67,7 +67,7 @@ void VerbsNic::on_time(Instant now) {
   size_t count = 0;
   do {
     count = timers_.expire(now, due);
-    for (const uint32_t flow : std::span(due).first(count)) ready_.add(flow);
+    for (const uint32_t flow : std::span(due).first(count)) make_ready(flow);
   } while (count == due.size());
   if (now < next_look_at_events_) return;
   next_look_at_events_ = now + kLookAtEvents;
@@ -81,10 +81,20 @@ Instant VerbsNic::next_deadline() const {
 
 void VerbsNic::wake(const QueuePair& qp) {
   if (qp.config.paced) {  // another of the flow's queue pairs may have waited for the window
-    ready_.add(qp.config.flow);
+    make_ready(qp.config.flow);
   } else if (qp.can_start()) {
     controls_.add(slot_of(qp));
   }
+}
+
+// On credit a flow counts for the others, so only while it can send.
+void VerbsNic::make_ready(uint32_t index) {
+  const Flow& flow = flows_[index];
+  const auto can_send = [&](uint32_t slot) {
+    const QueuePair& qp = *queue_pairs_[slot];
+    return qp.can_start() && flow.gate.has_room(qp.work.waiting()->length);
+  };
+  if (!flow.gate.on_credit() || std::ranges::any_of(flow.queue_pairs, can_send)) ready_.add(index);
 }
 
 size_t VerbsNic::transmit(Instant now) {
@@ -131,7 +141,7 @@ size_t VerbsNic::transmit_flow(uint32_t index, Instant now) {
       flow.signal.sharing = static_cast<uint32_t>(ready_.size()) + 1;
       signals_.add(index);
     }
-    ready_.add(index);
+    make_ready(index);
     return post_batch(qp, batch);
   }
   return 0;
