@@ -26,6 +26,7 @@ constexpr std::array kNicFields{
     CounterField<Nic>{"unknown_queue_pair", &Nic::unknown_queue_pair},
     CounterField<Nic>{"wrong_source", &Nic::wrong_source},
     CounterField<Nic>{"out_of_window", &Nic::out_of_window},
+    CounterField<Nic>{"out_of_order", &Nic::out_of_order},
     CounterField<Nic>{"completions_full", &Nic::completions_full},
     CounterField<Nic>{"access_errors", &Nic::access_errors},
 };
