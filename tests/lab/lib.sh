@@ -81,7 +81,8 @@ begin_capture() {
   dumpcap -q -i eth0 -f 'udp port 4791' -a filesize:20000 -w "/tmp/$1" >/dev/null 2>&1 &
   capture=$!
   capture_file=$1
-  sleep 1
+  local tries=100 # of 0.1 s, until it listens
+  until [[ -s /tmp/$1 ]] || ((--tries == 0)); do sleep 0.1; done
 }
 end_capture() {
   kill -INT "$capture" 2>/dev/null
@@ -93,7 +94,7 @@ end_capture() {
 check_kernel_log() {
   local log
   log=$(mktemp)
-  dmesg | grep -iE 'ICRC|BUG:|WARNING:|Oops' >"$log"
+  dmesg | grep -iE '\bICRC\b|BUG:|WARNING:|\bOops\b' >"$log"
   verdict "the kernel complains of no ICRC and no fault" $((1 - $?)) "$log"
 }
 

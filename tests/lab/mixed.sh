@@ -1,19 +1,25 @@
 # shellcheck shell=bash
 # lab: --guests 2 --rxe 0
 # One machine with rdma_rxe, one with the software NIC in the roce wire mode: each operation between
-# them byte by byte, and a job of both.
+# them byte by byte, and a job of both. Over IPv6 the software NIC has UDP sockets, over IPv4 raw
+# ones. UDP port 4791 is the kernel's on rank 0, and ours on rank 1.
 . "$(dirname "$0")/lib.sh"
 
 export PACECAR_WIRE=roce
-# The control plane of both is TCP. UDP port 4791 is the kernel's on rank 0, and ours on rank 1.
-if ((rank == 0)); then nic=rxe0; else nic=soft:udp:eth0; fi
-
-((rank == 1)) && begin_capture roce.pcap
-interop "$nic"
-((rank == 1)) && end_capture
-
-export PACECAR_NICS=$nic
-all_reduce -b 8 -e 1M -f 8 -n 2
-check "all-reduce of verbs and softnic" "${job[@]}"
+# over NAME OURS GID: rank 1 uses the NIC OURS, rank 0 the index GID of rxe0.
+over() {
+  local nic=$2
+  if ((rank == 0)); then
+    nic=rxe0
+    export PACECAR_GID_INDEX=$3
+  fi
+  ((rank == 1)) && begin_capture "roce-$1.pcap"
+  interop "$nic"
+  PACECAR_NICS=$nic all_reduce -b 8 -e 1M -f 8 -n 2
+  PACECAR_NICS=$nic check "all-reduce of rxe0 and $2" "${job[@]}"
+  ((rank == 1)) && end_capture
+}
+over ipv6 soft:udp:eth0 2
+over ipv4 soft:raw:eth0 1
 check_kernel_log
 finish

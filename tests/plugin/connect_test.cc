@@ -57,7 +57,7 @@ std::set<uint16_t> listening_ports() {
 }
 
 TcpEnd stranger(uint16_t port, std::string_view says) {
-  TcpEnd end(port);
+  TcpEnd end(port, nic_address().c_str());
   end.send({reinterpret_cast<const uint8_t*>(says.data()), says.size()});
   return end;
 }

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <string>
 
 #include "tests/support/fake_nccl_host.h"
 #include "tests/support/rank_group.h"
@@ -13,11 +14,18 @@ namespace pacecar::test {
 
 inline constexpr const char* kPluginPath = PACECAR_PLUGIN_PATH;
 
+inline std::string setting(const char* name, const char* otherwise) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : otherwise;
+}
+
+// The same tests can run on another NIC: its name, and the address of its interface.
+inline std::string nic_name() { return setting("PLUGIN_TEST_NIC", "soft:udp:lo"); }
+inline std::string nic_address() { return setting("PLUGIN_TEST_ADDRESS", "127.0.0.1"); }
+
 // A host whose plugin is loaded and initialised.
 inline std::unique_ptr<FakeNcclHost> start_host() {
-  // Another NIC can be named for the same tests. Ranks may be threads.
-  static const char* const other = std::getenv("PACECAR_TEST_NICS");
-  static const int once = setenv("PACECAR_NICS", other != nullptr ? other : "soft:udp:lo", 1);
+  static const int once = setenv("PACECAR_NICS", nic_name().c_str(), 1);  // ranks may be threads
   if (once != 0) throw HostError("setenv failed");
   auto host = std::make_unique<FakeNcclHost>(kPluginPath);
   if (host->init() != nccl::NcclResult::kSuccess) throw HostError("init failed");

@@ -27,6 +27,7 @@ struct SimHostConfig {
   std::string allocator;
   size_t transmit = SoftPort::kMaxTransmit;  // packets that the NIC makes at a time
   bool control_first = false;
+  WireMode wire_mode = WireMode::kExtended;
 };
 
 class SimHost {
@@ -43,6 +44,8 @@ class SimHost {
                            .regions = 512,
                            .window_packets = config.window_packets,
                            .control_first = config.control_first,
+                           .wire_mode = config.wire_mode,
+                           .source_ports = source_ports(network.port(port)),
                            .silence_limit = config.silence_limit * 6 / 10},
              {next_random, this}, network.now()),
         messenger_(std::move(Messenger::create(nic_,

@@ -21,10 +21,11 @@
 
 namespace pacecar::test {
 
-inline sockaddr_in loopback(uint16_t port) {
+// `host` is an IPv4 address of this host.
+inline sockaddr_in local(uint16_t port, const char* host = "127.0.0.1") {
   sockaddr_in address{};
   address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::inet_pton(AF_INET, host, &address.sin_addr), 1);
   address.sin_port = htons(port);
   return address;
 }
@@ -33,8 +34,9 @@ inline sockaddr_in loopback(uint16_t port) {
 class TcpEnd {
  public:
   TcpEnd() = default;
-  explicit TcpEnd(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    const sockaddr_in address = loopback(port);
+  explicit TcpEnd(uint16_t port, const char* host = "127.0.0.1")
+      : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    const sockaddr_in address = local(port, host);
     EXPECT_EQ(::connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   }
   struct Accepted {
@@ -83,7 +85,7 @@ class TcpEnd {
 class TcpServer {
  public:
   explicit TcpServer(uint16_t port = 0) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0)) {
-    sockaddr_in address = loopback(port);
+    sockaddr_in address = local(port);
     socklen_t size = sizeof address;
     const int on = 1;
     ::setsockopt(fd_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

@@ -55,7 +55,7 @@ constexpr Bytes kSize = 20'000;
 // Messages from one host to another, `kSlots` at a time, round after round.
 class Stream {
  public:
-  explicit Stream(const std::string& congestion_control) {
+  Stream(const std::string& congestion_control, WireMode wire_mode) {
     SimFaults faults;
     faults.loss = 0.01;
     faults.duplication = 0.01;
@@ -63,6 +63,7 @@ class Stream {
     for (size_t port = 0; port < 2; ++port) {
       SimHostConfig config;
       config.congestion_control = congestion_control;
+      config.wire_mode = wire_mode;
       hosts_.push_back(std::make_unique<SimHost>(network_, port, port, config));
       memory_[port].resize(kSlots * kSize);
       regions_[port] =
@@ -105,9 +106,9 @@ class Stream {
   std::array<MessageRequest, kSlots> receives_;
 };
 
-TEST(Allocation, NoneWhileMessagesMove) {
+void expect_no_allocation(WireMode wire_mode) {
   for (const std::string congestion_control : {"swift", "pace"}) {
-    Stream stream(congestion_control);
+    Stream stream(congestion_control, wire_mode);
     for (int i = 0; i < 20; ++i) stream.round();
     const uint64_t before = g_allocations;
     const uint64_t repaired = stream.counters().packets_retransmitted;
@@ -116,6 +117,9 @@ TEST(Allocation, NoneWhileMessagesMove) {
     EXPECT_GT(stream.counters().packets_retransmitted, repaired) << "losses must be repaired, too";
   }
 }
+
+TEST(Allocation, NoneWhileMessagesMove) { expect_no_allocation(WireMode::kExtended); }
+TEST(Allocation, NoneWhileMessagesMoveInStandardRc) { expect_no_allocation(WireMode::kRoce); }
 
 // Senders on one NIC and a receiver, at its limits: all flows come and go, and all grants change.
 class PaceFlows {
