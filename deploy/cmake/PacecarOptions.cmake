@@ -15,14 +15,15 @@ foreach(part DPDK OFI CUDA)
 endforeach()
 
 # PACECAR_HAVE_VERBS: RDMA NICs through libibverbs, PkgConfig::ibverbs.
-find_package(PkgConfig REQUIRED)
+set(PACECAR_HAVE_VERBS OFF)
 if(NOT PACECAR_WITH_VERBS STREQUAL OFF)
+  find_package(PkgConfig REQUIRED)
   pkg_check_modules(ibverbs QUIET IMPORTED_TARGET libibverbs>=1.12)
+  set(PACECAR_HAVE_VERBS ${ibverbs_FOUND})
 endif()
-if(PACECAR_WITH_VERBS STREQUAL ON AND NOT ibverbs_FOUND)
+if(PACECAR_WITH_VERBS STREQUAL ON AND NOT PACECAR_HAVE_VERBS)
   message(FATAL_ERROR "PACECAR_WITH_VERBS=ON, but libibverbs is not found: install libibverbs-dev")
 endif()
-set(PACECAR_HAVE_VERBS ${ibverbs_FOUND})
 
 function(pacecar_print_summary)
   message(STATUS "Pacecar ${PROJECT_VERSION}")
