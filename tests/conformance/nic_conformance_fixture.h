@@ -1,0 +1,153 @@
+// NicConformance: two NICs that reach each other, and what its tests do with them. The tests are in
+// nic_conformance.h.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "transport/nic/nic.h"
+
+namespace pacecar {
+
+// Two NICs that reach each other. A silent peer counts as dead within a few seconds of this world.
+struct NicWorld {
+  std::array<Nic*, 2> nics{};
+  // Why there are none on this machine: its tests are skipped.
+  std::string missing;
+  // As the InfiniBand specification has it: what the peer refuses breaks the queue pair. Otherwise
+  // it fails alone.
+  bool refusals_break = false;
+  // Lets a little time pass, runs timers, moves packets, and returns the time it is then.
+  std::function<Instant()> step;
+  std::shared_ptr<void> owner;
+};
+
+struct NicCase {
+  const char* name;
+  std::function<NicWorld()> make;
+};
+
+inline void PrintTo(const NicCase& value, std::ostream* out) { *out << value.name; }
+
+inline std::string nic_case_name(const testing::TestParamInfo<NicCase>& info) {
+  return info.param.name;
+}
+
+class NicConformance : public testing::TestWithParam<NicCase> {
+ protected:
+  using Ends = std::array<QueuePairId, 2>;
+  struct Memory {
+    std::vector<uint8_t> bytes;
+    MemoryRegion region;
+  };
+
+  static constexpr FlowLimits kUnlimited{.rate = Rate::from_gbps(1000), .window = 1 << 20};
+
+  void SetUp() override {
+    world_ = GetParam().make();
+    if (!world_.missing.empty()) GTEST_SKIP() << world_.missing;
+    now_ = world_.step();
+  }
+  Nic& nic(size_t side) { return *world_.nics[side]; }
+
+  Ends connect(const QueuePairConfig& config = {}) {
+    Ends ends{};
+    for (size_t side = 0; side < 2; ++side) {
+      ends[side] = nic(side).create_queue_pair(config).value();
+      nic(side).set_flow_limits(config.flow, kUnlimited, now_);
+    }
+    for (size_t side = 0; side < 2; ++side) {
+      const auto peer = nic(1 - side).queue_pair_address(ends[1 - side]);
+      EXPECT_TRUE(nic(side).connect_queue_pair(ends[side], peer.view()));
+    }
+    return ends;
+  }
+  // Never moves.
+  Memory& memory(size_t side, size_t size, Access access, uint8_t first = 0) {
+    Memory& memory = memory_.emplace_back();
+    memory.bytes.resize(size);
+    std::iota(memory.bytes.begin(), memory.bytes.end(), first);
+    memory.region = nic(side).register_memory(memory.bytes.data(), size, access).value();
+    return memory;
+  }
+  static WorkRequest write(uint64_t id, const Memory& from, const Memory& to, Bytes length) {
+    return {.id = id,
+            .local = from.region.address,
+            .remote = reinterpret_cast<uint64_t>(to.region.address),
+            .length = length,
+            .local_key = from.region.key,
+            .remote_key = to.region.key};
+  }
+  static WorkRequest write_with_imm(uint64_t id, const Memory& from, const Memory& to, Bytes length,
+                                    uint32_t immediate) {
+    WorkRequest request = write(id, from, to, length);
+    request.opcode = Opcode::kWriteWithImm;
+    request.immediate = immediate;
+    return request;
+  }
+  size_t post(size_t side, QueuePairId id, const WorkRequest& work_request) {
+    return nic(side).post(id, {&work_request, 1});
+  }
+  size_t post_receive(size_t side, QueuePairId id, uint64_t request, const Memory& to,
+                      Bytes length) {
+    const ReceiveRequest receive{
+        .id = request, .local = to.region.address, .length = length, .local_key = to.region.key};
+    return nic(side).post_receives(id, {&receive, 1});
+  }
+  // What a flow's limits are kept to: a packet, or a write where writes are what is paced.
+  Bytes paced_unit() {
+    const NicCaps& caps = nic(0).caps();
+    return caps.write_bytes == NicCaps().write_bytes ? caps.mtu : caps.write_bytes;
+  }
+  // The work request on side 0 fails, and its queue pair with it where that is the rule.
+  void expect_refused(QueuePairId id, const WorkRequest& request, CompletionStatus status) {
+    completions_[0].clear();
+    ASSERT_EQ(post(0, id, request), 1U);
+    ASSERT_TRUE(wait_for_completions(0, world_.refusals_break ? 2 : 1));
+    EXPECT_EQ(completions_[0][0].kind, CompletionKind::kSent);
+    EXPECT_EQ(completions_[0][0].work_request, request.id);
+    EXPECT_EQ(completions_[0][0].status, status);
+    if (!world_.refusals_break) return;
+    EXPECT_EQ(completions_[0][1].kind, CompletionKind::kBroken);
+    EXPECT_EQ(completions_[0][1].status, status);
+    EXPECT_EQ(post(0, id, request), 0U);
+  }
+
+  void step() {
+    now_ = world_.step();
+    for (size_t side = 0; side < 2; ++side) {
+      std::array<Completion, 7> some;
+      while (const size_t count = nic(side).poll(some)) {
+        completions_[side].insert(completions_[side].end(), some.begin(), some.begin() + count);
+      }
+    }
+  }
+  // False when it does not happen in a bounded number of steps.
+  template <typename Done>
+  bool wait(Done done) {
+    for (int i = 0; i < 200'000 && !done(); ++i) step();
+    return done();
+  }
+  bool wait_for_completions(size_t side, size_t count) {
+    return wait([&] { return completions_[side].size() >= count; });
+  }
+  void steps(int count) {
+    for (int i = 0; i < count; ++i) step();
+  }
+
+  std::deque<Memory> memory_;  // outlives the NICs
+  NicWorld world_;
+  Instant now_;
+  std::array<std::vector<Completion>, 2> completions_;
+};
+
+}  // namespace pacecar
