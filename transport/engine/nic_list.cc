@@ -26,9 +26,8 @@ std::string names_of(std::span<const InterfaceInfo> interfaces) {
 
 // The interface's name in an entry without its ^.
 Result<std::string_view> name_in(std::string_view entry) {
-  for (const std::string_view prefix : {kUdpPrefix, kRawPrefix}) {
-    if (entry.starts_with(prefix)) entry.remove_prefix(prefix.size());
-  }
+  const std::string_view prefix = entry.starts_with(kRawPrefix) ? kRawPrefix : kUdpPrefix;
+  if (entry.starts_with(prefix)) entry.remove_prefix(prefix.size());
   if (!entry.empty() && entry.find(':') == std::string_view::npos) return entry;
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("PACECAR_NICS has the entry '{}', which names no NIC of this version: "
