@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 
-# Sends, writes (each first to only with immediate; our sends carry none), reads, acknowledgement, and
-# the notification of congestion, which is an opcode without a name there.
+# Sends (ours carry no immediate), writes, reads, acknowledgement, and the notification of
+# congestion, which is an opcode without a name there.
 OPCODES = {0, 1, 2, 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 0x81}
 SKIPPED = 77
 

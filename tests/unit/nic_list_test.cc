@@ -71,9 +71,17 @@ TEST(NicList, RdmaNicsComeFirst) {
   EXPECT_THAT(error("mlx5_2", kRdmaMachine).message, HasSubstr("mlx5_0, mlx5_1, soft:udp:lo"));
 }
 
+TEST(NicList, RawSocketsAreAskedForByName) {
+  const auto interfaces = choose_interfaces("soft:raw:eth1,eth0", kMachine);
+  ASSERT_TRUE(interfaces);
+  ASSERT_EQ(interfaces->size(), 2U);
+  EXPECT_TRUE((*interfaces)[0].raw);
+  EXPECT_FALSE((*interfaces)[1].raw);
+}
+
 TEST(NicList, OtherKindsAreRefusedByName) {
-  for (const char* entry :
-       {"mlx5:0:1", "soft:dpdk:0000:3b:00.0", "ofi:tcp", "soft:udp:", ",eth1", "^"}) {
+  for (const char* entry : {"mlx5:0:1", "soft:dpdk:0000:3b:00.0", "ofi:tcp",
+                            "soft:udp:", "soft:udp:soft:raw:eth0", ",eth1", "^"}) {
     EXPECT_EQ(error(entry).code, ErrorCode::kInvalidArgument) << entry;
   }
   EXPECT_THAT(error("eth0,ofi:tcp").message, HasSubstr("ofi:tcp"));

@@ -169,7 +169,7 @@ void SoftNic::on_answer(QueuePair& qp, const roce::Packet& packet, Instant arriv
     counters_.data_bytes_received += packet.payload.size();
     progress = requester.on_read_response(packet, memory_, now);
   }
-  if (qp.config.paced) flows_[qp.config.flow].signal.echo_marked = progress.marked > 0;
+  if (qp.config.paced) flows_[qp.config.flow].signal.echo_marked |= progress.marked > 0;
   on_progress(qp, in_flight_before, progress);
   events_.add(slot_of(qp));
   arm_timeout(qp);
