@@ -28,7 +28,11 @@ class Pump {
     const auto moved = end_.streams.poll();
     now_ = steady_now();
     if (!moved) return tl::unexpected(end_.channel.explain(moved.error()));
-    if (*moved > 0) last_move_ = now_;
+    if (*moved > 0) {
+      last_move_ = now_;
+    } else if (end_.rests) {
+      end_.context.rest(end_.nic);
+    }
     if (now_ < next_look_) return {};
     next_look_ = now_ + kChannelInterval;
     if (now_ - last_move_ > kStallLimit) {

@@ -23,10 +23,11 @@ struct PhaseGoal {
 
 // One end of a test under way.
 struct End {
-  const Context& context;
+  Context& context;
   size_t nic;
   ControlChannel& channel;
   Streams& streams;
+  bool rests;  // while nothing moves; for streams, not for round trips
 };
 
 // Watches a phase at the client, and may raise the streams' limits: it is called after each poll,

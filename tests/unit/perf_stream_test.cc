@@ -114,6 +114,7 @@ class PipeContext : public Context {
   void expect(uint32_t, uint32_t) override {}
   Result<const Memory*> register_memory(size_t, void*, size_t) override { return nullptr; }
   Result<void> deregister_memory(size_t, const Memory*) override { return {}; }
+  void rest(size_t) override {}
   Statistics statistics(size_t) const override { return {}; }
 };
 

@@ -104,6 +104,10 @@ class EngineContext final : public Context {
     return {};
   }
 
+  void rest(size_t nic) override {
+    if (nic < nics_.size()) nics_[nic].engine->rest();
+  }
+
   Statistics statistics(size_t nic) const override;
 
  private:

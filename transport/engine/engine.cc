@@ -22,6 +22,8 @@ namespace {
 constexpr Duration kCallerPatience = Duration::from_ms(1);
 // Callers that find nothing for so long may be keeping the peer from the processor.
 constexpr uint32_t kEmptyPollsBeforeYield = 100;
+// Shorter than the patience with callers: one that rests still polls.
+constexpr Duration kLongestRest = Duration::from_us(500);
 constexpr Duration kLinger = Duration::from_ms(300);
 constexpr Duration kLingerStep = Duration::from_us(200);
 // Packets that a decorator holds back come out only when polled for.
@@ -155,9 +157,26 @@ void Engine::progress() {
   if (!try_lock()) return;
   const Instant time = now();
   empty_polls_ = poll(time) ? 0 : empty_polls_ + 1;
+  if (empty_polls_ == 0) last_moved_ = time;
   const bool patient = empty_polls_ > kEmptyPollsBeforeYield;
   end_inline_poll(time);
   if (patient) std::this_thread::yield();
+}
+
+void Engine::rest() {
+  Instant until = now() + kLongestRest;
+  int fd = -1;  // where another thread polls there is nothing to wait for but time
+  if (params_.progress == Progress::kInline && try_lock()) {
+    const Instant time = now();
+    const bool moved = poll(time);
+    if (moved) last_moved_ = time;
+    const bool idle = !moved && time - last_moved_ >= params_.spin && port_->prepare_to_wait();
+    until = idle ? sleep_limit(std::min(deadline_, until)) : time;
+    fd = port_->wait_fd();
+    end_inline_poll(time);
+  }
+  pollfd waiting{fd, POLLIN, 0};
+  sleep_until(until, {&waiting, 1});
 }
 
 // The keeper may sleep longer than what has just been started allows.
@@ -207,27 +226,33 @@ void Engine::keep() {
   }
 }
 
-void Engine::nap() {
-  const timespec time{0, kCallerPatience.ns()};
-  ppoll(nullptr, 0, &time, nullptr);
+void Engine::nap() { sleep_until(now() + kCallerPatience, {}); }
+
+Instant Engine::sleep_limit(Instant deadline) const {
+  return params_.fault.empty() ? deadline : std::min(deadline, now() + kFaultyIoSleep);
+}
+
+// Until something can be read, too.
+void Engine::sleep_until(Instant deadline, std::span<pollfd> waiting) {
+  const Instant time = now();
+  if (deadline <= time) return;
+  const int64_t ns = deadline == Instant::never() ? 0 : (deadline - time).ns();
+  const timespec timeout{ns / 1'000'000'000, ns % 1'000'000'000};
+  ppoll(waiting.data(), waiting.size(), deadline == Instant::never() ? nullptr : &timeout, nullptr);
 }
 
 void Engine::sleep_until_needed() {
   Instant deadline = Instant::never();
   {
     const Hold hold(*this);
-    deadline = deadline_ = port_->prepare_to_wait() ? loop_->next_deadline() : Instant();
-    if (!params_.fault.empty()) deadline = std::min(deadline, now() + kFaultyIoSleep);
+    deadline_ = port_->prepare_to_wait() ? loop_->next_deadline() : Instant();
+    deadline = sleep_limit(deadline_);
     // From here on, who submits or polls sees that we sleep and wakes us if need be.
     asleep_until_ns_.store(deadline.ns());
   }
-  const Instant time = now();
-  if (deadline > time && sends_.empty() && receives_.empty() && !stop_.load()) {
+  if (sends_.empty() && receives_.empty() && !stop_.load()) {
     std::array<pollfd, 2> waiting{pollfd{port_->wait_fd(), POLLIN, 0}, pollfd{wake_fd_, POLLIN, 0}};
-    const int64_t ns = deadline == Instant::never() ? 0 : (deadline - time).ns();
-    const timespec timeout{ns / 1'000'000'000, ns % 1'000'000'000};
-    ppoll(waiting.data(), waiting.size(), deadline == Instant::never() ? nullptr : &timeout,
-          nullptr);
+    sleep_until(deadline, waiting);
   }
   asleep_until_ns_.store(0);
   uint64_t count = 0;

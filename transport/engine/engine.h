@@ -9,9 +9,12 @@
 // from one thread at a time.
 #pragma once
 
+#include <poll.h>
+
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -51,6 +54,9 @@ class Engine {
   void expect(const TrafficHint& hint);
   // While waiting for a request.
   void progress();
+  // While waiting for any of them, by one who has nothing else to do: sleeps until something
+  // arrives, for half a millisecond at most, once nothing has moved for as long as PACECAR_SPIN.
+  void rest();
 
   const NicIdentity& identity() const { return identity_; }
   const Address& address() const { return port_->address(); }
@@ -92,6 +98,9 @@ class Engine {
   bool callers_poll(Instant now) const;
   void nap();
   void sleep_until_needed();
+  // What a sleep may last at most, given when there is something to do.
+  Instant sleep_limit(Instant deadline) const;
+  static void sleep_until(Instant deadline, std::span<pollfd> waiting);
 
   const Params params_;
   const NicIdentity identity_;
@@ -107,6 +116,7 @@ class Engine {
   std::mutex mutex_;
   Instant deadline_;             // of the poll loop, after the last poll that moved anything
   uint32_t empty_polls_ = 0;     // by callers, in a row
+  Instant last_moved_;           // by a poll of callers
   std::atomic<int> waiting_{0};  // threads that want the lock for set-up: pollers stand back
 
   const int wake_fd_;  // an eventfd

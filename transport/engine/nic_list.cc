@@ -34,7 +34,6 @@ std::string names_of(Candidates candidates) {
   return names.empty() ? "none" : names;
 }
 
-<<<<<<< HEAD
 bool is_named(const NicCandidate& candidate, std::string_view entry) {
   if (candidate.kind != NicKind::kSoftRaw && entry == candidate.device) return true;
   return entry == candidate.name();
@@ -49,13 +48,6 @@ Result<void> check_form(std::string_view entry, Candidates candidates) {
     if (entry.starts_with(known.prefix)) device.remove_prefix(known.prefix.size());
   }
   if (!device.empty() && device.find(':') == std::string_view::npos) return {};
-=======
-// The interface's name in an entry without its ^.
-Result<std::string_view> name_in(std::string_view entry) {
-  const std::string_view prefix = entry.starts_with(kRawPrefix) ? kRawPrefix : kUdpPrefix;
-  if (entry.starts_with(prefix)) entry.remove_prefix(prefix.size());
-  if (!entry.empty() && entry.find(':') == std::string_view::npos) return entry;
->>>>>>> w-roce
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("PACECAR_NICS has the entry '{}', which names no NIC of this version: "
                           "write soft:udp:INTERFACE or the name of an RDMA device",

@@ -69,22 +69,26 @@ LinkLayer link_layer_of(const ibv_port_attr& port) {
 
 uint32_t mtu_of(const ibv_port_attr& port) { return 128U << port.active_mtu; }
 
+// Empty for a device that is made of software.
+std::string pci_path_of(const ibv_device* device) {
+  std::error_code missing;
+  const std::filesystem::path bus = std::filesystem::path(device->ibdev_path) / "device";
+  const auto path = std::filesystem::canonical(bus, missing);
+  return missing ? std::string() : path.string();
+}
+
 VerbsPortInfo describe(ibv_device* device, ibv_context* context, const ibv_device_attr& attributes,
                        const ibv_port_attr& attr, uint32_t port) {
-  VerbsPortInfo info{.device = ibv_get_device_name(device),
-                     .port = port,
-                     .netdev = read_gids(context, port).netdev,
-                     .firmware = attributes.fw_ver,
-                     .guid = be64toh(ibv_get_device_guid(device)),
-                     .link_layer = link_layer_of(attr),
-                     .rate = port_rate(attr),
-                     .mtu = mtu_of(attr),
-                     .active = attr.state == IBV_PORT_ACTIVE};
-  std::error_code ignored;
-  const std::filesystem::path bus = std::filesystem::path(device->ibdev_path) / "device";
-  const auto pci = std::filesystem::canonical(bus, ignored);
-  if (!ignored) info.pci_path = pci.string();
-  return info;
+  return {.device = ibv_get_device_name(device),
+          .port = port,
+          .netdev = read_gids(context, port).netdev,
+          .pci_path = pci_path_of(device),
+          .firmware = attributes.fw_ver,
+          .guid = be64toh(ibv_get_device_guid(device)),
+          .link_layer = link_layer_of(attr),
+          .rate = port_rate(attr),
+          .mtu = mtu_of(attr),
+          .active = attr.state == IBV_PORT_ACTIVE};
 }
 
 Result<void> choose_address(VerbsDevice& device, std::optional<uint32_t> gid_index,
@@ -158,7 +162,10 @@ Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
         ErrorCode::kNotFound,
         fmt::format("there is no RDMA device {}: `ibv_devices` lists those that are there", name));
   }
-  VerbsDevice device{.context = ContextHandle(ibv_open_device(*found)), .name = name, .port = port};
+  VerbsDevice device{.context = ContextHandle(ibv_open_device(*found)),
+                     .name = name,
+                     .port = port,
+                     .hardware = !pci_path_of(*found).empty()};
   if (device.context == nullptr) {
     return tl::unexpected(verbs_error(Call::kOther, "ibv_open_device", errno, name));
   }

@@ -49,6 +49,7 @@ struct VerbsDevice {
   std::string name;
   uint32_t port = 1;
   std::string netdev;
+  bool hardware = true;  // else the host's processors do its work, and share them with everybody
   LinkLayer link_layer = LinkLayer::kEthernet;
   GidEntry gid;  // Ethernet only
   uint32_t mtu = 0;

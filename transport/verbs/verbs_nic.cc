@@ -23,6 +23,8 @@ namespace {
 
 // A completion waits for the thread that polls to be woken.
 constexpr Duration kJitter = Duration::from_us(100);
+// Behind a device that is made of software, packets wait for the kernel's threads as well.
+constexpr Duration kSoftwareJitter = Duration::from_ms(2);
 // A thread that shares its core waits for the scheduler: some slices of a few ms each.
 constexpr Duration kPause = Duration::from_ms(25);
 // Writes with immediate that may arrive between two looks; more wait at their senders.
@@ -98,7 +100,7 @@ VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle d
   caps_ = make_caps();
   flows_.reserve(config.flows);
   for (uint32_t i = 0; i < config.flows; ++i) {
-    Flow& flow = flows_.emplace_back(FlowGate(caps_.burst_bytes, kJitter));
+    Flow& flow = flows_.emplace_back(FlowGate(caps_.burst_bytes, caps_.jitter));
     flow.signal.flow = i;
     flow.arrival.flow = i;
   }
@@ -121,7 +123,7 @@ NicCaps VerbsNic::make_caps() const {
               ethernet ? kRoceOverhead + (is_ipv4_gid(device_) ? kIpv4Header : kIpv6Header)
                        : kInfinibandOverhead,
           .burst_bytes = chunk,
-          .jitter = kJitter,
+          .jitter = device_.hardware ? kJitter : kSoftwareJitter,
           .pause = kPause,
           .paths = std::min<uint32_t>(config_.paths, RcEndpoint::kMaxLanes),
           .flows = config_.flows,
