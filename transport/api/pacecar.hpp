@@ -193,7 +193,7 @@ class Context {
   virtual Result<void> deregister_memory(size_t nic, const Memory* memory) = 0;
 
   // For a thread that waits for requests of this NIC and has nothing else to do: sleeps until
-  // something arrives, for half a millisecond at most, once nothing has moved for PACECAR_SPIN.
+  // something arrives, for half a millisecond at most.
   virtual void rest(size_t nic) = 0;
   virtual Statistics statistics(size_t nic) const = 0;
 };

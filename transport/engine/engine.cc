@@ -22,6 +22,8 @@ namespace {
 constexpr Duration kCallerPatience = Duration::from_ms(1);
 // Callers that find nothing for so long may be keeping the peer from the processor.
 constexpr uint32_t kEmptyPollsBeforeYield = 100;
+// How often the keeper looks whether they still do.
+constexpr Duration kNap = Duration::from_ms(2);
 // Shorter than the patience with callers: one that rests still polls.
 constexpr Duration kLongestRest = Duration::from_us(500);
 constexpr Duration kLinger = Duration::from_ms(300);
@@ -157,7 +159,6 @@ void Engine::progress() {
   if (!try_lock()) return;
   const Instant time = now();
   empty_polls_ = poll(time) ? 0 : empty_polls_ + 1;
-  if (empty_polls_ == 0) last_moved_ = time;
   const bool patient = empty_polls_ > kEmptyPollsBeforeYield;
   end_inline_poll(time);
   if (patient) std::this_thread::yield();
@@ -168,9 +169,7 @@ void Engine::rest() {
   int fd = -1;  // where another thread polls there is nothing to wait for but time
   if (params_.progress == Progress::kInline && try_lock()) {
     const Instant time = now();
-    const bool moved = poll(time);
-    if (moved) last_moved_ = time;
-    const bool idle = !moved && time - last_moved_ >= params_.spin && port_->prepare_to_wait();
+    const bool idle = !poll(time) && port_->prepare_to_wait();
     until = idle ? sleep_limit(std::min(deadline_, until)) : time;
     fd = port_->wait_fd();
     end_inline_poll(time);
@@ -226,7 +225,7 @@ void Engine::keep() {
   }
 }
 
-void Engine::nap() { sleep_until(now() + kCallerPatience, {}); }
+void Engine::nap() { sleep_until(now() + kNap, {}); }
 
 Instant Engine::sleep_limit(Instant deadline) const {
   return params_.fault.empty() ? deadline : std::min(deadline, now() + kFaultyIoSleep);

@@ -55,7 +55,7 @@ class Engine {
   // While waiting for a request.
   void progress();
   // While waiting for any of them, by one who has nothing else to do: sleeps until something
-  // arrives, for half a millisecond at most, once nothing has moved for as long as PACECAR_SPIN.
+  // arrives, for half a millisecond at most.
   void rest();
 
   const NicIdentity& identity() const { return identity_; }
@@ -116,7 +116,6 @@ class Engine {
   std::mutex mutex_;
   Instant deadline_;             // of the poll loop, after the last poll that moved anything
   uint32_t empty_polls_ = 0;     // by callers, in a row
-  Instant last_moved_;           // by a poll of callers
   std::atomic<int> waiting_{0};  // threads that want the lock for set-up: pollers stand back
 
   const int wake_fd_;  // an eventfd

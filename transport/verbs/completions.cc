@@ -93,19 +93,23 @@ size_t CompletionQueue::take() {
   if (error_ != 0) return 0;
   const int count = ibv_poll_cq(queue_.get(), kBatch, completions_.data());
   if (count < 0) error_ = EIO;
+  if (count > 0) armed_.reset();
   return count < 0 ? 0 : static_cast<size_t>(count);
 }
 
-bool CompletionQueue::prepare_to_wait() {
+bool CompletionQueue::prepare_to_wait(Wake wake) {
+  if (stashed_ == 0) stashed_ = take();
+  if (stashed_ != 0) return false;
+  if (armed_ == wake) return true;
   ibv_cq* which = nullptr;
   void* context = nullptr;
   unsigned events = 0;
   while (ibv_get_cq_event(channel_.get(), &which, &context) == 0) ++events;
   if (events > 0) ibv_ack_cq_events(queue_.get(), events);
-  if (const int error = ibv_req_notify_cq(queue_.get(), 0); error != 0 && error_ == 0) {
-    error_ = error;
-  }
-  if (stashed_ == 0) stashed_ = take();
+  const int error = ibv_req_notify_cq(queue_.get(), wake == Wake::kSolicited ? 1 : 0);
+  if (error != 0 && error_ == 0) error_ = error;
+  armed_ = wake;
+  stashed_ = take();  // it may have come before
   return stashed_ == 0;
 }
 

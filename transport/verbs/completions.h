@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "transport/base/result.h"
@@ -38,8 +39,10 @@ class CompletionQueue {
   // A shared receive request was used up: gives new ones to the device, in batches.
   void on_receive_used();
 
-  // From here on wait_fd() becomes readable when something completes; false when something has.
-  bool prepare_to_wait();
+  // What wakes one who waits: any completion, or only what the peer says is worth it (arrivals).
+  enum class Wake : uint8_t { kAny, kSolicited };
+  // From here on wait_fd() becomes readable when such a thing completes; false when anything has.
+  bool prepare_to_wait(Wake wake);
   int wait_fd() const { return channel_->fd; }
 
  private:
@@ -57,7 +60,8 @@ class CompletionQueue {
   uint32_t receives_used_ = 0;
   uint32_t receives_batch_ = 0;
   int error_ = 0;
-  size_t stashed_ = 0;  // polled by prepare_to_wait
+  std::optional<Wake> armed_;  // for wait_fd(), and nothing has completed since
+  size_t stashed_ = 0;         // polled by prepare_to_wait
   std::array<ibv_wc, kBatch> completions_;
 };
 

@@ -51,6 +51,9 @@ void SendBatch::add(const WorkRequest& request, uint64_t number, Instant departu
   out.send_flags = 0;
   if (signaled) out.send_flags |= IBV_SEND_SIGNALED;
   if (copied) out.send_flags |= IBV_SEND_INLINE;
+  // What the peer is told of wakes it.
+  const bool told = request.opcode == Opcode::kWriteWithImm || request.opcode == Opcode::kSend;
+  if (told) out.send_flags |= IBV_SEND_SOLICITED;
   out.imm_data = htonl(request.immediate);
   out.wr.rdma = {.remote_addr = request.remote, .rkey = request.remote_key};
   lane.ledger.add(

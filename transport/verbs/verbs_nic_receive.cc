@@ -161,8 +161,11 @@ void VerbsNic::look_at_events() {
 }
 
 bool VerbsNic::prepare_to_wait() {
-  look_at_events();
-  const bool idle = completions_.prepare_to_wait();
+  // With no data on its way only arrivals are worth waking for: control words go by themselves.
+  const bool sending =
+      std::ranges::any_of(flows_, [](const Flow& flow) { return flow.gate.in_flight() > 0; });
+  using Wake = CompletionQueue::Wake;
+  const bool idle = completions_.prepare_to_wait(sending ? Wake::kAny : Wake::kSolicited);
   return idle && completed_.empty();
 }
 
