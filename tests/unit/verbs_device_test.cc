@@ -64,11 +64,11 @@ TEST_F(Counters, AreToldSinceTheBegin) {
   const auto deltas = counters.deltas();
   ASSERT_EQ(deltas.size(), 3U);
   EXPECT_EQ(deltas[0].name, "duplicate_request");
-  EXPECT_EQ(deltas[0].delta, 0U);
+  EXPECT_EQ(deltas[0].count, 0U);
   EXPECT_EQ(deltas[1].name, "new_one");
-  EXPECT_EQ(deltas[1].delta, 3U);
+  EXPECT_EQ(deltas[1].count, 3U);
   EXPECT_EQ(deltas[2].name, "out_of_sequence");
-  EXPECT_EQ(deltas[2].delta, 2U);
+  EXPECT_EQ(deltas[2].count, 2U);
 }
 
 TEST_F(Counters, OfADeviceWithoutAnyAreNone) {

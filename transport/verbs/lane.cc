@@ -4,7 +4,9 @@
 #include <bit>
 #include <cerrno>
 
+#include "transport/base/seq.h"
 #include "transport/verbs/errors.h"
+#include "transport/verbs/random_word.h"
 
 namespace pacecar {
 namespace {
@@ -46,8 +48,14 @@ ibv_ah_attr path_to(const VerbsDevice& device, const LaneConfig& config, const L
 
 }  // namespace
 
-Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint32_t first_psn,
-                       uint32_t flow_label) {
+// The low 14 bits of a flow label become the UDP source port (InfiniBand Architecture
+// Specification, annex A17), so that lanes differ in theirs when these differ.
+uint32_t path_label(uint32_t random, uint32_t lane) {
+  constexpr uint32_t kPortMask = (1U << 14) - 1;
+  return std::max(1U, (random + lane) & kPortMask);
+}
+
+Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint32_t flow_label) {
   Lane lane(config.work_requests);
   ibv_qp_init_attr init{};
   init.send_cq = init.recv_cq = config.completions;
@@ -65,7 +73,7 @@ Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint
   }
   if (lane.queue_pair == nullptr) return failed(device, "ibv_create_qp", errno);
   lane.inline_bytes = std::min(init.cap.max_inline_data, kInlineBytes);
-  lane.local = {.queue_pair = lane.queue_pair->qp_num, .first_psn = first_psn};
+  lane.local = {.queue_pair = lane.queue_pair->qp_num, .first_psn = random_word() & kPsnMask};
   lane.flow_label = flow_label;
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
@@ -109,6 +117,7 @@ Result<void> connect_lane(const VerbsDevice& device, const LaneConfig& config, c
 }
 
 void stop_lane(const Lane& lane) {
+  if (lane.queue_pair == nullptr) return;
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
   // A failure means that the device is gone: then nothing is sent or received either.

@@ -1,17 +1,20 @@
 // Lane: one RC connection of a queue pair: a queue pair of libibverbs with a path of its own
-// through the network, and what is on its way there.
+// through the network, and what is on its way there. A connection that failed may be replaced by
+// another; the lane stays.
 //
 // Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <string>
 
 #include "transport/base/result.h"
 #include "transport/nic/rc_endpoint.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/handles.h"
+#include "transport/verbs/lane_account.h"
 #include "transport/verbs/lane_ledger.h"
+#include "transport/verbs/lane_recovery.h"
 
 namespace pacecar {
 
@@ -27,13 +30,17 @@ struct LaneConfig {
 };
 
 struct Lane {
-  explicit Lane(uint32_t work_requests) : ledger(work_requests) {}
+  explicit Lane(uint32_t work_requests) : ledger(work_requests), account(work_requests) {}
 
   QueuePairHandle queue_pair;
   LaneLedger ledger;
+  LaneAccount account;
+  LaneRecovery recovery;
   RcLane local;
   uint32_t flow_label = 0;
   uint32_t inline_bytes = 0;
+  CompletionStatus failed_by = CompletionStatus::kOk;
+  std::string failed_because;  // for people; while it is not up
 };
 
 // Most reads on their way from one end of a lane.
@@ -41,13 +48,19 @@ constexpr uint8_t kReadDepth = 16;
 // Writes up to this size carry their bytes in the work request, where the device allows it.
 constexpr uint32_t kInlineBytes = 64;
 
+// What a place in a work queue of the device takes, with what its driver keeps for it: as mlx5 has
+// it.
+constexpr Bytes kDeviceWorkRequestBytes = 128;
+
+// The flow label of one of several lanes: their paths differ.
+uint32_t path_label(uint32_t random, uint32_t lane);
 // In state INIT, with a random first PSN; `flow_label` makes its path.
-Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint32_t first_psn,
-                       uint32_t flow_label);
+Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint32_t flow_label);
 // To state RTS. Errors: kPeer, when the peer cannot be reached from here.
 Result<void> connect_lane(const VerbsDevice& device, const LaneConfig& config, const Lane& lane,
                           const RcEndpoint& remote, const RcLane& remote_lane);
-// Nothing more is sent or received, and all that is on its way completes with an error.
+// Nothing more is sent or received, and all that is on its way completes with an error. A lane
+// without a connection has neither.
 void stop_lane(const Lane& lane);
 
 // The largest ack timeout at which all tries together last at most `silence`.

@@ -11,6 +11,7 @@
 #include "transport/base/check.h"
 #include "transport/base/fixed_queue.h"
 #include "transport/base/units.h"
+#include "transport/nic/nic.h"
 
 namespace pacecar {
 
@@ -20,6 +21,7 @@ class LaneLedger {
     uint64_t number = 0;  // of the work request in its queue pair's WorkQueue
     Bytes bytes = 0;
     Instant departure;  // when its last byte leaves the device, were nothing to hold it up
+    Opcode opcode = Opcode::kWrite;
     bool signaled = false;
   };
   static constexpr uint32_t kSequenceMask = (1U << 24) - 1;

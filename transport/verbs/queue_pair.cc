@@ -2,6 +2,8 @@
 
 #include <arpa/inet.h>
 
+#include <algorithm>
+
 #include "transport/verbs/work_id.h"
 
 namespace pacecar {
@@ -23,9 +25,21 @@ ibv_wr_opcode opcode_of(Opcode opcode) {
 
 }  // namespace
 
+bool VerbsQueuePair::any_lane_up() const {
+  return std::any_of(lanes.begin(), lanes.begin() + static_cast<ptrdiff_t>(lanes_used),
+                     [](const Lane& lane) { return lane.recovery.up(); });
+}
+
+bool VerbsQueuePair::all_lanes_up() const {
+  return std::ranges::all_of(lanes, [](const Lane& lane) { return lane.recovery.up(); });
+}
+
 size_t VerbsQueuePair::next_lane() {
+  constexpr Bytes kNever = ~Bytes{0};
   std::array<Bytes, RcEndpoint::kMaxLanes> in_flight;
-  for (size_t i = 0; i < lanes_used; ++i) in_flight[i] = lanes[i].ledger.in_flight();
+  for (size_t i = 0; i < lanes_used; ++i) {
+    in_flight[i] = lanes[i].recovery.up() ? lanes[i].ledger.in_flight() : kNever;
+  }
   const size_t lane = choose_lane(std::span(in_flight).first(lanes_used), turn);
   turn = lane + 1;
   return lane;
@@ -56,8 +70,11 @@ void SendBatch::add(const WorkRequest& request, uint64_t number, Instant departu
   if (told) out.send_flags |= IBV_SEND_SOLICITED;
   out.imm_data = htonl(request.immediate);
   out.wr.rdma = {.remote_addr = request.remote, .rkey = request.remote_key};
-  lane.ledger.add(
-      {.number = number, .bytes = request.length, .departure = departure, .signaled = signaled});
+  lane.ledger.add({.number = number,
+                   .bytes = request.length,
+                   .departure = departure,
+                   .opcode = request.opcode,
+                   .signaled = signaled});
   Chain& chain = chains_[index];
   if (chain.first == kNone) {
     chain.first = count_;

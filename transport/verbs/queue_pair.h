@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "transport/nic/nic.h"
 #include "transport/nic/rc_endpoint.h"
 #include "transport/verbs/lane.h"
+#include "transport/verbs/standby_lane.h"
 #include "transport/verbs/work_queue.h"
 
 namespace pacecar {
@@ -21,6 +23,7 @@ struct VerbsQueuePair {
   enum class State : uint8_t { kCreated, kConnected, kBroken };
   // Most work requests that the device has at once, over all lanes.
   static constexpr uint32_t kMaxStarted = 128;
+  static constexpr uint32_t kMaxCompletions = kMaxStarted + StandbyLane::kCompletions;
 
   VerbsQueuePair(QueuePairId number, const QueuePairConfig& wanted)
       : id(number), config(wanted), work(wanted.work_requests), receives(wanted.receives) {}
@@ -28,15 +31,25 @@ struct VerbsQueuePair {
   static uint32_t max_started(const QueuePairConfig& config) {
     return config.work_requests < kMaxStarted ? config.work_requests : kMaxStarted;
   }
+  // Receive requests are used up in order, which a lane that comes back would not keep.
+  static bool has_standby(const QueuePairConfig& config) { return config.receives == 0; }
   // Completions that it may have outstanding.
   static uint32_t max_completions(const QueuePairConfig& config) {
-    return max_started(config) + config.receives;
+    return max_started(config) + config.receives +
+           (has_standby(config) ? StandbyLane::kCompletions : 0);
   }
 
   bool can_start() const {
-    return state == State::kConnected && started < max_started(config) && work.waiting() != nullptr;
+    return state == State::kConnected && started < max_started(config) &&
+           work.waiting() != nullptr && any_lane_up();
   }
-  // The lane for the next chunk.
+  bool any_lane_up() const;
+  bool all_lanes_up() const;
+  // Whether lanes that fail may come back.
+  bool recovers() const {
+    return state == State::kConnected && standby != nullptr && standby->usable();
+  }
+  // The lane for the next chunk; one is up.
   size_t next_lane();
 
   QueuePairId id;
@@ -48,6 +61,8 @@ struct VerbsQueuePair {
   size_t lanes_used = 0;
   size_t turn = 0;
   std::vector<Lane> lanes;
+  std::unique_ptr<StandbyLane> standby;  // only where has_standby
+  RcEndpoint remote;
   WorkQueue work;
   FixedQueue<uint64_t> receives;  // ids of the receive requests that the device has, in order
   LaneConfig lane_config;

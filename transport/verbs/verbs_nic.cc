@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,8 +13,8 @@
 #include <utility>
 
 #include "transport/base/check.h"
-#include "transport/base/seq.h"
 #include "transport/verbs/errors.h"
+#include "transport/verbs/random_word.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -38,22 +37,6 @@ constexpr Bytes kIpv6Header = 40;
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 // How long the device may take to be done with memory that is deregistered.
 constexpr auto kDrainLimit = std::chrono::milliseconds(50);
-// A place in a work queue of the device, and what its driver keeps for it: as mlx5 has it.
-constexpr Bytes kDeviceWorkRequestBytes = 128;
-
-uint32_t random_word() {
-  uint32_t value = 0;
-  PACECAR_CHECK(getrandom(&value, sizeof value, 0) == sizeof value);
-  return value;
-}
-
-// The low 14 bits of a flow label become the UDP source port (InfiniBand Architecture
-// Specification, annex A17), so that lanes differ in theirs when these differ.
-uint32_t flow_label(uint32_t random, uint32_t lane) {
-  constexpr uint32_t kPortMask = (1U << 14) - 1;
-  return std::max(1U, (random + lane) & kPortMask);
-}
-
 bool is_ipv4_gid(const VerbsDevice& device) { return is_ipv4(Address{.ip = device.gid.gid}); }
 
 }  // namespace
@@ -66,7 +49,7 @@ Result<std::unique_ptr<VerbsNic>> VerbsNic::open(const VerbsConfig& config, Inst
     return tl::unexpected(verbs_error(Call::kOther, "ibv_alloc_pd", errno, config.device));
   }
   auto completions = CompletionQueue::create(*device, domain.get(), kSharedReceives,
-                                             config.queue_pairs * VerbsQueuePair::kMaxStarted);
+                                             config.queue_pairs * VerbsQueuePair::kMaxCompletions);
   if (!completions) return tl::unexpected(completions.error());
   auto nic = std::unique_ptr<VerbsNic>(
       new VerbsNic(config, std::move(*device), std::move(domain), std::move(*completions), now));
@@ -90,12 +73,15 @@ VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle d
       completed_(queue_pairs_.size()),
       signals_(config.flows),
       arrivals_(config.flows),
+      recovering_(queue_pairs_.size()),
       received_(2 * kSharedReceives),
       next_generation_(random_word()),
       mtu_shift_(std::countr_zero(device_.mtu)),
       now_(now),
       departures_(now),
-      next_look_at_events_(now) {
+      next_look_at_events_(now),
+      next_recovery_(now),
+      path_ready_at_(now) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 16) && config.paths > 0);
   caps_ = make_caps();
   flows_.reserve(config.flows);
@@ -213,9 +199,9 @@ const VerbsNic::QueuePair* VerbsNic::find(QueuePairId id) const {
   return qp != nullptr && qp->id == id ? qp : nullptr;
 }
 
-VerbsNic::QueuePair* VerbsNic::find_by_lane(uint32_t number) {
+VerbsNic::LaneName VerbsNic::find_lane(uint32_t number) const {
   const auto found = by_lane_.find(number);
-  return found == by_lane_.end() ? nullptr : find(found->second);
+  return found == by_lane_.end() ? LaneName() : found->second;
 }
 
 LaneConfig VerbsNic::lane_config(const QueuePairConfig& config) const {
@@ -254,7 +240,7 @@ Result<QueuePairId> VerbsNic::create_queue_pair(const QueuePairConfig& config) {
     completions_.give_back(QueuePair::max_completions(config));
     return tl::unexpected(made.error());
   }
-  for (const Lane& lane : qp->lanes) by_lane_[lane.local.queue_pair] = id;
+  name_lanes(*qp);
   if (config.paced) flows_[config.flow].queue_pairs.push_back(slot);
   *free = std::move(qp);
   return id;
@@ -263,11 +249,24 @@ Result<QueuePairId> VerbsNic::create_queue_pair(const QueuePairConfig& config) {
 Result<void> VerbsNic::make_lanes(QueuePair& qp) {
   const uint32_t label = random_word();
   for (uint32_t i = 0; i < lanes_of(qp.config); ++i) {
-    auto lane = make_lane(device_, qp.lane_config, random_word() & kPsnMask, flow_label(label, i));
+    auto lane = make_lane(device_, qp.lane_config, path_label(label, i));
     if (!lane) return tl::unexpected(lane.error());
     qp.lanes.push_back(std::move(*lane));
   }
+  if (!QueuePair::has_standby(qp.config)) return {};
+  auto standby =
+      StandbyLane::create(device_, qp.lane_config, qp.id, path_label(label, RcEndpoint::kMaxLanes));
+  if (!standby) return tl::unexpected(standby.error());
+  qp.standby = std::move(*standby);
   return {};
+}
+
+void VerbsNic::name_lanes(const QueuePair& qp) {
+  for (size_t i = 0; i < qp.lanes.size(); ++i) {
+    by_lane_[qp.lanes[i].local.queue_pair] = {qp.id, static_cast<uint8_t>(i)};
+  }
+  if (qp.standby == nullptr) return;
+  by_lane_[qp.standby->end().queue_pair] = {qp.id, StandbyLane::kLaneNumber};
 }
 
 QueuePairAddress VerbsNic::queue_pair_address(QueuePairId id) const {
@@ -280,6 +279,7 @@ QueuePairAddress VerbsNic::queue_pair_address(QueuePairId id) const {
                       .read_depth = kReadDepth,
                       .lanes = static_cast<uint8_t>(qp->lanes.size())};
   for (size_t i = 0; i < qp->lanes.size(); ++i) endpoint.lane[i] = qp->lanes[i].local;
+  if (qp->standby != nullptr) announce_standby(qp->standby->end(), endpoint);
   return encode(endpoint);
 }
 
@@ -300,6 +300,13 @@ Result<void> VerbsNic::connect_queue_pair(QueuePairId id, std::span<const uint8_
         connect_lane(device_, qp->lane_config, qp->lanes[i], *endpoint, endpoint->lane[i]);
     if (!connected) return connected;
   }
+  const auto standby = announced_standby(*endpoint);
+  if (standby.has_value() && qp->standby != nullptr) {
+    if (auto connected = qp->standby->connect(device_, *endpoint, *standby); !connected) {
+      return connected;
+    }
+  }
+  qp->remote = *endpoint;
   qp->peer = device_.link_layer == LinkLayer::kEthernet ? gid_text(endpoint->gid)
                                                         : fmt::format("LID {}", endpoint->lid);
   qp->lanes_used = lanes;
@@ -309,9 +316,11 @@ Result<void> VerbsNic::connect_queue_pair(QueuePairId id, std::span<const uint8_
 
 QueuePairMemory VerbsNic::queue_pair_memory(const QueuePairConfig& config) const {
   const Bytes started = QueuePair::max_started(config);
-  const Bytes lane = sizeof(Lane) + started * (kDeviceWorkRequestBytes + sizeof(LaneLedger::Entry));
+  const Bytes lane =
+      sizeof(Lane) + started * (kDeviceWorkRequestBytes + 2 * sizeof(LaneLedger::Entry));
   const Bytes waiting = config.work_requests * sizeof(WorkRequest);
-  return {.state = sizeof(QueuePair) + waiting + lanes_of(config) * lane +
+  const Bytes standby = QueuePair::has_standby(config) ? StandbyLane::memory() : 0;
+  return {.state = sizeof(QueuePair) + waiting + lanes_of(config) * lane + standby +
                    config.receives * kDeviceWorkRequestBytes,
           .queues = 0};
 }
@@ -334,7 +343,7 @@ void VerbsNic::destroy_queue_pair(QueuePairId id) {
     }
     make_ready(qp->config.flow);  // the others have more window now
   }
-  for (WorkList* list : {&controls_, &completed_}) list->remove(slot);
+  for (WorkList* list : {&controls_, &completed_, &recovering_}) list->remove(slot);
   const uint32_t reserved = QueuePair::max_completions(qp->config);
   queue_pairs_[slot].reset();
   // What it has left in the completion queue must not be taken for another's of the same number.
@@ -347,11 +356,18 @@ void VerbsNic::drop_lanes(QueuePair& qp) {
   for (Lane& lane : qp.lanes) {
     by_lane_.erase(lane.local.queue_pair);
     lane.queue_pair.reset();
-    if (qp.config.paced) flows_[qp.config.flow].gate.on_done(lane.ledger.in_flight());
-    while (!lane.ledger.empty()) qp.work.abandon(lane.ledger.take().number);
+    lose_all(qp, lane);
+    lane.account.abandon(qp.work);
   }
   qp.lanes.clear();
-  qp.started = 0;
+  if (qp.standby == nullptr) return;
+  by_lane_.erase(qp.standby->end().queue_pair);
+  qp.standby.reset();
+}
+
+void VerbsNic::lose_all(QueuePair& qp, Lane& lane) {
+  if (qp.config.paced) flows_[qp.config.flow].gate.on_done(lane.ledger.in_flight());
+  for (; !lane.ledger.empty(); --qp.started) lane.account.on_lost(lane.ledger.take());
 }
 
 // --- faults ---
@@ -370,7 +386,12 @@ void VerbsNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::str
   qp.state = QueuePair::State::kBroken;
   qp.broken_by = status;
   qp.fault = std::move(fault);
-  for (const Lane& lane : qp.lanes) stop_lane(lane);
+  for (Lane& lane : qp.lanes) {
+    stop_lane(lane);
+    lane.account.abandon(qp.work);
+  }
+  if (qp.standby != nullptr) qp.standby->stop();
+  recovering_.remove(slot_of(qp));
   completed_.add(slot_of(qp));
 }
 

@@ -56,6 +56,8 @@ class VerbsNic final : public Nic, public NicPort {
 
   const VerbsDevice& device() const { return device_; }
   const AsyncEventCounts& async_events() const { return events_.counts(); }
+  // Puts the connection of a lane in error, as a device does whose retries are used up: for drills.
+  void upset_lane(QueuePairId id, size_t lane) { stop_lane(find(id)->lanes[lane]); }
   // As register_memory; of Registrations::add_dmabuf.
   Result<MemoryRegion> register_dmabuf(int fd, uint64_t offset, size_t length, uint64_t address,
                                        Access access);
@@ -105,6 +107,12 @@ class VerbsNic final : public Nic, public NicPort {
     size_t turn = 0;  // round robin over queue_pairs
   };
 
+  // What a queue pair of the device is for.
+  struct LaneName {
+    QueuePairId queue_pair = 0;
+    uint8_t lane = 0;  // or StandbyLane::kLaneNumber
+  };
+
   VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle domain,
            CompletionQueue completions, Instant now);
   Result<void> set_up_waiting();
@@ -112,13 +120,17 @@ class VerbsNic final : public Nic, public NicPort {
 
   QueuePair* find(QueuePairId id);
   const QueuePair* find(QueuePairId id) const;
-  QueuePair* find_by_lane(uint32_t number);
+  // By the device's number; an empty name: none of ours.
+  LaneName find_lane(uint32_t number) const;
   uint32_t slot_of(const QueuePair& qp) const {
     return qp.id & static_cast<uint32_t>(queue_pairs_.size() - 1);
   }
   LaneConfig lane_config(const QueuePairConfig& config) const;
   uint32_t lanes_of(const QueuePairConfig& config) const;
   Result<void> make_lanes(QueuePair& qp);
+  void name_lanes(const QueuePair& qp);
+  // Those of the ledger are with the device no longer: what became of them is not known.
+  void lose_all(QueuePair& qp, Lane& lane);
   // Takes the device's queue pairs away: from then on it touches none of their memory.
   void drop_lanes(QueuePair& qp);
   void break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault);
@@ -132,8 +144,31 @@ class VerbsNic final : public Nic, public NicPort {
   void on_completion(const ibv_wc& completion, Instant now);
   void on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& completion, Instant now);
   void on_received(const ibv_wc& completion, bool shared);
+  void on_lane_event(const AsyncEvents::Event& event);
   void tell_acknowledged(const QueuePair& qp, const LaneLedger::Entry& entry, Instant now);
   void look_at_events();
+
+  // lanes that fail and come back
+  // `final`: it is the fault of a request, and would come again. Breaks the queue pair where its
+  // lanes cannot come back.
+  void fail_lane(QueuePair& qp, Lane& lane, bool final, CompletionStatus status, std::string fault);
+  void on_standby(QueuePair& qp, const ibv_wc& completion);
+  void on_standby_message(QueuePair& qp, const RecoveryMessage& message);
+  void on_standby_failed(QueuePair& qp);
+  void recover(Instant now);
+  void recover_queue_pair(QueuePair& qp, bool path_ready, Instant now);
+  // True: done, look for what is next.
+  bool take_step(QueuePair& qp, Lane& lane, LaneRecovery::Step step, Instant now);
+  bool replace_lane(QueuePair& qp, Lane& lane, Instant now);
+  bool join_lane(QueuePair& qp, Lane& lane);
+  bool tell_peer(QueuePair& qp, Lane& lane, RecoveryMessage::Kind kind);
+  // Takes all completions that there are; false when there is no room for more here.
+  bool drain(Instant now);
+  // Whether the port has been active for a while.
+  bool look_at_port(Instant now);
+  bool port_active() const;
+  // The cause, or that the link is down, which explains all others.
+  std::string likely_cause(const QueuePair& qp, std::string fault) const;
 
   // what leaves
   void wake(const QueuePair& qp);
@@ -156,14 +191,15 @@ class VerbsNic final : public Nic, public NicPort {
   NicCaps caps_;
   NicCounters counters_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
-  std::unordered_map<uint32_t, QueuePairId> by_lane_;    // by the device's number
+  std::unordered_map<uint32_t, LaneName> by_lane_;       // by the device's number
   std::vector<Flow> flows_;
-  TimerWheel timers_;   // flows that wait for their time
-  WorkList ready_;      // flows that may have something to send
-  WorkList controls_;   // slots of unpaced queue pairs with work
-  WorkList completed_;  // slots of queue pairs with completions
-  WorkList signals_;    // flows with a signal
-  WorkList arrivals_;   // flows with arrivals that have not been told
+  TimerWheel timers_;    // flows that wait for their time
+  WorkList ready_;       // flows that may have something to send
+  WorkList controls_;    // slots of unpaced queue pairs with work
+  WorkList completed_;   // slots of queue pairs with completions
+  WorkList signals_;     // flows with a signal
+  WorkList arrivals_;    // flows with arrivals that have not been told
+  WorkList recovering_;  // slots of queue pairs with lanes that are not up
   FixedQueue<Completion> received_;
   uint32_t next_generation_;
   int mtu_shift_;
@@ -171,6 +207,8 @@ class VerbsNic final : public Nic, public NicPort {
   Instant now_;         // of the last turn
   Instant departures_;  // when the device has sent all that it has, at line rate
   Instant next_look_at_events_;
+  Instant next_recovery_;
+  Instant path_ready_at_;  // as of the last look at the port; never(): it was down
   bool tell_arrivals_ = false;
   bool device_failed_ = false;
 };

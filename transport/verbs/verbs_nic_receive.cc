@@ -23,36 +23,45 @@ size_t VerbsNic::receive(Instant now) {
 
 void VerbsNic::on_completion(const ibv_wc& completion, Instant now) {
   const VerbsWorkId id = VerbsWorkId::unpack(completion.wr_id);
-  if (id.receive) return on_received(completion, id.queue_pair == 0);
-  if (QueuePair* qp = find(id.queue_pair)) on_sent(*qp, id, completion, now);
+  if (id.receive && id.lane != StandbyLane::kLaneNumber) {
+    return on_received(completion, id.queue_pair == 0);
+  }
+  QueuePair* qp = find(id.queue_pair);
+  if (qp == nullptr) return;
+  if (id.lane == StandbyLane::kLaneNumber) return on_standby(*qp, completion);
+  on_sent(*qp, id, completion, now);
 }
 
 void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& completion,
                        Instant now) {
   if (id.lane >= qp.lanes.size()) return;
-  LaneLedger& ledger = qp.lanes[id.lane].ledger;
+  Lane& lane = qp.lanes[id.lane];
+  const size_t count = lane.ledger.up_to(id.sequence);
+  if (count == 0) return;  // of a connection that was replaced
   const StatusInfo* failure =
       completion.status == IBV_WC_SUCCESS ? nullptr : &status_info(completion.status);
   // What is given back says nothing of those before it; everything else does, as RC keeps order.
   const bool earlier_done = completion.status != IBV_WC_WR_FLUSH_ERR;
-  for (size_t left = ledger.up_to(id.sequence); left > 0; --left) {
-    const LaneLedger::Entry entry = ledger.take();
+  for (size_t left = count; left > 0; --left) {
+    const LaneLedger::Entry entry = lane.ledger.take();
     --qp.started;
     if (qp.config.paced) flows_[qp.config.flow].gate.on_done(entry.bytes);
     if (left > 1 ? earlier_done : failure == nullptr) {
       qp.work.finish(entry.number, CompletionStatus::kOk);
+      lane.account.on_done(entry);
       tell_acknowledged(qp, entry, now);
     } else if (left == 1 && failure->own && qp.state == QueuePair::State::kConnected) {
       qp.work.finish(entry.number, failure->completion);
     } else {
-      qp.work.abandon(entry.number);
+      lane.account.on_lost(entry);
     }
   }
   completed_.add(slot_of(qp));
   if (failure != nullptr) {
-    break_queue_pair(qp, failure->completion,
-                     describe_fault(place_of(qp), completion.status, completion.vendor_err));
+    fail_lane(qp, lane, failure->own, failure->completion,
+              describe_fault(place_of(qp), completion.status, completion.vendor_err));
   }
+  if (qp.state == QueuePair::State::kBroken) lane.account.abandon(qp.work);
   wake(qp);
 }
 
@@ -67,12 +76,14 @@ void VerbsNic::tell_acknowledged(const QueuePair& qp, const LaneLedger::Entry& e
 
 void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
   if (shared) completions_.on_receive_used();
-  QueuePair* qp = find_by_lane(completion.qp_num);
-  if (qp == nullptr) return;
+  const LaneName name = find_lane(completion.qp_num);
+  QueuePair* qp = find(name.queue_pair);
+  if (qp == nullptr || name.lane >= qp->lanes.size()) return;
+  Lane& lane = qp->lanes[name.lane];
   if (completion.status != IBV_WC_SUCCESS) {
-    return break_queue_pair(
-        *qp, status_info(completion.status).completion,
-        describe_fault(place_of(*qp), completion.status, completion.vendor_err));
+    const StatusInfo& failure = status_info(completion.status);
+    return fail_lane(*qp, lane, failure.own, failure.completion,
+                     describe_fault(place_of(*qp), completion.status, completion.vendor_err));
   }
   const bool written = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
   if (shared && !written) return;  // an empty send, which nobody here waits for
@@ -85,6 +96,7 @@ void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
     told.work_request = qp->receives.front();
     qp->receives.pop_front();
   }
+  if (written) lane.account.on_received();
   received_.push(told);
   counters_.data_packets_received += packets_of(completion.byte_len);
   counters_.data_bytes_received += completion.byte_len;
@@ -151,13 +163,26 @@ void VerbsNic::look_at_events() {
   while (events_.next(&event)) {
     if (event.kind == AsyncEvents::Event::Kind::kDeviceFailed) {
       on_device_failed(ibv_event_type_str(event.type));
-    } else if (QueuePair* qp = find_by_lane(event.queue_pair)) {
-      break_queue_pair(*qp, CompletionStatus::kLocalError,
-                       describe_fault(place_of(*qp), ibv_event_type_str(event.type),
-                                      "look at the peer's log: it may have asked for memory that "
-                                      "is not registered here"));
+    } else {
+      on_lane_event(event);
     }
   }
+}
+
+void VerbsNic::on_lane_event(const AsyncEvents::Event& event) {
+  const LaneName name = find_lane(event.queue_pair);
+  QueuePair* qp = find(name.queue_pair);
+  if (qp == nullptr) return;
+  if (name.lane == StandbyLane::kLaneNumber) {
+    qp->standby->stop();
+    return on_standby_failed(*qp);
+  }
+  // The others mean that the peer has asked for what it may not have.
+  const bool final = event.type != IBV_EVENT_QP_FATAL;
+  fail_lane(*qp, qp->lanes[name.lane], final, CompletionStatus::kLocalError,
+            describe_fault(place_of(*qp), ibv_event_type_str(event.type),
+                           "look at the peer's log: it may have asked for memory that is not "
+                           "registered here"));
 }
 
 bool VerbsNic::prepare_to_wait() {

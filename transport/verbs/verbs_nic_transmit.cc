@@ -69,6 +69,7 @@ void VerbsNic::on_time(Instant now) {
     count = timers_.expire(now, due);
     for (const uint32_t flow : std::span(due).first(count)) make_ready(flow);
   } while (count == due.size());
+  recover(now);
   if (now < next_look_at_events_) return;
   next_look_at_events_ = now + kLookAtEvents;
   look_at_events();
@@ -76,7 +77,8 @@ void VerbsNic::on_time(Instant now) {
 
 Instant VerbsNic::next_deadline() const {
   if (!controls_.empty() || !ready_.empty()) return Instant();
-  return timers_.next_deadline();
+  const Instant next = timers_.next_deadline();
+  return recovering_.empty() ? next : std::min(next, next_recovery_);
 }
 
 void VerbsNic::wake(const QueuePair& qp) {

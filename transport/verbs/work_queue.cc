@@ -20,7 +20,7 @@ const WorkRequest* WorkQueue::waiting() const {
 uint64_t WorkQueue::start() {
   const uint64_t number = next_++;
   entries_[index_of(number)].state = State::kStarted;
-  skip_done();
+  skip_to_waiting();
   return number;
 }
 
@@ -31,6 +31,13 @@ void WorkQueue::finish(uint64_t number, CompletionStatus status) {
   entry.status = status;
 }
 
+void WorkQueue::put_back(uint64_t number) {
+  Entry& entry = entries_[index_of(number)];
+  PACECAR_CHECK(entry.state == State::kStarted);
+  entry.state = State::kWaiting;
+  next_ = std::min(next_, number);
+}
+
 void WorkQueue::revoke(uint32_t local_key) {
   for (size_t i = index_of(next_); i < entries_.size(); ++i) {
     Entry& entry = entries_[i];
@@ -38,11 +45,11 @@ void WorkQueue::revoke(uint32_t local_key) {
     entry.state = State::kDone;
     entry.status = CompletionStatus::kMemoryGone;
   }
-  skip_done();
+  skip_to_waiting();
 }
 
 bool WorkQueue::in_use(uint32_t local_key) const {
-  for (size_t i = 0; i < index_of(next_); ++i) {
+  for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
     if (entry.state == State::kStarted && entry.request.local_key == local_key) return true;
   }
@@ -58,9 +65,9 @@ bool WorkQueue::pop_completed(WorkRequest* request, CompletionStatus* status) {
   return true;
 }
 
-// What has failed while it waited is not handed out.
-void WorkQueue::skip_done() {
-  while (index_of(next_) < entries_.size() && entries_[index_of(next_)].state == State::kDone) {
+// Behind what was put back lies what other lanes have; what failed while it waited is skipped too.
+void WorkQueue::skip_to_waiting() {
+  while (index_of(next_) < entries_.size() && entries_[index_of(next_)].state != State::kWaiting) {
     ++next_;
   }
 }

@@ -24,6 +24,8 @@ class WorkQueue {
   // Hands it to a lane; finish() takes the number that is returned.
   uint64_t start();
   void finish(uint64_t number, CompletionStatus status);
+  // No lane has it any more, and it waits again, before all that was posted after it.
+  void put_back(uint64_t number);
   // No lane has it any more, and it will never complete: its queue pair is broken.
   void abandon(uint64_t number) { entries_[index_of(number)].state = State::kAbandoned; }
 
@@ -44,11 +46,11 @@ class WorkQueue {
   };
 
   size_t index_of(uint64_t number) const { return static_cast<size_t>(number - first_); }
-  void skip_done();
+  void skip_to_waiting();
 
   FixedQueue<Entry> entries_;  // numbers first_ ..
   uint64_t first_ = 0;
-  uint64_t next_ = 0;  // the oldest that waits, or the end
+  uint64_t next_ = 0;  // the oldest that waits, or the end; behind it are also some that do not
 };
 
 }  // namespace pacecar

@@ -1,0 +1,229 @@
+// Lanes of a real device that fail in the middle of a transfer, and come back. Skipped where there
+// is no RDMA device.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/support/verbs_port.h"
+#include "transport/verbs/verbs_nic.h"
+
+namespace pacecar {
+namespace {
+
+using test::monotonic_now;
+using testing::Each;
+using testing::HasSubstr;
+
+constexpr size_t kChunks = 96;  // of a round, each way
+constexpr size_t kChunk = 5000;
+
+class VerbsNicRecovery : public testing::Test {
+ protected:
+  struct Side {
+    std::vector<uint8_t> source, target;  // outlive the NIC
+    std::unique_ptr<VerbsNic> nic;
+    QueuePairId end = 0;
+    MemoryRegion source_region, target_region;
+    std::vector<uint64_t> sent;      // ids, in the order of their completion
+    std::vector<uint32_t> received;  // how often each immediate came
+    CompletionStatus worst = CompletionStatus::kOk;
+    std::string log;
+  };
+
+  void SetUp() override {
+    const auto found = test::active_verbs_port();
+    if (!found) GTEST_SKIP() << found.error().message;
+    port_ = *found;
+  }
+
+  static void write_log(void* context, LogLevel, std::string_view line) {
+    static_cast<std::string*>(context)->append(line).append("\n");
+  }
+  void open(const QueuePairConfig& wanted, Duration silence) {
+    for (Side& side : sides_) {
+      side.source.resize(kChunks * kChunk);
+      side.target.resize(kChunks * kChunk);
+      side.nic = VerbsNic::open({.device = port_.device,
+                                 .port = port_.port,
+                                 .flows = 1,
+                                 .queue_pairs = 2,
+                                 .regions = 4,
+                                 .paths = 4,
+                                 .silence_limit = silence,
+                                 .log = {&write_log, &side.log}},
+                                monotonic_now())
+                     .value();
+      side.nic->set_flow_limits(0, {.rate = Rate::from_gbps(1000), .window = 1 << 20},
+                                monotonic_now());
+      side.end = side.nic->create_queue_pair(wanted).value();
+      side.source_region =
+          side.nic->register_memory(side.source.data(), side.source.size(), Access::kLocalRead)
+              .value();
+      side.target_region =
+          side.nic->register_memory(side.target.data(), side.target.size(), Access::kRemoteWrite)
+              .value();
+    }
+    for (size_t i = 0; i < 2; ++i) {
+      const auto peer = sides_[1 - i].nic->queue_pair_address(sides_[1 - i].end);
+      ASSERT_TRUE(sides_[i].nic->connect_queue_pair(sides_[i].end, peer.view()));
+    }
+  }
+
+  WorkRequest chunk(size_t from, size_t index, Opcode opcode) const {
+    const Side& mine = sides_[from];
+    const Side& peer = sides_[1 - from];
+    return {.id = index,
+            .local = mine.source.data() + index * kChunk,
+            .remote = reinterpret_cast<uint64_t>(peer.target.data() + index * kChunk),
+            .length = kChunk,
+            .local_key = mine.source_region.key,
+            .remote_key = peer.target_region.key,
+            .immediate = static_cast<uint32_t>(index),
+            .opcode = opcode};
+  }
+
+  void turn(Side& side) {
+    const Instant now = monotonic_now();
+    side.nic->receive(now);
+    side.nic->on_time(now);
+    side.nic->transmit(now);
+    std::array<Completion, 16> some;
+    while (const size_t count = side.nic->poll(some)) {
+      for (const Completion& each : std::span(some).first(count)) {
+        if (each.status != CompletionStatus::kOk) side.worst = each.status;
+        if (each.kind == CompletionKind::kSent) side.sent.push_back(each.work_request);
+        if (each.kind == CompletionKind::kReceived) ++side.received.at(each.immediate);
+      }
+    }
+  }
+  bool broken() const {
+    return sides_[0].worst != CompletionStatus::kOk || sides_[1].worst != CompletionStatus::kOk;
+  }
+  void begin_round(uint8_t seed) {
+    for (size_t i = 0; i < 2; ++i) {
+      Side& side = sides_[i];
+      for (size_t at = 0; at < side.source.size(); ++at) {
+        side.source[at] = static_cast<uint8_t>(at * 31 + at / kChunk + seed + i);
+      }
+      side.sent.clear();
+      side.received.assign(kChunks, 0);
+    }
+  }
+  // Posts the chunks of `senders` and turns both sides until all are sent; on the way, after some
+  // turns, `upset` happens. The number of turns with nothing to do is bounded, not the time.
+  template <typename Upset>
+  void transfer(const std::vector<size_t>& senders, Opcode opcode, const Upset& upset) {
+    std::array<size_t, 2> posted{};
+    const auto all_sent = [&] {
+      return std::ranges::all_of(
+          senders, [&](size_t sender) { return sides_[sender].sent.size() == kChunks; });
+    };
+    for (int turns = 0; turns < 60'000 && !all_sent() && !broken(); ++turns) {
+      for (const size_t sender : senders) {
+        Side& side = sides_[sender];
+        for (; posted[sender] < kChunks; ++posted[sender]) {
+          const WorkRequest request = chunk(sender, posted[sender], opcode);
+          if (side.nic->post(side.end, {&request, 1}) == 0) break;
+        }
+      }
+      if (turns == 3) upset();
+      for (Side& side : sides_) turn(side);
+      if (turns > 100) ::poll(nullptr, 0, 1);
+    }
+    for (Side& side : sides_) turn(side);  // what was told with the last completion
+    EXPECT_TRUE(all_sent()) << faults();
+  }
+  std::string faults() const {
+    return sides_[0].nic->fault(sides_[0].end) + "\n" + sides_[1].nic->fault(sides_[1].end);
+  }
+  void expect_arrived(size_t sender, uint32_t times_told) {
+    const Side& peer = sides_[1 - sender];
+    EXPECT_EQ(peer.target, sides_[sender].source);
+    EXPECT_THAT(peer.received, Each(times_told)) << "nothing twice, nothing lost";
+    for (size_t i = 0; i < sides_[sender].sent.size(); ++i) {
+      EXPECT_EQ(sides_[sender].sent[i], i) << "in the order of posting";
+    }
+  }
+
+  VerbsPortInfo port_;
+  std::array<Side, 2> sides_;
+};
+
+constexpr Duration kPatience = Duration::from_s(60);
+
+TEST_F(VerbsNicRecovery, NothingIsLostAndNothingIsToldTwice) {
+  open({.work_requests = 64}, kPatience);
+  for (uint8_t round = 0; round < 12; ++round) {
+    begin_round(round);
+    const size_t lane = round % 4;
+    transfer({0, 1}, Opcode::kWriteWithImm, [&] {
+      Side& victim = sides_[round % 2];
+      victim.nic->upset_lane(victim.end, lane);
+      if (round < 8) return;  // later also another, at the other end, or the same at both
+      Side& other = sides_[1 - round % 2];
+      other.nic->upset_lane(other.end, (lane + round % 3) % 4);
+    });
+    for (const size_t sender : {0, 1}) expect_arrived(sender, 1);
+    if (HasFailure()) return;
+  }
+  for (const Side& side : sides_) {
+    EXPECT_THAT(side.log, HasSubstr("has failed and is being replaced: " + port_.device));
+    EXPECT_THAT(side.log, HasSubstr("is back"));
+  }
+}
+
+TEST_F(VerbsNicRecovery, AllLanesAtOnce) {
+  open({.work_requests = 64}, kPatience);
+  for (uint8_t round = 0; round < 4; ++round) {
+    begin_round(round);
+    transfer({0, 1}, Opcode::kWriteWithImm, [&] {
+      for (size_t lane = 0; lane < 4; ++lane) {
+        sides_[round % 2].nic->upset_lane(sides_[round % 2].end, lane);
+      }
+    });
+    for (const size_t sender : {0, 1}) expect_arrived(sender, 1);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(VerbsNicRecovery, AControlQueuePairKeepsItsOrder) {
+  open({.traffic_class = TrafficClass::kControl, .paced = false, .work_requests = 16}, kPatience);
+  for (uint8_t round = 0; round < 4; ++round) {
+    begin_round(round);
+    transfer({0, 1}, Opcode::kWrite,
+             [&] { sides_[round % 2].nic->upset_lane(sides_[round % 2].end, 0); });
+    for (const size_t sender : {0, 1}) expect_arrived(sender, 0);
+    if (HasFailure()) return;
+  }
+}
+
+// The sender finds out, when its retries are used up.
+TEST_F(VerbsNicRecovery, AnEndThatSendsNothingFollows) {
+  open({.work_requests = 64}, Duration::from_s(4));
+  begin_round(0);
+  transfer({0}, Opcode::kWriteWithImm, [&] { sides_[1].nic->upset_lane(sides_[1].end, 2); });
+  expect_arrived(0, 1);
+  EXPECT_THAT(sides_[1].log, HasSubstr("the peer's end of a lane has failed"));
+}
+
+TEST_F(VerbsNicRecovery, APeerThatIsGoneStaysGone) {
+  open({.work_requests = 64}, Duration::from_ms(300));
+  begin_round(0);
+  sides_[1].nic->destroy_queue_pair(sides_[1].end);
+  const WorkRequest request = chunk(0, 0, Opcode::kWriteWithImm);
+  ASSERT_EQ(sides_[0].nic->post(sides_[0].end, {&request, 1}), 1U);
+  for (int turns = 0; turns < 60'000 && !broken(); ++turns) {
+    turn(sides_[0]);
+    ::poll(nullptr, 0, 1);
+  }
+  EXPECT_EQ(sides_[0].worst, CompletionStatus::kRetryExceeded);
+  EXPECT_THAT(sides_[0].nic->fault(sides_[0].end), HasSubstr("check that the peer lives"));
+}
+
+}  // namespace
+}  // namespace pacecar

@@ -1,0 +1,36 @@
+#include "transport/verbs/lane_account.h"
+
+#include <fmt/format.h>
+
+namespace pacecar {
+
+Result<void> LaneAccount::settle(uint64_t peer_received, WorkQueue& work) {
+  uint64_t most = confirmed_;
+  for (size_t i = 0; i < unsettled_.size(); ++i) most += tells(unsettled_[i]) ? 1 : 0;
+  if (peer_received < confirmed_ || peer_received > most) {
+    return fail(ErrorCode::kPeer,
+                fmt::format("the peer says that {} writes have arrived on a lane, and it is {} to "
+                            "{}",
+                            peer_received, confirmed_, most));
+  }
+  uint64_t covered = peer_received - confirmed_;  // of unsettled_, and all that is before them
+  for (; !unsettled_.empty(); unsettled_.pop_front()) {
+    const LaneLedger::Entry& entry = unsettled_.front();
+    // What was read may have been lost on its way back.
+    if (covered > 0 && entry.opcode != Opcode::kRead) {
+      work.finish(entry.number, CompletionStatus::kOk);
+    } else {
+      work.put_back(entry.number);
+    }
+    if (covered > 0 && tells(entry)) --covered;
+  }
+  received_ = 0;
+  confirmed_ = 0;
+  return {};
+}
+
+void LaneAccount::abandon(WorkQueue& work) {
+  for (; !unsettled_.empty(); unsettled_.pop_front()) work.abandon(unsettled_.front().number);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,20 @@
+// Random numbers that a peer cannot guess: first PSNs, paths, numbers of queue pairs.
+//
+// Thread rule: any.
+#pragma once
+
+#include <sys/random.h>
+
+#include <cstdint>
+
+#include "transport/base/check.h"
+
+namespace pacecar {
+
+inline uint32_t random_word() {
+  uint32_t value = 0;
+  PACECAR_CHECK(getrandom(&value, sizeof value, 0) == sizeof value);
+  return value;
+}
+
+}  // namespace pacecar

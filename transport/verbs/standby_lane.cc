@@ -1,0 +1,109 @@
+#include "transport/verbs/standby_lane.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <span>
+#include <utility>
+
+#include "transport/verbs/errors.h"
+
+namespace pacecar {
+
+Result<std::unique_ptr<StandbyLane>> StandbyLane::create(const VerbsDevice& device,
+                                                         const LaneConfig& lanes, QueuePairId id,
+                                                         uint32_t flow_label) {
+  auto standby = std::unique_ptr<StandbyLane>(new StandbyLane(lanes, id));
+  if (auto done = standby->set_up(device, flow_label); !done) {
+    return tl::unexpected(done.error());
+  }
+  return standby;
+}
+
+StandbyLane::StandbyLane(const LaneConfig& lanes, QueuePairId id)
+    : config_(lanes), id_(id), buffers_(std::make_unique<Buffers>()), lane_(kMessages) {
+  config_.shared_receives = nullptr;
+  config_.receives = kMessages;
+  config_.work_requests = kMessages;
+}
+
+Result<void> StandbyLane::set_up(const VerbsDevice& device, uint32_t flow_label) {
+  memory_.reset(
+      ibv_reg_mr(config_.domain, buffers_.get(), sizeof(Buffers), IBV_ACCESS_LOCAL_WRITE));
+  if (memory_ == nullptr) {
+    return tl::unexpected(verbs_error(Call::kRegister, "ibv_reg_mr", errno, device.name));
+  }
+  auto lane = make_lane(device, config_, flow_label);
+  if (!lane) return tl::unexpected(lane.error());
+  lane_ = std::move(*lane);
+  for (uint32_t slot = 0; slot < kMessages; ++slot) {
+    if (const int error = post_receive(slot); error != 0) {
+      return tl::unexpected(verbs_error(Call::kOther, "ibv_post_recv", error, device.name));
+    }
+  }
+  return {};
+}
+
+Result<void> StandbyLane::connect(const VerbsDevice& device, const RcEndpoint& remote,
+                                  const RcLane& end) {
+  auto connected = connect_lane(device, config_, lane_, remote, end);
+  connected_ = connected.has_value();
+  return connected;
+}
+
+bool StandbyLane::send(const RecoveryMessage& message) {
+  if (!usable() || under_way_ == kMessages) return false;
+  const uint32_t slot = sent_ % kMessages;
+  buffers_->sent[slot] = encode(message);
+  ibv_sge piece{.addr = reinterpret_cast<uint64_t>(buffers_->sent[slot].data()),
+                .length = RecoveryMessage::kBytes,
+                .lkey = memory_->lkey};
+  ibv_send_wr request{};
+  request.wr_id = work_id(false, slot).pack();
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  request.send_flags = IBV_SEND_SIGNALED;
+  ibv_send_wr* refused = nullptr;
+  if (ibv_post_send(lane_.queue_pair.get(), &request, &refused) != 0) {
+    failed_ = true;
+    return false;
+  }
+  ++sent_;
+  ++under_way_;
+  return true;
+}
+
+StandbyLane::Event StandbyLane::on_completion(const ibv_wc& completion) {
+  const VerbsWorkId id = VerbsWorkId::unpack(completion.wr_id);
+  if (completion.status != IBV_WC_SUCCESS) {
+    failed_ = true;
+    return {};
+  }
+  if (!id.receive) {
+    --under_way_;
+    return {};
+  }
+  const auto& bytes = buffers_->received[id.sequence];
+  const size_t length = std::min<size_t>(completion.byte_len, bytes.size());
+  const Event event{true, decode_recovery_message(std::span(bytes).first(length))};
+  if (post_receive(id.sequence) != 0) failed_ = true;
+  return event;
+}
+
+void StandbyLane::stop() {
+  failed_ = true;
+  stop_lane(lane_);
+}
+
+int StandbyLane::post_receive(uint32_t slot) {
+  auto& bytes = buffers_->received[slot];
+  ibv_sge piece{.addr = reinterpret_cast<uint64_t>(bytes.data()),
+                .length = static_cast<uint32_t>(bytes.size()),
+                .lkey = memory_->lkey};
+  ibv_recv_wr request{
+      .wr_id = work_id(true, slot).pack(), .next = nullptr, .sg_list = &piece, .num_sge = 1};
+  ibv_recv_wr* refused = nullptr;
+  return ibv_post_recv(lane_.queue_pair.get(), &request, &refused);
+}
+
+}  // namespace pacecar

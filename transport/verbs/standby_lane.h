@@ -1,0 +1,79 @@
+// StandbyLane: an RC connection beside the lanes of a queue pair, by which its two ends tell each
+// other of lanes that failed. Nothing is sent on it while all is well, so that an outage that ends
+// the lanes leaves it whole. It has small receive requests of its own.
+//
+// Bounded: kMessages on their way each way; more wait. Thread rule: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "transport/base/result.h"
+#include "transport/verbs/handles.h"
+#include "transport/verbs/lane.h"
+#include "transport/verbs/recovery_message.h"
+#include "transport/verbs/work_id.h"
+
+namespace pacecar {
+
+class StandbyLane {
+ public:
+  static constexpr uint32_t kMessages = 8;
+  // What it may have in the completion queue at once.
+  static constexpr uint32_t kCompletions = 2 * kMessages;
+  // In the place of a lane's number.
+  static constexpr uint8_t kLaneNumber = 0x7F;
+
+  // For the queue pair `id`, whose lanes are made as `lanes` says.
+  static Result<std::unique_ptr<StandbyLane>> create(const VerbsDevice& device,
+                                                     const LaneConfig& lanes, QueuePairId id,
+                                                     uint32_t flow_label);
+  // What it takes.
+  static constexpr Bytes memory() {
+    return sizeof(StandbyLane) + sizeof(Buffers) + kCompletions * kDeviceWorkRequestBytes;
+  }
+
+  const RcLane& end() const { return lane_.local; }
+  // Errors: those of connect_lane.
+  Result<void> connect(const VerbsDevice& device, const RcEndpoint& remote, const RcLane& end);
+  // Connected, and nothing has gone wrong.
+  bool usable() const { return connected_ && !failed_; }
+
+  // False: again later, when messages before it have arrived, or never when it is not usable.
+  bool send(const RecoveryMessage& message);
+  // What a completion of the device that names this lane means: the peer's message, if there is
+  // one. A failure makes the lane unusable.
+  struct Event {
+    bool received = false;
+    std::optional<RecoveryMessage> message;  // of `received`: nullopt for nonsense
+  };
+  Event on_completion(const ibv_wc& completion);
+  void stop();
+
+ private:
+  struct Buffers {
+    std::array<std::array<uint8_t, RecoveryMessage::kBytes>, kMessages> sent;
+    std::array<std::array<uint8_t, 64>, kMessages> received;
+  };
+
+  StandbyLane(const LaneConfig& lanes, QueuePairId id);
+  Result<void> set_up(const VerbsDevice& device, uint32_t flow_label);
+  int post_receive(uint32_t slot);
+  VerbsWorkId work_id(bool receive, uint32_t slot) const {
+    return {.queue_pair = id_, .lane = kLaneNumber, .receive = receive, .sequence = slot};
+  }
+
+  LaneConfig config_;
+  QueuePairId id_;
+  // The connection is gone before the memory that it uses.
+  std::unique_ptr<Buffers> buffers_;
+  MemoryHandle memory_;
+  Lane lane_;
+  uint32_t sent_ = 0;
+  uint32_t under_way_ = 0;  // of sent_
+  bool connected_ = false;
+  bool failed_ = false;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,214 @@
+// The part of VerbsNic by which lanes that failed come back.
+//
+// Why nothing is lost and nothing is told twice: an end of a lane is replaced only when all that
+// its old connection received has been taken and counted; no late packet reaches the new
+// connection, which has another number; and nothing goes out again before both old connections are
+// gone. The counts then say what arrived (LaneAccount).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/verbs/random_word.h"
+#include "transport/verbs/verbs_nic.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Duration kRecoveryPeriod = Duration::from_ms(50);
+// From a port that is active to a network that carries packets: addresses, routes, switches.
+constexpr Duration kSettling = Duration::from_ms(200);
+
+}  // namespace
+
+void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, bool final, CompletionStatus status,
+                         std::string fault) {
+  if (qp.state == QueuePair::State::kBroken) return;
+  if (final) return break_queue_pair(qp, status, std::move(fault));
+  if (lane.recovery.state() == LaneRecovery::State::kFailed) return;
+  if (!qp.recovers() || !lane.recovery.up()) {
+    return break_queue_pair(qp, status, likely_cause(qp, std::move(fault)));
+  }
+  stop_lane(lane);
+  // One that has used its retries up has been silent for more than half of the limit.
+  const Duration left = status == CompletionStatus::kRetryExceeded ? config_.silence_limit / 2
+                                                                   : config_.silence_limit;
+  lane.recovery.on_failed(now_ + left);
+  lane.failed_by = status;
+  lane.failed_because = std::move(fault);
+  config_.log(LogLevel::kWarn, fmt::format("lane {} has failed and is being replaced: {}",
+                                           &lane - qp.lanes.data(), lane.failed_because));
+  recovering_.add(slot_of(qp));
+  next_recovery_ = now_;
+}
+
+// --- the standby lane ---
+
+void VerbsNic::on_standby(QueuePair& qp, const ibv_wc& completion) {
+  if (qp.state != QueuePair::State::kConnected) return;
+  const StandbyLane::Event event = qp.standby->on_completion(completion);
+  if (!qp.standby->usable()) return on_standby_failed(qp);
+  next_recovery_ = now_;
+  if (!event.received) return;
+  if (event.message.has_value()) return on_standby_message(qp, *event.message);
+  break_queue_pair(qp, CompletionStatus::kLocalError,
+                   describe_fault(place_of(qp), "the peer's message about a lane has another form",
+                                  "run the same version of Pacecar on both sides"));
+}
+
+void VerbsNic::on_standby_message(QueuePair& qp, const RecoveryMessage& message) {
+  if (message.lane >= qp.lanes_used || !qp.lanes[message.lane].recovery.on_message(message)) {
+    return break_queue_pair(
+        qp, CompletionStatus::kLocalError,
+        describe_fault(place_of(qp), "the peer's message about a lane comes at the wrong time",
+                       "run the same version of Pacecar on both sides"));
+  }
+  Lane& lane = qp.lanes[message.lane];
+  if (!lane.recovery.up() || !lane.recovery.offered()) return;
+  fail_lane(qp, lane, false, CompletionStatus::kLocalError,
+            describe_fault(place_of(qp), "the peer's end of a lane has failed",
+                           "look at the peer's log"));
+}
+
+// Without it no lane comes back; as long as none has to, that does not matter.
+void VerbsNic::on_standby_failed(QueuePair& qp) {
+  if (qp.state != QueuePair::State::kConnected) return;
+  const auto down =
+      std::ranges::find_if(qp.lanes, [](const Lane& lane) { return !lane.recovery.up(); });
+  if (down == qp.lanes.end()) return;
+  break_queue_pair(qp, down->failed_by, likely_cause(qp, down->failed_because));
+}
+
+// --- step by step ---
+
+void VerbsNic::recover(Instant now) {
+  if (recovering_.empty() || now < next_recovery_) return;
+  next_recovery_ = now + kRecoveryPeriod;
+  const bool path_ready = look_at_port(now);
+  for (size_t left = recovering_.size(); left > 0 && !recovering_.empty(); --left) {
+    QueuePair& qp = *queue_pairs_[recovering_.take()];
+    recover_queue_pair(qp, path_ready, now);
+    if (qp.state == QueuePair::State::kConnected && !qp.all_lanes_up())
+      recovering_.add(slot_of(qp));
+  }
+}
+
+void VerbsNic::recover_queue_pair(QueuePair& qp, bool path_ready, Instant now) {
+  for (Lane& lane : qp.lanes) {
+    while (qp.state == QueuePair::State::kConnected && !lane.recovery.up()) {
+      if (now >= lane.recovery.deadline()) {
+        return break_queue_pair(qp, lane.failed_by, likely_cause(qp, lane.failed_because));
+      }
+      const LaneRecovery::Step step = lane.recovery.next(path_ready);
+      if (step == LaneRecovery::Step::kWait || !take_step(qp, lane, step, now)) break;
+    }
+  }
+}
+
+bool VerbsNic::take_step(QueuePair& qp, Lane& lane, LaneRecovery::Step step, Instant now) {
+  switch (step) {
+    case LaneRecovery::Step::kReplace:
+      return replace_lane(qp, lane, now);
+    case LaneRecovery::Step::kTellOffer:
+      return tell_peer(qp, lane, RecoveryMessage::Kind::kOffer);
+    case LaneRecovery::Step::kJoin:
+      return join_lane(qp, lane);
+    case LaneRecovery::Step::kTellReady:
+      return tell_peer(qp, lane, RecoveryMessage::Kind::kReady);
+    case LaneRecovery::Step::kUse:
+      lane.recovery.on_used();
+      config_.log(LogLevel::kInfo, fmt::format("{} port {}, peer {}: lane {} is back", device_.name,
+                                               device_.port, qp.peer, &lane - qp.lanes.data()));
+      wake(qp);
+      return true;
+    case LaneRecovery::Step::kWait:
+      break;
+  }
+  return false;
+}
+
+bool VerbsNic::replace_lane(QueuePair& qp, Lane& lane, Instant now) {
+  // Before the connection's end, when drivers throw away what they have of it, and after, when
+  // nothing more comes.
+  if (!drain(now)) return false;
+  lane.queue_pair.reset();
+  if (!drain(now) || qp.state != QueuePair::State::kConnected) return false;
+  by_lane_.erase(lane.local.queue_pair);
+  lose_all(qp, lane);
+  auto fresh = make_lane(device_, qp.lane_config, path_label(random_word(), 0));
+  if (!fresh) {
+    break_queue_pair(qp, CompletionStatus::kLocalError, fresh.error().message);
+    return false;
+  }
+  lane.queue_pair = std::move(fresh->queue_pair);
+  lane.local = fresh->local;
+  lane.flow_label = fresh->flow_label;
+  name_lanes(qp);
+  lane.recovery.on_replaced();
+  return true;
+}
+
+bool VerbsNic::join_lane(QueuePair& qp, Lane& lane) {
+  const RecoveryMessage& offer = lane.recovery.offer();
+  if (auto joined = connect_lane(device_, qp.lane_config, lane, qp.remote, offer.end); !joined) {
+    lane.failed_because = joined.error().message;  // again a little later, when there is a route
+    return false;
+  }
+  if (auto settled = lane.account.settle(offer.received, qp.work); !settled) {
+    break_queue_pair(qp, CompletionStatus::kLocalError,
+                     describe_fault(place_of(qp), settled.error().message,
+                                    "please report it with the versions of both sides"));
+    return false;
+  }
+  completed_.add(slot_of(qp));
+  lane.recovery.on_joined();
+  wake(qp);  // the other lanes may take what was put back
+  return true;
+}
+
+bool VerbsNic::tell_peer(QueuePair& qp, Lane& lane, RecoveryMessage::Kind kind) {
+  RecoveryMessage message{.kind = kind,
+                          .lane = static_cast<uint8_t>(&lane - qp.lanes.data()),
+                          .generation = lane.recovery.generation()};
+  if (kind == RecoveryMessage::Kind::kOffer) {
+    message.end = lane.local;
+    message.received = lane.account.received();
+  }
+  if (!qp.standby->send(message)) {
+    if (!qp.standby->usable()) on_standby_failed(qp);
+    return false;
+  }
+  lane.recovery.on_told();
+  return true;
+}
+
+bool VerbsNic::drain(Instant now) {
+  while (receive(now) > 0) {
+  }
+  return received_.size() + CompletionQueue::kBatch <= received_.capacity();
+}
+
+// --- the port ---
+
+bool VerbsNic::look_at_port(Instant now) {
+  if (!port_active()) {
+    path_ready_at_ = Instant::never();
+  } else if (path_ready_at_ == Instant::never()) {
+    path_ready_at_ = now + kSettling;
+  }
+  return now >= path_ready_at_;
+}
+
+bool VerbsNic::port_active() const {
+  ibv_port_attr port{};
+  return ibv_query_port(device_.context.get(), static_cast<uint8_t>(device_.port), &port) == 0 &&
+         port.state == IBV_PORT_ACTIVE;
+}
+
+std::string VerbsNic::likely_cause(const QueuePair& qp, std::string fault) const {
+  if (port_active()) return fault;
+  return describe_fault(place_of(qp), fmt::format("the link of {} is down", device_.name),
+                        "check cable, switch and the state of its port and network interface");
+}
+
+}  // namespace pacecar
