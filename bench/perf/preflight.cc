@@ -76,10 +76,11 @@ preflight::Settings settings_of(bool live) {
   settings.socket_buffer = Params().socket_buffer;
   if (!live) return settings;
   const auto params = load_params_from_environment({}, &settings.warnings);
-  if (params) settings.socket_buffer = params->socket_buffer;
+  if (params) {
+    settings.socket_buffer = params->socket_buffer;
+    settings.gid_index = params->gid_index;
+  }
   if (!params) settings.error = params.error().message;
-  const char* gid_index = std::getenv("PACECAR_GID_INDEX");
-  settings.gid_index = gid_index == nullptr ? "" : gid_index;
   return settings;
 }
 

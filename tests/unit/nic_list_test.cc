@@ -8,6 +8,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 NicCandidate soft(std::string device, bool usable = true) {
   const bool loopback = device == "lo";
@@ -72,11 +73,13 @@ TEST(NicList, RdmaNicsComeFirst) {
 }
 
 TEST(NicList, RawSocketsAreAskedForByName) {
-  const auto interfaces = choose_interfaces("soft:raw:eth1,eth0", kMachine);
-  ASSERT_TRUE(interfaces);
-  ASSERT_EQ(interfaces->size(), 2U);
-  EXPECT_TRUE((*interfaces)[0].raw);
-  EXPECT_FALSE((*interfaces)[1].raw);
+  std::vector<NicCandidate> machine = kMachine;
+  for (const char* device : {"eth0", "eth1"}) {
+    machine.push_back({.kind = NicKind::kSoftRaw, .device = device});
+  }
+  EXPECT_THAT(chosen("soft:raw:eth1,eth0", machine), ElementsAre("soft:raw:eth1", "soft:udp:eth0"));
+  EXPECT_THAT(chosen("", machine), ElementsAre("soft:udp:eth0", "soft:udp:eth1"));
+  EXPECT_THAT(error("eth7", machine).message, Not(HasSubstr("raw")));
 }
 
 TEST(NicList, OtherKindsAreRefusedByName) {

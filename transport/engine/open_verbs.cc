@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "transport/engine/clock.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/verbs/device.h"
+#include "transport/verbs/gid_choice.h"
 #include "transport/verbs/verbs_nic.h"
 
 namespace pacecar {
@@ -50,18 +50,6 @@ std::optional<Address> bootstrap_address(const std::string& netdev) {
   return any;
 }
 
-Result<std::optional<uint32_t>> gid_index(const Params& params) {
-  const std::string& text = params.gid_index;
-  if (text.empty()) return std::nullopt;
-  uint32_t index = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), index);
-  if (error == std::errc() && end == text.data() + text.size()) return index;
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("PACECAR_GID_INDEX={} is no index: 'pacecar preflight' lists the GIDs of "
-                          "each port; unset it to have one chosen",
-                          text));
-}
-
 }  // namespace
 
 std::vector<NicCandidate> list_verbs_nics() {
@@ -85,7 +73,7 @@ Result<OpenedNic> open_verbs_nic(const NicCandidate& candidate, const Params& pa
                             "address'",
                             candidate.device));
   }
-  const auto gid = gid_index(params);
+  const auto gid = parse_gid_index(params.gid_index);
   if (!gid) return tl::unexpected(gid.error());
   const VerbsPortInfo& info = port->info;
   auto nic = VerbsNic::open({.device = info.device,
