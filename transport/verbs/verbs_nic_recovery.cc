@@ -26,9 +26,8 @@ void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, bool final, CompletionStatus
   if (qp.state == QueuePair::State::kBroken) return;
   if (final) return break_queue_pair(qp, status, std::move(fault));
   if (lane.recovery.state() == LaneRecovery::State::kFailed) return;
-  if (!qp.recovers() || !lane.recovery.up()) {
-    return break_queue_pair(qp, status, likely_cause(qp, std::move(fault)));
-  }
+  fault = likely_cause(qp, std::move(fault));
+  if (!qp.recovers() || !lane.recovery.up()) return break_queue_pair(qp, status, std::move(fault));
   stop_lane(lane);
   // One that has used its retries up has been silent for more than half of the limit.
   const Duration left = status == CompletionStatus::kRetryExceeded ? config_.silence_limit / 2
