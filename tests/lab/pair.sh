@@ -16,12 +16,14 @@ all_reduce -b 8 -e 1M -f 8 -n 4
 check "all-reduce with 1% of the packets lost" "${job[@]}"
 tc qdisc del dev eth0 root
 
-# The link is down for three seconds in the middle of a run.
+# The link is down for three seconds in the middle of a run, or for longer on a busy machine: what
+# fails meanwhile comes back.
 all_reduce -b 256K -e 256K -n 400
+job=(env PACECAR_TIMEOUT=30s "${job[@]}")
 if ((rank == 1)); then
   (sleep 3 && ip link set eth0 down && sleep 3 && ip link set eth0 up) &
 fi
-check_survives "all-reduce while the link is down for 3 s" 'rxe0.*10\.77' "${job[@]}"
+check "all-reduce while the link is down for 3 s" "${job[@]}"
 
 # The device goes away in the middle of a run: the job goes on with what it has, or fails with the
 # device's name.

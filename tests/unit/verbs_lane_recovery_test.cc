@@ -218,7 +218,10 @@ class LaneAccounts : public testing::Test {
 TEST_F(LaneAccounts, ACountCoversAllUpToItsLastWriteWithImmediate) {
   lose({Opcode::kWrite, Opcode::kWriteWithImm, Opcode::kWrite, Opcode::kWriteWithImm,
         Opcode::kWrite});
-  ASSERT_TRUE(account_.settle(1, work_));
+  const auto settled = account_.settle(1, work_);
+  ASSERT_TRUE(settled);
+  EXPECT_EQ(settled->arrived, 2U);
+  EXPECT_EQ(settled->put_back, 3U);
   EXPECT_EQ(completed(), (Ids{0, 1}));
   EXPECT_EQ(waiting(), (Ids{2, 3, 4}));
   EXPECT_EQ(account_.unsettled(), 0U);

@@ -114,10 +114,10 @@ class VerbsNicRecovery : public testing::Test {
       side.received.assign(kChunks, 0);
     }
   }
-  // Posts the chunks of `senders` and turns both sides until all are sent; on the way, after some
-  // turns, `upset` happens. The number of turns with nothing to do is bounded, not the time.
+  // Posts the chunks of `senders` and turns both sides until all are sent; on the way, after `when`
+  // turns, `upset` happens. The number of turns is bounded, not the time.
   template <typename Upset>
-  void transfer(const std::vector<size_t>& senders, Opcode opcode, const Upset& upset) {
+  void transfer(const std::vector<size_t>& senders, Opcode opcode, int when, const Upset& upset) {
     std::array<size_t, 2> posted{};
     const auto all_sent = [&] {
       return std::ranges::all_of(
@@ -131,7 +131,7 @@ class VerbsNicRecovery : public testing::Test {
           if (side.nic->post(side.end, {&request, 1}) == 0) break;
         }
       }
-      if (turns == 3) upset();
+      if (turns == when) upset();
       for (Side& side : sides_) turn(side);
       if (turns > 100) ::poll(nullptr, 0, 1);
     }
@@ -161,7 +161,7 @@ TEST_F(VerbsNicRecovery, NothingIsLostAndNothingIsToldTwice) {
   for (uint8_t round = 0; round < 12; ++round) {
     begin_round(round);
     const size_t lane = round % 4;
-    transfer({0, 1}, Opcode::kWriteWithImm, [&] {
+    transfer({0, 1}, Opcode::kWriteWithImm, round % 3, [&] {
       Side& victim = sides_[round % 2];
       victim.nic->upset_lane(victim.end, lane);
       if (round < 8) return;  // later also another, at the other end, or the same at both
@@ -181,7 +181,7 @@ TEST_F(VerbsNicRecovery, AllLanesAtOnce) {
   open({.work_requests = 64}, kPatience);
   for (uint8_t round = 0; round < 4; ++round) {
     begin_round(round);
-    transfer({0, 1}, Opcode::kWriteWithImm, [&] {
+    transfer({0, 1}, Opcode::kWriteWithImm, round, [&] {
       for (size_t lane = 0; lane < 4; ++lane) {
         sides_[round % 2].nic->upset_lane(sides_[round % 2].end, lane);
       }
@@ -195,7 +195,7 @@ TEST_F(VerbsNicRecovery, AControlQueuePairKeepsItsOrder) {
   open({.traffic_class = TrafficClass::kControl, .paced = false, .work_requests = 16}, kPatience);
   for (uint8_t round = 0; round < 4; ++round) {
     begin_round(round);
-    transfer({0, 1}, Opcode::kWrite,
+    transfer({0, 1}, Opcode::kWrite, round,
              [&] { sides_[round % 2].nic->upset_lane(sides_[round % 2].end, 0); });
     for (const size_t sender : {0, 1}) expect_arrived(sender, 0);
     if (HasFailure()) return;
@@ -206,7 +206,7 @@ TEST_F(VerbsNicRecovery, AControlQueuePairKeepsItsOrder) {
 TEST_F(VerbsNicRecovery, AnEndThatSendsNothingFollows) {
   open({.work_requests = 64}, Duration::from_s(4));
   begin_round(0);
-  transfer({0}, Opcode::kWriteWithImm, [&] { sides_[1].nic->upset_lane(sides_[1].end, 2); });
+  transfer({0}, Opcode::kWriteWithImm, 0, [&] { sides_[1].nic->upset_lane(sides_[1].end, 2); });
   expect_arrived(0, 1);
   EXPECT_THAT(sides_[1].log, HasSubstr("the peer's end of a lane has failed"));
 }

@@ -4,7 +4,7 @@
 
 namespace pacecar {
 
-Result<void> LaneAccount::settle(uint64_t peer_received, WorkQueue& work) {
+Result<LaneAccount::Settled> LaneAccount::settle(uint64_t peer_received, WorkQueue& work) {
   uint64_t most = confirmed_;
   for (size_t i = 0; i < unsettled_.size(); ++i) most += tells(unsettled_[i]) ? 1 : 0;
   if (peer_received < confirmed_ || peer_received > most) {
@@ -14,19 +14,22 @@ Result<void> LaneAccount::settle(uint64_t peer_received, WorkQueue& work) {
                             peer_received, confirmed_, most));
   }
   uint64_t covered = peer_received - confirmed_;  // of unsettled_, and all that is before them
+  Settled settled;
   for (; !unsettled_.empty(); unsettled_.pop_front()) {
     const LaneLedger::Entry& entry = unsettled_.front();
     // What was read may have been lost on its way back.
     if (covered > 0 && entry.opcode != Opcode::kRead) {
       work.finish(entry.number, CompletionStatus::kOk);
+      ++settled.arrived;
     } else {
       work.put_back(entry.number);
+      ++settled.put_back;
     }
     if (covered > 0 && tells(entry)) --covered;
   }
   received_ = 0;
   confirmed_ = 0;
-  return {};
+  return settled;
 }
 
 void LaneAccount::abandon(WorkQueue& work) {

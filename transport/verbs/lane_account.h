@@ -28,9 +28,13 @@ class LaneAccount {
   // The device has given it back, and nobody knows yet what became of it. In order of posting.
   void on_lost(const LaneLedger::Entry& entry) { PACECAR_CHECK(unsettled_.push(entry)); }
 
+  struct Settled {
+    size_t arrived = 0;
+    size_t put_back = 0;
+  };
   // With what the peer's end has received in all: finishes what arrived, puts the rest back.
   // Errors: kPeer for a count that cannot be; nothing is settled then.
-  Result<void> settle(uint64_t peer_received, WorkQueue& work);
+  Result<Settled> settle(uint64_t peer_received, WorkQueue& work);
   // It will never be known.
   void abandon(WorkQueue& work);
 

@@ -26,9 +26,8 @@ void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, bool final, CompletionStatus
   if (qp.state == QueuePair::State::kBroken) return;
   if (final) return break_queue_pair(qp, status, std::move(fault));
   if (lane.recovery.state() == LaneRecovery::State::kFailed) return;
-  if (!qp.recovers() || !lane.recovery.up()) {
-    return break_queue_pair(qp, status, likely_cause(qp, std::move(fault)));
-  }
+  fault = likely_cause(qp, std::move(fault));
+  if (!qp.recovers() || !lane.recovery.up()) return break_queue_pair(qp, status, std::move(fault));
   stop_lane(lane);
   // One that has used its retries up has been silent for more than half of the limit.
   const Duration left = status == CompletionStatus::kRetryExceeded ? config_.silence_limit / 2
@@ -117,8 +116,6 @@ bool VerbsNic::take_step(QueuePair& qp, Lane& lane, LaneRecovery::Step step, Ins
       return tell_peer(qp, lane, RecoveryMessage::Kind::kReady);
     case LaneRecovery::Step::kUse:
       lane.recovery.on_used();
-      config_.log(LogLevel::kInfo, fmt::format("{} port {}, peer {}: lane {} is back", device_.name,
-                                               device_.port, qp.peer, &lane - qp.lanes.data()));
       wake(qp);
       return true;
     case LaneRecovery::Step::kWait:
@@ -154,12 +151,18 @@ bool VerbsNic::join_lane(QueuePair& qp, Lane& lane) {
     lane.failed_because = joined.error().message;  // again a little later, when there is a route
     return false;
   }
-  if (auto settled = lane.account.settle(offer.received, qp.work); !settled) {
+  const auto settled = lane.account.settle(offer.received, qp.work);
+  if (!settled) {
     break_queue_pair(qp, CompletionStatus::kLocalError,
                      describe_fault(place_of(qp), settled.error().message,
                                     "please report it with the versions of both sides"));
     return false;
   }
+  config_.log(LogLevel::kInfo,
+              fmt::format("{} port {}, peer {}: lane {} is back; of the work requests that were on "
+                          "their way, {} had arrived and {} go out again",
+                          device_.name, device_.port, qp.peer, &lane - qp.lanes.data(),
+                          settled->arrived, settled->put_back));
   completed_.add(slot_of(qp));
   lane.recovery.on_joined();
   wake(qp);  // the other lanes may take what was put back
