@@ -13,9 +13,9 @@ namespace {
 // Writes that one connection posts before the next one's turn.
 constexpr int kWritesPerTurn = 8;
 // How long a posted buffer may wait to be told of, while the peer has others.
-constexpr Duration kTellDelay = Duration::from_us(100);
+constexpr Duration kTellDelay = Duration::from_ms(1);
 // How much earlier it is told when data leaves by the same poll: the peer is busy with that.
-constexpr Duration kInPassing = Duration::from_us(40);
+constexpr Duration kInPassing = Duration::from_us(400);
 // Words of a flow that may be on their way at once; the next waits for room, and takes over what
 // those that it has overtaken had to say.
 constexpr uint32_t kMaxWords = 32;

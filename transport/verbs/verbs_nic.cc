@@ -23,7 +23,7 @@ namespace {
 // A completion waits for the thread that polls to be woken.
 constexpr Duration kJitter = Duration::from_us(100);
 // Behind a device that is made of software, packets wait for the kernel's threads as well.
-constexpr Duration kSoftwareJitter = Duration::from_ms(2);
+constexpr Duration kSoftwareJitter = Duration::from_us(1000);
 // A thread that shares its core waits for the scheduler: some slices of a few ms each.
 constexpr Duration kPause = Duration::from_ms(25);
 // Writes with immediate that may arrive between two looks; more wait at their senders.
