@@ -22,7 +22,7 @@ constexpr uint32_t kMaxWords = 32;
 
 // What one write may take of a flow's time, where the NIC paces whole writes: few enough writes at
 // high rates, and little that stands before others' data at low ones.
-constexpr Duration kWriteTime = Duration::from_us(500);
+constexpr Duration kWriteTime = Duration::from_ms(1);
 // Memory that peers write without waking us is looked at after an eighth of the time that nothing
 // has changed there, within these bounds.
 constexpr Duration kFirstLook = Duration::from_us(20);
