@@ -97,7 +97,7 @@ class EngineContext final : public Context {
   Result<void> deregister_memory(size_t nic, const Memory* memory) override {
     if (nic >= nics_.size()) return no_such_nic(nic);
     nics_[nic].engine->exclusively([memory](Messenger& messenger, Nic& device, Instant) {
-      messenger.forget_memory(memory->region().key);
+      if (!device.shared(memory->region())) messenger.forget_memory(memory->region().key);
       device.deregister_memory(memory->region());
     });
     delete memory;

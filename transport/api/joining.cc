@@ -14,6 +14,7 @@ void close_receive(Engine& engine, ConnectionId connection) {
   engine.exclusively([connection](Messenger& messenger, Nic&, Instant now) {
     messenger.close_receive(connection, now);
   });
+  engine.submitted();  // its last word must leave
 }
 
 class EngineListener final : public Listener {

@@ -216,6 +216,7 @@ void Engine::keep() {
       continue;
     }
     if (try_lock()) {
+      time = now();  // others may have polled since
       if (poll(time)) last_moved = time;
       mutex_.unlock();
     } else {

@@ -158,6 +158,7 @@ class Messenger {
   void poll_changed(Instant now);
   void on_signal(Flow& flow, const FlowSignal& signal, Instant now);
   bool memory_changed();
+  void note_waiting(Instant now);
   void poll_flow_words(Instant now);
   void poll_matching(Instant now);
   void poll_posting(Instant now);
@@ -199,8 +200,9 @@ class Messenger {
   WorkList telling_;   // receivers with slots that the peer has not been told
   WorkList speaking_;  // flows with a word to write
   uint64_t next_flow_number_;
-  Instant now_;          // of the last poll
-  Instant last_change_;  // when a peer was last seen to have posted a buffer
+  Instant now_;            // of the last poll
+  Instant last_change_;    // when a peer was last seen to have written something, or was awaited
+  bool awaiting_ = false;  // a buffer or a word of a peer, that wakes nobody
   Instant next_housekeeping_;
   Instant next_telling_ = Instant::never();
   uint64_t silent_packets_seen_ = 0;

@@ -42,6 +42,7 @@ void Messenger::poll(Instant now) {
   poll_completions(now);
   poll_signals(now);
   poll_arrivals(now);
+  if (!nic_.caps().silent_writes_wake) note_waiting(now);
   if (memory_changed()) {
     poll_flow_words(now);
     poll_matching(now);
@@ -69,11 +70,20 @@ bool Messenger::memory_changed() {
   return changed;
 }
 
+// Whether a peer's next write without immediate, of which nobody will tell, matters here.
+void Messenger::note_waiting(Instant now) {
+  const bool awaiting = !matching_.empty() || std::ranges::any_of(open_flows_, [this](FlowId id) {
+    return flows_[id]->writes > 0;
+  });
+  if (awaiting && !awaiting_) last_change_ = now;
+  awaiting_ = awaiting;
+}
+
 Instant Messenger::next_deadline() const {
   if (more_to_post_) return Instant();
   Instant next =
       std::min({allocator_->next_deadline(), controllers_->next_deadline(), next_telling_});
-  if (!nic_.caps().silent_writes_wake && !matching_.empty()) {
+  if (awaiting_) {
     const Duration quiet = (now_ - last_change_) / 8;
     next = std::min(next, now_ + std::clamp(quiet, kFirstLook, kLastLook));
   }
@@ -296,6 +306,7 @@ void Messenger::poll_flow_words(Instant now) {
     Flow& flow = *flows_[id];
     if (flow.state != Flow::State::kOpen) continue;
     words_seen_[id] = word;
+    last_change_ = now;
     if (flow.sending) {
       on_grant(flow, word, now);
     } else if (flow.obeys) {

@@ -73,8 +73,8 @@ enum class Opcode : uint8_t {
   kWriteWithImm,  // and then completes at the peer with `immediate`
   // Only where caps().sends and caps().reads, and only to peers with whom the connection has them:
   // else post() takes none.
-  kSend,          // into the memory of the peer's oldest receive request; caps().sends
-  kRead,          // from the peer's memory into ours, which must be writable; caps().reads
+  kSend,  // into the memory of the peer's oldest receive request; caps().sends
+  kRead,  // from the peer's memory into ours, which must be writable; caps().reads
 };
 
 // One operation on `length` bytes (0 is a real operation). The memory must stay registered, and
@@ -186,6 +186,10 @@ class Nic {
   virtual Result<MemoryRegion> register_memory(void* address, size_t length, Access access) = 0;
   // After this returns, nothing reads or writes the region any more.
   virtual void deregister_memory(const MemoryRegion& region) = 0;
+
+  // Whether another registration has the same key: then the memory stays registered after this one
+  // is gone.
+  virtual bool shared(const MemoryRegion& /*region*/) const { return false; }
 
   // Errors: kUnavailable when all queue pairs are used.
   virtual Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) = 0;

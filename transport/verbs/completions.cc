@@ -100,12 +100,15 @@ size_t CompletionQueue::take() {
 bool CompletionQueue::prepare_to_wait(Wake wake) {
   if (stashed_ == 0) stashed_ = take();
   if (stashed_ != 0) return false;
-  if (armed_ == wake) return true;
   ibv_cq* which = nullptr;
   void* context = nullptr;
   unsigned events = 0;
   while (ibv_get_cq_event(channel_.get(), &which, &context) == 0) ++events;
-  if (events > 0) ibv_ack_cq_events(queue_.get(), events);
+  if (events > 0) {
+    ibv_ack_cq_events(queue_.get(), events);
+    armed_.reset();
+  }
+  if (armed_ == wake) return true;
   const int error = ibv_req_notify_cq(queue_.get(), wake == Wake::kSolicited ? 1 : 0);
   if (error != 0 && error_ == 0) error_ = error;
   armed_ = wake;

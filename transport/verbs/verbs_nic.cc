@@ -224,10 +224,16 @@ uint32_t VerbsNic::lanes_of(const QueuePairConfig& config) const {
 Result<QueuePairId> VerbsNic::create_queue_pair(const QueuePairConfig& config) {
   PACECAR_CHECK(config.flow < flows_.size());
   const auto free = std::find(queue_pairs_.begin(), queue_pairs_.end(), nullptr);
-  if (free == queue_pairs_.end() || !completions_.reserve(QueuePair::max_completions(config))) {
+  if (free == queue_pairs_.end()) {
     return fail(
         ErrorCode::kUnavailable,
         "all queue pairs of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
+  }
+  if (!completions_.reserve(QueuePair::max_completions(config))) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} has no room for the completions of another queue pair: close "
+                            "connections, or use more NICs",
+                            device_.name));
   }
   const auto slots = static_cast<uint32_t>(queue_pairs_.size());
   const auto slot = static_cast<uint32_t>(free - queue_pairs_.begin());

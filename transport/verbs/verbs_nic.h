@@ -72,6 +72,9 @@ class VerbsNic final : public Nic, public NicPort {
   // Waits, for a bounded time, for what the device may still do with the memory; breaks the queue
   // pairs that are not done by then.
   void deregister_memory(const MemoryRegion& region) override;
+  bool shared(const MemoryRegion& region) const override {
+    return !registrations_.last(region.key);
+  }
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
   Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;

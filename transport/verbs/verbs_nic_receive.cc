@@ -186,12 +186,13 @@ void VerbsNic::on_lane_event(const AsyncEvents::Event& event) {
 }
 
 bool VerbsNic::prepare_to_wait() {
+  look_at_events();  // wait_fd() is readable while there are any
   // With no data on its way only arrivals are worth waking for: control words go by themselves.
   const bool sending =
       std::ranges::any_of(flows_, [](const Flow& flow) { return flow.gate.in_flight() > 0; });
   using Wake = CompletionQueue::Wake;
   const bool idle = completions_.prepare_to_wait(sending ? Wake::kAny : Wake::kSolicited);
-  return idle && completed_.empty();
+  return idle && completed_.empty() && received_.empty();
 }
 
 }  // namespace pacecar

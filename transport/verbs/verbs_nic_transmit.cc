@@ -76,7 +76,8 @@ void VerbsNic::on_time(Instant now) {
 }
 
 Instant VerbsNic::next_deadline() const {
-  if (!controls_.empty() || !ready_.empty()) return Instant();
+  const bool told = completed_.empty() && received_.empty();
+  if (!told || !controls_.empty() || !ready_.empty()) return Instant();
   const Instant next = timers_.next_deadline();
   return recovering_.empty() ? next : std::min(next, next_recovery_);
 }
