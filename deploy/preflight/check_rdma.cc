@@ -84,7 +84,8 @@ std::string_view provider_of(const Facts& facts, const RdmaDevice& device) {
 void check_library(const Facts& facts, Findings& findings) {
   const Software& software = facts.software;
   if (software.libibverbs.empty()) {
-    findings.add(FindingId::kRdmaLibraryMissing, "libibverbs", "libibverbs.so.1 is not installed");
+    findings.add(FindingId::kRdmaLibibverbsMissing, "libibverbs",
+                 "libibverbs.so.1 is not installed");
     return;
   }
   bool complete = true;
@@ -98,7 +99,7 @@ void check_library(const Facts& facts, Findings& findings) {
     findings.add(FindingId::kRdmaProviderMissing, device.name,
                  fmt::format("libibverbs is installed without its provider '{}'", provider));
   }
-  if (complete) findings.add(FindingId::kRdmaLibrary, "libibverbs", software.libibverbs);
+  if (complete) findings.add(FindingId::kRdmaLibibverbs, "libibverbs", software.libibverbs);
 }
 
 void check_absent(const Facts& facts, Findings& findings) {

@@ -99,7 +99,7 @@ TEST(PreflightGid, PortsThatAreDownAreRdmasBusiness) {
 TEST(PreflightRdma, EveryReasonWhyANodeCannotBeOpened) {
   Facts facts = roce_port({});
   EXPECT_THAT(ids(run(check_rdma, facts)), Contains("rdma.uverbs_missing"));
-  EXPECT_THAT(ids(run(check_rdma, facts)), Contains("rdma.library_missing"));
+  EXPECT_THAT(ids(run(check_rdma, facts)), Contains("rdma.libibverbs_missing"));
   facts.rdma[0].node = "dev/infiniband/uverbs0";
   facts.rdma[0].open_error = ENOENT;
   EXPECT_THAT(ids(run(check_rdma, facts)), Contains("rdma.uverbs_missing"));

@@ -89,7 +89,7 @@ TEST(PreflightFindings, CuresAreSafeToPaste) {
 
 TEST(PreflightReport, ProblemsComeLastErrorsAfterWarnings) {
   Findings findings;
-  findings.add(FindingId::kRdmaLibraryMissing, "library", "the error");
+  findings.add(FindingId::kRdmaLibibverbsMissing, "library", "the error");
   findings.add(FindingId::kMtuSmall, "port", "the warning", {{"NETDEV", "eth2"}});
   findings.add(FindingId::kCpuGovernor, "governor", "fine");
   EXPECT_EQ(to_text(findings, {}),

@@ -26,10 +26,10 @@ TEST(PreflightHosts, HealthyRoceHostHasNoProblem) {
   facts.netdevs.front().pfc = PriorityFlowControl{.enabled = 0x08};
   const Findings findings = examine(facts, checks());
   EXPECT_THAT(problems(findings), IsEmpty());
-  EXPECT_THAT(ids(findings),
-              IsSupersetOf({"rdma.port", "rdma.library", "gid.chosen", "mtu.full", "limits.memlock",
-                            "fabric.pfc", "fabric.ecn", "fabric.no_loss", "pci.link", "pci.iommu",
-                            "pci.acs_off", "gpu.direct_peermem", "cpu.near", "software.nccl"}));
+  EXPECT_THAT(ids(findings), IsSupersetOf({"rdma.port", "rdma.libibverbs", "gid.chosen", "mtu.full",
+                                           "limits.memlock", "fabric.pfc", "fabric.ecn",
+                                           "fabric.no_loss", "pci.link", "pci.iommu", "pci.acs_off",
+                                           "gpu.direct_peermem", "cpu.near", "software.nccl"}));
   EXPECT_EQ(find(findings, "rdma.port").message,
             "RoCE, ACTIVE, 100 Gb/sec (4X EDR), interface eth2, firmware 20.39.1002, GUID "
             "b83f:d203:00aa:bb01");
