@@ -79,6 +79,7 @@ TEST(NicList, RawSocketsAreAskedForByName) {
   }
   EXPECT_THAT(chosen("soft:raw:eth1,eth0", machine), ElementsAre("soft:raw:eth1", "soft:udp:eth0"));
   EXPECT_THAT(chosen("", machine), ElementsAre("soft:udp:eth0", "soft:udp:eth1"));
+  EXPECT_EQ(error("soft:raw:eth0,^eth0", machine).code, ErrorCode::kNotFound);
   EXPECT_THAT(error("eth7", machine).message, Not(HasSubstr("raw")));
 }
 

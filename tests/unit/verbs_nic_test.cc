@@ -134,10 +134,12 @@ TEST_F(VerbsNicTest, TheSameMemoryIsRegisteredOnce) {
   const auto again =
       nics_[1]->register_memory(memory_[1].data(), kSize, Access::kRemoteWrite).value();
   EXPECT_EQ(again.key, regions_[1].key);
+  EXPECT_TRUE(nics_[1]->shared(again));
   const auto other = nics_[1]->register_memory(memory_[1].data(), kSize, Access::kRemoteRead);
   ASSERT_TRUE(other);
   EXPECT_NE(other->key, again.key);
   nics_[1]->deregister_memory(again);
+  EXPECT_FALSE(nics_[1]->shared(regions_[1]));
   post(write(1, 100));
   ASSERT_TRUE(wait(0, 1));
   EXPECT_EQ(completions_[0][0].status, CompletionStatus::kOk) << "one user is left";

@@ -35,8 +35,7 @@ std::string names_of(Candidates candidates) {
 }
 
 bool is_named(const NicCandidate& candidate, std::string_view entry) {
-  if (candidate.kind != NicKind::kSoftRaw && entry == candidate.device) return true;
-  return entry == candidate.name();
+  return entry == candidate.device || entry == candidate.name();
 }
 
 // Whether the entry could name a NIC, were it there.
