@@ -6,6 +6,7 @@ common folder; the job itself meets over TCP.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
@@ -21,6 +22,7 @@ SHARE = pathlib.Path(os.environ["LAB_SHARE"])
 MEET_LIMIT_S = 120
 JOB_LIMIT_S = 90  # a job that takes longer hangs
 TIMEOUT_S = 10    # PACECAR_TIMEOUT
+NETEM_S = 15      # while packets are reordered, RC hardly moves: that a job survives it is enough
 NETEM = ["loss {:.2f}%", "duplicate {:.2f}%", "corrupt {:.2f}%", "delay 2ms {:.2f}ms",
          "rate 200mbit limit 100 loss {:.2f}%"]
 
@@ -111,6 +113,9 @@ def happen(round_, job):
     if round_.fault == "netem":
         run("tc", "qdisc", "replace", "dev", "eth0", "root", "netem",
             *round_.discipline.format(round_.amount).split())
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(NETEM_S)
+        lift_discipline()
     elif round_.fault == "flap":
         run("ip", "link", "set", "eth0", "down")
         time.sleep(1.5 * round_.amount)
@@ -127,9 +132,8 @@ def happen(round_, job):
 def mend(round_):
     if round_.victim != RANK:
         return
-    if round_.fault in ("netem", "cut"):
-        subprocess.run(["tc", "qdisc", "del", "dev", "eth0", "root"], check=False,
-                       stderr=subprocess.DEVNULL)
+    if round_.fault == "cut":
+        lift_discipline()
     if round_.fault == "delete":
         deadline = time.monotonic() + MEET_LIMIT_S / 2
         while pathlib.Path("/sys/class/infiniband/rxe0").exists():
@@ -138,6 +142,10 @@ def mend(round_):
             time.sleep(0.1)
         run("rdma", "link", "add", "rxe0", "type", "rxe", "netdev", "eth0")
         time.sleep(1)  # its GIDs come a little later
+
+
+def lift_discipline():
+    run("tc", "qdisc", "del", "dev", "eth0", "root")
 
 
 def verdict(round_, status, output):
