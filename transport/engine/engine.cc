@@ -24,8 +24,13 @@ constexpr Duration kCallerPatience = Duration::from_ms(1);
 constexpr uint32_t kEmptyPollsBeforeYield = 100;
 // How often the keeper looks whether they still do.
 constexpr Duration kNap = Duration::from_ms(2);
-// Shorter than the patience with callers: one that rests still polls.
 constexpr Duration kLongestRest = Duration::from_us(500);
+// What arrives while a stream runs does not end a rest: to be woken costs more than to look again a
+// little later, and where devices are software it costs the sender, too. Of how late a turn usually
+// is anyway (NicCaps::jitter):
+constexpr int64_t kStreamRestShare = 5;
+// A stream has ended when nothing has come for so many of these rests.
+constexpr int64_t kStreamRests = 10;
 constexpr Duration kLinger = Duration::from_ms(300);
 constexpr Duration kLingerStep = Duration::from_us(200);
 // Packets that a decorator holds back come out only when polled for.
@@ -158,7 +163,9 @@ void Engine::progress() {
   if (params_.progress == Progress::kThread) return std::this_thread::yield();
   if (!try_lock()) return;
   const Instant time = now();
-  empty_polls_ = poll(time) ? 0 : empty_polls_ + 1;
+  const bool moved = poll(time);
+  empty_polls_ = moved ? 0 : empty_polls_ + 1;
+  if (moved) last_moved_ = time;
   const bool patient = empty_polls_ > kEmptyPollsBeforeYield;
   end_inline_poll(time);
   if (patient) std::this_thread::yield();
@@ -169,11 +176,19 @@ void Engine::rest() {
   int fd = -1;  // where another thread polls there is nothing to wait for but time
   if (params_.progress == Progress::kInline && try_lock()) {
     const Instant time = now();
-    const bool idle = !poll(time) && port_->prepare_to_wait();
-    until = idle ? sleep_limit(std::min(deadline_, until)) : time;
-    fd = port_->wait_fd();
+    const Duration moment = caps().jitter / kStreamRestShare;
+    if (poll(time)) {
+      last_moved_ = until = time;
+    } else if (time - last_moved_ < moment * kStreamRests) {
+      until = sleep_limit(std::min(deadline_, time + moment));
+    } else {
+      until = port_->prepare_to_wait() ? sleep_limit(std::min(deadline_, until)) : time;
+      fd = port_->wait_fd();
+    }
     end_inline_poll(time);
   }
+  // By then this thread polls again: the keeper need not.
+  last_inline_poll_ns_.store(until.ns(), std::memory_order_relaxed);
   pollfd waiting{fd, POLLIN, 0};
   sleep_until(until, {&waiting, 1});
 }
@@ -219,6 +234,9 @@ void Engine::keep() {
       time = now();  // others may have polled since
       if (poll(time)) last_moved = time;
       mutex_.unlock();
+    } else if (params_.progress == Progress::kInline) {
+      nap();  // a caller polls, and may take its time: devices of software work while we post
+      continue;
     } else {
       std::this_thread::yield();
     }

@@ -54,8 +54,8 @@ class Engine {
   void expect(const TrafficHint& hint);
   // While waiting for a request.
   void progress();
-  // While waiting for any of them, by one who has nothing else to do: sleeps until something
-  // arrives, for half a millisecond at most.
+  // While waiting for any of them, by one who has nothing else to do and streams, for latency is
+  // no concern: sleeps until something arrives, for half a millisecond at most.
   void rest();
 
   const NicIdentity& identity() const { return identity_; }
@@ -116,6 +116,7 @@ class Engine {
   std::mutex mutex_;
   Instant deadline_;             // of the poll loop, after the last poll that moved anything
   uint32_t empty_polls_ = 0;     // by callers, in a row
+  Instant last_moved_;           // when a caller's poll moved anything
   std::atomic<int> waiting_{0};  // threads that want the lock for set-up: pollers stand back
 
   const int wake_fd_;  // an eventfd
