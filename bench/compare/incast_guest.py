@@ -17,6 +17,7 @@ import time
 RANK = int(os.environ["LAB_RANK"])
 SHARE = pathlib.Path(os.environ["LAB_SHARE"])
 MEET_LIMIT_S = 60
+POLL_US = 2000  # an eighth of what a message takes; to wake is dear in an emulated machine
 RUN_LIMIT_S = 60
 SAMPLE_INTERVAL_S = 0.004
 QUEUE = "ifb0"
@@ -72,7 +73,7 @@ def peer(plan, arm, label, *role):
                    "PACECAR_LINE_RATE": f"{plan['rate_mbps']}M"}
     command = [plan["incast_peer"], *role, "--handle-file", SHARE / f"handle.{label}", "--size",
                plan["message"], "--in-flight", plan["in_flight"], "--seconds", plan["seconds"],
-               "--warm-up", plan["warm_up"]]
+               "--warm-up", plan["warm_up"], "--poll", POLL_US]
     return subprocess.Popen(list(map(str, command)), env=environment, text=True,
                             stdout=subprocess.PIPE)
 

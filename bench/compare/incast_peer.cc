@@ -32,7 +32,6 @@ using perf::steady_now;
 
 constexpr size_t kNic = 0;  // of those that match: the first
 constexpr int kTag = 0;
-constexpr Duration kPollInterval = Duration::from_us(200);
 constexpr Duration kLookInterval = Duration::from_ms(5);
 constexpr Duration kSetUpLimit = Duration::from_s(20);
 // Senders go on for a while, so that none stops within the window.
@@ -42,6 +41,7 @@ constexpr size_t kPacketOverhead = 38 + 20 + 8 + wire::kDataHeaderBytes + wire::
 
 struct Settings {
   uint32_t senders = 4;
+  int64_t poll_us = 200;
   std::string handle_file;
   uint64_t size = 128 << 10;
   uint32_t in_flight = 8;
@@ -67,8 +67,8 @@ Duration from_seconds(double seconds) {
 
 double to_seconds(Instant time) { return static_cast<double>(time.ns()) * 1e-9; }
 
-void rest() {
-  const timespec span{0, kPollInterval.ns()};
+void rest(const Settings& settings) {
+  const timespec span{0, Duration::from_us(settings.poll_us).ns()};
   nanosleep(&span, nullptr);
 }
 
@@ -197,7 +197,7 @@ std::vector<Stream> accept_all(Context& context, const Settings& settings) {
     } else if (steady_now() > limit) {
       give_up(fmt::format("only {} of {} senders have joined", streams.size(), settings.senders));
     } else {
-      rest();
+      rest(settings);
     }
   }
   return streams;
@@ -215,7 +215,7 @@ Json receive(const Settings& settings) {
       stream.poll(begin, end);
       ended += stream.ended ? 1 : 0;
     }
-    rest();
+    rest(settings);
   }
   Json result = end_of(*context);
   result.update({{"start_s", to_seconds(start)},
@@ -234,7 +234,7 @@ std::unique_ptr<SendConnection> join(Context& context, const Settings& settings)
   const Instant limit = steady_now() + kSetUpLimit;
   while (steady_now() < limit) {
     if (auto joined = must(connecting->poll())) return joined;
-    rest();
+    rest(settings);
   }
   give_up("the receiver does not answer");
 }
@@ -301,7 +301,7 @@ Json send(const Settings& settings) {
       }
       ended = last;
     }
-    rest();
+    rest(settings);
   }
   Json result = end_of(*context);
   result["flow"] = view.result();
@@ -318,6 +318,8 @@ int run(int argc, char** argv) {
       ->required();
   app.add_option("--size", settings.size, "Bytes per message")->check(CLI::Range(1, 1 << 30));
   app.add_option("--in-flight", settings.in_flight, "Messages")->check(CLI::Range(1, kMaxRequests));
+  app.add_option("--poll", settings.poll_us, "Microseconds between two looks for finished messages")
+      ->check(CLI::Range(1, 1'000'000));
   app.add_option("--warm-up", settings.warm_up_s, "Seconds that are not counted")
       ->check(CLI::Range(0.01, 60.0));
   app.add_option("--seconds", settings.seconds, "Seconds that are")
