@@ -23,6 +23,7 @@ MEET_LIMIT_S = 120
 JOB_LIMIT_S = 90  # a job that takes longer hangs
 TIMEOUT_S = 10    # PACECAR_TIMEOUT
 NETEM_S = 15      # while packets are reordered, RC hardly moves: that a job survives it is enough
+FAULTS = {"none": 1, "netem": 5, "flap": 3, "kill": 2, "cut": 1, "delete": 1}  # how often each
 NETEM = ["loss {:.2f}%", "duplicate {:.2f}%", "corrupt {:.2f}%", "delay 2ms {:.2f}ms",
          "rate 200mbit limit 100 loss {:.2f}%"]
 
@@ -38,9 +39,8 @@ class Round:
     discipline: str
 
 
-def draw(number, dice):
-    fault = dice.choices(["none", "netem", "flap", "kill", "cut", "delete"],
-                         [1, 5, 3, 2, 1, 1])[0]
+def draw(number, dice, faults):
+    fault = dice.choices(faults, [FAULTS[name] for name in faults])[0]
     return Round(number, fault, dice.randrange(2), dice.uniform(0.5, 4),
                  dice.choice([8, 4096, 65536, 1 << 20, 4 << 20]), dice.uniform(0.1, 2),
                  dice.choice(NETEM))
@@ -52,7 +52,7 @@ def main():
     end = time.monotonic() + options.seconds
     number = 0
     while meet(number, last=RANK == 0 and time.monotonic() > end):
-        play(draw(number, dice), options)
+        play(draw(number, dice, options.faults), options)
         number += 1
     return 0
 
@@ -63,6 +63,7 @@ def parse():
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--nics", required=True)
+    parser.add_argument("--faults", type=lambda text: text.split(","), required=True)
     return parser.parse_args()
 
 

@@ -182,12 +182,13 @@ TEST_F(LaneRecoveries, WhatCannotBeSaidNowIsRefused) {
 
 class LaneAccounts : public testing::Test {
  protected:
+  static constexpr Bytes kBytes = 100;  // of each
   // Posts, hands to a lane, and loses; the numbers are 0, 1, ...
   void lose(const std::vector<Opcode>& opcodes) {
     for (const Opcode opcode : opcodes) {
       const WorkRequest request{.id = posted_++, .opcode = opcode};
       ASSERT_EQ(work_.post({&request, 1}), 1U);
-      account_.on_lost({.number = work_.start(), .opcode = opcode});
+      account_.on_lost({.number = work_.start(), .bytes = kBytes, .opcode = opcode});
     }
   }
   std::vector<uint64_t> completed() {
@@ -221,6 +222,7 @@ TEST_F(LaneAccounts, ACountCoversAllUpToItsLastWriteWithImmediate) {
   const auto settled = account_.settle(1, work_);
   ASSERT_TRUE(settled);
   EXPECT_EQ(settled->arrived, 2U);
+  EXPECT_EQ(settled->arrived_bytes, 2U * kBytes);
   EXPECT_EQ(settled->put_back, 3U);
   EXPECT_EQ(completed(), (Ids{0, 1}));
   EXPECT_EQ(waiting(), (Ids{2, 3, 4}));

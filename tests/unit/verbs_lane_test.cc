@@ -49,6 +49,22 @@ TEST(LaneLedger, AsksForACompletionAtLeastEverySoManyBytes) {
   EXPECT_TRUE(ledger.take().signaled);
 }
 
+TEST(LaneLedger, StalledSinceItsOldestLeftOrTheLastCompletionCame) {
+  const auto at = [](int64_t ms) { return Instant() + Duration::from_ms(ms); };
+  LaneLedger ledger(8);
+  EXPECT_EQ(ledger.stalled_since(), Instant::never()) << "it has nothing to do";
+  ledger.add({.departure = at(5)});
+  ledger.add({.departure = at(6)});
+  EXPECT_EQ(ledger.stalled_since(), at(5));
+  ledger.take();
+  ledger.on_completion(at(20));
+  EXPECT_EQ(ledger.stalled_since(), at(20)) << "the next one waited behind it";
+  ledger.take();
+  EXPECT_EQ(ledger.stalled_since(), Instant::never());
+  ledger.add({.departure = at(90)});
+  EXPECT_EQ(ledger.stalled_since(), at(90)) << "idle is not stalled";
+}
+
 TEST(ChooseLane, FewestBytesFirstAndTiesInTurn) {
   const std::array<Bytes, 4> in_flight{5, 3, 3, 4};
   EXPECT_EQ(choose_lane(in_flight, 0), 1U);

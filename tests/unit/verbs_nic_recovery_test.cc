@@ -31,6 +31,8 @@ class VerbsNicRecovery : public testing::Test {
     MemoryRegion source_region, target_region;
     std::vector<uint64_t> sent;      // ids, in the order of their completion
     std::vector<uint32_t> received;  // how often each immediate came
+    Bytes acked = 0;                 // as the flow's signals say
+    bool paced = false;
     CompletionStatus worst = CompletionStatus::kOk;
     std::string log;
   };
@@ -61,6 +63,7 @@ class VerbsNicRecovery : public testing::Test {
       side.nic->set_flow_limits(0, {.rate = Rate::from_gbps(1000), .window = 1 << 20},
                                 monotonic_now());
       side.end = side.nic->create_queue_pair(wanted).value();
+      side.paced = wanted.paced;
       side.source_region =
           side.nic->register_memory(side.source.data(), side.source.size(), Access::kLocalRead)
               .value();
@@ -100,6 +103,9 @@ class VerbsNicRecovery : public testing::Test {
         if (each.kind == CompletionKind::kReceived) ++side.received.at(each.immediate);
       }
     }
+    std::array<FlowSignal, 4> signals;
+    const size_t told = side.nic->poll_signals(signals);
+    for (const FlowSignal& signal : std::span(signals).first(told)) side.acked += signal.acked;
   }
   bool broken() const {
     return sides_[0].worst != CompletionStatus::kOk || sides_[1].worst != CompletionStatus::kOk;
@@ -112,6 +118,7 @@ class VerbsNicRecovery : public testing::Test {
       }
       side.sent.clear();
       side.received.assign(kChunks, 0);
+      side.acked = 0;
     }
   }
   // Posts the chunks of `senders` and turns both sides until all are sent; on the way, after `when`
@@ -145,6 +152,8 @@ class VerbsNicRecovery : public testing::Test {
     const Side& peer = sides_[1 - sender];
     EXPECT_EQ(peer.target, sides_[sender].source);
     EXPECT_THAT(peer.received, Each(times_told)) << "nothing twice, nothing lost";
+    const Bytes paced = sides_[sender].paced ? kChunks * kChunk : 0;
+    EXPECT_EQ(sides_[sender].acked, paced) << "whoever said that it has arrived";
     for (size_t i = 0; i < sides_[sender].sent.size(); ++i) {
       EXPECT_EQ(sides_[sender].sent[i], i) << "in the order of posting";
     }

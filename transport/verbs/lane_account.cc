@@ -21,6 +21,7 @@ Result<LaneAccount::Settled> LaneAccount::settle(uint64_t peer_received, WorkQue
     if (covered > 0 && entry.opcode != Opcode::kRead) {
       work.finish(entry.number, CompletionStatus::kOk);
       ++settled.arrived;
+      settled.arrived_bytes += entry.bytes;
     } else {
       work.put_back(entry.number);
       ++settled.put_back;

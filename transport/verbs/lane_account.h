@@ -30,6 +30,7 @@ class LaneAccount {
 
   struct Settled {
     size_t arrived = 0;
+    Bytes arrived_bytes = 0;
     size_t put_back = 0;
   };
   // With what the peer's end has received in all: finishes what arrived, puts the rest back.

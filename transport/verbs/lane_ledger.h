@@ -5,6 +5,7 @@
 // Pure. Thread rule: one owner.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -62,6 +63,12 @@ class LaneLedger {
     return entry;
   }
 
+  void on_completion(Instant now) { moved_ = now; }
+  // Since when nothing has been done of what the device has; never() when it has nothing.
+  Instant stalled_since() const {
+    return entries_.empty() ? Instant::never() : std::max(entries_.front().departure, moved_);
+  }
+
   bool empty() const { return entries_.empty(); }
   Bytes in_flight() const { return in_flight_; }
 
@@ -70,6 +77,7 @@ class LaneLedger {
   uint32_t first_ = 0;  // sequence number of the oldest
   Bytes in_flight_ = 0;
   Bytes unsignaled_ = 0;  // since the last that asked
+  Instant moved_;         // the last completion
 };
 
 // The lane for the next chunk: of those with the fewest bytes in flight, the first from `turn` on.

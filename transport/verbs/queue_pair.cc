@@ -45,7 +45,7 @@ size_t VerbsQueuePair::next_lane() {
   return lane;
 }
 
-void SendBatch::add(const WorkRequest& request, uint64_t number, Instant departure) {
+void PostBatch::add(const WorkRequest& request, uint64_t number, Instant departure) {
   const size_t index = queue_pair_.next_lane();
   Lane& lane = queue_pair_.lanes[index];
   const bool signaled = lane.ledger.wants_signal(request.length);
@@ -84,7 +84,7 @@ void SendBatch::add(const WorkRequest& request, uint64_t number, Instant departu
   chain.last = count_++;
 }
 
-int SendBatch::post() {
+int PostBatch::post() {
   for (size_t i = 0; i < queue_pair_.lanes_used; ++i) {
     const Chain& chain = chains_[i];
     if (chain.first == kNone) continue;

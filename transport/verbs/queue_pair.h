@@ -71,11 +71,11 @@ struct VerbsQueuePair {
 };
 
 // Work requests of one queue pair on their way to the device: one chain per lane.
-class SendBatch {
+class PostBatch {
  public:
   static constexpr size_t kCapacity = 32;
 
-  explicit SendBatch(VerbsQueuePair& queue_pair) : queue_pair_(queue_pair) {}
+  explicit PostBatch(VerbsQueuePair& queue_pair) : queue_pair_(queue_pair) {}
 
   bool full() const { return count_ == kCapacity; }
   size_t size() const { return count_; }

@@ -81,6 +81,7 @@ VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle d
       departures_(now),
       next_look_at_events_(now),
       next_recovery_(now),
+      next_watch_(now),
       path_ready_at_(now) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 16) && config.paths > 0);
   caps_ = make_caps();
@@ -373,7 +374,9 @@ void VerbsNic::drop_lanes(QueuePair& qp) {
 
 void VerbsNic::lose_all(QueuePair& qp, Lane& lane) {
   if (qp.config.paced) flows_[qp.config.flow].gate.on_done(lane.ledger.in_flight());
-  for (; !lane.ledger.empty(); --qp.started) lane.account.on_lost(lane.ledger.take());
+  for (; !lane.ledger.empty(); --qp.started, --started_) {
+    lane.account.on_lost(lane.ledger.take());
+  }
 }
 
 // --- faults ---

@@ -148,7 +148,8 @@ class VerbsNic final : public Nic, public NicPort {
   void on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& completion, Instant now);
   void on_received(const ibv_wc& completion, bool shared);
   void on_lane_event(const AsyncEvents::Event& event);
-  void tell_acknowledged(const QueuePair& qp, const LaneLedger::Entry& entry, Instant now);
+  // The flow's signal counts what has arrived, whoever said so. `rtt` 0: not known.
+  void tell_acknowledged(const QueuePair& qp, Bytes bytes, Duration rtt);
   void look_at_events();
 
   // lanes that fail and come back
@@ -158,6 +159,7 @@ class VerbsNic final : public Nic, public NicPort {
   void on_standby(QueuePair& qp, const ibv_wc& completion);
   void on_standby_message(QueuePair& qp, const RecoveryMessage& message);
   void on_standby_failed(QueuePair& qp);
+  void watch_lanes(Instant now);
   void recover(Instant now);
   void recover_queue_pair(QueuePair& qp, bool path_ready, Instant now);
   // True: done, look for what is next.
@@ -178,8 +180,8 @@ class VerbsNic final : public Nic, public NicPort {
   void make_ready(uint32_t index);
   size_t transmit_flow(uint32_t index, Instant now);
   size_t transmit_control(QueuePair& qp, Instant now);
-  void start(QueuePair& qp, SendBatch& batch, Instant now);
-  size_t post_batch(QueuePair& qp, SendBatch& batch);
+  void start(QueuePair& qp, PostBatch& batch, Instant now);
+  size_t post_batch(QueuePair& qp, PostBatch& batch);
   Bytes packets_of(Bytes payload) const;
   Bytes wire_bytes(Bytes payload) const;
 
@@ -211,6 +213,8 @@ class VerbsNic final : public Nic, public NicPort {
   Instant departures_;  // when the device has sent all that it has, at line rate
   Instant next_look_at_events_;
   Instant next_recovery_;
+  Instant next_watch_;
+  size_t started_ = 0;      // work requests that the device has
   Instant path_ready_at_;  // as of the last look at the port; never(): it was down
   bool tell_arrivals_ = false;
   bool device_failed_ = false;

@@ -38,6 +38,7 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
   Lane& lane = qp.lanes[id.lane];
   const size_t count = lane.ledger.up_to(id.sequence);
   if (count == 0) return;  // of a connection that was replaced
+  lane.ledger.on_completion(now);
   const StatusInfo* failure =
       completion.status == IBV_WC_SUCCESS ? nullptr : &status_info(completion.status);
   // What is given back says nothing of those before it; everything else does, as RC keeps order.
@@ -45,11 +46,14 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
   for (size_t left = count; left > 0; --left) {
     const LaneLedger::Entry entry = lane.ledger.take();
     --qp.started;
+    --started_;
     if (qp.config.paced) flows_[qp.config.flow].gate.on_done(entry.bytes);
     if (left > 1 ? earlier_done : failure == nullptr) {
       qp.work.finish(entry.number, CompletionStatus::kOk);
       lane.account.on_done(entry);
-      tell_acknowledged(qp, entry, now);
+      // Later than it is for those that asked for no completion of their own.
+      const Duration rtt = std::max(now - entry.departure, Duration::from_ns(1));
+      tell_acknowledged(qp, entry.bytes, entry.signaled ? rtt : Duration());
     } else if (left == 1 && failure->own && qp.state == QueuePair::State::kConnected) {
       qp.work.finish(entry.number, failure->completion);
     } else {
@@ -65,12 +69,11 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
   wake(qp);
 }
 
-void VerbsNic::tell_acknowledged(const QueuePair& qp, const LaneLedger::Entry& entry, Instant now) {
+void VerbsNic::tell_acknowledged(const QueuePair& qp, Bytes bytes, Duration rtt) {
   if (!qp.config.paced) return;
   FlowSignal& signal = flows_[qp.config.flow].signal;
-  signal.acked += entry.bytes;
-  // Later than it is for those that asked for no completion of their own.
-  if (entry.signaled) signal.rtt = std::max(now - entry.departure, Duration::from_ns(1));
+  signal.acked += bytes;
+  if (rtt > Duration()) signal.rtt = rtt;
   signals_.add(qp.config.flow);
 }
 

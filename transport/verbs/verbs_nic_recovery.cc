@@ -16,6 +16,7 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kRecoveryPeriod = Duration::from_ms(50);
+constexpr Duration kWatchPeriod = Duration::from_ms(100);
 // From a port that is active to a network that carries packets: addresses, routes, switches.
 constexpr Duration kSettling = Duration::from_ms(200);
 
@@ -39,6 +40,25 @@ void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, bool final, CompletionStatus
                                            &lane - qp.lanes.data(), lane.failed_because));
   recovering_.add(slot_of(qp));
   next_recovery_ = now_;
+}
+
+// A device that neither does its work nor says that it cannot: rdma_rxe after its link was down.
+void VerbsNic::watch_lanes(Instant now) {
+  if (started_ == 0 || now < next_watch_) return;
+  next_watch_ = now + kWatchPeriod;
+  const auto stalled = [&](const Lane& lane) {
+    return lane.recovery.up() && now - lane.ledger.stalled_since() > config_.silence_limit;
+  };
+  for (const auto& qp : queue_pairs_) {
+    if (qp == nullptr || std::ranges::none_of(qp->lanes, stalled)) continue;
+    if (!drain(now)) return;  // it may be done, and we are late
+    for (Lane& lane : qp->lanes) {
+      if (!stalled(lane)) continue;
+      fail_lane(*qp, lane, false, CompletionStatus::kRetryExceeded,
+                describe_fault(place_of(*qp), "the device no longer does what a lane is to send",
+                               "look at the kernel's log (dmesg): driver or firmware may be stuck"));
+    }
+  }
 }
 
 // --- the standby lane ---
@@ -163,6 +183,7 @@ bool VerbsNic::join_lane(QueuePair& qp, Lane& lane) {
                           "their way, {} had arrived and {} go out again",
                           device_.name, device_.port, qp.peer, &lane - qp.lanes.data(),
                           settled->arrived, settled->put_back));
+  tell_acknowledged(qp, settled->arrived_bytes, Duration());
   completed_.add(slot_of(qp));
   lane.recovery.on_joined();
   wake(qp);  // the other lanes may take what was put back

@@ -69,6 +69,7 @@ void VerbsNic::on_time(Instant now) {
     count = timers_.expire(now, due);
     for (const uint32_t flow : std::span(due).first(count)) make_ready(flow);
   } while (count == due.size());
+  watch_lanes(now);
   recover(now);
   if (now < next_look_at_events_) return;
   next_look_at_events_ = now + kLookAtEvents;
@@ -78,7 +79,8 @@ void VerbsNic::on_time(Instant now) {
 Instant VerbsNic::next_deadline() const {
   const bool told = completed_.empty() && received_.empty();
   if (!told || !controls_.empty() || !ready_.empty()) return Instant();
-  const Instant next = timers_.next_deadline();
+  Instant next = timers_.next_deadline();
+  if (started_ > 0) next = std::min(next, next_watch_);
   return recovering_.empty() ? next : std::min(next, next_recovery_);
 }
 
@@ -111,7 +113,7 @@ size_t VerbsNic::transmit(Instant now) {
 }
 
 size_t VerbsNic::transmit_control(QueuePair& qp, Instant now) {
-  SendBatch batch(qp);
+  PostBatch batch(qp);
   while (!batch.full() && qp.can_start()) start(qp, batch, now);
   wake(qp);
   return post_batch(qp, batch);
@@ -130,7 +132,7 @@ size_t VerbsNic::transmit_flow(uint32_t index, Instant now) {
       continue;
     }
     flow.turn = (flow.turn + i + 1) % pairs;
-    SendBatch batch(qp);
+    PostBatch batch(qp);
     Bytes bytes = 0;
     while (!batch.full() && qp.can_start()) {
       const Bytes next = qp.work.waiting()->length;
@@ -150,16 +152,17 @@ size_t VerbsNic::transmit_flow(uint32_t index, Instant now) {
   return 0;
 }
 
-void VerbsNic::start(QueuePair& qp, SendBatch& batch, Instant now) {
+void VerbsNic::start(QueuePair& qp, PostBatch& batch, Instant now) {
   const WorkRequest& request = *qp.work.waiting();
   departures_ = std::max(departures_, now) + caps_.line_rate.time_for(wire_bytes(request.length));
   counters_.data_packets_sent += packets_of(request.length);
   counters_.data_bytes_sent += request.length;
   ++qp.started;
+  ++started_;
   batch.add(request, qp.work.start(), departures_);
 }
 
-size_t VerbsNic::post_batch(QueuePair& qp, SendBatch& batch) {
+size_t VerbsNic::post_batch(QueuePair& qp, PostBatch& batch) {
   if (const int error = batch.post(); error != 0) {
     break_queue_pair(qp, CompletionStatus::kLocalError,
                      verbs_error(Call::kOther, "ibv_post_send", error, device_.name).message);
