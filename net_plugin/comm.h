@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "net_plugin/nccl_net_abi.h"
+#include "net_plugin/abi/types.h"
 #include "transport/api/pacecar.hpp"
 
 namespace pacecar::plugin {

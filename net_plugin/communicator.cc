@@ -46,15 +46,6 @@ Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_cl
   return std::shared_ptr<Context>(std::move(*opened));
 }
 
-void check_traffic_class(const Context& context, uint32_t wanted) {
-  const uint32_t used = context.nics().front().traffic_class;
-  if (wanted == used) return;
-  log(LogLevel::kWarn, "the communicator's traffic class " + std::to_string(wanted) +
-                           " is not used: data packets of this process have " +
-                           std::to_string(used) +
-                           ", by PACECAR_TC or by the process's first communicator");
-}
-
 }  // namespace
 
 Communicator::~Communicator() {
@@ -66,6 +57,15 @@ void Communicator::expect(uint32_t senders, uint32_t connections_per_sender) {
   const std::lock_guard lock(process().expected_mutex);
   process().expected[this] = {senders, connections_per_sender};
   process().tell(*context_);
+}
+
+void Communicator::check_traffic_class(uint32_t wanted) const {
+  const uint32_t used = context_->nics().front().traffic_class;
+  if (wanted == used || told_class_.exchange(wanted) == wanted) return;
+  log(LogLevel::kWarn, "the communicator's traffic class " + std::to_string(wanted) +
+                           " is not used: data packets of this process have " +
+                           std::to_string(used) +
+                           ", by PACECAR_TC or by the process's first communicator");
 }
 
 Result<std::unique_ptr<ListenComm>> Communicator::listen(size_t nic) {
@@ -103,8 +103,9 @@ Result<std::unique_ptr<Communicator>> open_communicator(std::optional<uint32_t> 
     context = std::move(*opened);
     process().context = context;
   }
-  if (traffic_class) check_traffic_class(*context, *traffic_class);
-  return std::make_unique<Communicator>(std::move(context), params->weight);
+  auto communicator = std::make_unique<Communicator>(std::move(context), params->weight);
+  if (traffic_class) communicator->check_traffic_class(*traffic_class);
+  return communicator;
 }
 
 void close_communicator(std::unique_ptr<Communicator> communicator) {

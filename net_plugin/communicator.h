@@ -18,6 +18,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <compare>
 #include <map>
 #include <memory>
@@ -42,6 +43,8 @@ class Communicator {
   Result<std::unique_ptr<SendComm>> connect(size_t nic, const void* handle);
   // Peers that may send to us at once, and connections of each; 0: unknown. Cheap.
   void expect(uint32_t senders, uint32_t connections_per_sender);
+  // Logs, once, that data packets do not have this traffic class.
+  void check_traffic_class(uint32_t wanted) const;
 
  private:
   struct Attempt {
@@ -53,7 +56,8 @@ class Communicator {
 
   std::shared_ptr<Context> context_;
   const uint32_t weight_;
-  std::mutex mutex_;  // guards attempts_
+  mutable std::atomic<uint32_t> told_class_{~0U};  // by check_traffic_class; at first none
+  std::mutex mutex_;                               // guards attempts_
   std::map<Attempt, std::unique_ptr<Connecting>> attempts_;
 };
 

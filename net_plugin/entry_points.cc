@@ -59,7 +59,11 @@ NcclResult refuse(const Error& error) {
   return NcclResult::kSystemError;
 }
 
-// The IP header's byte without its ECN bits, which are not the application's.
+// A count of NCCL's; 0 for one that it does not know.
+uint32_t known_count(int32_t given) { return static_cast<uint32_t>(std::max(given, 0)); }
+
+}  // namespace
+
 std::optional<uint32_t> checked_traffic_class(int given) {
   constexpr int kLargest = 255;
   constexpr uint32_t kEcnBits = 3;
@@ -71,11 +75,6 @@ std::optional<uint32_t> checked_traffic_class(int given) {
   }
   return static_cast<uint32_t>(given) & ~kEcnBits;
 }
-
-// A count of NCCL's; 0 for one that it does not know.
-uint32_t known_count(int32_t given) { return static_cast<uint32_t>(std::max(given, 0)); }
-
-}  // namespace
 
 NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept {
   *context = nullptr;
@@ -96,7 +95,7 @@ NcclResult finalize(void* context) noexcept {
   });
 }
 
-NcclResult set_attributes(void* context, const nccl::CommAttributesV11& receive) noexcept {
+NcclResult set_attributes(void* context, const nccl::CommAttributes& receive) noexcept {
   return guarded([&] {
     static_cast<Communicator*>(context)->expect(known_count(receive.max_concurrent_peers),
                                                 known_count(receive.max_flows_per_peer));
@@ -131,6 +130,7 @@ NcclResult nic_info(int device, const NicInfo** info) noexcept {
 NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept {
   *listen_comm = nullptr;
   return guarded([&] {
+    if (context == nullptr) return misuse("listen was called before init");
     Result<std::unique_ptr<ListenComm>> comm =
         static_cast<Communicator*>(context)->listen(static_cast<size_t>(device));
     if (!comm) return report("listen", comm.error());
@@ -144,6 +144,7 @@ NcclResult connect(void* context, int device, void* handle, void** send_comm,
                    nccl::DeviceHandle** /*device_handle*/) noexcept {
   *send_comm = nullptr;
   return guarded([&] {
+    if (context == nullptr) return misuse("connect was called before init");
     return hand_over(
         static_cast<Communicator*>(context)->connect(static_cast<size_t>(device), handle),
         "connect", send_comm);

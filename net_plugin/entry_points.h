@@ -1,4 +1,5 @@
-// The functions NCCL calls, as far as they are the same in every version of the table.
+// The functions NCCL calls, as far as they are the same in every version of the table. A context
+// is a Communicator, or nullptr after an init that failed.
 //
 // They translate: void pointers to objects, Result to ncclResult_t, exceptions to an error. Each
 // writes its outputs before anything can fail, because NCCL reads them without clearing them first.
@@ -7,8 +8,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
-#include "net_plugin/nccl_net_abi.h"
+#include "net_plugin/abi/types.h"
 #include "transport/api/pacecar.hpp"
 
 namespace pacecar::plugin {
@@ -16,11 +18,15 @@ namespace pacecar::plugin {
 // What a version's properties are filled from; valid while a communicator is open.
 nccl::NcclResult nic_info(int device, const NicInfo** info) noexcept;
 
+// The IP header's byte without its ECN bits, which are not the application's; nullopt where none is
+// wanted, or one that cannot be, which is logged.
+std::optional<uint32_t> checked_traffic_class(int given);
+
 nccl::NcclResult init(void** context, nccl::Logger logger, int traffic_class) noexcept;
 nccl::NcclResult finalize(void* context) noexcept;
 // What the communicator will receive. NCCL calls it before it connects, and again before the first
 // message of an operation that differs; operation and algorithm are in its counts already.
-nccl::NcclResult set_attributes(void* context, const nccl::CommAttributesV11& receive) noexcept;
+nccl::NcclResult set_attributes(void* context, const nccl::CommAttributes& receive) noexcept;
 
 nccl::NcclResult devices(int* count) noexcept;
 

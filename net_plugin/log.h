@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-#include "net_plugin/nccl_net_abi.h"
+#include "net_plugin/abi/types.h"
 #include "transport/api/error.h"
 #include "transport/base/log.h"
 

@@ -60,32 +60,33 @@ Result<std::unique_ptr<Plugin>> Plugin::load(const std::string& path, bool verbo
   if (library == nullptr) {
     return fail(ErrorCode::kNotFound, fmt::format("cannot load the net plugin: {}", dlerror()));
   }
-  const auto* const net = static_cast<const NetV11*>(dlsym(library, "ncclNetPlugin_v11"));
+  std::unique_ptr<AnyNet> net = find_net(library);
   if (net == nullptr) {
     dlclose(library);
     return fail(ErrorCode::kNotFound,
-                fmt::format("{} exports no ncclNetPlugin_v11: it is no net plugin for NCCL 2.28 or "
-                            "later",
-                            path));
+                fmt::format("{} exports no ncclNetPlugin_v{} to v{}: it is no net plugin for NCCL "
+                            "2.13 or later",
+                            path, kOldestVersion, kNewestVersion));
   }
-  std::unique_ptr<Plugin> plugin(new Plugin(library, net));
-  CommConfigV11 config{kUndefined};
-  const NcclResult result = net->init(&plugin->context_, kCommunicatorId, &config,
-                                      verbose ? log_all : log_warnings, nullptr);
+  std::unique_ptr<Plugin> plugin(new Plugin(library, std::move(net)));
+  const AnyNet& loaded = *plugin->net_;
+  const NcclResult result = plugin->net_->init(&plugin->context_, kCommunicatorId, {kUndefined},
+                                               verbose ? log_all : log_warnings, nullptr);
   if (auto ok = check(result, "init"); !ok) return tl::unexpected(ok.error());
   int devices = 0;
-  if (auto ok = check(net->devices(&devices), "devices"); !ok) return tl::unexpected(ok.error());
+  if (auto ok = check(loaded.devices(&devices), "devices"); !ok) return tl::unexpected(ok.error());
   if (devices < 1) return fail(ErrorCode::kNotFound, "the plugin offers no device");
   return plugin;
 }
 
 Plugin::~Plugin() {
   if (context_ != nullptr) net_->finalize(context_);
+  net_.reset();
   dlclose(library_);
 }
 
 Result<std::string> Plugin::device_name() const {
-  NetPropertiesV11 properties{};
+  NetPropertiesV12 properties{};
   return check(net_->getProperties(0, &properties), "getProperties").map([&] {
     return std::string(properties.name);
   });

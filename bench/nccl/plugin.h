@@ -7,8 +7,9 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
-#include "net_plugin/nccl_net_abi.h"
+#include "net_plugin/abi/any_net.h"
 #include "transport/base/result.h"
 
 namespace pacecar::nccl {
@@ -20,7 +21,7 @@ using Patience = std::function<Result<void>()>;
 
 class Plugin {
  public:
-  // Loads the library at `path` and initialises it. The plugin's warnings go to stderr; its
+  // Loads the library at `path` and initialises its newest table. Its warnings go to stderr; its
   // information too if `verbose`. Errors: kNotFound, kSystem.
   static Result<std::unique_ptr<Plugin>> load(const std::string& path, bool verbose);
   ~Plugin();  // closes nothing but the plugin itself
@@ -50,10 +51,10 @@ class Plugin {
   Result<void> close_listen(void* comm) const;
 
  private:
-  Plugin(void* library, const NetV11* net) : library_(library), net_(net) {}
+  Plugin(void* library, std::unique_ptr<AnyNet> net) : library_(library), net_(std::move(net)) {}
 
   void* library_;
-  const NetV11* net_;
+  std::unique_ptr<AnyNet> net_;
   void* context_ = nullptr;
 };
 

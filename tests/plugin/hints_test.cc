@@ -5,6 +5,7 @@
 #include <climits>
 #include <cstdlib>
 
+#include "net_plugin/abi/tables.h"
 #include "net_plugin/communicator.h"
 #include "tests/support/fake_nccl_host.h"
 
@@ -26,7 +27,7 @@ class HintsTest : public testing::Test {
 class Communicator {
  public:
   Communicator() {
-    nccl::CommConfigV11 config{nccl::kUndefined};
+    nccl::CommConfig config{nccl::kUndefined};
     if (kNet.init(&context_, 0x1234, &config, nullptr, nullptr) != NcclResult::kSuccess) {
       throw HostError("init failed");
     }
@@ -37,8 +38,8 @@ class Communicator {
 
   // As NCCL says it, which knows nothing of the rest.
   NcclResult expect(int32_t peers) {
-    const nccl::CommAttributesV11 unknown{-1, -1, -1, -1};
-    nccl::NetAttributesV11 attributes{unknown, {peers, 1, 2, 1}, ~0U, ~0U, ~0U};
+    const nccl::CommAttributes unknown{-1, -1, -1, -1};
+    nccl::NetAttributes attributes{unknown, {peers, 1, 2, 1}, ~0U, ~0U, ~0U};
     return kNet.setNetAttr(context_, &attributes);
   }
 

@@ -1,7 +1,9 @@
 // Loading, init, properties, finalize.
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -12,7 +14,7 @@ namespace {
 
 using nccl::LogSeverity;
 using nccl::NcclResult;
-using nccl::NetPropertiesV11;
+using nccl::NetPropertiesV12;
 
 std::string output_of(const std::string& command) {
   FILE* const pipe = popen(command.c_str(), "r");
@@ -35,12 +37,14 @@ size_t banners() {
 
 TEST(Load, ExportsTheTablesOnly) {
   std::istringstream symbols(output_of("nm -D --defined-only " + std::string(kPluginPath)));
-  bool found = false;
+  std::set<std::string> found;
   for (std::string address, type, name; symbols >> address >> type >> name;) {
     EXPECT_EQ(name.rfind("ncclNetPlugin_v", 0), 0U) << name;
-    found |= name == "ncclNetPlugin_v11";
+    found.insert(name);
   }
-  EXPECT_TRUE(found);
+  for (int version = nccl::kOldestVersion; version <= nccl::kNewestVersion; ++version) {
+    EXPECT_TRUE(found.contains("ncclNetPlugin_v" + std::to_string(version))) << version;
+  }
 }
 
 TEST(Load, SaysTheTruthAboutTheDevice) {
@@ -49,7 +53,7 @@ TEST(Load, SaysTheTruthAboutTheDevice) {
     int count = -1;
     ASSERT_EQ(host->net().devices(&count), NcclResult::kSuccess);
     ASSERT_EQ(count, 1);
-    NetPropertiesV11 properties;
+    NetPropertiesV12 properties;
     std::memset(static_cast<void*>(&properties), 0xab, sizeof properties);
     ASSERT_EQ(host->net().getProperties(0, &properties), NcclResult::kSuccess);
     EXPECT_STREQ(properties.name, "soft:udp:lo");
@@ -69,13 +73,70 @@ TEST(Load, SaysTheTruthAboutTheDevice) {
     EXPECT_EQ(properties.max_p2p_bytes, size_t{1} << 40);
     EXPECT_EQ(properties.max_collective_bytes, size_t{1} << 40);
     EXPECT_EQ(properties.max_multi_request_size, 1);
+    EXPECT_EQ(properties.rail, nccl::kUndefined);
+    EXPECT_EQ(properties.plane, nccl::kUndefined);
+  });
+}
+
+TEST(Load, EveryVersionSaysTheSameAsFarAsItCan) {
+  for (int version = nccl::kOldestVersion; version < nccl::kNewestVersion; ++version) {
+    expect_processes_pass(1, [version](Rank&) {
+      const auto newest = start_host();
+      FakeNcclHost host(kPluginPath, version);
+      ASSERT_EQ(host.init(), NcclResult::kSuccess);
+      EXPECT_STREQ(host.net().name(), "Pacecar");
+      NetPropertiesV12 own, full;
+      ASSERT_EQ(host.net().getProperties(0, &own), NcclResult::kSuccess);
+      ASSERT_EQ(newest->net().getProperties(0, &full), NcclResult::kSuccess);
+      if (version < 8) full.registration_is_global = 0;
+      if (version < 9) full.max_p2p_bytes = full.max_collective_bytes = size_t{1} << 30;
+      EXPECT_STREQ(own.name, full.name);
+      own.name = full.name = nullptr;
+      EXPECT_EQ(std::memcmp(&own, &full, sizeof own), 0) << "version " << version;
+    });
+  }
+}
+
+TEST(Load, ServesAgainAfterAFailedInitOfAVersionWithoutFinalize) {
+  expect_processes_pass(1, [](Rank&) {
+    setenv("PACECAR_CC", "nonsense", 1);
+    FakeNcclHost host(kPluginPath, 8);
+    EXPECT_EQ(host.init(), NcclResult::kInvalidArgument);
+    HandleBytes handle{};
+    void* comm = &handle;
+    EXPECT_EQ(host.net().listen(nullptr, 0, handle.data(), &comm), NcclResult::kInternalError);
+    EXPECT_EQ(comm, nullptr);
+    unsetenv("PACECAR_CC");
+    setenv("PACECAR_NICS", "soft:udp:lo", 1);
+    EXPECT_EQ(host.init(), NcclResult::kSuccess);
+    EXPECT_EQ(host.init(), NcclResult::kSuccess) << "as often as NCCL likes";
+    const ConnectionPair pair = host.connect_to_self();
+    host.close(pair);
+  });
+}
+
+TEST(Load, AConnectionsTrafficClassIsCheckedInVersion10) {
+  expect_processes_pass(1, [](Rank&) {
+    setenv("PACECAR_NICS", "soft:udp:lo", 1);
+    setenv("PACECAR_TC", "32", 1);
+    FakeNcclHost host(kPluginPath, 10);
+    ASSERT_EQ(host.init(104), NcclResult::kSuccess);
+    EXPECT_FALSE(was_logged(LogSeverity::kWarn, "traffic class"));
+    for (int i = 0; i < 2; ++i) host.close(host.connect_to_self());
+    const auto lines = logged_lines();
+    EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
+                            [](const LogLine& line) {
+                              return line.text.find("traffic class 104 is not used") !=
+                                     std::string::npos;
+                            }),
+              1);
   });
 }
 
 TEST(Load, RefusesADeviceThatIsNotThere) {
   expect_processes_pass(1, [](Rank&) {
     const auto host = start_host();
-    NetPropertiesV11 properties;
+    NetPropertiesV12 properties;
     EXPECT_EQ(host->net().getProperties(1, &properties), NcclResult::kInvalidArgument);
     EXPECT_EQ(host->net().getProperties(-1, &properties), NcclResult::kInvalidArgument);
     HandleBytes handle{};
@@ -87,10 +148,11 @@ TEST(Load, RefusesADeviceThatIsNotThere) {
 
 TEST(Load, OffersNothingThatThePropertiesExclude) {
   const FakeNcclHost host(kPluginPath);
-  EXPECT_EQ(host.net().regMrDmaBuf, nullptr);
-  EXPECT_EQ(host.net().getDeviceMr, nullptr);
-  EXPECT_EQ(host.net().irecvConsumed, nullptr);
-  EXPECT_EQ(host.net().makeVDevice, nullptr);
+  const nccl::Offered offered = host.net().offered();
+  EXPECT_FALSE(offered.dma_buf);
+  EXPECT_FALSE(offered.device_memory);
+  EXPECT_FALSE(offered.consumed);
+  EXPECT_FALSE(offered.virtual_devices);
 }
 
 TEST(Load, RefusesGpuMemory) {

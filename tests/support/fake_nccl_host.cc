@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
 
 namespace pacecar::test {
@@ -35,6 +36,11 @@ void capture(LogSeverity severity, unsigned long, const char*, int, const char* 
   va_end(arguments);
   const std::lock_guard lock(lines_mutex);
   lines().push_back({severity, text.data()});
+}
+
+int wanted_version() {
+  const char* const wanted = std::getenv("PLUGIN_TEST_VERSION");
+  return wanted == nullptr ? nccl::kNewestVersion : std::stoi(wanted);
 }
 
 void require(NcclResult result, const std::string& what) {
@@ -82,21 +88,24 @@ size_t count_wrong(std::span<const uint8_t> data, uint64_t seed) {
 }
 
 FakeNcclHost::FakeNcclHost(const std::string& plugin_path)
+    : FakeNcclHost(plugin_path, wanted_version()) {}
+
+FakeNcclHost::FakeNcclHost(const std::string& plugin_path, int version)
     : library_(dlopen(plugin_path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
   if (library_ == nullptr) throw HostError(dlerror());
-  net_ = static_cast<const nccl::NetV11*>(dlsym(library_, "ncclNetPlugin_v11"));
-  if (net_ == nullptr) throw HostError(dlerror());
+  net_ = nccl::find_net(library_, version);
+  if (net_ == nullptr) throw HostError("no table of version " + std::to_string(version));
 }
 
 FakeNcclHost::~FakeNcclHost() {
   if (context_ != nullptr) net_->finalize(context_);
+  net_.reset();
   dlclose(library_);
 }
 
 NcclResult FakeNcclHost::init(int traffic_class) {
-  nccl::CommConfigV11 config{traffic_class};
   context_ = kGarbage;
-  return net_->init(&context_, 0x1234, &config, capture, nullptr);
+  return net_->init(&context_, 0x1234, {traffic_class}, capture, nullptr);
 }
 
 void FakeNcclHost::finalize() {

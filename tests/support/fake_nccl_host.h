@@ -8,12 +8,13 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "net_plugin/nccl_net_abi.h"
+#include "net_plugin/abi/any_net.h"
 
 namespace pacecar::test {
 
@@ -52,12 +53,14 @@ struct Listening {
 // One communicator over one loaded plugin.
 class FakeNcclHost {
  public:
+  // The table of PLUGIN_TEST_VERSION, or the newest.
   explicit FakeNcclHost(const std::string& plugin_path);
+  FakeNcclHost(const std::string& plugin_path, int version);
   ~FakeNcclHost();  // finalizes and unloads
   FakeNcclHost(const FakeNcclHost&) = delete;
   FakeNcclHost& operator=(const FakeNcclHost&) = delete;
 
-  const nccl::NetV11& net() const { return *net_; }
+  const nccl::AnyNet& net() const { return *net_; }
   void* context() const { return context_; }
 
   nccl::NcclResult init(int traffic_class = nccl::kUndefined);
@@ -75,7 +78,7 @@ class FakeNcclHost {
 
  private:
   void* library_ = nullptr;
-  const nccl::NetV11* net_ = nullptr;
+  std::unique_ptr<nccl::AnyNet> net_;
   void* context_ = nullptr;
 };
 
@@ -94,7 +97,7 @@ class HostBuffer {
   void forbid_access();
 
  private:
-  const nccl::NetV11& net_;
+  const nccl::AnyNet& net_;
   void* comm_;
   size_t bytes_;
   uint8_t* data_;

@@ -55,8 +55,8 @@ void VerbsNic::watch_lanes(Instant now) {
     for (Lane& lane : qp->lanes) {
       if (!stalled(lane)) continue;
       fail_lane(*qp, lane, false, CompletionStatus::kRetryExceeded,
-                describe_fault(place_of(*qp), "the device no longer does what a lane is to send",
-                               "look at the kernel's log (dmesg): driver or firmware may be stuck"));
+                describe_fault(place_of(*qp), "the device does nothing of what it is to send",
+                               "look at the kernel's log: driver or firmware may be stuck"));
     }
   }
 }

@@ -1,0 +1,55 @@
+// The properties of a device, in whatever version NCCL asks for.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "net_plugin/entry_points.h"
+
+namespace pacecar::plugin {
+
+// NCCL searches its channels by speed, so that 0 is not an answer. A virtual device does not know
+// its speed; 10 Gb/s is what NCCL itself assumes for such a one.
+constexpr uint64_t kUnknownSpeedMbps = 10'000;
+
+template <typename Properties>
+nccl::NcclResult get_properties(int device, Properties* properties) {
+  *properties = {};
+  const NicInfo* nic = nullptr;
+  const nccl::NcclResult result = nic_info(device, &nic);
+  if (result != nccl::NcclResult::kSuccess) return result;
+
+  constexpr uint64_t kIntMax = INT32_MAX;
+  properties->name = const_cast<char*>(nic->name.c_str());
+  properties->pci_path = nic->pci_path.empty() ? nullptr : const_cast<char*>(nic->pci_path.c_str());
+  properties->guid = nic->guid;
+  properties->pointer_support = nccl::kPointerHost;
+  properties->speed = static_cast<int>(
+      std::min(nic->speed_mbps == 0 ? kUnknownSpeedMbps : nic->speed_mbps, kIntMax));
+  properties->port = 1;
+  properties->latency = 0;
+  properties->max_connections = static_cast<int>(std::min<uint64_t>(nic->max_connections, kIntMax));
+  properties->max_receives = kMaxReceiveBuffers;
+  if constexpr (requires { properties->device_type; }) {
+    properties->device_type = nccl::kDeviceTypeHost;
+    properties->device_version = 0;
+  }
+  if constexpr (requires { properties->registration_is_global; }) {
+    properties->registration_is_global = 1;  // memory is registered with the NIC
+  }
+  if constexpr (requires { properties->virtual_device; }) {
+    properties->force_flush = 0;
+    properties->virtual_device = {1, {device}};
+    properties->max_p2p_bytes = nccl::kMaxTransferBytes;
+    properties->max_collective_bytes = nccl::kMaxTransferBytes;
+  }
+  if constexpr (requires { properties->max_multi_request_size; }) {
+    properties->max_multi_request_size = 1;
+  }
+  if constexpr (requires { properties->rail; }) {
+    properties->rail = properties->plane = nccl::kUndefined;
+  }
+  return nccl::NcclResult::kSuccess;
+}
+
+}  // namespace pacecar::plugin
