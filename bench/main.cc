@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "bench/ab/ab_command.h"
+#include "bench/check/check_command.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/subcommands.h"
@@ -28,6 +29,8 @@ constexpr std::array kSubcommands = {
     Subcommand{"info", "NICs, congestion controls, limits and parameters of this host", run_info},
     Subcommand{"preflight", "what is wrong with this host, and the command that cures it",
                run_preflight},
+    Subcommand{"check-plugin", "does an NCCL net plugin, any, do what NCCL relies on?",
+               run_check_plugin},
 };
 
 constexpr std::string_view kExamples = R"(
@@ -39,6 +42,7 @@ Examples:
   client$ pacecar lat -n 10000 server     half of a round trip (server: pacecar lat)
   pacecar info -c                         every parameter, its value and where it came from
   pacecar preflight                       examine this host before a job runs on it
+  pacecar check-plugin libnccl-net-x.so   every rule of NCCL's, pass or fail, and its speed
   pacecar sim --workload incast:senders=32,bytes=1MB --cc swift
                                           32 hosts send to one, on 128 hosts at 100 Gb/s
   pacecar ab bench/plans/smoke.toml       a plan: all its runs, summary and report
@@ -56,7 +60,7 @@ void print_help() {
       "Usage: pacecar SUBCOMMAND [flags]\n\nSubcommands:\n",
       PACECAR_VERSION);
   for (const Subcommand& subcommand : kSubcommands) {
-    fmt::print("  {:<9} {}\n", subcommand.name, subcommand.summary);
+    fmt::print("  {:<13} {}\n", subcommand.name, subcommand.summary);
   }
   fmt::print("{}", kExamples);
 }

@@ -55,18 +55,22 @@ Result<void*> poll(const Patience& patience, const Step& step) {
 
 }  // namespace
 
-Result<std::unique_ptr<Plugin>> Plugin::load(const std::string& path, bool verbose) {
+Result<std::unique_ptr<Plugin>> Plugin::load(const std::string& path, bool verbose, int version) {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return fail(ErrorCode::kNotFound, fmt::format("cannot load the net plugin: {}", dlerror()));
   }
-  std::unique_ptr<AnyNet> net = find_net(library);
+  std::unique_ptr<AnyNet> net = version == 0 ? find_net(library) : find_net(library, version);
   if (net == nullptr) {
     dlclose(library);
     return fail(ErrorCode::kNotFound,
-                fmt::format("{} exports no ncclNetPlugin_v{} to v{}: it is no net plugin for NCCL "
-                            "2.13 or later",
-                            path, kOldestVersion, kNewestVersion));
+                version == 0
+                    ? fmt::format("{} exports no ncclNetPlugin_v{} to v{}: it is no net plugin for "
+                                  "NCCL 2.13 or later",
+                                  path, kOldestVersion, kNewestVersion)
+                    : fmt::format("{} exports no ncclNetPlugin_v{}: name another version with "
+                                  "--api, or none for the newest",
+                                  path, version));
   }
   std::unique_ptr<Plugin> plugin(new Plugin(library, std::move(net)));
   const AnyNet& loaded = *plugin->net_;

@@ -21,14 +21,16 @@ using Patience = std::function<Result<void>()>;
 
 class Plugin {
  public:
-  // Loads the library at `path` and initialises its newest table. Its warnings go to stderr; its
-  // information too if `verbose`. Errors: kNotFound, kSystem.
-  static Result<std::unique_ptr<Plugin>> load(const std::string& path, bool verbose);
+  // Loads the library at `path` and initialises its table of `version`, 0 for the newest. Its
+  // warnings go to stderr; its information too if `verbose`. Errors: kNotFound, kSystem.
+  static Result<std::unique_ptr<Plugin>> load(const std::string& path, bool verbose,
+                                              int version = 0);
   ~Plugin();  // closes nothing but the plugin itself
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
   // The functions below use device 0. They answer kPeer when the plugin reports an error.
+  int version() const { return net_->version(); }
   Result<std::string> device_name() const;
   Result<void*> listen(HandleBytes* handle) const;
   // One poll each; nullptr means "not yet". `handle` is the same object for one attempt's polls.

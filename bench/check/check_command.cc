@@ -1,0 +1,196 @@
+#include "bench/check/check_command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/check/findings.h"
+#include "bench/check/host.h"
+#include "bench/check/rule.h"
+#include "bench/check/trial.h"
+#include "bench/nccl/pair_bench.h"
+#include "bench/perf/exit_code.h"
+
+namespace pacecar {
+namespace {
+
+using namespace check;
+
+constexpr Duration kLoadLimit = Duration::from_s(20);
+constexpr Duration kMeasureLimit = Duration::from_s(60);
+constexpr std::string_view kFooter = R"(
+Each rule runs in processes of its own: a plugin that crashes or hangs fails that rule only. Both
+ends are on this host; the plugin's own environment variables choose its network. No GPU is needed.
+Exit codes: 0 every rule holds or does not apply, 1 one does not hold, 2 wrong usage.)";
+
+struct Options {
+  std::string plugin;
+  std::vector<int> versions;  // empty: the newest
+  bool all_versions = false;
+  int device = 0;
+  std::string only;
+  bool list = false;
+  double limit = 60;
+  double seconds = 1;
+  std::string json;
+
+  Duration rule_limit() const { return Duration::from_ns(static_cast<int64_t>(limit * 1e9)); }
+};
+
+std::vector<Rule> rules_of(const Options& options) {
+  std::vector<Rule> rules;
+  for (const auto& group : {setup_rules(), transfer_rules(), teardown_rules()}) {
+    std::copy_if(group.begin(), group.end(), std::back_inserter(rules), [&](const Rule& rule) {
+      return options.only.empty() || rule.name.find(options.only) != std::string_view::npos;
+    });
+  }
+  return rules;
+}
+
+// Loaded by a process of its own: this one stays clean. Empty, with a sentence on stderr: none.
+std::vector<int> versions_of(const Options& options) {
+  std::vector<int> found;
+  std::string trouble;
+  for (int version = nccl::kOldestVersion; version <= nccl::kNewestVersion; ++version) {
+    const Outcome outcome = run_trial(1, kLoadLimit, [&](Arena& arena, int rank) {
+      const Host host(arena, {options.plugin, version, options.device}, rank);
+    });
+    if (outcome.verdict == Verdict::kPass) found.push_back(version);
+    if (outcome.detail.find("cannot be loaded") != std::string::npos) trouble = outcome.detail;
+  }
+  if (!trouble.empty()) {
+    fmt::print(stderr, "pacecar check-plugin: {}: {}\n", options.plugin, trouble);
+    return {};
+  }
+  std::vector<int> wanted = options.versions;
+  if (wanted.empty() && !found.empty()) wanted = {found.back()};
+  if (options.all_versions) wanted = found;
+  for (const int version : wanted) {
+    if (std::find(found.begin(), found.end(), version) != found.end()) continue;
+    fmt::print(stderr, "pacecar check-plugin: {} has no table of version {}; it has: {}\n",
+               options.plugin, version, fmt::join(found, ", "));
+    return {};
+  }
+  if (found.empty()) {
+    fmt::print(stderr,
+               "pacecar check-plugin: {} exports no ncclNetPlugin_v{} to v{}: it is no net plugin "
+               "for NCCL 2.13 or later\n",
+               options.plugin, nccl::kOldestVersion, nccl::kNewestVersion);
+  }
+  return wanted;
+}
+
+Figures measure(const Options& options, int version) {
+  Figures figures{.version = version, .stream = {}, .latency = {}, .trouble = {}};
+  for (const bool latency : {false, true}) {
+    const Outcome outcome = run_trial(1, kMeasureLimit, [&](Arena& arena, int) {
+      nlohmann::json result = nccl::run_pair({.plugin = options.plugin,
+                                              .version = version,
+                                              .seconds = options.seconds,
+                                              .latency = latency});
+      result.erase("plugin");  // known, and maybe long
+      arena.note.set(result.dump());
+    });
+    if (outcome.verdict == Verdict::kPass) {
+      (latency ? figures.latency : figures.stream) = outcome.detail;
+    } else {
+      figures.trouble = outcome.detail;
+    }
+  }
+  return figures;
+}
+
+bool write_json(const Options& options, const nlohmann::json& document) {
+  const std::string text = document.dump(1) + "\n";
+  if (options.json == "-") {
+    fmt::print("{}", text);
+    return true;
+  }
+  std::ofstream file(options.json);
+  file << text << std::flush;
+  if (file) return true;
+  fmt::print(stderr, "pacecar check-plugin: cannot write {}: choose another file\n", options.json);
+  return false;
+}
+
+int check_plugin(const Options& options) {
+  const std::vector<Rule> rules = rules_of(options);
+  size_t width = 0;
+  for (const Rule& rule : rules) width = std::max(width, rule.name.size());
+  if (options.list) {
+    for (const Rule& rule : rules) fmt::print("{:<{}}  {}\n", rule.name, width, rule.sentence);
+    return perf::kExitOk;
+  }
+  const std::vector<int> versions = versions_of(options);
+  if (versions.empty()) return perf::kExitUsage;
+  FILE* const people = options.json == "-" ? stderr : stdout;
+  std::vector<Finding> findings;
+  std::vector<Figures> figures;
+  for (const int version : versions) {
+    for (const Rule& rule : rules) {
+      Finding finding{version, std::string(rule.name), std::string(rule.sentence), {}};
+      finding.outcome = run_trial(rule.ranks, options.rule_limit(), [&](Arena& arena, int rank) {
+        Host host(arena, {options.plugin, version, options.device}, rank);
+        rule.check(host);
+      });
+      fmt::print(people, "{}\n", line_of(finding, width));
+      std::fflush(people);
+      findings.push_back(std::move(finding));
+    }
+    if (options.seconds > 0) {
+      figures.push_back(measure(options, version));
+      fmt::print(people, "{}", lines_of(figures.back()));
+    }
+  }
+  const auto failed = std::count_if(findings.begin(), findings.end(), [](const Finding& one) {
+    return one.outcome.verdict == Verdict::kFail;
+  });
+  fmt::print(people, "{} of {} rules do not hold\n", failed, findings.size());
+  if (!options.json.empty() && !write_json(options, to_json(options.plugin, findings, figures))) {
+    return perf::kExitFailed;
+  }
+  return failed == 0 ? perf::kExitOk : perf::kExitFailed;
+}
+
+}  // namespace
+
+int run_check_plugin(int argc, char** argv) {
+  Options options;
+  CLI::App app("Checks an NCCL net plugin, rule by rule, and measures it.", "pacecar check-plugin");
+  app.footer(std::string(kFooter));
+  app.add_option("PLUGIN", options.plugin, "Path of the plugin's shared library");
+  auto* const version =
+      app.add_option("--version", options.versions,
+                     "Of its tables, 6 to 12; may be given several times; default: the newest")
+          ->check(CLI::Range(nccl::kOldestVersion, nccl::kNewestVersion));
+  app.add_flag("--all-versions", options.all_versions, "Every table that it has")
+      ->excludes(version);
+  app.add_option("--device", options.device, "Of its devices, the number")
+      ->check(CLI::Range(0, 1023))
+      ->capture_default_str();
+  app.add_option("--only", options.only, "Only rules whose name contains this");
+  app.add_flag("--list", options.list, "List the rules");
+  app.add_option("--limit", options.limit, "Seconds after which a rule's processes hang")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  app.add_option("--seconds", options.seconds, "Of each measurement; 0: none")
+      ->check(CLI::Range(0.0, 30.0))
+      ->capture_default_str();
+  app.add_option("--json", options.json, "Write everything to this file; '-': to stdout");
+  try {
+    app.parse(argc, argv);
+    if (options.plugin.empty() && !options.list) throw CLI::RequiredError("PLUGIN");
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? perf::kExitOk : perf::kExitUsage;
+  }
+  return check_plugin(options);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,33 @@
+// What NCCL relies on in a net plugin, rule by rule.
+#pragma once
+
+#include <span>
+#include <stdexcept>
+#include <string_view>
+
+namespace pacecar::check {
+
+class Host;
+
+// What a plugin did that it must not do.
+class Violation : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Why a rule does not apply to this plugin.
+class NotOffered : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Rule {
+  std::string_view name;      // as --only takes it
+  std::string_view sentence;  // what a plugin must do
+  int ranks;                  // processes that run `check` side by side, one Host each
+  void (*check)(Host& host);  // throws one of the above
+};
+
+std::span<const Rule> setup_rules();
+std::span<const Rule> transfer_rules();
+std::span<const Rule> teardown_rules();
+
+}  // namespace pacecar::check

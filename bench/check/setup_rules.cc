@@ -1,0 +1,215 @@
+// Rules of loading, properties and connections.
+#include <dirent.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <set>
+#include <thread>
+
+#include "bench/check/host.h"
+#include "bench/perf/pattern.h"
+
+namespace pacecar::check {
+namespace {
+
+using nccl::NcclResult;
+using nccl::NetPropertiesV12;
+
+constexpr size_t kConnections = 32;
+constexpr int kReopened = 50;
+constexpr int kFewDescriptors = 4;
+
+void initialises(Host& host) {
+  host.start();
+  expect(host.net().name() != nullptr && *host.net().name() != '\0', "its name is empty");
+  host.finish();
+  host.start();  // NCCL makes communicators one after another
+}
+
+void holds_two_communicators(Host& host) {
+  if (host.net().version() < 11) throw NotOffered("versions before 11 know no communicators");
+  host.start();
+  void* const other = host.another_context();
+  host.close(host.connect_self());
+  expect_success(host.net().finalize(other), "finalize of one of two communicators");
+  host.close(host.connect_self());
+}
+
+void finalizes_nothing(Host& host) {
+  if (!host.net().offered().finalize) throw NotOffered("its version has no finalize");
+  expect_success(host.net().finalize(nullptr), "finalize after an init that failed (NULL)");
+}
+
+bool same(const NetPropertiesV12& a, const NetPropertiesV12& b) {
+  return a.pointer_support == b.pointer_support && a.guid == b.guid && a.speed == b.speed &&
+         a.port == b.port && std::memcmp(&a.latency, &b.latency, sizeof a.latency) == 0 &&
+         a.max_connections == b.max_connections && a.max_receives == b.max_receives &&
+         a.registration_is_global == b.registration_is_global && a.force_flush == b.force_flush &&
+         a.device_type == b.device_type && a.device_version == b.device_version &&
+         a.virtual_device.count == b.virtual_device.count && a.max_p2p_bytes == b.max_p2p_bytes &&
+         a.max_collective_bytes == b.max_collective_bytes &&
+         a.max_multi_request_size == b.max_multi_request_size && a.rail == b.rail &&
+         a.plane == b.plane && a.pci_path == b.pci_path;
+}
+
+// NCCL's structure is not initialised: what is left out is garbage.
+void fills_properties(Host& host) {
+  host.start();
+  NetPropertiesV12 ones, twos;
+  std::memset(static_cast<void*>(&ones), 0x11, sizeof ones);
+  std::memset(static_cast<void*>(&twos), 0x22, sizeof twos);
+  expect_success(host.net().getProperties(host.device(), &ones), "getProperties");
+  expect_success(host.net().getProperties(host.device(), &twos), "getProperties");
+  expect(same(ones, twos), "some property keeps what the caller's memory held");
+}
+
+void properties_make_sense(Host& host) {
+  host.start();
+  const NetPropertiesV12 own = host.properties(host.device());
+  expect(own.name != nullptr && *own.name != '\0', "its device has no name");
+  expect(own.speed > 0, "speed is not positive: NCCL searches its channels by it");
+  expect(own.max_connections > 0, "maxComms is not positive");
+  expect(own.max_receives >= 1 && own.max_receives <= 8, "maxRecvs is not 1 to 8");
+  expect((own.pointer_support & nccl::kPointerHost) != 0, "host memory is not supported");
+  expect(own.max_p2p_bytes >= 1 && own.max_p2p_bytes <= nccl::kMaxTransferBytes,
+         "maxP2pBytes is not 1 B to 1 TiB");
+  expect(own.virtual_device.count >= 1, "vProps names no device, not even itself");
+  host.note(fmt::format("{}, {} Mb/s, maxComms {}, maxRecvs {}", own.name, own.speed,
+                        own.max_connections, own.max_receives));
+}
+
+void names_devices_apart(Host& host) {
+  host.start();
+  int count = 0;
+  expect_success(host.net().devices(&count), "devices");
+  std::set<std::string> names;
+  for (int i = 0; i < count; ++i) names.insert(host.properties(i).name);
+  expect(names.size() == static_cast<size_t>(count), "two devices have the same name");
+  host.note(fmt::format("{} devices", count));
+}
+
+void writes_a_handle_only(Host& host) {
+  host.start();
+  HandleBytes handle{};
+  host.close_listen(host.listen(&handle));
+}
+
+// One thread polls connect and accept in turn: one that blocks waits for ever.
+void does_not_block(Host& host) {
+  host.start();
+  HandleBytes handle{};
+  void* const listening = host.listen(&handle);
+  Ends ends;
+  for (int i = 0; i < 1000 && ends.send == nullptr; ++i) ends.send = host.try_connect(handle);
+  poll_until("both ends", [&] {
+    if (ends.send == nullptr) ends.send = host.try_connect(handle);
+    if (ends.receive == nullptr) ends.receive = host.try_accept(listening);
+    return ends.send != nullptr && ends.receive != nullptr;
+  });
+  host.close_listen(listening);
+  host.close(ends);
+}
+
+void expect_works(const Host& host, const Ends& ends, uint64_t number) {
+  constexpr size_t kBytes = 10'000;
+  const Buffer source(host, ends.send, kBytes);
+  const Buffer target(host, ends.receive, kBytes);
+  perf::fill_pattern(source.bytes(), number);
+  void* const receiving = host.receive(ends.receive, target.part(0, kBytes));
+  host.finish(host.send(ends.send, source.bytes(), 0, source.memory()));
+  host.finish(receiving);
+  expect(!perf::find_mismatch(target.bytes(), number), "a connection brings another one's bytes");
+}
+
+void connects_many(Host& host) {
+  host.start();
+  const int most = host.properties(host.device()).max_connections;
+  const size_t count = std::min(kConnections, static_cast<size_t>(most));
+  std::vector<HandleBytes> handles(count);
+  std::vector<void*> listening(count);
+  std::vector<Ends> ends(count);
+  for (size_t i = 0; i < count; ++i) listening[i] = host.listen(&handles[i]);
+  poll_until("all connections", [&] {
+    size_t ready = 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (ends[i].send == nullptr) ends[i].send = host.try_connect(handles[i]);
+      if (ends[i].receive == nullptr) ends[i].receive = host.try_accept(listening[i]);
+      ready += ends[i].send != nullptr && ends[i].receive != nullptr ? 1 : 0;
+    }
+    return ready == count;
+  });
+  for (size_t i = 0; i < count; ++i) host.close_listen(listening[i]);
+  for (size_t i = 0; i < count; ++i) expect_works(host, ends[i], i);
+  for (size_t i = 0; i < count; ++i) host.close(ends[i]);
+}
+
+int open_descriptors() {
+  DIR* const folder = opendir("/proc/self/fd");
+  int count = 0;
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+void gives_everything_back(Host& host) {
+  host.close(host.connect_self());
+  const int before = open_descriptors();
+  for (int i = 0; i < kReopened; ++i) {
+    const Ends ends = host.connect_self();
+    expect_works(host, ends, static_cast<uint64_t>(i));
+    host.close(ends);
+  }
+  const int more = open_descriptors() - before;
+  expect(more <= kFewDescriptors,
+         fmt::format("{} connections were closed, and {} file descriptors more are open", kReopened,
+                     more));
+}
+
+void registers_from_another_thread(Host& host) {
+  constexpr size_t kBytes = 1 << 16;
+  host.over_connection([&](const Ends& ends) {
+    const Buffer source(host, ends.send, kBytes);
+    const Buffer target(host, ends.receive, kBytes);
+    std::exception_ptr trouble;
+    std::jthread service([&] {
+      try {
+        for (int i = 0; i < 200; ++i) const Buffer brief(host, ends.send, kBytes);
+      } catch (...) {
+        trouble = std::current_exception();
+      }
+    });
+    for (uint64_t i = 0; i < 200; ++i) {
+      perf::fill_pattern(source.bytes(), i);
+      void* const receiving = host.receive(ends.receive, target.part(0, kBytes));
+      host.finish(host.send(ends.send, source.bytes(), 0, source.memory()));
+      host.finish(receiving);
+      expect(!perf::find_mismatch(target.bytes(), i), "bytes are wrong while memory is registered");
+    }
+    service.join();
+    if (trouble) std::rethrow_exception(trouble);
+  });
+}
+
+constexpr std::array kRules = {
+    Rule{"init", "init succeeds, and again after finalize", 1, initialises},
+    Rule{"two-communicators", "a second communicator does not disturb the first", 1,
+         holds_two_communicators},
+    Rule{"finalize-null", "finalize accepts NULL, after an init that failed", 1, finalizes_nothing},
+    Rule{"properties-filled", "every property is written", 1, fills_properties},
+    Rule{"properties", "properties are within NCCL's bounds", 1, properties_make_sense},
+    Rule{"names", "every device has a name of its own", 1, names_devices_apart},
+    Rule{"handle", "a handle has 128 bytes", 1, writes_a_handle_only},
+    Rule{"non-blocking", "connect and accept return at once, with NULL until ready", 1,
+         does_not_block},
+    Rule{"connections", "many connections at once find their own listeners", 1, connects_many},
+    Rule{"reopen", "what is closed gives its file descriptors back", 1, gives_everything_back},
+    Rule{"register-race", "memory is registered while another thread sends", 1,
+         registers_from_another_thread},
+};
+
+}  // namespace
+
+std::span<const Rule> setup_rules() { return kRules; }
+
+}  // namespace pacecar::check

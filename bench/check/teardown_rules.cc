@@ -1,0 +1,97 @@
+// Rules of aborts, dead peers and ends.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "bench/check/host.h"
+#include "bench/perf/clock.h"
+
+namespace pacecar::check {
+namespace {
+
+using nccl::NcclResult;
+
+constexpr size_t kBytes = 1 << 20;
+constexpr size_t kRequests = 4;
+constexpr size_t kStreamed = 16;  // messages, before something happens
+
+// Requests are outstanding that nobody will answer; memory goes before the connection.
+void aborts(Host& host) {
+  host.over_connection([&](const Ends& ends) {
+    Buffer source(host, ends.send, kBytes);
+    Buffer target(host, ends.receive, kBytes);
+    host.send(ends.send, source.bytes(), 1, source.memory());
+    host.receive(ends.receive, target.part(0, kBytes, 2));  // another tag: never matched
+    source.deregister();
+    source.forbid_access();
+    target.deregister();
+    target.forbid_access();
+  });
+}
+
+// Keeps messages in flight until a call fails; `completed` counts those that are done.
+NcclResult stream(Host& host, void* comm, const Buffer& buffer, size_t enough) {
+  std::array<void*, kRequests> requests{};
+  size_t completed = 0;
+  NcclResult result = NcclResult::kSuccess;
+  while (completed < enough && result == NcclResult::kSuccess) {
+    for (size_t i = 0; i < kRequests; ++i) {
+      if (requests[i] != nullptr) continue;
+      const Host::Part part = buffer.part(i * kBytes, kBytes);
+      void* size_of_one = part.data.data();
+      size_t size = kBytes;
+      int tag = 0;
+      void* memory = part.memory;
+      void* profiler_handle = nullptr;
+      result = host.rank() == 0 ? host.net().irecv(comm, 1, &size_of_one, &size, &tag, &memory,
+                                                   &profiler_handle, &requests[i])
+                                : host.net().isend(comm, part.data.data(), kBytes, tag, memory,
+                                                   nullptr, &requests[i]);
+      if (result != NcclResult::kSuccess) return result;
+    }
+    void*& oldest = requests[completed % kRequests];
+    int done = 0;
+    std::array<int, 8> sizes{};
+    if (oldest != nullptr) result = host.net().test(oldest, &done, sizes.data());
+    if (done == 1) {
+      oldest = nullptr;
+      ++completed;
+    }
+  }
+  return result;
+}
+
+void notices_a_dead_peer(Host& host, int victim) {
+  void* const comm = host.connect_ranks();
+  Buffer buffer(host, comm, kRequests * kBytes);
+  if (host.rank() == victim) {
+    expect_success(stream(host, comm, buffer, kStreamed), "a request before the peer dies");
+    kill(getpid(), SIGKILL);
+  }
+  const Instant start = perf::steady_now();
+  const NcclResult result = stream(host, comm, buffer, ~size_t{0});
+  expect(result != NcclResult::kSuccess, "requests to a dead peer succeed");
+  host.note(fmt::format("result {} {:.1f} s after the stream's start", static_cast<int>(result),
+                        (perf::steady_now() - start).seconds()));
+  buffer.deregister();
+  host.close_rank(comm);
+}
+
+void notices_a_dead_receiver(Host& host) { notices_a_dead_peer(host, 0); }
+void notices_a_dead_sender(Host& host) { notices_a_dead_peer(host, 1); }
+
+constexpr std::array kRules = {
+    Rule{"abort", "with requests outstanding, deregMr and close return, and memory is not touched",
+         1, aborts},
+    Rule{"dead-receiver", "a sender whose peer is killed gets an error", 2,
+         notices_a_dead_receiver},
+    Rule{"dead-sender", "a receiver whose peer is killed gets an error", 2, notices_a_dead_sender},
+};
+
+}  // namespace
+
+std::span<const Rule> teardown_rules() { return kRules; }
+
+}  // namespace pacecar::check

@@ -1,0 +1,281 @@
+// Rules of requests: what arrives, and what is told of it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include "bench/check/host.h"
+#include "bench/perf/pattern.h"
+
+namespace pacecar::check {
+namespace {
+
+using perf::fill_pattern;
+using perf::find_mismatch;
+
+constexpr size_t kDepth = nccl::kMaxRequestsPerConnection;
+constexpr size_t kDepthV6 = 8;
+
+size_t depth_of(const Host& host) { return host.net().version() == 6 ? kDepthV6 : kDepth; }
+
+void every_size_arrives(Host& host) {
+  constexpr size_t kMost = (8U << 20) + 3;
+  host.over_connection([&](const Ends& ends) {
+    const Buffer source(host, ends.send, kMost);
+    const Buffer target(host, ends.receive, kMost);
+    uint64_t number = 0;
+    for (const size_t size : {size_t{1}, size_t{7}, size_t{8}, size_t{127}, size_t{4095},
+                              size_t{4096}, size_t{65'537}, size_t{1} << 20, kMost}) {
+      fill_pattern(source.bytes().first(size), ++number);
+      void* const receiving = host.receive(ends.receive, target.part(0, size));
+      void* const sending = host.send(ends.send, source.bytes().first(size), 0, source.memory());
+      expect(host.finish(receiving).front() == static_cast<int>(size),
+             fmt::format("a receive of {} bytes reports another size", size));
+      host.finish(sending);
+      const auto wrong = find_mismatch(target.bytes().first(size), number);
+      expect(!wrong,
+             fmt::format("of {} bytes that arrived, byte {} is wrong", size, wrong ? *wrong : 0));
+    }
+  });
+}
+
+void nothing_is_an_operation(Host& host) {
+  constexpr size_t kBytes = 4096;
+  host.over_connection([&](const Ends& ends) {
+    const Buffer source(host, ends.send, kBytes);
+    const Buffer target(host, ends.receive, kBytes);
+    fill_pattern(target.bytes(), 1);
+    for (const size_t posted : {size_t{0}, kBytes}) {
+      void* const receiving = host.receive(ends.receive, target.part(0, posted));
+      void* const sending = host.send(ends.send, source.bytes().first(0), 0, source.memory());
+      expect(host.finish(receiving).front() == 0, "a message of 0 bytes reports another size");
+      host.finish(sending);
+    }
+    expect(!find_mismatch(target.bytes(), 1), "a message of 0 bytes changes the buffer");
+  });
+}
+
+void short_messages_report_their_size(Host& host) {
+  constexpr size_t kSent = 5000;
+  constexpr size_t kPosted = 1 << 20;
+  host.over_connection([&](const Ends& ends) {
+    const Buffer source(host, ends.send, kSent);
+    const Buffer target(host, ends.receive, kPosted);
+    fill_pattern(source.bytes(), 1);
+    fill_pattern(target.bytes(), 2);
+    const std::vector<uint8_t> before(target.bytes().begin(), target.bytes().end());
+    void* const receiving = host.receive(ends.receive, target.part(0, kPosted));
+    host.finish(host.send(ends.send, source.bytes(), 0, source.memory()));
+    expect(host.finish(receiving).front() == static_cast<int>(kSent),
+           "a receive reports the posted size, not the sent one");
+    expect(!find_mismatch(target.bytes().first(kSent), 1), "what arrived is wrong");
+    expect(std::equal(before.begin() + kSent, before.end(), target.bytes().begin() + kSent),
+           "bytes behind a short message change");
+  });
+}
+
+// As many as NCCL has in flight, all of them posted before the first is sent.
+void requests_in_flight(Host& host) {
+  constexpr size_t kBytes = 100'000;
+  const size_t depth = depth_of(host);
+  host.over_connection([&](const Ends& ends) {
+    const Buffer source(host, ends.send, depth * kBytes);
+    const Buffer target(host, ends.receive, depth * kBytes);
+    for (uint64_t round = 0; round < 3; ++round) {
+      std::vector<void*> receiving;
+      std::vector<void*> sending;
+      for (size_t i = 0; i < depth; ++i) {
+        receiving.push_back(host.receive(ends.receive, target.part(i * kBytes, kBytes)));
+      }
+      for (size_t i = 0; i < depth; ++i) {
+        const Host::Part part = source.part(i * kBytes, kBytes);
+        fill_pattern(part.data, round * depth + i);
+        sending.push_back(host.send(ends.send, part.data, 0, part.memory));
+      }
+      for (size_t i = 0; i < depth; ++i) {
+        host.finish(sending[i]);
+        host.finish(receiving[i]);
+        expect(!find_mismatch(target.part(i * kBytes, kBytes).data, round * depth + i),
+               "messages of one connection change places");
+      }
+    }
+  });
+}
+
+// The queue is full some time; until then, and then, the request is written.
+void full_means_null(Host& host) {
+  constexpr size_t kBytes = 64;
+  constexpr size_t kMore = 4;  // times what may be in flight
+  host.over_connection([&](const Ends& ends) {
+    const Buffer target(host, ends.receive, kBytes);
+    std::vector<void*> receiving;
+    for (size_t i = 0; i < kMore * depth_of(host); ++i) {
+      const Host::Part part = target.part(0, kBytes);
+      void* const request =
+          host.try_receive(ends.receive, std::span(&part, 1), reinterpret_cast<void*>(0x10));
+      if (request == nullptr) break;
+      receiving.push_back(request);
+    }
+    expect(receiving.size() >= depth_of(host),
+           fmt::format("only {} receives can be posted", receiving.size()));
+    const Buffer source(host, ends.send, kBytes);
+    for (void* const request : receiving) {
+      host.finish(host.send(ends.send, source.bytes(), 0, source.memory()));
+      host.finish(request);
+    }
+  });
+}
+
+// For LL and LL128 NCCL writes 1 into the request before the call.
+void completion_may_be_optional(Host& host) {
+  constexpr size_t kBytes = 4096;
+  host.over_connection([&](const Ends& ends) {
+    const Buffer source(host, ends.send, kBytes);
+    const Buffer target(host, ends.receive, kBytes);
+    for (uint64_t i = 0; i < 8; ++i) {
+      fill_pattern(source.bytes(), i);
+      const Host::Part part = target.part(0, kBytes);
+      void* request = nullptr;
+      poll_until("a request for irecv with the hint", [&] {
+        request = host.try_receive(ends.receive, std::span(&part, 1),
+                                   reinterpret_cast<void*>(nccl::kOptionalCompletion));
+        return request != nullptr;
+      });
+      host.finish(host.send(ends.send, source.bytes(), 0, source.memory()));
+      host.finish(request);
+      expect(!find_mismatch(target.bytes(), i), "what arrived is wrong");
+    }
+  });
+}
+
+void tags_choose_buffers(Host& host) {
+  constexpr size_t kRounds = 4;
+  constexpr size_t kBytes = 20'000;
+  host.start();
+  const auto buffers = static_cast<size_t>(host.properties(host.device()).max_receives);
+  if (buffers < 2) throw NotOffered("maxRecvs is 1: its receives have one buffer");
+  host.over_connection([&](const Ends& ends) {
+    const Buffer source(host, ends.send, kRounds * buffers * kBytes);
+    const Buffer target(host, ends.receive, kRounds * buffers * kBytes);
+    const auto place = [&](size_t round, size_t i) { return (round * buffers + i) * kBytes; };
+    std::vector<void*> receiving;
+    for (size_t round = 0; round < kRounds; ++round) {
+      std::vector<Host::Part> parts;
+      for (size_t i = 0; i < buffers; ++i) {
+        parts.push_back(target.part(place(round, i), kBytes, static_cast<int>(100 + i)));
+      }
+      receiving.push_back(host.receive(ends.receive, parts));
+    }
+    std::vector<void*> sending;
+    for (size_t round = 0; round < kRounds; ++round) {
+      for (size_t k = 0; k < buffers; ++k) {
+        const size_t i =
+            (k * 5 + round) % buffers;  // in another order than posted, where that is one
+        const size_t chosen = buffers % 5 == 0 ? k : i;
+        const Host::Part part = source.part(place(round, chosen), kBytes - 10 * chosen);
+        fill_pattern(part.data, round * buffers + chosen);
+        sending.push_back(
+            host.send(ends.send, part.data, static_cast<int>(100 + chosen), part.memory));
+      }
+    }
+    for (void* const request : sending) host.finish(request);
+    for (size_t round = 0; round < kRounds; ++round) {
+      const std::vector<int> sizes = host.finish(receiving[round]);
+      for (size_t i = 0; i < buffers; ++i) {
+        const size_t size = kBytes - 10 * i;
+        expect(sizes[i] == static_cast<int>(size),
+               "a receive of several buffers mixes their sizes");
+        expect(!find_mismatch(target.part(place(round, i), size).data, round * buffers + i),
+               "a message is in the buffer of another tag");
+      }
+    }
+  });
+}
+
+// A GPU polls the last word of each 128-byte line while the line is written (LL128; LL has 8
+// bytes).
+void flags_come_last(Host& host) {
+  constexpr size_t kWordsPerLine = 16;
+  constexpr size_t kBytes = 64U << 10;
+  constexpr uint64_t kRounds = 200;
+  host.over_connection([&](const Ends& ends) {
+    const Buffer source(host, ends.send, kBytes);
+    const Buffer target(host, ends.receive, kBytes);
+    auto* const words = reinterpret_cast<uint64_t*>(source.bytes().data());
+    auto* const seen = reinterpret_cast<uint64_t*>(target.bytes().data());
+    const auto load = [](uint64_t* word) {
+      return std::atomic_ref(*word).load(std::memory_order_acquire);
+    };
+    std::atomic<uint64_t> torn{0};
+    {
+      const std::jthread gpu([&](const std::stop_token& over) {
+        while (!over.stop_requested()) {
+          for (size_t line = 0; line < kBytes / sizeof(uint64_t); line += kWordsPerLine) {
+            const uint64_t flag = load(&seen[line + kWordsPerLine - 1]);
+            for (size_t i = 0; i < kWordsPerLine - 1; ++i) {
+              torn += load(&seen[line + i]) < flag ? 1 : 0;
+            }
+          }
+        }
+      });
+      for (uint64_t round = 1; round <= kRounds; ++round) {
+        // Every byte of a word is the same, so that a torn word is smaller or larger than it
+        // should.
+        std::fill_n(words, kBytes / sizeof(uint64_t), round * 0x0101010101010101U);
+        void* const receiving = host.receive(ends.receive, target.part(0, kBytes));
+        host.finish(host.send(ends.send, source.bytes(), 0, source.memory()));
+        host.finish(receiving);
+      }
+    }
+    expect(torn.load() == 0, "a flag is seen before the data of its line");
+  });
+}
+
+// After the last test nobody calls the sender's plugin again.
+void finished_sends_arrive(Host& host) {
+  constexpr size_t kBytes = 4U << 20;
+  void* const comm = host.connect_ranks();
+  {
+    const Buffer buffer(host, comm, kBytes);
+    if (host.rank() == 0) {
+      void* const request = host.receive(comm, buffer.part(0, kBytes));
+      host.barrier();
+      host.barrier();  // the sender's test has said done
+      host.finish(request);
+      expect(!find_mismatch(buffer.bytes(), 7), "what arrived is wrong");
+    } else {
+      fill_pattern(buffer.bytes(), 7);
+      host.barrier();
+      host.finish(host.send(comm, buffer.bytes(), 0, buffer.memory()));
+      host.barrier();
+    }
+    host.barrier();
+  }
+  host.close_rank(comm);
+}
+
+constexpr std::array kRules = {
+    Rule{"sizes", "messages of 1 B to 8 MiB arrive whole, and report their size", 1,
+         every_size_arrives},
+    Rule{"empty", "a message of 0 bytes is an operation like any other", 1,
+         nothing_is_an_operation},
+    Rule{"short", "a receive may be larger than what is sent", 1, short_messages_report_their_size},
+    Rule{"depth", "32 requests of a connection are in flight, in order (8 in version 6)", 1,
+         requests_in_flight},
+    Rule{"full", "isend and irecv write their request, NULL when full", 1, full_means_null},
+    Rule{"optional-completion", "irecv takes the hint that its completion is of no interest", 1,
+         completion_may_be_optional},
+    Rule{"tags", "tags choose among the buffers of a receive", 1, tags_choose_buffers},
+    Rule{"flags", "within a line of 128 bytes the last word is written last (LL128)", 1,
+         flags_come_last},
+    Rule{"unattended", "what test calls done arrives though nobody calls any more", 2,
+         finished_sends_arrive},
+};
+
+}  // namespace
+
+std::span<const Rule> transfer_rules() { return kRules; }
+
+}  // namespace pacecar::check

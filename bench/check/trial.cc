@@ -1,0 +1,138 @@
+#include "bench/check/trial.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "bench/check/rule.h"
+#include "bench/perf/clock.h"
+
+namespace pacecar::check {
+namespace {
+
+using perf::steady_now;
+
+constexpr useconds_t kLookEveryUs = 1000;
+// After one process has failed the others may still say why.
+constexpr Duration kGrace = Duration::from_s(1);
+
+[[noreturn]] void run_rank(Arena& arena, int rank, const std::function<void(Arena&, int)>& body) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  int status = EXIT_SUCCESS;
+  try {
+    body(arena, rank);
+  } catch (const NotOffered& reason) {
+    arena.not_offered.set(reason.what());
+    status = EXIT_FAILURE;
+  } catch (const std::exception& reason) {
+    arena.violation.set(reason.what());
+    status = EXIT_FAILURE;
+  }
+  std::_Exit(status);
+}
+
+class Ranks {
+ public:
+  Ranks(Arena& arena, int count, const std::function<void(Arena&, int)>& body) : arena_(arena) {
+    for (int rank = 0; rank < count; ++rank) {
+      const pid_t child = fork();
+      if (child == 0) run_rank(arena, rank, body);
+      if (child < 0) {
+        arena.violation.set(fmt::format("cannot start a process ({}): raise the limit of processes",
+                                        std::strerror(errno)));
+        break;
+      }
+      running_.push_back(child);
+    }
+  }
+
+  void wait(Duration limit) {
+    Instant deadline = steady_now() + limit;
+    bool failed = false;
+    while (!running_.empty() && steady_now() < deadline) {
+      if (!reap() && !failed) {
+        failed = true;
+        deadline = std::min(deadline, steady_now() + kGrace);
+      }
+      usleep(kLookEveryUs);
+    }
+    if (running_.empty()) return;
+    if (!failed) {
+      arena_.violation.set(fmt::format("it hangs: not over after {:.0f} s", limit.seconds()));
+    }
+    for (const pid_t child : running_) {
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
+    }
+  }
+
+ private:
+  // Takes those that have ended; false when one of them did not end well.
+  bool reap() {
+    bool well = true;
+    std::erase_if(running_, [&](pid_t child) {
+      int status = 0;
+      if (waitpid(child, &status, WNOHANG) != child) return false;
+      // A rule may kill its own process, to see what the other one notices.
+      if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) {
+        arena_.violation.set(fmt::format("it crashes: {}", strsignal(WTERMSIG(status))));
+        well = false;
+      } else if (WIFEXITED(status) && WEXITSTATUS(status) != EXIT_SUCCESS) {
+        arena_.violation.set("it ended the process");
+        well = false;
+      }
+      return true;
+    });
+    return well;
+  }
+
+  Arena& arena_;
+  std::vector<pid_t> running_;
+};
+
+Outcome outcome_of(const Arena& arena) {
+  const std::string said(arena.said.get());
+  // A rank that finds a rule not to apply leaves, and the other may complain of that.
+  if (!arena.not_offered.get().empty()) {
+    return {Verdict::kNotOffered, std::string(arena.not_offered.get())};
+  }
+  if (arena.violation.get().empty()) return {Verdict::kPass, std::string(arena.note.get())};
+  const std::string why(arena.violation.get());
+  return {Verdict::kFail, said.empty() ? why : fmt::format("{} (its log says: {})", why, said)};
+}
+
+}  // namespace
+
+void SharedLine::set(std::string_view text) {
+  if (text.empty() || taken_.exchange(true)) return;
+  const size_t length = std::min(text.size(), text_.size());
+  std::memcpy(text_.data(), text.data(), length);
+  length_.store(length);
+}
+
+std::string_view SharedLine::get() const { return {text_.data(), length_.load()}; }
+
+Outcome run_trial(int ranks, Duration limit, const std::function<void(Arena&, int)>& body) {
+  void* const pages =
+      mmap(nullptr, sizeof(Arena), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) {
+    return {Verdict::kFail, fmt::format("no shared memory: {}", std::strerror(errno))};
+  }
+  Arena* const arena = new (pages) Arena;
+  std::fflush(nullptr);
+  Ranks(*arena, ranks, body).wait(limit);
+  Outcome outcome = outcome_of(*arena);
+  munmap(pages, sizeof(Arena));
+  return outcome;
+}
+
+}  // namespace pacecar::check

@@ -1,0 +1,187 @@
+#include "bench/nccl/pair_bench.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "bench/nccl/measure.h"
+#include "bench/nccl/plugin.h"
+#include "bench/perf/clock.h"
+#include "bench/perf/control_channel.h"
+
+namespace pacecar::nccl {
+namespace {
+
+using Json = nlohmann::json;
+using perf::ControlChannel;
+using perf::ControlListener;
+
+constexpr Duration kSetUpLimit = Duration::from_s(60);
+
+Duration length_of(const PairPlan& plan) {
+  return Duration::from_ns(static_cast<int64_t>(plan.seconds * 1e9));
+}
+
+Patience patience() {
+  return [deadline = perf::steady_now() + kSetUpLimit]() -> Result<void> {
+    if (perf::steady_now() < deadline) return {};
+    return fail(ErrorCode::kPeer, "the other process does not connect: see its message");
+  };
+}
+
+void* accept_peer(const Plugin& plugin, ControlChannel& channel) {
+  HandleBytes handle{};
+  void* const listening = value_or_throw(plugin.listen(&handle));
+  value_or_throw(channel.send({{"type", "handle"}, {"bytes", handle}}));
+  void* const comm = value_or_throw(plugin.accept(listening, patience()));
+  value_or_throw(plugin.close_listen(listening));
+  return comm;
+}
+
+void* connect_peer(const Plugin& plugin, ControlChannel& channel) {
+  const Json message = value_or_throw(channel.expect("handle", kSetUpLimit));
+  return value_or_throw(plugin.connect(message.at("bytes").get<HandleBytes>(), patience()));
+}
+
+void serve_stream(const Plugin& plugin, ControlChannel& channel, const Json& wanted) {
+  const auto in_flight = wanted.at("in_flight").get<size_t>();
+  void* const comm = accept_peer(plugin, channel);
+  {
+    const MessageSlots slots(plugin, comm, wanted.at("size").get<size_t>(), in_flight);
+    const StreamReport report = stream_receive(slots, in_flight);
+    value_or_throw(channel.send({{"type", "report"},
+                                 {"messages", report.messages},
+                                 {"elapsed_ns", report.elapsed.ns()},
+                                 {"cpu_ns", report.cpu.ns()}}));
+  }
+  value_or_throw(plugin.close_receive(comm));
+}
+
+void serve_latency(const Plugin& plugin, ControlChannel& channel) {
+  void* const from = accept_peer(plugin, channel);
+  void* const to = connect_peer(plugin, channel);
+  {
+    const MessageSlots in(plugin, from, kPingBytes, kPingsAhead);
+    const MessageSlots out(plugin, to, kPingBytes, kPingsAhead);
+    pong(out, in);
+  }
+  value_or_throw(channel.expect("end", kSetUpLimit));
+  value_or_throw(plugin.close_send(to));
+  value_or_throw(plugin.close_receive(from));
+}
+
+Json measure_stream(const PairPlan& plan, const Plugin& plugin, ControlChannel& channel) {
+  void* const comm = connect_peer(plugin, channel);
+  StreamReport sent;
+  {
+    const MessageSlots slots(plugin, comm, plan.size, plan.in_flight);
+    sent = stream_send(slots, plan.size, plan.in_flight, length_of(plan));
+  }
+  const Json received = value_or_throw(channel.expect("report", kSetUpLimit));
+  value_or_throw(plugin.close_send(comm));
+
+  const auto size = static_cast<double>(plan.size);
+  const auto count = received.at("messages").get<uint64_t>();
+  const auto messages = static_cast<double>(count);
+  const double seconds = received.at("elapsed_ns").get<double>() * 1e-9;
+  if (count == 0 || sent.messages == 0) {
+    throw std::runtime_error("no message arrived after the warm-up: raise --seconds");
+  }
+  return {{"test", "stream"},
+          {"size_bytes", plan.size},
+          {"in_flight", plan.in_flight},
+          {"seconds", seconds},
+          {"messages", count},
+          {"gbps", messages * size * 8 / seconds * 1e-9},
+          {"messages_per_s", messages / seconds},
+          {"sender_cpu_s_per_gb",
+           sent.cpu.seconds() / (static_cast<double>(sent.messages) * size * 1e-9)},
+          {"receiver_cpu_s_per_gb",
+           received.at("cpu_ns").get<double>() * 1e-9 / (messages * size * 1e-9)}};
+}
+
+Json measure_latency(const PairPlan& plan, const Plugin& plugin, ControlChannel& channel) {
+  void* const to = connect_peer(plugin, channel);
+  void* const from = accept_peer(plugin, channel);
+  std::vector<double> samples;
+  {
+    const MessageSlots out(plugin, to, kPingBytes, kPingsAhead);
+    const MessageSlots in(plugin, from, kPingBytes, kPingsAhead);
+    samples = ping(out, in, length_of(plan));
+  }
+  value_or_throw(channel.send({{"type", "end"}}));
+  value_or_throw(plugin.close_send(to));
+  value_or_throw(plugin.close_receive(from));
+  if (samples.empty()) throw std::runtime_error("no ping came back: raise --seconds");
+  const auto percentile = [&](double p) {
+    return samples[static_cast<size_t>(p / 100 * static_cast<double>(samples.size() - 1))];
+  };
+  return {{"test", "latency"},         {"size_bytes", kPingBytes},     {"samples", samples.size()},
+          {"min_us", samples.front()}, {"p50_us", percentile(50)},     {"p90_us", percentile(90)},
+          {"p99_us", percentile(99)},  {"p99_9_us", percentile(99.9)}, {"max_us", samples.back()}};
+}
+
+}  // namespace
+
+void serve_pair(const PairPlan& plan, perf::ControlChannel channel) {
+  try {
+    const auto plugin = value_or_throw(Plugin::load(plan.plugin, plan.verbose, plan.version));
+    const Json wanted = value_or_throw(channel.expect("plan", kSetUpLimit));
+    if (wanted.at("latency").get<bool>()) {
+      serve_latency(*plugin, channel);
+    } else {
+      serve_stream(*plugin, channel, wanted);
+    }
+  } catch (const std::exception& error) {
+    channel.send_error(error.what());
+    throw;
+  }
+}
+
+Json drive_pair(const PairPlan& plan, perf::ControlChannel channel) {
+  try {
+    const auto plugin = value_or_throw(Plugin::load(plan.plugin, plan.verbose, plan.version));
+    value_or_throw(channel.send({{"type", "plan"},
+                                 {"latency", plan.latency},
+                                 {"size", plan.size},
+                                 {"in_flight", plan.in_flight}}));
+    Json result = plan.latency ? measure_latency(plan, *plugin, channel)
+                               : measure_stream(plan, *plugin, channel);
+    result["schema_version"] = 1;
+    result["plugin"] = plan.plugin;
+    result["api"] = "v" + std::to_string(plugin->version());
+    result["device"] = value_or_throw(plugin->device_name());
+    return result;
+  } catch (const std::exception& error) {
+    channel.send_error(error.what());
+    throw;
+  }
+}
+
+perf::ControlChannel connect_pair(const std::string& host, uint16_t port) {
+  return value_or_throw(ControlChannel::connect(host, port, kSetUpLimit));
+}
+
+// The child receives.
+Json run_pair(const PairPlan& plan) {
+  ControlListener listener = value_or_throw(ControlListener::open(0));
+  const pid_t child = fork();
+  if (child == 0) {
+    int status = EXIT_SUCCESS;
+    try {
+      serve_pair(plan, connect_pair("127.0.0.1", listener.port()));
+    } catch (const std::exception&) {
+      status = EXIT_FAILURE;  // the sender has been told why
+    }
+    std::_Exit(status);
+  }
+  Json result = drive_pair(plan, value_or_throw(listener.accept()));
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (status != 0) throw std::runtime_error("the receiving process did not end well");
+  return result;
+}
+
+}  // namespace pacecar::nccl

@@ -1,0 +1,31 @@
+// Two processes that send messages over a net plugin's own table, without NCCL and without a GPU.
+// Both ends throw std::runtime_error with a sentence, and tell the other end before.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "bench/perf/control_channel.h"
+
+namespace pacecar::nccl {
+
+struct PairPlan {
+  std::string plugin;  // path
+  int version = 0;     // of its table; 0: the newest
+  uint64_t size = 1U << 20;
+  uint64_t in_flight = 8;
+  double seconds = 3;
+  bool latency = false;  // an 8-byte ping-pong instead of a stream
+  bool verbose = false;
+};
+
+// The receiving process; what to measure comes from the sender.
+void serve_pair(const PairPlan& plan, perf::ControlChannel channel);
+// The sending process: decides, measures, and returns the figures with their units in their names.
+nlohmann::json drive_pair(const PairPlan& plan, perf::ControlChannel channel);
+perf::ControlChannel connect_pair(const std::string& host, uint16_t port);
+// Both processes here.
+nlohmann::json run_pair(const PairPlan& plan);
+
+}  // namespace pacecar::nccl

@@ -1,0 +1,79 @@
+"""pacecar check-plugin: our plugin keeps every rule, and a plugin that breaks one is found out."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PACECAR, PLUGIN, FAULTY = sys.argv[1:4]
+LIMIT_S = 2  # of a rule: what hangs should not take the tests' time
+# What breaks it, where that is not the rule's own name.
+FAULTS = {"sizes": ["sizes", "crash"]}
+
+
+def check(*flags, fault=None):
+    environment = {**os.environ, "PACECAR_NICS": "soft:udp:lo", "PACECAR_TIMEOUT": "1s",
+                   "REAL_PLUGIN": PLUGIN}
+    if fault:
+        environment["FAULT"] = fault
+    return subprocess.run([PACECAR, "check-plugin", *map(str, flags)], env=environment,
+                          capture_output=True, text=True, timeout=300, check=False)
+
+
+def rules():
+    return [line.split()[0] for line in check("--list").stdout.splitlines()]
+
+
+class CheckPlugin(unittest.TestCase):
+    def test_our_plugin_keeps_every_rule(self):
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            done = check(PLUGIN, "--version", 12, "--version", 8, "--seconds", 0.4, "--json",
+                         file.name)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            found = json.load(file)
+        verdicts = {(one["version"], one["rule"]): one["verdict"] for one in found["rules"]}
+        self.assertEqual(len(verdicts), 2 * len(rules()))
+        self.assertEqual(verdicts.pop((8, "two-communicators")), "not offered")
+        self.assertEqual(verdicts.pop((8, "finalize-null")), "not offered")
+        self.assertEqual(set(verdicts.values()), {"pass"})
+        for one in found["performance"]:
+            self.assertGreater(one["stream"]["gbps"], 0)
+            self.assertGreater(one["latency"]["p99_us"], one["latency"]["min_us"])
+
+    def test_every_rule_can_fail(self):
+        for rule in rules():
+            for fault in FAULTS.get(rule, [rule]):
+                with self.subTest(rule=rule, fault=fault):
+                    done = check(FAULTY, "--only", rule, "--seconds", 0, "--limit", LIMIT_S,
+                                 fault=fault)
+                    self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+                    lines = [line.split() for line in done.stdout.splitlines()]
+                    self.assertIn(["v12", "FAIL", rule], [line[:3] for line in lines])
+                    self.assertEqual("crash" in done.stdout, fault == "crash")
+
+    def test_a_fault_of_one_rule_leaves_the_others(self):
+        done = check(FAULTY, "--seconds", 0, "--only", "s", fault="short")
+        failed = [line.split()[2] for line in done.stdout.splitlines() if " FAIL " in line]
+        self.assertEqual(failed, ["short"])
+
+    def test_what_cannot_be_checked_is_named(self):
+        for flags, sentence in [(["/no/such.so"], "cannot be loaded"),
+                                ([FAULTY, "--version", 9], "has no table of version 9; it has: 12"),
+                                ([PACECAR + "-none"], "cannot be loaded"),
+                                ([], "PLUGIN is required"),
+                                ([PLUGIN, "--version", 5], "not in range")]:
+            with self.subTest(flags=flags):
+                done = check(*flags, fault="short")
+                self.assertEqual(done.returncode, 2, done.stdout)
+                self.assertIn(sentence, done.stderr)
+
+    def test_a_library_that_is_no_plugin(self):
+        done = check("libc.so.6")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("exports no ncclNetPlugin_v6 to v12", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
