@@ -67,6 +67,48 @@ TEST_F(MessengerTest, ReceiverLearnsThatTheSenderHasClosed) {
   EXPECT_EQ(request.failure, MessageFailure::kPeerClosed);
 }
 
+TEST_F(MessengerTest, WhatDoesNotMoveStallsAndWhatMovesAgainDoesNot) {
+  const ConnectionPair ends = connect(*hosts_[0], *hosts_[1], 1, network_.now());
+  std::vector<uint8_t> from(100), to(100);
+  const auto from_region =
+      hosts_[0]->nic().register_memory(from.data(), 100, Access::kLocalRead).value();
+  const auto to_region =
+      hosts_[1]->nic().register_memory(to.data(), 100, Access::kRemoteWrite).value();
+  std::array<MessageRequest, 3> requests;
+  for (auto& request : requests) request.set(MessageRequest::State::kPending);
+  ReceiveOperation receive{.count = 1, .request = &requests[0]};
+  receive.buffers[0] = {to.data(), 100, 0, to_region.key};
+  run_for(Duration::from_s(20));  // idle is not stalled
+  EXPECT_EQ(messenger(0).stall_changes() + messenger(1).stall_changes(), 0U);
+
+  ASSERT_TRUE(messenger(0).send(ends.send, {from.data(), 100, 0, from_region.key, &requests[1]}));
+  run_for(Duration::from_ms(4900));
+  EXPECT_FALSE(messenger(0).send_stall(ends.send));
+  run_for(Duration::from_ms(200));
+  const auto stall = messenger(0).send_stall(ends.send);
+  ASSERT_TRUE(stall);
+  EXPECT_EQ(messenger(0).stall_changes(), 1U);
+  EXPECT_TRUE(stall->awaits_peer) << "no buffer is posted";
+  EXPECT_EQ(stall->requests, 1U);
+  EXPECT_EQ(stall->writes, 0U);
+  EXPECT_GE(stall->lasted, Duration::from_s(5));
+
+  ASSERT_TRUE(messenger(1).receive(ends.receive, receive, network_.now()));
+  run_for(Duration::from_ms(20));
+  EXPECT_EQ(requests[1].state(), MessageRequest::State::kDone);
+  EXPECT_FALSE(messenger(0).send_stall(ends.send));
+  EXPECT_EQ(messenger(0).stall_changes(), 2U);
+
+  for (auto& request : requests) request.set(MessageRequest::State::kPending);
+  ASSERT_TRUE(messenger(1).receive(ends.receive, receive, network_.now()));
+  run_for(Duration::from_ms(5100));
+  const auto starved = messenger(1).receive_stall(ends.receive);
+  ASSERT_TRUE(starved);
+  EXPECT_EQ(starved->requests, 1U);
+  EXPECT_TRUE(starved->awaits_peer);
+  EXPECT_FALSE(messenger(0).send_stall(ends.send));
+}
+
 // Memory that a posted receive would fill goes away: the receive fails, and so does the send that
 // had been promised the buffer.
 TEST_F(MessengerTest, ForgottenMemoryFailsItsReceive) {

@@ -3,12 +3,36 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "transport/api/failure.h"
 #include "transport/api/memory.h"
+#include "transport/api/stall.h"
 
 namespace pacecar {
 namespace {
+
+// Says what keeps a connection from moving, once it has not moved for a while.
+class StallWatch {
+ public:
+  // `stall(messenger)` is of the connection. Cheap unless some connection of the NIC stalls.
+  template <typename GetStall>
+  void look(const Attachment& at, std::string_view what, GetStall stall) {
+    const uint64_t changes = at.nic.engine->stall_changes();
+    if (changes == seen_) return;
+    seen_ = changes;
+    const std::optional<Stall> found = at.nic.engine->exclusively(
+        [&stall](const Messenger& messenger, Nic&, Instant) { return stall(messenger); });
+    const std::string end = fmt::format("{} {} over {}", what, at.peer, at.nic.name);
+    if (found && !told_) at.nic.log(level_of(*found), describe(*found, end));
+    if (!found && told_) at.nic.log(LogLevel::kInfo, end + " moves again");
+    told_ = found.has_value();
+  }
+
+ private:
+  uint64_t seen_ = 0;
+  bool told_ = false;
+};
 
 // `fault(messenger)` is what the NIC has to say of a failure.
 template <typename Fault>
@@ -17,7 +41,7 @@ Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request
   TestResult result;
   MessageRequest::State state = request->state();
   if (state == MessageRequest::State::kPending) {
-    at.engine->progress();
+    at.nic.engine->progress();
     state = request->state();
   }
   if (state == MessageRequest::State::kPending) return result;
@@ -30,9 +54,9 @@ Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request
   const MessageFailure failure = request->failure;
   pool.give_back(request);
   if (state == MessageRequest::State::kDone) return result;
-  const std::string cause = at.engine->exclusively(
+  const std::string cause = at.nic.engine->exclusively(
       [&fault](const Messenger& messenger, Nic&, Instant) { return fault(messenger); });
-  return tl::unexpected(describe(failure, at.peer, at.timeout, cause));
+  return tl::unexpected(describe(failure, at.peer, at.nic.timeout, cause));
 }
 
 tl::unexpected<Error> not_covered() {
@@ -61,11 +85,11 @@ class EngineSendConnection final : public SendConnection {
       : at_(std::move(attachment)), pool_(kMaxSends) {}
 
   ~EngineSendConnection() override {
-    at_.engine->exclusively([this](Messenger& messenger, Nic&, Instant now) {
-      at_.engine->sends().detach(at_.connection);
+    at_.nic.engine->exclusively([this](Messenger& messenger, Nic&, Instant now) {
+      at_.nic.engine->sends().detach(at_.connection);
       messenger.close_send(at_.connection, now);
     });
-    at_.engine->submitted();
+    at_.nic.engine->submitted();
   }
 
   Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) override {
@@ -77,15 +101,18 @@ class EngineSendConnection final : public SendConnection {
                                   .tag = tag,
                                   .key = memory != nullptr ? memory->region().key : 0,
                                   .request = request};
-    if (!at_.engine->sends().push(at_.connection, operation)) {
+    if (!at_.nic.engine->sends().push(at_.connection, operation)) {
       pool_.give_back(request);
       return nullptr;
     }
-    at_.engine->submitted();
+    at_.nic.engine->submitted();
     return request;
   }
 
   Result<TestResult> test(Request* request) override {
+    stalls_.look(at_, "send to", [this](const Messenger& messenger) {
+      return messenger.send_stall(at_.connection);
+    });
     return test_request(at_, pool_, request, [this](const Messenger& messenger) {
       return messenger.send_fault(at_.connection);
     });
@@ -93,7 +120,7 @@ class EngineSendConnection final : public SendConnection {
   std::string peer() const override { return at_.peer; }
 
   FlowView flow() const override {
-    return at_.engine->exclusively([this](Messenger& messenger, Nic&, Instant) {
+    return at_.nic.engine->exclusively([this](Messenger& messenger, Nic&, Instant) {
       return view_of(messenger.explain(at_.connection), messenger.rtt(at_.connection));
     });
   }
@@ -101,6 +128,7 @@ class EngineSendConnection final : public SendConnection {
  private:
   const Attachment at_;
   RequestPool pool_;
+  StallWatch stalls_;
 };
 
 class EngineReceiveConnection final : public ReceiveConnection {
@@ -109,11 +137,11 @@ class EngineReceiveConnection final : public ReceiveConnection {
       : at_(std::move(attachment)), pool_(kMaxReceives) {}
 
   ~EngineReceiveConnection() override {
-    at_.engine->exclusively([this](Messenger& messenger, Nic&, Instant now) {
-      at_.engine->receives().detach(at_.connection);
+    at_.nic.engine->exclusively([this](Messenger& messenger, Nic&, Instant now) {
+      at_.nic.engine->receives().detach(at_.connection);
       messenger.close_receive(at_.connection, now);
     });
-    at_.engine->submitted();
+    at_.nic.engine->submitted();
   }
 
   Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override {
@@ -136,20 +164,23 @@ class EngineReceiveConnection final : public ReceiveConnection {
     }
     operation.request = pool_.take();
     if (operation.request == nullptr) return nullptr;
-    if (!at_.engine->receives().push(at_.connection, operation)) {
+    if (!at_.nic.engine->receives().push(at_.connection, operation)) {
       pool_.give_back(operation.request);
       return nullptr;
     }
     // The peer can go on with the buffers that it knows of; the next poll will tell it of this one.
     if (++outstanding_ == 1) {
-      at_.engine->submitted();
+      at_.nic.engine->submitted();
     } else {
-      at_.engine->noted();
+      at_.nic.engine->noted();
     }
     return operation.request;
   }
 
   Result<TestResult> test(Request* request) override {
+    stalls_.look(at_, "receive from", [this](const Messenger& messenger) {
+      return messenger.receive_stall(at_.connection);
+    });
     auto result = test_request(at_, pool_, request, [this](const Messenger& messenger) {
       return messenger.receive_fault(at_.connection);
     });
@@ -161,6 +192,7 @@ class EngineReceiveConnection final : public ReceiveConnection {
  private:
   const Attachment at_;
   RequestPool pool_;
+  StallWatch stalls_;
   uint32_t outstanding_ = 0;
 };
 

@@ -11,12 +11,19 @@
 
 namespace pacecar {
 
-// What both ends have. The engine lives as long as any of its connections does.
-struct Attachment {
+// The NIC of a connection's end. The engine lives as long as any of its connections does.
+struct OwnNic {
   std::shared_ptr<Engine> engine;
+  std::string name;
+  Duration timeout;  // PACECAR_TIMEOUT, for messages to people
+  LogSink log;
+};
+
+// What both ends have.
+struct Attachment {
+  OwnNic nic;
   ConnectionId connection = 0;
   std::string peer;
-  Duration timeout;  // PACECAR_TIMEOUT, for messages to people
 };
 
 // Made with the engine's messenger knowing the connection already.

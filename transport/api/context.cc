@@ -43,8 +43,8 @@ class EngineContext final : public Context {
     std::shared_ptr<Engine> engine;
   };
 
-  EngineContext(Params params, std::vector<RunningNic> nics)
-      : params_(std::move(params)), nics_(std::move(nics)) {
+  EngineContext(Params params, std::vector<RunningNic> nics, LogSink log)
+      : params_(std::move(params)), nics_(std::move(nics)), log_(log) {
     for (const RunningNic& nic : nics_) infos_.push_back(nic.info);
   }
 
@@ -67,7 +67,7 @@ class EngineContext final : public Context {
 
   Result<std::unique_ptr<Listener>> listen(size_t nic) override {
     if (nic >= nics_.size()) return no_such_nic(nic);
-    return make_listener(nics_[nic].engine, params_);
+    return make_listener(own(nics_[nic]), params_);
   }
 
   Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
@@ -78,7 +78,7 @@ class EngineContext final : public Context {
                   fmt::format("a connection's weight is {}: give 1 to {}, or 0 for PACECAR_WEIGHT",
                               weight, kMaxWeight));
     }
-    return make_connecting(nics_[nic].engine, params_, handle, weight);
+    return make_connecting(own(nics_[nic]), params_, handle, weight);
   }
 
   void expect(uint32_t senders, uint32_t connections_per_sender) override {
@@ -116,8 +116,13 @@ class EngineContext final : public Context {
                                                   nic, nics_.size() - 1));
   }
 
+  OwnNic own(const RunningNic& nic) const {
+    return {nic.engine, nic.info.name, params_.timeout, log_};
+  }
+
   const Params params_;
   const std::vector<RunningNic> nics_;
+  const LogSink log_;
   std::vector<NicInfo> infos_;
 };
 
@@ -181,7 +186,7 @@ Result<std::unique_ptr<Context>> Context::open(const Options& options) {
     if (!engine) return tl::unexpected(engine.error());
     nics.push_back({.info = std::move(info), .engine = std::move(*engine)});
   }
-  return std::make_unique<EngineContext>(std::move(*params), std::move(nics));
+  return std::make_unique<EngineContext>(std::move(*params), std::move(nics), log);
 }
 
 }  // namespace pacecar

@@ -19,14 +19,13 @@ void close_receive(Engine& engine, ConnectionId connection) {
 
 class EngineListener final : public Listener {
  public:
-  EngineListener(std::shared_ptr<Engine> engine, const Params& params,
-                 std::unique_ptr<BootstrapListener> bootstrap)
-      : engine_(std::move(engine)), timeout_(params.timeout), bootstrap_(std::move(bootstrap)) {
+  EngineListener(OwnNic nic, std::unique_ptr<BootstrapListener> bootstrap)
+      : nic_(std::move(nic)), bootstrap_(std::move(bootstrap)) {
     handle_.bytes = bootstrap_->handle().bytes;
   }
 
   ~EngineListener() override {
-    for (const Joining& joining : joining_) close_receive(*engine_, joining.connection);
+    for (const Joining& joining : joining_) close_receive(*nic_.engine, joining.connection);
   }
 
   const Handle& handle() const override { return handle_; }
@@ -40,7 +39,7 @@ class EngineListener final : public Listener {
       const Joining done = std::move(*joining);
       joining_.erase(joining);
       if (state == BootstrapSession::State::kConfirmed) return connection_of(done);
-      close_receive(*engine_, done.connection);  // the caller gave up: not our user's affair
+      close_receive(*nic_.engine, done.connection);  // the caller gave up: not our user's affair
       break;
     }
     std::erase_if(refused_, [now](const auto& session) {
@@ -56,7 +55,7 @@ class EngineListener final : public Listener {
   };
 
   void answer(std::unique_ptr<BootstrapSession> session) {
-    auto answered = engine_->exclusively([&](Messenger& messenger, Nic&, Instant now) {
+    auto answered = nic_.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
       return messenger.open_receive(session->offer(), now);
     });
     if (!answered) {
@@ -69,14 +68,12 @@ class EngineListener final : public Listener {
   }
 
   std::unique_ptr<ReceiveConnection> connection_of(const Joining& joining) {
-    engine_->exclusively(
-        [&](Messenger&, Nic&, Instant) { engine_->receives().attach(joining.connection); });
-    return make_receive_connection(
-        {engine_, joining.connection, joining.session->peer(), timeout_});
+    nic_.engine->exclusively(
+        [&](Messenger&, Nic&, Instant) { nic_.engine->receives().attach(joining.connection); });
+    return make_receive_connection({nic_, joining.connection, joining.session->peer()});
   }
 
-  const std::shared_ptr<Engine> engine_;
-  const Duration timeout_;
+  const OwnNic nic_;
   std::unique_ptr<BootstrapListener> bootstrap_;
   Handle handle_;
   std::vector<Joining> joining_;                            // answered and not yet confirmed
@@ -85,16 +82,13 @@ class EngineListener final : public Listener {
 
 class EngineConnecting final : public Connecting {
  public:
-  EngineConnecting(std::shared_ptr<Engine> engine, const Params& params, ConnectionId connection,
+  EngineConnecting(OwnNic nic, ConnectionId connection,
                    std::unique_ptr<BootstrapConnector> bootstrap)
-      : engine_(std::move(engine)),
-        timeout_(params.timeout),
-        connection_(connection),
-        bootstrap_(std::move(bootstrap)) {}
+      : nic_(std::move(nic)), connection_(connection), bootstrap_(std::move(bootstrap)) {}
 
   ~EngineConnecting() override {
     if (!owned_) return;
-    engine_->exclusively([this](Messenger& messenger, Nic&, Instant now) {
+    nic_.engine->exclusively([this](Messenger& messenger, Nic&, Instant now) {
       messenger.close_send(connection_, now);
     });
   }
@@ -103,18 +97,17 @@ class EngineConnecting final : public Connecting {
     auto reply = bootstrap_->poll(clock_now());
     if (!reply) return tl::unexpected(reply.error());
     if (!reply->has_value()) return nullptr;
-    auto finished = engine_->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-      engine_->sends().attach(connection_);
+    auto finished = nic_.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
+      nic_.engine->sends().attach(connection_);
       return messenger.finish_send(connection_, **reply, now);
     });
     if (!finished) return tl::unexpected(finished.error());
     owned_ = false;
-    return make_send_connection({engine_, connection_, bootstrap_->peer(), timeout_});
+    return make_send_connection({nic_, connection_, bootstrap_->peer()});
   }
 
  private:
-  const std::shared_ptr<Engine> engine_;
-  const Duration timeout_;
+  const OwnNic nic_;
   const ConnectionId connection_;
   std::unique_ptr<BootstrapConnector> bootstrap_;
   bool owned_ = true;  // the connection is ours to close
@@ -122,35 +115,32 @@ class EngineConnecting final : public Connecting {
 
 }  // namespace
 
-Result<std::unique_ptr<Listener>> make_listener(std::shared_ptr<Engine> engine,
-                                                const Params& params) {
-  Address address = engine->address();
+Result<std::unique_ptr<Listener>> make_listener(const OwnNic& nic, const Params& params) {
+  Address address = nic.engine->address();
   address.port = 0;  // any
-  auto bootstrap = BootstrapListener::open(address, engine->identity(), params.connect_timeout);
+  auto bootstrap = BootstrapListener::open(address, nic.engine->identity(), params.connect_timeout);
   if (!bootstrap) return tl::unexpected(bootstrap.error());
-  return std::make_unique<EngineListener>(std::move(engine), params, std::move(*bootstrap));
+  return std::make_unique<EngineListener>(nic, std::move(*bootstrap));
 }
 
-Result<std::unique_ptr<Connecting>> make_connecting(std::shared_ptr<Engine> engine,
-                                                    const Params& params, const Handle& handle,
-                                                    uint32_t weight) {
+Result<std::unique_ptr<Connecting>> make_connecting(const OwnNic& nic, const Params& params,
+                                                    const Handle& handle, uint32_t weight) {
   const BootstrapHandle bootstrap_handle{handle.bytes};
   const auto contents = bootstrap::parse_handle(bootstrap_handle);
   if (!contents) return tl::unexpected(contents.error());
-  auto offered = engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
+  auto offered = nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
     return messenger.open_send(contents->identity, now, weight);
   });
   if (!offered) return tl::unexpected(offered.error());
   auto bootstrap = BootstrapConnector::open(bootstrap_handle, offered->offer,
                                             params.connect_timeout, clock_now());
   if (!bootstrap) {
-    engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
+    nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
       messenger.close_send(offered->connection, now);
     });
     return tl::unexpected(bootstrap.error());
   }
-  return std::make_unique<EngineConnecting>(std::move(engine), params, offered->connection,
-                                            std::move(*bootstrap));
+  return std::make_unique<EngineConnecting>(nic, offered->connection, std::move(*bootstrap));
 }
 
 }  // namespace pacecar

@@ -122,6 +122,7 @@ bool Engine::poll_without_receiving(Instant now) {
   const size_t submitted = drain_submissions(now);
   const size_t sent = loop_->advance(now);
   deadline_ = loop_->next_deadline();
+  stall_changes_.store(messenger_->stall_changes(), std::memory_order_relaxed);
   return sent + submitted > 0;
 }
 

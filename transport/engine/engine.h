@@ -54,6 +54,8 @@ class Engine {
   void expect(const TrafficHint& hint);
   // While waiting for a request.
   void progress();
+  // Messenger::stall_changes, without the lock.
+  uint64_t stall_changes() const { return stall_changes_.load(std::memory_order_relaxed); }
   // While waiting for any of them, by one who has nothing else to do and streams, for latency is
   // no concern: sleeps until something arrives, for half a millisecond at most.
   void rest();
@@ -110,6 +112,7 @@ class Engine {
   Submissions<SendOperation> sends_;
   Submissions<ReceiveOperation> receives_;
 
+  std::atomic<uint64_t> stall_changes_{0};
   std::atomic<uint64_t> hint_{0};  // of expect(): one word, so that no caller waits
   uint64_t hint_told_ = 0;         // to the messenger; with the lock held
 

@@ -58,6 +58,14 @@ struct Messenger::Flow {
   std::string fault;                 // what broke it, for people
 };
 
+// Whether requests of a connection move.
+struct Messenger::Progress {
+  uint64_t moves = 0;
+  Instant since;       // as of then nothing has moved
+  bool waits = false;  // for something
+  bool stalled = false;
+};
+
 struct Messenger::Sender {
   ConnectionId id = 0;
   Flow* flow = nullptr;
@@ -68,6 +76,7 @@ struct Messenger::Sender {
   uint32_t remote_connection = 0;
   RemotePlace remote_close;
   MessageFailure failure = MessageFailure::kNone;
+  Progress progress;
   bool open = false;    // the answer is in
   bool closed = false;  // by the application
   bool close_told = false;
@@ -84,6 +93,7 @@ struct Messenger::Receiver {
   MemoryRegion table_region;
   RemotePlace remote_table;  // the peer's SendTable
   MessageFailure failure = MessageFailure::kNone;
+  Progress progress;
   uint32_t tells_outstanding = 0;
   Instant tell_at = Instant::never();  // at the latest; never: nothing to tell
   bool closed = false;

@@ -59,6 +59,16 @@ struct FlowReport {
   Explanation explanation;
 };
 
+// Why nothing has moved on a connection although requests wait.
+struct Stall {
+  Duration lasted;
+  uint32_t requests = 0;
+  uint32_t writes = 0;       // sending: given to the NIC, and not acknowledged
+  bool awaits_peer = false;  // sending: it has posted no buffer; receiving: it has not sent
+  Explanation explanation;   // sending
+  Duration rtt;
+};
+
 using ConnectionId = uint32_t;
 
 class Messenger {
@@ -115,6 +125,11 @@ class Messenger {
   Duration rtt(ConnectionId connection) const;
   // Payload that the peer is known to have of all that this sending connection's flow has sent.
   Bytes acknowledged_bytes(ConnectionId connection) const;
+  // How often a connection has stalled, or moved again: whoever sees it change looks at his own.
+  uint64_t stall_changes() const { return stall_changes_; }
+  // nullopt while requests move, or none waits.
+  std::optional<Stall> send_stall(ConnectionId connection) const;
+  std::optional<Stall> receive_stall(ConnectionId connection) const;
   // What broke the flow of a sending, of a receiving connection, for people; empty: nothing that
   // the failure of its requests does not say.
   std::string send_fault(ConnectionId connection) const;
@@ -124,6 +139,7 @@ class Messenger {
 
  private:
   struct Flow;
+  struct Progress;
   struct Sender;
   struct Receiver;
 
@@ -169,6 +185,7 @@ class Messenger {
   bool keep_house(Sender& sender, Instant now);
   bool keep_house(Receiver& receiver, Instant now);
   bool keep_house(Flow& flow, Instant now);
+  void watch(Progress& progress, bool waits, uint64_t moves, Instant now);
 
   void fail_connection(Sender& sender, MessageFailure failure);
   void fail_connection(Receiver& receiver, MessageFailure failure);
@@ -206,6 +223,7 @@ class Messenger {
   Instant next_housekeeping_;
   Instant next_telling_ = Instant::never();
   uint64_t silent_packets_seen_ = 0;
+  uint64_t stall_changes_ = 0;
   bool look_ = true;          // into memory that peers write, although none may have written
   bool data_posted_ = false;  // by this poll
   bool more_to_post_ = false;

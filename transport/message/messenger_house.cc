@@ -7,6 +7,8 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kHousekeeping = Duration::from_ms(5);
+// Long before those above give up (NCCL's watchdog waits for minutes).
+constexpr Duration kStallLimit = Duration::from_s(5);
 
 }  // namespace
 
@@ -43,8 +45,9 @@ bool Messenger::keep_house(Sender& sender, Instant now) {
     release(sender, now);
     return true;
   }
-  const bool busy =
-      sender.closed || (!sender.queue.idle() && sender.failure == MessageFailure::kNone);
+  const bool waits = !sender.queue.idle() && sender.failure == MessageFailure::kNone;
+  watch(sender.progress, waits && !sender.closed, sender.queue.moves(), now);
+  const bool busy = sender.closed || waits;
   if (busy) flow.active = true;
   return busy;
 }
@@ -63,10 +66,21 @@ bool Messenger::keep_house(Receiver& receiver, Instant now) {
     release(receiver, now);
     return true;
   }
-  const bool busy =
-      receiver.closed || (!receiver.queue.idle() && receiver.failure == MessageFailure::kNone);
+  const bool waits = !receiver.queue.idle() && receiver.failure == MessageFailure::kNone;
+  watch(receiver.progress, waits && !receiver.closed, receiver.queue.moves(), now);
+  const bool busy = receiver.closed || waits;
   if (busy) flow.active = true;
   return busy;
+}
+
+void Messenger::watch(Progress& progress, bool waits, uint64_t moves, Instant now) {
+  if (!waits || !progress.waits || moves != progress.moves) {
+    if (progress.stalled) ++stall_changes_;
+    progress = {moves, now, waits, false};
+  } else if (!progress.stalled && now - progress.since >= kStallLimit) {
+    progress.stalled = true;
+    ++stall_changes_;
+  }
 }
 
 // A flow with work under way proves now and then that the peer lives: a word that is not

@@ -18,6 +18,25 @@ Explanation Messenger::explain(ConnectionId connection) const {
 
 Duration Messenger::rtt(ConnectionId connection) const { return senders_[connection]->flow->rtt; }
 
+std::optional<Stall> Messenger::send_stall(ConnectionId connection) const {
+  const Sender& sender = *senders_[connection];
+  if (!sender.progress.stalled) return std::nullopt;
+  return Stall{.lasted = now_ - sender.progress.since,
+               .requests = sender.queue.requests(),
+               .writes = sender.queue.outstanding(),
+               .awaits_peer = sender.queue.outstanding() == 0 && sender.queue.waiting(),
+               .explanation = explain(connection),
+               .rtt = sender.flow->rtt};
+}
+
+std::optional<Stall> Messenger::receive_stall(ConnectionId connection) const {
+  const Receiver& receiver = *receivers_[connection];
+  if (!receiver.progress.stalled) return std::nullopt;
+  return Stall{.lasted = now_ - receiver.progress.since,
+               .requests = receiver.queue.requests(),
+               .awaits_peer = true};
+}
+
 std::string Messenger::send_fault(ConnectionId connection) const {
   return senders_[connection]->flow->fault;
 }

@@ -34,6 +34,7 @@ ReceiveQueue::Run ReceiveQueue::next_run() const {
 
 ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes bytes,
                                              Bytes* finished, uint32_t* messages) {
+  ++moves_;
   *finished = 0;
   *messages = 0;
   Buffer& buffer = buffers_[immediate.slot];

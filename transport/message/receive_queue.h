@@ -53,6 +53,9 @@ class ReceiveQueue {
   // A write of `bytes` into the buffer of this immediate has arrived. `finished` gets the bytes of
   // posted buffers that are done with, `messages` how many messages completed.
   Arrival on_write(const Immediate& immediate, Bytes bytes, Bytes* finished, uint32_t* messages);
+  uint32_t requests() const { return static_cast<uint32_t>(requests_.size()); }
+  // Counts writes that have arrived.
+  uint64_t moves() const { return moves_; }
   // All slots below this number are complete.
   uint64_t completed_slots() const { return completed_; }
 
@@ -89,6 +92,7 @@ class ReceiveQueue {
   uint64_t posted_ = 0;     // slots, ever
   uint64_t told_ = 0;       // of these, written to the peer
   uint64_t completed_ = 0;
+  uint64_t moves_ = 0;
 };
 
 }  // namespace pacecar

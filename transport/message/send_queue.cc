@@ -65,6 +65,7 @@ bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
       give_up(send, MessageFailure::kTooLong);
     }
     matched_.push(number);
+    ++moves_;
     return true;
   }
   return false;
@@ -116,6 +117,7 @@ Bytes SendQueue::on_posted() {
 bool SendQueue::on_write_done(uint32_t number, CompletionStatus status) {
   if (number >= kMaxSends || !sends_[number].used) return false;
   Send& send = sends_[number];
+  ++moves_;
   --outstanding_;
   ++send.writes_done;
   if (send.failure == MessageFailure::kNone && status != CompletionStatus::kOk) {

@@ -34,6 +34,7 @@ class SendQueue {
   bool post(const SendOperation& operation);
   bool waiting() const { return !waiting_.empty(); }
   bool idle() const { return free_.size() == kMaxSends; }
+  uint32_t requests() const { return kMaxSends - static_cast<uint32_t>(free_.size()); }
 
   enum class Match : uint8_t { kOk, kProtocolError };
   // Reads the table, matches what can be matched, and calls on_grant(word) for every new slot. What
@@ -46,6 +47,8 @@ class SendQueue {
   bool next_write(uint32_t connection, WorkRequest* write);
   // The write that next_write showed was accepted by the NIC; returns its payload bytes.
   Bytes on_posted();
+  // Counts whatever brings a send nearer to its end.
+  uint64_t moves() const { return moves_; }
   // Bytes of sends that are not done.
   Bytes backlog() const { return backlog_; }
   // Writes that were posted and are not done.
@@ -93,6 +96,7 @@ class SendQueue {
   uint32_t group_used_ = 0;                 // bit per slot
   uint64_t next_sequence_ = 0;              // of the first slot after the group
   uint32_t outstanding_ = 0;
+  uint64_t moves_ = 0;
   Bytes backlog_ = 0;
 };
 
