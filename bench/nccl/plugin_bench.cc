@@ -9,6 +9,8 @@
 
 #include "bench/nccl/message_slots.h"
 #include "bench/nccl/pair_bench.h"
+#include "bench/nccl/plugin.h"
+#include "bench/nccl/setup_bench.h"
 #include "bench/perf/exit_code.h"
 
 namespace pacecar::nccl {
@@ -19,6 +21,8 @@ using Json = nlohmann::json;
 struct Options {
   PairPlan plan;
   bool json = false;
+  size_t setup_connections = 0;  // instead of all else, when not 0
+  size_t setup_rounds = 10;
   uint16_t listen_port = 0;
   std::string connect_to;
 };
@@ -41,7 +45,21 @@ perf::ControlChannel connect_channel(const std::string& address) {
   return connect_pair(address.substr(0, colon), static_cast<uint16_t>(port));
 }
 
+Json set_up(const Options& options) {
+  const auto plugin =
+      value_or_throw(Plugin::load(options.plan.plugin, options.plan.verbose, options.plan.version));
+  Json result = measure_setup(*plugin, options.setup_connections, options.setup_rounds);
+  result["schema_version"] = 1;
+  result["api"] = "v" + std::to_string(plugin->version());
+  result["device"] = value_or_throw(plugin->device_name());
+  return result;
+}
+
 int run(const Options& options) {
+  if (options.setup_connections != 0) {
+    print(options, set_up(options));
+    return perf::kExitOk;
+  }
   if (options.listen_port != 0) {
     auto listener = value_or_throw(perf::ControlListener::open(options.listen_port));
     serve_pair(options.plan, value_or_throw(listener.accept()));
@@ -77,6 +95,12 @@ int main(int argc, char** argv) {
                "Measure an 8-byte ping-pong instead of a stream");
   app.add_flag("--json", options.json, "Print one line of JSON");
   app.add_flag("--verbose", options.plan.verbose, "Print what the plugin logs at INFO");
+  app.add_option("--setup", options.setup_connections,
+                 "Measure how fast so many connections of the process to itself are made")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--rounds", options.setup_rounds, "Of --setup: how often they are made and closed")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
   auto* const listen = app.add_option("--listen", options.listen_port,
                                       "Receive: wait for --connect on this TCP port");
   app.add_option("--connect", options.connect_to, "Send: HOST:PORT of the process that listens")

@@ -208,5 +208,29 @@ TEST(Connect, RefusesAHandleThatIsNotOne) {
   });
 }
 
+TEST(Connect, AsManyAgainAsWereClosed) {
+  expect_processes_pass(1, [](Rank&) {
+    constexpr size_t kMost = 4;
+    setenv("PACECAR_MAX_CONNECTIONS", std::to_string(kMost).c_str(), 1);
+    const auto host = start_host();
+    for (uint64_t round = 0; round < 50; ++round) {
+      std::vector<ConnectionPair> pairs;
+      for (size_t i = 0; i < kMost; ++i) pairs.push_back(host->connect_to_self());
+      expect_works(*host, pairs.back(), round);
+      for (const ConnectionPair& pair : pairs) host->close(pair);
+    }
+    // While none of them is closed there is nothing to wait for.
+    std::vector<ConnectionPair> pairs;
+    for (size_t i = 0; i < kMost; ++i) pairs.push_back(host->connect_to_self());
+    HandleBytes handle = host->listen().handle;
+    void* comm = nullptr;
+    nccl::DeviceHandle* device = nullptr;
+    EXPECT_EQ(host->net().connect(host->context(), 0, handle.data(), &comm, &device),
+              NcclResult::kSystemError);
+    EXPECT_TRUE(was_logged(nccl::LogSeverity::kWarn, "raise PACECAR_MAX_CONNECTIONS"));
+    for (const ConnectionPair& pair : pairs) host->close(pair);
+  });
+}
+
 }  // namespace
 }  // namespace pacecar::test

@@ -24,14 +24,18 @@ class StallWatch {
     const std::optional<Stall> found = at.nic.engine->exclusively(
         [&stall](const Messenger& messenger, Nic&, Instant) { return stall(messenger); });
     const std::string end = fmt::format("{} {} over {}", what, at.peer, at.nic.name);
-    if (found && !told_) at.nic.log(level_of(*found), describe(*found, end));
-    if (!found && told_) at.nic.log(LogLevel::kInfo, end + " moves again");
-    told_ = found.has_value();
+    if (found && !told_) {
+      told_ = level_of(*found);
+      at.nic.log(*told_, describe(*found, end));
+    } else if (!found && told_) {
+      at.nic.log(*told_, end + " moves again");
+      told_.reset();
+    }
   }
 
  private:
   uint64_t seen_ = 0;
-  bool told_ = false;
+  std::optional<LogLevel> told_;  // of a stall that is not over
 };
 
 // `fault(messenger)` is what the NIC has to say of a failure.

@@ -1,6 +1,8 @@
 #include "transport/api/joining.h"
 
 #include <algorithm>
+#include <deque>
+#include <optional>
 #include <vector>
 
 #include "transport/api/connections.h"
@@ -15,6 +17,13 @@ void close_receive(Engine& engine, ConnectionId connection) {
     messenger.close_receive(connection, now);
   });
   engine.submitted();  // its last word must leave
+}
+
+// Connections that were closed hold their places until their peers have heard of it: an application
+// that opens as many again must not fail over that.
+template <typename T>
+bool comes_free(const Result<T>& opened, const Messenger& messenger) {
+  return !opened && opened.error().code == ErrorCode::kUnavailable && messenger.releasing();
 }
 
 class EngineListener final : public Listener {
@@ -32,7 +41,8 @@ class EngineListener final : public Listener {
 
   Result<std::unique_ptr<ReceiveConnection>> accept() override {
     const Instant now = clock_now();
-    while (auto session = bootstrap_->poll(now)) answer(std::move(session));
+    while (auto session = bootstrap_->poll(now)) waiting_.push_back(std::move(session));
+    while (!waiting_.empty() && answer(waiting_.front())) waiting_.pop_front();
     for (auto joining = joining_.begin(); joining != joining_.end(); ++joining) {
       const BootstrapSession::State state = joining->session->poll(now);
       if (state == BootstrapSession::State::kWaiting) continue;
@@ -54,17 +64,23 @@ class EngineListener final : public Listener {
     ConnectionId connection = 0;
   };
 
-  void answer(std::unique_ptr<BootstrapSession> session) {
+  // False: not yet, there is no place.
+  bool answer(std::unique_ptr<BootstrapSession>& session) {
+    bool later = false;
     auto answered = nic_.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-      return messenger.open_receive(session->offer(), now);
+      auto opened = messenger.open_receive(session->offer(), now);
+      later = comes_free(opened, messenger);
+      return opened;
     });
+    if (later) return false;
     if (!answered) {
       session->refuse(answered.error().message);
       refused_.push_back(std::move(session));
-      return;
+      return true;
     }
     session->reply(answered->answer);
     joining_.push_back({std::move(session), answered->connection});
+    return true;
   }
 
   std::unique_ptr<ReceiveConnection> connection_of(const Joining& joining) {
@@ -76,41 +92,74 @@ class EngineListener final : public Listener {
   const OwnNic nic_;
   std::unique_ptr<BootstrapListener> bootstrap_;
   Handle handle_;
+  std::deque<std::unique_ptr<BootstrapSession>> waiting_;   // not answered
   std::vector<Joining> joining_;                            // answered and not yet confirmed
   std::vector<std::unique_ptr<BootstrapSession>> refused_;  // the reason is on its way
 };
 
 class EngineConnecting final : public Connecting {
  public:
-  EngineConnecting(OwnNic nic, ConnectionId connection,
-                   std::unique_ptr<BootstrapConnector> bootstrap)
-      : nic_(std::move(nic)), connection_(connection), bootstrap_(std::move(bootstrap)) {}
+  EngineConnecting(OwnNic nic, BootstrapHandle handle, const NicIdentity& peer,
+                   Duration connect_timeout, uint32_t weight)
+      : nic_(std::move(nic)),
+        handle_(handle),
+        peer_(peer),
+        connect_timeout_(connect_timeout),
+        weight_(weight),
+        give_up_(clock_now() + connect_timeout) {}
 
   ~EngineConnecting() override {
-    if (!owned_) return;
+    if (!connection_) return;
     nic_.engine->exclusively([this](Messenger& messenger, Nic&, Instant now) {
-      messenger.close_send(connection_, now);
+      messenger.close_send(*connection_, now);
     });
   }
 
+  // Until the first call of the peer; true when it has been made.
+  Result<bool> begin() {
+    if (bootstrap_ != nullptr) return true;
+    bool later = false;
+    auto offered = nic_.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
+      auto opened = messenger.open_send(peer_, now, weight_);
+      later = comes_free(opened, messenger);
+      return opened;
+    });
+    if (later && clock_now() < give_up_) return false;
+    if (!offered) return tl::unexpected(offered.error());
+    connection_ = offered->connection;
+    auto bootstrap =
+        BootstrapConnector::open(handle_, offered->offer, connect_timeout_, clock_now());
+    if (!bootstrap) return tl::unexpected(bootstrap.error());
+    bootstrap_ = std::move(*bootstrap);
+    return true;
+  }
+
   Result<std::unique_ptr<SendConnection>> poll() override {
+    const auto begun = begin();
+    if (!begun) return tl::unexpected(begun.error());
+    if (!*begun) return nullptr;
     auto reply = bootstrap_->poll(clock_now());
     if (!reply) return tl::unexpected(reply.error());
     if (!reply->has_value()) return nullptr;
     auto finished = nic_.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-      nic_.engine->sends().attach(connection_);
-      return messenger.finish_send(connection_, **reply, now);
+      nic_.engine->sends().attach(*connection_);
+      return messenger.finish_send(*connection_, **reply, now);
     });
     if (!finished) return tl::unexpected(finished.error());
-    owned_ = false;
-    return make_send_connection({nic_, connection_, bootstrap_->peer()});
+    const ConnectionId made = *connection_;
+    connection_.reset();
+    return make_send_connection({nic_, made, bootstrap_->peer()});
   }
 
  private:
   const OwnNic nic_;
-  const ConnectionId connection_;
+  const BootstrapHandle handle_;
+  const NicIdentity peer_;
+  const Duration connect_timeout_;
+  const uint32_t weight_;
+  const Instant give_up_;
+  std::optional<ConnectionId> connection_;  // ours to close
   std::unique_ptr<BootstrapConnector> bootstrap_;
-  bool owned_ = true;  // the connection is ours to close
 };
 
 }  // namespace
@@ -128,19 +177,10 @@ Result<std::unique_ptr<Connecting>> make_connecting(const OwnNic& nic, const Par
   const BootstrapHandle bootstrap_handle{handle.bytes};
   const auto contents = bootstrap::parse_handle(bootstrap_handle);
   if (!contents) return tl::unexpected(contents.error());
-  auto offered = nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-    return messenger.open_send(contents->identity, now, weight);
-  });
-  if (!offered) return tl::unexpected(offered.error());
-  auto bootstrap = BootstrapConnector::open(bootstrap_handle, offered->offer,
-                                            params.connect_timeout, clock_now());
-  if (!bootstrap) {
-    nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-      messenger.close_send(offered->connection, now);
-    });
-    return tl::unexpected(bootstrap.error());
-  }
-  return std::make_unique<EngineConnecting>(nic, offered->connection, std::move(*bootstrap));
+  auto connecting = std::make_unique<EngineConnecting>(nic, bootstrap_handle, contents->identity,
+                                                       params.connect_timeout, weight);
+  if (const auto begun = connecting->begin(); !begun) return tl::unexpected(begun.error());
+  return connecting;
 }
 
 }  // namespace pacecar

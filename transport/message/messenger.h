@@ -95,6 +95,9 @@ class Messenger {
   Result<void> finish_send(ConnectionId connection, std::span<const uint8_t> answer, Instant now);
   Result<Answered> open_receive(std::span<const uint8_t> offer, Instant now);
 
+  // Whether a connection that has been closed still holds its place, for its peer's last word.
+  bool releasing() const;
+
   // Requests of a closed connection are dropped; nothing waits for the peer.
   void close_send(ConnectionId connection, Instant now);
   void close_receive(ConnectionId connection, Instant now);
