@@ -2,7 +2,7 @@
 #include <array>
 
 #include "net_plugin/abi/tables.h"
-#include "net_plugin/device_properties.h"
+#include "net_plugin/common_table.h"
 #include "net_plugin/entry_points.h"
 #include "net_plugin/process_communicator.h"
 
@@ -67,102 +67,69 @@ NcclResult irecv_v6(void* receive_comm, int count, void** data, int* sizes, int*
   return irecv_v9(receive_comm, count, data, wide.data(), tags, memories, request);
 }
 
+constexpr nccl::NetV6 table_v6() {
+  auto net = common_table<nccl::NetV6>();
+  net.init = init_process;
+  net.listen = listen_v6;
+  net.connect = connect_v6;
+  net.accept = accept_v6;
+  net.regMr = register_v6;
+  net.isend = isend_v6;
+  net.irecv = irecv_v6;
+  return net;
+}
+
+// And of version 8, which registers more than 2 GiB.
+template <typename Net>
+constexpr Net table_v7(auto registering) {
+  Net net = common_table<Net>();
+  net.regMr = registering;
+  net.init = init_process;
+  net.listen = listen_v6;
+  net.connect = connect_v7;
+  net.accept = accept;
+  net.isend = isend_v6;
+  net.irecv = irecv_v6;
+  return net;
+}
+
+constexpr nccl::NetV9 table_v9() {
+  auto net = common_table<nccl::NetV9>();
+  net.init = init_process;
+  net.listen = listen_v6;
+  net.connect = connect_v7;
+  net.accept = accept;
+  net.regMr = register_memory;
+  net.isend = isend_v9;
+  net.irecv = irecv_v9;
+  return net;
+}
+
+constexpr nccl::NetV10 table_v10() {
+  auto net = common_table<nccl::NetV10>();
+  net.init = init_v10;
+  net.listen = listen_v6;
+  net.connect = connect_v10;
+  net.accept = accept;
+  net.regMr = register_memory;
+  net.isend = isend;
+  net.irecv = irecv;
+  return net;
+}
+
 }  // namespace
 }  // namespace pacecar::plugin
 
-// Absent on purpose, here and in the later ones: dma-buf registration, device offload and virtual
-// devices, all of which the properties say we do not have; NCCL asks before it calls.
-extern "C" [[gnu::visibility("default")]] const pacecar::nccl::NetV6 ncclNetPlugin_v6 = {
-    .name = "Pacecar",
-    .init = pacecar::plugin::init_process,
-    .devices = pacecar::plugin::devices,
-    .getProperties = pacecar::plugin::get_properties,
-    .listen = pacecar::plugin::listen_v6,
-    .connect = pacecar::plugin::connect_v6,
-    .accept = pacecar::plugin::accept_v6,
-    .regMr = pacecar::plugin::register_v6,
-    .deregMr = pacecar::plugin::deregister_memory,
-    .isend = pacecar::plugin::isend_v6,
-    .irecv = pacecar::plugin::irecv_v6,
-    .iflush = pacecar::plugin::iflush,
-    .test = pacecar::plugin::test,
-    .closeSend = pacecar::plugin::close_connection,
-    .closeRecv = pacecar::plugin::close_connection,
-    .closeListen = pacecar::plugin::close_listen,
-};
+extern "C" {
 
-extern "C" [[gnu::visibility("default")]] const pacecar::nccl::NetV7 ncclNetPlugin_v7 = {
-    .name = "Pacecar",
-    .init = pacecar::plugin::init_process,
-    .devices = pacecar::plugin::devices,
-    .getProperties = pacecar::plugin::get_properties,
-    .listen = pacecar::plugin::listen_v6,
-    .connect = pacecar::plugin::connect_v7,
-    .accept = pacecar::plugin::accept,
-    .regMr = pacecar::plugin::register_v6,
-    .deregMr = pacecar::plugin::deregister_memory,
-    .isend = pacecar::plugin::isend_v6,
-    .irecv = pacecar::plugin::irecv_v6,
-    .iflush = pacecar::plugin::iflush,
-    .test = pacecar::plugin::test,
-    .closeSend = pacecar::plugin::close_connection,
-    .closeRecv = pacecar::plugin::close_connection,
-    .closeListen = pacecar::plugin::close_listen,
-};
-
-extern "C" [[gnu::visibility("default")]] const pacecar::nccl::NetV8 ncclNetPlugin_v8 = {
-    .name = "Pacecar",
-    .init = pacecar::plugin::init_process,
-    .devices = pacecar::plugin::devices,
-    .getProperties = pacecar::plugin::get_properties,
-    .listen = pacecar::plugin::listen_v6,
-    .connect = pacecar::plugin::connect_v7,
-    .accept = pacecar::plugin::accept,
-    .regMr = pacecar::plugin::register_memory,
-    .deregMr = pacecar::plugin::deregister_memory,
-    .isend = pacecar::plugin::isend_v6,
-    .irecv = pacecar::plugin::irecv_v6,
-    .iflush = pacecar::plugin::iflush,
-    .test = pacecar::plugin::test,
-    .closeSend = pacecar::plugin::close_connection,
-    .closeRecv = pacecar::plugin::close_connection,
-    .closeListen = pacecar::plugin::close_listen,
-};
-
-extern "C" [[gnu::visibility("default")]] const pacecar::nccl::NetV9 ncclNetPlugin_v9 = {
-    .name = "Pacecar",
-    .init = pacecar::plugin::init_process,
-    .devices = pacecar::plugin::devices,
-    .getProperties = pacecar::plugin::get_properties,
-    .listen = pacecar::plugin::listen_v6,
-    .connect = pacecar::plugin::connect_v7,
-    .accept = pacecar::plugin::accept,
-    .regMr = pacecar::plugin::register_memory,
-    .deregMr = pacecar::plugin::deregister_memory,
-    .isend = pacecar::plugin::isend_v9,
-    .irecv = pacecar::plugin::irecv_v9,
-    .iflush = pacecar::plugin::iflush,
-    .test = pacecar::plugin::test,
-    .closeSend = pacecar::plugin::close_connection,
-    .closeRecv = pacecar::plugin::close_connection,
-    .closeListen = pacecar::plugin::close_listen,
-};
-
-extern "C" [[gnu::visibility("default")]] const pacecar::nccl::NetV10 ncclNetPlugin_v10 = {
-    .name = "Pacecar",
-    .init = pacecar::plugin::init_v10,
-    .devices = pacecar::plugin::devices,
-    .getProperties = pacecar::plugin::get_properties,
-    .listen = pacecar::plugin::listen_v6,
-    .connect = pacecar::plugin::connect_v10,
-    .accept = pacecar::plugin::accept,
-    .regMr = pacecar::plugin::register_memory,
-    .deregMr = pacecar::plugin::deregister_memory,
-    .isend = pacecar::plugin::isend,
-    .irecv = pacecar::plugin::irecv,
-    .iflush = pacecar::plugin::iflush,
-    .test = pacecar::plugin::test,
-    .closeSend = pacecar::plugin::close_connection,
-    .closeRecv = pacecar::plugin::close_connection,
-    .closeListen = pacecar::plugin::close_listen,
-};
+[[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV6 ncclNetPlugin_v6 =
+    pacecar::plugin::table_v6();
+[[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV7 ncclNetPlugin_v7 =
+    pacecar::plugin::table_v7<pacecar::nccl::NetV7>(pacecar::plugin::register_v6);
+[[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV8 ncclNetPlugin_v8 =
+    pacecar::plugin::table_v7<pacecar::nccl::NetV8>(pacecar::plugin::register_memory);
+[[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV9 ncclNetPlugin_v9 =
+    pacecar::plugin::table_v9();
+[[gnu::visibility("default")]] extern constexpr pacecar::nccl::NetV10 ncclNetPlugin_v10 =
+    pacecar::plugin::table_v10();
+}

@@ -1,0 +1,26 @@
+// What the tables of all versions have in common.
+#pragma once
+
+#include "net_plugin/device_properties.h"
+#include "net_plugin/entry_points.h"
+
+namespace pacecar::plugin {
+
+// Left out on purpose: dma-buf registration, device offload and virtual devices, all of which the
+// properties say we do not have; NCCL asks before it calls.
+template <typename Net>
+constexpr Net common_table() {
+  Net net{};
+  net.name = "Pacecar";
+  net.devices = devices;
+  net.getProperties = get_properties;
+  net.deregMr = deregister_memory;
+  net.iflush = iflush;
+  net.test = test;
+  net.closeSend = close_connection;
+  net.closeRecv = close_connection;
+  net.closeListen = close_listen;
+  return net;
+}
+
+}  // namespace pacecar::plugin
