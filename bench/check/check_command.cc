@@ -30,6 +30,9 @@ Each rule runs in processes of its own: a plugin that crashes or hangs fails tha
 ends are on this host; the plugin's own environment variables choose its network. No GPU is needed.
 Exit codes: 0 every rule holds or does not apply, 1 one does not hold, 2 wrong usage.)";
 
+// A plugin that does not even start cannot be asked for more.
+constexpr std::string_view kFirstRule = "init";
+
 struct Options {
   std::string plugin;
   std::vector<int> versions;  // empty: the newest
@@ -120,34 +123,56 @@ bool write_json(const Options& options, const nlohmann::json& document) {
   return false;
 }
 
-int check_plugin(const Options& options) {
-  const std::vector<Rule> rules = rules_of(options);
+bool starts(const std::vector<Finding>& findings) {
+  return std::none_of(findings.begin(), findings.end(), [](const Finding& one) {
+    return one.rule == kFirstRule && one.outcome.verdict == Verdict::kFail;
+  });
+}
+
+size_t width_of(const std::vector<Rule>& rules) {
   size_t width = 0;
   for (const Rule& rule : rules) width = std::max(width, rule.name.size());
-  if (options.list) {
-    for (const Rule& rule : rules) fmt::print("{:<{}}  {}\n", rule.name, width, rule.sentence);
-    return perf::kExitOk;
+  return width;
+}
+
+std::vector<Finding> check_version(const Options& options, int version,
+                                   const std::vector<Rule>& rules, FILE* people) {
+  std::vector<Finding> findings;
+  for (const Rule& rule : rules) {
+    Finding finding{version, std::string(rule.name), std::string(rule.sentence), {}};
+    finding.outcome = run_trial(rule.ranks, options.rule_limit(), [&](Arena& arena, int rank) {
+      Host host(arena, {options.plugin, version, options.device}, rank);
+      rule.check(host);
+    });
+    fmt::print(people, "{}\n", line_of(finding, width_of(rules)));
+    std::fflush(people);
+    findings.push_back(std::move(finding));
+    if (!starts(findings)) break;
   }
+  return findings;
+}
+
+int list(const std::vector<Rule>& rules) {
+  for (const Rule& rule : rules) {
+    fmt::print("{:<{}}  {}\n", rule.name, width_of(rules), rule.sentence);
+  }
+  return perf::kExitOk;
+}
+
+int check_plugin(const Options& options) {
+  const std::vector<Rule> rules = rules_of(options);
+  if (options.list) return list(rules);
   const std::vector<int> versions = versions_of(options);
   if (versions.empty()) return perf::kExitUsage;
   FILE* const people = options.json == "-" ? stderr : stdout;
   std::vector<Finding> findings;
   std::vector<Figures> figures;
   for (const int version : versions) {
-    for (const Rule& rule : rules) {
-      Finding finding{version, std::string(rule.name), std::string(rule.sentence), {}};
-      finding.outcome = run_trial(rule.ranks, options.rule_limit(), [&](Arena& arena, int rank) {
-        Host host(arena, {options.plugin, version, options.device}, rank);
-        rule.check(host);
-      });
-      fmt::print(people, "{}\n", line_of(finding, width));
-      std::fflush(people);
-      findings.push_back(std::move(finding));
-    }
-    if (options.seconds > 0) {
-      figures.push_back(measure(options, version));
-      fmt::print(people, "{}", lines_of(figures.back()));
-    }
+    const std::vector<Finding> found = check_version(options, version, rules, people);
+    findings.insert(findings.end(), found.begin(), found.end());
+    if (options.seconds == 0 || !starts(found)) continue;
+    figures.push_back(measure(options, version));
+    fmt::print(people, "{}", lines_of(figures.back()));
   }
   const auto failed = std::count_if(findings.begin(), findings.end(), [](const Finding& one) {
     return one.outcome.verdict == Verdict::kFail;
