@@ -1,7 +1,5 @@
 #include "net_plugin/process_communicator.h"
 
-#include <unistd.h>
-
 #include <mutex>
 
 #include "net_plugin/communicator.h"
@@ -11,19 +9,14 @@ namespace pacecar::plugin {
 namespace {
 
 struct Holder {
-  // The last control words still reach the peers. A child that was forked has none of our threads.
-  ~Holder() {
-    if (context != nullptr && owner == getpid()) finalize(context);
-  }
-
   std::mutex mutex;
   void* context = nullptr;
-  pid_t owner = 0;
 };
 
+// Never destroyed: NCCL's threads may still call while the process ends.
 Holder& holder() {
-  static Holder instance;
-  return instance;
+  static Holder* const instance = new Holder;
+  return *instance;
 }
 
 }  // namespace
@@ -32,7 +25,6 @@ nccl::NcclResult init_process(nccl::Logger logger) noexcept {
   Holder& held = holder();
   const std::lock_guard lock(held.mutex);
   if (held.context != nullptr) return nccl::NcclResult::kSuccess;
-  held.owner = getpid();
   return init(&held.context, logger, nccl::kUndefined);
 }
 

@@ -28,6 +28,7 @@ class SharedLine {
 struct Arena {
   std::atomic<int> arrived{0};
   std::atomic<uint32_t> barrier_round{0};
+  std::atomic<int> finished{0};  // ranks that came to their end
   std::array<std::array<uint8_t, nccl::kHandleBytes>, kMaxRanks> handles{};
   SharedLine violation;
   SharedLine not_offered;

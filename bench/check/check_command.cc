@@ -66,7 +66,8 @@ std::vector<int> versions_of(const Options& options) {
       const Host host(arena, {options.plugin, version, options.device}, rank);
     });
     if (outcome.verdict == Verdict::kPass) found.push_back(version);
-    if (outcome.detail.find("cannot be loaded") != std::string::npos) trouble = outcome.detail;
+    const bool lacks = outcome.detail.find("exports no") != std::string::npos;
+    if (outcome.verdict == Verdict::kFail && !lacks) trouble = outcome.detail;
   }
   if (!trouble.empty()) {
     fmt::print(stderr, "pacecar check-plugin: {}: {}\n", options.plugin, trouble);
@@ -96,6 +97,7 @@ Figures measure(const Options& options, int version) {
     const Outcome outcome = run_trial(1, kMeasureLimit, [&](Arena& arena, int) {
       nlohmann::json result = nccl::run_pair({.plugin = options.plugin,
                                               .version = version,
+                                              .device = options.device,
                                               .seconds = options.seconds,
                                               .latency = latency});
       result.erase("plugin");  // known, and maybe long
@@ -111,7 +113,8 @@ Figures measure(const Options& options, int version) {
 }
 
 bool write_json(const Options& options, const nlohmann::json& document) {
-  const std::string text = document.dump(1) + "\n";
+  const std::string text =
+      document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   if (options.json == "-") {
     fmt::print("{}", text);
     return true;
@@ -135,6 +138,18 @@ size_t width_of(const std::vector<Rule>& rules) {
   return width;
 }
 
+// What goes wrong is noted before the host's clean-up, which may crash on what is left.
+void check_rule(const Rule& rule, Arena& arena, Host& host) {
+  try {
+    rule.check(host);
+  } catch (const NotOffered&) {
+    throw;
+  } catch (const std::exception& reason) {
+    arena.violation.set(reason.what());
+    throw;
+  }
+}
+
 std::vector<Finding> check_version(const Options& options, int version,
                                    const std::vector<Rule>& rules, FILE* people) {
   std::vector<Finding> findings;
@@ -142,7 +157,7 @@ std::vector<Finding> check_version(const Options& options, int version,
     Finding finding{version, std::string(rule.name), std::string(rule.sentence), {}};
     finding.outcome = run_trial(rule.ranks, options.rule_limit(), [&](Arena& arena, int rank) {
       Host host(arena, {options.plugin, version, options.device}, rank);
-      rule.check(host);
+      check_rule(rule, arena, host);
     });
     fmt::print(people, "{}\n", line_of(finding, width_of(rules)));
     std::fflush(people);
@@ -162,6 +177,11 @@ int list(const std::vector<Rule>& rules) {
 int check_plugin(const Options& options) {
   const std::vector<Rule> rules = rules_of(options);
   if (options.list) return list(rules);
+  if (rules.empty()) {
+    fmt::print(stderr, "pacecar check-plugin: no rule's name contains '{}': --list shows them\n",
+               options.only);
+    return perf::kExitUsage;
+  }
   const std::vector<int> versions = versions_of(options);
   if (versions.empty()) return perf::kExitUsage;
   FILE* const people = options.json == "-" ? stderr : stdout;

@@ -3,10 +3,13 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "bench/perf/clock.h"
@@ -222,16 +225,27 @@ void* Host::receive(void* comm, std::span<const Part> parts) const {
   return request;
 }
 
-std::vector<int> Host::finish(void* request) const {
-  std::vector<int> sizes(kMostParts, -1);
-  int done = 0;
-  poll_until("a request's end", [&] {
-    done = -1;
-    expect_success(net_->test(request, &done, sizes.data()), "test");
-    expect(done == 0 || done == 1, "test leaves 'done' as it was");
-    return done == 1;
+std::vector<std::vector<int>> Host::finish(std::vector<void*> requests) const {
+  std::vector<std::vector<int>> sizes(requests.size(), std::vector<int>(kMostParts, -1));
+  poll_until("the requests' end", [&] {
+    bool all = true;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      if (requests[i] == nullptr) continue;  // done, and never tested again
+      int done = -1;
+      expect_success(net_->test(requests[i], &done, sizes[i].data()), "test");
+      expect(done == 0 || done == 1, "test leaves 'done' as it was");
+      if (done == 1) requests[i] = nullptr;
+      all = all && done == 1;
+    }
+    return all;
   });
   return sizes;
+}
+
+void Host::die() {
+  ++arena_.finished;
+  kill(getpid(), SIGKILL);
+  std::abort();
 }
 
 NcclResult Host::result_of(void* request) const {

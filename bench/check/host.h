@@ -82,13 +82,20 @@ class Host {
   void* send(void* comm, std::span<uint8_t> data, int tag, void* memory) const;
   void* receive(void* comm, std::span<const Part> parts) const;
   void* receive(void* comm, const Part& part) const { return receive(comm, std::span(&part, 1)); }
-  // Until done; one size per buffer of a receive.
-  std::vector<int> finish(void* request) const;
+  // Until all are done, polled in turn: a plugin may move nothing but within test. One size per
+  // buffer of each receive.
+  std::vector<std::vector<int>> finish(std::vector<void*> requests) const;
+  std::vector<int> finish(void* request) const { return finish(std::vector{request}).front(); }
+  // Both ends of a message; the sizes are the receive's.
+  std::vector<int> finish(void* receiving, void* sending) const {
+    return finish(std::vector{receiving, sending}).front();
+  }
   // Until done or failed.
   nccl::NcclResult result_of(void* request) const;
 
   // --- the other process ---
   void barrier();
+  [[noreturn]] void die();  // as a process that is killed
   void note(std::string_view text) { arena_.note.set(text); }
 
  private:

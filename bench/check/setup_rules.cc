@@ -117,8 +117,7 @@ void expect_works(const Host& host, const Ends& ends, uint64_t number) {
   const Buffer target(host, ends.receive, kBytes);
   perf::fill_pattern(source.bytes(), number);
   void* const receiving = host.receive(ends.receive, target.part(0, kBytes));
-  host.finish(host.send(ends.send, source.bytes(), 0, source.memory()));
-  host.finish(receiving);
+  host.finish(receiving, host.send(ends.send, source.bytes(), 0, source.memory()));
   expect(!perf::find_mismatch(target.bytes(), number), "a connection brings another one's bytes");
 }
 
@@ -182,8 +181,7 @@ void registers_from_another_thread(Host& host) {
     for (uint64_t i = 0; i < 200; ++i) {
       perf::fill_pattern(source.bytes(), i);
       void* const receiving = host.receive(ends.receive, target.part(0, kBytes));
-      host.finish(host.send(ends.send, source.bytes(), 0, source.memory()));
-      host.finish(receiving);
+      host.finish(receiving, host.send(ends.send, source.bytes(), 0, source.memory()));
       expect(!perf::find_mismatch(target.bytes(), i), "bytes are wrong while memory is registered");
     }
     service.join();

@@ -1,7 +1,5 @@
 // Rules of aborts, dead peers and ends.
 #include <fmt/format.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <array>
 
@@ -68,7 +66,7 @@ void notices_a_dead_peer(Host& host, int victim) {
   Buffer buffer(host, comm, kRequests * kBytes);
   if (host.rank() == victim) {
     expect_success(stream(host, comm, buffer, kStreamed), "a request before the peer dies");
-    kill(getpid(), SIGKILL);
+    host.die();
   }
   const Instant start = perf::steady_now();
   const NcclResult result = stream(host, comm, buffer, ~size_t{0});

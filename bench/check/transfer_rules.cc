@@ -31,9 +31,8 @@ void every_size_arrives(Host& host) {
       fill_pattern(source.bytes().first(size), ++number);
       void* const receiving = host.receive(ends.receive, target.part(0, size));
       void* const sending = host.send(ends.send, source.bytes().first(size), 0, source.memory());
-      expect(host.finish(receiving).front() == static_cast<int>(size),
+      expect(host.finish(receiving, sending).front() == static_cast<int>(size),
              fmt::format("a receive of {} bytes reports another size", size));
-      host.finish(sending);
       const auto wrong = find_mismatch(target.bytes().first(size), number);
       expect(!wrong,
              fmt::format("of {} bytes that arrived, byte {} is wrong", size, wrong ? *wrong : 0));
@@ -50,8 +49,8 @@ void nothing_is_an_operation(Host& host) {
     for (const size_t posted : {size_t{0}, kBytes}) {
       void* const receiving = host.receive(ends.receive, target.part(0, posted));
       void* const sending = host.send(ends.send, source.bytes().first(0), 0, source.memory());
-      expect(host.finish(receiving).front() == 0, "a message of 0 bytes reports another size");
-      host.finish(sending);
+      expect(host.finish(receiving, sending).front() == 0,
+             "a message of 0 bytes reports another size");
     }
     expect(!find_mismatch(target.bytes(), 1), "a message of 0 bytes changes the buffer");
   });
@@ -67,8 +66,8 @@ void short_messages_report_their_size(Host& host) {
     fill_pattern(target.bytes(), 2);
     const std::vector<uint8_t> before(target.bytes().begin(), target.bytes().end());
     void* const receiving = host.receive(ends.receive, target.part(0, kPosted));
-    host.finish(host.send(ends.send, source.bytes(), 0, source.memory()));
-    expect(host.finish(receiving).front() == static_cast<int>(kSent),
+    void* const sending = host.send(ends.send, source.bytes(), 0, source.memory());
+    expect(host.finish(receiving, sending).front() == static_cast<int>(kSent),
            "a receive reports the posted size, not the sent one");
     expect(!find_mismatch(target.bytes().first(kSent), 1), "what arrived is wrong");
     expect(std::equal(before.begin() + kSent, before.end(), target.bytes().begin() + kSent),
@@ -95,8 +94,7 @@ void requests_in_flight(Host& host) {
         sending.push_back(host.send(ends.send, part.data, 0, part.memory));
       }
       for (size_t i = 0; i < depth; ++i) {
-        host.finish(sending[i]);
-        host.finish(receiving[i]);
+        host.finish(receiving[i], sending[i]);
         expect(!find_mismatch(target.part(i * kBytes, kBytes).data, round * depth + i),
                "messages of one connection change places");
       }
@@ -109,10 +107,17 @@ void full_means_null(Host& host) {
   constexpr size_t kBytes = 64;
   constexpr size_t kMore = 4;  // times what may be in flight
   host.over_connection([&](const Ends& ends) {
+    const Buffer source(host, ends.send, kBytes);
     const Buffer target(host, ends.receive, kBytes);
+    const Host::Part part = target.part(0, kBytes);
+    std::vector<void*> sending;
     std::vector<void*> receiving;
     for (size_t i = 0; i < kMore * depth_of(host); ++i) {
-      const Host::Part part = target.part(0, kBytes);
+      void* const request = host.try_send(ends.send, source.bytes(), 0, source.memory());
+      if (request == nullptr) break;
+      sending.push_back(request);
+    }
+    for (size_t i = 0; i < kMore * depth_of(host); ++i) {
       void* const request =
           host.try_receive(ends.receive, std::span(&part, 1), reinterpret_cast<void*>(0x10));
       if (request == nullptr) break;
@@ -120,11 +125,17 @@ void full_means_null(Host& host) {
     }
     expect(receiving.size() >= depth_of(host),
            fmt::format("only {} receives can be posted", receiving.size()));
-    const Buffer source(host, ends.send, kBytes);
-    for (void* const request : receiving) {
-      host.finish(host.send(ends.send, source.bytes(), 0, source.memory()));
-      host.finish(request);
+    while (receiving.size() < sending.size()) {
+      host.finish(receiving.front(), sending.front());
+      receiving.erase(receiving.begin());
+      sending.erase(sending.begin());
+      receiving.push_back(host.receive(ends.receive, part));
     }
+    while (sending.size() < receiving.size()) {
+      sending.push_back(host.send(ends.send, source.bytes(), 0, source.memory()));
+    }
+    receiving.insert(receiving.end(), sending.begin(), sending.end());
+    host.finish(receiving);
   });
 }
 
@@ -143,8 +154,7 @@ void completion_may_be_optional(Host& host) {
                                    reinterpret_cast<void*>(nccl::kOptionalCompletion));
         return request != nullptr;
       });
-      host.finish(host.send(ends.send, source.bytes(), 0, source.memory()));
-      host.finish(request);
+      host.finish(request, host.send(ends.send, source.bytes(), 0, source.memory()));
       expect(!find_mismatch(target.bytes(), i), "what arrived is wrong");
     }
   });
@@ -180,9 +190,10 @@ void tags_choose_buffers(Host& host) {
             host.send(ends.send, part.data, static_cast<int>(100 + chosen), part.memory));
       }
     }
-    for (void* const request : sending) host.finish(request);
+    sending.insert(sending.begin(), receiving.begin(), receiving.end());
+    const std::vector<std::vector<int>> all_sizes = host.finish(sending);
     for (size_t round = 0; round < kRounds; ++round) {
-      const std::vector<int> sizes = host.finish(receiving[round]);
+      const std::vector<int>& sizes = all_sizes[round];
       for (size_t i = 0; i < buffers; ++i) {
         const size_t size = kBytes - 10 * i;
         expect(sizes[i] == static_cast<int>(size),
@@ -225,8 +236,7 @@ void flags_come_last(Host& host) {
         // should.
         std::fill_n(words, kBytes / sizeof(uint64_t), round * 0x0101010101010101U);
         void* const receiving = host.receive(ends.receive, target.part(0, kBytes));
-        host.finish(host.send(ends.send, source.bytes(), 0, source.memory()));
-        host.finish(receiving);
+        host.finish(receiving, host.send(ends.send, source.bytes(), 0, source.memory()));
       }
     }
     expect(torn.load() == 0, "a flag is seen before the data of its line");
@@ -242,14 +252,12 @@ void finished_sends_arrive(Host& host) {
     if (host.rank() == 0) {
       void* const request = host.receive(comm, buffer.part(0, kBytes));
       host.barrier();
-      host.barrier();  // the sender's test has said done
       host.finish(request);
       expect(!find_mismatch(buffer.bytes(), 7), "what arrived is wrong");
     } else {
       fill_pattern(buffer.bytes(), 7);
       host.barrier();
       host.finish(host.send(comm, buffer.bytes(), 0, buffer.memory()));
-      host.barrier();
     }
     host.barrier();
   }

@@ -30,6 +30,7 @@ constexpr Duration kGrace = Duration::from_s(1);
   int status = EXIT_SUCCESS;
   try {
     body(arena, rank);
+    ++arena.finished;
   } catch (const NotOffered& reason) {
     arena.not_offered.set(reason.what());
     status = EXIT_FAILURE;
@@ -82,12 +83,11 @@ class Ranks {
     std::erase_if(running_, [&](pid_t child) {
       int status = 0;
       if (waitpid(child, &status, WNOHANG) != child) return false;
-      // A rule may kill its own process, to see what the other one notices.
+      // A rule may kill its own process, to see what the other one notices (Host::die).
       if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL) {
         arena_.violation.set(fmt::format("it crashes: {}", strsignal(WTERMSIG(status))));
         well = false;
       } else if (WIFEXITED(status) && WEXITSTATUS(status) != EXIT_SUCCESS) {
-        arena_.violation.set("it ended the process");
         well = false;
       }
       return true;
@@ -99,12 +99,13 @@ class Ranks {
   std::vector<pid_t> running_;
 };
 
-Outcome outcome_of(const Arena& arena) {
+Outcome outcome_of(Arena& arena, int ranks) {
   const std::string said(arena.said.get());
   // A rank that finds a rule not to apply leaves, and the other may complain of that.
   if (!arena.not_offered.get().empty()) {
     return {Verdict::kNotOffered, std::string(arena.not_offered.get())};
   }
+  if (arena.finished != ranks) arena.violation.set("it ends the process");
   if (arena.violation.get().empty()) return {Verdict::kPass, std::string(arena.note.get())};
   const std::string why(arena.violation.get());
   return {Verdict::kFail, said.empty() ? why : fmt::format("{} (its log says: {})", why, said)};
@@ -130,7 +131,7 @@ Outcome run_trial(int ranks, Duration limit, const std::function<void(Arena&, in
   Arena* const arena = new (pages) Arena;
   std::fflush(nullptr);
   Ranks(*arena, ranks, body).wait(limit);
-  Outcome outcome = outcome_of(*arena);
+  Outcome outcome = outcome_of(*arena, ranks);
   munmap(pages, sizeof(Arena));
   return outcome;
 }

@@ -319,7 +319,7 @@ int run(int argc, char** argv) {
   app.add_option("--size", settings.size, "Bytes per message")->check(CLI::Range(1, 1 << 30));
   app.add_option("--in-flight", settings.in_flight, "Messages")->check(CLI::Range(1, kMaxRequests));
   app.add_option("--poll", settings.poll_us, "Microseconds between two looks for finished messages")
-      ->check(CLI::Range(1, 1'000'000));
+      ->check(CLI::Range(1, 999'999));
   app.add_option("--warm-up", settings.warm_up_s, "Seconds that are not counted")
       ->check(CLI::Range(0.01, 60.0));
   app.add_option("--seconds", settings.seconds, "Seconds that are")

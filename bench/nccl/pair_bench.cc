@@ -1,5 +1,7 @@
 #include "bench/nccl/pair_bench.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -127,7 +129,8 @@ Json measure_latency(const PairPlan& plan, const Plugin& plugin, ControlChannel&
 
 void serve_pair(const PairPlan& plan, perf::ControlChannel channel) {
   try {
-    const auto plugin = value_or_throw(Plugin::load(plan.plugin, plan.verbose, plan.version));
+    const auto plugin =
+        value_or_throw(Plugin::load(plan.plugin, plan.verbose, plan.version, plan.device));
     const Json wanted = value_or_throw(channel.expect("plan", kSetUpLimit));
     if (wanted.at("latency").get<bool>()) {
       serve_latency(*plugin, channel);
@@ -142,7 +145,8 @@ void serve_pair(const PairPlan& plan, perf::ControlChannel channel) {
 
 Json drive_pair(const PairPlan& plan, perf::ControlChannel channel) {
   try {
-    const auto plugin = value_or_throw(Plugin::load(plan.plugin, plan.verbose, plan.version));
+    const auto plugin =
+        value_or_throw(Plugin::load(plan.plugin, plan.verbose, plan.version, plan.device));
     value_or_throw(channel.send({{"type", "plan"},
                                  {"latency", plan.latency},
                                  {"size", plan.size},
@@ -169,6 +173,7 @@ Json run_pair(const PairPlan& plan) {
   ControlListener listener = value_or_throw(ControlListener::open(0));
   const pid_t child = fork();
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     int status = EXIT_SUCCESS;
     try {
       serve_pair(plan, connect_pair("127.0.0.1", listener.port()));
@@ -177,8 +182,15 @@ Json run_pair(const PairPlan& plan) {
     }
     std::_Exit(status);
   }
-  Json result = drive_pair(plan, value_or_throw(listener.accept()));
   int status = 0;
+  Json result;
+  try {
+    result = drive_pair(plan, value_or_throw(listener.accept()));
+  } catch (...) {
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    throw;
+  }
   waitpid(child, &status, 0);
   if (status != 0) throw std::runtime_error("the receiving process did not end well");
   return result;

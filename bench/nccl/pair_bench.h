@@ -13,6 +13,7 @@ namespace pacecar::nccl {
 struct PairPlan {
   std::string plugin;  // path
   int version = 0;     // of its table; 0: the newest
+  int device = 0;
   uint64_t size = 1U << 20;
   uint64_t in_flight = 8;
   double seconds = 3;

@@ -55,7 +55,8 @@ Result<void*> poll(const Patience& patience, const Step& step) {
 
 }  // namespace
 
-Result<std::unique_ptr<Plugin>> Plugin::load(const std::string& path, bool verbose, int version) {
+Result<std::unique_ptr<Plugin>> Plugin::load(const std::string& path, bool verbose, int version,
+                                             int device) {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return fail(ErrorCode::kNotFound, fmt::format("cannot load the net plugin: {}", dlerror()));
@@ -80,6 +81,11 @@ Result<std::unique_ptr<Plugin>> Plugin::load(const std::string& path, bool verbo
   int devices = 0;
   if (auto ok = check(loaded.devices(&devices), "devices"); !ok) return tl::unexpected(ok.error());
   if (devices < 1) return fail(ErrorCode::kNotFound, "the plugin offers no device");
+  if (device >= devices) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("the plugin has {} devices, and no number {}", devices, device));
+  }
+  plugin->device_ = device;
   return plugin;
 }
 
@@ -91,14 +97,14 @@ Plugin::~Plugin() {
 
 Result<std::string> Plugin::device_name() const {
   NetPropertiesV12 properties{};
-  return check(net_->getProperties(0, &properties), "getProperties").map([&] {
+  return check(net_->getProperties(device_, &properties), "getProperties").map([&] {
     return std::string(properties.name);
   });
 }
 
 Result<void*> Plugin::listen(HandleBytes* handle) const {
   void* comm = nullptr;
-  return check(net_->listen(context_, 0, handle->data(), &comm), "listen").map([&] {
+  return check(net_->listen(context_, device_, handle->data(), &comm), "listen").map([&] {
     return comm;
   });
 }
@@ -106,7 +112,7 @@ Result<void*> Plugin::listen(HandleBytes* handle) const {
 Result<void*> Plugin::try_connect(HandleBytes& handle) const {
   void* comm = nullptr;
   DeviceHandle* device = nullptr;
-  const auto result = net_->connect(context_, 0, handle.data(), &comm, &device);
+  const auto result = net_->connect(context_, device_, handle.data(), &comm, &device);
   return check(result, "connect").map([&] { return comm; });
 }
 

@@ -24,12 +24,12 @@ class Plugin {
   // Loads the library at `path` and initialises its table of `version`, 0 for the newest. Its
   // warnings go to stderr; its information too if `verbose`. Errors: kNotFound, kSystem.
   static Result<std::unique_ptr<Plugin>> load(const std::string& path, bool verbose,
-                                              int version = 0);
+                                              int version = 0, int device = 0);
   ~Plugin();  // closes nothing but the plugin itself
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
-  // The functions below use device 0. They answer kPeer when the plugin reports an error.
+  // The functions below answer kPeer when the plugin reports an error.
   int version() const { return net_->version(); }
   Result<std::string> device_name() const;
   Result<void*> listen(HandleBytes* handle) const;
@@ -58,6 +58,7 @@ class Plugin {
   void* library_;
   std::unique_ptr<AnyNet> net_;
   void* context_ = nullptr;
+  int device_ = 0;
 };
 
 }  // namespace pacecar::nccl

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <climits>
+#include <cstring>
 #include <string>
 
 #include "net_plugin/abi/tables.h"
@@ -178,7 +179,10 @@ class NetOf final : public AnyNet {
   template <typename Properties>
   static NcclResult translate(int device, NcclResult (*get)(int, Properties*),
                               NetPropertiesV12* to) {
-    Properties from{};
+    // Garbage in, as NCCL has it: what the plugin leaves out keeps what the caller's memory held.
+    Properties from;
+    std::memset(static_cast<void*>(&from), *reinterpret_cast<const unsigned char*>(to),
+                sizeof from);
     const NcclResult result = get(device, &from);
     *to = {.name = from.name,
            .pci_path = from.pci_path,

@@ -18,6 +18,7 @@ namespace {
 using test::monotonic_now;
 using testing::Each;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr size_t kChunks = 96;  // of a round, each way
 constexpr size_t kChunk = 5000;
@@ -218,6 +219,23 @@ TEST_F(VerbsNicRecovery, AnEndThatSendsNothingFollows) {
   transfer({0}, Opcode::kWriteWithImm, 0, [&] { sides_[1].nic->upset_lane(sides_[1].end, 2); });
   expect_arrived(0, 1);
   EXPECT_THAT(sides_[1].log, HasSubstr("the peer's end of a lane has failed"));
+}
+
+// Nothing comes back, neither an acknowledgement nor an error: the retries would take longer.
+TEST_F(VerbsNicRecovery, ALaneOfWhichTheDeviceDoesNothingFails) {
+  open({.work_requests = 64}, kPatience);
+  begin_round(0);
+  const WorkRequest request = chunk(0, 0, Opcode::kWriteWithImm);
+  sides_[1].nic.reset();
+  Side& side = sides_[0];
+  ASSERT_EQ(side.nic->post(side.end, {&request, 1}), 1U);
+  const Instant now = monotonic_now();
+  side.nic->transmit(now);
+  side.nic->on_time(now + kPatience / 2);
+  EXPECT_THAT(side.log, Not(HasSubstr("is acknowledged any more")));
+  EXPECT_LE(side.nic->next_deadline(), now + kPatience) << "one who sleeps must look";
+  side.nic->on_time(now + kPatience + Duration::from_s(1));
+  EXPECT_THAT(side.log, HasSubstr("nothing of what was sent is acknowledged any more"));
 }
 
 TEST_F(VerbsNicRecovery, APeerThatIsGoneStaysGone) {

@@ -20,10 +20,12 @@ void close_receive(Engine& engine, ConnectionId connection) {
 }
 
 // Connections that were closed hold their places until their peers have heard of it: an application
-// that opens as many again must not fail over that.
+// that opens as many again must not fail over that. Peers that do not close are not waited for.
+constexpr Duration kPlaceWait = Duration::from_s(2);
+
 template <typename T>
-bool comes_free(const Result<T>& opened, const Messenger& messenger) {
-  return !opened && opened.error().code == ErrorCode::kUnavailable && messenger.releasing();
+bool unavailable(const Result<T>& opened) {
+  return !opened && opened.error().code == ErrorCode::kUnavailable;
 }
 
 class EngineListener final : public Listener {
@@ -41,8 +43,10 @@ class EngineListener final : public Listener {
 
   Result<std::unique_ptr<ReceiveConnection>> accept() override {
     const Instant now = clock_now();
-    while (auto session = bootstrap_->poll(now)) waiting_.push_back(std::move(session));
-    while (!waiting_.empty() && answer(waiting_.front())) waiting_.pop_front();
+    while (auto session = bootstrap_->poll(now)) {
+      waiting_.push_back({std::move(session), now + kPlaceWait});
+    }
+    while (!waiting_.empty() && answer(waiting_.front(), now)) waiting_.pop_front();
     for (auto joining = joining_.begin(); joining != joining_.end(); ++joining) {
       const BootstrapSession::State state = joining->session->poll(now);
       if (state == BootstrapSession::State::kWaiting) continue;
@@ -64,15 +68,21 @@ class EngineListener final : public Listener {
     ConnectionId connection = 0;
   };
 
+  struct Waiting {
+    std::unique_ptr<BootstrapSession> session;
+    Instant until;
+  };
+
   // False: not yet, there is no place.
-  bool answer(std::unique_ptr<BootstrapSession>& session) {
-    bool later = false;
+  bool answer(Waiting& waiting, Instant time) {
+    std::unique_ptr<BootstrapSession>& session = waiting.session;
+    if (session->poll(time) != BootstrapSession::State::kWaiting) return true;  // it has given up
+    bool place_comes = false;
     auto answered = nic_.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-      auto opened = messenger.open_receive(session->offer(), now);
-      later = comes_free(opened, messenger);
-      return opened;
+      place_comes = messenger.releasing_receives();
+      return messenger.open_receive(session->offer(), now);
     });
-    if (later) return false;
+    if (unavailable(answered) && place_comes && time < waiting.until) return false;
     if (!answered) {
       session->refuse(answered.error().message);
       refused_.push_back(std::move(session));
@@ -92,7 +102,7 @@ class EngineListener final : public Listener {
   const OwnNic nic_;
   std::unique_ptr<BootstrapListener> bootstrap_;
   Handle handle_;
-  std::deque<std::unique_ptr<BootstrapSession>> waiting_;   // not answered
+  std::deque<Waiting> waiting_;                             // not answered
   std::vector<Joining> joining_;                            // answered and not yet confirmed
   std::vector<std::unique_ptr<BootstrapSession>> refused_;  // the reason is on its way
 };
@@ -106,30 +116,27 @@ class EngineConnecting final : public Connecting {
         peer_(peer),
         connect_timeout_(connect_timeout),
         weight_(weight),
-        give_up_(clock_now() + connect_timeout) {}
+        give_up_(clock_now() + kPlaceWait) {}
 
-  ~EngineConnecting() override {
-    if (!connection_) return;
-    nic_.engine->exclusively([this](Messenger& messenger, Nic&, Instant now) {
-      messenger.close_send(*connection_, now);
-    });
-  }
+  ~EngineConnecting() override { close(); }
 
   // Until the first call of the peer; true when it has been made.
   Result<bool> begin() {
     if (bootstrap_ != nullptr) return true;
-    bool later = false;
+    bool place_comes = false;
     auto offered = nic_.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-      auto opened = messenger.open_send(peer_, now, weight_);
-      later = comes_free(opened, messenger);
-      return opened;
+      place_comes = messenger.releasing_sends();
+      return messenger.open_send(peer_, now, weight_);
     });
-    if (later && clock_now() < give_up_) return false;
+    if (unavailable(offered) && place_comes && clock_now() < give_up_) return false;
     if (!offered) return tl::unexpected(offered.error());
     connection_ = offered->connection;
     auto bootstrap =
         BootstrapConnector::open(handle_, offered->offer, connect_timeout_, clock_now());
-    if (!bootstrap) return tl::unexpected(bootstrap.error());
+    if (!bootstrap) {
+      close();
+      return tl::unexpected(bootstrap.error());
+    }
     bootstrap_ = std::move(*bootstrap);
     return true;
   }
@@ -152,6 +159,14 @@ class EngineConnecting final : public Connecting {
   }
 
  private:
+  void close() {
+    if (!connection_) return;
+    nic_.engine->exclusively([this](Messenger& messenger, Nic&, Instant now) {
+      messenger.close_send(*connection_, now);
+    });
+    connection_.reset();
+  }
+
   const OwnNic nic_;
   const BootstrapHandle handle_;
   const NicIdentity peer_;

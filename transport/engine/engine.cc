@@ -187,9 +187,9 @@ void Engine::rest() {
       fd = port_->wait_fd();
     }
     end_inline_poll(time);
+    // By then this thread polls again: the keeper need not.
+    last_inline_poll_ns_.store(until.ns(), std::memory_order_relaxed);
   }
-  // By then this thread polls again: the keeper need not.
-  last_inline_poll_ns_.store(until.ns(), std::memory_order_relaxed);
   pollfd waiting{fd, POLLIN, 0};
   sleep_until(until, {&waiting, 1});
 }

@@ -338,9 +338,12 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
   return Answered{static_cast<ConnectionId>(place), encode(answer)};
 }
 
-bool Messenger::releasing() const {
-  const auto closed = [](const auto& end) { return end != nullptr && end->closed; };
-  return std::ranges::any_of(senders_, closed) || std::ranges::any_of(receivers_, closed);
+bool Messenger::releasing_sends() const {
+  return std::ranges::any_of(senders_, [](const auto& end) { return end && end->closed; });
+}
+
+bool Messenger::releasing_receives() const {
+  return std::ranges::any_of(receivers_, [](const auto& end) { return end && end->closed; });
 }
 
 void Messenger::close_send(ConnectionId connection, Instant now) {

@@ -96,7 +96,8 @@ class Messenger {
   Result<Answered> open_receive(std::span<const uint8_t> offer, Instant now);
 
   // Whether a connection that has been closed still holds its place, for its peer's last word.
-  bool releasing() const;
+  bool releasing_sends() const;
+  bool releasing_receives() const;
 
   // Requests of a closed connection are dropped; nothing waits for the peer.
   void close_send(ConnectionId connection, Instant now);

@@ -46,7 +46,9 @@ bool Messenger::keep_house(Sender& sender, Instant now) {
     return true;
   }
   const bool waits = !sender.queue.idle() && sender.failure == MessageFailure::kNone;
-  watch(sender.progress, waits && !sender.closed, sender.queue.moves(), now);
+  if (sender.failure == MessageFailure::kNone) {
+    watch(sender.progress, waits && !sender.closed, sender.queue.moves(), now);
+  }
   const bool busy = sender.closed || waits;
   if (busy) flow.active = true;
   return busy;
@@ -67,7 +69,9 @@ bool Messenger::keep_house(Receiver& receiver, Instant now) {
     return true;
   }
   const bool waits = !receiver.queue.idle() && receiver.failure == MessageFailure::kNone;
-  watch(receiver.progress, waits && !receiver.closed, receiver.queue.moves(), now);
+  if (receiver.failure == MessageFailure::kNone) {
+    watch(receiver.progress, waits && !receiver.closed, receiver.queue.moves(), now);
+  }
   const bool busy = receiver.closed || waits;
   if (busy) flow.active = true;
   return busy;

@@ -42,7 +42,8 @@ void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, bool final, CompletionStatus
   next_recovery_ = now_;
 }
 
-// A device that neither does its work nor says that it cannot: rdma_rxe after its link was down.
+// Whatever keeps a lane from moving without a word, the device too: rdma_rxe stops for ever now and
+// then when its link was down.
 void VerbsNic::watch_lanes(Instant now) {
   if (started_ == 0 || now < next_watch_) return;
   next_watch_ = now + kWatchPeriod;
@@ -55,8 +56,9 @@ void VerbsNic::watch_lanes(Instant now) {
     for (Lane& lane : qp->lanes) {
       if (!stalled(lane)) continue;
       fail_lane(*qp, lane, false, CompletionStatus::kRetryExceeded,
-                describe_fault(place_of(*qp), "the device does nothing of what it is to send",
-                               "look at the kernel's log: driver or firmware may be stuck"));
+                describe_fault(place_of(*qp), "nothing of what was sent is acknowledged any more",
+                               "check that the peer's process runs and that the path carries this "
+                               "traffic class; else look at the kernel's log"));
     }
   }
 }
