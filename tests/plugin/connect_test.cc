@@ -222,11 +222,12 @@ TEST(Connect, AsManyAgainAsWereClosed) {
     // While none of them is closed there is nothing to wait for.
     std::vector<ConnectionPair> pairs;
     for (size_t i = 0; i < kMost; ++i) pairs.push_back(host->connect_to_self());
-    HandleBytes handle = host->listen().handle;
+    Listening listening = host->listen();
     void* comm = nullptr;
     nccl::DeviceHandle* device = nullptr;
-    EXPECT_EQ(host->net().connect(host->context(), 0, handle.data(), &comm, &device),
+    EXPECT_EQ(host->net().connect(host->context(), 0, listening.handle.data(), &comm, &device),
               NcclResult::kSystemError);
+    host->net().closeListen(listening.comm);
     EXPECT_TRUE(was_logged(nccl::LogSeverity::kWarn, "raise PACECAR_MAX_CONNECTIONS"));
     for (const ConnectionPair& pair : pairs) host->close(pair);
   });
