@@ -181,9 +181,7 @@ void tags_choose_buffers(Host& host) {
     std::vector<void*> sending;
     for (size_t round = 0; round < kRounds; ++round) {
       for (size_t k = 0; k < buffers; ++k) {
-        const size_t i =
-            (k * 5 + round) % buffers;  // in another order than posted, where that is one
-        const size_t chosen = buffers % 5 == 0 ? k : i;
+        const size_t chosen = (buffers - 1 - k + round) % buffers;  // not as posted
         const Host::Part part = source.part(place(round, chosen), kBytes - 10 * chosen);
         fill_pattern(part.data, round * buffers + chosen);
         sending.push_back(

@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 #include <thread>
+#include <tuple>
 
 #include "tests/plugin/plugin_test.h"
 
@@ -78,6 +79,14 @@ TEST(Load, SaysTheTruthAboutTheDevice) {
   });
 }
 
+auto values_of(const NetPropertiesV12& p) {
+  return std::make_tuple(p.pci_path, p.guid, p.pointer_support, p.registration_is_global,
+                         p.force_flush, p.speed, p.port, p.latency, p.max_connections,
+                         p.max_receives, p.device_type, p.device_version, p.virtual_device.count,
+                         p.virtual_device.devices[0], p.max_p2p_bytes, p.max_collective_bytes,
+                         p.max_multi_request_size, p.rail, p.plane);
+}
+
 TEST(Load, EveryVersionSaysTheSameAsFarAsItCan) {
   for (int version = nccl::kOldestVersion; version < nccl::kNewestVersion; ++version) {
     expect_processes_pass(1, [version](Rank&) {
@@ -91,8 +100,7 @@ TEST(Load, EveryVersionSaysTheSameAsFarAsItCan) {
       if (version < 8) full.registration_is_global = 0;
       if (version < 9) full.max_p2p_bytes = full.max_collective_bytes = size_t{1} << 30;
       EXPECT_STREQ(own.name, full.name);
-      own.name = full.name = nullptr;
-      EXPECT_EQ(std::memcmp(&own, &full, sizeof own), 0) << "version " << version;
+      EXPECT_EQ(values_of(own), values_of(full)) << "version " << version;
     });
   }
 }

@@ -79,10 +79,11 @@ class EngineListener final : public Listener {
     if (session->poll(time) != BootstrapSession::State::kWaiting) return true;  // it has given up
     bool place_comes = false;
     auto answered = nic_.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-      place_comes = messenger.releasing_receives();
-      return messenger.open_receive(session->offer(), now);
+      auto opened = messenger.open_receive(session->offer(), now);
+      place_comes = unavailable(opened) && messenger.releasing_receives();
+      return opened;
     });
-    if (unavailable(answered) && place_comes && time < waiting.until) return false;
+    if (place_comes && time < waiting.until) return false;
     if (!answered) {
       session->refuse(answered.error().message);
       refused_.push_back(std::move(session));
@@ -125,10 +126,11 @@ class EngineConnecting final : public Connecting {
     if (bootstrap_ != nullptr) return true;
     bool place_comes = false;
     auto offered = nic_.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-      place_comes = messenger.releasing_sends();
-      return messenger.open_send(peer_, now, weight_);
+      auto opened = messenger.open_send(peer_, now, weight_);
+      place_comes = unavailable(opened) && messenger.releasing_sends();
+      return opened;
     });
-    if (unavailable(offered) && place_comes && clock_now() < give_up_) return false;
+    if (place_comes && clock_now() < give_up_) return false;
     if (!offered) return tl::unexpected(offered.error());
     connection_ = offered->connection;
     auto bootstrap =

@@ -192,8 +192,9 @@ class Context {
   virtual Result<const Memory*> register_memory(size_t nic, void* address, size_t length) = 0;
   virtual Result<void> deregister_memory(size_t nic, const Memory* memory) = 0;
 
-  // For a thread that waits for requests of this NIC and has nothing else to do: sleeps until
-  // something arrives, for half a millisecond at most.
+  // For a thread that waits for requests of this NIC, has nothing else to do, and streams: sleeps
+  // for half a millisecond at most, or until something arrives; between the messages of a stream
+  // for a moment, whatever arrives. Who measures latencies polls instead.
   virtual void rest(size_t nic) = 0;
   virtual Statistics statistics(size_t nic) const = 0;
 };

@@ -29,7 +29,7 @@ LogLevel level_of(const Stall& stall) {
 std::string describe(const Stall& stall, const std::string& end) {
   const std::string begin = fmt::format("{}: nothing has moved for {:.0f} s, {} requests wait", end,
                                         stall.lasted.seconds(), stall.requests);
-  if (stall.writes == 0 && stall.awaits_peer) {
+  if (stall.awaits_peer) {
     return begin + ": the peer has not come to this message; if it does not compute, look there";
   }
   return fmt::format("{}, {} writes are not acknowledged; {}", begin, stall.writes,

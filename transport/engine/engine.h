@@ -56,8 +56,7 @@ class Engine {
   void progress();
   // Messenger::stall_changes, without the lock.
   uint64_t stall_changes() const { return stall_changes_.load(std::memory_order_relaxed); }
-  // While waiting for any of them, by one who has nothing else to do and streams, for latency is
-  // no concern: sleeps until something arrives, for half a millisecond at most.
+  // While waiting for any of them: see Context::rest.
   void rest();
 
   const NicIdentity& identity() const { return identity_; }
