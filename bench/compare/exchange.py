@@ -1,5 +1,6 @@
 """One measurement: a server and its client, each in its place on a link."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -41,6 +42,21 @@ def exchange(link, server, client, seconds, tcp_port=None):
             if not serving.ends_well(END_LIMIT_S):
                 raise Failed(f"the server of {serving.complaint()}")
             return asking.output()
+
+
+@contextlib.contextmanager
+def uninterrupted():
+    """An interrupt waits until what is started here is known to those who would end it."""
+    came = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number))
+              for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 class Process:

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 import star
-from exchange import END_LIMIT_S, SET_UP_LIMIT_S, START_LIMIT_S, Failed, Process
+from exchange import END_LIMIT_S, SET_UP_LIMIT_S, START_LIMIT_S, Failed, Process, uninterrupted
 
 TCP = "tcp:"
 IDLE_S = 1  # of probes alone, before the senders start
@@ -163,7 +163,8 @@ def pacecar(algorithm, plan, made):
 
         def peer(namespace, *role):
             argv = [plan.incast_peer, *role, *common]
-            return stack.enter_context(Process(star.prefix(namespace), argv, environment))
+            with uninterrupted():
+                return stack.enter_context(Process(star.prefix(namespace), argv, environment))
 
         receiver = peer(made.receiver, "receive", "--senders", len(made.senders))
         wait_for(handle, receiver)
