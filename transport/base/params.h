@@ -20,6 +20,7 @@ namespace pacecar {
 
 enum class Progress : uint8_t { kInline, kThread };
 enum class Integrity : uint8_t { kAuto, kFull, kHeader };
+enum class GpuSetting : uint8_t { kAuto, kDirect, kStaged, kHost };
 
 struct Params {
 #define PACECAR_PARAM(type, field, name, default_value, ...) type field = default_value;

@@ -1,0 +1,75 @@
+#include "gdr/cuda_driver.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+namespace pacecar {
+namespace {
+
+constexpr std::string_view kNoGpu =
+    "the driver finds no GPU: `nvidia-smi -L` lists them, and a container needs them passed "
+    "through (--gpus all)";
+
+#ifdef PACECAR_WITHOUT_CUDA
+void* open_library(const std::string& /*library*/) { return nullptr; }
+std::string reason() { return "this is a build without CUDA: use PACECAR_WITH_CUDA=AUTO"; }
+#else
+void* open_library(const std::string& library) {
+  return dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+std::string reason() {
+  return fmt::format(
+      "NVIDIA's driver library is not there ({}): install the driver, or pass the "
+      "GPUs through to the container",
+      dlerror());
+}
+#endif
+
+// The names of the missing ones, of those that are required.
+std::string resolve(void* library, CudaEntryPoints& entries) {
+  std::string missing;
+  const auto find = [&](auto& entry, const char* symbol, bool required) {
+    entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(dlsym(library, symbol));
+    if (entry == nullptr && required)
+      missing += (missing.empty() ? "" : ", ") + std::string(symbol);
+  };
+#define PACECAR_CUDA_ENTRY(member, symbol, required, ...) find(entries.member, #symbol, required);
+#include "gdr/cuda_entry_points.def"
+#undef PACECAR_CUDA_ENTRY
+  return missing;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const CudaDriver>> CudaDriver::load(const std::string& library) {
+  void* const handle = open_library(library);
+  if (handle == nullptr) return fail(ErrorCode::kNotFound, reason());
+  const auto driver = std::make_shared<CudaDriver>();
+  if (const std::string missing = resolve(handle, driver->entries_); !missing.empty()) {
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("NVIDIA's driver library lacks {}: bring the driver up to date", missing));
+  }
+  if (auto started = driver->start(); !started) return tl::unexpected(started.error());
+  return driver;
+}
+
+Result<void> CudaDriver::start() {
+  const cuda::Status status = entries_.init(0);
+  if (status == cuda::kErrorNoDevice) return fail(ErrorCode::kNotFound, std::string(kNoGpu));
+  if (status != cuda::kSuccess) {
+    return tl::unexpected(error("cuInit", status, "`nvidia-smi` says whether the driver works"));
+  }
+  if (entries_.device_count(&devices_) != cuda::kSuccess || devices_ == 0) {
+    return fail(ErrorCode::kNotFound, std::string(kNoGpu));
+  }
+  return {};
+}
+
+Error CudaDriver::error(std::string_view call, cuda::Status status, std::string_view cure) const {
+  const char* text = nullptr;
+  if (entries_.error_string(status, &text) != cuda::kSuccess || text == nullptr) text = "unknown";
+  return {ErrorCode::kSystem, fmt::format("{} failed ({}, {}): {}", call, text, status, cure)};
+}
+
+}  // namespace pacecar

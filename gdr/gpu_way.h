@@ -1,0 +1,49 @@
+// How GPU memory gets to and from a NIC, and why that way.
+//
+// Pure. Thread rule: any.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "gdr/gpu.h"
+#include "transport/base/params.h"
+#include "transport/base/result.h"
+
+namespace pacecar {
+
+enum class GpuWay : uint8_t {
+  kHost,        // not at all: the application copies to buffers of the host itself
+  kStaged,      // we copy, through pinned memory of the host
+  kPeerMemory,  // the NIC reaches it, registered by its address
+  kDmaBuf,      // the NIC reaches it, registered as a dma-buf
+};
+
+constexpr bool is_direct(GpuWay way) {
+  return way == GpuWay::kPeerMemory || way == GpuWay::kDmaBuf;
+}
+
+struct NicReach {
+  bool software = false;  // its packets are made by this host's processors
+  bool dma_buf = false;
+  bool peer_memory = false;
+};
+
+struct GpuChoice {
+  GpuWay way = GpuWay::kHost;
+  std::string why;
+  bool refused = false;  // what was asked for cannot be had
+};
+
+// Whether the choice depends on the GPUs: then the driver is to be loaded.
+bool depends_on_gpus(GpuSetting setting, const NicReach& nic);
+
+// `gpus` of the driver, or why there are none; not looked at unless depends_on_gpus.
+GpuChoice choose_gpu_way(GpuSetting setting, const NicReach& nic,
+                         const Result<std::span<const Gpu>>& gpus);
+
+// "GPU memory through host buffers: a software NIC cannot reach the GPU", for people.
+std::string describe(const GpuChoice& choice);
+
+}  // namespace pacecar

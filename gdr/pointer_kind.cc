@@ -1,0 +1,44 @@
+#include "gdr/pointer_kind.h"
+
+#include <array>
+
+namespace pacecar {
+
+Result<PointerKind> kind_of_pointer(const CudaDriver& driver, const void* pointer) {
+  unsigned type = 0;
+  unsigned managed = 0;
+  int device = 0;
+  cuda::DevicePointer base = 0;
+  size_t size = 0;
+  std::array<int, 5> attributes{cuda::kPointerMemoryType, cuda::kPointerIsManaged,
+                                cuda::kPointerDeviceOrdinal, cuda::kPointerRangeStart,
+                                cuda::kPointerRangeSize};
+  std::array<void*, 5> values{&type, &managed, &device, &base, &size};
+  const cuda::Status status =
+      driver->pointer_attributes(attributes.size(), attributes.data(), values.data(),
+                                 reinterpret_cast<cuda::DevicePointer>(pointer));
+  if (status != cuda::kSuccess) {
+    return tl::unexpected(
+        driver.error("cuPointerGetAttributes", status, "pass memory that is allocated"));
+  }
+  return PointerKind{.cuda = type == cuda::kMemoryTypeDevice,
+                     .managed = managed != 0,
+                     .device = device,
+                     .base = base,
+                     .size = size};
+}
+
+Result<PointerKind> kind_of_gpu_range(const CudaDriver& driver, const void* pointer,
+                                      size_t length) {
+  auto kind = kind_of_pointer(driver, pointer);
+  if (!kind) return kind;
+  const uint64_t offset = reinterpret_cast<uint64_t>(pointer) - kind->base;
+  if (!kind->cuda || offset > kind->size || length > kind->size - offset) {
+    return fail(ErrorCode::kInvalidArgument,
+                "memory that was given as a GPU's does not lie in one allocation of a GPU: pass "
+                "what cudaMalloc returned, with its size");
+  }
+  return kind;
+}
+
+}  // namespace pacecar

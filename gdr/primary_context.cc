@@ -1,0 +1,32 @@
+#include "gdr/primary_context.h"
+
+#include <utility>
+
+namespace pacecar {
+
+Result<std::unique_ptr<PrimaryContext>> PrimaryContext::retain(
+    std::shared_ptr<const CudaDriver> driver, int device) {
+  cuda::Device handle = 0;
+  cuda::Context context = nullptr;
+  cuda::Status status = (*driver)->device_get(&handle, device);
+  if (status == cuda::kSuccess) status = (*driver)->retain_context(&context, handle);
+  if (status != cuda::kSuccess) {
+    return tl::unexpected(driver->error("cuDevicePrimaryCtxRetain", status,
+                                        "`nvidia-smi` says whether the GPU works and is free"));
+  }
+  return std::unique_ptr<PrimaryContext>(new PrimaryContext(std::move(driver), handle, context));
+}
+
+PrimaryContext::~PrimaryContext() { (*driver_)->release_context(device_); }
+
+// A context that cannot be made current makes the calls that follow fail, which is reported there.
+PrimaryContext::Current::Current(const PrimaryContext& context)
+    : driver_(*context.driver_),
+      pushed_(driver_->push_context(context.context_) == cuda::kSuccess) {}
+
+PrimaryContext::Current::~Current() {
+  cuda::Context popped = nullptr;
+  if (pushed_) driver_->pop_context(&popped);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,384 @@
+// A driver library without a GPU: the entry points that Pacecar uses, under libcuda.so.1's name.
+//
+// A GPU's memory is pages that may not be touched at the address that the program knows: whoever
+// reads or writes it but by a copy crashes. Its bytes are in a second mapping, for copies only.
+// Streams run behind the program's back: a copy is done some time after the call, and a stream
+// that is held (copies_wait) does not move, so that who does not wait is caught.
+//
+// FAKE_CUDA_OLD leaves out what drivers before CUDA 11.3 lack, FAKE_CUDA_BROKEN what all have.
+#include "tests/gdr/fake_cuda.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "gdr/cuda_abi.h"
+
+using namespace pacecar::cuda;
+
+struct pacecar::cuda::OpaqueStream {
+  std::deque<std::function<void()>> work;
+  bool busy = false;
+};
+
+struct pacecar::cuda::OpaqueEvent {
+  uint64_t recorded = 0;
+  uint64_t reached = 0;
+  Status status = kSuccess;
+};
+
+struct pacecar::cuda::OpaqueContext {
+  int device = 0;
+};
+
+namespace {
+
+constexpr Status kInvalidValue = 1;
+constexpr Status kOutOfMemory = 2;
+constexpr Status kInvalidContext = 201;
+constexpr Status kNotSupported = 801;
+constexpr Status kIllegalAddress = 700;
+constexpr int kMaxDevices = 8;
+
+struct Allocation {
+  size_t bytes = 0;
+  int device = 0;
+  int file = -1;
+  uint8_t* contents = nullptr;
+};
+
+struct Fake {
+  std::mutex mutex;
+  std::condition_variable changed;
+  FakeCuda state;
+  std::map<uint64_t, Allocation> memory;  // by the address that programs know
+  OpaqueContext contexts[kMaxDevices];
+  std::deque<std::unique_ptr<OpaqueStream>> streams;
+  Status failure = kSuccess;  // of a copy; as with CUDA it stays
+  std::thread worker;
+};
+
+// Never destroyed: its thread runs until the process ends.
+Fake& fake() {
+  static Fake* const instance = new Fake;
+  return *instance;
+}
+
+thread_local std::deque<OpaqueContext*> current;
+
+uint8_t* contents_of(uint64_t address, size_t bytes) {
+  auto after = fake().memory.upper_bound(address);
+  if (after == fake().memory.begin()) return nullptr;
+  const auto& [base, allocation] = *--after;
+  const uint64_t offset = address - base;
+  if (offset > allocation.bytes || bytes > allocation.bytes - offset) return nullptr;
+  return allocation.contents + offset;
+}
+
+// Streams take turns, one piece of work at a time.
+void run_streams() {
+  Fake& gpu = fake();
+  std::unique_lock lock(gpu.mutex);
+  while (true) {
+    OpaqueStream* ready = nullptr;
+    gpu.changed.wait(lock, [&] {
+      if (gpu.state.copies_wait) return false;
+      for (const auto& stream : gpu.streams) {
+        if (!stream->work.empty()) ready = stream.get();
+      }
+      return ready != nullptr;
+    });
+    // The program goes on meanwhile, as it does while a real copy runs.
+    ready->busy = true;
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+    ready->work.front()();
+    ready->work.pop_front();
+    ready->busy = false;
+    gpu.changed.notify_all();
+  }
+}
+
+void give(OpaqueStream* stream, std::function<void()> work) {
+  stream->work.push_back(std::move(work));
+  fake().changed.notify_all();
+}
+
+Status copy(OpaqueStream* stream, uint64_t device, size_t bytes,
+            const std::function<void(uint8_t*)>& move) {
+  const std::lock_guard lock(fake().mutex);
+  if (current.empty()) return kInvalidContext;
+  if (contents_of(device, bytes) == nullptr) return kInvalidValue;
+  give(stream, [device, bytes, move] {
+    Fake& gpu = fake();
+    ++gpu.state.copies;
+    uint8_t* const contents = contents_of(device, bytes);
+    if (gpu.state.copies_fail || contents == nullptr) gpu.failure = kIllegalAddress;
+    if (gpu.failure == kSuccess) move(contents);
+  });
+  return kSuccess;
+}
+
+}  // namespace
+
+#define FAKE extern "C" [[gnu::visibility("default")]]
+
+FAKE void fake_cuda_use(FakeCudaUse use, void* argument) {
+  const std::lock_guard lock(fake().mutex);
+  use(fake().state, argument);
+  fake().changed.notify_all();
+}
+
+FAKE void* fake_cuda_allocate(size_t bytes, int device) {
+  const std::lock_guard lock(fake().mutex);
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  bytes = (bytes + page - 1) / page * page;
+  Allocation made{.bytes = bytes, .device = device, .file = memfd_create("gpu", MFD_CLOEXEC)};
+  if (made.file < 0 || ftruncate(made.file, static_cast<off_t>(bytes)) != 0) std::abort();
+  void* const known = mmap(nullptr, bytes, PROT_NONE, MAP_SHARED, made.file, 0);
+  void* const hidden = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
+  if (known == MAP_FAILED || hidden == MAP_FAILED) std::abort();
+  made.contents = static_cast<uint8_t*>(hidden);
+  fake().memory[reinterpret_cast<uint64_t>(known)] = made;
+  return known;
+}
+
+FAKE void fake_cuda_free(void* memory) {
+  const std::lock_guard lock(fake().mutex);
+  const auto found = fake().memory.find(reinterpret_cast<uint64_t>(memory));
+  if (found == fake().memory.end()) std::abort();
+  munmap(memory, found->second.bytes);
+  munmap(found->second.contents, found->second.bytes);
+  close(found->second.file);
+  fake().memory.erase(found);
+}
+
+FAKE void fake_cuda_write(void* memory, const void* from, size_t bytes) {
+  const std::lock_guard lock(fake().mutex);
+  std::memcpy(contents_of(reinterpret_cast<uint64_t>(memory), bytes), from, bytes);
+}
+
+FAKE void fake_cuda_read(void* to, const void* memory, size_t bytes) {
+  const std::lock_guard lock(fake().mutex);
+  std::memcpy(to, contents_of(reinterpret_cast<uint64_t>(memory), bytes), bytes);
+}
+
+FAKE Status cuInit(unsigned) {
+  const std::lock_guard lock(fake().mutex);
+  return fake().state.init_status;
+}
+
+FAKE Status cuGetErrorString(Status status, const char** text) {
+  *text = status == kIllegalAddress ? "an illegal memory access was encountered"
+          : status == kOutOfMemory  ? "out of memory"
+          : status == kNotSupported ? "operation not supported"
+                                    : "invalid argument";
+  return kSuccess;
+}
+
+FAKE Status cuDeviceGetCount(int* count) {
+  const std::lock_guard lock(fake().mutex);
+  *count = fake().state.devices;
+  return kSuccess;
+}
+
+FAKE Status cuDeviceGet(Device* device, int ordinal) {
+  const std::lock_guard lock(fake().mutex);
+  if (ordinal < 0 || ordinal >= fake().state.devices) return kInvalidValue;
+  *device = ordinal;
+  return kSuccess;
+}
+
+FAKE Status cuDeviceGetAttribute(int* value, int attribute, Device) {
+  const std::lock_guard lock(fake().mutex);
+  const FakeCuda& state = fake().state;
+  switch (attribute) {
+    case kAttributeDmaBufSupported:
+      *value = state.dma_buf ? 1 : 0;
+      return kSuccess;
+    case kAttributeRdmaSupported:
+      *value = state.peer_memory ? 1 : 0;
+      return kSuccess;
+    case kAttributeFlushOptions:
+      *value = state.flush_options;
+      return kSuccess;
+    case kAttributeWritesOrdering:
+      *value = state.writes_ordering;
+      return kSuccess;
+    default:
+      return kInvalidValue;
+  }
+}
+
+FAKE Status cuDeviceGetPCIBusId(char* text, int bytes, Device device) {
+  std::snprintf(text, static_cast<size_t>(bytes), "0000:%02X:00.0", 0x3a + device);
+  return kSuccess;
+}
+
+FAKE Status cuDevicePrimaryCtxRetain(Context* context, Device device) {
+  fake().contexts[device].device = device;
+  *context = &fake().contexts[device];
+  return kSuccess;
+}
+
+FAKE Status cuDevicePrimaryCtxRelease_v2(Device) { return kSuccess; }
+
+FAKE Status cuCtxPushCurrent_v2(Context context) {
+  current.push_back(context);
+  return kSuccess;
+}
+
+FAKE Status cuCtxPopCurrent_v2(Context* context) {
+  if (current.empty()) return kInvalidContext;
+  *context = current.back();
+  current.pop_back();
+  return kSuccess;
+}
+
+FAKE Status cuPointerGetAttributes(unsigned count, int* attributes, void** values,
+                                   DevicePointer pointer) {
+  const std::lock_guard lock(fake().mutex);
+  auto after = fake().memory.upper_bound(pointer);
+  const bool known = after != fake().memory.begin() &&
+                     pointer - std::prev(after)->first < std::prev(after)->second.bytes;
+  for (unsigned i = 0; i < count; ++i) {
+    switch (attributes[i]) {
+      case kPointerMemoryType:
+        *static_cast<unsigned*>(values[i]) = known ? kMemoryTypeDevice : 0;
+        break;
+      case kPointerIsManaged:
+        *static_cast<unsigned*>(values[i]) = 0;
+        break;
+      case kPointerDeviceOrdinal:
+        *static_cast<int*>(values[i]) = known ? std::prev(after)->second.device : -2;
+        break;
+      case kPointerRangeStart:
+        *static_cast<DevicePointer*>(values[i]) = known ? std::prev(after)->first : 0;
+        break;
+      case kPointerRangeSize:
+        *static_cast<size_t*>(values[i]) = known ? std::prev(after)->second.bytes : 0;
+        break;
+      default:
+        return kInvalidValue;
+    }
+  }
+  return kSuccess;
+}
+
+FAKE Status cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
+  const std::lock_guard lock(fake().mutex);
+  if (current.empty()) return kInvalidContext;
+  if (fake().state.host_memory_fails) return kOutOfMemory;
+  *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  ++fake().state.host_allocations;
+  return kSuccess;
+}
+
+FAKE Status cuMemFreeHost(void* memory) {
+  const std::lock_guard lock(fake().mutex);
+  std::free(memory);
+  --fake().state.host_allocations;
+  return kSuccess;
+}
+
+FAKE Status cuStreamCreate(Stream* stream, unsigned) {
+  const std::lock_guard lock(fake().mutex);
+  if (current.empty()) return kInvalidContext;
+  Fake& gpu = fake();
+  *stream = gpu.streams.emplace_back(std::make_unique<OpaqueStream>()).get();
+  ++gpu.state.streams;
+  if (!gpu.worker.joinable()) gpu.worker = std::thread(run_streams);
+  return kSuccess;
+}
+
+FAKE Status cuStreamDestroy_v2(Stream stream) {
+  std::unique_lock lock(fake().mutex);
+  fake().changed.wait(lock, [&] { return stream->work.empty(); });
+  std::erase_if(fake().streams, [&](const auto& each) { return each.get() == stream; });
+  --fake().state.streams;
+  return kSuccess;
+}
+
+FAKE Status cuStreamSynchronize(Stream stream) {
+  std::unique_lock lock(fake().mutex);
+  fake().changed.wait(lock, [&] { return stream->work.empty(); });
+  return fake().failure;
+}
+
+FAKE Status cuMemcpyDtoHAsync_v2(void* host, DevicePointer device, size_t bytes, Stream stream) {
+  return copy(stream, device, bytes,
+              [=](const uint8_t* contents) { std::memcpy(host, contents, bytes); });
+}
+
+FAKE Status cuMemcpyHtoDAsync_v2(DevicePointer device, const void* host, size_t bytes,
+                                 Stream stream) {
+  return copy(stream, device, bytes,
+              [=](uint8_t* contents) { std::memcpy(contents, host, bytes); });
+}
+
+FAKE Status cuEventCreate(Event* event, unsigned) {
+  if (current.empty()) return kInvalidContext;
+  *event = new OpaqueEvent;
+  return kSuccess;
+}
+
+// As with CUDA an event may go while it is waited for: what is recorded behind keeps its own.
+FAKE Status cuEventDestroy_v2(Event event) {
+  std::unique_lock lock(fake().mutex);
+  fake().changed.wait(lock, [&] { return event->reached == event->recorded; });
+  delete event;
+  return kSuccess;
+}
+
+FAKE Status cuEventRecord(Event event, Stream stream) {
+  const std::lock_guard lock(fake().mutex);
+  const uint64_t turn = ++event->recorded;
+  give(stream, [event, turn] {
+    event->reached = turn;
+    event->status = fake().failure;
+  });
+  return kSuccess;
+}
+
+#ifndef FAKE_CUDA_BROKEN
+FAKE Status cuEventQuery(Event event) {
+  const std::lock_guard lock(fake().mutex);
+  return event->reached == event->recorded ? event->status : kErrorNotReady;
+}
+#endif
+
+#ifndef FAKE_CUDA_OLD
+FAKE Status cuMemGetHandleForAddressRange(void* handle, DevicePointer device, size_t bytes,
+                                          int kind, unsigned long long flags) {
+  const std::lock_guard lock(fake().mutex);
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  if (fake().state.refuses_export) return kNotSupported;
+  if (kind != kHandleDmaBuf || flags != 0 || device % page != 0 || bytes % page != 0) {
+    return kInvalidValue;
+  }
+  if (contents_of(device, bytes) == nullptr) return kInvalidValue;
+  const auto& allocation = *std::prev(fake().memory.upper_bound(device));
+  *static_cast<int*>(handle) = fcntl(allocation.second.file, F_DUPFD_CLOEXEC, 0);
+  return kSuccess;
+}
+
+FAKE Status cuFlushGPUDirectRDMAWrites(int target, int scope) {
+  const std::lock_guard lock(fake().mutex);
+  if (target != kFlushTargetCurrentContext || scope != kFlushScopeOwner) return kInvalidValue;
+  if (current.empty()) return kInvalidContext;
+  ++fake().state.flushes;
+  return kSuccess;
+}
+#endif
