@@ -12,6 +12,12 @@ Result<std::shared_ptr<GpuSystem>> GpuSystem::open(const std::string& library) {
   return std::shared_ptr<GpuSystem>(new GpuSystem(std::move(*driver), std::move(*gpus)));
 }
 
+std::optional<int> GpuSystem::current_device() const {
+  cuda::Device device = 0;  // its handle, which is the ordinal
+  if ((*driver_)->current_device(&device) != cuda::kSuccess) return std::nullopt;
+  return device;
+}
+
 Result<std::shared_ptr<const CopyEngine>> GpuSystem::engine(int device) {
   const std::lock_guard lock(mutex_);
   auto& engine = engines_[device];

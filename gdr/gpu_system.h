@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ class GpuSystem {
 
   const CudaDriver& driver() const { return *driver_; }
   const std::vector<Gpu>& gpus() const { return gpus_; }
+  // The GPU that the calling thread works with; nullopt when it has not chosen one.
+  std::optional<int> current_device() const;
   // The one engine of a GPU, made when it is first asked for. Errors: kSystem.
   Result<std::shared_ptr<const CopyEngine>> engine(int device);
 

@@ -65,7 +65,6 @@ struct Fake {
   std::map<uint64_t, Allocation> memory;  // by the address that programs know
   OpaqueContext contexts[kMaxDevices];
   std::deque<std::unique_ptr<OpaqueStream>> streams;
-  Status failure = kSuccess;  // of a copy; as with CUDA it stays
   std::thread worker;
 };
 
@@ -125,8 +124,8 @@ Status copy(OpaqueStream* stream, uint64_t device, size_t bytes,
     Fake& gpu = fake();
     ++gpu.state.copies;
     uint8_t* const contents = contents_of(device, bytes);
-    if (gpu.state.copies_fail || contents == nullptr) gpu.failure = kIllegalAddress;
-    if (gpu.failure == kSuccess) move(contents);
+    if (gpu.state.copies_fail || contents == nullptr) gpu.state.copy_failure = kIllegalAddress;
+    if (gpu.state.copy_failure == kSuccess) move(contents);
   });
   return kSuccess;
 }
@@ -247,6 +246,12 @@ FAKE Status cuCtxPopCurrent_v2(Context* context) {
   return kSuccess;
 }
 
+FAKE Status cuCtxGetDevice(Device* device) {
+  if (current.empty()) return kInvalidContext;
+  *device = current.back()->device;
+  return kSuccess;
+}
+
 FAKE Status cuPointerGetAttributes(unsigned count, int* attributes, void** values,
                                    DevicePointer pointer) {
   const std::lock_guard lock(fake().mutex);
@@ -314,7 +319,7 @@ FAKE Status cuStreamDestroy_v2(Stream stream) {
 FAKE Status cuStreamSynchronize(Stream stream) {
   std::unique_lock lock(fake().mutex);
   fake().changed.wait(lock, [&] { return stream->work.empty(); });
-  return fake().failure;
+  return fake().state.copy_failure;
 }
 
 FAKE Status cuMemcpyDtoHAsync_v2(void* host, DevicePointer device, size_t bytes, Stream stream) {
@@ -347,7 +352,7 @@ FAKE Status cuEventRecord(Event event, Stream stream) {
   const uint64_t turn = ++event->recorded;
   give(stream, [event, turn] {
     event->reached = turn;
-    event->status = fake().failure;
+    event->status = fake().state.copy_failure;
   });
   return kSuccess;
 }

@@ -16,6 +16,7 @@ struct FakeCuda {
   bool copies_fail = false;  // when they run
   bool copies_wait = false;  // until this is false again
   bool host_memory_fails = false;
+  int copy_failure = 0;  // of the first copy that failed; as with CUDA it stays
   // What was called.
   int flushes = 0;
   int copies = 0;

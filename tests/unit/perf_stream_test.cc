@@ -112,7 +112,11 @@ class PipeContext : public Context {
     return fail(ErrorCode::kInternal, "no connection");
   }
   void expect(uint32_t, uint32_t) override {}
-  Result<const Memory*> register_memory(size_t, void*, size_t) override { return nullptr; }
+  Result<const Memory*> register_memory(size_t, const MemoryRange&) override { return nullptr; }
+  Result<std::optional<FlushId>> start_flush(size_t, const Memory*, const void*) override {
+    return std::nullopt;
+  }
+  Result<bool> flushed(size_t, FlushId) override { return true; }
   Result<void> deregister_memory(size_t, const Memory*) override { return {}; }
   void rest(size_t) override {}
   Statistics statistics(size_t) const override { return {}; }

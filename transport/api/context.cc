@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "transport/api/gpu_context.h"
 #include "transport/api/joining.h"
 #include "transport/api/memory.h"
 #include "transport/api/pacecar.hpp"
@@ -85,10 +86,20 @@ class EngineContext final : public Context {
     for (const RunningNic& nic : nics_) nic.engine->expect({senders, connections_per_sender});
   }
 
-  Result<const Memory*> register_memory(size_t nic, void* address, size_t length) override {
+  Result<const Memory*> register_memory(size_t nic, const MemoryRange& range) override {
     if (nic >= nics_.size()) return no_such_nic(nic);
+    const NicInfo& info = nics_[nic].info;
+    if (range.kind == MemoryKind::kCuda && !info.cuda) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{} takes only host memory ({})", info.name, info.gpu_memory));
+    }
     auto region = nics_[nic].engine->exclusively([&](Messenger&, Nic& device, Instant) {
-      return device.register_memory(address, length, Access::kRemoteWrite);
+      if (range.dmabuf_fd < 0) {
+        return device.register_memory(range.address, range.length, Access::kRemoteWrite);
+      }
+      return device.register_dmabuf(range.dmabuf_fd, range.dmabuf_offset, range.length,
+                                    reinterpret_cast<uint64_t>(range.address),
+                                    Access::kRemoteWrite);
     });
     if (!region) return tl::unexpected(region.error());
     return new Memory(*region);  // until deregister_memory
@@ -102,6 +113,21 @@ class EngineContext final : public Context {
     });
     delete memory;
     return {};
+  }
+
+  // What makes a GPU see what was written is chosen above (gpu_context.h); this is the NIC's way.
+  Result<std::optional<FlushId>> start_flush(size_t nic, const Memory* memory,
+                                             const void* data) override {
+    if (nic >= nics_.size()) return no_such_nic(nic);
+    return nics_[nic].engine->exclusively([&](Messenger&, Nic& device, Instant) {
+      return device.start_flush(memory->region(), static_cast<const uint8_t*>(data));
+    });
+  }
+
+  Result<bool> flushed(size_t nic, FlushId flush) override {
+    if (nic >= nics_.size()) return no_such_nic(nic);
+    return nics_[nic].engine->exclusively(
+        [flush](Messenger&, Nic& device, Instant) { return device.flushed(flush); });
   }
 
   void rest(size_t nic) override {
@@ -178,15 +204,20 @@ Result<std::unique_ptr<Context>> Context::open(const Options& options) {
   const auto chosen = choose_nics(params->nics, list_nics());
   if (!chosen) return tl::unexpected(chosen.error());
   std::vector<EngineContext::RunningNic> nics;
+  GpuWays gpu_ways(params->gpu, log);
   for (const NicCandidate& candidate : *chosen) {
     auto nic = open_nic(candidate, *params, log);
     if (!nic) return tl::unexpected(nic.error());
     NicInfo info = describe_nic(*nic, *params);
+    gpu_ways.choose({.software = candidate.kind != NicKind::kVerbs,
+                     .dma_buf = nic->port->nic().caps().dma_buf,
+                     .peer_memory = nic->port->nic().caps().peer_memory},
+                    info);
     auto engine = Engine::open(*params, std::move(nic->port));
     if (!engine) return tl::unexpected(engine.error());
     nics.push_back({.info = std::move(info), .engine = std::move(*engine)});
   }
-  return std::make_unique<EngineContext>(std::move(*params), std::move(nics), log);
+  return gpu_ways.apply(std::make_unique<EngineContext>(std::move(*params), std::move(nics), log));
 }
 
 }  // namespace pacecar

@@ -52,6 +52,12 @@ struct NicInfo {
   uint32_t max_connections = 0;
   uint32_t traffic_class = 0;  // IP traffic class byte of data packets, without its ECN bits
   bool ecn = false;
+  bool cuda = false;     // takes memory of kind kCuda
+  bool dma_buf = false;  // and as a dma-buf
+  // What one message with GPU memory should carry at most; 0: no limit.
+  uint64_t gpu_message_bytes = 0;
+  // Which way GPU memory takes and why, for people.
+  std::string gpu_memory;
 };
 
 // One of the device's own counters, of whoever uses its port.
@@ -91,6 +97,17 @@ struct Handle {
 };
 
 class Memory;  // a registration; opaque
+
+enum class MemoryKind : uint8_t { kHost, kCuda };
+
+// Memory to register.
+struct MemoryRange {
+  void* address = nullptr;
+  size_t length = 0;
+  MemoryKind kind = MemoryKind::kHost;
+  int dmabuf_fd = -1;  // of kCuda, where the caller has exported it; still the caller's
+  uint64_t dmabuf_offset = 0;  // of the memory in it
+};
 
 struct ReceiveBuffer {
   void* data = nullptr;
@@ -165,6 +182,8 @@ class Listener {
   virtual Result<std::unique_ptr<ReceiveConnection>> accept() = 0;
 };
 
+using FlushId = uint64_t;
+
 class Context {
  public:
   // Reads parameters (settings, environment, configuration files) and finds the NICs. Errors:
@@ -189,8 +208,20 @@ class Context {
   // same time, over how many connections each. 0: unknown. The newest call counts; cheap.
   virtual void expect(uint32_t senders, uint32_t connections_per_sender) = 0;
 
-  virtual Result<const Memory*> register_memory(size_t nic, void* address, size_t length) = 0;
+  // GPU memory (kCuda) goes where the NIC's `cuda` says so; one that the NIC refuses is staged, with
+  // a warning. Errors: kInvalidArgument (no such memory, or the NIC takes none of its kind),
+  // kUnavailable (PACECAR_MAX_REGIONS), kPermission (the memory cannot be locked), kSystem.
+  virtual Result<const Memory*> register_memory(size_t nic, const MemoryRange& range) = 0;
+  Result<const Memory*> register_memory(size_t nic, void* address, size_t length) {
+    return register_memory(nic, MemoryRange{.address = address, .length = length});
+  }
   virtual Result<void> deregister_memory(size_t nic, const Memory* memory) = 0;
+
+  // After a receive into GPU memory, before the GPU looks: makes it see what the NIC has written.
+  // nullopt: it does already; else flushed() tells when.
+  virtual Result<std::optional<FlushId>> start_flush(size_t nic, const Memory* memory,
+                                                     const void* data) = 0;
+  virtual Result<bool> flushed(size_t nic, FlushId flush) = 0;
 
   // For a thread that waits for requests of this NIC, has nothing else to do, and streams: sleeps
   // for half a millisecond at most, or until something arrives; between the messages of a stream

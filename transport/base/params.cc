@@ -87,9 +87,10 @@ constexpr auto kTable = std::to_array<ParamInfo>({
 #undef PACECAR_PARAM
 });
 
-using Field = std::variant<std::string Params::*, bool Params::*, uint32_t Params::*,
-                           Bytes Params::*, Rate Params::*, Duration Params::*, Progress Params::*,
-                           Integrity Params::*, GpuSetting Params::*, WireMode Params::*, LogLevel Params::*>;
+using Field =
+    std::variant<std::string Params::*, bool Params::*, uint32_t Params::*, Bytes Params::*,
+                 Rate Params::*, Duration Params::*, Progress Params::*, Integrity Params::*,
+                 GpuSetting Params::*, WireMode Params::*, LogLevel Params::*>;
 
 constexpr std::array<Field, kTable.size()> kFields{
 #define PACECAR_PARAM(type, field, ...) &Params::field,

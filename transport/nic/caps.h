@@ -28,6 +28,10 @@ struct NicCaps {
   bool sees_ecn = false;
   bool sends = false;  // Opcode::kSend and receive requests
   bool reads = false;  // Opcode::kRead
+  // GPU memory that it can reach: behind a dma-buf (register_dmabuf), or by its address
+  // (register_memory).
+  bool dma_buf = false;
+  bool peer_memory = false;
   // Writes without immediate are noticed while the engine sleeps; otherwise memory that peers write
   // must be looked at from time to time.
   bool silent_writes_wake = true;

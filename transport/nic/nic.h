@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -184,12 +185,28 @@ class Nic {
   // Errors: kInvalidArgument for an empty or wrapping range, kUnavailable when all caps().regions
   // are used.
   virtual Result<MemoryRegion> register_memory(void* address, size_t length, Access access) = 0;
+  // Memory behind a dma-buf, such as a GPU's: `length` bytes from `offset` on, addressed by peers
+  // from `address` on. Only where caps().dma_buf. Errors: as above, and what the device refuses.
+  virtual Result<MemoryRegion> register_dmabuf(int /*fd*/, uint64_t /*offset*/, size_t /*length*/,
+                                               uint64_t /*address*/, Access /*access*/) {
+    return fail(ErrorCode::kInvalidArgument, "the NIC takes no dma-buf: use memory of the host");
+  }
   // After this returns, nothing reads or writes the region any more.
   virtual void deregister_memory(const MemoryRegion& region) = 0;
 
   // Whether another registration has the same key: then the memory stays registered after this one
   // is gone.
   virtual bool shared(const MemoryRegion& /*region*/) const { return false; }
+
+  // Pushes what peers have written into memory of a GPU so far to where the GPU sees it: reads a
+  // byte of it, behind those writes. Returns what flushed() takes, nullopt when there is nothing to
+  // wait for, as for memory of the host. Errors: kUnavailable (too many at once), kSystem.
+  virtual Result<std::optional<uint64_t>> start_flush(const MemoryRegion& /*region*/,
+                                                      const uint8_t* /*data*/) {
+    return std::nullopt;
+  }
+  // Errors: kSystem.
+  virtual Result<bool> flushed(uint64_t /*flush*/) { return true; }
 
   // Errors: kUnavailable when all queue pairs are used.
   virtual Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) = 0;

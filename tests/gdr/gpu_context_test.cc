@@ -1,0 +1,211 @@
+// What is put around a Context of NICs that reach GPU memory: exports, fallbacks, flushes. The NICs
+// are scripted.
+#include "transport/api/gpu_context.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "tests/support/fake_gpu.h"
+#include "transport/api/memory.h"
+
+namespace pacecar {
+namespace {
+
+using test::FakeGpu;
+using test::GpuBuffer;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Notes what is registered and flushed; refuses what it is told to.
+struct Script {
+  std::vector<MemoryRange> registered;
+  bool refuses_dmabuf = false;
+  bool refuses_address = false;
+  int flushes = 0;
+};
+
+class ScriptedContext final : public Context {
+ public:
+  ScriptedContext(Script& script, NicInfo info) : script_(script), infos_{std::move(info)} {}
+
+  std::span<const NicInfo> nics() const override { return infos_; }
+  std::string banner() const override { return "scripted"; }
+  Result<std::unique_ptr<Listener>> listen(size_t) override { return nullptr; }
+  Result<std::unique_ptr<Connecting>> connect(size_t, const Handle&, uint32_t) override {
+    return nullptr;
+  }
+  void expect(uint32_t, uint32_t) override {}
+  Result<const Memory*> register_memory(size_t, const MemoryRange& range) override {
+    const bool by_file = range.dmabuf_fd >= 0;
+    if (by_file && fcntl(range.dmabuf_fd, F_GETFD) == -1) {
+      return fail(ErrorCode::kInternal, "the file is closed");
+    }
+    if (by_file ? script_.refuses_dmabuf : script_.refuses_address) {
+      return fail(ErrorCode::kSystem, by_file ? "no dma-buf today" : "bad address");
+    }
+    script_.registered.push_back(range);
+    return new Memory(MemoryRegion{});
+  }
+  Result<void> deregister_memory(size_t, const Memory* memory) override {
+    delete memory;
+    return {};
+  }
+  Result<std::optional<FlushId>> start_flush(size_t, const Memory*, const void*) override {
+    return ++script_.flushes;
+  }
+  Result<bool> flushed(size_t, FlushId flush) override { return flush == 1; }
+  void rest(size_t) override {}
+  Statistics statistics(size_t) const override { return {}; }
+
+ private:
+  Script& script_;
+  const std::vector<NicInfo> infos_;
+};
+
+class GpuContextTest : public testing::Test {
+ protected:
+  void open(const NicReach& reach, GpuSetting setting = GpuSetting::kAuto) {
+    GpuWays ways(setting, log());
+    info_ = {.name = "mlx5_0"};
+    ways.choose(reach, info_);
+    context_ = ways.apply(std::make_unique<ScriptedContext>(script_, info_));
+  }
+  LogSink log() {
+    return {[](void* lines, LogLevel, std::string_view line) {
+              static_cast<std::vector<std::string>*>(lines)->emplace_back(line);
+            },
+            &lines_};
+  }
+  MemoryRange range(size_t offset = 0) const {
+    return {.address = memory_.data() + offset, .length = 4096, .kind = MemoryKind::kCuda};
+  }
+  const Memory* add(const MemoryRange& what) { return context_->register_memory(0, what).value(); }
+  void forget(const Memory* memory) { EXPECT_TRUE(context_->deregister_memory(0, memory)); }
+
+  static constexpr NicReach kBuf{.dma_buf = true};
+  static constexpr NicReach kBoth{.dma_buf = true, .peer_memory = true};
+
+  const FakeGpu fake_{FAKE_CUDA};
+  const GpuBuffer memory_{fake_, 1 << 20};
+  Script script_;
+  std::vector<std::string> lines_;
+  NicInfo info_;
+  std::unique_ptr<Context> context_;
+};
+
+TEST_F(GpuContextTest, ADirectNicSaysSo) {
+  open(kBuf);
+  EXPECT_TRUE(info_.cuda);
+  EXPECT_TRUE(info_.dma_buf);
+  EXPECT_EQ(info_.gpu_message_bytes, 0U);
+  EXPECT_THAT(info_.gpu_memory, HasSubstr("direct by dma-buf"));
+  open({.peer_memory = true});
+  EXPECT_TRUE(info_.cuda);
+  EXPECT_FALSE(info_.dma_buf);
+  EXPECT_THAT(lines_, IsEmpty());
+}
+
+TEST_F(GpuContextTest, MemoryIsExportedUnlessTheCallerHas) {
+  open(kBuf);
+  forget(add(range(5000)));
+  ASSERT_EQ(script_.registered.size(), 1U);
+  EXPECT_GE(script_.registered[0].dmabuf_fd, 0);
+  EXPECT_EQ(script_.registered[0].dmabuf_offset, 5000U % 4096);
+  EXPECT_EQ(fcntl(script_.registered[0].dmabuf_fd, F_GETFD), -1) << "closed again";
+
+  const int file = fcntl(0, F_DUPFD_CLOEXEC, 0);
+  MemoryRange exported = range();
+  exported.dmabuf_fd = file;
+  exported.dmabuf_offset = 77;
+  forget(add(exported));
+  EXPECT_EQ(script_.registered[1].dmabuf_fd, file);
+  EXPECT_EQ(script_.registered[1].dmabuf_offset, 77U);
+  EXPECT_EQ(close(file), 0) << "still the caller's";
+}
+
+TEST_F(GpuContextTest, ByAddressWhereThatIsTheWay) {
+  open({.peer_memory = true});
+  forget(add(range()));
+  EXPECT_EQ(script_.registered.at(0).dmabuf_fd, -1);
+  EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.streams; }), 0) << "nothing is copied";
+}
+
+TEST_F(GpuContextTest, ARefusedDmaBufIsRegisteredByAddress) {
+  open(kBoth);
+  script_.refuses_dmabuf = true;
+  forget(add(range()));
+  EXPECT_EQ(script_.registered.at(0).dmabuf_fd, -1);
+  fake_.with([](FakeCuda& cuda) { cuda.refuses_export = true; });
+  forget(add(range()));
+  EXPECT_EQ(script_.registered.size(), 2U);
+  EXPECT_THAT(lines_, IsEmpty());
+}
+
+TEST_F(GpuContextTest, WhatNoWayTakesIsStagedAndSaidOnce) {
+  open(kBuf);
+  script_.refuses_dmabuf = script_.refuses_address = true;
+  for (int i = 0; i < 3; ++i) {
+    const Memory* const memory = add(range());
+    EXPECT_NE(memory->staged(), nullptr);
+    EXPECT_EQ(context_->start_flush(0, memory, memory_.data()).value(), std::nullopt);
+    forget(memory);
+  }
+  EXPECT_THAT(lines_, ElementsAre(HasSubstr("no dma-buf today")));
+  EXPECT_THAT(lines_[0], HasSubstr("staged through pinned host memory instead"));
+}
+
+TEST_F(GpuContextTest, HostMemoryIsNoneOfItsBusiness) {
+  open(kBuf);
+  std::vector<uint8_t> host(100);
+  forget(context_->register_memory(0, host.data(), host.size()).value());
+  EXPECT_EQ(script_.registered.at(0).kind, MemoryKind::kHost);
+  const auto wrong = context_->register_memory(
+      0, {.address = host.data(), .length = host.size(), .kind = MemoryKind::kCuda});
+  EXPECT_FALSE(wrong);
+}
+
+TEST_F(GpuContextTest, FlushesAsTheGpuWantsIt) {
+  const auto flush = [this] {
+    const Memory* const memory = add(range());
+    const auto started = context_->start_flush(0, memory, memory_.data()).value();
+    forget(memory);
+    return started;
+  };
+  open(kBuf);
+  EXPECT_EQ(flush(), std::nullopt) << "done at once, by the driver";
+  EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.flushes; }), 1);
+  EXPECT_EQ(script_.flushes, 0);
+
+  fake_.with([](FakeCuda& cuda) { cuda.flush_options = 0; });
+  open(kBuf);
+  EXPECT_EQ(flush(), FlushId{1});
+  EXPECT_TRUE(context_->flushed(0, 1).value());
+  EXPECT_EQ(script_.flushes, 1);
+
+  fake_.with([](FakeCuda& cuda) { cuda.writes_ordering = 100; });
+  open(kBuf);
+  EXPECT_EQ(flush(), std::nullopt);
+  EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.flushes; }), 1);
+  EXPECT_EQ(script_.flushes, 1);
+}
+
+TEST_F(GpuContextTest, WhatCannotBeHadIsSaidInOneLine) {
+  fake_.with([](FakeCuda& cuda) { cuda.devices = 0; });
+  open({.software = true}, GpuSetting::kStaged);
+  EXPECT_FALSE(info_.cuda);
+  EXPECT_THAT(lines_, ElementsAre(HasSubstr("PACECAR_GPU=staged cannot be had; GPU memory through "
+                                            "host buffers: the driver finds no GPU")));
+  lines_.clear();
+  open({.software = true}, GpuSetting::kDirect);
+  EXPECT_THAT(lines_, ElementsAre(HasSubstr("PACECAR_GPU=direct cannot be had")));
+  lines_.clear();
+  open({.software = true});
+  EXPECT_THAT(lines_, IsEmpty());
+  EXPECT_THAT(info_.gpu_memory, HasSubstr("a software NIC cannot reach the GPU"));
+}
+
+}  // namespace
+}  // namespace pacecar

@@ -1,0 +1,223 @@
+#include "transport/api/gpu_context.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include "gdr/distance.h"
+#include "gdr/dmabuf.h"
+#include "gdr/flush.h"
+#include "gdr/pointer_kind.h"
+#include "transport/api/memory.h"
+#include "transport/api/staged_connections.h"
+
+namespace pacecar {
+namespace {
+
+// NCCL's slice; a receive of kMaxReceiveBuffers such messages fills a pinned ring.
+constexpr uint64_t kStagedMessageBytes = 1 << 20;
+
+class StagedListener final : public Listener {
+ public:
+  StagedListener(std::unique_ptr<Listener> inner, Staging staging)
+      : inner_(std::move(inner)), staging_(std::move(staging)) {}
+
+  const Handle& handle() const override { return inner_->handle(); }
+  Result<std::unique_ptr<ReceiveConnection>> accept() override {
+    auto connection = inner_->accept();
+    if (!connection || *connection == nullptr) return connection;
+    return stage(std::move(*connection), staging_);
+  }
+
+ private:
+  const std::unique_ptr<Listener> inner_;
+  const Staging staging_;
+};
+
+class StagedConnecting final : public Connecting {
+ public:
+  StagedConnecting(std::unique_ptr<Connecting> inner, Staging staging)
+      : inner_(std::move(inner)), staging_(std::move(staging)) {}
+
+  Result<std::unique_ptr<SendConnection>> poll() override {
+    auto connection = inner_->poll();
+    if (!connection || *connection == nullptr) return connection;
+    return stage(std::move(*connection), staging_);
+  }
+
+ private:
+  const std::unique_ptr<Connecting> inner_;
+  const Staging staging_;
+};
+
+class GpuContext final : public Context {
+ public:
+  GpuContext(std::unique_ptr<Context> inner, std::shared_ptr<GpuSystem> gpus,
+             std::vector<GpuWay> ways, LogSink log)
+      : inner_(std::move(inner)), gpus_(std::move(gpus)), ways_(std::move(ways)), log_(log) {}
+
+  std::span<const NicInfo> nics() const override { return inner_->nics(); }
+  std::string banner() const override { return inner_->banner(); }
+
+  Result<std::unique_ptr<Listener>> listen(size_t nic) override {
+    auto listener = inner_->listen(nic);
+    if (!listener || ways_[nic] == GpuWay::kHost) return listener;
+    return std::make_unique<StagedListener>(std::move(*listener), staging(nic));
+  }
+
+  Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
+                                              uint32_t weight) override {
+    auto connecting = inner_->connect(nic, handle, weight);
+    if (!connecting || ways_[nic] == GpuWay::kHost) return connecting;
+    return std::make_unique<StagedConnecting>(std::move(*connecting), staging(nic));
+  }
+
+  void expect(uint32_t senders, uint32_t connections_per_sender) override {
+    inner_->expect(senders, connections_per_sender);
+  }
+
+  Result<const Memory*> register_memory(size_t nic, const MemoryRange& range) override;
+
+  Result<void> deregister_memory(size_t nic, const Memory* memory) override {
+    if (memory->staged() == nullptr) return inner_->deregister_memory(nic, memory);
+    memory->staged()->withdraw();
+    delete memory;
+    return {};
+  }
+
+  Result<std::optional<FlushId>> start_flush(size_t nic, const Memory* memory,
+                                             const void* data) override;
+  Result<bool> flushed(size_t nic, FlushId flush) override { return inner_->flushed(nic, flush); }
+
+  void rest(size_t nic) override { inner_->rest(nic); }
+  Statistics statistics(size_t nic) const override { return inner_->statistics(nic); }
+
+ private:
+  Staging staging(size_t nic) const {
+    return {.context = inner_, .nic = nic, .gpus = gpus_, .at_once = ways_[nic] == GpuWay::kStaged};
+  }
+  Result<const Memory*> register_direct(size_t nic, const MemoryRange& range);
+  Result<const Memory*> register_dmabuf(size_t nic, MemoryRange range);
+
+  const std::shared_ptr<Context> inner_;
+  const std::shared_ptr<GpuSystem> gpus_;
+  const std::vector<GpuWay> ways_;
+  const LogSink log_;
+  std::atomic<bool> told_refusal_ = false;
+};
+
+Result<const Memory*> GpuContext::register_memory(size_t nic, const MemoryRange& range) {
+  const bool passes =
+      range.kind == MemoryKind::kHost || nic >= ways_.size() || ways_[nic] == GpuWay::kHost;
+  if (passes) return inner_->register_memory(nic, range);
+  const auto kind = kind_of_gpu_range(gpus_->driver(), range.address, range.length);
+  if (!kind) return tl::unexpected(kind.error());
+  if (is_direct(ways_[nic])) {
+    auto direct = register_direct(nic, range);
+    if (direct) return direct;
+    if (!told_refusal_.exchange(true)) {
+      log_(LogLevel::kWarn,
+           fmt::format("{}: GPU memory cannot be registered and is staged through pinned host "
+                       "memory instead, here and wherever else: {}",
+                       nics()[nic].name, direct.error().message));
+    }
+  }
+  const auto engine = gpus_->engine(kind->device);
+  if (!engine) return tl::unexpected(engine.error());
+  return new Memory(std::make_shared<StagedRange>(*engine, range.address, range.length));
+}
+
+Result<const Memory*> GpuContext::register_direct(size_t nic, const MemoryRange& range) {
+  auto registered = ways_[nic] == GpuWay::kDmaBuf
+                        ? register_dmabuf(nic, range)
+                        : Result<const Memory*>(fail(ErrorCode::kUnavailable, ""));
+  if (registered) return registered;
+  MemoryRange by_address = range;
+  by_address.dmabuf_fd = -1;
+  auto second = inner_->register_memory(nic, by_address);
+  // The way that was chosen is the one to mend.
+  return !second && ways_[nic] == GpuWay::kDmaBuf ? registered : second;
+}
+
+Result<const Memory*> GpuContext::register_dmabuf(size_t nic, MemoryRange range) {
+  if (range.dmabuf_fd >= 0) return inner_->register_memory(nic, range);
+  auto exported = export_dmabuf(gpus_->driver(), range.address, range.length);
+  if (!exported) return tl::unexpected(exported.error());
+  range.dmabuf_fd = exported->fd.get();
+  range.dmabuf_offset = exported->offset;
+  return inner_->register_memory(nic, range);
+}
+
+Result<std::optional<FlushId>> GpuContext::start_flush(size_t nic, const Memory* memory,
+                                                       const void* data) {
+  // A copy of the GPU's own needs no flush.
+  if (memory->staged() != nullptr || nic >= ways_.size() || !is_direct(ways_[nic])) {
+    return std::nullopt;
+  }
+  if (std::ranges::all_of(gpus_->gpus(), &Gpu::orders_writes)) return std::nullopt;
+  const auto kind = kind_of_pointer(gpus_->driver(), data);
+  if (!kind) return tl::unexpected(kind.error());
+  if (!kind->cuda) return std::nullopt;
+  switch (flush_way(gpus_->gpus()[static_cast<size_t>(kind->device)])) {
+    case FlushWay::kNone:
+      break;
+    case FlushWay::kRead:
+      return inner_->start_flush(nic, memory, data);
+    case FlushWay::kDriver: {
+      const auto engine = gpus_->engine(kind->device);
+      if (!engine) return tl::unexpected(engine.error());
+      if (auto done = flush_writes((*engine)->context()); !done) {
+        return tl::unexpected(done.error());
+      }
+      break;
+    }
+  }
+  return std::nullopt;
+}
+
+// " (nearest: 0000:3b:00.0, PIX)"; empty where nothing is known.
+std::string nearest(std::span<const Gpu> gpus, const std::string& nic_path) {
+  std::optional<std::pair<PciDistance, std::string>> best;
+  for (const Gpu& gpu : gpus) {
+    const auto distance = gpu_distance(gpu.pci_bus_id, nic_path);
+    if (distance && (!best || *distance < best->first)) best = {*distance, gpu.pci_bus_id};
+  }
+  if (!best) return "";
+  return fmt::format(" (nearest: {}, {})", best->second, to_string(best->first));
+}
+
+}  // namespace
+
+Result<std::span<const Gpu>> GpuWays::gpus() {
+  if (!system_) system_ = GpuSystem::open();
+  if (!*system_) return tl::unexpected(system_->error());
+  return std::span<const Gpu>((**system_)->gpus());
+}
+
+void GpuWays::choose(const NicReach& nic, NicInfo& info) {
+  Result<std::span<const Gpu>> found;  // none are looked at
+  if (depends_on_gpus(setting_, nic)) found = gpus();
+  const GpuChoice choice = choose_gpu_way(setting_, nic, found);
+  ways_.push_back(choice.way);
+  info.cuda = choice.way != GpuWay::kHost;
+  info.dma_buf = choice.way == GpuWay::kDmaBuf;
+  info.gpu_message_bytes = choice.way == GpuWay::kStaged ? kStagedMessageBytes : 0;
+  info.gpu_memory = describe(choice);
+  if (is_direct(choice.way)) info.gpu_memory += nearest(*found, info.pci_path);
+  if (choice.refused) {
+    log_(LogLevel::kWarn,
+         fmt::format("{}: PACECAR_GPU={} cannot be had; {}", info.name,
+                     setting_ == GpuSetting::kStaged ? "staged" : "direct", info.gpu_memory));
+  }
+}
+
+std::unique_ptr<Context> GpuWays::apply(std::unique_ptr<Context> context) const {
+  const bool all_host = std::ranges::all_of(ways_, [](GpuWay way) { return way == GpuWay::kHost; });
+  if (all_host) return context;
+  return std::make_unique<GpuContext>(std::move(context), **system_, ways_, log_);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,380 @@
+#include "transport/api/staged_connections.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "transport/api/memory.h"
+#include "transport/api/pinned_ring.h"
+#include "transport/base/fixed_queue.h"
+#include "transport/message/message_request.h"
+
+namespace pacecar {
+namespace {
+
+constexpr uint32_t kMaxSends = kMaxRequests * kMaxReceiveBuffers;
+
+// Part of a staged message: a buffer of the GPU's memory, and where it lies in the ring.
+struct Part {
+  std::shared_ptr<StagedRange> range;  // null: the NIC knows the buffer
+  void* device = nullptr;
+  uint8_t* pinned = nullptr;
+};
+
+struct StagedRequest : MessageRequest {
+  Request* inner = nullptr;  // once it is the inner connection's
+  uint8_t* piece = nullptr;  // of the ring
+  CopyEvent event;
+  bool copying = false;  // `event` tells when it is through
+  std::optional<Error> error;
+  // Of a send that waits for its turn.
+  const void* data = nullptr;
+  size_t size = 0;
+  int tag = 0;
+  const Memory* memory = nullptr;
+  // Of a receive.
+  std::array<Part, kMaxReceiveBuffers> parts;
+  TestResult result;
+};
+
+// What both ends have: the ring, and requests in a fixed number.
+class Stage {
+ public:
+  Stage(const Staging& staging, size_t requests)
+      : staging_(staging),
+        requests_(std::make_unique<StagedRequest[]>(requests)),
+        count_(requests) {
+    for (size_t i = requests; i-- > 0;) free_.push_back(&requests_[i]);
+  }
+
+  Result<void> prepare() {
+    const auto device = staging_.gpus->current_device();
+    if (!staging_.at_once || !device) return {};
+    const auto engine = staging_.gpus->engine(*device);
+    if (!engine) return tl::unexpected(engine.error());
+    return make_ring(*engine);
+  }
+
+  // Null unless the request is of ours.
+  StagedRequest* find(Request* request) const {
+    const std::less<> before;
+    if (before(request, &requests_[0]) || !before(request, &requests_[0] + count_)) return nullptr;
+    return static_cast<StagedRequest*>(request);
+  }
+
+  // A request with `bytes` of the ring; nullptr: none for now.
+  Result<StagedRequest*> take(const std::shared_ptr<const CopyEngine>& engine, size_t bytes) {
+    if (bytes > PinnedRing::kBytes) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("a message of {} bytes of GPU memory cannot be staged: pass at most "
+                              "{} at once, as the NIC's properties say",
+                              bytes, PinnedRing::kBytes));
+    }
+    if (auto made = make_ring(engine); !made) return tl::unexpected(made.error());
+    if (free_.empty()) return nullptr;
+    uint8_t* const piece = ring_->take(bytes);
+    if (piece == nullptr) return nullptr;
+    StagedRequest* const request = take_plain();
+    request->piece = piece;
+    return request;
+  }
+  // One without; there is one.
+  StagedRequest* take_plain() {
+    StagedRequest* const request = free_.back();
+    free_.pop_back();
+    return request;
+  }
+  void give_back(StagedRequest* request) {
+    if (request->piece != nullptr) ring_->give_back(request->piece);
+    request->inner = nullptr;
+    request->piece = nullptr;
+    request->copying = false;
+    request->error.reset();
+    for (Part& part : request->parts) part = {};
+    free_.push_back(request);
+  }
+
+  size_t used() const { return count_ - free_.size(); }
+  const Memory* memory() const { return ring_->memory(); }
+
+  // Copies `bytes` between a part's two places, behind what was started before.
+  static Result<void> copy(CopyWay way, const Part& part, size_t bytes) {
+    return part.range->copy(way, part.device, part.pinned, bytes);
+  }
+  static Result<void> follow(StagedRequest& request, CopyWay way, const StagedRange& range) {
+    auto recorded = request.event.record(range.engine(), way);
+    request.copying = recorded.has_value();
+    return recorded;
+  }
+
+ private:
+  Result<void> make_ring(const std::shared_ptr<const CopyEngine>& engine) {
+    if (ring_ != nullptr) return {};
+    auto ring = PinnedRing::create(staging_.context, staging_.nic, engine);
+    if (!ring) return tl::unexpected(ring.error());
+    ring_ = std::move(*ring);
+    return {};
+  }
+
+  const Staging staging_;
+  const std::unique_ptr<StagedRequest[]> requests_;
+  const size_t count_;
+  std::vector<StagedRequest*> free_;
+  std::unique_ptr<PinnedRing> ring_;  // goes before the requests, whose copies it waits for
+};
+
+tl::unexpected<Error> not_covered() {
+  return fail(ErrorCode::kInvalidArgument,
+              "a message buffer lies outside its registered GPU memory: register all of it");
+}
+
+const std::shared_ptr<StagedRange>& staged_of(const Memory* memory, size_t size) {
+  static const std::shared_ptr<StagedRange> kNone;
+  return memory == nullptr || size == 0 ? kNone : memory->staged();
+}
+
+class StagedSendConnection final : public SendConnection {
+ public:
+  StagedSendConnection(std::unique_ptr<SendConnection> inner, const Staging& staging)
+      : stage_(staging, kMaxSends), waiting_(kMaxSends), inner_(std::move(inner)) {}
+
+  Result<void> prepare() { return stage_.prepare(); }
+
+  Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) override {
+    const std::shared_ptr<StagedRange>& range = staged_of(memory, size);
+    const Memory* const known = size == 0 ? nullptr : memory;
+    if (passed_ + stage_.used() == kMaxSends) return nullptr;
+    if (range == nullptr && waiting_.empty()) return pass(data, size, tag, known);
+    StagedRequest* request = nullptr;
+    if (range == nullptr) {
+      request = stage_.take_plain();
+      request->data = data;
+      request->memory = known;
+    } else {
+      auto begun = begin_copy(range, data, size);
+      if (!begun || *begun == nullptr) return begun;
+      request = *begun;
+    }
+    request->size = size;
+    request->tag = tag;
+    waiting_.push(request);
+    advance();
+    return request;
+  }
+
+  Result<TestResult> test(Request* tested) override {
+    advance();
+    StagedRequest* const request = stage_.find(tested);
+    if (request == nullptr) {
+      auto result = inner_->test(tested);
+      if (!result || result->done) --passed_;
+      return result;
+    }
+    if (!request->error && request->inner == nullptr) return TestResult();
+    Result<TestResult> result = TestResult();
+    if (request->error) {
+      result = tl::unexpected(*request->error);
+    } else {
+      result = inner_->test(request->inner);
+    }
+    if (!result || result->done) stage_.give_back(request);
+    return result;
+  }
+
+  std::string peer() const override { return inner_->peer(); }
+  FlowView flow() const override { return inner_->flow(); }
+
+ private:
+  Result<Request*> pass(const void* data, size_t size, int tag, const Memory* memory) {
+    auto started = inner_->isend(data, size, tag, memory);
+    if (started && *started != nullptr) ++passed_;
+    return started;
+  }
+
+  // nullptr: again later.
+  Result<StagedRequest*> begin_copy(const std::shared_ptr<StagedRange>& range, const void* data,
+                                    size_t size) {
+    if (!range->covers(data, size)) return not_covered();
+    auto request = stage_.take(range->engine(), size);
+    if (!request || *request == nullptr) return request;
+    const Part part{range, const_cast<void*>(data), (*request)->piece};
+    auto copied = Stage::copy(CopyWay::kToHost, part, size);
+    if (copied) copied = Stage::follow(**request, CopyWay::kToHost, *range);
+    if (!copied) {
+      stage_.give_back(*request);
+      return tl::unexpected(copied.error());
+    }
+    (*request)->data = part.pinned;
+    (*request)->memory = stage_.memory();
+    return request;
+  }
+
+  // Hands on, in order, what lies in the host's memory.
+  void advance() {
+    for (; !waiting_.empty(); waiting_.pop_front()) {
+      StagedRequest& oldest = *waiting_.front();
+      const auto copied = oldest.copying ? oldest.event.done() : Result<bool>(true);
+      if (copied && !*copied) return;
+      const auto started = copied
+                               ? inner_->isend(oldest.data, oldest.size, oldest.tag, oldest.memory)
+                               : Result<Request*>(tl::unexpected(copied.error()));
+      if (started && *started == nullptr) return;
+      if (started) {
+        oldest.inner = *started;
+      } else {
+        oldest.error = started.error();
+      }
+    }
+  }
+
+  // The inner connection goes first: it uses the ring.
+  Stage stage_;
+  FixedQueue<StagedRequest*> waiting_;  // not the inner connection's yet
+  size_t passed_ = 0;                   // requests that are the inner connection's own
+  const std::unique_ptr<SendConnection> inner_;
+};
+
+class StagedReceiveConnection final : public ReceiveConnection {
+ public:
+  StagedReceiveConnection(std::unique_ptr<ReceiveConnection> inner, const Staging& staging)
+      : stage_(staging, kMaxRequests), arriving_(kMaxRequests), inner_(std::move(inner)) {}
+
+  Result<void> prepare() { return stage_.prepare(); }
+
+  Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override {
+    size_t bytes = 0;
+    std::shared_ptr<const CopyEngine> engine;
+    for (const ReceiveBuffer& buffer : buffers) {
+      const std::shared_ptr<StagedRange>& range = staged_of(buffer.memory, buffer.size);
+      if (range == nullptr) continue;
+      if (!range->covers(buffer.data, buffer.size)) return not_covered();
+      if (engine != nullptr && engine != range->engine()) return several_gpus();
+      engine = range->engine();
+      bytes += PinnedRing::rounded(buffer.size);
+    }
+    if (engine == nullptr || buffers.size() > kMaxReceiveBuffers) return pass(buffers);
+    auto taken = stage_.take(engine, bytes);
+    if (!taken || *taken == nullptr) return taken;
+    auto started = inner_->irecv(place(**taken, buffers));
+    if (!started || *started == nullptr) {
+      stage_.give_back(*taken);
+      return started;
+    }
+    (*taken)->inner = *started;
+    arriving_.push(*taken);
+    return *taken;
+  }
+
+  Result<TestResult> test(Request* tested) override {
+    StagedRequest* const request = stage_.find(tested);
+    if (request == nullptr) return inner_->test(tested);
+    advance();
+    if (!request->error && request->inner != nullptr) return TestResult();
+    if (!request->error && request->copying) {
+      const auto done = request->event.done();
+      if (done && !*done) return TestResult();
+      if (!done) request->error = done.error();
+    }
+    Result<TestResult> result = request->result;
+    if (request->error) result = tl::unexpected(*request->error);
+    stage_.give_back(request);
+    return result;
+  }
+
+  std::string peer() const override { return inner_->peer(); }
+
+ private:
+  static tl::unexpected<Error> several_gpus() {
+    return fail(ErrorCode::kInvalidArgument,
+                "the buffers of one receive lie on different GPUs: post one receive for each");
+  }
+
+  // A zero-byte buffer needs no memory, and its registration may be one that the NIC does not know.
+  Result<Request*> pass(std::span<const ReceiveBuffer> buffers) {
+    std::array<ReceiveBuffer, kMaxReceiveBuffers> known;
+    if (buffers.size() > known.size()) return inner_->irecv(buffers);
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      known[i] = buffers[i];
+      if (known[i].size == 0) known[i].memory = nullptr;
+    }
+    return inner_->irecv(std::span(known).first(buffers.size()));
+  }
+
+  // The buffers as the inner connection is to have them: those of the GPU in the ring.
+  std::span<const ReceiveBuffer> place(StagedRequest& request,
+                                       std::span<const ReceiveBuffer> buffers) {
+    uint8_t* next = request.piece;
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      const ReceiveBuffer& buffer = buffers[i];
+      placed_[i] = buffer;
+      if (buffer.size == 0) placed_[i].memory = nullptr;
+      const std::shared_ptr<StagedRange>& range = staged_of(buffer.memory, buffer.size);
+      if (range == nullptr) continue;
+      request.parts[i] = {range, buffer.data, next};
+      placed_[i].data = next;
+      placed_[i].memory = stage_.memory();
+      next += PinnedRing::rounded(buffer.size);
+    }
+    return std::span(placed_).first(buffers.size());
+  }
+
+  // Starts the copies of what has arrived; receives complete in the order of their posting.
+  void advance() {
+    for (; !arriving_.empty(); arriving_.pop_front()) {
+      StagedRequest& oldest = *arriving_.front();
+      const auto arrived = inner_->test(oldest.inner);
+      if (arrived && !arrived->done) return;
+      oldest.inner = nullptr;
+      if (!arrived) {
+        oldest.error = arrived.error();
+        continue;
+      }
+      oldest.result = *arrived;
+      if (auto started = begin_copies(oldest); !started) oldest.error = started.error();
+    }
+  }
+
+  static Result<void> begin_copies(StagedRequest& request) {
+    const StagedRange* last = nullptr;
+    for (size_t i = 0; i < request.parts.size(); ++i) {
+      const Part& part = request.parts[i];
+      const size_t size = request.result.sizes[i];
+      if (part.range == nullptr || size == 0) continue;
+      if (auto copied = Stage::copy(CopyWay::kToDevice, part, size); !copied) return copied;
+      last = part.range.get();
+    }
+    if (last == nullptr) return {};
+    return Stage::follow(request, CopyWay::kToDevice, *last);
+  }
+
+  Stage stage_;
+  FixedQueue<StagedRequest*> arriving_;  // the inner connection has not completed them
+  std::array<ReceiveBuffer, kMaxReceiveBuffers> placed_;
+  const std::unique_ptr<ReceiveConnection> inner_;
+};
+
+template <typename Staged, typename Connection>
+Result<std::unique_ptr<Connection>> stage_as(std::unique_ptr<Connection> inner,
+                                             const Staging& staging) {
+  auto connection = std::make_unique<Staged>(std::move(inner), staging);
+  if (auto prepared = connection->prepare(); !prepared) return tl::unexpected(prepared.error());
+  return connection;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SendConnection>> stage(std::unique_ptr<SendConnection> inner,
+                                              const Staging& staging) {
+  return stage_as<StagedSendConnection>(std::move(inner), staging);
+}
+
+Result<std::unique_ptr<ReceiveConnection>> stage(std::unique_ptr<ReceiveConnection> inner,
+                                                 const Staging& staging) {
+  return stage_as<StagedReceiveConnection>(std::move(inner), staging);
+}
+
+}  // namespace pacecar
