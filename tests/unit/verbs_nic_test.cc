@@ -277,5 +277,27 @@ TEST_F(VerbsNicTest, DeregisteringWhatIsStuckBreaksTheQueuePair) {
   EXPECT_EQ(nics_[0]->next_deadline(), Instant::never());
 }
 
+TEST_F(VerbsNicTest, AFlushReadsWhatPeersMayRead) {
+  open();
+  const MemoryRegion readable =
+      nics_[1]->register_memory(memory_[1].data(), kSize, Access::kRemoteAll).value();
+  const auto wait = [this](uint64_t flush) {
+    Result<bool> done = false;
+    for (int i = 0; i < 100'000 && done && !*done; ++i) done = nics_[1]->flushed(flush);
+    return done;
+  };
+  std::array<uint64_t, 3> flushes{};
+  for (uint64_t& flush : flushes) {
+    flush = nics_[1]->start_flush(readable, memory_[1].data() + 5).value().value();
+  }
+  EXPECT_EQ(wait(flushes[2]), true);
+  EXPECT_EQ(nics_[1]->flushed(flushes[0]), true);
+  // What may not be read breaks the flush, and not those after it.
+  const auto refused = nics_[1]->start_flush(regions_[1], memory_[1].data()).value();
+  EXPECT_FALSE(wait(*refused));
+  EXPECT_EQ(wait(nics_[1]->start_flush(readable, memory_[1].data()).value().value()), true);
+  nics_[1]->deregister_memory(readable);
+}
+
 }  // namespace
 }  // namespace pacecar

@@ -93,13 +93,13 @@ class EngineContext final : public Context {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("{} takes only host memory ({})", info.name, info.gpu_memory));
     }
+    // A flush of GPU memory is a read of it.
+    const Access access =
+        range.kind == MemoryKind::kCuda ? Access::kRemoteAll : Access::kRemoteWrite;
     auto region = nics_[nic].engine->exclusively([&](Messenger&, Nic& device, Instant) {
-      if (range.dmabuf_fd < 0) {
-        return device.register_memory(range.address, range.length, Access::kRemoteWrite);
-      }
+      if (range.dmabuf_fd < 0) return device.register_memory(range.address, range.length, access);
       return device.register_dmabuf(range.dmabuf_fd, range.dmabuf_offset, range.length,
-                                    reinterpret_cast<uint64_t>(range.address),
-                                    Access::kRemoteWrite);
+                                    reinterpret_cast<uint64_t>(range.address), access);
     });
     if (!region) return tl::unexpected(region.error());
     return new Memory(*region);  // until deregister_memory

@@ -120,7 +120,8 @@ constexpr auto kErrnoTable = std::to_array<ErrnoInfo>({
     {Call::kRegister, ENOMEM, "ENOMEM", ErrorCode::kPermission, kLockedMemory},
     {Call::kRegister, EPERM, "EPERM", ErrorCode::kPermission, kLockedMemory},
     {Call::kRegister, EFAULT, "EFAULT", ErrorCode::kInvalidArgument,
-     "the range is not mapped, or not writable although peers are to write it: pass valid memory"},
+     "the range is not mapped, or not writable although peers are to write it: pass valid memory; "
+     "for a GPU's, load nvidia_peermem"},
     {Call::kRegister, EINVAL, "EINVAL", ErrorCode::kInvalidArgument,
      "the device cannot register this kind of memory: use memory of the host"},
     {Call::kOther, ENOMEM, "ENOMEM", ErrorCode::kUnavailable,

@@ -52,6 +52,14 @@ Result<MemoryRegion> Registrations::add_dmabuf(int fd, uint64_t offset, size_t l
               "ibv_reg_dmabuf_mr", {.address = address, .length = length, .access = access});
 }
 
+// Asked with a file that is none: who can would look at the file first, and refuse that.
+bool Registrations::takes_dmabuf() const {
+  constexpr int kNoFile = -1;
+  errno = 0;
+  const MemoryHandle never(ibv_reg_dmabuf_mr(domain_, 0, 0, 0, kNoFile, 0));
+  return errno != EOPNOTSUPP && errno != EPROTONOSUPPORT && errno != ENOSYS;
+}
+
 Result<void> Registrations::check(uint64_t address, size_t length) const {
   if (address == 0 || length == 0 || address + length < address) {
     return fail(

@@ -26,6 +26,8 @@ class Registrations {
   // from `address` on. Errors: as above.
   Result<MemoryRegion> add_dmabuf(int fd, uint64_t offset, size_t length, uint64_t address,
                                   Access access);
+  // Whether the device's driver can register dma-bufs.
+  bool takes_dmabuf() const;
   // Whether nothing else uses the same registration: its owner must see to it that the device is
   // done with the memory before remove().
   bool last(uint32_t key) const;

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <utility>
 
+#include "gdr/peermem.h"
 #include "transport/base/check.h"
 #include "transport/verbs/errors.h"
 #include "transport/verbs/random_word.h"
@@ -120,6 +121,8 @@ NicCaps VerbsNic::make_caps() const {
           .paces_packets = false,
           .sends = true,
           .reads = true,
+          .dma_buf = registrations_.takes_dmabuf(),
+          .peer_memory = device_.hardware && peer_memory_module().has_value(),
           .silent_writes_wake = false};
 }
 
@@ -148,7 +151,23 @@ Result<MemoryRegion> VerbsNic::register_dmabuf(int fd, uint64_t offset, size_t l
   return registrations_.add_dmabuf(fd, offset, length, address, access);
 }
 
+Result<std::optional<uint64_t>> VerbsNic::start_flush(const MemoryRegion& region,
+                                                      const uint8_t* data) {
+  if (flushes_ == nullptr || flushes_->failed()) {
+    auto made = FlushPair::create(device_, lane_config({}), flushes_ ? flushes_->next() : 0);
+    if (!made) return tl::unexpected(made.error());
+    flushes_ = std::move(*made);
+  }
+  return flushes_->start(region, data);
+}
+
+Result<bool> VerbsNic::flushed(uint64_t flush) {
+  if (flushes_ == nullptr) return fail(ErrorCode::kInternal, "there is no such flush");
+  return flushes_->done(flush);
+}
+
 void VerbsNic::deregister_memory(const MemoryRegion& region) {
+  if (flushes_ != nullptr) flushes_->finish();
   if (!registrations_.last(region.key)) return registrations_.remove(region.key);
   for (const auto& qp : queue_pairs_) {
     if (qp == nullptr) continue;

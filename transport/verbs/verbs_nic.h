@@ -22,6 +22,7 @@
 #include "transport/verbs/device.h"
 #include "transport/verbs/errors.h"
 #include "transport/verbs/flow_gate.h"
+#include "transport/verbs/flush_pair.h"
 #include "transport/verbs/hardware_counters.h"
 #include "transport/verbs/memory.h"
 #include "transport/verbs/queue_pair.h"
@@ -58,9 +59,6 @@ class VerbsNic final : public Nic, public NicPort {
   const AsyncEventCounts& async_events() const { return events_.counts(); }
   // Puts the connection of a lane in error, as a device does whose retries are used up: for drills.
   void upset_lane(QueuePairId id, size_t lane) { stop_lane(find(id)->lanes[lane]); }
-  // As register_memory; of Registrations::add_dmabuf.
-  Result<MemoryRegion> register_dmabuf(int fd, uint64_t offset, size_t length, uint64_t address,
-                                       Access access);
 
   // --- Nic ---
   const NicCaps& caps() const override { return caps_; }
@@ -69,6 +67,11 @@ class VerbsNic final : public Nic, public NicPort {
     return hardware_counters_.deltas();
   }
   Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
+  Result<MemoryRegion> register_dmabuf(int fd, uint64_t offset, size_t length, uint64_t address,
+                                       Access access) override;
+  Result<std::optional<uint64_t>> start_flush(const MemoryRegion& region,
+                                              const uint8_t* data) override;
+  Result<bool> flushed(uint64_t flush) override;
   // Waits, for a bounded time, for what the device may still do with the memory; breaks the queue
   // pairs that are not done by then.
   void deregister_memory(const MemoryRegion& region) override;
@@ -195,6 +198,7 @@ class VerbsNic final : public Nic, public NicPort {
   HardwareCounters hardware_counters_;
   NicCaps caps_;
   NicCounters counters_;
+  std::unique_ptr<FlushPair> flushes_;                   // made for the first one
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
   std::unordered_map<uint32_t, LaneName> by_lane_;       // by the device's number
   std::vector<Flow> flows_;
@@ -214,7 +218,7 @@ class VerbsNic final : public Nic, public NicPort {
   Instant next_look_at_events_;
   Instant next_recovery_;
   Instant next_watch_;
-  size_t started_ = 0;      // work requests that the device has
+  size_t started_ = 0;     // work requests that the device has
   Instant path_ready_at_;  // as of the last look at the port; never(): it was down
   bool tell_arrivals_ = false;
   bool device_failed_ = false;

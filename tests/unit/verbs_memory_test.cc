@@ -1,0 +1,135 @@
+// Registrations, with a library in place of libibverbs that does what the test says: the names that
+// are defined here outrank the shared library's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "transport/verbs/memory.h"
+
+namespace pacecar {
+namespace {
+
+struct Library {
+  int refuses = 0;  // with this errno
+  int registered = 0;
+  int deregistered = 0;
+  uint32_t next_key = 7;
+  uint64_t offset = 0;
+  uint64_t address = 0;
+  int file = 0;
+  int access = 0;
+};
+Library library;
+
+ibv_mr* registered(int access) {
+  if (library.refuses != 0) {
+    errno = library.refuses;
+    return nullptr;
+  }
+  ++library.registered;
+  library.access = access;
+  auto memory = std::make_unique<ibv_mr>();
+  memory->lkey = memory->rkey = library.next_key++;
+  return memory.release();
+}
+
+}  // namespace
+}  // namespace pacecar
+
+extern "C" {
+
+ibv_mr* ibv_reg_mr_iova2(ibv_pd*, void*, size_t, uint64_t, unsigned access) {
+  return pacecar::registered(static_cast<int>(access));
+}
+
+ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, uint64_t offset, size_t, uint64_t address, int file,
+                          int access) {
+  if (file == -1) {
+    errno = pacecar::library.refuses != 0 ? pacecar::library.refuses : EBADF;
+    return nullptr;
+  }
+  pacecar::library.offset = offset;
+  pacecar::library.address = address;
+  pacecar::library.file = file;
+  return pacecar::registered(access);
+}
+
+int ibv_dereg_mr(ibv_mr* memory) {
+  ++pacecar::library.deregistered;
+  delete memory;
+  return 0;
+}
+}
+
+namespace pacecar {
+namespace {
+
+using testing::HasSubstr;
+
+class RegistrationsTest : public testing::Test {
+ protected:
+  RegistrationsTest() { library = {}; }
+
+  static void* at(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+  Registrations registrations_{nullptr, 2, "mlx5_0"};
+};
+
+TEST_F(RegistrationsTest, TheSameRangeIsRegisteredOnce) {
+  const auto one = registrations_.add(at(4096), 100, Access::kRemoteWrite);
+  const auto same = registrations_.add(at(4096), 100, Access::kRemoteWrite);
+  ASSERT_TRUE(one && same);
+  EXPECT_EQ(one->key, same->key);
+  EXPECT_EQ(library.registered, 1);
+  EXPECT_FALSE(registrations_.last(one->key));
+  registrations_.remove(one->key);
+  EXPECT_EQ(library.deregistered, 0);
+  registrations_.remove(one->key);
+  EXPECT_EQ(library.deregistered, 1);
+}
+
+TEST_F(RegistrationsTest, ADmaBufIsItsOwnWhateverItsAddress) {
+  const auto one = registrations_.add_dmabuf(5, 4096, 100, 0x7000, Access::kRemoteAll);
+  const auto other = registrations_.add_dmabuf(6, 0, 100, 0x7000, Access::kRemoteAll);
+  ASSERT_TRUE(one && other);
+  EXPECT_NE(one->key, other->key);
+  EXPECT_EQ(library.file, 6);
+  EXPECT_EQ(library.address, 0x7000U);
+  EXPECT_EQ(other->address, at(0x7000));
+  EXPECT_EQ(library.access,
+            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+  const auto third = registrations_.add(at(4096), 1, Access::kLocalRead);
+  ASSERT_FALSE(third);
+  EXPECT_THAT(third.error().message, HasSubstr("PACECAR_MAX_REGIONS"));
+}
+
+TEST_F(RegistrationsTest, AsksTheDriverWhetherItTakesDmaBufs) {
+  EXPECT_TRUE(registrations_.takes_dmabuf());
+  for (const int refusal : {EOPNOTSUPP, EPROTONOSUPPORT, ENOSYS}) {
+    library.refuses = refusal;
+    EXPECT_FALSE(registrations_.takes_dmabuf()) << refusal;
+  }
+}
+
+TEST_F(RegistrationsTest, RefusalsNameDeviceCauseAndCure) {
+  const auto refusal = [&](int error, bool dmabuf) {
+    library.refuses = error;
+    const auto region = dmabuf ? registrations_.add_dmabuf(5, 0, 100, 4096, Access::kRemoteAll)
+                               : registrations_.add(at(4096), 100, Access::kRemoteAll);
+    return region ? Error{} : region.error();
+  };
+  const Error locked = refusal(ENOMEM, false);
+  EXPECT_EQ(locked.code, ErrorCode::kPermission);
+  EXPECT_THAT(locked.message, HasSubstr("mlx5_0: ibv_reg_mr failed"));
+  EXPECT_THAT(locked.message, HasSubstr("ulimit -l unlimited"));
+  EXPECT_THAT(refusal(EFAULT, false).message, HasSubstr("load nvidia_peermem"));
+  EXPECT_THAT(refusal(EOPNOTSUPP, true).message, HasSubstr("mlx5_0: ibv_reg_dmabuf_mr failed"));
+  EXPECT_EQ(library.registered, 0);
+  library.refuses = 0;
+  EXPECT_TRUE(registrations_.add(at(4096), 100, Access::kRemoteAll)) << "nothing was used up";
+}
+
+}  // namespace
+}  // namespace pacecar

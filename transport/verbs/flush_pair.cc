@@ -1,0 +1,114 @@
+#include "transport/verbs/flush_pair.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "transport/verbs/errors.h"
+#include "transport/verbs/random_word.h"
+
+namespace pacecar {
+namespace {
+
+constexpr uint32_t kFlushes = 1024;  // at once: far more than NCCL has receives under way
+// How long a device may take for a read of its own host.
+constexpr std::chrono::milliseconds kPatience{50};
+
+}  // namespace
+
+FlushPair::FlushPair(const VerbsDevice& device, const LaneConfig& lanes, uint64_t first)
+    : device_(device.name),
+      port_(device.port),
+      config_(lanes),
+      first_(first),
+      started_(first),
+      through_(first) {
+  config_.shared_receives = nullptr;
+  config_.receives = 0;
+  config_.work_requests = std::min({kFlushes, static_cast<uint32_t>(device.attributes.max_qp_wr),
+                                    static_cast<uint32_t>(device.attributes.max_cqe)});
+}
+
+Result<std::unique_ptr<FlushPair>> FlushPair::create(const VerbsDevice& device,
+                                                     const LaneConfig& lanes, uint64_t first) {
+  std::unique_ptr<FlushPair> pair(new FlushPair(device, lanes, first));
+  if (auto done = pair->set_up(device); !done) return tl::unexpected(done.error());
+  return pair;
+}
+
+Result<void> FlushPair::set_up(const VerbsDevice& device) {
+  completions_.reset(ibv_create_cq(device.context.get(), static_cast<int>(config_.work_requests),
+                                   nullptr, nullptr, 0));
+  if (completions_ == nullptr) {
+    return tl::unexpected(verbs_error(Call::kOther, "ibv_create_cq", errno, device_));
+  }
+  config_.completions = completions_.get();
+  memory_.reset(ibv_reg_mr(config_.domain, byte_.get(), 1, IBV_ACCESS_LOCAL_WRITE));
+  if (memory_ == nullptr) {
+    return tl::unexpected(verbs_error(Call::kRegister, "ibv_reg_mr", errno, device_));
+  }
+  auto lane = make_lane(device, config_, path_label(random_word(), 0));
+  if (!lane) return tl::unexpected(lane.error());
+  lane_ = std::move(*lane);
+  const RcEndpoint self{.gid = device.gid.gid,
+                        .lid = device.port_attributes.lid,
+                        .link_layer = device.link_layer,
+                        .mtu = device.mtu,
+                        .read_depth = kReadDepth};
+  return connect_lane(device, config_, *lane_, self, lane_->local);
+}
+
+Result<uint64_t> FlushPair::start(const MemoryRegion& region, const uint8_t* data) {
+  look();
+  if (fault_) return tl::unexpected(*fault_);
+  if (started_ - through_ == config_.work_requests) {
+    return fail(ErrorCode::kUnavailable, "too many flushes at once: wait for those before");
+  }
+  ibv_sge piece{
+      .addr = reinterpret_cast<uint64_t>(byte_.get()), .length = 1, .lkey = memory_->lkey};
+  ibv_send_wr request{};
+  request.wr_id = started_;
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_RDMA_READ;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.wr.rdma.remote_addr = reinterpret_cast<uint64_t>(data);
+  request.wr.rdma.rkey = region.key;
+  ibv_send_wr* refused = nullptr;
+  const int error = ibv_post_send(lane_->queue_pair.get(), &request, &refused);
+  if (error != 0) return tl::unexpected(verbs_error(Call::kOther, "ibv_post_send", error, device_));
+  return started_++;
+}
+
+Result<bool> FlushPair::done(uint64_t flush) {
+  look();
+  if (flush < first_) {
+    return fail(ErrorCode::kSystem,
+                device_ + ": a flush of GPU memory was given up: look for the first error");
+  }
+  if (flush < through_) return true;
+  if (fault_) return tl::unexpected(*fault_);
+  return false;
+}
+
+void FlushPair::finish() {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (through_ < started_ && !fault_ && std::chrono::steady_clock::now() < deadline) look();
+}
+
+// Reads of one connection complete in their order.
+void FlushPair::look() {
+  ibv_wc completion;
+  while (!fault_ && ibv_poll_cq(completions_.get(), 1, &completion) > 0) {
+    if (completion.status == IBV_WC_SUCCESS) {
+      through_ = completion.wr_id + 1;
+    } else {
+      fault_ = Error{ErrorCode::kSystem,
+                     describe_fault({device_, port_, "itself (a flush of GPU memory)"},
+                                    completion.status, completion.vendor_err)};
+    }
+  }
+}
+
+}  // namespace pacecar

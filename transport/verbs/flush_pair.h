@@ -1,0 +1,54 @@
+// FlushPair: an RC connection of the device to itself, by which it reads what peers have written
+// through it: the read goes behind the writes, and pushes them to where a GPU sees them.
+//
+// Bounded: as many flushes as the queue pair takes. Thread rule: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "transport/base/result.h"
+#include "transport/nic/nic.h"
+#include "transport/verbs/handles.h"
+#include "transport/verbs/lane.h"
+
+namespace pacecar {
+
+class FlushPair {
+ public:
+  // Its flushes are numbered from `first` on; `lanes` says how lanes of this NIC are made.
+  static Result<std::unique_ptr<FlushPair>> create(const VerbsDevice& device,
+                                                   const LaneConfig& lanes, uint64_t first);
+
+  // Reads the byte at `data` of a region that peers may read; returns the flush's number.
+  // Errors: kUnavailable (too many at once), kSystem.
+  Result<uint64_t> start(const MemoryRegion& region, const uint8_t* data);
+  // Errors: kSystem, for all that were not through when one failed.
+  Result<bool> done(uint64_t flush);
+  // Until all are through, or the device is stuck.
+  void finish();
+  bool failed() const { return fault_.has_value(); }
+  uint64_t next() const { return started_; }
+
+ private:
+  FlushPair(const VerbsDevice& device, const LaneConfig& lanes, uint64_t first);
+  Result<void> set_up(const VerbsDevice& device);
+  void look();
+
+  const std::string device_;
+  const uint32_t port_;
+  LaneConfig config_;
+  // Each is made from those before it; the connection goes before the memory that it uses.
+  CompletionQueueHandle completions_;
+  const std::unique_ptr<uint8_t> byte_ = std::make_unique<uint8_t>();
+  MemoryHandle memory_;
+  std::optional<Lane> lane_;
+  const uint64_t first_;  // those before it were another's, which failed
+  uint64_t started_;
+  uint64_t through_;
+  std::optional<Error> fault_;
+};
+
+}  // namespace pacecar
