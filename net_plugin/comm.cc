@@ -1,5 +1,6 @@
 #include "net_plugin/comm.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "net_plugin/log.h"
@@ -17,8 +18,8 @@ Comm::Comm(std::shared_ptr<Context> context, size_t nic, size_t max_requests)
   }
 }
 
-Result<const Memory*> Comm::register_memory(void* data, size_t size) const {
-  return context_->register_memory(nic_, data, size);
+Result<const Memory*> Comm::register_memory(const MemoryRange& range) const {
+  return context_->register_memory(nic_, range);
 }
 
 Result<void> Comm::deregister_memory(const Memory* memory) const {
@@ -28,14 +29,27 @@ Result<void> Comm::deregister_memory(const Memory* memory) const {
 NcclResult Comm::track(const Result<Request*>& started, CommRequest** request) {
   if (!started) return report_once(started.error());
   if (*started == nullptr) return NcclResult::kSuccess;
-  *request = free_.back();
-  free_.pop_back();
-  (*request)->request = *started;
+  *request = take(*started, std::nullopt);
   return NcclResult::kSuccess;
 }
 
+CommRequest* Comm::take(Request* request, std::optional<FlushId> flush) {
+  CommRequest* const taken = free_.back();
+  free_.pop_back();
+  taken->request = request;
+  taken->flush = flush;
+  return taken;
+}
+
+Result<TestResult> Comm::poll_flush(FlushId flush) const {
+  const Result<bool> done = context_->flushed(nic_, flush);
+  if (!done) return tl::unexpected(done.error());
+  return TestResult{.done = *done};
+}
+
 NcclResult Comm::test(CommRequest& request, int* done, int* sizes) {
-  const Result<TestResult> result = poll(request.request);
+  const Result<TestResult> result =
+      request.flush ? poll_flush(*request.flush) : poll(request.request);
   if (result && !result->done) return NcclResult::kSuccess;
   free_.push_back(&request);
   if (!result) return report_once(result.error());
@@ -71,11 +85,29 @@ std::string SendComm::description() const { return "send to " + connection_->pee
 
 ReceiveComm::ReceiveComm(std::shared_ptr<Context> context, size_t nic,
                          std::unique_ptr<ReceiveConnection> connection)
-    : Comm(std::move(context), nic, kMaxRequests), connection_(std::move(connection)) {}
+    : Comm(std::move(context), nic, size_t{kMaxRequests} * 2),  // each may be flushed
+      connection_(std::move(connection)) {}
 
 NcclResult ReceiveComm::irecv(std::span<const ReceiveBuffer> buffers, CommRequest** request) {
   if (full()) return NcclResult::kSuccess;
   return track(connection_->irecv(buffers), request);
+}
+
+// A flush is for all that the NIC has written to that GPU, and a receive's buffers are of one.
+NcclResult ReceiveComm::iflush(std::span<const ReceiveBuffer> buffers, CommRequest** request) {
+  const auto last = std::find_if(buffers.rbegin(), buffers.rend(),
+                                 [](const ReceiveBuffer& buffer) { return buffer.size > 0; });
+  if (last == buffers.rend() || last->memory == nullptr) return NcclResult::kSuccess;
+  const Result<std::optional<FlushId>> flush =
+      context().start_flush(nic(), last->memory, last->data);
+  if (!flush) return report_once(flush.error());
+  if (!*flush) return NcclResult::kSuccess;
+  if (full()) {
+    return report_once(
+        {ErrorCode::kInternal, "more requests and flushes than the properties allow"});
+  }
+  *request = take(nullptr, *flush);
+  return NcclResult::kSuccess;
 }
 
 Result<TestResult> ReceiveComm::poll(Request* request) { return connection_->test(request); }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ class Comm;
 struct CommRequest {
   Comm* comm = nullptr;
   Request* request = nullptr;
+  std::optional<FlushId> flush;  // instead of `request`
 };
 
 // What both ends share: memory registration and a fixed set of requests.
@@ -32,7 +34,7 @@ class Comm {
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
-  Result<const Memory*> register_memory(void* data, size_t size) const;
+  Result<const Memory*> register_memory(const MemoryRange& range) const;
   Result<void> deregister_memory(const Memory* memory) const;
 
   // `sizes` may be nullptr; else it gets one size per buffer once *done is 1. A request that is
@@ -45,13 +47,18 @@ class Comm {
   virtual Result<TestResult> poll(Request* request) = 0;
   virtual std::string description() const = 0;
 
+  Context& context() const { return *context_; }
+  size_t nic() const { return nic_; }
   bool full() const { return free_.empty(); }
+  // A dead peer fails every request of its connection: the same message is logged once.
+  nccl::NcclResult report_once(const Error& error);
+  // There is one.
+  CommRequest* take(Request* request, std::optional<FlushId> flush);
   // Gives NCCL a request for what was started; no request for a queue that is full.
   nccl::NcclResult track(const Result<Request*>& started, CommRequest** request);
 
  private:
-  // A dead peer fails every request of its connection: the same message is logged once.
-  nccl::NcclResult report_once(const Error& error);
+  Result<TestResult> poll_flush(FlushId flush) const;
 
   std::shared_ptr<Context> context_;
   size_t nic_;
@@ -82,6 +89,8 @@ class ReceiveComm final : public Comm {
               std::unique_ptr<ReceiveConnection> connection);
 
   nccl::NcclResult irecv(std::span<const ReceiveBuffer> buffers, CommRequest** request);
+  // Of a receive that is done. *request stays nullptr when the GPU sees its bytes already.
+  nccl::NcclResult iflush(std::span<const ReceiveBuffer> buffers, CommRequest** request);
 
  private:
   Result<TestResult> poll(Request* request) override;

@@ -6,14 +6,15 @@
 
 namespace pacecar::plugin {
 
-// Left out on purpose: dma-buf registration, device offload and virtual devices, all of which the
-// properties say we do not have; NCCL asks before it calls.
+// Left out on purpose: device offload and virtual devices, which the properties say we do not have;
+// NCCL asks before it calls.
 template <typename Net>
 constexpr Net common_table() {
   Net net{};
   net.name = "Pacecar";
   net.devices = devices;
   net.getProperties = get_properties;
+  net.regMrDmaBuf = register_dmabuf;
   net.deregMr = deregister_memory;
   net.iflush = iflush;
   net.test = test;

@@ -43,6 +43,9 @@ Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_cl
   Result<std::unique_ptr<Context>> opened = Context::open(options);
   if (!opened) return tl::unexpected(opened.error());
   log(LogLevel::kInfo, (*opened)->banner());
+  for (const NicInfo& nic : (*opened)->nics()) {
+    log(LogLevel::kInfo, nic.name + ": " + nic.gpu_memory);
+  }
   return std::shared_ptr<Context>(std::move(*opened));
 }
 

@@ -23,7 +23,8 @@ nccl::NcclResult get_properties(int device, Properties* properties) {
   properties->name = const_cast<char*>(nic->name.c_str());
   properties->pci_path = nic->pci_path.empty() ? nullptr : const_cast<char*>(nic->pci_path.c_str());
   properties->guid = nic->guid;
-  properties->pointer_support = nccl::kPointerHost;
+  properties->pointer_support = nccl::kPointerHost | (nic->cuda ? nccl::kPointerCuda : 0) |
+                                (nic->dma_buf ? nccl::kPointerDmaBuf : 0);
   properties->speed = static_cast<int>(
       std::min(nic->speed_mbps == 0 ? kUnknownSpeedMbps : nic->speed_mbps, kIntMax));
   properties->port = 1;
@@ -38,10 +39,10 @@ nccl::NcclResult get_properties(int device, Properties* properties) {
     properties->registration_is_global = 1;  // memory is registered with the NIC
   }
   if constexpr (requires { properties->virtual_device; }) {
-    properties->force_flush = 0;
+    properties->force_flush = nic->gpu_flush ? 1 : 0;
     properties->virtual_device = {1, {device}};
-    properties->max_p2p_bytes = nccl::kMaxTransferBytes;
-    properties->max_collective_bytes = nccl::kMaxTransferBytes;
+    properties->max_p2p_bytes = properties->max_collective_bytes =
+        nic->gpu_message_bytes != 0 ? nic->gpu_message_bytes : nccl::kMaxTransferBytes;
   }
   if constexpr (requires { properties->max_multi_request_size; }) {
     properties->max_multi_request_size = 1;

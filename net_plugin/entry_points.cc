@@ -23,6 +23,12 @@ NcclResult misuse(std::string_view sentence) {
   return NcclResult::kInternalError;
 }
 
+NcclResult misuse_of_buffers(std::string_view call, int count) {
+  return misuse("a " + std::string(call) + " of " + std::to_string(count) +
+                " buffers was posted, " + "but the device's properties allow 1 to " +
+                std::to_string(kMaxReceiveBuffers));
+}
+
 // Runs `body`; no exception may reach NCCL.
 template <typename Body>
 NcclResult guarded(const Body& body) noexcept {
@@ -173,20 +179,31 @@ NcclResult close_listen(void* listen_comm) noexcept {
   });
 }
 
-NcclResult register_memory(void* comm, void* data, size_t size, int type, void** memory) noexcept {
+NcclResult register_dmabuf(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
+                           void** memory) noexcept {
   *memory = nullptr;
   return guarded([&] {
-    if (type != nccl::kPointerHost) {
-      log(LogLevel::kError,
-          "cannot register memory of type " + std::to_string(type) +
-              ": only host memory (type 1) is supported, as the device's properties say");
+    if (type != nccl::kPointerHost && type != nccl::kPointerCuda) {
+      log(LogLevel::kError, "cannot register memory of type " + std::to_string(type) +
+                                ": it is neither of the host (1) nor of a GPU (2)");
       return NcclResult::kInvalidArgument;
     }
-    const Result<const Memory*> registered = comm_of(comm).register_memory(data, size);
+    const MemoryRange range{
+        .address = data,
+        .length = size,
+        .kind = type == nccl::kPointerCuda ? MemoryKind::kCuda : MemoryKind::kHost,
+        .dmabuf_fd = fd,
+        .dmabuf_offset = offset};
+    const Result<const Memory*> registered = comm_of(comm).register_memory(range);
     if (!registered) return report("register memory", registered.error());
     *memory = const_cast<Memory*>(*registered);
     return NcclResult::kSuccess;
   });
+}
+
+NcclResult register_memory(void* comm, void* data, size_t size, int type, void** memory) noexcept {
+  constexpr int kNoFile = -1;
+  return register_dmabuf(comm, data, size, type, 0, kNoFile, memory);
 }
 
 NcclResult deregister_memory(void* comm, void* memory) noexcept {
@@ -212,10 +229,7 @@ NcclResult irecv(void* receive_comm, int count, void** data, size_t* sizes, int*
                  void** memories, void** /*profiler_handles*/, void** request) noexcept {
   *request = nullptr;
   return guarded([&] {
-    if (count < 1 || count > kMaxReceiveBuffers) {
-      return misuse("a receive of " + std::to_string(count) + " buffers was posted, but the " +
-                    "device's properties allow 1 to " + std::to_string(kMaxReceiveBuffers));
-    }
+    if (count < 1 || count > kMaxReceiveBuffers) return misuse_of_buffers("receive", count);
     std::array<ReceiveBuffer, kMaxReceiveBuffers> buffers;
     for (int i = 0; i < count; ++i) {
       buffers[static_cast<size_t>(i)] = {data[i], sizes[i], tags[i],
@@ -230,10 +244,23 @@ NcclResult irecv(void* receive_comm, int count, void** data, size_t* sizes, int*
   });
 }
 
-NcclResult iflush(void* /*receive_comm*/, int /*count*/, void** /*data*/, int* /*sizes*/,
-                  void** /*memories*/, void** request) noexcept {
+NcclResult iflush(void* receive_comm, int count, void** data, int* sizes, void** memories,
+                  void** request) noexcept {
   *request = nullptr;
-  return NcclResult::kSuccess;
+  return guarded([&] {
+    if (count < 1 || count > kMaxReceiveBuffers) return misuse_of_buffers("flush", count);
+    std::array<ReceiveBuffer, kMaxReceiveBuffers> buffers;
+    for (int i = 0; i < count; ++i) {
+      buffers[static_cast<size_t>(i)] = {data[i], static_cast<size_t>(sizes[i]), 0,
+                                         static_cast<Memory*>(memories[i])};
+    }
+    CommRequest* started = nullptr;
+    const NcclResult result =
+        static_cast<ReceiveComm&>(comm_of(receive_comm))
+            .iflush(std::span(buffers).first(static_cast<size_t>(count)), &started);
+    *request = started;
+    return result;
+  });
 }
 
 NcclResult test(void* request, int* done, int* sizes) noexcept {

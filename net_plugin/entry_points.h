@@ -40,13 +40,16 @@ nccl::NcclResult close_listen(void* listen_comm) noexcept;
 
 nccl::NcclResult register_memory(void* comm, void* data, size_t size, int type,
                                  void** memory) noexcept;
+// `fd` -1: the memory is not exported.
+nccl::NcclResult register_dmabuf(void* comm, void* data, size_t size, int type, uint64_t offset,
+                                 int fd, void** memory) noexcept;
 nccl::NcclResult deregister_memory(void* comm, void* memory) noexcept;
 
 nccl::NcclResult isend(void* send_comm, void* data, size_t size, int tag, void* memory,
                        void* profiler_handle, void** request) noexcept;
 nccl::NcclResult irecv(void* receive_comm, int count, void** data, size_t* sizes, int* tags,
                        void** memories, void** profiler_handles, void** request) noexcept;
-// Host memory needs no flush: there is never a request to wait for.
+// No request where the GPU sees the bytes already, as with memory of the host.
 nccl::NcclResult iflush(void* receive_comm, int count, void** data, int* sizes, void** memories,
                         void** request) noexcept;
 nccl::NcclResult test(void* request, int* done, int* sizes) noexcept;

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -33,9 +34,10 @@ struct pacecar::cuda::OpaqueStream {
 };
 
 struct pacecar::cuda::OpaqueEvent {
-  uint64_t recorded = 0;
-  uint64_t reached = 0;
-  Status status = kSuccess;
+  // Read without the lock: who polls would keep it from the streams.
+  std::atomic<uint64_t> recorded = 0;
+  std::atomic<uint64_t> reached = 0;
+  std::atomic<Status> status = kSuccess;
 };
 
 struct pacecar::cuda::OpaqueContext {
@@ -351,16 +353,15 @@ FAKE Status cuEventRecord(Event event, Stream stream) {
   const std::lock_guard lock(fake().mutex);
   const uint64_t turn = ++event->recorded;
   give(stream, [event, turn] {
-    event->reached = turn;
     event->status = fake().state.copy_failure;
+    event->reached = turn;
   });
   return kSuccess;
 }
 
 #ifndef FAKE_CUDA_BROKEN
 FAKE Status cuEventQuery(Event event) {
-  const std::lock_guard lock(fake().mutex);
-  return event->reached == event->recorded ? event->status : kErrorNotReady;
+  return event->reached == event->recorded ? event->status.load() : kErrorNotReady;
 }
 #endif
 

@@ -101,6 +101,7 @@ TEST_F(GpuContextTest, ADirectNicSaysSo) {
   EXPECT_TRUE(info_.cuda);
   EXPECT_TRUE(info_.dma_buf);
   EXPECT_EQ(info_.gpu_message_bytes, 0U);
+  EXPECT_TRUE(info_.gpu_flush);
   EXPECT_THAT(info_.gpu_memory, HasSubstr("direct by dma-buf"));
   open({.peer_memory = true});
   EXPECT_TRUE(info_.cuda);
@@ -187,6 +188,7 @@ TEST_F(GpuContextTest, FlushesAsTheGpuWantsIt) {
 
   fake_.with([](FakeCuda& cuda) { cuda.writes_ordering = 100; });
   open(kBuf);
+  EXPECT_FALSE(info_.gpu_flush);
   EXPECT_EQ(flush(), std::nullopt);
   EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.flushes; }), 1);
   EXPECT_EQ(script_.flushes, 1);

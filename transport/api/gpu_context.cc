@@ -206,7 +206,10 @@ void GpuWays::choose(const NicReach& nic, NicInfo& info) {
   info.dma_buf = choice.way == GpuWay::kDmaBuf;
   info.gpu_message_bytes = choice.way == GpuWay::kStaged ? kStagedMessageBytes : 0;
   info.gpu_memory = describe(choice);
-  if (is_direct(choice.way)) info.gpu_memory += nearest(*found, info.pci_path);
+  if (is_direct(choice.way)) {
+    info.gpu_flush = !std::ranges::all_of(*found, &Gpu::orders_writes);
+    info.gpu_memory += nearest(*found, info.pci_path);
+  }
   if (choice.refused) {
     log_(LogLevel::kWarn,
          fmt::format("{}: PACECAR_GPU={} cannot be had; {}", info.name,

@@ -54,6 +54,7 @@ struct NicInfo {
   bool ecn = false;
   bool cuda = false;     // takes memory of kind kCuda
   bool dma_buf = false;  // and as a dma-buf
+  bool gpu_flush = false;  // a GPU may not see what was received before a flush (start_flush)
   // What one message with GPU memory should carry at most; 0: no limit.
   uint64_t gpu_message_bytes = 0;
   // Which way GPU memory takes and why, for people.
@@ -208,8 +209,8 @@ class Context {
   // same time, over how many connections each. 0: unknown. The newest call counts; cheap.
   virtual void expect(uint32_t senders, uint32_t connections_per_sender) = 0;
 
-  // GPU memory (kCuda) goes where the NIC's `cuda` says so; one that the NIC refuses is staged, with
-  // a warning. Errors: kInvalidArgument (no such memory, or the NIC takes none of its kind),
+  // GPU memory (kCuda) goes where the NIC's `cuda` says so; what the NIC refuses is staged, with a
+  // warning. Errors: kInvalidArgument (no such memory, or the NIC takes none of its kind),
   // kUnavailable (PACECAR_MAX_REGIONS), kPermission (the memory cannot be locked), kSystem.
   virtual Result<const Memory*> register_memory(size_t nic, const MemoryRange& range) = 0;
   Result<const Memory*> register_memory(size_t nic, void* address, size_t length) {
@@ -218,7 +219,7 @@ class Context {
   virtual Result<void> deregister_memory(size_t nic, const Memory* memory) = 0;
 
   // After a receive into GPU memory, before the GPU looks: makes it see what the NIC has written.
-  // nullopt: it does already; else flushed() tells when.
+  // nullopt: it does already; else flushed() tells when. Later ones are through later.
   virtual Result<std::optional<FlushId>> start_flush(size_t nic, const Memory* memory,
                                                      const void* data) = 0;
   virtual Result<bool> flushed(size_t nic, FlushId flush) = 0;
