@@ -32,11 +32,14 @@ Result<PointerKind> kind_of_gpu_range(const CudaDriver& driver, const void* poin
                                       size_t length) {
   auto kind = kind_of_pointer(driver, pointer);
   if (!kind) return kind;
-  const uint64_t offset = reinterpret_cast<uint64_t>(pointer) - kind->base;
-  if (!kind->cuda || offset > kind->size || length > kind->size - offset) {
+  const auto begin = reinterpret_cast<uint64_t>(pointer);
+  const uint64_t last = begin + (length > 0 ? length - 1 : 0);
+  const auto end = kind_of_pointer(driver, reinterpret_cast<const void*>(last));
+  if (!end) return end;
+  if (last < begin || !kind->cuda || !end->cuda || kind->device != end->device) {
     return fail(ErrorCode::kInvalidArgument,
-                "memory that was given as a GPU's does not lie in one allocation of a GPU: pass "
-                "what cudaMalloc returned, with its size");
+                "memory that was given as a GPU's is not, or not all of it: pass what cudaMalloc "
+                "returned, with its size");
   }
   return kind;
 }

@@ -22,8 +22,9 @@ struct PointerKind {
 // Errors: kSystem.
 Result<PointerKind> kind_of_pointer(const CudaDriver& driver, const void* pointer);
 
-// As above, for memory that is said to be a GPU's. Errors: kInvalidArgument, when [pointer, pointer
-// + length) does not lie in one allocation of a GPU; kSystem.
+// Of [pointer, pointer + length), which is said to be a GPU's; it may consist of several
+// allocations, side by side. Errors: kInvalidArgument, when it does not begin and end in memory of
+// one GPU; kSystem.
 Result<PointerKind> kind_of_gpu_range(const CudaDriver& driver, const void* pointer, size_t length);
 
 }  // namespace pacecar

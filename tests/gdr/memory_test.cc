@@ -42,7 +42,7 @@ TEST_F(GpuMemory, PointersAreToldApart) {
   EXPECT_FALSE(kind_of_pointer(driver(), &host)->cuda);
 }
 
-TEST_F(GpuMemory, ARangeLiesInOneAllocation) {
+TEST_F(GpuMemory, ARangeBeginsAndEndsOnOneGpu) {
   const GpuBuffer memory(fake_, 1 << 20);
   EXPECT_TRUE(kind_of_gpu_range(driver(), memory.data(), 1 << 20));
   EXPECT_TRUE(kind_of_gpu_range(driver(), memory.data() + 5, (1 << 20) - 5));

@@ -160,8 +160,9 @@ Result<std::optional<FlushId>> GpuContext::start_flush(size_t nic, const Memory*
   if (std::ranges::all_of(gpus_->gpus(), &Gpu::orders_writes)) return std::nullopt;
   const auto kind = kind_of_pointer(gpus_->driver(), data);
   if (!kind) return tl::unexpected(kind.error());
-  if (!kind->cuda) return std::nullopt;
-  switch (flush_way(gpus_->gpus()[static_cast<size_t>(kind->device)])) {
+  const auto gpu = std::ranges::find(gpus_->gpus(), kind->device, &Gpu::device);
+  if (!kind->cuda || gpu == gpus_->gpus().end()) return std::nullopt;
+  switch (flush_way(*gpu)) {
     case FlushWay::kNone:
       break;
     case FlushWay::kRead:
