@@ -6,7 +6,7 @@
 
 LIMIT=240 check "NIC conformance on rxe0" "$BUILD/tests/nic_verbs_test"
 export PLUGIN_TEST_NIC=rxe0 PLUGIN_TEST_ADDRESS=${peers[0]}
-for group in 'Connect*' 'Transfer*' 'Collective*' 'Failure*'; do
+for group in 'Connect*' 'Transfer*' 'Collective*' 'Failure*' 'Gpu*:-*SoftwareNic*'; do
   LIMIT=240 check "plugin on rxe0: $group" "$BUILD/tests/plugin_test" "--gtest_filter=$group"
 done
 check_kernel_log
