@@ -39,6 +39,7 @@ Json nic_json(const Context& context, size_t index) {
           {"mtu_bytes", nic.mtu_bytes},
           {"paths", nic.paths},
           {"ecn", nic.ecn},
+          {"gpu_memory", nic.gpu_memory},
           {"max_connections", nic.max_connections},
           {"flow_state_bytes", context.statistics(index).flow_state_bytes},
           {"flow_queue_bytes", context.statistics(index).flow_queue_bytes}};
@@ -90,6 +91,7 @@ void print_nics(const Json& nics) {
     fmt::print("    at most {} connections; per flow {} bytes of state and {} of queues\n",
                nic["max_connections"].get<uint64_t>(), nic["flow_state_bytes"].get<uint64_t>(),
                nic["flow_queue_bytes"].get<uint64_t>());
+    fmt::print("    {}\n", text_of(nic["gpu_memory"]));
   }
 }
 

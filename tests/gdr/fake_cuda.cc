@@ -266,7 +266,7 @@ FAKE Status cuPointerGetAttributes(unsigned count, int* attributes, void** value
         *static_cast<unsigned*>(values[i]) = known ? kMemoryTypeDevice : 0;
         break;
       case kPointerIsManaged:
-        *static_cast<unsigned*>(values[i]) = 0;
+        *static_cast<unsigned*>(values[i]) = known && fake().state.managed ? 1 : 0;
         break;
       case kPointerDeviceOrdinal:
         *static_cast<int*>(values[i]) = known ? std::prev(after)->second.device : -2;

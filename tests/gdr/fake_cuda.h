@@ -13,6 +13,7 @@ struct FakeCuda {
   bool peer_memory = true;
   int flush_options = 1;  // as the device's attribute
   int writes_ordering = 0;
+  bool managed = false;      // memory moves between host and GPU
   bool copies_fail = false;  // when they run
   bool copies_wait = false;  // until this is false again
   bool host_memory_fails = false;

@@ -158,6 +158,16 @@ TEST_F(GpuContextTest, WhatNoWayTakesIsStagedAndSaidOnce) {
   EXPECT_THAT(lines_[0], HasSubstr("staged through pinned host memory instead"));
 }
 
+TEST_F(GpuContextTest, MemoryThatMovesIsStaged) {
+  open(kBoth);
+  fake_.with([](FakeCuda& cuda) { cuda.managed = true; });
+  const Memory* const memory = add(range());
+  EXPECT_NE(memory->staged(), nullptr);
+  EXPECT_THAT(script_.registered, IsEmpty());
+  EXPECT_THAT(lines_, IsEmpty());
+  forget(memory);
+}
+
 TEST_F(GpuContextTest, HostMemoryIsNoneOfItsBusiness) {
   open(kBuf);
   std::vector<uint8_t> host(100);

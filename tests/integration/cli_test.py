@@ -384,7 +384,7 @@ class Info(Cli):
     def test_text(self):
         process = run("info")
         self.assertEqual(process.returncode, 0, process.stderr)
-        for word in ("soft:udp:lo", "Congestion controls", "fixed", "per flow"):
+        for word in ("soft:udp:lo", "Congestion controls", "fixed", "per flow", "GPU memory"):
             self.assertIn(word, process.stdout)
 
     def test_json(self):

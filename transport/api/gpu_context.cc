@@ -115,7 +115,7 @@ Result<const Memory*> GpuContext::register_memory(size_t nic, const MemoryRange&
   if (passes) return inner_->register_memory(nic, range);
   const auto kind = kind_of_gpu_range(gpus_->driver(), range.address, range.length);
   if (!kind) return tl::unexpected(kind.error());
-  if (is_direct(ways_[nic])) {
+  if (is_direct(ways_[nic]) && !kind->managed) {
     auto direct = register_direct(nic, range);
     if (direct) return direct;
     if (!told_refusal_.exchange(true)) {
@@ -131,15 +131,17 @@ Result<const Memory*> GpuContext::register_memory(size_t nic, const MemoryRange&
 }
 
 Result<const Memory*> GpuContext::register_direct(size_t nic, const MemoryRange& range) {
-  auto registered = ways_[nic] == GpuWay::kDmaBuf
-                        ? register_dmabuf(nic, range)
-                        : Result<const Memory*>(fail(ErrorCode::kUnavailable, ""));
-  if (registered) return registered;
+  std::optional<Error> refusal;  // of the way that was chosen: the one to mend
+  if (ways_[nic] == GpuWay::kDmaBuf) {
+    auto exported = register_dmabuf(nic, range);
+    if (exported) return exported;
+    refusal = exported.error();
+  }
   MemoryRange by_address = range;
   by_address.dmabuf_fd = -1;
-  auto second = inner_->register_memory(nic, by_address);
-  // The way that was chosen is the one to mend.
-  return !second && ways_[nic] == GpuWay::kDmaBuf ? registered : second;
+  auto registered = inner_->register_memory(nic, by_address);
+  if (!registered && refusal) return tl::unexpected(*refusal);
+  return registered;
 }
 
 Result<const Memory*> GpuContext::register_dmabuf(size_t nic, MemoryRange range) {
