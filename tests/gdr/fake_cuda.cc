@@ -229,6 +229,7 @@ FAKE Status cuDeviceGetPCIBusId(char* text, int bytes, Device device) {
 }
 
 FAKE Status cuDevicePrimaryCtxRetain(Context* context, Device device) {
+  const std::lock_guard lock(fake().mutex);
   fake().contexts[device].device = device;
   *context = &fake().contexts[device];
   return kSuccess;
