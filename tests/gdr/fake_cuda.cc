@@ -168,11 +168,13 @@ FAKE void fake_cuda_free(void* memory) {
 
 FAKE void fake_cuda_write(void* memory, const void* from, size_t bytes) {
   const std::lock_guard lock(fake().mutex);
+  if (bytes == 0) return;
   std::memcpy(contents_of(reinterpret_cast<uint64_t>(memory), bytes), from, bytes);
 }
 
 FAKE void fake_cuda_read(void* to, const void* memory, size_t bytes) {
   const std::lock_guard lock(fake().mutex);
+  if (bytes == 0) return;
   std::memcpy(to, contents_of(reinterpret_cast<uint64_t>(memory), bytes), bytes);
 }
 
