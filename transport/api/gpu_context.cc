@@ -55,23 +55,22 @@ class StagedConnecting final : public Connecting {
 
 class GpuContext final : public Context {
  public:
-  GpuContext(std::unique_ptr<Context> inner, std::shared_ptr<GpuSystem> gpus,
-             std::vector<GpuWay> ways, LogSink log)
-      : inner_(std::move(inner)), gpus_(std::move(gpus)), ways_(std::move(ways)), log_(log) {}
+  GpuContext(std::unique_ptr<Context> inner, std::shared_ptr<GpuSystem> gpus, LogSink log)
+      : inner_(std::move(inner)), gpus_(std::move(gpus)), log_(log) {}
 
   std::span<const NicInfo> nics() const override { return inner_->nics(); }
   std::string banner() const override { return inner_->banner(); }
 
   Result<std::unique_ptr<Listener>> listen(size_t nic) override {
     auto listener = inner_->listen(nic);
-    if (!listener || ways_[nic] == GpuWay::kHost) return listener;
+    if (!listener || way(nic) == GpuWay::kHost) return listener;
     return std::make_unique<StagedListener>(std::move(*listener), staging(nic));
   }
 
   Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
                                               uint32_t weight) override {
     auto connecting = inner_->connect(nic, handle, weight);
-    if (!connecting || ways_[nic] == GpuWay::kHost) return connecting;
+    if (!connecting || way(nic) == GpuWay::kHost) return connecting;
     return std::make_unique<StagedConnecting>(std::move(*connecting), staging(nic));
   }
 
@@ -96,26 +95,31 @@ class GpuContext final : public Context {
   Statistics statistics(size_t nic) const override { return inner_->statistics(nic); }
 
  private:
+  // As GpuWays has told it of the NIC, or of the NICs that it stands for.
+  GpuWay way(size_t nic) const {
+    if (nic >= nics().size() || !nics()[nic].cuda) return GpuWay::kHost;
+    const NicInfo& info = nics()[nic];
+    if (info.gpu_message_bytes != 0) return GpuWay::kStaged;
+    return info.dma_buf ? GpuWay::kDmaBuf : GpuWay::kPeerMemory;
+  }
   Staging staging(size_t nic) const {
-    return {.context = inner_, .nic = nic, .gpus = gpus_, .at_once = ways_[nic] == GpuWay::kStaged};
+    return {.context = inner_, .nic = nic, .gpus = gpus_, .at_once = way(nic) == GpuWay::kStaged};
   }
   Result<const Memory*> register_direct(size_t nic, const MemoryRange& range);
   Result<const Memory*> register_dmabuf(size_t nic, MemoryRange range);
 
   const std::shared_ptr<Context> inner_;
   const std::shared_ptr<GpuSystem> gpus_;
-  const std::vector<GpuWay> ways_;
   const LogSink log_;
   std::atomic<bool> told_refusal_ = false;
 };
 
 Result<const Memory*> GpuContext::register_memory(size_t nic, const MemoryRange& range) {
-  const bool passes =
-      range.kind == MemoryKind::kHost || nic >= ways_.size() || ways_[nic] == GpuWay::kHost;
+  const bool passes = range.kind == MemoryKind::kHost || way(nic) == GpuWay::kHost;
   if (passes) return inner_->register_memory(nic, range);
   const auto kind = kind_of_gpu_range(gpus_->driver(), range.address, range.length);
   if (!kind) return tl::unexpected(kind.error());
-  if (is_direct(ways_[nic]) && !kind->managed) {
+  if (is_direct(way(nic)) && !kind->managed) {
     auto direct = register_direct(nic, range);
     if (direct) return direct;
     if (!told_refusal_.exchange(true)) {
@@ -132,7 +136,7 @@ Result<const Memory*> GpuContext::register_memory(size_t nic, const MemoryRange&
 
 Result<const Memory*> GpuContext::register_direct(size_t nic, const MemoryRange& range) {
   std::optional<Error> refusal;  // of the way that was chosen: the one to mend
-  if (ways_[nic] == GpuWay::kDmaBuf) {
+  if (way(nic) == GpuWay::kDmaBuf) {
     auto exported = register_dmabuf(nic, range);
     if (exported) return exported;
     refusal = exported.error();
@@ -156,7 +160,7 @@ Result<const Memory*> GpuContext::register_dmabuf(size_t nic, MemoryRange range)
 Result<std::optional<FlushId>> GpuContext::start_flush(size_t nic, const Memory* memory,
                                                        const void* data) {
   // A copy of the GPU's own needs no flush.
-  if (memory->staged() != nullptr || nic >= ways_.size() || !is_direct(ways_[nic])) {
+  if (memory->staged() != nullptr || !is_direct(way(nic))) {
     return std::nullopt;
   }
   if (std::ranges::all_of(gpus_->gpus(), &Gpu::orders_writes)) return std::nullopt;
@@ -204,7 +208,6 @@ void GpuWays::choose(const NicReach& nic, NicInfo& info) {
   Result<std::span<const Gpu>> found;  // none are looked at
   if (depends_on_gpus(setting_, nic)) found = gpus();
   const GpuChoice choice = choose_gpu_way(setting_, nic, found);
-  ways_.push_back(choice.way);
   info.cuda = choice.way != GpuWay::kHost;
   info.dma_buf = choice.way == GpuWay::kDmaBuf;
   info.gpu_message_bytes = choice.way == GpuWay::kStaged ? kStagedMessageBytes : 0;
@@ -221,9 +224,8 @@ void GpuWays::choose(const NicReach& nic, NicInfo& info) {
 }
 
 std::unique_ptr<Context> GpuWays::apply(std::unique_ptr<Context> context) const {
-  const bool all_host = std::ranges::all_of(ways_, [](GpuWay way) { return way == GpuWay::kHost; });
-  if (all_host) return context;
-  return std::make_unique<GpuContext>(std::move(context), **system_, ways_, log_);
+  if (std::ranges::none_of(context->nics(), &NicInfo::cuda)) return context;
+  return std::make_unique<GpuContext>(std::move(context), **system_, log_);
 }
 
 }  // namespace pacecar

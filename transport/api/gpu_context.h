@@ -5,7 +5,8 @@
 #pragma once
 
 #include <memory>
-#include <vector>
+#include <optional>
+#include <span>
 
 #include "gdr/gpu_system.h"
 #include "gdr/gpu_way.h"
@@ -32,7 +33,6 @@ class GpuWays {
   const LogSink log_;
   // Loaded when the first NIC needs it.
   std::optional<Result<std::shared_ptr<GpuSystem>>> system_;
-  std::vector<GpuWay> ways_;
 };
 
 }  // namespace pacecar
