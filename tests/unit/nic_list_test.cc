@@ -29,7 +29,10 @@ std::vector<std::string> chosen(std::string_view list,
   const auto nics = choose_nics(list, machine);
   if (!nics) return {"error: " + nics.error().message};
   std::vector<std::string> names;
-  for (const NicCandidate& nic : *nics) names.push_back(nic.name());
+  for (const NicGroup& group : *nics) {
+    std::string& name = names.emplace_back();
+    for (const NicCandidate& nic : group) name += (name.empty() ? "" : "+") + nic.name();
+  }
   return names;
 }
 
