@@ -121,7 +121,8 @@ TEST(Bond, WithoutAnyLaneTheMessageFailsWithTheCause) {
   transfer.start(world.send(), world.receive(), kLargest, 8);
   const Instant give_up = clock_now() + Duration::from_s(30);
   while (!transfer.poll(world.send(), world.receive())) ASSERT_LT(clock_now(), give_up);
-  EXPECT_NE(transfer.failure().find("not answered within the limit"), std::string::npos) << transfer.failure();
+  EXPECT_NE(transfer.failure().find("not answered within the limit"), std::string::npos)
+      << transfer.failure();
   uint8_t byte = 0;
   EXPECT_FALSE(world.send().isend(&byte, 0, 7, nullptr));
 }
@@ -207,6 +208,32 @@ TEST(Bond, AMessageThatIsTooLongFailsAtBothEnds) {
   }
   EXPECT_NE(sent.find("larger than the posted receive buffer"), std::string::npos) << sent;
   EXPECT_NE(received.find("larger than the posted receive buffer"), std::string::npos) << received;
+}
+
+// Whatever notes a peer makes up: what it says of itself may fail its messages, and nothing else.
+TEST(Bond, NotesOfNonsenseHurtNobody) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Prng random(seed);
+    BondWorld world(2, 2, Duration::from_ms(300));
+    BondTransfer transfer(world.from(), world.to(), kLargest);
+    transfer.start(world.send(), world.receive(), kLargest, seed);
+    uint64_t number = 0;
+    const Instant end = clock_now() + Duration::from_ms(60);
+    while (clock_now() < end) {
+      LaneNote note{.epoch = static_cast<uint32_t>(random.below(3)),
+                    .kind = static_cast<uint8_t>(random.below(8)),
+                    .lanes = static_cast<uint8_t>(random.next_u64()),
+                    .next = random.below(2) * random.next_u64(),
+                    .done = {random.next_u64(), random.next_u64(), 0, ~0ULL}};
+      note.begin = note.number = ++number;
+      const bool to_sender = random.below(2) == 0;
+      const OwnNic& nic = (to_sender ? world.to() : world.from()).device().nics[random.below(2)];
+      nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+        to_sender ? messenger.write_to_sender(0, note) : messenger.write_to_receiver(0, note);
+      });
+      if (transfer.busy()) transfer.poll(world.send(), world.receive());
+    }
+  }
 }
 
 TEST(Bond, AnEndThatClosesEndsTheOther) {

@@ -281,11 +281,7 @@ bool BondedReceive::tend(Instant now) {
   }
   if (!ended_) watch(now);
   if (ended_) return false;
-  notes_.deliver(lanes_, [](const Lane& lane, const LaneNote& note) {
-    return lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-      return messenger.write_to_sender(lane.at.connection, note);
-    });
-  });
+  notes_.deliver(lanes_, &Messenger::write_to_sender);
   return state_ != State::kFlowing || !notes_.delivered(lanes_);
 }
 

@@ -287,11 +287,7 @@ bool BondedSend::tend(Instant now) {
   if (!ended_) watch(now);
   if (state_ == State::kPausing && !ended_) finish_pause();
   if (ended_) return false;
-  notes_.deliver(lanes_, [](const Lane& lane, const LaneNote& note) {
-    return lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-      return messenger.write_to_receiver(lane.at.connection, note);
-    });
-  });
+  notes_.deliver(lanes_, &Messenger::write_to_receiver);
   return state_ != State::kFlowing || !notes_.delivered(lanes_);
 }
 

@@ -46,6 +46,19 @@ void LaneNotes::say(LaneNote note) {
   note_ = note;
 }
 
+void LaneNotes::deliver(std::span<const Lane> lanes, Write write) {
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    if (!lanes[i].alive || delivered_[i] == note_.number) continue;
+    const Attachment& at = lanes[i].at;
+    const bool written = at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+      return (messenger.*write)(at.connection, note_);
+    });
+    if (!written) continue;
+    delivered_[i] = note_.number;
+    at.nic.engine->submitted();
+  }
+}
+
 bool LaneNotes::delivered(std::span<const Lane> lanes) const {
   for (size_t i = 0; i < lanes.size(); ++i) {
     if (lanes[i].alive && delivered_[i] != note_.number) return false;

@@ -65,15 +65,9 @@ class LaneNotes {
   explicit LaneNotes(std::vector<const LaneNote*> inboxes) : inboxes_(std::move(inboxes)) {}
 
   void say(LaneNote note);
-  // Calls write(lane, note), which says whether there was room, for every lane that has not had the
-  // newest note.
-  template <typename Write>
-  void deliver(std::span<const Lane> lanes, Write write) {
-    for (size_t i = 0; i < lanes.size(); ++i) {
-      if (!lanes[i].alive || delivered_[i] == note_.number) continue;
-      if (write(lanes[i], note_)) delivered_[i] = note_.number;
-    }
-  }
+  // Writes the newest note to the peer on every lane that has not had it.
+  using Write = bool (Messenger::*)(ConnectionId, const LaneNote&);
+  void deliver(std::span<const Lane> lanes, Write write);
   // Whether each living lane has had the newest note.
   bool delivered(std::span<const Lane> lanes) const;
   // A note of the peer's that is newer than all before it.
