@@ -1,0 +1,68 @@
+"""NVIDIA's MPS, which lets the kernels of several processes run side by side on one GPU.
+
+It gets folders of its own, so that another one on this host is not touched, changes no setting of
+the card, and ends with the measurement.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+
+CONTROL = "nvidia-cuda-mps-control"
+LIMIT_S = 30
+SLOW = "the ranks take turns on the GPU, in slices of milliseconds"
+
+
+@contextlib.contextmanager
+def serving(works):
+    """The environment that clients need and None, or {} and why there is no MPS.
+
+    `works(environment)` says whether a client gets a GPU through it.
+    """
+    if not shutil.which(CONTROL):
+        yield {}, f"{CONTROL} is not installed: {SLOW}"
+        return
+    with tempfile.TemporaryDirectory(prefix="pacecar-mps-") as folder:
+        environment = {"CUDA_MPS_PIPE_DIRECTORY": os.path.join(folder, "pipe"),
+                       "CUDA_MPS_LOG_DIRECTORY": os.path.join(folder, "log")}
+        for made in environment.values():
+            os.mkdir(made)
+        try:
+            why = start(environment)
+            if why is None and not works(environment):
+                why = "no GPU is seen through it"
+            if why is None:
+                yield environment, None
+            else:
+                yield {}, f"MPS does not serve ({why}): {SLOW}"
+        finally:
+            control(environment, "quit\n")
+
+
+def start(environment):
+    """None, or why it did not start."""
+    done = control(environment, "", "-d")
+    if done is None:
+        return "it does not start in time"
+    return None if done.returncode == 0 else last_line(done.stdout + done.stderr)
+
+
+def control(environment, said, *flags):
+    """The ended process, or None when it takes too long."""
+    # Not through pipes: the server that stays would hold them open.
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        try:
+            done = subprocess.run([CONTROL, *flags], input=said, stdout=output, check=False,
+                                  stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S,
+                                  env={**os.environ, **environment})
+        except subprocess.TimeoutExpired:
+            return None
+        output.seek(0)
+        done.stdout, done.stderr = output.read(), ""
+        return done
+
+
+def last_line(text):
+    return (text.strip() or "no reason given").splitlines()[-1]
