@@ -4,8 +4,10 @@ PROGRAMS holds `collectives`, built with tests/support/fake_nccl, and `paired_ra
 asserts a speed.
 """
 
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -207,7 +210,7 @@ class RealToolkit(unittest.TestCase):
                 programs = toolkit.build(pathlib.Path(folder), None, None)
             except toolkit.Skipped as reason:
                 self.skipTest(str(reason))
-            seen = toolkit.probe(programs / toolkit.DRIVER, {})
+            seen = toolkit.probe([programs / toolkit.DRIVER, "probe"])
         self.assertGreaterEqual(seen["nccl"], 21300)
         if seen["gpus"] == 0:
             with self.assertRaises(toolkit.Skipped):
@@ -291,34 +294,32 @@ class Mps(unittest.TestCase):
     CONTROL = ('#!/bin/sh\necho "$@" "$CUDA_MPS_PIPE_DIRECTORY" >> "$CALLS"\n'
                '[ "$1" = -d ] || cat >> "$CALLS"\nexit $CODE\n')
 
-    def calls(self, code, works):
-        """What is yielded, and what the control program was called with."""
+    def calls(self, code, fault=""):
+        """What is yielded and said, and what the control program was called with."""
         with tempfile.TemporaryDirectory() as folder:
             program, calls = pathlib.Path(folder, mps.CONTROL), pathlib.Path(folder, "calls")
             program.write_text(self.CONTROL, "utf-8")
             program.chmod(0o755)
-            before = dict(os.environ)
-            os.environ.update(PATH=f"{folder}:{before['PATH']}", CALLS=str(calls), CODE=str(code))
-            try:
-                with mps.serving(lambda environment: works) as (environment, note):
+            ours = {"PATH": f"{folder}:{os.environ['PATH']}", "CALLS": str(calls),
+                    "CODE": str(code), "FAKE_NCCL": fault}
+            said = io.StringIO()
+            with unittest.mock.patch.dict(os.environ, ours), contextlib.redirect_stderr(said):
+                with mps.serving([PROGRAMS / toolkit.DRIVER, "probe"]) as environment:
                     pass
-            finally:
-                os.environ.clear()
-                os.environ.update(before)
-            return environment, note, calls.read_text("utf-8").splitlines()
+            return environment, said.getvalue(), calls.read_text("utf-8").splitlines()
 
     def test_it_serves_in_folders_of_its_own_and_ends(self):
-        environment, note, calls = self.calls(0, True)
-        self.assertIsNone(note)
+        environment, said, calls = self.calls(0)
+        self.assertEqual(said, "")
         pipe = environment["CUDA_MPS_PIPE_DIRECTORY"]
         self.assertEqual([line.split() for line in calls], [["-d", pipe], [pipe], ["quit"]])
         self.assertFalse(pathlib.Path(pipe).exists())
 
     def test_without_it_the_ranks_take_turns(self):
-        for code, works, why in ((1, True, "no reason given"), (0, False, "no GPU is seen")):
-            environment, note, calls = self.calls(code, works)
+        for code, fault, why in ((1, "", "no reason given"), (0, "no-gpu", "no CUDA-capable")):
+            environment, said, calls = self.calls(code, fault)
             self.assertEqual(environment, {})
-            self.assertIn(why, note)
+            self.assertIn(f"MPS does not serve ({why}", said)
             self.assertEqual(calls[-1], "quit")
 
 

@@ -86,7 +86,10 @@ def library_path(plugin):
     return ":".join(filter(None, [str(plugin.parent), os.environ.get("LD_LIBRARY_PATH")]))
 
 
-def find_plugin(named):
+def find_plugin(named, arms):
+    """The plugin, which loads; None where no arm needs it."""
+    if not any(arm.nic for arm in arms):
+        return None
     for plugin in [named] if named else USUAL_PLUGINS:
         if plugin.is_file():
             check_plugin(plugin.resolve())

@@ -2,9 +2,12 @@
 
 import contextlib
 import dataclasses
+import os
 import pathlib
+import tempfile
 import time
 
+import arms
 from exchange import Failed, Process, uninterrupted
 
 LOOK_EVERY_S = 0.02
@@ -17,6 +20,39 @@ class Rank:
     argv: list
     environment: dict
     log: pathlib.Path  # NCCL's
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What all jobs of a measurement share."""
+    plugin: pathlib.Path | None
+    client: dict  # MPS's environment
+    folder: pathlib.Path
+    limit_s: float
+
+
+def run_arm(arm, ranks, argv, setting):
+    """Runs `argv(rank, folder)` as each rank and gives their standard outputs.
+
+    Failed when one fails, they do not end, or NCCL's log shows another network than the arm's.
+    """
+    with tempfile.TemporaryDirectory(dir=setting.folder) as name:
+        place = pathlib.Path(name)
+        made = []
+        for number in range(ranks):
+            log = place / f"nccl.{number}.log"
+            environment = {**os.environ, **setting.client,
+                           **arms.environment(arm, number, setting.plugin, log)}
+            made.append(Rank(argv(number, place), environment, log))
+        outputs = run(made, setting.limit_s)
+        for number, rank in enumerate(made):
+            if why := arms.complaint(arm, said_by_nccl(rank)):
+                raise Failed(f"rank {number}: {why}")
+        return outputs
+
+
+def said_by_nccl(rank):
+    return rank.log.read_text("utf-8", "replace") if rank.log.is_file() else ""
 
 
 def run(ranks, limit_s):
@@ -55,9 +91,7 @@ def story(ranks, processes, bad, limit_s):
     lines = [head]
     for number, (rank, process) in enumerate(zip(ranks, processes)):
         lines += [f"  rank {number}: {line}" for line in last_lines(process.output())]
-        if rank.log.is_file():
-            said = last_lines(rank.log.read_text("utf-8", "replace"))
-            lines += [f"  rank {number}, NCCL: {line}" for line in said]
+        lines += [f"  rank {number}, NCCL: {line}" for line in last_lines(said_by_nccl(rank))]
     return "\n".join(lines)
 
 

@@ -10,19 +10,23 @@ import shutil
 import subprocess
 import tempfile
 
+import toolkit
+from command_line import say
+
 CONTROL = "nvidia-cuda-mps-control"
 LIMIT_S = 30
 SLOW = "the ranks take turns on the GPU, in slices of milliseconds"
 
 
 @contextlib.contextmanager
-def serving(works):
-    """The environment that clients need and None, or {} and why there is no MPS.
+def serving(probe):
+    """The environment that clients need; {} where there is no MPS, and a word on why.
 
-    `works(environment)` says whether a client gets a GPU through it.
+    `probe` is the command of a client that tells whether it gets a GPU: see toolkit.probe.
     """
     if not shutil.which(CONTROL):
-        yield {}, f"{CONTROL} is not installed: {SLOW}"
+        say(f"{CONTROL} is not installed: {SLOW}")
+        yield {}
         return
     with tempfile.TemporaryDirectory(prefix="pacecar-mps-") as folder:
         environment = {"CUDA_MPS_PIPE_DIRECTORY": os.path.join(folder, "pipe"),
@@ -31,14 +35,21 @@ def serving(works):
             os.mkdir(made)
         try:
             why = start(environment)
-            if why is None and not works(environment):
-                why = "no GPU is seen through it"
-            if why is None:
-                yield environment, None
-            else:
-                yield {}, f"MPS does not serve ({why}): {SLOW}"
+            why = why or refusal(probe, environment)
+            if why is not None:
+                say(f"MPS does not serve ({why}): {SLOW}")
+            yield environment if why is None else {}
         finally:
             control(environment, "quit\n")
+
+
+def refusal(probe, environment):
+    """Why a client gets no GPU; None when it does."""
+    try:
+        seen = toolkit.probe(probe, **environment)
+    except toolkit.Broken as reason:
+        return str(reason)
+    return None if seen["gpus"] else seen["reason"]
 
 
 def start(environment):

@@ -87,18 +87,19 @@ def build(folder, nccl, cuda):
     return folder
 
 
-def probe(driver, environment):
-    """What the driver sees: {gpus, reason, nccl, cuda_runtime, cuda_driver}."""
+def probe(command, **environment):
+    """What a program that looks at the GPUs prints: a JSON object with "gpus" and "reason"."""
+    text = " ".join(map(str, command))
     try:
-        done = subprocess.run([str(driver), "probe"], capture_output=True, text=True, check=False,
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False,
                               timeout=PROBE_LIMIT_S, env={**os.environ, **environment})
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Broken(f"'{driver} probe' does not run: {error}") from None
+        raise Broken(f"'{text}' does not run: {error}") from None
     try:
         return json.loads(done.stdout)
     except ValueError:
         said = (done.stderr or done.stdout).strip()
-        raise Broken(f"'{driver} probe' ended with {done.returncode}, saying '{said}'") from None
+        raise Broken(f"'{text}' ended with {done.returncode}, saying '{said}'") from None
 
 
 def require_gpu(seen):
