@@ -80,7 +80,7 @@ def compile_program(sources, program, *flags):
 def build(folder, nccl, cuda):
     """Both programs, in this folder, which is returned."""
     parts = [find_nccl(nccl), find_cuda(cuda)]
-    flags = [flag for part in parts for flag in ("-isystem", part.include, part.library,
+    flags = [flag for part in parts for flag in ("-idirafter", part.include, part.library,
                                                  f"-Wl,-rpath,{part.library.parent}")]
     compile_program(DRIVER_SOURCES, folder / DRIVER, *flags)
     compile_program(RATIOS_SOURCES, folder / RATIOS)
