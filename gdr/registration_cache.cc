@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <tuple>
 
 #include "transport/base/check.h"
 
@@ -43,7 +44,9 @@ Result<RegistrationCache::Lease> RegistrationCache::acquire(uint64_t address, si
   if (found == ranges.all.end()) {
     const Result<uint32_t> key = registrar_.add(pages, rights);
     if (!key) return tl::unexpected(key.error());
-    found = ranges.all.emplace(pages, Registration{.key = *key}).first;
+    bool is_new = false;
+    std::tie(found, is_new) = ranges.all.emplace(pages, Registration{.key = *key});
+    PACECAR_CHECK(is_new);  // the index would have found it
     index(ranges, pages);
   }
   ++found->second.users;
@@ -92,9 +95,7 @@ void RegistrationCache::unindex(Ranges& ranges, const MemoryRange& pages) {
   ranges.widest.erase(indexed);
   for (auto next = ranges.all.lower_bound({pages.begin, 0});
        next != ranges.all.end() && next->first.begin < pages.end; ++next) {
-    if (pages.holds(next->first) && holder(ranges, next->first) == ranges.all.end()) {
-      index(ranges, next->first);
-    }
+    if (holder(ranges, next->first) == ranges.all.end()) index(ranges, next->first);
   }
 }
 
