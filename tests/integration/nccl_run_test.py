@@ -220,6 +220,7 @@ class RealToolkit(unittest.TestCase):
 class Arms(unittest.TestCase):
     LOG = ("NCCL INFO NET/Pacecar : Pacecar on mlx5_0 (10.0.0.1, 4096 B packets, 4 paths)\n"
            "NCCL INFO Using network Pacecar\n"
+           "NCCL INFO GPU 0 / HCA 1 connected via C2C link\n"
            "NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Pacecar/0\n")
 
     def test_the_environment_says_what_the_arm_says(self):

@@ -123,7 +123,7 @@ def complaint(arm, log):
                 f"{arm.network}")
     if arm.nic and f"Pacecar on {arm.nic} (" not in log:
         return f"Pacecar's line in NCCL's log does not name {arm.nic} alone"
-    paths = set(re.findall(r" via (\S+)", log))
+    paths = set(re.findall(r"(?:Channel|CollNet) .* via (\S+)", log))
     if not any(path.startswith(f"NET/{arm.network}/") for path in paths):
         return f"NCCL's log shows no connection over NET/{arm.network}"
     beside = sorted(path for path in paths if not path.startswith("NET/"))

@@ -28,14 +28,14 @@ def serving(probe):
         say(f"{CONTROL} is not installed: {SLOW}")
         yield {}
         return
-    with tempfile.TemporaryDirectory(prefix="pacecar-mps-") as folder:
+    # The server may still write its last words while the folder goes.
+    with tempfile.TemporaryDirectory(prefix="pacecar-mps-", ignore_cleanup_errors=True) as folder:
         environment = {"CUDA_MPS_PIPE_DIRECTORY": os.path.join(folder, "pipe"),
                        "CUDA_MPS_LOG_DIRECTORY": os.path.join(folder, "log")}
         for made in environment.values():
             os.mkdir(made)
         try:
-            why = start(environment)
-            why = why or refusal(probe, environment)
+            why = start(environment) or refusal(probe, environment)
             if why is not None:
                 say(f"MPS does not serve ({why}): {SLOW}")
             yield environment if why is None else {}
@@ -53,27 +53,20 @@ def refusal(probe, environment):
 
 
 def start(environment):
-    """None, or why it did not start."""
-    done = control(environment, "", "-d")
-    if done is None:
-        return "it does not start in time"
-    return None if done.returncode == 0 else last_line(done.stdout + done.stderr)
+    """Why it does not start; None when it does."""
+    code, said = control(environment, "", "-d")
+    return None if code == 0 else (said.strip() or "no reason given").splitlines()[-1]
 
 
-def control(environment, said, *flags):
-    """The ended process, or None when it takes too long."""
-    # Not through pipes: the server that stays would hold them open.
+def control(environment, text, *flags):
+    """(exit code, what was said) of MPS's control program."""
+    # Not through a pipe: the server that stays would hold it open.
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         try:
-            done = subprocess.run([CONTROL, *flags], input=said, stdout=output, check=False,
+            code = subprocess.run([CONTROL, *flags], input=text, stdout=output, check=False,
                                   stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S,
-                                  env={**os.environ, **environment})
+                                  env={**os.environ, **environment}).returncode
         except subprocess.TimeoutExpired:
-            return None
+            return -1, f"{CONTROL} does not end"
         output.seek(0)
-        done.stdout, done.stderr = output.read(), ""
-        return done
-
-
-def last_line(text):
-    return (text.strip() or "no reason given").splitlines()[-1]
+        return code, output.read()
