@@ -1,4 +1,5 @@
-"""What of bench/nccl/torch_ddp.py needs neither PyTorch nor a GPU, and its skips."""
+"""Runs bench/nccl/torch_ddp.py without PyTorch, without a GPU, and with a stand-in that trains
+nothing but is called as PyTorch is."""
 
 import importlib.util
 import json
@@ -23,14 +24,47 @@ __version__ = "0"
 def empty(*_, **__):
     raise AssertionError("Torch not compiled with CUDA enabled")
 """
+# Its NCCL says in its log what a real one would.
+STAND_IN = """
+import os, sys
+from unittest.mock import MagicMock
+__version__ = "0"
+stand_in = MagicMock()
+sys.modules.update({"torch.nn": stand_in.nn, "torch.nn.parallel": stand_in.nn.parallel})
+stand_in.cuda.nccl.version.return_value = (2, 28, 9)
+stand_in.cuda.device_count.return_value = 1
+stand_in.randn.return_value = (1, 2)
+stand_in.nn.functional.mse_loss.return_value.item.return_value = 1.5
+parameters = stand_in.nn.utils.parameters_to_vector.return_value.detach.return_value
+parameters.__len__.return_value = 7
+apart = MagicMock()
+apart.sum.return_value = int(os.environ["APART"])
+parameters.clone.return_value.__ne__ = lambda *_: apart
+def initialise(backend, init_method, rank, world_size):
+    network = os.environ["NCCL_NET"]
+    with open(os.environ["NCCL_DEBUG_FILE"], "w") as log:
+        print(f"Pacecar on {os.environ.get('PACECAR_NICS')} (stand-in)", file=log)
+        print(f"Using network {network}", file=log)
+        print(f"Channel 00/0 : 0[0] -> 1[0] [send] via NET/{network}/0", file=log)
+stand_in.distributed.init_process_group = initialise
+def __getattr__(name):
+    return getattr(stand_in, name)
+"""
 
 
-def run(*flags, torch):
+def run(*flags, torch, apart=0):
     """Runs it with a module `torch` of this text."""
     with tempfile.TemporaryDirectory() as folder:
         pathlib.Path(folder, "torch.py").write_text(torch, "utf-8")
-        return subprocess.run([sys.executable, PROGRAM, *flags], capture_output=True, text=True,
-                              timeout=LIMIT_S, check=False, env={"PYTHONPATH": folder})
+        return subprocess.run(list(map(str, [sys.executable, PROGRAM, *flags])),
+                              capture_output=True, text=True, timeout=LIMIT_S, check=False,
+                              env={"PYTHONPATH": folder, "APART": str(apart)})
+
+
+def some_library():
+    """A file that loads, in the plugin's place: the stand-in does not open it."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return next(line.split()[-1] for line in maps if "/libc." in line or "/libc-" in line)
 
 
 def output(step_s, apart=0, loss=1.0):
@@ -58,6 +92,27 @@ class Skips(unittest.TestCase):
             done = run(*flags, torch="")
             self.assertEqual(done.returncode, 2)
             self.assertIn(sentence, done.stderr)
+
+
+class WholeRun(unittest.TestCase):
+    def test_every_arm_is_trained_in_every_round(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "f.json")
+            done = run("--plugin", some_library(), "--ranks", "3", "--rounds", "2", "--steps", "4",
+                       "--warm-up", "1", "--json", file, torch=STAND_IN)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            document = json.loads(file.read_text("utf-8"))
+        self.assertEqual(sorted((one["round"], one["arm"]) for one in document["runs"]),
+                         [(number, arm) for number in (1, 2) for arm in ("socket", "soft:udp:lo")])
+        for one in document["runs"]:
+            self.assertEqual((len(one["step_s"]), one["loss"], one["parameters"]), (4, 1.5, 7))
+        self.assertEqual(document["versions"], {"torch": "0", "nccl": "2.28.9"})
+        self.assertRegex(done.stdout, r"(?m)^soft:udp:lo .* 1.5000 +2$")
+
+    def test_ranks_that_differ_fail_their_arm(self):
+        done = run("--arms", "socket", torch=STAND_IN, apart=2)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("round 1 of 3, socket: 2 of 7 parameters differ between ranks", done.stderr)
 
 
 class Figures(unittest.TestCase):
