@@ -234,6 +234,18 @@ class Arms(unittest.TestCase):
         self.assertNotIn("PACECAR_NICS", other)
         self.assertNotEqual(ours["NCCL_HOSTID"], other["NCCL_HOSTID"])
 
+    def test_rdma_devices_with_an_active_port_are_arms(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for device, state in (("mlx5_0", "4: ACTIVE\n"), ("mlx5_1", "1: DOWN\n")):
+                port = pathlib.Path(folder, device, "ports/1")
+                port.mkdir(parents=True)
+                (port / "state").write_text(state, "ascii")
+            found, notes = arms.usual(pathlib.Path(folder))
+        names = [arm.name for arm in found]
+        self.assertEqual(names[:2], ["socket", "soft:udp:lo"])
+        self.assertEqual(names[-1], "mlx5_0")
+        self.assertIn("mlx5_1 is left out: none of its ports is active", notes)
+
     def test_a_log_proves_its_arm_alone(self):
         self.assertIsNone(arms.complaint(arms.parse("mlx5_0"), self.LOG))
         self.assertIn("does not name mlx5_1", arms.complaint(arms.parse("mlx5_1"), self.LOG))

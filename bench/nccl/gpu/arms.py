@@ -50,17 +50,22 @@ def parse(text):
     return Arm(text, "" if what == BASELINE else what, tuple(pairs))
 
 
-def usual():
+def usual(devices=pathlib.Path("/sys/class/infiniband")):
     """(arms that this host can run, sentences on what is left out)."""
     arms, notes = [parse(BASELINE), parse("soft:udp:lo")], []
     if may_open_raw():
         arms.append(parse("soft:raw:lo"))
     else:
         notes.append("soft:raw:lo is left out: raw sockets need root or CAP_NET_RAW")
-    devices = sorted(path.name for path in pathlib.Path("/sys/class/infiniband").glob("*"))
-    if not devices:
-        notes.append("there is no RDMA device in /sys/class/infiniband: software NICs only")
-    return arms + [parse(device) for device in devices], notes
+    found = sorted(devices.glob("*"))
+    if not found:
+        notes.append(f"there is no RDMA device in {devices}: software NICs only")
+    for device in found:
+        if any("ACTIVE" in state.read_text("ascii") for state in device.glob("ports/*/state")):
+            arms.append(parse(device.name))
+        else:
+            notes.append(f"{device.name} is left out: none of its ports is active")
+    return arms, notes
 
 
 def may_open_raw():
