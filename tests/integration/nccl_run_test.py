@@ -262,7 +262,7 @@ class Figures(unittest.TestCase):
                            "wrong": wrong, "seconds": rank_seconds})
 
     def test_a_repetition_takes_as_long_as_its_slowest_rank(self):
-        row, = figures.merge([self.line([1, 4], 1), self.line([3, 2], 2)])
+        row, = figures.merge(["hello\n" + self.line([1, 4], 1), self.line([3, 2], 2)])
         self.assertEqual((row["times_s"], row["wrong"]), ([3, 4], 3))
         with self.assertRaises(exchange.Failed):
             figures.merge([self.line([1]), self.line([1], op="reduce")])

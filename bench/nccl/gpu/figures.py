@@ -27,7 +27,9 @@ RATIOS_LIMIT_S = 60
 
 def merge(outputs):
     """Rows of one run: a repetition takes as long as its slowest rank."""
-    ranks = [[json.loads(line) for line in output.splitlines()] for output in outputs]
+    # Libraries may say something in between.
+    ranks = [[json.loads(line) for line in output.splitlines() if line.startswith("{")]
+             for output in outputs]
     if len({tuple((row["op"], row["bytes"]) for row in rows) for rows in ranks}) != 1:
         raise Failed("the ranks did not measure the same operations")
     merged = []
