@@ -21,7 +21,7 @@ import machine
 import mps
 import rounds
 import toolkit
-from command_line import ERROR, MET, add_common, arm_list, finish, number, say
+from command_line import ERROR, MET, add_common, arm_list, finish, number, recorded, say
 from exchange import Failed
 from report import aligned, spread, text_of
 
@@ -61,8 +61,8 @@ def main():
         document = {"schema_version": 1, "machine": machine.describe(),
                     "versions": {name: seen[name] for name in ("torch", "nccl")},
                     "gpus": toolkit.gpu_names(), "plugin": arms.describe_plugin(plugin),
-                    "mps": bool(client), "runs": [], "failures": [],
-                    "options": {name: str(value) for name, value in vars(options).items()}}
+                    "mps": bool(client), "options": recorded(options), "runs": [],
+                    "failures": []}
         run = lambda cell: train(cell.arm, seen["gpus"], setting, options)
         cells = [Cell(arm) for arm in options.arms]
         for round_number, cell, result in rounds.interleaved(cells, run, options,

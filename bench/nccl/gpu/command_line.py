@@ -52,6 +52,12 @@ def writable(text):
     return file
 
 
+def recorded(options):
+    """The options as they go into the JSON."""
+    values = {**vars(options), "arms": ",".join(arm.name for arm in options.arms)}
+    return {name: str(value) for name, value in values.items()}
+
+
 def progress(text):
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
