@@ -89,8 +89,8 @@ def parse():
         help="timed in a round; default 20")
     add("--warm-up", type=number(int, 1, 100_000), default=5, metavar="N", help="default 5")
     add("--rounds", type=number(int, 1, 1000), default=3, metavar="N", help="default 3")
-    add("--timeout", type=number(float, 1, 86_400), default=120, metavar="S",
-        help="a run that takes longer is killed; default 120")
+    add("--timeout", type=number(float, 1, 86_400), default=180, metavar="S",
+        help="a run that takes longer is killed; default 180")
     add("--budget", type=number(float, 0, 1e6), default=0, metavar="S",
         help="no round begins that would not end in time; default 0: no limit")
     add_common(add)

@@ -189,7 +189,8 @@ class Refusals(unittest.TestCase):
         for flags, sentence in [(("--ops", "gather"), "'gather' is none of allreduce"),
                                 (("--sizes", "6"), "'6' is no size"),
                                 (("--ranks", "17"), "17 is not in 2 to 16"),
-                                (("--arms", "mlx5_0+X"), "is no arm"),
+                                (("--arms", "mlx5_0++X=1"), "is no arm"),
+                                (("--arms", "socket+X=1+Y"), "is no arm"),
                                 (("--arms", "socket,socket"), "named twice"),
                                 (("--judge", "mlx5_9", "--arms", "socket"), "none of the arms"),
                                 (("--json", "/nowhere/f.json"), "cannot write")]:
@@ -229,6 +230,8 @@ class Arms(unittest.TestCase):
         self.assertEqual((ours["NCCL_NET"], ours["NCCL_NET_PLUGIN"], ours["PACECAR_NICS"],
                           ours["PACECAR_CC"]), ("Pacecar", "/plugins/x.so", "mlx5_0", "swift"))
         self.assertTrue(ours["LD_LIBRARY_PATH"].startswith("/plugins"))
+        joined = arms.parse("mlx5_0+mlx5_1+X=1=2")
+        self.assertEqual((joined.nic, joined.settings), ("mlx5_0+mlx5_1", (("X", "1=2"),)))
         other = arms.environment(arms.parse("socket"), 0, None, log)
         self.assertEqual((other["NCCL_NET"], other["NCCL_NET_PLUGIN"]), ("Socket", "none"))
         self.assertNotIn("PACECAR_NICS", other)

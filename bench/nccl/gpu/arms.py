@@ -6,6 +6,7 @@ environment of its ranks, as in soft:udp:lo+PACECAR_CC=swift.
 
 import dataclasses
 import hashlib
+import itertools
 import os
 import pathlib
 import re
@@ -42,9 +43,13 @@ class Arm:
 
 
 def parse(text):
-    what, *settings = text.split("+")
-    pairs = [tuple(setting.split("=", 1)) for setting in settings]
-    if not what or not all(len(pair) == 2 and NAME.fullmatch(pair[0]) for pair in pairs):
+    parts = text.split("+")
+    # Several NICs as one are joined by + as well.
+    nics = list(itertools.takewhile(lambda part: "=" not in part, parts))
+    what = "+".join(nics)
+    pairs = [tuple(setting.split("=", 1)) for setting in parts[len(nics):]]
+    if not all(nics) or not nics or not all(len(pair) == 2 and NAME.fullmatch(pair[0])
+                                            for pair in pairs):
         raise ValueError(f"'{text}' is no arm: write {BASELINE}, or a NIC as in PACECAR_NICS such "
                          "as soft:udp:lo, each with +NAME=VALUE for its environment")
     return Arm(text, "" if what == BASELINE else what, tuple(pairs))
