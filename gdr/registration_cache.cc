@@ -38,7 +38,7 @@ Result<RegistrationCache::Lease> RegistrationCache::acquire(uint64_t address, si
         ErrorCode::kUnavailable,
         "all memory regions of the NIC are used: deregister some or raise PACECAR_MAX_REGIONS");
   }
-  const MemoryRange pages{address & ~page_mask_, rounded_end};
+  const PageRange pages{address & ~page_mask_, rounded_end};
   Ranges& ranges = by_rights_[rights];
   auto found = holder(ranges, pages);
   if (found == ranges.all.end()) {
@@ -71,8 +71,8 @@ void RegistrationCache::release(const Lease& lease) {
 }
 
 // The registration that holds `pages`, or the end.
-std::map<MemoryRange, RegistrationCache::Registration>::iterator RegistrationCache::holder(
-    Ranges& ranges, const MemoryRange& pages) {
+std::map<PageRange, RegistrationCache::Registration>::iterator RegistrationCache::holder(
+    Ranges& ranges, const PageRange& pages) {
   const auto after = ranges.widest.upper_bound(pages.begin);
   if (after == ranges.widest.begin()) return ranges.all.end();
   const auto [begin, end] = *std::prev(after);
@@ -80,7 +80,7 @@ std::map<MemoryRange, RegistrationCache::Registration>::iterator RegistrationCac
 }
 
 // `pages` is held by no range of the index; those that it holds leave the index.
-void RegistrationCache::index(Ranges& ranges, const MemoryRange& pages) {
+void RegistrationCache::index(Ranges& ranges, const PageRange& pages) {
   auto held = ranges.widest.lower_bound(pages.begin);
   while (held != ranges.widest.end() && held->second <= pages.end) {
     held = ranges.widest.erase(held);
@@ -89,7 +89,7 @@ void RegistrationCache::index(Ranges& ranges, const MemoryRange& pages) {
 }
 
 // `pages` are registered no more; what only they held comes back into the index.
-void RegistrationCache::unindex(Ranges& ranges, const MemoryRange& pages) {
+void RegistrationCache::unindex(Ranges& ranges, const PageRange& pages) {
   const auto indexed = ranges.widest.find(pages.begin);
   if (indexed == ranges.widest.end() || indexed->second != pages.end) return;
   ranges.widest.erase(indexed);

@@ -27,12 +27,12 @@
 namespace pacecar {
 
 // Addresses from `begin` up to and without `end`.
-struct MemoryRange {
+struct PageRange {
   uint64_t begin = 0;
   uint64_t end = 0;
 
-  bool holds(const MemoryRange& other) const { return begin <= other.begin && other.end <= end; }
-  auto operator<=>(const MemoryRange&) const = default;
+  bool holds(const PageRange& other) const { return begin <= other.begin && other.end <= end; }
+  auto operator<=>(const PageRange&) const = default;
 };
 
 // The device. `rights` are its own flags.
@@ -40,7 +40,7 @@ class Registrar {
  public:
   virtual ~Registrar() = default;
   // The key of the memory. Errors: as the device says.
-  virtual Result<uint32_t> add(const MemoryRange& pages, uint32_t rights) = 0;
+  virtual Result<uint32_t> add(const PageRange& pages, uint32_t rights) = 0;
   virtual void remove(uint32_t key) = 0;
 };
 
@@ -48,7 +48,7 @@ class RegistrationCache {
  public:
   // What a user has until it releases it.
   struct Lease {
-    MemoryRange pages;  // of the registration; no less than what was asked for
+    PageRange pages;  // of the registration; no less than what was asked for
     uint32_t rights = 0;
     uint32_t key = 0;
   };
@@ -79,14 +79,14 @@ class RegistrationCache {
   };
   // The live ranges of the same rights.
   struct Ranges {
-    std::map<MemoryRange, Registration> all;
+    std::map<PageRange, Registration> all;
     std::map<uint64_t, uint64_t> widest;  // begin to end
   };
 
-  static std::map<MemoryRange, Registration>::iterator holder(Ranges& ranges,
-                                                              const MemoryRange& pages);
-  static void index(Ranges& ranges, const MemoryRange& pages);
-  static void unindex(Ranges& ranges, const MemoryRange& pages);
+  static std::map<PageRange, Registration>::iterator holder(Ranges& ranges,
+                                                              const PageRange& pages);
+  static void index(Ranges& ranges, const PageRange& pages);
+  static void unindex(Ranges& ranges, const PageRange& pages);
   bool in_child() const;
 
   Registrar& registrar_;

@@ -13,7 +13,7 @@ constexpr uint32_t kRights = 3;
 
 class NoDevice : public Registrar {
  public:
-  Result<uint32_t> add(const MemoryRange& /*pages*/, uint32_t /*rights*/) override {
+  Result<uint32_t> add(const PageRange& /*pages*/, uint32_t /*rights*/) override {
     return ++key_;
   }
   void remove(uint32_t /*key*/) override {}

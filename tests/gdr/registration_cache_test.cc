@@ -29,11 +29,11 @@ constexpr uint32_t kWrite = 3;
 class FakeDevice : public Registrar {
  public:
   struct Entry {
-    MemoryRange pages;
+    PageRange pages;
     uint32_t rights = 0;
   };
 
-  Result<uint32_t> add(const MemoryRange& pages, uint32_t rights) override {
+  Result<uint32_t> add(const PageRange& pages, uint32_t rights) override {
     ++adds;
     if (refuses) return fail(ErrorCode::kPermission, "the memory cannot be locked");
     live[++last_key] = {pages, rights};
@@ -61,7 +61,7 @@ class RegistrationCacheTest : public testing::Test {
 
 TEST_F(RegistrationCacheTest, RegistersWholePages) {
   const Lease lease = acquire(10, kPage);
-  EXPECT_EQ(lease.pages, (MemoryRange{kBase, kBase + 2 * kPage}));
+  EXPECT_EQ(lease.pages, (PageRange{kBase, kBase + 2 * kPage}));
   EXPECT_EQ(device_.live.at(lease.key).pages, lease.pages);
   EXPECT_EQ(device_.live.at(lease.key).rights, kWrite);
 }
@@ -85,7 +85,7 @@ TEST_F(RegistrationCacheTest, BuffersThatShareOnlyAPageAreApart) {
   EXPECT_NE(low.key, high.key);
   cache_.release(low);
   // The page that both had is still the other's.
-  EXPECT_EQ(device_.live.at(high.key).pages, (MemoryRange{kBase + kPage, kBase + 3 * kPage}));
+  EXPECT_EQ(device_.live.at(high.key).pages, (PageRange{kBase + kPage, kBase + 3 * kPage}));
 }
 
 TEST_F(RegistrationCacheTest, AWiderRangeServesAndThenLeavesTheNarrowOneFound) {
@@ -169,7 +169,7 @@ RC_GTEST_PROP(RegistrationCacheProperty, SharesWheneverItCanAndKeepsWhatIsUsed, 
   constexpr uint64_t kStep = kPage / 4;
   FakeDevice device;
   RegistrationCache cache(device, kPage, kCapacity);
-  std::vector<std::pair<MemoryRange, Lease>> users;
+  std::vector<std::pair<PageRange, Lease>> users;
   const auto operations = *rc::gen::inRange(1, 150);
   for (int i = 0; i < operations; ++i) {
     const size_t adds = device.adds;
@@ -177,7 +177,7 @@ RC_GTEST_PROP(RegistrationCacheProperty, SharesWheneverItCanAndKeepsWhatIsUsed, 
       const uint64_t begin = kBase + kStep * *rc::gen::inRange<uint64_t>(0, 60);
       const uint64_t length = kStep * *rc::gen::inRange<uint64_t>(1, 30);
       const uint32_t rights = *rc::gen::element(kRead, kWrite);
-      const MemoryRange pages{begin / kPage * kPage, (begin + length + kPage - 1) / kPage * kPage};
+      const PageRange pages{begin / kPage * kPage, (begin + length + kPage - 1) / kPage * kPage};
       const bool held = std::any_of(device.live.begin(), device.live.end(), [&](const auto& one) {
         return one.second.rights == rights && one.second.pages.holds(pages);
       });
