@@ -18,7 +18,7 @@ std::span<uint8_t> as_bytes(std::span<uint32_t> elements) {
   return {reinterpret_cast<uint8_t*>(elements.data()), elements.size_bytes()};
 }
 
-std::span<uint32_t> as_elements(const HostBuffer& buffer) {
+std::span<uint32_t> as_elements(const Buffer& buffer) {
   return {reinterpret_cast<uint32_t*>(buffer.bytes().data()), buffer.bytes().size() / 4};
 }
 
@@ -48,7 +48,7 @@ struct Mesh {
       }
       return ready;
     });
-    for (const int peer : receive_from) host.net().closeListen(listening[index(peer)].comm);
+    for (const int peer : receive_from) host.close_listen(listening[index(peer)].comm);
   }
 
   ~Mesh() {
@@ -70,8 +70,8 @@ struct Mesh {
 };
 
 // One step of a ring: sends `out` while it receives as much into `in`, in slices.
-void exchange(Mesh& mesh, Rank& rank, const HostBuffer& out_buffer, std::span<uint32_t> out,
-              const HostBuffer& in_buffer, std::span<uint32_t> in) {
+void exchange(Mesh& mesh, Rank& rank, const Buffer& out_buffer, std::span<uint32_t> out,
+              const Buffer& in_buffer, std::span<uint32_t> in) {
   void* const to = mesh.sends[Mesh::index(rank.next())];
   void* const from = mesh.receives[Mesh::index(rank.previous())];
   const auto slice = [](std::span<uint32_t> part, size_t i) {
@@ -83,14 +83,14 @@ void exchange(Mesh& mesh, Rank& rank, const HostBuffer& out_buffer, std::span<ui
   std::vector<void*> receiving;
   for (size_t i = 0; i < slices + kSlicesInFlight; ++i) {
     if (i < slices) {
-      receiving.push_back(receive(mesh.host, from, {slice(in, i), 0, in_buffer.memory()}));
-      sending.push_back(send(mesh.host, to, {slice(out, i), 0, out_buffer.memory()}));
+      receiving.push_back(mesh.host.receive(from, {slice(in, i), 0, in_buffer.memory()}));
+      sending.push_back(mesh.host.send(to, {slice(out, i), 0, out_buffer.memory()}));
     }
     if (i < kSlicesInFlight) continue;
     const size_t oldest = i - kSlicesInFlight;
     if (oldest >= slices) continue;
-    EXPECT_EQ(complete(mesh.host, receiving[oldest]), static_cast<int>(slice(in, oldest).size()));
-    complete(mesh.host, sending[oldest]);
+    EXPECT_EQ(mesh.host.finish(receiving[oldest]), static_cast<int>(slice(in, oldest).size()));
+    mesh.host.finish(sending[oldest]);
   }
 }
 
@@ -98,8 +98,8 @@ void all_reduce(Rank& rank, size_t elements) {
   const auto host = start_host();
   Mesh mesh(*host, rank, {rank.next()}, {rank.previous()});
   {
-    const HostBuffer data(*host, mesh.sends[Mesh::index(rank.next())], elements * 4);
-    const HostBuffer result(*host, mesh.receives[Mesh::index(rank.previous())], elements * 4);
+    const Buffer data(*host, mesh.sends[Mesh::index(rank.next())], elements * 4);
+    const Buffer result(*host, mesh.receives[Mesh::index(rank.previous())], elements * 4);
     const std::span<uint32_t> own = as_elements(data);
     const std::span<uint32_t> arrived = as_elements(result);
     for (size_t i = 0; i < elements; ++i) own[i] = element(rank.rank(), i);
@@ -140,25 +140,24 @@ void all_to_all(Rank& rank, size_t elements) {
     if (peer != rank.rank()) others.push_back(peer);
   }
   Mesh mesh(*host, rank, others, others);
-  std::vector<std::unique_ptr<HostBuffer>> buffers;
+  std::vector<std::unique_ptr<Buffer>> buffers;
   std::vector<void*> requests;
-  std::vector<std::pair<int, HostBuffer*>> arriving;
+  std::vector<std::pair<int, Buffer*>> arriving;
   for (const int peer : others) {
     void* const from = mesh.receives[Mesh::index(peer)];
-    HostBuffer& in = *buffers.emplace_back(std::make_unique<HostBuffer>(*host, from, elements * 4));
-    requests.push_back(receive(*host, from, {in.bytes(), 0, in.memory()}));
+    Buffer& in = *buffers.emplace_back(std::make_unique<Buffer>(*host, from, elements * 4));
+    requests.push_back(host->receive(from, in.whole()));
     arriving.emplace_back(peer, &in);
   }
   for (const int peer : others) {
     void* const to = mesh.sends[Mesh::index(peer)];
-    HostBuffer& out = *buffers.emplace_back(std::make_unique<HostBuffer>(*host, to, elements * 4));
+    Buffer& out = *buffers.emplace_back(std::make_unique<Buffer>(*host, to, elements * 4));
     for (size_t i = 0; i < elements; ++i) {
       as_elements(out)[i] = element(rank.rank(), i + Mesh::index(peer) * elements);
     }
-    requests.push_back(send(*host, to, {out.bytes(), 0, out.memory()}));
+    requests.push_back(host->send(to, out.whole()));
   }
-  for (void* request : requests)
-    EXPECT_EQ(complete(*host, request), static_cast<int>(elements * 4));
+  for (void* request : requests) EXPECT_EQ(host->finish(request), static_cast<int>(elements * 4));
   for (const auto& [peer, in] : arriving) {
     size_t wrong = 0;
     for (size_t i = 0; i < elements; ++i) {

@@ -118,7 +118,7 @@ TEST(Load, ServesAgainAfterAFailedInitOfAVersionWithoutFinalize) {
     setenv("PACECAR_NICS", "soft:udp:lo", 1);
     EXPECT_EQ(host.init(), NcclResult::kSuccess);
     EXPECT_EQ(host.init(), NcclResult::kSuccess) << "as often as NCCL likes";
-    const ConnectionPair pair = host.connect_to_self();
+    const Ends pair = host.connect_self();
     host.close(pair);
   });
 }
@@ -130,7 +130,7 @@ TEST(Load, AConnectionsTrafficClassIsCheckedInVersion10) {
     FakeNcclHost host(kPluginPath, 10);
     ASSERT_EQ(host.init(104), NcclResult::kSuccess);
     EXPECT_FALSE(was_logged(LogSeverity::kWarn, "traffic class"));
-    for (int i = 0; i < 2; ++i) host.close(host.connect_to_self());
+    for (int i = 0; i < 2; ++i) host.close(host.connect_self());
     const auto lines = logged_lines();
     EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
                             [](const LogLine& line) {
@@ -164,7 +164,7 @@ TEST(Load, OffersNothingThatThePropertiesExclude) {
 }
 
 TEST(Load, RefusesGpuMemory) {
-  with_connection([](const FakeNcclHost& host, const ConnectionPair& pair) {
+  with_connection([](const FakeNcclHost& host, const Ends& pair) {
     std::array<uint8_t, 64> data{};
     void* memory = &data;
     EXPECT_EQ(host.net().regMr(pair.send, data.data(), data.size(), nccl::kPointerCuda, &memory),
@@ -219,7 +219,7 @@ TEST(Load, ServesAgainAfterTheLastFinalize) {
     for (size_t life = 1; life <= 3; ++life) {
       const auto host = start_host();
       EXPECT_EQ(banners(), life);
-      const ConnectionPair pair = host->connect_to_self();
+      const Ends pair = host->connect_self();
       host->close(pair);
     }
   });
@@ -237,7 +237,7 @@ TEST(Load, TwoThreadsInitialiseOneContext) {
     EXPECT_NE(first->context(), second->context());
     // The one that stays is not disturbed by the one that goes.
     first->finalize();
-    const ConnectionPair pair = second->connect_to_self();
+    const Ends pair = second->connect_self();
     second->close(pair);
   });
 }

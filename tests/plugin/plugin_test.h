@@ -7,10 +7,14 @@
 #include <memory>
 #include <string>
 
+#include "bench/perf/pattern.h"
 #include "tests/support/fake_nccl_host.h"
 #include "tests/support/rank_group.h"
 
 namespace pacecar::test {
+
+using perf::fill_pattern;
+using perf::find_mismatch;
 
 inline constexpr const char* kPluginPath = PACECAR_PLUGIN_PATH;
 
@@ -33,11 +37,10 @@ inline std::unique_ptr<FakeNcclHost> start_host() {
 }
 
 // Runs `body` in a process of its own with a started host and one connection to itself.
-inline void with_connection(
-    const std::function<void(const FakeNcclHost&, const ConnectionPair&)>& body) {
+inline void with_connection(const std::function<void(const FakeNcclHost&, const Ends&)>& body) {
   expect_processes_pass(1, [&](Rank&) {
     const std::unique_ptr<FakeNcclHost> host = start_host();
-    const ConnectionPair pair = host->connect_to_self();
+    const Ends pair = host->connect_self();
     body(*host, pair);
     host->close(pair);
   });
