@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <thread>
 
 #include "bench/check/host.h"
 #include "bench/check/rule.h"
 #include "bench/perf/pattern.h"
+#include "net_plugin/host/line_poller.h"
 
 namespace pacecar::check {
 namespace {
@@ -202,41 +201,22 @@ void tags_choose_buffers(Host& host) {
   });
 }
 
-// A GPU polls the last word of each 128-byte line while the line is written (LL128; LL has 8
-// bytes).
 void flags_come_last(Host& host) {
-  constexpr size_t kWordsPerLine = 16;
   constexpr size_t kBytes = 64U << 10;
-  constexpr uint64_t kRounds = 200;
+  constexpr int kRounds = 200;
   host.over_connection([&](const Ends& ends) {
     const Buffer source(host, ends.send, kBytes);
     const Buffer target(host, ends.receive, kBytes);
-    auto* const words = reinterpret_cast<uint64_t*>(source.bytes().data());
-    auto* const seen = reinterpret_cast<uint64_t*>(target.bytes().data());
-    const auto load = [](uint64_t* word) {
-      return std::atomic_ref(*word).load(std::memory_order_acquire);
-    };
-    std::atomic<uint64_t> torn{0};
-    {
-      const std::jthread gpu([&](const std::stop_token& over) {
-        while (!over.stop_requested()) {
-          for (size_t line = 0; line < kBytes / sizeof(uint64_t); line += kWordsPerLine) {
-            const uint64_t flag = load(&seen[line + kWordsPerLine - 1]);
-            for (size_t i = 0; i < kWordsPerLine - 1; ++i) {
-              torn += load(&seen[line + i]) < flag ? 1 : 0;
-            }
-          }
-        }
-      });
-      for (uint64_t round = 1; round <= kRounds; ++round) {
-        // Every byte of a word is the same, so that a torn word is smaller or larger than it
-        // should.
-        std::fill_n(words, kBytes / sizeof(uint64_t), round * 0x0101010101010101U);
-        void* const receiving = host.receive(ends.receive, target.whole());
-        host.finish(receiving, host.send(ends.send, source.whole()));
-      }
+    nccl::LinePoller gpu(target.bytes());
+    for (int round = 1; round <= kRounds; ++round) {
+      std::ranges::fill(source.bytes(), static_cast<uint8_t>(round));
+      void* const receiving = host.receive(ends.receive, target.whole());
+      host.finish(receiving, host.send(ends.send, source.whole()));
     }
-    expect(torn.load() == 0, "a flag is seen before the data of its line");
+    const nccl::LinePoller::Sightings seen = gpu.stop();
+    expect(seen.early == 0, "a flag is seen before the data of its line");
+    expect(seen.torn == 0, "a word of 8 bytes is seen half written");
+    expect(seen.late == 0, "a word is written again after its message was done");
   });
 }
 

@@ -51,7 +51,8 @@ Host::Host(Subject subject, LogListener listener) : subject_(std::move(subject))
     g_listener = std::move(listener);
   }
   library_ = dlopen(subject_.path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library_ == nullptr) throw HostError(fmt::format("the plugin cannot be loaded: {}", dlerror()));
+  if (library_ == nullptr)
+    throw HostError(fmt::format("the plugin cannot be loaded: {}", dlerror()));
   net_ = subject_.version == 0 ? find_net(library_) : find_net(library_, subject_.version);
   if (net_ != nullptr) return;
   dlclose(library_);
@@ -77,8 +78,7 @@ NcclResult Host::init(int traffic_class) {
 void Host::start() {
   if (context_ != nullptr) return;
   context_ = another_context();
-  int count = 0;
-  expect_success(net_->devices(&count), "devices");
+  const int count = device_count();
   expect(device() >= 0 && device() < count,
          fmt::format("it has {} devices, and no number {}", count, device()));
 }
@@ -94,17 +94,25 @@ void* Host::another_context() {
   return context;
 }
 
+int Host::device_count() const {
+  int count = 0;
+  expect_success(net_->devices(&count), "devices");
+  return count;
+}
+
 NetPropertiesV12 Host::properties(int device) const {
   NetPropertiesV12 properties{};
   expect_success(net_->getProperties(device, &properties), "getProperties");
   return properties;
 }
 
-Listening Host::listen() const {
+Listening Host::listen(std::optional<int> device) const {
   std::array<uint8_t, kHandleBytes + kGuardBytes> guarded;
   guarded.fill(kGuard);
   Listening listening{.comm = kGarbage};
-  expect_success(net_->listen(context_, device(), guarded.data(), &listening.comm), "listen");
+  expect_success(
+      net_->listen(context_, device.value_or(this->device()), guarded.data(), &listening.comm),
+      "listen");
   expect(listening.comm != nullptr && listening.comm != kGarbage, "listen gives no listener");
   expect(std::all_of(guarded.begin() + kHandleBytes, guarded.end(),
                      [](uint8_t byte) { return byte == kGuard; }),
@@ -113,10 +121,11 @@ Listening Host::listen() const {
   return listening;
 }
 
-void* Host::try_connect(HandleBytes& handle) const {
+void* Host::try_connect(HandleBytes& handle, std::optional<int> device) const {
   void* comm = kGarbage;
   DeviceHandle* device_handle = nullptr;
-  expect_success(net_->connect(context_, device(), handle.data(), &comm, &device_handle),
+  expect_success(net_->connect(context_, device.value_or(this->device()), handle.data(), &comm,
+                               &device_handle),
                  "connect");
   expect(comm != kGarbage, "connect leaves its output as it was");
   return comm;
@@ -130,9 +139,9 @@ void* Host::try_accept(void* listening) const {
   return comm;
 }
 
-void* Host::connect(HandleBytes handle) const {
+void* Host::connect(HandleBytes handle, std::optional<int> device) const {
   void* comm = nullptr;
-  poll_until("connect", [&] { return (comm = try_connect(handle)) != nullptr; });
+  poll_until("connect", [&] { return (comm = try_connect(handle, device)) != nullptr; });
   return comm;
 }
 
@@ -142,8 +151,9 @@ void* Host::accept(void* listening) const {
   return comm;
 }
 
-bool Host::try_both(HandleBytes& handle, void* listening, Ends* ends) const {
-  if (ends->send == nullptr) ends->send = try_connect(handle);
+bool Host::try_both(HandleBytes& handle, void* listening, Ends* ends,
+                    std::optional<int> device) const {
+  if (ends->send == nullptr) ends->send = try_connect(handle, device);
   if (ends->receive == nullptr) ends->receive = try_accept(listening);
   return ends->send != nullptr && ends->receive != nullptr;
 }

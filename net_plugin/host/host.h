@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -101,18 +102,20 @@ class Host {
   void finalize();
   // A communicator beside it, from init on; finalized by the caller.
   void* another_context();
+  int device_count() const;
   NetPropertiesV12 properties(int device) const;
   std::string device_name() const { return properties(device()).name; }
 
-  // --- connections ---
-  Listening listen() const;
+  // --- connections, on the subject's device unless another is named ---
+  Listening listen(std::optional<int> device = {}) const;
   // One call; nullptr means "not yet". `handle` is the same object for all calls of an attempt.
-  void* try_connect(HandleBytes& handle) const;
+  void* try_connect(HandleBytes& handle, std::optional<int> device = {}) const;
   void* try_accept(void* listening) const;
-  void* connect(HandleBytes handle) const;
+  void* connect(HandleBytes handle, std::optional<int> device = {}) const;
   void* accept(void* listening) const;
   // One call for each end that is not there yet; true when both are.
-  bool try_both(HandleBytes& handle, void* listening, Ends* ends) const;
+  bool try_both(HandleBytes& handle, void* listening, Ends* ends,
+                std::optional<int> device = {}) const;
   Ends connect_self() const;
   void close_listen(void* listening) const;
   void close_send(void* comm) const;

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib.sh"
 
 LIMIT=240 check "NIC conformance on rxe0" "$BUILD/tests/nic_verbs_test"
-export PLUGIN_TEST_NIC=rxe0 PLUGIN_TEST_ADDRESS=${peers[0]}
+export PLUGIN_TEST_NICS=rxe0 PLUGIN_TEST_ADDRESS=${peers[0]}
 for group in 'Connect*' 'Transfer*' 'Collective*' 'Failure*'; do
   LIMIT=240 check "plugin on rxe0: $group" "$BUILD/tests/plugin_test" "--gtest_filter=$group"
 done

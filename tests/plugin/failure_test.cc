@@ -20,21 +20,6 @@ std::unique_ptr<FakeNcclHost> start_impatient_host() {
   return start_host();
 }
 
-// Rank 0 receives from rank 1.
-void* connect_ranks(FakeNcclHost& host, Rank& rank) {
-  if (rank.rank() == 1) return host.connect(rank.take(0));
-  const Listening listening = host.listen();
-  rank.give(1, listening.handle);
-  void* const comm = host.accept(listening.comm);
-  host.close_listen(listening.comm);
-  return comm;
-}
-
-void close(const FakeNcclHost& host, const Rank& rank, void* comm) {
-  EXPECT_EQ(rank.rank() == 0 ? host.net().closeRecv(comm) : host.net().closeSend(comm),
-            NcclResult::kSuccess);
-}
-
 NcclResult try_post(const FakeNcclHost& host, const Rank& rank, void* comm, const Buffer& buffer,
                     size_t part, void** request) {
   const Part posted = buffer.part(part * kBytes, kBytes);
@@ -79,12 +64,12 @@ void abort_while_streaming(int aborting) {
       EXPECT_EQ(stream(*host, rank, comm, buffer, 20), NcclResult::kSuccess);
       buffer.deregister();
       buffer.forbid_access();
-      close(*host, rank, comm);
+      close_rank(*host, rank, comm);
     } else {
       EXPECT_EQ(stream(*host, rank, comm, buffer, SIZE_MAX), NcclResult::kRemoteError);
       EXPECT_TRUE(was_logged(LogSeverity::kWarn, nic_address()));
       buffer.deregister();
-      close(*host, rank, comm);
+      close_rank(*host, rank, comm);
     }
     // Late packets of the other side still find no freed memory.
     rank.barrier();
@@ -130,7 +115,7 @@ void peer_is_killed(int victim) {
     EXPECT_EQ(stream(*host, rank, comm, buffer, SIZE_MAX), NcclResult::kRemoteError);
     EXPECT_TRUE(was_logged(LogSeverity::kWarn, nic_address()));
     buffer.deregister();
-    close(*host, rank, comm);
+    close_rank(*host, rank, comm);
   });
   const auto killed = static_cast<size_t>(victim);
   EXPECT_TRUE(WIFSIGNALED(statuses[killed]) && WTERMSIG(statuses[killed]) == SIGKILL);
