@@ -242,6 +242,55 @@ TEST(Load, TwoThreadsInitialiseOneContext) {
   });
 }
 
+// From rank 1 to rank 0.
+void pass_message(const FakeNcclHost& host, const Rank& rank, void* comm, uint64_t number) {
+  const Buffer buffer(host, comm, 300'000);
+  if (rank.rank() == 1) {
+    fill_pattern(buffer.bytes(), number);
+    host.finish(host.send(comm, buffer.whole()));
+  } else {
+    host.finish(host.receive(comm, buffer.whole()));
+    EXPECT_FALSE(find_mismatch(buffer.bytes(), number));
+  }
+}
+
+TEST(Load, CommunicatorsComeAndGoWhileOthersWork) {
+  for (const int version : {11, 12}) {
+    expect_processes_pass(2, [version](Rank& rank) {
+      setenv("PACECAR_NICS", "soft:udp:lo", 1);
+      struct Communicator {
+        Communicator(int of_version, Rank& rank) : host(kPluginPath, of_version) {
+          EXPECT_EQ(host.init(), NcclResult::kSuccess);
+          comm = connect_ranks(host, rank);
+        }
+        FakeNcclHost host;
+        void* comm;
+      };
+      const auto end = [&](Communicator& one) {
+        close_rank(one.host, rank, one.comm);
+        one.host.finalize();
+      };
+      Communicator a(version, rank);
+      Communicator b(version, rank);
+      pass_message(a.host, rank, a.comm, 1);
+      pass_message(b.host, rank, b.comm, 2);
+      end(a);
+      pass_message(b.host, rank, b.comm, 3);
+      Communicator c(version, rank);
+      pass_message(c.host, rank, c.comm, 4);
+      pass_message(b.host, rank, b.comm, 5);
+      end(b);
+      pass_message(c.host, rank, c.comm, 6);
+      EXPECT_EQ(banners(), 1U) << "they share one context";
+      end(c);
+      Communicator d(version, rank);
+      pass_message(d.host, rank, d.comm, 7);
+      EXPECT_EQ(banners(), 2U) << "the last one took the context with it";
+      end(d);
+    });
+  }
+}
+
 TEST(Load, NamesTheCureWhenItCannotServe) {
   expect_processes_pass(1, [](Rank&) {
     setenv("PACECAR_CC", "nonsense", 1);

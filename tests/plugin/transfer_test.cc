@@ -46,7 +46,7 @@ TEST(Transfer, ZeroBytesAreAnOperation) {
   });
 }
 
-TEST(Transfer, AReceiveReportsWhatWasSentNotWhatWasPart) {
+TEST(Transfer, AReceiveReportsWhatWasSentNotWhatWasPosted) {
   with_connection([](const FakeNcclHost& host, const Ends& pair) {
     const Buffer source(host, pair.send, 5000);
     const Buffer target(host, pair.receive, 1U << 20);
@@ -204,7 +204,10 @@ void send_lines_that_a_gpu_polls() {
     rank.barrier();
     if (gpu) {
       const nccl::LinePoller::Sightings seen = gpu->stop();
-      EXPECT_EQ(seen.torn, 0U);
+      // Linux's rdma_rxe is no NIC with whole words: an emulated processor copies byte by byte.
+      if (!nic_names().starts_with("rxe")) {
+        EXPECT_EQ(seen.torn, 0U);
+      }
       EXPECT_EQ(seen.early, 0U);
       EXPECT_EQ(seen.late, 0U);
     }
