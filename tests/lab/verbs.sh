@@ -18,11 +18,12 @@ done
 export PLUGIN_TEST_NICS=rxe0,rxe1 PLUGIN_TEST_ADDRESS=${peers[0]}
 # plugin VERSION TESTS...: through this version of the table.
 plugin() {
-  PLUGIN_TEST_VERSION=$1 LIMIT=240 check "plugin v$1 on rxe0 and rxe1: ${*:2}" \
+  PLUGIN_TEST_VERSION=$1 LIMIT=240 check "plugin v$1 on two devices: ${*:2}" \
     "$BUILD/tests/plugin_test" "--gtest_filter=$(IFS=: && echo "${*:2}")"
 }
 # More than four ranks take an emulated machine long.
-plugin 12 'Connect*' 'Transfer*' 'CollectiveOfThreads*' 'Ranks/Collective.*/0' '*/1' '*/2' 'Failure*'
+plugin 12 'Connect*' 'Transfer*' 'Failure*' 'CollectiveOfThreads*' 'Ranks/Collective.*/0' '*/1' \
+  '*/2'
 # The older versions have the last kind of failure each in turn.
 failures=(AnAbortedReceiver AnAbortedSender CloseDoesNot AFinalize AKilledReceiver AKilledSender)
 for version in {6..11}; do
