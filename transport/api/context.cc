@@ -5,8 +5,11 @@
 #include "transport/api/joining.h"
 #include "transport/api/memory.h"
 #include "transport/api/pacecar.hpp"
+#include "transport/api/state_document.h"
 #include "transport/base/params_environment.h"
+#include "transport/engine/clock.h"
 #include "transport/engine/open_nic.h"
+#include "transport/state/state_server.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -46,6 +49,7 @@ class EngineContext final : public Context {
   EngineContext(Params params, std::vector<RunningNic> nics, LogSink log)
       : params_(std::move(params)), nics_(std::move(nics)), log_(log) {
     for (const RunningNic& nic : nics_) infos_.push_back(nic.info);
+    serve_state();
   }
 
   std::span<const NicInfo> nics() const override { return infos_; }
@@ -111,6 +115,9 @@ class EngineContext final : public Context {
   Statistics statistics(size_t nic) const override;
 
  private:
+  void serve_state();
+  std::string state() const;
+
   tl::unexpected<Error> no_such_nic(size_t nic) const {
     return fail(ErrorCode::kNotFound, fmt::format("there is no NIC number {}: the last one is {}",
                                                   nic, nics_.size() - 1));
@@ -124,7 +131,40 @@ class EngineContext final : public Context {
   const std::vector<RunningNic> nics_;
   const LogSink log_;
   std::vector<NicInfo> infos_;
+  const ProcessName process_ = own_process();
+  const Instant opened_ = clock_now();
+  std::unique_ptr<StateServer> state_server_;  // the last: it calls state()
 };
+
+// Without it everything works but `pacecar doctor`.
+void EngineContext::serve_state() {
+  if (params_.state_dir == kNoStateDirectory) return;
+  const std::string directory =
+      params_.state_dir.empty() ? default_state_directory() : params_.state_dir;
+  auto server = StateServer::open(directory, [this] { return state(); });
+  if (server) {
+    state_server_ = std::move(*server);
+  } else {
+    log_(LogLevel::kInfo, "pacecar doctor will not see this process: " + server.error().message);
+  }
+}
+
+std::string EngineContext::state() const {
+  ProcessState told{
+      .name = process_, .uptime = clock_now() - opened_, .banner = banner(), .nics = {}};
+  for (size_t i = 0; i < nics_.size(); ++i) {
+    Engine& engine = *nics_[i].engine;
+    told.nics.push_back(
+        {.info = nics_[i].info,
+         .identity = engine.identity(),
+         .line_rate = engine.caps().line_rate,
+         .statistics = statistics(i),
+         .flows = engine.exclusively([](const Messenger& messenger, Nic&, Instant now) {
+           return messenger.flow_statuses(now);
+         })});
+  }
+  return state_document(told);
+}
 
 Statistics EngineContext::statistics(size_t nic) const {
   Statistics statistics;
