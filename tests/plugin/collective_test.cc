@@ -1,26 +1,9 @@
 // Collectives as NCCL builds them from sends and receives, with every element checked.
-#include <algorithm>
-#include <numeric>
-
 #include "tests/plugin/plugin_test.h"
+#include "tests/plugin/ring.h"
 
 namespace pacecar::test {
 namespace {
-
-constexpr size_t kSliceElements = 16'384;
-constexpr size_t kSlicesInFlight = 4;
-
-uint32_t element(int rank, size_t index) {
-  return static_cast<uint32_t>(index) * 2'654'435'761U + static_cast<uint32_t>(rank) * 97U;
-}
-
-std::span<uint8_t> as_bytes(std::span<uint32_t> elements) {
-  return {reinterpret_cast<uint8_t*>(elements.data()), elements.size_bytes()};
-}
-
-std::span<uint32_t> as_elements(const HostBuffer& buffer) {
-  return {reinterpret_cast<uint32_t*>(buffer.bytes().data()), buffer.bytes().size() / 4};
-}
 
 // Connections from this rank to every other and back, by rank.
 struct Mesh {
@@ -69,68 +52,24 @@ struct Mesh {
   std::vector<void*> receives;
 };
 
-// One step of a ring: sends `out` while it receives as much into `in`, in slices.
-void exchange(Mesh& mesh, Rank& rank, const HostBuffer& out_buffer, std::span<uint32_t> out,
-              const HostBuffer& in_buffer, std::span<uint32_t> in) {
-  void* const to = mesh.sends[Mesh::index(rank.next())];
-  void* const from = mesh.receives[Mesh::index(rank.previous())];
-  const auto slice = [](std::span<uint32_t> part, size_t i) {
-    const size_t begin = std::min(i * kSliceElements, part.size());
-    return as_bytes(part.subspan(begin, std::min(kSliceElements, part.size() - begin)));
-  };
-  const size_t slices = (std::max(out.size(), in.size()) + kSliceElements - 1) / kSliceElements;
-  std::vector<void*> sending;
-  std::vector<void*> receiving;
-  for (size_t i = 0; i < slices + kSlicesInFlight; ++i) {
-    if (i < slices) {
-      receiving.push_back(receive(mesh.host, from, {slice(in, i), 0, in_buffer.memory()}));
-      sending.push_back(send(mesh.host, to, {slice(out, i), 0, out_buffer.memory()}));
-    }
-    if (i < kSlicesInFlight) continue;
-    const size_t oldest = i - kSlicesInFlight;
-    if (oldest >= slices) continue;
-    EXPECT_EQ(complete(mesh.host, receiving[oldest]), static_cast<int>(slice(in, oldest).size()));
-    complete(mesh.host, sending[oldest]);
-  }
-}
-
 void all_reduce(Rank& rank, size_t elements) {
   const auto host = start_host();
   Mesh mesh(*host, rank, {rank.next()}, {rank.previous()});
-  {
-    const HostBuffer data(*host, mesh.sends[Mesh::index(rank.next())], elements * 4);
-    const HostBuffer result(*host, mesh.receives[Mesh::index(rank.previous())], elements * 4);
-    const std::span<uint32_t> own = as_elements(data);
-    const std::span<uint32_t> arrived = as_elements(result);
-    for (size_t i = 0; i < elements; ++i) own[i] = element(rank.rank(), i);
-
-    const auto ranks = static_cast<size_t>(rank.size());
-    const auto part = [&](std::span<uint32_t> all, int index) {
-      const size_t p = static_cast<size_t>(index + 2 * rank.size()) % ranks;
-      const size_t begin = elements * p / ranks;
-      return all.subspan(begin, elements * (p + 1) / ranks - begin);
-    };
-    for (int step = 0; step < rank.size() - 1; ++step) {  // reduce-scatter
-      const std::span<uint32_t> in = part(arrived, rank.rank() - step - 1);
-      exchange(mesh, rank, data, part(own, rank.rank() - step), result, in);
-      const std::span<uint32_t> sum = part(own, rank.rank() - step - 1);
-      std::transform(sum.begin(), sum.end(), in.begin(), sum.begin(), std::plus<>());
-    }
-    for (int step = 0; step < rank.size() - 1; ++step) {  // all-gather
-      const std::span<uint32_t> in = part(arrived, rank.rank() - step);
-      exchange(mesh, rank, data, part(own, rank.rank() - step + 1), result, in);
-      std::copy(in.begin(), in.end(), part(own, rank.rank() - step).begin());
-    }
-
-    size_t wrong = 0;
-    for (size_t i = 0; i < elements; ++i) {
-      uint32_t expected = 0;
-      for (int r = 0; r < rank.size(); ++r) expected += element(r, i);
-      wrong += own[i] != expected;
-    }
-    EXPECT_EQ(wrong, 0U) << "rank " << rank.rank();
-    rank.barrier();
+  const Ring ring{*host, mesh.sends[Mesh::index(rank.next())],
+                  mesh.receives[Mesh::index(rank.previous())], rank.rank(), rank.size()};
+  const HostBuffer data(*host, ring.send, elements * 4);
+  const HostBuffer scratch(*host, ring.receive, elements * 4);
+  const std::span<uint32_t> own = as_elements(data);
+  for (size_t i = 0; i < elements; ++i) own[i] = element(rank.rank(), i);
+  ring_all_reduce(ring, data, scratch);
+  size_t wrong = 0;
+  for (size_t i = 0; i < elements; ++i) {
+    uint32_t expected = 0;
+    for (int r = 0; r < rank.size(); ++r) expected += element(r, i);
+    wrong += own[i] != expected;
   }
+  EXPECT_EQ(wrong, 0U) << "rank " << rank.rank();
+  rank.barrier();
 }
 
 void all_to_all(Rank& rank, size_t elements) {

@@ -113,17 +113,17 @@ void FakeNcclHost::finalize() {
   context_ = nullptr;
 }
 
-Listening FakeNcclHost::listen() {
+Listening FakeNcclHost::listen(int device) {
   Listening listening;
   listening.comm = kGarbage;
-  require(net_->listen(context_, 0, listening.handle.data(), &listening.comm), "listen");
+  require(net_->listen(context_, device, listening.handle.data(), &listening.comm), "listen");
   return listening;
 }
 
-void* FakeNcclHost::try_connect(HandleBytes& handle) {
+void* FakeNcclHost::try_connect(HandleBytes& handle, int device) {
   void* comm = kGarbage;
   nccl::DeviceHandle* device_handle = nullptr;
-  require(net_->connect(context_, 0, handle.data(), &comm, &device_handle), "connect");
+  require(net_->connect(context_, device, handle.data(), &comm, &device_handle), "connect");
   return comm;
 }
 

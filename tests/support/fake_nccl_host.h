@@ -66,10 +66,10 @@ class FakeNcclHost {
   nccl::NcclResult init(int traffic_class = nccl::kUndefined);
   void finalize();
 
-  Listening listen();
+  Listening listen(int device = 0);
   // One call; nullptr means "not yet". `handle` must be the same object for all calls of an
   // attempt.
-  void* try_connect(HandleBytes& handle);
+  void* try_connect(HandleBytes& handle, int device = 0);
   void* try_accept(void* listen_comm);
   void* connect(HandleBytes handle);
   void* accept(void* listen_comm);

@@ -151,8 +151,12 @@ TEST_F(StateServerTest, OnlyWhatNobodyServesAnyMoreIsRemoved) {
   bind_to(file("2-0.sock"), false);  // just bound: may be about to listen
   std::ofstream(file("3-0.sock")) << "no socket";
   make_old(file("3-0.sock"));
+  const FileDescriptor busy = bind_to(file("4-0.sock"), true);  // has no place for another caller
+  const FileDescriptor first = connect_to(file("4-0.sock"));
+  make_old(file("4-0.sock"));
   directory().remove_stale();
-  EXPECT_THAT(directory().sockets(), testing::UnorderedElementsAre(served, "2-0.sock", "3-0.sock"));
+  EXPECT_THAT(directory().sockets(),
+              testing::UnorderedElementsAre(served, "2-0.sock", "3-0.sock", "4-0.sock"));
   EXPECT_EQ(directory().read("2-0.sock", kLimit).error().code, ErrorCode::kNotFound);
 }
 
