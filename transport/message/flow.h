@@ -25,12 +25,7 @@ struct WorkId {
 };
 
 struct Messenger::Flow {
-  enum class State : uint8_t {
-    kJoining,  // we have offered it; the peer has not answered
-    kOpen,
-    kBroken,   // the peer is dead or talks nonsense
-    kLeaving,  // no connection is left; stays a while to answer the peer's repetitions
-  };
+  using State = FlowState;
 
   FlowId id = 0;
   bool sending = false;
@@ -55,6 +50,7 @@ struct Messenger::Flow {
   Duration rtt;
   Decision decision;
   Controller* controller = nullptr;  // sending
+  std::string peer_address;          // for people
   std::string fault;                 // what broke it, for people
 };
 

@@ -165,6 +165,7 @@ Result<void> Messenger::join(Flow& flow, const FlowEnd& remote, Instant now) {
     return joined;
   }
   flow.remote = remote;
+  flow.peer_address = nic_.peer(flow.data);
   flow.state = Flow::State::kOpen;
   flow.last_word = now;
   look_ = true;  // the peer may have been faster

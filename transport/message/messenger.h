@@ -19,6 +19,7 @@
 #include "cc/constants.h"
 #include "cc/controller_set.h"
 #include "transport/base/work_list.h"
+#include "transport/message/flow_status.h"
 #include "transport/message/handshake.h"
 #include "transport/message/receive_queue.h"
 #include "transport/message/send_queue.h"
@@ -152,6 +153,8 @@ class Messenger {
 
   const MessengerCounters& counters() const { return counters_; }
   FlowReport report() const;
+  // All flows and how they stand: for those who look from time to time.
+  std::vector<FlowStatus> flow_statuses(Instant now) const;
   // Why the flow of this sending connection has the rate that it has.
   Explanation explain(ConnectionId connection) const;
   // Smoothed, of this sending connection's flow; 0: unknown.
@@ -219,6 +222,11 @@ class Messenger {
   bool keep_house(Receiver& receiver, Instant now);
   bool keep_house(Flow& flow, Instant now);
   void watch(Progress& progress, bool waits, uint64_t moves, Instant now);
+
+  Explanation explain(const Flow& flow) const;
+  FlowStatus status(const Flow& flow) const;
+  // The peer has posted none for what is to be sent.
+  static bool awaits_buffer(const Sender& sender);
 
   bool post_note(Flow& flow, const LaneNote& note, const MemoryRegion& region,
                  const RemotePlace& place);

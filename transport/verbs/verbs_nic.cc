@@ -393,6 +393,11 @@ FaultPlace VerbsNic::place_of(const QueuePair& qp) const {
   return {.device = device_.name, .port = device_.port, .peer = qp.peer};
 }
 
+std::string VerbsNic::peer(QueuePairId id) const {
+  const QueuePair* qp = find(id);
+  return qp == nullptr ? std::string() : qp->peer;
+}
+
 std::string VerbsNic::fault(QueuePairId id) const {
   const QueuePair* qp = find(id);
   return qp == nullptr ? std::string() : qp->fault;
