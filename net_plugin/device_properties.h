@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "net_plugin/entry_points.h"
 
@@ -40,6 +41,11 @@ nccl::NcclResult get_properties(int device, Properties* properties) {
   if constexpr (requires { properties->virtual_device; }) {
     properties->force_flush = 0;
     properties->virtual_device = {1, {device}};
+    if (!nic->members.empty()) {
+      auto& made_of = properties->virtual_device;
+      made_of.count = static_cast<int>(std::min(nic->members.size(), std::size(made_of.devices)));
+      std::copy_n(nic->members.begin(), made_of.count, made_of.devices);
+    }
     properties->max_p2p_bytes = nccl::kMaxTransferBytes;
     properties->max_collective_bytes = nccl::kMaxTransferBytes;
   }
@@ -47,7 +53,8 @@ nccl::NcclResult get_properties(int device, Properties* properties) {
     properties->max_multi_request_size = 1;
   }
   if constexpr (requires { properties->rail; }) {
-    properties->rail = properties->plane = nccl::kUndefined;
+    properties->rail = nic->rail ? static_cast<int16_t>(*nic->rail) : nccl::kUndefined;
+    properties->plane = nccl::kUndefined;
   }
   return nccl::NcclResult::kSuccess;
 }

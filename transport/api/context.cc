@@ -1,8 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <mutex>
 
+#include "transport/api/bond/keeper.h"
 #include "transport/api/joining.h"
+#include "transport/api/lane_list.h"
 #include "transport/api/memory.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/api/state_document.h"
@@ -39,77 +43,64 @@ NicInfo describe_nic(const OpenedNic& nic, const Params& params) {
   };
 }
 
+// A NIC's number among its process's has 8 bits.
+constexpr size_t kMaxDevices = 256 / kMaxLanes;
+// All bonds of a process; what nics() has shown must not move.
+constexpr size_t kMaxBonds = 64;
+
 class EngineContext final : public Context {
  public:
   struct RunningNic {
     NicInfo info;
     std::shared_ptr<Engine> engine;
   };
+  // What is offered as one NIC.
+  using Group = std::vector<RunningNic>;
 
-  EngineContext(Params params, std::vector<RunningNic> nics, LogSink log)
-      : params_(std::move(params)), nics_(std::move(nics)), log_(log) {
-    for (const RunningNic& nic : nics_) infos_.push_back(nic.info);
+  EngineContext(Params params, std::vector<Group> groups, LogSink log)
+      : params_(std::move(params)), log_(log), groups_(std::move(groups)) {
+    own_ = groups_.size();
+    groups_.reserve(own_ + kMaxBonds);
+    infos_.reserve(own_ + kMaxBonds);
+    for (const Group& group : groups_) infos_.push_back(describe(group));
+    known_ = own_;
     serve_state();
   }
 
-  std::span<const NicInfo> nics() const override { return infos_; }
-
-  std::string banner() const override {
-    std::string text = "Pacecar on";
-    for (const NicInfo& info : infos_) {
-      text += fmt::format(" {} ({}, {} B packets, {} paths)", info.name, info.address,
-                          info.mtu_bytes, info.paths);
-    }
-    text += fmt::format("; congestion control {}", params_.cc);
-    for (size_t row = 0; row < param_table().size(); ++row) {
-      if (params_.origin(row) == "default") continue;
-      text += fmt::format("; {}={} ({})", param_table()[row].name, params_.text(row),
-                          params_.origin(row));
-    }
-    return text;
-  }
+  std::span<const NicInfo> nics() const override { return {infos_.data(), known_}; }
+  Result<size_t> bond(std::span<const size_t> nics) override;
+  std::string banner() const override;
 
   Result<std::unique_ptr<Listener>> listen(size_t nic) override {
-    if (nic >= nics_.size()) return no_such_nic(nic);
-    return make_listener(own(nics_[nic]), params_);
+    if (nic >= known_) return no_such_nic(nic);
+    return make_listener(own(nic), params_);
   }
 
   Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
                                               uint32_t weight) override {
-    if (nic >= nics_.size()) return no_such_nic(nic);
+    if (nic >= known_) return no_such_nic(nic);
     if (weight > kMaxWeight) {
       return fail(ErrorCode::kInvalidArgument,
                   fmt::format("a connection's weight is {}: give 1 to {}, or 0 for PACECAR_WEIGHT",
                               weight, kMaxWeight));
     }
-    return make_connecting(own(nics_[nic]), params_, handle, weight);
+    return make_connecting(own(nic), params_, handle, weight);
   }
 
   void expect(uint32_t senders, uint32_t connections_per_sender) override {
-    for (const RunningNic& nic : nics_) nic.engine->expect({senders, connections_per_sender});
+    for (const Group& group : std::span(groups_).first(own_)) {
+      for (const RunningNic& nic : group) nic.engine->expect({senders, connections_per_sender});
+    }
   }
 
-  Result<const Memory*> register_memory(size_t nic, void* address, size_t length) override {
-    if (nic >= nics_.size()) return no_such_nic(nic);
-    auto region = nics_[nic].engine->exclusively([&](Messenger&, Nic& device, Instant) {
-      return device.register_memory(address, length, Access::kRemoteWrite);
-    });
-    if (!region) return tl::unexpected(region.error());
-    return new Memory(*region);  // until deregister_memory
-  }
+  Result<const Memory*> register_memory(size_t nic, void* address, size_t length) override;
+  Result<void> deregister_memory(size_t nic, const Memory* memory) override;
 
-  Result<void> deregister_memory(size_t nic, const Memory* memory) override {
-    if (nic >= nics_.size()) return no_such_nic(nic);
-    nics_[nic].engine->exclusively([memory](Messenger& messenger, Nic& device, Instant) {
-      if (!device.shared(memory->region())) messenger.forget_memory(memory->region().key);
-      device.deregister_memory(memory->region());
-    });
-    delete memory;
-    return {};
-  }
-
+  // Of a bond: in turns, so that what arrives at any of them is seen within two.
   void rest(size_t nic) override {
-    if (nic < nics_.size()) nics_[nic].engine->rest();
+    if (nic >= known_) return;
+    const Group& group = groups_[nic];
+    group[turn_++ % group.size()].engine->rest();
   }
 
   Statistics statistics(size_t nic) const override;
@@ -117,24 +108,136 @@ class EngineContext final : public Context {
  private:
   void serve_state();
   std::string state() const;
+  NicState state_of(const RunningNic& nic) const;
 
   tl::unexpected<Error> no_such_nic(size_t nic) const {
-    return fail(ErrorCode::kNotFound, fmt::format("there is no NIC number {}: the last one is {}",
-                                                  nic, nics_.size() - 1));
+    return fail(ErrorCode::kNotFound,
+                fmt::format("there is no NIC number {}: the last one is {}", nic, known_ - 1));
   }
 
-  OwnNic own(const RunningNic& nic) const {
-    return {nic.engine, nic.info.name, params_.timeout, log_};
+  OwnDevice own(size_t nic) const {
+    OwnDevice device{.nics = {}, .keeper = keeper_};
+    for (const RunningNic& running : groups_[nic]) {
+      device.nics.push_back({running.engine, running.info.name, params_.timeout, log_});
+    }
+    return device;
   }
+
+  static NicInfo describe(const Group& group);
+  static void release(const Group& group, std::span<const MemoryRegion> regions);
+  void add_statistics(const RunningNic& nic, Statistics& sum) const;
 
   const Params params_;
-  const std::vector<RunningNic> nics_;
   const LogSink log_;
-  std::vector<NicInfo> infos_;
+  const std::shared_ptr<BondKeeper> keeper_ = std::make_shared<BondKeeper>();
+  std::mutex bonding_;
+  std::vector<Group> groups_;   // of PACECAR_NICS, then of bonds; neither they nor
+  std::vector<NicInfo> infos_;  // what is told of them moves
+  size_t own_ = 0;              // of PACECAR_NICS
+  std::atomic<size_t> known_;   // those that are complete
+  std::atomic<size_t> turn_{0};
   const ProcessName process_ = own_process();
   const Instant opened_ = clock_now();
   std::unique_ptr<StateServer> state_server_;  // the last: it calls state()
 };
+
+// As NCCL names what it fuses: "mlx5_0+mlx5_1". Its place and number are those of the first.
+NicInfo EngineContext::describe(const Group& group) {
+  NicInfo all = group.front().info;
+  for (const RunningNic& running : std::span(group).subspan(1)) {
+    const NicInfo& nic = running.info;
+    all.name += "+" + nic.name;
+    all.device += "+" + nic.device;
+    all.speed_mbps += nic.speed_mbps;
+    all.mtu_bytes = std::min(all.mtu_bytes, nic.mtu_bytes);
+    all.paths += nic.paths;
+    all.max_connections = std::min(all.max_connections, nic.max_connections);
+    all.ecn = all.ecn && nic.ecn;
+    if (all.rail != nic.rail) all.rail.reset();
+  }
+  return all;
+}
+
+std::string EngineContext::banner() const {
+  std::string text = "Pacecar on";
+  for (const NicInfo& info : nics()) {
+    text += fmt::format(" {} ({}, {} B packets, {} paths)", info.name, info.address, info.mtu_bytes,
+                        info.paths);
+  }
+  text += fmt::format("; congestion control {}", params_.cc);
+  for (size_t row = 0; row < param_table().size(); ++row) {
+    if (params_.origin(row) == "default") continue;
+    text += fmt::format("; {}={} ({})", param_table()[row].name, params_.text(row),
+                        params_.origin(row));
+  }
+  return text;
+}
+
+Result<size_t> EngineContext::bond(std::span<const size_t> nics) {
+  std::vector<size_t> members(nics.begin(), nics.end());
+  Group group;
+  for (const size_t nic : members) {
+    if (nic >= own_ || std::ranges::count(members, nic) > 1) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("NIC number {} cannot be bonded: it is a bond, is not there, or is "
+                              "named twice; take each of those below {} once",
+                              nic, own_));
+    }
+    group.insert(group.end(), groups_[nic].begin(), groups_[nic].end());
+  }
+  if (group.empty() || group.size() > kMaxLanes) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a bond of {} NICs: bond 1 to {}", group.size(), kMaxLanes));
+  }
+  if (members.size() == 1) return members.front();
+  const std::lock_guard lock(bonding_);
+  for (size_t i = own_; i < known_; ++i) {
+    if (infos_[i].members == members) return i;
+  }
+  if (known_ == infos_.capacity()) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("there are {} bonds already: use those", kMaxBonds));
+  }
+  infos_.push_back(describe(group));
+  infos_.back().members = std::move(members);
+  groups_.push_back(std::move(group));
+  return known_++;
+}
+
+Result<const Memory*> EngineContext::register_memory(size_t nic, void* address, size_t length) {
+  if (nic >= known_) return no_such_nic(nic);
+  const Group& group = groups_[nic];
+  std::vector<MemoryRegion> regions;
+  for (const RunningNic& running : group) {
+    auto region = running.engine->exclusively([&](Messenger&, Nic& device, Instant) {
+      return device.register_memory(address, length, Access::kRemoteWrite);
+    });
+    if (!region) {
+      release(group, regions);
+      return tl::unexpected(region.error());
+    }
+    regions.push_back(*region);
+  }
+  return new Memory(std::move(regions));  // until deregister_memory
+}
+
+Result<void> EngineContext::deregister_memory(size_t nic, const Memory* memory) {
+  if (nic >= known_) return no_such_nic(nic);
+  if (groups_[nic].size() > 1) keeper_->forget_memory(*memory);
+  release(groups_[nic], memory->regions());
+  delete memory;
+  return {};
+}
+
+// As many of the group's as there are.
+void EngineContext::release(const Group& group, std::span<const MemoryRegion> regions) {
+  for (size_t i = 0; i < regions.size(); ++i) {
+    group[i].engine->exclusively([&](Messenger& messenger, Nic& device, Instant) {
+      if (!device.shared(regions[i])) messenger.forget_memory(regions[i].key);
+      device.deregister_memory(regions[i]);
+    });
+  }
+}
 
 // Without it everything works but `pacecar doctor`.
 void EngineContext::serve_state() {
@@ -152,55 +255,62 @@ void EngineContext::serve_state() {
 std::string EngineContext::state() const {
   ProcessState told{
       .name = process_, .uptime = clock_now() - opened_, .banner = banner(), .nics = {}};
-  for (size_t i = 0; i < nics_.size(); ++i) {
-    Engine& engine = *nics_[i].engine;
-    told.nics.push_back(
-        {.info = nics_[i].info,
-         .identity = engine.identity(),
-         .line_rate = engine.caps().line_rate,
-         .statistics = statistics(i),
-         .flows = engine.exclusively([](const Messenger& messenger, Nic&, Instant now) {
-           return messenger.flow_statuses(now);
-         })});
+  for (size_t i = 0; i < own_; ++i) {
+    for (const RunningNic& nic : groups_[i]) told.nics.push_back(state_of(nic));
   }
   return state_document(told);
 }
 
+NicState EngineContext::state_of(const RunningNic& nic) const {
+  NicState state{.info = nic.info,
+                 .identity = nic.engine->identity(),
+                 .line_rate = nic.engine->caps().line_rate,
+                 .statistics = {},
+                 .flows = {}};
+  add_statistics(nic, state.statistics);
+  state.flows = nic.engine->exclusively(
+      [](const Messenger& messenger, Nic&, Instant now) { return messenger.flow_statuses(now); });
+  return state;
+}
+
+// Of several NICs: their sum.
 Statistics EngineContext::statistics(size_t nic) const {
-  Statistics statistics;
-  if (nic >= nics_.size()) return statistics;
-  nics_[nic].engine->exclusively([&](Messenger& messenger, Nic& device, Instant) {
+  Statistics sum;
+  if (nic >= known_) return sum;
+  for (const RunningNic& running : groups_[nic]) add_statistics(running, sum);
+  return sum;
+}
+
+void EngineContext::add_statistics(const RunningNic& nic, Statistics& sum) const {
+  nic.engine->exclusively([&](Messenger& messenger, Nic& device, Instant) {
     const MessengerCounters& messages = messenger.counters();
     const NicCounters& packets = device.counters();
     const FlowReport report = messenger.report();
-    statistics = Statistics{
-        .messages_sent = messages.messages_sent,
-        .messages_received = messages.messages_received,
-        .bytes_sent = messages.bytes_sent,
-        .bytes_received = messages.bytes_received,
-        .packets_sent = packets.data_packets_sent,
-        .packets_received = packets.data_packets_received,
-        .packets_retransmitted = packets.packets_retransmitted,
-        .timeouts = packets.timeouts,
-        .duplicates = packets.duplicates,
-        .rejected = packets.malformed + packets.bad_checksum + packets.unknown_queue_pair +
+    sum.messages_sent += messages.messages_sent;
+    sum.messages_received += messages.messages_received;
+    sum.bytes_sent += messages.bytes_sent;
+    sum.bytes_received += messages.bytes_received;
+    sum.packets_sent += packets.data_packets_sent;
+    sum.packets_received += packets.data_packets_received;
+    sum.packets_retransmitted += packets.packets_retransmitted;
+    sum.timeouts += packets.timeouts;
+    sum.duplicates += packets.duplicates;
+    sum.rejected += packets.malformed + packets.bad_checksum + packets.unknown_queue_pair +
                     packets.wrong_source + packets.out_of_window + packets.access_errors +
-                    messages.protocol_errors,
-        .marked_packets = packets.marked_packets,
-        .flows = report.flows,
-        .expected_senders = report.hint.peers,
-        .flow_state_bytes = messenger.flow_memory().state,
-        .flow_queue_bytes = messenger.flow_memory().queues,
-        .rate_bps = static_cast<double>(report.decision.rate.bps()),
-        .rtt_us = report.rtt.us(),
-        .weight = report.weight,
-        .congestion_control = params_.cc,
-    };
+                    messages.protocol_errors;
+    sum.marked_packets += packets.marked_packets;
+    sum.flows += report.flows;
+    sum.expected_senders = report.hint.peers;
+    sum.flow_state_bytes += messenger.flow_memory().state;
+    sum.flow_queue_bytes += messenger.flow_memory().queues;
+    sum.rate_bps += static_cast<double>(report.decision.rate.bps());
+    sum.rtt_us = std::max(sum.rtt_us, report.rtt.us());
+    sum.weight = report.weight;
+    sum.congestion_control = params_.cc;
     for (HardwareCounter& counter : device.hardware_counters()) {
-      statistics.device_counters.push_back({std::move(counter.name), counter.count});
+      sum.device_counters.push_back({std::move(counter.name), counter.count});
     }
   });
-  return statistics;
 }
 
 }  // namespace
@@ -217,16 +327,30 @@ Result<std::unique_ptr<Context>> Context::open(const Options& options) {
 
   const auto chosen = choose_nics(params->nics, list_nics());
   if (!chosen) return tl::unexpected(chosen.error());
-  std::vector<EngineContext::RunningNic> nics;
-  for (const NicCandidate& candidate : *chosen) {
-    auto nic = open_nic(candidate, *params, log);
-    if (!nic) return tl::unexpected(nic.error());
-    NicInfo info = describe_nic(*nic, *params);
-    auto engine = Engine::open(*params, std::move(nic->port));
-    if (!engine) return tl::unexpected(engine.error());
-    nics.push_back({.info = std::move(info), .engine = std::move(*engine)});
+  const NicIdentity process = random_identity();
+  uint8_t number = 0;
+  std::vector<EngineContext::Group> groups;
+  for (const NicGroup& nics : *chosen) {
+    if (nics.size() > kMaxLanes || groups.size() == kMaxDevices) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("PACECAR_NICS joins {} NICs, or names more than {}: choose fewer; at "
+                              "most {} can be joined",
+                              nics.size(), kMaxDevices, kMaxLanes));
+    }
+    EngineContext::Group& group = groups.emplace_back();
+    for (const NicCandidate& candidate : nics) {
+      auto nic = open_nic(candidate, *params, log);
+      if (!nic) return tl::unexpected(nic.error());
+      NicInfo info = describe_nic(*nic, *params);
+      const auto rail = rail_of(params->rails, candidate);
+      if (!rail) return tl::unexpected(rail.error());
+      info.rail = *rail;
+      auto engine = Engine::open(*params, std::move(nic->port), identity_of_nic(process, number++));
+      if (!engine) return tl::unexpected(engine.error());
+      group.push_back({.info = std::move(info), .engine = std::move(*engine)});
+    }
   }
-  return std::make_unique<EngineContext>(std::move(*params), std::move(nics), log);
+  return std::make_unique<EngineContext>(std::move(*params), std::move(groups), log);
 }
 
 }  // namespace pacecar

@@ -52,6 +52,8 @@ struct NicInfo {
   uint32_t max_connections = 0;
   uint32_t traffic_class = 0;  // IP traffic class byte of data packets, without its ECN bits
   bool ecn = false;
+  std::optional<uint16_t> rail; // PACECAR_RAILS: which of the network's rails it is on
+  std::vector<size_t> members;  // of bond(): the NICs that it stands for
 };
 
 // One of the device's own counters, of whoever uses its port.
@@ -173,7 +175,13 @@ class Context {
   static Result<std::unique_ptr<Context>> open(const Options& options);
   virtual ~Context() = default;
 
+  // What is in it stays where it is.
   virtual std::span<const NicInfo> nics() const = 0;
+  // Makes several of the NICs that there are at first (1 to 8, each once) into one more, behind all
+  // others; returns its number. Messages over it are divided among them, more to those that carry more; when one is
+  // lost, the others carry on. For the same NICs in the same order it is the same; for one NIC that
+  // one. Errors: kInvalidArgument, kUnavailable (too many bonds).
+  virtual Result<size_t> bond(std::span<const size_t> nics) = 0;
   // One line that says NICs, mode, congestion control and the parameters that are not defaults.
   virtual std::string banner() const = 0;
 

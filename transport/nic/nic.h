@@ -202,6 +202,9 @@ class Nic {
   // What broke a queue pair, for people: device, cause and cure. Empty when there is no more to say
   // than the completion's status.
   virtual std::string fault(QueuePairId /*id*/) const { return {}; }
+  // From here on nothing of the peer's is taken or acknowledged; what was, can be polled. Then
+  // destroy it.
+  virtual void halt_queue_pair(QueuePairId /*id*/) {}
   // Forgets the queue pair and all of its work requests, at once and without completions.
   virtual void destroy_queue_pair(QueuePairId id) = 0;
 

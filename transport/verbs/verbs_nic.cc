@@ -332,6 +332,14 @@ QueuePairMemory VerbsNic::queue_pair_memory(const QueuePairConfig& config) const
           .queues = 0};
 }
 
+void VerbsNic::halt_queue_pair(QueuePairId id) {
+  QueuePair* qp = find(id);
+  if (qp == nullptr) return;
+  for (const Lane& lane : qp->lanes) stop_lane(lane);
+  while (receive(now_) > 0) {
+  }
+}
+
 void VerbsNic::destroy_queue_pair(QueuePairId id) {
   QueuePair* qp = find(id);
   if (qp == nullptr) return;
