@@ -3,31 +3,35 @@
 // channel c has NIC c.
 #include <sys/mman.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
+#include "tests/plugin/mesh.h"
 #include "tests/plugin/plugin_test.h"
-#include "tests/plugin/ring.h"
 #include "tests/support/scratch_directory.h"
 #include "transport/state/state_directory.h"
 
 namespace pacecar::test {
 namespace {
 
-constexpr int kHosts = 3;
-constexpr int kLocal = 2;
-constexpr int kRanks = kHosts * kLocal;
-constexpr int kRails = 2;
+constexpr size_t kHosts = 3;
+constexpr size_t kLocal = 2;
+constexpr size_t kRanks = kHosts * kLocal;
+constexpr size_t kRails = 2;
 constexpr size_t kElements = 300'007;
 
-// Where a part begins; channels differ in size, so that their bytes cannot be taken for each other.
-size_t channel_begin(int channel) {
-  constexpr std::array<size_t, kRails + 1> kBegins = {0, kElements * 2 / 3, kElements};
-  return kBegins[static_cast<size_t>(channel)];
+uint32_t element(size_t rank, size_t index) {
+  return static_cast<uint32_t>(index) * 2'654'435'761U + static_cast<uint32_t>(rank) * 97U;
 }
-size_t shard_begin(int channel, int local) {
-  const size_t begin = channel_begin(channel);
-  return begin + (channel_begin(channel + 1) - begin) * static_cast<size_t>(local) / kLocal;
+
+// Channels differ in size, so that their bytes cannot be taken for each other's.
+Elements channel_of(Elements all, size_t channel) {
+  constexpr size_t kFirst = kElements * 2 / 3;
+  return channel == 0 ? all.first(kFirst) : all.subspan(kFirst);
+}
+// What one rank of a host has to reduce of a channel.
+Elements shard_of(Elements all, size_t channel, size_t local) {
+  return part_of(channel_of(all, channel), local, kLocal);
 }
 
 // The memory that the ranks of a host share.
@@ -44,51 +48,52 @@ std::unique_ptr<T, void (*)(T*)> shared() {
   return {static_cast<T*>(pages), [](T* memory) { munmap(memory, sizeof(T)); }};
 }
 
-struct Member {
-  Rank& rank;
-  int host() const { return rank.rank() / kLocal; }
-  int local() const { return rank.rank() % kLocal; }
-  // The rank of equal number so many hosts on.
-  int peer(int hosts_on) const { return ((host() + hosts_on) % kHosts) * kLocal + local(); }
-};
+// A ring over the hosts for each channel, among the ranks of one number; all channels go at once.
+class Rings {
+ public:
+  Rings(Mesh& mesh, size_t host, size_t local) : mesh_(mesh), host_(host), local_(local) {}
 
-Ring join_ring(FakeNcclHost& plugin, const Member& member, int device) {
-  const Listening listening = plugin.listen(device);
-  member.rank.give(member.peer(kHosts - 1), listening.handle);
-  HandleBytes handle = member.rank.take(member.peer(1));
-  Ring ring{plugin, nullptr, nullptr, member.host(), kHosts};
-  poll_until("the ring", [&] {
-    if (ring.send == nullptr) ring.send = plugin.try_connect(handle, device);
-    if (ring.receive == nullptr) ring.receive = plugin.try_accept(listening.comm);
-    return ring.send != nullptr && ring.receive != nullptr;
-  });
-  plugin.close_listen(listening.comm);
-  return ring;
-}
-
-// This rank's shard of a channel: summed inside the host, then between the hosts. Returns the bytes
-// that it has sent.
-uint64_t reduce_shard(FakeNcclHost& plugin, const Member& member, HostMemory& memory, int channel) {
-  const Ring ring = join_ring(plugin, member, channel);
-  const size_t begin = shard_begin(channel, member.local());
-  const size_t size = shard_begin(channel, member.local() + 1) - begin;
-  uint64_t sent = 0;
-  {
-    const Buffer data(plugin, ring.send, size * 4);
-    const Buffer scratch(plugin, ring.receive, size * 4);
-    const std::span<uint32_t> own = as_elements(data);
-    for (size_t i = 0; i < size; ++i) {
-      own[i] = 0;
-      for (const auto& input : memory.inputs) own[i] += input[begin + i];
+  void all_reduce() {
+    for (size_t i = 0; i + 1 < kHosts; ++i) {  // reduce-scatter
+      step(host_ + kHosts - i, [](uint32_t own, uint32_t in) { return own + in; });
     }
-    sent = ring_all_reduce(ring, data, scratch);
-    std::copy(own.begin(), own.end(), memory.sum.begin() + static_cast<std::ptrdiff_t>(begin));
-    member.rank.barrier();
+    for (size_t i = 0; i + 1 < kHosts; ++i) {  // all-gather
+      step(host_ + kHosts - i + 1, [](uint32_t, uint32_t in) { return in; });
+    }
   }
-  plugin.close_send(ring.send);
-  plugin.close_receive(ring.receive);
-  return sent;
-}
+  // By channel.
+  const std::vector<uint64_t>& bytes_sent() const { return sent_; }
+
+ private:
+  // Sends one part of each shard to the next host, and merges the one that comes.
+  template <typename Merge>
+  void step(size_t out, Merge merge) {
+    const auto part = [this](Elements all, size_t channel, size_t index) {
+      return part_of(shard_of(all, channel, local_), index % kHosts, kHosts);
+    };
+    const size_t in = out + kHosts - 1;
+    const auto peer = [this](size_t host) {
+      return static_cast<int>(host % kHosts * kLocal + local_);
+    };
+    for (size_t channel = 0; channel < kRails; ++channel) {
+      const Elements leaving = part(mesh_.data(), channel, out);
+      mesh_.send(peer(host_ + 1), leaving, channel);
+      mesh_.receive(peer(host_ + kHosts - 1), part(mesh_.inbox(), channel, in), channel);
+      sent_[channel] += leaving.size_bytes();
+    }
+    mesh_.run();
+    for (size_t channel = 0; channel < kRails; ++channel) {
+      const Elements own = part(mesh_.data(), channel, in);
+      const Elements arrived = part(mesh_.inbox(), channel, in);
+      std::transform(own.begin(), own.end(), arrived.begin(), own.begin(), merge);
+    }
+  }
+
+  Mesh& mesh_;
+  const size_t host_;
+  const size_t local_;
+  std::vector<uint64_t> sent_ = std::vector<uint64_t>(kRails);
+};
 
 // What each NIC of this process has sent, as the process tells of itself.
 std::vector<uint64_t> bytes_sent(const std::string& state_directory) {
@@ -101,27 +106,39 @@ std::vector<uint64_t> bytes_sent(const std::string& state_directory) {
 }
 
 void two_level_all_reduce(Rank& rank, HostMemory& memory, const std::string& state_directory) {
+  const auto number = static_cast<size_t>(rank.rank());
+  const size_t local = number % kLocal;
   setenv("PACECAR_STATE_DIR", state_directory.c_str(), 1);
   const auto plugin = start_host();
-  ASSERT_EQ(plugin->device_count(), kRails) << "PLUGIN_TEST_NICS must name two NICs";
-  const Member member{rank};
-  auto& input = memory.inputs[static_cast<size_t>(member.local())];
-  for (size_t i = 0; i < kElements; ++i) input[i] = element(rank.rank(), i);
+  ASSERT_EQ(plugin->device_count(), static_cast<int>(kRails)) << "PLUGIN_TEST_NICS: two NICs";
+  Mesh mesh(*plugin, rank, kElements);
+  for (size_t i = 0; i < kElements; ++i) memory.inputs[local][i] = element(number, i);
   rank.barrier();
 
-  std::vector<uint64_t> sent;
-  for (int channel = 0; channel < kRails; ++channel) {
-    sent.push_back(reduce_shard(*plugin, member, memory, channel));
+  for (size_t channel = 0; channel < kRails; ++channel) {  // reduce-scatter inside the host
+    Elements sum = shard_of(mesh.data(), channel, local);
+    std::fill(sum.begin(), sum.end(), 0);
+    for (auto& input : memory.inputs) {
+      const Elements own = shard_of(input, channel, local);
+      std::transform(sum.begin(), sum.end(), own.begin(), sum.begin(), std::plus<>());
+    }
+  }
+  Rings rings(mesh, number / kLocal, local);
+  rings.all_reduce();
+  for (size_t channel = 0; channel < kRails; ++channel) {  // all-gather inside the host
+    const Elements own = shard_of(mesh.data(), channel, local);
+    std::copy(own.begin(), own.end(), shard_of(memory.sum, channel, local).begin());
   }
   rank.barrier();
+
   size_t wrong = 0;
   for (size_t i = 0; i < kElements; ++i) {
     uint32_t expected = 0;
-    for (int r = 0; r < kRanks; ++r) expected += element(r, i);
+    for (size_t r = 0; r < kRanks; ++r) expected += element(r, i);
     wrong += memory.sum[i] != expected;
   }
-  EXPECT_EQ(wrong, 0U) << "rank " << rank.rank();
-  EXPECT_EQ(bytes_sent(state_directory), sent) << "each channel over its own NIC";
+  EXPECT_EQ(wrong, 0U) << "rank " << number;
+  EXPECT_EQ(bytes_sent(state_directory), rings.bytes_sent()) << "each channel over its own NIC";
   rank.barrier();
 }
 
@@ -129,8 +146,8 @@ TEST(Rails, RingsBetweenHostsPerChannelAndNic) {
   const ScratchDirectory scratch;
   const auto memory = shared<std::array<HostMemory, kHosts>>();
   expect_processes_pass(kRanks, [&](Rank& rank) {
-    two_level_all_reduce(rank, (*memory)[static_cast<size_t>(Member{rank}.host())],
-                         scratch.path() / std::to_string(rank.rank()));
+    const auto number = static_cast<size_t>(rank.rank());
+    two_level_all_reduce(rank, (*memory)[number / kLocal], scratch.path() / std::to_string(number));
   });
 }
 

@@ -83,20 +83,21 @@ std::string EngineContext::state() const {
   ProcessState told{
       .name = process_, .uptime = clock_now() - opened_, .banner = banner(), .nics = {}};
   for (const Group& group : std::span(groups_).first(own_)) {
-    for (const RunningNic& running : group) {
-      Statistics statistics;
-      add_statistics(running, statistics);
-      told.nics.push_back(
-          {.info = running.info,
-           .identity = running.engine->identity(),
-           .line_rate = running.engine->caps().line_rate,
-           .statistics = std::move(statistics),
-           .flows = running.engine->exclusively([](const Messenger& messenger, Nic&, Instant now) {
-             return messenger.flow_statuses(now);
-           })});
-    }
+    for (const RunningNic& nic : group) told.nics.push_back(state_of(nic));
   }
   return state_document(told);
+}
+
+NicState EngineContext::state_of(const RunningNic& nic) const {
+  NicState state{.info = nic.info,
+                 .identity = nic.engine->identity(),
+                 .line_rate = nic.engine->caps().line_rate,
+                 .statistics = {},
+                 .flows = {}};
+  add_statistics(nic, state.statistics);
+  state.flows = nic.engine->exclusively(
+      [](const Messenger& messenger, Nic&, Instant now) { return messenger.flow_statuses(now); });
+  return state;
 }
 
 // As NCCL names what it fuses: "mlx5_0+mlx5_1". Its place and number are those of the first.

@@ -51,6 +51,7 @@ class EngineContext final : public Context {
  private:
   void serve_state();
   std::string state() const;
+  NicState state_of(const RunningNic& nic) const;
 
   tl::unexpected<Error> no_such_nic(size_t nic) const;
   OwnDevice own(size_t nic) const;
