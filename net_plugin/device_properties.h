@@ -25,8 +25,8 @@ nccl::NcclResult get_properties(int device, Properties* properties) {
   properties->pci_path = nic->pci_path.empty() ? nullptr : const_cast<char*>(nic->pci_path.c_str());
   properties->guid = nic->guid;
   properties->pointer_support = nccl::kPointerHost;
-  properties->speed = static_cast<int>(
-      std::min(nic->speed_mbps == 0 ? kUnknownSpeedMbps : nic->speed_mbps, kIntMax));
+  const uint64_t speed = nic->speed_mbps == 0 ? kUnknownSpeedMbps * nic->ports : nic->speed_mbps;
+  properties->speed = static_cast<int>(std::min(speed, kIntMax));
   properties->port = 1;
   properties->latency = 0;
   properties->max_connections = static_cast<int>(std::min<uint64_t>(nic->max_connections, kIntMax));

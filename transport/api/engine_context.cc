@@ -103,6 +103,7 @@ NicState EngineContext::state_of(const RunningNic& nic) const {
 // As NCCL names what it fuses: "mlx5_0+mlx5_1". Its place and number are those of the first.
 NicInfo EngineContext::describe(const Group& group) {
   NicInfo all = group.front().info;
+  all.ports = static_cast<uint32_t>(group.size());
   for (const RunningNic& running : std::span(group).subspan(1)) {
     const NicInfo& nic = running.info;
     all.name += "+" + nic.name;
