@@ -7,6 +7,7 @@
 
 #include "bench/ab/ab_command.h"
 #include "bench/check/check_command.h"
+#include "bench/doctor/doctor_command.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/subcommands.h"
@@ -29,6 +30,7 @@ constexpr std::array kSubcommands = {
     Subcommand{"info", "NICs, congestion controls, limits and parameters of this host", run_info},
     Subcommand{"preflight", "what is wrong with this host, and the command that cures it",
                run_preflight},
+    Subcommand{"doctor", "which rank, NIC and path of a running job is slow, and why?", run_doctor},
     Subcommand{"check-plugin", "does an NCCL net plugin, any, do what NCCL relies on?",
                run_check_plugin},
 };
@@ -42,6 +44,7 @@ Examples:
   client$ pacecar lat -n 10000 server     half of a round trip (server: pacecar lat)
   pacecar info -c                         every parameter, its value and where it came from
   pacecar preflight                       examine this host before a job runs on it
+  pacecar doctor                          why does the job that runs here not go faster?
   pacecar check-plugin libnccl-net-x.so   every rule of NCCL's, pass or fail, and its speed
   pacecar sim --workload incast:senders=32,bytes=1MB --cc swift
                                           32 hosts send to one, on 128 hosts at 100 Gb/s
@@ -51,7 +54,7 @@ Examples:
 
 'pacecar SUBCOMMAND --help' lists the flags of a subcommand.
 Exit codes: 0 success, 1 failed, 2 wrong usage, 3 a threshold was missed, or
-preflight has warnings (of ab: see its --help).
+preflight has warnings (of ab and doctor: see their --help).
 )";
 
 void print_help() {

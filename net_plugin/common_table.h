@@ -6,8 +6,8 @@
 
 namespace pacecar::plugin {
 
-// Left out on purpose: device offload and virtual devices, which the properties say we do not have;
-// NCCL asks before it calls.
+// Left out on purpose: device offload, which the properties say we do not have; NCCL asks before it
+// calls.
 template <typename Net>
 constexpr Net common_table() {
   Net net{};
@@ -21,6 +21,7 @@ constexpr Net common_table() {
   net.closeSend = close_connection;
   net.closeRecv = close_connection;
   net.closeListen = close_listen;
+  if constexpr (requires { net.makeVDevice; }) net.makeVDevice = make_virtual_device;
   return net;
 }
 

@@ -14,6 +14,7 @@ namespace {
 struct Process {
   std::mutex mutex;  // held while a Context opens or closes: one at a time
   std::weak_ptr<Context> context;
+  std::vector<std::vector<size_t>> bonds;  // as they were made: a new Context has the same numbers
 
   struct Expected {
     uint32_t senders = 0;
@@ -42,6 +43,9 @@ Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_cl
   if (traffic_class) options.defaults.emplace_back("PACECAR_TC", std::to_string(*traffic_class));
   Result<std::unique_ptr<Context>> opened = Context::open(options);
   if (!opened) return tl::unexpected(opened.error());
+  for (const std::vector<size_t>& bond : process().bonds) {
+    if (auto made = (*opened)->bond(bond); !made) return tl::unexpected(made.error());
+  }
   log(LogLevel::kInfo, (*opened)->banner());
   for (const NicInfo& nic : (*opened)->nics()) {
     log(LogLevel::kInfo, nic.name + ": " + nic.gpu_memory);
@@ -114,6 +118,21 @@ Result<std::unique_ptr<Communicator>> open_communicator(std::optional<uint32_t> 
 void close_communicator(std::unique_ptr<Communicator> communicator) {
   const std::lock_guard lock(process().mutex);
   communicator.reset();
+}
+
+Result<size_t> make_bond(std::span<const int> nics) {
+  const std::lock_guard lock(process().mutex);
+  const std::shared_ptr<Context> context = process().context.lock();
+  if (context == nullptr) return fail(ErrorCode::kInternal, "it was called before init");
+  // A negative number becomes one that no NIC has.
+  const std::vector<size_t> members(nics.begin(), nics.end());
+  const size_t before = context->nics().size();
+  const Result<size_t> made = context->bond(members);
+  if (made && *made >= before) {
+    process().bonds.push_back(members);
+    log(LogLevel::kInfo, "device " + std::to_string(*made) + " is " + context->nics()[*made].name);
+  }
+  return made;
 }
 
 std::shared_ptr<Context> current_context() {

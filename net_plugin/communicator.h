@@ -24,6 +24,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 
 #include "net_plugin/comm.h"
 #include "transport/api/pacecar.hpp"
@@ -65,6 +66,9 @@ class Communicator {
 // of data packets, unless PACECAR_TC says another; nullopt: the communicator wants none.
 Result<std::unique_ptr<Communicator>> open_communicator(std::optional<uint32_t> traffic_class);
 void close_communicator(std::unique_ptr<Communicator> communicator);
+
+// Bonds these NICs of the open Context, and of every later one. Returns the bond's number.
+Result<size_t> make_bond(std::span<const int> nics);
 
 // The Context of the open communicators; nullptr when there are none.
 std::shared_ptr<Context> current_context();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "net_plugin/entry_points.h"
 
@@ -25,8 +26,8 @@ nccl::NcclResult get_properties(int device, Properties* properties) {
   properties->guid = nic->guid;
   properties->pointer_support = nccl::kPointerHost | (nic->cuda ? nccl::kPointerCuda : 0) |
                                 (nic->dma_buf ? nccl::kPointerDmaBuf : 0);
-  properties->speed = static_cast<int>(
-      std::min(nic->speed_mbps == 0 ? kUnknownSpeedMbps : nic->speed_mbps, kIntMax));
+  const uint64_t speed = nic->speed_mbps == 0 ? kUnknownSpeedMbps * nic->ports : nic->speed_mbps;
+  properties->speed = static_cast<int>(std::min(speed, kIntMax));
   properties->port = 1;
   properties->latency = 0;
   properties->max_connections = static_cast<int>(std::min<uint64_t>(nic->max_connections, kIntMax));
@@ -41,6 +42,11 @@ nccl::NcclResult get_properties(int device, Properties* properties) {
   if constexpr (requires { properties->virtual_device; }) {
     properties->force_flush = nic->gpu_flush ? 1 : 0;
     properties->virtual_device = {1, {device}};
+    if (!nic->members.empty()) {
+      auto& made_of = properties->virtual_device;
+      made_of.count = static_cast<int>(std::min(nic->members.size(), std::size(made_of.devices)));
+      std::copy_n(nic->members.begin(), made_of.count, made_of.devices);
+    }
     properties->max_p2p_bytes = properties->max_collective_bytes =
         nic->gpu_message_bytes != 0 ? nic->gpu_message_bytes : nccl::kMaxTransferBytes;
   }
@@ -48,7 +54,8 @@ nccl::NcclResult get_properties(int device, Properties* properties) {
     properties->max_multi_request_size = 1;
   }
   if constexpr (requires { properties->rail; }) {
-    properties->rail = properties->plane = nccl::kUndefined;
+    properties->rail = nic->rail ? static_cast<int16_t>(*nic->rail) : nccl::kUndefined;
+    properties->plane = nccl::kUndefined;
   }
   return nccl::NcclResult::kSuccess;
 }

@@ -119,6 +119,15 @@ NcclResult devices(int* count) noexcept {
   });
 }
 
+NcclResult make_virtual_device(std::span<const int> members, int* device) noexcept {
+  return guarded([&] {
+    const Result<size_t> made = make_bond(members);
+    if (!made) return report("makeVDevice", made.error());
+    *device = static_cast<int>(*made);
+    return NcclResult::kSuccess;
+  });
+}
+
 NcclResult nic_info(int device, const NicInfo** info) noexcept {
   return guarded([&] {
     const std::shared_ptr<Context> context = current_context();

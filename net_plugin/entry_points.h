@@ -7,8 +7,11 @@
 // one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
+#include <span>
 
 #include "net_plugin/abi/types.h"
 #include "transport/api/pacecar.hpp"
@@ -29,6 +32,16 @@ nccl::NcclResult finalize(void* context) noexcept;
 nccl::NcclResult set_attributes(void* context, const nccl::CommAttributes& receive) noexcept;
 
 nccl::NcclResult devices(int* count) noexcept;
+// One device more, which stands for these; NCCL does so once per process, and counts on it for
+// good.
+nccl::NcclResult make_virtual_device(std::span<const int> members, int* device) noexcept;
+template <typename VirtualDevice>
+nccl::NcclResult make_virtual_device(int* device, VirtualDevice* members) noexcept {
+  const int most = static_cast<int>(std::size(members->devices));
+  return make_virtual_device(
+      std::span(members->devices).first(static_cast<size_t>(std::clamp(members->count, 0, most))),
+      device);
+}
 
 nccl::NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept;
 nccl::NcclResult connect(void* context, int device, void* handle, void** send_comm,

@@ -9,11 +9,6 @@ namespace pacecar::check {
 
 class Host;
 
-// What a plugin did that it must not do.
-class Violation : public std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 // Why a rule does not apply to this plugin.
 class NotOffered : public std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -23,7 +18,7 @@ struct Rule {
   std::string_view name;      // as --only takes it
   std::string_view sentence;  // what a plugin must do
   int ranks;                  // processes that run `check` side by side, one Host each
-  void (*check)(Host& host);  // throws one of the above
+  void (*check)(Host& host);  // throws that, or nccl::HostError
 };
 
 std::span<const Rule> setup_rules();

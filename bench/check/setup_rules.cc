@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "bench/check/host.h"
+#include "bench/check/rule.h"
 #include "bench/perf/pattern.h"
 
 namespace pacecar::check {
@@ -23,7 +24,7 @@ constexpr int kFewDescriptors = 4;
 void initialises(Host& host) {
   host.start();
   expect(host.net().name() != nullptr && *host.net().name() != '\0', "its name is empty");
-  host.finish();
+  host.finalize();
   host.start();  // NCCL makes communicators one after another
 }
 
@@ -81,8 +82,7 @@ void properties_make_sense(Host& host) {
 
 void names_devices_apart(Host& host) {
   host.start();
-  int count = 0;
-  expect_success(host.net().devices(&count), "devices");
+  const int count = host.device_count();
   std::set<std::string> names;
   for (int i = 0; i < count; ++i) names.insert(host.properties(i).name);
   expect(names.size() == static_cast<size_t>(count), "two devices have the same name");
@@ -91,23 +91,19 @@ void names_devices_apart(Host& host) {
 
 void writes_a_handle_only(Host& host) {
   host.start();
-  HandleBytes handle{};
-  host.close_listen(host.listen(&handle));
+  host.close_listen(host.listen().comm);
 }
 
 // One thread polls connect and accept in turn: one that blocks waits for ever.
 void does_not_block(Host& host) {
   host.start();
-  HandleBytes handle{};
-  void* const listening = host.listen(&handle);
+  Listening listening = host.listen();
   Ends ends;
-  for (int i = 0; i < 1000 && ends.send == nullptr; ++i) ends.send = host.try_connect(handle);
-  poll_until("both ends", [&] {
-    if (ends.send == nullptr) ends.send = host.try_connect(handle);
-    if (ends.receive == nullptr) ends.receive = host.try_accept(listening);
-    return ends.send != nullptr && ends.receive != nullptr;
-  });
-  host.close_listen(listening);
+  for (int i = 0; i < 1000 && ends.send == nullptr; ++i) {
+    ends.send = host.try_connect(listening.handle);
+  }
+  poll_until("both ends", [&] { return host.try_both(listening.handle, listening.comm, &ends); });
+  host.close_listen(listening.comm);
   host.close(ends);
 }
 
@@ -116,8 +112,8 @@ void expect_works(const Host& host, const Ends& ends, uint64_t number) {
   const Buffer source(host, ends.send, kBytes);
   const Buffer target(host, ends.receive, kBytes);
   perf::fill_pattern(source.bytes(), number);
-  void* const receiving = host.receive(ends.receive, target.part(0, kBytes));
-  host.finish(receiving, host.send(ends.send, source.bytes(), 0, source.memory()));
+  void* const receiving = host.receive(ends.receive, target.whole());
+  host.finish(receiving, host.send(ends.send, source.whole()));
   expect(!perf::find_mismatch(target.bytes(), number), "a connection brings another one's bytes");
 }
 
@@ -125,20 +121,17 @@ void connects_many(Host& host) {
   host.start();
   const int most = host.properties(host.device()).max_connections;
   const size_t count = std::min(kConnections, static_cast<size_t>(most));
-  std::vector<HandleBytes> handles(count);
-  std::vector<void*> listening(count);
+  std::vector<Listening> listening(count);
   std::vector<Ends> ends(count);
-  for (size_t i = 0; i < count; ++i) listening[i] = host.listen(&handles[i]);
+  for (Listening& one : listening) one = host.listen();
   poll_until("all connections", [&] {
     size_t ready = 0;
     for (size_t i = 0; i < count; ++i) {
-      if (ends[i].send == nullptr) ends[i].send = host.try_connect(handles[i]);
-      if (ends[i].receive == nullptr) ends[i].receive = host.try_accept(listening[i]);
-      ready += ends[i].send != nullptr && ends[i].receive != nullptr ? 1 : 0;
+      ready += host.try_both(listening[i].handle, listening[i].comm, &ends[i]) ? 1 : 0;
     }
     return ready == count;
   });
-  for (size_t i = 0; i < count; ++i) host.close_listen(listening[i]);
+  for (const Listening& one : listening) host.close_listen(one.comm);
   for (size_t i = 0; i < count; ++i) expect_works(host, ends[i], i);
   for (size_t i = 0; i < count; ++i) host.close(ends[i]);
 }
@@ -152,6 +145,7 @@ int open_descriptors() {
 }
 
 void gives_everything_back(Host& host) {
+  host.start();
   host.close(host.connect_self());
   const int before = open_descriptors();
   for (int i = 0; i < kReopened; ++i) {
@@ -180,8 +174,8 @@ void registers_from_another_thread(Host& host) {
     });
     for (uint64_t i = 0; i < 200; ++i) {
       perf::fill_pattern(source.bytes(), i);
-      void* const receiving = host.receive(ends.receive, target.part(0, kBytes));
-      host.finish(receiving, host.send(ends.send, source.bytes(), 0, source.memory()));
+      void* const receiving = host.receive(ends.receive, target.whole());
+      host.finish(receiving, host.send(ends.send, source.whole()));
       expect(!perf::find_mismatch(target.bytes(), i), "bytes are wrong while memory is registered");
     }
     service.join();

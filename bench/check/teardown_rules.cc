@@ -4,6 +4,7 @@
 #include <array>
 
 #include "bench/check/host.h"
+#include "bench/check/rule.h"
 #include "bench/perf/clock.h"
 
 namespace pacecar::check {
@@ -20,8 +21,8 @@ void aborts(Host& host) {
   host.over_connection([&](const Ends& ends) {
     Buffer source(host, ends.send, kBytes);
     Buffer target(host, ends.receive, kBytes);
-    host.send(ends.send, source.bytes(), 1, source.memory());
-    host.receive(ends.receive, target.part(0, kBytes, 2));  // another tag: never matched
+    host.send(ends.send, source.whole(1));
+    host.receive(ends.receive, target.whole(2));  // another tag: never matched
     source.deregister();
     source.forbid_access();
     target.deregister();
@@ -37,16 +38,9 @@ NcclResult stream(Host& host, void* comm, const Buffer& buffer, size_t enough) {
   while (completed < enough && result == NcclResult::kSuccess) {
     for (size_t i = 0; i < kRequests; ++i) {
       if (requests[i] != nullptr) continue;
-      const Host::Part part = buffer.part(i * kBytes, kBytes);
-      void* size_of_one = part.data.data();
-      size_t size = kBytes;
-      int tag = 0;
-      void* memory = part.memory;
-      void* profiler_handle = nullptr;
-      result = host.rank() == 0 ? host.net().irecv(comm, 1, &size_of_one, &size, &tag, &memory,
-                                                   &profiler_handle, &requests[i])
-                                : host.net().isend(comm, part.data.data(), kBytes, tag, memory,
-                                                   nullptr, &requests[i]);
+      const Part part = buffer.part(i * kBytes, kBytes);
+      result = host.rank() == 0 ? host.post_receive(comm, std::span(&part, 1), &requests[i])
+                                : host.post_send(comm, part, &requests[i]);
       if (result != NcclResult::kSuccess) return result;
     }
     void*& oldest = requests[completed % kRequests];

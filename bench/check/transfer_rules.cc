@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <thread>
 
 #include "bench/check/host.h"
+#include "bench/check/rule.h"
 #include "bench/perf/pattern.h"
+#include "net_plugin/host/line_poller.h"
 
 namespace pacecar::check {
 namespace {
@@ -30,8 +30,8 @@ void every_size_arrives(Host& host) {
                               size_t{4096}, size_t{65'537}, size_t{1} << 20, kMost}) {
       fill_pattern(source.bytes().first(size), ++number);
       void* const receiving = host.receive(ends.receive, target.part(0, size));
-      void* const sending = host.send(ends.send, source.bytes().first(size), 0, source.memory());
-      expect(host.finish(receiving, sending).front() == static_cast<int>(size),
+      void* const sending = host.send(ends.send, source.part(0, size));
+      expect(host.finish(receiving, sending) == static_cast<int>(size),
              fmt::format("a receive of {} bytes reports another size", size));
       const auto wrong = find_mismatch(target.bytes().first(size), number);
       expect(!wrong,
@@ -48,9 +48,8 @@ void nothing_is_an_operation(Host& host) {
     fill_pattern(target.bytes(), 1);
     for (const size_t posted : {size_t{0}, kBytes}) {
       void* const receiving = host.receive(ends.receive, target.part(0, posted));
-      void* const sending = host.send(ends.send, source.bytes().first(0), 0, source.memory());
-      expect(host.finish(receiving, sending).front() == 0,
-             "a message of 0 bytes reports another size");
+      void* const sending = host.send(ends.send, source.part(0, 0));
+      expect(host.finish(receiving, sending) == 0, "a message of 0 bytes reports another size");
     }
     expect(!find_mismatch(target.bytes(), 1), "a message of 0 bytes changes the buffer");
   });
@@ -65,9 +64,9 @@ void short_messages_report_their_size(Host& host) {
     fill_pattern(source.bytes(), 1);
     fill_pattern(target.bytes(), 2);
     const std::vector<uint8_t> before(target.bytes().begin(), target.bytes().end());
-    void* const receiving = host.receive(ends.receive, target.part(0, kPosted));
-    void* const sending = host.send(ends.send, source.bytes(), 0, source.memory());
-    expect(host.finish(receiving, sending).front() == static_cast<int>(kSent),
+    void* const receiving = host.receive(ends.receive, target.whole());
+    void* const sending = host.send(ends.send, source.whole());
+    expect(host.finish(receiving, sending) == static_cast<int>(kSent),
            "a receive reports the posted size, not the sent one");
     expect(!find_mismatch(target.bytes().first(kSent), 1), "what arrived is wrong");
     expect(std::equal(before.begin() + kSent, before.end(), target.bytes().begin() + kSent),
@@ -89,9 +88,9 @@ void requests_in_flight(Host& host) {
         receiving.push_back(host.receive(ends.receive, target.part(i * kBytes, kBytes)));
       }
       for (size_t i = 0; i < depth; ++i) {
-        const Host::Part part = source.part(i * kBytes, kBytes);
+        const Part part = source.part(i * kBytes, kBytes);
         fill_pattern(part.data, round * depth + i);
-        sending.push_back(host.send(ends.send, part.data, 0, part.memory));
+        sending.push_back(host.send(ends.send, part));
       }
       for (size_t i = 0; i < depth; ++i) {
         host.finish(receiving[i], sending[i]);
@@ -109,17 +108,16 @@ void full_means_null(Host& host) {
   host.over_connection([&](const Ends& ends) {
     const Buffer source(host, ends.send, kBytes);
     const Buffer target(host, ends.receive, kBytes);
-    const Host::Part part = target.part(0, kBytes);
+    const Part part = target.whole();
     std::vector<void*> sending;
     std::vector<void*> receiving;
     for (size_t i = 0; i < kMore * depth_of(host); ++i) {
-      void* const request = host.try_send(ends.send, source.bytes(), 0, source.memory());
+      void* const request = host.try_send(ends.send, source.whole());
       if (request == nullptr) break;
       sending.push_back(request);
     }
     for (size_t i = 0; i < kMore * depth_of(host); ++i) {
-      void* const request =
-          host.try_receive(ends.receive, std::span(&part, 1), reinterpret_cast<void*>(0x10));
+      void* const request = host.try_receive(ends.receive, part, reinterpret_cast<void*>(0x10));
       if (request == nullptr) break;
       receiving.push_back(request);
     }
@@ -132,7 +130,7 @@ void full_means_null(Host& host) {
       receiving.push_back(host.receive(ends.receive, part));
     }
     while (sending.size() < receiving.size()) {
-      sending.push_back(host.send(ends.send, source.bytes(), 0, source.memory()));
+      sending.push_back(host.send(ends.send, source.whole()));
     }
     receiving.insert(receiving.end(), sending.begin(), sending.end());
     host.finish(receiving);
@@ -147,14 +145,14 @@ void completion_may_be_optional(Host& host) {
     const Buffer target(host, ends.receive, kBytes);
     for (uint64_t i = 0; i < 8; ++i) {
       fill_pattern(source.bytes(), i);
-      const Host::Part part = target.part(0, kBytes);
+      const Part part = target.whole();
       void* request = nullptr;
       poll_until("a request for irecv with the hint", [&] {
-        request = host.try_receive(ends.receive, std::span(&part, 1),
+        request = host.try_receive(ends.receive, part,
                                    reinterpret_cast<void*>(nccl::kOptionalCompletion));
         return request != nullptr;
       });
-      host.finish(request, host.send(ends.send, source.bytes(), 0, source.memory()));
+      host.finish(request, host.send(ends.send, source.whole()));
       expect(!find_mismatch(target.bytes(), i), "what arrived is wrong");
     }
   });
@@ -172,7 +170,7 @@ void tags_choose_buffers(Host& host) {
     const auto place = [&](size_t round, size_t i) { return (round * buffers + i) * kBytes; };
     std::vector<void*> receiving;
     for (size_t round = 0; round < kRounds; ++round) {
-      std::vector<Host::Part> parts;
+      std::vector<Part> parts;
       for (size_t i = 0; i < buffers; ++i) {
         parts.push_back(target.part(place(round, i), kBytes, static_cast<int>(100 + i)));
       }
@@ -182,10 +180,10 @@ void tags_choose_buffers(Host& host) {
     for (size_t round = 0; round < kRounds; ++round) {
       for (size_t k = 0; k < buffers; ++k) {
         const size_t chosen = (buffers - 1 - k + round) % buffers;  // not as posted
-        const Host::Part part = source.part(place(round, chosen), kBytes - 10 * chosen);
+        const Part part =
+            source.part(place(round, chosen), kBytes - 10 * chosen, static_cast<int>(100 + chosen));
         fill_pattern(part.data, round * buffers + chosen);
-        sending.push_back(
-            host.send(ends.send, part.data, static_cast<int>(100 + chosen), part.memory));
+        sending.push_back(host.send(ends.send, part));
       }
     }
     sending.insert(sending.begin(), receiving.begin(), receiving.end());
@@ -203,41 +201,22 @@ void tags_choose_buffers(Host& host) {
   });
 }
 
-// A GPU polls the last word of each 128-byte line while the line is written (LL128; LL has 8
-// bytes).
 void flags_come_last(Host& host) {
-  constexpr size_t kWordsPerLine = 16;
   constexpr size_t kBytes = 64U << 10;
-  constexpr uint64_t kRounds = 200;
+  constexpr int kRounds = 200;
   host.over_connection([&](const Ends& ends) {
     const Buffer source(host, ends.send, kBytes);
     const Buffer target(host, ends.receive, kBytes);
-    auto* const words = reinterpret_cast<uint64_t*>(source.bytes().data());
-    auto* const seen = reinterpret_cast<uint64_t*>(target.bytes().data());
-    const auto load = [](uint64_t* word) {
-      return std::atomic_ref(*word).load(std::memory_order_acquire);
-    };
-    std::atomic<uint64_t> torn{0};
-    {
-      const std::jthread gpu([&](const std::stop_token& over) {
-        while (!over.stop_requested()) {
-          for (size_t line = 0; line < kBytes / sizeof(uint64_t); line += kWordsPerLine) {
-            const uint64_t flag = load(&seen[line + kWordsPerLine - 1]);
-            for (size_t i = 0; i < kWordsPerLine - 1; ++i) {
-              torn += load(&seen[line + i]) < flag ? 1 : 0;
-            }
-          }
-        }
-      });
-      for (uint64_t round = 1; round <= kRounds; ++round) {
-        // Every byte of a word is the same, so that a torn word is smaller or larger than it
-        // should.
-        std::fill_n(words, kBytes / sizeof(uint64_t), round * 0x0101010101010101U);
-        void* const receiving = host.receive(ends.receive, target.part(0, kBytes));
-        host.finish(receiving, host.send(ends.send, source.bytes(), 0, source.memory()));
-      }
+    nccl::LinePoller gpu(target.bytes());
+    for (int round = 1; round <= kRounds; ++round) {
+      std::ranges::fill(source.bytes(), static_cast<uint8_t>(round));
+      void* const receiving = host.receive(ends.receive, target.whole());
+      host.finish(receiving, host.send(ends.send, source.whole()));
     }
-    expect(torn.load() == 0, "a flag is seen before the data of its line");
+    const nccl::LinePoller::Sightings seen = gpu.stop();
+    expect(seen.early == 0, "a flag is seen before the data of its line");
+    expect(seen.torn == 0, "a word of 8 bytes is seen half written");
+    expect(seen.late == 0, "a word is written again after its message was done");
   });
 }
 
@@ -248,14 +227,14 @@ void finished_sends_arrive(Host& host) {
   {
     const Buffer buffer(host, comm, kBytes);
     if (host.rank() == 0) {
-      void* const request = host.receive(comm, buffer.part(0, kBytes));
+      void* const request = host.receive(comm, buffer.whole());
       host.barrier();
       host.finish(request);
       expect(!find_mismatch(buffer.bytes(), 7), "what arrived is wrong");
     } else {
       fill_pattern(buffer.bytes(), 7);
       host.barrier();
-      host.finish(host.send(comm, buffer.bytes(), 0, buffer.memory()));
+      host.finish(host.send(comm, buffer.whole()));
     }
     host.barrier();
   }

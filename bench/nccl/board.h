@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "bench/nccl/plugin.h"
+#include "net_plugin/host/host.h"
 #include "transport/base/result.h"
 
 namespace pacecar::nccl {
@@ -29,7 +29,7 @@ class Board {
 
   // Waits for all ranks. Error: kPeer when one of them has failed.
   virtual Result<void> barrier() = 0;
-  // As a Patience: an error when another rank is known to have failed.
+  // An error when another rank is known to have failed.
   virtual Result<void> others_are_well() = 0;
 
  private:

@@ -1,43 +1,44 @@
 // One end of a plugin's connection with its registered buffers, one per message in flight.
-// Errors end the measurement: they are thrown as std::runtime_error, with the plugin's sentence.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
-#include <span>
-#include <stdexcept>
-#include <utility>
 
-#include "bench/nccl/plugin.h"
+#include "net_plugin/host/host.h"
 
 namespace pacecar::nccl {
 
-template <typename T>
-T value_or_throw(Result<T>&& result) {
-  if (!result) throw std::runtime_error(result.error().message);
-  if constexpr (!std::is_void_v<T>) return std::move(*result);
-}
-
 class MessageSlots {
  public:
-  MessageSlots(const Plugin& plugin, void* comm, size_t message_bytes, size_t slots);
-  ~MessageSlots();
-  MessageSlots(const MessageSlots&) = delete;
-  MessageSlots& operator=(const MessageSlots&) = delete;
+  MessageSlots(const Host& host, void* comm, size_t message_bytes, size_t slots)
+      : host_(host),
+        comm_(comm),
+        message_bytes_(message_bytes),
+        buffer_(host, comm, message_bytes * slots) {
+    std::ranges::fill(buffer_.bytes(), uint8_t{0x5a});  // no page fault is measured
+  }
 
   // Start an operation on a slot; nullptr means "full, again later".
-  void* send(size_t slot, size_t bytes) const;
-  void* receive(size_t slot) const;
+  void* send(size_t slot, size_t bytes) const {
+    return host_.try_send(comm_, buffer_.part(slot * message_bytes_, bytes));
+  }
+  void* receive(size_t slot) const {
+    return host_.try_receive(comm_, buffer_.part(slot * message_bytes_, message_bytes_));
+  }
   // True once, when the request is done; `bytes` then tells how many were moved.
-  bool test(void* request, size_t* bytes) const;
+  bool test(void* request, size_t* bytes) const {
+    std::array<int, 1> size{};
+    const bool done = host_.test(request, size);
+    *bytes = static_cast<size_t>(size.front());
+    return done;
+  }
 
  private:
-  std::span<std::byte> slot_data(size_t slot) const;
-
-  const Plugin& plugin_;
+  const Host& host_;
   void* comm_;
   size_t message_bytes_;
-  std::span<std::byte> memory_;
-  void* registration_ = nullptr;
+  Buffer buffer_;
 };
 
 }  // namespace pacecar::nccl

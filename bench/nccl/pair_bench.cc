@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "bench/nccl/measure.h"
-#include "bench/nccl/plugin.h"
+#include "bench/nccl/value_or_throw.h"
 #include "bench/perf/clock.h"
 #include "bench/perf/control_channel.h"
 
@@ -26,63 +26,55 @@ Duration length_of(const PairPlan& plan) {
   return Duration::from_ns(static_cast<int64_t>(plan.seconds * 1e9));
 }
 
-Patience patience() {
-  return [deadline = perf::steady_now() + kSetUpLimit]() -> Result<void> {
-    if (perf::steady_now() < deadline) return {};
-    return fail(ErrorCode::kPeer, "the other process does not connect: see its message");
-  };
-}
-
-void* accept_peer(const Plugin& plugin, ControlChannel& channel) {
-  HandleBytes handle{};
-  void* const listening = value_or_throw(plugin.listen(&handle));
-  value_or_throw(channel.send({{"type", "handle"}, {"bytes", handle}}));
-  void* const comm = value_or_throw(plugin.accept(listening, patience()));
-  value_or_throw(plugin.close_listen(listening));
+void* accept_peer(const Host& host, ControlChannel& channel) {
+  const Listening listening = host.listen();
+  value_or_throw(channel.send({{"type", "handle"}, {"bytes", listening.handle}}));
+  void* const comm = host.accept(listening.comm);
+  host.close_listen(listening.comm);
   return comm;
 }
 
-void* connect_peer(const Plugin& plugin, ControlChannel& channel) {
+void* connect_peer(const Host& host, ControlChannel& channel) {
   const Json message = value_or_throw(channel.expect("handle", kSetUpLimit));
-  return value_or_throw(plugin.connect(message.at("bytes").get<HandleBytes>(), patience()));
+  return host.connect(message.at("bytes").get<HandleBytes>());
 }
 
-void serve_stream(const Plugin& plugin, ControlChannel& channel, const Json& wanted) {
+void serve_stream(const Host& host, ControlChannel& channel, const Json& wanted) {
   const auto in_flight = wanted.at("in_flight").get<size_t>();
-  void* const comm = accept_peer(plugin, channel);
+  void* const comm = accept_peer(host, channel);
   {
-    const MessageSlots slots(plugin, comm, wanted.at("size").get<size_t>(), in_flight);
+    const MessageSlots slots(host, comm, wanted.at("size").get<size_t>(), in_flight);
     const StreamReport report = stream_receive(slots, in_flight);
     value_or_throw(channel.send({{"type", "report"},
                                  {"messages", report.messages},
                                  {"elapsed_ns", report.elapsed.ns()},
                                  {"cpu_ns", report.cpu.ns()}}));
   }
-  value_or_throw(plugin.close_receive(comm));
+  host.close_receive(comm);
 }
 
-void serve_latency(const Plugin& plugin, ControlChannel& channel) {
-  void* const from = accept_peer(plugin, channel);
-  void* const to = connect_peer(plugin, channel);
+void serve_latency(const Host& host, ControlChannel& channel) {
+  void* const from = accept_peer(host, channel);
+  void* const to = connect_peer(host, channel);
   {
-    const MessageSlots in(plugin, from, kPingBytes, kPingsAhead);
-    const MessageSlots out(plugin, to, kPingBytes, kPingsAhead);
+    const MessageSlots in(host, from, kPingBytes, kPingsAhead);
+    const MessageSlots out(host, to, kPingBytes, kPingsAhead);
     pong(out, in);
   }
   value_or_throw(channel.expect("end", kSetUpLimit));
-  value_or_throw(plugin.close_send(to));
-  value_or_throw(plugin.close_receive(from));
+  host.close_send(to);
+  host.close_receive(from);
 }
 
-Json measure_stream(const PairPlan& plan, const Plugin& plugin, ControlChannel& channel) {
-  void* const comm = connect_peer(plugin, channel);
+Json measure_stream(const PairPlan& plan, const Host& host, ControlChannel& channel) {
+  void* const comm = connect_peer(host, channel);
   StreamReport sent;
   {
-    const MessageSlots slots(plugin, comm, plan.size, plan.in_flight);
+    const MessageSlots slots(host, comm, plan.size, plan.in_flight);
     sent = stream_send(slots, plan.size, plan.in_flight, length_of(plan));
   }
   const Json received = value_or_throw(channel.expect("report", kSetUpLimit));
-  value_or_throw(plugin.close_send(comm));
+  host.close_send(comm);
 
   const auto size = static_cast<double>(plan.size);
   const auto count = received.at("messages").get<uint64_t>();
@@ -104,18 +96,18 @@ Json measure_stream(const PairPlan& plan, const Plugin& plugin, ControlChannel& 
            received.at("cpu_ns").get<double>() * 1e-9 / (messages * size * 1e-9)}};
 }
 
-Json measure_latency(const PairPlan& plan, const Plugin& plugin, ControlChannel& channel) {
-  void* const to = connect_peer(plugin, channel);
-  void* const from = accept_peer(plugin, channel);
+Json measure_latency(const PairPlan& plan, const Host& host, ControlChannel& channel) {
+  void* const to = connect_peer(host, channel);
+  void* const from = accept_peer(host, channel);
   std::vector<double> samples;
   {
-    const MessageSlots out(plugin, to, kPingBytes, kPingsAhead);
-    const MessageSlots in(plugin, from, kPingBytes, kPingsAhead);
+    const MessageSlots out(host, to, kPingBytes, kPingsAhead);
+    const MessageSlots in(host, from, kPingBytes, kPingsAhead);
     samples = ping(out, in, length_of(plan));
   }
   value_or_throw(channel.send({{"type", "end"}}));
-  value_or_throw(plugin.close_send(to));
-  value_or_throw(plugin.close_receive(from));
+  host.close_send(to);
+  host.close_receive(from);
   if (samples.empty()) throw std::runtime_error("no ping came back: raise --seconds");
   const auto percentile = [&](double p) {
     return samples[static_cast<size_t>(p / 100 * static_cast<double>(samples.size() - 1))];
@@ -127,15 +119,21 @@ Json measure_latency(const PairPlan& plan, const Plugin& plugin, ControlChannel&
 
 }  // namespace
 
+std::unique_ptr<Host> start_host(const PairPlan& plan) {
+  auto host = std::make_unique<Host>(Subject{plan.plugin, plan.version, plan.device},
+                                     stderr_log(plan.verbose));
+  host->start();
+  return host;
+}
+
 void serve_pair(const PairPlan& plan, perf::ControlChannel channel) {
   try {
-    const auto plugin =
-        value_or_throw(Plugin::load(plan.plugin, plan.verbose, plan.version, plan.device));
+    const std::unique_ptr<Host> host = start_host(plan);
     const Json wanted = value_or_throw(channel.expect("plan", kSetUpLimit));
     if (wanted.at("latency").get<bool>()) {
-      serve_latency(*plugin, channel);
+      serve_latency(*host, channel);
     } else {
-      serve_stream(*plugin, channel, wanted);
+      serve_stream(*host, channel, wanted);
     }
   } catch (const std::exception& error) {
     channel.send_error(error.what());
@@ -145,18 +143,17 @@ void serve_pair(const PairPlan& plan, perf::ControlChannel channel) {
 
 Json drive_pair(const PairPlan& plan, perf::ControlChannel channel) {
   try {
-    const auto plugin =
-        value_or_throw(Plugin::load(plan.plugin, plan.verbose, plan.version, plan.device));
+    const std::unique_ptr<Host> host = start_host(plan);
     value_or_throw(channel.send({{"type", "plan"},
                                  {"latency", plan.latency},
                                  {"size", plan.size},
                                  {"in_flight", plan.in_flight}}));
-    Json result = plan.latency ? measure_latency(plan, *plugin, channel)
-                               : measure_stream(plan, *plugin, channel);
+    Json result =
+        plan.latency ? measure_latency(plan, *host, channel) : measure_stream(plan, *host, channel);
     result["schema_version"] = 1;
     result["plugin"] = plan.plugin;
-    result["api"] = "v" + std::to_string(plugin->version());
-    result["device"] = value_or_throw(plugin->device_name());
+    result["api"] = "v" + std::to_string(host->net().version());
+    result["device"] = host->device_name();
     return result;
   } catch (const std::exception& error) {
     channel.send_error(error.what());

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "bench/perf/control_channel.h"
+#include "net_plugin/host/host.h"
 
 namespace pacecar::nccl {
 
@@ -21,6 +23,8 @@ struct PairPlan {
   bool verbose = false;
 };
 
+// The plugin in this process, with its communicator.
+std::unique_ptr<Host> start_host(const PairPlan& plan);
 // The receiving process; what to measure comes from the sender.
 void serve_pair(const PairPlan& plan, perf::ControlChannel channel);
 // The sending process: decides, measures, and returns the figures with their units in their names.

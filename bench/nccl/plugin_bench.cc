@@ -7,10 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "bench/nccl/message_slots.h"
 #include "bench/nccl/pair_bench.h"
-#include "bench/nccl/plugin.h"
 #include "bench/nccl/setup_bench.h"
+#include "bench/nccl/value_or_throw.h"
 #include "bench/perf/exit_code.h"
 
 namespace pacecar::nccl {
@@ -46,12 +45,11 @@ perf::ControlChannel connect_channel(const std::string& address) {
 }
 
 Json set_up(const Options& options) {
-  const auto plugin =
-      value_or_throw(Plugin::load(options.plan.plugin, options.plan.verbose, options.plan.version));
-  Json result = measure_setup(*plugin, options.setup_connections, options.setup_rounds);
+  const std::unique_ptr<Host> host = start_host(options.plan);
+  Json result = measure_setup(*host, options.setup_connections, options.setup_rounds);
   result["schema_version"] = 1;
-  result["api"] = "v" + std::to_string(plugin->version());
-  result["device"] = value_or_throw(plugin->device_name());
+  result["api"] = "v" + std::to_string(host->net().version());
+  result["device"] = host->device_name();
   return result;
 }
 

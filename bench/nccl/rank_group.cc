@@ -57,10 +57,15 @@ Result<void> SharedBoard::others_are_well() {
 
 [[noreturn]] void run_child(Board& board, int rank, const RankBody& body) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // no rank outlives the job
-  const Result<void> result = body(board, rank);
-  if (!result) print_error(rank, result.error().message);
+  int status = EXIT_SUCCESS;
+  try {
+    body(board, rank);
+  } catch (const std::exception& error) {
+    print_error(rank, error.what());
+    status = EXIT_FAILURE;
+  }
   std::fflush(nullptr);
-  std::_Exit(result ? EXIT_SUCCESS : EXIT_FAILURE);
+  std::_Exit(status);
 }
 
 // Waits for the rank that ends next and returns whether it did well.

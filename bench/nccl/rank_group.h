@@ -5,12 +5,11 @@
 #include <functional>
 
 #include "bench/nccl/board.h"
-#include "transport/base/result.h"
 
 namespace pacecar::nccl {
 
-// Runs `body` in one process per rank and prints their errors. True when all ranks succeeded.
-using RankBody = std::function<Result<void>(Board& board, int rank)>;
+// Runs `body` in one process per rank and prints what they throw. True when all ranks succeeded.
+using RankBody = std::function<void(Board& board, int rank)>;
 bool run_ranks(int ranks, const RankBody& body);
 
 }  // namespace pacecar::nccl

@@ -2,33 +2,31 @@
 // around the ring, then N-1 steps in which the results do.
 //
 // The work is a stream of slices in the order of steps; slice i of the outgoing stream may leave
-// when the slice one step before it has come in. Thread rule: one thread.
+// when the slice one step before it has come in. Errors are thrown. Thread rule: one thread.
 #pragma once
 
 #include <array>
 #include <cstddef>
-#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "bench/nccl/board.h"
-#include "bench/nccl/plugin.h"
-#include "transport/base/result.h"
+#include "net_plugin/host/host.h"
 
 namespace pacecar::nccl {
 
 class Ring {
  public:
-  // Connects `rank` to its neighbours; every rank calls it. `capacity` is in elements.
-  static Result<std::unique_ptr<Ring>> connect(const Plugin& plugin, Board& board, int rank,
-                                               size_t capacity);
+  // Connects `rank` to its neighbours; every rank does. `capacity` is in elements.
+  Ring(const Host& host, Board& board, int rank, size_t capacity);
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
   std::span<float> data() { return data_; }
   // Replaces the first `count` elements of data() by their sums over all ranks.
-  Result<void> all_reduce(size_t count);
-  Result<void> close();
+  void all_reduce(size_t count);
+  void close();
 
  private:
   static constexpr size_t kWindow = 8;               // slices in flight, each way
@@ -40,12 +38,15 @@ class Ring {
     std::array<void*, kWindow> requests{};
 
     bool window_open() const { return posted - done < kWindow; }
-    void*& request(size_t index) { return requests[index % kWindow]; }
+    void* request(size_t index) const { return requests[index % kWindow]; }
+    // False when the plugin said "again later".
+    bool post(void* request) {
+      if (request != nullptr) requests[posted++ % kWindow] = request;
+      return request != nullptr;
+    }
   };
 
-  Ring(const Plugin& plugin, Board& board, int rank, size_t capacity);
-  Result<void> connect_neighbours();
-  Result<void> register_buffers();
+  void connect_neighbours();
 
   void plan(size_t count);
   bool reduces(size_t slice) const { return slice < (ranks_ - 1) * slices_per_step_; }
@@ -55,22 +56,21 @@ class Ring {
   std::span<float> incoming(size_t index) { return part(index, rank_ + ranks_ - 1); }
   std::span<float> scratch(size_t index);
 
-  Result<bool> post_receive();
-  Result<bool> post_send();
-  Result<bool> finish_receive();
-  Result<bool> finish_send();
+  bool post_receive();
+  bool post_send();
+  bool finish_receive();
+  bool finish_send();
 
-  const Plugin& plugin_;
+  const Host& host_;
   Board& board_;
   size_t rank_;
   size_t ranks_;
   std::vector<float> data_;
   std::vector<float> scratch_;
-  void* send_comm_ = nullptr;
-  void* receive_comm_ = nullptr;
-  void* send_memory_ = nullptr;
-  void* receive_memory_ = nullptr;
-  void* scratch_memory_ = nullptr;
+  Ends ends_;
+  std::optional<Registration> send_memory_;
+  std::optional<Registration> receive_memory_;
+  std::optional<Registration> scratch_memory_;
 
   // Of the operation that runs.
   size_t count_ = 0;

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/nccl/plugin.h"
 #include "bench/nccl/rank_group.h"
 #include "bench/nccl/remote_board.h"
 #include "bench/nccl/ring.h"
+#include "bench/nccl/value_or_throw.h"
 
 namespace pacecar::nccl {
 namespace {
@@ -67,10 +67,10 @@ float element(size_t index, size_t rank) {
 }
 
 // Sums numbers that are known and returns how many results are wrong.
-Result<uint64_t> checked_operation(Ring& ring, size_t count, size_t rank, size_t ranks) {
+uint64_t checked_operation(Ring& ring, size_t count, size_t rank, size_t ranks) {
   const std::span<float> data = ring.data().first(count);
   for (size_t i = 0; i < count; ++i) data[i] = element(i, rank);
-  if (auto ok = ring.all_reduce(count); !ok) return tl::unexpected(ok.error());
+  ring.all_reduce(count);
   uint64_t wrong = 0;
   for (size_t i = 0; i < count; ++i) {
     float sum = 0;
@@ -80,37 +80,29 @@ Result<uint64_t> checked_operation(Ring& ring, size_t count, size_t rank, size_t
   return wrong;
 }
 
-Result<void> timed_operations(Ring& ring, size_t count, size_t iterations, RankFigures* figures) {
+void timed_operations(Ring& ring, size_t count, size_t iterations, RankFigures* figures) {
   std::fill_n(ring.data().begin(), count, 0.0F);  // sums of any number of turns stay finite
   const double start = seconds_now();
   const double cpu_start = cpu_seconds_now();
-  for (size_t i = 0; i < iterations; ++i) {
-    if (auto ok = ring.all_reduce(count); !ok) return ok;
-  }
+  for (size_t i = 0; i < iterations; ++i) ring.all_reduce(count);
   const auto n = static_cast<double>(iterations);
   figures->seconds = (seconds_now() - start) / n;
   figures->cpu_seconds = (cpu_seconds_now() - cpu_start) / n;
-  return {};
 }
 
 // A checked operation, the timed ones between two barriers, and a checked one again. The figures
 // are on the board when the last barrier is passed.
-Result<void> measure_size(Ring& ring, Board& board, int rank, size_t bytes, size_t iterations) {
+void measure_size(Ring& ring, Board& board, int rank, size_t bytes, size_t iterations) {
   const size_t count = bytes / sizeof(float);
   const auto self = static_cast<size_t>(rank);
   const auto ranks = static_cast<size_t>(board.ranks());
   RankFigures figures;
-  const auto add_wrong = [&](uint64_t wrong) { figures.wrong += wrong; };
-  return checked_operation(ring, count, self, ranks)
-      .map(add_wrong)
-      .and_then([&] { return board.barrier(); })
-      .and_then([&] { return timed_operations(ring, count, iterations, &figures); })
-      .and_then([&] { return checked_operation(ring, count, self, ranks); })
-      .map(add_wrong)
-      .and_then([&] {
-        board.figures[self] = figures;
-        return board.barrier();
-      });
+  figures.wrong += checked_operation(ring, count, self, ranks);
+  value_or_throw(board.barrier());
+  timed_operations(ring, count, iterations, &figures);
+  figures.wrong += checked_operation(ring, count, self, ranks);
+  board.figures[self] = figures;
+  value_or_throw(board.barrier());
 }
 
 Line summarise(const Board& board, size_t bytes) {
@@ -139,7 +131,7 @@ void print_line(const Line& line, int ranks) {
   std::fflush(stdout);
 }
 
-Result<void> write_json(const Options& options, const std::vector<Line>& lines) {
+void write_json(const Options& options, const std::vector<Line>& lines) {
   nlohmann::json results = nlohmann::json::array();
   for (const Line& line : lines) {
     results.push_back({{"size_bytes", line.bytes},
@@ -153,45 +145,47 @@ Result<void> write_json(const Options& options, const std::vector<Line>& lines) 
       {"schema_version", 1}, {"ranks", options.ranks}, {"results", results}};
   std::ofstream file(options.json_file);
   file << report.dump(2) << '\n';
-  if (file.flush()) return {};
-  return fail(ErrorCode::kSystem,
-              fmt::format("cannot write {}: choose another --out_json_file", options.json_file));
+  if (file.flush()) return;
+  throw std::runtime_error(
+      fmt::format("cannot write {}: choose another --out_json_file", options.json_file));
 }
 
-Result<void> run_rank(const Options& options, Board& board, int rank) {
+void run_rank(const Options& options, Board& board, int rank) {
   const bool reports = rank == 0;
-  const auto plugin = Plugin::load(options.plugin, reports);
-  if (!plugin) return tl::unexpected(plugin.error());
-  const auto ring = Ring::connect(**plugin, board, rank, options.max_bytes / sizeof(float));
-  if (!ring) return tl::unexpected(ring.error());
-  if (reports) print_header(options, (*plugin)->device_name().value_or("?"));
+  Host host({.path = options.plugin}, stderr_log(reports));
+  host.start();
+  Ring ring(host, board, rank, options.max_bytes / sizeof(float));
+  if (reports) print_header(options, host.device_name());
 
   std::vector<Line> lines;
   uint64_t wrong = 0;
   for (size_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= options.factor) {
-    if (auto ok = measure_size(**ring, board, rank, bytes, options.iterations); !ok) return ok;
+    measure_size(ring, board, rank, bytes, options.iterations);
     lines.push_back(summarise(board, bytes));
     wrong += lines.back().wrong;
     if (reports) print_line(lines.back(), options.ranks);
   }
-  if (auto ok = (*ring)->close(); !ok) return ok;
+  ring.close();
   if (wrong > 0) {
-    return fail(ErrorCode::kInternal,
-                fmt::format("{} elements are wrong: data was damaged", wrong));
+    throw std::runtime_error(fmt::format("{} elements are wrong: data was damaged", wrong));
   }
-  if (reports && !options.json_file.empty()) return write_json(options, lines);
-  return {};
+  if (reports && !options.json_file.empty()) write_json(options, lines);
 }
 
 // One rank of a job on several hosts.
 bool run_alone(const Options& options, const RankBody& body) {
-  auto board =
-      RemoteBoard::join(options.ranks, options.rank, options.root, options.port, kBoardLimit);
-  const auto done = board ? body(**board, options.rank) : tl::unexpected(board.error());
-  if (done) return true;
-  fmt::print(stderr, "rank {}: {}\n", options.rank, done.error().message);
-  if (board) (*board)->give_up(fmt::format("rank {}: {}", options.rank, done.error().message));
-  return false;
+  std::unique_ptr<RemoteBoard> board;
+  try {
+    board = value_or_throw(
+        RemoteBoard::join(options.ranks, options.rank, options.root, options.port, kBoardLimit));
+    body(*board, options.rank);
+    return true;
+  } catch (const std::exception& error) {
+    const std::string why = fmt::format("rank {}: {}", options.rank, error.what());
+    fmt::print(stderr, "{}\n", why);
+    if (board) board->give_up(why);
+    return false;
+  }
 }
 
 }  // namespace
@@ -224,7 +218,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "--rank must be below --ranks, and all but rank 0 need --root HOST\n");
     return 2;
   }
-  const auto body = [&](Board& board, int self) { return run_rank(options, board, self); };
+  const auto body = [&](Board& board, int self) { run_rank(options, board, self); };
   if (options.rank == kAllRanks) return run_ranks(options.ranks, body) ? 0 : 1;
   return run_alone(options, body) ? 0 : 1;
 }

@@ -1,7 +1,6 @@
 #include "bench/nccl/setup_bench.h"
 
 #include <dirent.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <fstream>
@@ -10,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "bench/nccl/message_slots.h"
 #include "bench/perf/clock.h"
 
 namespace pacecar::nccl {
@@ -20,52 +18,26 @@ using perf::steady_now;
 
 constexpr size_t kListeners = 64;  // at once: each holds a descriptor
 constexpr size_t kMessageBytes = 64;
-constexpr Duration kPatience = Duration::from_s(60);
 
-struct Ends {
-  void* send = nullptr;
-  void* receive = nullptr;
-};
-
-// Until all of `step` is done.
-template <typename Step>
-void poll(const Step& step) {
-  const Instant deadline = steady_now() + kPatience;
-  while (!step()) {
-    if (steady_now() > deadline) throw std::runtime_error("connections take more than a minute");
-    sched_yield();
-  }
-}
-
-void connect(const Plugin& plugin, std::span<Ends> ends) {
-  std::vector<HandleBytes> handles(ends.size());
-  std::vector<void*> listening;
-  for (HandleBytes& handle : handles) listening.push_back(value_or_throw(plugin.listen(&handle)));
-  poll([&] {
+void connect(const Host& host, std::span<Ends> ends) {
+  std::vector<Listening> listening(ends.size());
+  for (Listening& one : listening) one = host.listen();
+  poll_until("connections", [&] {
     bool ready = true;
     for (size_t i = 0; i < ends.size(); ++i) {
-      if (ends[i].send == nullptr) ends[i].send = value_or_throw(plugin.try_connect(handles[i]));
-      if (ends[i].receive == nullptr) {
-        ends[i].receive = value_or_throw(plugin.try_accept(listening[i]));
-      }
-      ready = ready && ends[i].send != nullptr && ends[i].receive != nullptr;
+      ready &= host.try_both(listening[i].handle, listening[i].comm, &ends[i]);
     }
     return ready;
   });
-  for (void* const each : listening) value_or_throw(plugin.close_listen(each));
+  for (const Listening& one : listening) host.close_listen(one.comm);
 }
 
-void pass_messages(const Plugin& plugin, const std::vector<Ends>& ends) {
+void pass_messages(const Host& host, const std::vector<Ends>& ends) {
   for (const Ends& one : ends) {
-    const MessageSlots from(plugin, one.send, kMessageBytes, 1);
-    const MessageSlots to(plugin, one.receive, kMessageBytes, 1);
-    void* receiving = nullptr;
-    void* sending = nullptr;
-    poll([&] { return (receiving = to.receive(0)) != nullptr; });
-    poll([&] { return (sending = from.send(0, kMessageBytes)) != nullptr; });
-    size_t bytes = 0;
-    poll([&] { return from.test(sending, &bytes); });
-    poll([&] { return to.test(receiving, &bytes); });
+    const Buffer from(host, one.send, kMessageBytes);
+    const Buffer to(host, one.receive, kMessageBytes);
+    void* const receiving = host.receive(one.receive, to.whole());
+    host.finish(receiving, host.send(one.send, from.whole()));
   }
 }
 
@@ -87,7 +59,7 @@ size_t resident_kb() {
 
 }  // namespace
 
-nlohmann::json measure_setup(const Plugin& plugin, size_t connections, size_t rounds) {
+nlohmann::json measure_setup(const Host& host, size_t connections, size_t rounds) {
   Duration connecting;
   Duration closing;
   size_t descriptors = 0;
@@ -96,15 +68,12 @@ nlohmann::json measure_setup(const Plugin& plugin, size_t connections, size_t ro
     std::vector<Ends> ends(connections);
     const Instant begin = steady_now();
     for (size_t first = 0; first < connections; first += kListeners) {
-      connect(plugin, std::span(ends).subspan(first, std::min(kListeners, connections - first)));
+      connect(host, std::span(ends).subspan(first, std::min(kListeners, connections - first)));
     }
     connecting = connecting + (steady_now() - begin);
-    pass_messages(plugin, ends);
+    pass_messages(host, ends);
     const Instant end = steady_now();
-    for (const Ends& one : ends) {
-      value_or_throw(plugin.close_send(one.send));
-      value_or_throw(plugin.close_receive(one.receive));
-    }
+    for (const Ends& one : ends) host.close(one);
     closing = closing + (steady_now() - end);
     if (round == 0) {
       descriptors = open_descriptors();

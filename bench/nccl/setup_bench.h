@@ -3,13 +3,13 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "bench/nccl/plugin.h"
+#include "net_plugin/host/host.h"
 
 namespace pacecar::nccl {
 
 // Opens `connections` of this process to itself, each with a listener of its own as NCCL has it,
 // passes a message over each and closes them; `rounds` times. Throws std::runtime_error.
 // Descriptors and resident memory are compared from the end of the first round to that of the last.
-nlohmann::json measure_setup(const Plugin& plugin, size_t connections, size_t rounds);
+nlohmann::json measure_setup(const Host& host, size_t connections, size_t rounds);
 
 }  // namespace pacecar::nccl

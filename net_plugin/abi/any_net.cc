@@ -2,9 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "net_plugin/abi/tables.h"
@@ -56,6 +58,13 @@ class NetOf final : public AnyNet {
     } else {
       return translate(device, table_.getProperties, properties);
     }
+  }
+
+  NcclResult makeVDevice(int* device, const VirtualDeviceV12& members) const override {
+    if constexpr (kVersion >= 9) {
+      if (table_.makeVDevice != nullptr) return make_virtual(table_.makeVDevice, device, members);
+    }
+    return NcclResult::kInvalidUsage;
   }
 
   NcclResult listen(void* context, int device, void* handle, void** listen_comm) const override {
@@ -174,6 +183,17 @@ class NetOf final : public AnyNet {
       return table_.init(logger);
     }
     return NcclResult::kInternalError;
+  }
+
+  template <typename VirtualDevice>
+  static NcclResult make_virtual(NcclResult (*make)(int*, VirtualDevice*), int* device,
+                                 const VirtualDeviceV12& members) {
+    VirtualDevice narrow{members.count, {}};
+    if (members.count > static_cast<int>(std::size(narrow.devices))) {
+      return NcclResult::kInvalidUsage;
+    }
+    std::copy_n(members.devices, std::max(members.count, 0), narrow.devices);
+    return make(device, &narrow);
   }
 
   template <typename Properties>

@@ -40,6 +40,8 @@ class AnyNet {
   virtual NcclResult devices(int* count) const = 0;
   // What a version does not say gets the value that NCCL takes then.
   virtual NcclResult getProperties(int device, NetPropertiesV12* properties) const = 0;
+  // kInvalidUsage, too, for more members than the version can express.
+  virtual NcclResult makeVDevice(int* device, const VirtualDeviceV12& members) const = 0;
   virtual NcclResult listen(void* context, int device, void* handle, void** listen_comm) const = 0;
   virtual NcclResult connect(void* context, int device, void* handle, void** send_comm,
                              DeviceHandle** device_handle) const = 0;

@@ -32,6 +32,7 @@ class ScriptedContext final : public Context {
   ScriptedContext(Script& script, NicInfo info) : script_(script), infos_{std::move(info)} {}
 
   std::span<const NicInfo> nics() const override { return infos_; }
+  Result<size_t> bond(std::span<const size_t>) override { return 0; }
   std::string banner() const override { return "scripted"; }
   Result<std::unique_ptr<Listener>> listen(size_t) override { return nullptr; }
   Result<std::unique_ptr<Connecting>> connect(size_t, const Handle&, uint32_t) override {
@@ -47,7 +48,7 @@ class ScriptedContext final : public Context {
       return fail(ErrorCode::kSystem, by_file ? "no dma-buf today" : "bad address");
     }
     script_.registered.push_back(range);
-    return new Memory(MemoryRegion{});
+    return new Memory(std::vector<MemoryRegion>(1));
   }
   Result<void> deregister_memory(size_t, const Memory* memory) override {
     delete memory;

@@ -15,7 +15,7 @@ Result<std::unique_ptr<NicPort>> open_nic(const std::string& name) {
   if (!params) return tl::unexpected(params.error());
   const auto chosen = choose_nics(name, list_nics());
   if (!chosen) return tl::unexpected(chosen.error());
-  auto nic = pacecar::open_nic(chosen->front(), *params, {});
+  auto nic = pacecar::open_nic(chosen->front().front(), *params, {});
   if (!nic) return tl::unexpected(nic.error());
   return std::move(nic->port);
 }

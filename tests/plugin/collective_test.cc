@@ -1,193 +1,75 @@
-// Collectives as NCCL builds them from sends and receives, with every element checked.
-#include <algorithm>
-#include <numeric>
+// Collectives, with every element checked: each operation of NCCL, in a random order, of random
+// sizes, among 2 to 8 ranks over 1 to 4 NICs. PLUGIN_TEST_SEED draws another job; without it each
+// version of the table has its own.
+#include <cstdio>
+#include <random>
 
+#include "tests/plugin/operations.h"
 #include "tests/plugin/plugin_test.h"
 
 namespace pacecar::test {
 namespace {
 
-constexpr size_t kSliceElements = 16'384;
-constexpr size_t kSlicesInFlight = 4;
+constexpr size_t kMostElements = 60'000;
+constexpr int kRounds = 3;  // of all operations
 
-uint32_t element(int rank, size_t index) {
-  return static_cast<uint32_t>(index) * 2'654'435'761U + static_cast<uint32_t>(rank) * 97U;
+unsigned seed() {
+  const std::string version = setting("PLUGIN_TEST_VERSION", "12");
+  return static_cast<unsigned>(std::stoul(setting("PLUGIN_TEST_SEED", version.c_str())));
 }
 
-std::span<uint8_t> as_bytes(std::span<uint32_t> elements) {
-  return {reinterpret_cast<uint8_t*>(elements.data()), elements.size_bytes()};
-}
+// All ranks draw the same: every magnitude is as likely as another, and so is nothing.
+class Draw {
+ public:
+  Draw(unsigned seed, int ranks)
+      : random_(seed * 8 + static_cast<unsigned>(ranks)), ranks_(ranks) {}
 
-std::span<uint32_t> as_elements(const HostBuffer& buffer) {
-  return {reinterpret_cast<uint32_t*>(buffer.bytes().data()), buffer.bytes().size() / 4};
-}
-
-// Connections from this rank to every other and back, by rank.
-struct Mesh {
-  Mesh(FakeNcclHost& on, Rank& rank, const std::vector<int>& send_to,
-       const std::vector<int>& receive_from)
-      : host(on), sends(static_cast<size_t>(rank.size())), receives(sends.size()) {
-    std::vector<Listening> listening(sends.size());
-    std::vector<HandleBytes> handles(sends.size());
-    for (const int peer : receive_from) {
-      listening[index(peer)] = host.listen();
-      rank.give(peer, listening[index(peer)].handle);
-    }
-    for (const int peer : send_to) handles[index(peer)] = rank.take(peer);
-    poll_until("the mesh", [&] {
-      bool ready = true;
-      for (const int peer : send_to) {
-        void*& comm = sends[index(peer)];
-        if (comm == nullptr) comm = host.try_connect(handles[index(peer)]);
-        ready &= comm != nullptr;
-      }
-      for (const int peer : receive_from) {
-        void*& comm = receives[index(peer)];
-        if (comm == nullptr) comm = host.try_accept(listening[index(peer)].comm);
-        ready &= comm != nullptr;
-      }
-      return ready;
-    });
-    for (const int peer : receive_from) host.net().closeListen(listening[index(peer)].comm);
+  unsigned below(size_t bound) { return static_cast<unsigned>(random_() % bound); }
+  Operation operation(uint32_t number) {
+    const size_t magnitude = size_t{1} << below(17);
+    return {number, std::min<size_t>(below(magnitude), kMostElements),
+            static_cast<int>(below(static_cast<size_t>(ranks_)))};
+  }
+  std::array<OperationKind, kOperations.size()> order() {
+    auto kinds = kOperations;
+    std::shuffle(kinds.begin(), kinds.end(), random_);
+    return kinds;
   }
 
-  ~Mesh() {
-    for (void* comm : sends) {
-      if (comm != nullptr) host.net().closeSend(comm);
-    }
-    for (void* comm : receives) {
-      if (comm != nullptr) host.net().closeRecv(comm);
-    }
-  }
-  Mesh(const Mesh&) = delete;
-  Mesh& operator=(const Mesh&) = delete;
-
-  static size_t index(int peer) { return static_cast<size_t>(peer); }
-
-  FakeNcclHost& host;
-  std::vector<void*> sends;
-  std::vector<void*> receives;
+ private:
+  std::mt19937 random_;
+  int ranks_;
 };
 
-// One step of a ring: sends `out` while it receives as much into `in`, in slices.
-void exchange(Mesh& mesh, Rank& rank, const HostBuffer& out_buffer, std::span<uint32_t> out,
-              const HostBuffer& in_buffer, std::span<uint32_t> in) {
-  void* const to = mesh.sends[Mesh::index(rank.next())];
-  void* const from = mesh.receives[Mesh::index(rank.previous())];
-  const auto slice = [](std::span<uint32_t> part, size_t i) {
-    const size_t begin = std::min(i * kSliceElements, part.size());
-    return as_bytes(part.subspan(begin, std::min(kSliceElements, part.size() - begin)));
-  };
-  const size_t slices = (std::max(out.size(), in.size()) + kSliceElements - 1) / kSliceElements;
-  std::vector<void*> sending;
-  std::vector<void*> receiving;
-  for (size_t i = 0; i < slices + kSlicesInFlight; ++i) {
-    if (i < slices) {
-      receiving.push_back(receive(mesh.host, from, {slice(in, i), 0, in_buffer.memory()}));
-      sending.push_back(send(mesh.host, to, {slice(out, i), 0, out_buffer.memory()}));
+void run_job(Rank& rank, Draw draw, size_t nics) {
+  const auto host = start_host(nics);
+  Mesh mesh(*host, rank, static_cast<size_t>(rank.size()) * kMostElements);
+  uint32_t number = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    for (const OperationKind& kind : draw.order()) {
+      const Operation operation = draw.operation(number++);
+      const size_t wrong = kind.run(mesh, operation);
+      EXPECT_EQ(wrong, 0U) << kind.name << " of " << operation.count << " elements, root "
+                           << operation.root << ", rank " << rank.rank();
     }
-    if (i < kSlicesInFlight) continue;
-    const size_t oldest = i - kSlicesInFlight;
-    if (oldest >= slices) continue;
-    EXPECT_EQ(complete(mesh.host, receiving[oldest]), static_cast<int>(slice(in, oldest).size()));
-    complete(mesh.host, sending[oldest]);
-  }
-}
-
-void all_reduce(Rank& rank, size_t elements) {
-  const auto host = start_host();
-  Mesh mesh(*host, rank, {rank.next()}, {rank.previous()});
-  {
-    const HostBuffer data(*host, mesh.sends[Mesh::index(rank.next())], elements * 4);
-    const HostBuffer result(*host, mesh.receives[Mesh::index(rank.previous())], elements * 4);
-    const std::span<uint32_t> own = as_elements(data);
-    const std::span<uint32_t> arrived = as_elements(result);
-    for (size_t i = 0; i < elements; ++i) own[i] = element(rank.rank(), i);
-
-    const auto ranks = static_cast<size_t>(rank.size());
-    const auto part = [&](std::span<uint32_t> all, int index) {
-      const size_t p = static_cast<size_t>(index + 2 * rank.size()) % ranks;
-      const size_t begin = elements * p / ranks;
-      return all.subspan(begin, elements * (p + 1) / ranks - begin);
-    };
-    for (int step = 0; step < rank.size() - 1; ++step) {  // reduce-scatter
-      const std::span<uint32_t> in = part(arrived, rank.rank() - step - 1);
-      exchange(mesh, rank, data, part(own, rank.rank() - step), result, in);
-      const std::span<uint32_t> sum = part(own, rank.rank() - step - 1);
-      std::transform(sum.begin(), sum.end(), in.begin(), sum.begin(), std::plus<>());
-    }
-    for (int step = 0; step < rank.size() - 1; ++step) {  // all-gather
-      const std::span<uint32_t> in = part(arrived, rank.rank() - step);
-      exchange(mesh, rank, data, part(own, rank.rank() - step + 1), result, in);
-      std::copy(in.begin(), in.end(), part(own, rank.rank() - step).begin());
-    }
-
-    size_t wrong = 0;
-    for (size_t i = 0; i < elements; ++i) {
-      uint32_t expected = 0;
-      for (int r = 0; r < rank.size(); ++r) expected += element(r, i);
-      wrong += own[i] != expected;
-    }
-    EXPECT_EQ(wrong, 0U) << "rank " << rank.rank();
-    rank.barrier();
-  }
-}
-
-void all_to_all(Rank& rank, size_t elements) {
-  const auto host = start_host();
-  std::vector<int> others;
-  for (int peer = 0; peer < rank.size(); ++peer) {
-    if (peer != rank.rank()) others.push_back(peer);
-  }
-  Mesh mesh(*host, rank, others, others);
-  std::vector<std::unique_ptr<HostBuffer>> buffers;
-  std::vector<void*> requests;
-  std::vector<std::pair<int, HostBuffer*>> arriving;
-  for (const int peer : others) {
-    void* const from = mesh.receives[Mesh::index(peer)];
-    HostBuffer& in = *buffers.emplace_back(std::make_unique<HostBuffer>(*host, from, elements * 4));
-    requests.push_back(receive(*host, from, {in.bytes(), 0, in.memory()}));
-    arriving.emplace_back(peer, &in);
-  }
-  for (const int peer : others) {
-    void* const to = mesh.sends[Mesh::index(peer)];
-    HostBuffer& out = *buffers.emplace_back(std::make_unique<HostBuffer>(*host, to, elements * 4));
-    for (size_t i = 0; i < elements; ++i) {
-      as_elements(out)[i] = element(rank.rank(), i + Mesh::index(peer) * elements);
-    }
-    requests.push_back(send(*host, to, {out.bytes(), 0, out.memory()}));
-  }
-  for (void* request : requests)
-    EXPECT_EQ(complete(*host, request), static_cast<int>(elements * 4));
-  for (const auto& [peer, in] : arriving) {
-    size_t wrong = 0;
-    for (size_t i = 0; i < elements; ++i) {
-      wrong += as_elements(*in)[i] != element(peer, i + Mesh::index(rank.rank()) * elements);
-    }
-    EXPECT_EQ(wrong, 0U) << "from rank " << peer << " to rank " << rank.rank();
   }
   rank.barrier();
-  buffers.clear();
 }
 
-TEST(Collective, AllReduceOfTwoProcesses) {
-  expect_processes_pass(2, [](Rank& rank) { all_reduce(rank, 1'000'003); });
+class Collective : public testing::TestWithParam<int> {};
+
+TEST_P(Collective, EveryOperationOfRandomSizes) {
+  const int ranks = GetParam();
+  Draw draw(seed(), ranks);
+  const size_t nics = 1 + draw.below(nic_count());
+  std::printf("%d ranks, %zu NICs, PLUGIN_TEST_SEED=%u\n", ranks, nics, seed());
+  expect_processes_pass(ranks, [&](Rank& rank) { run_job(rank, draw, nics); });
 }
 
-TEST(Collective, AllReduceOfFourProcesses) {
-  expect_processes_pass(4, [](Rank& rank) { all_reduce(rank, 300'007); });
-}
+INSTANTIATE_TEST_SUITE_P(Ranks, Collective, testing::Range(2, 9));
 
-TEST(Collective, AllReduceOfFewerElementsThanRanks) {
-  expect_processes_pass(3, [](Rank& rank) { all_reduce(rank, 2); });
-}
-
-TEST(Collective, AllReduceOfThreeThreadsOfOneProcess) {
-  expect_threads_pass(3, [](Rank& rank) { all_reduce(rank, 200'003); });
-}
-
-TEST(Collective, AllToAllOfFourProcesses) {
-  expect_processes_pass(4, [](Rank& rank) { all_to_all(rank, 250'001); });
+TEST(CollectiveOfThreads, EveryOperationOfRandomSizes) {
+  expect_threads_pass(3, [](Rank& rank) { run_job(rank, Draw(seed(), 3), nic_count()); });
 }
 
 }  // namespace

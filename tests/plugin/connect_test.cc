@@ -16,15 +16,14 @@ namespace {
 using nccl::NcclResult;
 
 // Sends one message over the connection and checks what arrives.
-void expect_works(const FakeNcclHost& host, const ConnectionPair& pair, uint64_t seed) {
-  const HostBuffer source(host, pair.send, 10'000);
-  const HostBuffer target(host, pair.receive, 10'000);
-  fill(source.bytes(), seed);
-  void* const receiving = receive(host, pair.receive, {target.bytes(), 0, target.memory()});
-  void* const sending = send(host, pair.send, {source.bytes(), 0, source.memory()});
-  complete(host, sending);
-  EXPECT_EQ(complete(host, receiving), 10'000);
-  EXPECT_EQ(count_wrong(target.bytes(), seed), 0U);
+void expect_works(const FakeNcclHost& host, const Ends& pair, uint64_t seed) {
+  const Buffer source(host, pair.send, 10'000);
+  const Buffer target(host, pair.receive, 10'000);
+  fill_pattern(source.bytes(), seed);
+  void* const receiving = host.receive(pair.receive, target.whole());
+  void* const sending = host.send(pair.send, source.whole());
+  EXPECT_EQ(host.finish(receiving, sending), 10'000);
+  EXPECT_FALSE(find_mismatch(target.bytes(), seed));
 }
 
 // The TCP ports on which this process listens.
@@ -69,18 +68,18 @@ TEST(Connect, TheListenerMayCloseAsSoonAsAcceptSucceeded) {
       const Listening listening = host->listen();
       rank.give(1, listening.handle);
       void* const comm = host->accept(listening.comm);
-      ASSERT_EQ(host->net().closeListen(listening.comm), NcclResult::kSuccess);
-      HostBuffer target(*host, comm, 4096);
-      EXPECT_EQ(complete(*host, receive(*host, comm, {target.bytes(), 3, target.memory()})), 4096);
-      EXPECT_EQ(count_wrong(target.bytes(), 5), 0U);
+      host->close_listen(listening.comm);
+      Buffer target(*host, comm, 4096);
+      EXPECT_EQ(host->finish(host->receive(comm, target.whole(3))), 4096);
+      EXPECT_FALSE(find_mismatch(target.bytes(), 5));
       target.deregister();
       rank.barrier();
       host->net().closeRecv(comm);
     } else {
       void* const comm = host->connect(rank.take(0));
-      HostBuffer source(*host, comm, 4096);
-      fill(source.bytes(), 5);
-      EXPECT_EQ(complete(*host, send(*host, comm, {source.bytes(), 3, source.memory()})), 4096);
+      Buffer source(*host, comm, 4096);
+      fill_pattern(source.bytes(), 5);
+      EXPECT_EQ(host->finish(host->send(comm, source.whole(3))), 4096);
       source.deregister();
       rank.barrier();
       host->net().closeSend(comm);
@@ -92,16 +91,13 @@ TEST(Connect, MayComeLongBeforeAccept) {
   expect_processes_pass(1, [](Rank&) {
     const auto host = start_host();
     Listening listening = host->listen();
-    ConnectionPair pair;
+    Ends pair;
     // A call that blocked here would wait for ever: this thread is also the one that accepts.
     for (int i = 0; i < 1000 && pair.send == nullptr; ++i)
       pair.send = host->try_connect(listening.handle);
-    poll_until("both ends", [&] {
-      if (pair.send == nullptr) pair.send = host->try_connect(listening.handle);
-      if (pair.receive == nullptr) pair.receive = host->try_accept(listening.comm);
-      return pair.send != nullptr && pair.receive != nullptr;
-    });
-    host->net().closeListen(listening.comm);
+    poll_until("both ends",
+               [&] { return host->try_both(listening.handle, listening.comm, &pair); });
+    host->close_listen(listening.comm);
     expect_works(*host, pair, 1);
     host->close(pair);
   });
@@ -113,21 +109,19 @@ TEST(Connect, ManyAtOnceFindTheirOwnListeners) {
     const auto host = start_host();
     std::vector<Listening> listening;
     for (size_t i = 0; i < kCount; ++i) listening.push_back(host->listen());
-    std::vector<ConnectionPair> pairs(kCount);
+    std::vector<Ends> pairs(kCount);
     poll_until("all connections", [&] {
       size_t ready = 0;
       for (size_t i = 0; i < kCount; ++i) {
-        if (pairs[i].send == nullptr) pairs[i].send = host->try_connect(listening[i].handle);
-        if (pairs[i].receive == nullptr) pairs[i].receive = host->try_accept(listening[i].comm);
-        ready += pairs[i].send != nullptr && pairs[i].receive != nullptr;
+        ready += host->try_both(listening[i].handle, listening[i].comm, &pairs[i]);
       }
       return ready == kCount;
     });
     for (size_t i = 0; i < kCount; ++i) {
-      host->net().closeListen(listening[i].comm);
+      host->close_listen(listening[i].comm);
       expect_works(*host, pairs[i], i);
     }
-    for (const ConnectionPair& pair : pairs) host->close(pair);
+    for (const Ends& pair : pairs) host->close(pair);
   });
 }
 
@@ -143,15 +137,12 @@ TEST(Connect, StrangersDoNotWedgeTheListener) {
       stranger(port, "half a hello").close();
     }
     EXPECT_FALSE(strangers.empty());
-    ConnectionPair pair;
-    poll_until("the good peer", [&] {
-      if (pair.send == nullptr) pair.send = host->try_connect(listening.handle);
-      if (pair.receive == nullptr) pair.receive = host->try_accept(listening.comm);
-      return pair.send != nullptr && pair.receive != nullptr;
-    });
+    Ends pair;
+    poll_until("the good peer",
+               [&] { return host->try_both(listening.handle, listening.comm, &pair); });
     // Only the good peer was accepted.
     for (int i = 0; i < 1000; ++i) EXPECT_EQ(host->try_accept(listening.comm), nullptr);
-    host->net().closeListen(listening.comm);
+    host->close_listen(listening.comm);
     expect_works(*host, pair, 2);
     host->close(pair);
   });
@@ -166,14 +157,10 @@ TEST(Connect, AGivenUpAttemptDoesNotMixWithTheNextAtTheSameAddress) {
     void* const too_early = host->try_connect(copy);
     if (too_early != nullptr) host->net().closeSend(too_early);
     copy = listening.handle;
-    ConnectionPair pair;
-    poll_until("the second attempt", [&] {
-      if (pair.send == nullptr) pair.send = host->try_connect(copy);
-      if (pair.receive == nullptr) pair.receive = host->try_accept(listening.comm);
-      return pair.send != nullptr && pair.receive != nullptr;
-    });
-    host->net().closeListen(listening.comm);
-    host->net().closeListen(abandoned.comm);
+    Ends pair;
+    poll_until("the second attempt", [&] { return host->try_both(copy, listening.comm, &pair); });
+    host->close_listen(listening.comm);
+    host->close_listen(abandoned.comm);
     expect_works(*host, pair, 3);
     host->close(pair);
   });
@@ -184,7 +171,7 @@ TEST(Connect, FailsWhenTheListenerIsGone) {
     setenv("PACECAR_CONNECT_TIMEOUT", "1s", 1);
     const auto host = start_host();
     Listening listening = host->listen();
-    host->net().closeListen(listening.comm);
+    host->close_listen(listening.comm);
     void* comm = nullptr;
     NcclResult result = NcclResult::kSuccess;
     poll_until("the refusal", [&] {
@@ -214,22 +201,22 @@ TEST(Connect, AsManyAgainAsWereClosed) {
     setenv("PACECAR_MAX_CONNECTIONS", std::to_string(kMost).c_str(), 1);
     const auto host = start_host();
     for (uint64_t round = 0; round < 50; ++round) {
-      std::vector<ConnectionPair> pairs;
-      for (size_t i = 0; i < kMost; ++i) pairs.push_back(host->connect_to_self());
+      std::vector<Ends> pairs;
+      for (size_t i = 0; i < kMost; ++i) pairs.push_back(host->connect_self());
       expect_works(*host, pairs.back(), round);
-      for (const ConnectionPair& pair : pairs) host->close(pair);
+      for (const Ends& pair : pairs) host->close(pair);
     }
     // While none of them is closed there is nothing to wait for.
-    std::vector<ConnectionPair> pairs;
-    for (size_t i = 0; i < kMost; ++i) pairs.push_back(host->connect_to_self());
+    std::vector<Ends> pairs;
+    for (size_t i = 0; i < kMost; ++i) pairs.push_back(host->connect_self());
     Listening listening = host->listen();
     void* comm = nullptr;
     nccl::DeviceHandle* device = nullptr;
     EXPECT_EQ(host->net().connect(host->context(), 0, listening.handle.data(), &comm, &device),
               NcclResult::kSystemError);
-    host->net().closeListen(listening.comm);
+    host->close_listen(listening.comm);
     EXPECT_TRUE(was_logged(nccl::LogSeverity::kWarn, "raise PACECAR_MAX_CONNECTIONS"));
-    for (const ConnectionPair& pair : pairs) host->close(pair);
+    for (const Ends& pair : pairs) host->close(pair);
   });
 }
 

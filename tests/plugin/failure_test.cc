@@ -20,30 +20,15 @@ std::unique_ptr<FakeNcclHost> start_impatient_host() {
   return start_host();
 }
 
-// Rank 0 receives from rank 1.
-void* connect_ranks(FakeNcclHost& host, Rank& rank) {
-  if (rank.rank() == 1) return host.connect(rank.take(0));
-  const Listening listening = host.listen();
-  rank.give(1, listening.handle);
-  void* const comm = host.accept(listening.comm);
-  host.net().closeListen(listening.comm);
-  return comm;
-}
-
-void close(const FakeNcclHost& host, const Rank& rank, void* comm) {
-  EXPECT_EQ(rank.rank() == 0 ? host.net().closeRecv(comm) : host.net().closeSend(comm),
-            NcclResult::kSuccess);
-}
-
-NcclResult try_post(const FakeNcclHost& host, const Rank& rank, void* comm,
-                    const HostBuffer& buffer, size_t part, void** request) {
-  const Posted posted{buffer.bytes().subspan(part * kBytes, kBytes), 0, buffer.memory()};
-  return rank.rank() == 0 ? try_receive(host, comm, std::span(&posted, 1), request)
-                          : try_send(host, comm, posted, request);
+NcclResult try_post(const FakeNcclHost& host, const Rank& rank, void* comm, const Buffer& buffer,
+                    size_t part, void** request) {
+  const Part posted = buffer.part(part * kBytes, kBytes);
+  return rank.rank() == 0 ? host.post_receive(comm, std::span(&posted, 1), request)
+                          : host.post_send(comm, posted, request);
 }
 
 // Streams until a request fails or `enough` requests are done; returns the last result.
-NcclResult stream(const FakeNcclHost& host, const Rank& rank, void* comm, const HostBuffer& buffer,
+NcclResult stream(const FakeNcclHost& host, const Rank& rank, void* comm, const Buffer& buffer,
                   size_t enough) {
   std::vector<void*> requests(kRequests, nullptr);
   NcclResult result = NcclResult::kSuccess;
@@ -74,17 +59,17 @@ void abort_while_streaming(int aborting) {
   expect_processes_pass(2, [&](Rank& rank) {
     const auto host = start_impatient_host();
     void* const comm = connect_ranks(*host, rank);
-    HostBuffer buffer(*host, comm, kRequests * kBytes);
+    Buffer buffer(*host, comm, kRequests * kBytes);
     if (rank.rank() == aborting) {
       EXPECT_EQ(stream(*host, rank, comm, buffer, 20), NcclResult::kSuccess);
       buffer.deregister();
       buffer.forbid_access();
-      close(*host, rank, comm);
+      close_rank(*host, rank, comm);
     } else {
       EXPECT_EQ(stream(*host, rank, comm, buffer, SIZE_MAX), NcclResult::kRemoteError);
       EXPECT_TRUE(was_logged(LogSeverity::kWarn, nic_address()));
       buffer.deregister();
-      close(*host, rank, comm);
+      close_rank(*host, rank, comm);
     }
     // Late packets of the other side still find no freed memory.
     rank.barrier();
@@ -96,11 +81,11 @@ TEST(Failure, AnAbortedReceiverIsNotWrittenAnyMore) { abort_while_streaming(0); 
 TEST(Failure, AnAbortedSenderIsNotReadAnyMore) { abort_while_streaming(1); }
 
 TEST(Failure, CloseDoesNotWaitForRequestsThatNobodyAnswers) {
-  with_connection([](const FakeNcclHost& host, const ConnectionPair& pair) {
-    HostBuffer source(host, pair.send, kBytes);
-    HostBuffer target(host, pair.receive, kBytes);
-    send(host, pair.send, {source.bytes(), 1, source.memory()});
-    receive(host, pair.receive, {target.bytes(), 2, target.memory()});  // never matched
+  with_connection([](const FakeNcclHost& host, const Ends& pair) {
+    Buffer source(host, pair.send, kBytes);
+    Buffer target(host, pair.receive, kBytes);
+    host.send(pair.send, source.whole(1));
+    host.receive(pair.receive, target.whole(2));  // never matched
     source.deregister();
     source.forbid_access();
     target.deregister();
@@ -111,7 +96,7 @@ TEST(Failure, CloseDoesNotWaitForRequestsThatNobodyAnswers) {
 TEST(Failure, AFinalizeBeforeTheClosesIsSurvived) {
   expect_processes_pass(1, [](Rank&) {
     const auto host = start_host();
-    const ConnectionPair pair = host->connect_to_self();
+    const Ends pair = host->connect_self();
     host->finalize();
     host->close(pair);
     EXPECT_EQ(host->init(), NcclResult::kSuccess);
@@ -122,7 +107,7 @@ void peer_is_killed(int victim) {
   const std::vector<int> statuses = run_processes(2, [&](Rank& rank) {
     const auto host = start_impatient_host();
     void* const comm = connect_ranks(*host, rank);
-    HostBuffer buffer(*host, comm, kRequests * kBytes);
+    Buffer buffer(*host, comm, kRequests * kBytes);
     if (rank.rank() == victim) {
       stream(*host, rank, comm, buffer, 20);
       kill(getpid(), SIGKILL);
@@ -130,7 +115,7 @@ void peer_is_killed(int victim) {
     EXPECT_EQ(stream(*host, rank, comm, buffer, SIZE_MAX), NcclResult::kRemoteError);
     EXPECT_TRUE(was_logged(LogSeverity::kWarn, nic_address()));
     buffer.deregister();
-    close(*host, rank, comm);
+    close_rank(*host, rank, comm);
   });
   const auto killed = static_cast<size_t>(victim);
   EXPECT_TRUE(WIFSIGNALED(statuses[killed]) && WTERMSIG(statuses[killed]) == SIGKILL);

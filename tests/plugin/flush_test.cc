@@ -18,6 +18,7 @@ constexpr const nccl::NetV11& kNet = ncclNetPlugin_v11;
 class FlushingContext final : public Context {
  public:
   std::span<const NicInfo> nics() const override { return {}; }
+  Result<size_t> bond(std::span<const size_t>) override { return 0; }
   std::string banner() const override { return ""; }
   Result<std::unique_ptr<Listener>> listen(size_t) override { return nullptr; }
   Result<std::unique_ptr<Connecting>> connect(size_t, const Handle&, uint32_t) override {

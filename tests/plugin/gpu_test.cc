@@ -12,7 +12,7 @@ bool real_driver() { return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != nul
 
 std::vector<uint8_t> filled(size_t bytes, uint64_t seed) {
   std::vector<uint8_t> all(bytes);
-  fill(all, seed);
+  fill_pattern(all, seed);
   return all;
 }
 
@@ -30,7 +30,7 @@ class Registered {
 
   void* memory() const { return memory_; }
   const GpuBuffer& gpu() const { return buffer_; }
-  Posted part(size_t offset, size_t bytes, int tag = 0) const {
+  Part part(size_t offset, size_t bytes, int tag = 0) const {
     return {buffer_.bytes().subspan(offset, bytes), tag, memory_};
   }
 
@@ -41,42 +41,27 @@ class Registered {
   void* memory_ = nullptr;
 };
 
-// All of them, polled in turn as NCCL's progress thread does.
+// The first size of each.
 std::vector<int> finish(const FakeNcclHost& host, std::vector<void*> requests) {
-  std::vector<int> first_sizes(requests.size());
-  poll_until("requests", [&] {
-    bool all = true;
-    for (size_t i = 0; i < requests.size(); ++i) {
-      if (requests[i] == nullptr) continue;
-      int done = 2;
-      std::array<int, 8> sizes{};
-      if (host.net().test(requests[i], &done, sizes.data()) != NcclResult::kSuccess) {
-        throw HostError("test failed");
-      }
-      first_sizes[i] = sizes[0];
-      if (done == 1) requests[i] = nullptr;
-      all = all && done == 1;
-    }
-    return all;
-  });
+  std::vector<int> first_sizes;
+  for (const auto& sizes : host.finish(std::move(requests))) first_sizes.push_back(sizes.front());
   return first_sizes;
 }
 
 // A process with the fake driver, a plugin that stages, and a connection to itself.
-void with_gpu(
-    const std::function<void(const FakeGpu&, const FakeNcclHost&, const ConnectionPair&)>& body) {
+void with_gpu(const std::function<void(const FakeGpu&, const FakeNcclHost&, const Ends&)>& body) {
   expect_processes_pass(1, [&](Rank&) {
     const FakeGpu gpu(FAKE_CUDA);
     setenv("PACECAR_GPU", "staged", 1);
     const auto host = start_host();
-    const ConnectionPair pair = host->connect_to_self();
+    const Ends pair = host->connect_self();
     body(gpu, *host, pair);
     host->close(pair);
   });
 }
 
 TEST(Gpu, PropertiesSayWhatIsTrue) {
-  with_gpu([](const FakeGpu&, const FakeNcclHost& host, const ConnectionPair&) {
+  with_gpu([](const FakeGpu&, const FakeNcclHost& host, const Ends&) {
     nccl::NetPropertiesV12 properties;
     ASSERT_EQ(host.net().getProperties(0, &properties), NcclResult::kSuccess);
     EXPECT_EQ(properties.pointer_support, nccl::kPointerHost | nccl::kPointerCuda);
@@ -85,20 +70,20 @@ TEST(Gpu, PropertiesSayWhatIsTrue) {
       EXPECT_EQ(properties.max_p2p_bytes, size_t{1} << 20);
       EXPECT_EQ(properties.max_collective_bytes, size_t{1} << 20);
     }
-    EXPECT_TRUE(was_logged(LogSeverity::kInfo, nic_name() + ": GPU memory staged through pinned"));
+    EXPECT_TRUE(was_logged(LogSeverity::kInfo, nic_names() + ": GPU memory staged through pinned"));
   });
 }
 
 TEST(Gpu, EverySizeArrivesWhole) {
-  with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const ConnectionPair& pair) {
+  with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const Ends& pair) {
     constexpr size_t kMax = (1U << 20) + 3;
     const Registered source(gpu, host, pair.send, kMax);
     const Registered target(gpu, host, pair.receive, kMax);
     uint64_t seed = 0;
     for (const size_t size : {size_t{0}, size_t{1}, size_t{4097}, size_t{65'536}, kMax}) {
       source.gpu().write(filled(size, ++seed));
-      void* const receiving = receive(host, pair.receive, target.part(0, kMax));
-      void* const sending = send(host, pair.send, source.part(0, size));
+      void* const receiving = host.receive(pair.receive, target.part(0, kMax));
+      void* const sending = host.send(pair.send, source.part(0, size));
       EXPECT_EQ(finish(host, {sending, receiving}), std::vector(2, static_cast<int>(size)));
       EXPECT_EQ(gpu.read(target.gpu().data(), size), filled(size, seed)) << size << " bytes";
     }
@@ -106,7 +91,7 @@ TEST(Gpu, EverySizeArrivesWhole) {
 }
 
 TEST(Gpu, SlicesAreInFlightTogetherAndTagsChoose) {
-  with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const ConnectionPair& pair) {
+  with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const Ends& pair) {
     constexpr size_t kSlice = 512U << 10;
     constexpr size_t kSlices = 8;
     const Registered source(gpu, host, pair.send, kSlices * kSlice);
@@ -116,13 +101,13 @@ TEST(Gpu, SlicesAreInFlightTogetherAndTagsChoose) {
       source.gpu().write(bytes);
       std::vector<void*> requests;
       for (size_t i = 0; i < kSlices; i += 2) {
-        const std::array<Posted, 2> posted{target.part(i * kSlice, kSlice, 1),
-                                           target.part((i + 1) * kSlice, kSlice, 2)};
-        requests.push_back(receive(host, pair.receive, posted));
+        const std::array<Part, 2> posted{target.part(i * kSlice, kSlice, 1),
+                                         target.part((i + 1) * kSlice, kSlice, 2)};
+        requests.push_back(host.receive(pair.receive, posted));
       }
       for (size_t i = 0; i < kSlices; i += 2) {
-        requests.push_back(send(host, pair.send, source.part((i + 1) * kSlice, kSlice, 2)));
-        requests.push_back(send(host, pair.send, source.part(i * kSlice, kSlice, 1)));
+        requests.push_back(host.send(pair.send, source.part((i + 1) * kSlice, kSlice, 2)));
+        requests.push_back(host.send(pair.send, source.part(i * kSlice, kSlice, 1)));
       }
       finish(host, requests);
       EXPECT_EQ(target.gpu().read(), bytes) << "round " << round;
@@ -155,8 +140,8 @@ TEST(Gpu, TwoProcessesExchange) {
       for (size_t offset = 0; offset < kBytes; offset += 4 * kSlice) {
         std::vector<void*> requests;
         for (size_t i = 0; i < 4; ++i) {
-          requests.push_back(receive(*host, from, target.part(offset + i * kSlice, kSlice)));
-          requests.push_back(send(*host, to, source.part(offset + i * kSlice, kSlice)));
+          requests.push_back(host->receive(from, target.part(offset + i * kSlice, kSlice)));
+          requests.push_back(host->send(to, source.part(offset + i * kSlice, kSlice)));
         }
         finish(*host, requests);
       }
@@ -168,7 +153,7 @@ TEST(Gpu, TwoProcessesExchange) {
 }
 
 TEST(Gpu, NothingIsToBeFlushedAfterACopy) {
-  with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const ConnectionPair& pair) {
+  with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const Ends& pair) {
     const Registered target(gpu, host, pair.receive, 4096);
     void* data = target.gpu().data();
     int size = 4096;
@@ -183,7 +168,7 @@ TEST(Gpu, NothingIsToBeFlushedAfterACopy) {
 }
 
 TEST(Gpu, AnExportedBufferIsTakenAsWell) {
-  with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const ConnectionPair& pair) {
+  with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const Ends& pair) {
     const GpuBuffer buffer(gpu, 4096);
     void* memory = nullptr;
     ASSERT_EQ(
@@ -194,7 +179,7 @@ TEST(Gpu, AnExportedBufferIsTakenAsWell) {
 }
 
 TEST(Gpu, MemoryThatIsNoGpusIsRefused) {
-  with_gpu([](const FakeGpu&, const FakeNcclHost& host, const ConnectionPair& pair) {
+  with_gpu([](const FakeGpu&, const FakeNcclHost& host, const Ends& pair) {
     std::array<uint8_t, 64> data{};
     void* memory = &data;
     EXPECT_EQ(host.net().regMr(pair.send, data.data(), data.size(), nccl::kPointerCuda, &memory),
@@ -206,10 +191,10 @@ TEST(Gpu, MemoryThatIsNoGpusIsRefused) {
 }
 
 TEST(Gpu, ACopyThatFailsIsASystemError) {
-  with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const ConnectionPair& pair) {
+  with_gpu([](const FakeGpu& gpu, const FakeNcclHost& host, const Ends& pair) {
     const Registered source(gpu, host, pair.send, 4096);
     gpu.with([](FakeCuda& cuda) { cuda.copies_fail = true; });
-    EXPECT_EQ(wait(host, send(host, pair.send, source.part(0, 4096))), NcclResult::kSystemError);
+    EXPECT_EQ(host.result_of(host.send(pair.send, source.part(0, 4096))), NcclResult::kSystemError);
     EXPECT_TRUE(was_logged(LogSeverity::kWarn, "a copy between GPU and host failed"));
   });
 }
@@ -226,7 +211,7 @@ void expect_host_only(const std::string& reason) {
                          "PACECAR_GPU=staged cannot be had; GPU memory through "
                          "host buffers: " +
                              reason));
-  const ConnectionPair pair = host->connect_to_self();
+  const Ends pair = host->connect_self();
   host->close(pair);
 }
 
@@ -264,8 +249,8 @@ TEST(Gpu, ByDefaultNcclCopiesForASoftwareNic) {
     nccl::NetPropertiesV12 properties;
     ASSERT_EQ(host->net().getProperties(0, &properties), NcclResult::kSuccess);
     EXPECT_EQ(properties.pointer_support, nccl::kPointerHost);
-    EXPECT_TRUE(was_logged(LogSeverity::kInfo, nic_name() + ": GPU memory through host buffers: a "
-                                                            "software NIC cannot reach the GPU"));
+    EXPECT_TRUE(was_logged(LogSeverity::kInfo, nic_names() + ": GPU memory through host buffers: a "
+                                                             "software NIC cannot reach the GPU"));
     EXPECT_FALSE(was_logged(LogSeverity::kWarn, "GPU"));
   });
 }

@@ -7,14 +7,17 @@
 
 #include "net_plugin/abi/tables.h"
 #include "net_plugin/communicator.h"
-#include "tests/support/fake_nccl_host.h"
+#include "net_plugin/host/host.h"
 
 extern "C" const pacecar::nccl::NetV11 ncclNetPlugin_v11;
 
 namespace pacecar::test {
 namespace {
 
+using nccl::HandleBytes;
+using nccl::HostError;
 using nccl::NcclResult;
+using nccl::poll_until;
 
 constexpr const nccl::NetV11& kNet = ncclNetPlugin_v11;
 

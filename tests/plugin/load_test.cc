@@ -118,7 +118,7 @@ TEST(Load, ServesAgainAfterAFailedInitOfAVersionWithoutFinalize) {
     setenv("PACECAR_NICS", "soft:udp:lo", 1);
     EXPECT_EQ(host.init(), NcclResult::kSuccess);
     EXPECT_EQ(host.init(), NcclResult::kSuccess) << "as often as NCCL likes";
-    const ConnectionPair pair = host.connect_to_self();
+    const Ends pair = host.connect_self();
     host.close(pair);
   });
 }
@@ -130,7 +130,7 @@ TEST(Load, AConnectionsTrafficClassIsCheckedInVersion10) {
     FakeNcclHost host(kPluginPath, 10);
     ASSERT_EQ(host.init(104), NcclResult::kSuccess);
     EXPECT_FALSE(was_logged(LogSeverity::kWarn, "traffic class"));
-    for (int i = 0; i < 2; ++i) host.close(host.connect_to_self());
+    for (int i = 0; i < 2; ++i) host.close(host.connect_self());
     const auto lines = logged_lines();
     EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
                             [](const LogLine& line) {
@@ -159,11 +159,11 @@ TEST(Load, OffersNothingThatThePropertiesExclude) {
   const nccl::Offered offered = host.net().offered();
   EXPECT_FALSE(offered.device_memory);
   EXPECT_FALSE(offered.consumed);
-  EXPECT_FALSE(offered.virtual_devices);
+  EXPECT_EQ(offered.virtual_devices, host.net().version() >= 9);
 }
 
 TEST(Load, RefusesGpuMemory) {
-  with_connection([](const FakeNcclHost& host, const ConnectionPair& pair) {
+  with_connection([](const FakeNcclHost& host, const Ends& pair) {
     std::array<uint8_t, 64> data{};
     void* memory = &data;
     EXPECT_EQ(host.net().regMr(pair.send, data.data(), data.size(), nccl::kPointerCuda, &memory),
@@ -218,7 +218,7 @@ TEST(Load, ServesAgainAfterTheLastFinalize) {
     for (size_t life = 1; life <= 3; ++life) {
       const auto host = start_host();
       EXPECT_EQ(banners(), life);
-      const ConnectionPair pair = host->connect_to_self();
+      const Ends pair = host->connect_self();
       host->close(pair);
     }
   });
@@ -236,9 +236,58 @@ TEST(Load, TwoThreadsInitialiseOneContext) {
     EXPECT_NE(first->context(), second->context());
     // The one that stays is not disturbed by the one that goes.
     first->finalize();
-    const ConnectionPair pair = second->connect_to_self();
+    const Ends pair = second->connect_self();
     second->close(pair);
   });
+}
+
+// From rank 1 to rank 0.
+void pass_message(const FakeNcclHost& host, const Rank& rank, void* comm, uint64_t number) {
+  const Buffer buffer(host, comm, 300'000);
+  if (rank.rank() == 1) {
+    fill_pattern(buffer.bytes(), number);
+    host.finish(host.send(comm, buffer.whole()));
+  } else {
+    host.finish(host.receive(comm, buffer.whole()));
+    EXPECT_FALSE(find_mismatch(buffer.bytes(), number));
+  }
+}
+
+TEST(Load, CommunicatorsComeAndGoWhileOthersWork) {
+  for (const int version : {11, 12}) {
+    expect_processes_pass(2, [version](Rank& rank) {
+      setenv("PACECAR_NICS", "soft:udp:lo", 1);
+      struct Communicator {
+        Communicator(int of_version, Rank& rank) : host(kPluginPath, of_version) {
+          EXPECT_EQ(host.init(), NcclResult::kSuccess);
+          comm = connect_ranks(host, rank);
+        }
+        FakeNcclHost host;
+        void* comm;
+      };
+      const auto end = [&](Communicator& one) {
+        close_rank(one.host, rank, one.comm);
+        one.host.finalize();
+      };
+      Communicator a(version, rank);
+      Communicator b(version, rank);
+      pass_message(a.host, rank, a.comm, 1);
+      pass_message(b.host, rank, b.comm, 2);
+      end(a);
+      pass_message(b.host, rank, b.comm, 3);
+      Communicator c(version, rank);
+      pass_message(c.host, rank, c.comm, 4);
+      pass_message(b.host, rank, b.comm, 5);
+      end(b);
+      pass_message(c.host, rank, c.comm, 6);
+      EXPECT_EQ(banners(), 1U) << "they share one context";
+      end(c);
+      Communicator d(version, rank);
+      pass_message(d.host, rank, d.comm, 7);
+      EXPECT_EQ(banners(), 2U) << "the last one took the context with it";
+      end(d);
+    });
+  }
 }
 
 TEST(Load, NamesTheCureWhenItCannotServe) {

@@ -3,14 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
 
+#include "bench/perf/pattern.h"
 #include "tests/support/fake_nccl_host.h"
 #include "tests/support/rank_group.h"
 
 namespace pacecar::test {
+
+using perf::fill_pattern;
+using perf::find_mismatch;
 
 inline constexpr const char* kPluginPath = PACECAR_PLUGIN_PATH;
 
@@ -19,25 +24,46 @@ inline std::string setting(const char* name, const char* otherwise) {
   return value != nullptr ? value : otherwise;
 }
 
-// The same tests can run on another NIC: its name, and the address of its interface.
-inline std::string nic_name() { return setting("PLUGIN_TEST_NIC", "soft:udp:lo"); }
+// The same tests can run on other NICs: their names, and the address of the first one's interface.
+inline std::string nic_names() { return setting("PLUGIN_TEST_NICS", "soft:udp:lo"); }
+inline size_t nic_count() {
+  const std::string names = nic_names();
+  return 1 + static_cast<size_t>(std::ranges::count(names, ','));
+}
 inline std::string nic_address() { return setting("PLUGIN_TEST_ADDRESS", "127.0.0.1"); }
 
-// A host whose plugin is loaded and initialised.
-inline std::unique_ptr<FakeNcclHost> start_host() {
-  static const int once = setenv("PACECAR_NICS", nic_name().c_str(), 1);  // ranks may be threads
+// A host whose plugin is loaded and initialised, with the first `nics` of them. A process has one
+// choice of NICs.
+inline std::unique_ptr<FakeNcclHost> start_host(size_t nics = SIZE_MAX) {
+  std::string names = nic_names();
+  size_t end = 0;
+  for (size_t i = 0; i < nics && end != std::string::npos; ++i) end = names.find(',', end + 1);
+  names = names.substr(0, end);
+  static const int once = setenv("PACECAR_NICS", names.c_str(), 1);  // ranks may be threads
   if (once != 0) throw HostError("setenv failed");
   auto host = std::make_unique<FakeNcclHost>(kPluginPath);
   if (host->init() != nccl::NcclResult::kSuccess) throw HostError("init failed");
   return host;
 }
 
+// Rank 0's receiving end of a connection from rank 1, which gets the sending one.
+inline void* connect_ranks(const FakeNcclHost& host, Rank& rank, int device = 0) {
+  if (rank.rank() == 1) return host.connect(rank.take(0), device);
+  const Listening listening = host.listen(device);
+  rank.give(1, listening.handle);
+  void* const comm = host.accept(listening.comm);
+  host.close_listen(listening.comm);
+  return comm;
+}
+inline void close_rank(const FakeNcclHost& host, const Rank& rank, void* comm) {
+  rank.rank() == 0 ? host.close_receive(comm) : host.close_send(comm);
+}
+
 // Runs `body` in a process of its own with a started host and one connection to itself.
-inline void with_connection(
-    const std::function<void(const FakeNcclHost&, const ConnectionPair&)>& body) {
+inline void with_connection(const std::function<void(const FakeNcclHost&, const Ends&)>& body) {
   expect_processes_pass(1, [&](Rank&) {
     const std::unique_ptr<FakeNcclHost> host = start_host();
-    const ConnectionPair pair = host->connect_to_self();
+    const Ends pair = host->connect_self();
     body(*host, pair);
     host->close(pair);
   });

@@ -223,7 +223,7 @@ TEST(BootstrapStranger, OtherVersionIsToldOurs) {
   BootstrapWorld world;
   TcpEnd caller(world.port());
   Frame hello = encode_frame(FrameType::kHello, bootstrap::Nonce{});
-  hello.bytes[4] = 2;
+  hello.bytes[4] = 9;
   caller.send(bytes_of(hello));
   EXPECT_TRUE(world.drops(1));
   Payload notice;
@@ -248,9 +248,9 @@ std::string complaint_about(std::span<const uint8_t> answer) {
 
 TEST(BootstrapStranger, ConnectorNamesBothVersions) {
   Frame notice = encode_frame(FrameType::kVersionNotice, {});
-  notice.bytes[4] = 2;
+  notice.bytes[4] = 9;
   EXPECT_THAT(complaint_about(bytes_of(notice)),
-              HasSubstr("speaks bootstrap version 2, this process version 1"));
+              HasSubstr("speaks bootstrap version 9, this process version 2"));
 }
 
 TEST(BootstrapStranger, ConnectorRecognisesAnotherProgram) {

@@ -12,7 +12,7 @@ namespace {
 
 std::unique_ptr<Engine> open(const Params& params) {
   return Engine::open(params,
-                      make_soft_port(params, std::make_unique<ScriptedPacketIo>(), clock_now()))
+                      make_soft_port(params, std::make_unique<ScriptedPacketIo>(), clock_now()), {})
       .value();
 }
 
@@ -52,7 +52,7 @@ TEST(Engine, UnknownCongestionControlIsNamed) {
   Params params;
   params.cc = "paec";
   const auto engine = Engine::open(
-      params, make_soft_port(params, std::make_unique<ScriptedPacketIo>(), clock_now()));
+      params, make_soft_port(params, std::make_unique<ScriptedPacketIo>(), clock_now()), {});
   ASSERT_FALSE(engine);
   EXPECT_EQ(engine.error().code, ErrorCode::kInvalidArgument);
   EXPECT_NE(engine.error().message.find("PACECAR_CC: there is no congestion control 'paec'"),

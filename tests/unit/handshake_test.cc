@@ -21,7 +21,7 @@ const Offer kOffer{.sender = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
                    .table = {0x99, 0xFFFFFFFF}};
 const Answer kAnswer{.end = {address(0), address(7), {1, 2}},
                      .connection = 1023,
-                     .peer_close = {0xFFFFFFFFFFFFFFFF, 9}};
+                     .table = {0xFFFFFFFFFFFFFFFF, 9}};
 
 void expect_same(const FlowEnd& a, const FlowEnd& b) {
   EXPECT_TRUE(std::ranges::equal(a.data.view(), b.data.view()));
@@ -47,8 +47,8 @@ TEST(Handshake, AnswerSurvivesItsEncoding) {
   ASSERT_TRUE(answer);
   expect_same(answer->end, kAnswer.end);
   EXPECT_EQ(answer->connection, kAnswer.connection);
-  EXPECT_EQ(answer->peer_close.address, kAnswer.peer_close.address);
-  EXPECT_EQ(answer->peer_close.key, kAnswer.peer_close.key);
+  EXPECT_EQ(answer->table.address, kAnswer.table.address);
+  EXPECT_EQ(answer->table.key, kAnswer.table.key);
 }
 
 template <typename Decode>

@@ -29,7 +29,10 @@ std::vector<std::string> chosen(std::string_view list,
   const auto nics = choose_nics(list, machine);
   if (!nics) return {"error: " + nics.error().message};
   std::vector<std::string> names;
-  for (const NicCandidate& nic : *nics) names.push_back(nic.name());
+  for (const NicGroup& group : *nics) {
+    std::string& name = names.emplace_back();
+    for (const NicCandidate& nic : group) name += (name.empty() ? "" : "+") + nic.name();
+  }
   return names;
 }
 
@@ -62,6 +65,32 @@ TEST(NicList, CaretTakesAway) {
   EXPECT_THAT(chosen("^soft:udp:eth0"), ElementsAre("soft:udp:eth1"));
   EXPECT_THAT(chosen("^eth0,eth0,eth1"), ElementsAre("soft:udp:eth1"));
   EXPECT_THAT(chosen("^nothing"), ElementsAre("soft:udp:eth0", "soft:udp:eth1"));
+}
+
+TEST(NicList, PlusJoins) {
+  EXPECT_THAT(chosen("eth0+soft:udp:eth1,lo"),
+              ElementsAre("soft:udp:eth0+soft:udp:eth1", "soft:udp:lo"));
+  EXPECT_THAT(chosen("eth0+eth1,^eth0"), ElementsAre("soft:udp:eth1"));
+  EXPECT_EQ(error("eth0+eth1,^eth0,^eth1").code, ErrorCode::kNotFound);
+  for (const char* twice : {"eth0+eth0", "eth0+eth1,lo+eth1", "eth0,eth0+eth1"}) {
+    EXPECT_THAT(error(twice).message, HasSubstr("twice")) << twice;
+  }
+  EXPECT_EQ(error("eth0+eth7").code, ErrorCode::kNotFound);
+  EXPECT_EQ(error("+eth0").code, ErrorCode::kInvalidArgument);
+}
+
+TEST(NicList, RailsAreNamedByNicOrDevice) {
+  constexpr std::string_view kRails = "mlx5_0=0,soft:udp:eth0=3,eth1=32767";
+  EXPECT_EQ(rail_of(kRails, rdma("mlx5_0")).value(), 0);
+  EXPECT_EQ(rail_of(kRails, soft("eth0")).value(), 3);
+  EXPECT_EQ(rail_of(kRails, soft("eth1")).value(), 32767);
+  EXPECT_EQ(rail_of(kRails, rdma("mlx5_1")).value(), std::nullopt);
+  EXPECT_EQ(rail_of("", soft("eth0")).value(), std::nullopt);
+  for (const char* bad : {"eth0", "eth0=", "=1", "eth0=-1", "eth0=32768", "eth0=1x", ",eth0=1"}) {
+    const auto rail = rail_of(bad, soft("eth0"));
+    ASSERT_FALSE(rail) << bad;
+    EXPECT_THAT(rail.error().message, HasSubstr("mlx5_0=0"));
+  }
 }
 
 TEST(NicList, RdmaNicsComeFirst) {

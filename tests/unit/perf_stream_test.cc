@@ -104,6 +104,7 @@ class PipeReceiver : public ReceiveConnection {
 class PipeContext : public Context {
  public:
   std::span<const NicInfo> nics() const override { return {}; }
+  Result<size_t> bond(std::span<const size_t>) override { return 0; }
   std::string banner() const override { return ""; }
   Result<std::unique_ptr<Listener>> listen(size_t) override {
     return fail(ErrorCode::kInternal, "no listener");

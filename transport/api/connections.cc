@@ -7,36 +7,10 @@
 
 #include "transport/api/failure.h"
 #include "transport/api/memory.h"
-#include "transport/api/stall.h"
+#include "transport/api/stall_watch.h"
 
 namespace pacecar {
 namespace {
-
-// Says what keeps a connection from moving, once it has not moved for a while.
-class StallWatch {
- public:
-  // `stall(messenger)` is of the connection. Cheap unless some connection of the NIC stalls.
-  template <typename GetStall>
-  void look(const Attachment& at, std::string_view what, GetStall stall) {
-    const uint64_t changes = at.nic.engine->stall_changes();
-    if (changes == seen_) return;
-    seen_ = changes;
-    const std::optional<Stall> found = at.nic.engine->exclusively(
-        [&stall](const Messenger& messenger, Nic&, Instant) { return stall(messenger); });
-    const std::string end = fmt::format("{} {} over {}", what, at.peer, at.nic.name);
-    if (found && !told_) {
-      told_ = level_of(*found);
-      at.nic.log(*told_, describe(*found, end));
-    } else if (!found && told_) {
-      at.nic.log(*told_, end + " moves again");
-      told_.reset();
-    }
-  }
-
- private:
-  uint64_t seen_ = 0;
-  std::optional<LogLevel> told_;  // of a stall that is not over
-};
 
 // `fault(messenger)` is what the NIC has to say of a failure.
 template <typename Fault>
@@ -49,9 +23,7 @@ Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request
     state = request->state();
   }
   if (state == MessageRequest::State::kPending) return result;
-  if (state == MessageRequest::State::kFree) {
-    return fail(ErrorCode::kInternal, "a request was tested again after it was done");
-  }
+  if (state == MessageRequest::State::kFree) return tested_again();
   result.done = true;
   result.count = request->count;
   std::copy(request->sizes.begin(), request->sizes.end(), result.sizes.begin());
@@ -61,11 +33,6 @@ Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request
   const std::string cause = at.nic.engine->exclusively(
       [&fault](const Messenger& messenger, Nic&, Instant) { return fault(messenger); });
   return tl::unexpected(describe(failure, at.peer, at.nic.timeout, cause));
-}
-
-tl::unexpected<Error> not_covered() {
-  return fail(ErrorCode::kInvalidArgument,
-              "a message buffer lies outside its registered memory: register all of it");
 }
 
 double bps_of(Rate rate) { return static_cast<double>(rate.bps()); }
@@ -123,11 +90,7 @@ class EngineSendConnection final : public SendConnection {
   }
   std::string peer() const override { return at_.peer; }
 
-  FlowView flow() const override {
-    return at_.nic.engine->exclusively([this](Messenger& messenger, Nic&, Instant) {
-      return view_of(messenger.explain(at_.connection), messenger.rtt(at_.connection));
-    });
-  }
+  FlowView flow() const override { return flow_of(at_); }
 
  private:
   const Attachment at_;
@@ -149,22 +112,14 @@ class EngineReceiveConnection final : public ReceiveConnection {
   }
 
   Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override {
-    if (buffers.empty() || buffers.size() > kMaxGroup) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("a receive has {} buffers: post 1 to {}", buffers.size(), kMaxGroup));
-    }
+    if (auto checked = check_buffers(buffers); !checked) return tl::unexpected(checked.error());
     ReceiveOperation operation{.count = static_cast<uint32_t>(buffers.size())};
     for (size_t i = 0; i < buffers.size(); ++i) {
       const ReceiveBuffer& buffer = buffers[i];
-      const bool empty = buffer.size == 0;
-      if (!empty &&
-          (buffer.memory == nullptr || !buffer.memory->covers(buffer.data, buffer.size))) {
-        return not_covered();
-      }
       operation.buffers[i] = {.data = static_cast<uint8_t*>(buffer.data),
                               .size = buffer.size,
                               .tag = buffer.tag,
-                              .key = empty ? 0 : buffer.memory->region().key};
+                              .key = buffer.size == 0 ? 0 : buffer.memory->region().key};
     }
     operation.request = pool_.take();
     if (operation.request == nullptr) return nullptr;
@@ -201,6 +156,35 @@ class EngineReceiveConnection final : public ReceiveConnection {
 };
 
 }  // namespace
+
+FlowView flow_of(const Attachment& at) {
+  return at.nic.engine->exclusively([&at](Messenger& messenger, Nic&, Instant) {
+    return view_of(messenger.explain(at.connection), messenger.rtt(at.connection));
+  });
+}
+
+tl::unexpected<Error> not_covered() {
+  return fail(ErrorCode::kInvalidArgument,
+              "a message buffer lies outside its registered memory: register all of it");
+}
+
+Result<void> check_buffers(std::span<const ReceiveBuffer> buffers) {
+  if (buffers.empty() || buffers.size() > kMaxGroup) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a receive has {} buffers: post 1 to {}", buffers.size(), kMaxGroup));
+  }
+  for (const ReceiveBuffer& buffer : buffers) {
+    if (buffer.size == 0) continue;
+    if (buffer.memory == nullptr || !buffer.memory->covers(buffer.data, buffer.size)) {
+      return not_covered();
+    }
+  }
+  return {};
+}
+
+tl::unexpected<Error> tested_again() {
+  return fail(ErrorCode::kInternal, "a request was tested again after it was done");
+}
 
 static_assert(kMaxReceiveBuffers == kMaxGroup && kMaxRequests == kMaxReceives &&
               kMaxRequests * kMaxReceiveBuffers == kMaxSends);

@@ -26,6 +26,12 @@ struct Attachment {
   std::string peer;
 };
 
+// What both kinds of connections, with one lane and with several, tell of themselves and of misuse.
+FlowView flow_of(const Attachment& at);
+tl::unexpected<Error> not_covered();
+Result<void> check_buffers(std::span<const ReceiveBuffer> buffers);
+tl::unexpected<Error> tested_again();
+
 // Made with the engine's messenger knowing the connection already.
 std::unique_ptr<SendConnection> make_send_connection(Attachment attachment);
 std::unique_ptr<ReceiveConnection> make_receive_connection(Attachment attachment);

@@ -1,17 +1,17 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
+#include "transport/api/engine_context.h"
 #include "transport/api/gpu_context.h"
-#include "transport/api/joining.h"
-#include "transport/api/memory.h"
-#include "transport/api/pacecar.hpp"
+#include "transport/api/lane_list.h"
 #include "transport/base/params_environment.h"
 #include "transport/engine/open_nic.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {
+
+// A NIC's number among its process's has 8 bits.
+constexpr size_t kMaxDevices = 256 / kMaxLanes;
 
 std::vector<ParamSetting> with_origin(const std::vector<Setting>& settings,
                                       const std::string& origin) {
@@ -37,158 +37,6 @@ NicInfo describe_nic(const OpenedNic& nic, const Params& params) {
   };
 }
 
-class EngineContext final : public Context {
- public:
-  struct RunningNic {
-    NicInfo info;
-    std::shared_ptr<Engine> engine;
-  };
-
-  EngineContext(Params params, std::vector<RunningNic> nics, LogSink log)
-      : params_(std::move(params)), nics_(std::move(nics)), log_(log) {
-    for (const RunningNic& nic : nics_) infos_.push_back(nic.info);
-  }
-
-  std::span<const NicInfo> nics() const override { return infos_; }
-
-  std::string banner() const override {
-    std::string text = "Pacecar on";
-    for (const NicInfo& info : infos_) {
-      text += fmt::format(" {} ({}, {} B packets, {} paths)", info.name, info.address,
-                          info.mtu_bytes, info.paths);
-    }
-    text += fmt::format("; congestion control {}", params_.cc);
-    for (size_t row = 0; row < param_table().size(); ++row) {
-      if (params_.origin(row) == "default") continue;
-      text += fmt::format("; {}={} ({})", param_table()[row].name, params_.text(row),
-                          params_.origin(row));
-    }
-    return text;
-  }
-
-  Result<std::unique_ptr<Listener>> listen(size_t nic) override {
-    if (nic >= nics_.size()) return no_such_nic(nic);
-    return make_listener(own(nics_[nic]), params_);
-  }
-
-  Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
-                                              uint32_t weight) override {
-    if (nic >= nics_.size()) return no_such_nic(nic);
-    if (weight > kMaxWeight) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("a connection's weight is {}: give 1 to {}, or 0 for PACECAR_WEIGHT",
-                              weight, kMaxWeight));
-    }
-    return make_connecting(own(nics_[nic]), params_, handle, weight);
-  }
-
-  void expect(uint32_t senders, uint32_t connections_per_sender) override {
-    for (const RunningNic& nic : nics_) nic.engine->expect({senders, connections_per_sender});
-  }
-
-  Result<const Memory*> register_memory(size_t nic, const MemoryRange& range) override {
-    if (nic >= nics_.size()) return no_such_nic(nic);
-    const NicInfo& info = nics_[nic].info;
-    if (range.kind == MemoryKind::kCuda && !info.cuda) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{} takes only host memory ({})", info.name, info.gpu_memory));
-    }
-    // A flush of GPU memory is a read of it.
-    const Access access =
-        range.kind == MemoryKind::kCuda ? Access::kRemoteAll : Access::kRemoteWrite;
-    auto region = nics_[nic].engine->exclusively([&](Messenger&, Nic& device, Instant) {
-      if (range.dmabuf_fd < 0) return device.register_memory(range.address, range.length, access);
-      return device.register_dmabuf(range.dmabuf_fd, range.dmabuf_offset, range.length,
-                                    reinterpret_cast<uint64_t>(range.address), access);
-    });
-    if (!region) return tl::unexpected(region.error());
-    return new Memory(*region);  // until deregister_memory
-  }
-
-  Result<void> deregister_memory(size_t nic, const Memory* memory) override {
-    if (nic >= nics_.size()) return no_such_nic(nic);
-    nics_[nic].engine->exclusively([memory](Messenger& messenger, Nic& device, Instant) {
-      if (!device.shared(memory->region())) messenger.forget_memory(memory->region().key);
-      device.deregister_memory(memory->region());
-    });
-    delete memory;
-    return {};
-  }
-
-  // What makes a GPU see what was written is chosen above (gpu_context.h); this is the NIC's way.
-  Result<std::optional<FlushId>> start_flush(size_t nic, const Memory* memory,
-                                             const void* data) override {
-    if (nic >= nics_.size()) return no_such_nic(nic);
-    return nics_[nic].engine->exclusively([&](Messenger&, Nic& device, Instant) {
-      return device.start_flush(memory->region(), static_cast<const uint8_t*>(data));
-    });
-  }
-
-  Result<bool> flushed(size_t nic, FlushId flush) override {
-    if (nic >= nics_.size()) return no_such_nic(nic);
-    return nics_[nic].engine->exclusively(
-        [flush](Messenger&, Nic& device, Instant) { return device.flushed(flush); });
-  }
-
-  void rest(size_t nic) override {
-    if (nic < nics_.size()) nics_[nic].engine->rest();
-  }
-
-  Statistics statistics(size_t nic) const override;
-
- private:
-  tl::unexpected<Error> no_such_nic(size_t nic) const {
-    return fail(ErrorCode::kNotFound, fmt::format("there is no NIC number {}: the last one is {}",
-                                                  nic, nics_.size() - 1));
-  }
-
-  OwnNic own(const RunningNic& nic) const {
-    return {nic.engine, nic.info.name, params_.timeout, log_};
-  }
-
-  const Params params_;
-  const std::vector<RunningNic> nics_;
-  const LogSink log_;
-  std::vector<NicInfo> infos_;
-};
-
-Statistics EngineContext::statistics(size_t nic) const {
-  Statistics statistics;
-  if (nic >= nics_.size()) return statistics;
-  nics_[nic].engine->exclusively([&](Messenger& messenger, Nic& device, Instant) {
-    const MessengerCounters& messages = messenger.counters();
-    const NicCounters& packets = device.counters();
-    const FlowReport report = messenger.report();
-    statistics = Statistics{
-        .messages_sent = messages.messages_sent,
-        .messages_received = messages.messages_received,
-        .bytes_sent = messages.bytes_sent,
-        .bytes_received = messages.bytes_received,
-        .packets_sent = packets.data_packets_sent,
-        .packets_received = packets.data_packets_received,
-        .packets_retransmitted = packets.packets_retransmitted,
-        .timeouts = packets.timeouts,
-        .duplicates = packets.duplicates,
-        .rejected = packets.malformed + packets.bad_checksum + packets.unknown_queue_pair +
-                    packets.wrong_source + packets.out_of_window + packets.access_errors +
-                    messages.protocol_errors,
-        .marked_packets = packets.marked_packets,
-        .flows = report.flows,
-        .expected_senders = report.hint.peers,
-        .flow_state_bytes = messenger.flow_memory().state,
-        .flow_queue_bytes = messenger.flow_memory().queues,
-        .rate_bps = static_cast<double>(report.decision.rate.bps()),
-        .rtt_us = report.rtt.us(),
-        .weight = report.weight,
-        .congestion_control = params_.cc,
-    };
-    for (HardwareCounter& counter : device.hardware_counters()) {
-      statistics.device_counters.push_back({std::move(counter.name), counter.count});
-    }
-  });
-  return statistics;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Context>> Context::open(const Options& options) {
@@ -203,21 +51,37 @@ Result<std::unique_ptr<Context>> Context::open(const Options& options) {
 
   const auto chosen = choose_nics(params->nics, list_nics());
   if (!chosen) return tl::unexpected(chosen.error());
-  std::vector<EngineContext::RunningNic> nics;
+  const NicIdentity process = random_identity();
+  uint8_t number = 0;
+  std::vector<EngineContext::Group> groups;
   GpuWays gpu_ways(params->gpu, log);
-  for (const NicCandidate& candidate : *chosen) {
-    auto nic = open_nic(candidate, *params, log);
-    if (!nic) return tl::unexpected(nic.error());
-    NicInfo info = describe_nic(*nic, *params);
-    gpu_ways.choose({.software = candidate.kind != NicKind::kVerbs,
-                     .dma_buf = nic->port->nic().caps().dma_buf,
-                     .peer_memory = nic->port->nic().caps().peer_memory},
-                    info);
-    auto engine = Engine::open(*params, std::move(nic->port));
-    if (!engine) return tl::unexpected(engine.error());
-    nics.push_back({.info = std::move(info), .engine = std::move(*engine)});
+  for (const NicGroup& nics : *chosen) {
+    if (nics.size() > kMaxLanes || groups.size() == kMaxDevices) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("PACECAR_NICS joins {} NICs, or names more than {}: choose fewer; at "
+                              "most {} can be joined",
+                              nics.size(), kMaxDevices, kMaxLanes));
+    }
+    EngineContext::Group& group = groups.emplace_back();
+    for (const NicCandidate& candidate : nics) {
+      auto nic = open_nic(candidate, *params, log);
+      if (!nic) return tl::unexpected(nic.error());
+      NicInfo info = describe_nic(*nic, *params);
+      const auto rail = rail_of(params->rails, candidate);
+      if (!rail) return tl::unexpected(rail.error());
+      info.rail = *rail;
+      const NicCaps& caps = std::as_const(*nic->port).nic().caps();
+      gpu_ways.choose({.software = candidate.kind != NicKind::kVerbs,
+                       .dma_buf = caps.dma_buf,
+                       .peer_memory = caps.peer_memory},
+                      info);
+      auto engine = Engine::open(*params, std::move(nic->port), identity_of_nic(process, number++));
+      if (!engine) return tl::unexpected(engine.error());
+      group.push_back({.info = std::move(info), .engine = std::move(*engine)});
+    }
   }
-  return gpu_ways.apply(std::make_unique<EngineContext>(std::move(*params), std::move(nics), log));
+  return gpu_ways.apply(
+      std::make_unique<EngineContext>(std::move(*params), std::move(groups), log));
 }
 
 }  // namespace pacecar

@@ -59,6 +59,7 @@ class GpuContext final : public Context {
       : inner_(std::move(inner)), gpus_(std::move(gpus)), log_(log) {}
 
   std::span<const NicInfo> nics() const override { return inner_->nics(); }
+  Result<size_t> bond(std::span<const size_t> nics) override { return inner_->bond(nics); }
   std::string banner() const override { return inner_->banner(); }
 
   Result<std::unique_ptr<Listener>> listen(size_t nic) override {

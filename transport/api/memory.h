@@ -1,8 +1,11 @@
-// A registration, as the interface's opaque Memory.
+// A registration, as the interface's opaque Memory: one region for each NIC that a device stands
+// for.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "gdr/staging.h"
 #include "transport/nic/nic.h"
@@ -11,20 +14,21 @@ namespace pacecar {
 
 class Memory {
  public:
-  explicit Memory(const MemoryRegion& region) : region_(region) {}
-  explicit Memory(std::shared_ptr<StagedRange> staged) : staged_(std::move(staged)) {}
-  const MemoryRegion& region() const { return region_; }
+  explicit Memory(std::vector<MemoryRegion> regions) : regions_(std::move(regions)) {}
+  explicit Memory(std::shared_ptr<StagedRange> staged) : regions_(1), staged_(std::move(staged)) {}
+  const MemoryRegion& region(size_t member = 0) const { return regions_[member]; }
+  std::span<const MemoryRegion> regions() const { return regions_; }
   // GPU memory that the NIC does not know: its messages are copied. Null for all other.
   const std::shared_ptr<StagedRange>& staged() const { return staged_; }
   // Whether [data, data + size) lies inside.
   bool covers(const void* data, size_t size) const {
     const auto start = reinterpret_cast<uintptr_t>(data);
-    const auto base = reinterpret_cast<uintptr_t>(region_.address);
-    return start >= base && size <= region_.length && start - base <= region_.length - size;
+    const auto base = reinterpret_cast<uintptr_t>(region().address);
+    return start >= base && size <= region().length && start - base <= region().length - size;
   }
 
  private:
-  MemoryRegion region_;
+  std::vector<MemoryRegion> regions_;
   std::shared_ptr<StagedRange> staged_;
 };
 

@@ -41,13 +41,13 @@ struct Options {
 };
 
 struct NicInfo {
-  std::string name;        // "soft:udp:eth0"
-  std::string device;      // "eth0"
-  std::string address;     // "192.0.2.1"
-  std::string pci_path;    // below /sys/devices; empty for a device without one
-  uint64_t guid = 0;       // unique on this host
-  uint64_t speed_mbps = 0; // as the device says, or PACECAR_LINE_RATE; 0 when unknown
-  uint64_t mtu_bytes = 0;  // payload per packet
+  std::string name;         // "soft:udp:eth0"
+  std::string device;       // "eth0"
+  std::string address;      // "192.0.2.1"
+  std::string pci_path;     // below /sys/devices; empty for a device without one
+  uint64_t guid = 0;        // unique on this host
+  uint64_t speed_mbps = 0;  // as the device says, or PACECAR_LINE_RATE; 0 when unknown
+  uint64_t mtu_bytes = 0;   // payload per packet
   uint32_t paths = 0;
   uint32_t max_connections = 0;
   uint32_t traffic_class = 0;  // IP traffic class byte of data packets, without its ECN bits
@@ -59,6 +59,9 @@ struct NicInfo {
   uint64_t gpu_message_bytes = 0;
   // Which way GPU memory takes and why, for people.
   std::string gpu_memory;
+  std::optional<uint16_t> rail;  // PACECAR_RAILS: which of the network's rails it is on
+  uint32_t ports = 1;            // NICs that are joined in it
+  std::vector<size_t> members;   // of bond(): the NICs that it stands for
 };
 
 // One of the device's own counters, of whoever uses its port.
@@ -78,7 +81,7 @@ struct Statistics {
   uint64_t packets_retransmitted = 0;
   uint64_t timeouts = 0;
   uint64_t duplicates = 0;
-  uint64_t rejected = 0;          // malformed, unknown, refused or corrupt packets
+  uint64_t rejected = 0;  // malformed, unknown, refused or corrupt packets
   uint64_t marked_packets = 0;
   uint64_t flows = 0;             // open now
   uint64_t expected_senders = 0;  // peers that may send at once, as expect() said; 0: unknown
@@ -117,13 +120,13 @@ struct ReceiveBuffer {
   const Memory* memory = nullptr;
 };
 
-constexpr int kMaxReceiveBuffers = 8;       // buffers per irecv
-constexpr int kMaxRequests = 32;            // irecv per connection; isend: x kMaxReceiveBuffers
+constexpr int kMaxReceiveBuffers = 8;  // buffers per irecv
+constexpr int kMaxRequests = 32;       // irecv per connection; isend: x kMaxReceiveBuffers
 
 struct TestResult {
   bool done = false;
-  int count = 0;                                         // sizes that are valid
-  std::array<size_t, kMaxReceiveBuffers> sizes{};        // bytes moved, per buffer
+  int count = 0;                                   // sizes that are valid
+  std::array<size_t, kMaxReceiveBuffers> sizes{};  // bytes moved, per buffer
 };
 
 // Why a connection sends as fast as it does. All connections from one NIC to another share one flow
@@ -141,7 +144,7 @@ struct FlowView {
   double share_bps = 0;       // of the sender's own link
   double core_bps = 0;        // what the network between carries, as far as known
   double budget_bps = 0;
-  double rtt_us = 0;          // smoothed
+  double rtt_us = 0;  // smoothed
 };
 
 class SendConnection {
@@ -187,12 +190,19 @@ using FlushId = uint64_t;
 
 class Context {
  public:
-  // Reads parameters (settings, environment, configuration files) and finds the NICs. Errors:
+  // Reads parameters (settings, environment, configuration files) and finds the NICs. While the
+  // Context lives, `pacecar doctor` can ask how it stands (PACECAR_STATE_DIR). Errors:
   // kInvalidArgument for a bad parameter, kNotFound when PACECAR_NICS matches nothing.
   static Result<std::unique_ptr<Context>> open(const Options& options);
   virtual ~Context() = default;
 
+  // What is in it stays where it is.
   virtual std::span<const NicInfo> nics() const = 0;
+  // Makes several of the NICs that there are at first (1 to 8, each once) into one more, behind all
+  // others; returns its number. Messages over it are divided among them, more to those that carry
+  // more; when one is lost, the others carry on. For the same NICs in the same order it is the
+  // same; for one NIC that one. Errors: kInvalidArgument, kUnavailable (too many bonds).
+  virtual Result<size_t> bond(std::span<const size_t> nics) = 0;
   // One line that says NICs, mode, congestion control and the parameters that are not defaults.
   virtual std::string banner() const = 0;
 

@@ -45,6 +45,10 @@ class FixedQueue {
     ++head_;
   }
 
+  void clear() {
+    while (!empty()) pop_front();
+  }
+
   // The element `index` places behind the oldest; index < size().
   T& operator[](size_t index) {
     PACECAR_CHECK(index < size());

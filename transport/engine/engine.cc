@@ -46,7 +46,8 @@ T random_value() {
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_ptr<NicPort> port) {
+Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_ptr<NicPort> port,
+                                             const NicIdentity& identity) {
   const int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (wake_fd < 0) {
     return fail(
@@ -54,14 +55,15 @@ Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_p
         fmt::format("cannot make an eventfd ({}): raise the limit of open files (ulimit -n)",
                     std::strerror(errno)));
   }
-  std::unique_ptr<Engine> engine(new Engine(params, std::move(port), wake_fd));
+  std::unique_ptr<Engine> engine(new Engine(params, std::move(port), identity, wake_fd));
   if (auto started = engine->start(); !started) return tl::unexpected(started.error());
   return engine;
 }
 
-Engine::Engine(const Params& params, std::unique_ptr<NicPort> port, int wake_fd)
+Engine::Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIdentity& identity,
+               int wake_fd)
     : params_(params),
-      identity_(random_value<NicIdentity>()),
+      identity_(identity),
       port_(std::move(port)),
       sends_(params.max_connections, kMaxSends),
       receives_(params.max_connections, kMaxReceives),

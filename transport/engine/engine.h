@@ -28,8 +28,10 @@ namespace pacecar {
 
 class Engine {
  public:
+  // `identity` is the NIC's among all of all hosts.
   // Errors: kInvalidArgument (unknown congestion control), kSystem.
-  static Result<std::unique_ptr<Engine>> open(const Params& params, std::unique_ptr<NicPort> port);
+  static Result<std::unique_ptr<Engine>> open(const Params& params, std::unique_ptr<NicPort> port,
+                                              const NicIdentity& identity);
   // Waits at most 300 ms for the last control words to reach the peers.
   ~Engine();
 
@@ -80,7 +82,8 @@ class Engine {
     Engine& engine_;
   };
 
-  Engine(const Params& params, std::unique_ptr<NicPort> port, int wake_fd);
+  Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIdentity& identity,
+         int wake_fd);
   Result<void> start();
 
   static Instant now();

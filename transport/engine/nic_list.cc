@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <utility>
 
 namespace pacecar {
@@ -63,15 +64,15 @@ Result<NicCandidate> find(std::string_view entry, Candidates candidates) {
                           entry, names_of(candidates)));
 }
 
-// What is chosen for one who names nothing: the first of these groups that has any.
-std::vector<NicCandidate> by_default(Candidates candidates) {
-  const std::array groups = {std::pair{NicKind::kVerbs, false}, std::pair{NicKind::kSoftUdp, false},
-                             std::pair{NicKind::kSoftUdp, true}};
-  for (const auto& [kind, loopback] : groups) {
-    std::vector<NicCandidate> chosen;
+// What is chosen for one who names nothing: the first of these kinds that has any.
+std::vector<NicGroup> by_default(Candidates candidates) {
+  const std::array kinds = {std::pair{NicKind::kVerbs, false}, std::pair{NicKind::kSoftUdp, false},
+                            std::pair{NicKind::kSoftUdp, true}};
+  for (const auto& [kind, loopback] : kinds) {
+    std::vector<NicGroup> chosen;
     for (const NicCandidate& candidate : candidates) {
       if (candidate.usable && candidate.kind == kind && candidate.loopback == loopback) {
-        chosen.push_back(candidate);
+        chosen.push_back({candidate});
       }
     }
     if (!chosen.empty()) return chosen;
@@ -79,42 +80,92 @@ std::vector<NicCandidate> by_default(Candidates candidates) {
   return {};
 }
 
+std::string_view take_until(std::string_view& text, char end) {
+  const size_t at = std::min(text.find(end), text.size());
+  const std::string_view taken = text.substr(0, at);
+  text.remove_prefix(std::min(at + 1, text.size()));
+  return taken;
+}
+
+// Adds the NICs of an entry; one that stands alone and is there already, once.
+Result<void> add_group(std::string_view entry, Candidates candidates,
+                       std::vector<NicGroup>& groups) {
+  const bool joined = entry.find('+') != std::string_view::npos;
+  NicGroup group;
+  while (!entry.empty()) {
+    const std::string_view name = take_until(entry, '+');
+    if (auto ok = check_form(name, candidates); !ok) return ok;
+    const auto found = find(name, candidates);
+    if (!found) return tl::unexpected(found.error());
+    const auto has_it = [&](const NicGroup& other) {
+      return std::ranges::any_of(other,
+                                 [&](const NicCandidate& c) { return c.name() == found->name(); });
+    };
+    if (has_it(group) || std::ranges::any_of(groups, has_it)) {
+      if (!joined) return {};
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("PACECAR_NICS names '{}' twice: a NIC can be joined with others once",
+                              found->name()));
+    }
+    group.push_back(*found);
+  }
+  groups.push_back(std::move(group));
+  return {};
+}
+
 }  // namespace
 
 std::string NicCandidate::name() const { return std::string(prefix_of(kind)) + device; }
 
-Result<std::vector<NicCandidate>> choose_nics(std::string_view list, Candidates candidates) {
-  std::vector<NicCandidate> named;
+Result<std::vector<NicGroup>> choose_nics(std::string_view list, Candidates candidates) {
+  std::vector<NicGroup> named;
   std::vector<std::string_view> excluded;
-  bool by_name = false;
   while (!list.empty()) {
-    const size_t comma = std::min(list.find(','), list.size());
-    std::string_view entry = list.substr(0, comma);
-    list.remove_prefix(std::min(comma + 1, list.size()));
-    const bool exclude = entry.starts_with('^');
-    if (exclude) entry.remove_prefix(1);
-    if (auto ok = check_form(entry, candidates); !ok) return tl::unexpected(ok.error());
-    if (exclude) {
+    std::string_view entry = take_until(list, ',');
+    if (entry.starts_with('^')) {
+      entry.remove_prefix(1);
+      if (auto ok = check_form(entry, candidates); !ok) return tl::unexpected(ok.error());
       excluded.push_back(entry);
-      continue;
+    } else if (entry.empty()) {
+      return tl::unexpected(check_form(entry, candidates).error());
+    } else if (auto added = add_group(entry, candidates, named); !added) {
+      return tl::unexpected(added.error());
     }
-    const auto found = find(entry, candidates);
-    if (!found) return tl::unexpected(found.error());
-    by_name = true;
-    const auto is_found = [&](const NicCandidate& c) { return c.name() == found->name(); };
-    if (std::ranges::none_of(named, is_found)) named.push_back(*found);
   }
-  std::vector<NicCandidate> left =
-      by_name ? named : std::vector(candidates.begin(), candidates.end());
-  std::erase_if(left, [&](const NicCandidate& candidate) {
+  const auto is_excluded = [&](const NicCandidate& candidate) {
     return std::ranges::any_of(excluded, [&](auto entry) { return is_named(candidate, entry); });
-  });
-  std::vector<NicCandidate> chosen = by_name ? std::move(left) : by_default(left);
+  };
+  const bool by_name = !named.empty();
+  for (NicGroup& group : named) std::erase_if(group, is_excluded);
+  std::erase_if(named, [](const NicGroup& group) { return group.empty(); });
+  std::vector<NicCandidate> others(candidates.begin(), candidates.end());
+  std::erase_if(others, is_excluded);
+  std::vector<NicGroup> chosen = by_name ? std::move(named) : by_default(others);
   if (chosen.empty()) {
     return fail(ErrorCode::kNotFound,
                 fmt::format("PACECAR_NICS leaves no NIC: choose from {}", names_of(candidates)));
   }
   return chosen;
+}
+
+Result<std::optional<uint16_t>> rail_of(std::string_view list, const NicCandidate& nic) {
+  std::optional<uint16_t> rail;
+  while (!list.empty()) {
+    const std::string_view entry = take_until(list, ',');
+    std::string_view number = entry;
+    const std::string_view name = take_until(number, '=');
+    uint16_t value = 0;
+    const auto [stop, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+    if (name.empty() || number.empty() || error != std::errc() || value > INT16_MAX ||
+        stop != number.data() + number.size()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("PACECAR_RAILS has the entry '{}': write NIC=NUMBER with a number of "
+                              "0 to {}, such as mlx5_0=0",
+                              entry, INT16_MAX));
+    }
+    if (is_named(nic, name)) rail = value;
+  }
+  return rail;
 }
 
 }  // namespace pacecar

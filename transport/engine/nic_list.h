@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,12 +28,20 @@ struct NicCandidate {
   std::string name() const;
 };
 
-// `list` is a comma list of NAME, DEVICE (the first NIC in `candidates` that is on it) and ^either
-// (not this one). Without a positive entry: every usable RDMA NIC; where there is none, a software
-// NIC on every usable interface but the loopback, which serves when there is no other. Errors:
-// kInvalidArgument for an entry of a kind that this version does not have, kNotFound for a NIC that
-// is not there or not usable, or when nothing is left.
-Result<std::vector<NicCandidate>> choose_nics(std::string_view list,
-                                              std::span<const NicCandidate> candidates);
+// NICs that are used as one.
+using NicGroup = std::vector<NicCandidate>;
+
+// `list` is a comma list of NAME, DEVICE (the first NIC in `candidates` that is on it), several of
+// these joined by + (used as one) and ^either (not this one). Without a positive entry: every
+// usable RDMA NIC; where there is none, a software NIC on every usable interface but the loopback,
+// which serves when there is no other. Errors: kInvalidArgument for an entry of a kind that this
+// version does not have or a NIC that is joined twice, kNotFound for a NIC that is not there or not
+// usable, or when nothing is left.
+Result<std::vector<NicGroup>> choose_nics(std::string_view list,
+                                          std::span<const NicCandidate> candidates);
+
+// The NIC's rail by `list`, a comma list of NAME=NUMBER or DEVICE=NUMBER; nullopt: it has none.
+// Errors: kInvalidArgument for an entry of another form.
+Result<std::optional<uint16_t>> rail_of(std::string_view list, const NicCandidate& nic);
 
 }  // namespace pacecar

@@ -3,7 +3,9 @@
 // table was written by the peer: it is checked before it is used.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 
 #include "transport/base/units.h"
@@ -57,9 +59,36 @@ struct CloseWord {
   static uint64_t completed_slots(uint64_t word) { return word & ~kClosed; }
 };
 
+// What the ends of a connection that is one lane of several say to each other when a lane is lost;
+// what it says is for those above to know. Written front to back: who finds the same number at both
+// ends has read a whole note.
+struct LaneNote {
+  uint64_t begin = 0;  // the same as `number`
+  uint32_t epoch = 0;
+  uint8_t kind = 0;
+  uint8_t lanes = 0;  // bit per lane
+  uint16_t reserved = 0;
+  uint64_t next = 0;      // slot
+  uint64_t done[4] = {};  // bit per slot, by slot number modulo kCtsSlots
+  uint64_t number = 0;    // counts the notes of this end; 0: none
+};
+static_assert(sizeof(LaneNote) == 64 && std::is_trivially_copyable_v<LaneNote>);
+
+// The newest note; nullopt while it is being written.
+inline std::optional<LaneNote> read_note(const LaneNote& place) {
+  const uint64_t number = read_word(place.number);
+  LaneNote note = place;
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (read_word(place.begin) != number) return std::nullopt;
+  note.begin = note.number = number;
+  return note;
+}
+
 // What a connection's sending end exposes to the receiving end.
 struct SendTable {
   CtsSlot slots[kCtsSlots];
+  LaneNote peer_note;
+  LaneNote own_note;  // source of our own
   uint64_t peer_close = 0;
   uint64_t own_close = 0;  // source of our own close word
 };
@@ -67,6 +96,8 @@ struct SendTable {
 // The receiving end: the sources of its writes, and the peer's close word.
 struct ReceiveTable {
   CtsSlot slots[kCtsSlots];
+  LaneNote peer_note;
+  LaneNote own_note;
   uint64_t peer_close = 0;
   uint64_t own_close = 0;
 };

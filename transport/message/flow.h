@@ -10,7 +10,7 @@ namespace pacecar {
 
 // What a work request's id says: whose completion it is.
 struct WorkId {
-  enum class Kind : uint8_t { kData, kTell, kWord, kClose };
+  enum class Kind : uint8_t { kData, kTell, kWord, kClose, kNote };
   Kind kind = Kind::kData;
   uint32_t owner = 0;   // connection or flow
   uint32_t number = 0;  // kData: of the send
@@ -25,12 +25,7 @@ struct WorkId {
 };
 
 struct Messenger::Flow {
-  enum class State : uint8_t {
-    kJoining,  // we have offered it; the peer has not answered
-    kOpen,
-    kBroken,   // the peer is dead or talks nonsense
-    kLeaving,  // no connection is left; stays a while to answer the peer's repetitions
-  };
+  using State = FlowState;
 
   FlowId id = 0;
   bool sending = false;
@@ -55,6 +50,7 @@ struct Messenger::Flow {
   Duration rtt;
   Decision decision;
   Controller* controller = nullptr;  // sending
+  std::string peer_address;          // for people
   std::string fault;                 // what broke it, for people
 };
 
@@ -74,10 +70,11 @@ struct Messenger::Sender {
   std::unique_ptr<SendTable> table;
   MemoryRegion table_region;
   uint32_t remote_connection = 0;
-  RemotePlace remote_close;
+  RemotePlace remote_table;  // the peer's ReceiveTable
   MessageFailure failure = MessageFailure::kNone;
   Progress progress;
-  bool open = false;    // the answer is in
+  bool open = false;  // the answer is in
+  bool held = false;
   bool closed = false;  // by the application
   bool close_told = false;
   bool peer_closed = false;
@@ -95,7 +92,9 @@ struct Messenger::Receiver {
   MessageFailure failure = MessageFailure::kNone;
   Progress progress;
   uint32_t tells_outstanding = 0;
+  uint64_t tells_done = 0;
   Instant tell_at = Instant::never();  // at the latest; never: nothing to tell
+  uint64_t completed_slots = 0;        // that the peer is told of when we close
   bool closed = false;
   bool close_told = false;
   bool peer_closed = false;

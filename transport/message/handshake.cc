@@ -124,7 +124,7 @@ std::vector<uint8_t> encode(const Answer& answer) {
   out.u32(kAnswerMagic);
   write(out, answer.end);
   out.u32(answer.connection);
-  write(out, answer.peer_close);
+  write(out, answer.table);
   return out.take();
 }
 
@@ -149,7 +149,7 @@ Result<Answer> decode_answer(std::span<const uint8_t> bytes) {
   if (in.u32() != kAnswerMagic) return other_version("answer");
   read(in, answer.end);
   answer.connection = in.u32();
-  read(in, answer.peer_close);
+  read(in, answer.table);
   if (!in.exhausted()) return other_version("answer");
   return answer;
 }

@@ -45,7 +45,7 @@ struct Offer {
 struct Answer {
   FlowEnd end;
   uint32_t connection = 0;  // the receiver's number of the connection
-  RemotePlace peer_close;   // the connection's ReceiveTable::peer_close
+  RemotePlace table;        // the connection's ReceiveTable
 };
 
 std::vector<uint8_t> encode(const Offer& offer);

@@ -31,6 +31,10 @@ class MessageRequest {
   MessageFailure failure = MessageFailure::kNone;
   uint8_t count = 0;                     // buffers
   std::array<Bytes, kMaxGroup> sizes{};  // bytes moved
+  // Of a send: the receive buffer that it fills, counted from the connection's first; read it when
+  // the request is done, or while nobody polls.
+  static constexpr uint64_t kNoSlot = ~uint64_t{0};
+  uint64_t slot = kNoSlot;
 
   State state() const { return state_.load(std::memory_order_acquire); }
   void set(State state) { state_.store(state, std::memory_order_release); }

@@ -165,6 +165,7 @@ Result<void> Messenger::join(Flow& flow, const FlowEnd& remote, Instant now) {
     return joined;
   }
   flow.remote = remote;
+  flow.peer_address = nic_.peer(flow.data);
   flow.state = Flow::State::kOpen;
   flow.last_word = now;
   look_ = true;  // the peer may have been faster
@@ -288,7 +289,7 @@ Result<void> Messenger::finish_send(ConnectionId connection, std::span<const uin
                 "version of Pacecar on both sides");
   }
   sender.remote_connection = answer->connection;
-  sender.remote_close = answer->peer_close;
+  sender.remote_table = answer->table;
   sender.open = true;
   return {};
 }
@@ -330,9 +331,8 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
   ++flow->connections;
   receiver->flow = flow;
   receiver->weight = offer->weight;
-  const Answer answer{.end = flow->local,
-                      .connection = receiver->id,
-                      .peer_close = place_of(*region, offsetof(ReceiveTable, peer_close))};
+  const Answer answer{
+      .end = flow->local, .connection = receiver->id, .table = place_of(*region, 0)};
   receivers_[place] = std::move(receiver);
   weigh(*flow, now);
   return Answered{static_cast<ConnectionId>(place), encode(answer)};
@@ -357,8 +357,13 @@ void Messenger::close_send(ConnectionId connection, Instant now) {
   tell_close(sender);
 }
 
-void Messenger::close_receive(ConnectionId connection, Instant) {
+void Messenger::close_receive(ConnectionId connection, Instant now) {
+  close_receive(connection, now, receivers_[connection]->queue.completed_slots());
+}
+
+void Messenger::close_receive(ConnectionId connection, Instant, uint64_t completed_slots) {
   Receiver& receiver = *receivers_[connection];
+  receiver.completed_slots = completed_slots;
   receiver.queue.drop_requests();
   receiver.closed = true;
   telling_.remove(connection);
@@ -372,15 +377,15 @@ void Messenger::tell_close(Sender& sender) {
   sender.close_told = sender.close_outstanding = post_control(
       *sender.flow, {.id = WorkId{WorkId::Kind::kClose, sender.id, 0}.pack(),
                      .local = reinterpret_cast<const uint8_t*>(&sender.table->own_close),
-                     .remote = sender.remote_close.address,
+                     .remote = sender.remote_table.address + offsetof(ReceiveTable, peer_close),
                      .length = sizeof(uint64_t),
                      .local_key = sender.table_region.key,
-                     .remote_key = sender.remote_close.key});
+                     .remote_key = sender.remote_table.key});
 }
 
 void Messenger::tell_close(Receiver& receiver) {
   if (receiver.close_told || receiver.flow->state != Flow::State::kOpen) return;
-  receiver.table->own_close = CloseWord::pack(receiver.queue.completed_slots());
+  receiver.table->own_close = CloseWord::pack(receiver.completed_slots);
   receiver.close_told = receiver.close_outstanding = post_control(
       *receiver.flow, {.id = WorkId{WorkId::Kind::kClose, receiver.id, 1}.pack(),
                        .local = reinterpret_cast<const uint8_t*>(&receiver.table->own_close),

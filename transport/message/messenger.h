@@ -19,6 +19,7 @@
 #include "cc/constants.h"
 #include "cc/controller_set.h"
 #include "transport/base/work_list.h"
+#include "transport/message/flow_status.h"
 #include "transport/message/handshake.h"
 #include "transport/message/receive_queue.h"
 #include "transport/message/send_queue.h"
@@ -102,6 +103,8 @@ class Messenger {
   // Requests of a closed connection are dropped; nothing waits for the peer.
   void close_send(ConnectionId connection, Instant now);
   void close_receive(ConnectionId connection, Instant now);
+  // Tells the peer that its messages are complete below this slot, whatever this lane has had.
+  void close_receive(ConnectionId connection, Instant now, uint64_t completed_slots);
 
   // --- messages; false means "full, again later" ---
   bool send(ConnectionId connection, const SendOperation& operation);
@@ -111,6 +114,33 @@ class Messenger {
   // What the application says of the traffic to come, for the allocator. More peers than the NIC
   // can have flows are as good as unknown.
   void hint(const TrafficHint& hint, Instant now);
+
+  // --- a connection that is one lane of several; those above agree by notes what is to be done ---
+  // What the peer says; stays where it is as long as the connection. Any thread may read it.
+  const LaneNote& note_to_sender(ConnectionId connection) const;
+  const LaneNote& note_to_receiver(ConnectionId connection) const;
+  // The newest note counts. False: no room, again later.
+  bool write_to_receiver(ConnectionId sender, const LaneNote& note);
+  bool write_to_sender(ConnectionId receiver, const LaneNote& note);
+  struct LaneSight {
+    uint32_t writes = 0;  // at the NIC: of data, or that tell of buffers
+    uint64_t life = 0;    // changes whenever the peer has acknowledged any
+  };
+  LaneSight send_lane(ConnectionId connection) const;
+  LaneSight receive_lane(ConnectionId connection) const;
+  // What the peer has said when it closed.
+  uint64_t completed_by_peer(ConnectionId sender) const;
+  // While held, no more is given to the NIC.
+  void hold_sends(ConnectionId connection, bool held);
+  // Forgets all sends and goes on with that slot. Only while held, without writes at the NIC.
+  void renew_sends(ConnectionId connection, uint64_t next_slot);
+  // Forgets all receives; the slots go on where they are. Only when the sender holds its sends.
+  void renew_receives(ConnectionId connection, Instant now);
+  // Of slots from the oldest that is posted on; see ReceiveQueue::slot_done.
+  const ReceiveQueue& receives(ConnectionId connection) const;
+  // Takes what has arrived, and then nothing more, on all connections of this one's flow.
+  void break_send(ConnectionId connection);
+  void break_receive(ConnectionId connection);
 
   // Moves everything that can be moved.
   void poll(Instant now);
@@ -123,6 +153,8 @@ class Messenger {
 
   const MessengerCounters& counters() const { return counters_; }
   FlowReport report() const;
+  // All flows and how they stand: for those who look from time to time.
+  std::vector<FlowStatus> flow_statuses(Instant now) const;
   // Why the flow of this sending connection has the rate that it has.
   Explanation explain(ConnectionId connection) const;
   // Smoothed, of this sending connection's flow; 0: unknown.
@@ -191,6 +223,14 @@ class Messenger {
   bool keep_house(Flow& flow, Instant now);
   void watch(Progress& progress, bool waits, uint64_t moves, Instant now);
 
+  Explanation explain(const Flow& flow) const;
+  FlowStatus status(const Flow& flow) const;
+  // The peer has posted none for what is to be sent.
+  static bool awaits_buffer(const Sender& sender);
+
+  bool post_note(Flow& flow, const LaneNote& note, const MemoryRegion& region,
+                 const RemotePlace& place);
+  void break_now(Flow& flow);
   void fail_connection(Sender& sender, MessageFailure failure);
   void fail_connection(Receiver& receiver, MessageFailure failure);
   void release(Sender& sender, Instant now);

@@ -130,6 +130,7 @@ void Messenger::on_sent(const Completion& completion) {
     case WorkId::Kind::kTell: {
       Receiver& receiver = *receivers_[id.owner];
       --receiver.tells_outstanding;
+      ++receiver.tells_done;
       if (!ok) fail_connection(receiver, MessageFailure::kPeerClosed);  // its table is gone
       break;
     }
@@ -145,6 +146,8 @@ void Messenger::on_sent(const Completion& completion) {
       } else {
         on_close_told(*receivers_[id.owner], ok);
       }
+      break;
+    case WorkId::Kind::kNote:  // an answer tells, not an acknowledgement
       break;
   }
 }
@@ -330,7 +333,7 @@ Bytes Messenger::write_bytes(const Flow& flow) const {
 void Messenger::poll_matching(Instant now) {
   for (size_t left = matching_.size(); left > 0; --left) {
     Sender& sender = *senders_[matching_.take()];
-    if (!sender.open || sender.failure != MessageFailure::kNone) continue;
+    if (!sender.open || sender.held || sender.failure != MessageFailure::kNone) continue;
     Flow& flow = *sender.flow;
     uint64_t newest_grant = 0;
     const auto match =
@@ -355,6 +358,7 @@ void Messenger::poll_posting(Instant now) {
   more_to_post_ = false;
   for (size_t left = posting_.size(); left > 0; --left) {
     Sender& sender = *senders_[posting_.take()];
+    if (sender.held) continue;
     Flow& flow = *sender.flow;
     WorkRequest write;
     for (int turn = 0; sender.queue.next_write(sender.remote_connection, &write); ++turn) {

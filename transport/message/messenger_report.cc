@@ -9,11 +9,18 @@ Bytes Messenger::acknowledged_bytes(ConnectionId connection) const {
 }
 
 Explanation Messenger::explain(ConnectionId connection) const {
-  const Flow& flow = *senders_[connection]->flow;
-  if (flow.controller == nullptr) return {};
+  return explain(*senders_[connection]->flow);
+}
+
+Explanation Messenger::explain(const Flow& flow) const {
+  if (flow.controller == nullptr) return {.limited_by = LimitedBy::kApplication};
   Explanation told = flow.controller->explain(now_);
   if (flow.standing.backlog == 0) told.limited_by = LimitedBy::kApplication;
   return told;
+}
+
+bool Messenger::awaits_buffer(const Sender& sender) {
+  return sender.queue.outstanding() == 0 && sender.queue.waiting();
 }
 
 Duration Messenger::rtt(ConnectionId connection) const { return senders_[connection]->flow->rtt; }
@@ -24,7 +31,7 @@ std::optional<Stall> Messenger::send_stall(ConnectionId connection) const {
   return Stall{.lasted = now_ - sender.progress.since,
                .requests = sender.queue.requests(),
                .writes = sender.queue.outstanding(),
-               .awaits_peer = sender.queue.outstanding() == 0 && sender.queue.waiting(),
+               .awaits_peer = awaits_buffer(sender),
                .explanation = explain(connection),
                .rtt = sender.flow->rtt};
 }
@@ -43,6 +50,47 @@ std::string Messenger::send_fault(ConnectionId connection) const {
 
 std::string Messenger::receive_fault(ConnectionId connection) const {
   return receivers_[connection]->flow->fault;
+}
+
+FlowStatus Messenger::status(const Flow& flow) const {
+  return {.sending = flow.sending,
+          .state = flow.state,
+          .peer = flow.peer,
+          .peer_address = flow.peer_address,
+          .number = flow.number,
+          .connections = flow.connections,
+          .weight = flow.weight,
+          .standing = flow.standing,
+          .explanation =
+              flow.obeys ? Explanation{.grant = allocator_->grant(flow.id).rate} : explain(flow),
+          .rtt = flow.rtt,
+          .fault = flow.fault};
+}
+
+std::vector<FlowStatus> Messenger::flow_statuses(Instant now) const {
+  std::vector<FlowStatus> told;
+  std::vector<size_t> places(flows_.size());  // in `told`, by FlowId
+  for (const FlowId id : open_flows_) {
+    places[id] = told.size();
+    told.push_back(status(*flows_[id]));
+  }
+  const auto look = [&](const auto& end, uint32_t writes, bool awaits_peer) {
+    FlowStatus& status = told[places[end.flow->id]];
+    status.requests += end.queue.requests();
+    const Duration still = now - end.progress.since;
+    if (still <= status.still) return;
+    status.still = still;
+    status.writes = writes;
+    status.awaits_peer = awaits_peer;
+  };
+  for (const auto& sender : senders_) {
+    if (sender == nullptr || !sender->progress.waits) continue;
+    look(*sender, sender->queue.outstanding(), awaits_buffer(*sender));
+  }
+  for (const auto& receiver : receivers_) {
+    if (receiver != nullptr && receiver->progress.waits) look(*receiver, 0, true);
+  }
+  return told;
 }
 
 FlowReport Messenger::report() const {

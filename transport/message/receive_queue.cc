@@ -1,6 +1,7 @@
 #include "transport/message/receive_queue.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pacecar {
 
@@ -93,6 +94,13 @@ void ReceiveQueue::fail(MessageFailure failure) {
     if (requests_[i].failure == MessageFailure::kNone) requests_[i].failure = failure;
     finish(requests_[i]);
   }
+}
+
+Bytes ReceiveQueue::renew() {
+  requests_.clear();
+  for (Buffer& buffer : buffers_) buffer.active = false;
+  told_ = completed_ = posted_;
+  return std::exchange(posted_bytes_, 0);
 }
 
 bool ReceiveQueue::uses(uint32_t key) const {

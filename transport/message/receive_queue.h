@@ -59,7 +59,18 @@ class ReceiveQueue {
   // All slots below this number are complete.
   uint64_t completed_slots() const { return completed_; }
 
+  // Of the last kCtsSlots slots: whether the message is all there, was longer than the buffer, and
+  // how long it is.
+  bool slot_done(uint64_t slot) const {
+    return slot < completed_ || (slot < posted_ && !buffers_[slot % kCtsSlots].active);
+  }
+  bool slot_failed(uint64_t slot) const { return buffers_[slot % kCtsSlots].failed; }
+  Bytes slot_bytes(uint64_t slot) const { return buffers_[slot % kCtsSlots].received; }
+  uint64_t posted_slots() const { return posted_; }
+
   void fail(MessageFailure failure);
+  // Forgets all receives, as if their buffers were filled; returns the bytes of these.
+  Bytes renew();
   // Whether a buffer that is still to be filled lies in this memory.
   bool uses(uint32_t key) const;
   void drop_requests();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/base/check.h"
+
 namespace pacecar {
 namespace {
 
@@ -56,12 +58,15 @@ bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
     group_used_ |= 1U << i;
     send.matched = true;
     send.sequence = slot.sequence - 1;
-    send.remote = slot.address;
+    send.remote = slot.address + send.operation.offset;
     send.remote_key = slot.key;
+    if (send.operation.request != nullptr) send.operation.request->slot = send.sequence;
     const Bytes size = send.operation.size;
     send.write_bytes = std::max(write_bytes, divide_up(size, Immediate::kMaxWrites));
     send.writes = static_cast<uint32_t>(std::max<Bytes>(divide_up(size, send.write_bytes), 1));
-    if (size > slot.size || send.write_bytes > kMostWriteBytes) {
+    if (size > slot.size || send.operation.offset > slot.size - size ||
+        send.write_bytes > kMostWriteBytes) {
+      send.remote = slot.address;
       give_up(send, MessageFailure::kTooLong);
     }
     matched_.push(number);
@@ -148,6 +153,12 @@ void SendQueue::fail(MessageFailure failure) {
     send.failure = failure;
     finish(send);
   }
+}
+
+void SendQueue::renew(uint64_t next_slot) {
+  PACECAR_CHECK(outstanding_ == 0);
+  *this = SendQueue();
+  next_sequence_ = next_slot;
 }
 
 void SendQueue::forget_memory(uint32_t key) {

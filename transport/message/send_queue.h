@@ -22,6 +22,7 @@ struct SendOperation {
   int32_t tag = 0;
   uint32_t key = 0;
   MessageRequest* request = nullptr;
+  Bytes offset = 0;  // in the receiver's buffer: other lanes carry the rest of the message
 };
 
 class SendQueue {
@@ -60,6 +61,8 @@ class SendQueue {
   void on_peer_closed(uint64_t completed_slots);
   // Fails everything; what is outstanding at the NIC stays counted there.
   void fail(MessageFailure failure);
+  // Forgets all sends, and goes on with this slot. Only while nothing is outstanding.
+  void renew(uint64_t next_slot);
   // Fails what has not been handed to the NIC and reads this memory.
   void forget_memory(uint32_t key);
   // The application no longer looks at its requests.

@@ -213,10 +213,15 @@ class Nic {
   virtual QueuePairAddress queue_pair_address(QueuePairId id) const = 0;
   // Errors: kPeer when `remote` is not an address of this kind of NIC.
   virtual Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) = 0;
+  // The address of a connected queue pair's peer, for people. Empty: unknown.
+  virtual std::string peer(QueuePairId /*id*/) const { return {}; }
   virtual QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const = 0;
   // What broke a queue pair, for people: device, cause and cure. Empty when there is no more to say
   // than the completion's status.
   virtual std::string fault(QueuePairId /*id*/) const { return {}; }
+  // From here on nothing of the peer's is taken or acknowledged; what was, can be polled. Then
+  // destroy it.
+  virtual void halt_queue_pair(QueuePairId /*id*/) {}
   // Forgets the queue pair and all of its work requests, at once and without completions.
   virtual void destroy_queue_pair(QueuePairId id) = 0;
 

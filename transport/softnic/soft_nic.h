@@ -52,6 +52,7 @@ class SoftNic final : public Nic {
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
   Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
+  std::string peer(QueuePairId id) const override;
   QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
   std::string fault(QueuePairId id) const override;
   void destroy_queue_pair(QueuePairId id) override;

@@ -83,6 +83,11 @@ size_t SoftNic::post_receives(QueuePairId id, std::span<const ReceiveRequest> re
   return taken;
 }
 
+std::string SoftNic::peer(QueuePairId id) const {
+  const QueuePair* qp = find(id);
+  return qp == nullptr ? std::string() : to_string(qp->remote.address);
+}
+
 std::string SoftNic::fault(QueuePairId id) const {
   const QueuePair* qp = find(id);
   if (qp == nullptr || qp->state != QueuePair::State::kBroken) return {};

@@ -351,6 +351,14 @@ QueuePairMemory VerbsNic::queue_pair_memory(const QueuePairConfig& config) const
           .queues = 0};
 }
 
+void VerbsNic::halt_queue_pair(QueuePairId id) {
+  QueuePair* qp = find(id);
+  if (qp == nullptr) return;
+  for (const Lane& lane : qp->lanes) stop_lane(lane);
+  while (receive(now_) > 0) {
+  }
+}
+
 void VerbsNic::destroy_queue_pair(QueuePairId id) {
   QueuePair* qp = find(id);
   if (qp == nullptr) return;
@@ -402,6 +410,11 @@ void VerbsNic::lose_all(QueuePair& qp, Lane& lane) {
 
 FaultPlace VerbsNic::place_of(const QueuePair& qp) const {
   return {.device = device_.name, .port = device_.port, .peer = qp.peer};
+}
+
+std::string VerbsNic::peer(QueuePairId id) const {
+  const QueuePair* qp = find(id);
+  return qp == nullptr ? std::string() : qp->peer;
 }
 
 std::string VerbsNic::fault(QueuePairId id) const {

@@ -13,12 +13,12 @@ namespace {
 constexpr uint32_t kHandleMagic = 0x50435248;  // "PCRH"
 constexpr uint32_t kFrameMagic = 0x50435246;   // "PCRF"
 
-// The handle: magic 4, version 4, port 4, scope 4, IP 16, secret 16, identity 16, zeros,
+// The handle: magic 4, version 4, port 4, scope 4, IP 16, secret 16, identity 32, zeros,
 // checksum 8.
 constexpr size_t kIpAt = 16;
 constexpr size_t kSecretAt = 32;
 constexpr size_t kIdentityAt = 48;
-constexpr size_t kZerosAt = 64;
+constexpr size_t kZerosAt = 80;
 constexpr size_t kChecksumAt = 120;
 
 // FNV-1a, 64 bits. It finds damage, not forgery: whoever can forge a handle knows its secret.

@@ -30,15 +30,15 @@ struct BootstrapHandle {
   std::array<uint8_t, 128> bytes{};
 };
 
-constexpr size_t kMaxBootstrapPayload = 2048;  // bytes of an offer or of a reply
+constexpr size_t kMaxBootstrapPayload = 4096;  // bytes of an offer or of a reply
 
 namespace bootstrap {
 
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 constexpr size_t kHeaderBytes = 8;
 
 using Secret = std::array<uint8_t, 16>;
-using Identity = std::array<uint8_t, 16>;
+using Identity = std::array<uint8_t, 32>;
 using Nonce = std::array<uint8_t, 16>;
 using Mac = std::array<uint8_t, 32>;
 

@@ -1,0 +1,155 @@
+#include "bench/doctor/doctor_command.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "bench/doctor/documents.h"
+#include "bench/doctor/gather.h"
+#include "bench/doctor/report.h"
+#include "bench/doctor/verdict.h"
+#include "bench/perf/command_line.h"
+#include "bench/perf/console.h"
+#include "bench/perf/exit_code.h"
+#include "transport/base/params_environment.h"
+#include "transport/state/state_directory.h"
+
+namespace pacecar {
+namespace {
+
+using namespace doctor;
+using perf::Console;
+
+constexpr uint64_t kLongestWatch = 3600;  // seconds
+constexpr uint64_t kLargestPid = 1U << 30;
+constexpr int kExitNothingWrong = perf::kExitOk;
+constexpr int kExitTrouble = perf::kExitFailed;
+constexpr int kExitError = perf::kExitUsage;
+
+constexpr const char* kFooter = R"(Examples:
+  pacecar doctor                        all Pacecar processes of this user; as root, of all users
+  pacecar doctor --watch 10             rates over ten seconds
+  ssh node1 pacecar doctor --json > node1.json
+  pacecar doctor node1.json node2.json  one verdict on a job of several hosts
+Exit codes: 0 nothing is wrong, 1 something is, 2 wrong usage, or there is nothing to look at.)";
+
+struct Flags {
+  std::vector<std::string> files;
+  uint64_t pid = 0;
+  uint64_t watch_s = 1;
+  bool json = false;
+  bool quiet = false;
+  bool no_color = false;
+};
+
+void add_flags(CLI::App& app, Flags& flags) {
+  auto* files = app.add_option("FILES", flags.files, "what --json printed, in place of this host");
+  app.add_option("--pid", flags.pid, "this process only")
+      ->check(perf::whole_number(1, kLargestPid))
+      ->excludes(files);
+  app.add_option("--watch", flags.watch_s,
+                 "seconds between the two looks that give rates; 0: one look, no rates")
+      ->check(perf::whole_number(0, kLongestWatch))
+      ->capture_default_str()
+      ->excludes(files);
+  app.add_flag("--json", flags.json, "print JSON: all that was gathered, findings, verdict");
+  app.add_flag("--quiet", flags.quiet, "no messages but warnings and errors");
+  app.add_flag("--no-color", flags.no_color, "no colours");
+  app.footer(kFooter);
+}
+
+Result<Evidence> from_files(const std::vector<std::string>& files) {
+  Evidence evidence;
+  for (const std::string& name : files) {
+    std::ifstream file(name);
+    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    if (!file) {
+      return fail(ErrorCode::kNotFound,
+                  fmt::format("cannot read {}: make it by 'pacecar doctor --json > FILE'", name));
+    }
+    if (auto added = add_evidence(text, evidence); !added) {
+      return fail(added.error().code,
+                  fmt::format("{} is not from pacecar doctor: {}", name, added.error().message));
+    }
+  }
+  return evidence;
+}
+
+Result<Evidence> from_this_host(const Flags& flags, const Console& console) {
+  const auto params = load_params_from_environment({}, nullptr);
+  if (!params) return tl::unexpected(params.error());
+  if (params->state_dir == kNoStateDirectory) {
+    return fail(ErrorCode::kInvalidArgument,
+                "PACECAR_STATE_DIR is none: processes with that setting cannot be seen");
+  }
+  GatherOptions options{.directories = usual_state_directories(),
+                        .pid = flags.pid,
+                        .between = Duration::from_s(static_cast<int64_t>(flags.watch_s))};
+  if (!params->state_dir.empty()) options.directories = {params->state_dir};
+  Gathered gathered = gather(options);
+  for (const std::string& warning : gathered.warnings) console.warn(warning);
+  return std::move(gathered.evidence);
+}
+
+Result<Job> job_of(const Evidence& evidence) {
+  Job job;
+  for (const SilentProcess& process : evidence.silent) job.add(process);
+  for (const Sighting& sighting : evidence.seen) {
+    auto process = read_sighting(sighting);
+    if (!process) return tl::unexpected(process.error());
+    job.add(std::move(*process));
+  }
+  if (job.empty()) {
+    return fail(ErrorCode::kNotFound,
+                "no process with Pacecar is to be seen: run as the job's user or root, on its "
+                "host, and in containers with PACECAR_STATE_DIR on a directory that both see");
+  }
+  return job;
+}
+
+Result<int> examine_job(const Flags& flags, const Console& console) {
+  const auto evidence =
+      flags.files.empty() ? from_this_host(flags, console) : from_files(flags.files);
+  if (!evidence) return tl::unexpected(evidence.error());
+  const auto job = job_of(*evidence);
+  if (!job) return tl::unexpected(job.error());
+  const auto findings = examine(*job);
+  const Verdict verdict = conclude(*job, findings);
+  if (flags.json) {
+    nlohmann::json document = to_json(*evidence);
+    add_conclusions(findings, verdict, document);
+    fmt::print("{}\n", document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else {
+    fmt::print("{}", to_text(*job, findings, verdict));
+  }
+  return verdict.trouble ? kExitTrouble : kExitNothingWrong;
+}
+
+}  // namespace
+
+int run_doctor(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("Asks running processes how they stand: which rank, NIC and path is slow, and why?",
+               "pacecar doctor");
+  add_flags(app, flags);
+  const auto help = perf::parse_command_line(app, argc, argv);
+  const Console console(flags.quiet, !flags.no_color);
+  if (!help) {
+    console.error(help.error().message);
+    return kExitError;
+  }
+  if (!help->empty()) {
+    fmt::print("{}", *help);
+    return kExitNothingWrong;
+  }
+  const auto code = examine_job(flags, console);
+  if (code) return *code;
+  console.error(code.error().message);
+  return kExitError;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,233 @@
+#include "bench/doctor/documents.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "bench/perf/json_fields.h"
+
+namespace pacecar::doctor {
+namespace {
+
+using Json = nlohmann::json;
+using perf::bool_field;
+using perf::text_field;
+using perf::unsigned_field;
+
+constexpr uint64_t kSchemaVersion = 1;
+constexpr size_t kMaxText = 4096;
+constexpr size_t kMaxName = 256;
+constexpr uint64_t kMostOfAll = std::numeric_limits<uint64_t>::max();
+constexpr double kNano = 1e-9;
+
+// Reads members until one is unusable.
+class Reader {
+ public:
+  explicit Reader(const Json& object) : object_(object) {}
+
+  void text(std::string& to, const char* key, size_t most) {
+    take(to, text_field(object_, key, most));
+  }
+  void flag(bool& to, const char* key) { take(to, bool_field(object_, key)); }
+  template <typename Number>
+  void number(Number& to, const char* key) {
+    take(to, unsigned_field(object_, key, 0, kMostOfAll));
+  }
+  void seconds(double& to, const char* key) {
+    number(to, key);
+    to *= kNano;
+  }
+  void version() {
+    uint64_t version = 0;
+    take(version, unsigned_field(object_, "schema_version", kSchemaVersion, kSchemaVersion));
+  }
+  // `read` makes an element of a member of the array.
+  template <typename Element>
+  void list(std::vector<Element>& to, const char* key, Result<Element> (*read)(const Json&)) {
+    const auto member = object_.is_object() ? object_.find(key) : object_.end();
+    if (member == object_.end() || !member->is_array()) return refuse(key);
+    for (const Json& one : *member) {
+      if (!status_) return;
+      auto element = read(one);
+      if (element) {
+        to.push_back(std::move(*element));
+      } else {
+        status_ = tl::unexpected(element.error());
+      }
+    }
+  }
+  void refuse(const std::string& key) {
+    if (status_) {
+      status_ = fail(ErrorCode::kPeer, "there is no usable '" + key +
+                                           "': run the same version of pacecar everywhere");
+    }
+  }
+
+  template <typename Value>
+  Result<Value> result(Value value) const {
+    if (!status_) return tl::unexpected(status_.error());
+    return value;
+  }
+
+ private:
+  template <typename Target, typename Value>
+  void take(Target& to, Result<Value> value) {
+    if (value) {
+      to = static_cast<Target>(std::move(*value));
+    } else if (status_) {
+      status_ = tl::unexpected(value.error());
+    }
+  }
+
+  const Json& object_;
+  Result<void> status_;
+};
+
+Result<Flow> read_flow(const Json& object) {
+  Flow flow;
+  std::string direction;
+  Reader reader(object);
+  reader.text(direction, "direction", kMaxName);
+  flow.sending = direction == "send";
+  if (!flow.sending && direction != "receive") reader.refuse("direction");
+  reader.text(flow.number, "number", kMaxName);
+  reader.text(flow.peer, "peer", kMaxName);
+  reader.text(flow.peer_identity, "peer_identity", kMaxName);
+  reader.text(flow.state, "state", kMaxName);
+  reader.text(flow.fault, "fault", kMaxText);
+  reader.number(flow.requests, "requests");
+  reader.seconds(flow.still_s, "still_ns");
+  reader.flag(flow.awaits_peer, "awaits_peer");
+  reader.number(flow.grant_bps, "grant_bps");
+  if (!flow.sending) return reader.result(std::move(flow));
+  reader.text(flow.limited_by, "limited_by", kMaxName);
+  reader.number(flow.rate_bps, "rate_bps");
+  reader.number(flow.core_bps, "core_bps");
+  reader.number(flow.budget_bps, "budget_bps");
+  reader.seconds(flow.rtt_s, "rtt_ns");
+  reader.number(flow.unacknowledged_writes, "unacknowledged_writes");
+  reader.number(flow.backlog_bytes, "backlog_bytes");
+  reader.number(flow.in_flight_bytes, "in_flight_bytes");
+  reader.number(flow.sent_bytes, "sent_bytes");
+  reader.number(flow.acknowledged_bytes, "acknowledged_bytes");
+  return reader.result(std::move(flow));
+}
+
+Result<Nic> read_nic(const Json& object) {
+  Nic nic;
+  Reader reader(object);
+  reader.text(nic.name, "name", kMaxName);
+  reader.text(nic.identity, "identity", kMaxName);
+  reader.number(nic.line_rate_bps, "line_rate_bps");
+  reader.list(nic.flows, "flows", read_flow);
+  return reader.result(std::move(nic));
+}
+
+Result<Process> read_process(const Json& object) {
+  Process process;
+  Reader reader(object);
+  reader.version();
+  reader.text(process.host, "host", kMaxName);
+  reader.text(process.program, "program", kMaxName);
+  reader.number(process.pid, "pid");
+  reader.seconds(process.uptime_s, "uptime_ns");
+  if (object.is_object() && object.contains("rank")) {
+    reader.number(process.rank.emplace(), "rank");
+  }
+  reader.list(process.nics, "nics", read_nic);
+  return reader.result(std::move(process));
+}
+
+Result<SilentProcess> read_silent(const Json& object) {
+  SilentProcess process;
+  Reader reader(object);
+  reader.text(process.host, "host", kMaxName);
+  reader.number(process.pid, "pid");
+  reader.text(process.reason, "reason", kMaxText);
+  return reader.result(std::move(process));
+}
+
+Result<Sighting> read_pair(const Json& object) {
+  Reader reader(object);
+  if (!object.is_object() || !object.contains("before")) reader.refuse("before");
+  if (!object.is_object() || !object.contains("now")) reader.refuse("now");
+  if (auto usable = reader.result(true); !usable) return tl::unexpected(usable.error());
+  return Sighting{object["before"], object["now"]};
+}
+
+// What is neither acknowledged nor on its way has been lost, or will be found to be.
+uint64_t lost_bytes(const Flow& flow) {
+  const uint64_t arrives = flow.acknowledged_bytes + flow.in_flight_bytes;
+  return flow.sent_bytes > arrives ? flow.sent_bytes - arrives : 0;
+}
+
+const Flow* same_flow(const Process& process, const std::string& nic_identity, const Flow& flow) {
+  for (const Nic& nic : process.nics) {
+    if (nic.identity != nic_identity) continue;
+    const auto same = std::find_if(nic.flows.begin(), nic.flows.end(), [&flow](const Flow& one) {
+      return one.sending == flow.sending && one.number == flow.number &&
+             one.peer_identity == flow.peer_identity;
+    });
+    if (same != nic.flows.end()) return &*same;
+  }
+  return nullptr;
+}
+
+void compare(const Flow& before, double seconds, Flow& now) {
+  if (now.acknowledged_bytes < before.acknowledged_bytes || now.sent_bytes < before.sent_bytes) {
+    return;
+  }
+  const auto bytes = static_cast<double>(now.acknowledged_bytes - before.acknowledged_bytes);
+  now.goodput_bps = 8 * bytes / seconds;
+  now.tried_bytes = now.sent_bytes - before.sent_bytes;
+  const uint64_t lost = lost_bytes(before);
+  now.repeated_bytes -= std::min(lost, now.repeated_bytes);
+}
+
+}  // namespace
+
+Result<Process> read_sighting(const Sighting& sighting) {
+  auto now = read_process(sighting.now);
+  if (!now) return now;
+  const auto before = sighting.before.is_null() ? now : read_process(sighting.before);
+  if (!before) return before;
+  const double seconds = now->uptime_s - before->uptime_s;
+  for (Nic& nic : now->nics) {
+    for (Flow& flow : nic.flows) {
+      flow.tried_bytes = flow.sent_bytes;
+      flow.repeated_bytes = lost_bytes(flow);
+      const Flow* const earlier = same_flow(*before, nic.identity, flow);
+      if (seconds > 0 && earlier != nullptr) compare(*earlier, seconds, flow);
+    }
+  }
+  return now;
+}
+
+Json to_json(const Evidence& evidence) {
+  Json processes = Json::array();
+  for (const Sighting& one : evidence.seen) {
+    processes.push_back({{"before", one.before}, {"now", one.now}});
+  }
+  Json silent = Json::array();
+  for (const SilentProcess& one : evidence.silent) {
+    silent.push_back({{"host", one.host}, {"pid", one.pid}, {"reason", one.reason}});
+  }
+  return {{"schema_version", kSchemaVersion},
+          {"processes", std::move(processes)},
+          {"silent", std::move(silent)}};
+}
+
+Result<void> add_evidence(std::string_view text, Evidence& evidence) {
+  const Json object = Json::parse(text, nullptr, false);
+  Evidence more;
+  Reader reader(object);
+  reader.version();
+  reader.list(more.seen, "processes", read_pair);
+  reader.list(more.silent, "silent", read_silent);
+  auto read = reader.result(std::move(more));
+  if (!read) return tl::unexpected(read.error());
+  std::move(read->seen.begin(), read->seen.end(), std::back_inserter(evidence.seen));
+  std::move(read->silent.begin(), read->silent.end(), std::back_inserter(evidence.silent));
+  return {};
+}
+
+}  // namespace pacecar::doctor

@@ -1,0 +1,27 @@
+// Asks the running processes of this host, each at its socket.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/doctor/documents.h"
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+
+namespace pacecar::doctor {
+
+struct GatherOptions {
+  std::vector<std::string> directories;
+  uint64_t pid = 0;  // 0: all
+  Duration between;  // the two looks; 0: one look
+};
+
+struct Gathered {
+  Evidence evidence;
+  std::vector<std::string> warnings;  // of what could not be looked at
+};
+
+// Takes `between`, and longer where processes do not answer. Removes stale sockets.
+Gathered gather(const GatherOptions& options);
+
+}  // namespace pacecar::doctor

@@ -1,0 +1,33 @@
+#include "bench/doctor/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace pacecar::doctor {
+
+std::string name_of(const Process& process) {
+  const std::string who = process.rank ? fmt::format("rank {}", *process.rank) : process.program;
+  return fmt::format("{} ({}, pid {})", who, process.host, process.pid);
+}
+
+std::string name_of(const SilentProcess& process) {
+  return fmt::format("pid {} on {}", process.pid, process.host);
+}
+
+void Job::add(Process process) {
+  const bool known = std::any_of(process.nics.begin(), process.nics.end(),
+                                 [this](const Nic& nic) { return nics_.contains(nic.identity); });
+  if (known) return;
+  for (size_t i = 0; i < process.nics.size(); ++i) {
+    nics_[process.nics[i].identity] = {processes_.size(), i};
+  }
+  processes_.push_back(std::move(process));
+}
+
+std::optional<Job::Place> Job::find(const std::string& identity) const {
+  const auto found = nics_.find(identity);
+  return found == nics_.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace pacecar::doctor

@@ -1,0 +1,91 @@
+// What is known of a job's processes: their NICs and flows, joined by the NICs' identities.
+// Rates in bit/s, times in seconds. Pure values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace pacecar::doctor {
+
+struct Flow {
+  bool sending = false;
+  std::string number;         // the sender's
+  std::string peer;           // its address
+  std::string peer_identity;  // of the NIC there
+  std::string state;
+  std::string fault;
+  uint64_t requests = 0;  // that wait
+  double still_s = 0;     // nothing has moved for them
+  bool awaits_peer = false;
+  double grant_bps = 0;
+  // Sending:
+  std::string limited_by;
+  double rate_bps = 0;
+  double core_bps = 0;
+  double budget_bps = 0;
+  double rtt_s = 0;
+  uint64_t unacknowledged_writes = 0;
+  uint64_t backlog_bytes = 0;
+  uint64_t in_flight_bytes = 0;
+  uint64_t sent_bytes = 0;  // repetitions included
+  uint64_t acknowledged_bytes = 0;
+  // Between two looks, or since the flow began where there was one:
+  std::optional<double> goodput_bps;  // two looks only
+  uint64_t repeated_bytes = 0;
+  uint64_t tried_bytes = 0;  // repetitions included
+};
+
+struct Nic {
+  std::string name;
+  std::string identity;
+  double line_rate_bps = 0;
+  std::vector<Flow> flows;
+};
+
+struct Process {
+  std::string host;
+  std::string program;
+  uint64_t pid = 0;
+  std::optional<uint64_t> rank;
+  double uptime_s = 0;
+  std::vector<Nic> nics;
+};
+
+// A process that has a socket, and does not answer there.
+struct SilentProcess {
+  std::string host;
+  uint64_t pid = 0;
+  std::string reason;
+};
+
+// "rank 3 (node2, pid 812)", "perf_server (node2, pid 812)"
+std::string name_of(const Process& process);
+std::string name_of(const SilentProcess& process);
+
+class Job {
+ public:
+  // One that is known already is left out.
+  void add(Process process);
+  void add(SilentProcess process) { silent_.push_back(std::move(process)); }
+
+  const std::vector<Process>& processes() const { return processes_; }
+  const std::vector<SilentProcess>& silent() const { return silent_; }
+  bool empty() const { return processes_.empty() && silent_.empty(); }
+
+  struct Place {
+    size_t process = 0;
+    size_t nic = 0;
+  };
+  // The NIC of that identity, if its process is known.
+  std::optional<Place> find(const std::string& identity) const;
+
+ private:
+  std::vector<Process> processes_;
+  std::vector<SilentProcess> silent_;
+  std::unordered_map<std::string, Place> nics_;
+};
+
+}  // namespace pacecar::doctor

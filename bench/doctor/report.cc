@@ -1,0 +1,92 @@
+#include "bench/doctor/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+namespace pacecar::doctor {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxRows = 40;
+constexpr size_t kColumns = 8;
+using Row = std::array<std::string, kColumns>;
+
+Row row_of(const Finding& finding) {
+  const Flow& flow = *finding.path.flow;
+  return {std::string(finding.rule->name),
+          name_of(*finding.path.process),
+          finding.path.nic->name,
+          flow.sending ? "to" : "from",
+          finding.path.peer_name(),
+          flow.goodput_bps ? rate_text(*flow.goodput_bps) : "-",
+          flow.rtt_s > 0 ? fmt::format("{:.0f} us", flow.rtt_s * 1e6) : "-",
+          flow.requests > 0 ? fmt::format("{:.1f} s", flow.still_s) : "-"};
+}
+
+std::string table(const std::vector<Row>& rows) {
+  std::array<size_t, kColumns> widths{};
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (size_t i = 0; i < kColumns; ++i) line += fmt::format("{:<{}}  ", row[i], widths[i]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string verdict_text(const Verdict& verdict) {
+  if (verdict.process.empty()) return fmt::format("Verdict: {}.\n", verdict.why);
+  std::string text = fmt::format(
+      "{}: {}\n", verdict.trouble ? "Trouble" : "Slowest, and nothing wrong", verdict.process);
+  if (!verdict.nic.empty()) text += fmt::format("  NIC   {}\n", verdict.nic);
+  if (!verdict.path.empty()) text += fmt::format("  path  {}\n", verdict.path);
+  return text + fmt::format("  why   {}\n", verdict.why);
+}
+
+}  // namespace
+
+std::string to_text(const Job& job, const std::vector<Finding>& findings, const Verdict& verdict) {
+  std::vector<Row> rows = {{"LIMIT", "PROCESS", "NIC", "", "PEER", "GOODPUT", "RTT", "STILL FOR"}};
+  for (const SilentProcess& process : job.silent()) {
+    rows.push_back({"silent", name_of(process), "-", "", "-", "-", "-", "-"});
+  }
+  for (const Finding& finding : findings) {
+    if (rows.size() > kMaxRows) break;
+    rows.push_back(row_of(finding));
+  }
+  const size_t left = findings.size() + job.silent().size() + 1 - rows.size();
+  const std::string more =
+      left > 0 ? fmt::format("and {} more, nothing worse: --json has them all\n", left) : "";
+  return fmt::format("{}{}\n{}", rows.size() > 1 ? table(rows) : "", more, verdict_text(verdict));
+}
+
+void add_conclusions(const std::vector<Finding>& findings, const Verdict& verdict, Json& document) {
+  Json list = Json::array();
+  for (const Finding& finding : findings) {
+    Json one = {{"rule", finding.rule->name},
+                {"trouble", finding.rule->trouble},
+                {"process", name_of(*finding.path.process)},
+                {"nic", finding.path.nic->name},
+                {"direction", finding.path.flow->sending ? "send" : "receive"},
+                {"peer", finding.path.peer_name()},
+                {"why", finding.why()}};
+    if (finding.path.flow->goodput_bps) one["goodput_bps"] = *finding.path.flow->goodput_bps;
+    list.push_back(std::move(one));
+  }
+  document["findings"] = std::move(list);
+  document["verdict"] = {{"trouble", verdict.trouble},
+                         {"process", verdict.process},
+                         {"nic", verdict.nic},
+                         {"path", verdict.path},
+                         {"why", verdict.why}};
+}
+
+}  // namespace pacecar::doctor

@@ -1,0 +1,184 @@
+#include "bench/doctor/rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace pacecar::doctor {
+namespace {
+
+// As long as the library waits before it speaks of a stall.
+constexpr double kStillSeconds = 5;
+// Repetitions of so large a share, and so many of them, are no accident.
+constexpr double kLossShare = 0.01;
+constexpr uint64_t kLossBytes = 64U << 10;
+// Who sends less than this share of what it may is not held back by its rate.
+constexpr double kUsedShare = 0.5;
+
+double loss_of(const Flow& flow) {
+  if (flow.tried_bytes == 0) return 0;
+  return std::min(1.0,
+                  static_cast<double>(flow.repeated_bytes) / static_cast<double>(flow.tried_bytes));
+}
+
+bool stands_still(const Flow& flow) { return flow.requests > 0 && flow.still_s >= kStillSeconds; }
+
+bool is_limited_by(const Flow& flow, std::string_view limit) {
+  return flow.sending && flow.limited_by == limit;
+}
+
+// Flows to the peer's NIC on which somebody waits for data; 0: not known.
+size_t senders_to_peer(const Path& path) {
+  const Nic* const nic = path.peer_nic();
+  if (nic == nullptr) return 0;
+  return static_cast<size_t>(
+      std::count_if(nic->flows.begin(), nic->flows.end(),
+                    [](const Flow& flow) { return !flow.sending && flow.requests > 0; }));
+}
+
+bool is_broken(const Path& path) {
+  return path.flow->state == "broken" || !path.flow->fault.empty();
+}
+
+std::string why_broken(const Path& path) {
+  return fmt::format("the flow {} {} is broken: {}", path.flow->sending ? "to" : "from",
+                     path.peer_name(),
+                     path.flow->fault.empty() ? "the peer died, or was cut off" : path.flow->fault);
+}
+
+bool is_unacknowledged(const Path& path) {
+  return path.flow->sending && stands_still(*path.flow) && !path.flow->awaits_peer;
+}
+
+std::string why_unacknowledged(const Path& path) {
+  return fmt::format(
+      "{} writes to {} have not been acknowledged for {:.0f} s: the network between drops them, or "
+      "that process is stopped; 'pacecar bw' on the same path tells which",
+      path.flow->unacknowledged_writes, path.peer_name(), path.flow->still_s);
+}
+
+bool awaits_buffer(const Path& path) {
+  return path.flow->sending && stands_still(*path.flow) && path.flow->awaits_peer;
+}
+
+std::string why_awaits_buffer(const Path& path) {
+  return fmt::format("{} has posted no buffer for {:.0f} s: it has not come to this message",
+                     path.peer_name(), path.flow->still_s);
+}
+
+bool awaits_message(const Path& path) { return !path.flow->sending && stands_still(*path.flow); }
+
+std::string why_awaits_message(const Path& path) {
+  return fmt::format(
+      "{} has sent nothing for {:.0f} s, and a buffer is posted: it has not come to "
+      "this message",
+      path.peer_name(), path.flow->still_s);
+}
+
+bool loses(const Path& path) {
+  return path.flow->sending && path.flow->repeated_bytes >= kLossBytes &&
+         loss_of(*path.flow) >= kLossShare;
+}
+
+std::string why_loses(const Path& path) {
+  return fmt::format(
+      "{:.1f}% of what was sent to {} was sent again: packets are lost on the way; "
+      "'pacecar preflight --only fabric --watch 10' at both ends finds where",
+      100 * loss_of(*path.flow), path.peer_name());
+}
+
+bool uses_little(const Path& path) {
+  return path.flow->goodput_bps && path.flow->backlog_bytes > 0 &&
+         *path.flow->goodput_bps < kUsedShare * path.flow->rate_bps;
+}
+
+std::string why_uses_little(const Path& path) {
+  return fmt::format(
+      "it may send {} to {} and sends {}: the processors of the two hosts are the limit, or the "
+      "application pauses",
+      rate_text(path.flow->rate_bps), path.peer_name(), rate_text(*path.flow->goodput_bps));
+}
+
+bool by_network(const Path& path) { return is_limited_by(*path.flow, "network"); }
+
+std::string why_network(const Path& path) {
+  const std::string core =
+      path.flow->core_bps > 0 ? ", which has room for " + rate_text(path.flow->core_bps) : "";
+  return fmt::format("the network to {} is congested{}; its round trip takes {:.0f} us",
+                     path.peer_name(), core, path.flow->rtt_s * 1e6);
+}
+
+bool by_grant(const Path& path) { return is_limited_by(*path.flow, "grant"); }
+
+std::string why_grant(const Path& path) {
+  const size_t senders = senders_to_peer(path);
+  return fmt::format("{} grants it {}: {}", path.peer_name(), rate_text(path.flow->grant_bps),
+                     senders > 1 ? fmt::format("{} senders share the link there (incast)", senders)
+                                 : "the link there is shared (incast), or slower");
+}
+
+bool by_budget(const Path& path) { return is_limited_by(*path.flow, "budget"); }
+
+std::string why_budget(const Path& path) {
+  return fmt::format("PACECAR_RATE_MAX allows it {}", rate_text(path.flow->budget_bps));
+}
+
+bool by_line(const Path& path) { return is_limited_by(*path.flow, "line"); }
+
+std::string why_line(const Path& path) {
+  return fmt::format("{} of {} has {}, and this flow its share of it: nothing is faster",
+                     path.nic->name, name_of(*path.process), rate_text(path.nic->line_rate_bps));
+}
+
+bool always(const Path&) { return true; }
+
+std::string why_application(const Path& path) {
+  return path.flow->sending ? "the application has nothing more to send"
+                            : "what arrives is as fast as it is sent";
+}
+
+constexpr std::array kRules = {
+    Rule{"fault", true, false, is_broken, why_broken},
+    Rule{"unacknowledged", true, false, is_unacknowledged, why_unacknowledged},
+    Rule{"no-buffer", true, true, awaits_buffer, why_awaits_buffer},
+    Rule{"no-message", true, true, awaits_message, why_awaits_message},
+    Rule{"loss", true, false, loses, why_loses},
+    Rule{"host", false, false, uses_little, why_uses_little},
+    Rule{"network", false, false, by_network, why_network},
+    Rule{"grant", false, false, by_grant, why_grant},
+    Rule{"budget", false, false, by_budget, why_budget},
+    Rule{"line", false, false, by_line, why_line},
+    Rule{"application", false, false, always, why_application},
+};
+
+}  // namespace
+
+const Process* Path::peer() const {
+  const auto place = job->find(flow->peer_identity);
+  return place ? &job->processes()[place->process] : nullptr;
+}
+
+const Nic* Path::peer_nic() const {
+  const auto place = job->find(flow->peer_identity);
+  return place ? &job->processes()[place->process].nics[place->nic] : nullptr;
+}
+
+std::string Path::peer_name() const {
+  if (const Process* const known = peer()) return name_of(*known);
+  return flow->peer.empty() ? "an unknown peer" : flow->peer;
+}
+
+std::span<const Rule> rules() { return kRules; }
+
+const Rule& diagnose(const Path& path) {
+  return *std::find_if(kRules.begin(), kRules.end(),
+                       [&path](const Rule& rule) { return rule.holds(path); });
+}
+
+std::string rate_text(double bps) {
+  return bps < 1e8 ? fmt::format("{:.3g} Mb/s", bps * 1e-6)
+                   : fmt::format("{:.3g} Gb/s", bps * 1e-9);
+}
+
+}  // namespace pacecar::doctor

@@ -1,0 +1,126 @@
+#include "bench/doctor/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace pacecar::doctor {
+namespace {
+
+// Trouble by the order of its rules, then whatever has a limit, then what has no more to send.
+size_t severity(const Finding& finding) {
+  const size_t place = static_cast<size_t>(finding.rule - rules().data());
+  if (finding.rule->trouble || place + 1 == rules().size()) return place;
+  return rules().size() - 2;
+}
+
+bool worse(const Finding& a, const Finding& b) {
+  const auto key = [](const Finding& finding) {
+    const double still = finding.rule->trouble ? finding.path.flow->still_s : 0;
+    return std::tuple(severity(finding), -still, finding.speed_bps());
+  };
+  return key(a) < key(b);
+}
+
+// Names of processes whether known or not, such that one has the same everywhere.
+std::string waiter_of(const Finding& finding) { return name_of(*finding.path.process); }
+std::string awaited_by(const Finding& finding) { return finding.path.peer_name(); }
+
+using Graph = std::map<std::string, std::set<std::string>>;  // from the awaited to who waits
+
+std::set<std::string> all_waiters(const Graph& graph, const std::string& awaited) {
+  std::set<std::string> found;
+  std::vector<std::string> next = {awaited};
+  while (!next.empty()) {
+    const auto edges = graph.find(next.back());
+    next.pop_back();
+    if (edges == graph.end()) continue;
+    for (const std::string& waiter : edges->second) {
+      if (waiter != awaited && found.insert(waiter).second) next.push_back(waiter);
+    }
+  }
+  return found;
+}
+
+std::string text_of(const Path& path) {
+  return fmt::format("{} {} {}", name_of(*path.process), path.flow->sending ? "to" : "from",
+                     path.peer_name());
+}
+
+Verdict verdict_of_waiting(const Job& job, const WaitedFor& found) {
+  const Path& path = found.longest->path;
+  if (found.circle) {
+    return {true, name_of(*path.process), path.nic->name, text_of(path),
+            fmt::format("{} processes wait for each other in a circle: do all ranks call the same "
+                        "collectives, in one order and with the same sizes?",
+                        found.waiters)};
+  }
+  const Nic* const nic = path.peer_nic();
+  return {true, found.name, nic != nullptr ? nic->name : "", text_of(path),
+          fmt::format("{} of {} processes seen wait for it, and it waits for nobody: it computes, "
+                      "is stopped, or has failed; look there{}",
+                      found.waiters, job.processes().size(),
+                      nic != nullptr ? "" : ", and run pacecar doctor there")};
+}
+
+}  // namespace
+
+double Finding::speed_bps() const { return path.flow->goodput_bps.value_or(path.flow->rate_bps); }
+
+std::vector<Finding> examine(const Job& job) {
+  std::vector<Finding> findings;
+  for (const Process& process : job.processes()) {
+    for (const Nic& nic : process.nics) {
+      for (const Flow& flow : nic.flows) {
+        const Path path{&job, &process, &nic, &flow};
+        const Rule& rule = diagnose(path);
+        if (flow.sending || rule.trouble) findings.push_back({path, &rule});
+      }
+    }
+  }
+  std::stable_sort(findings.begin(), findings.end(), worse);
+  return findings;
+}
+
+std::optional<WaitedFor> waited_for(const std::vector<Finding>& findings) {
+  Graph graph;
+  std::set<std::string> waiting;
+  for (const Finding& finding : findings) {
+    if (!finding.rule->blames_peer) continue;
+    graph[awaited_by(finding)].insert(waiter_of(finding));
+    waiting.insert(waiter_of(finding));
+  }
+  if (graph.empty()) return std::nullopt;
+  WaitedFor most;
+  for (const auto& [awaited, waiters] : graph) {
+    if (waiting.contains(awaited)) continue;
+    const size_t count = all_waiters(graph, awaited).size();
+    if (count > most.waiters) most = {awaited, count, false, nullptr};
+  }
+  if (most.waiters == 0) most = {"", waiting.size(), true, nullptr};
+  for (const Finding& finding : findings) {
+    if (!finding.rule->blames_peer || most.longest != nullptr) continue;
+    if (most.circle || awaited_by(finding) == most.name) most.longest = &finding;
+  }
+  return most;
+}
+
+Verdict conclude(const Job& job, const std::vector<Finding>& findings) {
+  if (!job.silent().empty()) {
+    const SilentProcess& silent = job.silent().front();
+    return {true, name_of(silent), "", "",
+            fmt::format("{}; {} in all do not answer", silent.reason, job.silent().size())};
+  }
+  if (findings.empty() || severity(findings.front()) + 1 == rules().size()) {
+    return {false, "", "", "", "nothing is wrong, and no flow has more to send"};
+  }
+  const Finding& worst = findings.front();
+  if (worst.rule->blames_peer) return verdict_of_waiting(job, *waited_for(findings));
+  return {worst.rule->trouble, name_of(*worst.path.process), worst.path.nic->name,
+          text_of(worst.path), worst.why()};
+}
+
+}  // namespace pacecar::doctor

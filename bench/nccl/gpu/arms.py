@@ -1,0 +1,140 @@
+"""What is compared: NCCL over its own sockets, or over Pacecar on some NIC. And the proof of it.
+
+An arm is written `socket` or as the NIC's name in PACECAR_NICS; `+NAME=VALUE` adds to the
+environment of its ranks, as in soft:udp:lo+PACECAR_CC=swift.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+
+from machine import ROOT
+from toolkit import Broken
+
+BASELINE = "socket"
+PLUGIN_NAME = "libnccl-net-pacecar.so"
+USUAL_PLUGINS = [ROOT / "build" / build / "net_plugin" / PLUGIN_NAME
+                 for build in ("release", "quickstart")]
+LOAD_LIMIT_S = 60
+# Each rank claims a host of its own, so that ranks on one GPU are let in and only the network
+# joins them; nothing that needs a GPU alone, or a second one, is tried.
+ALONE = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_MNNVL_ENABLE": "0",
+         "NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0", "NCCL_NVLS_ENABLE": "0",
+         "NCCL_RAS_ENABLE": "0", "NCCL_IGNORE_CPU_AFFINITY": "1", "NCCL_SOCKET_IFNAME": "lo",
+         "NCCL_NET_PLUGIN_REF_COUNT": "1", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    name: str
+    nic: str  # empty: NCCL's own sockets
+    settings: tuple = ()  # pairs
+
+    @property
+    def network(self):
+        return "Pacecar" if self.nic else "Socket"
+
+
+def parse(text):
+    parts = text.split("+")
+    # Several NICs as one are joined by + as well.
+    nics = list(itertools.takewhile(lambda part: "=" not in part, parts))
+    what = "+".join(nics)
+    pairs = [tuple(setting.split("=", 1)) for setting in parts[len(nics):]]
+    if not all(nics) or not nics or not all(len(pair) == 2 and NAME.fullmatch(pair[0])
+                                            for pair in pairs):
+        raise ValueError(f"'{text}' is no arm: write {BASELINE}, or a NIC as in PACECAR_NICS such "
+                         "as soft:udp:lo, each with +NAME=VALUE for its environment")
+    return Arm(text, "" if what == BASELINE else what, tuple(pairs))
+
+
+def usual(devices=pathlib.Path("/sys/class/infiniband")):
+    """(arms that this host can run, sentences on what is left out)."""
+    arms, notes = [parse(BASELINE), parse("soft:udp:lo")], []
+    if may_open_raw():
+        arms.append(parse("soft:raw:lo"))
+    else:
+        notes.append("soft:raw:lo is left out: raw sockets need root or CAP_NET_RAW")
+    found = sorted(devices.glob("*"))
+    if not found:
+        notes.append(f"there is no RDMA device in {devices}: software NICs only")
+    for device in found:
+        if any("ACTIVE" in state.read_text("ascii") for state in device.glob("ports/*/state")):
+            arms.append(parse(device.name))
+        else:
+            notes.append(f"{device.name} is left out: none of its ports is active")
+    return arms, notes
+
+
+def may_open_raw():
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP).close()
+    except PermissionError:
+        return False
+    return True
+
+
+def environment(arm, rank, plugin, log):
+    """Of one rank, on top of the caller's own; its NCCL writes what it does to `log`."""
+    result = {**ALONE, "NCCL_HOSTID": f"pacecar-rank-{rank}", "NCCL_NET": arm.network,
+              "NCCL_DEBUG_FILE": str(log), "NCCL_NET_PLUGIN": "none"}
+    if arm.nic:
+        result.update(NCCL_NET_PLUGIN=str(plugin), PACECAR_NICS=arm.nic, PACECAR_REQUIRE="1",
+                      LD_LIBRARY_PATH=library_path(plugin))
+    return {**result, **dict(arm.settings)}
+
+
+def library_path(plugin):
+    """What lies beside the plugin is found first: a host without Debian's packages needs it."""
+    return ":".join(filter(None, [str(plugin.parent), os.environ.get("LD_LIBRARY_PATH")]))
+
+
+def find_plugin(named, arms):
+    """The plugin, which loads; None where no arm needs it."""
+    if not any(arm.nic for arm in arms):
+        return None
+    for plugin in [named] if named else USUAL_PLUGINS:
+        if plugin.is_file():
+            check_plugin(plugin.resolve())
+            return plugin.resolve()
+    raise Broken(f"{named or 'the plugin'} is missing: build it (cmake --preset release && cmake "
+                 "--build --preset release), or name it with --plugin")
+
+
+def check_plugin(plugin):
+    """Loads it once, in a process of its own: NCCL would only say that it found none."""
+    load = [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", str(plugin)]
+    done = subprocess.run(load, capture_output=True, text=True, check=False, timeout=LOAD_LIMIT_S,
+                          env={**os.environ, "LD_LIBRARY_PATH": library_path(plugin)})
+    if done.returncode != 0:
+        why = (done.stderr.strip() or f"ended with {done.returncode}").splitlines()[-1]
+        raise Broken(f"the plugin does not load here ({why}): put the library that is missing "
+                     f"beside it, into {plugin.parent}")
+
+
+def describe_plugin(plugin):
+    if plugin is None:
+        return None
+    return {"path": str(plugin), "sha256": hashlib.sha256(plugin.read_bytes()).hexdigest()}
+
+
+def complaint(arm, log):
+    """Why this log of a rank does not show that it ran as the arm says; None when it does."""
+    networks = set(re.findall(r"Using network (\S+)", log))
+    if networks != {arm.network}:
+        return (f"NCCL used the network {', '.join(sorted(networks)) or '(none in its log)'}, not "
+                f"{arm.network}")
+    if arm.nic and f"Pacecar on {arm.nic} (" not in log:
+        return f"Pacecar's line in NCCL's log does not name {arm.nic} alone"
+    paths = set(re.findall(r"(?:Channel|CollNet) .* via (\S+)", log))
+    if not any(path.startswith(f"NET/{arm.network}/") for path in paths):
+        return f"NCCL's log shows no connection over NET/{arm.network}"
+    beside = sorted(path for path in paths if not path.startswith("NET/"))
+    return f"some ranks were joined by {', '.join(beside)}, past the network" if beside else None

@@ -1,0 +1,207 @@
+// One rank of a job of NCCL: runs operations of several sizes, checks every element, takes times.
+//   collectives probe
+//   collectives RANK RANKS GPU ID_FILE OPERATIONS BYTES:ITERATIONS,... REPETITIONS
+// `bench/nccl/run` starts it and reads its lines: a JSON object per operation and size, with the
+// seconds of one operation in each repetition.
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+#include "bench/nccl/gpu/operations.h"
+
+namespace pacecar::nccl {
+namespace {
+
+constexpr size_t kWarmUp = 5;
+constexpr int kMaxGpus = 1024;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 34;
+constexpr uint64_t kMaxTimes = 1'000'000;
+
+struct Size {
+  size_t bytes = 0;
+  size_t iterations = 0;
+};
+
+struct Options {
+  int rank = 0;
+  int ranks = 0;
+  int gpu = 0;
+  std::string id_file;
+  std::vector<const Operation*> operations;
+  std::vector<Size> sizes;
+  size_t repetitions = 0;
+};
+
+uint64_t number(std::string_view text, uint64_t least, uint64_t most, const char* what) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most) {
+    end_with(std::string(what) + " is '" + std::string(text) + "': give a whole number from " +
+             std::to_string(least) + " to " + std::to_string(most));
+  }
+  return value;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (size_t end = 0; end != std::string_view::npos; text.remove_prefix(end + 1)) {
+    end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) break;
+  }
+  return parts;
+}
+
+const Operation* operation_called(std::string_view name) {
+  for (const Operation& operation : operations()) {
+    if (operation.name == name) return &operation;
+  }
+  end_with("there is no operation '" + std::string(name) + "': see bench/nccl/run --list");
+}
+
+Size parse_size(std::string_view text) {
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos) end_with("a size is not BYTES:ITERATIONS");
+  return {.bytes = number(text.substr(0, colon), sizeof(float), kMaxBytes, "a size"),
+          .iterations = number(text.substr(colon + 1), 1, kMaxTimes, "its iterations")};
+}
+
+Options parse(char** argv) {
+  Options options;
+  options.ranks = static_cast<int>(number(argv[2], 2, kMaxRanks, "RANKS"));
+  options.rank =
+      static_cast<int>(number(argv[1], 0, static_cast<uint64_t>(options.ranks) - 1, "RANK"));
+  options.gpu = static_cast<int>(number(argv[3], 0, kMaxGpus, "GPU"));
+  options.id_file = argv[4];
+  for (const auto name : split(argv[5], ',')) options.operations.push_back(operation_called(name));
+  for (const auto size : split(argv[6], ',')) options.sizes.push_back(parse_size(size));
+  options.repetitions = number(argv[7], 1, kMaxTimes, "REPETITIONS");
+  return options;
+}
+
+int probe() {
+  int gpus = 0;
+  int nccl = 0;
+  int runtime = 0;
+  int driver = 0;
+  cudaError_t found = cudaGetDeviceCount(&gpus);
+  if (found == cudaSuccess) found = cudaFree(nullptr);  // a GPU that is seen may still refuse us
+  require(ncclGetVersion(&nccl), "ncclGetVersion");
+  require(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  require(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  std::printf(
+      "{\"gpus\": %d, \"reason\": \"%s\", \"nccl\": %d, \"cuda_runtime\": %d, "
+      "\"cuda_driver\": %d}\n",
+      found == cudaSuccess ? gpus : 0, cudaGetErrorString(found), nccl, runtime, driver);
+  return 0;
+}
+
+class Rank {
+ public:
+  explicit Rank(const Options& options)
+      : options_(options),
+        job_(options.rank, options.ranks, options.gpu, options.id_file),
+        one_(largest(options)),
+        other_(one_.elements()),
+        host_(one_.elements()) {}
+
+  void run() {
+    for (const Operation* operation : options_.operations) {
+      for (const Size& size : options_.sizes) measure(*operation, size);
+    }
+    job_.barrier(scratch_);  // nobody leaves while another still needs it
+  }
+
+ private:
+  static size_t largest(const Options& options) {
+    size_t bytes = 0;
+    for (const Size& size : options.sizes) bytes = std::max(bytes, size.bytes);
+    return bytes / sizeof(float);
+  }
+
+  void measure(const Operation& operation, const Size& size) {
+    const auto ranks = static_cast<size_t>(job_.ranks());
+    const size_t count = size.bytes / sizeof(float) / (operation.divides ? ranks : 1);
+    if (count == 0) return;  // not an element for each rank
+    size_t wrong = operation.in_place == InPlace::kNever ? 0 : in_place(operation, count);
+    fill(operation, one_.data(), count);
+    other_.poison();
+    const Call call{.send = one_.data(), .receive = other_.data(), .count = count};
+    const std::vector<double> seconds = timed(operation, call, size.iterations);
+    wrong += checked(operation, count, call.receive);
+    std::printf(
+        "{\"op\": \"%.*s\", \"bytes\": %zu, \"count\": %zu, \"iterations\": %zu, "
+        "\"wrong\": %zu, \"seconds\": [",
+        static_cast<int>(operation.name.size()), operation.name.data(), size.bytes, count,
+        size.iterations, wrong);
+    for (size_t i = 0; i < seconds.size(); ++i) std::printf("%s%.9f", i ? ", " : "", seconds[i]);
+    std::printf("]}\n");
+    std::fflush(stdout);
+  }
+
+  // What this rank sends, under a new salt: nothing of an earlier operation passes for it.
+  void fill(const Operation& operation, float* send, size_t count) {
+    ++salt_;
+    const size_t elements = operation.sends_all ? count * static_cast<size_t>(job_.ranks()) : count;
+    for (size_t i = 0; i < elements; ++i) host_[i] = element(salt_, job_.rank(), i);
+    to_device(send, host_, elements);
+  }
+
+  size_t checked(const Operation& operation, size_t count, const float* received) {
+    const size_t elements = operation.result(job_.rank(), job_.ranks(), count).size() * count;
+    to_host(host_, received, elements);
+    return count_wrong(operation, job_, salt_, count, {host_.data(), elements});
+  }
+
+  size_t in_place(const Operation& operation, size_t count) {
+    const size_t own = static_cast<size_t>(job_.rank()) * count;
+    float* send = one_.data() + (operation.in_place == InPlace::kInReceived ? own : 0);
+    float* receive = one_.data() + (operation.in_place == InPlace::kInSent ? own : 0);
+    one_.poison();
+    fill(operation, send, count);
+    operation.launch(job_, {.send = send, .receive = receive, .count = count});
+    job_.wait();
+    return checked(operation, count, receive);
+  }
+
+  // The seconds that one operation took, in each repetition.
+  std::vector<double> timed(const Operation& operation, const Call& call, size_t iterations) {
+    for (size_t i = 0; i < std::min(kWarmUp, iterations); ++i) operation.launch(job_, call);
+    job_.wait();
+    std::vector<double> seconds;
+    for (size_t repetition = 0; repetition < options_.repetitions; ++repetition) {
+      job_.barrier(scratch_);
+      const auto begin = std::chrono::steady_clock::now();
+      for (size_t i = 0; i < iterations; ++i) operation.launch(job_, call);
+      job_.wait();
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+      seconds.push_back(taken.count() / static_cast<double>(iterations));
+    }
+    return seconds;
+  }
+
+  const Options& options_;
+  Communicator job_;
+  DeviceBuffer one_;
+  DeviceBuffer other_;
+  DeviceBuffer scratch_{1};
+  std::vector<float> host_;
+  uint64_t salt_ = 0;
+};
+
+}  // namespace
+}  // namespace pacecar::nccl
+
+int main(int argc, char** argv) {
+  using namespace pacecar::nccl;
+  constexpr int kArguments = 8;
+  if (argc == 2 && std::string_view(argv[1]) == "probe") return probe();
+  if (argc != kArguments) {
+    end_with("this is one rank of a job: bench/nccl/run starts it with what it needs");
+  }
+  const Options options = parse(argv);
+  Rank(options).run();
+  return 0;
+}

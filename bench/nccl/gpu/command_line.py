@@ -1,0 +1,91 @@
+"""What the programs of bench/nccl share towards their user: options, words, exit codes."""
+
+import argparse
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import arms
+import toolkit
+
+MET, MISSED, ERROR, SKIPPED = 0, 1, 2, 77
+INTERRUPTED = 130
+
+
+def number(kind, least, most):
+    def parse_number(text):
+        value = kind(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not in {least} to {most}")
+        return value
+
+    parse_number.__name__ = "number"
+    return parse_number
+
+
+def arm_list(text):
+    try:
+        found = [arms.parse(part) for part in text.split(",")]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if len(set(found)) != len(found):
+        raise argparse.ArgumentTypeError("an arm is named twice")
+    return found
+
+
+def add_common(add):
+    """Options of both programs, for a parser's add_argument."""
+    add("--seed", type=int, default=1, help="of the order of the runs; default 1")
+    add("--plugin", type=pathlib.Path, metavar="FILE", help="default: the one in build/")
+    add("--no-mps", action="store_true", help="let ranks that share a GPU take turns")
+    add("--json", type=writable, metavar="FILE", help="write every figure to this file")
+
+
+def writable(text):
+    """A file that can be written: said now, not after the measurement."""
+    file = pathlib.Path(text)
+    if file.is_dir() or not os.access(file.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"cannot write {file}: name a file in a folder that can "
+                                         "be written")
+    return file
+
+
+def recorded(options):
+    """The options as they go into the JSON."""
+    values = {**vars(options), "arms": ",".join(arm.name for arm in options.arms)}
+    return {name: str(value) for name, value in values.items()}
+
+
+def progress(text):
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def say(text):
+    progress("")
+    print(f"{pathlib.Path(sys.argv[0]).name}: {text}", file=sys.stderr, flush=True)
+
+
+def interrupt(*unused):
+    raise KeyboardInterrupt
+
+
+def finish(main):
+    """Runs `main` and exits with what it returns."""
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        say("interrupted")
+        sys.exit(INTERRUPTED)
+    except toolkit.Skipped as reason:
+        say(f"skipped: {reason}")
+        sys.exit(SKIPPED)
+    except toolkit.Broken as reason:
+        say(str(reason))
+        sys.exit(ERROR)
+    except subprocess.SubprocessError as error:
+        say(str(error))
+        sys.exit(ERROR)

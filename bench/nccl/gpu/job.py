@@ -1,0 +1,99 @@
+"""Ranks of one job: started, watched, and ended together."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import tempfile
+import time
+
+import arms
+from exchange import Failed, Process, uninterrupted
+
+LOOK_EVERY_S = 0.02
+LEAVE_LIMIT_S = 5  # for the others to say what they saw, after one has failed
+LAST_LINES = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Rank:
+    argv: list
+    environment: dict
+    log: pathlib.Path  # NCCL's
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What all jobs of a measurement share."""
+    plugin: pathlib.Path | None
+    client: dict  # MPS's environment
+    folder: pathlib.Path
+    limit_s: float
+
+
+def run_arm(arm, ranks, argv, setting):
+    """Runs `argv(rank, folder)` as each rank and gives their standard outputs.
+
+    Failed when one fails, they do not end, or NCCL's log shows another network than the arm's.
+    """
+    with tempfile.TemporaryDirectory(dir=setting.folder) as name:
+        place = pathlib.Path(name)
+        made = []
+        for number in range(ranks):
+            log = place / f"nccl.{number}.log"
+            environment = {**os.environ, **setting.client,
+                           **arms.environment(arm, number, setting.plugin, log)}
+            made.append(Rank(argv(number, place), environment, log))
+        outputs = run(made, setting.limit_s)
+        for number, rank in enumerate(made):
+            if why := arms.complaint(arm, said_by_nccl(rank)):
+                raise Failed(f"rank {number}: {why}")
+        return outputs
+
+
+def said_by_nccl(rank):
+    return rank.log.read_text("utf-8", "replace") if rank.log.is_file() else ""
+
+
+def run(ranks, limit_s):
+    """What each rank wrote to its standard output; Failed when one fails or they do not end."""
+    with contextlib.ExitStack() as stack:
+        with uninterrupted():
+            processes = [stack.enter_context(Process((), rank.argv, rank.environment))
+                         for rank in ranks]
+        late = not wait(processes, limit_s)
+        bad = [number for number, process in enumerate(processes)
+               if process.ended() and not process.ends_well(0)]
+        if bad or late:
+            raise Failed(story(ranks, processes, bad, limit_s))
+        return [process.output() for process in processes]
+
+
+def wait(processes, limit_s):
+    """True when all have ended, or one has failed; False when they take too long."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        ended = [process for process in processes if process.ended()]
+        if len(ended) == len(processes):
+            return True
+        if not all(process.ends_well(0) for process in ended):
+            deadline = min(deadline, time.monotonic() + LEAVE_LIMIT_S)
+        time.sleep(LOOK_EVERY_S)
+    return any(process.ended() and not process.ends_well(0) for process in processes)
+
+
+def story(ranks, processes, bad, limit_s):
+    """What went wrong, with the last words of the ranks and of their NCCL."""
+    if bad:
+        head = "; ".join(f"rank {number}: {processes[number].complaint()}" for number in bad)
+    else:
+        head = f"the job did not end within {limit_s:g} s and was killed"
+    lines = [head]
+    for number, (rank, process) in enumerate(zip(ranks, processes)):
+        lines += [f"  rank {number}: {line}" for line in last_lines(process.output())]
+        lines += [f"  rank {number}, NCCL: {line}" for line in last_lines(said_by_nccl(rank))]
+    return "\n".join(lines)
+
+
+def last_lines(text):
+    return text.strip().splitlines()[-LAST_LINES:]

@@ -1,0 +1,133 @@
+"""Finds CUDA and NCCL, builds the driver and the statistics with a bare compiler, asks for GPUs."""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+from machine import ROOT
+
+HERE = pathlib.Path(__file__).resolve().parent
+DRIVER, RATIOS = "collectives", "paired_ratios"
+DRIVER_SOURCES = [HERE / name for name in ("collectives.cc", "operations.cc", "device.cc")]
+RATIOS_SOURCES = [HERE / "paired_ratios.cc",
+                  *(ROOT / name for name in ("bench/ab/statistics.cc", "bench/ab/distributions.cc",
+                                             "transport/base/check.cc"))]
+LIBRARY_FOLDERS = ("lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
+                   "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+PROBE_LIMIT_S = 180  # libraries of gigabytes, from a cold disk
+
+
+class Skipped(Exception):
+    """Nothing can be measured here; the text says why, and what would help."""
+
+
+class Broken(Exception):
+    """Something that should work does not; the text says what, and what would help."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A header's folder, and the library that belongs to it."""
+    include: pathlib.Path
+    library: pathlib.Path
+
+
+def wheel_folders():
+    """Where pip puts NVIDIA's packages."""
+    spec = importlib.util.find_spec("nvidia")
+    for base in spec.submodule_search_locations if spec else []:
+        yield from sorted(pathlib.Path(base).glob("*"))
+
+
+def find(header, library, named, flag, cure):
+    """The Part in the folder that was named, or in the first usual one that has both."""
+    usual = [pathlib.Path("/usr/local/cuda"), *wheel_folders(), pathlib.Path("/usr")]
+    for base in [pathlib.Path(named)] if named else usual:
+        if not (base / "include" / header).is_file():
+            continue
+        for folder in LIBRARY_FOLDERS:
+            found = sorted((base / folder).glob(library + "*"))
+            if found:
+                return Part(base / "include", found[0])
+    where = named or "the usual places"
+    raise Skipped(f"{header} and {library} are not found in {where}: {cure}, or name the folder "
+                  f"that holds include and lib with {flag}")
+
+
+def find_nccl(named):
+    return find("nccl.h", "libnccl.so", named, "--nccl", "install libnccl-dev")
+
+
+def find_cuda(named):
+    return find("cuda_runtime_api.h", "libcudart.so", named, "--cuda", "install CUDA's runtime")
+
+
+def compile_program(sources, program, *flags):
+    compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
+    if not compiler:
+        raise Skipped("there is no C++ compiler: install g++, or name one in CXX")
+    command = [compiler, "-std=c++20", "-O2", "-pthread", f"-I{ROOT}", *sources, *flags, "-o",
+               program]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Broken(f"{program.name} does not compile with {compiler}:\n{done.stderr.strip()}")
+
+
+def build(folder, nccl, cuda):
+    """Both programs, in this folder, which is returned."""
+    parts = [find_nccl(nccl), find_cuda(cuda)]
+    flags = [flag for part in parts for flag in ("-idirafter", part.include, part.library,
+                                                 f"-Wl,-rpath,{part.library.parent}")]
+    compile_program(DRIVER_SOURCES, folder / DRIVER, *flags)
+    compile_program(RATIOS_SOURCES, folder / RATIOS)
+    return folder
+
+
+def probe(command, **environment):
+    """What a program that looks at the GPUs prints: a JSON object with "gpus" and "reason"."""
+    text = " ".join(map(str, command))
+    try:
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False,
+                              timeout=PROBE_LIMIT_S, env={**os.environ, **environment})
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Broken(f"'{text}' does not run: {error}") from None
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        said = (done.stderr or done.stdout).strip()
+        raise Broken(f"'{text}' ended with {done.returncode}, saying '{said}'") from None
+
+
+def require_gpu(seen):
+    if seen["gpus"] == 0:
+        raise Skipped(f"there is no GPU that CUDA can use ({seen['reason']}): run this on a host "
+                      "with one and NVIDIA's driver; ring_allreduce needs none")
+
+
+def versions(seen):
+    """For people: "2.28.9" from NCCL's 22809, "13.0" from CUDA's 13000."""
+    def dotted(number, *units):
+        parts = []
+        for unit in units:
+            parts.append(str(number // unit))
+            number %= unit
+        return ".".join(parts)
+
+    return {"nccl": dotted(seen["nccl"], 10000, 100, 1),
+            "cuda_runtime": dotted(seen["cuda_runtime"], 1000, 10),
+            "cuda_driver": dotted(seen["cuda_driver"], 1000, 10)}
+
+
+def gpu_names():
+    """As nvidia-smi lists them with their driver; empty where it cannot."""
+    try:
+        done = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version",
+                               "--format=csv,noheader"], capture_output=True, text=True,
+                              check=False, timeout=PROBE_LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return done.stdout.split("\n")[:-1] if done.returncode == 0 else []

@@ -1,0 +1,211 @@
+#include "gdr/registration_cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace pacecar {
+namespace {
+
+using Lease = RegistrationCache::Lease;
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kBase = 100 * kPage;
+constexpr size_t kCapacity = 64;
+constexpr uint32_t kRead = 1;
+constexpr uint32_t kWrite = 3;
+
+// A device that keeps a list, and may refuse.
+class FakeDevice : public Registrar {
+ public:
+  struct Entry {
+    PageRange pages;
+    uint32_t rights = 0;
+  };
+
+  Result<uint32_t> add(const PageRange& pages, uint32_t rights) override {
+    ++adds;
+    if (refuses) return fail(ErrorCode::kPermission, "the memory cannot be locked");
+    live[++last_key] = {pages, rights};
+    return last_key;
+  }
+  void remove(uint32_t key) override { EXPECT_EQ(live.erase(key), 1U) << "key " << key; }
+
+  std::map<uint32_t, Entry> live;
+  uint32_t last_key = 0;
+  size_t adds = 0;
+  bool refuses = false;
+};
+
+class RegistrationCacheTest : public testing::Test {
+ protected:
+  Lease acquire(uint64_t offset, size_t length, uint32_t rights = kWrite) {
+    const Result<Lease> lease = cache_.acquire(kBase + offset, length, rights);
+    EXPECT_TRUE(lease.has_value());
+    return lease.value_or(Lease{});
+  }
+
+  FakeDevice device_;
+  RegistrationCache cache_{device_, kPage, kCapacity};
+};
+
+TEST_F(RegistrationCacheTest, RegistersWholePages) {
+  const Lease lease = acquire(10, kPage);
+  EXPECT_EQ(lease.pages, (PageRange{kBase, kBase + 2 * kPage}));
+  EXPECT_EQ(device_.live.at(lease.key).pages, lease.pages);
+  EXPECT_EQ(device_.live.at(lease.key).rights, kWrite);
+}
+
+TEST_F(RegistrationCacheTest, TwoBuffersOfOnePageShareItUntilBothAreGone) {
+  const Lease first = acquire(0, 100);
+  const Lease second = acquire(2000, 100);
+  EXPECT_EQ(first.key, second.key);
+  EXPECT_EQ(device_.adds, 1U);
+  EXPECT_FALSE(cache_.last(first));
+  cache_.release(first);
+  EXPECT_TRUE(cache_.last(second));
+  EXPECT_TRUE(device_.live.contains(second.key));
+  cache_.release(second);
+  EXPECT_TRUE(device_.live.empty());
+}
+
+TEST_F(RegistrationCacheTest, BuffersThatShareOnlyAPageAreApart) {
+  const Lease low = acquire(0, kPage + 100);
+  const Lease high = acquire(kPage + 200, kPage);
+  EXPECT_NE(low.key, high.key);
+  cache_.release(low);
+  // The page that both had is still the other's.
+  EXPECT_EQ(device_.live.at(high.key).pages, (PageRange{kBase + kPage, kBase + 3 * kPage}));
+}
+
+TEST_F(RegistrationCacheTest, AWiderRangeServesAndThenLeavesTheNarrowOneFound) {
+  const Lease narrow = acquire(kPage, kPage);
+  const Lease wide = acquire(0, 4 * kPage);
+  EXPECT_NE(narrow.key, wide.key);
+  EXPECT_EQ(acquire(kPage, 10).key, wide.key);
+  cache_.release(wide);
+  cache_.release(wide);  // the other user's
+  EXPECT_FALSE(device_.live.contains(wide.key));
+  EXPECT_EQ(acquire(kPage, 10).key, narrow.key);
+}
+
+TEST_F(RegistrationCacheTest, OtherRightsAreAnotherRegistration) {
+  EXPECT_NE(acquire(0, 10, kRead).key, acquire(0, 10, kWrite).key);
+}
+
+TEST_F(RegistrationCacheTest, WhatCannotBeARangeIsRefused) {
+  constexpr uint64_t kTop = std::numeric_limits<uint64_t>::max();
+  const std::vector<std::pair<uint64_t, size_t>> ranges = {
+      {kBase, 0}, {kTop - 10, 100}, {kTop - 10, 5}, {kBase, kTop}, {kBase + 1, kTop - kBase - 1}};
+  for (const auto& [address, length] : ranges) {
+    const auto refused = cache_.acquire(address, length, kWrite);
+    ASSERT_FALSE(refused.has_value()) << address << " " << length;
+    EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
+  }
+  EXPECT_EQ(device_.adds, 0U);
+}
+
+TEST_F(RegistrationCacheTest, CapacityBoundsTheLeases) {
+  std::vector<Lease> leases;
+  while (leases.size() < kCapacity) leases.push_back(acquire(0, 1));
+  const auto refused = cache_.acquire(kBase, 1, kWrite);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(refused.error().message, testing::HasSubstr("PACECAR_MAX_REGIONS"));
+  cache_.release(leases.back());
+  EXPECT_TRUE(cache_.acquire(kBase, 1, kWrite).has_value());
+}
+
+TEST_F(RegistrationCacheTest, ARefusalOfTheDeviceLeavesNothingBehind) {
+  device_.refuses = true;
+  const auto refused = cache_.acquire(kBase, kPage, kWrite);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kPermission);
+  EXPECT_EQ(cache_.leases(), 0U);
+  device_.refuses = false;
+  EXPECT_TRUE(device_.live.contains(acquire(0, kPage).key));
+}
+
+TEST_F(RegistrationCacheTest, ADestroyedCacheDeregistersWhatIsLeft) {
+  {
+    RegistrationCache other(device_, kPage, kCapacity);
+    ASSERT_TRUE(other.acquire(kBase, 1, kWrite) && other.acquire(kBase, 9 * kPage, kRead));
+    EXPECT_EQ(device_.live.size(), 2U);
+  }
+  EXPECT_TRUE(device_.live.empty());
+}
+
+TEST(RegistrationCacheFork, AChildNeitherUsesNorReleasesWhatItsParentHas) {
+  FakeDevice device;
+  auto cache = std::make_unique<RegistrationCache>(device, kPage, kCapacity);
+  const auto lease = cache->acquire(kBase, kPage, kWrite);
+  ASSERT_TRUE(lease.has_value());
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto refused = cache->acquire(kBase, kPage, kWrite);
+    const bool refuses = !refused && refused.error().code == ErrorCode::kUnavailable;
+    cache->release(*lease);
+    cache.reset();
+    _exit(refuses && device.adds == 1 && device.live.size() == 1 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(cache->last(*lease));
+}
+
+// Against a model that looks at every registration.
+RC_GTEST_PROP(RegistrationCacheProperty, SharesWheneverItCanAndKeepsWhatIsUsed, ()) {
+  constexpr uint64_t kStep = kPage / 4;
+  FakeDevice device;
+  RegistrationCache cache(device, kPage, kCapacity);
+  std::vector<std::pair<PageRange, Lease>> users;
+  const auto operations = *rc::gen::inRange(1, 150);
+  for (int i = 0; i < operations; ++i) {
+    const size_t adds = device.adds;
+    if (users.empty() || (users.size() < kCapacity && *rc::gen::inRange(0, 5) < 3)) {
+      const uint64_t begin = kBase + kStep * *rc::gen::inRange<uint64_t>(0, 60);
+      const uint64_t length = kStep * *rc::gen::inRange<uint64_t>(1, 30);
+      const uint32_t rights = *rc::gen::element(kRead, kWrite);
+      const PageRange pages{begin / kPage * kPage, (begin + length + kPage - 1) / kPage * kPage};
+      const bool held = std::any_of(device.live.begin(), device.live.end(), [&](const auto& one) {
+        return one.second.rights == rights && one.second.pages.holds(pages);
+      });
+      const auto lease = cache.acquire(begin, length, rights);
+      RC_ASSERT(lease.has_value());
+      RC_ASSERT(device.adds == adds + (held ? 0 : 1));
+      if (!held) RC_ASSERT(lease->pages == pages);
+      RC_ASSERT(device.live.at(lease->key).rights == rights);
+      users.push_back({{begin, begin + length}, *lease});
+    } else {
+      const auto leaves = users.begin() + *rc::gen::inRange<long>(0, std::ssize(users));
+      const Lease lease = leaves->second;
+      users.erase(leaves);
+      const bool last = std::none_of(users.begin(), users.end(), [&](const auto& user) {
+        return user.second.key == lease.key;
+      });
+      RC_ASSERT(cache.last(lease) == last);
+      cache.release(lease);
+    }
+    std::set<uint32_t> used;
+    for (const auto& [range, lease] : users) {
+      RC_ASSERT(device.live.at(lease.key).pages.holds(range));
+      used.insert(lease.key);
+    }
+    RC_ASSERT(device.live.size() == used.size());
+    RC_ASSERT(cache.leases() == users.size());
+  }
+}
+
+}  // namespace
+}  // namespace pacecar

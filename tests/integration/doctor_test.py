@@ -1,0 +1,213 @@
+"""Runs the real `pacecar doctor` on processes that really stall: doctor_test.py PROGRAM RANK.
+
+A stall is one after five seconds: the doctor is asked again until it sees what must come.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = ""
+RANK = ""
+LIMIT_S = 60
+
+
+class Job(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.state = self.root / "state"
+
+    def environment(self, **changes):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
+        return {**clean, "PACECAR_NICS": "soft:udp:lo", "PACECAR_TIMEOUT": "300s",
+                "PACECAR_STATE_DIR": str(self.state), **changes}
+
+    def start(self, *command, **changes):
+        process = subprocess.Popen(command, env=self.environment(**changes), text=True,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        process.kill()
+        process.communicate()
+
+    def doctor(self, *arguments, **changes):
+        return subprocess.run([PROGRAM, "doctor", *arguments], env=self.environment(**changes),
+                              text=True, capture_output=True, timeout=LIMIT_S, check=False)
+
+    def until(self, wanted, *arguments):
+        """The doctor's document once wanted(document) holds."""
+        give_up = time.monotonic() + LIMIT_S
+        while True:
+            process = self.doctor("--json", *arguments)
+            if process.returncode in (0, 1) and wanted(document := json.loads(process.stdout)):
+                return process.returncode, document
+            if time.monotonic() > give_up:
+                self.fail(process.stdout + process.stderr)
+
+
+class Ring(Job):
+    """Three ranks; rank 1 has not come to the message that the others pass on."""
+
+    def setUp(self):
+        super().setUp()
+        self.ranks = [self.start(RANK, "late" if rank == 1 else "eager", RANK=str(rank))
+                      for rank in range(3)]
+        handles = [rank.stdout.readline() for rank in self.ranks]
+        for i, rank in enumerate(self.ranks):
+            rank.stdin.write(handles[(i + 1) % 3])
+            rank.stdin.flush()
+        for rank in self.ranks:
+            self.assertEqual(rank.stdout.readline(), "connected\n")
+
+    def name(self, rank):
+        return f"rank {rank} ({socket.gethostname()}, pid {self.ranks[rank].pid})"
+
+    def test_the_late_rank_is_found_and_when_it_comes_nothing_is_wrong(self):
+        def both_wait(document):
+            return {f["process"] for f in document["findings"] if f["trouble"]} == {
+                self.name(0), self.name(2)}
+        code, document = self.until(both_wait, "--watch", "0")
+        self.assertEqual(code, 1)
+        self.assertEqual({(f["process"], f["rule"], f["peer"])
+                          for f in document["findings"] if f["trouble"]},
+                         {(self.name(0), "no-buffer", self.name(1)),
+                          (self.name(2), "no-message", self.name(1))})
+        verdict = document["verdict"]
+        self.assertEqual(verdict["process"], self.name(1))
+        self.assertEqual(verdict["nic"], "soft:udp:lo")
+        self.assertIn("2 of 3 processes", verdict["why"])
+
+        process = self.doctor("--watch", "0")
+        self.assertEqual((process.returncode, process.stderr), (1, ""))
+        self.assertIn(f"\nTrouble: {self.name(1)}\n", process.stdout)
+
+        self.several_files(document)
+
+        self.ranks[1].stdin.write("come\n")
+        self.ranks[1].stdin.flush()
+        for rank in self.ranks:
+            self.assertEqual(rank.stdout.readline(), "passed on\n")
+        process = self.doctor("--watch", "0")
+        self.assertEqual(process.returncode, 0, process.stdout)
+        self.assertIn("nothing is wrong", process.stdout)
+
+    def several_files(self, whole):
+        """As if each rank were on a host of its own."""
+        files = []
+        for i, process in enumerate(whole["processes"]):
+            files.append(self.root / f"host{i}.json")
+            files[-1].write_text(json.dumps({**whole, "processes": [process]}))
+        process = self.doctor("--json", *map(str, files))
+        self.assertEqual(process.returncode, 1, process.stderr)
+        self.assertEqual(json.loads(process.stdout)["verdict"], whole["verdict"])
+        without = [str(file) for file, process in zip(files, whole["processes"])
+                   if process["now"]["rank"] != 1]
+        verdict = json.loads(self.doctor("--json", *without).stdout)["verdict"]
+        self.assertRegex(verdict["process"], r"^127\.0\.0\.1:\d+$")
+        self.assertIn("run pacecar doctor there", verdict["why"])
+
+    def test_one_process(self):
+        pid = self.ranks[2].pid
+        document = json.loads(self.doctor("--json", "--watch", "0", "--pid", str(pid)).stdout)
+        self.assertEqual([p["now"]["pid"] for p in document["processes"]], [pid])
+
+    def test_sockets_are_their_owners_alone_and_go_with_the_process(self):
+        sockets = sorted(self.state.iterdir())
+        self.assertEqual(len(sockets), 3)
+        self.assertEqual(stat.S_IMODE(self.state.stat().st_mode), 0o700)
+        for path in sockets:
+            self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o600)
+        for rank in self.ranks:
+            rank.kill()
+            rank.wait()
+        self.assertEqual(sorted(self.state.iterdir()), sockets)  # killed: left behind
+        for path in sockets:
+            os.utime(path, (1, 1))
+        process = self.doctor()
+        self.assertEqual(process.returncode, 2)
+        self.assertEqual(list(self.state.iterdir()), [])
+
+
+class Stopped(Job):
+    def test_a_stopped_process_and_writes_that_nobody_acknowledges(self):
+        server = self.start(PROGRAM, "bw", "-p", "0", RANK="0")
+        while "on port" not in (line := server.stderr.readline()):
+            self.assertTrue(line)
+        port = line.split("on port ")[1].split()[0].rstrip(",;.")
+        client = self.start(PROGRAM, "bw", "-p", port, "--run_infinitely", "--quiet", "127.0.0.1",
+                            RANK="1")
+
+        def moves(document):
+            return any(f.get("goodput_bps", 0) > 0 for f in document["findings"])
+        code, document = self.until(moves)
+        self.assertEqual(code, 0, document["verdict"])
+
+        server.send_signal(signal.SIGSTOP)
+
+        def stands(document):
+            return any(f["rule"] == "unacknowledged" for f in document["findings"])
+        code, document = self.until(stands, "--watch", "0")
+        self.assertEqual(code, 1)
+        self.assertEqual([p["pid"] for p in document["silent"]], [server.pid])
+        self.assertIn(f"pid {server.pid} ", document["verdict"]["process"])
+        self.assertIn("does not answer", document["verdict"]["why"])
+        self.assertEqual([p["now"]["pid"] for p in document["processes"]], [client.pid])
+
+
+class CommandLine(Job):
+    def test_nothing_to_look_at(self):
+        process = self.doctor()
+        self.assertEqual((process.returncode, process.stdout), (2, ""))
+        self.assertRegex(process.stderr, r"\Aerror: no process with Pacecar .*\n\Z")
+
+    def test_switched_off(self):
+        process = self.doctor(PACECAR_STATE_DIR="none")
+        self.assertEqual(process.returncode, 2)
+        self.assertRegex(process.stderr, r"\Aerror: PACECAR_STATE_DIR is none.*\n\Z")
+
+    def test_wrong_usage(self):
+        bad = self.root / "bad.json"
+        bad.write_text("{}")
+        for arguments in (["--nope"], [str(self.root / "nope")], [str(bad)], ["--pid", "0"],
+                          ["--watch", "x"], ["--pid", "1", str(bad)]):
+            process = self.doctor(*arguments)
+            self.assertEqual((process.returncode, process.stdout), (2, ""), arguments)
+            self.assertRegex(process.stderr, r"\Aerror: .*\n\Z")
+
+    def test_a_document_that_is_none_is_told_and_left_out(self):
+        self.state.mkdir(mode=0o700)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(self.state / "7-0.sock"))
+            server.listen()
+            asking = self.start(PROGRAM, "doctor", "--watch", "0")
+            caller, _ = server.accept()
+            caller.sendall(b'{"schema_version": 1, "host": "\\u001b[2J"}')
+            caller.close()
+            output, errors = asking.communicate(timeout=LIMIT_S)
+        self.assertEqual((asking.returncode, output), (2, ""))
+        self.assertIn("warning: pid 7: ", errors)
+        self.assertNotIn("\x1b[2J", errors)
+
+    def test_help_tells_the_exit_codes(self):
+        process = self.doctor("--help")
+        self.assertEqual(process.returncode, 0)
+        self.assertIn("Exit codes: 0 nothing is wrong, 1 something is", process.stdout)
+
+
+if __name__ == "__main__":
+    PROGRAM, RANK = sys.argv.pop(1), sys.argv.pop(1)
+    unittest.main()

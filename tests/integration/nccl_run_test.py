@@ -1,0 +1,344 @@
+"""Runs bench/nccl/run against a stand-in for NCCL: nccl_run_test.py PROGRAMS [unittest flags].
+
+PROGRAMS holds `collectives`, built with tests/support/fake_nccl, and `paired_ratios`. Nothing here
+asserts a speed.
+"""
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import unittest.mock
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RUN = ROOT / "bench/nccl/run"
+LIMIT_S = 120
+PROGRAMS = pathlib.Path()
+NO_GOALS = ("--least-bandwidth", "0", "--most-time", "1e6")
+TINY = ("--sizes", "8,1K,64K", "--rounds", "2", "--repetitions", "2", "--iterations", "3",
+        "--arms", "socket,soft:udp:lo", *NO_GOALS)
+
+sys.dont_write_bytecode = True
+sys.path[:0] = [str(ROOT / "bench/nccl/gpu"), str(ROOT / "bench/compare")]
+import arms  # noqa: E402  (lies beside the program)
+import exchange  # noqa: E402
+import figures  # noqa: E402
+import mps  # noqa: E402
+import toolkit  # noqa: E402
+
+LOADER = importlib.machinery.SourceFileLoader("nccl_run", str(RUN))
+SPEC = importlib.util.spec_from_loader("nccl_run", LOADER)
+nccl_run = importlib.util.module_from_spec(SPEC)
+LOADER.exec_module(nccl_run)
+
+
+def some_library():
+    """A file that loads, in the plugin's place: the stand-in for NCCL does not open it."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        return next(line.split()[-1] for line in maps if "/libc." in line or "/libc-" in line)
+
+
+def command(*flags, programs=True):
+    built = ("--programs", PROGRAMS, "--plugin", some_library()) if programs else ()
+    return [sys.executable, RUN, *built, *flags]
+
+
+def run(*flags, programs=True, fault="", **environment):
+    return subprocess.run(list(map(str, command(*flags, programs=programs))), capture_output=True,
+                          text=True, timeout=LIMIT_S, check=False,
+                          env={**os.environ, "FAKE_NCCL": fault, **environment})
+
+
+class WholeRun(unittest.TestCase):
+    def test_every_operation_size_and_arm_is_measured_and_right(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file, picture = pathlib.Path(folder, "f.json"), pathlib.Path(folder, "f.svg")
+            done = run(*TINY, "--ranks", "2,4", "--json", file, "--plot", picture)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            document = json.loads(file.read_text("utf-8"))
+            for ranks in (2, 4):
+                drawn = xml.etree.ElementTree.parse(pathlib.Path(folder, f"f-{ranks}.svg"))
+                text = "".join(drawn.getroot().itertext())
+                self.assertIn("alltoall", text)
+                self.assertIn("soft:udp:lo", text)
+        self.assertEqual(len(document["runs"]), 2 * 2 * 2)
+        for one in document["runs"]:
+            measured = {figures.key(row) for row in one["rows"]}
+            wanted = {(op, size) for op in figures.OPERATIONS for size in (8, 1024, 65536)}
+            # Eight bytes are not a float for each of four ranks.
+            short = {(op, 8) for op in ("allgather", "reducescatter", "alltoall")}
+            self.assertEqual(measured, wanted - short if one["ranks"] == 4 else wanted)
+            for row in one["rows"]:
+                self.assertEqual(row["wrong"], 0)
+                self.assertEqual(len(row["times_s"]), 2)
+        self.assertEqual(len(document["ratios"]["2"]), 3 * len(figures.OPERATIONS))
+        self.assertEqual(document["versions"]["nccl"], "2.28.9")
+        self.assertIn("#       size        count     type  redop  root       time    algbw    "
+                      "busbw  #wrong", done.stdout)
+        self.assertIn("wrong elements: 0; failed runs: 0; goals: 28 of 28 met", done.stdout)
+
+    def test_a_missed_goal_ends_with_1(self):
+        done = run(*TINY, "--ops", "reduce", "--rounds", "1", "--most-time", "1e-6")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("MISSED", done.stdout)
+        self.assertIn("goals: 0 of 2 met", done.stdout)
+
+    def test_a_wrong_element_of_any_operation_is_an_error(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "f.json")
+            done = run(*TINY, "--rounds", "1", "--arms", "socket", "--json", file, fault="wrong")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            rows = json.loads(file.read_text("utf-8"))["runs"][0]["rows"]
+        for row in rows:
+            # In place, too, where that exists. Rank 1 gets nothing from a reduce to rank 0.
+            once = row["op"] in ("sendrecv", "alltoall")
+            wanted = 0 if row["op"] == "reduce" else 1 if once else 2
+            self.assertEqual(row["wrong"], wanted, row)
+
+    def test_a_hang_is_killed_and_told_with_the_last_lines(self):
+        done = run(*TINY, "--timeout", "2", "--arms", "socket", fault="hang")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("did not end within 2 s and was killed", done.stderr)
+        self.assertIn("rank 1, NCCL: NCCL INFO Using network Socket", done.stderr)
+        self.assertNotIn("round 2", done.stderr)  # once is enough
+
+    def test_a_rank_that_fails_ends_the_job(self):
+        done = run(*TINY, "--arms", "socket", fault="error")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("rank 1: collectives ended with 1", done.stderr)
+        self.assertIn("unhandled system error", done.stderr)
+
+    def test_an_arm_over_another_network_is_an_error(self):
+        done = run(*TINY, fault="network=Socket")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("soft:udp:lo, 2 ranks: rank 0: NCCL used the network Socket, not Pacecar",
+                      done.stderr)
+        self.assertIn("# allreduce, 2 ranks, socket", done.stdout)  # the other arm still counts
+
+    def test_ranks_joined_past_the_network_are_an_error(self):
+        done = run(*TINY, "--arms", "socket", fault="path=SHM/direct/direct")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no connection over NET/Socket", done.stderr)
+
+    def test_a_budget_ends_the_rounds(self):
+        done = run(*TINY, "--rounds", "1000", "--budget", "0.001", "--ops", "reduce")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("1 of 1000 rounds fit into 0.001 s", done.stderr)
+
+    def test_an_interrupt_leaves_no_rank(self):
+        environment = {**os.environ, "FAKE_NCCL": "hang"}
+        with tempfile.TemporaryDirectory() as folder:
+            process = subprocess.Popen(list(map(str, command(*TINY))),
+                                       env={**environment, "TMPDIR": folder},
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            deadline = time.monotonic() + LIMIT_S
+            # NCCL's log is written once the ranks are up.
+            while not list(pathlib.Path(folder).rglob("nccl.1.log")):
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.02)
+            ranks = [entry.name for entry in pathlib.Path("/proc").iterdir()
+                     if entry.name.isdigit() and folder in arguments(entry)]
+            self.assertGreaterEqual(len(ranks), 2)
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=LIMIT_S)
+            self.assertEqual(process.returncode, 130, said)
+            self.assertEqual([rank for rank in ranks if pathlib.Path("/proc", rank).exists()], [])
+            self.assertEqual(list(pathlib.Path(folder).rglob("*.log")), [])
+
+
+def arguments(process_folder):
+    try:
+        return (process_folder / "cmdline").read_text("utf-8", "replace")
+    except OSError:  # it has ended
+        return ""
+
+
+class Refusals(unittest.TestCase):
+    def refused(self, code, sentence, *flags, **more):
+        done = run(*flags, **more)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(sentence, done.stderr)
+
+    def test_no_gpu_is_a_skip(self):
+        self.refused(77, "skipped: there is no GPU that CUDA can use (no CUDA-capable device is "
+                     "detected): run this on a host with one", *TINY, fault="no-gpu")
+
+    def test_no_nccl_is_a_skip(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.refused(77, f"nccl.h and libnccl.so are not found in {folder}: install "
+                         "libnccl-dev, or name the folder", "--nccl", folder, programs=False)
+
+    def test_a_missing_plugin_is_an_error(self):
+        self.refused(2, "/nowhere/plugin.so is missing: build it", *TINY, "--plugin",
+                     "/nowhere/plugin.so")
+
+    def test_a_plugin_that_does_not_load_is_an_error(self):
+        self.refused(2, "the plugin does not load here", *TINY, "--plugin", __file__)
+
+    def test_wrong_usage_is_told(self):
+        for flags, sentence in [(("--ops", "gather"), "'gather' is none of allreduce"),
+                                (("--sizes", "6"), "'6' is no size"),
+                                (("--ranks", "17"), "17 is not in 2 to 16"),
+                                (("--arms", "mlx5_0++X=1"), "is no arm"),
+                                (("--arms", "socket+X=1+Y"), "is no arm"),
+                                (("--arms", "socket,socket"), "named twice"),
+                                (("--judge", "mlx5_9", "--arms", "socket"), "none of the arms"),
+                                (("--json", "/nowhere/f.json"), "cannot write")]:
+            self.refused(2, sentence, *flags)
+
+    def test_list_runs_nothing(self):
+        done = run("--list", programs=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("allreduce allgather reducescatter broadcast reduce sendrecv alltoall",
+                      done.stdout)
+        self.assertIn("socket soft:udp:lo", done.stdout)
+
+
+class RealToolkit(unittest.TestCase):
+    def test_the_driver_compiles_against_nccl_where_it_is_installed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                programs = toolkit.build(pathlib.Path(folder), None, None)
+            except toolkit.Skipped as reason:
+                self.skipTest(str(reason))
+            seen = toolkit.probe([programs / toolkit.DRIVER, "probe"])
+        self.assertGreaterEqual(seen["nccl"], 21300)
+        if seen["gpus"] == 0:
+            with self.assertRaises(toolkit.Skipped):
+                toolkit.require_gpu(seen)
+
+
+class Arms(unittest.TestCase):
+    LOG = ("NCCL INFO NET/Pacecar : Pacecar on mlx5_0 (10.0.0.1, 4096 B packets, 4 paths)\n"
+           "NCCL INFO Using network Pacecar\n"
+           "NCCL INFO GPU 0 / HCA 1 connected via C2C link\n"
+           "NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Pacecar/0\n")
+
+    def test_the_environment_says_what_the_arm_says(self):
+        plugin, log = pathlib.Path("/plugins/x.so"), pathlib.Path("/tmp/log")
+        ours = arms.environment(arms.parse("mlx5_0+PACECAR_CC=swift"), 1, plugin, log)
+        self.assertEqual((ours["NCCL_NET"], ours["NCCL_NET_PLUGIN"], ours["PACECAR_NICS"],
+                          ours["PACECAR_CC"]), ("Pacecar", "/plugins/x.so", "mlx5_0", "swift"))
+        self.assertTrue(ours["LD_LIBRARY_PATH"].startswith("/plugins"))
+        joined = arms.parse("mlx5_0+mlx5_1+X=1=2")
+        self.assertEqual((joined.nic, joined.settings), ("mlx5_0+mlx5_1", (("X", "1=2"),)))
+        other = arms.environment(arms.parse("socket"), 0, None, log)
+        self.assertEqual((other["NCCL_NET"], other["NCCL_NET_PLUGIN"]), ("Socket", "none"))
+        self.assertNotIn("PACECAR_NICS", other)
+        self.assertNotEqual(ours["NCCL_HOSTID"], other["NCCL_HOSTID"])
+
+    def test_rdma_devices_with_an_active_port_are_arms(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for device, state in (("mlx5_0", "4: ACTIVE\n"), ("mlx5_1", "1: DOWN\n")):
+                port = pathlib.Path(folder, device, "ports/1")
+                port.mkdir(parents=True)
+                (port / "state").write_text(state, "ascii")
+            found, notes = arms.usual(pathlib.Path(folder))
+        names = [arm.name for arm in found]
+        self.assertEqual(names[:2], ["socket", "soft:udp:lo"])
+        self.assertEqual(names[-1], "mlx5_0")
+        self.assertIn("mlx5_1 is left out: none of its ports is active", notes)
+
+    def test_a_log_proves_its_arm_alone(self):
+        self.assertIsNone(arms.complaint(arms.parse("mlx5_0"), self.LOG))
+        self.assertIn("does not name mlx5_1", arms.complaint(arms.parse("mlx5_1"), self.LOG))
+        self.assertIn("not Socket", arms.complaint(arms.parse("socket"), self.LOG))
+        self.assertIn("none in its log", arms.complaint(arms.parse("socket"), ""))
+        past = self.LOG + "NCCL INFO Channel 01 : 0[0] -> 1[0] via SHM/direct/direct\n"
+        self.assertIn("SHM/direct/direct, past the network",
+                      arms.complaint(arms.parse("mlx5_0"), past))
+
+
+class Figures(unittest.TestCase):
+    def line(self, rank_seconds, wrong=0, op="allreduce", size=1 << 20):
+        return json.dumps({"op": op, "bytes": size, "count": size // 4, "iterations": 3,
+                           "wrong": wrong, "seconds": rank_seconds})
+
+    def test_a_repetition_takes_as_long_as_its_slowest_rank(self):
+        row, = figures.merge(["hello\n" + self.line([1, 4], 1), self.line([3, 2], 2)])
+        self.assertEqual((row["times_s"], row["wrong"]), ([3, 4], 3))
+        with self.assertRaises(exchange.Failed):
+            figures.merge([self.line([1]), self.line([1], op="reduce")])
+        with self.assertRaises(exchange.Failed):
+            figures.merge([self.line([1]), ""])
+
+    def test_bus_bandwidth_has_the_factors_of_nccl_tests(self):
+        for op, factor in [("allreduce", 1.5), ("allgather", 0.75), ("reducescatter", 0.75),
+                           ("broadcast", 1), ("reduce", 1), ("sendrecv", 1), ("alltoall", 0.75)]:
+            rows = figures.merge([self.line([0.5, 1, 4], op=op)] * 4)
+            line, = figures.summary([{"ranks": 4, "round": 1, "arm": "a", "rows": rows}], 4, "a")
+            self.assertEqual(line["algbw_Bps"], 1 << 20)
+            self.assertEqual(line["busbw_Bps"], factor * (1 << 20), op)
+            self.assertEqual((line["time_min_s"], line["n"]), (0.5, 3))
+
+    def test_ratios_are_paired_by_rounds_and_held_to_the_goals(self):
+        runs = []
+        for number, (base, arm) in enumerate([(1, 0.5), (2, 1), (8, 4), (1, None)]):
+            for name, seconds in (("socket", base), ("nic", arm)):
+                if seconds:
+                    rows = figures.merge([self.line([seconds]), self.line([seconds])])
+                    runs.append({"ranks": 2, "round": number, "arm": name, "rows": rows})
+        for wanted, met in ((1.5, True), (2.5, False)):
+            one, = figures.ratios(PROGRAMS / toolkit.RATIOS, runs, 2, ["socket", "nic"], "socket",
+                                  figures.Goals(wanted, 1), "nic")
+            self.assertAlmostEqual(one["ratio"], 2)
+            self.assertEqual((one["n"], one["goal"], one["met"]), (3, wanted, met))
+
+    def test_goals_ask_for_bandwidth_of_large_and_time_of_small_sizes(self):
+        goals = figures.Goals(1.5, 0.8)
+        asked = [goals.least_ratio(size) for size in (512, 1024, 65536, 131072, 1 << 20)]
+        self.assertEqual(asked, [None, 1.25, 1.25, None, 1.5])
+
+    def test_sizes_and_iterations(self):
+        self.assertEqual(nccl_run.sizes("1K,8,2M"), [8, 1024, 2 << 20])
+        self.assertEqual(nccl_run.sizes("8-64"), [8, 16, 32, 64])
+        self.assertEqual([nccl_run.iterations(size, 20) for size in (8, 64 << 20, 1 << 30)],
+                         [20, 4, 2])
+
+
+class Mps(unittest.TestCase):
+    CONTROL = ('#!/bin/sh\necho "$@" "$CUDA_MPS_PIPE_DIRECTORY" >> "$CALLS"\n'
+               '[ "$1" = -d ] || cat >> "$CALLS"\nexit $CODE\n')
+
+    def calls(self, code, fault=""):
+        """What is yielded and said, and what the control program was called with."""
+        with tempfile.TemporaryDirectory() as folder:
+            program, calls = pathlib.Path(folder, mps.CONTROL), pathlib.Path(folder, "calls")
+            program.write_text(self.CONTROL, "utf-8")
+            program.chmod(0o755)
+            ours = {"PATH": f"{folder}:{os.environ['PATH']}", "CALLS": str(calls),
+                    "CODE": str(code), "FAKE_NCCL": fault}
+            said = io.StringIO()
+            with unittest.mock.patch.dict(os.environ, ours), contextlib.redirect_stderr(said):
+                with mps.serving([PROGRAMS / toolkit.DRIVER, "probe"]) as environment:
+                    pass
+            return environment, said.getvalue(), calls.read_text("utf-8").splitlines()
+
+    def test_it_serves_in_folders_of_its_own_and_ends(self):
+        environment, said, calls = self.calls(0)
+        self.assertEqual(said, "")
+        pipe = environment["CUDA_MPS_PIPE_DIRECTORY"]
+        self.assertEqual([line.split() for line in calls], [["-d", pipe], [pipe], ["quit"]])
+        self.assertFalse(pathlib.Path(pipe).exists())
+
+    def test_without_it_the_ranks_take_turns(self):
+        for code, fault, why in ((1, "", "no reason given"), (0, "no-gpu", "no CUDA-capable")):
+            environment, said, calls = self.calls(code, fault)
+            self.assertEqual(environment, {})
+            self.assertIn(f"MPS does not serve ({why}", said)
+            self.assertEqual(calls[-1], "quit")
+
+
+if __name__ == "__main__":
+    PROGRAMS = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main()

@@ -1,0 +1,121 @@
+// Two NICs as one device: NCCL makes it where the table's version can (makeVDevice), PACECAR_NICS
+// joins them for the older ones. One of them vanishes in the middle of a transfer.
+//
+// Needs two NICs and the right to take one away: support/with_nics makes both.
+#include <cstdlib>
+#include <vector>
+
+#include "tests/plugin/plugin_test.h"
+
+namespace pacecar::test {
+namespace {
+
+constexpr size_t kBytes = 400'000;  // of the largest message
+constexpr uint64_t kMessages = 300;
+constexpr size_t kInFlight = 6;
+
+class PluginBond : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (nic_count() != 2) GTEST_SKIP() << "needs two NICs: run it by tests/support/with_nics 2";
+  }
+};
+
+size_t size_of(uint64_t message) {
+  const size_t spread = message * 7919 % kBytes;
+  return message % 5 == 0 ? message % 300 : spread;
+}
+
+// A host with one device of two NICs, and its number.
+std::unique_ptr<FakeNcclHost> start_bonded(int* device) {
+  const bool makes = std::stoi(setting("PLUGIN_TEST_VERSION", "12")) >= 9;
+  std::string names = nic_names();
+  if (!makes) std::ranges::replace(names, ',', '+');
+  setenv("PACECAR_NICS", names.c_str(), 1);
+  setenv("PACECAR_TIMEOUT", "5s", 1);
+  auto host = std::make_unique<FakeNcclHost>(kPluginPath);
+  host->start();
+  *device = 0;
+  if (makes) {
+    nccl::expect_success(host->net().makeVDevice(device, {2, {0, 1}}), "makeVDevice");
+  }
+  return host;
+}
+
+// Moves all messages from rank 1 to rank 0; `before(i)` is called before message i is posted.
+template <typename Before>
+void stream(const FakeNcclHost& host, Rank& rank, int device, Before before) {
+  void* const comm = connect_ranks(host, rank, device);
+  {
+    const Buffer buffer(host, comm, kInFlight * kBytes);
+    std::vector<void*> requests(kInFlight);
+    for (uint64_t i = 0; i < kMessages + kInFlight; ++i) {
+      const size_t slot = i % kInFlight;
+      const Part part = buffer.part(slot * kBytes, kBytes);
+      if (i >= kInFlight) {
+        const uint64_t done = i - kInFlight;
+        const int size = host.finish(requests[slot]);
+        if (rank.rank() == 0) {
+          ASSERT_EQ(static_cast<size_t>(size), size_of(done));
+          ASSERT_EQ(find_mismatch(part.data.first(size_of(done)), done), std::nullopt)
+              << "message " << done;
+        }
+      }
+      if (i >= kMessages) continue;
+      before(i);
+      if (rank.rank() == 0) {
+        requests[slot] = host.receive(comm, part);
+      } else {
+        fill_pattern(part.data.first(size_of(i)), i);
+        requests[slot] = host.send(comm, {part.data.first(size_of(i)), part.tag, part.memory});
+      }
+    }
+    rank.barrier();
+  }
+  close_rank(host, rank, comm);
+}
+
+TEST_F(PluginBond, OneDeviceOfTwoNics) {
+  expect_processes_pass(1, [](Rank&) {
+    int device = 0;
+    const auto host = start_bonded(&device);
+    const nccl::NetPropertiesV12 properties = host->properties(device);
+    const std::string name = properties.name;  // the plugin's memory is gone after finalize
+    EXPECT_NE(name.find('+'), std::string::npos) << name;
+    if (!host->net().offered().virtual_devices) return;
+    EXPECT_EQ(device, 2);
+    EXPECT_EQ(host->device_count(), 3);
+    EXPECT_EQ(properties.virtual_device.count, 2);
+    EXPECT_EQ(properties.virtual_device.devices[1], 1);
+    EXPECT_EQ(properties.speed, host->properties(0).speed + host->properties(1).speed);
+    int again = 0;
+    nccl::expect_success(host->net().makeVDevice(&again, {2, {0, 1}}), "makeVDevice");
+    EXPECT_EQ(again, device);
+    for (const nccl::VirtualDeviceV12& wrong :
+         {nccl::VirtualDeviceV12{2, {0, 2}}, {2, {1, 1}}, {2, {0, -1}}, {0, {}}, {2, {0, 99}}}) {
+      EXPECT_NE(host->net().makeVDevice(&again, wrong), nccl::NcclResult::kSuccess);
+    }
+    EXPECT_EQ(host->device_count(), 3);
+    // NCCL makes it once, and counts on it in every later communicator.
+    host->finalize();
+    host->start();
+    EXPECT_EQ(host->device_count(), 3);
+    EXPECT_EQ(host->properties(device).name, name);
+  });
+}
+
+TEST_F(PluginBond, TheTransferFinishesOnTheOtherNic) {
+  expect_processes_pass(2, [](Rank& rank) {
+    int device = 0;
+    const auto host = start_bonded(&device);
+    stream(*host, rank, device, [&](uint64_t message) {
+      if (rank.rank() == 0 && message == kMessages / 3) {
+        ASSERT_EQ(std::system("ip link delete nic1"), 0);
+      }
+    });
+    EXPECT_TRUE(was_logged(nccl::LogSeverity::kWarn, "is lost")) << "rank " << rank.rank();
+  });
+}
+
+}  // namespace
+}  // namespace pacecar::test

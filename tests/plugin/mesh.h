@@ -1,0 +1,73 @@
+// Connections from every rank to every other, on several channels at once: channel c has its own,
+// on device c. What an operation sends and receives is added first and carried together, in slices
+// of which some are in flight on each connection, as NCCL does it.
+//
+// Thread rule: one thread per rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tests/support/fake_nccl_host.h"
+#include "tests/support/rank_group.h"
+
+namespace pacecar::test {
+
+using Elements = std::span<uint32_t>;
+
+// Part `index` of `of` that are as equal as can be.
+Elements part_of(Elements all, size_t index, size_t of);
+
+class Mesh {
+ public:
+  // As many channels as the host has devices; `capacity` elements in data() and in inbox().
+  Mesh(const FakeNcclHost& host, Rank& rank, size_t capacity);
+  ~Mesh();  // closes
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+  size_t channels() const { return channels_; }
+  // The rank that is `distance` further around the ring, at most once around it.
+  int at(int distance) const { return (rank_ + distance + ranks_) % ranks_; }
+  // The memory that can be sent and received into.
+  Elements data() const { return elements_of(data_); }
+  Elements inbox() const { return elements_of(inbox_); }
+
+  // Add `elements`, on one channel or divided among all, to what run() carries: at most one message
+  // each way for a peer and channel. An empty one is a message as well.
+  void send(int peer, Elements elements, size_t channel);
+  void receive(int peer, Elements elements, size_t channel);
+  void send(int peer, Elements elements);
+  void receive(int peer, Elements elements);
+  // Until all that was added is carried.
+  void run();
+
+ private:
+  struct Link;
+  struct Move;
+
+  static Elements elements_of(const nccl::Pages& pages);
+  void connect(Rank& rank);
+  size_t index(int peer, size_t channel) const {
+    return static_cast<size_t>(peer) * channels_ + channel;
+  }
+  bool advance(Move& move) const;
+  Part slice_of(const Move& move, size_t slice) const;
+
+  const FakeNcclHost& host_;
+  const int rank_;
+  const int ranks_;
+  const size_t channels_;
+  const nccl::Pages data_;
+  const nccl::Pages inbox_;
+  std::vector<std::unique_ptr<Link>> sending_;  // by index(); none to this rank itself
+  std::vector<std::unique_ptr<Link>> receiving_;
+  std::vector<Move> moves_;
+};
+
+}  // namespace pacecar::test

@@ -1,0 +1,190 @@
+// Two devices of several NICs each on this host's loopback; any NIC can be cut off the network.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "transport/api/bond/keeper.h"
+#include "transport/api/joining.h"
+#include "transport/api/memory.h"
+#include "transport/base/prng.h"
+#include "transport/engine/clock.h"
+#include "transport/engine/open_io.h"
+#include "transport/engine/soft_port.h"
+#include "transport/io/decorators/decorator.h"
+
+namespace pacecar::test {
+
+using Switch = std::atomic<bool>;
+
+// Loses everything, both ways, while it is cut.
+class CutIo final : public PacketIoDecorator {
+ public:
+  CutIo(std::unique_ptr<PacketIo> inner, const Switch& cut)
+      : PacketIoDecorator(std::move(inner)), cut_(cut) {}
+
+  size_t send(std::span<const TxPacket> packets, Instant now) override {
+    return cut_ ? packets.size() : inner().send(packets, now);
+  }
+  size_t receive(std::span<RxPacket> packets, Instant now) override {
+    const size_t count = inner().receive(packets, now);
+    return cut_ ? 0 : count;
+  }
+
+ private:
+  const Switch& cut_;
+};
+
+class BondDevice {
+ public:
+  BondDevice(const Params& params, size_t nics, uint8_t process) : cuts_(nics) {
+    for (size_t i = 0; i < nics; ++i) {
+      auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp);
+      auto port =
+          make_soft_port(params, std::make_unique<CutIo>(std::move(*io), cuts_[i]), clock_now());
+      NicIdentity identity{process};
+      identity.back() = static_cast<uint8_t>(i);
+      device_.nics.push_back({.engine = Engine::open(params, std::move(port), identity).value(),
+                              .name = "nic" + std::to_string(i),
+                              .timeout = params.timeout,
+                              .log = {}});
+    }
+    device_.keeper = std::make_shared<BondKeeper>();
+  }
+
+  const OwnDevice& device() const { return device_; }
+  void cut(size_t nic) { cuts_[nic] = true; }
+  void mend(size_t nic) { cuts_[nic] = false; }
+
+  std::unique_ptr<Memory> register_memory(std::span<uint8_t> bytes) {
+    std::vector<MemoryRegion> regions;
+    for (const OwnNic& nic : device_.nics) {
+      regions.push_back(nic.engine->exclusively([&](Messenger&, Nic& own, Instant) {
+        return own.register_memory(bytes.data(), bytes.size(), Access::kRemoteWrite).value();
+      }));
+    }
+    return std::make_unique<Memory>(std::move(regions));
+  }
+  uint64_t bytes_sent(size_t nic) const {
+    return device_.nics[nic].engine->exclusively(
+        [](Messenger& messenger, Nic&, Instant) { return messenger.counters().bytes_sent; });
+  }
+
+ private:
+  std::vector<Switch> cuts_;
+  OwnDevice device_;
+};
+
+// One message on its way, with bytes of its own before and after, which nobody may touch.
+class BondTransfer {
+ public:
+  static constexpr size_t kMargin = 64;
+
+  BondTransfer(BondDevice& from, BondDevice& to, size_t capacity)
+      : out_(capacity),
+        in_(capacity + 2 * kMargin),
+        out_memory_(from.register_memory(out_)),
+        in_memory_(to.register_memory(in_)) {}
+
+  bool busy() const { return sending_ != nullptr || receiving_ != nullptr; }
+
+  void start(SendConnection& send, ReceiveConnection& receive, size_t size, uint64_t seed) {
+    size_ = size;
+    Prng random(seed);
+    for (uint8_t& byte : std::span(out_).first(size))
+      byte = static_cast<uint8_t>(random.next_u64());
+    std::ranges::fill(in_, kCanary);
+    const ReceiveBuffer buffer{in_.data() + kMargin, in_.size() - 2 * kMargin, 7, in_memory_.get()};
+    receiving_ = receive.irecv({&buffer, 1}).value();
+    sending_ = send.isend(out_.data(), size, 7, out_memory_.get()).value();
+    ASSERT_TRUE(sending_ != nullptr && receiving_ != nullptr);
+  }
+
+  // True when it is done, or has failed.
+  bool poll(SendConnection& send, ReceiveConnection& receive) {
+    poll(send, sending_);
+    if (receiving_ == nullptr) return !busy();
+    const auto result = poll(receive, receiving_);
+    if (result && result->done) {
+      EXPECT_EQ(result->sizes[0], size_);
+      EXPECT_EQ(std::memcmp(in_.data() + kMargin, out_.data(), size_), 0) << size_ << " bytes";
+      const auto untouched = [](uint8_t byte) { return byte == kCanary; };
+      EXPECT_TRUE(std::all_of(in_.begin(), in_.begin() + kMargin, untouched));
+      EXPECT_TRUE(
+          std::all_of(in_.begin() + static_cast<ptrdiff_t>(kMargin + size_), in_.end(), untouched));
+      // From here on the buffer is the application's: what comes later is seen at the end.
+      std::ranges::fill(in_, kDone);
+    }
+    return !busy();
+  }
+
+  void expect_untouched() const {
+    EXPECT_TRUE(std::ranges::all_of(in_, [](uint8_t byte) { return byte == kDone; }))
+        << "a late write";
+  }
+  const std::string& failure() const { return failure_; }
+
+ private:
+  static constexpr uint8_t kCanary = 0xA5;
+  static constexpr uint8_t kDone = 0x5A;
+
+  template <typename Connection>
+  std::optional<TestResult> poll(Connection& connection, Request*& request) {
+    if (request == nullptr) return std::nullopt;
+    const auto result = connection.test(request);
+    if (!result) failure_ = result.error().message;
+    if (!result || result->done) request = nullptr;
+    return result ? std::optional(*result) : std::nullopt;
+  }
+
+  std::vector<uint8_t> out_;
+  std::vector<uint8_t> in_;
+  std::unique_ptr<Memory> out_memory_;
+  std::unique_ptr<Memory> in_memory_;
+  size_t size_ = 0;
+  Request* sending_ = nullptr;
+  Request* receiving_ = nullptr;
+  std::string failure_;
+};
+
+// A connection from a device of `from` NICs to one of `to`.
+class BondWorld {
+ public:
+  BondWorld(size_t from, size_t to, Duration timeout = Duration::from_s(2))
+      : params_(params(timeout)), from_(params_, from, 1), to_(params_, to, 2) {
+    auto listener = make_listener(to_.device(), params_).value();
+    auto connecting = make_connecting(from_.device(), params_, listener->handle(), 0).value();
+    while (send_ == nullptr || receive_ == nullptr) {
+      if (send_ == nullptr) send_ = connecting->poll().value();
+      if (receive_ == nullptr) receive_ = listener->accept().value();
+    }
+  }
+
+  BondDevice& from() { return from_; }
+  BondDevice& to() { return to_; }
+  SendConnection& send() { return *send_; }
+  ReceiveConnection& receive() { return *receive_; }
+  void close_send() { send_.reset(); }
+  void close_receive() { receive_.reset(); }
+
+ private:
+  static Params params(Duration timeout) {
+    Params params;
+    params.timeout = timeout;
+    return params;
+  }
+
+  Params params_;
+  BondDevice from_;
+  BondDevice to_;
+  std::unique_ptr<SendConnection> send_;
+  std::unique_ptr<ReceiveConnection> receive_;
+};
+
+}  // namespace pacecar::test

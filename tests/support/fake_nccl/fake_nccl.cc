@@ -1,0 +1,270 @@
+// Plays NCCL and the CUDA runtime for bench/nccl/gpu, without a GPU: ranks are processes that meet
+// in a file that they map, and exchange floats through it.
+//
+// FAKE_NCCL says what goes wrong, on rank 1 only where it says so:
+//   no-gpu    there is none            wrong    rank 1 gets one element of each result wrong
+//   hang      rank 1 stops in an operation      error   rank 1's operations fail
+//   network=X the log says network X, whatever NCCL_NET says
+//   path=X    the log says that ranks are joined by X (P2P, SHM), not by the network
+#include <fcntl.h>
+#include <nccl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+struct Meeting {
+  std::atomic<int> arrived;
+  std::atomic<int> generation;
+};
+
+namespace {
+
+constexpr size_t kMaxRanks = 16;
+constexpr size_t kPerPeer = 1 << 16;  // bytes from one rank to another in one operation
+constexpr size_t kSlot = kMaxRanks * kPerPeer;
+constexpr size_t kHeader = 4096;
+constexpr size_t kBytes = kHeader + kMaxRanks * kSlot;
+constexpr int kNcclVersion = 22809;
+constexpr int kCudaVersion = 13000;
+
+std::string fault() {
+  const char* text = std::getenv("FAKE_NCCL");
+  return text ? text : "";
+}
+
+// What follows `key=`, if that is the fault.
+std::string fault_value(const std::string& key) {
+  const std::string text = fault();
+  return text.starts_with(key + "=") ? text.substr(key.size() + 1) : "";
+}
+
+const char* variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text ? text : "";
+}
+
+struct Transfer {
+  int peer;
+  const char* from;
+  char* to;
+  size_t bytes;
+};
+FakeCommunicator* grouped = nullptr;  // the group's, once it has a member
+
+}  // namespace
+
+struct FakeCommunicator {
+  int rank;
+  int ranks;
+  char* memory;
+  std::vector<Transfer> group;
+
+  float* slot(int owner) const {
+    return reinterpret_cast<float*>(memory + kHeader + static_cast<size_t>(owner) * kSlot);
+  }
+
+  void meet() const {
+    Meeting& meeting = *reinterpret_cast<Meeting*>(memory);
+    const int generation = meeting.generation.load();
+    if (meeting.arrived.fetch_add(1) + 1 == ranks) {
+      meeting.arrived.store(0);
+      meeting.generation.fetch_add(1);
+    }
+    while (meeting.generation.load() == generation) sched_yield();
+  }
+
+  // One operation: `put` fills this rank's slot, `get` reads the others'.
+  template <class Put, class Get>
+  ncclResult_t exchange(void* result, size_t result_count, Put put, Get get) {
+    if (rank == 1 && fault() == "hang") pause();
+    if (rank == 1 && fault() == "error") return ncclSystemError;
+    put();
+    meet();
+    get();
+    meet();
+    if (rank == 1 && fault() == "wrong" && result_count > 0) {
+      static_cast<float*>(result)[result_count / 2] += 1;
+    }
+    return ncclSuccess;
+  }
+
+  void put(const void* data, size_t count) const {
+    if (count * sizeof(float) > kSlot) std::abort();
+    std::memcpy(slot(rank), data, count * sizeof(float));
+  }
+
+  void sum(void* result, size_t first, size_t count) const {
+    auto* sums = static_cast<float*>(result);
+    std::fill_n(sums, count, 0.0F);
+    for (int owner = 0; owner < ranks; ++owner) {
+      for (size_t i = 0; i < count; ++i) sums[i] += slot(owner)[first + i];
+    }
+  }
+
+  void copy(void* result, int owner, size_t count) const {
+    std::memcpy(result, slot(owner), count * sizeof(float));
+  }
+
+  void write_log() const {
+    const std::string named = fault_value("network");
+    const std::string path = fault_value("path");
+    const std::string network = named.empty() ? variable("NCCL_NET") : named;
+    std::ofstream log(variable("NCCL_DEBUG_FILE"));
+    if (network == "Pacecar") {
+      log << "NCCL INFO NET/Pacecar : Pacecar on " << variable("PACECAR_NICS") << " (fake)\n";
+    }
+    log << "NCCL INFO Using network " << network << "\n";
+    log << "NCCL INFO Channel 00/0 : 0[0] -> 1[0] via "
+        << (path.empty() ? "NET/" + network + "/0" : path) << "\n";
+  }
+};
+
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaSuccess ? "no error" : "no CUDA-capable device is detected";
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = fault() == "no-gpu" ? 0 : 1;
+  return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = kCudaVersion;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) { return cudaRuntimeGetVersion(version); }
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  *memory = std::malloc(bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMemset(void* memory, int byte, size_t bytes) {
+  std::memset(memory, byte, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+  std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  *stream = nullptr;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+
+const char* ncclGetErrorString(ncclResult_t) { return "unhandled system error"; }
+ncclResult_t ncclGetVersion(int* version) {
+  *version = kNcclVersion;
+  return ncclSuccess;
+}
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  const auto path = std::filesystem::temp_directory_path() / "fake-nccl-XXXXXX";
+  std::strncpy(id->internal, path.c_str(), sizeof(id->internal) - 1);
+  const int file = mkstemp(id->internal);
+  const bool made = file >= 0 && ftruncate(file, kBytes) == 0;
+  close(file);
+  return made ? ncclSuccess : ncclSystemError;
+}
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+  const int file = open(id.internal, O_RDWR | O_CLOEXEC);
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (memory == MAP_FAILED) return ncclSystemError;
+  *comm = new FakeCommunicator{rank, ranks, static_cast<char*>(memory), {}};
+  (*comm)->write_log();
+  (*comm)->meet();
+  if (rank == 0) unlink(id.internal);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  munmap(comm->memory, kBytes);
+  delete comm;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* error) {
+  *error = ncclSuccess;
+  return ncclSuccess;
+}
+ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t,
+                           ncclRedOp_t, ncclComm_t comm, cudaStream_t) {
+  return comm->exchange(
+      receive, count, [&] { comm->put(send, count); }, [&] { comm->sum(receive, 0, count); });
+}
+ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t,
+                           ncclComm_t comm, cudaStream_t) {
+  const auto get = [&] {
+    for (int owner = 0; owner < comm->ranks; ++owner) {
+      comm->copy(static_cast<float*>(receive) + static_cast<size_t>(owner) * count, owner, count);
+    }
+  };
+  return comm->exchange(
+      receive, count, [&] { comm->put(send, count); }, get);
+}
+ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t,
+                               ncclRedOp_t, ncclComm_t comm, cudaStream_t) {
+  return comm->exchange(
+      receive, count, [&] { comm->put(send, count * static_cast<size_t>(comm->ranks)); },
+      [&] { comm->sum(receive, static_cast<size_t>(comm->rank) * count, count); });
+}
+ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t, int root,
+                           ncclComm_t comm, cudaStream_t) {
+  return comm->exchange(
+      receive, count, [&] { comm->put(send, count); }, [&] { comm->copy(receive, root, count); });
+}
+ncclResult_t ncclReduce(const void* send, void* receive, size_t count, ncclDataType_t, ncclRedOp_t,
+                        int root, ncclComm_t comm, cudaStream_t) {
+  const bool gets = comm->rank == root;
+  return comm->exchange(
+      receive, gets ? count : 0, [&] { comm->put(send, count); },
+      [&] {
+        if (gets) comm->sum(receive, 0, count);
+      });
+}
+ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
+                      cudaStream_t) {
+  grouped = comm;
+  comm->group.push_back({peer, static_cast<const char*>(send), nullptr, count * sizeof(float)});
+  return ncclSuccess;
+}
+ncclResult_t ncclRecv(void* receive, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
+                      cudaStream_t) {
+  grouped = comm;
+  comm->group.push_back({peer, nullptr, static_cast<char*>(receive), count * sizeof(float)});
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupStart() { return ncclSuccess; }
+ncclResult_t ncclGroupEnd() {
+  FakeCommunicator& comm = *grouped;
+  const auto place = [&](int from, int to) {
+    return reinterpret_cast<char*>(comm.slot(from)) + static_cast<size_t>(to) * kPerPeer;
+  };
+  char* last = nullptr;
+  const auto put = [&] {
+    for (const Transfer& one : comm.group) {
+      if (one.bytes > kPerPeer) std::abort();
+      if (one.from) std::memcpy(place(comm.rank, one.peer), one.from, one.bytes);
+      if (one.to) last = one.to;
+    }
+  };
+  const auto get = [&] {
+    for (const Transfer& one : comm.group) {
+      if (one.to) std::memcpy(one.to, place(one.peer, comm.rank), one.bytes);
+    }
+    if (comm.rank == 1 && fault() == "wrong") last[0] = static_cast<char>(last[0] ^ 1);
+  };
+  const ncclResult_t result = comm.exchange(nullptr, 0, put, get);
+  comm.group.clear();
+  return result;
+}

@@ -1,0 +1,124 @@
+// What a Context tells of itself to those who ask.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/scratch_directory.h"
+#include "transport/api/pacecar.hpp"
+#include "transport/api/state_document.h"
+#include "transport/state/state_directory.h"
+
+namespace pacecar::test {
+namespace {
+
+using Json = nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class ContextStateTest : public testing::Test {
+ protected:
+  std::unique_ptr<Context> open(const std::string& state_dir, const char* log = "info") {
+    const auto keep = [](void* lines, LogLevel, std::string_view line) {
+      static_cast<std::vector<std::string>*>(lines)->emplace_back(line);
+    };
+    auto context = Context::open({.settings = {{"PACECAR_NICS", "soft:udp:lo"},
+                                               {"PACECAR_STATE_DIR", state_dir},
+                                               {"PACECAR_LOG", log}},
+                                  .defaults = {},
+                                  .log = {keep, &lines_}});
+    EXPECT_TRUE(context) << context.error().message;
+    return std::move(*context);
+  }
+  Json document() const {
+    const auto directory = StateDirectory::find(path_).value();
+    return Json::parse(directory.read(directory.sockets().at(0), Duration::from_s(60)).value());
+  }
+
+  const ScratchDirectory scratch_;
+  const std::string path_ = scratch_.path() / "pacecar";
+  std::vector<std::string> lines_;
+};
+
+template <typename Poll>
+auto poll_until_there(Poll poll) {
+  for (;;) {
+    auto result = poll();
+    if (!result || *result != nullptr) return std::move(result.value());
+  }
+}
+
+TEST_F(ContextStateTest, TellsProcessNicsAndFlows) {
+  setenv("RANK", "3", 1);
+  const auto context = open(path_);
+  unsetenv("RANK");
+  const auto listener = context->listen(0).value();
+  const auto connecting = context->connect(0, listener->handle()).value();
+  std::unique_ptr<ReceiveConnection> receiving;
+  const auto sending = poll_until_there([&] {
+    if (receiving == nullptr) receiving = listener->accept().value();
+    return connecting->poll();
+  });
+  if (receiving == nullptr) receiving = poll_until_there([&] { return listener->accept(); });
+
+  const Json told = document();
+  EXPECT_EQ(told["schema_version"], 1);
+  EXPECT_EQ(told["pid"], getpid());
+  EXPECT_EQ(told["rank"], 3);
+  EXPECT_EQ(told["banner"], context->banner());
+  EXPECT_GT(told["uptime_ns"], 0);
+  ASSERT_EQ(told["nics"].size(), 1U);
+  const Json& nic = told["nics"][0];
+  EXPECT_EQ(nic["name"], "soft:udp:lo");
+  EXPECT_EQ(nic["statistics"]["messages_sent"], 0);
+  ASSERT_EQ(nic["flows"].size(), 2U);
+  for (const Json& flow : nic["flows"]) {
+    EXPECT_EQ(flow["peer_identity"], nic["identity"]) << "to itself";
+    EXPECT_EQ(flow["state"], "open");
+    EXPECT_EQ(flow["connections"], 1);
+    EXPECT_THAT(flow["peer"].get<std::string>(), HasSubstr("127.0.0.1:"));
+    EXPECT_EQ(flow.contains("limited_by"), flow["direction"] == "send");
+  }
+  EXPECT_NE(nic["flows"][0]["direction"], nic["flows"][1]["direction"]);
+  EXPECT_EQ(nic["flows"][0]["number"], nic["flows"][1]["number"]);
+}
+
+TEST_F(ContextStateTest, IsGoneWithTheContext) {
+  open(path_).reset();
+  EXPECT_THAT(StateDirectory::find(path_)->sockets(), IsEmpty());
+}
+
+TEST_F(ContextStateTest, NoneIsNone) {
+  const auto context = open("none");
+  EXPECT_FALSE(std::filesystem::exists("none"));
+  EXPECT_THAT(lines_, IsEmpty());
+}
+
+TEST_F(ContextStateTest, WithoutADirectoryEverythingElseWorks) {
+  const auto context = open(scratch_.path() / "no" / "such" / "place");
+  EXPECT_TRUE(context->listen(0));
+  EXPECT_THAT(lines_, ElementsAre(HasSubstr("pacecar doctor will not see this process: ")));
+}
+
+TEST(StateDocumentTest, TextsArePrintableWhateverTheyWere) {
+  ProcessState state;
+  state.name = {.host = "h\xff\x1b[2J", .program = "p\n\"q\"", .pid = 1, .rank = std::nullopt};
+  const Json told = Json::parse(state_document(state));
+  EXPECT_EQ(told["host"], "h??[2J");
+  EXPECT_EQ(told["program"], "p?\"q\"");
+  EXPECT_FALSE(told.contains("rank"));
+}
+
+TEST(StateDocumentTest, TheRankIsTheLaunchersNumber) {
+  for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"}) {
+    setenv(variable, "12", 1);
+    EXPECT_EQ(own_process().rank, 12U) << variable;
+    setenv(variable, "12b", 1);
+    EXPECT_EQ(own_process().rank, std::nullopt) << variable;
+    unsetenv(variable);
+  }
+}
+
+}  // namespace
+}  // namespace pacecar::test

@@ -1,0 +1,157 @@
+// The parts of bonded connections: what is said about lanes, how a message is divided, when a lane
+// counts as lost.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "transport/api/bond/lane_split.h"
+#include "transport/api/bond/lanes.h"
+#include "transport/api/lane_list.h"
+#include "transport/base/prng.h"
+
+namespace pacecar {
+namespace {
+
+Instant at_ms(int64_t ms) { return Instant() + Duration::from_ms(ms); }
+
+TEST(LaneList, NicsOfAProcessKeepTheirNumbers) {
+  const NicIdentity process = random_identity();
+  std::vector<NicIdentity> nics;
+  for (uint8_t number = 248; number != 0; ++number)
+    nics.push_back(identity_of_nic(process, number));
+  ASSERT_EQ(nics.size(), kMaxLanes);
+  EXPECT_EQ(named_nics(name_nics(nics)).value(), nics);
+  EXPECT_EQ(named_nics(name_nics({nics.data(), 1})).value().size(), 1U);
+  EXPECT_FALSE(named_nics({}));
+  bootstrap::Identity nine = name_nics(nics);
+  nine[15] = kMaxLanes + 1;
+  EXPECT_FALSE(named_nics(nine));
+}
+
+TEST(LaneList, WordsOfLanesComeBackAndNothingElseDoes) {
+  const std::vector<Blob> lanes{{1, 2, 3}, {}, Blob(400, 7)};
+  const Blob packed = pack_lanes(lanes);
+  EXPECT_EQ(unpack_lanes(packed).value(), lanes);
+  for (size_t size = 0; size < packed.size(); ++size) {
+    EXPECT_FALSE(unpack_lanes(std::span(packed).first(size))) << size;
+  }
+  Blob longer = packed;
+  longer.push_back(0);
+  EXPECT_FALSE(unpack_lanes(longer));
+  for (const uint8_t count : {0, 2, 4, 9, 255}) {
+    Blob other = packed;
+    other[0] = count;
+    EXPECT_FALSE(unpack_lanes(other)) << int{count};
+  }
+}
+
+TEST(LaneNote, HalfANoteIsNotRead) {
+  LaneNote place{.begin = 3, .epoch = 9, .number = 3};
+  EXPECT_EQ(read_note(place)->epoch, 9U);
+  place.begin = 4;  // the next one is being written
+  EXPECT_FALSE(read_note(place));
+}
+
+TEST(LaneNote, SlotsBeforeTheRememberedOnesAreDone) {
+  LaneNote resume{.next = 1000, .done = {~0ULL, ~0ULL, ~0ULL, ~0ULL}};
+  resume.done[(800 % kCtsSlots) / 64] &= ~(1ULL << 800 % 64);
+  EXPECT_FALSE(slot_done(resume, 800));
+  EXPECT_TRUE(slot_done(resume, 799));
+  EXPECT_TRUE(slot_done(resume, 999));
+  EXPECT_TRUE(slot_done(resume, 800 - kCtsSlots));  // the same bit, but long ago
+  EXPECT_FALSE(slot_done(resume, 1000));
+  EXPECT_FALSE(slot_done(resume, ~0ULL));
+}
+
+LaneMeter lane(double rate, Bytes outstanding) {
+  LaneMeter meter;
+  constexpr Bytes kWork = Bytes{8} << 20;
+  meter.on_posted(kWork, Instant());
+  meter.on_done(kWork, Instant() + Duration::from_ns(static_cast<int64_t>(8e9 * (1 << 20) / rate)));
+  meter.on_posted(outstanding, Instant());
+  return meter;
+}
+
+TEST(LaneSplit, FasterLanesGetMore) {
+  const std::vector lanes{lane(1e9, 0), lane(3e9, 0)};
+  const auto parts = split(Bytes{4} << 20, lanes, 0b11);
+  EXPECT_NEAR(static_cast<double>(parts[0]), 1 << 20, 8192);
+  EXPECT_NEAR(static_cast<double>(parts[1]), 3 << 20, 8192);
+}
+
+TEST(LaneSplit, BusyLanesGetLess) {
+  const std::vector lanes{lane(1e9, 1 << 20), lane(1e9, 0), lane(1e9, 16 << 20)};
+  const auto parts = split(Bytes{3} << 20, lanes, 0b111);
+  EXPECT_NEAR(static_cast<double>(parts[0]), 1 << 20, 8192);
+  EXPECT_NEAR(static_cast<double>(parts[1]), 2 << 20, 8192);
+  EXPECT_EQ(parts[2], 0U);
+}
+
+TEST(LaneSplit, SmallMessagesGoWholeOverTheLaneThatIsFirstFree) {
+  const std::vector lanes{lane(1e9, 5000), lane(1e9, 100), lane(1e9, 0)};
+  EXPECT_EQ(split(8000, lanes, 0b011)[1], 8000U);
+  EXPECT_EQ(split(8000, lanes, 0b111)[2], 8000U);
+}
+
+// What one who has carried nothing yet, or is slow, could do is found out.
+TEST(LaneSplit, EveryLaneIsTried) {
+  const std::vector lanes{LaneMeter(), lane(1e9, 0), lane(1e6, 0)};
+  const auto parts = split(Bytes{16} << 20, lanes, 0b111);
+  for (size_t i = 0; i < lanes.size(); ++i) EXPECT_GT(parts[i], 0U) << i;
+}
+
+TEST(LaneSplit, PartsMakeTheWholeAndBeginAtPages) {
+  Prng random(1);
+  for (int turn = 0; turn < 2000; ++turn) {
+    std::vector<LaneMeter> lanes;
+    const size_t count = 1 + random.below(kMaxLanes);
+    for (size_t i = 0; i < count; ++i) {
+      lanes.push_back(lane(1e6 * static_cast<double>(1 + random.below(100'000)),
+                           random.below(2) * random.below(1 << 24)));
+    }
+    const auto usable = static_cast<LaneMask>(1 + random.below((1U << count) - 1));
+    const Bytes size = random.below(1ULL << (1 + random.below(30)));
+    const auto parts = split(size, lanes, usable);
+    EXPECT_EQ(std::accumulate(parts.begin(), parts.end(), Bytes{0}), size);
+    Bytes offset = 0;
+    for (size_t i = 0; i < kMaxLanes; ++i) {
+      EXPECT_TRUE((usable & bit_of(i)) != 0 || parts[i] == 0);
+      EXPECT_TRUE(parts[i] == 0 || offset % 4096 == 0);
+      offset += parts[i];
+    }
+  }
+}
+
+TEST(LaneWatch, ALaneThatIsSilentWhileAnotherLivesIsLost) {
+  LaneWatch watch(Duration::from_ms(100));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(1)));
+  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 2}, at_ms(10)));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(109)));
+  EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(110)));
+  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 2}, at_ms(110)));
+}
+
+TEST(LaneWatch, ALaneThatHasNothingToSayIsNotLost) {
+  LaneWatch watch(Duration::from_ms(100));
+  for (int64_t ms = 1; ms < 1000; ms += 10) {
+    EXPECT_FALSE(watch.look(0, {.waits = false, .life = 1}, at_ms(ms)));
+    EXPECT_FALSE(watch.look(1, {.waits = true, .life = static_cast<uint64_t>(ms)}, at_ms(ms)));
+  }
+}
+
+// A peer that has stopped is not known to live.
+TEST(LaneWatch, WhereAllAreSilentNoneIsLost) {
+  LaneWatch watch(Duration::from_ms(100));
+  for (int64_t ms = 1; ms < 1000; ms += 10) {
+    EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(ms)));
+    EXPECT_FALSE(watch.look(1, {.waits = true, .life = 1}, at_ms(ms)));
+  }
+  watch.on_sign(at_ms(1000));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1050)));
+  EXPECT_FALSE(watch.look(1, {.waits = true, .life = 2}, at_ms(1050)));
+  EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(1100)));
+}
+
+}  // namespace
+}  // namespace pacecar

@@ -1,0 +1,252 @@
+// Bonded connections: every byte arrives once whatever NICs die meanwhile, as long as one lives.
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "tests/support/bond_world.h"
+
+namespace pacecar::test {
+namespace {
+
+constexpr size_t kLargest = 300'000;
+
+size_t random_size(Prng& random) {
+  switch (random.below(4)) {
+    case 0:
+      return 0;
+    case 1:
+      return random.below(200);
+    case 2:
+      return random.below(40'000);
+    default:
+      return random.below(kLargest);
+  }
+}
+
+// Keeps `depth` messages under way until `count` have been sent; calls `at(i)` before message i.
+template <typename At>
+void exchange(BondWorld& world, size_t count, size_t depth, uint64_t seed, At at) {
+  Prng random(seed);
+  std::vector<std::unique_ptr<BondTransfer>> transfers;
+  for (size_t i = 0; i < depth; ++i) {
+    transfers.push_back(std::make_unique<BondTransfer>(world.from(), world.to(), kLargest));
+  }
+  size_t started = 0;
+  size_t done = 0;
+  const Instant give_up = clock_now() + Duration::from_s(60);
+  while (done < count) {
+    ASSERT_LT(clock_now(), give_up) << done << " of " << count << " messages are through";
+    while (started < count && started - done < depth) {
+      at(started);
+      BondTransfer& next = *transfers[started % depth];
+      if (started >= depth) next.expect_untouched();
+      next.start(world.send(), world.receive(), random_size(random), random.next_u64());
+      ++started;
+    }
+    while (done < started && transfers[done % depth]->poll(world.send(), world.receive())) {
+      ASSERT_EQ(transfers[done % depth]->failure(), "") << "message " << done;
+      ++done;
+    }
+  }
+  for (const auto& transfer : transfers) transfer->expect_untouched();
+}
+
+struct Shape {
+  size_t from;
+  size_t to;
+};
+
+class BondShapes : public testing::TestWithParam<Shape> {};
+
+TEST_P(BondShapes, MessagesArriveWhole) {
+  BondWorld world(GetParam().from, GetParam().to);
+  exchange(world, 400, 8, 1, [](size_t) {});
+  for (size_t i = 0; i < GetParam().from; ++i) EXPECT_GT(world.from().bytes_sent(i), 0U) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Nics, BondShapes,
+                         testing::Values(Shape{1, 2}, Shape{2, 1}, Shape{2, 2}, Shape{3, 2},
+                                         Shape{4, 4}, Shape{1, 8}),
+                         [](const auto& shape) {
+                           return std::to_string(shape.param.from) + "To" +
+                                  std::to_string(shape.param.to);
+                         });
+
+class BondLoss : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(BondLoss, TheOthersCarryOn) {
+  const uint64_t seed = GetParam();
+  Prng random(seed);
+  BondWorld world(2, 2);
+  const size_t lost = random.below(2);
+  const size_t when = random.below(200);
+  const bool at_sender = random.below(2) == 0;
+  exchange(world, 400, 8, seed, [&](size_t message) {
+    if (message == when) (at_sender ? world.from() : world.to()).cut(lost);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, BondLoss, testing::Range<uint64_t>(1, 9));
+
+TEST(Bond, OneLaneAfterAnotherIsLost) {
+  BondWorld world(4, 4);
+  exchange(world, 600, 8, 3, [&](size_t message) {
+    if (message == 100) world.from().cut(2);
+    if (message == 250) world.to().cut(0);
+    if (message == 400) world.to().cut(1);
+  });
+}
+
+TEST(Bond, TwoLanesAreLostAtOnce) {
+  BondWorld world(3, 3);
+  exchange(world, 300, 8, 4, [&](size_t message) {
+    if (message == 100) world.from().cut(0);
+    if (message == 100) world.to().cut(2);
+  });
+}
+
+TEST(Bond, ALaneThatIsLostWhileNothingMovesIsDoneWithout) {
+  BondWorld world(2, 2);
+  exchange(world, 20, 4, 5, [](size_t) {});
+  world.to().cut(0);
+  exchange(world, 20, 4, 6, [](size_t) {});
+}
+
+TEST(Bond, WithoutAnyLaneTheMessageFailsWithTheCause) {
+  BondWorld world(2, 2, Duration::from_ms(500));
+  exchange(world, 20, 4, 7, [](size_t) {});
+  world.to().cut(0);
+  world.to().cut(1);
+  BondTransfer transfer(world.from(), world.to(), kLargest);
+  transfer.start(world.send(), world.receive(), kLargest, 8);
+  const Instant give_up = clock_now() + Duration::from_s(30);
+  while (!transfer.poll(world.send(), world.receive())) ASSERT_LT(clock_now(), give_up);
+  EXPECT_NE(transfer.failure().find("not answered within the limit"), std::string::npos)
+      << transfer.failure();
+  uint8_t byte = 0;
+  EXPECT_FALSE(world.send().isend(&byte, 0, 7, nullptr));
+}
+
+// A peer that stops for a while stops on all lanes: none is lost for that.
+TEST(Bond, AQuietPeerLosesNoLane) {
+  BondWorld world(2, 2);
+  exchange(world, 20, 4, 9, [](size_t) {});
+  world.to().cut(0);
+  world.to().cut(1);
+  BondTransfer transfer(world.from(), world.to(), kLargest);
+  transfer.start(world.send(), world.receive(), kLargest, 10);
+  const Instant mended = clock_now() + Duration::from_ms(900);
+  while (clock_now() < mended) transfer.poll(world.send(), world.receive());
+  world.to().mend(0);
+  world.to().mend(1);
+  while (!transfer.poll(world.send(), world.receive())) {
+  }
+  EXPECT_EQ(transfer.failure(), "");
+  const uint64_t before = world.from().bytes_sent(0);
+  const uint64_t other = world.from().bytes_sent(1);
+  exchange(world, 50, 4, 11, [](size_t) {});
+  EXPECT_GT(world.from().bytes_sent(0), before);
+  EXPECT_GT(world.from().bytes_sent(1), other);
+}
+
+TEST(Bond, GroupsOfBuffersAreFilledByTheirTags) {
+  BondWorld world(2, 2);
+  constexpr size_t kSize = 50'000;
+  std::vector<std::vector<uint8_t>> out(8, std::vector<uint8_t>(kSize));
+  std::vector<std::vector<uint8_t>> in(8, std::vector<uint8_t>(kSize));
+  std::vector<std::unique_ptr<Memory>> memory;
+  std::vector<ReceiveBuffer> buffers;
+  for (size_t i = 0; i < 8; ++i) {
+    std::ranges::fill(out[i], static_cast<uint8_t>(i + 1));
+    memory.push_back(world.from().register_memory(out[i]));
+    memory.push_back(world.to().register_memory(in[i]));
+    buffers.push_back({in[i].data(), kSize, static_cast<int>(i), memory.back().get()});
+  }
+  Request* receiving = world.receive().irecv(buffers).value();
+  std::vector<Request*> sending;
+  for (size_t i = 8; i-- > 0;) {
+    if (i == 3) world.from().cut(1);
+    sending.push_back(world.send()
+                          .isend(out[i].data(), kSize - i, static_cast<int>(i), memory[2 * i].get())
+                          .value());
+  }
+  const Instant give_up = clock_now() + Duration::from_s(30);
+  TestResult result;
+  while (!result.done || !sending.empty()) {
+    ASSERT_LT(clock_now(), give_up);
+    if (!result.done) result = world.receive().test(receiving).value();
+    std::erase_if(sending,
+                  [&](Request* request) { return world.send().test(request).value().done; });
+  }
+  ASSERT_EQ(result.count, 8);
+  for (size_t i = 0; i < 8; ++i) {
+    EXPECT_EQ(result.sizes[i], kSize - i);
+    EXPECT_EQ(std::memcmp(in[i].data(), out[i].data(), kSize - i), 0) << i;
+  }
+}
+
+TEST(Bond, AMessageThatIsTooLongFailsAtBothEnds) {
+  BondWorld world(2, 2);
+  std::vector<uint8_t> bytes(100'000);
+  const auto out = world.from().register_memory(bytes);
+  const auto in = world.to().register_memory(bytes);
+  const ReceiveBuffer buffer{bytes.data(), bytes.size() - 1, 0, in.get()};
+  Request* receiving = world.receive().irecv({&buffer, 1}).value();
+  Request* sending = world.send().isend(bytes.data(), bytes.size(), 0, out.get()).value();
+  std::string sent, received;
+  while (sent.empty() || received.empty()) {
+    if (sent.empty()) {
+      const auto result = world.send().test(sending);
+      ASSERT_TRUE(!result || !result->done);
+      if (!result) sent = result.error().message;
+    }
+    if (received.empty()) {
+      const auto result = world.receive().test(receiving);
+      ASSERT_TRUE(!result || !result->done);
+      if (!result) received = result.error().message;
+    }
+  }
+  EXPECT_NE(sent.find("larger than the posted receive buffer"), std::string::npos) << sent;
+  EXPECT_NE(received.find("larger than the posted receive buffer"), std::string::npos) << received;
+}
+
+// Whatever notes a peer makes up: what it says of itself may fail its messages, and nothing else.
+TEST(Bond, NotesOfNonsenseHurtNobody) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Prng random(seed);
+    BondWorld world(2, 2, Duration::from_ms(300));
+    BondTransfer transfer(world.from(), world.to(), kLargest);
+    transfer.start(world.send(), world.receive(), kLargest, seed);
+    uint64_t number = 0;
+    const Instant end = clock_now() + Duration::from_ms(60);
+    while (clock_now() < end) {
+      LaneNote note{.epoch = static_cast<uint32_t>(random.below(3)),
+                    .kind = static_cast<uint8_t>(random.below(8)),
+                    .lanes = static_cast<uint8_t>(random.next_u64()),
+                    .next = random.below(2) * random.next_u64(),
+                    .done = {random.next_u64(), random.next_u64(), 0, ~0ULL}};
+      note.begin = note.number = ++number;
+      const bool to_sender = random.below(2) == 0;
+      const OwnNic& nic = (to_sender ? world.to() : world.from()).device().nics[random.below(2)];
+      nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+        to_sender ? messenger.write_to_sender(0, note) : messenger.write_to_receiver(0, note);
+      });
+      if (transfer.busy()) transfer.poll(world.send(), world.receive());
+    }
+  }
+}
+
+TEST(Bond, AnEndThatClosesEndsTheOther) {
+  BondWorld world(2, 2);
+  exchange(world, 20, 4, 12, [](size_t) {});
+  uint8_t byte = 0;
+  Request* sending = world.send().isend(&byte, 0, 0, nullptr).value();
+  world.close_receive();
+  auto result = world.send().test(sending);
+  while (result && !result->done) result = world.send().test(sending);
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("closed the connection"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pacecar::test

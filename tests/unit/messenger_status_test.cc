@@ -1,0 +1,127 @@
+// What Messenger tells of its flows: who waits for whom, for how long, and how much has moved.
+#include <gtest/gtest.h>
+
+#include "tests/support/sim_host.h"
+#include "transport/wire/address.h"
+
+namespace pacecar::test {
+namespace {
+
+constexpr Bytes kBytes = 100'000;
+
+class MessengerStatusTest : public testing::Test {
+ protected:
+  MessengerStatusTest() {
+    for (size_t port = 0; port < 2; ++port) {
+      SimHostConfig config;
+      config.congestion_control = "pace";
+      hosts_.push_back(std::make_unique<SimHost>(network_, port, port, config));
+    }
+    ends_ = connect(*hosts_[0], *hosts_[1], 1, network_.now());
+    from_region_ =
+        hosts_[0]->nic().register_memory(from_.data(), kBytes, Access::kLocalRead).value();
+    to_region_ = hosts_[1]->nic().register_memory(to_.data(), kBytes, Access::kRemoteWrite).value();
+    for (auto& request : requests_) request.set(MessageRequest::State::kPending);
+  }
+
+  void send() {
+    ASSERT_TRUE(hosts_[0]->messenger().send(
+        ends_.send, {from_.data(), kBytes, 0, from_region_.key, &requests_[0]}));
+  }
+  void receive() {
+    ReceiveOperation operation{.count = 1, .request = &requests_[1]};
+    operation.buffers[0] = {to_.data(), kBytes, 0, to_region_.key};
+    ASSERT_TRUE(hosts_[1]->messenger().receive(ends_.receive, operation, network_.now()));
+  }
+  void run_for(Duration time) {
+    run(network_, hosts_, network_.now() + time, [] { return false; });
+  }
+  // The only flow of a host.
+  FlowStatus status(size_t host) {
+    const auto flows = hosts_[host]->messenger().flow_statuses(network_.now());
+    EXPECT_EQ(flows.size(), 1U);
+    return flows.at(0);
+  }
+
+  SimStar network_;
+  std::vector<std::unique_ptr<SimHost>> hosts_;
+  ConnectionPair ends_;
+  std::vector<uint8_t> from_ = std::vector<uint8_t>(kBytes);
+  std::vector<uint8_t> to_ = std::vector<uint8_t>(kBytes);
+  MemoryRegion from_region_;
+  MemoryRegion to_region_;
+  std::array<MessageRequest, 2> requests_;
+};
+
+TEST_F(MessengerStatusTest, BothEndsNameTheFlowAlike) {
+  const FlowStatus sending = status(0);
+  const FlowStatus receiving = status(1);
+  EXPECT_TRUE(sending.sending);
+  EXPECT_FALSE(receiving.sending);
+  EXPECT_EQ(sending.number, receiving.number);
+  EXPECT_EQ(sending.peer, SimHost::identity_of(1));
+  EXPECT_EQ(receiving.peer, SimHost::identity_of(0));
+  EXPECT_EQ(sending.peer_address, to_string(network_.port(1).local_address()));
+  EXPECT_EQ(receiving.peer_address, to_string(network_.port(0).local_address()));
+  EXPECT_EQ(sending.state, FlowState::kOpen);
+  EXPECT_EQ(sending.connections, 1U);
+}
+
+TEST_F(MessengerStatusTest, IdleFlowsWaitForNothing) {
+  run_for(Duration::from_s(20));
+  for (const FlowStatus& flow : {status(0), status(1)}) {
+    EXPECT_EQ(flow.requests, 0U);
+    EXPECT_EQ(flow.still, Duration());
+    EXPECT_FALSE(flow.awaits_peer);
+  }
+  EXPECT_EQ(status(0).explanation.limited_by, LimitedBy::kApplication);
+}
+
+TEST_F(MessengerStatusTest, ASenderWithoutABufferAwaitsItsPeer) {
+  send();
+  run_for(Duration::from_s(3));
+  const FlowStatus flow = status(0);
+  EXPECT_EQ(flow.requests, 1U);
+  EXPECT_TRUE(flow.awaits_peer);
+  EXPECT_EQ(flow.writes, 0U);
+  EXPECT_GE(flow.still, Duration::from_ms(2900));
+  EXPECT_EQ(flow.standing.acked, 0U);
+  EXPECT_EQ(status(1).requests, 0U) << "the receiver knows of nothing";
+}
+
+TEST_F(MessengerStatusTest, AReceiverWithoutAMessageAwaitsItsPeer) {
+  receive();
+  run_for(Duration::from_s(3));
+  EXPECT_EQ(status(1).requests, 1U);
+  EXPECT_TRUE(status(1).awaits_peer);
+  EXPECT_GE(status(1).still, Duration::from_ms(2900));
+  EXPECT_GT(status(1).explanation.grant, Rate()) << "what it lets the sender send";
+  EXPECT_EQ(status(0).requests, 0U);
+}
+
+TEST_F(MessengerStatusTest, WhatHasMovedIsCounted) {
+  send();
+  receive();
+  run_for(Duration::from_ms(50));
+  ASSERT_EQ(requests_[0].state(), MessageRequest::State::kDone);
+  const FlowStatus flow = status(0);
+  EXPECT_EQ(flow.standing.acked, kBytes);
+  EXPECT_EQ(flow.standing.sent, kBytes) << "nothing was lost";
+  EXPECT_EQ(flow.standing.in_flight, 0U);
+  EXPECT_EQ(flow.standing.backlog, 0U);
+  EXPECT_GT(flow.rtt, Duration());
+  EXPECT_EQ(flow.requests, 0U);
+}
+
+TEST_F(MessengerStatusTest, ADeadPeerLeavesAFault) {
+  hosts_.pop_back();
+  send();
+  run_for(Duration::from_s(30));
+  const FlowStatus flow = status(0);
+  EXPECT_EQ(flow.state, FlowState::kBroken);
+  EXPECT_NE(flow.fault.find("has not answered"), std::string::npos) << flow.fault;
+  EXPECT_EQ(flow.peer_address, to_string(network_.port(1).local_address()));
+}
+
+}  // namespace
+}  // namespace pacecar::test

@@ -1,0 +1,208 @@
+// The state socket: who may use it, what is left behind, and callers that mean no good.
+#include "transport/state/state_server.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "tests/support/scratch_directory.h"
+
+namespace pacecar::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr Duration kLimit = Duration::from_s(60);
+
+mode_t mode_of(const std::filesystem::path& path) {
+  struct stat information {};
+  EXPECT_EQ(lstat(path.c_str(), &information), 0);
+  return information.st_mode & 07777;
+}
+
+void make_old(const std::filesystem::path& path) {
+  const timespec times[2] = {{1, 0}, {1, 0}};
+  ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW), 0);
+}
+
+// Bound, and listening if told; nobody accepts.
+FileDescriptor bind_to(const std::filesystem::path& path, bool listening) {
+  FileDescriptor bound(socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.string().copy(address.sun_path, sizeof address.sun_path - 1);
+  EXPECT_EQ(bind(bound.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_TRUE(!listening || listen(bound.get(), 0) == 0);
+  return bound;
+}
+
+FileDescriptor connect_to(const std::filesystem::path& path) {
+  FileDescriptor caller(socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.string().copy(address.sun_path, sizeof address.sun_path - 1);
+  EXPECT_EQ(connect(caller.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return caller;
+}
+
+class StateServerTest : public testing::Test {
+ protected:
+  std::unique_ptr<StateServer> serve(const std::string& document) {
+    auto server = StateServer::open(path_, [document] { return document; });
+    EXPECT_TRUE(server) << server.error().message;
+    return server ? std::move(*server) : nullptr;
+  }
+  StateDirectory directory() const { return StateDirectory::find(path_).value(); }
+  std::filesystem::path file(const std::string& name) const {
+    return std::filesystem::path(path_) / name;
+  }
+
+  const ScratchDirectory scratch_;
+  const std::string path_ = scratch_.path() / "pacecar";
+};
+
+TEST_F(StateServerTest, GivesItsOwnerTheWholeDocument) {
+  const std::string document(3'000'000, 'x');
+  const auto server = serve(document);
+  const auto names = directory().sockets();
+  ASSERT_THAT(names, ElementsAre(std::to_string(getpid()) + "-0.sock"));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(directory().read(names[0], kLimit).value(), document);
+}
+
+TEST_F(StateServerTest, IsForItsOwnerOnly) {
+  const auto server = serve("{}");
+  EXPECT_EQ(mode_of(path_), 0700U);
+  EXPECT_EQ(mode_of(file(directory().sockets().at(0))), 0600U);
+}
+
+TEST_F(StateServerTest, SeveralOfAProcessHaveNamesOfTheirOwnAndTakeThemAway) {
+  auto first = serve("1");
+  const auto second = serve("2");
+  ASSERT_EQ(directory().sockets().size(), 2U);
+  EXPECT_EQ(directory().read(directory().sockets()[1], kLimit).value(), "2");
+  first.reset();
+  ASSERT_EQ(directory().sockets().size(), 1U);
+  EXPECT_EQ(directory().read(directory().sockets()[0], kLimit).value(), "2");
+}
+
+TEST_F(StateServerTest, NothingOfItOutlivesAnExec) {
+  const auto server = serve("{}");
+  size_t of_the_server = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry, gone).string();
+    const bool its = target == path_ || target.starts_with("socket:") ||
+                     target.find("eventfd") != std::string::npos;
+    if (gone || !its) continue;
+    ++of_the_server;
+    EXPECT_TRUE(fcntl(std::stoi(entry.path().filename()), F_GETFD) & FD_CLOEXEC) << target;
+  }
+  EXPECT_GE(of_the_server, 3U);
+}
+
+TEST_F(StateServerTest, DirectoriesThatOthersCanEnterAreRefused) {
+  std::filesystem::create_directory(path_);
+  chmod(path_.c_str(), 0755);
+  const auto open_to_others = StateServer::open(path_, [] { return ""; });
+  ASSERT_FALSE(open_to_others);
+  EXPECT_EQ(open_to_others.error().code, ErrorCode::kPermission);
+  EXPECT_THAT(open_to_others.error().message, HasSubstr("chmod 700"));
+}
+
+TEST_F(StateServerTest, LinksAndFilesAreNoDirectories) {
+  std::filesystem::create_directory(scratch_.path() / "elsewhere");
+  chmod((scratch_.path() / "elsewhere").c_str(), 0700);
+  std::filesystem::create_symlink(scratch_.path() / "elsewhere", path_);
+  EXPECT_FALSE(StateServer::open(path_, [] { return ""; }));
+  EXPECT_TRUE(std::filesystem::is_empty(scratch_.path() / "elsewhere"));
+  std::filesystem::remove(path_);
+  std::ofstream(path_) << "file";
+  EXPECT_FALSE(StateServer::open(path_, [] { return ""; }));
+}
+
+TEST_F(StateServerTest, AnotherUsersDirectoryIsRefusedEvenByRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make one";
+  std::filesystem::create_directory(path_);
+  chmod(path_.c_str(), 0700);
+  ASSERT_EQ(chown(path_.c_str(), 12345, 12345), 0);
+  EXPECT_FALSE(StateServer::open(path_, [] { return ""; }));
+  EXPECT_TRUE(StateDirectory::find(path_)) << "root may look into it";
+  // What listens there is not its owner's.
+  const FileDescriptor impostor = bind_to(file("1-0.sock"), true);
+  const auto read = directory().read("1-0.sock", kLimit);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, ErrorCode::kPermission);
+}
+
+TEST_F(StateServerTest, OnlyWhatNobodyServesAnyMoreIsRemoved) {
+  const auto server = serve("{}");
+  const std::string served = directory().sockets().at(0);
+  make_old(file(served));
+  bind_to(file("1-0.sock"), false);
+  make_old(file("1-0.sock"));
+  bind_to(file("2-0.sock"), false);  // just bound: may be about to listen
+  std::ofstream(file("3-0.sock")) << "no socket";
+  make_old(file("3-0.sock"));
+  const FileDescriptor busy = bind_to(file("4-0.sock"), true);  // has no place for another caller
+  const FileDescriptor first = connect_to(file("4-0.sock"));
+  make_old(file("4-0.sock"));
+  directory().remove_stale();
+  EXPECT_THAT(directory().sockets(),
+              testing::UnorderedElementsAre(served, "2-0.sock", "3-0.sock", "4-0.sock"));
+  EXPECT_EQ(directory().read("2-0.sock", kLimit).error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(StateServerTest, TheNextProcessTidiesUp) {
+  serve("{}").reset();
+  bind_to(file("1-0.sock"), false);
+  make_old(file("1-0.sock"));
+  const auto server = serve("{}");
+  EXPECT_THAT(directory().sockets(), ElementsAre(std::to_string(getpid()) + "-0.sock"));
+}
+
+TEST_F(StateServerTest, WhoDoesNotAnswerIsGivenUp) {
+  serve("{}").reset();
+  const FileDescriptor silent = bind_to(file("7-0.sock"), true);
+  const FileDescriptor first = connect_to(file("7-0.sock"));  // takes the only place
+  for (int i = 0; i < 2; ++i) {
+    const auto read = directory().read("7-0.sock", Duration::from_ms(50));
+    ASSERT_FALSE(read);
+    EXPECT_EQ(read.error().code, ErrorCode::kPeer);
+  }
+}
+
+TEST_F(StateServerTest, CallersThatTakeNothingDoNotKeepOthersOut) {
+  const auto server = serve(std::string(8'000'000, 'x'));
+  const std::string name = directory().sockets().at(0);
+  const FileDescriptor idle = connect_to(file(name));
+  connect_to(file(name));  // gone at once
+  EXPECT_EQ(directory().read(name, kLimit).value().size(), 8'000'000U);
+}
+
+TEST_F(StateServerTest, EndsWhileACallerTakesNothing) {
+  auto server = serve(std::string(8'000'000, 'x'));
+  const FileDescriptor idle = connect_to(file(directory().sockets().at(0)));
+  char byte = 0;
+  ASSERT_EQ(recv(idle.get(), &byte, 1, 0), 1);  // it is being served
+  server.reset();
+  EXPECT_THAT(directory().sockets(), IsEmpty());
+}
+
+TEST(StateDirectoryTest, NamesOfSockets) {
+  EXPECT_EQ(pid_of_socket("123-0.sock"), 123);
+  for (const char* name : {"", ".sock", "-.sock", "1-.sock", "-1-0.sock", "0-0.sock", "1-0.socket",
+                           "1-0x.sock", "x-0.sock", "99999999999999-0.sock", "1.sock"}) {
+    EXPECT_FALSE(pid_of_socket(name)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace pacecar::test

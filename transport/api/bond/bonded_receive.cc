@@ -1,0 +1,441 @@
+#include "transport/api/bond/bonded_receive.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+
+#include "transport/api/failure.h"
+#include "transport/api/memory.h"
+#include "transport/api/stall_watch.h"
+#include "transport/base/check.h"
+#include "transport/engine/clock.h"
+
+namespace pacecar {
+namespace {
+
+class BondedReceive final : public ReceiveConnection, public Tended {
+ public:
+  BondedReceive(std::vector<Lane> lanes, std::shared_ptr<BondKeeper> keeper);
+  ~BondedReceive() override;
+
+  Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override;
+  Result<TestResult> test(Request* request) override;
+  std::string peer() const override { return lanes_.front().at.peer; }
+
+  bool tend(Instant now) override;
+  void forget_memory(const Memory& memory) override;
+
+ private:
+  struct Buffer {
+    uint8_t* data = nullptr;
+    Bytes size = 0;
+    int tag = 0;
+    const Memory* memory = nullptr;          // to know it when it goes
+    std::array<uint32_t, kMaxLanes> keys{};  // of it
+    bool filled = false;                     // before it was posted again
+    Bytes received = 0;                      // then
+  };
+  struct Receive : MessageRequest {
+    std::array<Buffer, kMaxReceiveBuffers> buffers{};
+    size_t buffer_count = 0;
+    LaneMask lanes = 0;       // that it was posted on; 0: not yet
+    uint64_t first_slot = 0;  // of its buffers that are not filled, then
+  };
+  enum class State : uint8_t {
+    kFlowing,
+    kPausing,   // until nothing is under way
+    kResuming,  // until the sender has seen what it has to do again
+  };
+  // Of one posted buffer, over all lanes.
+  struct Arrived {
+    bool all = true;
+    bool failed = false;
+    Bytes bytes = 0;
+  };
+
+  MessageRequest& part(const Receive& receive, size_t lane) {
+    return parts_[static_cast<size_t>(&receive - receives_.data()) * lanes_.size() + lane];
+  }
+  void post(Receive& receive);
+  bool look(Receive& receive);
+  void finish(Receive& receive);
+  uint64_t first_unfinished_slot() const;
+
+  void lose(size_t lane, const std::string& cause);
+  void end(Error error);
+  void fail(MessageFailure failure, size_t lane);
+  void on_note(const LaneNote& note);
+  void begin_pause();
+  void resume();
+  void take_stock(size_t lane, std::vector<std::array<Arrived, kMaxReceiveBuffers>>& arrived);
+  void watch(Instant now);
+  void say(NoteKind kind, LaneMask lanes);
+
+  mutable std::mutex mutex_;
+  std::vector<Lane> lanes_;
+  const std::shared_ptr<BondKeeper> keeper_;
+  std::vector<Receive> receives_;
+  std::unique_ptr<MessageRequest[]> parts_;
+  std::vector<Receive*> free_;
+  std::vector<Receive*> pending_;  // as they were posted; not tested to their end
+  std::vector<StallWatch> stalls_;
+  LaneWatch watch_;
+  LaneNotes notes_;
+  State state_ = State::kFlowing;
+  bool lost_more_ = false;  // a lane, since the pause was over
+  uint32_t epoch_ = 0;
+  uint64_t next_slot_ = 0;  // the same on all lanes
+  std::optional<Error> ended_;
+};
+
+std::vector<const LaneNote*> inboxes_of(const std::vector<Lane>& lanes) {
+  std::vector<const LaneNote*> inboxes;
+  for (const Lane& lane : lanes) {
+    inboxes.push_back(lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+      return &messenger.note_to_receiver(lane.at.connection);
+    }));
+  }
+  return inboxes;
+}
+
+BondedReceive::BondedReceive(std::vector<Lane> lanes, std::shared_ptr<BondKeeper> keeper)
+    : lanes_(std::move(lanes)),
+      keeper_(std::move(keeper)),
+      receives_(kMaxReceives),
+      parts_(std::make_unique<MessageRequest[]>(kMaxReceives * lanes_.size())),
+      stalls_(lanes_.size()),
+      watch_(lanes_.front().at.nic.timeout / 5),
+      notes_(inboxes_of(lanes_)) {
+  for (Receive& receive : receives_) free_.push_back(&receive);
+  pending_.reserve(kMaxReceives);
+  keeper_->add(*this);
+}
+
+BondedReceive::~BondedReceive() {
+  keeper_->remove(*this);
+  const uint64_t completed = first_unfinished_slot();
+  for (const Lane& lane : lanes_) {
+    Engine& engine = *lane.at.nic.engine;
+    engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
+      engine.receives().detach(lane.at.connection);
+      messenger.close_receive(lane.at.connection, now, completed);
+    });
+    engine.submitted();
+  }
+}
+
+// All slots below it are complete, on all lanes.
+uint64_t BondedReceive::first_unfinished_slot() const {
+  for (const Receive* receive : pending_) {
+    if (receive->lanes != 0 && receive->state() != MessageRequest::State::kDone) {
+      return receive->first_slot;
+    }
+  }
+  return next_slot_;
+}
+
+// --- messages ---
+
+Result<Request*> BondedReceive::irecv(std::span<const ReceiveBuffer> buffers) {
+  if (auto checked = check_buffers(buffers); !checked) return tl::unexpected(checked.error());
+  const std::lock_guard lock(mutex_);
+  if (ended_) return tl::unexpected(*ended_);
+  if (free_.empty()) return nullptr;
+  Receive& receive = *free_.back();
+  free_.pop_back();
+  receive.buffer_count = buffers.size();
+  receive.lanes = 0;
+  receive.failure = MessageFailure::kNone;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const ReceiveBuffer& given = buffers[i];
+    const bool empty = given.size == 0;
+    receive.buffers[i] = {.data = static_cast<uint8_t*>(given.data),
+                          .size = given.size,
+                          .tag = given.tag,
+                          .memory = empty ? nullptr : given.memory};
+    for (size_t lane = 0; lane < lanes_.size() && !empty; ++lane) {
+      receive.buffers[i].keys[lane] = given.memory->region(lanes_[lane].member).key;
+    }
+  }
+  receive.set(MessageRequest::State::kPending);
+  pending_.push_back(&receive);
+  if (state_ != State::kPausing) post(receive);
+  return &receive;
+}
+
+// On all lanes, what is not filled.
+void BondedReceive::post(Receive& receive) {
+  ReceiveOperation operation;
+  std::array<const Buffer*, kMaxReceiveBuffers> posted{};
+  for (const Buffer& buffer : std::span(receive.buffers).first(receive.buffer_count)) {
+    if (buffer.filled) continue;
+    posted[operation.count] = &buffer;
+    operation.buffers[operation.count++] = {
+        .data = buffer.data, .size = buffer.size, .tag = buffer.tag};
+  }
+  receive.lanes = alive_lanes(lanes_);
+  receive.first_slot = next_slot_;
+  next_slot_ += operation.count;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (!lanes_[i].alive) continue;
+    for (uint32_t k = 0; k < operation.count; ++k) operation.buffers[k].key = posted[k]->keys[i];
+    operation.request = &part(receive, i);
+    operation.request->set(MessageRequest::State::kPending);
+    Engine& engine = *lanes_[i].at.nic.engine;
+    PACECAR_CHECK(engine.receives().push(lanes_[i].at.connection, operation));
+    // The peer can go on with the buffers that it knows of.
+    if (pending_.size() == 1) {
+      engine.submitted();
+    } else {
+      engine.noted();
+    }
+  }
+}
+
+Result<TestResult> BondedReceive::test(Request* request) {
+  const std::lock_guard lock(mutex_);
+  auto& receive = static_cast<Receive&>(*request);
+  if (receive.state() == MessageRequest::State::kPending && !look(receive)) {
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      const Attachment& at = lanes_[i].at;
+      if (lanes_[i].alive) at.nic.engine->progress();
+      stalls_[i].look(at, "receive from", [&at](const Messenger& messenger) {
+        return messenger.receive_stall(at.connection);
+      });
+    }
+    look(receive);
+  }
+  TestResult result;
+  const MessageRequest::State state = receive.state();
+  if (state == MessageRequest::State::kPending) return result;
+  if (state == MessageRequest::State::kFree) return tested_again();
+  result.done = true;
+  result.count = static_cast<int>(receive.buffer_count);
+  std::ranges::copy(receive.sizes, result.sizes.begin());
+  const MessageFailure failure = receive.failure;
+  std::erase(pending_, &receive);
+  receive.set(MessageRequest::State::kFree);
+  if (state == MessageRequest::State::kDone) {
+    free_.push_back(&receive);
+    return result;
+  }
+  if (ended_) return tl::unexpected(*ended_);
+  free_.push_back(&receive);
+  const Attachment& at = lanes_.front().at;
+  return tl::unexpected(describe(failure, at.peer, at.nic.timeout, ""));
+}
+
+// Whether all lanes have done with it; then it is finished.
+bool BondedReceive::look(Receive& receive) {
+  if (receive.lanes == 0 || ended_) return false;
+  LaneMask left = 0;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if ((receive.lanes & bit_of(i)) == 0) continue;
+    const MessageRequest& own = part(receive, i);
+    const MessageRequest::State state = own.state();
+    if (state == MessageRequest::State::kPending) left |= bit_of(i);
+    if (state != MessageRequest::State::kFailed) continue;
+    if (own.failure == MessageFailure::kPeerSilent) {
+      left |= bit_of(i);
+      if (lanes_[i].alive) lose(i, "");
+    } else if (own.failure == MessageFailure::kTooLong) {
+      receive.failure = own.failure;
+    } else {
+      fail(own.failure, i);
+    }
+    if (ended_) return false;
+  }
+  if (left != 0) return false;
+  uint32_t posted = 0;
+  for (Buffer& buffer : std::span(receive.buffers).first(receive.buffer_count)) {
+    if (buffer.filled) continue;
+    buffer.received = 0;
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      if ((receive.lanes & bit_of(i)) != 0) buffer.received += part(receive, i).sizes[posted];
+    }
+    ++posted;
+  }
+  finish(receive);
+  return true;
+}
+
+void BondedReceive::finish(Receive& receive) {
+  for (size_t i = 0; i < receive.buffer_count; ++i) receive.sizes[i] = receive.buffers[i].received;
+  receive.set(receive.failure == MessageFailure::kNone ? MessageRequest::State::kDone
+                                                       : MessageRequest::State::kFailed);
+}
+
+// --- lanes that are lost ---
+
+bool BondedReceive::tend(Instant now) {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return false;
+  if (!pending_.empty() && pending_.front()->state() == MessageRequest::State::kPending) {
+    look(*pending_.front());
+  }
+  if (const auto note = notes_.hear(lanes_); note && !ended_) {
+    watch_.on_sign(now);
+    on_note(*note);
+  }
+  if (!ended_) watch(now);
+  if (ended_) return false;
+  notes_.deliver(lanes_, &Messenger::write_to_sender);
+  return state_ != State::kFlowing || !notes_.delivered(lanes_);
+}
+
+void BondedReceive::watch(Instant now) {
+  if (pending_.empty()) return;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (!lanes_[i].alive) continue;
+    const auto seen =
+        lanes_[i].at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+          return messenger.receive_lane(lanes_[i].at.connection);
+        });
+    if (!watch_.look(i, {.waits = seen.writes > 0, .life = seen.life}, now)) continue;
+    lose(i, "nothing is acknowledged on it");
+    if (ended_) return;
+  }
+}
+
+void BondedReceive::lose(size_t lane, const std::string& cause) {
+  const Attachment& at = lanes_[lane].at;
+  lanes_[lane].alive = false;
+  // From here on it takes nothing any more: what it has taken is counted.
+  const std::string fault = break_lane(at, &Messenger::break_receive, &Messenger::receive_fault);
+  if (alive_lanes(lanes_) == 0) {
+    return end(describe(MessageFailure::kPeerSilent, at.peer, at.nic.timeout, fault));
+  }
+  warn_of_loss(lanes_, lane, "receive from", cause.empty() ? fault : cause);
+  if (state_ == State::kFlowing) return begin_pause();
+  if (state_ == State::kResuming) lost_more_ = true;
+}
+
+void BondedReceive::begin_pause() {
+  lost_more_ = false;
+  state_ = State::kPausing;
+  ++epoch_;
+  say(NoteKind::kPause, lost_lanes(lanes_));
+}
+
+void BondedReceive::say(NoteKind kind, LaneMask lanes) {
+  notes_.say({.epoch = epoch_, .kind = static_cast<uint8_t>(kind), .lanes = lanes});
+  keeper_->hurry();
+}
+
+// All that is pending fails.
+void BondedReceive::end(Error error) {
+  ended_ = std::move(error);
+  for (Receive* receive : pending_) {
+    if (receive->state() == MessageRequest::State::kPending) {
+      receive->set(MessageRequest::State::kFailed);
+    }
+  }
+}
+
+void BondedReceive::fail(MessageFailure failure, size_t lane) {
+  const Attachment& at = lanes_[lane].at;
+  end(describe(failure, at.peer, at.nic.timeout, ""));
+}
+
+void BondedReceive::on_note(const LaneNote& note) {
+  const auto kind = static_cast<NoteKind>(note.kind);
+  if (kind == NoteKind::kComplaint || kind == NoteKind::kPaused) {
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      if (lanes_[i].alive && (note.lanes & bit_of(i)) != 0) lose(i, "the sender has lost it");
+      if (ended_) return;
+    }
+  }
+  if (note.epoch != epoch_) return;
+  if (kind == NoteKind::kPaused && state_ == State::kPausing) resume();
+  if (kind == NoteKind::kResumed && state_ == State::kResuming) {
+    state_ = State::kFlowing;
+    if (lost_more_) begin_pause();
+  }
+}
+
+// Which buffers one lane has done with. The sender has nothing under way any more: what it knows to
+// be there is there.
+void BondedReceive::take_stock(size_t lane,
+                               std::vector<std::array<Arrived, kMaxReceiveBuffers>>& arrived) {
+  const Attachment& at = lanes_[lane].at;
+  at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
+    if (lanes_[lane].alive) messenger.poll(now);
+    const ReceiveQueue& queue = messenger.receives(at.connection);
+    for (size_t i = 0; i < pending_.size(); ++i) {
+      const Receive& receive = *pending_[i];
+      if ((receive.lanes & bit_of(lane)) == 0) continue;
+      uint64_t slot = receive.first_slot;
+      for (size_t k = 0; k < receive.buffer_count; ++k) {
+        if (receive.buffers[k].filled) continue;
+        arrived[i][k].all &= queue.slot_done(slot);
+        arrived[i][k].failed |= queue.slot_failed(slot);
+        arrived[i][k].bytes += queue.slot_bytes(slot);
+        ++slot;
+      }
+    }
+    if (!lanes_[lane].alive) return;
+    PACECAR_CHECK(queue.posted_slots() == next_slot_);
+    messenger.renew_receives(at.connection, now);
+  });
+}
+
+// All that was posted and is not filled is posted again, on the lanes that are left.
+void BondedReceive::resume() {
+  std::vector<std::array<Arrived, kMaxReceiveBuffers>> arrived(pending_.size());
+  for (size_t lane = 0; lane < lanes_.size(); ++lane) take_stock(lane, arrived);
+  LaneNote note{.epoch = epoch_,
+                .kind = static_cast<uint8_t>(NoteKind::kResume),
+                .lanes = alive_lanes(lanes_),
+                .next = next_slot_,
+                .done = {~0ULL, ~0ULL, ~0ULL, ~0ULL}};
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    Receive& receive = *pending_[i];
+    if (receive.lanes == 0 || receive.state() != MessageRequest::State::kPending) continue;
+    uint64_t slot = receive.first_slot;
+    for (size_t k = 0; k < receive.buffer_count; ++k) {
+      Buffer& buffer = receive.buffers[k];
+      if (buffer.filled) continue;
+      buffer.filled = arrived[i][k].all;
+      buffer.received = arrived[i][k].bytes;
+      if (buffer.filled && arrived[i][k].failed) receive.failure = MessageFailure::kTooLong;
+      const uint64_t bit = slot++ % kCtsSlots;
+      if (!buffer.filled) note.done[bit / 64] &= ~(1ULL << bit % 64);
+    }
+  }
+  notes_.say(note);
+  keeper_->hurry();
+  state_ = State::kResuming;
+  for (Receive* receive : pending_) {
+    if (receive->state() != MessageRequest::State::kPending) continue;
+    const auto buffers = std::span(receive->buffers).first(receive->buffer_count);
+    if (std::ranges::all_of(buffers, &Buffer::filled)) {
+      finish(*receive);
+    } else if (std::ranges::any_of(buffers, [](const Buffer& buffer) {
+                 return !buffer.filled && buffer.size > 0 && buffer.memory == nullptr;
+               })) {
+      return fail(MessageFailure::kMemoryGone, 0);
+    } else {
+      post(*receive);
+    }
+  }
+}
+
+void BondedReceive::forget_memory(const Memory& memory) {
+  const std::lock_guard lock(mutex_);
+  for (Receive* receive : pending_) {
+    for (Buffer& buffer : receive->buffers) {
+      if (buffer.memory == &memory) buffer.memory = nullptr;
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<ReceiveConnection> make_bonded_receive(std::vector<Lane> lanes,
+                                                       std::shared_ptr<BondKeeper> keeper) {
+  return std::make_unique<BondedReceive>(std::move(lanes), std::move(keeper));
+}
+
+}  // namespace pacecar

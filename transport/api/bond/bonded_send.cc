@@ -1,0 +1,452 @@
+#include "transport/api/bond/bonded_send.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+
+#include "transport/api/bond/lane_split.h"
+#include "transport/api/failure.h"
+#include "transport/api/memory.h"
+#include "transport/api/stall_watch.h"
+#include "transport/base/check.h"
+#include "transport/base/fixed_queue.h"
+#include "transport/engine/clock.h"
+
+namespace pacecar {
+namespace {
+
+class BondedSend final : public SendConnection, public Tended {
+ public:
+  BondedSend(std::vector<Lane> lanes, std::shared_ptr<BondKeeper> keeper);
+  ~BondedSend() override;
+
+  Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) override;
+  Result<TestResult> test(Request* request) override;
+  std::string peer() const override { return lanes_.front().at.peer; }
+  FlowView flow() const override;
+
+  bool tend(Instant now) override;
+  void forget_memory(const Memory& memory) override;
+
+ private:
+  struct Message : MessageRequest {
+    const uint8_t* data = nullptr;
+    Bytes size = 0;
+    int tag = 0;
+    const Memory* memory = nullptr;          // to know it when it goes
+    std::array<uint32_t, kMaxLanes> keys{};  // of it
+    LaneMask lanes = 0;                      // that it was posted on; 0: not yet
+    LaneMask left = 0;                       // of these, those that have not done with it
+    MessageFailure trouble = MessageFailure::kNone;
+  };
+  struct Part {
+    MessageRequest request;
+    Bytes length = 0;
+  };
+  enum class State : uint8_t {
+    kFlowing,
+    kComplaining,  // a lane is lost: the receiver will pause us
+    kPausing,      // until nothing is under way
+    kPaused,       // the receiver will let us resume
+  };
+
+  Part& part(const Message& message, size_t lane) {
+    return parts_[static_cast<size_t>(&message - messages_.data()) * lanes_.size() + lane];
+  }
+  void post(Message& message, Instant now);
+  void collect(Instant now);
+  void finish(Message& message);
+  void give_back(Message& message);
+
+  void lose(size_t lane, const std::string& cause);
+  void end(Error error);
+  void on_closed(size_t lane);
+  void on_note(const LaneNote& note, Instant now);
+  void on_pause(const LaneNote& note);
+  void on_resume(const LaneNote& note, Instant now);
+  uint64_t slot_of(const Message& message);
+  MessageFailure trouble_of(const Message& message);
+  void watch(Instant now);
+  void finish_pause();
+  void say(NoteKind kind, LaneMask lanes);
+
+  mutable std::mutex mutex_;
+  std::vector<Lane> lanes_;
+  const std::shared_ptr<BondKeeper> keeper_;
+  std::vector<Message> messages_;
+  std::unique_ptr<Part[]> parts_;
+  std::vector<Message*> free_;
+  std::vector<Message*> pending_;              // as they were sent; not tested to their end
+  std::vector<FixedQueue<Message*>> on_lane_;  // by lane, as they were posted
+  std::vector<LaneMeter> meters_;
+  std::vector<StallWatch> stalls_;
+  LaneWatch watch_;
+  LaneNotes notes_;
+  State state_ = State::kFlowing;
+  uint32_t epoch_ = 0;
+  std::optional<Error> ended_;                    // the connection's own end
+  std::array<uint64_t, kCtsSlots> done_slots_{};  // 1 + slot, by slot modulo kCtsSlots
+};
+
+std::vector<const LaneNote*> inboxes_of(const std::vector<Lane>& lanes) {
+  std::vector<const LaneNote*> inboxes;
+  for (const Lane& lane : lanes) {
+    inboxes.push_back(lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+      return &messenger.note_to_sender(lane.at.connection);
+    }));
+  }
+  return inboxes;
+}
+
+BondedSend::BondedSend(std::vector<Lane> lanes, std::shared_ptr<BondKeeper> keeper)
+    : lanes_(std::move(lanes)),
+      keeper_(std::move(keeper)),
+      messages_(kMaxSends),
+      parts_(std::make_unique<Part[]>(kMaxSends * lanes_.size())),
+      meters_(lanes_.size()),
+      stalls_(lanes_.size()),
+      watch_(lanes_.front().at.nic.timeout / 5),
+      notes_(inboxes_of(lanes_)) {
+  for (Message& message : messages_) free_.push_back(&message);
+  for (size_t i = 0; i < lanes_.size(); ++i) on_lane_.emplace_back(kMaxSends);
+  pending_.reserve(kMaxSends);
+  keeper_->add(*this);
+}
+
+BondedSend::~BondedSend() {
+  keeper_->remove(*this);
+  for (const Lane& lane : lanes_) {
+    Engine& engine = *lane.at.nic.engine;
+    engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
+      engine.sends().detach(lane.at.connection);
+      messenger.close_send(lane.at.connection, now);
+    });
+    engine.submitted();
+  }
+}
+
+// --- messages ---
+
+Result<Request*> BondedSend::isend(const void* data, size_t size, int tag, const Memory* memory) {
+  if (size > 0 && (memory == nullptr || !memory->covers(data, size))) return not_covered();
+  const std::lock_guard lock(mutex_);
+  if (ended_) return tl::unexpected(*ended_);
+  if (free_.empty()) return nullptr;
+  Message& message = *free_.back();
+  free_.pop_back();
+  message.data = static_cast<const uint8_t*>(data);
+  message.size = size;
+  message.tag = tag;
+  message.memory = memory;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    message.keys[i] = memory == nullptr ? 0 : memory->region(lanes_[i].member).key;
+  }
+  message.lanes = 0;
+  message.trouble = MessageFailure::kNone;
+  message.set(MessageRequest::State::kPending);
+  pending_.push_back(&message);
+  if (state_ == State::kFlowing) post(message, clock_now());
+  return &message;
+}
+
+void BondedSend::post(Message& message, Instant now) {
+  const LaneMask alive = alive_lanes(lanes_);
+  const std::array<Bytes, kMaxLanes> lengths = split(message.size, meters_, alive);
+  message.lanes = message.left = alive;
+  Bytes offset = 0;
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (!lanes_[i].alive) continue;
+    Part& own = part(message, i);
+    own.length = lengths[i];
+    own.request.slot = MessageRequest::kNoSlot;
+    own.request.set(MessageRequest::State::kPending);
+    meters_[i].on_posted(own.length, now);
+    PACECAR_CHECK(on_lane_[i].push(&message));
+    Engine& engine = *lanes_[i].at.nic.engine;
+    PACECAR_CHECK(engine.sends().push(lanes_[i].at.connection, {.data = message.data + offset,
+                                                                .size = own.length,
+                                                                .tag = message.tag,
+                                                                .key = message.keys[i],
+                                                                .request = &own.request,
+                                                                .offset = offset}));
+    engine.submitted();
+    offset += own.length;
+  }
+}
+
+Result<TestResult> BondedSend::test(Request* request) {
+  const std::lock_guard lock(mutex_);
+  auto& message = static_cast<Message&>(*request);
+  if (message.state() == MessageRequest::State::kPending) {
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      const Attachment& at = lanes_[i].at;
+      if (lanes_[i].alive) at.nic.engine->progress();
+      stalls_[i].look(at, "send to", [&at](const Messenger& messenger) {
+        return messenger.send_stall(at.connection);
+      });
+    }
+    collect(clock_now());
+  }
+  TestResult result;
+  const MessageRequest::State state = message.state();
+  if (state == MessageRequest::State::kPending) return result;
+  if (state == MessageRequest::State::kFree) return tested_again();
+  const MessageFailure trouble = message.trouble;
+  result = {.done = true, .count = 1};
+  result.sizes[0] = message.size;
+  give_back(message);
+  if (state == MessageRequest::State::kDone) return result;
+  if (ended_) return tl::unexpected(*ended_);
+  const Attachment& at = lanes_.front().at;
+  return tl::unexpected(describe(trouble, at.peer, at.nic.timeout, ""));
+}
+
+void BondedSend::give_back(Message& message) {
+  std::erase(pending_, &message);
+  message.set(MessageRequest::State::kFree);
+  free_.push_back(&message);
+}
+
+// Takes note of the parts that are done.
+void BondedSend::collect(Instant now) {
+  for (size_t i = 0; i < lanes_.size() && !ended_; ++i) {
+    while (lanes_[i].alive && !on_lane_[i].empty() && !ended_) {
+      Message& message = *on_lane_[i].front();
+      const Part& own = part(message, i);
+      const MessageRequest::State state = own.request.state();
+      if (state == MessageRequest::State::kPending) break;
+      if (state == MessageRequest::State::kFailed) {
+        const MessageFailure failure = own.request.failure;
+        if (failure == MessageFailure::kPeerSilent) return lose(i, "");
+        if (failure == MessageFailure::kPeerClosed) return on_closed(i);
+      }
+      on_lane_[i].pop_front();
+      meters_[i].on_done(own.length, now);
+      message.left &= static_cast<LaneMask>(~bit_of(i));
+      if (message.left == 0) finish(message);
+    }
+  }
+}
+
+void BondedSend::finish(Message& message) {
+  const uint64_t slot = slot_of(message);
+  if (slot != MessageRequest::kNoSlot) done_slots_[slot % kCtsSlots] = slot + 1;
+  message.trouble = trouble_of(message);
+  message.set(message.trouble == MessageFailure::kNone ? MessageRequest::State::kDone
+                                                       : MessageRequest::State::kFailed);
+}
+
+// The receive buffer that it fills is the same on all lanes, as far as they have come. Only when
+// nothing of it is under way.
+uint64_t BondedSend::slot_of(const Message& message) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if ((message.lanes & bit_of(i)) == 0) continue;
+    const uint64_t slot = part(message, i).request.slot;
+    if (slot != MessageRequest::kNoSlot) return slot;
+  }
+  return MessageRequest::kNoSlot;
+}
+
+// What the message has failed of, beside lanes that are lost.
+MessageFailure BondedSend::trouble_of(const Message& message) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    const MessageRequest& own = part(message, i).request;
+    if ((message.lanes & bit_of(i)) == 0 || own.state() != MessageRequest::State::kFailed) continue;
+    if (own.failure != MessageFailure::kPeerSilent) return own.failure;
+  }
+  return MessageFailure::kNone;
+}
+
+FlowView BondedSend::flow() const {
+  const std::lock_guard lock(mutex_);
+  FlowView all;
+  for (const Lane& lane : lanes_) {
+    if (!lane.alive) continue;
+    const FlowView one = flow_of(lane.at);
+    if (one.rtt_us >= all.rtt_us) all.limited_by = one.limited_by;  // of the slowest
+    all.rate_bps += one.rate_bps;
+    all.grant_bps += one.grant_bps;
+    all.grant_age_ns = std::max(all.grant_age_ns, one.grant_age_ns);
+    all.share_bps += one.share_bps;
+    all.core_bps += one.core_bps;
+    all.budget_bps += one.budget_bps;
+    all.rtt_us = std::max(all.rtt_us, one.rtt_us);
+  }
+  return all;
+}
+
+// --- lanes that are lost ---
+
+bool BondedSend::tend(Instant now) {
+  const std::lock_guard lock(mutex_);
+  if (ended_) return false;
+  collect(now);
+  if (const auto note = notes_.hear(lanes_); note && !ended_) on_note(*note, now);
+  if (!ended_) watch(now);
+  if (state_ == State::kPausing && !ended_) finish_pause();
+  if (ended_) return false;
+  notes_.deliver(lanes_, &Messenger::write_to_receiver);
+  return state_ != State::kFlowing || !notes_.delivered(lanes_);
+}
+
+void BondedSend::watch(Instant now) {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (!lanes_[i].alive || on_lane_[i].empty()) continue;
+    const auto seen =
+        lanes_[i].at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+          return messenger.send_lane(lanes_[i].at.connection);
+        });
+    if (!watch_.look(i, {.waits = seen.writes > 0, .life = seen.life}, now)) continue;
+    lose(i, "nothing is acknowledged on it");
+    if (ended_) return;
+  }
+}
+
+void BondedSend::lose(size_t lane, const std::string& cause) {
+  const Attachment& at = lanes_[lane].at;
+  lanes_[lane].alive = false;
+  const std::string fault = break_lane(at, &Messenger::break_send, &Messenger::send_fault);
+  const LaneMask alive = alive_lanes(lanes_);
+  if (alive == 0) {
+    return end(describe(MessageFailure::kPeerSilent, at.peer, at.nic.timeout, fault));
+  }
+  warn_of_loss(lanes_, lane, "send to", cause.empty() ? fault : cause);
+  if (state_ == State::kFlowing) state_ = State::kComplaining;
+  if (state_ == State::kComplaining) say(NoteKind::kComplaint, lost_lanes(lanes_));
+}
+
+void BondedSend::say(NoteKind kind, LaneMask lanes) {
+  notes_.say({.epoch = epoch_, .kind = static_cast<uint8_t>(kind), .lanes = lanes});
+  keeper_->hurry();
+}
+
+// All that is pending fails.
+void BondedSend::end(Error error) {
+  ended_ = std::move(error);
+  for (Message* message : pending_) {
+    if (message->state() == MessageRequest::State::kPending) {
+      message->set(MessageRequest::State::kFailed);
+    }
+  }
+}
+
+// The receiver has closed; it says which messages it had. What this lane had not come to is none of
+// them.
+void BondedSend::on_closed(size_t lane) {
+  const Attachment& at = lanes_[lane].at;
+  const uint64_t completed =
+      at.nic.engine->exclusively([&](const Messenger& messenger, Nic&, Instant) {
+        return messenger.completed_by_peer(at.connection);
+      });
+  for (Message* message : pending_) {
+    if ((message->lanes & bit_of(lane)) == 0) continue;
+    const uint64_t slot = part(*message, lane).request.slot;
+    if (slot == MessageRequest::kNoSlot || slot >= completed) continue;
+    message->set(MessageRequest::State::kDone);
+  }
+  end(describe(MessageFailure::kPeerClosed, at.peer, at.nic.timeout, ""));
+}
+
+void BondedSend::on_note(const LaneNote& note, Instant now) {
+  watch_.on_sign(now);
+  switch (static_cast<NoteKind>(note.kind)) {
+    case NoteKind::kPause:
+      return on_pause(note);
+    case NoteKind::kResume:
+      return on_resume(note, now);
+    default:
+      return;
+  }
+}
+
+void BondedSend::on_pause(const LaneNote& note) {
+  if (note.epoch <= epoch_) return;
+  epoch_ = note.epoch;
+  state_ = State::kPausing;
+  for (const Lane& lane : lanes_) {
+    if (!lane.alive) continue;
+    lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+      messenger.hold_sends(lane.at.connection, true);
+    });
+  }
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (lanes_[i].alive && (note.lanes & bit_of(i)) != 0) lose(i, "the receiver has lost it");
+    if (ended_) return;
+  }
+}
+
+void BondedSend::finish_pause() {
+  for (const Lane& lane : lanes_) {
+    if (!lane.alive) continue;
+    const auto seen = lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+      return messenger.send_lane(lane.at.connection);
+    });
+    if (seen.writes > 0) return;
+  }
+  state_ = State::kPaused;
+  say(NoteKind::kPaused, lost_lanes(lanes_));
+}
+
+void BondedSend::on_resume(const LaneNote& note, Instant now) {
+  const Attachment& any = lanes_.front().at;
+  if (state_ != State::kPaused || note.epoch != epoch_) {
+    return end(describe(MessageFailure::kPeerProtocol, any.peer, any.nic.timeout, ""));
+  }
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    on_lane_[i].clear();
+    meters_[i] = LaneMeter();
+    lanes_[i].at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+      if (!lanes_[i].alive) return;
+      messenger.renew_sends(lanes_[i].at.connection, note.next);
+      messenger.hold_sends(lanes_[i].at.connection, false);
+    });
+  }
+  uint64_t lost = 0;
+  for (uint64_t slot = note.next - std::min<uint64_t>(note.next, kCtsSlots); slot < note.next;
+       ++slot) {
+    if (!slot_done(note, slot) && done_slots_[slot % kCtsSlots] == slot + 1) ++lost;
+  }
+  if (lost > 0) {
+    return end({ErrorCode::kPeer,
+                fmt::format("peer {}: {} messages were acknowledged by a NIC that was lost before "
+                            "their receiver had them: start the job again",
+                            any.peer, lost)});
+  }
+  state_ = State::kFlowing;
+  say(NoteKind::kResumed, alive_lanes(lanes_));
+  for (Message* message : pending_) {
+    if (message->state() != MessageRequest::State::kPending) continue;
+    const uint64_t slot = slot_of(*message);
+    if (slot != MessageRequest::kNoSlot && slot_done(note, slot)) {
+      finish(*message);
+    } else if (message->memory == nullptr && message->size > 0) {
+      return end(describe(MessageFailure::kMemoryGone, any.peer, any.nic.timeout, ""));
+    } else {
+      post(*message, now);
+    }
+  }
+  for (size_t i = 0; i < lanes_.size(); ++i) {  // what it believes in, and we do not
+    if (!lanes_[i].alive && (note.lanes & bit_of(i)) != 0) {
+      state_ = State::kComplaining;
+      say(NoteKind::kComplaint, lost_lanes(lanes_));
+    }
+  }
+}
+
+void BondedSend::forget_memory(const Memory& memory) {
+  const std::lock_guard lock(mutex_);
+  for (Message* message : pending_) {
+    if (message->memory == &memory) message->memory = nullptr;
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<SendConnection> make_bonded_send(std::vector<Lane> lanes,
+                                                 std::shared_ptr<BondKeeper> keeper) {
+  return std::make_unique<BondedSend>(std::move(lanes), std::move(keeper));
+}
+
+}  // namespace pacecar

@@ -1,0 +1,18 @@
+// The sending end of a bonded connection: divides each message among the lanes; when a lane is
+// lost, sends again over the others what the receiver does not have.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transport/api/bond/keeper.h"
+#include "transport/api/bond/lanes.h"
+#include "transport/api/pacecar.hpp"
+
+namespace pacecar {
+
+// At most kMaxLanes lanes, known to their messengers.
+std::unique_ptr<SendConnection> make_bonded_send(std::vector<Lane> lanes,
+                                                 std::shared_ptr<BondKeeper> keeper);
+
+}  // namespace pacecar

@@ -1,0 +1,67 @@
+#include "transport/api/bond/keeper.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+
+#include "transport/engine/clock.h"
+
+namespace pacecar {
+namespace {
+
+constexpr std::chrono::milliseconds kSoon{2};
+// How late a lost lane may be noticed beyond the limit of silence; costs a few reads of memory.
+constexpr std::chrono::milliseconds kQuiet{50};
+
+}  // namespace
+
+BondKeeper::~BondKeeper() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void BondKeeper::add(Tended& connection) {
+  const std::lock_guard lock(mutex_);
+  connections_.push_back(&connection);
+  if (!thread_.joinable()) thread_ = std::thread([this] { keep(); });
+  if (connections_.size() == 1) changed_.notify_all();
+}
+
+void BondKeeper::remove(Tended& connection) {
+  const std::lock_guard lock(mutex_);
+  std::erase(connections_, &connection);
+}
+
+void BondKeeper::hurry() {
+  hurried_ = true;  // not seen by one about to wait: then it takes one quiet wait longer
+  changed_.notify_all();
+}
+
+void BondKeeper::forget_memory(const Memory& memory) {
+  const std::lock_guard lock(mutex_);
+  for (Tended* connection : connections_) connection->forget_memory(memory);
+}
+
+void BondKeeper::keep() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
+  pthread_setname_np(pthread_self(), "pacecar-bond");
+  std::unique_lock lock(mutex_);
+  bool soon = false;
+  while (!stop_) {
+    changed_.wait(lock, [this] { return stop_ || !connections_.empty(); });
+    changed_.wait_for(lock, soon ? kSoon : kQuiet, [this] { return stop_ || hurried_; });
+    hurried_ = soon = false;
+    const Instant now = clock_now();
+    for (Tended* connection : connections_) soon |= connection->tend(now);
+  }
+}
+
+}  // namespace pacecar

@@ -1,0 +1,94 @@
+#include "transport/api/bond/lane_split.h"
+
+#include <algorithm>
+
+#include "transport/base/check.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Bytes kGrain = 4096;
+// Less than this is not worth a packet on each lane.
+constexpr Bytes kSmallest = Bytes{16} << 10;
+// One sample of a lane's rate, and how much the newest one counts.
+constexpr Bytes kSample = Bytes{1} << 20;
+constexpr double kNewest = 0.25;
+// Of the fastest lane's rate: what the slowest is held for, so that it can show that it is better.
+constexpr double kLeastShare = 1.0 / 16;
+
+using Rates = std::array<double, kMaxLanes>;
+
+// Of lanes that have not shown theirs: as fast as the fastest.
+Rates assumed_rates(std::span<const LaneMeter> lanes) {
+  double fastest = 1;
+  for (const LaneMeter& lane : lanes) fastest = std::max(fastest, lane.rate());
+  Rates rates{};
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    rates[i] = lanes[i].rate() == 0 ? fastest : std::max(lanes[i].rate(), fastest * kLeastShare);
+  }
+  return rates;
+}
+
+}  // namespace
+
+void LaneMeter::on_posted(Bytes bytes, Instant now) {
+  if (outstanding_ == 0) busy_since_ = now;
+  outstanding_ += bytes;
+}
+
+void LaneMeter::on_done(Bytes bytes, Instant now) {
+  if (bytes == 0) return;
+  outstanding_ -= bytes;
+  sample_ += bytes;
+  worked_ = worked_ + (now - busy_since_);
+  busy_since_ = now;
+  if (sample_ < kSample || worked_ <= Duration()) return;
+  const double measured = static_cast<double>(sample_) / worked_.seconds();
+  rate_ = rate_ == 0 ? measured : rate_ + kNewest * (measured - rate_);
+  sample_ = 0;
+  worked_ = Duration();
+}
+
+std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes, LaneMask usable) {
+  PACECAR_CHECK(usable != 0 && lanes.size() <= kMaxLanes);
+  const Rates rates = assumed_rates(lanes);
+  std::array<Bytes, kMaxLanes> parts{};
+  // When the lane will be done with what it has.
+  const auto free_at = [&](size_t lane) {
+    return static_cast<double>(lanes[lane].outstanding()) / rates[lane];
+  };
+  std::array<size_t, kMaxLanes> order{};
+  size_t count = 0;
+  for (size_t i = 0; i < kMaxLanes; ++i) {
+    if (i < lanes.size() && (usable & bit_of(i)) != 0) order[count++] = i;
+  }
+  std::sort(order.begin(), order.begin() + std::min(count, kMaxLanes),
+            [&](size_t a, size_t b) { return free_at(a) < free_at(b); });
+  if (size < kSmallest) {
+    parts[order[0]] = size;
+    return parts;
+  }
+  // All of those that take part are done at `end`; a lane that is busy beyond that takes no part.
+  double rate = 0;
+  double work = static_cast<double>(size);
+  size_t taking = 0;
+  double end = 0;
+  for (; taking < count; ++taking) {
+    if (taking > 0 && free_at(order[taking]) >= end) break;
+    rate += rates[order[taking]];
+    work += static_cast<double>(lanes[order[taking]].outstanding());
+    end = work / rate;
+  }
+  const std::span<size_t> takers = std::span(order).first(taking);
+  std::sort(takers.begin(), takers.end());  // what is no multiple goes last
+  Bytes left = size;
+  for (const size_t lane : takers) {
+    const double share = end * rates[lane] - static_cast<double>(lanes[lane].outstanding());
+    const Bytes whole = static_cast<Bytes>(std::max(share + kGrain / 2.0, 0.0)) / kGrain * kGrain;
+    parts[lane] = lane == takers.back() ? left : std::min(left, whole);
+    left -= parts[lane];
+  }
+  return parts;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,94 @@
+#include "transport/api/bond/lanes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace pacecar {
+
+LaneMask alive_lanes(std::span<const Lane> lanes) {
+  LaneMask mask = 0;
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    if (lanes[i].alive) mask |= bit_of(i);
+  }
+  return mask;
+}
+
+std::string break_lane(const Attachment& at, BreakFlow break_flow, FaultOfFlow fault) {
+  return at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+    (messenger.*break_flow)(at.connection);
+    return (messenger.*fault)(at.connection);
+  });
+}
+
+void warn_of_loss(std::span<const Lane> lanes, size_t lost, std::string_view end,
+                  std::string_view cause) {
+  std::string others;
+  for (const Lane& lane : lanes) {
+    if (lane.alive) others += (others.empty() ? "" : ", ") + lane.at.nic.name;
+  }
+  const Attachment& at = lanes[lost].at;
+  at.nic.log(
+      LogLevel::kWarn,
+      fmt::format("{} {}: {} is lost ({}); its messages go over {}", end, at.peer, at.nic.name,
+                  cause.empty() ? "the peer does not answer on it" : cause, others));
+}
+
+bool slot_done(const LaneNote& resume, uint64_t slot) {
+  if (slot >= resume.next) return false;
+  if (resume.next - slot > kCtsSlots) return true;
+  const uint64_t bit = slot % kCtsSlots;
+  return (resume.done[bit / 64] >> bit % 64 & 1) != 0;
+}
+
+void LaneNotes::say(LaneNote note) {
+  note.begin = note.number = note_.number + 1;
+  note_ = note;
+}
+
+void LaneNotes::deliver(std::span<const Lane> lanes, Write write) {
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    if (!lanes[i].alive || delivered_[i] == note_.number) continue;
+    const Attachment& at = lanes[i].at;
+    const bool written = at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+      return (messenger.*write)(at.connection, note_);
+    });
+    if (!written) continue;
+    delivered_[i] = note_.number;
+    at.nic.engine->submitted();
+  }
+}
+
+bool LaneNotes::delivered(std::span<const Lane> lanes) const {
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    if (lanes[i].alive && delivered_[i] != note_.number) return false;
+  }
+  return true;
+}
+
+std::optional<LaneNote> LaneNotes::hear(std::span<const Lane> lanes) {
+  std::optional<LaneNote> newest;
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    if (!lanes[i].alive) continue;
+    const std::optional<LaneNote> note = read_note(*inboxes_[i]);
+    if (!note || note->number <= heard_) continue;
+    heard_ = note->number;
+    newest = note;
+  }
+  return newest;
+}
+
+bool LaneWatch::look(size_t lane, const Sight& sight, Instant now) {
+  Seen& seen = seen_[lane];
+  if (sight.life != seen.life) on_sign(now);
+  if (sight.life != seen.life || !sight.waits) seen = {sight.life, now};
+  return seen.suspect != Instant::never() && now - seen.suspect >= limit_;
+}
+
+void LaneWatch::on_sign(Instant now) {
+  for (Seen& seen : seen_) {
+    if (now > seen.until) seen.suspect = std::min(seen.suspect, now);
+  }
+}
+
+}  // namespace pacecar

@@ -1,0 +1,108 @@
+// What both ends of a bonded connection have: its lanes, each a connection of the messenger between
+// one NIC here and one there, and the notes by which the ends agree how to go on without a lane.
+//
+//   sender                                   receiver
+//     complaint: these lanes are lost   ->
+//                                       <-   pause: post no more writes; these lanes are lost
+//     paused: nothing is under way      ->
+//                                            takes nothing more from the lost lanes, sees which
+//                                            buffers are filled, posts the others again
+//                                       <-   resume: over these lanes, from this slot on; of the
+//                                            earlier ones these are done
+//     does again what is not done; resumed ->
+//
+// A pause may begin without a complaint. Every note goes over every lane that is alive; the newest
+// counts. Thread rule: as the connection's own, whose lock is held.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/api/connections.h"
+#include "transport/api/lane_list.h"
+#include "transport/base/units.h"
+#include "transport/message/control_words.h"
+
+namespace pacecar {
+
+struct Lane {
+  Attachment at;
+  size_t member = 0;  // of the bonded NIC, for the keys of its memory
+  bool alive = true;
+};
+
+enum class NoteKind : uint8_t { kNone, kComplaint, kPause, kPaused, kResume, kResumed };
+
+using LaneMask = uint8_t;  // bit per lane
+
+constexpr LaneMask bit_of(size_t lane) { return static_cast<LaneMask>(1U << lane); }
+LaneMask alive_lanes(std::span<const Lane> lanes);
+inline LaneMask lost_lanes(std::span<const Lane> lanes) {
+  return static_cast<LaneMask>(~alive_lanes(lanes));
+}
+
+// The lane's flow is given up, with all connections that share it; returns what the NIC has to say.
+using BreakFlow = void (Messenger::*)(ConnectionId);
+using FaultOfFlow = std::string (Messenger::*)(ConnectionId) const;
+std::string break_lane(const Attachment& at, BreakFlow break_flow, FaultOfFlow fault);
+// Says that `lost` is, and which lanes go on. `end` is "send to" or "receive from".
+void warn_of_loss(std::span<const Lane> lanes, size_t lost, std::string_view end,
+                  std::string_view cause);
+
+// Whether the receiver has all of the message that filled this slot. Slots are remembered for
+// kCtsSlots; what is older is done.
+bool slot_done(const LaneNote& resume, uint64_t slot);
+
+// Our newest note on its way to the peer, and the peer's newest one.
+class LaneNotes {
+ public:
+  // Where the peer's notes of each lane appear.
+  explicit LaneNotes(std::vector<const LaneNote*> inboxes) : inboxes_(std::move(inboxes)) {}
+
+  void say(LaneNote note);
+  // Writes the newest note to the peer on every lane that has not had it.
+  using Write = bool (Messenger::*)(ConnectionId, const LaneNote&);
+  void deliver(std::span<const Lane> lanes, Write write);
+  // Whether each living lane has had the newest note.
+  bool delivered(std::span<const Lane> lanes) const;
+  // A note of the peer's that is newer than all before it.
+  std::optional<LaneNote> hear(std::span<const Lane> lanes);
+
+ private:
+  std::vector<const LaneNote*> inboxes_;
+  LaneNote note_;
+  std::array<uint64_t, kMaxLanes> delivered_{};
+  uint64_t heard_ = 0;
+};
+
+// Notices a lane on which nothing is acknowledged for `limit` after the peer has shown on another
+// that it lives.
+class LaneWatch {
+ public:
+  explicit LaneWatch(Duration limit) : limit_(limit) {}
+
+  struct Sight {
+    bool waits = false;  // writes are not acknowledged
+    uint64_t life = 0;   // changes with every acknowledgement
+  };
+  // The newest of one lane; true when the lane is lost.
+  bool look(size_t lane, const Sight& sight, Instant now);
+  // The peer lives: it has said something.
+  void on_sign(Instant now);
+
+ private:
+  struct Seen {
+    uint64_t life = 0;
+    Instant until;                       // something was, or there was nothing to acknowledge
+    Instant suspect = Instant::never();  // the peer's first sign of life since then
+  };
+  Duration limit_;
+  std::array<Seen, kMaxLanes> seen_{};
+};
+
+}  // namespace pacecar

@@ -1,0 +1,292 @@
+#include "transport/api/engine_context.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "transport/api/lane_list.h"
+#include "transport/api/memory.h"
+
+namespace pacecar {
+namespace {
+
+// All bonds of a process; what nics() has shown must not move.
+constexpr size_t kMaxBonds = 64;
+
+}  // namespace
+
+EngineContext::EngineContext(Params params, std::vector<Group> groups, LogSink log)
+    : params_(std::move(params)), log_(log), groups_(std::move(groups)), own_(groups_.size()) {
+  groups_.reserve(own_ + kMaxBonds);
+  infos_.reserve(own_ + kMaxBonds);
+  for (const Group& group : groups_) infos_.push_back(describe(group));
+  known_ = own_;
+  serve_state();
+}
+
+Result<std::unique_ptr<Listener>> EngineContext::listen(size_t nic) {
+  if (nic >= known_) return no_such_nic(nic);
+  return make_listener(own(nic), params_);
+}
+
+Result<std::unique_ptr<Connecting>> EngineContext::connect(size_t nic, const Handle& handle,
+                                                           uint32_t weight) {
+  if (nic >= known_) return no_such_nic(nic);
+  if (weight > kMaxWeight) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a connection's weight is {}: give 1 to {}, or 0 for PACECAR_WEIGHT",
+                            weight, kMaxWeight));
+  }
+  return make_connecting(own(nic), params_, handle, weight);
+}
+
+void EngineContext::expect(uint32_t senders, uint32_t connections_per_sender) {
+  for (const Group& group : std::span(groups_).first(own_)) {
+    for (const RunningNic& nic : group) nic.engine->expect({senders, connections_per_sender});
+  }
+}
+
+// What makes a GPU see what was written is chosen above (gpu_context.h); this is the NICs' way.
+// Each of them orders its own writes only.
+Result<std::optional<FlushId>> EngineContext::start_flush(size_t nic, const Memory* memory,
+                                                          const void* data) {
+  if (nic >= known_) return no_such_nic(nic);
+  const Group& group = groups_[nic];
+  std::vector<Flushing> started;
+  for (size_t i = 0; i < group.size(); ++i) {
+    const auto flush = group[i].engine->exclusively([&](Messenger&, Nic& device, Instant) {
+      return device.start_flush(memory->region(i), static_cast<const uint8_t*>(data));
+    });
+    if (!flush) return tl::unexpected(flush.error());
+    if (*flush) started.push_back({group[i].engine, **flush});
+  }
+  if (started.empty()) return std::nullopt;
+  const std::lock_guard lock(flushing_mutex_);
+  flushing_.emplace(++next_flush_, std::move(started));
+  return next_flush_;
+}
+
+Result<bool> EngineContext::flushed(size_t, FlushId flush) {
+  const std::lock_guard lock(flushing_mutex_);
+  const auto found = flushing_.find(flush);
+  if (found == flushing_.end()) return true;
+  std::vector<Flushing>& left = found->second;
+  while (!left.empty()) {
+    const auto done = left.back().engine->exclusively(
+        [&](Messenger&, Nic& device, Instant) { return device.flushed(left.back().flush); });
+    if (!done) flushing_.erase(found);
+    if (!done || !*done) return done;
+    left.pop_back();
+  }
+  flushing_.erase(found);
+  return true;
+}
+
+// Of several NICs: in turns, so that what arrives at any of them is seen before long.
+void EngineContext::rest(size_t nic) {
+  if (nic >= known_) return;
+  const Group& group = groups_[nic];
+  group[turn_++ % group.size()].engine->rest();
+}
+
+tl::unexpected<Error> EngineContext::no_such_nic(size_t nic) const {
+  return fail(ErrorCode::kNotFound,
+              fmt::format("there is no NIC number {}: the last one is {}", nic, known_ - 1));
+}
+
+OwnDevice EngineContext::own(size_t nic) const {
+  OwnDevice device{.nics = {}, .keeper = keeper_};
+  for (const RunningNic& running : groups_[nic]) {
+    device.nics.push_back({running.engine, running.info.name, params_.timeout, log_});
+  }
+  return device;
+}
+
+// Without it everything works but `pacecar doctor`.
+void EngineContext::serve_state() {
+  if (params_.state_dir == kNoStateDirectory) return;
+  const std::string directory =
+      params_.state_dir.empty() ? default_state_directory() : params_.state_dir;
+  auto server = StateServer::open(directory, [this] { return state(); });
+  if (server) {
+    state_server_ = std::move(*server);
+  } else {
+    log_(LogLevel::kInfo, "pacecar doctor will not see this process: " + server.error().message);
+  }
+}
+
+std::string EngineContext::state() const {
+  ProcessState told{
+      .name = process_, .uptime = clock_now() - opened_, .banner = banner(), .nics = {}};
+  for (const Group& group : std::span(groups_).first(own_)) {
+    for (const RunningNic& nic : group) told.nics.push_back(state_of(nic));
+  }
+  return state_document(told);
+}
+
+NicState EngineContext::state_of(const RunningNic& nic) const {
+  NicState state{.info = nic.info,
+                 .identity = nic.engine->identity(),
+                 .line_rate = nic.engine->caps().line_rate,
+                 .statistics = {},
+                 .flows = {}};
+  add_statistics(nic, state.statistics);
+  state.flows = nic.engine->exclusively(
+      [](const Messenger& messenger, Nic&, Instant now) { return messenger.flow_statuses(now); });
+  return state;
+}
+
+// As NCCL names what it fuses: "mlx5_0+mlx5_1". Its place and number are those of the first.
+NicInfo EngineContext::describe(const Group& group) {
+  NicInfo all = group.front().info;
+  all.ports = static_cast<uint32_t>(group.size());
+  for (const RunningNic& running : std::span(group).subspan(1)) {
+    const NicInfo& nic = running.info;
+    all.name += "+" + nic.name;
+    all.device += "+" + nic.device;
+    all.speed_mbps += nic.speed_mbps;
+    all.mtu_bytes = std::min(all.mtu_bytes, nic.mtu_bytes);
+    all.paths += nic.paths;
+    all.max_connections = std::min(all.max_connections, nic.max_connections);
+    all.ecn = all.ecn && nic.ecn;
+    if (all.rail != nic.rail) all.rail.reset();
+    all.cuda = all.cuda && nic.cuda;
+    all.dma_buf = all.dma_buf && nic.dma_buf;
+    all.gpu_flush = all.gpu_flush || nic.gpu_flush;
+    all.gpu_message_bytes = std::max(all.gpu_message_bytes, nic.gpu_message_bytes);
+    if (nic.gpu_memory != all.gpu_memory) all.gpu_memory += "; " + nic.gpu_memory;
+  }
+  return all;
+}
+
+std::string EngineContext::banner() const {
+  std::string text = "Pacecar on";
+  for (const NicInfo& info : nics()) {
+    text += fmt::format(" {} ({}, {} B packets, {} paths)", info.name, info.address, info.mtu_bytes,
+                        info.paths);
+  }
+  text += fmt::format("; congestion control {}", params_.cc);
+  for (size_t row = 0; row < param_table().size(); ++row) {
+    if (params_.origin(row) == "default") continue;
+    text += fmt::format("; {}={} ({})", param_table()[row].name, params_.text(row),
+                        params_.origin(row));
+  }
+  return text;
+}
+
+Result<size_t> EngineContext::bond(std::span<const size_t> nics) {
+  std::vector<size_t> members(nics.begin(), nics.end());
+  Group group;
+  for (const size_t nic : members) {
+    if (nic >= own_ || std::ranges::count(members, nic) > 1) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("NIC number {} cannot be bonded: it is a bond, is not there, or is "
+                              "named twice; take each of those below {} once",
+                              nic, own_));
+    }
+    group.insert(group.end(), groups_[nic].begin(), groups_[nic].end());
+  }
+  if (group.empty() || group.size() > kMaxLanes) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a bond of {} NICs: bond 1 to {}", group.size(), kMaxLanes));
+  }
+  if (members.size() == 1) return members.front();
+  const std::lock_guard lock(bonding_);
+  for (size_t i = own_; i < known_; ++i) {
+    if (infos_[i].members == members) return i;
+  }
+  if (known_ == infos_.capacity()) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("there are {} bonds already: use those", kMaxBonds));
+  }
+  infos_.push_back(describe(group));
+  infos_.back().members = std::move(members);
+  groups_.push_back(std::move(group));
+  return known_++;
+}
+
+Result<const Memory*> EngineContext::register_memory(size_t nic, const MemoryRange& range) {
+  if (nic >= known_) return no_such_nic(nic);
+  const NicInfo& info = infos_[nic];
+  if (range.kind == MemoryKind::kCuda && !info.cuda) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} takes only host memory ({})", info.name, info.gpu_memory));
+  }
+  // A flush of GPU memory is a read of it.
+  const Access access = range.kind == MemoryKind::kCuda ? Access::kRemoteAll : Access::kRemoteWrite;
+  const Group& group = groups_[nic];
+  std::vector<MemoryRegion> regions;
+  for (const RunningNic& running : group) {
+    auto region = running.engine->exclusively([&](Messenger&, Nic& device, Instant) {
+      if (range.dmabuf_fd < 0) return device.register_memory(range.address, range.length, access);
+      return device.register_dmabuf(range.dmabuf_fd, range.dmabuf_offset, range.length,
+                                    reinterpret_cast<uint64_t>(range.address), access);
+    });
+    if (!region) {
+      release(group, regions);
+      return tl::unexpected(region.error());
+    }
+    regions.push_back(*region);
+  }
+  return new Memory(std::move(regions));  // until deregister_memory
+}
+
+Result<void> EngineContext::deregister_memory(size_t nic, const Memory* memory) {
+  if (nic >= known_) return no_such_nic(nic);
+  if (groups_[nic].size() > 1) keeper_->forget_memory(*memory);
+  release(groups_[nic], memory->regions());
+  delete memory;
+  return {};
+}
+
+// As many of the group's as there are.
+void EngineContext::release(const Group& group, std::span<const MemoryRegion> regions) {
+  for (size_t i = 0; i < regions.size(); ++i) {
+    group[i].engine->exclusively([&](Messenger& messenger, Nic& device, Instant) {
+      if (!device.shared(regions[i])) messenger.forget_memory(regions[i].key);
+      device.deregister_memory(regions[i]);
+    });
+  }
+}
+
+// Of several NICs: their sum.
+Statistics EngineContext::statistics(size_t nic) const {
+  Statistics sum;
+  if (nic >= known_) return sum;
+  for (const RunningNic& running : groups_[nic]) add_statistics(running, sum);
+  return sum;
+}
+
+void EngineContext::add_statistics(const RunningNic& nic, Statistics& sum) const {
+  nic.engine->exclusively([&](Messenger& messenger, Nic& device, Instant) {
+    const MessengerCounters& messages = messenger.counters();
+    const NicCounters& packets = device.counters();
+    const FlowReport report = messenger.report();
+    sum.messages_sent += messages.messages_sent;
+    sum.messages_received += messages.messages_received;
+    sum.bytes_sent += messages.bytes_sent;
+    sum.bytes_received += messages.bytes_received;
+    sum.packets_sent += packets.data_packets_sent;
+    sum.packets_received += packets.data_packets_received;
+    sum.packets_retransmitted += packets.packets_retransmitted;
+    sum.timeouts += packets.timeouts;
+    sum.duplicates += packets.duplicates;
+    sum.rejected += packets.malformed + packets.bad_checksum + packets.unknown_queue_pair +
+                    packets.wrong_source + packets.out_of_window + packets.access_errors +
+                    messages.protocol_errors;
+    sum.marked_packets += packets.marked_packets;
+    sum.flows += report.flows;
+    sum.expected_senders = report.hint.peers;
+    sum.flow_state_bytes += messenger.flow_memory().state;
+    sum.flow_queue_bytes += messenger.flow_memory().queues;
+    sum.rate_bps += static_cast<double>(report.decision.rate.bps());
+    sum.rtt_us = std::max(sum.rtt_us, report.rtt.us());
+    sum.weight = report.weight;
+    sum.congestion_control = params_.cc;
+    for (HardwareCounter& counter : device.hardware_counters()) {
+      sum.device_counters.push_back({std::move(counter.name), counter.count});
+    }
+  });
+}
+
+}  // namespace pacecar

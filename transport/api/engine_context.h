@@ -1,0 +1,89 @@
+// The Context of a process: its NICs, each with an engine, the bonds of several that are offered as
+// one, and what is told of them.
+//
+// Thread rule: any thread.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/api/bond/keeper.h"
+#include "transport/api/joining.h"
+#include "transport/api/pacecar.hpp"
+#include "transport/api/state_document.h"
+#include "transport/base/params.h"
+#include "transport/engine/clock.h"
+#include "transport/engine/engine.h"
+#include "transport/state/state_server.h"
+
+namespace pacecar {
+
+class EngineContext final : public Context {
+ public:
+  struct RunningNic {
+    NicInfo info;
+    std::shared_ptr<Engine> engine;
+  };
+  // What is offered as one NIC.
+  using Group = std::vector<RunningNic>;
+
+  // At most kMaxLanes NICs in a group.
+  EngineContext(Params params, std::vector<Group> groups, LogSink log);
+
+  std::span<const NicInfo> nics() const override { return {infos_.data(), known_}; }
+  Result<size_t> bond(std::span<const size_t> nics) override;
+  std::string banner() const override;
+
+  Result<std::unique_ptr<Listener>> listen(size_t nic) override;
+  Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
+                                              uint32_t weight) override;
+  void expect(uint32_t senders, uint32_t connections_per_sender) override;
+  Result<const Memory*> register_memory(size_t nic, const MemoryRange& range) override;
+  Result<void> deregister_memory(size_t nic, const Memory* memory) override;
+
+  Result<std::optional<FlushId>> start_flush(size_t nic, const Memory* memory,
+                                             const void* data) override;
+  Result<bool> flushed(size_t nic, FlushId flush) override;
+  void rest(size_t nic) override;
+  Statistics statistics(size_t nic) const override;
+
+ private:
+  void serve_state();
+  std::string state() const;
+  NicState state_of(const RunningNic& nic) const;
+
+  tl::unexpected<Error> no_such_nic(size_t nic) const;
+  OwnDevice own(size_t nic) const;
+  static NicInfo describe(const Group& group);
+  static void release(const Group& group, std::span<const MemoryRegion> regions);
+  void add_statistics(const RunningNic& nic, Statistics& sum) const;
+
+  const Params params_;
+  const LogSink log_;
+  const std::shared_ptr<BondKeeper> keeper_ = std::make_shared<BondKeeper>();
+  std::mutex bonding_;
+  std::vector<Group> groups_;   // of PACECAR_NICS, then of bonds; neither they nor
+  std::vector<NicInfo> infos_;  // what is told of them moves
+  const size_t own_;            // of PACECAR_NICS
+  std::atomic<size_t> known_;   // those that are complete
+  std::atomic<size_t> turn_{0};
+  // Of joined NICs: what each of them has still to flush.
+  struct Flushing {
+    std::shared_ptr<Engine> engine;
+    uint64_t flush = 0;
+  };
+  std::mutex flushing_mutex_;
+  std::map<FlushId, std::vector<Flushing>> flushing_;
+  FlushId next_flush_ = 0;
+  const ProcessName process_ = own_process();
+  const Instant opened_ = clock_now();
+  std::unique_ptr<StateServer> state_server_;  // the last: it calls state()
+};
+
+}  // namespace pacecar

@@ -1,0 +1,40 @@
+// Says what keeps a connection from moving, once it has not moved for a while.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "transport/api/connections.h"
+#include "transport/api/stall.h"
+
+namespace pacecar {
+
+class StallWatch {
+ public:
+  // `stall(messenger)` is of the connection. Cheap unless some connection of the NIC stalls.
+  template <typename GetStall>
+  void look(const Attachment& at, std::string_view what, GetStall stall) {
+    const uint64_t changes = at.nic.engine->stall_changes();
+    if (changes == seen_) return;
+    seen_ = changes;
+    const std::optional<Stall> found = at.nic.engine->exclusively(
+        [&stall](const Messenger& messenger, Nic&, Instant) { return stall(messenger); });
+    const std::string end = fmt::format("{} {} over {}", what, at.peer, at.nic.name);
+    if (found && !told_) {
+      told_ = level_of(*found);
+      at.nic.log(*told_, describe(*found, end));
+    } else if (!found && told_) {
+      at.nic.log(*told_, end + " moves again");
+      told_.reset();
+    }
+  }
+
+ private:
+  uint64_t seen_ = 0;
+  std::optional<LogLevel> told_;  // of a stall that is not over
+};
+
+}  // namespace pacecar

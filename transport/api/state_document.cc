@@ -1,0 +1,146 @@
+#include "transport/api/state_document.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace pacecar {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kSchemaVersion = 1;
+
+// As launchers say it: PyTorch and others, Open MPI, Slurm, MPICH and Intel MPI.
+constexpr std::array kRankVariables = {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"};
+
+std::optional<uint64_t> rank_of_process() {
+  for (const char* variable : kRankVariables) {
+    const char* const text = std::getenv(variable);
+    if (text == nullptr) continue;
+    const char* const end = text + std::strlen(text);
+    uint64_t rank = 0;
+    const auto parsed = std::from_chars(text, end, rank);
+    if (parsed.ec == std::errc() && parsed.ptr == end) return rank;
+  }
+  return std::nullopt;
+}
+
+std::string printable(std::string text) {
+  const auto foreign = [](char c) { return c < ' ' || c > '~'; };
+  std::replace_if(text.begin(), text.end(), foreign, '?');
+  return text;
+}
+
+std::string hex(const NicIdentity& identity) {
+  return fmt::format("{:02x}", fmt::join(identity, ""));
+}
+
+std::string_view to_string(FlowState state) {
+  switch (state) {
+    case FlowState::kJoining:
+      return "joining";
+    case FlowState::kOpen:
+      return "open";
+    case FlowState::kBroken:
+      return "broken";
+    case FlowState::kLeaving:
+      break;
+  }
+  return "leaving";
+}
+
+Json flow_json(const FlowStatus& flow) {
+  Json json = {{"direction", flow.sending ? "send" : "receive"},
+               {"number", fmt::format("{:016x}", flow.number)},
+               {"peer", printable(flow.peer_address)},
+               {"peer_identity", hex(flow.peer)},
+               {"state", to_string(flow.state)},
+               {"connections", flow.connections},
+               {"weight", flow.weight},
+               {"grant_bps", flow.explanation.grant.bps()},
+               {"requests", flow.requests},
+               {"still_ns", flow.still.ns()},
+               {"awaits_peer", flow.awaits_peer},
+               {"fault", printable(flow.fault)}};
+  if (!flow.sending) return json;
+  json.update({{"limited_by", to_string(flow.explanation.limited_by)},
+               {"rate_bps", flow.explanation.rate.bps()},
+               {"grant_age_ns", flow.explanation.grant_age.ns()},
+               {"share_bps", flow.explanation.share.bps()},
+               {"core_bps", flow.explanation.core.bps()},
+               {"budget_bps", flow.explanation.budget.bps()},
+               {"rtt_ns", flow.rtt.ns()},
+               {"backlog_bytes", flow.standing.backlog},
+               {"in_flight_bytes", flow.standing.in_flight},
+               {"sent_bytes", flow.standing.sent},
+               {"acknowledged_bytes", flow.standing.acked},
+               {"unacknowledged_writes", flow.writes}});
+  return json;
+}
+
+Json statistics_json(const Statistics& statistics) {
+  Json device = Json::object();
+  for (const DeviceCounter& counter : statistics.device_counters) {
+    device[printable(counter.name)] = counter.count;
+  }
+  return {{"messages_sent", statistics.messages_sent},
+          {"messages_received", statistics.messages_received},
+          {"bytes_sent", statistics.bytes_sent},
+          {"bytes_received", statistics.bytes_received},
+          {"packets_sent", statistics.packets_sent},
+          {"packets_received", statistics.packets_received},
+          {"packets_retransmitted", statistics.packets_retransmitted},
+          {"timeouts", statistics.timeouts},
+          {"duplicates", statistics.duplicates},
+          {"rejected", statistics.rejected},
+          {"marked_packets", statistics.marked_packets},
+          {"expected_senders", statistics.expected_senders},
+          {"device", std::move(device)}};
+}
+
+Json nic_json(const NicState& nic) {
+  Json flows = Json::array();
+  for (const FlowStatus& flow : nic.flows) flows.push_back(flow_json(flow));
+  return {{"name", printable(nic.info.name)},
+          {"device", printable(nic.info.device)},
+          {"address", printable(nic.info.address)},
+          {"identity", hex(nic.identity)},
+          {"line_rate_bps", nic.line_rate.bps()},
+          {"congestion_control", nic.statistics.congestion_control},
+          {"statistics", statistics_json(nic.statistics)},
+          {"flows", std::move(flows)}};
+}
+
+}  // namespace
+
+ProcessName own_process() {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  return {.host = host.data(),
+          .program = program_invocation_short_name,
+          .pid = getpid(),
+          .rank = rank_of_process()};
+}
+
+std::string state_document(const ProcessState& state) {
+  Json document = {{"schema_version", kSchemaVersion},
+                   {"host", printable(state.name.host)},
+                   {"program", printable(state.name.program)},
+                   {"pid", state.name.pid},
+                   {"uptime_ns", state.uptime.ns()},
+                   {"banner", printable(state.banner)},
+                   {"nics", Json::array()}};
+  if (state.name.rank) document["rank"] = *state.name.rank;
+  for (const NicState& nic : state.nics) document["nics"].push_back(nic_json(nic));
+  return document.dump();
+}
+
+}  // namespace pacecar

@@ -1,0 +1,45 @@
+// What a process tells of itself to those who ask (transport/state), as JSON. README.md lists the
+// members. Pure but for own_process().
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/api/pacecar.hpp"
+#include "transport/base/units.h"
+#include "transport/message/flow_status.h"
+
+namespace pacecar {
+
+struct ProcessName {
+  std::string host;
+  std::string program;
+  pid_t pid = 0;
+  std::optional<uint64_t> rank;  // in the job
+};
+
+// Reads the environment (RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID, PMI_RANK).
+ProcessName own_process();
+
+struct NicState {
+  NicInfo info;
+  NicIdentity identity{};
+  Rate line_rate;
+  Statistics statistics;
+  std::vector<FlowStatus> flows;
+};
+
+struct ProcessState {
+  ProcessName name;
+  Duration uptime;  // of the Context
+  std::string banner;
+  std::vector<NicState> nics;
+};
+
+// Texts in it are printable ASCII, whatever the system calls things.
+std::string state_document(const ProcessState& state);
+
+}  // namespace pacecar

@@ -1,0 +1,99 @@
+// What Messenger does for connections that are lanes of a bonded one.
+#include <cstddef>
+
+#include "transport/base/check.h"
+#include "transport/message/flow.h"
+#include "transport/message/messenger.h"
+
+namespace pacecar {
+
+const LaneNote& Messenger::note_to_sender(ConnectionId connection) const {
+  return senders_[connection]->table->peer_note;
+}
+
+const LaneNote& Messenger::note_to_receiver(ConnectionId connection) const {
+  return receivers_[connection]->table->peer_note;
+}
+
+bool Messenger::write_to_receiver(ConnectionId connection, const LaneNote& note) {
+  Sender& sender = *senders_[connection];
+  if (!sender.open) return false;
+  sender.table->own_note = note;
+  return post_note(
+      *sender.flow, sender.table->own_note, sender.table_region,
+      {sender.remote_table.address + offsetof(ReceiveTable, peer_note), sender.remote_table.key});
+}
+
+bool Messenger::write_to_sender(ConnectionId connection, const LaneNote& note) {
+  Receiver& receiver = *receivers_[connection];
+  receiver.table->own_note = note;
+  return post_note(
+      *receiver.flow, receiver.table->own_note, receiver.table_region,
+      {receiver.remote_table.address + offsetof(SendTable, peer_note), receiver.remote_table.key});
+}
+
+bool Messenger::post_note(Flow& flow, const LaneNote& note, const MemoryRegion& region,
+                          const RemotePlace& place) {
+  if (flow.state != Flow::State::kOpen) return false;
+  return post_control(flow, {.id = WorkId{WorkId::Kind::kNote, flow.id, 0}.pack(),
+                             .local = reinterpret_cast<const uint8_t*>(&note),
+                             .remote = place.address,
+                             .length = sizeof note,
+                             .local_key = region.key,
+                             .remote_key = place.key});
+}
+
+Messenger::LaneSight Messenger::send_lane(ConnectionId connection) const {
+  const Sender& sender = *senders_[connection];
+  return {.writes = sender.queue.outstanding(),
+          .life = sender.queue.moves() + sender.flow->standing.acked};
+}
+
+Messenger::LaneSight Messenger::receive_lane(ConnectionId connection) const {
+  const Receiver& receiver = *receivers_[connection];
+  return {.writes = receiver.tells_outstanding,
+          .life = receiver.queue.moves() + receiver.tells_done};
+}
+
+uint64_t Messenger::completed_by_peer(ConnectionId sender) const {
+  return CloseWord::completed_slots(read_word(senders_[sender]->table->peer_close));
+}
+
+void Messenger::hold_sends(ConnectionId connection, bool held) {
+  Sender& sender = *senders_[connection];
+  sender.held = held;
+  if (held || sender.failure != MessageFailure::kNone) return;
+  matching_.add(connection);
+  posting_.add(connection);
+  look_ = true;
+}
+
+void Messenger::renew_sends(ConnectionId connection, uint64_t next_slot) {
+  Sender& sender = *senders_[connection];
+  PACECAR_CHECK(sender.held);
+  sender.queue.renew(next_slot);
+}
+
+void Messenger::renew_receives(ConnectionId connection, Instant now) {
+  Receiver& receiver = *receivers_[connection];
+  const Bytes forgotten = receiver.queue.renew();
+  if (receiver.flow->obeys) allocator_->on_finished(now, receiver.flow->id, forgotten);
+}
+
+const ReceiveQueue& Messenger::receives(ConnectionId connection) const {
+  return receivers_[connection]->queue;
+}
+
+void Messenger::break_send(ConnectionId connection) { break_now(*senders_[connection]->flow); }
+
+void Messenger::break_receive(ConnectionId connection) { break_now(*receivers_[connection]->flow); }
+
+// What the peer holds for acknowledged must have been counted here.
+void Messenger::break_now(Flow& flow) {
+  if (flow.state == Flow::State::kBroken) return;
+  nic_.halt_queue_pair(flow.data);
+  poll_completions(now_);
+  if (flow.state != Flow::State::kBroken) break_flow(flow, MessageFailure::kPeerSilent);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,230 @@
+#include "transport/state/state_directory.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <glob.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <memory>
+
+#include "transport/state/time_limit.h"
+
+namespace pacecar {
+namespace {
+
+constexpr std::string_view kSuffix = ".sock";
+constexpr int kMaxOfAProcess = 64;
+constexpr int kBacklog = 8;
+// A socket is bound before it listens: a younger one that refuses may be about to serve.
+constexpr time_t kStaleAfterSeconds = 10;
+
+tl::unexpected<Error> system_error(std::string_view what) {
+  return fail(ErrorCode::kSystem, fmt::format("{} ({}): name a directory of your own in "
+                                              "PACECAR_STATE_DIR, or none",
+                                              what, std::strerror(errno)));
+}
+
+tl::unexpected<Error> not_ours(const std::string& path) {
+  return fail(ErrorCode::kPermission,
+              path + " is another user's, or open to others: remove it, or chmod 700 it");
+}
+
+// Short, whatever the directory's path is, and in that directory, whatever was put in its place.
+sockaddr_un address_in(const FileDescriptor& directory, const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  fmt::format_to_n(address.sun_path, sizeof address.sun_path - 1, "/proc/self/fd/{}/{}",
+                   directory.get(), name);
+  return address;
+}
+
+const sockaddr* any(const sockaddr_un& address) {
+  return reinterpret_cast<const sockaddr*>(&address);
+}
+
+FileDescriptor stream_socket(int flags) {
+  return FileDescriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0));
+}
+
+tl::unexpected<Error> silent() {
+  return fail(ErrorCode::kPeer, "it does not answer: it is stopped, or stuck");
+}
+
+// Nothing listens under the name.
+bool stale(const FileDescriptor& directory, const std::string& name) {
+  struct stat information {};
+  if (fstatat(directory.get(), name.c_str(), &information, AT_SYMLINK_NOFOLLOW) != 0 ||
+      !S_ISSOCK(information.st_mode) ||
+      time(nullptr) - information.st_mtim.tv_sec < kStaleAfterSeconds) {
+    return false;
+  }
+  const FileDescriptor socket = stream_socket(SOCK_NONBLOCK);
+  const sockaddr_un address = address_in(directory, name);
+  return socket && connect(socket.get(), any(address), sizeof address) != 0 &&
+         errno == ECONNREFUSED;
+}
+
+Result<std::string> receive_all(const FileDescriptor& socket, Duration limit) {
+  const TimeLimit time(limit);
+  std::string document;
+  std::array<char, 1U << 16> part;
+  for (;;) {
+    pollfd waiting{socket.get(), POLLIN, 0};
+    const int left_ms = time.left_ms();
+    if (left_ms == 0 || poll(&waiting, 1, left_ms) == 0) return silent();
+    const ssize_t size = recv(socket.get(), part.data(), part.size(), MSG_DONTWAIT);
+    if (size == 0) return document;
+    if (size < 0 && errno != EINTR && errno != EAGAIN) {
+      return fail(ErrorCode::kPeer, "it ended while it answered");
+    }
+    if (size > 0) document.append(part.data(), static_cast<size_t>(size));
+    if (document.size() > StateDirectory::kMaxDocumentBytes) {
+      return fail(ErrorCode::kPeer, "its answer has no end");
+    }
+  }
+}
+
+void add_matches(const char* pattern, std::vector<std::string>& paths) {
+  glob_t found{};
+  if (glob(pattern, GLOB_NOSORT, nullptr, &found) == 0) {
+    paths.insert(paths.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  }
+  globfree(&found);
+}
+
+}  // namespace
+
+std::string default_state_directory() {
+  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime == '/') return std::string(runtime) + "/pacecar";
+  return fmt::format("/tmp/pacecar-{}", geteuid());
+}
+
+std::vector<std::string> usual_state_directories() {
+  // A shell may have another $XDG_RUNTIME_DIR than the job, or none.
+  std::vector<std::string> paths = {default_state_directory(),
+                                    fmt::format("/run/user/{}/pacecar", geteuid()),
+                                    fmt::format("/tmp/pacecar-{}", geteuid())};
+  if (geteuid() == 0) {
+    add_matches("/run/user/*/pacecar", paths);
+    add_matches("/tmp/pacecar-*", paths);
+  }
+  std::sort(paths.begin(), paths.end());
+  paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
+  return paths;
+}
+
+std::optional<pid_t> pid_of_socket(std::string_view name) {
+  if (!name.ends_with(kSuffix)) return std::nullopt;
+  name.remove_suffix(kSuffix.size());
+  const char* const end = name.data() + name.size();
+  pid_t pid = 0;
+  unsigned number = 0;
+  const auto dash = std::from_chars(name.data(), end, pid);
+  if (dash.ec != std::errc() || pid <= 0 || dash.ptr == end || *dash.ptr != '-') return {};
+  const auto last = std::from_chars(dash.ptr + 1, end, number);
+  if (last.ec != std::errc() || last.ptr != end) return std::nullopt;
+  return pid;
+}
+
+Result<StateDirectory> StateDirectory::make(const std::string& path) {
+  if (mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
+    return system_error("cannot make " + path);
+  }
+  auto directory = find(path);
+  if (directory && directory->owner_ != geteuid()) return not_ours(path);
+  return directory;
+}
+
+Result<StateDirectory> StateDirectory::find(const std::string& path) {
+  FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat information {};
+  if (!directory && errno == ENOENT) return fail(ErrorCode::kNotFound, path + " is not there");
+  if (!directory || fstat(directory.get(), &information) != 0) {
+    return system_error("cannot open the directory " + path);
+  }
+  const bool ours = information.st_uid == geteuid() || geteuid() == 0;
+  if (!ours || (information.st_mode & (S_IRWXG | S_IRWXO)) != 0) return not_ours(path);
+  return StateDirectory(path, std::move(directory), information.st_uid);
+}
+
+Result<StateDirectory::Listening> StateDirectory::listen() const {
+  Listening listening{stream_socket(SOCK_NONBLOCK), {}};
+  if (!listening.socket) return system_error("cannot make a UNIX socket");
+  for (int number = 0; number < kMaxOfAProcess; ++number) {
+    listening.name = fmt::format("{}-{}{}", getpid(), number, kSuffix);
+    const sockaddr_un address = address_in(directory_, listening.name);
+    if (bind(listening.socket.get(), any(address), sizeof address) == 0) {
+      if (fchmodat(directory_.get(), listening.name.c_str(), S_IRUSR | S_IWUSR, 0) == 0 &&
+          ::listen(listening.socket.get(), kBacklog) == 0) {
+        return listening;
+      }
+      remove(listening.name);
+      break;
+    }
+    if (errno != EADDRINUSE) break;
+  }
+  return system_error("cannot listen in " + path_);
+}
+
+void StateDirectory::remove(const std::string& name) const {
+  unlinkat(directory_.get(), name.c_str(), 0);
+}
+
+void StateDirectory::remove_stale() const {
+  for (const std::string& name : sockets()) {
+    if (stale(directory_, name)) remove(name);
+  }
+}
+
+std::vector<std::string> StateDirectory::sockets() const {
+  std::vector<std::string> names;
+  const int own = openat(directory_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (own < 0) return names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(fdopendir(own), closedir);
+  if (entries == nullptr) {
+    close(own);
+    return names;
+  }
+  while (const dirent* entry = readdir(entries.get())) {
+    if (names.size() == kMaxSockets) break;
+    if (pid_of_socket(entry->d_name)) names.emplace_back(entry->d_name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<std::string> StateDirectory::read(const std::string& name, Duration limit) const {
+  const FileDescriptor socket = stream_socket(0);
+  // Bounds the wait for a place among those who wait to be served.
+  const timeval wait{limit.ns() / 1'000'000'000, limit.ns() % 1'000'000'000 / 1000};
+  const sockaddr_un address = address_in(directory_, name);
+  if (!socket || setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait) != 0) {
+    return system_error("cannot make a UNIX socket");
+  }
+  if (connect(socket.get(), any(address), sizeof address) != 0) {
+    if (errno == EAGAIN) return silent();
+    return fail(ErrorCode::kNotFound, fmt::format("nobody listens on {}/{}", path_, name));
+  }
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != owner_) {
+    return fail(ErrorCode::kPermission,
+                fmt::format("{}/{} is not served by the directory's owner", path_, name));
+  }
+  return receive_all(socket, limit);
+}
+
+}  // namespace pacecar

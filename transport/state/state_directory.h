@@ -1,0 +1,73 @@
+// The directory in which the processes of one user serve their state, each on a UNIX stream socket
+// of its own: PID-NUMBER.sock.
+//
+// Trust: the directory belongs to that user, is no symbolic link, and nobody else may enter it. So
+// whoever is reached through it is that user; SO_PEERCRED confirms it. Names are looked up in the
+// directory that was checked, whatever its path means by then.
+//
+// Thread rule: any thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+#include "transport/state/file_descriptor.h"
+
+namespace pacecar {
+
+// The value of PACECAR_STATE_DIR that switches all of this off.
+inline constexpr std::string_view kNoStateDirectory = "none";
+
+// Where this process serves its state unless told otherwise: pacecar in $XDG_RUNTIME_DIR, or else
+// /tmp/pacecar-UID.
+std::string default_state_directory();
+// Where processes of this user may serve theirs; for root: those of all users.
+std::vector<std::string> usual_state_directories();
+
+// The process that a socket's name says; nullopt for any other file.
+std::optional<pid_t> pid_of_socket(std::string_view name);
+
+class StateDirectory {
+ public:
+  // Makes it where it is missing. Errors: kPermission (another's, or open to others), kSystem.
+  static Result<StateDirectory> make(const std::string& path);
+  // To read from. Errors: kNotFound; kPermission (another's, for all but root; open to others).
+  static Result<StateDirectory> find(const std::string& path);
+
+  struct Listening {
+    FileDescriptor socket;
+    std::string name;
+  };
+  // A socket that listens under a name of its own. Errors: kSystem.
+  Result<Listening> listen() const;
+  void remove(const std::string& name) const;
+  // What processes that did not end in order have left behind.
+  void remove_stale() const;
+
+  // Names of sockets, at most kMaxSockets; some may be stale.
+  std::vector<std::string> sockets() const;
+  // The whole document of the process that listens there. Errors: kNotFound (nobody does), kPeer
+  // (no document of at most kMaxDocumentBytes within the limit), kPermission (not the owner).
+  Result<std::string> read(const std::string& name, Duration limit) const;
+
+  const std::string& path() const { return path_; }
+
+  static constexpr size_t kMaxSockets = 4096;
+  static constexpr size_t kMaxDocumentBytes = 32U << 20;
+
+ private:
+  StateDirectory(std::string path, FileDescriptor directory, uid_t owner)
+      : path_(std::move(path)), directory_(std::move(directory)), owner_(owner) {}
+
+  std::string path_;
+  FileDescriptor directory_;
+  uid_t owner_;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,101 @@
+#include "transport/state/state_server.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <system_error>
+
+#include "transport/state/time_limit.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Duration kAnswerLimit = Duration::from_s(2);
+constexpr int kPauseMs = 10;  // a document takes a small part of that to make
+
+bool may_ask(const FileDescriptor& caller) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return getsockopt(caller.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         (peer.uid == geteuid() || peer.uid == 0);
+}
+
+tl::unexpected<Error> cannot(std::string_view what, int code) {
+  return fail(ErrorCode::kSystem, fmt::format("cannot make {} ({}): raise the limits (ulimit -a)",
+                                              what, std::strerror(code)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StateServer>> StateServer::open(const std::string& path,
+                                                       std::function<std::string()> document) {
+  auto directory = StateDirectory::make(path);
+  if (!directory) return tl::unexpected(directory.error());
+  directory->remove_stale();
+  FileDescriptor stop(eventfd(0, EFD_CLOEXEC));
+  if (!stop) return cannot("an eventfd", errno);
+  auto listening = directory->listen();
+  if (!listening) return tl::unexpected(listening.error());
+  std::unique_ptr<StateServer> server(new StateServer(std::move(*directory), std::move(*listening),
+                                                      std::move(stop), std::move(document)));
+  try {
+    server->thread_ = std::thread([raw = server.get()] { raw->serve(); });
+  } catch (const std::system_error& error) {
+    return cannot("a thread", error.code().value());
+  }
+  return server;
+}
+
+StateServer::StateServer(StateDirectory directory, StateDirectory::Listening listening,
+                         FileDescriptor stop, std::function<std::string()> document)
+    : directory_(std::move(directory)),
+      listening_(std::move(listening)),
+      stop_(std::move(stop)),
+      document_(std::move(document)) {}
+
+StateServer::~StateServer() {
+  directory_.remove(listening_.name);
+  if (!thread_.joinable()) return;
+  eventfd_write(stop_.get(), 1);
+  thread_.join();
+}
+
+void StateServer::serve() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
+  pthread_setname_np(pthread_self(), "pacecar-state");
+  while (wait_for(listening_.socket.get(), POLLIN, -1)) {
+    {
+      const FileDescriptor caller(
+          accept4(listening_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (caller && may_ask(caller)) answer(caller);
+    }
+    wait_for(-1, 0, kPauseMs);
+  }
+}
+
+void StateServer::answer(const FileDescriptor& caller) const {
+  const TimeLimit time(kAnswerLimit);
+  const std::string document = document_();
+  std::string_view left = document;
+  while (!left.empty() && wait_for(caller.get(), POLLOUT, time.left_ms())) {
+    const ssize_t sent = send(caller.get(), left.data(), left.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) return;
+    if (sent > 0) left.remove_prefix(static_cast<size_t>(sent));
+  }
+}
+
+bool StateServer::wait_for(int fd, short events, int limit_ms) const {
+  std::array<pollfd, 2> waiting{pollfd{stop_.get(), POLLIN, 0}, pollfd{fd, events, 0}};
+  const int ready = poll(waiting.data(), waiting.size(), limit_ms);
+  return ready > 0 && waiting[0].revents == 0;
+}
+
+}  // namespace pacecar
