@@ -2,22 +2,19 @@
 
 #include <unistd.h>
 
-#include <bit>
 #include <tuple>
 
 #include "transport/base/check.h"
 
 namespace pacecar {
 
-RegistrationCache::RegistrationCache(Registrar& registrar, size_t page_bytes, size_t capacity)
-    : registrar_(registrar), page_mask_(page_bytes - 1), capacity_(capacity), owner_(getpid()) {
-  PACECAR_CHECK(std::has_single_bit(page_bytes));
-}
+RegistrationCache::RegistrationCache(Registrar& registrar, size_t capacity)
+    : registrar_(registrar), capacity_(capacity), owner_(getpid()) {}
 
 RegistrationCache::~RegistrationCache() {
   if (in_child()) return;
   for (const auto& [rights, ranges] : by_rights_) {
-    for (const auto& [pages, registration] : ranges.all) registrar_.remove(registration.key);
+    for (const auto& [range, registration] : ranges.all) registrar_.remove(registration.key);
   }
 }
 
@@ -27,8 +24,7 @@ Result<RegistrationCache::Lease> RegistrationCache::acquire(uint64_t address, si
     return fail(ErrorCode::kUnavailable,
                 "a process that was forked cannot use its parent's NIC: open one after fork()");
   }
-  const uint64_t rounded_end = (address + length + page_mask_) & ~page_mask_;
-  if (length == 0 || rounded_end <= address || rounded_end - address < length) {
+  if (address == 0 || length == 0 || address + length < address) {
     return fail(
         ErrorCode::kInvalidArgument,
         "cannot register an empty or wrapping memory range: pass a valid address and length");
@@ -38,16 +34,16 @@ Result<RegistrationCache::Lease> RegistrationCache::acquire(uint64_t address, si
         ErrorCode::kUnavailable,
         "all memory regions of the NIC are used: deregister some or raise PACECAR_MAX_REGIONS");
   }
-  const PageRange pages{address & ~page_mask_, rounded_end};
+  const AddressRange range{address, address + length};
   Ranges& ranges = by_rights_[rights];
-  auto found = holder(ranges, pages);
+  auto found = holder(ranges, range);
   if (found == ranges.all.end()) {
-    const Result<uint32_t> key = registrar_.add(pages, rights);
+    const Result<uint32_t> key = registrar_.add(range, rights);
     if (!key) return tl::unexpected(key.error());
     bool is_new = false;
-    std::tie(found, is_new) = ranges.all.emplace(pages, Registration{.key = *key});
+    std::tie(found, is_new) = ranges.all.emplace(range, Registration{.key = *key});
     PACECAR_CHECK(is_new);  // the index would have found it
-    index(ranges, pages);
+    index(ranges, range);
   }
   ++found->second.users;
   ++leases_;
@@ -55,46 +51,46 @@ Result<RegistrationCache::Lease> RegistrationCache::acquire(uint64_t address, si
 }
 
 bool RegistrationCache::last(const Lease& lease) const {
-  return by_rights_.at(lease.rights).all.at(lease.pages).users == 1;
+  return by_rights_.at(lease.rights).all.at(lease.range).users == 1;
 }
 
 void RegistrationCache::release(const Lease& lease) {
   if (in_child()) return;
   Ranges& ranges = by_rights_.at(lease.rights);
-  const auto found = ranges.all.find(lease.pages);
+  const auto found = ranges.all.find(lease.range);
   PACECAR_CHECK(found != ranges.all.end());
   --leases_;
   if (--found->second.users > 0) return;
   registrar_.remove(found->second.key);
   ranges.all.erase(found);
-  unindex(ranges, lease.pages);
+  unindex(ranges, lease.range);
 }
 
-// The registration that holds `pages`, or the end.
-std::map<PageRange, RegistrationCache::Registration>::iterator RegistrationCache::holder(
-    Ranges& ranges, const PageRange& pages) {
-  const auto after = ranges.widest.upper_bound(pages.begin);
+// The registration that holds `range`, or the end.
+std::map<AddressRange, RegistrationCache::Registration>::iterator RegistrationCache::holder(
+    Ranges& ranges, const AddressRange& range) {
+  const auto after = ranges.widest.upper_bound(range.begin);
   if (after == ranges.widest.begin()) return ranges.all.end();
   const auto [begin, end] = *std::prev(after);
-  return end < pages.end ? ranges.all.end() : ranges.all.find({begin, end});
+  return end < range.end ? ranges.all.end() : ranges.all.find({begin, end});
 }
 
-// `pages` is held by no range of the index; those that it holds leave the index.
-void RegistrationCache::index(Ranges& ranges, const PageRange& pages) {
-  auto held = ranges.widest.lower_bound(pages.begin);
-  while (held != ranges.widest.end() && held->second <= pages.end) {
+// `range` is held by none of the index; those that it holds leave the index.
+void RegistrationCache::index(Ranges& ranges, const AddressRange& range) {
+  auto held = ranges.widest.lower_bound(range.begin);
+  while (held != ranges.widest.end() && held->second <= range.end) {
     held = ranges.widest.erase(held);
   }
-  ranges.widest.emplace(pages.begin, pages.end);
+  ranges.widest.emplace(range.begin, range.end);
 }
 
-// `pages` are registered no more; what only they held comes back into the index.
-void RegistrationCache::unindex(Ranges& ranges, const PageRange& pages) {
-  const auto indexed = ranges.widest.find(pages.begin);
-  if (indexed == ranges.widest.end() || indexed->second != pages.end) return;
+// `range` is registered no more; what only it held comes back into the index.
+void RegistrationCache::unindex(Ranges& ranges, const AddressRange& range) {
+  const auto indexed = ranges.widest.find(range.begin);
+  if (indexed == ranges.widest.end() || indexed->second != range.end) return;
   ranges.widest.erase(indexed);
-  for (auto next = ranges.all.lower_bound({pages.begin, 0});
-       next != ranges.all.end() && next->first.begin < pages.end; ++next) {
+  for (auto next = ranges.all.lower_bound({range.begin, 0});
+       next != ranges.all.end() && next->first.begin < range.end; ++next) {
     if (holder(ranges, next->first) == ranges.all.end()) index(ranges, next->first);
   }
 }

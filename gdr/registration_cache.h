@@ -1,10 +1,10 @@
-// Registrations that users share: memory is registered with a device in whole pages, once for all
-// whose pages lie within what is registered already.
+// Registrations that users share: memory is registered with a device once for all whose ranges lie
+// within what is registered already.
 //
 // Each registration counts its users; the last one's release deregisters it, so that nothing stays
 // registered that its owner may free. Ranges that overlap without one holding the other are
-// registrations apart, each with users of its own: what one gives up never takes a page from
-// another.
+// registrations apart, and so are buffers that merely have a page in common: were they one, a peer
+// could write late into memory that one of them has given up, and its owner has used anew.
 //
 // Among live ranges of the same rights, the widest (those that no other holds) are indexed by where
 // they begin. None of them holds another, so their ends are in the same order, and the last one
@@ -27,12 +27,12 @@
 namespace pacecar {
 
 // Addresses from `begin` up to and without `end`.
-struct PageRange {
+struct AddressRange {
   uint64_t begin = 0;
   uint64_t end = 0;
 
-  bool holds(const PageRange& other) const { return begin <= other.begin && other.end <= end; }
-  auto operator<=>(const PageRange&) const = default;
+  bool holds(const AddressRange& other) const { return begin <= other.begin && other.end <= end; }
+  auto operator<=>(const AddressRange&) const = default;
 };
 
 // The device. `rights` are its own flags.
@@ -40,7 +40,7 @@ class Registrar {
  public:
   virtual ~Registrar() = default;
   // The key of the memory. Errors: as the device says.
-  virtual Result<uint32_t> add(const PageRange& pages, uint32_t rights) = 0;
+  virtual Result<uint32_t> add(const AddressRange& range, uint32_t rights) = 0;
   virtual void remove(uint32_t key) = 0;
 };
 
@@ -48,13 +48,13 @@ class RegistrationCache {
  public:
   // What a user has until it releases it.
   struct Lease {
-    PageRange pages;  // of the registration; no less than what was asked for
+    AddressRange range;  // of the registration; no less than what was asked for
     uint32_t rights = 0;
     uint32_t key = 0;
   };
 
-  // `registrar` outlives it; `page_bytes` is a power of two; at most `capacity` leases at a time.
-  RegistrationCache(Registrar& registrar, size_t page_bytes, size_t capacity);
+  // `registrar` outlives it; at most `capacity` leases at a time.
+  RegistrationCache(Registrar& registrar, size_t capacity);
   // Deregisters what is still registered.
   ~RegistrationCache();
   RegistrationCache(const RegistrationCache&) = delete;
@@ -79,18 +79,17 @@ class RegistrationCache {
   };
   // The live ranges of the same rights.
   struct Ranges {
-    std::map<PageRange, Registration> all;
+    std::map<AddressRange, Registration> all;
     std::map<uint64_t, uint64_t> widest;  // begin to end
   };
 
-  static std::map<PageRange, Registration>::iterator holder(Ranges& ranges,
-                                                              const PageRange& pages);
-  static void index(Ranges& ranges, const PageRange& pages);
-  static void unindex(Ranges& ranges, const PageRange& pages);
+  static std::map<AddressRange, Registration>::iterator holder(Ranges& ranges,
+                                                               const AddressRange& range);
+  static void index(Ranges& ranges, const AddressRange& range);
+  static void unindex(Ranges& ranges, const AddressRange& range);
   bool in_child() const;
 
   Registrar& registrar_;
-  const uint64_t page_mask_;
   const size_t capacity_;
   const pid_t owner_;
   size_t leases_ = 0;

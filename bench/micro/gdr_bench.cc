@@ -13,7 +13,7 @@ constexpr uint32_t kRights = 3;
 
 class NoDevice : public Registrar {
  public:
-  Result<uint32_t> add(const PageRange& /*pages*/, uint32_t /*rights*/) override {
+  Result<uint32_t> add(const AddressRange& /*range*/, uint32_t /*rights*/) override {
     return ++key_;
   }
   void remove(uint32_t /*key*/) override {}
@@ -26,7 +26,7 @@ class NoDevice : public Registrar {
 void cached(benchmark::State& state) {
   const auto count = static_cast<uint64_t>(state.range(0));
   NoDevice device;
-  RegistrationCache cache(device, kPage, count + 1);
+  RegistrationCache cache(device, count + 1);
   for (uint64_t i = 0; i < count; ++i) {
     benchmark::DoNotOptimize(cache.acquire(kFirst + i * kPage, 2 * kPage, kRights));
   }
@@ -43,7 +43,7 @@ BENCHMARK(cached)->Arg(1)->Arg(64)->Arg(4096);
 void registered_anew(benchmark::State& state) {
   const auto count = static_cast<uint64_t>(state.range(0));
   NoDevice device;
-  RegistrationCache cache(device, kPage, count + 1);
+  RegistrationCache cache(device, count + 1);
   for (uint64_t i = 0; i < count; ++i) {
     benchmark::DoNotOptimize(cache.acquire(kFirst + 4 * i * kPage, 2 * kPage, kRights));
   }

@@ -1,6 +1,6 @@
 // What is put around a Context of NICs that reach GPU memory: exports, fallbacks, flushes. The NICs
 // are scripted.
-#include "transport/api/gpu_context.h"
+#include "transport/api/gpu/gpu_context.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // Messages of GPU memory that the NIC cannot reach, over the software NIC, at the C++ interface.
-#include "transport/api/staged_connections.h"
+#include "transport/api/gpu/staged_connections.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "tests/support/fake_gpu.h"
-#include "transport/api/pinned_ring.h"
+#include "transport/api/gpu/pinned_ring.h"
 
 namespace pacecar {
 namespace {

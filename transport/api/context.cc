@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "transport/api/engine_context.h"
-#include "transport/api/gpu_context.h"
+#include "transport/api/gpu/gpu_context.h"
 #include "transport/api/lane_list.h"
 #include "transport/base/params_environment.h"
 #include "transport/engine/open_nic.h"

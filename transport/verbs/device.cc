@@ -151,6 +151,9 @@ Rate port_rate(const ibv_port_attr& port) {
 
 Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
                                       std::optional<uint32_t> gid_index, const LogSink& log) {
+  // Before Linux 5.12 a child of this process would take pages from under the device. Where the
+  // application has asked for it already, or the kernel copies them, this does nothing.
+  if (ibv_is_fork_initialized() == IBV_FORK_DISABLED) ibv_fork_init();
   int count = 0;
   const DeviceList list(ibv_get_device_list(&count));
   const auto devices = devices_in(list, count, errno);

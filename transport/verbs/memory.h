@@ -1,13 +1,17 @@
-// Registrations: the memory that the device may use, by key. The same range with the same rights is
-// registered with the device once, however often it is asked for.
+// Registrations: the memory that the device may use, by key. What lies within memory that is
+// registered with the same rights shares its registration (gdr/registration_cache.h).
 //
 // Bounded by the number of registrations. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 
+#include "gdr/registration_cache.h"
 #include "transport/base/result.h"
 #include "transport/nic/nic.h"
 #include "transport/verbs/handles.h"
@@ -34,25 +38,39 @@ class Registrations {
   void remove(uint32_t key);
 
  private:
-  struct Registration {
-    MemoryHandle memory;
-    uint64_t address = 0;
-    size_t length = 0;
-    Access access = Access::kLocalRead;
-    bool shareable = false;  // a dma-buf's address says nothing about its identity
-    uint32_t uses = 0;
+  // What the device has, by key.
+  class Device final : public Registrar {
+   public:
+    Device(ibv_pd* domain, std::string name) : domain_(domain), name_(std::move(name)) {}
+
+    Result<uint32_t> add(const AddressRange& range, uint32_t rights) override;
+    Result<uint32_t> add_dmabuf(int fd, uint64_t offset, const AddressRange& range, Access access);
+    void remove(uint32_t key) override { memory_.erase(key); }
+
+    ibv_pd* domain() const { return domain_; }
+    bool has(uint32_t key) const { return memory_.contains(key); }
+    // Of memory of the host.
+    std::optional<RegistrationCache::Lease> lease_of(uint32_t key) const;
+
+   private:
+    struct Entry {
+      MemoryHandle memory;
+      std::optional<RegistrationCache::Lease> lease;  // none of a dma-buf
+    };
+    Result<uint32_t> keep(ibv_mr* memory, std::string_view call, Access access, Entry entry);
+
+    ibv_pd* domain_;
+    std::string name_;
+    std::unordered_map<uint32_t, Entry> memory_;
   };
 
-  Result<void> check(uint64_t address, size_t length) const;
-  Result<MemoryRegion> keep(ibv_mr* memory, std::string_view call, Registration registration);
-  static MemoryRegion region(const Registration& registration);
+  bool full() const;
+  static tl::unexpected<Error> all_used();
 
-  ibv_pd* domain_;
-  uint32_t capacity_;
-  uint32_t used_ = 0;
-  std::string device_;
-  std::unordered_map<uint32_t, Registration> by_key_;
-  std::unordered_multimap<uint64_t, uint32_t> by_address_;  // keys of the shareable ones
+  Device device_;
+  RegistrationCache cache_;
+  const uint32_t capacity_;
+  uint32_t dmabufs_ = 0;  // a dma-buf's address says nothing about its identity: not in the cache
 };
 
 }  // namespace pacecar

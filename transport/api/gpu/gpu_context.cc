@@ -1,4 +1,4 @@
-#include "transport/api/gpu_context.h"
+#include "transport/api/gpu/gpu_context.h"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,8 @@
 #include "gdr/dmabuf.h"
 #include "gdr/flush.h"
 #include "gdr/pointer_kind.h"
+#include "transport/api/gpu/staged_connections.h"
 #include "transport/api/memory.h"
-#include "transport/api/staged_connections.h"
 
 namespace pacecar {
 namespace {

@@ -1,4 +1,4 @@
-#include "transport/api/pinned_ring.h"
+#include "transport/api/gpu/pinned_ring.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "transport/api/staged_connections.h"
+#include "transport/api/gpu/staged_connections.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "transport/api/gpu/pinned_ring.h"
 #include "transport/api/memory.h"
-#include "transport/api/pinned_ring.h"
 #include "transport/base/fixed_queue.h"
 #include "transport/message/message_request.h"
 
