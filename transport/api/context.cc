@@ -37,6 +37,56 @@ NicInfo describe_nic(const OpenedNic& nic, const Params& params) {
   };
 }
 
+using Groups = std::vector<EngineContext::Group>;
+
+Result<Groups> open_groups(std::span<const NicGroup> chosen, const Params& params,
+                           const LogSink& log, GpuWays& gpu_ways) {
+  const NicIdentity process = random_identity();
+  uint8_t number = 0;
+  Groups groups;
+  for (const NicGroup& nics : chosen) {
+    if (nics.size() > kMaxLanes || groups.size() == kMaxDevices) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("PACECAR_NICS joins {} NICs, or names more than {}: choose fewer; at "
+                              "most {} can be joined",
+                              nics.size(), kMaxDevices, kMaxLanes));
+    }
+    EngineContext::Group& group = groups.emplace_back();
+    for (const NicCandidate& candidate : nics) {
+      auto nic = open_nic(candidate, params, log);
+      if (!nic) return tl::unexpected(nic.error());
+      NicInfo info = describe_nic(*nic, params);
+      const auto rail = rail_of(params.rails, candidate);
+      if (!rail) return tl::unexpected(rail.error());
+      info.rail = *rail;
+      const NicCaps& caps = std::as_const(*nic->port).nic().caps();
+      gpu_ways.choose({.software = candidate.kind != NicKind::kVerbs,
+                       .dma_buf = caps.dma_buf,
+                       .peer_memory = caps.peer_memory},
+                      info);
+      auto engine = Engine::open(params, std::move(nic->port), identity_of_nic(process, number++));
+      if (!engine) return tl::unexpected(engine.error());
+      group.push_back({.info = std::move(info), .engine = std::move(*engine)});
+    }
+  }
+  return groups;
+}
+
+Result<Groups> open_chosen(std::vector<NicCandidate> candidates, const Params& params,
+                           const LogSink& log, GpuWays& gpu_ways) {
+  const auto chosen = choose_nics(params.nics, candidates);
+  if (!chosen) return tl::unexpected(chosen.error());
+  auto groups = open_groups(*chosen, params, log, gpu_ways);
+  const bool locked_out = !groups && groups.error().code == ErrorCode::kPermission;
+  if (!locked_out || !params.nics.empty() || params.require) return groups;
+  // Who named no NIC gets those that can work.
+  if (std::erase_if(candidates, [](const auto& nic) { return nic.kind == NicKind::kVerbs; }) == 0) {
+    return groups;
+  }
+  log(LogLevel::kWarn, groups.error().message + "; until then software NICs are used");
+  return open_chosen(std::move(candidates), params, log, gpu_ways);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Context>> Context::open(const Options& options) {
@@ -48,40 +98,11 @@ Result<std::unique_ptr<Context>> Context::open(const Options& options) {
   LogSink log = options.log;
   log.most = params->log;
   for (const std::string& warning : warnings) log(LogLevel::kWarn, warning);
-
-  const auto chosen = choose_nics(params->nics, list_nics());
-  if (!chosen) return tl::unexpected(chosen.error());
-  const NicIdentity process = random_identity();
-  uint8_t number = 0;
-  std::vector<EngineContext::Group> groups;
   GpuWays gpu_ways(params->gpu, log);
-  for (const NicGroup& nics : *chosen) {
-    if (nics.size() > kMaxLanes || groups.size() == kMaxDevices) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("PACECAR_NICS joins {} NICs, or names more than {}: choose fewer; at "
-                              "most {} can be joined",
-                              nics.size(), kMaxDevices, kMaxLanes));
-    }
-    EngineContext::Group& group = groups.emplace_back();
-    for (const NicCandidate& candidate : nics) {
-      auto nic = open_nic(candidate, *params, log);
-      if (!nic) return tl::unexpected(nic.error());
-      NicInfo info = describe_nic(*nic, *params);
-      const auto rail = rail_of(params->rails, candidate);
-      if (!rail) return tl::unexpected(rail.error());
-      info.rail = *rail;
-      const NicCaps& caps = std::as_const(*nic->port).nic().caps();
-      gpu_ways.choose({.software = candidate.kind != NicKind::kVerbs,
-                       .dma_buf = caps.dma_buf,
-                       .peer_memory = caps.peer_memory},
-                      info);
-      auto engine = Engine::open(*params, std::move(nic->port), identity_of_nic(process, number++));
-      if (!engine) return tl::unexpected(engine.error());
-      group.push_back({.info = std::move(info), .engine = std::move(*engine)});
-    }
-  }
+  auto groups = open_chosen(list_nics(), *params, log, gpu_ways);
+  if (!groups) return tl::unexpected(groups.error());
   return gpu_ways.apply(
-      std::make_unique<EngineContext>(std::move(*params), std::move(groups), log));
+      std::make_unique<EngineContext>(std::move(*params), std::move(*groups), log));
 }
 
 }  // namespace pacecar

@@ -50,6 +50,16 @@ std::optional<Address> bootstrap_address(const std::string& netdev) {
   return any;
 }
 
+// Better now than at the first buffers: what any use takes at least must be there to be locked.
+Result<void> check_locking(Nic& nic) {
+  constexpr size_t kLeast = size_t{16} << 20;
+  const std::unique_ptr<uint8_t[]> memory(new uint8_t[kLeast]);
+  const auto region = nic.register_memory(memory.get(), kLeast, Access::kLocalRead);
+  if (!region) return tl::unexpected(region.error());
+  nic.deregister_memory(*region);
+  return {};
+}
+
 }  // namespace
 
 std::vector<NicCandidate> list_verbs_nics() {
@@ -92,6 +102,7 @@ Result<OpenedNic> open_verbs_nic(const NicCandidate& candidate, const Params& pa
                              .log = log},
                             clock_now());
   if (!nic) return tl::unexpected(nic.error());
+  if (auto locks = check_locking((*nic)->nic()); !locks) return tl::unexpected(locks.error());
   return OpenedNic{.name = candidate.name(),
                    .device = info.device,
                    .pci_path = info.pci_path,
