@@ -21,24 +21,64 @@
 
 namespace pacecar::test {
 
-using Switch = std::atomic<bool>;
+// How a NIC is cut off the network.
+enum class Cut : uint8_t { kNot, kOutgoing, kBoth };
+using Switch = std::atomic<Cut>;
 
-// Loses everything, both ways, while it is cut.
+// While it is cut, what is sent stays somewhere in the network: it arrives when the NIC is mended.
 class CutIo final : public PacketIoDecorator {
  public:
   CutIo(std::unique_ptr<PacketIo> inner, const Switch& cut)
       : PacketIoDecorator(std::move(inner)), cut_(cut) {}
 
   size_t send(std::span<const TxPacket> packets, Instant now) override {
-    return cut_ ? packets.size() : inner().send(packets, now);
+    if (cut_ != Cut::kNot) {
+      for (const TxPacket& packet : packets) hold(packet);
+      return packets.size();
+    }
+    return inner().send(packets, now);
   }
   size_t receive(std::span<RxPacket> packets, Instant now) override {
+    if (cut_ == Cut::kNot) let_go(now);
     const size_t count = inner().receive(packets, now);
-    return cut_ ? 0 : count;
+    return cut_ == Cut::kBoth ? 0 : count;
   }
 
  private:
+  struct Held {
+    std::vector<uint8_t> bytes;
+    Address destination;
+    uint16_t path = 0;
+    TrafficClass traffic_class = TrafficClass::kData;
+  };
+
+  void hold(const TxPacket& packet) {
+    constexpr size_t kMost = 4096;
+    if (held_.size() == kMost) return;
+    Held& held = held_.emplace_back();
+    for (const auto part : {packet.header, packet.payload, packet.trailer}) {
+      held.bytes.insert(held.bytes.end(), part.begin(), part.end());
+    }
+    held.destination = *packet.destination;
+    held.path = packet.path;
+    held.traffic_class = packet.traffic_class;
+  }
+
+  void let_go(Instant now) {
+    for (const Held& late : held_) {
+      const TxPacket packet{.header = late.bytes,
+                            .payload = {},
+                            .trailer = {},
+                            .destination = &late.destination,
+                            .path = late.path,
+                            .traffic_class = late.traffic_class};
+      inner().send({&packet, 1}, now);
+    }
+    held_.clear();
+  }
+
   const Switch& cut_;
+  std::vector<Held> held_;
 };
 
 class BondDevice {
@@ -59,8 +99,11 @@ class BondDevice {
   }
 
   const OwnDevice& device() const { return device_; }
-  void cut(size_t nic) { cuts_[nic] = true; }
-  void mend(size_t nic) { cuts_[nic] = false; }
+  void cut(size_t nic, Cut cut = Cut::kBoth) { cuts_[nic] = cut; }
+  void mend(size_t nic) {
+    cuts_[nic] = Cut::kNot;
+    device_.nics[nic].engine->progress();
+  }
 
   std::unique_ptr<Memory> register_memory(std::span<uint8_t> bytes) {
     std::vector<MemoryRegion> regions;

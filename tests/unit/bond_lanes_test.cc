@@ -2,6 +2,7 @@
 // counts as lost.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <numeric>
 
 #include "transport/api/bond/lane_split.h"
@@ -46,9 +47,9 @@ TEST(LaneList, WordsOfLanesComeBackAndNothingElseDoes) {
 }
 
 TEST(LaneNote, HalfANoteIsNotRead) {
-  LaneNote place{.begin = 3, .epoch = 9, .number = 3};
+  auto place = std::bit_cast<NoteWords>(LaneNote{.begin = 3, .epoch = 9, .number = 3});
   EXPECT_EQ(read_note(place)->epoch, 9U);
-  place.begin = 4;  // the next one is being written
+  place.front() = 4;  // the next one is being written
   EXPECT_FALSE(read_note(place));
 }
 
@@ -138,6 +139,20 @@ TEST(LaneWatch, ALaneThatHasNothingToSayIsNotLost) {
     EXPECT_FALSE(watch.look(0, {.waits = false, .life = 1}, at_ms(ms)));
     EXPECT_FALSE(watch.look(1, {.waits = true, .life = static_cast<uint64_t>(ms)}, at_ms(ms)));
   }
+}
+
+// Where the others have nothing to acknowledge they are given something.
+TEST(LaneWatch, SilenceAloneIsDoubt) {
+  LaneWatch watch(Duration::from_ms(100));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1000)));
+  EXPECT_FALSE(watch.look(1, {.waits = false, .life = 1}, at_ms(1000)));
+  EXPECT_FALSE(watch.look(0, {.waits = true, .life = 1}, at_ms(1001)));
+  EXPECT_FALSE(watch.doubts(at_ms(1049)));
+  EXPECT_TRUE(watch.doubts(at_ms(1050)));
+  EXPECT_FALSE(watch.doubts(at_ms(1060)));  // it has had its cause
+  EXPECT_FALSE(watch.look(1, {.waits = false, .life = 2}, at_ms(1070)));
+  EXPECT_FALSE(watch.doubts(at_ms(1150)));
+  EXPECT_TRUE(watch.look(0, {.waits = true, .life = 1}, at_ms(1170)));
 }
 
 // A peer that has stopped is not known to live.

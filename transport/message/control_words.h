@@ -3,7 +3,9 @@
 // table was written by the peer: it is checked before it is used.
 #pragma once
 
-#include <atomic>
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <type_traits>
@@ -74,21 +76,22 @@ struct LaneNote {
 };
 static_assert(sizeof(LaneNote) == 64 && std::is_trivially_copyable_v<LaneNote>);
 
+// A note as it lies in memory that the peer writes.
+using NoteWords = std::array<uint64_t, sizeof(LaneNote) / sizeof(uint64_t)>;
+
 // The newest note; nullopt while it is being written.
-inline std::optional<LaneNote> read_note(const LaneNote& place) {
-  const uint64_t number = read_word(place.number);
-  LaneNote note = place;
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (read_word(place.begin) != number) return std::nullopt;
-  note.begin = note.number = number;
-  return note;
+inline std::optional<LaneNote> read_note(const NoteWords& place) {
+  NoteWords words;
+  for (size_t i = words.size(); i-- > 0;) words[i] = read_word(place[i]);  // against the writing
+  const auto note = std::bit_cast<LaneNote>(words);
+  return note.begin == note.number ? std::optional(note) : std::nullopt;
 }
 
 // What a connection's sending end exposes to the receiving end.
 struct SendTable {
   CtsSlot slots[kCtsSlots];
-  LaneNote peer_note;
-  LaneNote own_note;  // source of our own
+  NoteWords peer_note{};
+  NoteWords own_note{};  // source of our own
   uint64_t peer_close = 0;
   uint64_t own_close = 0;  // source of our own close word
 };
@@ -96,8 +99,8 @@ struct SendTable {
 // The receiving end: the sources of its writes, and the peer's close word.
 struct ReceiveTable {
   CtsSlot slots[kCtsSlots];
-  LaneNote peer_note;
-  LaneNote own_note;
+  NoteWords peer_note{};
+  NoteWords own_note{};
   uint64_t peer_close = 0;
   uint64_t own_close = 0;
 };

@@ -71,6 +71,7 @@ struct Messenger::Sender {
   MemoryRegion table_region;
   uint32_t remote_connection = 0;
   RemotePlace remote_table;  // the peer's ReceiveTable
+  uint64_t notes_done = 0;
   MessageFailure failure = MessageFailure::kNone;
   Progress progress;
   bool open = false;  // the answer is in
@@ -93,6 +94,7 @@ struct Messenger::Receiver {
   Progress progress;
   uint32_t tells_outstanding = 0;
   uint64_t tells_done = 0;
+  uint64_t notes_done = 0;
   Instant tell_at = Instant::never();  // at the latest; never: nothing to tell
   uint64_t completed_slots = 0;        // that the peer is told of when we close
   bool closed = false;

@@ -117,8 +117,8 @@ class Messenger {
 
   // --- a connection that is one lane of several; those above agree by notes what is to be done ---
   // What the peer says; stays where it is as long as the connection. Any thread may read it.
-  const LaneNote& note_to_sender(ConnectionId connection) const;
-  const LaneNote& note_to_receiver(ConnectionId connection) const;
+  const NoteWords& note_to_sender(ConnectionId connection) const;
+  const NoteWords& note_to_receiver(ConnectionId connection) const;
   // The newest note counts. False: no room, again later.
   bool write_to_receiver(ConnectionId sender, const LaneNote& note);
   bool write_to_sender(ConnectionId receiver, const LaneNote& note);
@@ -228,8 +228,6 @@ class Messenger {
   // The peer has posted none for what is to be sent.
   static bool awaits_buffer(const Sender& sender);
 
-  bool post_note(Flow& flow, const LaneNote& note, const MemoryRegion& region,
-                 const RemotePlace& place);
   void break_now(Flow& flow);
   void fail_connection(Sender& sender, MessageFailure failure);
   void fail_connection(Receiver& receiver, MessageFailure failure);

@@ -1,4 +1,5 @@
 // What Messenger does for connections that are lanes of a bonded one.
+#include <bit>
 #include <cstddef>
 
 #include "transport/base/check.h"
@@ -7,52 +8,50 @@
 
 namespace pacecar {
 
-const LaneNote& Messenger::note_to_sender(ConnectionId connection) const {
+const NoteWords& Messenger::note_to_sender(ConnectionId connection) const {
   return senders_[connection]->table->peer_note;
 }
 
-const LaneNote& Messenger::note_to_receiver(ConnectionId connection) const {
+const NoteWords& Messenger::note_to_receiver(ConnectionId connection) const {
   return receivers_[connection]->table->peer_note;
 }
 
 bool Messenger::write_to_receiver(ConnectionId connection, const LaneNote& note) {
   Sender& sender = *senders_[connection];
-  if (!sender.open) return false;
-  sender.table->own_note = note;
-  return post_note(
-      *sender.flow, sender.table->own_note, sender.table_region,
-      {sender.remote_table.address + offsetof(ReceiveTable, peer_note), sender.remote_table.key});
+  if (!sender.open || sender.flow->state != FlowState::kOpen) return false;
+  sender.table->own_note = std::bit_cast<NoteWords>(note);
+  return post_control(*sender.flow,
+                      {.id = WorkId{WorkId::Kind::kNote, connection, 0}.pack(),
+                       .local = reinterpret_cast<const uint8_t*>(sender.table->own_note.data()),
+                       .remote = sender.remote_table.address + offsetof(ReceiveTable, peer_note),
+                       .length = sizeof note,
+                       .local_key = sender.table_region.key,
+                       .remote_key = sender.remote_table.key});
 }
 
 bool Messenger::write_to_sender(ConnectionId connection, const LaneNote& note) {
   Receiver& receiver = *receivers_[connection];
-  receiver.table->own_note = note;
-  return post_note(
-      *receiver.flow, receiver.table->own_note, receiver.table_region,
-      {receiver.remote_table.address + offsetof(SendTable, peer_note), receiver.remote_table.key});
-}
-
-bool Messenger::post_note(Flow& flow, const LaneNote& note, const MemoryRegion& region,
-                          const RemotePlace& place) {
-  if (flow.state != Flow::State::kOpen) return false;
-  return post_control(flow, {.id = WorkId{WorkId::Kind::kNote, flow.id, 0}.pack(),
-                             .local = reinterpret_cast<const uint8_t*>(&note),
-                             .remote = place.address,
-                             .length = sizeof note,
-                             .local_key = region.key,
-                             .remote_key = place.key});
+  if (receiver.flow->state != FlowState::kOpen) return false;
+  receiver.table->own_note = std::bit_cast<NoteWords>(note);
+  return post_control(*receiver.flow,
+                      {.id = WorkId{WorkId::Kind::kNote, connection, 1}.pack(),
+                       .local = reinterpret_cast<const uint8_t*>(receiver.table->own_note.data()),
+                       .remote = receiver.remote_table.address + offsetof(SendTable, peer_note),
+                       .length = sizeof note,
+                       .local_key = receiver.table_region.key,
+                       .remote_key = receiver.remote_table.key});
 }
 
 Messenger::LaneSight Messenger::send_lane(ConnectionId connection) const {
   const Sender& sender = *senders_[connection];
   return {.writes = sender.queue.outstanding(),
-          .life = sender.queue.moves() + sender.flow->standing.acked};
+          .life = sender.queue.moves() + sender.flow->standing.acked + sender.notes_done};
 }
 
 Messenger::LaneSight Messenger::receive_lane(ConnectionId connection) const {
   const Receiver& receiver = *receivers_[connection];
   return {.writes = receiver.tells_outstanding,
-          .life = receiver.queue.moves() + receiver.tells_done};
+          .life = receiver.queue.moves() + receiver.tells_done + receiver.notes_done};
 }
 
 uint64_t Messenger::completed_by_peer(ConnectionId sender) const {

@@ -147,7 +147,12 @@ void Messenger::on_sent(const Completion& completion) {
         on_close_told(*receivers_[id.owner], ok);
       }
       break;
-    case WorkId::Kind::kNote:  // an answer tells, not an acknowledgement
+    case WorkId::Kind::kNote:  // the connection may be gone
+      if (id.number == 0) {
+        if (Sender* sender = senders_[id.owner].get(); sender && ok) ++sender->notes_done;
+      } else if (Receiver* receiver = receivers_[id.owner].get(); receiver && ok) {
+        ++receiver->notes_done;
+      }
       break;
   }
 }

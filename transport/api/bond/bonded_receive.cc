@@ -90,8 +90,8 @@ class BondedReceive final : public ReceiveConnection, public Tended {
   std::optional<Error> ended_;
 };
 
-std::vector<const LaneNote*> inboxes_of(const std::vector<Lane>& lanes) {
-  std::vector<const LaneNote*> inboxes;
+std::vector<const NoteWords*> inboxes_of(const std::vector<Lane>& lanes) {
+  std::vector<const NoteWords*> inboxes;
   for (const Lane& lane : lanes) {
     inboxes.push_back(lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
       return &messenger.note_to_receiver(lane.at.connection);
@@ -297,6 +297,7 @@ void BondedReceive::watch(Instant now) {
     lose(i, "nothing is acknowledged on it");
     if (ended_) return;
   }
+  if (watch_.doubts(now)) notes_.repeat();
 }
 
 void BondedReceive::lose(size_t lane, const std::string& cause) {
@@ -341,18 +342,20 @@ void BondedReceive::fail(MessageFailure failure, size_t lane) {
 
 void BondedReceive::on_note(const LaneNote& note) {
   const auto kind = static_cast<NoteKind>(note.kind);
+  const bool now = note.epoch == epoch_;
+  // Who complains in this epoch has resumed in it, whether or not that was heard.
+  if (now && state_ == State::kResuming &&
+      (kind == NoteKind::kResumed || kind == NoteKind::kComplaint)) {
+    state_ = State::kFlowing;
+    if (lost_more_) begin_pause();
+  }
   if (kind == NoteKind::kComplaint || kind == NoteKind::kPaused) {
     for (size_t i = 0; i < lanes_.size(); ++i) {
       if (lanes_[i].alive && (note.lanes & bit_of(i)) != 0) lose(i, "the sender has lost it");
       if (ended_) return;
     }
   }
-  if (note.epoch != epoch_) return;
-  if (kind == NoteKind::kPaused && state_ == State::kPausing) resume();
-  if (kind == NoteKind::kResumed && state_ == State::kResuming) {
-    state_ = State::kFlowing;
-    if (lost_more_) begin_pause();
-  }
+  if (now && kind == NoteKind::kPaused && state_ == State::kPausing) resume();
 }
 
 // Which buffers one lane has done with. The sender has nothing under way any more: what it knows to

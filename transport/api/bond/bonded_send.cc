@@ -90,8 +90,8 @@ class BondedSend final : public SendConnection, public Tended {
   std::array<uint64_t, kCtsSlots> done_slots_{};  // 1 + slot, by slot modulo kCtsSlots
 };
 
-std::vector<const LaneNote*> inboxes_of(const std::vector<Lane>& lanes) {
-  std::vector<const LaneNote*> inboxes;
+std::vector<const NoteWords*> inboxes_of(const std::vector<Lane>& lanes) {
+  std::vector<const NoteWords*> inboxes;
   for (const Lane& lane : lanes) {
     inboxes.push_back(lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
       return &messenger.note_to_sender(lane.at.connection);
@@ -291,9 +291,11 @@ bool BondedSend::tend(Instant now) {
   return state_ != State::kFlowing || !notes_.delivered(lanes_);
 }
 
+// One lane's silence counts only beside the others' life: all are looked at.
 void BondedSend::watch(Instant now) {
+  if (pending_.empty()) return;
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    if (!lanes_[i].alive || on_lane_[i].empty()) continue;
+    if (!lanes_[i].alive) continue;
     const auto seen =
         lanes_[i].at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
           return messenger.send_lane(lanes_[i].at.connection);
@@ -302,6 +304,7 @@ void BondedSend::watch(Instant now) {
     lose(i, "nothing is acknowledged on it");
     if (ended_) return;
   }
+  if (watch_.doubts(now)) notes_.repeat();
 }
 
 void BondedSend::lose(size_t lane, const std::string& cause) {
@@ -390,10 +393,8 @@ void BondedSend::finish_pause() {
 }
 
 void BondedSend::on_resume(const LaneNote& note, Instant now) {
+  if (state_ != State::kPaused || note.epoch != epoch_) return;  // it has been said before
   const Attachment& any = lanes_.front().at;
-  if (state_ != State::kPaused || note.epoch != epoch_) {
-    return end(describe(MessageFailure::kPeerProtocol, any.peer, any.nic.timeout, ""));
-  }
   for (size_t i = 0; i < lanes_.size(); ++i) {
     on_lane_[i].clear();
     meters_[i] = LaneMeter();

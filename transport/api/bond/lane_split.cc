@@ -59,11 +59,14 @@ std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes,
   };
   std::array<size_t, kMaxLanes> order{};
   size_t count = 0;
-  for (size_t i = 0; i < kMaxLanes; ++i) {
-    if (i < lanes.size() && (usable & bit_of(i)) != 0) order[count++] = i;
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    if ((usable & bit_of(i)) == 0) continue;
+    size_t place = count++;
+    for (; place > 0 && free_at(order[place - 1]) > free_at(i); --place) {
+      order[place] = order[place - 1];
+    }
+    order[place] = i;
   }
-  std::sort(order.begin(), order.begin() + std::min(count, kMaxLanes),
-            [&](size_t a, size_t b) { return free_at(a) < free_at(b); });
   if (size < kSmallest) {
     parts[order[0]] = size;
     return parts;
@@ -71,21 +74,23 @@ std::array<Bytes, kMaxLanes> split(Bytes size, std::span<const LaneMeter> lanes,
   // All of those that take part are done at `end`; a lane that is busy beyond that takes no part.
   double rate = 0;
   double work = static_cast<double>(size);
-  size_t taking = 0;
   double end = 0;
-  for (; taking < count; ++taking) {
-    if (taking > 0 && free_at(order[taking]) >= end) break;
-    rate += rates[order[taking]];
-    work += static_cast<double>(lanes[order[taking]].outstanding());
+  LaneMask taking = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t lane = order[i];
+    if (taking != 0 && free_at(lane) >= end) break;
+    taking |= bit_of(lane);
+    rate += rates[lane];
+    work += static_cast<double>(lanes[lane].outstanding());
     end = work / rate;
   }
-  const std::span<size_t> takers = std::span(order).first(taking);
-  std::sort(takers.begin(), takers.end());  // what is no multiple goes last
   Bytes left = size;
-  for (const size_t lane : takers) {
+  for (size_t lane = 0; lane < lanes.size(); ++lane) {
+    if ((taking & bit_of(lane)) == 0) continue;
+    const bool last = taking >> lane == 1;  // it gets what is no multiple
     const double share = end * rates[lane] - static_cast<double>(lanes[lane].outstanding());
     const Bytes whole = static_cast<Bytes>(std::max(share + kGrain / 2.0, 0.0)) / kGrain * kGrain;
-    parts[lane] = lane == takers.back() ? left : std::min(left, whole);
+    parts[lane] = last ? left : std::min(left, whole);
     left -= parts[lane];
   }
   return parts;

@@ -81,8 +81,19 @@ std::optional<LaneNote> LaneNotes::hear(std::span<const Lane> lanes) {
 bool LaneWatch::look(size_t lane, const Sight& sight, Instant now) {
   Seen& seen = seen_[lane];
   if (sight.life != seen.life) on_sign(now);
-  if (sight.life != seen.life || !sight.waits) seen = {sight.life, now};
+  if (sight.life != seen.life || !sight.waits) seen = {.life = sight.life, .until = now};
+  seen.waits = sight.waits;
   return seen.suspect != Instant::never() && now - seen.suspect >= limit_;
+}
+
+bool LaneWatch::doubts(Instant now) {
+  const Duration patience = limit_ / 2;
+  if (now - doubted_ < patience) return false;
+  const bool doubt = std::ranges::any_of(seen_, [&](const Seen& seen) {
+    return seen.waits && seen.suspect == Instant::never() && now - seen.until >= patience;
+  });
+  if (doubt) doubted_ = now;
+  return doubt;
 }
 
 void LaneWatch::on_sign(Instant now) {

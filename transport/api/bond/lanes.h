@@ -62,9 +62,11 @@ bool slot_done(const LaneNote& resume, uint64_t slot);
 class LaneNotes {
  public:
   // Where the peer's notes of each lane appear.
-  explicit LaneNotes(std::vector<const LaneNote*> inboxes) : inboxes_(std::move(inboxes)) {}
+  explicit LaneNotes(std::vector<const NoteWords*> inboxes) : inboxes_(std::move(inboxes)) {}
 
   void say(LaneNote note);
+  // The same once more, so that its acknowledgement tells whether the peer lives.
+  void repeat() { say(note_); }
   // Writes the newest note to the peer on every lane that has not had it.
   using Write = bool (Messenger::*)(ConnectionId, const LaneNote&);
   void deliver(std::span<const Lane> lanes, Write write);
@@ -74,7 +76,7 @@ class LaneNotes {
   std::optional<LaneNote> hear(std::span<const Lane> lanes);
 
  private:
-  std::vector<const LaneNote*> inboxes_;
+  std::vector<const NoteWords*> inboxes_;
   LaneNote note_;
   std::array<uint64_t, kMaxLanes> delivered_{};
   uint64_t heard_ = 0;
@@ -94,15 +96,20 @@ class LaneWatch {
   bool look(size_t lane, const Sight& sight, Instant now);
   // The peer lives: it has said something.
   void on_sign(Instant now);
+  // Whether the peer should be given cause to show that it lives: a lane is silent, and the others
+  // have nothing to acknowledge.
+  bool doubts(Instant now);
 
  private:
   struct Seen {
     uint64_t life = 0;
-    Instant until;                       // something was, or there was nothing to acknowledge
+    Instant until;  // something was, or there was nothing to acknowledge
+    bool waits = false;
     Instant suspect = Instant::never();  // the peer's first sign of life since then
   };
   Duration limit_;
   std::array<Seen, kMaxLanes> seen_{};
+  Instant doubted_;  // last
 };
 
 }  // namespace pacecar
