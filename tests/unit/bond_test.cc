@@ -90,6 +90,30 @@ TEST_P(BondLoss, TheOthersCarryOn) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, BondLoss, testing::Range<uint64_t>(1, 9));
 
+class BondStorm : public testing::TestWithParam<uint64_t> {};
+
+// All lanes but one are lost, at either end, whole or one way, some of them while the ends still
+// agree about the others.
+TEST_P(BondStorm, OneLaneIsEnough) {
+  Prng random(GetParam());
+  BondWorld world(4, 4, Duration::from_s(1));
+  constexpr size_t kMessages = 200;
+  const size_t kept = random.below(4);
+  std::vector<std::vector<size_t>> losses(kMessages + 1);
+  const size_t first = random.below(kMessages / 2);
+  for (size_t lane = 0; lane < 4; ++lane) {
+    if (lane != kept) losses[first + random.below(20)].push_back(lane);
+  }
+  exchange(world, kMessages, 8, GetParam(), [&](size_t message) {
+    for (const size_t lane : losses[message]) {
+      BondDevice& device = random.below(2) == 0 ? world.from() : world.to();
+      device.cut(lane, random.below(2) == 0 ? Cut::kBoth : Cut::kOutgoing);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, BondStorm, testing::Range<uint64_t>(1, 5));
+
 TEST(Bond, OneLaneAfterAnotherIsLost) {
   BondWorld world(4, 4);
   exchange(world, 600, 8, 3, [&](size_t message) {

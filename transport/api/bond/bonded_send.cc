@@ -65,6 +65,7 @@ class BondedSend final : public SendConnection, public Tended {
   void on_closed(size_t lane);
   void on_note(const LaneNote& note, Instant now);
   void on_pause(const LaneNote& note);
+  void lose_others(LaneMask known);
   void on_resume(const LaneNote& note, Instant now);
   uint64_t slot_of(const Message& message);
   MessageFailure trouble_of(const Message& message);
@@ -374,9 +375,13 @@ void BondedSend::on_pause(const LaneNote& note) {
       messenger.hold_sends(lane.at.connection, true);
     });
   }
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    if (lanes_[i].alive && (note.lanes & bit_of(i)) != 0) lose(i, "the receiver has lost it");
-    if (ended_) return;
+  lose_others(static_cast<LaneMask>(~note.lanes));
+}
+
+// The receiver knows of these only.
+void BondedSend::lose_others(LaneMask known) {
+  for (size_t i = 0; i < lanes_.size() && !ended_; ++i) {
+    if (lanes_[i].alive && (known & bit_of(i)) == 0) lose(i, "the receiver has lost it");
   }
 }
 
@@ -394,6 +399,8 @@ void BondedSend::finish_pause() {
 
 void BondedSend::on_resume(const LaneNote& note, Instant now) {
   if (state_ != State::kPaused || note.epoch != epoch_) return;  // it has been said before
+  lose_others(note.lanes);
+  if (ended_) return;
   const Attachment& any = lanes_.front().at;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     on_lane_[i].clear();
