@@ -18,14 +18,15 @@ plugin() {
   PLUGIN_TEST_VERSION=$1 LIMIT=240 check "plugin v$1 on two devices: ${*:2}" \
     "$BUILD/tests/plugin_test" "--gtest_filter=$(IFS=: && echo "${*:2}")"
 }
-# More than four ranks take an emulated machine long.
-plugin 12 'Connect*' 'Transfer*' 'Failure*' 'CollectiveOfThreads*' 'Ranks/Collective.*/0' '*/1' \
-  '*/2' 'Gpu.*' '-*SoftwareNic*'
-# The older versions have the last kind of failure each in turn.
+# More than four ranks take an emulated machine long. What no device has a part in is left out: ctest
+# has it all, over the software NIC.
+plugin 12 Connect.{ManyAtOnce,AsManyAgain}'*' 'Transfer*' 'CollectiveOfThreads*' \
+  'Ranks/Collective.*/2' Gpu.{EverySize,Slices,TwoProcesses}'*' '-*ABadNetwork'
+# The older versions have the failures in turn.
 failures=(AnAbortedReceiver AnAbortedSender CloseDoesNot AFinalize AKilledReceiver AKilledSender)
 for version in {6..11}; do
-  plugin "$version" 'Transfer*' "Ranks/Collective.*/$((version % 2))" \
-    "Failure.${failures[version - 6]}*" '-*AGpu*'
+  plugin "$version" 'Transfer.TagsChoose*' "Ranks/Collective.*/$((version % 2))" \
+    "Failure.${failures[version - 6]}*"
 done
 
 # bond VERSION COMMAND: COMMAND breaks the second device in the middle of a transfer.
