@@ -11,11 +11,11 @@ read -ra peers <<<"$LAB_PEERS"
 plugin=$BUILD/net_plugin/libnccl-net-pacecar.so
 export NO_COLOR=1
 
-# verdict NAME STATUS [LOG]
+# verdict NAME STATUS [LOG]: with the seconds that have passed since the suite began.
 verdict() {
   if (($2 == 0)); then
     passed=$((passed + 1))
-    echo "ok: $1"
+    echo "ok: $1 (at $SECONDS s)"
   else
     failed=$((failed + 1))
     echo "not ok: $1 (exit status $2)"
@@ -33,8 +33,20 @@ check() {
   rm -f "$log"
 }
 
+# check_says NAME PATTERN COMMAND...: passes when COMMAND succeeds and prints what PATTERN (of grep
+# -E) describes.
+check_says() {
+  local name=$1 pattern=$2 log status=0
+  shift 2
+  log=$(mktemp)
+  timeout --kill-after 5 "${LIMIT:-120}" "$@" >"$log" 2>&1 || status=$?
+  ((status == 0)) && ! grep -qE "$pattern" "$log" && name+=" (does not say: $pattern)" status=1
+  verdict "$name" "$status" "$log"
+  rm -f "$log"
+}
+
 # check_error NAME PATTERN COMMAND...: passes when COMMAND fails, by itself and in time, with an
-# error that PATTERN (of grep -E) describes.
+# error that PATTERN describes.
 check_error() { judge 1 "$@"; }
 # check_survives NAME PATTERN COMMAND...: likewise, or when it succeeds.
 check_survives() { judge 0 "$@"; }
@@ -76,6 +88,24 @@ interop() {
   LIMIT=240 check "interop, $1" "$BUILD/tests/interop_peer" --nic "$1" "${role[@]}"
 }
 
+# await_gid DEVICE ADDRESS: an IPv4 address becomes a GID a moment after device and address are
+# there.
+await_gid() {
+  local bytes pattern tries=100 # of 0.1 s
+  IFS=. read -ra bytes <<<"$2"
+  printf -v pattern ':ffff:%02x%02x:%02x%02x$' "${bytes[@]}"
+  until grep -qs "$pattern" "/sys/class/infiniband/$1"/ports/1/gids/? || ((--tries == 0)); do
+    sleep 0.1
+  done
+}
+
+# await_bytes INTERFACE BYTES: until so many more have arrived there.
+await_bytes() {
+  local counter=/sys/class/net/$1/statistics/rx_bytes begin now
+  read -r begin <"$counter" || return
+  until read -r now <"$counter" && ((now >= begin + $2)); do sleep 0.05; done
+}
+
 # Packets on eth0 to FILE in the share, until end_capture.
 begin_capture() {
   dumpcap -q -i eth0 -f 'udp port 4791' -a filesize:20000 -w "/tmp/$1" >/dev/null 2>&1 &
@@ -90,11 +120,12 @@ end_capture() {
   cp "/tmp/$capture_file" "$share/"
 }
 
-# What the kernel says when a packet's ICRC is wrong, or its device broke.
+# What the kernel says when a packet's ICRC is wrong, or its device broke; not the "bug:" of a
+# machine's timer that a slow boot finds.
 check_kernel_log() {
   local log
   log=$(mktemp)
-  dmesg | grep -iE '\bICRC\b|BUG:|WARNING:|\bOops\b' >"$log"
+  dmesg | grep -E '\b(ICRC|icrc)\b|BUG:|WARNING:|\bOops\b' >"$log"
   verdict "the kernel complains of no ICRC and no fault" $((1 - $?)) "$log"
 }
 

@@ -1,7 +1,8 @@
 // Two NICs as one device: NCCL makes it where the table's version can (makeVDevice), PACECAR_NICS
 // joins them for the older ones. One of them vanishes in the middle of a transfer.
 //
-// Needs two NICs and the right to take one away: support/with_nics makes both.
+// Needs two NICs and the right to take one away: support/with_nics makes both; with others,
+// PLUGIN_TEST_BREAK is the command that breaks the second.
 #include <cstdlib>
 #include <vector>
 
@@ -110,7 +111,7 @@ TEST_F(PluginBond, TheTransferFinishesOnTheOtherNic) {
     const auto host = start_bonded(&device);
     stream(*host, rank, device, [&](uint64_t message) {
       if (rank.rank() == 0 && message == kMessages / 3) {
-        ASSERT_EQ(std::system("ip link delete nic1"), 0);
+        ASSERT_EQ(std::system(setting("PLUGIN_TEST_BREAK", "ip link delete nic1").c_str()), 0);
       }
     });
     EXPECT_TRUE(was_logged(nccl::LogSeverity::kWarn, "is lost")) << "rank " << rank.rank();

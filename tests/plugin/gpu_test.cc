@@ -70,7 +70,9 @@ TEST(Gpu, PropertiesSayWhatIsTrue) {
       EXPECT_EQ(properties.max_p2p_bytes, size_t{1} << 20);
       EXPECT_EQ(properties.max_collective_bytes, size_t{1} << 20);
     }
-    EXPECT_TRUE(was_logged(LogSeverity::kInfo, nic_names() + ": GPU memory staged through pinned"));
+    const std::string names = nic_names();
+    const std::string first = names.substr(0, names.find(','));
+    EXPECT_TRUE(was_logged(LogSeverity::kInfo, first + ": GPU memory staged through pinned"));
   });
 }
 
