@@ -156,14 +156,15 @@ StreamReport stream_receive(const MessageSlots& slots, size_t in_flight) {
   return window.report();
 }
 
-std::vector<double> ping(const MessageSlots& out, const MessageSlots& in, Duration length) {
+std::vector<double> ping(const MessageSlots& out, const MessageSlots& in, size_t bytes,
+                         Duration length) {
   std::vector<double> samples;
   samples.reserve(kMaxSamples);
   PingEnd end(out, in);
   const Instant warm = steady_now() + kWarmUp;
   for (Instant now; now < warm + length && samples.size() < kMaxSamples;) {
     const Instant begin = steady_now();
-    end.send(kPingBytes);
+    end.send(bytes);
     end.receive();
     now = steady_now();
     if (begin >= warm) samples.push_back((now - begin).us() / 2);

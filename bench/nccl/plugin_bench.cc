@@ -129,8 +129,11 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.plan.seconds, "Length of the measurement")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
-  app.add_flag("--latency", options.plan.latency,
-               "Measure an 8-byte ping-pong instead of a stream");
+  app.add_flag("--latency", options.plan.latency, "Measure a ping-pong instead of a stream");
+  app.add_option("--ping-size", options.plan.ping_size, "Bytes per message of --latency")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(uint64_t{1}, uint64_t{16} << 20))
+      ->capture_default_str();
   app.add_flag("--json", options.json, "Print one line of JSON");
   app.add_flag("--verbose", options.plan.verbose, "Print what the plugin logs at INFO");
   auto* const against = app.add_option("--against", options.against,

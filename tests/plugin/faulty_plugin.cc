@@ -175,6 +175,11 @@ NcclResult done_at_once(void* request, int* done, int* sizes) {
   *done = 1;
   return NcclResult::kSuccess;
 }
+NcclResult damaging_send(void* comm, void* data, size_t size, int tag, void* memory, void* handle,
+                         void** request) {
+  if (size > 0) ++*static_cast<uint8_t*>(data);
+  return real.isend(comm, data, size, tag, memory, handle, request);
+}
 
 struct Waiting {
   void* comm;
@@ -242,6 +247,7 @@ NcclResult no_errors(void* request, int* done, int* sizes) {
   if (fault == "register-race") net.regMr = registering_disturbs, net.isend = disturbed_send;
   if (fault == "sizes") net.test = one_byte_more;
   if (fault == "crash") net.isend = crashing_send;
+  if (fault == "damage") net.isend = damaging_send;
   if (fault == "empty") net.isend = no_empty_send;
   if (fault == "short") net.irecv = noting_receive, net.test = posted_sizes;
   if (fault == "depth") net.irecv = shallow_receive;
