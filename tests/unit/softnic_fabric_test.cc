@@ -252,8 +252,8 @@ TEST(SoftNicAcks, ByBytesAndIdleness) {
 
 TEST(SoftNicAcks, WhenNothingMoreComes) {
   SoftNicConfig config = experiment();
-  config.ack.quiet = Duration::from_us(10);
-  Traffic traffic(config, 2);
+  config.ack = {.bytes = 8 * kMtu, .quiet = Duration::from_us(10)};
+  Traffic traffic(config);
   traffic.post();
   const auto packets = traffic.send();
   const auto acks_later = [&](Duration later) {
