@@ -1,8 +1,11 @@
 // Rules of requests: what arrives, and what is told of it.
 #include <fmt/format.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <deque>
 
 #include "bench/check/host.h"
 #include "bench/check/rule.h"
@@ -101,39 +104,45 @@ void requests_in_flight(Host& host) {
   });
 }
 
+// Posts until the plugin says "again later". It may refuse what NCCL never has in flight.
+template <typename Post>
+std::deque<void*> post_until_full(size_t depth, const Post& post) {
+  constexpr size_t kMore = 4;  // times what may be in flight
+  std::deque<void*> requests;
+  while (requests.size() < kMore * depth) {
+    void* request = nullptr;
+    const nccl::NcclResult result = post(&request);
+    if (result != nccl::NcclResult::kSuccess && requests.size() >= depth) break;
+    expect_success(result, fmt::format("request {} in flight", requests.size() + 1));
+    expect(request != nccl::kGarbage, "a request is left as it was: NULL means 'again later'");
+    if (request == nullptr) break;
+    requests.push_back(request);
+  }
+  return requests;
+}
+
 // The queue is full some time; until then, and then, the request is written.
 void full_means_null(Host& host) {
   constexpr size_t kBytes = 64;
-  constexpr size_t kMore = 4;  // times what may be in flight
   host.over_connection([&](const Ends& ends) {
     const Buffer source(host, ends.send, kBytes);
     const Buffer target(host, ends.receive, kBytes);
     const Part part = target.whole();
-    std::vector<void*> sending;
-    std::vector<void*> receiving;
-    for (size_t i = 0; i < kMore * depth_of(host); ++i) {
-      void* const request = host.try_send(ends.send, source.whole());
-      if (request == nullptr) break;
-      sending.push_back(request);
-    }
-    for (size_t i = 0; i < kMore * depth_of(host); ++i) {
-      void* const request = host.try_receive(ends.receive, part, reinterpret_cast<void*>(0x10));
-      if (request == nullptr) break;
-      receiving.push_back(request);
-    }
+    auto sending = post_until_full(depth_of(host), [&](void** request) {
+      return host.post_send(ends.send, source.whole(), request);
+    });
+    auto receiving = post_until_full(depth_of(host), [&](void** request) {
+      return host.post_receive(ends.receive, std::span(&part, 1), request);
+    });
     expect(receiving.size() >= depth_of(host),
            fmt::format("only {} receives can be posted", receiving.size()));
-    while (receiving.size() < sending.size()) {
+    while (!sending.empty() || !receiving.empty()) {
+      if (sending.empty()) sending.push_back(host.send(ends.send, source.whole()));
+      if (receiving.empty()) receiving.push_back(host.receive(ends.receive, part));
       host.finish(receiving.front(), sending.front());
-      receiving.erase(receiving.begin());
-      sending.erase(sending.begin());
-      receiving.push_back(host.receive(ends.receive, part));
+      receiving.pop_front();
+      sending.pop_front();
     }
-    while (sending.size() < receiving.size()) {
-      sending.push_back(host.send(ends.send, source.whole()));
-    }
-    receiving.insert(receiving.end(), sending.begin(), sending.end());
-    host.finish(receiving);
   });
 }
 
@@ -201,9 +210,15 @@ void tags_choose_buffers(Host& host) {
   });
 }
 
+// LL and LL128 need it. A plugin that cannot do it takes them out of NCCL's choice as a user does.
 void flags_come_last(Host& host) {
   constexpr size_t kBytes = 64U << 10;
   constexpr int kRounds = 200;
+  host.start();
+  const char* const protocols = std::getenv("NCCL_PROTO");
+  if (protocols != nullptr && strcasecmp(protocols, "simple") == 0) {
+    throw NotOffered("NCCL_PROTO is Simple: NCCL uses neither LL nor LL128");
+  }
   host.over_connection([&](const Ends& ends) {
     const Buffer source(host, ends.send, kBytes);
     const Buffer target(host, ends.receive, kBytes);

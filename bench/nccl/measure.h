@@ -26,11 +26,11 @@ StreamReport stream_send(const MessageSlots& slots, size_t bytes, size_t in_flig
                          Duration length);
 StreamReport stream_receive(const MessageSlots& slots, size_t in_flight);
 
-constexpr size_t kPingBytes = 8;
 constexpr size_t kPingsAhead = 32;  // receives posted, and slots that both ends need
 
-// Half round trips in microseconds, sorted.
-std::vector<double> ping(const MessageSlots& out, const MessageSlots& in, Duration length);
+// Half round trips of `bytes` in microseconds, sorted.
+std::vector<double> ping(const MessageSlots& out, const MessageSlots& in, size_t bytes,
+                         Duration length);
 void pong(const MessageSlots& out, const MessageSlots& in);
 
 }  // namespace pacecar::nccl

@@ -53,12 +53,13 @@ void serve_stream(const Host& host, ControlChannel& channel, const Json& wanted)
   host.close_receive(comm);
 }
 
-void serve_latency(const Host& host, ControlChannel& channel) {
+void serve_latency(const Host& host, ControlChannel& channel, const Json& wanted) {
+  const auto size = wanted.at("ping_size").get<size_t>();
   void* const from = accept_peer(host, channel);
   void* const to = connect_peer(host, channel);
   {
-    const MessageSlots in(host, from, kPingBytes, kPingsAhead);
-    const MessageSlots out(host, to, kPingBytes, kPingsAhead);
+    const MessageSlots in(host, from, size, kPingsAhead);
+    const MessageSlots out(host, to, size, kPingsAhead);
     pong(out, in);
   }
   value_or_throw(channel.expect("end", kSetUpLimit));
@@ -101,9 +102,9 @@ Json measure_latency(const PairPlan& plan, const Host& host, ControlChannel& cha
   void* const from = accept_peer(host, channel);
   std::vector<double> samples;
   {
-    const MessageSlots out(host, to, kPingBytes, kPingsAhead);
-    const MessageSlots in(host, from, kPingBytes, kPingsAhead);
-    samples = ping(out, in, length_of(plan));
+    const MessageSlots out(host, to, plan.ping_size, kPingsAhead);
+    const MessageSlots in(host, from, plan.ping_size, kPingsAhead);
+    samples = ping(out, in, plan.ping_size, length_of(plan));
   }
   value_or_throw(channel.send({{"type", "end"}}));
   host.close_send(to);
@@ -112,7 +113,7 @@ Json measure_latency(const PairPlan& plan, const Host& host, ControlChannel& cha
   const auto percentile = [&](double p) {
     return samples[static_cast<size_t>(p / 100 * static_cast<double>(samples.size() - 1))];
   };
-  return {{"test", "latency"},         {"size_bytes", kPingBytes},     {"samples", samples.size()},
+  return {{"test", "latency"},         {"size_bytes", plan.ping_size}, {"samples", samples.size()},
           {"min_us", samples.front()}, {"p50_us", percentile(50)},     {"p90_us", percentile(90)},
           {"p99_us", percentile(99)},  {"p99_9_us", percentile(99.9)}, {"max_us", samples.back()}};
 }
@@ -131,7 +132,7 @@ void serve_pair(const PairPlan& plan, perf::ControlChannel channel) {
     const std::unique_ptr<Host> host = start_host(plan);
     const Json wanted = value_or_throw(channel.expect("plan", kSetUpLimit));
     if (wanted.at("latency").get<bool>()) {
-      serve_latency(*host, channel);
+      serve_latency(*host, channel, wanted);
     } else {
       serve_stream(*host, channel, wanted);
     }
@@ -147,6 +148,7 @@ Json drive_pair(const PairPlan& plan, perf::ControlChannel channel) {
     value_or_throw(channel.send({{"type", "plan"},
                                  {"latency", plan.latency},
                                  {"size", plan.size},
+                                 {"ping_size", plan.ping_size},
                                  {"in_flight", plan.in_flight}}));
     Json result =
         plan.latency ? measure_latency(plan, *host, channel) : measure_stream(plan, *host, channel);

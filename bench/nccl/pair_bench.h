@@ -16,10 +16,11 @@ struct PairPlan {
   std::string plugin;  // path
   int version = 0;     // of its table; 0: the newest
   int device = 0;
-  uint64_t size = 1U << 20;
+  uint64_t size = 1U << 20;  // of a message in a stream
   uint64_t in_flight = 8;
   double seconds = 3;
-  bool latency = false;  // an 8-byte ping-pong instead of a stream
+  bool latency = false;  // a ping-pong instead of a stream
+  uint64_t ping_size = 8;
   bool verbose = false;
 };
 

@@ -1,14 +1,18 @@
 // plugin_bench: two processes send messages over a net plugin's own table, without NCCL and without
 // a GPU. Without --listen and --connect both run here, forked; with them, on two hosts or in two
-// network namespaces.
+// network namespaces. With --against two plugins take turns.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "bench/nccl/pair_bench.h"
 #include "bench/nccl/setup_bench.h"
+#include "bench/nccl/spread.h"
 #include "bench/nccl/value_or_throw.h"
 #include "bench/perf/exit_code.h"
 
@@ -21,7 +25,8 @@ struct Options {
   PairPlan plan;
   bool json = false;
   size_t setup_connections = 0;  // instead of all else, when not 0
-  size_t setup_rounds = 10;
+  size_t rounds = 10;
+  std::string against;  // another plugin; empty: none
   uint16_t listen_port = 0;
   std::string connect_to;
 };
@@ -46,11 +51,42 @@ perf::ControlChannel connect_channel(const std::string& address) {
 
 Json set_up(const Options& options) {
   const std::unique_ptr<Host> host = start_host(options.plan);
-  Json result = measure_setup(*host, options.setup_connections, options.setup_rounds);
+  Json result = measure_setup(*host, options.setup_connections, options.rounds);
   result["schema_version"] = 1;
   result["api"] = "v" + std::to_string(host->net().version());
   result["device"] = host->device_name();
   return result;
+}
+
+// The other plugin in turns with this one; medians over the rounds.
+Json compare(const Options& options) {
+  const std::string figure = options.plan.latency ? "p50_us" : "gbps";
+  std::array<PairPlan, 2> plans = {options.plan, options.plan};
+  plans[1].plugin = options.against;
+  std::array<Json, 2> last;
+  std::array<std::vector<double>, 2> figures;
+  std::vector<double> ratios;
+  for (size_t round = 0; round < options.rounds; ++round) {
+    for (size_t turn = 0; turn < plans.size(); ++turn) {
+      const size_t i = (round + turn) % plans.size();
+      last[i] = run_pair(plans[i]);
+      figures[i].push_back(last[i].at(figure).get<double>());
+    }
+    const double ratio = figures[0].back() / figures[1].back();
+    ratios.push_back(options.plan.latency ? 1 / ratio : ratio);
+  }
+  const Spread speedup = spread_of(std::move(ratios));
+  return {{"schema_version", 1},
+          {"test", last[0].at("test")},
+          {"size_bytes", last[0].at("size_bytes")},
+          {"rounds", options.rounds},
+          {"device", last[0].at("device")},
+          {"against_device", last[1].at("device")},
+          {figure, spread_of(std::move(figures[0])).median},
+          {"against_" + figure, spread_of(std::move(figures[1])).median},
+          {"speedup_median", speedup.median},
+          {"speedup_least", speedup.least},
+          {"speedup_most", speedup.most}};
 }
 
 int run(const Options& options) {
@@ -61,6 +97,10 @@ int run(const Options& options) {
   if (options.listen_port != 0) {
     auto listener = value_or_throw(perf::ControlListener::open(options.listen_port));
     serve_pair(options.plan, value_or_throw(listener.accept()));
+    return perf::kExitOk;
+  }
+  if (!options.against.empty()) {
+    print(options, compare(options));
     return perf::kExitOk;
   }
   print(options, options.connect_to.empty()
@@ -89,20 +129,29 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.plan.seconds, "Length of the measurement")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
-  app.add_flag("--latency", options.plan.latency,
-               "Measure an 8-byte ping-pong instead of a stream");
+  app.add_flag("--latency", options.plan.latency, "Measure a ping-pong instead of a stream");
+  app.add_option("--ping-size", options.plan.ping_size, "Bytes per message of --latency")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(uint64_t{1}, uint64_t{16} << 20))
+      ->capture_default_str();
   app.add_flag("--json", options.json, "Print one line of JSON");
   app.add_flag("--verbose", options.plan.verbose, "Print what the plugin logs at INFO");
+  auto* const against = app.add_option("--against", options.against,
+                                       "Compare with this plugin, in turns, by ratios in a round");
   app.add_option("--setup", options.setup_connections,
                  "Measure how fast so many connections of the process to itself are made")
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--rounds", options.setup_rounds, "Of --setup: how often they are made and closed")
+      ->check(CLI::Range(1, 1024))
+      ->excludes(against);
+  app.add_option("--rounds", options.rounds,
+                 "Of --setup: how often they are made and closed; of --against: turns of each")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
   auto* const listen = app.add_option("--listen", options.listen_port,
-                                      "Receive: wait for --connect on this TCP port");
+                                      "Receive: wait for --connect on this TCP port")
+                           ->excludes(against);
   app.add_option("--connect", options.connect_to, "Send: HOST:PORT of the process that listens")
-      ->excludes(listen);
+      ->excludes(listen)
+      ->excludes(against);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

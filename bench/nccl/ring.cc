@@ -25,7 +25,6 @@ Ring::Ring(const Host& host, Board& board, int rank, size_t capacity)
       scratch_(kWindow * kSliceElements) {
   connect_neighbours();
   send_memory_.emplace(host_, ends_.send, bytes_of(data_));
-  receive_memory_.emplace(host_, ends_.receive, bytes_of(data_));
   scratch_memory_.emplace(host_, ends_.receive, bytes_of(scratch_));
 }
 
@@ -44,7 +43,6 @@ void Ring::connect_neighbours() {
 
 void Ring::close() {
   send_memory_->deregister();
-  receive_memory_->deregister();
   scratch_memory_->deregister();
   host_.close(ends_);
 }
@@ -88,12 +86,8 @@ std::span<float> Ring::scratch(size_t index) {
 bool Ring::post_receive() {
   const size_t index = receives_.posted;
   if (index == total_ || !receives_.window_open()) return false;
-  // A result overwrites what was sent one turn of the ring before.
-  const size_t turn = (ranks_ - 1) * slices_per_step_;
-  if (!reduces(index) && sends_.done <= index - turn) return false;
-  const Part part = reduces(index) ? Part{bytes_of(scratch(index)), 0, scratch_memory_->memory()}
-                                   : Part{bytes_of(incoming(index)), 0, receive_memory_->memory()};
-  return receives_.post(host_.try_receive(ends_.receive, part));
+  return receives_.post(
+      host_.try_receive(ends_.receive, {bytes_of(scratch(index)), 0, scratch_memory_->memory()}));
 }
 
 bool Ring::post_send() {
@@ -106,6 +100,9 @@ bool Ring::post_send() {
 
 bool Ring::finish_receive() {
   const size_t index = receives_.done;
+  // A result overwrites what was sent one turn of the ring before.
+  const size_t turn = (ranks_ - 1) * slices_per_step_;
+  if (!reduces(index) && sends_.done <= index - turn) return false;
   std::array<int, 1> size{};
   if (index == receives_.posted || !host_.test(receives_.request(index), size)) return false;
   const std::span<float> target = incoming(index);
@@ -113,9 +110,11 @@ bool Ring::finish_receive() {
     throw HostError(
         fmt::format("received {} bytes where {} were due", size.front(), target.size_bytes()));
   }
+  const std::span<const float> came = scratch(index);
   if (reduces(index)) {
-    const std::span<const float> came = scratch(index);
     std::transform(target.begin(), target.end(), came.begin(), target.begin(), std::plus<>());
+  } else {
+    std::ranges::copy(came, target.begin());
   }
   ++receives_.done;
   return true;

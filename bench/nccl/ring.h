@@ -2,7 +2,8 @@
 // around the ring, then N-1 steps in which the results do.
 //
 // The work is a stream of slices in the order of steps; slice i of the outgoing stream may leave
-// when the slice one step before it has come in. Errors are thrown. Thread rule: one thread.
+// when the slice one step before it has come in. As NCCL's, receives are posted ahead, into buffers
+// of their own, from which the data is taken. Errors are thrown. Thread rule: one thread.
 #pragma once
 
 #include <array>
@@ -69,7 +70,6 @@ class Ring {
   std::vector<float> scratch_;
   Ends ends_;
   std::optional<Registration> send_memory_;
-  std::optional<Registration> receive_memory_;
   std::optional<Registration> scratch_memory_;
 
   // Of the operation that runs.

@@ -1,19 +1,20 @@
 // ring_allreduce: N processes load a net plugin as NCCL does, sum buffers around a ring, check
-// every element, and print nccl-tests' columns.
+// every element, and print nccl-tests' columns; with --against beside another plugin's.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/nccl/rank_group.h"
 #include "bench/nccl/remote_board.h"
 #include "bench/nccl/ring.h"
+#include "bench/nccl/ring_report.h"
 #include "bench/nccl/value_or_throw.h"
 
 namespace pacecar::nccl {
@@ -24,6 +25,8 @@ constexpr Duration kBoardLimit = Duration::from_s(120);
 
 struct Options {
   std::string plugin;
+  std::string against;  // another plugin; empty: none
+  size_t rounds = 5;    // with it
   int ranks = 2;
   int rank = kAllRanks;  // which one this process is
   std::string root;      // rank 0's host
@@ -33,18 +36,6 @@ struct Options {
   size_t factor = 4;
   size_t iterations = 20;
   std::string json_file;
-};
-
-// What one size came to, over all ranks.
-struct Line {
-  size_t bytes = 0;
-  double seconds = 0;      // per operation, the slowest rank's
-  double cpu_seconds = 0;  // per operation, all ranks together
-  uint64_t wrong = 0;
-
-  // As nccl-tests defines them.
-  double algorithm_bps() const { return static_cast<double>(bytes) * 8 / seconds; }
-  double bus_bps(int ranks) const { return algorithm_bps() * 2 * (ranks - 1) / ranks; }
 };
 
 double seconds_now() {
@@ -90,22 +81,7 @@ void timed_operations(Ring& ring, size_t count, size_t iterations, RankFigures* 
   figures->cpu_seconds = (cpu_seconds_now() - cpu_start) / n;
 }
 
-// A checked operation, the timed ones between two barriers, and a checked one again. The figures
-// are on the board when the last barrier is passed.
-void measure_size(Ring& ring, Board& board, int rank, size_t bytes, size_t iterations) {
-  const size_t count = bytes / sizeof(float);
-  const auto self = static_cast<size_t>(rank);
-  const auto ranks = static_cast<size_t>(board.ranks());
-  RankFigures figures;
-  figures.wrong += checked_operation(ring, count, self, ranks);
-  value_or_throw(board.barrier());
-  timed_operations(ring, count, iterations, &figures);
-  figures.wrong += checked_operation(ring, count, self, ranks);
-  board.figures[self] = figures;
-  value_or_throw(board.barrier());
-}
-
-Line summarise(const Board& board, size_t bytes) {
+Line gather(const Board& board, size_t bytes) {
   Line line{.bytes = bytes};
   for (int rank = 0; rank < board.ranks(); ++rank) {
     const RankFigures& figures = board.figures[static_cast<size_t>(rank)];
@@ -116,60 +92,77 @@ Line summarise(const Board& board, size_t bytes) {
   return line;
 }
 
-void print_header(const Options& options, const std::string& device) {
-  fmt::print("# ring all-reduce, {} ranks, device {}\n", options.ranks, device);
-  fmt::print("#{:>11} {:>12} {:>8} {:>6} {:>5} {:>10} {:>8} {:>8} {:>7}\n", "size", "count", "type",
-             "redop", "root", "time", "algbw", "busbw", "#wrong");
-  fmt::print("#{:>11} {:>12} {:>8} {:>6} {:>5} {:>10} {:>8} {:>8}\n", "(B)", "(elements)", "", "",
-             "", "(us)", "(GB/s)", "(GB/s)");
+// A checked operation, the timed ones between two barriers, and a checked one again. The figures
+// are on the board when the last barrier is passed.
+Line measure_size(Ring& ring, Board& board, int rank, size_t bytes, size_t iterations) {
+  const size_t count = bytes / sizeof(float);
+  const auto self = static_cast<size_t>(rank);
+  const auto ranks = static_cast<size_t>(board.ranks());
+  RankFigures figures;
+  figures.wrong += checked_operation(ring, count, self, ranks);
+  value_or_throw(board.barrier());
+  timed_operations(ring, count, iterations, &figures);
+  figures.wrong += checked_operation(ring, count, self, ranks);
+  board.figures[self] = figures;
+  value_or_throw(board.barrier());
+  return gather(board, bytes);
 }
 
-void print_line(const Line& line, int ranks) {
-  fmt::print("{:>12} {:>12} {:>8} {:>6} {:>5} {:>10.1f} {:>8.3f} {:>8.3f} {:>7}\n", line.bytes,
-             line.bytes / sizeof(float), "float", "sum", -1, line.seconds * 1e6,
-             line.algorithm_bps() / 8e9, line.bus_bps(ranks) / 8e9, line.wrong);
-  std::fflush(stdout);
-}
-
-void write_json(const Options& options, const std::vector<Line>& lines) {
-  nlohmann::json results = nlohmann::json::array();
-  for (const Line& line : lines) {
-    results.push_back({{"size_bytes", line.bytes},
-                       {"time_ns", line.seconds * 1e9},
-                       {"algbw_bps", line.algorithm_bps()},
-                       {"busbw_bps", line.bus_bps(options.ranks)},
-                       {"cpu_ns", line.cpu_seconds * 1e9},
-                       {"wrong", line.wrong}});
+// A plugin in this rank, with its ring.
+struct Contender {
+  Contender(const Options& options, const std::string& path, Board& board, int rank)
+      : plugin(path), host({.path = path}, stderr_log(rank == 0)) {
+    host.start();
+    ring.emplace(host, board, rank, options.max_bytes / sizeof(float));
   }
-  const nlohmann::json report = {
-      {"schema_version", 1}, {"ranks", options.ranks}, {"results", results}};
-  std::ofstream file(options.json_file);
-  file << report.dump(2) << '\n';
-  if (file.flush()) return;
+
+  const std::string plugin;
+  Host host;
+  std::optional<Ring> ring;
+  std::vector<Line> lines;  // of one size, a round each
+};
+
+// Each plugin once in each round; another one begins the next.
+void measure_rounds(const Options& options, std::deque<Contender>& contenders, Board& board,
+                    int rank, size_t bytes) {
+  const size_t rounds = contenders.size() > 1 ? options.rounds : 1;
+  for (Contender& contender : contenders) contender.lines.clear();
+  for (size_t round = 0; round < rounds; ++round) {
+    for (size_t turn = 0; turn < contenders.size(); ++turn) {
+      Contender& contender = contenders[(round + turn) % contenders.size()];
+      contender.lines.push_back(
+          measure_size(*contender.ring, board, rank, bytes, options.iterations));
+    }
+  }
+}
+
+void expect_right(const Contender& contender) {
+  uint64_t wrong = 0;
+  for (const Line& line : contender.lines) wrong += line.wrong;
+  if (wrong == 0) return;
   throw std::runtime_error(
-      fmt::format("cannot write {}: choose another --out_json_file", options.json_file));
+      fmt::format("{}: {} elements are wrong: data was damaged", contender.plugin, wrong));
 }
 
 void run_rank(const Options& options, Board& board, int rank) {
   const bool reports = rank == 0;
-  Host host({.path = options.plugin}, stderr_log(reports));
-  host.start();
-  Ring ring(host, board, rank, options.max_bytes / sizeof(float));
-  if (reports) print_header(options, host.device_name());
+  std::deque<Contender> contenders;
+  contenders.emplace_back(options, options.plugin, board, rank);
+  if (!options.against.empty()) contenders.emplace_back(options, options.against, board, rank);
+  const Contender& own = contenders.front();
+  const Contender& last = contenders.back();
+  RingReport report{.ranks = options.ranks, .device = own.host.device_name()};
+  if (contenders.size() > 1) report.other_device = last.host.device_name();
+  if (reports) report.print_header();
 
-  std::vector<Line> lines;
-  uint64_t wrong = 0;
   for (size_t bytes = options.min_bytes; bytes <= options.max_bytes; bytes *= options.factor) {
-    measure_size(ring, board, rank, bytes, options.iterations);
-    lines.push_back(summarise(board, bytes));
-    wrong += lines.back().wrong;
-    if (reports) print_line(lines.back(), options.ranks);
+    measure_rounds(options, contenders, board, rank, bytes);
+    report.rows.push_back(summarise(own.lines, last.lines));
+    if (reports) report.print_last_row();
+    for (const Contender& contender : contenders) expect_right(contender);
   }
-  ring.close();
-  if (wrong > 0) {
-    throw std::runtime_error(fmt::format("{} elements are wrong: data was damaged", wrong));
-  }
-  if (reports && !options.json_file.empty()) write_json(options, lines);
+  for (Contender& contender : contenders) contender.ring->close();
+  if (reports && !options.json_file.empty()) report.write_json(options.json_file);
 }
 
 // One rank of a job on several hosts.
@@ -198,6 +191,11 @@ int main(int argc, char** argv) {
   const CLI::AsSizeValue size(false);
   app.add_option("--plugin", options.plugin, "libnccl-net-pacecar.so")->required();
   app.add_option("--ranks", options.ranks, "processes")->check(CLI::Range(2, kMaxRanks));
+  auto* against = app.add_option("--against", options.against,
+                                 "compare with this plugin, in turns, by ratios within a round");
+  app.add_option("--rounds", options.rounds, "of --against")
+      ->check(CLI::Range(1, 1000))
+      ->needs(against);
   auto* rank = app.add_option("--rank", options.rank, "be this one rank; the others run elsewhere")
                    ->check(CLI::Range(0, kMaxRanks - 1));
   app.add_option("--root", options.root, "host of rank 0, for the others")->needs(rank);

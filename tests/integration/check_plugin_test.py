@@ -53,6 +53,18 @@ class CheckPlugin(unittest.TestCase):
                     self.assertIn(["v12", "FAIL", rule], [line[:3] for line in lines])
                     self.assertEqual("crash" in done.stdout, fault == "crash")
 
+    def test_a_plugin_may_be_reluctant(self):
+        for rule in ["full", "properties"]:
+            done = check(FAULTY, "--seconds", 0.1, "--only", rule, "--limit", 20,
+                         fault="reluctant")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("half a round trip", done.stdout)
+
+    def test_a_plugin_may_exclude_protocols(self):
+        done = check(FAULTY, "--seconds", 0, "--only", "flags", fault="no-flags")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("v12  -     flags", done.stdout)
+
     def test_a_fault_of_one_rule_leaves_the_others(self):
         done = check(FAULTY, "--seconds", 0, "--only", "s", fault="short")
         failed = [line.split()[2] for line in done.stdout.splitlines() if " FAIL " in line]

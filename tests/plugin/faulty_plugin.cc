@@ -1,5 +1,7 @@
 // A net plugin that breaks one rule: the table of REAL_PLUGIN, but for the function that FAULT
-// names. Shows that each rule of check-plugin can fail.
+// names. Shows that each rule of check-plugin can fail. FAULT=reluctant is no fault: it has the
+// habits of a plugin that moves nothing but within test, and that refuses more requests than NCCL
+// makes.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -11,6 +13,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string_view>
 
 #include "net_plugin/abi/tables.h"
@@ -50,6 +53,11 @@ NcclResult leave_out_latency(int device, NetPropertiesV12* properties) {
 NcclResult no_receives(int device, NetPropertiesV12* properties) {
   const NcclResult result = real.getProperties(device, properties);
   properties->max_receives = 0;
+  return result;
+}
+NcclResult no_speed(int device, NetPropertiesV12* properties) {
+  const NcclResult result = real.getProperties(device, properties);
+  properties->speed = 0;
   return result;
 }
 NcclResult two_devices(int* count) {
@@ -153,6 +161,11 @@ NcclResult flags_first(void* comm, void* data, size_t size, int tag, void* memor
   usleep(200);
   return real.isend(comm, data, size, tag, memory, handle, request);
 }
+NcclResult init_without_flags(void** context, uint64_t id, CommConfig* config, Logger logger,
+                              ProfilerCallback profiler) {
+  setenv("NCCL_PROTO", "simple", 1);
+  return real.init(context, id, config, logger, profiler);
+}
 NcclResult send_nothing(void*, void*, size_t, int, void*, void*, void** request) {
   *request = &calls;
   return NcclResult::kSuccess;
@@ -162,6 +175,49 @@ NcclResult done_at_once(void* request, int* done, int* sizes) {
   *done = 1;
   return NcclResult::kSuccess;
 }
+NcclResult damaging_send(void* comm, void* data, size_t size, int tag, void* memory, void* handle,
+                         void** request) {
+  if (size > 0) ++*static_cast<uint8_t*>(data);
+  return real.isend(comm, data, size, tag, memory, handle, request);
+}
+
+struct Waiting {
+  void* comm;
+  void* data;
+  size_t size;
+  int tag;
+  void* memory;
+  void* request = nullptr;  // the real one, since the first test
+};
+constexpr size_t kMostRequests = 32;
+std::mutex waiting_mutex;
+std::set<void*> waiting;
+
+NcclResult reluctant_send(void* comm, void* data, size_t size, int tag, void* memory, void*,
+                          void** request) {
+  const std::scoped_lock lock(waiting_mutex);
+  if (waiting.size() == kMostRequests) return NcclResult::kInternalError;
+  *request = new Waiting{comm, data, size, tag, memory};
+  waiting.insert(*request);
+  return NcclResult::kSuccess;
+}
+NcclResult reluctant_test(void* request, int* done, int* sizes) {
+  const std::scoped_lock lock(waiting_mutex);
+  if (!waiting.contains(request)) return real.test(request, done, sizes);
+  auto* const send = static_cast<Waiting*>(request);
+  *done = 0;
+  if (send->request == nullptr) {
+    const NcclResult result = real.isend(send->comm, send->data, send->size, send->tag,
+                                         send->memory, nullptr, &send->request);
+    if (result != NcclResult::kSuccess || send->request == nullptr) return result;
+  }
+  const NcclResult result = real.test(send->request, done, sizes);
+  if (*done == 0) return result;
+  waiting.erase(request);
+  delete send;
+  return result;
+}
+
 NcclResult close_blocks(void*) {
   block();
   return NcclResult::kSuccess;
@@ -191,13 +247,18 @@ NcclResult no_errors(void* request, int* done, int* sizes) {
   if (fault == "register-race") net.regMr = registering_disturbs, net.isend = disturbed_send;
   if (fault == "sizes") net.test = one_byte_more;
   if (fault == "crash") net.isend = crashing_send;
+  if (fault == "damage") net.isend = damaging_send;
   if (fault == "empty") net.isend = no_empty_send;
   if (fault == "short") net.irecv = noting_receive, net.test = posted_sizes;
   if (fault == "depth") net.irecv = shallow_receive;
   if (fault == "full") net.irecv = silent_when_full;
+  if (fault == "reluctant") {
+    net.isend = reluctant_send, net.test = reluctant_test, net.getProperties = no_speed;
+  }
   if (fault == "optional-completion") net.irecv = no_hints;
   if (fault == "tags") net.irecv = reversed_tags;
-  if (fault == "flags") net.irecv = noting_receive, net.isend = flags_first;
+  if (fault == "no-flags") net.init = init_without_flags;
+  if (fault == "flags" || fault == "no-flags") net.irecv = noting_receive, net.isend = flags_first;
   if (fault == "unattended") net.isend = send_nothing, net.test = done_at_once;
   if (fault == "abort") net.closeSend = close_blocks;
   if (fault == "dead-receiver" || fault == "dead-sender") net.test = no_errors;

@@ -250,6 +250,24 @@ TEST(SoftNicAcks, ByBytesAndIdleness) {
   EXPECT_EQ(traffic.pair.transmit(1).size(), 0U);
 }
 
+TEST(SoftNicAcks, WhenNothingMoreComes) {
+  SoftNicConfig config = experiment();
+  config.ack = {.bytes = 8 * kMtu, .quiet = Duration::from_us(10)};
+  Traffic traffic(config);
+  traffic.post();
+  const auto packets = traffic.send();
+  const auto acks_later = [&](Duration later) {
+    traffic.pair.now = traffic.pair.now + later;
+    return traffic.pair.transmit(1).size();
+  };
+  EXPECT_EQ(acks_after(traffic, packets[0]), 0U);
+  EXPECT_EQ(acks_later(Duration::from_us(6)), 0U);
+  EXPECT_EQ(acks_after(traffic, packets[1]), 0U);
+  EXPECT_EQ(acks_later(Duration::from_us(6)), 0U) << "the newest has not waited enough";
+  EXPECT_EQ(traffic.pair.nic(1).next_deadline(), traffic.pair.now + Duration::from_us(4));
+  EXPECT_EQ(acks_later(Duration::from_us(4)), 1U);
+}
+
 TEST(SoftNicAcks, WithoutADelayNothingIsSentByTimeAlone) {
   SoftNicConfig config = experiment();
   config.ack.delay = Duration::max();

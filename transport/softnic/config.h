@@ -19,8 +19,11 @@ struct AckPolicy {
   // So many packets likewise, as long as they are less than a burst together.
   uint32_t small_packets = 8;
   Duration delay = Duration::from_us(100);  // since the first of them; max(): no limit
-  bool out_of_order_at_once = true;         // any packet while one before it is missing
-  bool every_packet = false;                // at once, whatever it is
+  // Since the newest that waits, on any queue pair: then the host has time for them all, and their
+  // senders may have nothing else to wait for.
+  Duration quiet = Duration::from_us(100);
+  bool out_of_order_at_once = true;  // any packet while one before it is missing
+  bool every_packet = false;         // at once, whatever it is
   // The first packet after so long without any is acknowledged at once; max(): it is not.
   Duration idle = Duration::max();
 };

@@ -335,7 +335,8 @@ void SoftNic::on_time(Instant now) {
 Instant SoftNic::next_deadline() const {
   if (!naks_.empty() || !acks_.empty() || !controls_.empty() || !ready_.empty()) return Instant();
   if (later_.empty()) return timers_.next_deadline();
-  return std::min(queue_pairs_[later_.front()]->ack_deadline, timers_.next_deadline());
+  const Instant ack_deadline = queue_pairs_[later_.front()]->ack_deadline;
+  return std::min({ack_deadline, quiet_at_, timers_.next_deadline()});
 }
 
 void SoftNic::on_queue_pair_timeout(QueuePair& qp, Instant now) {
@@ -396,7 +397,9 @@ void SoftNic::want_ack(QueuePair& qp, Instant now, bool at_once) {
     acks_.add(slot_of(qp));
     return;
   }
-  if (later_.listed(slot_of(qp)) || config_.ack.delay == Duration::max()) return;
+  if (config_.ack.delay == Duration::max()) return;
+  quiet_at_ = now + config_.ack.quiet;
+  if (later_.listed(slot_of(qp))) return;
   qp.ack_deadline = now + config_.ack.delay;
   later_.add(slot_of(qp));
 }

@@ -164,6 +164,7 @@ class SoftNic final : public Nic {
   FixedQueue<std::pair<QueuePairId, wire::Nak>> naks_;
   WorkList acks_;      // slots of queue pairs with something to acknowledge now
   WorkList later_;     // slots of queue pairs that may wait to acknowledge, by deadline
+  Instant quiet_at_;   // when all of them have waited enough, unless more arrives
   WorkList controls_;  // slots of unpaced queue pairs with work
   WorkList ready_;     // flows that may have something to send
   WorkList events_;    // slots of queue pairs with completions

@@ -71,7 +71,8 @@ size_t SoftNic::transmit_naks(std::span<TxPacket> out) {
 
 // Sends refusals, and the acknowledgements that are due at `due`.
 size_t SoftNic::transmit_acks(Instant due, Instant now, std::span<TxPacket> out) {
-  while (!later_.empty() && queue_pairs_[later_.front()]->ack_deadline <= due) {
+  while (!later_.empty() &&
+         (quiet_at_ <= now || queue_pairs_[later_.front()]->ack_deadline <= due)) {
     acks_.add(later_.take());
   }
   size_t count = transmit_naks(out);

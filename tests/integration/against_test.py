@@ -1,0 +1,60 @@
+"""Two plugins compared in turns: figures of both, ratios that fit them, and damage named."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+RING, BENCH, PLUGIN, FAULTY = sys.argv[1:5]
+
+
+def run(*command, fault="no-flags"):
+    environment = {**os.environ, "REAL_PLUGIN": PLUGIN, "FAULT": fault}
+    return subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True,
+                          timeout=60, check=False)
+
+
+class Against(unittest.TestCase):
+    def test_ring(self):
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            done = run(RING, "--plugin", PLUGIN, "--against", PLUGIN, "--rounds", 3, "-b", 64,
+                       "-e", "64K", "-f", 1024, "-n", 3, "--out_json_file", file.name)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            results = json.load(file)["results"]
+        self.assertEqual([one["size_bytes"] for one in results], [64, 65536])
+        for one in results:
+            ratio = one["speedup"]
+            self.assertGreater(one["against_time_ns"], 0)
+            self.assertTrue(0 < ratio["least"] <= ratio["median"] <= ratio["most"], ratio)
+        self.assertIn("speedup", done.stdout)
+
+    def test_ring_without_another(self):
+        done = run(RING, "--plugin", PLUGIN, "-b", "4K", "-e", "4K", "-n", 2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("speedup", done.stdout)
+
+    def test_damage_by_the_other_is_named(self):
+        done = run(RING, "--plugin", PLUGIN, "--against", FAULTY, "-b", "4K", "-e", "4K", "-n", 2,
+                   fault="damage")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"{FAULTY}: ", done.stderr)
+        self.assertIn("elements are wrong", done.stderr)
+
+    def test_pair(self):
+        for flags, figure in [(["--size", "4K"], "gbps"),
+                              (["--latency", "--ping-size", "1K"], "p50_us")]:
+            with self.subTest(flags=flags):
+                done = run(BENCH, PLUGIN, "--against", PLUGIN, "--rounds", 1, "--seconds", 0.1,
+                           "--json", *flags)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                result = json.loads(done.stdout)
+                own, other = result[figure], result["against_" + figure]
+                ratio = other / own if figure == "p50_us" else own / other
+                self.assertAlmostEqual(result["speedup_median"], ratio)
+                self.assertEqual(result["size_bytes"], 1024 if figure == "p50_us" else 4096)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
