@@ -1,14 +1,10 @@
-// Registrations that users share: memory is registered with a device once for all whose ranges lie
-// within what is registered already.
+// Registrations that users share: the same range with the same rights is registered with a device
+// once, however many use it; the last one's release deregisters it.
 //
-// Each registration counts its users; the last one's release deregisters it, so that nothing stays
-// registered that its owner may free. Ranges that overlap without one holding the other are
-// registrations apart, and so are buffers that merely have a page in common: were they one, a peer
-// could write late into memory that one of them has given up, and its owner has used anew.
-//
-// Among live ranges of the same rights, the widest (those that no other holds) are indexed by where
-// they begin. None of them holds another, so their ends are in the same order, and the last one
-// that begins at or before a range is the only one that needs to be asked whether it holds it.
+// Nothing less than the same range is shared, neither a part of it nor a page: of memory that its
+// owner has given up nothing may stay registered. A peer could write there late, into what its
+// owner has used anew; and an address that was mapped anew would be found with the pages that it
+// had.
 //
 // A child process after fork() has no registrations: it acquires none, and what it releases is the
 // parent's and stays. Thread rule: one thread at a time.
@@ -30,8 +26,6 @@ namespace pacecar {
 struct AddressRange {
   uint64_t begin = 0;
   uint64_t end = 0;
-
-  bool holds(const AddressRange& other) const { return begin <= other.begin && other.end <= end; }
   auto operator<=>(const AddressRange&) const = default;
 };
 
@@ -48,7 +42,7 @@ class RegistrationCache {
  public:
   // What a user has until it releases it.
   struct Lease {
-    AddressRange range;  // of the registration; no less than what was asked for
+    AddressRange range;
     uint32_t rights = 0;
     uint32_t key = 0;
   };
@@ -77,23 +71,13 @@ class RegistrationCache {
     uint32_t key = 0;
     uint32_t users = 0;
   };
-  // The live ranges of the same rights.
-  struct Ranges {
-    std::map<AddressRange, Registration> all;
-    std::map<uint64_t, uint64_t> widest;  // begin to end
-  };
-
-  static std::map<AddressRange, Registration>::iterator holder(Ranges& ranges,
-                                                               const AddressRange& range);
-  static void index(Ranges& ranges, const AddressRange& range);
-  static void unindex(Ranges& ranges, const AddressRange& range);
   bool in_child() const;
 
   Registrar& registrar_;
   const size_t capacity_;
   const pid_t owner_;
   size_t leases_ = 0;
-  std::map<uint32_t, Ranges> by_rights_;
+  std::map<std::pair<AddressRange, uint32_t>, Registration> registrations_;  // by range and rights
 };
 
 }  // namespace pacecar

@@ -98,14 +98,14 @@ NcclResult ReceiveComm::iflush(std::span<const ReceiveBuffer> buffers, CommReque
   const auto last = std::find_if(buffers.rbegin(), buffers.rend(),
                                  [](const ReceiveBuffer& buffer) { return buffer.size > 0; });
   if (last == buffers.rend() || last->memory == nullptr) return NcclResult::kSuccess;
-  const Result<std::optional<FlushId>> flush =
-      context().start_flush(nic(), last->memory, last->data);
-  if (!flush) return report_once(flush.error());
-  if (!*flush) return NcclResult::kSuccess;
   if (full()) {
     return report_once(
         {ErrorCode::kInternal, "more requests and flushes than the properties allow"});
   }
+  const Result<std::optional<FlushId>> flush =
+      context().start_flush(nic(), last->memory, last->data);
+  if (!flush) return report_once(flush.error());
+  if (!*flush) return NcclResult::kSuccess;
   *request = take(nullptr, *flush);
   return NcclResult::kSuccess;
 }

@@ -6,6 +6,14 @@
 
 LIMIT=240 check "NIC conformance on rxe0" "$BUILD/tests/nic_verbs_test"
 
+# Next to no memory may be locked there, as in a container with its defaults.
+unlocked=(bash -c 'ulimit -l 64 && exec "$@"' -
+  setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock)
+check_says "software NICs where memory cannot be locked" 'until then software NICs are used' \
+  "${unlocked[@]}" "$BUILD/bench/pacecar" info
+check_error "there an RDMA NIC that is named is an error" 'ulimit -l unlimited' \
+  "${unlocked[@]}" "$BUILD/bench/pacecar" info -d rxe0
+
 ip link add eth1 mtu 9000 type veth peer name far
 ip address add 192.0.2.1/24 dev eth1
 ip link set far up

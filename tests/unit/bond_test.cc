@@ -168,6 +168,48 @@ TEST(Bond, WithoutAnyLaneTheMessageFailsWithTheCause) {
   EXPECT_FALSE(world.send().isend(&byte, 0, 7, nullptr));
 }
 
+TEST(Bond, APeerThatDiesWhileALaneIsMissedIsNotWaitedFor) {
+  BondWorld world(2, 2, Duration::from_ms(500));
+  exchange(world, 20, 4, 13, [](size_t) {});
+  world.from().cut(0);
+  BondTransfer transfer(world.from(), world.to(), kLargest);
+  transfer.start(world.send(), world.receive(), kLargest, 14);
+  const Instant dead = clock_now() + Duration::from_ms(120);  // lane 1 has done its part
+  while (clock_now() < dead) transfer.poll(world.send(), world.receive());
+  world.to().cut(0);
+  world.to().cut(1);
+  const Instant give_up = clock_now() + Duration::from_s(30);
+  while (!transfer.poll(world.send(), world.receive())) ASSERT_LT(clock_now(), give_up);
+  EXPECT_NE(transfer.failure(), "");
+}
+
+// The receiver has all, and is gone before the sender knows.
+TEST(Bond, WhatTheReceiverHadWhenItClosedIsDone) {
+  BondWorld world(2, 2, Duration::from_s(1));
+  exchange(world, 20, 4, 15, [](size_t) {});
+  std::vector<uint8_t> bytes(kLargest), place(kLargest);
+  const auto out = world.from().register_memory(bytes);
+  const auto in = world.to().register_memory(place);
+  const ReceiveBuffer buffer{place.data(), place.size(), 0, in.get()};
+  Request* receiving = world.receive().irecv({&buffer, 1}).value();
+  const Instant told = clock_now() + Duration::from_ms(20);
+  while (clock_now() < told) world.receive().test(receiving).value();
+  world.to().cut(0, Cut::kOutgoing);  // its acknowledgements
+  Request* sending = world.send().isend(bytes.data(), bytes.size(), 0, out.get()).value();
+  const Instant give_up = clock_now() + Duration::from_s(30);
+  while (!world.receive().test(receiving).value().done) {
+    world.send().test(sending).value();
+    ASSERT_LT(clock_now(), give_up);
+  }
+  world.close_receive();
+  auto sent = world.send().test(sending);
+  while (sent && !sent->done) {
+    ASSERT_LT(clock_now(), give_up);
+    sent = world.send().test(sending);
+  }
+  EXPECT_TRUE(sent) << sent.error().message;
+}
+
 // A peer that stops for a while stops on all lanes: none is lost for that.
 TEST(Bond, AQuietPeerLosesNoLane) {
   BondWorld world(2, 2);

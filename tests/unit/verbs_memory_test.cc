@@ -90,20 +90,6 @@ TEST_F(RegistrationsTest, TheSameRangeIsRegisteredOnce) {
   EXPECT_EQ(library.deregistered, 1);
 }
 
-TEST_F(RegistrationsTest, WhatLiesWithinSharesAndKeepsItsOwnBounds) {
-  const auto whole = registrations_.add(at(4096), 100, Access::kRemoteWrite);
-  const auto part = registrations_.add(at(4100), 50, Access::kRemoteWrite);
-  ASSERT_TRUE(whole && part);
-  EXPECT_EQ(whole->key, part->key);
-  EXPECT_EQ(part->address, at(4100));
-  EXPECT_EQ(part->length, 50U);
-  registrations_.remove(whole->key);
-  EXPECT_TRUE(registrations_.last(part->key));
-  EXPECT_EQ(library.deregistered, 0);
-  registrations_.remove(part->key);
-  EXPECT_EQ(library.deregistered, 1);
-}
-
 TEST_F(RegistrationsTest, OtherRightsAreNotShared) {
   const auto written = registrations_.add(at(4096), 100, Access::kRemoteWrite);
   const auto read = registrations_.add(at(4096), 100, Access::kLocalRead);

@@ -46,19 +46,21 @@ void EngineContext::expect(uint32_t senders, uint32_t connections_per_sender) {
   }
 }
 
-// What makes a GPU see what was written is chosen above (gpu_context.h); this is the NICs' way.
-// Each of them orders its own writes only.
+// What makes a GPU see what was written is chosen above (gpu/gpu_context.h); this is the NICs' way.
+// Each of them orders its own writes only. One that is lost has none to order any more: it is left
+// out as long as there is another.
 Result<std::optional<FlushId>> EngineContext::start_flush(size_t nic, const Memory* memory,
                                                           const void* data) {
   if (nic >= known_) return no_such_nic(nic);
   const Group& group = groups_[nic];
   std::vector<Flushing> started;
+  size_t failed = 0;
   for (size_t i = 0; i < group.size(); ++i) {
     const auto flush = group[i].engine->exclusively([&](Messenger&, Nic& device, Instant) {
       return device.start_flush(memory->region(i), static_cast<const uint8_t*>(data));
     });
-    if (!flush) return tl::unexpected(flush.error());
-    if (*flush) started.push_back({group[i].engine, **flush});
+    if (!flush && ++failed == group.size()) return tl::unexpected(flush.error());
+    if (flush && *flush) started.push_back({group[i].engine, **flush});
   }
   if (started.empty()) return std::nullopt;
   const std::lock_guard lock(flushing_mutex_);
@@ -66,7 +68,7 @@ Result<std::optional<FlushId>> EngineContext::start_flush(size_t nic, const Memo
   return next_flush_;
 }
 
-Result<bool> EngineContext::flushed(size_t, FlushId flush) {
+Result<bool> EngineContext::flushed(size_t nic, FlushId flush) {
   const std::lock_guard lock(flushing_mutex_);
   const auto found = flushing_.find(flush);
   if (found == flushing_.end()) return true;
@@ -74,9 +76,12 @@ Result<bool> EngineContext::flushed(size_t, FlushId flush) {
   while (!left.empty()) {
     const auto done = left.back().engine->exclusively(
         [&](Messenger&, Nic& device, Instant) { return device.flushed(left.back().flush); });
-    if (!done) flushing_.erase(found);
-    if (!done || !*done) return done;
+    if (done && !*done) return false;
     left.pop_back();
+    if (!done && groups_[nic].size() == 1) {
+      flushing_.erase(found);
+      return done;
+    }
   }
   flushing_.erase(found);
   return true;

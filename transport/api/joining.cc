@@ -119,6 +119,11 @@ class EngineListener final : public Listener {
   tl::expected<Opened, NotOpened> open(std::span<const uint8_t> offer) {
     const auto offers = unpack_lanes(offer);
     if (!offers) return tl::unexpected(NotOpened{offers.error()});
+    if (offers->size() > 1) {
+      if (auto started = device_.keeper->start(); !started) {
+        return tl::unexpected(NotOpened{started.error()});
+      }
+    }
     Opened all;
     for (size_t lane = 0; lane < offers->size(); ++lane) {
       bool place_comes = false;
@@ -219,6 +224,11 @@ class EngineConnecting final : public Connecting {
 
  private:
   tl::expected<Opened, NotOpened> open() {
+    if (device_.nics.size() + peers_.size() > 2) {
+      if (auto started = device_.keeper->start(); !started) {
+        return tl::unexpected(NotOpened{started.error()});
+      }
+    }
     Opened all;
     for (size_t lane = 0; lane < lanes_between(device_.nics.size(), peers_.size()); ++lane) {
       bool place_comes = false;

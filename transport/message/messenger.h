@@ -125,6 +125,8 @@ class Messenger {
   struct LaneSight {
     uint32_t writes = 0;  // at the NIC: of data, or that tell of buffers
     uint64_t life = 0;    // changes whenever the peer has acknowledged any
+    bool closed = false;  // by the peer
+    MessageFailure failure = MessageFailure::kNone;
   };
   LaneSight send_lane(ConnectionId connection) const;
   LaneSight receive_lane(ConnectionId connection) const;

@@ -45,13 +45,17 @@ bool Messenger::write_to_sender(ConnectionId connection, const LaneNote& note) {
 Messenger::LaneSight Messenger::send_lane(ConnectionId connection) const {
   const Sender& sender = *senders_[connection];
   return {.writes = sender.queue.outstanding(),
-          .life = sender.queue.moves() + sender.flow->standing.acked + sender.notes_done};
+          .life = sender.queue.moves() + sender.flow->standing.acked + sender.notes_done,
+          .closed = CloseWord::closed(read_word(sender.table->peer_close)),
+          .failure = sender.failure};
 }
 
 Messenger::LaneSight Messenger::receive_lane(ConnectionId connection) const {
   const Receiver& receiver = *receivers_[connection];
   return {.writes = receiver.tells_outstanding,
-          .life = receiver.queue.moves() + receiver.tells_done + receiver.notes_done};
+          .life = receiver.queue.moves() + receiver.tells_done + receiver.notes_done,
+          .closed = CloseWord::closed(read_word(receiver.table->peer_close)),
+          .failure = receiver.failure};
 }
 
 uint64_t Messenger::completed_by_peer(ConnectionId sender) const {
@@ -76,7 +80,8 @@ void Messenger::renew_sends(ConnectionId connection, uint64_t next_slot) {
 void Messenger::renew_receives(ConnectionId connection, Instant now) {
   Receiver& receiver = *receivers_[connection];
   const Bytes forgotten = receiver.queue.renew();
-  if (receiver.flow->obeys) allocator_->on_finished(now, receiver.flow->id, forgotten);
+  if (receiver.flow->obeys && receiver.failure == MessageFailure::kNone)
+    allocator_->on_finished(now, receiver.flow->id, forgotten);
 }
 
 const ReceiveQueue& Messenger::receives(ConnectionId connection) const {

@@ -59,7 +59,12 @@ StateServer::StateServer(StateDirectory directory, StateDirectory::Listening lis
       stop_(std::move(stop)),
       document_(std::move(document)) {}
 
+// A forked child has neither the thread nor the socket's name: both are its parent's.
 StateServer::~StateServer() {
+  if (getpid() != owner_) {
+    if (thread_.joinable()) thread_.detach();
+    return;
+  }
   directory_.remove(listening_.name);
   if (!thread_.joinable()) return;
   eventfd_write(stop_.get(), 1);

@@ -5,6 +5,8 @@
 // pause between two: callers cannot keep the process from its work.
 #pragma once
 
+#include <unistd.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -38,6 +40,7 @@ class StateServer {
   const StateDirectory::Listening listening_;
   const FileDescriptor stop_;  // an eventfd, readable from the end on
   const std::function<std::string()> document_;
+  const pid_t owner_ = getpid();
   std::thread thread_;
 };
 

@@ -1,5 +1,5 @@
-// Registrations: the memory that the device may use, by key. What lies within memory that is
-// registered with the same rights shares its registration (gdr/registration_cache.h).
+// Registrations: the memory that the device may use, by key. The same range with the same rights is
+// registered once (gdr/registration_cache.h).
 //
 // Bounded by the number of registrations. Thread rule: one thread at a time.
 #pragma once

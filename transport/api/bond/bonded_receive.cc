@@ -67,6 +67,7 @@ class BondedReceive final : public ReceiveConnection, public Tended {
   void end(Error error);
   void fail(MessageFailure failure, size_t lane);
   void on_note(const LaneNote& note);
+  bool healthy(size_t lane, MessageFailure failure);
   void begin_pause();
   void resume();
   void take_stock(size_t lane, std::vector<std::array<Arrived, kMaxReceiveBuffers>>& arrived);
@@ -285,19 +286,38 @@ bool BondedReceive::tend(Instant now) {
   return state_ != State::kFlowing || !notes_.delivered(lanes_);
 }
 
+// A lane may break or be closed that has nothing to carry.
 void BondedReceive::watch(Instant now) {
-  if (pending_.empty()) return;
+  if (pending_.empty() && state_ == State::kFlowing) return;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if (!lanes_[i].alive) continue;
     const auto seen =
         lanes_[i].at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
           return messenger.receive_lane(lanes_[i].at.connection);
         });
-    if (!watch_.look(i, {.waits = seen.writes > 0, .life = seen.life}, now)) continue;
-    lose(i, "nothing is acknowledged on it");
+    const bool closed = seen.closed && state_ != State::kFlowing;
+    if (healthy(i, closed ? MessageFailure::kPeerClosed : seen.failure) &&
+        watch_.look(i, {.waits = seen.writes > 0, .life = seen.life}, now)) {
+      lose(i, "nothing is acknowledged on it");
+    }
     if (ended_) return;
   }
   if (watch_.doubts(now)) notes_.repeat();
+}
+
+// Whether the lane has not failed; acts upon it if it has.
+bool BondedReceive::healthy(size_t lane, MessageFailure failure) {
+  if (failure == MessageFailure::kNone) return true;
+  if (failure == MessageFailure::kPeerSilent) {
+    lose(lane, "");
+    return false;
+  }
+  for (Receive* receive : pending_) {  // what was there before it failed is there
+    if (receive->state() == MessageRequest::State::kPending) look(*receive);
+    if (ended_) return false;
+  }
+  fail(failure, lane);
+  return false;
 }
 
 void BondedReceive::lose(size_t lane, const std::string& cause) {
@@ -386,6 +406,15 @@ void BondedReceive::take_stock(size_t lane,
 
 // All that was posted and is not filled is posted again, on the lanes that are left.
 void BondedReceive::resume() {
+  for (size_t i = 0; i < lanes_.size(); ++i) {  // a lane that has failed knows less of the slots
+    if (!lanes_[i].alive) continue;
+    const auto seen =
+        lanes_[i].at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+          return messenger.receive_lane(lanes_[i].at.connection);
+        });
+    healthy(i, seen.failure);
+    if (ended_) return;
+  }
   std::vector<std::array<Arrived, kMaxReceiveBuffers>> arrived(pending_.size());
   for (size_t lane = 0; lane < lanes_.size(); ++lane) take_stock(lane, arrived);
   LaneNote note{.epoch = epoch_,

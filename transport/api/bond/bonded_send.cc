@@ -65,6 +65,7 @@ class BondedSend final : public SendConnection, public Tended {
   void on_closed(size_t lane);
   void on_note(const LaneNote& note, Instant now);
   void on_pause(const LaneNote& note);
+  void hold(bool held);
   void lose_others(LaneMask known);
   void on_resume(const LaneNote& note, Instant now);
   uint64_t slot_of(const Message& message);
@@ -292,17 +293,26 @@ bool BondedSend::tend(Instant now) {
   return state_ != State::kFlowing || !notes_.delivered(lanes_);
 }
 
-// One lane's silence counts only beside the others' life: all are looked at.
+// One lane's silence counts only beside the others' life, and a lane may break or be closed that
+// has nothing to carry: all are looked at.
 void BondedSend::watch(Instant now) {
-  if (pending_.empty()) return;
+  if (pending_.empty() && state_ == State::kFlowing) return;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if (!lanes_[i].alive) continue;
     const auto seen =
         lanes_[i].at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
           return messenger.send_lane(lanes_[i].at.connection);
         });
-    if (!watch_.look(i, {.waits = seen.writes > 0, .life = seen.life}, now)) continue;
-    lose(i, "nothing is acknowledged on it");
+    const bool closed = seen.closed && state_ != State::kFlowing;
+    if (closed || seen.failure == MessageFailure::kPeerClosed) return on_closed(i);
+    if (seen.failure == MessageFailure::kPeerSilent) {
+      lose(i, "");
+    } else if (seen.failure != MessageFailure::kNone) {
+      const Attachment& at = lanes_[i].at;
+      return end(describe(seen.failure, at.peer, at.nic.timeout, ""));
+    } else if (watch_.look(i, {.waits = seen.writes > 0, .life = seen.life}, now)) {
+      lose(i, "nothing is acknowledged on it");
+    }
     if (ended_) return;
   }
   if (watch_.doubts(now)) notes_.repeat();
@@ -337,18 +347,21 @@ void BondedSend::end(Error error) {
 }
 
 // The receiver has closed; it says which messages it had. What this lane had not come to is none of
-// them.
+// them; nor is anything once the receiver may have posted its buffers again, and counts those.
 void BondedSend::on_closed(size_t lane) {
   const Attachment& at = lanes_[lane].at;
   const uint64_t completed =
       at.nic.engine->exclusively([&](const Messenger& messenger, Nic&, Instant) {
         return messenger.completed_by_peer(at.connection);
       });
+  const bool paused = state_ == State::kPausing || state_ == State::kPaused;
   for (Message* message : pending_) {
-    if ((message->lanes & bit_of(lane)) == 0) continue;
+    if ((message->lanes & bit_of(lane)) == 0 || paused) continue;
     const uint64_t slot = part(*message, lane).request.slot;
     if (slot == MessageRequest::kNoSlot || slot >= completed) continue;
-    message->set(MessageRequest::State::kDone);
+    if (message->state() == MessageRequest::State::kPending) {
+      message->set(MessageRequest::State::kDone);
+    }
   }
   end(describe(MessageFailure::kPeerClosed, at.peer, at.nic.timeout, ""));
 }
@@ -369,13 +382,17 @@ void BondedSend::on_pause(const LaneNote& note) {
   if (note.epoch <= epoch_) return;
   epoch_ = note.epoch;
   state_ = State::kPausing;
+  hold(true);
+  lose_others(static_cast<LaneMask>(~note.lanes));
+}
+
+void BondedSend::hold(bool held) {
   for (const Lane& lane : lanes_) {
     if (!lane.alive) continue;
     lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-      messenger.hold_sends(lane.at.connection, true);
+      messenger.hold_sends(lane.at.connection, held);
     });
   }
-  lose_others(static_cast<LaneMask>(~note.lanes));
 }
 
 // The receiver knows of these only.
@@ -408,9 +425,9 @@ void BondedSend::on_resume(const LaneNote& note, Instant now) {
     lanes_[i].at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
       if (!lanes_[i].alive) return;
       messenger.renew_sends(lanes_[i].at.connection, note.next);
-      messenger.hold_sends(lanes_[i].at.connection, false);
     });
   }
+  hold(false);
   uint64_t lost = 0;
   for (uint64_t slot = note.next - std::min<uint64_t>(note.next, kCtsSlots); slot < note.next;
        ++slot) {
@@ -443,11 +460,22 @@ void BondedSend::on_resume(const LaneNote& note, Instant now) {
   }
 }
 
+// A message that lanes have come to differently cannot be taken back from them: then nothing more
+// may follow it.
 void BondedSend::forget_memory(const Memory& memory) {
   const std::lock_guard lock(mutex_);
+  if (ended_) return;
+  collect(clock_now());
+  bool under_way = false;
   for (Message* message : pending_) {
-    if (message->memory == &memory) message->memory = nullptr;
+    if (message->memory != &memory) continue;
+    message->memory = nullptr;
+    under_way |= message->lanes != 0 && message->state() == MessageRequest::State::kPending;
   }
+  if (!under_way || ended_) return;
+  hold(true);
+  const Attachment& any = lanes_.front().at;
+  end(describe(MessageFailure::kMemoryGone, any.peer, any.nic.timeout, ""));
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
 #include "transport/api/bond/keeper.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <system_error>
 
 #include "transport/engine/clock.h"
 
@@ -26,10 +28,23 @@ BondKeeper::~BondKeeper() {
   if (thread_.joinable()) thread_.join();
 }
 
+Result<void> BondKeeper::start() {
+  const std::lock_guard lock(mutex_);
+  if (thread_.joinable()) return {};
+  try {
+    thread_ = std::thread([this] { keep(); });
+  } catch (const std::system_error& error) {
+    return fail(ErrorCode::kSystem,
+                fmt::format("cannot start the thread that joined NICs need ({}): raise the limit "
+                            "of processes (ulimit -u)",
+                            error.what()));
+  }
+  return {};
+}
+
 void BondKeeper::add(Tended& connection) {
   const std::lock_guard lock(mutex_);
   connections_.push_back(&connection);
-  if (!thread_.joinable()) thread_ = std::thread([this] { keep(); });
   if (connections_.size() == 1) changed_.notify_all();
 }
 

@@ -1,6 +1,6 @@
-// Looks after bonded connections when nobody calls: what their ends must agree on when a lane is
-// lost goes on by itself, as acknowledgements do. One sleeping thread for all of a Context, from
-// the first bonded connection on.
+// Looks after bonded connections, whether or not anybody calls: what their ends must agree on when
+// a lane is lost goes on by itself, as acknowledgements do. One sleeping thread for all of a
+// Context, from the first bonded connection on.
 //
 // Thread rule: any thread; not from within tend().
 #pragma once
@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "transport/base/result.h"
 #include "transport/base/units.h"
 
 namespace pacecar {
@@ -33,6 +34,8 @@ class BondKeeper {
   BondKeeper(const BondKeeper&) = delete;
   BondKeeper& operator=(const BondKeeper&) = delete;
 
+  // Before the first connection. Errors: kSystem (no thread can be made).
+  Result<void> start();
   void add(Tended& connection);
   // When it returns, nobody tends it any more.
   void remove(Tended& connection);

@@ -12,7 +12,8 @@
 //     does again what is not done; resumed ->
 //
 // A pause may begin without a complaint. Every note goes over every lane that is alive; the newest
-// counts. Thread rule: as the connection's own, whose lock is held.
+// counts. Complaint, pause and paused carry the lanes that are lost, resume those that go on.
+// BondKeeper's thread does all of this. Thread rule: as the connection's own, whose lock is held.
 #pragma once
 
 #include <array>

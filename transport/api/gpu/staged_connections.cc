@@ -338,17 +338,25 @@ class StagedReceiveConnection final : public ReceiveConnection {
     }
   }
 
+  // A request that fails gives its piece of the ring back: no copy may still be on its way from it.
+  static Result<void> after_wait(const StagedRange* begun, Result<void> result) {
+    if (!result && begun != nullptr) begun->engine()->wait();
+    return result;
+  }
+
   static Result<void> begin_copies(StagedRequest& request) {
     const StagedRange* last = nullptr;
     for (size_t i = 0; i < request.parts.size(); ++i) {
       const Part& part = request.parts[i];
       const size_t size = request.result.sizes[i];
       if (part.range == nullptr || size == 0) continue;
-      if (auto copied = Stage::copy(CopyWay::kToDevice, part, size); !copied) return copied;
+      if (auto copied = Stage::copy(CopyWay::kToDevice, part, size); !copied) {
+        return after_wait(last, std::move(copied));
+      }
       last = part.range.get();
     }
     if (last == nullptr) return {};
-    return Stage::follow(request, CopyWay::kToDevice, *last);
+    return after_wait(last, Stage::follow(request, CopyWay::kToDevice, *last));
   }
 
   Stage stage_;
