@@ -32,9 +32,9 @@ void close_receives(const OwnDevice& device, const Connections& connections) {
   }
 }
 
-std::vector<Lane> make_lanes(const OwnDevice& device, const Connections& connections,
-                             const std::string& peer) {
-  std::vector<Lane> lanes;
+std::vector<BondLane> make_lanes(const OwnDevice& device, const Connections& connections,
+                                 const std::string& peer) {
+  std::vector<BondLane> lanes;
   for (size_t lane = 0; lane < connections.size(); ++lane) {
     lanes.push_back({.at = {nic_of_lane(device, lane), connections[lane], peer},
                      .member = lane % device.nics.size()});
@@ -145,8 +145,8 @@ class EngineListener final : public Listener {
   }
 
   std::unique_ptr<ReceiveConnection> connection_of(const Joining& joining) {
-    std::vector<Lane> lanes = make_lanes(device_, joining.connections, joining.session->peer());
-    for (const Lane& lane : lanes) {
+    std::vector<BondLane> lanes = make_lanes(device_, joining.connections, joining.session->peer());
+    for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;
       engine.exclusively(
           [&](Messenger&, Nic&, Instant) { engine.receives().attach(lane.at.connection); });
@@ -204,7 +204,7 @@ class EngineConnecting final : public Connecting {
                   "the peer answers other lanes than it was offered: run the "
                   "same version of Pacecar on both sides");
     }
-    std::vector<Lane> lanes = make_lanes(device_, connections_, bootstrap_->peer());
+    std::vector<BondLane> lanes = make_lanes(device_, connections_, bootstrap_->peer());
     for (size_t i = 0; i < lanes.size(); ++i) {
       Engine& engine = *lanes[i].at.nic.engine;
       auto finished = engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
@@ -212,7 +212,7 @@ class EngineConnecting final : public Connecting {
       });
       if (!finished) return tl::unexpected(finished.error());
     }
-    for (const Lane& lane : lanes) {
+    for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;
       engine.exclusively(
           [&](Messenger&, Nic&, Instant) { engine.sends().attach(lane.at.connection); });

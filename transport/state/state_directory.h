@@ -17,7 +17,7 @@
 
 #include "transport/base/result.h"
 #include "transport/base/units.h"
-#include "transport/state/file_descriptor.h"
+#include "transport/base/file_descriptor.h"
 
 namespace pacecar {
 

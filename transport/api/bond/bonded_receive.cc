@@ -17,7 +17,7 @@ namespace {
 
 class BondedReceive final : public ReceiveConnection, public Tended {
  public:
-  BondedReceive(std::vector<Lane> lanes, std::shared_ptr<BondKeeper> keeper);
+  BondedReceive(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper);
   ~BondedReceive() override;
 
   Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override;
@@ -75,7 +75,7 @@ class BondedReceive final : public ReceiveConnection, public Tended {
   void say(NoteKind kind, LaneMask lanes);
 
   mutable std::mutex mutex_;
-  std::vector<Lane> lanes_;
+  std::vector<BondLane> lanes_;
   const std::shared_ptr<BondKeeper> keeper_;
   std::vector<Receive> receives_;
   std::unique_ptr<MessageRequest[]> parts_;
@@ -91,24 +91,14 @@ class BondedReceive final : public ReceiveConnection, public Tended {
   std::optional<Error> ended_;
 };
 
-std::vector<const NoteWords*> inboxes_of(const std::vector<Lane>& lanes) {
-  std::vector<const NoteWords*> inboxes;
-  for (const Lane& lane : lanes) {
-    inboxes.push_back(lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-      return &messenger.note_to_receiver(lane.at.connection);
-    }));
-  }
-  return inboxes;
-}
-
-BondedReceive::BondedReceive(std::vector<Lane> lanes, std::shared_ptr<BondKeeper> keeper)
+BondedReceive::BondedReceive(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper)
     : lanes_(std::move(lanes)),
       keeper_(std::move(keeper)),
       receives_(kMaxReceives),
       parts_(std::make_unique<MessageRequest[]>(kMaxReceives * lanes_.size())),
       stalls_(lanes_.size()),
       watch_(lanes_.front().at.nic.timeout / 5),
-      notes_(inboxes_of(lanes_)) {
+      notes_(lanes_, &Messenger::note_to_receiver, &Messenger::write_to_sender) {
   for (Receive& receive : receives_) free_.push_back(&receive);
   pending_.reserve(kMaxReceives);
   keeper_->add(*this);
@@ -117,7 +107,7 @@ BondedReceive::BondedReceive(std::vector<Lane> lanes, std::shared_ptr<BondKeeper
 BondedReceive::~BondedReceive() {
   keeper_->remove(*this);
   const uint64_t completed = first_unfinished_slot();
-  for (const Lane& lane : lanes_) {
+  for (const BondLane& lane : lanes_) {
     Engine& engine = *lane.at.nic.engine;
     engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
       engine.receives().detach(lane.at.connection);
@@ -282,7 +272,7 @@ bool BondedReceive::tend(Instant now) {
   }
   if (!ended_) watch(now);
   if (ended_) return false;
-  notes_.deliver(lanes_, &Messenger::write_to_sender);
+  notes_.deliver(lanes_);
   return state_ != State::kFlowing || !notes_.delivered(lanes_);
 }
 
@@ -465,7 +455,7 @@ void BondedReceive::forget_memory(const Memory& memory) {
 
 }  // namespace
 
-std::unique_ptr<ReceiveConnection> make_bonded_receive(std::vector<Lane> lanes,
+std::unique_ptr<ReceiveConnection> make_bonded_receive(std::vector<BondLane> lanes,
                                                        std::shared_ptr<BondKeeper> keeper) {
   return std::make_unique<BondedReceive>(std::move(lanes), std::move(keeper));
 }

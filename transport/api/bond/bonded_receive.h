@@ -12,7 +12,7 @@
 namespace pacecar {
 
 // At most kMaxLanes lanes, known to their messengers.
-std::unique_ptr<ReceiveConnection> make_bonded_receive(std::vector<Lane> lanes,
+std::unique_ptr<ReceiveConnection> make_bonded_receive(std::vector<BondLane> lanes,
                                                        std::shared_ptr<BondKeeper> keeper);
 
 }  // namespace pacecar

@@ -19,7 +19,7 @@ namespace {
 
 class BondedSend final : public SendConnection, public Tended {
  public:
-  BondedSend(std::vector<Lane> lanes, std::shared_ptr<BondKeeper> keeper);
+  BondedSend(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper);
   ~BondedSend() override;
 
   Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) override;
@@ -75,7 +75,7 @@ class BondedSend final : public SendConnection, public Tended {
   void say(NoteKind kind, LaneMask lanes);
 
   mutable std::mutex mutex_;
-  std::vector<Lane> lanes_;
+  std::vector<BondLane> lanes_;
   const std::shared_ptr<BondKeeper> keeper_;
   std::vector<Message> messages_;
   std::unique_ptr<Part[]> parts_;
@@ -92,17 +92,7 @@ class BondedSend final : public SendConnection, public Tended {
   std::array<uint64_t, kCtsSlots> done_slots_{};  // 1 + slot, by slot modulo kCtsSlots
 };
 
-std::vector<const NoteWords*> inboxes_of(const std::vector<Lane>& lanes) {
-  std::vector<const NoteWords*> inboxes;
-  for (const Lane& lane : lanes) {
-    inboxes.push_back(lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-      return &messenger.note_to_sender(lane.at.connection);
-    }));
-  }
-  return inboxes;
-}
-
-BondedSend::BondedSend(std::vector<Lane> lanes, std::shared_ptr<BondKeeper> keeper)
+BondedSend::BondedSend(std::vector<BondLane> lanes, std::shared_ptr<BondKeeper> keeper)
     : lanes_(std::move(lanes)),
       keeper_(std::move(keeper)),
       messages_(kMaxSends),
@@ -110,7 +100,7 @@ BondedSend::BondedSend(std::vector<Lane> lanes, std::shared_ptr<BondKeeper> keep
       meters_(lanes_.size()),
       stalls_(lanes_.size()),
       watch_(lanes_.front().at.nic.timeout / 5),
-      notes_(inboxes_of(lanes_)) {
+      notes_(lanes_, &Messenger::note_to_sender, &Messenger::write_to_receiver) {
   for (Message& message : messages_) free_.push_back(&message);
   for (size_t i = 0; i < lanes_.size(); ++i) on_lane_.emplace_back(kMaxSends);
   pending_.reserve(kMaxSends);
@@ -119,7 +109,7 @@ BondedSend::BondedSend(std::vector<Lane> lanes, std::shared_ptr<BondKeeper> keep
 
 BondedSend::~BondedSend() {
   keeper_->remove(*this);
-  for (const Lane& lane : lanes_) {
+  for (const BondLane& lane : lanes_) {
     Engine& engine = *lane.at.nic.engine;
     engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
       engine.sends().detach(lane.at.connection);
@@ -264,7 +254,7 @@ MessageFailure BondedSend::trouble_of(const Message& message) {
 FlowView BondedSend::flow() const {
   const std::lock_guard lock(mutex_);
   FlowView all;
-  for (const Lane& lane : lanes_) {
+  for (const BondLane& lane : lanes_) {
     if (!lane.alive) continue;
     const FlowView one = flow_of(lane.at);
     if (one.rtt_us >= all.rtt_us) all.limited_by = one.limited_by;  // of the slowest
@@ -289,7 +279,7 @@ bool BondedSend::tend(Instant now) {
   if (!ended_) watch(now);
   if (state_ == State::kPausing && !ended_) finish_pause();
   if (ended_) return false;
-  notes_.deliver(lanes_, &Messenger::write_to_receiver);
+  notes_.deliver(lanes_);
   return state_ != State::kFlowing || !notes_.delivered(lanes_);
 }
 
@@ -387,7 +377,7 @@ void BondedSend::on_pause(const LaneNote& note) {
 }
 
 void BondedSend::hold(bool held) {
-  for (const Lane& lane : lanes_) {
+  for (const BondLane& lane : lanes_) {
     if (!lane.alive) continue;
     lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
       messenger.hold_sends(lane.at.connection, held);
@@ -403,7 +393,7 @@ void BondedSend::lose_others(LaneMask known) {
 }
 
 void BondedSend::finish_pause() {
-  for (const Lane& lane : lanes_) {
+  for (const BondLane& lane : lanes_) {
     if (!lane.alive) continue;
     const auto seen = lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
       return messenger.send_lane(lane.at.connection);
@@ -480,7 +470,7 @@ void BondedSend::forget_memory(const Memory& memory) {
 
 }  // namespace
 
-std::unique_ptr<SendConnection> make_bonded_send(std::vector<Lane> lanes,
+std::unique_ptr<SendConnection> make_bonded_send(std::vector<BondLane> lanes,
                                                  std::shared_ptr<BondKeeper> keeper) {
   return std::make_unique<BondedSend>(std::move(lanes), std::move(keeper));
 }

@@ -6,7 +6,7 @@
 
 namespace pacecar {
 
-LaneMask alive_lanes(std::span<const Lane> lanes) {
+LaneMask alive_lanes(std::span<const BondLane> lanes) {
   LaneMask mask = 0;
   for (size_t i = 0; i < lanes.size(); ++i) {
     if (lanes[i].alive) mask |= bit_of(i);
@@ -21,10 +21,10 @@ std::string break_lane(const Attachment& at, BreakFlow break_flow, FaultOfFlow f
   });
 }
 
-void warn_of_loss(std::span<const Lane> lanes, size_t lost, std::string_view end,
+void warn_of_loss(std::span<const BondLane> lanes, size_t lost, std::string_view end,
                   std::string_view cause) {
   std::string others;
-  for (const Lane& lane : lanes) {
+  for (const BondLane& lane : lanes) {
     if (lane.alive) others += (others.empty() ? "" : ", ") + lane.at.nic.name;
   }
   const Attachment& at = lanes[lost].at;
@@ -41,17 +41,25 @@ bool slot_done(const LaneNote& resume, uint64_t slot) {
   return (resume.done[bit / 64] >> bit % 64 & 1) != 0;
 }
 
+LaneNotes::LaneNotes(std::span<const BondLane> lanes, Inbox inbox, Write write) : write_(write) {
+  for (const BondLane& lane : lanes) {
+    inboxes_.push_back(lane.at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+      return &(messenger.*inbox)(lane.at.connection);
+    }));
+  }
+}
+
 void LaneNotes::say(LaneNote note) {
   note.begin = note.number = note_.number + 1;
   note_ = note;
 }
 
-void LaneNotes::deliver(std::span<const Lane> lanes, Write write) {
+void LaneNotes::deliver(std::span<const BondLane> lanes) {
   for (size_t i = 0; i < lanes.size(); ++i) {
     if (!lanes[i].alive || delivered_[i] == note_.number) continue;
     const Attachment& at = lanes[i].at;
     const bool written = at.nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
-      return (messenger.*write)(at.connection, note_);
+      return (messenger.*write_)(at.connection, note_);
     });
     if (!written) continue;
     delivered_[i] = note_.number;
@@ -59,14 +67,14 @@ void LaneNotes::deliver(std::span<const Lane> lanes, Write write) {
   }
 }
 
-bool LaneNotes::delivered(std::span<const Lane> lanes) const {
+bool LaneNotes::delivered(std::span<const BondLane> lanes) const {
   for (size_t i = 0; i < lanes.size(); ++i) {
     if (lanes[i].alive && delivered_[i] != note_.number) return false;
   }
   return true;
 }
 
-std::optional<LaneNote> LaneNotes::hear(std::span<const Lane> lanes) {
+std::optional<LaneNote> LaneNotes::hear(std::span<const BondLane> lanes) {
   std::optional<LaneNote> newest;
   for (size_t i = 0; i < lanes.size(); ++i) {
     if (!lanes[i].alive) continue;

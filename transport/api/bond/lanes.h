@@ -31,7 +31,7 @@
 
 namespace pacecar {
 
-struct Lane {
+struct BondLane {
   Attachment at;
   size_t member = 0;  // of the bonded NIC, for the keys of its memory
   bool alive = true;
@@ -42,8 +42,8 @@ enum class NoteKind : uint8_t { kNone, kComplaint, kPause, kPaused, kResume, kRe
 using LaneMask = uint8_t;  // bit per lane
 
 constexpr LaneMask bit_of(size_t lane) { return static_cast<LaneMask>(1U << lane); }
-LaneMask alive_lanes(std::span<const Lane> lanes);
-inline LaneMask lost_lanes(std::span<const Lane> lanes) {
+LaneMask alive_lanes(std::span<const BondLane> lanes);
+inline LaneMask lost_lanes(std::span<const BondLane> lanes) {
   return static_cast<LaneMask>(~alive_lanes(lanes));
 }
 
@@ -52,7 +52,7 @@ using BreakFlow = void (Messenger::*)(ConnectionId);
 using FaultOfFlow = std::string (Messenger::*)(ConnectionId) const;
 std::string break_lane(const Attachment& at, BreakFlow break_flow, FaultOfFlow fault);
 // Says that `lost` is, and which lanes go on. `end` is "send to" or "receive from".
-void warn_of_loss(std::span<const Lane> lanes, size_t lost, std::string_view end,
+void warn_of_loss(std::span<const BondLane> lanes, size_t lost, std::string_view end,
                   std::string_view cause);
 
 // Whether the receiver has all of the message that filled this slot. Slots are remembered for
@@ -62,22 +62,24 @@ bool slot_done(const LaneNote& resume, uint64_t slot);
 // Our newest note on its way to the peer, and the peer's newest one.
 class LaneNotes {
  public:
-  // Where the peer's notes of each lane appear.
-  explicit LaneNotes(std::vector<const NoteWords*> inboxes) : inboxes_(std::move(inboxes)) {}
+  // Where the peer's notes appear, and how ours are written.
+  using Inbox = const NoteWords& (Messenger::*)(ConnectionId) const;
+  using Write = bool (Messenger::*)(ConnectionId, const LaneNote&);
+  LaneNotes(std::span<const BondLane> lanes, Inbox inbox, Write write);
 
   void say(LaneNote note);
   // The same once more, so that its acknowledgement tells whether the peer lives.
   void repeat() { say(note_); }
   // Writes the newest note to the peer on every lane that has not had it.
-  using Write = bool (Messenger::*)(ConnectionId, const LaneNote&);
-  void deliver(std::span<const Lane> lanes, Write write);
+  void deliver(std::span<const BondLane> lanes);
   // Whether each living lane has had the newest note.
-  bool delivered(std::span<const Lane> lanes) const;
+  bool delivered(std::span<const BondLane> lanes) const;
   // A note of the peer's that is newer than all before it.
-  std::optional<LaneNote> hear(std::span<const Lane> lanes);
+  std::optional<LaneNote> hear(std::span<const BondLane> lanes);
 
  private:
-  std::vector<const NoteWords*> inboxes_;
+  std::vector<const NoteWords*> inboxes_;  // by lane
+  const Write write_;
   LaneNote note_;
   std::array<uint64_t, kMaxLanes> delivered_{};
   uint64_t heard_ = 0;
