@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -105,14 +106,26 @@ class BondDevice {
     device_.nics[nic].engine->progress();
   }
 
-  std::unique_ptr<Memory> register_memory(std::span<uint8_t> bytes) {
+  // Deregistered before it is freed, as Context does it.
+  using Registered = std::unique_ptr<const Memory, std::function<void(const Memory*)>>;
+  Registered register_memory(std::span<uint8_t> bytes) {
     std::vector<MemoryRegion> regions;
     for (const OwnNic& nic : device_.nics) {
       regions.push_back(nic.engine->exclusively([&](Messenger&, Nic& own, Instant) {
         return own.register_memory(bytes.data(), bytes.size(), Access::kRemoteWrite).value();
       }));
     }
-    return std::make_unique<Memory>(std::move(regions));
+    return {new Memory(std::move(regions)), [this](const Memory* memory) {
+              device_.keeper->forget_memory(*memory);
+              for (size_t i = 0; i < device_.nics.size(); ++i) {
+                const MemoryRegion& region = memory->region(i);
+                device_.nics[i].engine->exclusively([&](Messenger& messenger, Nic& own, Instant) {
+                  messenger.forget_memory(region.key);
+                  own.deregister_memory(region);
+                });
+              }
+              delete memory;
+            }};
   }
   uint64_t bytes_sent(size_t nic) const {
     return device_.nics[nic].engine->exclusively(
@@ -188,8 +201,8 @@ class BondTransfer {
 
   std::vector<uint8_t> out_;
   std::vector<uint8_t> in_;
-  std::unique_ptr<Memory> out_memory_;
-  std::unique_ptr<Memory> in_memory_;
+  BondDevice::Registered out_memory_;
+  BondDevice::Registered in_memory_;
   size_t size_ = 0;
   Request* sending_ = nullptr;
   Request* receiving_ = nullptr;

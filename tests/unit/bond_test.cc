@@ -237,7 +237,7 @@ TEST(Bond, GroupsOfBuffersAreFilledByTheirTags) {
   constexpr size_t kSize = 50'000;
   std::vector<std::vector<uint8_t>> out(8, std::vector<uint8_t>(kSize));
   std::vector<std::vector<uint8_t>> in(8, std::vector<uint8_t>(kSize));
-  std::vector<std::unique_ptr<Memory>> memory;
+  std::vector<BondDevice::Registered> memory;
   std::vector<ReceiveBuffer> buffers;
   for (size_t i = 0; i < 8; ++i) {
     std::ranges::fill(out[i], static_cast<uint8_t>(i + 1));
