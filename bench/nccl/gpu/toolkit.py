@@ -33,7 +33,7 @@ class Broken(Exception):
 class Part:
     """A header's folder, and the library that belongs to it."""
     include: pathlib.Path
-    library: pathlib.Path
+    binary: pathlib.Path
 
 
 def wheel_folders():
@@ -80,8 +80,8 @@ def compile_program(sources, program, *flags):
 def build(folder, nccl, cuda):
     """Both programs, in this folder, which is returned."""
     parts = [find_nccl(nccl), find_cuda(cuda)]
-    flags = [flag for part in parts for flag in ("-idirafter", part.include, part.library,
-                                                 f"-Wl,-rpath,{part.library.parent}")]
+    flags = [flag for part in parts for flag in ("-idirafter", part.include, part.binary,
+                                                 f"-Wl,-rpath,{part.binary.parent}")]
     compile_program(DRIVER_SOURCES, folder / DRIVER, *flags)
     compile_program(RATIOS_SOURCES, folder / RATIOS)
     return folder

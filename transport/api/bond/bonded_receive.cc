@@ -1,7 +1,5 @@
 #include "transport/api/bond/bonded_receive.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <mutex>
 #include <optional>
@@ -10,7 +8,6 @@
 #include "transport/api/memory.h"
 #include "transport/api/stall_watch.h"
 #include "transport/base/check.h"
-#include "transport/engine/clock.h"
 
 namespace pacecar {
 namespace {
