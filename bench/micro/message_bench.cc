@@ -28,8 +28,9 @@ void matching(benchmark::State& state) {
     operation.buffers[i] = {buffer.data(), buffer.size(), static_cast<int32_t>(i), 1};
   }
   for (auto _ : state) {
-    receiver.post(operation, 1, *receive_table);
+    receiver.post(operation);
     for (auto run = receiver.next_run(); run.count > 0; run = receiver.next_run()) {
+      receiver.write(run, 1, *receive_table);
       std::copy_n(&receive_table->slots[run.first], run.count, &send_table->slots[run.first]);
       receiver.on_run_posted(run.count);
     }

@@ -27,6 +27,7 @@ struct SimHostConfig {
   std::string allocator;
   size_t transmit = SoftPort::kMaxTransmit;  // packets that the NIC makes at a time
   bool control_first = false;
+  uint32_t eager = 0;
   WireMode wire_mode = WireMode::kExtended;
 };
 
@@ -58,6 +59,7 @@ class SimHost {
                                                    .max_connections = 64,
                                                    .silence_limit = config.silence_limit,
                                                    .first_flow_number = random_.next_u64(),
+                                                   .eager = config.eager,
                                                },
                                                network.now())
                                  .value())),

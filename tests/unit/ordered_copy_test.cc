@@ -1,4 +1,4 @@
-#include "transport/softnic/ordered_copy.h"
+#include "transport/base/ordered_copy.h"
 
 #include <gtest/gtest.h>
 

@@ -25,7 +25,7 @@ class ReceiveQueueTest : public testing::Test {
     for (size_t i = 0; i < sizes.size(); ++i) {
       operation.buffers[i] = {pointer(0x1000), sizes[i], static_cast<int32_t>(i), key};
     }
-    EXPECT_TRUE(queue_.post(operation, 99, *table_));
+    EXPECT_TRUE(queue_.post(operation));
     return request;
   }
   ReceiveQueue::Arrival arrive(uint32_t slot, Bytes bytes, uint32_t writes = 1) {
@@ -50,6 +50,7 @@ class ReceiveQueueTest : public testing::Test {
 TEST_F(ReceiveQueueTest, DescribesItsBuffersInSlots) {
   receive({10, 20});
   EXPECT_EQ(queue_.posted_bytes(), 30U);
+  queue_.write(queue_.next_run(), 99, *table_);
   const CtsSlot& slot = table_->slots[1];
   EXPECT_EQ(slot.address, 0x1000U);
   EXPECT_EQ(slot.size, 20U);
@@ -135,9 +136,9 @@ TEST_F(ReceiveQueueTest, RunsOfSlotsDoNotWrap) {
 TEST_F(ReceiveQueueTest, HoldsABoundedNumberOfReceives) {
   for (uint32_t i = 0; i < kMaxReceives; ++i) receive(std::vector<Bytes>(kMaxGroup, 1));
   MessageRequest request;
-  EXPECT_FALSE(queue_.post({.count = 1, .request = &request}, 0, *table_));
+  EXPECT_FALSE(queue_.post({.count = 1, .request = &request}));
   for (uint32_t i = 0; i < kMaxGroup; ++i) EXPECT_EQ(arrive(i, 1), kOk);
-  EXPECT_TRUE(queue_.post({.count = 1, .request = &request}, 0, *table_));
+  EXPECT_TRUE(queue_.post({.count = 1, .request = &request}));
 }
 
 TEST_F(ReceiveQueueTest, KnowsWhichMemoryItStillFills) {
@@ -180,8 +181,9 @@ TEST(MessageQueues, AgreeOverManyTurnsOfTheRing) {
     for (uint32_t i = 0; i < count; ++i) {
       operation.buffers[i] = {pointer(0x1000), 100, static_cast<int32_t>(i), 1};
     }
-    ASSERT_TRUE(receiver.post(operation, 1, *receive_table));
+    ASSERT_TRUE(receiver.post(operation));
     for (auto run = receiver.next_run(); run.count > 0; run = receiver.next_run()) {
+      receiver.write(run, 1, *receive_table);
       std::copy_n(&receive_table->slots[run.first], run.count, &send_table->slots[run.first]);
       receiver.on_run_posted(run.count);
     }

@@ -230,12 +230,14 @@ class EngineConnecting final : public Connecting {
       }
     }
     Opened all;
-    for (size_t lane = 0; lane < lanes_between(device_.nics.size(), peers_.size()); ++lane) {
+    const size_t lanes = lanes_between(device_.nics.size(), peers_.size());
+    const auto role = lanes > 1 ? Messenger::Role::kLane : Messenger::Role::kWhole;
+    for (size_t lane = 0; lane < lanes; ++lane) {
       bool place_comes = false;
       auto opened = nic_of_lane(device_, lane)
                         .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
                           auto one =
-                              messenger.open_send(peers_[lane % peers_.size()], now, weight_);
+                              messenger.open_send(peers_[lane % peers_.size()], now, weight_, role);
                           place_comes = !one && one.error().code == ErrorCode::kUnavailable &&
                                         messenger.releasing_sends();
                           return one;

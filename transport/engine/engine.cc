@@ -79,7 +79,8 @@ Result<void> Engine::start() {
                                                      .weight = params_.weight,
                                                      .max_connections = params_.max_connections,
                                                      .silence_limit = params_.timeout,
-                                                     .first_flow_number = random_value<uint64_t>()},
+                                                     .first_flow_number = random_value<uint64_t>(),
+                                                     .eager = caps().software ? params_.eager : 0},
                                      start);
   if (!messenger) {
     return fail(messenger.error().code, "PACECAR_CC: " + messenger.error().message);

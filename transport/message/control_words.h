@@ -28,7 +28,8 @@ struct CtsSlot {
   uint16_t group_size = 0;   // buffers of the same receive request
   uint16_t group_index = 0;  // of this one
   uint32_t reserved = 0;
-  uint64_t unused[2] = {0, 0};
+  uint64_t eager_freed = 0;  // eager messages that the receiver has taken, ever
+  uint64_t unused = 0;
   uint64_t sequence = 0;  // 1 + how many slots the receiver has posted before this one
 };
 static_assert(sizeof(CtsSlot) == 64 && std::is_trivially_copyable_v<CtsSlot>);
@@ -39,11 +40,14 @@ constexpr uint32_t kCtsSlots = 256;  // ring size: 32 receives of up to 8 buffer
 // also says how many writes the message took.
 struct Immediate {
   static constexpr uint32_t kMaxConnections = 1U << 10;
-  static constexpr uint32_t kMaxWrites = (1U << 14) - 2;
+  static constexpr uint32_t kMaxWrites = (1U << 14) - 3;
+  static constexpr uint32_t kEager = (1U << 14) - 2;    // instead of a count: a whole message for
+                                                        // which no buffer was known (eager.h)
   static constexpr uint32_t kTooLong = (1U << 14) - 1;  // instead of a count: nothing was sent,
                                                         // the message is larger than the buffer
   uint32_t connection = 0;                              // 10 bits
-  uint32_t slot = 0;                                    // 8 bits: sequence modulo kCtsSlots
+  uint32_t slot = 0;                                    // 8 bits: sequence modulo kCtsSlots; or
+                                                        // number of the eager message
   uint32_t writes = 0;                                  // 14 bits; 0: not the last one
 
   uint32_t pack() const { return connection << 22 | slot << 14 | writes; }
@@ -93,7 +97,8 @@ struct SendTable {
   NoteWords peer_note{};
   NoteWords own_note{};  // source of our own
   uint64_t peer_close = 0;
-  uint64_t own_close = 0;  // source of our own close word
+  uint64_t own_close = 0;   // source of our own close word
+  uint64_t own_wanted = 0;  // source of ReceiveTable::peer_wanted
 };
 
 // The receiving end: the sources of its writes, and the peer's close word.
@@ -103,6 +108,7 @@ struct ReceiveTable {
   NoteWords own_note{};
   uint64_t peer_close = 0;
   uint64_t own_close = 0;
+  uint64_t peer_wanted = 0;  // the sender waits until this many slots have been told, ever
 };
 
 }  // namespace pacecar

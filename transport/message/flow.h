@@ -5,12 +5,13 @@
 #include <string>
 
 #include "transport/message/messenger.h"
+#include "transport/message/table_memory.h"
 
 namespace pacecar {
 
 // What a work request's id says: whose completion it is.
 struct WorkId {
-  enum class Kind : uint8_t { kData, kTell, kWord, kClose, kNote };
+  enum class Kind : uint8_t { kData, kTell, kWord, kClose, kNote, kWant };
   Kind kind = Kind::kData;
   uint32_t owner = 0;   // connection or flow
   uint32_t number = 0;  // kData: of the send
@@ -63,31 +64,39 @@ struct Messenger::Progress {
 };
 
 struct Messenger::Sender {
+  explicit Sender(uint32_t eager_message)
+      : table(eager_bytes(eager_message)), eager(eager_message) {}
+
   ConnectionId id = 0;
   Flow* flow = nullptr;
   uint32_t weight = 1;
   SendQueue queue;
-  std::unique_ptr<SendTable> table;
+  TableMemory<SendTable> table;
   MemoryRegion table_region;
+  uint32_t eager;  // bytes of the largest eager message that was offered
   uint32_t remote_connection = 0;
   RemotePlace remote_table;  // the peer's ReceiveTable
   uint64_t notes_done = 0;
+  uint64_t wanted = 0;  // slots that we have asked for
   MessageFailure failure = MessageFailure::kNone;
   Progress progress;
   bool open = false;  // the answer is in
   bool held = false;
-  bool closed = false;  // by the application
+  bool closed = false;   // by the application
+  bool lingers = false;  // closed, while copies of what was done for the application are under way
   bool close_told = false;
   bool peer_closed = false;
   bool close_outstanding = false;
 };
 
 struct Messenger::Receiver {
+  explicit Receiver(uint32_t eager_message) : table(eager_bytes(eager_message)) {}
+
   ConnectionId id = 0;
   Flow* flow = nullptr;
   uint32_t weight = 1;
   ReceiveQueue queue;
-  std::unique_ptr<ReceiveTable> table;
+  TableMemory<ReceiveTable> table;
   MemoryRegion table_region;
   RemotePlace remote_table;  // the peer's SendTable
   MessageFailure failure = MessageFailure::kNone;

@@ -9,8 +9,8 @@ namespace pacecar {
 namespace {
 
 // "PCM" and the version of the message layer: raise it with every change of what travels.
-constexpr uint32_t kOfferMagic = 0x50434D02;
-constexpr uint32_t kAnswerMagic = 0x50434E02;
+constexpr uint32_t kOfferMagic = 0x50434D03;
+constexpr uint32_t kAnswerMagic = 0x50434E03;
 
 class Writer {
  public:
@@ -114,6 +114,7 @@ std::vector<uint8_t> encode(const Offer& offer) {
   out.u64(offer.flow);
   out.bytes(offer.obeys);
   out.u32(offer.weight);
+  out.u32(offer.eager);
   write(out, offer.end);
   write(out, offer.table);
   return out.take();
@@ -124,6 +125,7 @@ std::vector<uint8_t> encode(const Answer& answer) {
   out.u32(kAnswerMagic);
   write(out, answer.end);
   out.u32(answer.connection);
+  out.u32(answer.eager);
   write(out, answer.table);
   return out.take();
 }
@@ -137,6 +139,8 @@ Result<Offer> decode_offer(std::span<const uint8_t> bytes) {
   in.copy_to(offer.obeys);
   offer.weight = in.u32();
   if (offer.weight == 0 || offer.weight > kMaxWeight) in.refuse();
+  offer.eager = in.u32();
+  if (offer.eager > kMaxEager) in.refuse();
   read(in, offer.end);
   read(in, offer.table);
   if (!in.exhausted()) return other_version("offer");
@@ -149,6 +153,7 @@ Result<Answer> decode_answer(std::span<const uint8_t> bytes) {
   if (in.u32() != kAnswerMagic) return other_version("answer");
   read(in, answer.end);
   answer.connection = in.u32();
+  answer.eager = in.u32();
   read(in, answer.table);
   if (!in.exhausted()) return other_version("answer");
   return answer;

@@ -13,6 +13,9 @@
 
 namespace pacecar {
 
+// Largest eager message that anybody may offer.
+constexpr uint32_t kMaxEager = 1U << 16;
+
 // Names one opened NIC of one process: random, so that no two are the same.
 using NicIdentity = std::array<uint8_t, 16>;
 
@@ -38,6 +41,7 @@ struct Offer {
   uint64_t flow = 0;  // the sender's number of the flow
   AllocatorName obeys{};
   uint32_t weight = 1;  // the connection's; the flow has the largest of its connections'
+  uint32_t eager = 0;   // bytes of the largest eager message that it may send; 0: none
   FlowEnd end;
   RemotePlace table;  // the connection's SendTable
 };
@@ -45,7 +49,8 @@ struct Offer {
 struct Answer {
   FlowEnd end;
   uint32_t connection = 0;  // the receiver's number of the connection
-  RemotePlace table;        // the connection's ReceiveTable
+  uint32_t eager = 0;       // as the offer's, and not more than that
+  RemotePlace table;        // the connection's ReceiveTable, and behind it the eager cells
 };
 
 std::vector<uint8_t> encode(const Offer& offer);

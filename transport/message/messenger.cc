@@ -37,8 +37,8 @@ RemotePlace place_of(const MemoryRegion& region, size_t offset) {
 }
 
 template <typename T>
-Result<MemoryRegion> expose(Nic& nic, T& table) {
-  return nic.register_memory(&table, sizeof table, Access::kRemoteWrite);
+Result<MemoryRegion> expose(Nic& nic, T& place, size_t size = sizeof(T)) {
+  return nic.register_memory(&place, size, Access::kRemoteWrite);
 }
 
 }  // namespace
@@ -47,6 +47,7 @@ Result<std::unique_ptr<Messenger>> Messenger::create(Nic& nic, const MessengerCo
                                                      Instant now) {
   PACECAR_CHECK(config.max_connections <= Immediate::kMaxConnections);
   PACECAR_CHECK(config.line_rate.bps() > 0);
+  PACECAR_CHECK(config.eager <= std::min<Bytes>(kMaxEager, nic.caps().write_bytes / 2));
   const FlowEnvironment flow = environment(nic, config);
   auto controllers = make_controllers(config.congestion_control, flow, config.rate_max,
                                       config.constants, nic.caps().flows);
@@ -231,17 +232,17 @@ void Messenger::break_flow(Flow& flow, MessageFailure failure) {
 // --- connections ---
 
 Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant now,
-                                                uint32_t weight) {
+                                                uint32_t weight, Role role) {
   PACECAR_CHECK(weight <= kMaxWeight);
   const size_t place = free_place(senders_);
   if (place == senders_.size()) {
     return fail(ErrorCode::kUnavailable,
                 "all connections of the NIC are used: close some or raise PACECAR_MAX_CONNECTIONS");
   }
-  auto sender = std::make_unique<Sender>();
+  const uint32_t eager = role == Role::kWhole ? config_.eager : 0;
+  auto sender = std::make_unique<Sender>(eager);
   sender->id = static_cast<ConnectionId>(place);
-  sender->table = std::make_unique<SendTable>();
-  const auto region = expose(nic_, *sender->table);
+  const auto region = expose(nic_, *sender->table, sender->table.size());
   if (!region) return tl::unexpected(region.error());
   sender->table_region = *region;
   Flow* flow = find_flow(true, peer, std::nullopt);
@@ -261,6 +262,7 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
                     .flow = flow->number,
                     .obeys = obeys_,
                     .weight = sender->weight,
+                    .eager = eager,
                     .end = flow->local,
                     .table = place_of(*region, 0)};
   senders_[place] = std::move(sender);
@@ -289,7 +291,14 @@ Result<void> Messenger::finish_send(ConnectionId connection, std::span<const uin
                 "version of Pacecar on both sides");
   }
   sender.remote_connection = answer->connection;
+  if (answer->eager > sender.eager) {
+    return fail(ErrorCode::kPeer,
+                "the peer's answer has more room than was asked for: run the same version of "
+                "Pacecar on both sides");
+  }
   sender.remote_table = answer->table;
+  sender.queue.enable_eager(answer->eager, sender.table.cells(), sender.table_region.key,
+                            {answer->table.address + sizeof(ReceiveTable), answer->table.key});
   sender.open = true;
   return {};
 }
@@ -302,11 +311,12 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
     return fail(ErrorCode::kUnavailable,
                 "all connections of the NIC are used: close some or raise PACECAR_MAX_CONNECTIONS");
   }
-  auto receiver = std::make_unique<Receiver>();
+  const uint32_t eager = std::min(offer->eager, config_.eager);
+  auto receiver = std::make_unique<Receiver>(eager);
   receiver->id = static_cast<ConnectionId>(place);
-  receiver->table = std::make_unique<ReceiveTable>();
   receiver->remote_table = offer->table;
-  const auto region = expose(nic_, *receiver->table);
+  receiver->queue.enable_eager(eager, receiver->table.cells());
+  const auto region = expose(nic_, *receiver->table, receiver->table.size());
   if (!region) return tl::unexpected(region.error());
   receiver->table_region = *region;
   const auto give_up = [&](Error error) {
@@ -331,8 +341,10 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
   ++flow->connections;
   receiver->flow = flow;
   receiver->weight = offer->weight;
-  const Answer answer{
-      .end = flow->local, .connection = receiver->id, .table = place_of(*region, 0)};
+  const Answer answer{.end = flow->local,
+                      .connection = receiver->id,
+                      .eager = eager,
+                      .table = place_of(*region, 0)};
   receivers_[place] = std::move(receiver);
   weigh(*flow, now);
   return Answered{static_cast<ConnectionId>(place), encode(answer)};
@@ -348,10 +360,11 @@ bool Messenger::releasing_receives() const {
 
 void Messenger::close_send(ConnectionId connection, Instant now) {
   Sender& sender = *senders_[connection];
+  sender.lingers = !sender.queue.owes();
   sender.queue.drop_requests();
   sender.closed = true;
   matching_.remove(connection);
-  posting_.remove(connection);
+  if (!sender.lingers) posting_.remove(connection);
   house_busy_ = true;
   if (!sender.open) return release(sender, now);  // the peer finds out by itself
   tell_close(sender);
@@ -373,6 +386,7 @@ void Messenger::close_receive(ConnectionId connection, Instant, uint64_t complet
 
 void Messenger::tell_close(Sender& sender) {
   if (sender.close_told || sender.flow->state != Flow::State::kOpen) return;
+  if (sender.lingers && !sender.queue.settled()) return;
   sender.table->own_close = CloseWord::pack(0);
   sender.close_told = sender.close_outstanding = post_control(
       *sender.flow, {.id = WorkId{WorkId::Kind::kClose, sender.id, 0}.pack(),
@@ -398,6 +412,7 @@ void Messenger::tell_close(Receiver& receiver) {
 void Messenger::fail_connection(Sender& sender, MessageFailure failure) {
   if (sender.failure != MessageFailure::kNone) return;
   sender.failure = failure;
+  sender.lingers = false;
   sender.queue.fail(failure);
   matching_.remove(sender.id);
   posting_.remove(sender.id);
@@ -446,15 +461,30 @@ bool Messenger::send(ConnectionId connection, const SendOperation& operation) {
 
 bool Messenger::receive(ConnectionId connection, const ReceiveOperation& operation, Instant now) {
   Receiver& receiver = *receivers_[connection];
-  if (receiver.failure != MessageFailure::kNone) {
+  // A peer that has closed may have sent ahead before.
+  const bool failed = receiver.failure != MessageFailure::kNone;
+  const bool closed = receiver.failure == MessageFailure::kPeerClosed;
+  if (failed && !(closed && receiver.queue.holds_messages())) {
     operation.request->failure = receiver.failure;
     operation.request->set(MessageRequest::State::kFailed);
     return true;
   }
   Bytes bytes = 0;
   for (uint32_t i = 0; i < operation.count; ++i) bytes += operation.buffers[i].size;
-  if (!receiver.queue.post(operation, grant_word(*receiver.flow), *receiver.table)) return false;
+  if (!receiver.queue.post(operation)) return false;
   if (receiver.flow->obeys) allocator_->on_posted(now, receiver.flow->id, bytes);
+  if (receiver.queue.holds_messages()) {
+    Bytes finished = 0;
+    uint32_t messages = 0;
+    const auto arrival = receiver.queue.take_eager(&finished, &messages);
+    on_arrival(receiver, arrival, finished, messages, now);
+    bytes -= std::min(bytes, finished);
+  }
+  if (failed) {  // no more will come
+    receiver.queue.fail(receiver.failure);
+    if (receiver.flow->obeys) allocator_->on_finished(now, receiver.flow->id, bytes);
+    return true;
+  }
   telling_.add(connection);
   house_busy_ = true;
   return true;

@@ -40,6 +40,8 @@ struct MessengerConfig {
   uint32_t max_connections = 1024;                // each way
   Duration silence_limit = Duration::from_s(10);  // a peer that is silent for longer is dead
   uint64_t first_flow_number = 0;                 // random
+  uint32_t eager = 0;  // bytes of the largest message that is sent before its buffer is known; only
+                       // where the processor reaches all memory that is registered
 };
 
 struct MessengerCounters {
@@ -89,9 +91,12 @@ class Messenger {
     ConnectionId connection = 0;
     std::vector<uint8_t> answer;
   };
+  // What a connection is to those above.
+  enum class Role : uint8_t { kWhole, kLane };  // of several, by notes: it has no eager messages
   // A flow has the largest weight of its connections; 0: MessengerConfig::weight.
   // Errors: kUnavailable (connections, flows or queue pairs used up).
-  Result<Offered> open_send(const NicIdentity& peer, Instant now, uint32_t weight = 0);
+  Result<Offered> open_send(const NicIdentity& peer, Instant now, uint32_t weight = 0,
+                            Role role = Role::kWhole);
   // Errors: kPeer for an answer that makes no sense.
   Result<void> finish_send(ConnectionId connection, std::span<const uint8_t> answer, Instant now);
   Result<Answered> open_receive(std::span<const uint8_t> offer, Instant now);
@@ -100,7 +105,8 @@ class Messenger {
   bool releasing_sends() const;
   bool releasing_receives() const;
 
-  // Requests of a closed connection are dropped; nothing waits for the peer.
+  // Requests of a closed connection are dropped; nothing waits for the peer. What was done before
+  // still reaches it, unless other sends were under way.
   void close_send(ConnectionId connection, Instant now);
   void close_receive(ConnectionId connection, Instant now);
   // Tells the peer that its messages are complete below this slot, whatever this lane has had.
@@ -218,6 +224,9 @@ class Messenger {
   void poll_posting(Instant now);
   void poll_telling(Instant now);
   void poll_grants(Instant now);
+  void want_slots(Sender& sender);
+  void on_arrival(Receiver& receiver, ReceiveQueue::Arrival arrival, Bytes finished,
+                  uint32_t messages, Instant now);
   void keep_house(Instant now);
   // Each returns whether the passing of time may bring more to do.
   bool keep_house(Sender& sender, Instant now);

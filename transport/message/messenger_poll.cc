@@ -125,6 +125,8 @@ void Messenger::on_sent(const Completion& completion) {
       }
       const bool done = sender.queue.on_write_done(id.number, completion.status);
       if (done && ok) ++counters_.messages_sent;
+      if (done && sender.queue.waiting()) look_ = true;  // a cell is free
+      if (sender.closed) tell_close(sender);
       break;
     }
     case WorkId::Kind::kTell: {
@@ -146,6 +148,8 @@ void Messenger::on_sent(const Completion& completion) {
       } else {
         on_close_told(*receivers_[id.owner], ok);
       }
+      break;
+    case WorkId::Kind::kWant:
       break;
     case WorkId::Kind::kNote:  // the connection may be gone
       if (id.number == 0) {
@@ -178,14 +182,22 @@ void Messenger::on_received(const Completion& completion, Instant now) {
   Bytes finished = 0;
   uint32_t messages = 0;
   const auto arrival = receiver->queue.on_write(immediate, completion.bytes, &finished, &messages);
-  if (finished > 0 && receiver->flow->obeys) {
-    allocator_->on_finished(now, receiver->flow->id, finished);
+  counters_.bytes_received += completion.bytes;
+  if (immediate.writes == Immediate::kEager && arrival == ReceiveQueue::Arrival::kOk) {
+    counters_.bytes_received -= sizeof(EagerHeader);
+  }
+  on_arrival(*receiver, arrival, finished, messages, now);
+}
+
+void Messenger::on_arrival(Receiver& receiver, ReceiveQueue::Arrival arrival, Bytes finished,
+                           uint32_t messages, Instant now) {
+  if (finished > 0 && receiver.flow->obeys) {
+    allocator_->on_finished(now, receiver.flow->id, finished);
   }
   counters_.messages_received += messages;
-  counters_.bytes_received += completion.bytes;
   if (arrival == ReceiveQueue::Arrival::kOk) return;
   ++counters_.protocol_errors;
-  fail_connection(*receiver, MessageFailure::kPeerProtocol);
+  fail_connection(receiver, MessageFailure::kPeerProtocol);
 }
 
 void Messenger::poll_signals(Instant now) {
@@ -354,7 +366,28 @@ void Messenger::poll_matching(Instant now) {
       continue;
     }
     posting_.add(sender.id);
-    if (sender.queue.waiting()) matching_.add(sender.id);
+    if (!sender.queue.waiting()) continue;
+    matching_.add(sender.id);
+    want_slots(sender);
+  }
+}
+
+// A receiver whose last message was small lets its peer send ahead, and tells of buffers late.
+void Messenger::want_slots(Sender& sender) {
+  const uint64_t wanted = sender.queue.wanted_slots();
+  if (wanted <= sender.wanted) return;
+  sender.table->own_wanted = wanted;
+  const bool posted = post_control(
+      *sender.flow, {.id = WorkId{WorkId::Kind::kWant, sender.id, 0}.pack(),
+                     .local = reinterpret_cast<const uint8_t*>(&sender.table->own_wanted),
+                     .remote = sender.remote_table.address + offsetof(ReceiveTable, peer_wanted),
+                     .length = sizeof(uint64_t),
+                     .local_key = sender.table_region.key,
+                     .remote_key = sender.remote_table.key});
+  if (posted) {
+    sender.wanted = wanted;
+  } else {
+    look_ = true;  // no room: again at the next poll
   }
 }
 
@@ -394,11 +427,12 @@ void Messenger::poll_telling(Instant now) {
     if (run.count == 0) continue;
     if (receiver.tell_at == Instant::never()) receiver.tell_at = now + kTellDelay;
     const Instant tell_at = data_posted_ ? receiver.tell_at - kInPassing : receiver.tell_at;
-    if (now < tell_at && !receiver.queue.urgent()) {
+    if (now < tell_at && !receiver.queue.urgent(read_word(receiver.table->peer_wanted))) {
       next_telling_ = std::min(next_telling_, receiver.tell_at);
       telling_.add(receiver.id);
       continue;
     }
+    receiver.queue.write(run, grant_word(*receiver.flow), *receiver.table);
     const bool posted =
         post_control(*receiver.flow,
                      {.id = WorkId{WorkId::Kind::kTell, receiver.id, 0}.pack(),

@@ -3,34 +3,61 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/base/ordered_copy.h"
+
 namespace pacecar {
 
-bool ReceiveQueue::post(const ReceiveOperation& operation, uint64_t grant, ReceiveTable& table) {
+bool ReceiveQueue::post(const ReceiveOperation& operation) {
   if (requests_.full()) return false;
   requests_.push(Receive{.request = operation.request, .first = posted_, .count = operation.count});
   for (uint32_t i = 0; i < operation.count; ++i) {
     const ReceiveOperation::Buffer& buffer = operation.buffers[i];
-    table.slots[posted_ % kCtsSlots] = CtsSlot{
+    buffers_[posted_++ % kCtsSlots] = Buffer{.data = buffer.data,
+                                             .size = buffer.size,
+                                             .key = buffer.key,
+                                             .tag = buffer.tag,
+                                             .group_size = static_cast<uint8_t>(operation.count),
+                                             .group_index = static_cast<uint8_t>(i),
+                                             .active = true};
+    posted_bytes_ += buffer.size;
+  }
+  return true;
+}
+
+// A slot that the peer may still have to read, or whose write may have to be repeated, is not
+// written over.
+ReceiveQueue::Run ReceiveQueue::next_run() const {
+  const auto first = static_cast<uint32_t>(told_ % kCtsSlots);
+  const uint64_t end = std::min(posted_, read_by_peer_ + kCtsSlots);
+  return {first, static_cast<uint32_t>(std::min<uint64_t>(end - told_, kCtsSlots - first))};
+}
+
+void ReceiveQueue::write(const Run& run, uint64_t grant, ReceiveTable& table) const {
+  for (uint32_t i = 0; i < run.count; ++i) {
+    const Buffer& buffer = buffers_[run.first + i];
+    table.slots[run.first + i] = CtsSlot{
         .address = reinterpret_cast<uint64_t>(buffer.data),
         .size = buffer.size,
         .grant = grant,
         .key = buffer.key,
         .tag = buffer.tag,
-        .group_size = static_cast<uint16_t>(operation.count),
-        .group_index = static_cast<uint16_t>(i),
-        .sequence = posted_ + 1,
+        .group_size = buffer.group_size,
+        .group_index = buffer.group_index,
+        .eager_freed = inbox_.freed(),
+        .sequence = told_ + i + 1,
     };
-    buffers_[posted_ % kCtsSlots] = Buffer{.size = buffer.size, .key = buffer.key, .active = true};
-    posted_bytes_ += buffer.size;
-    ++posted_;
   }
-  return true;
 }
 
-ReceiveQueue::Run ReceiveQueue::next_run() const {
-  const auto first = static_cast<uint32_t>(told_ % kCtsSlots);
-  const uint64_t untold = posted_ - told_;
-  return {first, static_cast<uint32_t>(std::min<uint64_t>(untold, kCtsSlots - first))};
+void ReceiveQueue::on_run_posted(uint32_t count) {
+  told_ += count;
+  freed_told_ = inbox_.freed();
+}
+
+bool ReceiveQueue::urgent(uint64_t wanted) const {
+  if (wanted > told_) return true;
+  if (small_before_ && inbox_.arrived() - freed_told_ < kEagerCells / 2) return false;
+  return told_ - completed_ <= posted_ - told_;
 }
 
 ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes bytes,
@@ -38,8 +65,13 @@ ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes b
   ++moves_;
   *finished = 0;
   *messages = 0;
+  if (immediate.writes == Immediate::kEager) {
+    return on_eager(immediate, bytes, finished, messages);
+  }
   Buffer& buffer = buffers_[immediate.slot];
   if (!buffer.active) return Arrival::kProtocolError;
+  const uint64_t slot = posted_ - 1 - (posted_ - 1 - immediate.slot) % kCtsSlots;
+  read_by_peer_ = std::max(read_by_peer_, slot + 1);
   ++buffer.writes_seen;
   buffer.received += bytes;
   if (buffer.received > buffer.size) return Arrival::kProtocolError;
@@ -47,15 +79,57 @@ ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes b
   if (given_up) buffer.failed = true;
   if (immediate.writes != 0 && !given_up) buffer.writes = immediate.writes;
   if (!given_up && (buffer.writes == 0 || buffer.writes_seen < buffer.writes)) return Arrival::kOk;
+  small_before_ = inbox_.small(buffer.received);
+  return complete(buffer, finished, messages);
+}
 
+ReceiveQueue::Arrival ReceiveQueue::on_eager(const Immediate& immediate, Bytes bytes,
+                                             Bytes* finished, uint32_t* messages) {
+  if (!inbox_.on_write(immediate.slot, bytes)) return Arrival::kProtocolError;
+  small_before_ = true;
+  return take_eager(finished, messages);
+}
+
+ReceiveQueue::Arrival ReceiveQueue::take_eager(Bytes* finished, uint32_t* messages) {
+  // In the order of sending, so that of each tag the oldest comes first.
+  for (uint32_t i = 0; EagerInbox::Message* message = inbox_.at(i); ++i) {
+    if (message->taken) continue;
+    const EagerHeader& header = message->header;
+    if (header.next_slot > told_) return Arrival::kProtocolError;
+    read_by_peer_ = std::max(read_by_peer_, header.next_slot);
+    Buffer* buffer = buffer_for(header);
+    if (buffer == nullptr) continue;
+    if (!buffer->active || buffer->writes_seen > 0) return Arrival::kProtocolError;
+    message->taken = buffer->eager = true;
+    buffer->failed = header.size > buffer->size;
+    if (!buffer->failed) {
+      ordered_copy(buffer->data, message->data, header.size);
+      buffer->received = header.size;
+    }
+    if (complete(*buffer, finished, messages) != Arrival::kOk) return Arrival::kProtocolError;
+  }
+  inbox_.free_taken();
+  return Arrival::kOk;
+}
+
+ReceiveQueue::Buffer* ReceiveQueue::buffer_for(const EagerHeader& header) {
+  for (uint64_t slot = std::max(header.next_slot, completed_); slot < posted_; ++slot) {
+    Buffer& buffer = buffers_[slot % kCtsSlots];
+    if (buffer.tag == header.tag && !buffer.eager) return &buffer;
+  }
+  return nullptr;
+}
+
+// Of a buffer that is filled, or never will be.
+ReceiveQueue::Arrival ReceiveQueue::complete(Buffer& buffer, Bytes* finished, uint32_t* messages) {
   buffer.active = false;
   posted_bytes_ -= buffer.size;
-  *finished = buffer.size;
-  Receive* receive = receive_of(immediate.slot);
+  *finished += buffer.size;
+  Receive* receive = receive_of(static_cast<uint32_t>(&buffer - buffers_.data()));
   if (receive == nullptr) return Arrival::kProtocolError;
   if (buffer.failed) receive->failure = MessageFailure::kTooLong;
   ++receive->done;
-  *messages = 1;
+  ++*messages;
   complete_in_order();
   return Arrival::kOk;
 }
@@ -99,7 +173,7 @@ void ReceiveQueue::fail(MessageFailure failure) {
 Bytes ReceiveQueue::renew() {
   requests_.clear();
   for (Buffer& buffer : buffers_) buffer.active = false;
-  told_ = completed_ = posted_;
+  told_ = completed_ = read_by_peer_ = posted_;
   return std::exchange(posted_bytes_, 0);
 }
 

@@ -11,6 +11,7 @@
 
 #include "transport/base/fixed_queue.h"
 #include "transport/message/control_words.h"
+#include "transport/message/eager.h"
 #include "transport/message/message_request.h"
 
 namespace pacecar {
@@ -33,8 +34,11 @@ class ReceiveQueue {
  public:
   ReceiveQueue() : buffers_(kCtsSlots), requests_(kMaxReceives) {}
 
-  // Fills slots of `table` with the grant in force; false when kMaxReceives requests are posted.
-  bool post(const ReceiveOperation& operation, uint64_t grant, ReceiveTable& table);
+  // Eager messages may come; their cells have room for messages of that size.
+  void enable_eager(Bytes message, const uint8_t* cells) { inbox_.enable(message, cells); }
+
+  // False when kMaxReceives requests are posted.
+  bool post(const ReceiveOperation& operation);
   bool idle() const { return requests_.empty(); }
   Bytes posted_bytes() const { return posted_bytes_; }
 
@@ -44,15 +48,22 @@ class ReceiveQueue {
     uint32_t count = 0;
   };
   Run next_run() const;
-  void on_run_posted(uint32_t count) { told_ += count; }
-  // The peer has so few slots left that it should be told of more at once; otherwise telling may
-  // wait a little, so that one write tells of several.
-  bool urgent() const { return told_ - completed_ <= posted_ - told_; }
+  // Fills this run's slots of the table, with the grant in force.
+  void write(const Run& run, uint64_t grant, ReceiveTable& table) const;
+  void on_run_posted(uint32_t count);
+  // The peer should be told of more slots at once: because it says that it wants so many, or has
+  // few left and needs them. Otherwise telling may wait a little, so that one write tells of
+  // several; eager messages need no slot at all, as long as there are cells for them.
+  bool urgent(uint64_t wanted) const;
 
   enum class Arrival : uint8_t { kOk, kProtocolError };
-  // A write of `bytes` into the buffer of this immediate has arrived. `finished` gets the bytes of
-  // posted buffers that are done with, `messages` how many messages completed.
+  // A write of `bytes` into the buffer, or the cell, of this immediate has arrived. `finished` gets
+  // the bytes of posted buffers that are done with, `messages` how many messages completed.
   Arrival on_write(const Immediate& immediate, Bytes bytes, Bytes* finished, uint32_t* messages);
+  // Copies eager messages that have arrived into the buffers that have been posted since.
+  Arrival take_eager(Bytes* finished, uint32_t* messages);
+  // Eager messages wait for buffers.
+  bool holds_messages() const { return !inbox_.empty(); }
   uint32_t requests() const { return static_cast<uint32_t>(requests_.size()); }
   // Counts writes that have arrived.
   uint64_t moves() const { return moves_; }
@@ -77,13 +88,18 @@ class ReceiveQueue {
 
  private:
   struct Buffer {
+    uint8_t* data = nullptr;
     Bytes size = 0;
     Bytes received = 0;
     uint32_t key = 0;
+    int32_t tag = 0;
     uint32_t writes_seen = 0;
     uint32_t writes = 0;  // 0: not yet known
+    uint8_t group_size = 0;
+    uint8_t group_index = 0;
     bool active = false;
     bool failed = false;
+    bool eager = false;  // an eager message has filled it
   };
   struct Receive {
     MessageRequest* request = nullptr;
@@ -93,6 +109,10 @@ class ReceiveQueue {
     MessageFailure failure = MessageFailure::kNone;
   };
 
+  Arrival on_eager(const Immediate& immediate, Bytes bytes, Bytes* finished, uint32_t* messages);
+  // The posted buffer that this message goes to; nullptr: none yet.
+  Buffer* buffer_for(const EagerHeader& header);
+  Arrival complete(Buffer& buffer, Bytes* finished, uint32_t* messages);
   Receive* receive_of(uint32_t slot);
   void complete_in_order();
   void finish(Receive& receive);
@@ -103,7 +123,11 @@ class ReceiveQueue {
   uint64_t posted_ = 0;     // slots, ever
   uint64_t told_ = 0;       // of these, written to the peer
   uint64_t completed_ = 0;
+  uint64_t read_by_peer_ = 0;  // of those told: all below this number, for certain
   uint64_t moves_ = 0;
+  EagerInbox inbox_;
+  uint64_t freed_told_ = 0;    // inbox_.freed() in what the peer was told last
+  bool small_before_ = false;  // the last message could have been an eager one
 };
 
 }  // namespace pacecar

@@ -1,6 +1,7 @@
 #include "transport/message/send_queue.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "transport/base/check.h"
 
@@ -16,12 +17,12 @@ constexpr Bytes divide_up(Bytes total, Bytes part) { return (total + part - 1) /
 }  // namespace
 
 bool SendQueue::post(const SendOperation& operation) {
-  if (free_.empty()) return false;
+  if (owed_ == kMaxSends) return false;
+  ++owed_;
   const uint32_t number = free_.front();
   free_.pop_front();
   sends_[number] = Send{.operation = operation, .used = true};
   waiting_.push(number);
-  backlog_ += operation.size;
   return true;
 }
 
@@ -39,7 +40,8 @@ bool SendQueue::load_group(const SendTable& table, bool* malformed) {
     const CtsSlot& slot = table.slots[(next_sequence_ + i) % kCtsSlots];
     if (read_word(slot.sequence) != next_sequence_ + i + 1) return false;
     group_[i] = slot;
-    if (group_[i].group_size != first.group_size || group_[i].group_index != i) {
+    if (group_[i].group_size != first.group_size || group_[i].group_index != i ||
+        !eager_.on_freed(group_[i].eager_freed)) {
       *malformed = true;
       return false;
     }
@@ -57,6 +59,15 @@ bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
     if ((group_used_ >> i & 1) != 0 || slot.tag != send.operation.tag) continue;
     group_used_ |= 1U << i;
     send.matched = true;
+    ++moves_;
+    if (send.eager) {
+      --ahead_;
+      if (send.done) {
+        --resting_;
+        release(number);
+      }
+      return true;
+    }
     send.sequence = slot.sequence - 1;
     send.remote = slot.address + send.operation.offset;
     send.remote_key = slot.key;
@@ -68,12 +79,52 @@ bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
         send.write_bytes > kMostWriteBytes) {
       send.remote = slot.address;
       give_up(send, MessageFailure::kTooLong);
+    } else {
+      small_before_ = eager_.small(size);
+      copy(send);
     }
     matched_.push(number);
-    ++moves_;
     return true;
   }
   return false;
+}
+
+// Only when all slots that are known are taken: then the first of its tag among those to come is
+// the message's, for both sides, however slots and messages overtake each other.
+void SendQueue::send_ahead() {
+  while (waiting()) {
+    const uint32_t number = waiting_[ahead_];
+    Send& send = sends_[number];
+    if (!eager_.room() || !copy(send)) return;
+    send.eager = true;
+    send.number = eager_.send();
+    send.writes = 1;
+    const EagerHeader header{.next_slot = next_sequence_,
+                             .size = static_cast<uint32_t>(send.operation.size),
+                             .tag = send.operation.tag};
+    std::memcpy(eager_.header(send.cell), &header, sizeof header);
+    matched_.push(number);
+    ++ahead_;
+    ++moves_;
+    small_before_ = true;
+  }
+}
+
+// False where the message stays where it is.
+bool SendQueue::copy(Send& send) {
+  SendOperation& operation = send.operation;
+  send.cell = eager_.copy(operation.data, operation.size);
+  if (send.cell == EagerSource::kNone) return false;
+  operation.data = eager_.message(send.cell);
+  operation.key = eager_.key();
+  finish(send);
+  return true;
+}
+
+uint64_t SendQueue::wanted_slots() const {
+  if (!small_before_ || !waiting() || group_size_ != 0) return 0;
+  const bool passes = eager_.room() && eager_.small(sends_[waiting_[ahead_]].operation.size);
+  return passes ? 0 : next_sequence_ + ahead_ + 1;
 }
 
 // The receiver must learn that nothing (more) will come: one last empty write tells it.
@@ -86,6 +137,22 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
   if (matched_.empty()) return false;
   const uint32_t number = matched_.front();
   const Send& send = sends_[number];
+  if (send.eager) {
+    *write = WorkRequest{
+        .id = number,
+        .local = eager_.header(send.cell),
+        .remote = eager_.place(send.number),
+        .length = sizeof(EagerHeader) + send.operation.size,
+        .local_key = eager_.key(),
+        .remote_key = eager_.remote_key(),
+        .immediate = Immediate{.connection = connection,
+                               .slot = static_cast<uint32_t>(send.number % 256),
+                               .writes = Immediate::kEager}
+                         .pack(),
+        .opcode = Opcode::kWriteWithImm,
+    };
+    return true;
+  }
   const bool given_up = send.failure != MessageFailure::kNone;
   const bool last = send.writes_posted + 1 == send.writes;
   const Bytes left = given_up ? 0 : send.operation.size - send.posted;
@@ -111,8 +178,9 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
 
 Bytes SendQueue::on_posted() {
   Send& send = sends_[matched_.front()];
-  const bool given_up = send.failure != MessageFailure::kNone;
-  const Bytes bytes = given_up ? 0 : std::min(send.operation.size - send.posted, send.write_bytes);
+  const bool given_up = send.failure != MessageFailure::kNone && !send.eager;
+  const Bytes left = send.operation.size - send.posted;
+  const Bytes bytes = given_up ? 0 : send.eager ? left : std::min(left, send.write_bytes);
   send.posted += bytes;
   ++outstanding_;
   if (++send.writes_posted == send.writes) matched_.pop_front();
@@ -120,7 +188,7 @@ Bytes SendQueue::on_posted() {
 }
 
 bool SendQueue::on_write_done(uint32_t number, CompletionStatus status) {
-  if (number >= kMaxSends || !sends_[number].used) return false;
+  if (number >= sends_.size() || !sends_[number].used) return false;
   Send& send = sends_[number];
   ++moves_;
   --outstanding_;
@@ -131,15 +199,21 @@ bool SendQueue::on_write_done(uint32_t number, CompletionStatus status) {
     if (send.writes_posted < send.writes) give_up(send, send.failure);
   }
   if (send.writes_done < send.writes) return false;
+  send.done = true;
+  if (send.cell != EagerSource::kNone) eager_.give_back(send.cell);
   finish(send);
-  release(number);
+  if (send.eager && !send.matched) {
+    ++resting_;
+  } else {
+    release(number);
+  }
   return true;
 }
 
 void SendQueue::on_peer_closed(uint64_t completed_slots) {
   for (Send& send : sends_) {
     if (!send.used) continue;
-    const bool arrived = send.matched && send.sequence < completed_slots;
+    const bool arrived = send.matched && !send.eager && send.sequence < completed_slots;
     if (!arrived && send.failure == MessageFailure::kNone) {
       send.failure = MessageFailure::kPeerClosed;
     }
@@ -157,7 +231,7 @@ void SendQueue::fail(MessageFailure failure) {
 
 void SendQueue::renew(uint64_t next_slot) {
   PACECAR_CHECK(outstanding_ == 0);
-  *this = SendQueue();
+  *this = SendQueue();  // no lane sends ahead
   next_sequence_ = next_slot;
 }
 
@@ -186,6 +260,8 @@ void SendQueue::drop_requests() {
 
 // Tells the application, once.
 void SendQueue::finish(Send& send) {
+  if (!send.told) --owed_;
+  send.told = true;
   MessageRequest* request = send.operation.request;
   if (request == nullptr) return;
   send.operation.request = nullptr;
@@ -198,7 +274,6 @@ void SendQueue::finish(Send& send) {
 
 void SendQueue::release(uint32_t number) {
   sends_[number].used = false;
-  backlog_ -= sends_[number].operation.size;
   free_.push(number);
 }
 

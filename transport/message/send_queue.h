@@ -1,7 +1,11 @@
 // The sends of one connection: matches sends with the receiver's posted buffers and turns them
 // into writes. The oldest receive request comes first; among its buffers the tag chooses.
 //
-// Bounds: kMaxSends sends. Pure; one thread.
+// Where eager messages are enabled, a small send is copied as soon as it may leave, and is done for
+// the application by that. It may leave before its buffer is known, unless an earlier one may not:
+// then it goes to one of the receiver's cells, and its slot, once there, is only crossed out.
+//
+// Bounds: kMaxSends sends that are not done for the application. Pure; one thread.
 #pragma once
 
 #include <array>
@@ -10,6 +14,7 @@
 
 #include "transport/base/fixed_queue.h"
 #include "transport/message/control_words.h"
+#include "transport/message/eager.h"
 #include "transport/message/message_request.h"
 #include "transport/nic/nic.h"
 
@@ -27,19 +32,34 @@ struct SendOperation {
 
 class SendQueue {
  public:
-  SendQueue() : sends_(kMaxSends), free_(kMaxSends), waiting_(kMaxSends), matched_(kMaxSends) {
-    for (uint32_t i = 0; i < kMaxSends; ++i) free_.push(i);
+  SendQueue() : sends_(kCapacity), free_(kCapacity), waiting_(kCapacity), matched_(kCapacity) {
+    for (uint32_t i = 0; i < kCapacity; ++i) free_.push(i);
   }
 
-  // False when kMaxSends sends are under way.
+  // See EagerSource.
+  void enable_eager(Bytes message, uint8_t* cells, uint32_t key, const RemotePlace& remote) {
+    eager_.enable(message, cells, key, remote);
+  }
+
+  // False when kMaxSends sends are not done for the application.
   bool post(const SendOperation& operation);
-  bool waiting() const { return !waiting_.empty(); }
-  bool idle() const { return free_.size() == kMaxSends; }
-  uint32_t requests() const { return kMaxSends - static_cast<uint32_t>(free_.size()); }
+  // Some can neither leave nor has left.
+  bool waiting() const { return waiting_.size() > ahead_; }
+  bool idle() const { return requests() == 0; }
+  // What the application, or the peer's acknowledgement, is still to be told of.
+  uint32_t requests() const { return kCapacity - static_cast<uint32_t>(free_.size()) - resting_; }
+  // The peer may not tell of buffers unless asked: how many slots it should have told, ever. 0: it
+  // need not be asked.
+  uint64_t wanted_slots() const;
+  // What the application has been told is done has reached the peer.
+  bool settled() const { return matched_.empty() && outstanding_ == 0; }
+  // Some send is not done for the application.
+  bool owes() const { return owed_ > 0; }
 
   enum class Match : uint8_t { kOk, kProtocolError };
   // Reads the table, matches what can be matched, and calls on_grant(word) for every new slot. What
   // is matched takes writes of at most `write_bytes`, or of more where there would be too many.
+  // What is not may go ahead.
   template <typename OnGrant>
   Match match(const SendTable& table, Bytes write_bytes, OnGrant on_grant);
 
@@ -50,8 +70,6 @@ class SendQueue {
   Bytes on_posted();
   // Counts whatever brings a send nearer to its end.
   uint64_t moves() const { return moves_; }
-  // Bytes of sends that are not done.
-  Bytes backlog() const { return backlog_; }
   // Writes that were posted and are not done.
   uint32_t outstanding() const { return outstanding_; }
   // A write of send `number` is done. True when that completed the send, successfully or not.
@@ -69,8 +87,12 @@ class SendQueue {
   void drop_requests();
 
  private:
+  // Beyond the application's: copies that are under way, and messages whose slots are not known.
+  static constexpr uint32_t kCapacity = kMaxSends + 2 * kEagerCells;
+
   struct Send {
     SendOperation operation;
+    uint64_t number = 0;    // eager: of the message
     uint64_t sequence = 0;  // of the matched slot
     uint64_t remote = 0;
     Bytes posted = 0;
@@ -80,19 +102,29 @@ class SendQueue {
     uint32_t writes_posted = 0;
     uint32_t writes_done = 0;
     MessageFailure failure = MessageFailure::kNone;
+    uint8_t cell = EagerSource::kNone;  // that holds a copy
     bool used = false;
     bool matched = false;
+    bool eager = false;  // goes to the receiver's cell
+    bool done = false;   // all its writes
+    bool told = false;   // the application
   };
 
   bool load_group(const SendTable& table, bool* malformed);
   bool match_one(uint32_t number, Bytes write_bytes);
+  void send_ahead();
+  bool copy(Send& send);
   void give_up(Send& send, MessageFailure failure);
   void finish(Send& send);
   void release(uint32_t number);
 
   std::vector<Send> sends_;
   FixedQueue<uint32_t> free_;
-  FixedQueue<uint32_t> waiting_;            // posted and not matched, in order
+  EagerSource eager_;
+  FixedQueue<uint32_t> waiting_;            // posted and not matched, in order: first those ahead
+  uint32_t ahead_ = 0;                      // eager ones among them
+  uint32_t resting_ = 0;                    // of these, done
+  uint32_t owed_ = 0;                       // not done for the application
   FixedQueue<uint32_t> matched_;            // with writes to post
   std::array<CtsSlot, kMaxGroup> group_{};  // the oldest receive request that is not all matched
   uint32_t group_size_ = 0;                 // 0: none loaded
@@ -100,7 +132,7 @@ class SendQueue {
   uint64_t next_sequence_ = 0;              // of the first slot after the group
   uint32_t outstanding_ = 0;
   uint64_t moves_ = 0;
-  Bytes backlog_ = 0;
+  bool small_before_ = false;  // the last send that left could have been an eager one
 };
 
 template <typename OnGrant>
@@ -109,7 +141,9 @@ SendQueue::Match SendQueue::match(const SendTable& table, Bytes write_bytes, OnG
     if (group_size_ == 0) {
       bool malformed = false;
       if (!load_group(table, &malformed)) {
-        return malformed ? Match::kProtocolError : Match::kOk;
+        if (malformed) return Match::kProtocolError;
+        send_ahead();
+        return Match::kOk;
       }
       for (uint32_t i = 0; i < group_size_; ++i) on_grant(group_[i].grant);
     }

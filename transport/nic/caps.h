@@ -22,6 +22,7 @@ struct NicCaps {
   uint32_t regions = 0;
   Bytes write_bytes = Bytes{1} << 30;  // what one write should carry at most
   bool reliable = true;                // repairs losses by itself
+  bool software = false;               // a packet costs more than a copy; reaches host memory only
   bool ordered = false;  // writes of one queue pair land in the order of their posting
   bool paces_packets =
       true;  // set_flow_limits is applied to each packet; otherwise to whole writes

@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "transport/base/seq.h"
-#include "transport/softnic/ordered_copy.h"
+#include "transport/base/ordered_copy.h"
 
 namespace pacecar {
 namespace {

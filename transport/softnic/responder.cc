@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "transport/base/seq.h"
-#include "transport/softnic/ordered_copy.h"
+#include "transport/base/ordered_copy.h"
 
 namespace pacecar {
 namespace {

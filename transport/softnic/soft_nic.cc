@@ -76,6 +76,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       .queue_pairs = static_cast<uint32_t>(queue_pairs_.size()),
       .regions = config.regions,
       .reliable = true,
+      .software = true,
       .ordered = false,
       .paces_packets = true,
       .sees_ecn = config.sees_ecn,

@@ -1,0 +1,243 @@
+// Eager messages: SendQueue and ReceiveQueue over a network in which everything overtakes
+// everything, against what two sides agree on without any network: of each tag, the k-th message
+// goes into the k-th buffer.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "transport/base/prng.h"
+#include "transport/message/receive_queue.h"
+#include "transport/message/send_queue.h"
+#include "transport/message/table_memory.h"
+
+namespace pacecar {
+namespace {
+
+using State = MessageRequest::State;
+
+constexpr Bytes kEager = 100;
+constexpr Bytes kLargest = 300;
+constexpr Bytes kWriteBytes = 128;  // larger messages take several writes
+constexpr int32_t kTags = 3;
+constexpr uint32_t kMessages = 399;
+
+// What sends and receives do until all of `kMessages` have arrived.
+class World {
+ public:
+  explicit World(uint64_t seed) : prng_(seed), idle_receiver_(1 + prng_.below(20)) {
+    receiver_.enable_eager(kEager, receive_memory_.cells());
+    sender_.enable_eager(kEager, send_memory_.cells(), 0,
+                         {reinterpret_cast<uint64_t>(receive_memory_.cells()), 0});
+  }
+
+  void run() {
+    for (uint32_t turn = 0; completed_ < kMessages; ++turn) {
+      RC_ASSERT(turn < 200 * kMessages);
+      switch (prng_.below(8)) {
+        case 0:
+          send();
+          break;
+        case 1:
+          if (prng_.below(idle_receiver_) == 0) receive();
+          break;
+        case 2:
+          match();
+          break;
+        case 3:
+          post();
+          break;
+        case 4:
+          tell();
+          break;
+        default:
+          prng_.below(3) > 0 ? deliver() : acknowledge();
+      }
+      complete();
+    }
+    while (!in_flight_.empty() || !delivered_.empty()) {
+      deliver();
+      acknowledge();
+    }
+    match();  // crosses out the slots of those that went ahead
+    tell_all();
+    match();
+    RC_ASSERT(sender_.idle());
+    RC_ASSERT(sender_.settled());
+    RC_ASSERT(receiver_.idle());
+    RC_ASSERT(!receiver_.holds_messages());
+    RC_TAG(ahead_ == 0 ? "none ahead" : ahead_ < kMessages / 4 ? "some ahead" : "many ahead");
+  }
+
+ private:
+  struct Message {
+    std::vector<uint8_t> bytes;
+    int32_t tag = 0;
+    MessageRequest request;
+  };
+  struct Receive {
+    std::array<std::vector<uint8_t>, kMaxGroup> buffers;
+    std::array<int32_t, kMaxGroup> tags{};
+    uint32_t count = 0;
+    MessageRequest request;
+  };
+  struct Transfer {
+    WorkRequest write;
+    bool tells = false;
+  };
+
+  // Tags follow a cycle with an offset, so that sends and receives have the same number of each in
+  // the long run, in different orders.
+  int32_t shuffled_tag(std::vector<int32_t>& bag) {
+    if (bag.empty()) {
+      for (int32_t tag = 0; tag < kTags; ++tag) bag.push_back(tag);
+    }
+    const size_t index = prng_.below(bag.size());
+    const int32_t tag = bag[index];
+    bag.erase(bag.begin() + static_cast<ptrdiff_t>(index));
+    return tag;
+  }
+
+  void send() {
+    if (sent_.size() == kMessages) return;
+    uint32_t pending = 0;
+    for (const Message& message : sent_) pending += message.request.state() == State::kPending;
+    if (pending == kMaxSends) return;
+    Message& message = sent_.emplace_back();
+    message.bytes.resize(prng_.below(2) == 0 ? prng_.below(kEager + 1) : prng_.below(kLargest + 1));
+    for (uint8_t& byte : message.bytes) byte = static_cast<uint8_t>(prng_.next_u64());
+    message.tag = shuffled_tag(send_bag_);
+    message.request.set(State::kPending);
+    RC_ASSERT(sender_.post(
+        {message.bytes.data(), message.bytes.size(), message.tag, 1, &message.request}));
+    expected_[message.tag].push_back(message.bytes);
+  }
+
+  void receive() {
+    const auto left = static_cast<uint32_t>(kMessages - posted_);
+    if (left == 0 || receives_.size() - finished_ == kMaxReceives) return;
+    Receive& receive = receives_.emplace_back();
+    receive.count = 1 + static_cast<uint32_t>(prng_.below(std::min(left, kMaxGroup)));
+    ReceiveOperation operation{.count = receive.count, .request = &receive.request};
+    for (uint32_t i = 0; i < receive.count; ++i) {
+      receive.buffers[i].resize(kLargest);
+      receive.tags[i] = shuffled_tag(receive_bag_);
+      operation.buffers[i] = {receive.buffers[i].data(), kLargest, receive.tags[i], 1};
+    }
+    receive.request.set(State::kPending);
+    RC_ASSERT(receiver_.post(operation));
+    posted_ += receive.count;
+    Bytes finished = 0;
+    uint32_t messages = 0;
+    RC_ASSERT(receiver_.take_eager(&finished, &messages) == ReceiveQueue::Arrival::kOk);
+  }
+
+  void match() {
+    RC_ASSERT(sender_.match(*send_memory_, kWriteBytes, [](uint64_t) {}) == SendQueue::Match::kOk);
+    if (prng_.below(2) == 0) receive_memory_->peer_wanted = sender_.wanted_slots();
+    // What is done for the application is the application's.
+    for (Message& message : sent_) {
+      if (message.request.state() == State::kDone) std::ranges::fill(message.bytes, 0xEE);
+    }
+  }
+
+  void post() {
+    WorkRequest write;
+    if (!sender_.next_write(0, &write)) return;
+    sender_.on_posted();
+    ahead_ += Immediate::unpack(write.immediate).writes == Immediate::kEager;
+    in_flight_.push_back({write});
+  }
+
+  void tell() {
+    // Sooner or later the time comes.
+    if (!receiver_.urgent(receive_memory_->peer_wanted) && prng_.below(20) > 0) return;
+    const ReceiveQueue::Run run = receiver_.next_run();
+    if (run.count == 0) return;
+    receiver_.write(run, 1, *receive_memory_);
+    receiver_.on_run_posted(run.count);
+    in_flight_.push_back(
+        {{.local = reinterpret_cast<const uint8_t*>(&receive_memory_->slots[run.first]),
+          .remote = reinterpret_cast<uint64_t>(&send_memory_->slots[run.first]),
+          .length = run.count * sizeof(CtsSlot)},
+         true});
+  }
+
+  void tell_all() {
+    for (auto run = receiver_.next_run(); run.count > 0; run = receiver_.next_run()) {
+      receiver_.write(run, 1, *receive_memory_);
+      receiver_.on_run_posted(run.count);
+      std::copy_n(&receive_memory_->slots[run.first], run.count, &send_memory_->slots[run.first]);
+    }
+  }
+
+  // The memory is read as late as a repetition may read it.
+  void deliver() {
+    if (in_flight_.empty()) return;
+    const auto chosen = in_flight_.begin() + static_cast<ptrdiff_t>(prng_.below(in_flight_.size()));
+    const Transfer transfer = *chosen;
+    in_flight_.erase(chosen);
+    const WorkRequest& write = transfer.write;
+    if (write.length > 0) {
+      std::memcpy(reinterpret_cast<uint8_t*>(write.remote), write.local, write.length);
+    }
+    if (transfer.tells) return;
+    Bytes finished = 0;
+    uint32_t messages = 0;
+    RC_ASSERT(receiver_.on_write(Immediate::unpack(write.immediate), write.length, &finished,
+                                 &messages) == ReceiveQueue::Arrival::kOk);
+    delivered_.push_back(static_cast<uint32_t>(write.id));
+  }
+
+  void acknowledge() {
+    if (delivered_.empty()) return;
+    sender_.on_write_done(delivered_.front(), CompletionStatus::kOk);
+    delivered_.pop_front();
+  }
+
+  void complete() {
+    while (finished_ < receives_.size() &&
+           receives_[finished_].request.state() != State::kPending) {
+      const Receive& receive = receives_[finished_++];
+      RC_ASSERT(receive.request.state() == State::kDone);
+      for (uint32_t i = 0; i < receive.count; ++i) {
+        auto& queue = expected_[receive.tags[i]];
+        RC_ASSERT(!queue.empty());
+        RC_ASSERT(receive.request.sizes[i] == queue.front().size());
+        RC_ASSERT(
+            std::equal(queue.front().begin(), queue.front().end(), receive.buffers[i].begin()));
+        queue.pop_front();
+        ++completed_;
+      }
+    }
+  }
+
+  Prng prng_;
+  uint64_t idle_receiver_;  // it posts that many times more rarely than others do anything
+  TableMemory<SendTable> send_memory_{eager_bytes(kEager)};
+  TableMemory<ReceiveTable> receive_memory_{eager_bytes(kEager)};
+  SendQueue sender_;
+  ReceiveQueue receiver_;
+  std::vector<int32_t> send_bag_;
+  std::vector<int32_t> receive_bag_;
+  std::deque<Message> sent_;
+  std::deque<Receive> receives_;
+  std::vector<Transfer> in_flight_;
+  std::deque<uint32_t> delivered_;
+  std::map<int32_t, std::deque<std::vector<uint8_t>>> expected_;
+  uint32_t posted_ = 0;
+  uint32_t completed_ = 0;
+  uint32_t ahead_ = 0;
+  size_t finished_ = 0;
+};
+
+RC_GTEST_PROP(Eager, EveryMessageFindsItsBuffer, (uint64_t seed)) { World(seed).run(); }
+
+}  // namespace
+}  // namespace pacecar

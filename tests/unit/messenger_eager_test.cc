@@ -1,0 +1,205 @@
+// Messenger: small messages that leave before their buffers are known. That each finds its buffer
+// is the property test's.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "tests/support/sim_host.h"
+
+namespace pacecar::test {
+namespace {
+
+using State = MessageRequest::State;
+
+constexpr Bytes kEager = 1000;
+constexpr Bytes kLarge = 20'000;
+
+class MessengerEagerTest : public testing::Test {
+ protected:
+  MessengerEagerTest() {
+    for (size_t port = 0; port < 2; ++port) {
+      hosts_.push_back(
+          std::make_unique<SimHost>(network_, port, port, SimHostConfig{.eager = kEager}));
+    }
+    ends_ = connect(*hosts_[0], *hosts_[1], 1, network_.now());
+    from_region_ =
+        hosts_[0]->nic().register_memory(from_.data(), from_.size(), Access::kLocalRead).value();
+    to_region_ =
+        hosts_[1]->nic().register_memory(to_.data(), to_.size(), Access::kRemoteWrite).value();
+  }
+
+  Messenger& messenger(size_t port) { return hosts_[port]->messenger(); }
+  void run_for(Duration time) {
+    run(network_, hosts_, network_.now() + time, [] { return false; });
+  }
+  // How long it takes.
+  Duration run_until_done(const MessageRequest& request) {
+    const Instant begin = network_.now();
+    EXPECT_TRUE(run(network_, hosts_, begin + Duration::from_s(1),
+                    [&] { return request.state() != State::kPending; }));
+    return network_.now() - begin;
+  }
+  MessageRequest& pending() {
+    requests_.emplace_back().set(State::kPending);
+    return requests_.back();
+  }
+  MessageRequest& send(Bytes size, int32_t tag = 0) {
+    MessageRequest& request = pending();
+    EXPECT_TRUE(
+        messenger(0).send(ends_.send, {from_.data(), size, tag, from_region_.key, &request}));
+    return request;
+  }
+  MessageRequest& receive(Bytes size = kLarge, int32_t tag = 0) {
+    MessageRequest& request = pending();
+    ReceiveOperation operation{.count = 1, .request = &request};
+    operation.buffers[0] = {to_.data(), size, tag, to_region_.key};
+    EXPECT_TRUE(messenger(1).receive(ends_.receive, operation, network_.now()));
+    return request;
+  }
+  uint64_t told() const { return hosts_[0]->nic().counters().silent_packets_received; }
+
+  SimStar network_;
+  std::vector<std::unique_ptr<SimHost>> hosts_;
+  ConnectionPair ends_;
+  std::vector<uint8_t> from_ = std::vector<uint8_t>(kLarge, 7);
+  std::vector<uint8_t> to_ = std::vector<uint8_t>(kLarge);
+  MemoryRegion from_region_;
+  MemoryRegion to_region_;
+  std::deque<MessageRequest> requests_;
+};
+
+TEST_F(MessengerEagerTest, SmallMessageIsDoneBeforeItsBufferIsPosted) {
+  auto& sent = send(kEager);
+  run_for(Duration::from_ms(1));
+  EXPECT_EQ(sent.state(), State::kDone);
+  EXPECT_EQ(sent.sizes[0], kEager);
+  std::ranges::fill(from_, uint8_t{9});  // the application's again
+  auto& received = receive();
+  EXPECT_EQ(received.state(), State::kDone) << "it was there";
+  EXPECT_EQ(received.sizes[0], kEager);
+  EXPECT_EQ(std::count(to_.begin(), to_.end(), 7), static_cast<ptrdiff_t>(kEager));
+  EXPECT_EQ(messenger(1).counters().bytes_received, kEager);
+}
+
+TEST_F(MessengerEagerTest, LargerMessageWaitsForItsBuffer) {
+  auto& sent = send(kEager + 1);
+  auto& behind = send(1);  // nothing overtakes it
+  run_for(Duration::from_ms(1));
+  EXPECT_EQ(sent.state(), State::kPending);
+  EXPECT_EQ(behind.state(), State::kPending);
+  receive();
+  run_until_done(sent);
+  EXPECT_EQ(sent.state(), State::kDone);
+  EXPECT_EQ(behind.state(), State::kDone);
+}
+
+TEST_F(MessengerEagerTest, MessagesBeyondTheCellsWaitForBuffers) {
+  for (uint32_t i = 0; i < kEagerCells + 3; ++i) send(10);
+  run_for(Duration::from_ms(1));
+  const auto done = [](const MessageRequest& request) { return request.state() == State::kDone; };
+  EXPECT_EQ(std::ranges::count_if(requests_, done), kEagerCells);
+  for (uint32_t i = 0; i < kEagerCells + 3; ++i) receive();
+  run_until_done(requests_.back());
+  EXPECT_TRUE(std::ranges::all_of(requests_, done));
+}
+
+// Without eager messages one buffer posted at a time is one notice for each.
+TEST_F(MessengerEagerTest, BuffersOfSmallMessagesAreRarelyTold) {
+  constexpr int kMessages = 100;
+  send(10);
+  run_until_done(receive());
+  const uint64_t before = told();
+  for (int i = 0; i < kMessages; ++i) {
+    auto& received = receive();
+    run_for(Duration::from_us(1));
+    send(10);
+    run_until_done(received);
+  }
+  EXPECT_LE(told() - before, kMessages / 4);
+}
+
+// The receiver tells late after small messages; it does not where it is asked.
+TEST_F(MessengerEagerTest, LargeMessageAfterSmallOnesIsNotHeldUp) {
+  send(10);
+  run_until_done(receive());
+  auto& posted = receive();
+  run_for(Duration::from_us(50));
+  send(kLarge);
+  EXPECT_LT(run_until_done(posted), Duration::from_us(100));
+  EXPECT_EQ(posted.sizes[0], kLarge);
+}
+
+TEST_F(MessengerEagerTest, MessageLongerThanItsBufferFailsTheReceive) {
+  auto& sent = send(kEager);
+  run_for(Duration::from_ms(1));
+  auto& too_small = receive(kEager - 1);
+  EXPECT_EQ(sent.state(), State::kDone);
+  EXPECT_EQ(too_small.state(), State::kFailed);
+  EXPECT_EQ(too_small.failure, MessageFailure::kTooLong);
+  EXPECT_EQ(std::count(to_.begin(), to_.end(), 7), 0);
+  send(5);
+  auto& next = receive();
+  run_until_done(next);
+  EXPECT_EQ(next.state(), State::kDone);
+}
+
+TEST_F(MessengerEagerTest, WhatWasDoneArrivesAlthoughTheSenderCloses) {
+  for (int i = 0; i < 3; ++i) send(100);
+  run(network_, hosts_, network_.now() + Duration::from_s(1),
+      [&] { return requests_[2].state() == State::kDone; });
+  messenger(0).close_send(ends_.send, network_.now());
+  run_for(Duration::from_ms(20));
+  EXPECT_TRUE(messenger(0).drained());
+  for (int i = 0; i < 3; ++i) {
+    auto& received = receive();
+    EXPECT_EQ(received.state(), State::kDone);
+    EXPECT_EQ(received.sizes[0], 100U);
+  }
+  auto& more = receive();
+  run_until_done(more);
+  EXPECT_EQ(more.state(), State::kFailed);
+  EXPECT_EQ(more.failure, MessageFailure::kPeerClosed);
+  messenger(1).close_receive(ends_.receive, network_.now());
+  run_for(Duration::from_ms(20));
+  EXPECT_FALSE(messenger(0).releasing_sends());
+}
+
+// Also when the receiver knows it before it posts: another connection keeps it looking.
+TEST_F(MessengerEagerTest, ReceiverThatKnowsOfTheCloseStillGetsWhatCameBefore) {
+  const ConnectionPair busy = connect(*hosts_[0], *hosts_[1], 1, network_.now());
+  ReceiveOperation waiting{.count = 1, .request = &pending()};
+  waiting.buffers[0] = {to_.data(), 1, 0, to_region_.key};
+  ASSERT_TRUE(messenger(1).receive(busy.receive, waiting, network_.now()));
+  send(100, 4);
+  run_until_done(send(100, 5));
+  messenger(0).close_send(ends_.send, network_.now());
+  run_for(Duration::from_ms(20));
+  EXPECT_EQ(receive(kLarge, 5).state(), State::kDone);
+  EXPECT_EQ(receive(kLarge, 5).failure, MessageFailure::kPeerClosed);
+  EXPECT_EQ(receive(kLarge, 4).failure, MessageFailure::kPeerClosed) << "behind one that failed";
+}
+
+TEST_F(MessengerEagerTest, ConnectionsThatAreLanesSendNothingAhead) {
+  const auto offered =
+      messenger(0)
+          .open_send(SimHost::identity_of(1), network_.now(), 1, Messenger::Role::kLane)
+          .value();
+  const auto answered = messenger(1).open_receive(offered.offer, network_.now()).value();
+  ASSERT_TRUE(messenger(0).finish_send(offered.connection, answered.answer, network_.now()));
+  MessageRequest& request = pending();
+  ASSERT_TRUE(
+      messenger(0).send(offered.connection, {from_.data(), 1, 0, from_region_.key, &request}));
+  run_for(Duration::from_ms(1));
+  EXPECT_EQ(request.state(), State::kPending);
+}
+
+// What rests at the receiver is not waited for: nothing stalls.
+TEST_F(MessengerEagerTest, MessageThatNobodyTakesIsNoStall) {
+  send(10);
+  run_for(Duration::from_s(20));
+  EXPECT_FALSE(messenger(0).send_stall(ends_.send));
+}
+
+}  // namespace
+}  // namespace pacecar::test
