@@ -134,14 +134,29 @@ TEST(Transfer, ThirtyTwoRequestsAreInFlightAndTheNextWaits) {
 }
 
 TEST(Transfer, AMessageLargerThanTheBufferIsAnInvalidUsage) {
+  constexpr size_t kBytes = 128 << 10;  // a sender is told only of what has not left ahead
+  with_connection([](const FakeNcclHost& host, const Ends& pair) {
+    const Buffer source(host, pair.send, kBytes + 1);
+    const Buffer target(host, pair.receive, 2 * kBytes);
+    fill_pattern(target.bytes(), 9);
+    void* const receiving = host.receive(pair.receive, target.part(0, kBytes));
+    void* const sending = host.send(pair.send, source.whole());
+    EXPECT_EQ(host.result_of(sending), NcclResult::kInvalidUsage);
+    EXPECT_TRUE(was_logged(nccl::LogSeverity::kWarn, "send to " + nic_address()));
+    EXPECT_EQ(host.result_of(receiving), NcclResult::kInvalidUsage);
+    EXPECT_FALSE(find_mismatch(target.bytes(), 9));
+  });
+}
+
+TEST(Transfer, ASmallMessageLargerThanTheBufferIsAnInvalidUsageOfTheReceiver) {
   with_connection([](const FakeNcclHost& host, const Ends& pair) {
     const Buffer source(host, pair.send, 4097);
     const Buffer target(host, pair.receive, 8192);
     fill_pattern(target.bytes(), 9);
-    host.receive(pair.receive, target.part(0, 4096));
-    void* const sending = host.send(pair.send, source.whole());
-    EXPECT_EQ(host.result_of(sending), NcclResult::kInvalidUsage);
-    EXPECT_TRUE(was_logged(nccl::LogSeverity::kWarn, "send to " + nic_address()));
+    void* const receiving = host.receive(pair.receive, target.part(0, 4096));
+    host.send(pair.send, source.whole());
+    EXPECT_EQ(host.result_of(receiving), NcclResult::kInvalidUsage);
+    EXPECT_TRUE(was_logged(nccl::LogSeverity::kWarn, "receive from " + nic_address()));
     EXPECT_FALSE(find_mismatch(target.bytes(), 9));
   });
 }

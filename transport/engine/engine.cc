@@ -71,6 +71,7 @@ Engine::Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIde
 
 Result<void> Engine::start() {
   const Instant start = now();
+  const uint32_t eager = caps().software ? static_cast<uint32_t>(params_.eager) : 0;
   auto messenger = Messenger::create(port_->nic(),
                                      MessengerConfig{.identity = identity_,
                                                      .congestion_control = params_.cc,
@@ -80,7 +81,7 @@ Result<void> Engine::start() {
                                                      .max_connections = params_.max_connections,
                                                      .silence_limit = params_.timeout,
                                                      .first_flow_number = random_value<uint64_t>(),
-                                                     .eager = caps().software ? params_.eager : 0},
+                                                     .eager = eager},
                                      start);
   if (!messenger) {
     return fail(messenger.error().code, "PACECAR_CC: " + messenger.error().message);

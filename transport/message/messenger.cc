@@ -350,99 +350,6 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
   return Answered{static_cast<ConnectionId>(place), encode(answer)};
 }
 
-bool Messenger::releasing_sends() const {
-  return std::ranges::any_of(senders_, [](const auto& end) { return end && end->closed; });
-}
-
-bool Messenger::releasing_receives() const {
-  return std::ranges::any_of(receivers_, [](const auto& end) { return end && end->closed; });
-}
-
-void Messenger::close_send(ConnectionId connection, Instant now) {
-  Sender& sender = *senders_[connection];
-  sender.lingers = !sender.queue.owes();
-  sender.queue.drop_requests();
-  sender.closed = true;
-  matching_.remove(connection);
-  if (!sender.lingers) posting_.remove(connection);
-  house_busy_ = true;
-  if (!sender.open) return release(sender, now);  // the peer finds out by itself
-  tell_close(sender);
-}
-
-void Messenger::close_receive(ConnectionId connection, Instant now) {
-  close_receive(connection, now, receivers_[connection]->queue.completed_slots());
-}
-
-void Messenger::close_receive(ConnectionId connection, Instant, uint64_t completed_slots) {
-  Receiver& receiver = *receivers_[connection];
-  receiver.completed_slots = completed_slots;
-  receiver.queue.drop_requests();
-  receiver.closed = true;
-  telling_.remove(connection);
-  house_busy_ = true;
-  tell_close(receiver);
-}
-
-void Messenger::tell_close(Sender& sender) {
-  if (sender.close_told || sender.flow->state != Flow::State::kOpen) return;
-  if (sender.lingers && !sender.queue.settled()) return;
-  sender.table->own_close = CloseWord::pack(0);
-  sender.close_told = sender.close_outstanding = post_control(
-      *sender.flow, {.id = WorkId{WorkId::Kind::kClose, sender.id, 0}.pack(),
-                     .local = reinterpret_cast<const uint8_t*>(&sender.table->own_close),
-                     .remote = sender.remote_table.address + offsetof(ReceiveTable, peer_close),
-                     .length = sizeof(uint64_t),
-                     .local_key = sender.table_region.key,
-                     .remote_key = sender.remote_table.key});
-}
-
-void Messenger::tell_close(Receiver& receiver) {
-  if (receiver.close_told || receiver.flow->state != Flow::State::kOpen) return;
-  receiver.table->own_close = CloseWord::pack(receiver.completed_slots);
-  receiver.close_told = receiver.close_outstanding = post_control(
-      *receiver.flow, {.id = WorkId{WorkId::Kind::kClose, receiver.id, 1}.pack(),
-                       .local = reinterpret_cast<const uint8_t*>(&receiver.table->own_close),
-                       .remote = receiver.remote_table.address + offsetof(SendTable, peer_close),
-                       .length = sizeof(uint64_t),
-                       .local_key = receiver.table_region.key,
-                       .remote_key = receiver.remote_table.key});
-}
-
-void Messenger::fail_connection(Sender& sender, MessageFailure failure) {
-  if (sender.failure != MessageFailure::kNone) return;
-  sender.failure = failure;
-  sender.lingers = false;
-  sender.queue.fail(failure);
-  matching_.remove(sender.id);
-  posting_.remove(sender.id);
-}
-
-void Messenger::fail_connection(Receiver& receiver, MessageFailure failure) {
-  if (receiver.failure != MessageFailure::kNone) return;
-  receiver.failure = failure;
-  const Bytes posted = receiver.queue.posted_bytes();
-  receiver.queue.fail(failure);
-  telling_.remove(receiver.id);
-  if (receiver.flow->obeys) allocator_->on_finished(now_, receiver.flow->id, posted);
-}
-
-void Messenger::release(Sender& sender, Instant now) {
-  Flow& flow = *sender.flow;
-  nic_.deregister_memory(sender.table_region);
-  senders_[sender.id].reset();
-  weigh(flow, now);
-  leave(flow, now);
-}
-
-void Messenger::release(Receiver& receiver, Instant now) {
-  Flow& flow = *receiver.flow;
-  nic_.deregister_memory(receiver.table_region);
-  receivers_[receiver.id].reset();
-  weigh(flow, now);
-  leave(flow, now);
-}
-
 // --- what the application asks for ---
 
 bool Messenger::send(ConnectionId connection, const SendOperation& operation) {
@@ -505,15 +412,6 @@ void Messenger::hint(const TrafficHint& hint, Instant now) {
   hint_ = hint;
   if (hint_.peers > nic_.caps().flows) hint_.peers = 0;
   allocator_->on_hint(now, hint_);
-}
-
-bool Messenger::drained() const {
-  const auto telling = [](const auto& end) {
-    return end != nullptr && end->closed && end->flow->state == Flow::State::kOpen &&
-           (!end->close_told || end->close_outstanding);
-  };
-  return std::none_of(senders_.begin(), senders_.end(), telling) &&
-         std::none_of(receivers_.begin(), receivers_.end(), telling);
 }
 
 }  // namespace pacecar
