@@ -22,9 +22,10 @@ namespace {
 
 using State = MessageRequest::State;
 
-constexpr Bytes kEager = 100;
-constexpr Bytes kLargest = 300;
-constexpr Bytes kWriteBytes = 128;  // larger messages take several writes
+constexpr Bytes kEager = 12000;  // some of them are not tiny
+constexpr EagerCells kCells(kEager);
+constexpr Bytes kLargest = 16000;
+constexpr Bytes kWriteBytes = 4096;  // larger messages take several writes
 constexpr int32_t kTags = 3;
 constexpr uint32_t kMessages = 399;
 
@@ -32,9 +33,9 @@ constexpr uint32_t kMessages = 399;
 class World {
  public:
   explicit World(uint64_t seed) : prng_(seed), idle_receiver_(1 + prng_.below(20)) {
-    receiver_.enable_eager(kEager, receive_memory_.cells());
-    sender_.enable_eager(kEager, send_memory_.cells(), 0,
-                         {reinterpret_cast<uint64_t>(receive_memory_.cells()), 0});
+    receiver_.enable_eager(kCells, receive_tables_.cells(0));
+    sender_.enable_eager(kCells, send_tables_.cells(0), 0,
+                         {reinterpret_cast<uint64_t>(receive_tables_.cells(0)), 0});
   }
 
   void run() {
@@ -139,8 +140,8 @@ class World {
   }
 
   void match() {
-    RC_ASSERT(sender_.match(*send_memory_, kWriteBytes, [](uint64_t) {}) == SendQueue::Match::kOk);
-    if (prng_.below(2) == 0) receive_memory_->peer_wanted = sender_.wanted_slots();
+    RC_ASSERT(sender_.match(*send_table_, kWriteBytes, [](uint64_t) {}) == SendQueue::Match::kOk);
+    if (prng_.below(2) == 0) receive_table_->peer_wanted = sender_.wanted_slots();
     // What is done for the application is the application's.
     for (Message& message : sent_) {
       if (message.request.state() == State::kDone) std::ranges::fill(message.bytes, 0xEE);
@@ -157,23 +158,23 @@ class World {
 
   void tell() {
     // Sooner or later the time comes.
-    if (!receiver_.urgent(receive_memory_->peer_wanted) && prng_.below(20) > 0) return;
+    if (!receiver_.urgent(receive_table_->peer_wanted) && prng_.below(20) > 0) return;
     const ReceiveQueue::Run run = receiver_.next_run();
     if (run.count == 0) return;
-    receiver_.write(run, 1, *receive_memory_);
+    receiver_.write(run, 1, *receive_table_);
     receiver_.on_run_posted(run.count);
     in_flight_.push_back(
-        {{.local = reinterpret_cast<const uint8_t*>(&receive_memory_->slots[run.first]),
-          .remote = reinterpret_cast<uint64_t>(&send_memory_->slots[run.first]),
+        {{.local = reinterpret_cast<const uint8_t*>(&receive_table_->slots[run.first]),
+          .remote = reinterpret_cast<uint64_t>(&send_table_->slots[run.first]),
           .length = run.count * sizeof(CtsSlot)},
          true});
   }
 
   void tell_all() {
     for (auto run = receiver_.next_run(); run.count > 0; run = receiver_.next_run()) {
-      receiver_.write(run, 1, *receive_memory_);
+      receiver_.write(run, 1, *receive_table_);
       receiver_.on_run_posted(run.count);
-      std::copy_n(&receive_memory_->slots[run.first], run.count, &send_memory_->slots[run.first]);
+      std::copy_n(&receive_table_->slots[run.first], run.count, &send_table_->slots[run.first]);
     }
   }
 
@@ -220,8 +221,10 @@ class World {
 
   Prng prng_;
   uint64_t idle_receiver_;  // it posts that many times more rarely than others do anything
-  TableMemory<SendTable> send_memory_{eager_bytes(kEager)};
-  TableMemory<ReceiveTable> receive_memory_{eager_bytes(kEager)};
+  TableMemory<SendTable> send_tables_{1, kCells.bytes()};
+  SendTable* send_table_ = send_tables_.renew(0);
+  TableMemory<ReceiveTable> receive_tables_{1, kCells.bytes()};
+  ReceiveTable* receive_table_ = receive_tables_.renew(0);
   SendQueue sender_;
   ReceiveQueue receiver_;
   std::vector<int32_t> send_bag_;

@@ -132,7 +132,7 @@ RC_GTEST_PROP(WireProperty, RefusalsComeBack, ()) {
   RC_ASSERT(verify_checksum(packet, kNakBytes - kChecksumBytes, any_coverage()));
 }
 
-// CRC-32 detects every change inside 32 consecutive bits, so also every single bit; what is not
+// CRC-32C detects every change inside 32 consecutive bits, so also every single bit; what is not
 // covered does not matter to it.
 RC_GTEST_PROP(WireProperty, TheChecksumSeesEveryShortChangeOfWhatItCovers, ()) {
   const Packet payload = any_payload();

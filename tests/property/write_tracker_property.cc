@@ -13,8 +13,6 @@
 namespace pacecar {
 namespace {
 
-using Verdict = WriteTracker::Verdict;
-
 struct Model {
   struct Write {
     Bytes received = 0;
@@ -57,15 +55,15 @@ RC_GTEST_PROP(WriteTracker, BehavesAsATable, (uint64_t seed)) {
     const Bytes total = msn % 4 * 10 + (prng.chance(0.05) ? 1 : 0);
     const Bytes payload = prng.below(total + (prng.chance(0.05) ? 20 : 1));
     const bool acceptable = model.acceptable(msn, payload, total);
-    RC_ASSERT(tracker.acceptable(wire, payload, total) == acceptable);
-    const Verdict verdict = tracker.add(wire, payload, total);
-    RC_ASSERT((verdict == Verdict::kRefused) == !acceptable);
+    WriteTracker::Write* const found = tracker.find(wire, payload, total);
+    RC_ASSERT((found != nullptr) == acceptable);
     if (!acceptable) continue;
+    const bool complete = tracker.count(*found, payload, total);
     Model::Write& write = model.writes[msn];
     write.started = true;
     write.total = total;
     write.received += payload;
-    RC_ASSERT((verdict == Verdict::kComplete) == (write.received == total));
+    RC_ASSERT(complete == (write.received == total));
     if (write.received == total) model.end(msn);
   }
 }
@@ -74,20 +72,25 @@ RC_GTEST_PROP(WriteTracker, BehavesAsATable, (uint64_t seed)) {
 TEST(WriteTracker, GoesOnWhereNumbersWrap) {
   WriteTracker tracker(4);
   for (uint64_t msn = 0; msn < (uint64_t{1} << 24) + 1000; ++msn) {
-    ASSERT_EQ(tracker.add(static_cast<uint32_t>(msn & kPsnMask), 8, 8), Verdict::kComplete);
+    WriteTracker::Write* const write = tracker.find(static_cast<uint32_t>(msn & kPsnMask), 8, 8);
+    ASSERT_NE(write, nullptr);
+    ASSERT_TRUE(tracker.count(*write, 8, 8));
   }
-  EXPECT_FALSE(tracker.acceptable(999, 8, 8));
-  EXPECT_TRUE(tracker.acceptable(1003, 8, 8));
-  EXPECT_FALSE(tracker.acceptable(1004, 8, 8));
+  EXPECT_EQ(tracker.find(999, 8, 8), nullptr);
+  EXPECT_NE(tracker.find(1003, 8, 8), nullptr);
+  EXPECT_EQ(tracker.find(1004, 8, 8), nullptr);
 }
 
 // A sum beyond 32 bits is not mistaken for a small one.
 TEST(WriteTracker, CountsUpToFourGigabytes) {
   WriteTracker tracker(1);
   constexpr Bytes kMost = 0xFFFF'FFFF;
-  EXPECT_EQ(tracker.add(0, kMost - 1, kMost), Verdict::kIncomplete);
-  EXPECT_EQ(tracker.add(0, 2, kMost), Verdict::kRefused);
-  EXPECT_EQ(tracker.add(0, 1, kMost), Verdict::kComplete);
+  WriteTracker::Write* const write = tracker.find(0, kMost - 1, kMost);
+  ASSERT_NE(write, nullptr);
+  EXPECT_FALSE(tracker.count(*write, kMost - 1, kMost));
+  EXPECT_EQ(tracker.find(0, 2, kMost), nullptr);
+  ASSERT_EQ(tracker.find(0, 1, kMost), write);
+  EXPECT_TRUE(tracker.count(*write, 1, kMost));
 }
 
 }  // namespace

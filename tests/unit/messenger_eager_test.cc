@@ -95,11 +95,11 @@ TEST_F(MessengerEagerTest, LargerMessageWaitsForItsBuffer) {
 }
 
 TEST_F(MessengerEagerTest, MessagesBeyondTheCellsWaitForBuffers) {
-  for (uint32_t i = 0; i < kEagerCells + 3; ++i) send(10);
+  for (uint32_t i = 0; i < EagerCells::kTinyCells + 3; ++i) send(10);
   run_for(Duration::from_ms(1));
   const auto done = [](const MessageRequest& request) { return request.state() == State::kDone; };
-  EXPECT_EQ(std::ranges::count_if(requests_, done), kEagerCells);
-  for (uint32_t i = 0; i < kEagerCells + 3; ++i) receive();
+  EXPECT_EQ(std::ranges::count_if(requests_, done), EagerCells::kTinyCells);
+  for (uint32_t i = 0; i < EagerCells::kTinyCells + 3; ++i) receive();
   run_until_done(requests_.back());
   EXPECT_TRUE(std::ranges::all_of(requests_, done));
 }
@@ -172,15 +172,16 @@ class SlowMessengerEagerTest : public MessengerEagerTest {
 };
 
 TEST_F(SlowMessengerEagerTest, WhatWasDoneArrivesBeforeTheWordThatTheSenderCloses) {
-  for (uint32_t i = 0; i < kEagerCells; ++i) receive();
+  for (uint32_t i = 0; i < EagerCells::kTinyCells; ++i) receive();
   run_for(Duration::from_ms(1));
-  for (uint32_t i = 0; i < kEagerCells; ++i) send(kEager);
+  for (uint32_t i = 0; i < EagerCells::kTinyCells; ++i) send(kEager);
   EXPECT_LT(run_until_done(requests_.back()), Duration::from_ms(1));
-  EXPECT_EQ(requests_[kEagerCells - 1].state(), State::kPending) << "it is under way";
+  EXPECT_EQ(requests_[EagerCells::kTinyCells - 1].state(), State::kPending) << "it is under way";
   messenger(0).close_send(ends_.send, network_.now());
   EXPECT_FALSE(messenger(0).drained());
-  run_until_done(requests_[kEagerCells - 1]);
-  for (uint32_t i = 0; i < kEagerCells; ++i) EXPECT_EQ(requests_[i].state(), State::kDone) << i;
+  run_until_done(requests_[EagerCells::kTinyCells - 1]);
+  for (uint32_t i = 0; i < EagerCells::kTinyCells; ++i)
+    EXPECT_EQ(requests_[i].state(), State::kDone) << i;
   run_for(Duration::from_ms(20));
   EXPECT_TRUE(messenger(0).drained());
 }

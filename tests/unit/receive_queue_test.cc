@@ -171,10 +171,10 @@ TEST_F(ReceiveQueueTest, DroppedRequestsAreNotTouched) {
 
 // Eager messages fill buffers of which the peer need not have read: their slots stay in the ring.
 TEST_F(ReceiveQueueTest, SlotsThatThePeerMayStillReadAreNotWrittenOver) {
-  constexpr Bytes kEager = 64;
-  std::vector<uint8_t> cells(eager_bytes(kEager));
+  constexpr EagerCells kCells(64);
+  std::vector<uint8_t> memory(kCells.bytes());
   std::vector<uint8_t> buffer(1);
-  queue_.enable_eager(kEager, cells.data());
+  queue_.enable_eager(kCells, memory.data());
   MessageRequest request;
   ReceiveOperation operation{.count = kMaxGroup, .request = &request};
   for (auto& place : operation.buffers) place = {buffer.data(), 1, 0, 1};
@@ -182,8 +182,8 @@ TEST_F(ReceiveQueueTest, SlotsThatThePeerMayStillReadAreNotWrittenOver) {
   ASSERT_EQ(queue_.next_run().count, kCtsSlots);
   queue_.on_run_posted(kCtsSlots);
   for (uint32_t i = 0; i < kMaxGroup; ++i) {
-    const EagerHeader header{.next_slot = 0, .size = 1, .tag = 0};
-    std::memcpy(cells.data() + i * eager_cell_bytes(kEager), &header, sizeof header);
+    const EagerHeader header{.next_slot = 0, .number = i, .size = 1, .tag = 0};
+    std::memcpy(memory.data() + kCells.offset(i), &header, sizeof header);
     EXPECT_EQ(arrive(i, sizeof header + 1, Immediate::kEager), kOk);
   }
   ASSERT_TRUE(queue_.post(operation)) << "one receive is done";
@@ -193,26 +193,35 @@ TEST_F(ReceiveQueueTest, SlotsThatThePeerMayStillReadAreNotWrittenOver) {
 }
 
 TEST_F(ReceiveQueueTest, EagerNonsenseIsAProtocolError) {
-  constexpr Bytes kEager = 64;
-  std::vector<uint8_t> cells(eager_bytes(kEager));
-  const auto arrives = [&](uint32_t number, const EagerHeader& header, Bytes bytes) {
+  constexpr EagerCells kCells(9000);
+  std::vector<uint8_t> memory(kCells.bytes());
+  const auto writes = [&](uint32_t cell, const EagerHeader& header, Bytes bytes) {
+    std::memcpy(memory.data() + kCells.offset(cell), &header, sizeof header);
+    return arrive(cell, bytes, Immediate::kEager);
+  };
+  const auto begins_with = [&](uint32_t cell, const EagerHeader& header, Bytes bytes) {
     queue_ = ReceiveQueue();
-    queue_.enable_eager(kEager, cells.data());
-    std::memcpy(cells.data() + number % kEagerCells * eager_cell_bytes(kEager), &header,
-                sizeof header);
-    return arrive(number, bytes, Immediate::kEager);
+    queue_.enable_eager(kCells, memory.data());
+    return writes(cell, header, bytes);
   };
   constexpr Bytes kHeader = sizeof(EagerHeader);
-  EXPECT_EQ(arrives(0, {.size = 64}, kHeader + 64), kOk);
-  EXPECT_EQ(arrive(0, kHeader + 64, Immediate::kEager), kProtocolError);            // twice
-  EXPECT_EQ(arrives(0, {.size = 65}, kHeader + 65), kProtocolError);                // too large
-  EXPECT_EQ(arrives(0, {.size = 64}, kHeader + 63), kProtocolError);                // not all of it
-  EXPECT_EQ(arrives(0, {.size = 0}, kHeader - 1), kProtocolError);                  // half a header
-  EXPECT_EQ(arrives(kEagerCells, {.size = 1}, kHeader + 1), kProtocolError);        // no such cell
-  EXPECT_EQ(arrives(255, {.size = 1}, kHeader + 1), kProtocolError);                // long gone
-  EXPECT_EQ(arrives(0, {.next_slot = 1, .size = 1}, kHeader + 1), kProtocolError);  // never told
+  constexpr uint32_t kLarge = EagerCells::kTinyCells;
+  EXPECT_EQ(begins_with(kLarge, {.size = 9000}, kHeader + 9000), kOk);
+  EXPECT_EQ(writes(kLarge, {.number = 1, .size = 1}, kHeader + 1), kProtocolError);  // not free
+  EXPECT_EQ(begins_with(0, {.size = 8192}, kHeader + 8192), kOk);
+  EXPECT_EQ(writes(1, {.number = 0, .size = 1}, kHeader + 1), kProtocolError);  // that number again
+  EXPECT_EQ(begins_with(0, {.size = 8193}, kHeader + 8193), kProtocolError);    // too large
+  EXPECT_EQ(begins_with(kLarge, {.size = 9001}, kHeader + 9001), kProtocolError);
+  EXPECT_EQ(begins_with(0, {.size = 64}, kHeader + 63), kProtocolError);  // not all of it
+  EXPECT_EQ(begins_with(0, {.size = 0}, kHeader - 1), kProtocolError);    // half a header
+  EXPECT_EQ(begins_with(0, {.number = EagerCells::kCells, .size = 1}, kHeader + 1),
+            kProtocolError);  // more than there are cells for
+  EXPECT_EQ(begins_with(0, {.number = ~0U, .size = 1}, kHeader + 1), kProtocolError);
+  EXPECT_EQ(begins_with(0, {.next_slot = 1, .size = 1}, kHeader + 1), kProtocolError);  // not told
+  EXPECT_EQ(arrive(EagerCells::kCells, kHeader, Immediate::kEager),
+            kProtocolError);  // no such cell
   queue_ = ReceiveQueue();
-  EXPECT_EQ(arrive(0, kHeader, Immediate::kEager), kProtocolError);  // there are no cells
+  EXPECT_EQ(arrive(0, kHeader, Immediate::kEager), kProtocolError);  // there are none
 }
 
 // Both queues, their tables joined by a copy: many turns of the ring.

@@ -16,7 +16,7 @@ using ::testing::ElementsAreArray;
 using Packet = std::vector<uint8_t>;
 
 // Golden packets, written by hand from the layout in transport/wire/README.md. Their checksums come
-// from an independent CRC-32 (zlib's).
+// from an independent CRC-32C (bit by bit).
 constexpr std::array<uint8_t, 47> kDataPacket = {
     0xC1, 0x00, 0xFF, 0xFF,                          // opcode, flags, partition key
     0x00, 0x12, 0x34, 0x56,                          // reserved, queue pair
@@ -28,7 +28,7 @@ constexpr std::array<uint8_t, 47> kDataPacket = {
     0x31, 0x32, 0x33, 0x00,                          // MSN, flags
     0x41, 0x42, 0x43, 0x44,                          // timestamp
     'a',  'b',  'c',                                 // payload
-    0x44, 0x3B, 0x09, 0x37,                          // checksum
+    0x70, 0x72, 0xF1, 0xFF,                          // checksum
 };
 
 constexpr std::array<uint8_t, 72> kAckPacket = {
@@ -44,7 +44,7 @@ constexpr std::array<uint8_t, 72> kAckPacket = {
     0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01,  // bit 64
     0x71, 0x72, 0x73, 0x74, 0x81, 0x82, 0x83, 0x84,  // hop: time, bytes sent
     0x00, 0x01, 0x00, 0x00, 0x00, 0x06, 0x1A, 0x80,  // hop: queue, rate
-    0xB3, 0x37, 0xD2, 0xA5,                          // checksum
+    0x88, 0x6A, 0x0D, 0x7C,                          // checksum
 };
 
 constexpr std::array<uint8_t, kNakBytes> kNakPacket = {
@@ -52,7 +52,7 @@ constexpr std::array<uint8_t, kNakBytes> kNakPacket = {
     0x00, 0x00, 0x00, 0x02,                          // PSN
     0x41, 0x42, 0x43, 0x44,                          // echo timestamp
     0x01, 0x00, 0x00, 0x00,                          // syndrome, reserved
-    0x9C, 0x60, 0x73, 0x2E,                          // checksum
+    0x7F, 0x15, 0xF6, 0x6A,                          // checksum
 };
 
 const DataHeader kData{.opcode = Opcode::kWriteWithImm,
@@ -346,23 +346,23 @@ TEST(WireNak, RefusesOtherLengthsSyndromesAndReservedBits) {
 
 constexpr std::array<uint8_t, 9> kDigits = {'1', '2', '3', '4', '5', '6', '7', '8', '9'};
 
-TEST(WireChecksum, HasTheCheckValueOfCrc32) {
-  EXPECT_EQ(checksum(kDigits, {}, Coverage::kFull), 0xCBF43926);
+TEST(WireChecksum, HasTheCheckValueOfCrc32c) {
+  EXPECT_EQ(checksum(kDigits, {}, Coverage::kFull), 0xE3069283);
   for (size_t header = 0; header <= kDigits.size(); ++header) {
     const std::span<const uint8_t> all(kDigits);
-    EXPECT_EQ(checksum(all.first(header), all.subspan(header), Coverage::kFull), 0xCBF43926);
+    EXPECT_EQ(checksum(all.first(header), all.subspan(header), Coverage::kFull), 0xE3069283);
   }
 }
 
 TEST(WireChecksum, HeaderCoverageLeavesThePayloadOut) {
   const std::span<const uint8_t> all(kDigits);
-  EXPECT_EQ(checksum(all, kDataPacket, Coverage::kHeader), 0xCBF43926);
+  EXPECT_EQ(checksum(all, kDataPacket, Coverage::kHeader), 0xE3069283);
 }
 
 TEST(WireChecksum, IsSentWithTheLeastSignificantByteFirst) {
   std::array<uint8_t, kChecksumBytes> out;
-  store_checksum(0xCBF43926, out);
-  EXPECT_THAT(out, ElementsAreArray({0x26, 0x39, 0xF4, 0xCB}));
+  store_checksum(0xE3069283, out);
+  EXPECT_THAT(out, ElementsAreArray({0x83, 0x92, 0x06, 0xE3}));
 }
 
 TEST(WireChecksum, VerifiesTheGoldenPackets) {

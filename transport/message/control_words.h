@@ -47,7 +47,7 @@ struct Immediate {
                                                         // the message is larger than the buffer
   uint32_t connection = 0;                              // 10 bits
   uint32_t slot = 0;                                    // 8 bits: sequence modulo kCtsSlots; or
-                                                        // number of the eager message
+                                                        // of an eager message: its cell
   uint32_t writes = 0;                                  // 14 bits; 0: not the last one
 
   uint32_t pack() const { return connection << 22 | slot << 14 | writes; }

@@ -1,9 +1,9 @@
 // Eager messages: small ones that leave before the receiver's buffer is known.
 //
 // The sender copies such a message into a cell of its own memory, which gives the application its
-// memory back at once, and writes it into a cell of the receiver's, a header in front. The receiver
-// copies it into the buffer that it would have gone to anyway: the first of its tag that no earlier
-// message takes. The slots that tell of buffers give the cells back.
+// memory back at once, and writes it into the same cell of the receiver's, a header in front. The
+// receiver copies it into the buffer that it would have gone to anyway: the first of its tag that
+// no earlier message takes. The slots that tell of buffers give the cells back.
 //
 // Pure; one thread.
 #pragma once
@@ -18,68 +18,91 @@
 
 namespace pacecar {
 
-constexpr uint32_t kEagerCells = 16;
-// Up to here a copy costs next to nothing. Of larger messages there are few in cells at a time: in
-// a stream of them their copies would cost more than waiting for buffers does.
-constexpr Bytes kTinyBytes = 4096;
-
 struct EagerHeader {
   uint64_t next_slot = 0;  // below it no slot is this message's
+  uint32_t number = 0;     // of the eager message, modulo 2^32
   uint32_t size = 0;
   int32_t tag = 0;
+  uint32_t reserved = 0;
 };
-static_assert(sizeof(EagerHeader) == 16);
+static_assert(sizeof(EagerHeader) == 24);
 
-// Of one cell, for messages of up to `message` bytes; of all cells of one end of a connection.
-constexpr Bytes eager_cell_bytes(Bytes message) {
-  return (sizeof(EagerHeader) + message + 63) / 64 * 64;
-}
-constexpr Bytes eager_bytes(Bytes message) {
-  return message == 0 ? 0 : kEagerCells * eager_cell_bytes(message);
-}
+// The cells of one end of a connection, for messages of up to `message` bytes; 0: there are none.
+// Up to kTiny bytes a copy costs next to nothing. For larger messages there are fewer cells: in a
+// stream of them copies would cost more than waiting for buffers does.
+class EagerCells {
+ public:
+  static constexpr Bytes kTiny = 8192;
+  static constexpr uint32_t kTinyCells = 16;
+  static constexpr uint32_t kLargeCells = 8;
+  static constexpr uint32_t kCells = kTinyCells + kLargeCells;
 
-// The sender's cells, each in use until its write is done, and what it knows of the receiver's.
+  explicit constexpr EagerCells(Bytes message = 0) : message_(message) {}
+
+  constexpr bool takes(Bytes size) const { return message_ > 0 && size <= message_; }
+  constexpr bool tiny(Bytes size) const { return takes(size) && size <= kTiny; }
+  // For one message each.
+  constexpr Bytes capacity(uint32_t cell) const {
+    return cell < kTinyCells ? std::min(message_, kTiny) : message_;
+  }
+  constexpr Bytes offset(uint32_t cell) const {
+    const uint32_t large = std::max(cell, kTinyCells) - kTinyCells;
+    return std::min(cell, kTinyCells) * stride(0) + large * stride(kTinyCells);
+  }
+  constexpr Bytes bytes() const { return message_ == 0 ? 0 : offset(kCells); }
+
+ private:
+  constexpr Bytes stride(uint32_t cell) const {
+    return (sizeof(EagerHeader) + capacity(cell) + 63) / 64 * 64;
+  }
+  Bytes message_;
+};
+
+// The sender's cells. One is in use until its write is done and the receiver has taken the message,
+// if that is where it went.
 class EagerSource {
  public:
   static constexpr uint8_t kNone = 0xFF;
 
-  // Takes nothing until then. `cells`: eager_bytes(message) of registered memory.
-  void enable(Bytes message, uint8_t* cells, uint32_t key, const RemotePlace& remote);
+  // Takes nothing until then. `memory`: cells.bytes(), registered.
+  void enable(const EagerCells& cells, uint8_t* memory, uint32_t key, const RemotePlace& remote);
 
-  bool tiny(Bytes size) const { return enabled_ && size <= std::min(message_, kTinyBytes); }
-  // A copy of such a message may be made, now or once others are given back.
-  bool takes(Bytes size) const { return enabled_ && size <= message_; }
-  bool has_room(Bytes size) const {
-    return takes(size) && free_ != 0 && (tiny(size) || copied_ + size <= 2 * message_);
-  }
+  bool tiny(Bytes size) const { return cells_.tiny(size); }
+  bool has_room(Bytes size) const { return (fitting(size) & ~(copies_ | away_)) != 0; }
+  // It would be there if no write were under way.
+  bool will_have_room(Bytes size) const { return (fitting(size) & ~away_) != 0; }
   // The cell that holds the message, for which there must be room.
   uint8_t copy(const uint8_t* data, Bytes size);
-  void give_back(uint8_t cell, Bytes size);
-  uint8_t* message(uint8_t cell) const { return header(cell) + sizeof(EagerHeader); }
-  uint8_t* header(uint8_t cell) const { return cells_ + cell * eager_cell_bytes(message_); }
+  void on_write_done(uint8_t cell) { copies_ &= ~(1U << cell); }
+  const uint8_t* message(uint8_t cell) const { return header(cell) + sizeof(EagerHeader); }
+  const uint8_t* header(uint8_t cell) const { return memory_ + cells_.offset(cell); }
   uint32_t key() const { return key_; }
 
-  bool receiver_has_room() const { return sent_ - freed_ < kEagerCells; }
-  // The number of the next eager message.
-  uint64_t send() { return sent_++; }
-  // Where that goes.
-  uint64_t place(uint64_t number) const {
-    return remote_.address + number % kEagerCells * eager_cell_bytes(message_);
+  // The message in this cell goes to the receiver's; fills the header.
+  void send(uint8_t cell, uint64_t next_slot, Bytes size, int32_t tag);
+  RemotePlace place(uint8_t cell) const {
+    return {remote_.address + cells_.offset(cell), remote_.key};
   }
-  uint32_t remote_key() const { return remote_.key; }
   // The receiver says how many it has taken, ever. False for nonsense.
   bool on_freed(uint64_t count);
 
  private:
-  bool enabled_ = false;
-  Bytes message_ = 0;
-  uint8_t* cells_ = nullptr;
+  static constexpr uint32_t kTinyMask = (1U << EagerCells::kTinyCells) - 1;
+  static constexpr uint32_t kLargeMask = ((1U << EagerCells::kCells) - 1) & ~kTinyMask;
+
+  uint32_t fitting(Bytes size) const {
+    return !cells_.takes(size) ? 0 : cells_.tiny(size) ? kTinyMask : kLargeMask;
+  }
+
+  EagerCells cells_;
+  uint8_t* memory_ = nullptr;
   uint32_t key_ = 0;
   RemotePlace remote_;
-  uint32_t free_ = (1U << kEagerCells) - 1;  // bit per cell of ours
-  Bytes copied_ = 0;                         // of messages that are not tiny
+  uint32_t copies_ = 0;  // bit per cell: its write is not done
+  uint32_t away_ = 0;    // bit per cell: the receiver has not taken it
   uint64_t sent_ = 0;
   uint64_t freed_ = 0;
+  std::array<uint8_t, 32> cell_of_{};  // by number
 };
 
 // The receiver's cells: what has arrived, in the order of its sending, until it is taken.
@@ -88,32 +111,39 @@ class EagerInbox {
   struct Message {
     EagerHeader header;
     const uint8_t* data = nullptr;
+    uint32_t cell = 0;
     bool arrived = false;
     bool taken = false;
   };
 
-  void enable(Bytes message, const uint8_t* cells);
+  void enable(const EagerCells& cells, const uint8_t* memory);
 
-  bool tiny(Bytes size) const {
-    return cells_ != nullptr && size <= std::min(message_, kTinyBytes);
-  }
-  // A write of `bytes` into the cell of the message whose number ends with these 8 bits. False for
-  // nonsense.
-  bool on_write(uint32_t number, Bytes bytes);
+  bool tiny(Bytes size) const { return cells_.tiny(size); }
+  // A write of `bytes` into this cell. False for nonsense.
+  bool on_write(uint32_t cell, Bytes bytes);
   // The `index`th message that is not yet freed; nullptr: neither it nor those behind it may be
   // taken, because it has not arrived.
   Message* at(uint32_t index);
   void free_taken();
-  bool empty() const { return arrived_ == freed_; }
+  bool empty() const { return occupied_ == 0; }
   uint64_t freed() const { return freed_; }
-  uint64_t arrived() const { return arrived_; }
+  // The sender knows of all that was freed until now; it has few cells left otherwise.
+  void on_told() { untold_tiny_ = untold_large_ = 0; }
+  bool many_untold() const {
+    return untold_tiny_ >= EagerCells::kTinyCells / 2 ||
+           untold_large_ >= EagerCells::kLargeCells - 1;
+  }
 
  private:
-  Bytes message_ = 0;
-  const uint8_t* cells_ = nullptr;
-  std::array<Message, kEagerCells> messages_{};  // by number modulo kEagerCells
-  uint64_t freed_ = 0;                           // all below this number
-  uint64_t arrived_ = 0;                         // how many, in any order
+  Message& message(uint64_t number) { return messages_[number % messages_.size()]; }
+
+  EagerCells cells_;
+  const uint8_t* memory_ = nullptr;
+  std::array<Message, 32> messages_{};  // by number
+  uint32_t occupied_ = 0;               // bit per cell
+  uint64_t freed_ = 0;                  // all below this number
+  uint32_t untold_tiny_ = 0;
+  uint32_t untold_large_ = 0;
 };
 
 }  // namespace pacecar

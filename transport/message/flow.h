@@ -5,7 +5,6 @@
 #include <string>
 
 #include "transport/message/messenger.h"
-#include "transport/message/table_memory.h"
 
 namespace pacecar {
 
@@ -64,16 +63,13 @@ struct Messenger::Progress {
 };
 
 struct Messenger::Sender {
-  explicit Sender(uint32_t eager_message)
-      : table(eager_bytes(eager_message)), eager(eager_message) {}
-
   ConnectionId id = 0;
   Flow* flow = nullptr;
   uint32_t weight = 1;
   SendQueue queue;
-  TableMemory<SendTable> table;
+  SendTable* table = nullptr;
   MemoryRegion table_region;
-  uint32_t eager;  // bytes of the largest eager message that was offered
+  uint32_t eager = 0;  // bytes of the largest eager message that was offered
   uint32_t remote_connection = 0;
   RemotePlace remote_table;  // the peer's ReceiveTable
   uint64_t notes_done = 0;
@@ -90,13 +86,11 @@ struct Messenger::Sender {
 };
 
 struct Messenger::Receiver {
-  explicit Receiver(uint32_t eager_message) : table(eager_bytes(eager_message)) {}
-
   ConnectionId id = 0;
   Flow* flow = nullptr;
   uint32_t weight = 1;
   ReceiveQueue queue;
-  TableMemory<ReceiveTable> table;
+  ReceiveTable* table = nullptr;
   MemoryRegion table_region;
   RemotePlace remote_table;  // the peer's SendTable
   MessageFailure failure = MessageFailure::kNone;

@@ -91,6 +91,8 @@ Messenger::Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Al
       words_in_(nic.caps().flows),
       words_seen_(nic.caps().flows),
       words_out_(nic.caps().flows),
+      send_tables_(config.max_connections, EagerCells(config.eager).bytes()),
+      receive_tables_(config.max_connections, EagerCells(config.eager).bytes()),
       senders_(config.max_connections),
       receivers_(config.max_connections),
       matching_(config.max_connections),
@@ -239,10 +241,11 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
     return fail(ErrorCode::kUnavailable,
                 "all connections of the NIC are used: close some or raise PACECAR_MAX_CONNECTIONS");
   }
-  const uint32_t eager = role == Role::kWhole ? config_.eager : 0;
-  auto sender = std::make_unique<Sender>(eager);
+  auto sender = std::make_unique<Sender>();
   sender->id = static_cast<ConnectionId>(place);
-  const auto region = expose(nic_, *sender->table, sender->table.size());
+  sender->eager = role == Role::kWhole ? config_.eager : 0;
+  sender->table = send_tables_.renew(place);
+  const auto region = expose(nic_, *sender->table, send_tables_.place_bytes());
   if (!region) return tl::unexpected(region.error());
   sender->table_region = *region;
   Flow* flow = find_flow(true, peer, std::nullopt);
@@ -262,7 +265,7 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
                     .flow = flow->number,
                     .obeys = obeys_,
                     .weight = sender->weight,
-                    .eager = eager,
+                    .eager = sender->eager,
                     .end = flow->local,
                     .table = place_of(*region, 0)};
   senders_[place] = std::move(sender);
@@ -297,7 +300,8 @@ Result<void> Messenger::finish_send(ConnectionId connection, std::span<const uin
                 "Pacecar on both sides");
   }
   sender.remote_table = answer->table;
-  sender.queue.enable_eager(answer->eager, sender.table.cells(), sender.table_region.key,
+  sender.queue.enable_eager(EagerCells(answer->eager), send_tables_.cells(connection),
+                            sender.table_region.key,
                             {answer->table.address + sizeof(ReceiveTable), answer->table.key});
   sender.open = true;
   return {};
@@ -312,11 +316,12 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
                 "all connections of the NIC are used: close some or raise PACECAR_MAX_CONNECTIONS");
   }
   const uint32_t eager = std::min(offer->eager, config_.eager);
-  auto receiver = std::make_unique<Receiver>(eager);
+  auto receiver = std::make_unique<Receiver>();
   receiver->id = static_cast<ConnectionId>(place);
+  receiver->table = receive_tables_.renew(place);
   receiver->remote_table = offer->table;
-  receiver->queue.enable_eager(eager, receiver->table.cells());
-  const auto region = expose(nic_, *receiver->table, receiver->table.size());
+  receiver->queue.enable_eager(EagerCells(eager), receive_tables_.cells(place));
+  const auto region = expose(nic_, *receiver->table, receive_tables_.place_bytes());
   if (!region) return tl::unexpected(region.error());
   receiver->table_region = *region;
   const auto give_up = [&](Error error) {

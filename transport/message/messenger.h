@@ -23,6 +23,7 @@
 #include "transport/message/handshake.h"
 #include "transport/message/receive_queue.h"
 #include "transport/message/send_queue.h"
+#include "transport/message/table_memory.h"
 #include "transport/nic/nic.h"
 
 namespace pacecar {
@@ -263,6 +264,8 @@ class Messenger {
   std::vector<uint64_t> words_seen_;  // of words_in_
   std::vector<uint64_t> words_out_;   // source of our own writes
   MemoryRegion words_out_region_;
+  TableMemory<SendTable> send_tables_;                // by ConnectionId
+  TableMemory<ReceiveTable> receive_tables_;          // by ConnectionId
   std::vector<std::unique_ptr<Sender>> senders_;      // by ConnectionId
   std::vector<std::unique_ptr<Receiver>> receivers_;  // by ConnectionId
   WorkList matching_;                                 // senders with sends that wait for a buffer

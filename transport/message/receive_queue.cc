@@ -51,12 +51,12 @@ void ReceiveQueue::write(const Run& run, uint64_t grant, ReceiveTable& table) co
 
 void ReceiveQueue::on_run_posted(uint32_t count) {
   told_ += count;
-  freed_told_ = inbox_.freed();
+  inbox_.on_told();
 }
 
 bool ReceiveQueue::urgent(uint64_t wanted) const {
   if (wanted > told_) return true;
-  if (tells_late_ && inbox_.arrived() - freed_told_ < kEagerCells / 2) return false;
+  if (tells_late_ && !inbox_.many_untold()) return false;
   return told_ - completed_ <= posted_ - told_;
 }
 

@@ -34,8 +34,10 @@ class ReceiveQueue {
  public:
   ReceiveQueue() : buffers_(kCtsSlots), requests_(kMaxReceives) {}
 
-  // Eager messages may come; their cells have room for messages of that size.
-  void enable_eager(Bytes message, const uint8_t* cells) { inbox_.enable(message, cells); }
+  // Eager messages may come into cells in this memory.
+  void enable_eager(const EagerCells& cells, const uint8_t* memory) {
+    inbox_.enable(cells, memory);
+  }
 
   // False when kMaxReceives requests are posted.
   bool post(const ReceiveOperation& operation);
@@ -126,7 +128,6 @@ class ReceiveQueue {
   uint64_t read_by_peer_ = 0;  // of those told: all below this number, for certain
   uint64_t moves_ = 0;
   EagerInbox inbox_;
-  uint64_t freed_told_ = 0;  // inbox_.freed() in what the peer was told last
   bool tells_late_ = false;  // the last message was eager, or as good as that
 };
 

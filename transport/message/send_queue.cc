@@ -1,7 +1,6 @@
 #include "transport/message/send_queue.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "transport/base/check.h"
 
@@ -95,14 +94,10 @@ void SendQueue::send_ahead() {
   while (waiting()) {
     const uint32_t number = waiting_[ahead_];
     Send& send = sends_[number];
-    if (!eager_.receiver_has_room() || !copy(send)) return;
+    if (!copy(send)) return;
     send.eager = true;
-    send.number = eager_.send();
     send.writes = 1;
-    const EagerHeader header{.next_slot = next_sequence_,
-                             .size = static_cast<uint32_t>(send.operation.size),
-                             .tag = send.operation.tag};
-    std::memcpy(eager_.header(send.cell), &header, sizeof header);
+    eager_.send(send.cell, next_sequence_, send.operation.size, send.operation.tag);
     matched_.push(number);
     ++ahead_;
     ++moves_;
@@ -123,8 +118,8 @@ bool SendQueue::copy(Send& send) {
 
 uint64_t SendQueue::wanted_slots() const {
   if (!told_late_ || !waiting() || group_size_ != 0) return 0;
-  const bool goes_ahead =
-      eager_.receiver_has_room() && eager_.tiny(sends_[waiting_[ahead_]].operation.size);
+  const Bytes size = sends_[waiting_[ahead_]].operation.size;
+  const bool goes_ahead = eager_.tiny(size) && eager_.will_have_room(size);
   return goes_ahead ? 0 : next_sequence_ + ahead_ + 1;
 }
 
@@ -142,14 +137,13 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
     *write = WorkRequest{
         .id = number,
         .local = eager_.header(send.cell),
-        .remote = eager_.place(send.number),
+        .remote = eager_.place(send.cell).address,
         .length = sizeof(EagerHeader) + send.operation.size,
         .local_key = eager_.key(),
-        .remote_key = eager_.remote_key(),
-        .immediate = Immediate{.connection = connection,
-                               .slot = static_cast<uint32_t>(send.number % 256),
-                               .writes = Immediate::kEager}
-                         .pack(),
+        .remote_key = eager_.place(send.cell).key,
+        .immediate =
+            Immediate{.connection = connection, .slot = send.cell, .writes = Immediate::kEager}
+                .pack(),
         .opcode = Opcode::kWriteWithImm,
     };
     return true;
@@ -201,7 +195,7 @@ bool SendQueue::on_write_done(uint32_t number, CompletionStatus status) {
   }
   if (send.writes_done < send.writes) return false;
   send.done = true;
-  if (send.cell != EagerSource::kNone) eager_.give_back(send.cell, send.operation.size);
+  if (send.cell != EagerSource::kNone) eager_.on_write_done(send.cell);
   finish(send);
   if (send.eager && !send.matched) {
     ++resting_;

@@ -37,8 +37,9 @@ class SendQueue {
   }
 
   // See EagerSource.
-  void enable_eager(Bytes message, uint8_t* cells, uint32_t key, const RemotePlace& remote) {
-    eager_.enable(message, cells, key, remote);
+  void enable_eager(const EagerCells& cells, uint8_t* memory, uint32_t key,
+                    const RemotePlace& remote) {
+    eager_.enable(cells, memory, key, remote);
   }
 
   // False when kMaxSends sends are not done for the application.
@@ -88,11 +89,10 @@ class SendQueue {
 
  private:
   // Beyond the application's: copies that are under way, and messages whose slots are not known.
-  static constexpr uint32_t kCapacity = kMaxSends + 2 * kEagerCells;
+  static constexpr uint32_t kCapacity = kMaxSends + 2 * EagerCells::kCells;
 
   struct Send {
     SendOperation operation;
-    uint64_t number = 0;    // eager: of the message
     uint64_t sequence = 0;  // of the matched slot
     uint64_t remote = 0;
     Bytes posted = 0;

@@ -8,7 +8,7 @@
 namespace pacecar {
 namespace {
 
-constexpr uint32_t kMagic = 0x50435350;  // "PCSP": a Pacecar soft queue pair
+constexpr uint32_t kMagic = 0x50435351;  // "PCSQ": a Pacecar soft queue pair, with CRC-32C
 constexpr size_t kBytes = 48;
 
 void store(const SoftEndpoint& endpoint, uint8_t* to) {

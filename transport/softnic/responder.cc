@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "transport/base/seq.h"
 #include "transport/base/ordered_copy.h"
+#include "transport/base/seq.h"
 
 namespace pacecar {
 namespace {
@@ -54,8 +54,10 @@ Responder::Outcome Responder::on_data(const Data& data, const MemoryTable& memor
     accept(psn, data);
     return Outcome::kPlaced;
   }
-  if (tracked && !writes_.acceptable(header.msn, data.bytes(), header.length)) {
-    return Outcome::kRefused;
+  WriteTracker::Write* write = nullptr;
+  if (tracked) {
+    write = writes_.find(header.msn, data.bytes(), header.length);
+    if (write == nullptr) return Outcome::kRefused;
   }
   if (data.bytes() > 0) {
     uint8_t* place = memory.writable(header.key, header.address, data.bytes());
@@ -63,10 +65,8 @@ Responder::Outcome Responder::on_data(const Data& data, const MemoryTable& memor
     ordered_copy(place, data.payload.data(), data.payload.size());
   }
   accept(psn, data);
-  if (!tracked) return Outcome::kPlaced;
-  return writes_.add(header.msn, data.bytes(), header.length) == WriteTracker::Verdict::kComplete
-             ? Outcome::kCompleted
-             : Outcome::kPlaced;
+  return tracked && writes_.count(*write, data.bytes(), header.length) ? Outcome::kCompleted
+                                                                       : Outcome::kPlaced;
 }
 
 Arrival Responder::on_trimmed(const wire::DataHeader& header) {

@@ -1,48 +1,45 @@
 #include "transport/softnic/write_tracker.h"
 
+#include <bit>
+
 #include "transport/base/seq.h"
 
 namespace pacecar {
 
-WriteTracker::WriteTracker(uint32_t capacity) : writes_(capacity) {}
+WriteTracker::WriteTracker(uint32_t capacity)
+    : capacity_(capacity), writes_(std::bit_ceil(capacity)) {}
 
-const WriteTracker::Write* WriteTracker::find(uint32_t msn24, uint64_t* msn) const {
-  *msn = expand_psn(first_, msn24);
-  if (*msn < first_ || *msn >= first_ + writes_.size()) return nullptr;
-  return &writes_[*msn % writes_.size()];
+Bytes WriteTracker::bytes(uint32_t capacity) { return std::bit_ceil(capacity) * sizeof(Write); }
+
+WriteTracker::Write* WriteTracker::at(uint32_t msn24) {
+  const uint64_t ahead = (msn24 - first_) & kPsnMask;
+  return ahead < capacity_ ? &writes_[(first_ + ahead) & (writes_.size() - 1)] : nullptr;
 }
 
-bool WriteTracker::acceptable(uint32_t msn24, Bytes payload, Bytes total) const {
-  uint64_t msn = 0;
-  const Write* write = find(msn24, &msn);
-  if (write == nullptr || write->complete) return false;
-  if (write->started && write->total != total) return false;
-  return write->received + payload <= total;
+WriteTracker::Write* WriteTracker::find(uint32_t msn24, Bytes payload, Bytes total) {
+  Write* write = at(msn24);
+  if (write == nullptr || write->complete) return nullptr;
+  if (write->started && write->total != total) return nullptr;
+  return write->received + payload <= total ? write : nullptr;
 }
 
-WriteTracker::Verdict WriteTracker::add(uint32_t msn24, Bytes payload, Bytes total) {
-  if (!acceptable(msn24, payload, total)) return Verdict::kRefused;
-  const uint64_t msn = expand_psn(first_, msn24);
-  Write& write = writes_[msn % writes_.size()];
+bool WriteTracker::count(Write& write, Bytes payload, Bytes total) {
   write.started = true;
   write.total = static_cast<uint32_t>(total);
   write.received += static_cast<uint32_t>(payload);
-  if (write.received != write.total) return Verdict::kIncomplete;
+  if (write.received != write.total) return false;
   complete(write);
-  return Verdict::kComplete;
+  return true;
 }
 
 void WriteTracker::cancel(uint32_t msn24) {
-  uint64_t msn = 0;
-  if (find(msn24, &msn) != nullptr) complete(writes_[msn % writes_.size()]);
+  if (Write* write = at(msn24); write != nullptr) complete(*write);
 }
 
 void WriteTracker::complete(Write& write) {
   write.complete = true;
-  while (writes_[first_ % writes_.size()].complete) {
-    writes_[first_ % writes_.size()] = Write{};
-    ++first_;
-  }
+  const uint64_t mask = writes_.size() - 1;
+  while (writes_[first_ & mask].complete) writes_[first_++ & mask] = Write{};
 }
 
 }  // namespace pacecar

@@ -14,31 +14,33 @@ namespace pacecar {
 
 class WriteTracker {
  public:
-  enum class Verdict : uint8_t { kIncomplete, kComplete, kRefused };
-
-  explicit WriteTracker(uint32_t capacity);
-
-  // Memory beside the object itself.
-  static Bytes bytes(uint32_t capacity) { return capacity * sizeof(Write); }
-
-  // Would add() accept this packet? `msn24` is the number as it came on the wire.
-  bool acceptable(uint32_t msn24, Bytes payload, Bytes total) const;
-  // Counts one new packet.
-  Verdict add(uint32_t msn24, Bytes payload, Bytes total);
-  // The sender has taken the write back: it never completes, and its late packets are refused.
-  void cancel(uint32_t msn24);
-
- private:
-  struct Write {
+  class Write {
+    friend class WriteTracker;
     uint32_t received = 0;
     uint32_t total = 0;
     bool started = false;
     bool complete = false;
   };
-  void complete(Write& write);
-  const Write* find(uint32_t msn24, uint64_t* msn) const;
 
-  std::vector<Write> writes_;  // a ring over [first_, first_ + size)
+  explicit WriteTracker(uint32_t capacity);
+
+  // Memory beside the object itself.
+  static Bytes bytes(uint32_t capacity);
+
+  // The write to which this packet belongs; nullptr: it is refused. `msn24` is the number as it
+  // came on the wire. Valid until the next count() or cancel().
+  Write* find(uint32_t msn24, Bytes payload, Bytes total);
+  // Counts one new packet of a write that was found for it; true when that completes the write.
+  bool count(Write& write, Bytes payload, Bytes total);
+  // The sender has taken the write back: it never completes, and its late packets are refused.
+  void cancel(uint32_t msn24);
+
+ private:
+  void complete(Write& write);
+  Write* at(uint32_t msn24);
+
+  uint32_t capacity_;
+  std::vector<Write> writes_;  // a ring, from first_ on; a power of two
   uint64_t first_ = 0;         // oldest incomplete write
 };
 

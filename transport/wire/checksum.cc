@@ -4,13 +4,56 @@
 
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+#endif
+
 namespace pacecar::wire {
+namespace {
+
+// Continues the CRC; the inversions before and after are checksum()'s.
+uint32_t by_library(uint32_t crc, std::span<const uint8_t> bytes) {
+  return crc32_iscsi(const_cast<uint8_t*>(bytes.data()), static_cast<int>(bytes.size()), crc);
+}
+
+#if defined(__x86_64__)
+
+// For headers: the library, made for blocks of kilobytes, takes four times as many instructions.
+__attribute__((target("sse4.2"))) uint32_t by_instruction(uint32_t crc,
+                                                          std::span<const uint8_t> bytes) {
+  uint64_t state = crc;
+  const uint8_t* at = bytes.data();
+  size_t left = bytes.size();
+  for (; left >= 8; left -= 8, at += 8) {
+    uint64_t word;
+    std::memcpy(&word, at, sizeof word);
+    state = _mm_crc32_u64(state, word);
+  }
+  for (; left > 0; --left) state = _mm_crc32_u8(static_cast<uint32_t>(state), *at++);
+  return static_cast<uint32_t>(state);
+}
+
+const bool kHasInstruction = __builtin_cpu_supports("sse4.2") != 0;
+
+uint32_t of_header(uint32_t crc, std::span<const uint8_t> bytes) {
+  constexpr size_t kFew = 128;
+  return kHasInstruction && bytes.size() <= kFew ? by_instruction(crc, bytes)
+                                                 : by_library(crc, bytes);
+}
+
+#else
+
+uint32_t of_header(uint32_t crc, std::span<const uint8_t> bytes) { return by_library(crc, bytes); }
+
+#endif
+
+}  // namespace
 
 uint32_t checksum(std::span<const uint8_t> header, std::span<const uint8_t> payload,
                   Coverage coverage) {
-  uint32_t crc = crc32_gzip_refl(0, header.data(), header.size());
-  if (coverage == Coverage::kFull) crc = crc32_gzip_refl(crc, payload.data(), payload.size());
-  return crc;
+  uint32_t crc = of_header(~0U, header);
+  if (coverage == Coverage::kFull && !payload.empty()) crc = by_library(crc, payload);
+  return ~crc;
 }
 
 void store_checksum(uint32_t value, std::span<uint8_t, kChecksumBytes> to) {

@@ -1,0 +1,111 @@
+// Two software NICs whose packets are handed over in memory.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "transport/base/prng.h"
+#include "transport/softnic/soft_nic.h"
+
+namespace pacecar {
+
+class NicPair {
+ public:
+  // How payloads get to the other side: as the kernel or a device would bring them, or as lengths
+  // only.
+  enum class Payload : uint8_t { kCopied, kElided };
+
+  NicPair(Bytes mtu, Bytes write_bytes, Payload payload)
+      : payload_(payload),
+        memory_{std::vector<uint8_t>(write_bytes), std::vector<uint8_t>(write_bytes)} {
+    for (size_t side = 0; side < 2; ++side) {
+      addresses_[side].port = 4791;
+      addresses_[side].ip[15] = static_cast<uint8_t>(side + 1);
+      nics_[side] = std::make_unique<SoftNic>(SoftNicConfig{.address = addresses_[side],
+                                                            .line_rate = Rate::from_gbps(100),
+                                                            .mtu = mtu,
+                                                            .burst_bytes = 8 * mtu,
+                                                            .flows = 2,
+                                                            .queue_pairs = 4,
+                                                            .full_checksum = false},
+                                              RandomSource{next_random, &random_}, now_);
+      ends_[side] = nics_[side]->create_queue_pair({.work_requests = 256}).value();
+      regions_[side] =
+          nics_[side]
+              ->register_memory(memory_[side].data(), write_bytes, Access::kRemoteWrite)
+              .value();
+      nics_[side]->set_flow_limits(
+          0, {.rate = Rate::from_gbps(1'000'000), .window = Bytes{1} << 40}, now_);
+    }
+    for (size_t side = 0; side < 2; ++side) {
+      const auto peer = nics_[1 - side]->queue_pair_address(ends_[1 - side]);
+      static_cast<void>(nics_[side]->connect_queue_pair(ends_[side], peer.view()));
+    }
+    datagrams_.resize(packets_.size() * (mtu + 64));
+  }
+
+  // Moves `count` writes, each `write_bytes`; returns the packets that took.
+  uint64_t move(size_t count) {
+    const uint64_t before = nics_[0]->counters().data_packets_sent;
+    const WorkRequest write{.local = memory_[0].data(),
+                            .remote = reinterpret_cast<uint64_t>(memory_[1].data()),
+                            .length = memory_[0].size(),
+                            .local_key = regions_[0].key,
+                            .remote_key = regions_[1].key,
+                            .opcode = Opcode::kWriteWithImm};
+    size_t posted = 0;
+    size_t sent = 0;
+    std::array<Completion, 64> completions;
+    while (sent < count) {
+      while (posted < count && nics_[0]->post(ends_[0], {&write, 1}) == 1) ++posted;
+      now_ = now_ + Duration::from_us(1);
+      for (size_t side = 0; side < 2; ++side) {
+        nics_[side]->on_time(now_);
+        hand_over(side);
+      }
+      while (nics_[1]->poll(completions) > 0) {
+      }
+      while (const size_t some = nics_[0]->poll(completions)) sent += some;
+    }
+    return nics_[0]->counters().data_packets_sent - before;
+  }
+
+ private:
+  static uint32_t next_random(void* prng) {
+    return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
+  }
+  void hand_over(size_t from) {
+    const size_t count = nics_[from]->poll_transmit(now_, packets_);
+    uint8_t* to = datagrams_.data();
+    for (size_t i = 0; i < count; ++i) {
+      uint8_t* const begin = to;
+      const TxPacket& packet = packets_[i];
+      const bool elided = payload_ == Payload::kElided;
+      for (const auto part :
+           {packet.header, elided ? std::span<const uint8_t>() : packet.payload, packet.trailer}) {
+        to = std::copy(part.begin(), part.end(), to);
+      }
+      received_[i] = {.bytes = {begin, to},
+                      .source = &addresses_[from],
+                      .ecn = Ecn::kCapable0,
+                      .elided = elided ? packet.payload.size() : 0};
+    }
+    nics_[1 - from]->on_packets(now_, std::span(received_).first(count));
+  }
+
+  Payload payload_;
+  Prng random_{1};
+  Instant now_ = Instant::from_ns(1'000'000);
+  std::array<Address, 2> addresses_;
+  std::array<std::vector<uint8_t>, 2> memory_;
+  std::array<std::unique_ptr<SoftNic>, 2> nics_;
+  std::array<QueuePairId, 2> ends_{};
+  std::array<MemoryRegion, 2> regions_;
+  std::array<TxPacket, 32> packets_;
+  std::array<RxPacket, 32> received_;
+  std::vector<uint8_t> datagrams_;
+};
+
+}  // namespace pacecar
