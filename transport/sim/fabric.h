@@ -99,8 +99,8 @@ class Fabric {
   uint32_t hosts() const;
   PacketIo& port(uint32_t host);
   const Address& address(uint32_t host) const;
-  // Sends a frame from a host, with PayloadMode::kBytes. False: it is longer than a datagram, or the
-  // host's NIC has no room for it.
+  // Sends a frame from a host, with PayloadMode::kBytes. False: it is longer than a datagram, or
+  // the host's NIC has no room for it.
   bool send_frame(uint32_t host, const FabricFrame& frame);
   // Tells `sink` (with `what`) at once when something arrives in an empty inbox, or when a send()
   // that was blocked may go on: in virtual time, never from within a call of the host's own.
