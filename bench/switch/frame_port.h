@@ -1,6 +1,7 @@
 // A port at which Ethernet frames of a real network come in and go out, in bursts. Frames are
-// whole, from the destination address on, without preamble and FCS; checksums inside them are
-// complete. Thread rule: one thread at a time.
+// whole, from the destination address on (kEthernetBytes at least), without preamble and FCS;
+// checksums inside them are complete.
+// Thread rule: one thread at a time.
 #pragma once
 
 #include <cstddef>

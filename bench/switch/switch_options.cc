@@ -123,7 +123,8 @@ void add_switch_flags(CLI::App& app, SwitchFlags& flags) {
   app.add_option("--port", flags.ports, "INTERFACE or INTERFACE,RATE; two or more")
       ->allow_extra_args(false);
   app.add_option("--rate", flags.rate, "of the ports that name none, bits per second; default 1G");
-  app.add_option("--buffer", flags.buffer, "that all ports share; 0: unbounded; default 1M");
+  app.add_option("--buffer", flags.buffer,
+                 "that all ports share; 0: only --queue bounds it; default 1M");
   app.add_option("--queue", flags.queue, "of one port's queue; 0: only the buffer bounds it");
   app.add_option("--ecn", flags.ecn, "mark from LOW on, or by LOW,HIGH,PROBABILITY");
   app.add_flag("--ecn-at-dequeue", flags.ecn_at_dequeue, "judge when a frame leaves its queue");
