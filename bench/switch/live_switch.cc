@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "transport/wire/telemetry_tail.h"
+
 namespace pacecar {
 namespace {
 
@@ -18,6 +20,14 @@ constexpr Bytes kTrimmedBytes = kEthernetBytes + 20 + 8 + 40 + kEthernetOverhead
 // in a trimmed one.
 constexpr size_t kHeadBytes = 128;
 constexpr uint32_t kSample = ~0U;  // of on_event; else the number of a port
+
+// Of the telemetry that goes on behind a frame; 0 where there is none, or no room for it.
+size_t tail_bytes(const RxPacket& packet, const FrameHeaders& headers, Bytes longest) {
+  if (packet.telemetry.empty() || packet.trimmed) return 0;
+  const size_t tail = wire::telemetry_tail_bytes(packet.telemetry.size());
+  const bool ours = kept_when_trimmed(packet.bytes, headers) > 0;
+  return ours && headers.end + tail <= longest ? tail : 0;
+}
 
 FabricConfig fabric_config(const LiveSwitchConfig& config, Bytes frame_bytes) {
   FabricConfig fabric;
@@ -41,7 +51,7 @@ LiveSwitch::LiveSwitch(std::vector<std::unique_ptr<FramePort>> ports,
       sample_timer_(loop_.add_timer(*this, kSample)),
       leaving_(kBurst),
       outgoing_(kBurst),
-      heads_(kBurst, std::vector<uint8_t>(kHeadBytes)) {
+      changed_(kBurst) {
   for (auto& port : ports) {
     Port& own = ports_.emplace_back();
     own.port = std::move(port);
@@ -160,24 +170,35 @@ void LiveSwitch::send_to(uint32_t from, FabricFrame& frame, uint32_t to) {
   if (!fabric_->send_frame(from, frame)) ++ports_[from].nic_dropped;
 }
 
+// Writes what the switch has done to a frame into a copy: of its head, or of all of it where
+// telemetry follows.
+OutgoingFrame LiveSwitch::finish(const RxPacket& packet, Bytes longest,
+                                 std::vector<uint8_t>& copy) {
+  const FrameHeaders headers = read_headers(packet.bytes, packet.trimmed);
+  const bool marked = packet.ecn == Ecn::kCongestion && headers.ecn() != Ecn::kCongestion;
+  const size_t tail = tail_bytes(packet, headers, longest);
+  if (!marked && !packet.trimmed && tail == 0) return {.head = packet.bytes, .rest = {}};
+  const auto first =
+      packet.bytes.first(tail > 0 ? headers.end : std::min(packet.bytes.size(), kHeadBytes));
+  copy.assign(first.begin(), first.end());
+  if (tail > 0) {
+    copy.resize(first.size() + tail);
+    wire::encode_telemetry_tail(packet.telemetry, std::span(copy).last(tail));
+  }
+  if (marked) set_congestion(copy, headers);
+  if (packet.trimmed || tail > 0) set_lengths(copy, headers);
+  const auto rest = packet.bytes.subspan(tail > 0 ? packet.bytes.size() : first.size());
+  return {.head = copy, .rest = rest};
+}
+
 void LiveSwitch::drain(uint32_t index, Instant now) {
   Port& port = ports_[index];
   port.has_output = false;
   const Duration behind = now - loop_.now();
   while (const size_t count = fabric_->port(index).receive(leaving_, loop_.now())) {
     for (size_t i = 0; i < count; ++i) {
-      const RxPacket& packet = leaving_[i];
-      lateness_.record(static_cast<uint64_t>((behind + packet.waited).ns()));
-      outgoing_[i] = {.head = packet.bytes, .rest = {}};
-      const FrameHeaders headers = read_headers(packet.bytes, packet.trimmed);
-      const bool marked = packet.ecn == Ecn::kCongestion && headers.ecn() != Ecn::kCongestion;
-      if (!marked && !packet.trimmed) continue;
-      const auto first = packet.bytes.first(std::min(packet.bytes.size(), kHeadBytes));
-      std::copy(first.begin(), first.end(), heads_[i].begin());
-      const std::span head(heads_[i].data(), first.size());
-      if (marked) set_congestion(head, headers);
-      if (packet.trimmed) set_lengths(head, headers);
-      outgoing_[i] = {.head = head, .rest = packet.bytes.subspan(first.size())};
+      lateness_.record(static_cast<uint64_t>((behind + leaving_[i].waited).ns()));
+      outgoing_[i] = finish(leaving_[i], port.port->frame_bytes() - kVlanTagBytes, changed_[i]);
     }
     port.port->send(std::span(outgoing_).first(count));
   }

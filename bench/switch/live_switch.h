@@ -105,6 +105,7 @@ class LiveSwitch final : public EventSink {
   Port* earliest(Instant until);
   void enter(uint32_t from, const ReceivedFrame& frame);
   void send_to(uint32_t from, FabricFrame& frame, uint32_t to);
+  static OutgoingFrame finish(const RxPacket& packet, Bytes longest, std::vector<uint8_t>& copy);
   void drain(uint32_t index, Instant now);
 
   LiveSwitchConfig config_;
@@ -119,7 +120,7 @@ class LiveSwitch final : public EventSink {
   // Of one burst that is sent.
   std::vector<RxPacket> leaving_;
   std::vector<OutgoingFrame> outgoing_;
-  std::vector<std::vector<uint8_t>> heads_;  // of frames that the switch has changed
+  std::vector<std::vector<uint8_t>> changed_;  // what the switch has changed of them
 };
 
 }  // namespace pacecar

@@ -13,10 +13,10 @@
 namespace pacecar {
 namespace {
 
-constexpr const char* kFooter =
-    R"(The ports' frames pass the switch of 'pacecar sim' in real time: every port has a cable of that rate each
-way, a NIC queue before it, and an egress queue in the switch. Frames of the traffic class --control-tc go first.
-Frames that their sender has joined (GSO) are refused: 'ip link set DEV gso_max_segs 1' on the sender's side.
+constexpr const char* kFooter = R"(Frames pass the switch of 'pacecar sim' in real time.
+Every port has a cable of its rate each way, a NIC queue before it, and an egress queue in the
+switch; frames of the class --control-tc go first. Frames that their sender has joined (GSO) are
+refused: 'ip link set DEV gso_max_segs 1' on the sender's side.
 
 Examples, as root, in the namespace that holds the interfaces:
   pacecar switch --port veth0 --port veth1 --rate 200M
@@ -131,6 +131,7 @@ void add_switch_flags(CLI::App& app, SwitchFlags& flags) {
   app.add_flag("--pfc", flags.pfc, "pause senders instead of dropping (their NIC queues fill)");
   app.add_option("--pfc-alpha", flags.pfc_alpha, "threshold as a share of the free buffer");
   app.add_flag("--trim", flags.trim, "cut Pacecar's data packets instead of dropping them");
+  app.add_flag("--int", flags.telemetry, "stamp Pacecar's data packets with telemetry");
   app.add_option("--delay", flags.delay, "of each cable, each way; default 1us");
   app.add_option("--loss", flags.loss, "probability that a frame is lost")
       ->check(CLI::Range(0., 1.));
@@ -176,6 +177,7 @@ Result<SwitchPlan> make_switch_plan(const SwitchFlags& flags) {
   switches.pfc.enabled = flags.pfc;
   switches.pfc.alpha = flags.pfc_alpha;
   switches.trimming = flags.trim;
+  switches.telemetry = flags.telemetry;
   plan.config.loss = flags.loss;
   plan.config.control_dscp = static_cast<uint8_t>(flags.control_tc >> 2);
   plan.config.seed = flags.seed;

@@ -25,6 +25,7 @@ struct SwitchFlags {
   bool pfc = false;
   double pfc_alpha = PfcConfig().alpha;
   bool trim = false;
+  bool telemetry = false;
   std::string delay = "1us";
   double loss = 0;
   std::string nic_queue = "4M";

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/support/frames.h"
+#include "transport/io/switch_traces.h"
 
 namespace pacecar::test {
 namespace {
@@ -289,6 +290,35 @@ TEST(LiveSwitch, TrimsPacecarsDataAndDropsTheRest) {
       EXPECT_EQ(internet_checksum(sum_of(std::span(frame).subspan(headers.udp_at), pseudo)), 0);
     }
     EXPECT_EQ(trimmed, 10U);
+  }
+}
+
+TEST(LiveSwitch, StampsPacecarsDataWithTelemetry) {
+  LiveSwitchConfig config = config_with(1 << 20);
+  config.switches.telemetry = true;
+  World world(funnel(), config);
+  world.introduce();
+  for (const bool ipv6 : {false, true}) {
+    const FrameSpec spec{.from = 1, .to = 2, .ipv6 = ipv6};
+    world.wire(1).from_switch.clear();
+    const Frame first = data_frame(spec, 1, 1000);
+    world.wire(0).put(world.live().now(), first);
+    world.wire(0).put(world.live().now(), data_frame(spec, 2, 1000));
+    world.wire(0).put(world.live().now(), udp_frame(spec, Frame(1000)));
+    world.run(world.live().now() + Duration::from_ms(2), Duration::from_us(100));
+    ASSERT_EQ(world.wire(1).from_switch.size(), 3U);
+    EXPECT_EQ(world.wire(1).from_switch[2], udp_frame(spec, Frame(1000)));  // not ours
+    const Frame& stamped = world.wire(1).from_switch[0];
+    const FrameHeaders headers = read_headers(stamped);
+    ASSERT_EQ(headers.end, stamped.size());
+    std::vector<RxPacket> packets = {{.bytes = std::span(stamped).subspan(headers.udp_at + 8)}};
+    SwitchTraces traces;
+    traces.read(packets);
+    EXPECT_TRUE(std::ranges::equal(packets[0].bytes, std::span(first).subspan(headers.udp_at + 8)));
+    ASSERT_EQ(packets[0].telemetry.size(), 1U);
+    EXPECT_EQ(packets[0].telemetry[0].rate_mbps, 100U);
+    // Behind it the second packet waited, and perhaps the third.
+    EXPECT_GE(packets[0].telemetry[0].queue_bytes, first.size() + 24);
   }
 }
 
