@@ -56,6 +56,14 @@ def thresholds(rounds, judged, arms, least_share, most_delay, at_switch=False):
     return result
 
 
+def metrics(figures):
+    """What `pacecar ab` compares, by its names."""
+    names = {"link_share": "link_share", "jain": "jain", "retransmissions": "retransmitted",
+             "queue_p50_bytes": "backlog_median_bytes", "queue_p99_bytes": "backlog_p99_bytes",
+             "queue_max_bytes": "backlog_max_bytes", "delay_p99_us": "delay_p99_us"}
+    return {name: figures[key] for name, key in names.items() if figures.get(key) is not None}
+
+
 def verdict(name, values, sign, limit):
     value = statistics.median(values) if values else None
     met = value is not None and (value >= limit if sign == ">=" else value <= limit)
