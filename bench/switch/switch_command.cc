@@ -30,6 +30,7 @@ using perf::steady_now;
 
 // So that what is not urgent (samples of idle queues) does not pile up.
 constexpr Duration kLongestSleep = Duration::from_ms(10);
+constexpr Duration kBetweenLooks = Duration::from_s(1);  // for what a user has to change
 
 volatile std::sig_atomic_t stop_asked = 0;
 volatile std::sig_atomic_t figures_asked = 0;
@@ -110,6 +111,7 @@ void serve(LiveSwitch& live, SwitchReport& report, const SwitchFlags& flags, con
   };
   const Instant end = begin + span(flags.seconds);
   Instant interval_end = begin + span(flags.interval);
+  Instant next_look = begin;
   Complaints complaints(live.ports());
   for (Instant now = begin; stop_asked == 0 && now < end; now = steady_now()) {
     const bool complete = live.poll(now);
@@ -118,6 +120,9 @@ void serve(LiveSwitch& live, SwitchReport& report, const SwitchFlags& flags, con
       const std::string lines = report.end_interval(live.now());
       if (!flags.quiet) fmt::print("{}\n", lines);
       std::fflush(stdout);
+    }
+    if (now >= next_look) {
+      next_look = now + kBetweenLooks;
       complaints.look(live, console);
     }
     if (std::exchange(figures_asked, 0) != 0) {

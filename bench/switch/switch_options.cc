@@ -25,6 +25,8 @@ Examples, as root, in the namespace that holds the interfaces:
 It runs until --seconds are over or it is interrupted; SIGUSR1 prints the figures so far.
 Exit codes: 0 success, 1 failed, 2 wrong usage.)";
 
+constexpr Bytes kLeastNicBytes = 65'536;
+
 std::optional<uint64_t> parse(ParamType type, std::string_view text) {
   return parse_param({.name = {}, .type = type, .doc = {}, .range = {}, .choices = {}}, text);
 }
@@ -172,6 +174,11 @@ Result<SwitchPlan> make_switch_plan(const SwitchFlags& flags) {
   if (plan.config.sample < Duration::from_us(1)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("--sample: '{}' is too often: choose 1us or more", flags.sample));
+  }
+  if (plan.config.nic_bytes < kLeastNicBytes) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--nic-queue: '{}' does not hold the largest frame: choose {} or more",
+                            flags.nic_queue, kLeastNicBytes));
   }
   if (flags.ecn_at_dequeue) switches.ecn.when = EcnConfig::When::kDequeue;
   switches.pfc.enabled = flags.pfc;

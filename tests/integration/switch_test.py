@@ -183,6 +183,7 @@ class Usage(unittest.TestCase):
                 ((*ports, "--ecn", "1K,2K,x"), "probability"),
                 ((*ports, "--delay", "10"), "--delay"),
                 ((*ports, "--loss", "2"), "--loss"),
+                ((*ports, "--nic-queue", "1K"), "--nic-queue"),
                 (("--port", "lo,1G,2G", "--port", "b"), "INTERFACE,RATE")):
             with self.subTest(flags=flags):
                 done = self.run_switch(*flags)

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tests/support/frames.h"
+#include "transport/base/prng.h"
 #include "transport/io/switch_traces.h"
 
 namespace pacecar::test {
@@ -345,6 +346,29 @@ TEST(LiveSwitch, HowLateItIsPolledDoesNotChangeWhatHappensInItsQueues) {
     results.push_back(world.wire(2).from_switch);
   }
   EXPECT_EQ(results[0], results[1]);
+}
+
+TEST(LiveSwitch, CarriesAnyBytesAndReadsNothingBeyondThem) {
+  LiveSwitchConfig config = config_with(1 << 20);
+  config.switches.ecn.kind = EcnConfig::Kind::kStep;
+  config.switches.trimming = true;
+  config.switches.telemetry = true;
+  World world(rates(2, 10'000), config);
+  world.introduce();
+  Prng random(3);
+  constexpr size_t kFrames = 5000;
+  for (size_t i = 0; i < kFrames; ++i) {
+    const FrameSpec spec{.from = 1, .to = 2, .ipv6 = random.chance(0.5)};
+    Frame frame = data_frame(spec, 1, random.below(200));
+    frame.resize(kEthernetBytes + random.below(frame.size() - kEthernetBytes + 1));
+    for (int flips = 0; flips < 4 && frame.size() > kEthernetBytes; ++flips) {
+      const size_t at = kEthernetBytes - 2 + random.below(frame.size() - kEthernetBytes + 2);
+      frame[at] = static_cast<uint8_t>(random.next_u64());
+    }
+    world.wire(0).put(kStart + Duration::from_us(static_cast<int64_t>(i)), frame);
+  }
+  world.run(kStart + Duration::from_ms(10), Duration::from_us(100));
+  EXPECT_EQ(world.wire(1).from_switch.size(), kFrames);
 }
 
 TEST(LiveSwitch, RefusesAConfigurationThatMakesNoSense) {
