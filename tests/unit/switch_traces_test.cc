@@ -78,9 +78,8 @@ TEST(SwitchTraces, OtherPacketsAreLeftAlone) {
   Datagram longer = with_tail(data_packet(0), some_hops(1));
   longer.back() = 2;
   std::vector<RxPacket> packets;
-  for (const Datagram* one : {&acknowledgement, &many, &stopped, &longer}) {
-    packets.push_back({.bytes = *one});
-  }
+  const std::vector<Datagram> others = {acknowledgement, many, stopped, longer};
+  for (const Datagram& bytes : others) packets.push_back({.bytes = bytes});
   const auto before = packets;
   SwitchTraces traces;
   traces.read(packets);
