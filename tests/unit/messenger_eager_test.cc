@@ -17,10 +17,10 @@ constexpr Bytes kLarge = 20'000;
 
 class MessengerEagerTest : public testing::Test {
  protected:
-  MessengerEagerTest() {
+  explicit MessengerEagerTest(Rate rate_max = Rate()) {
     for (size_t port = 0; port < 2; ++port) {
-      hosts_.push_back(
-          std::make_unique<SimHost>(network_, port, port, SimHostConfig{.eager = kEager}));
+      hosts_.push_back(std::make_unique<SimHost>(
+          network_, port, port, SimHostConfig{.rate_max = rate_max, .eager = kEager}));
     }
     ends_ = connect(*hosts_[0], *hosts_[1], 1, network_.now());
     from_region_ =
@@ -163,6 +163,26 @@ TEST_F(MessengerEagerTest, WhatWasDoneArrivesAlthoughTheSenderCloses) {
   messenger(1).close_receive(ends_.receive, network_.now());
   run_for(Duration::from_ms(20));
   EXPECT_FALSE(messenger(0).releasing_sends());
+}
+
+// A message takes longer than the word that says that the connection is closed.
+class SlowMessengerEagerTest : public MessengerEagerTest {
+ protected:
+  SlowMessengerEagerTest() : MessengerEagerTest(Rate::from_bps(1'000'000)) {}
+};
+
+TEST_F(SlowMessengerEagerTest, WhatWasDoneArrivesBeforeTheWordThatTheSenderCloses) {
+  for (uint32_t i = 0; i < kEagerCells; ++i) receive();
+  run_for(Duration::from_ms(1));
+  for (uint32_t i = 0; i < kEagerCells; ++i) send(kEager);
+  EXPECT_LT(run_until_done(requests_.back()), Duration::from_ms(1));
+  EXPECT_EQ(requests_[kEagerCells - 1].state(), State::kPending) << "it is under way";
+  messenger(0).close_send(ends_.send, network_.now());
+  EXPECT_FALSE(messenger(0).drained());
+  run_until_done(requests_[kEagerCells - 1]);
+  for (uint32_t i = 0; i < kEagerCells; ++i) EXPECT_EQ(requests_[i].state(), State::kDone) << i;
+  run_for(Duration::from_ms(20));
+  EXPECT_TRUE(messenger(0).drained());
 }
 
 // Also when the receiver knows it before it posts: another connection keeps it looking.

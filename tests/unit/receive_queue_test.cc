@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <memory>
 
@@ -166,6 +167,52 @@ TEST_F(ReceiveQueueTest, DroppedRequestsAreNotTouched) {
   queue_.drop_requests();
   EXPECT_EQ(arrive(0, 10), kOk);
   EXPECT_EQ(request.state(), State::kPending);
+}
+
+// Eager messages fill buffers of which the peer need not have read: their slots stay in the ring.
+TEST_F(ReceiveQueueTest, SlotsThatThePeerMayStillReadAreNotWrittenOver) {
+  constexpr Bytes kEager = 64;
+  std::vector<uint8_t> cells(eager_bytes(kEager));
+  std::vector<uint8_t> buffer(1);
+  queue_.enable_eager(kEager, cells.data());
+  MessageRequest request;
+  ReceiveOperation operation{.count = kMaxGroup, .request = &request};
+  for (auto& place : operation.buffers) place = {buffer.data(), 1, 0, 1};
+  for (uint32_t i = 0; i < kMaxReceives; ++i) ASSERT_TRUE(queue_.post(operation));
+  ASSERT_EQ(queue_.next_run().count, kCtsSlots);
+  queue_.on_run_posted(kCtsSlots);
+  for (uint32_t i = 0; i < kMaxGroup; ++i) {
+    const EagerHeader header{.next_slot = 0, .size = 1, .tag = 0};
+    std::memcpy(cells.data() + i * eager_cell_bytes(kEager), &header, sizeof header);
+    EXPECT_EQ(arrive(i, sizeof header + 1, Immediate::kEager), kOk);
+  }
+  ASSERT_TRUE(queue_.post(operation)) << "one receive is done";
+  EXPECT_EQ(queue_.next_run().count, 0U);
+  EXPECT_EQ(arrive(kMaxGroup, 1), kOk);  // whoever writes to a slot has read those before it
+  EXPECT_EQ(queue_.next_run().count, kMaxGroup);
+}
+
+TEST_F(ReceiveQueueTest, EagerNonsenseIsAProtocolError) {
+  constexpr Bytes kEager = 64;
+  std::vector<uint8_t> cells(eager_bytes(kEager));
+  const auto arrives = [&](uint32_t number, const EagerHeader& header, Bytes bytes) {
+    queue_ = ReceiveQueue();
+    queue_.enable_eager(kEager, cells.data());
+    std::memcpy(cells.data() + number % kEagerCells * eager_cell_bytes(kEager), &header,
+                sizeof header);
+    return arrive(number, bytes, Immediate::kEager);
+  };
+  constexpr Bytes kHeader = sizeof(EagerHeader);
+  EXPECT_EQ(arrives(0, {.size = 64}, kHeader + 64), kOk);
+  EXPECT_EQ(arrive(0, kHeader + 64, Immediate::kEager), kProtocolError);            // twice
+  EXPECT_EQ(arrives(0, {.size = 65}, kHeader + 65), kProtocolError);                // too large
+  EXPECT_EQ(arrives(0, {.size = 64}, kHeader + 63), kProtocolError);                // not all of it
+  EXPECT_EQ(arrives(0, {.size = 0}, kHeader - 1), kProtocolError);                  // half a header
+  EXPECT_EQ(arrives(kEagerCells, {.size = 1}, kHeader + 1), kProtocolError);        // no such cell
+  EXPECT_EQ(arrives(255, {.size = 1}, kHeader + 1), kProtocolError);                // long gone
+  EXPECT_EQ(arrives(0, {.next_slot = 1, .size = 1}, kHeader + 1), kProtocolError);  // never told
+  queue_ = ReceiveQueue();
+  EXPECT_EQ(arrive(0, kHeader, Immediate::kEager), kProtocolError);  // there are no cells
 }
 
 // Both queues, their tables joined by a copy: many turns of the ring.

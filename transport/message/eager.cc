@@ -1,8 +1,9 @@
 #include "transport/message/eager.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
+
+#include "transport/base/check.h"
 
 namespace pacecar {
 
@@ -18,11 +19,17 @@ void EagerSource::enable(Bytes message, uint8_t* cells, uint32_t key, const Remo
 }
 
 uint8_t EagerSource::copy(const uint8_t* data, Bytes size) {
-  if (!small(size) || free_ == 0) return kNone;
+  PACECAR_CHECK(has_room(size));
   const auto cell = static_cast<uint8_t>(std::countr_zero(free_));
   free_ &= free_ - 1;
+  if (!tiny(size)) copied_ += size;
   if (size > 0) std::memcpy(message(cell), data, size);
   return cell;
+}
+
+void EagerSource::give_back(uint8_t cell, Bytes size) {
+  free_ |= 1U << cell;
+  if (!tiny(size)) copied_ -= size;
 }
 
 bool EagerSource::on_freed(uint64_t count) {

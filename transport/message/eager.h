@@ -8,6 +8,7 @@
 // Pure; one thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -18,6 +19,9 @@
 namespace pacecar {
 
 constexpr uint32_t kEagerCells = 16;
+// Up to here a copy costs next to nothing. Of larger messages there are few in cells at a time: in
+// a stream of them their copies would cost more than waiting for buffers does.
+constexpr Bytes kTinyBytes = 4096;
 
 struct EagerHeader {
   uint64_t next_slot = 0;  // below it no slot is this message's
@@ -42,15 +46,20 @@ class EagerSource {
   // Takes nothing until then. `cells`: eager_bytes(message) of registered memory.
   void enable(Bytes message, uint8_t* cells, uint32_t key, const RemotePlace& remote);
 
-  bool small(Bytes size) const { return enabled_ && size <= message_; }
-  // A cell that holds the message; kNone: there is none, or the message is too large.
+  bool tiny(Bytes size) const { return enabled_ && size <= std::min(message_, kTinyBytes); }
+  // A copy of such a message may be made, now or once others are given back.
+  bool takes(Bytes size) const { return enabled_ && size <= message_; }
+  bool has_room(Bytes size) const {
+    return takes(size) && free_ != 0 && (tiny(size) || copied_ + size <= 2 * message_);
+  }
+  // The cell that holds the message, for which there must be room.
   uint8_t copy(const uint8_t* data, Bytes size);
-  void give_back(uint8_t cell) { free_ |= 1U << cell; }
+  void give_back(uint8_t cell, Bytes size);
   uint8_t* message(uint8_t cell) const { return header(cell) + sizeof(EagerHeader); }
   uint8_t* header(uint8_t cell) const { return cells_ + cell * eager_cell_bytes(message_); }
   uint32_t key() const { return key_; }
 
-  bool room() const { return enabled_ && sent_ - freed_ < kEagerCells; }
+  bool receiver_has_room() const { return sent_ - freed_ < kEagerCells; }
   // The number of the next eager message.
   uint64_t send() { return sent_++; }
   // Where that goes.
@@ -68,6 +77,7 @@ class EagerSource {
   uint32_t key_ = 0;
   RemotePlace remote_;
   uint32_t free_ = (1U << kEagerCells) - 1;  // bit per cell of ours
+  Bytes copied_ = 0;                         // of messages that are not tiny
   uint64_t sent_ = 0;
   uint64_t freed_ = 0;
 };
@@ -84,7 +94,9 @@ class EagerInbox {
 
   void enable(Bytes message, const uint8_t* cells);
 
-  bool small(Bytes size) const { return cells_ != nullptr && size <= message_; }
+  bool tiny(Bytes size) const {
+    return cells_ != nullptr && size <= std::min(message_, kTinyBytes);
+  }
   // A write of `bytes` into the cell of the message whose number ends with these 8 bits. False for
   // nonsense.
   bool on_write(uint32_t number, Bytes bytes);

@@ -56,7 +56,7 @@ void ReceiveQueue::on_run_posted(uint32_t count) {
 
 bool ReceiveQueue::urgent(uint64_t wanted) const {
   if (wanted > told_) return true;
-  if (small_before_ && inbox_.arrived() - freed_told_ < kEagerCells / 2) return false;
+  if (tells_late_ && inbox_.arrived() - freed_told_ < kEagerCells / 2) return false;
   return told_ - completed_ <= posted_ - told_;
 }
 
@@ -79,14 +79,14 @@ ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes b
   if (given_up) buffer.failed = true;
   if (immediate.writes != 0 && !given_up) buffer.writes = immediate.writes;
   if (!given_up && (buffer.writes == 0 || buffer.writes_seen < buffer.writes)) return Arrival::kOk;
-  small_before_ = inbox_.small(buffer.received);
+  tells_late_ = inbox_.tiny(buffer.received);
   return complete(buffer, finished, messages);
 }
 
 ReceiveQueue::Arrival ReceiveQueue::on_eager(const Immediate& immediate, Bytes bytes,
                                              Bytes* finished, uint32_t* messages) {
   if (!inbox_.on_write(immediate.slot, bytes)) return Arrival::kProtocolError;
-  small_before_ = true;
+  tells_late_ = true;
   return take_eager(finished, messages);
 }
 

@@ -126,8 +126,8 @@ class ReceiveQueue {
   uint64_t read_by_peer_ = 0;  // of those told: all below this number, for certain
   uint64_t moves_ = 0;
   EagerInbox inbox_;
-  uint64_t freed_told_ = 0;    // inbox_.freed() in what the peer was told last
-  bool small_before_ = false;  // the last message could have been an eager one
+  uint64_t freed_told_ = 0;  // inbox_.freed() in what the peer was told last
+  bool tells_late_ = false;  // the last message was eager, or as good as that
 };
 
 }  // namespace pacecar

@@ -80,7 +80,7 @@ bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
       send.remote = slot.address;
       give_up(send, MessageFailure::kTooLong);
     } else {
-      small_before_ = eager_.small(size);
+      told_late_ = eager_.tiny(size);
       copy(send);
     }
     matched_.push(number);
@@ -95,7 +95,7 @@ void SendQueue::send_ahead() {
   while (waiting()) {
     const uint32_t number = waiting_[ahead_];
     Send& send = sends_[number];
-    if (!eager_.room() || !copy(send)) return;
+    if (!eager_.receiver_has_room() || !copy(send)) return;
     send.eager = true;
     send.number = eager_.send();
     send.writes = 1;
@@ -106,15 +106,15 @@ void SendQueue::send_ahead() {
     matched_.push(number);
     ++ahead_;
     ++moves_;
-    small_before_ = true;
+    told_late_ = true;
   }
 }
 
 // False where the message stays where it is.
 bool SendQueue::copy(Send& send) {
   SendOperation& operation = send.operation;
+  if (!eager_.has_room(operation.size)) return false;
   send.cell = eager_.copy(operation.data, operation.size);
-  if (send.cell == EagerSource::kNone) return false;
   operation.data = eager_.message(send.cell);
   operation.key = eager_.key();
   finish(send);
@@ -122,9 +122,10 @@ bool SendQueue::copy(Send& send) {
 }
 
 uint64_t SendQueue::wanted_slots() const {
-  if (!small_before_ || !waiting() || group_size_ != 0) return 0;
-  const bool passes = eager_.room() && eager_.small(sends_[waiting_[ahead_]].operation.size);
-  return passes ? 0 : next_sequence_ + ahead_ + 1;
+  if (!told_late_ || !waiting() || group_size_ != 0) return 0;
+  const bool goes_ahead =
+      eager_.receiver_has_room() && eager_.tiny(sends_[waiting_[ahead_]].operation.size);
+  return goes_ahead ? 0 : next_sequence_ + ahead_ + 1;
 }
 
 // The receiver must learn that nothing (more) will come: one last empty write tells it.
@@ -200,7 +201,7 @@ bool SendQueue::on_write_done(uint32_t number, CompletionStatus status) {
   }
   if (send.writes_done < send.writes) return false;
   send.done = true;
-  if (send.cell != EagerSource::kNone) eager_.give_back(send.cell);
+  if (send.cell != EagerSource::kNone) eager_.give_back(send.cell, send.operation.size);
   finish(send);
   if (send.eager && !send.matched) {
     ++resting_;

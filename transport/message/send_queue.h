@@ -132,7 +132,7 @@ class SendQueue {
   uint64_t next_sequence_ = 0;              // of the first slot after the group
   uint32_t outstanding_ = 0;
   uint64_t moves_ = 0;
-  bool small_before_ = false;  // the last send that left could have been an eager one
+  bool told_late_ = false;  // after the last send that left the receiver tells of buffers late
 };
 
 template <typename OnGrant>
