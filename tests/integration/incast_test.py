@@ -71,9 +71,7 @@ class WholeRun(unittest.TestCase):
         self.assertEqual(document["thresholds"], [])
 
     def test_through_the_switch_its_own_queue_is_judged(self):
-        done = run(*SHORT, "--switch", "--arms", "swift,pace", "--most-delay", "1000000")
-        self.assertIn("p99 queue at the switch, pace / swift", done.stdout, done.stderr)
-        done = run("--switch", "--seconds", "0.3", "--warm-up", "0.2", "--rate", "100M",
+        done = run("--switch", "--seconds", "1", "--warm-up", "1", "--rate", "50M",
                    "--senders", "2", "--metrics", PACECAR_CC="swift")
         self.assertEqual(done.returncode, 0, done.stderr)
         metrics = json.loads(done.stdout.splitlines()[-1])["metrics"]
