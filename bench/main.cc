@@ -12,6 +12,7 @@
 #include "bench/perf/exit_code.h"
 #include "bench/perf/subcommands.h"
 #include "bench/sim/sim_command.h"
+#include "bench/switch/switch_command.h"
 
 namespace pacecar::perf {
 namespace {
@@ -27,6 +28,8 @@ constexpr std::array kSubcommands = {
     Subcommand{"lat", "latency between two hosts", run_lat},
     Subcommand{"sim", "one run in a simulated fabric", run_sim},
     Subcommand{"ab", "compares arms: many simulated runs, or real programs", run_ab},
+    Subcommand{"switch", "forwards real frames through the simulated switch, in real time",
+               run_switch},
     Subcommand{"info", "NICs, congestion controls, limits and parameters of this host", run_info},
     Subcommand{"preflight", "what is wrong with this host, and the command that cures it",
                run_preflight},

@@ -14,6 +14,7 @@
 #include "bench/ab/emit.h"
 #include "bench/ab/merge.h"
 #include "bench/ab/plan.h"
+#include "bench/ab/program_plan.h"
 #include "bench/ab/provenance.h"
 #include "bench/ab/repro.h"
 #include "bench/ab/run_filter.h"
@@ -66,7 +67,7 @@ class AbCommand {
       case AbOptions::What::kPlan:
         return plan();
       case AbOptions::What::kPrograms:
-        return programs();
+        return programs(options_.programs);
       case AbOptions::What::kMerge:
         return merge();
     }
@@ -77,6 +78,9 @@ class AbCommand {
 
  private:
   Result<ExitCode> plan() {
+    auto program_plan = read_program_plan(options_.plan);
+    if (!program_plan) return tl::unexpected(program_plan.error());
+    if (*program_plan) return programs_of_plan(**program_plan);
     const auto plan = read_plan(options_.plan, options_.seed);
     if (!plan) return tl::unexpected(plan.error());
     auto runs = filter_runs(plan->experiment, options_.filters);
@@ -152,15 +156,28 @@ class AbCommand {
     return kPassed;
   }
 
-  Result<ExitCode> programs() {
-    const std::string name = fs::path(options_.programs.command[0]).filename();
-    const auto folder = open_at(out(name));
+  Result<ExitCode> programs_of_plan(ProgramPlan& plan) {
+    if (options_.list || options_.run || options_.resume || options_.jobs.value_or(1) > 1 ||
+        !options_.emit.empty() || !options_.filters.empty()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "--list, --filter, --run, --resume, --jobs and --emit are for simulations: leave "
+                  "them out with a plan that has a command");
+    }
+    if (options_.seed) plan.seed = *options_.seed;
+    if (!options_.dry_run) return programs(plan);
+    fmt::print("{} runs, {} arms, {} thresholds: the plan is sound, nothing was run\n",
+               plan.arms.size() * plan.blocks, plan.arms.size(), plan.thresholds.size());
+    return kPassed;
+  }
+
+  Result<ExitCode> programs(const ProgramPlan& plan) {
+    const auto folder = open_at(out(make_experiment(plan).name));
     if (!folder) return tl::unexpected(folder.error());
-    auto kept = write_repro(*folder, argv_, fs::current_path().string(), "");
+    auto kept = write_repro(*folder, argv_, fs::current_path().string(), options_.plan);
     if (!kept) return tl::unexpected(kept.error());
     const auto results = [&] {
       RunProgress progress(console_);
-      return run_programs(options_.programs, *folder, command_line_, std::ref(progress));
+      return run_programs(plan, *folder, command_line_, std::ref(progress));
     }();
     if (!results) return tl::unexpected(results.error());
     return conclude_in(*folder, results->experiment, results->records);

@@ -80,9 +80,10 @@ void add_program_flags(CLI::App& app, Flags& flags) {
   app.add_option("--timeout", flags.timeout, "Seconds that one run may take (default: no limit)")
       ->group("Real programs")
       ->check(perf::positive_number(kMaxTimeoutSeconds));
-  app.add_option("--metric", flags.options.programs.metric,
+  app.add_option("--metric", flags.options.programs.metrics,
                  "What to compare (default: what the output is known for, else wall_s)")
-      ->group("Real programs");
+      ->group("Real programs")
+      ->allow_extra_args(false);
   app.add_option("--min-improvement", flags.min_improvement,
                  "Threshold: better than the baseline by so many percent")
       ->group("Real programs")

@@ -33,6 +33,9 @@ constexpr ProgramMetric kProgramMetrics[] = {
     {"in_place_algbw_gbs", "GB/s", "algorithm bandwidth, in place", Better::kHigher},
     {"in_place_time_us", "us", "time of a collective, in place", Better::kLower},
     {"wrong", "", "wrong values", Better::kLower},
+    {"link_share", "", "payload that arrived, of what the link carries", Better::kHigher},
+    {"queue_p50_bytes", "B", "queue of the bottleneck, median", Better::kLower},
+    {"queue_p99_bytes", "B", "queue of the bottleneck, 99th percentile", Better::kLower},
     {"wall_s", "s", "time that the command took", Better::kLower},
 };
 

@@ -182,6 +182,23 @@ std::vector<SizeFigures> nccl_table(std::string_view output, std::optional<doubl
   return sizes;
 }
 
+// --- any other program ---
+
+// The last line, {"metrics": {"NAME": NUMBER, ...}}.
+void add_named(std::string_view output, ParsedOutput& parsed) {
+  const auto lines = lines_of(output);
+  if (lines.empty()) return;
+  const Json document = Json::parse(lines.back(), nullptr, false);
+  if (!document.is_object() || !document.contains("metrics")) return;
+  const Json& metrics = document["metrics"];
+  if (!metrics.is_object()) return;
+  for (const auto& [name, value] : metrics.items()) {
+    if (!value.is_number() || !std::isfinite(value.get<double>())) continue;
+    parsed.metrics[name] = value.get<double>();
+    parsed.headline.push_back(name);
+  }
+}
+
 void add_sizes(const std::vector<SizeFigures>& sizes, ParsedOutput& parsed) {
   constexpr std::string_view kHeadlines[] = {"bw_gbps", "lat_typical_us", "lat_p99_us",
                                              "busbw_gbs"};
@@ -209,6 +226,7 @@ ParsedOutput parse_output(std::string_view output) {
   if (sizes.empty()) sizes = perftest_json(output);
   if (sizes.empty()) sizes = perftest_columns(output);
   add_sizes(sizes, parsed);
+  if (parsed.metrics.empty()) add_named(output, parsed);
   return parsed;
 }
 

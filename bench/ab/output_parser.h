@@ -1,6 +1,7 @@
 // Finds the figures in what a benchmark printed: perftest (ib_write_bw, ib_send_lat, ...; columns
-// or JSON), `pacecar bw` and `lat` (the same two forms), nccl-tests (the table and its average).
-// Pure; the output may hold anything.
+// or JSON), `pacecar bw` and `lat` (the same two forms), nccl-tests (the table and its average),
+// and any program that ends with a line {"metrics": {"NAME": NUMBER, ...}}. Pure; the output may
+// hold anything.
 #pragma once
 
 #include <map>

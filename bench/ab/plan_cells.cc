@@ -104,10 +104,12 @@ void read_bounds(SpecReader& reader, const BoundKeys& keys, Threshold& threshold
 }
 
 // All keys are asked for, so that the reader knows them.
-Threshold read_bound(SpecReader& reader) {
+// The metrics of programs are known when they have run.
+Threshold read_bound(SpecReader& reader, Experiment::Kind kind) {
   Threshold threshold;
   threshold.metric = reader.text("metric", "");
-  if (auto metric = find_metric(threshold.metric); !metric) {
+  const auto metric = find_metric(threshold.metric);
+  if (!metric && kind == Experiment::Kind::kSimulation) {
     reader.complain("metric", "is wrong: " + metric.error().message);
   }
   int kinds = 0;
@@ -204,7 +206,7 @@ Result<std::vector<bool>> select_cells(const SpecValue& select, const std::strin
 
 Result<void> read_threshold(const SpecValue& table, Experiment& experiment) {
   SpecReader reader(*table.table(), "[[threshold]]", table.place);
-  const Threshold bound = read_bound(reader);
+  const Threshold bound = read_bound(reader, experiment.kind);
   const std::string versus = reader.text("versus", "");
   if ((bound.of == Threshold::Of::kValue) != versus.empty()) {
     reader.complain("versus", "goes with a ratio or a difference, and these need it");

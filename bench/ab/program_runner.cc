@@ -25,20 +25,6 @@ std::string joined(const std::vector<std::string>& words) {
   return line;
 }
 
-Experiment make_experiment(const ProgramPlan& plan) {
-  Experiment experiment;
-  experiment.kind = Experiment::Kind::kPrograms;
-  experiment.name = std::filesystem::path(plan.command[0]).filename();
-  experiment.description = joined(plan.command);
-  for (size_t arm = 0; arm < plan.arms.size(); ++arm) {
-    experiment.arms.push_back({plan.arms[arm].name, joined(plan.arms[arm].environment)});
-    experiment.cells.push_back({arm, {}});
-  }
-  experiment.seeds.resize(plan.blocks);
-  std::iota(experiment.seeds.begin(), experiment.seeds.end(), 1);
-  return experiment;
-}
-
 // Every arm but the baseline must be better by so much.
 Result<void> add_thresholds(const ProgramPlan& plan, Experiment& experiment) {
   if (!plan.min_improvement) return {};
@@ -137,9 +123,11 @@ class ProgramRunner {
   // The first run decides what is shown.
   Result<void> choose_metrics(const ParsedOutput& parsed) {
     std::vector<std::string>& shown = results_.experiment.shown;
-    if (!plan_.metric.empty()) shown = {plan_.metric};
+    if (shown.empty()) shown = plan_.metrics;
     if (shown.empty()) shown = parsed.headline;
-    for (const std::string& metric : shown) {
+    std::vector<std::string> needed = shown;
+    for (const Threshold& threshold : plan_.thresholds) needed.push_back(threshold.metric);
+    for (const std::string& metric : needed) {
       if (parsed.metrics.contains(metric)) continue;
       std::string names;
       for (const auto& [name, value] : parsed.metrics) names += (names.empty() ? "" : ", ") + name;
@@ -161,6 +149,23 @@ class ProgramRunner {
 };
 
 }  // namespace
+
+Experiment make_experiment(const ProgramPlan& plan) {
+  Experiment experiment;
+  experiment.kind = Experiment::Kind::kPrograms;
+  experiment.name =
+      plan.name.empty() ? std::filesystem::path(plan.command[0]).filename().string() : plan.name;
+  experiment.description = plan.description.empty() ? joined(plan.command) : plan.description;
+  experiment.baseline = plan.baseline;
+  experiment.thresholds = plan.thresholds;
+  for (size_t arm = 0; arm < plan.arms.size(); ++arm) {
+    experiment.arms.push_back({plan.arms[arm].name, joined(plan.arms[arm].environment)});
+    experiment.cells.push_back({arm, {}});
+  }
+  experiment.seeds.resize(plan.blocks);
+  std::iota(experiment.seeds.begin(), experiment.seeds.end(), 1);
+  return experiment;
+}
 
 Result<std::vector<std::string>> split_environment(const std::string& text) {
   std::vector<std::string> words;

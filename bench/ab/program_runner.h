@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/ab/experiment.h"
 #include "bench/ab/record.h"
 #include "bench/ab/results_folder.h"
 #include "bench/ab/runner.h"
@@ -21,18 +22,25 @@ struct ProgramArm {
 };
 
 struct ProgramPlan {
-  std::vector<ProgramArm> arms;  // the first is the baseline
+  std::string name;         // empty: the command's
+  std::string description;  // empty: the command
+  std::vector<ProgramArm> arms;
+  size_t baseline = 0;
   std::vector<std::string> command;
   size_t blocks = 1;
   size_t warmups = 0;                  // runs of every arm that do not count
   Duration timeout = Duration::max();  // of one run
   uint64_t seed = 1;                   // of the order
-  std::string metric;  // the only one to compare; empty: what the output is known for
+  std::vector<std::string> metrics;    // to compare; empty: what the output is known for
+  std::vector<Threshold> thresholds;
   std::optional<double> min_improvement;  // threshold: by so many percent better than the baseline
 };
 
 // Splits "A=1 B='two words'" as a shell does. Errors: kInvalidArgument for what is no assignment.
 Result<std::vector<std::string>> split_environment(const std::string& text);
+
+// Without runs, and with the plan's thresholds.
+Experiment make_experiment(const ProgramPlan& plan);
 
 struct ProgramStep {
   size_t block = 0;

@@ -57,7 +57,7 @@ def run(arm, plan, made):
     probe = [plan.queue_probe, "--from", made.prober, "--to", made.receiver, "--shaped",
              star.RECEIVER, "--plain", star.PLAIN_RECEIVER, "--rate", plan.probe_rate]
     traffic_of = tcp if arm.startswith(TCP) else pacecar
-    with Process((), probe, os.environ) as probing, star.QueueSampler(made) as queue:
+    with Process((), probe, os.environ) as probing, made.queue_sampler() as queue:
         before_s = time.monotonic()
         time.sleep(IDLE_S)
         busy = ProcessorTime()
@@ -73,6 +73,7 @@ def run(arm, plan, made):
     return {**throughput(traffic, plan, made.shape), **delays(probes, idle, traffic),
             "backlog_max_bytes": max(backlog, default=None),
             "backlog_median_bytes": statistics.median(backlog) if backlog else None,
+            "backlog_p99_bytes": percentile(backlog, 99) if backlog else None,
             "drops": queue.drops, "retransmitted": traffic.retransmitted,
             "senders": traffic.senders, **processors}
 

@@ -76,6 +76,9 @@ class Star:
                               capture_output=True, text=True, check=True)
         return next(one for one in json.loads(done.stdout) if one.get("handle") == LEAF)
 
+    def queue_sampler(self):
+        return QueueSampler(self)
+
 
 def prefix(namespace):
     """What puts a command into a namespace."""
@@ -84,46 +87,66 @@ def prefix(namespace):
 
 @contextlib.contextmanager
 def star(shape):
-    for program in ("ip", "tc"):
-        if not shutil.which(program):
-            raise Unavailable(f"the program '{program}' is missing: install iproute2")
-    if os.geteuid() != 0:
-        raise Unavailable("this needs root, which makes the network namespaces: run it as root")
+    check_needs()
     made = Star(shape, f"pacecar-{os.getpid()}")
     try:
         build(made)
         yield made
     finally:
         with interrupts_ignored():
-            for namespace in made.namespaces:
-                # Its interfaces go with it. One that was never made is no matter.
-                subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
+            remove(made)
 
 
-def build(made):
+def check_needs():
+    for program in ("ip", "tc"):
+        if not shutil.which(program):
+            raise Unavailable(f"the program '{program}' is missing: install iproute2")
+    if os.geteuid() != 0:
+        raise Unavailable("this needs root, which makes the network namespaces: run it as root")
+
+
+def remove(made):
+    for namespace in made.namespaces:
+        # Its interfaces go with it. One that was never made is no matter.
+        subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
+
+
+def make_namespaces(made):
     for namespace in made.namespaces:
         command("ip", "netns", "add", namespace)
         # Nothing but what is measured: no router solicitations, no detour of bridged packets.
         command(*prefix(namespace), "sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1",
                 "net.ipv6.conf.default.disable_ipv6=1")
         command("ip", "-n", namespace, "link", "set", "lo", "up")
+
+
+def build(made):
+    make_namespaces(made)
     command("ip", "-n", made.hub, "link", "add", "bridge0", "type", "bridge")
     command("ip", "-n", made.hub, "link", "set", "bridge0", "mtu", str(made.shape.mtu_bytes), "up")
     attach(made, made.receiver, RECEIVER, EGRESS)
     attach(made, made.prober, PROBER, "to-prober")
     for number, namespace in enumerate(made.senders):
         attach(made, namespace, f"192.0.2.{FIRST_SENDER + number}", f"to-sender{number + 1}")
-    pair(made.receiver, PLAIN, made.prober, PLAIN, made.shape.mtu_bytes)
-    command("ip", "-n", made.receiver, "address", "add", f"{PLAIN_RECEIVER}/30", "dev", PLAIN)
-    command("ip", "-n", made.prober, "address", "add", f"{PLAIN_PROBER}/30", "dev", PLAIN)
+    join_plain(made)
     limit(made)
 
 
+def join_plain(made):
+    pair(made.receiver, PLAIN, made.prober, PLAIN, made.shape.mtu_bytes)
+    command("ip", "-n", made.receiver, "address", "add", f"{PLAIN_RECEIVER}/30", "dev", PLAIN)
+    command("ip", "-n", made.prober, "address", "add", f"{PLAIN_PROBER}/30", "dev", PLAIN)
+
+
 def attach(made, namespace, address, port):
+    join(made, namespace, address, port)
+    command("ip", "-n", made.hub, "link", "set", port, "master", "bridge0")
+
+
+def join(made, namespace, address, port):
     pair(namespace, INTERFACE, made.hub, port, made.shape.mtu_bytes)
     command("ip", "-n", namespace, "link", "set", INTERFACE, "gso_max_segs", "1")
     command("ip", "-n", namespace, "address", "add", f"{address}/24", "dev", INTERFACE)
-    command("ip", "-n", made.hub, "link", "set", port, "master", "bridge0")
 
 
 def pair(one, name, other, other_name, mtu_bytes):

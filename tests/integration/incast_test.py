@@ -70,6 +70,16 @@ class WholeRun(unittest.TestCase):
             self.assertIn(arm, done.stdout)
         self.assertEqual(document["thresholds"], [])
 
+    def test_through_the_switch_its_own_queue_is_judged(self):
+        done = run("--switch", "--seconds", "1", "--warm-up", "1", "--rate", "50M",
+                   "--senders", "2", "--metrics", PACECAR_CC="swift")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        metrics = json.loads(done.stdout.splitlines()[-1])["metrics"]
+        # Two senders of the link's own rate: something waits, and the buffer bounds it.
+        self.assertGreater(metrics["queue_max_bytes"], 0)
+        self.assertLessEqual(metrics["queue_max_bytes"], 2_010_000)
+        self.assertGreaterEqual(metrics["queue_max_bytes"], metrics["queue_p99_bytes"])
+
     def test_a_missed_threshold_ends_with_1(self):
         # Two senders that are told a tenth of the rate fill a fifth of the link; a window that is
         # long enough says so on a busy machine, too.
@@ -123,7 +133,7 @@ class Usage(unittest.TestCase):
 
     def test_wrong_flags_are_refused(self):
         for flags in (["--senders", "0"], ["--rate", "fast"], ["--rate", "1"], ["--seconds", "nan"],
-                      ["--json", "/nowhere/file"]):
+                      ["--json", "/nowhere/file"], ["--metrics", "--arms", "pace"]):
             with self.subTest(flags=flags):
                 self.assertEqual(run(*flags).returncode, 2)
 
@@ -188,6 +198,12 @@ class Thresholds(unittest.TestCase):
         (share,) = incast_report.thresholds([{}], "pace", ["pace"], 0.95, 0.25)
         self.assertFalse(share["met"])
         self.assertIn("not measured", incast_report.sentence(share))
+
+    def test_at_the_switch_the_queue_is_judged(self):
+        rounds = [{"pace": {"link_share": 1, "backlog_p99_bytes": 10_000},
+                   "swift": {"link_share": 1, "backlog_p99_bytes": 100_000}}]
+        _, queue = incast_report.thresholds(rounds, "pace", ["swift", "pace"], 0.95, 0.25, True)
+        self.assertEqual((queue["value"], queue["met"]), (0.1, True))
 
     def test_without_the_judged_arm_there_are_none(self):
         self.assertEqual(incast_report.thresholds(self.ROUNDS, "pace", ["swift"], 0.95, 0.25), [])

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "bench/ab/emit.h"
+#include "bench/ab/program_plan.h"
 #include "bench/ab/program_runner.h"
 #include "bench/ab/provenance.h"
 
@@ -93,7 +94,7 @@ TEST_F(ProgramRun, WallTimeWhenTheOutputSaysNothing) {
   plan_.command = {"true"};
   plan_.blocks = 1;
   EXPECT_THAT(run()->experiment.shown, ElementsAre("wall_s"));
-  plan_.metric = "bw_gbps";
+  plan_.metrics = {"bw_gbps"};
   EXPECT_THAT(run().error().message, HasSubstr("choose --metric among wall_s"));
 }
 
@@ -106,6 +107,66 @@ TEST(ShellQuoted, LeavesPlainWordsAlone) {
   EXPECT_EQ(shell_quoted("--out=a/b-1.2"), "--out=a/b-1.2");
   EXPECT_EQ(shell_quoted("it's $HOME"), "'it'\\''s $HOME'");
   EXPECT_EQ(shell_quoted(""), "''");
+}
+
+constexpr const char* kLive = R"(
+description = "two settings"
+command = ["sh", "-c", "echo '{\"metrics\": {\"queue_p99_bytes\": '$QUEUE'}}'"]
+rounds = 3
+baseline = "long"
+metrics = ["queue_p99_bytes"]
+[[arm]]
+name = "short"
+environment = {QUEUE = 20}
+[[arm]]
+name = "long"
+environment = {QUEUE = "100"}
+[[threshold]]
+metric = "queue_p99_bytes"
+arm = "short"
+versus = "long"
+max_ratio = 0.25
+)";
+
+TEST(ProgramPlanFile, SaysWhatIsRunAndWhatMustHold) {
+  const auto plan = parse_program_plan(kLive, "live");
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_TRUE(*plan);
+  EXPECT_EQ((*plan)->name, "live");
+  EXPECT_EQ((*plan)->blocks, 3u);
+  EXPECT_EQ((*plan)->baseline, 1u);
+  EXPECT_THAT((*plan)->arms[0].environment, ElementsAre("QUEUE=20"));
+  ASSERT_EQ((*plan)->thresholds.size(), 1u);
+  EXPECT_EQ((*plan)->thresholds[0].cell, 0u);
+  EXPECT_EQ((*plan)->thresholds[0].versus, 1u);
+  EXPECT_FALSE(*parse_program_plan("[[arm]]\nname = \"pace\"", "a simulation's"));
+}
+
+TEST(ProgramPlanFile, SaysWhatIsWrongWithIt) {
+  const std::string arms = "[[arm]]\nname = \"a\"\n[[arm]]\nname = \"b\"\n";
+  for (const auto& [text, words] :
+       {std::pair<std::string, const char*>{"command = []\n" + arms, "command"},
+        {"command = [\"true\"]\n[[arm]]\nname = \"a\"\n", "two arms"},
+        {"command = [\"true\"]\n" + arms + "[[arm]]\nname = \"a\"\n", "rename one"},
+        {"command = \"true\"\n" + arms, "list"},
+        {"command = [\"true\"]\nseeds = 3\n" + arms, "seeds"},
+        {"command = [\"true\"]\nbaseline = \"c\"\n" + arms, "baseline"}}) {
+    const auto plan = parse_program_plan(text, "live");
+    ASSERT_FALSE(plan) << text;
+    EXPECT_THAT(plan.error().message, HasSubstr(words));
+  }
+}
+
+TEST_F(ProgramRun, APlansThresholdsAreAboutWhatItsCommandPrints) {
+  plan_ = **parse_program_plan(kLive, "live");
+  const auto results = run();
+  ASSERT_TRUE(results) << results.error().message;
+  EXPECT_EQ(results->records.size(), 6u);
+  EXPECT_EQ(results->records[0].metrics.at("queue_p99_bytes"), 20);
+  EXPECT_THAT(results->experiment.shown, ElementsAre("queue_p99_bytes"));
+  ASSERT_EQ(results->experiment.thresholds.size(), 1u);
+  plan_.thresholds[0].metric = "unknown";
+  EXPECT_THAT(run().error().message, HasSubstr("'unknown'"));
 }
 
 }  // namespace

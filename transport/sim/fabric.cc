@@ -38,6 +38,10 @@ uint32_t Fabric::hosts() const { return impl_->hosts; }
 PacketIo& Fabric::port(uint32_t host) { return impl_->ports[host]; }
 const Address& Fabric::address(uint32_t host) const { return impl_->ports[host].local_address(); }
 
+bool Fabric::send_frame(uint32_t host, const FabricFrame& frame) {
+  return impl_->ports[host].send_frame(frame);
+}
+
 void Fabric::set_listener(uint32_t host, EventSink& sink, uint32_t what) {
   impl_->ports[host].set_listener(sink, what);
 }

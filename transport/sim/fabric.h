@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,16 @@ struct LinkStats {
   Duration paused;  // by PFC
 };
 
+// A packet that is a frame of a network which exists: it brings its own ECN field, and goes on in
+// what receive() of the destination's port hands out.
+struct FabricFrame {
+  std::span<const uint8_t> bytes;
+  Bytes kept_bytes = 0;  // what trimming leaves of it; 0: it is dropped rather than trimmed
+  uint32_t destination = 0;
+  TrafficClass traffic_class = TrafficClass::kData;
+  Ecn ecn = Ecn::kNotCapable;
+};
+
 struct LinkInfo {
   NodeId from = 0;
   NodeId to = 0;
@@ -88,6 +99,9 @@ class Fabric {
   uint32_t hosts() const;
   PacketIo& port(uint32_t host);
   const Address& address(uint32_t host) const;
+  // Sends a frame from a host, with PayloadMode::kBytes. False: it is longer than a datagram, or
+  // the host's NIC has no room for it.
+  bool send_frame(uint32_t host, const FabricFrame& frame);
   // Tells `sink` (with `what`) at once when something arrives in an empty inbox, or when a send()
   // that was blocked may go on: in virtual time, never from within a call of the host's own.
   void set_listener(uint32_t host, EventSink& sink, uint32_t what);

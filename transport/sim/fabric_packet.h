@@ -32,6 +32,7 @@ struct alignas(64) FabricPacket {
   PacketKind kind = PacketKind::kData;
   Ecn ecn = Ecn::kNotCapable;
   uint8_t hops = 0;    // telemetry records
+  bool whole = false;  // is dropped rather than trimmed
   LinkId came_by = 0;  // the last link that it arrived on
 
   bool is_data() const { return kind == PacketKind::kData; }

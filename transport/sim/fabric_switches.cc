@@ -58,11 +58,12 @@ void Fabric::Impl::forward_control(FabricPacket& packet, LinkId out) {
 // A data packet finds no room: it or the last one queued is trimmed, or it is dropped.
 void Fabric::Impl::overflow(FabricPacket& packet, LinkId out) {
   FabricLink& link = links[out];
-  if (!config.switches.trimming) {
+  if (!config.switches.trimming || packet.whole) {
     ++link.stats.dropped;
     return drop(packet, FabricDrop::kQueueFull);
   }
   const bool exchange = config.switches.trim_tail_at_random && link.queue.has_data() &&
+                        !link.queue.last_data().whole &&
                         link.queue.last_data().wire_bytes >= packet.wire_bytes &&
                         random.chance(0.5);
   if (exchange) {
@@ -83,7 +84,8 @@ void Fabric::Impl::overflow(FabricPacket& packet, LinkId out) {
 
 void Fabric::Impl::mark(FabricPacket& packet, FabricLink& link, Bytes queue_bytes) {
   if (link.to < hosts && !config.switches.ecn.host_links) return;
-  if (packet.ecn == Ecn::kCongestion || !ecn.marks(queue_bytes, random)) return;
+  if (packet.ecn == Ecn::kCongestion || packet.ecn == Ecn::kNotCapable) return;
+  if (!ecn.marks(queue_bytes, random)) return;
   packet.ecn = Ecn::kCongestion;
   ++counters.marked;
   ++link.stats.marked;

@@ -116,9 +116,42 @@ bool HostPort::send_one(const TxPacket& packet) {
   inside.destination = destination;
   inside.wire_bytes = static_cast<uint32_t>(size);
   fill(inside, packet);
+  count_and_send(link, inside, packet.size());
+  return true;
+}
+
+void HostPort::count_and_send(LinkId link, FabricPacket& packet, Bytes datagram_bytes) {
   ++counters_.sent_packets;
-  counters_.sent_bytes += packet.size();
-  fabric_.send(link, inside);
+  counters_.sent_bytes += datagram_bytes;
+  fabric_.send(link, packet);
+}
+
+bool HostPort::send_frame(const FabricFrame& frame) {
+  PACECAR_CHECK(fabric_.config.payload == PayloadMode::kBytes);
+  PACECAR_CHECK(frame.kept_bytes <= frame.bytes.size());
+  const uint64_t hash = flow_hash(host_, frame.destination, 0);
+  const LinkId link = fabric_.choose_uplink(host_, frame.destination, hash);
+  const bool data = frame.traffic_class == TrafficClass::kData;
+  const Bytes size = frame.bytes.size() + fabric_.config.hosts.overhead_bytes;
+  if (frame.bytes.size() > caps_.datagram_bytes || !has_room(link, data, size) ||
+      fabric_.store.in_use() >= fabric_.config.packets) {
+    return false;
+  }
+  FabricPacket& inside = fabric_.store.take();
+  inside.flow_hash = hash;
+  inside.destination = frame.destination;
+  inside.wire_bytes = static_cast<uint32_t>(size);
+  inside.source = host_;
+  inside.path = 0;
+  inside.kind = data ? PacketKind::kData : PacketKind::kControl;
+  inside.ecn = frame.ecn;
+  inside.hops = 0;
+  inside.whole = frame.kept_bytes == 0;
+  inside.header_bytes = static_cast<uint16_t>(frame.kept_bytes);
+  inside.payload_bytes = static_cast<uint32_t>(frame.bytes.size() - frame.kept_bytes);
+  inside.trailer_bytes = 0;
+  append(inside.memory, frame.bytes);
+  count_and_send(link, inside, frame.bytes.size());
   return true;
 }
 
@@ -129,6 +162,7 @@ void HostPort::fill(FabricPacket& packet, const TxPacket& from) const {
   packet.kind = data ? PacketKind::kData : PacketKind::kControl;
   packet.ecn = data && caps_.sees_ecn ? Ecn::kCapable0 : Ecn::kNotCapable;
   packet.hops = 0;
+  packet.whole = false;
   packet.header_bytes = static_cast<uint16_t>(from.header.size());
   packet.payload_bytes = static_cast<uint32_t>(from.payload.size());
   packet.trailer_bytes = static_cast<uint16_t>(from.trailer.size());

@@ -32,6 +32,7 @@ class HostPort final : public PacketIo, public EventSink {
   uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override;
   size_t send(std::span<const TxPacket> packets, Instant now) override;
   size_t receive(std::span<RxPacket> packets, Instant now) override;
+  bool send_frame(const FabricFrame& frame);
   int wait_fd() const override { return -1; }  // virtual time: there is nothing to sleep on
   const PacketIoCounters& counters() const override { return counters_; }
 
@@ -59,6 +60,7 @@ class HostPort final : public PacketIo, public EventSink {
   bool too_long(const TxPacket& packet) const;
   bool has_room(LinkId link, bool data, Bytes size) const;
   void fill(FabricPacket& packet, const TxPacket& from) const;
+  void count_and_send(LinkId link, FabricPacket& packet, Bytes datagram_bytes);
   void hand_over(FabricPacket& packet, RxPacket& to, Address& source);
   void release_lent();
   bool may_read();

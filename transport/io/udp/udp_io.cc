@@ -9,6 +9,7 @@
 
 #include "transport/base/check.h"
 #include "transport/io/sockaddr.h"
+#include "transport/io/switch_traces.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/io/udp/receive_ring.h"
 #include "transport/io/udp/send_batch.h"
@@ -82,6 +83,7 @@ class UdpIo final : public PacketIo {
   PacketIoCounters counters_;
   SendBatch batch_;
   ReceiveRing ring_;
+  SwitchTraces traces_;
 };
 
 const UdpIo::Transmitter& UdpIo::transmitter_for(uint16_t path, TrafficClass traffic_class) const {
@@ -164,7 +166,9 @@ size_t UdpIo::submit(int fd, bool& full) {
 }
 
 size_t UdpIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
-  return ring_.receive(receiver_.fd(), packets, counters_);
+  const size_t count = ring_.receive(receiver_.fd(), packets, counters_);
+  traces_.read(packets.first(count));
+  return count;
 }
 
 Result<Address> local_address_of(const UdpConfig& config, const InterfaceInfo& interface) {

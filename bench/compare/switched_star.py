@@ -1,0 +1,128 @@
+"""The star of star.py with `pacecar switch` in its middle instead of a bridge and HTB.
+
+Every host has a cable of the same rate to the switch; the queue that counts is that of the
+receiver's port, which the switch writes down itself, in its own time.
+"""
+
+import contextlib
+import csv
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+
+import star
+from links import Unavailable, interrupts_ignored
+
+START_LIMIT_S = 10
+SAMPLE = "1ms"
+
+
+@contextlib.contextmanager
+def switched_star(shape, program, ecn):
+    star.check_needs()
+    made = star.Star(shape, f"pacecar-{os.getpid()}")
+    # In memory where there is such a folder: a busy disk would hold up the switch.
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder, contextlib.ExitStack() as stack:
+        try:
+            build(made)
+            switch = Switch(made, program, ecn, pathlib.Path(folder))
+            stack.callback(switch.end)
+            switch.wait_until_up()
+            yield SwitchedStar(shape, made.mark, switch)
+        finally:
+            with interrupts_ignored():
+                stack.close()
+                star.remove(made)
+
+
+class SwitchedStar(star.Star):
+    """A star whose queue is looked up in the switch's log."""
+
+    def __init__(self, shape, mark, switch):
+        super().__init__(shape, mark)
+        object.__setattr__(self, "switch", switch)  # the base class is frozen
+
+    def queue_sampler(self):
+        return QueueSampler(self.switch)
+
+
+def build(made):
+    star.make_namespaces(made)
+    hosts = [(made.receiver, star.RECEIVER, star.EGRESS), (made.prober, star.PROBER, "to-prober")]
+    hosts += [(namespace, f"192.0.2.{star.FIRST_SENDER + number}", f"to-sender{number + 1}")
+              for number, namespace in enumerate(made.senders)]
+    for namespace, address, port in hosts:
+        star.join(made, namespace, address, port)
+    star.join_plain(made)
+
+
+class Switch:
+    """The process, one for all rounds; each round reads its part of the log."""
+
+    def __init__(self, made, program, ecn, folder):
+        self.log = folder / "queue.csv"
+        self._errors = (folder / "errors").open("w+", encoding="utf-8")
+        ports = [star.EGRESS, "to-prober",
+                 *(f"to-sender{i + 1}" for i in range(made.shape.senders))]
+        flags = [word for port in ports for word in ("--port", port)]
+        flags += ["--rate", str(made.shape.rate_bps), "--buffer", str(made.shape.queue_bytes),
+                  "--sample", SAMPLE, "--queue-log", str(self.log), "--quiet"]
+        if ecn:
+            flags += ["--ecn", ecn]
+        # Before what it joins: a switch that is late makes all hosts late.
+        command = ["nice", "-n", "-10", *star.prefix(made.hub), str(program), "switch", *flags]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
+                                         stdout=subprocess.DEVNULL, stderr=self._errors,
+                                         start_new_session=True)
+
+    def wait_until_up(self):
+        deadline = time.monotonic() + START_LIMIT_S
+        while not self.log.exists():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._errors.seek(0)
+                raise Unavailable(f"'pacecar switch' does not run: {self._errors.read().strip()}")
+            time.sleep(0.01)
+
+    def end(self):
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(START_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._errors.close()
+
+
+class QueueSampler:
+    """The part of the log that is written while something runs."""
+
+    def __init__(self, switch):
+        self._log = switch.log
+        self._begin = 0
+        self.samples = []  # (CLOCK_MONOTONIC seconds, bytes)
+        self.drops = None  # what the senders send again says it
+
+    def __enter__(self):
+        self._begin = self._log.stat().st_size
+        return self
+
+    def __exit__(self, *unused):
+        end_s = time.monotonic()
+        deadline = end_s + START_LIMIT_S
+        while not self.samples or self.samples[-1][0] < end_s:  # the switch writes in blocks
+            self._read()
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+
+    def _read(self):
+        with self._log.open(encoding="ascii") as file:
+            file.seek(self._begin)
+            lines = file.read().split("\n")[1:-1]  # the first and last may be cut
+        self.samples = [(float(at), int(size)) for at, port, size in csv.reader(lines)
+                        if port == star.EGRESS]

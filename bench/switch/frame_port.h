@@ -1,0 +1,54 @@
+// A port at which Ethernet frames of a real network come in and go out, in bursts. Frames are
+// whole, from the destination address on (kEthernetBytes at least), without preamble and FCS;
+// checksums inside them are complete.
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+struct ReceivedFrame {
+  std::span<const uint8_t> bytes;  // valid until the port's next receive()
+  Instant time;                    // of its arrival, by the clock of receive()'s `now`
+};
+
+// One frame to send, in two pieces.
+struct OutgoingFrame {
+  std::span<const uint8_t> head;
+  std::span<const uint8_t> rest;  // may be empty
+};
+
+struct FramePortCounters {
+  uint64_t received_frames = 0;
+  uint64_t received_bytes = 0;
+  uint64_t sent_frames = 0;
+  uint64_t sent_bytes = 0;
+  uint64_t missed = 0;    // lost on the way in, before receive() could take them
+  uint64_t too_long = 0;  // came in longer than the port's frames may be; dropped
+  uint64_t refused = 0;   // could not be sent
+};
+
+class FramePort {
+ public:
+  virtual ~FramePort() = default;
+
+  virtual std::string_view name() const = 0;
+  // The longest frame.
+  virtual Bytes frame_bytes() const = 0;
+  // Fills up to frames.size() entries in the order of arrival and returns how many; fewer means
+  // that nothing else waits. No time is after `now`.
+  virtual size_t receive(std::span<ReceivedFrame> frames, Instant now) = 0;
+  // Sends what it can; the rest is counted as refused.
+  virtual void send(std::span<const OutgoingFrame> frames) = 0;
+  // A file descriptor that is readable when frames wait; -1: the port must be polled.
+  virtual int wait_fd() const = 0;
+  virtual FramePortCounters counters() = 0;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,220 @@
+#include "bench/switch/live_switch.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "transport/wire/telemetry_tail.h"
+
+namespace pacecar {
+namespace {
+
+// Preamble, FCS and gap.
+constexpr Bytes kEthernetOverhead = 8 + 4 + 12;
+// Of frames inside the model at once, all queues together.
+constexpr size_t kMaxFrames = 1 << 17;
+constexpr Bytes kInboxBytes = 256 << 20;  // until the port sends them, which is at once
+// Ethernet, IPv4, UDP and Pacecar's header: what is left of a trimmed frame.
+constexpr Bytes kTrimmedBytes = kEthernetBytes + 20 + 8 + 40 + kEthernetOverhead;
+// Of a frame, what marking and trimming may change: all headers up to UDP's, and what follows them
+// in a trimmed one.
+constexpr size_t kHeadBytes = 128;
+constexpr uint32_t kSample = ~0U;  // of on_event; else the number of a port
+
+// Of the telemetry that goes on behind a frame; 0 where there is none, or no room for it.
+size_t tail_bytes(const RxPacket& packet, const FrameHeaders& headers, Bytes longest) {
+  if (packet.telemetry.empty() || packet.trimmed) return 0;
+  const size_t tail = wire::telemetry_tail_bytes(packet.telemetry.size());
+  const bool ours = kept_when_trimmed(packet.bytes, headers) > 0;
+  return ours && headers.end + tail <= longest ? tail : 0;
+}
+
+FabricConfig fabric_config(const LiveSwitchConfig& config, Bytes frame_bytes) {
+  FabricConfig fabric;
+  fabric.switches = config.switches;
+  fabric.switches.trimmed_bytes = kTrimmedBytes;
+  fabric.hosts.data_queue_bytes = config.nic_bytes;
+  fabric.hosts.control_queue_bytes = config.nic_bytes;
+  fabric.hosts.inbox_bytes = kInboxBytes;
+  fabric.hosts.datagram_bytes = frame_bytes;
+  fabric.hosts.overhead_bytes = kEthernetOverhead;
+  fabric.payload = PayloadMode::kBytes;
+  fabric.packets = kMaxFrames;
+  return fabric;
+}
+
+}  // namespace
+
+LiveSwitch::LiveSwitch(std::vector<std::unique_ptr<FramePort>> ports,
+                       const LiveSwitchConfig& config)
+    : config_(config),
+      sample_timer_(loop_.add_timer(*this, kSample)),
+      leaving_(kBurst),
+      outgoing_(kBurst),
+      changed_(kBurst) {
+  for (auto& port : ports) {
+    Port& own = ports_.emplace_back();
+    own.port = std::move(port);
+    own.arrived.resize(kBurst);
+  }
+}
+
+Result<std::unique_ptr<LiveSwitch>> LiveSwitch::create(
+    std::vector<std::unique_ptr<FramePort>> ports, const std::vector<Rate>& rates,
+    const LiveSwitchConfig& config, Instant now) {
+  const auto hosts = static_cast<uint32_t>(ports.size());
+  Topology topology{.name = "switch", .hosts = hosts, .switches = 1};
+  Bytes frame_bytes = 0;
+  for (uint32_t i = 0; i < hosts; ++i) {
+    topology.cables.push_back({.a = hosts, .b = i, .rate = rates[i], .delay = config.delay});
+    topology.node_names.emplace_back(ports[i]->name());
+    frame_bytes = std::max(frame_bytes, ports[i]->frame_bytes());
+  }
+  topology.node_names.emplace_back("switch");
+  std::unique_ptr<LiveSwitch> made(new LiveSwitch(std::move(ports), config));
+  made->loop_.run_until(now);
+  auto fabric =
+      Fabric::create(made->loop_, topology, fabric_config(config, frame_bytes), config.seed);
+  if (!fabric) return tl::unexpected(fabric.error());
+  made->fabric_ = std::move(*fabric);
+  for (uint32_t i = 0; i < hosts; ++i) made->fabric_->set_listener(i, *made, i);
+  SimFaults faults;
+  faults.loss = config.loss;
+  made->fabric_->set_faults(faults);
+  made->loop_.arm(made->sample_timer_, now + config.sample);
+  return made;
+}
+
+void LiveSwitch::on_event(Instant now, uint32_t what) {
+  if (what != kSample) {
+    ports_[what].has_output = true;
+    return;
+  }
+  for (size_t i = 0; i < ports_.size(); ++i) {
+    const Bytes queue = queue_bytes(i);
+    ports_[i].queue_bytes.record(queue);
+    if (sampler_ != nullptr) sampler_->on_sample(now, i, queue);
+  }
+  loop_.arm(sample_timer_, now + config_.sample);
+}
+
+void LiveSwitch::fetch(Port& port, Instant now) {
+  port.next = 0;
+  port.count = port.port->receive(port.arrived, now);
+  port.more = port.count == port.arrived.size();
+}
+
+// Not for samples: those that are due are taken when something else is.
+Instant LiveSwitch::next_deadline() {
+  const Instant sample = loop_.deadline(sample_timer_);
+  loop_.cancel(sample_timer_);
+  const Instant next = loop_.next_time();
+  loop_.arm(sample_timer_, sample);
+  return next;
+}
+
+// The port with the frame that arrived first; null when there is none until then.
+LiveSwitch::Port* LiveSwitch::earliest(Instant until) {
+  Port* first = nullptr;
+  for (Port& port : ports_) {
+    if (port.next == port.count) continue;
+    const Instant time = port.arrived[port.next].time;
+    if (time > until) continue;
+    if (first == nullptr || time < first->arrived[first->next].time) first = &port;
+  }
+  return first;
+}
+
+bool LiveSwitch::poll(Instant now) {
+  Instant until = now;
+  bool complete = true;
+  for (Port& port : ports_) {
+    if (port.next == port.count) fetch(port, now);
+    if (!port.more) continue;
+    // What waits behind these frames may have come before the other ports'.
+    until = std::min(until, port.arrived[port.count - 1].time);
+    complete = false;
+  }
+  until = std::max(until, loop_.now());
+  while (Port* port = earliest(until)) {
+    const ReceivedFrame& frame = port->arrived[port->next++];
+    entry_lateness_.record(
+        static_cast<uint64_t>(std::max<int64_t>((loop_.now() - frame.time).ns(), 0)));
+    if (frame.time > loop_.now()) loop_.run_until(frame.time);
+    enter(static_cast<uint32_t>(port - ports_.data()), frame);
+  }
+  loop_.run_until(until);
+  for (uint32_t i = 0; i < ports_.size(); ++i) {
+    if (ports_[i].has_output) drain(i, now);
+  }
+  return complete;
+}
+
+void LiveSwitch::enter(uint32_t from, const ReceivedFrame& received) {
+  addresses_.learn(source_of(received.bytes), from);
+  const FrameHeaders headers = read_headers(received.bytes);
+  FabricFrame frame{.bytes = received.bytes};
+  frame.ecn = headers.ecn();
+  const bool control = headers.ip_at > 0 && headers.traffic_class >> 2 == config_.control_dscp;
+  if (control) frame.traffic_class = TrafficClass::kControl;
+  if (config_.switches.trimming) frame.kept_bytes = kept_when_trimmed(received.bytes, headers);
+  const MacAddress destination = destination_of(received.bytes);
+  const auto known = is_group(destination) ? std::nullopt : addresses_.find(destination);
+  if (known) return send_to(from, frame, *known);
+  for (uint32_t to = 0; to < ports_.size(); ++to) send_to(from, frame, to);
+}
+
+void LiveSwitch::send_to(uint32_t from, FabricFrame& frame, uint32_t to) {
+  if (to == from) return;
+  frame.destination = to;
+  if (!fabric_->send_frame(from, frame)) ++ports_[from].nic_dropped;
+}
+
+// Writes what the switch has done to a frame into a copy: of its head, or of all of it where
+// telemetry follows.
+OutgoingFrame LiveSwitch::finish(const RxPacket& packet, Bytes longest,
+                                 std::vector<uint8_t>& copy) {
+  const FrameHeaders headers = read_headers(packet.bytes, packet.trimmed);
+  const bool marked = packet.ecn == Ecn::kCongestion && headers.ecn() != Ecn::kCongestion;
+  const size_t tail = tail_bytes(packet, headers, longest);
+  if (!marked && !packet.trimmed && tail == 0) return {.head = packet.bytes, .rest = {}};
+  const auto first =
+      packet.bytes.first(tail > 0 ? headers.end : std::min(packet.bytes.size(), kHeadBytes));
+  copy.assign(first.begin(), first.end());
+  if (tail > 0) {
+    copy.resize(first.size() + tail);
+    wire::encode_telemetry_tail(packet.telemetry, std::span(copy).last(tail));
+  }
+  if (marked) set_congestion(copy, headers);
+  if (packet.trimmed || tail > 0) set_lengths(copy, headers);
+  const auto rest = packet.bytes.subspan(tail > 0 ? packet.bytes.size() : first.size());
+  return {.head = copy, .rest = rest};
+}
+
+void LiveSwitch::drain(uint32_t index, Instant now) {
+  Port& port = ports_[index];
+  port.has_output = false;
+  const Duration behind = now - loop_.now();
+  while (const size_t count = fabric_->port(index).receive(leaving_, loop_.now())) {
+    for (size_t i = 0; i < count; ++i) {
+      lateness_.record(static_cast<uint64_t>((behind + leaving_[i].waited).ns()));
+      outgoing_[i] = finish(leaving_[i], port.port->frame_bytes() - kVlanTagBytes, changed_[i]);
+    }
+    port.port->send(std::span(outgoing_).first(count));
+  }
+}
+
+PortCounts LiveSwitch::take_counts(size_t index) {
+  Port& port = ports_[index];
+  PortCounts counts{.port = port.port->counters(),
+                    .egress = fabric_->link_stats(egress_of(index)),
+                    .nic_dropped = port.nic_dropped,
+                    .paused = fabric_->link_stats(ingress_of(index)).paused,
+                    .queue_bytes = {}};
+  std::swap(counts.queue_bytes, port.queue_bytes);
+  return counts;
+}
+
+void LiveSwitch::begin_counts() { fabric_->reset_queue_max(); }
+
+}  // namespace pacecar

@@ -1,0 +1,39 @@
+// Which port a MAC address is behind, learned from the frames that come in. Bounded: when it is
+// full nothing new is learned, and frames to what it does not know go to all ports. Thread rule:
+// one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+
+#include "bench/switch/frame_headers.h"
+
+namespace pacecar {
+
+class MacTable {
+ public:
+  static constexpr size_t kCapacity = 4096;
+
+  MacTable() { ports_.reserve(kCapacity); }
+
+  // An address that has moved is found at its new port.
+  void learn(MacAddress address, uint32_t port) {
+    if (is_group(address)) return;
+    if (const auto known = ports_.find(address); known != ports_.end()) {
+      known->second = port;
+    } else if (ports_.size() < kCapacity) {
+      ports_.emplace(address, port);
+    }
+  }
+  std::optional<uint32_t> find(MacAddress address) const {
+    const auto known = ports_.find(address);
+    return known == ports_.end() ? std::nullopt : std::optional(known->second);
+  }
+
+ private:
+  std::unordered_map<MacAddress, uint32_t> ports_;
+};
+
+}  // namespace pacecar

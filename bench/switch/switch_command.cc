@@ -1,0 +1,202 @@
+#include "bench/switch/switch_command.h"
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "bench/perf/clock.h"
+#include "bench/perf/command_line.h"
+#include "bench/perf/console.h"
+#include "bench/perf/exit_code.h"
+#include "bench/switch/packet_socket.h"
+#include "bench/switch/switch_options.h"
+#include "bench/switch/switch_report.h"
+
+namespace pacecar {
+namespace {
+
+using perf::Console;
+using perf::steady_now;
+
+// So that what is not urgent (samples of idle queues) does not pile up.
+constexpr Duration kLongestSleep = Duration::from_ms(10);
+constexpr Duration kBetweenLooks = Duration::from_s(1);  // for what a user has to change
+
+volatile std::sig_atomic_t stop_asked = 0;
+volatile std::sig_atomic_t figures_asked = 0;
+
+void install_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { stop_asked = 1; };
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  action.sa_handler = [](int) { figures_asked = 1; };
+  sigaction(SIGUSR1, &action, nullptr);
+}
+
+// Every sample as a line: seconds (of the monotonic clock), port, bytes.
+class QueueLog final : public LiveSwitch::Sampler {
+ public:
+  static Result<std::unique_ptr<QueueLog>> open(const std::string& path,
+                                                const std::vector<std::string>& names) {
+    std::ofstream file(path);
+    if (!file) {
+      return fail(ErrorCode::kSystem,
+                  fmt::format("cannot write '{}': check its folder and its permissions", path));
+    }
+    file << "time_s,port,queue_bytes\n";
+    return std::unique_ptr<QueueLog>(new QueueLog(std::move(file), names));
+  }
+
+  void on_sample(Instant time, size_t port, Bytes queue_bytes) override {
+    file_ << fmt::format("{:.6f},{},{}\n", static_cast<double>(time.ns()) * 1e-9, names_[port],
+                         queue_bytes);
+  }
+
+ private:
+  QueueLog(std::ofstream file, std::vector<std::string> names)
+      : file_(std::move(file)), names_(std::move(names)) {}
+
+  std::ofstream file_;
+  std::vector<std::string> names_;
+};
+
+// Says once of each port what its user has to change.
+class Complaints {
+ public:
+  explicit Complaints(size_t ports) : said_(ports) {}
+
+  void look(LiveSwitch& live, const Console& console) {
+    for (size_t i = 0; i < live.ports(); ++i) {
+      FramePort& port = live.port(i);
+      if (said_[i] || port.counters().too_long == 0) continue;
+      said_[i] = true;
+      console.warn(fmt::format(
+          "port {0}: a frame is longer than {1} bytes: its sender joins packets (GSO); cut them "
+          "with 'ip link set DEV gso_max_segs 1' on the sender's side of {0}",
+          port.name(), port.frame_bytes()));
+    }
+  }
+
+ private:
+  std::vector<bool> said_;
+};
+
+void sleep_until(LiveSwitch& live, std::vector<pollfd>& sockets, Instant limit) {
+  const Instant deadline = std::min(live.next_deadline(), limit);
+  const Duration left = std::min(deadline - steady_now(), kLongestSleep);
+  if (left.ns() <= 0) return;
+  const timespec time{.tv_sec = 0, .tv_nsec = left.ns()};
+  ppoll(sockets.data(), sockets.size(), &time, nullptr);
+}
+
+void serve(LiveSwitch& live, SwitchReport& report, const SwitchFlags& flags, const Console& console,
+           Instant begin) {
+  std::vector<pollfd> sockets;
+  for (size_t i = 0; i < live.ports(); ++i) {
+    sockets.push_back({.fd = live.port(i).wait_fd(), .events = POLLIN, .revents = 0});
+  }
+  const auto span = [](double seconds) {
+    return Duration::from_ns(static_cast<int64_t>((seconds > 0 ? seconds : 1e9) * 1e9));
+  };
+  const Instant end = begin + span(flags.seconds);
+  Instant interval_end = begin + span(flags.interval);
+  Instant next_look = begin;
+  Complaints complaints(live.ports());
+  for (Instant now = begin; stop_asked == 0 && now < end; now = steady_now()) {
+    const bool complete = live.poll(now);
+    if (now >= interval_end) {
+      interval_end = now + span(flags.interval);
+      const std::string lines = report.end_interval(live.now());
+      if (!flags.quiet) fmt::print("{}\n", lines);
+      std::fflush(stdout);
+    }
+    if (now >= next_look) {
+      next_look = now + kBetweenLooks;
+      complaints.look(live, console);
+    }
+    if (std::exchange(figures_asked, 0) != 0) {
+      report.end_interval(live.now());
+      fmt::print("{}\n", report.summary());
+      std::fflush(stdout);
+    }
+    if (complete && !flags.spin) sleep_until(live, sockets, std::min(end, interval_end));
+  }
+  report.end_interval(live.now());
+  complaints.look(live, console);
+}
+
+Result<void> write_json(const std::string& path, const SwitchReport& report) {
+  if (path.empty()) return {};
+  std::ofstream file(path);
+  file << report.to_json().dump(1) << '\n';
+  file.close();
+  if (file) return {};
+  return fail(
+      ErrorCode::kSystem,
+      fmt::format("cannot write '{}': check its folder, its permissions and the disk", path));
+}
+
+Result<void> run(const SwitchFlags& flags, const Console& console) {
+  auto plan = make_switch_plan(flags);
+  if (!plan) return tl::unexpected(plan.error());
+  std::vector<std::unique_ptr<FramePort>> ports;
+  for (const std::string& interface : plan->interfaces) {
+    auto port = open_packet_socket(interface);
+    if (!port) return tl::unexpected(port.error());
+    ports.push_back(std::move(*port));
+  }
+  install_signals();
+  prctl(PR_SET_TIMERSLACK, 1);  // ns: the default of 50 us would make frames late
+  const Instant begin = steady_now();
+  auto live = LiveSwitch::create(std::move(ports), plan->rates, plan->config, begin);
+  if (!live) return tl::unexpected(live.error());
+  std::unique_ptr<QueueLog> log;
+  if (!flags.queue_log.empty()) {
+    auto opened = QueueLog::open(flags.queue_log, plan->interfaces);
+    if (!opened) return tl::unexpected(opened.error());
+    log = std::move(*opened);
+    (*live)->set_sampler(log.get());
+  }
+  SwitchReport report(**live, begin);
+  console.note(fmt::format("switch: {} ports are up", (*live)->ports()));
+  serve(**live, report, flags, console, begin);
+  if (!flags.quiet) fmt::print("{}", report.summary());
+  return write_json(flags.json_file, report);
+}
+
+}  // namespace
+
+int run_switch(int argc, char** argv) {
+  SwitchFlags flags;
+  CLI::App app("Forwards Ethernet frames between interfaces through the switch of 'pacecar sim'.",
+               "pacecar switch");
+  add_switch_flags(app, flags);
+  const auto help = perf::parse_command_line(app, argc, argv);
+  const Console console(flags.quiet, !flags.no_color);
+  if (!help) {
+    console.error(help.error().message);
+    return perf::kExitUsage;
+  }
+  if (!help->empty()) {
+    fmt::print("{}", *help);
+    return perf::kExitOk;
+  }
+  if (const auto done = run(flags, console); !done) {
+    console.error(done.error().message);
+    return perf::exit_code_of(done.error());
+  }
+  return perf::kExitOk;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,43 @@
+// The figures of a live switch, interval by interval and of the whole time: as text and as JSON.
+// Thread rule: one thread.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/switch/live_switch.h"
+#include "transport/base/histogram.h"
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+class SwitchReport {
+ public:
+  SwitchReport(LiveSwitch& live, Instant begin);
+  ~SwitchReport();
+  SwitchReport(const SwitchReport&) = delete;
+  SwitchReport& operator=(const SwitchReport&) = delete;
+
+  // Ends the interval that began with the last one's end. Its lines, one per port.
+  std::string end_interval(Instant now);
+  // Of the whole time, up to the last end_interval().
+  std::string summary() const;
+  nlohmann::json to_json() const;
+
+ private:
+  struct Port {
+    std::string name;
+    PortCounts last;        // since the begin, but for the samples
+    Histogram queue_bytes;  // of the whole time
+    Bytes queue_max_bytes = 0;
+  };
+
+  LiveSwitch& live_;
+  Instant begin_;
+  Instant end_;
+  std::vector<Port> ports_;
+  std::vector<nlohmann::json> intervals_;
+};
+
+}  // namespace pacecar
