@@ -33,8 +33,9 @@ constexpr int64_t kStreamRestShare = 5;
 constexpr int64_t kStreamRests = 10;
 constexpr Duration kLinger = Duration::from_ms(300);
 constexpr Duration kLingerStep = Duration::from_us(200);
-// Packets that a decorator holds back come out only when polled for.
-constexpr Duration kFaultyIoSleep = Duration::from_us(100);
+// Packets that a decorator holds back, or a device that nobody can wait for, come out only when
+// polled for.
+constexpr Duration kBlindSleep = Duration::from_us(100);
 
 // Randomness that cannot be guessed.
 template <typename T>
@@ -252,7 +253,8 @@ void Engine::keep() {
 void Engine::nap() { sleep_until(now() + kNap, {}); }
 
 Instant Engine::sleep_limit(Instant deadline) const {
-  return params_.fault.empty() ? deadline : std::min(deadline, now() + kFaultyIoSleep);
+  const bool told = params_.fault.empty() && port_->wait_fd() >= 0;
+  return told ? deadline : std::min(deadline, now() + kBlindSleep);
 }
 
 // Until something can be read, too.

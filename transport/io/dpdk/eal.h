@@ -1,0 +1,37 @@
+// DPDK's environment abstraction layer (EAL), started once in a process with the first device and
+// kept until the process ends: it cannot be started twice. Any thread.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "transport/base/log.h"
+#include "transport/base/result.h"
+
+namespace pacecar {
+
+// `arguments` (of PACECAR_DPDK_EAL, separated by blanks) replace those of our own choice; empty:
+// one core, memory of this process only, huge pages if any are free. `pci`: PCI devices will be
+// used. The affinity of the calling thread stays as it is.
+Result<void> start_eal(const std::string& arguments, bool pci, const LogSink& log);
+
+// Collects what DPDK says during one operation: the last line is the reason of a failure. At its
+// end all goes to the log as kTrace. One at a time in the process: hold eal_mutex().
+std::mutex& eal_mutex();
+
+class EalWords {
+ public:
+  explicit EalWords(const LogSink& log);
+  EalWords(const EalWords&) = delete;
+  EalWords& operator=(const EalWords&) = delete;
+  ~EalWords();
+
+  // The last line, or `otherwise` when nothing was said.
+  std::string last(std::string_view otherwise) const;
+
+ private:
+  const LogSink& log_;
+};
+
+}  // namespace pacecar
