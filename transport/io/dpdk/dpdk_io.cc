@@ -166,7 +166,8 @@ void DpdkIo::look_at_link(Instant now, Duration interval) {
   link_seen_ = now;
   const bool was_up = std::exchange(link_up_, port_->link_is_up());
   if (link_up_ && !was_up) say(neighbors_.announcement());
-  if (!link_up_ && port_->can_reconnect() && now - reconnected_ > kReconnectInterval) {
+  if (link_up_ || reconnected_ == Instant()) reconnected_ = now;
+  if (port_->can_reconnect() && now - reconnected_ > kReconnectInterval) {
     reconnected_ = now;
     port_->reconnect();
   }

@@ -2,14 +2,17 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <rte_alarm.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_log.h>
 #include <sched.h>
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <sstream>
@@ -85,6 +88,23 @@ void stay_loaded() {
   }
 }
 
+bool run_alarm(const std::function<void()>& work, std::chrono::microseconds delay) {
+  struct Errand {
+    const std::function<void()>& work;
+    std::promise<void> done;
+  };
+  Errand errand{work, {}};
+  auto done = errand.done.get_future();
+  const auto run = [](void* argument) {
+    auto& own = *static_cast<Errand*>(argument);
+    own.work();
+    own.done.set_value();
+  };
+  if (rte_eal_alarm_set(static_cast<uint64_t>(delay.count()), run, &errand) != 0) return false;
+  done.wait();
+  return true;
+}
+
 struct State {
   std::optional<Result<void>> outcome;
   bool pci = false;
@@ -125,6 +145,13 @@ Result<void> start(const std::string& arguments, bool pci, const LogSink& log) {
 std::mutex& eal_mutex() {
   static std::mutex mutex;
   return mutex;
+}
+
+void run_on_interrupt_thread(const std::function<void()>& work) {
+  if (!run_alarm(work, std::chrono::microseconds(1))) return work();  // no memory for an alarm
+  // Events that it has taken before may name descriptors that are closed now: until they are done
+  // with, nobody may open others of the same numbers.
+  run_alarm([] {}, std::chrono::microseconds(200));
 }
 
 EalWords::EalWords(const LogSink& log) : log_(log) {

@@ -2,6 +2,7 @@
 // kept until the process ends: it cannot be started twice. Any thread.
 #pragma once
 
+#include <functional>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -15,6 +16,11 @@ namespace pacecar {
 // one core, memory of this process only, huge pages if any are free. `pci`: PCI devices will be
 // used. The affinity of the calling thread stays as it is.
 Result<void> start_eal(const std::string& arguments, bool pci, const LogSink& log);
+
+// Runs `work` on the EAL's interrupt thread and waits for its end. Drivers that handle their peers
+// there (net_memif) close file descriptors that this thread may be about to wait for, which ends
+// the process: what stops them must not run beside it.
+void run_on_interrupt_thread(const std::function<void()>& work);
 
 // Collects what DPDK says during one operation: the last line is the reason of a failure. At its
 // end all goes to the log as kTrace. One at a time in the process: hold eal_mutex().

@@ -86,11 +86,13 @@ DpdkPort::~DpdkPort() {
 // With eal_mutex() held.
 void DpdkPort::close() {
   if (name_.empty()) return;
-  rte_eth_dev_info info{};
-  const bool known = rte_eth_dev_info_get(id_, &info) == 0;
-  rte_eth_dev_stop(id_);
-  rte_eth_dev_close(id_);
-  if (known) rte_dev_remove(info.device);
+  run_on_interrupt_thread([this] {
+    rte_eth_dev_info info{};
+    const bool known = rte_eth_dev_info_get(id_, &info) == 0;
+    rte_eth_dev_stop(id_);
+    rte_eth_dev_close(id_);
+    if (known) rte_dev_remove(info.device);
+  });
   devices_in_use().erase(name_);
   name_.clear();
 }
@@ -228,7 +230,7 @@ Rate DpdkPort::line_rate() const {
 }
 
 void DpdkPort::reconnect() {
-  rte_eth_dev_stop(id_);
+  run_on_interrupt_thread([this] { rte_eth_dev_stop(id_); });
   started_ = rte_eth_dev_start(id_) == 0;
 }
 
