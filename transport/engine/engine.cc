@@ -185,6 +185,8 @@ void Engine::rest() {
     const Duration moment = caps().jitter / kStreamRestShare;
     if (poll(time)) {
       last_moved_ = until = time;
+    } else if (time - last_moved_ < moment * kStreamRests && port_->wait_fd() < 0) {
+      until = time;  // a device for those who poll: a sleep would be longer than what it saves
     } else if (time - last_moved_ < moment * kStreamRests) {
       until = sleep_limit(std::min(deadline_, time + moment));
     } else {

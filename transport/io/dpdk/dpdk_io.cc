@@ -1,7 +1,6 @@
 #include "transport/io/dpdk/dpdk_io.h"
 
 #include <fmt/format.h>
-#include <net/if.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
@@ -225,12 +224,6 @@ bool DpdkIo::read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now) 
   return true;
 }
 
-std::string interface_of(const DpdkPort& port) {
-  std::array<char, IF_NAMESIZE> name{};
-  if (port.interface_index() == 0) return {};
-  return if_indextoname(port.interface_index(), name.data()) != nullptr ? name.data() : "";
-}
-
 std::optional<Address> kernel_address(const std::string& interface) {
   const auto found = interface.empty() ? fail(ErrorCode::kNotFound, "")
                                        : Result<InterfaceInfo>(find_interface(interface));
@@ -273,7 +266,7 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
                 fmt::format("the DPDK device '{}' has an MTU of {}: at least {} are needed",
                             config.device.name, (*port)->mtu(), kMinDatagram + kIpv6UdpBytes));
   }
-  OpenedDpdk opened{.io = nullptr, .mac = (*port)->mac(), .interface = interface_of(**port)};
+  OpenedDpdk opened{.io = nullptr, .mac = (*port)->mac(), .interface = (*port)->interface()};
   const auto kernels = kernel_address(opened.interface);
   Address local = config.device.address ? *config.device.address
                   : kernels             ? *kernels

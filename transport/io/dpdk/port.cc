@@ -1,6 +1,7 @@
 #include "transport/io/dpdk/port.h"
 
 #include <fmt/format.h>
+#include <net/if.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -14,33 +15,34 @@
 #include <set>
 
 #include "transport/io/dpdk/eal.h"
+#include "transport/io/udp/interfaces.h"
 
 namespace pacecar {
 namespace {
 
 constexpr uint16_t kReceiveSlots = 1024;
 constexpr uint16_t kTransmitSlots = 1024;
-constexpr Bytes kMemoryMtu = 9000;
+constexpr Bytes kLargestMtu = 9000;
 constexpr Bytes kLinkBytes = 14 + kVlanTagBytes;
 constexpr uint32_t kSparePackets = 64;  // that drivers take ahead of what they return
-// Slots of net_memif hold a whole packet, header included.
-constexpr Bytes kMemifBuffer = kMemoryMtu + 216;
+// What drivers with slots of their own (net_memif, net_af_packet) want their buffers to hold.
+constexpr Bytes kSlot = 10240;
 
 // What the device interface does not tell of a driver.
 struct Driver {
   std::string_view name;
   bool copies_on_send;
   bool is_memory;
+  bool any_mtu;               // its buffers set the limit, not what it says
   std::string_view defaults;  // arguments, unless the first of them is given
 };
 constexpr std::string_view kMemif = "net_memif";
 constexpr std::array kDrivers = {
-    Driver{kMemif, true, true, "bsize=9216"},
-    Driver{"net_ring", false, true, ""},
-    Driver{"net_af_packet", true, false, "framesz=16384,blocksz=65536,framecnt=1024"},
-    Driver{"net_tap", true, false, ""},
+    Driver{kMemif, true, true, true, "bsize=10240"},
+    Driver{"net_ring", false, true, true, ""},
+    Driver{"net_af_packet", true, false, true, "framesz=10240,blocksz=40960,framecnt=512"},
+    Driver{"net_tap", true, false, false, ""},
 };
-static_assert(kMemifBuffer == 9216);
 
 const Driver* driver_named(std::string_view name) {
   const auto it = std::ranges::find(kDrivers, name, &Driver::name);
@@ -55,6 +57,12 @@ std::string with_defaults(const DpdkDevice& device) {
   const std::string_view first = driver->defaults.substr(0, driver->defaults.find('='));
   if (!device.argument(first)) text += "," + std::string(driver->defaults);
   return text;
+}
+
+std::string interface_name(uint32_t index) {
+  std::array<char, IF_NAMESIZE> name{};
+  if (index == 0) return {};
+  return if_indextoname(index, name.data()) != nullptr ? name.data() : "";
 }
 
 // The devices of this process that are in use. With eal_mutex() held.
@@ -148,16 +156,32 @@ Result<DpdkPort::Pool> DpdkPort::make_pool(const char* purpose, uint32_t buffers
 Result<void> DpdkPort::make_pools(const DpdkPortConfig& config) {
   const Bytes frame = mtu_ + kLinkBytes;
   auto receive = make_pool("rx", receive_slots_ + config.receive_burst + kSparePackets,
-                           is_memory_ ? std::max(frame, kMemifBuffer) : frame);
+                           std::max(frame, kSlot));
   if (!receive) return tl::unexpected(receive.error());
   receive_pool_ = std::move(*receive);
   // net_memif joins the pieces of a packet in one slot only if these buffers are larger than slots.
-  const Bytes room = std::max(frame, kMemifBuffer) + 64;
+  const Bytes room = std::max(frame, kSlot) + 64;
   const uint32_t queued = copies_on_send_ ? 0 : kTransmitSlots;
   auto transmit = make_pool("tx", queued + config.transmit_buffers, room);
   if (!transmit) return tl::unexpected(transmit.error());
   transmit_pool_ = std::move(*transmit);
   return {};
+}
+
+// The error is DPDK's.
+tl::expected<Bytes, int> DpdkPort::choose_mtu(const DpdkDevice& device, bool any) const {
+  if (any) {
+    const auto kernels = find_interface(interface_);
+    const Bytes most = kernels ? std::min(kernels->mtu, kLargestMtu) : kLargestMtu;
+    return std::min(device.mtu.value_or(most), most);
+  }
+  if (device.mtu) {
+    const int done = rte_eth_dev_set_mtu(id_, static_cast<uint16_t>(*device.mtu));
+    if (done != 0) return tl::unexpected(done);
+  }
+  uint16_t mtu = RTE_ETHER_MTU;
+  rte_eth_dev_get_mtu(id_, &mtu);
+  return mtu;
 }
 
 Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& log) {
@@ -170,7 +194,7 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
   };
   rte_eth_dev_info info{};
   if (const int done = rte_eth_dev_info_get(id_, &info); done != 0) return failed("asked", done);
-  interface_index_ = info.if_index;
+  interface_ = interface_name(info.if_index);
   const Driver* const driver = driver_named(info.driver_name != nullptr ? info.driver_name : "");
   copies_on_send_ = driver != nullptr && driver->copies_on_send &&
                     (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
@@ -183,13 +207,11 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
   if (const int done = rte_eth_dev_configure(id_, 1, 1, &conf); done != 0) {
     return failed("configured", done);
   }
-  uint16_t device_mtu = RTE_ETHER_MTU;
-  if (config.device.mtu) {
-    const int done = rte_eth_dev_set_mtu(id_, static_cast<uint16_t>(*config.device.mtu));
-    if (done != 0 && !is_memory_) return failed("set to that MTU", done);
+  if (auto mtu = choose_mtu(config.device, driver != nullptr && driver->any_mtu); mtu) {
+    mtu_ = *mtu;
+  } else {
+    return failed("set to that MTU", mtu.error());
   }
-  rte_eth_dev_get_mtu(id_, &device_mtu);
-  mtu_ = is_memory_ ? config.device.mtu.value_or(kMemoryMtu) : device_mtu;
 
   uint16_t receive_slots = kReceiveSlots;
   uint16_t transmit_slots = kTransmitSlots;

@@ -34,8 +34,8 @@ class DpdkPort {
   uint16_t id() const { return id_; }
   const MacAddress& mac() const { return mac_; }
   Bytes mtu() const { return mtu_; }  // of IP packets
-  // Index of the kernel's interface on the same device; 0: none.
-  uint32_t interface_index() const { return interface_index_; }
+  // The kernel's interface on the same device; empty: none.
+  const std::string& interface() const { return interface_; }
   uint32_t receive_slots() const { return receive_slots_; }
   Rate line_rate() const;  // 0: not known, or no hardware
   bool link_is_up() const;
@@ -61,6 +61,7 @@ class DpdkPort {
   void close();
   Result<void> attach(const DpdkDevice& device, const LogSink& log);
   Result<void> configure(const DpdkPortConfig& config, const LogSink& log);
+  tl::expected<Bytes, int> choose_mtu(const DpdkDevice& device, bool any) const;
   Result<void> make_pools(const DpdkPortConfig& config);
   Result<Pool> make_pool(const char* purpose, uint32_t buffers, Bytes room) const;
 
@@ -68,7 +69,7 @@ class DpdkPort {
   uint16_t id_ = 0;
   MacAddress mac_{};
   Bytes mtu_ = 0;
-  uint32_t interface_index_ = 0;
+  std::string interface_;
   uint32_t receive_slots_ = 0;
   bool started_ = false;
   bool can_reconnect_ = false;
