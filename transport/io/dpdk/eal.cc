@@ -166,6 +166,16 @@ EalWords::~EalWords() {
   words.clear();
 }
 
+std::string EalWords::from_driver(std::string_view otherwise) const {
+  const std::lock_guard lock(words_mutex);
+  std::istringstream lines(words);
+  std::string chosen;
+  for (std::string line; std::getline(lines, line);) {
+    if (chosen.empty() || !line.starts_with("EAL:")) chosen = line;
+  }
+  return chosen.empty() ? std::string(otherwise) : chosen;
+}
+
 std::string EalWords::last(std::string_view otherwise) const {
   const std::lock_guard lock(words_mutex);
   std::string_view text = words;

@@ -22,10 +22,11 @@ Result<void> start_eal(const std::string& arguments, bool pci, const LogSink& lo
 // the process: what stops them must not run beside it.
 void run_on_interrupt_thread(const std::function<void()>& work);
 
-// Collects what DPDK says during one operation: the last line is the reason of a failure. At its
-// end all goes to the log as kTrace. One at a time in the process: hold eal_mutex().
+// For operations on devices: one at a time in the process.
 std::mutex& eal_mutex();
 
+// Collects what DPDK says during one operation, for the reason of a failure. At its end all goes to
+// the log as kTrace. With eal_mutex() held.
 class EalWords {
  public:
   explicit EalWords(const LogSink& log);
@@ -33,7 +34,10 @@ class EalWords {
   EalWords& operator=(const EalWords&) = delete;
   ~EalWords();
 
-  // The last line, or `otherwise` when nothing was said.
+  // Of what was said while a device was attached, the last line that is a driver's: the EAL then
+  // says the less the more it says. The first line when no driver spoke; `otherwise` when nobody.
+  std::string from_driver(std::string_view otherwise) const;
+  // The last line, or `otherwise`.
   std::string last(std::string_view otherwise) const;
 
  private:

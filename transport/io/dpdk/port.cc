@@ -7,6 +7,7 @@
 #include <rte_ethdev.h>
 #include <rte_ether.h>
 #include <rte_mbuf.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -34,14 +35,15 @@ struct Driver {
   bool copies_on_send;
   bool is_memory;
   bool any_mtu;               // its buffers set the limit, not what it says
+  bool kernel_is_peer;        // its interface is the other end of the wire
   std::string_view defaults;  // arguments, unless the first of them is given
 };
 constexpr std::string_view kMemif = "net_memif";
 constexpr std::array kDrivers = {
-    Driver{kMemif, true, true, true, "bsize=10240"},
-    Driver{"net_ring", false, true, true, ""},
-    Driver{"net_af_packet", true, false, true, "framesz=10240,blocksz=40960,framecnt=512"},
-    Driver{"net_tap", true, false, false, ""},
+    Driver{kMemif, true, true, true, false, "bsize=10240"},
+    Driver{"net_ring", false, true, true, false, ""},
+    Driver{"net_af_packet", true, false, true, false, "framesz=10240,blocksz=40960,framecnt=512"},
+    Driver{"net_tap", true, false, false, true, ""},
 };
 
 const Driver* driver_named(std::string_view name) {
@@ -116,8 +118,9 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
     const EalWords said(log);
     const int done = rte_dev_probe(with_defaults(device).c_str());
     if (done != 0 || rte_eth_dev_get_port_by_name(device.name.c_str(), &id_) != 0) {
-      const std::string cause = said.last(rte_strerror(done != 0 ? -done : ENODEV));
-      if (done == -EPERM || done == -EACCES) {
+      const std::string cause = said.from_driver(rte_strerror(done != 0 ? -done : ENODEV));
+      // Drivers say -1 for all that can go wrong.
+      if (done == -EACCES || (done == -1 && geteuid() != 0)) {
         return fail(ErrorCode::kPermission,
                     fmt::format("the DPDK device '{}' may not be used ({}): run as root, or give "
                                 "this user CAP_NET_RAW, or the device's /dev/vfio group",
@@ -194,11 +197,12 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
   };
   rte_eth_dev_info info{};
   if (const int done = rte_eth_dev_info_get(id_, &info); done != 0) return failed("asked", done);
-  interface_ = interface_name(info.if_index);
   const Driver* const driver = driver_named(info.driver_name != nullptr ? info.driver_name : "");
   copies_on_send_ = driver != nullptr && driver->copies_on_send &&
                     (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
   is_memory_ = driver != nullptr && driver->is_memory;
+  const bool kernel_is_peer = driver != nullptr && driver->kernel_is_peer;
+  if (!kernel_is_peer) interface_ = interface_name(info.if_index);
 
   is_hardware_ = config.device.is_pci();
 
