@@ -86,8 +86,7 @@ PacketIoWorld on_interfaces(const std::string& driver) {
 
 std::vector<PacketIoCase> interface_cases() {
   if (std::getenv("WITH_NICS_BRIDGE") == nullptr) return {};
-  return {PacketIoCase{"af_packet", [] { return on_interfaces("net_af_packet"); }},
-          PacketIoCase{"af_xdp", [] { return on_interfaces("net_af_xdp"); }}};
+  return {PacketIoCase{"af_packet", [] { return on_interfaces("net_af_packet"); }}};
 }
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PacketIoConformance);
 INSTANTIATE_TEST_SUITE_P(DpdkInterfaces, PacketIoConformance, testing::ValuesIn(interface_cases()),

@@ -28,13 +28,14 @@ constexpr Bytes kLinkBytes = 14 + kVlanTagBytes;
 constexpr uint32_t kSparePackets = 64;  // that drivers take ahead of what they return
 // What drivers with slots of their own (net_memif, net_af_packet) want their buffers to hold.
 constexpr Bytes kSlot = 10240;
+constexpr Bytes kLeastRoom = 2048;
 
 // What the device interface does not tell of a driver.
 struct Driver {
   std::string_view name;
   bool copies_on_send;
   bool is_memory;
-  bool any_mtu;               // its buffers set the limit, not what it says
+  bool has_slots;             // of its own size, which limit the MTU, not what it says
   bool kernel_is_peer;        // its interface is the other end of the wire
   std::string_view defaults;  // arguments, unless the first of them is given
 };
@@ -145,9 +146,12 @@ Result<DpdkPort::Pool> DpdkPort::make_pool(const char* purpose, uint32_t buffers
                                            Bytes room) const {
   static std::atomic<uint32_t> number{0};  // names are unique in the process
   const std::string name = fmt::format("pacecar_{}_{}", purpose, number++);
-  Pool pool(rte_pktmbuf_pool_create(name.c_str(), buffers, 0, 0,
-                                    static_cast<uint16_t>(RTE_PKTMBUF_HEADROOM + room),
-                                    rte_eth_dev_socket_id(id_)));
+  // Drivers that copy into their slots need few buffers at a time: the newest ones are still in the
+  // cache.
+  const char* const order = has_slots_ ? "stack" : "ring_mp_mc";
+  Pool pool(rte_pktmbuf_pool_create_by_ops(name.c_str(), buffers, 0, 0,
+                                           static_cast<uint16_t>(RTE_PKTMBUF_HEADROOM + room),
+                                           rte_eth_dev_socket_id(id_), order));
   if (pool) return pool;
   return fail(ErrorCode::kSystem,
               fmt::format("no memory for {} packet buffers of {} bytes for '{}' ({}): reserve huge "
@@ -157,15 +161,14 @@ Result<DpdkPort::Pool> DpdkPort::make_pool(const char* purpose, uint32_t buffers
 }
 
 Result<void> DpdkPort::make_pools(const DpdkPortConfig& config) {
-  const Bytes frame = mtu_ + kLinkBytes;
-  auto receive = make_pool("rx", receive_slots_ + config.receive_burst + kSparePackets,
-                           std::max(frame, kSlot));
+  // Others get what the frames need: net_af_xdp takes no buffers larger than a page of memory.
+  const Bytes frame = std::max(mtu_ + kLinkBytes, has_slots_ ? kSlot : kLeastRoom);
+  auto receive = make_pool("rx", receive_slots_ + config.receive_burst + kSparePackets, frame);
   if (!receive) return tl::unexpected(receive.error());
   receive_pool_ = std::move(*receive);
   // net_memif joins the pieces of a packet in one slot only if these buffers are larger than slots.
-  const Bytes room = std::max(frame, kSlot) + 64;
   const uint32_t queued = copies_on_send_ ? 0 : kTransmitSlots;
-  auto transmit = make_pool("tx", queued + config.transmit_buffers, room);
+  auto transmit = make_pool("tx", queued + config.transmit_buffers, frame + 64);
   if (!transmit) return tl::unexpected(transmit.error());
   transmit_pool_ = std::move(*transmit);
   return {};
@@ -201,6 +204,7 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
   copies_on_send_ = driver != nullptr && driver->copies_on_send &&
                     (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
   is_memory_ = driver != nullptr && driver->is_memory;
+  has_slots_ = driver != nullptr && driver->has_slots;
   const bool kernel_is_peer = driver != nullptr && driver->kernel_is_peer;
   if (!kernel_is_peer) interface_ = interface_name(info.if_index);
 
@@ -211,7 +215,7 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
   if (const int done = rte_eth_dev_configure(id_, 1, 1, &conf); done != 0) {
     return failed("configured", done);
   }
-  if (auto mtu = choose_mtu(config.device, driver != nullptr && driver->any_mtu); mtu) {
+  if (auto mtu = choose_mtu(config.device, has_slots_); mtu) {
     mtu_ = *mtu;
   } else {
     return failed("set to that MTU", mtu.error());

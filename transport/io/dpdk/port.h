@@ -75,6 +75,7 @@ class DpdkPort {
   bool can_reconnect_ = false;
   bool copies_on_send_ = false;
   bool is_memory_ = false;
+  bool has_slots_ = false;
   bool is_hardware_ = false;  // virtual devices invent a speed
   Pool receive_pool_;
   Pool transmit_pool_;
