@@ -26,9 +26,21 @@ inline std::string setting(const char* name, const char* otherwise) {
 
 // The same tests can run on other NICs: their names, and the address of the first one's interface.
 inline std::string nic_names() { return setting("PLUGIN_TEST_NICS", "soft:udp:lo"); }
+// Where the name that begins at `begin` ends: at a comma, but not at one before KEY=VALUE.
+inline size_t end_of_nic(const std::string& names, size_t begin) {
+  size_t end = names.find(',', begin);
+  while (end != std::string::npos) {
+    const size_t next = names.find(',', end + 1);
+    if (names.substr(end + 1, next - end - 1).find('=') == std::string::npos) break;
+    end = next;
+  }
+  return end;
+}
 inline size_t nic_count() {
   const std::string names = nic_names();
-  return 1 + static_cast<size_t>(std::ranges::count(names, ','));
+  size_t count = 1;
+  for (size_t at = 0; (at = end_of_nic(names, at)) != std::string::npos; ++at) ++count;
+  return count;
 }
 inline std::string nic_address() { return setting("PLUGIN_TEST_ADDRESS", "127.0.0.1"); }
 
@@ -37,7 +49,7 @@ inline std::string nic_address() { return setting("PLUGIN_TEST_ADDRESS", "127.0.
 inline std::unique_ptr<FakeNcclHost> start_host(size_t nics = SIZE_MAX) {
   std::string names = nic_names();
   size_t end = 0;
-  for (size_t i = 0; i < nics && end != std::string::npos; ++i) end = names.find(',', end + 1);
+  for (size_t i = 0; i < nics && end != std::string::npos; ++i) end = end_of_nic(names, end + 1);
   names = names.substr(0, end);
   static const int once = setenv("PACECAR_NICS", names.c_str(), 1);  // ranks may be threads
   if (once != 0) throw HostError("setenv failed");

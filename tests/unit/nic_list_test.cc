@@ -60,6 +60,31 @@ TEST(NicList, NameTwiceCountsOnce) {
   EXPECT_THAT(chosen("eth1,soft:udp:eth1"), ElementsAre("soft:udp:eth1"));
 }
 
+// A DPDK device's name and its arguments.
+std::vector<std::string> dpdk_devices(std::string_view list) {
+  const auto nics = choose_nics(list, kMachine);
+  if (!nics) return {"error: " + nics.error().message};
+  std::vector<std::string> texts;
+  for (const NicGroup& group : *nics) {
+    for (const NicCandidate& nic : group) texts.push_back(nic.name() + " " + nic.arguments);
+  }
+  return texts;
+}
+
+TEST(NicList, DpdkDevicesKeepTheirArguments) {
+  EXPECT_THAT(dpdk_devices("soft:dpdk:0000:3b:00.0"), ElementsAre("soft:dpdk:0000:3b:00.0 "));
+  EXPECT_THAT(dpdk_devices("soft:dpdk:net_memif0,role=client,id=0,soft:udp:eth0"),
+              ElementsAre("soft:dpdk:net_memif0 role=client,id=0", "soft:udp:eth0 "));
+  EXPECT_THAT(dpdk_devices("eth1,soft:dpdk:net_ring0,eth0"),
+              ElementsAre("soft:udp:eth1 ", "soft:dpdk:net_ring0 ", "soft:udp:eth0 "));
+  EXPECT_THAT(dpdk_devices("soft:dpdk:net_memif0,id=0+soft:dpdk:net_memif1,id=1"),
+              ElementsAre("soft:dpdk:net_memif0 id=0", "soft:dpdk:net_memif1 id=1"));
+  EXPECT_THAT(
+      dpdk_devices("soft:dpdk:net_memif0,id=0,soft:dpdk:net_memif1,id=1,^soft:dpdk:net_memif1"),
+      ElementsAre("soft:dpdk:net_memif0 id=0"));
+  EXPECT_EQ(error("soft:dpdk:").code, ErrorCode::kInvalidArgument);
+}
+
 TEST(NicList, CaretTakesAway) {
   EXPECT_THAT(chosen("^eth0"), ElementsAre("soft:udp:eth1"));
   EXPECT_THAT(chosen("^soft:udp:eth0"), ElementsAre("soft:udp:eth1"));
@@ -113,7 +138,7 @@ TEST(NicList, RawSocketsAreAskedForByName) {
 }
 
 TEST(NicList, OtherKindsAreRefusedByName) {
-  for (const char* entry : {"mlx5:0:1", "soft:dpdk:0000:3b:00.0", "ofi:tcp",
+  for (const char* entry : {"mlx5:0:1", "soft:ring:0000:3b:00.0", "ofi:tcp",
                             "soft:udp:", "soft:udp:soft:raw:eth0", ",eth1", "^"}) {
     EXPECT_EQ(error(entry).code, ErrorCode::kInvalidArgument) << entry;
   }

@@ -33,8 +33,9 @@ constexpr int64_t kStreamRestShare = 5;
 constexpr int64_t kStreamRests = 10;
 constexpr Duration kLinger = Duration::from_ms(300);
 constexpr Duration kLingerStep = Duration::from_us(200);
-// Packets that a decorator holds back come out only when polled for.
-constexpr Duration kFaultyIoSleep = Duration::from_us(100);
+// Packets that a decorator holds back, or a device that nobody can wait for, come out only when
+// polled for.
+constexpr Duration kBlindSleep = Duration::from_us(100);
 
 // Randomness that cannot be guessed.
 template <typename T>
@@ -184,6 +185,8 @@ void Engine::rest() {
     const Duration moment = caps().jitter / kStreamRestShare;
     if (poll(time)) {
       last_moved_ = until = time;
+    } else if (time - last_moved_ < moment * kStreamRests && port_->wait_fd() < 0) {
+      until = time;  // a device for those who poll: a sleep would be longer than what it saves
     } else if (time - last_moved_ < moment * kStreamRests) {
       until = sleep_limit(std::min(deadline_, time + moment));
     } else {
@@ -252,7 +255,8 @@ void Engine::keep() {
 void Engine::nap() { sleep_until(now() + kNap, {}); }
 
 Instant Engine::sleep_limit(Instant deadline) const {
-  return params_.fault.empty() ? deadline : std::min(deadline, now() + kFaultyIoSleep);
+  const bool told = params_.fault.empty() && port_->wait_fd() >= 0;
+  return told ? deadline : std::min(deadline, now() + kBlindSleep);
 }
 
 // Until something can be read, too.

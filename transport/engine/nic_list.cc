@@ -16,8 +16,40 @@ struct KindPrefix {
   NicKind kind;
   std::string_view prefix;
 };
+constexpr std::string_view kDpdkPrefix = "soft:dpdk:";
 constexpr std::array kPrefixes = {KindPrefix{NicKind::kSoftUdp, "soft:udp:"},
-                                  KindPrefix{NicKind::kSoftRaw, "soft:raw:"}};
+                                  KindPrefix{NicKind::kSoftRaw, "soft:raw:"},
+                                  KindPrefix{NicKind::kSoftDpdk, kDpdkPrefix}};
+
+std::string_view take_until(std::string_view& text, char end) {
+  const size_t at = std::min(text.find(end), text.size());
+  const std::string_view taken = text.substr(0, at);
+  text.remove_prefix(std::min(at + 1, text.size()));
+  return taken;
+}
+
+// The next entry of PACECAR_NICS: up to a comma, but a DPDK device keeps its arguments.
+std::string_view take_entry(std::string_view& list) {
+  const std::string_view all = list;
+  std::string_view entry = take_until(list, ',');
+  while (entry.find(kDpdkPrefix) != std::string_view::npos && !list.empty()) {
+    std::string_view rest = list;
+    if (take_until(rest, ',').find('=') == std::string_view::npos) break;
+    entry = all.substr(0, all.size() - rest.size());
+    if (!rest.empty()) entry.remove_suffix(1);
+    list = rest;
+  }
+  return entry;
+}
+
+// The device that an entry names, if it is one of DPDK's; those are made, not found.
+std::optional<NicCandidate> dpdk_device(std::string_view entry) {
+  if (!entry.starts_with(kDpdkPrefix)) return std::nullopt;
+  entry.remove_prefix(kDpdkPrefix.size());
+  const std::string_view device = take_until(entry, ',');
+  return NicCandidate{
+      .kind = NicKind::kSoftDpdk, .device = std::string(device), .arguments = std::string(entry)};
+}
 
 std::string_view prefix_of(NicKind kind) {
   for (const KindPrefix& known : kPrefixes) {
@@ -43,18 +75,21 @@ bool is_named(const NicCandidate& candidate, std::string_view entry) {
 Result<void> check_form(std::string_view entry, Candidates candidates) {
   const auto is_entry = [entry](const NicCandidate& c) { return is_named(c, entry); };
   if (std::ranges::any_of(candidates, is_entry)) return {};
+  if (const auto dpdk = dpdk_device(entry); dpdk && !dpdk->device.empty()) return {};
   std::string_view device = entry;
   for (const KindPrefix& known : kPrefixes) {
     if (entry.starts_with(known.prefix)) device.remove_prefix(known.prefix.size());
   }
   if (!device.empty() && device.find(':') == std::string_view::npos) return {};
-  return fail(ErrorCode::kInvalidArgument,
-              fmt::format("PACECAR_NICS has the entry '{}', which names no NIC of this version: "
-                          "write soft:udp:INTERFACE or the name of an RDMA device",
-                          entry));
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("PACECAR_NICS has the entry '{}', which names no NIC of this version: "
+                  "write soft:udp:INTERFACE, soft:dpdk:DEVICE or the name of an RDMA device",
+                  entry));
 }
 
 Result<NicCandidate> find(std::string_view entry, Candidates candidates) {
+  if (auto dpdk = dpdk_device(entry)) return std::move(*dpdk);
   for (const NicCandidate& candidate : candidates) {
     if (candidate.usable && is_named(candidate, entry)) return candidate;
   }
@@ -78,13 +113,6 @@ std::vector<NicGroup> by_default(Candidates candidates) {
     if (!chosen.empty()) return chosen;
   }
   return {};
-}
-
-std::string_view take_until(std::string_view& text, char end) {
-  const size_t at = std::min(text.find(end), text.size());
-  const std::string_view taken = text.substr(0, at);
-  text.remove_prefix(std::min(at + 1, text.size()));
-  return taken;
 }
 
 // Adds the NICs of an entry; one that stands alone and is there already, once.
@@ -121,7 +149,7 @@ Result<std::vector<NicGroup>> choose_nics(std::string_view list, Candidates cand
   std::vector<NicGroup> named;
   std::vector<std::string_view> excluded;
   while (!list.empty()) {
-    std::string_view entry = take_until(list, ',');
+    std::string_view entry = take_entry(list);
     if (entry.starts_with('^')) {
       entry.remove_prefix(1);
       if (auto ok = check_form(entry, candidates); !ok) return tl::unexpected(ok.error());

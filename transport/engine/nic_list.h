@@ -13,17 +13,19 @@
 namespace pacecar {
 
 enum class NicKind : uint8_t {
-  kVerbs,    // an RDMA NIC; named by its device alone
-  kSoftUdp,  // a software NIC on UDP sockets; soft:udp:INTERFACE
-  kSoftRaw,  // one on raw sockets; soft:raw:INTERFACE; only by this name
+  kVerbs,     // an RDMA NIC; named by its device alone
+  kSoftUdp,   // a software NIC on UDP sockets; soft:udp:INTERFACE
+  kSoftRaw,   // one on raw sockets; soft:raw:INTERFACE; only by this name
+  kSoftDpdk,  // one on a DPDK device; soft:dpdk:DEVICE,KEY=VALUE...; only by this name
 };
 
 // A NIC that a process could use.
 struct NicCandidate {
   NicKind kind = NicKind::kSoftUdp;
   std::string device;
-  bool usable = true;     // up, and reachable by an address
-  bool loopback = false;  // reaches this host only
+  std::string arguments = {};  // of a DPDK device: "role=client,id=0"
+  bool usable = true;          // up, and reachable by an address
+  bool loopback = false;       // reaches this host only
 
   std::string name() const;
 };
@@ -32,11 +34,12 @@ struct NicCandidate {
 using NicGroup = std::vector<NicCandidate>;
 
 // `list` is a comma list of NAME, DEVICE (the first NIC in `candidates` that is on it), several of
-// these joined by + (used as one) and ^either (not this one). Without a positive entry: every
-// usable RDMA NIC; where there is none, a software NIC on every usable interface but the loopback,
-// which serves when there is no other. Errors: kInvalidArgument for an entry of a kind that this
-// version does not have or a NIC that is joined twice, kNotFound for a NIC that is not there or not
-// usable, or when nothing is left.
+// these joined by + (used as one) and ^either (not this one). What follows a DPDK device's name and
+// has a '=' are its arguments; such a device need not be among the candidates. Without a positive
+// entry: every usable RDMA NIC; where there is none, a software NIC on every usable interface but
+// the loopback, which serves when there is no other. Errors: kInvalidArgument for an entry of a
+// kind that this version does not have or a NIC that is joined twice, kNotFound for a NIC that is
+// not there or not usable, or when nothing is left.
 Result<std::vector<NicGroup>> choose_nics(std::string_view list,
                                           std::span<const NicCandidate> candidates);
 

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "transport/io/decorators/fault.h"
 #include "transport/io/decorators/pcap.h"
@@ -53,11 +54,15 @@ Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceI
                                           Sockets sockets) {
   auto io = open_sockets(params, interface, sockets);
   if (!io) return io;
+  return decorate_io(params, std::move(*io));
+}
+
+Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_ptr<PacketIo> io) {
   // Faults first, so that trace and pcap show what the protocol sees.
   if (!params.fault.empty()) {
     const auto fault = parse_fault(params.fault);
     if (!fault) return tl::unexpected(fault.error());
-    io = inject_faults(std::move(*io), *fault);
+    io = inject_faults(std::move(io), *fault);
   }
   if (!params.trace.empty()) {
     std::FILE* file = std::fopen(params.trace.c_str(), "a");  // lives as long as the process
@@ -66,10 +71,10 @@ Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceI
                                                   "in a directory that you may write to",
                                                   params.trace, std::strerror(errno)));
     }
-    io = trace_packets(std::move(*io), log_to(file));
+    io = trace_packets(std::move(io), log_to(file));
   }
   if (!params.pcap.empty()) {
-    io = record_packets(std::move(*io), {.path = params.pcap, .as_roce_v2 = true});
+    return record_packets(std::move(io), {.path = params.pcap, .as_roce_v2 = true});
   }
   return io;
 }

@@ -13,6 +13,9 @@ namespace pacecar {
 
 enum class Sockets : uint8_t { kUdp, kRaw };
 
+// Those decorators alone.
+Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_ptr<PacketIo> io);
+
 Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceInfo& interface,
                                           Sockets sockets);
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "transport/engine/clock.h"
+#include "transport/engine/open_dpdk.h"
 #include "transport/engine/open_io.h"
 #include "transport/engine/open_verbs.h"
 #include "transport/engine/soft_port.h"
@@ -43,6 +44,7 @@ std::vector<NicCandidate> list_nics() {
 Result<OpenedNic> open_nic(const NicCandidate& candidate, const Params& params,
                            const LogSink& log) {
   if (candidate.kind == NicKind::kVerbs) return open_verbs_nic(candidate, params, log);
+  if (candidate.kind == NicKind::kSoftDpdk) return open_dpdk_nic(candidate, params, log);
   return open_soft(candidate, params);
 }
 

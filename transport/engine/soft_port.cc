@@ -76,9 +76,16 @@ struct OwnNic {
 // The members come before the base that refers to them.
 class OwningSoftPort final : private OwnNic, public SoftPort {
  public:
-  OwningSoftPort(const SoftNicConfig& config, std::unique_ptr<PacketIo> io, Instant now)
+  OwningSoftPort(const SoftNicConfig& config, std::unique_ptr<PacketIo> io, Instant now,
+                 const Address& bootstrap)
       : OwnNic{std::move(io), SoftNic(config, {random_word, nullptr}, now)},
-        SoftPort(*owned_io, owned_nic) {}
+        SoftPort(*owned_io, owned_nic),
+        bootstrap_(bootstrap) {}
+
+  const Address& address() const override { return bootstrap_; }
+
+ private:
+  const Address bootstrap_;
 };
 
 }  // namespace
@@ -116,9 +123,10 @@ Instant SoftPort::next_deadline() const {
 }
 
 std::unique_ptr<NicPort> make_soft_port(const Params& params, std::unique_ptr<PacketIo> io,
-                                        Instant now) {
+                                        Instant now, const std::optional<Address>& bootstrap) {
   const SoftNicConfig config = nic_config(params, *io);
-  return std::make_unique<OwningSoftPort>(config, std::move(io), now);
+  const Address address = bootstrap.value_or(io->local_address());
+  return std::make_unique<OwningSoftPort>(config, std::move(io), now, address);
 }
 
 }  // namespace pacecar

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 
 #include "transport/base/check.h"
 #include "transport/base/params.h"
@@ -47,7 +48,9 @@ class SoftPort : public NicPort {
 };
 
 // With a software NIC of its own, as the parameters want it.
+// `bootstrap`: where peers reach this host, if not at the packet I/O's address.
 std::unique_ptr<NicPort> make_soft_port(const Params& params, std::unique_ptr<PacketIo> io,
-                                        Instant now);
+                                        Instant now,
+                                        const std::optional<Address>& bootstrap = std::nullopt);
 
 }  // namespace pacecar

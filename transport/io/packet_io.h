@@ -1,4 +1,4 @@
-// PacketIo: sends and receives datagrams in bursts. Back ends: udp, later dpdk and the simulator;
+// PacketIo: sends and receives datagrams in bursts. Back ends: udp, raw, dpdk and the simulator;
 // decorators (fault, trace, pcap) wrap any of them.
 //
 // Thread rule: one thread at a time, except wait_fd(), which never changes.

@@ -18,6 +18,8 @@
 namespace pacecar::roce {
 
 inline constexpr uint16_t kUdpPort = 4791;
+// Of the range of UDP source ports that RoCE v2 uses (annex A17, 17.3.1).
+inline constexpr uint16_t kFirstSourcePort = 0xC000;
 
 enum class Opcode : uint8_t {
   kSendFirst = 0x00,

@@ -24,7 +24,6 @@ namespace {
 constexpr size_t kBurst = 64;
 constexpr Bytes kMaxDatagram = 65'000;  // below IP's 65,535 with any headers
 constexpr Bytes kMaxIpv4Header = 60;
-constexpr uint16_t kFirstSourcePort = 0xC000;  // of the range that RoCE v2 uses (annex A17, 17.3.1)
 constexpr uint8_t kDscpMask = 0xFC;
 // As of UDP sockets: interrupts, and a thread that shares its core.
 constexpr Duration kJitter = Duration::from_us(100);
@@ -44,7 +43,7 @@ class RawIo final : public PacketIo {
   const Address& local_address() const override { return local_; }
   uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override {
     const bool control = traffic_class == TrafficClass::kControl;
-    return static_cast<uint16_t>(kFirstSourcePort + (control ? caps_.paths : path));
+    return static_cast<uint16_t>(roce::kFirstSourcePort + (control ? caps_.paths : path));
   }
   int wait_fd() const override { return sockets_.receiver.fd(); }
   const PacketIoCounters& counters() const override { return counters_; }

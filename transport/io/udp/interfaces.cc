@@ -44,15 +44,6 @@ Rate read_speed(const std::string& name) {
   return Rate::from_bps(static_cast<uint64_t>(megabits) * 1'000'000);
 }
 
-// EUI-64 from a 48-bit MAC address (RFC 4291, appendix A).
-uint64_t guid_from_mac(const uint8_t* mac) {
-  const uint8_t eui[8] = {
-      static_cast<uint8_t>(mac[0] ^ 2), mac[1], mac[2], 0xFF, 0xFE, mac[3], mac[4], mac[5]};
-  uint64_t guid = 0;
-  for (const uint8_t byte : eui) guid = guid << 8 | byte;
-  return guid;
-}
-
 InterfaceInfo describe(const ifaddrs& entry) {
   InterfaceInfo info;
   info.name = entry.ifa_name;
@@ -79,7 +70,10 @@ void add_address(InterfaceInfo& info, const sockaddr& raw) {
     case AF_PACKET: {
       sockaddr_ll link;
       std::memcpy(&link, &raw, sizeof(link));
-      if (link.sll_halen == 6) info.guid = guid_from_mac(link.sll_addr);
+      if (link.sll_halen == 6)
+        info.guid = guid_from_mac(
+            std::to_array<uint8_t>({link.sll_addr[0], link.sll_addr[1], link.sll_addr[2],
+                                    link.sll_addr[3], link.sll_addr[4], link.sll_addr[5]}));
       break;
     }
     default:
@@ -88,6 +82,14 @@ void add_address(InterfaceInfo& info, const sockaddr& raw) {
 }
 
 }  // namespace
+
+uint64_t guid_from_mac(const std::array<uint8_t, 6>& mac) {
+  const uint8_t eui[8] = {
+      static_cast<uint8_t>(mac[0] ^ 2), mac[1], mac[2], 0xFF, 0xFE, mac[3], mac[4], mac[5]};
+  uint64_t guid = 0;
+  for (const uint8_t byte : eui) guid = guid << 8 | byte;
+  return guid;
+}
 
 std::vector<InterfaceInfo> list_interfaces() {
   ifaddrs* list = nullptr;

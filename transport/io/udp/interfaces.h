@@ -2,6 +2,7 @@
 // call. Any thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -23,6 +24,9 @@ struct InterfaceInfo {
   std::string pci_path;  // real path of its device in /sys; empty for virtual devices
   uint64_t guid = 0;     // EUI-64 made from the MAC address, as RoCE NICs do
 };
+
+// EUI-64 from a 48-bit MAC address (RFC 4291, appendix A).
+uint64_t guid_from_mac(const std::array<uint8_t, 6>& mac);
 
 std::vector<InterfaceInfo> list_interfaces();
 

@@ -1,0 +1,138 @@
+// The packet I/O conformance suite over DPDK devices: net_ring and net_memif in one process, and on
+// interfaces of the kernel where tests/support/with_nics has made some.
+#include <fmt/format.h>
+#include <time.h>
+
+#include <cstdlib>
+#include <stdexcept>
+
+#include "tests/conformance/packet_io_conformance.h"
+#include "tests/support/dpdk_hub.h"
+#include "tests/support/scratch_directory.h"
+#include "transport/io/dpdk/dpdk_io.h"
+#include "transport/wire/address.h"
+
+namespace pacecar {
+namespace {
+
+using test::DpdkHub;
+using test::DpdkLink;
+
+Instant monotonic_now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return Instant::from_ns(t.tv_sec * 1'000'000'000 + t.tv_nsec);
+}
+
+void rest_a_little() {
+  const timespec moment{0, 20'000};
+  nanosleep(&moment, nullptr);
+}
+
+std::unique_ptr<PacketIo> open_end(const DpdkDevice& device) {
+  auto opened = open_dpdk({.device = device}, {});
+  if (!opened) throw std::runtime_error(opened.error().message);
+  return std::move(opened->io);
+}
+
+// Three ends at a hub, which have heard of each other.
+PacketIoWorld at_hub(DpdkLink link, bool ipv4) {
+  struct Net {
+    explicit Net(DpdkLink kind) : hub(kind, 3, folder.path().string()) {}
+    test::ScratchDirectory folder;
+    DpdkHub hub;
+  };
+  const auto net = std::make_shared<Net>(link);
+  PacketIoWorld world;
+  for (size_t i = 0; i < 3; ++i) {
+    DpdkDevice device = net->hub.device(i);
+    if (ipv4) {
+      device.address = Address{
+          .ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 192, 0, 2, static_cast<uint8_t>(i + 1)}};
+    }
+    world.ends.push_back(open_end(device));
+  }
+  world.step = [net] {
+    net->hub.turn();
+    rest_a_little();
+    return monotonic_now();
+  };
+  std::array<RxPacket, 4> none;
+  for (int i = 0; i < 500; ++i) {
+    const Instant now = world.step();
+    for (auto& end : world.ends) end->receive(none, now);
+  }
+  return world;
+}
+
+// On the three interfaces of tests/support/with_nics, which a bridge joins.
+PacketIoWorld on_interfaces(const std::string& driver) {
+  PacketIoWorld world;
+  for (int i = 0; i < 3; ++i) {
+    world.ends.push_back(open_end(
+        parse_dpdk_device(fmt::format("{}{}", driver, i), fmt::format("iface=nic{}", i)).value()));
+  }
+  world.step = [] {
+    rest_a_little();
+    return monotonic_now();
+  };
+  std::array<RxPacket, 4> none;
+  for (int i = 0; i < 500; ++i) {
+    const Instant now = world.step();
+    for (auto& end : world.ends) end->receive(none, now);
+  }
+  return world;
+}
+
+std::vector<PacketIoCase> interface_cases() {
+  if (std::getenv("WITH_NICS_BRIDGE") == nullptr) return {};
+  return {PacketIoCase{"af_packet", [] { return on_interfaces("net_af_packet"); }}};
+}
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PacketIoConformance);
+INSTANTIATE_TEST_SUITE_P(DpdkInterfaces, PacketIoConformance, testing::ValuesIn(interface_cases()),
+                         case_name);
+
+Error refusal(std::string_view name, std::string_view arguments = "") {
+  const auto opened = open_dpdk({.device = parse_dpdk_device(name, arguments).value()}, {});
+  EXPECT_FALSE(opened) << name;
+  return opened ? Error{} : opened.error();
+}
+
+TEST(DpdkIo, UnknownDevicesAreNamedWithTheReason) {
+  const Error driver = refusal("net_nothing0");
+  EXPECT_EQ(driver.code, ErrorCode::kNotFound);
+  EXPECT_THAT(driver.message,
+              testing::HasSubstr("'net_nothing0' cannot be made (EAL: failed to parse"));
+  const Error interface = refusal("net_af_packet0", "iface=no_such_one");
+  EXPECT_EQ(interface.code, ErrorCode::kNotFound);
+  EXPECT_THAT(interface.message, testing::HasSubstr("No such device"));
+  EXPECT_EQ(refusal("0000:ff:1f.7").code, ErrorCode::kInvalidArgument) << "started without PCI";
+}
+
+TEST(DpdkIo, DeviceIsUsedOnceAtATimeAndFreeAfterwards) {
+  const test::ScratchDirectory folder;
+  DpdkHub hub(DpdkLink::kMemif, 1, folder.path().string());
+  for (int round = 0; round < 3; ++round) {
+    const auto first = open_end(hub.device(0));
+    const Error second = refusal(hub.device(0).name);
+    EXPECT_EQ(second.code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(second.message, testing::HasSubstr("is in use by this process"));
+    std::array<RxPacket, 4> none;
+    for (int i = 0; i < 500; ++i) {  // until they have found each other
+      first->receive(none, monotonic_now());
+      hub.turn();
+      rest_a_little();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Dpdk, PacketIoConformance,
+    testing::Values(PacketIoCase{"ring_ipv4", [] { return at_hub(DpdkLink::kRing, true); }},
+                    PacketIoCase{"ring_ipv6", [] { return at_hub(DpdkLink::kRing, false); }},
+                    PacketIoCase{"memif_ipv4", [] { return at_hub(DpdkLink::kMemif, true); }},
+                    PacketIoCase{"memif_ipv6", [] { return at_hub(DpdkLink::kMemif, false); }}),
+    case_name);
+
+}  // namespace
+}  // namespace pacecar

@@ -1,0 +1,91 @@
+#include "tests/support/dpdk_hub.h"
+
+#include <fmt/format.h>
+#include <rte_eth_ring.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_ring.h>
+
+#include <array>
+#include <atomic>
+#include <stdexcept>
+
+#include "transport/io/dpdk/eal.h"
+
+namespace pacecar::test {
+namespace {
+
+constexpr unsigned kRingSlots = 1024;
+
+template <typename T>
+T value_of(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return std::move(*result);
+}
+
+rte_ring* make_ring(const std::string& name) {
+  rte_ring* const ring = rte_ring_create(name.c_str(), kRingSlots, SOCKET_ID_ANY, 0);
+  if (ring == nullptr) throw std::runtime_error("no memory for a ring");
+  return ring;
+}
+
+}  // namespace
+
+// Two devices that are joined: "NAMEa" and "NAMEb", both present before anybody opens them.
+void DpdkHub::make_ring_pair(const std::string& name) {
+  rte_ring* up = make_ring(name + "u");
+  rte_ring* down = make_ring(name + "d");
+  if (rte_eth_from_rings((name + "a").c_str(), &down, 1, &up, 1, 0) < 0 ||
+      rte_eth_from_rings((name + "b").c_str(), &up, 1, &down, 1, 0) < 0) {
+    throw std::runtime_error("no ring devices");
+  }
+  rings_.insert(rings_.end(), {up, down});
+}
+
+DpdkHub::DpdkHub(DpdkLink link, size_t ends, const std::string& folder) {
+  if (auto ok = start_eal("", false, {}); !ok) throw std::runtime_error(ok.error().message);
+  static std::atomic<int> hubs{0};
+  const int number = hubs++;
+  for (size_t end = 0; end < ends; ++end) {
+    const int id = number * 100 + static_cast<int>(end);
+    DpdkDevice ours;
+    DpdkDevice theirs;
+    if (link == DpdkLink::kRing) {
+      const std::string name = fmt::format("link{}", id);
+      make_ring_pair(name);
+      ours.name = "net_ring_" + name + "a";
+      theirs.name = "net_ring_" + name + "b";
+    } else {
+      const std::string socket =
+          fmt::format("id={},socket={}/hub{}.sock,socket-abstract=no", end, folder, number);
+      ours = {.name = fmt::format("net_memif{}", 2 * id), .arguments = "role=server," + socket};
+      theirs = {.name = fmt::format("net_memif{}", 2 * id + 1),
+                .arguments = "role=client," + socket};
+    }
+    ports_.push_back(value_of(
+        DpdkPort::open({.device = ours, .transmit_buffers = 64, .receive_burst = 64}, {})));
+    devices_.push_back(theirs);
+  }
+}
+
+DpdkHub::~DpdkHub() {
+  ports_.clear();
+  for (rte_ring* ring : rings_) rte_ring_free(ring);
+}
+
+void DpdkHub::turn() {
+  std::array<rte_mbuf*, 32> burst{};
+  for (const auto& from : ports_) {
+    const uint16_t count = rte_eth_rx_burst(from->id(), 0, burst.data(), burst.size());
+    for (const auto& to : ports_) {
+      if (to == from) continue;
+      for (uint16_t i = 0; i < count; ++i) {
+        rte_mbuf* copy = rte_pktmbuf_copy(burst[i], burst[i]->pool, 0, UINT32_MAX);
+        if (copy != nullptr && rte_eth_tx_burst(to->id(), 0, &copy, 1) == 0) rte_pktmbuf_free(copy);
+      }
+    }
+    rte_pktmbuf_free_bulk(burst.data(), count);
+  }
+}
+
+}  // namespace pacecar::test

@@ -1,0 +1,154 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "transport/io/dpdk/device_name.h"
+#include "transport/io/dpdk/frame.h"
+#include "transport/wire/address.h"
+
+namespace pacecar {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr MacAddress kHere = {2, 0, 0, 0, 0, 1};
+constexpr MacAddress kThere = {2, 0, 0, 0, 0, 2};
+
+Address ipv4(uint8_t host) {
+  return {.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 192, 0, 2, host}};
+}
+Address ipv6(uint8_t host) {
+  return {.ip = {0x20, 1, 0xD, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host}};
+}
+
+// A frame with a datagram of these bytes, as the template makes it.
+std::vector<uint8_t> make_frame(const FrameEnds& ends, uint8_t traffic_class,
+                                const std::vector<uint8_t>& datagram) {
+  const HeaderTemplate headers(ends);
+  std::vector<uint8_t> frame(kMaxFrameHeaderBytes);
+  headers.write(0xC003, 4791, traffic_class, datagram.size(), frame.data());
+  frame.resize(headers.size());
+  frame.insert(frame.end(), datagram.begin(), datagram.end());
+  return frame;
+}
+
+std::optional<FrameDatagram> read(std::span<const uint8_t> frame) {
+  const auto ethernet = frame::read_ethernet(frame);
+  return ethernet ? read_datagram(*ethernet) : std::nullopt;
+}
+
+const std::vector<uint8_t> kDatagram = {1, 2, 3, 4, 5, 6, 7};
+
+FrameEnds ends_of(bool is_v4, frame::Vlan vlan = std::nullopt) {
+  return {.source_mac = kHere,
+          .destination_mac = kThere,
+          .source = is_v4 ? ipv4(1) : ipv6(1),
+          .destination = is_v4 ? ipv4(2) : ipv6(2),
+          .vlan = vlan};
+}
+
+TEST(Frame, IsReadAsItWasWritten) {
+  for (const bool is_v4 : {true, false}) {
+    for (const frame::Vlan vlan : {frame::Vlan(), frame::Vlan(100)}) {
+      const auto bytes = make_frame(ends_of(is_v4, vlan), 0xBA, kDatagram);
+      const auto read_back = read(bytes);
+      ASSERT_TRUE(read_back) << is_v4 << vlan.has_value();
+      EXPECT_TRUE(std::ranges::equal(read_back->bytes, kDatagram));
+      EXPECT_EQ(read_back->source.ip, ends_of(is_v4).source.ip);
+      EXPECT_EQ(read_back->destination.ip, ends_of(is_v4).destination.ip);
+      EXPECT_EQ(read_back->source.port, 0xC003);
+      EXPECT_EQ(read_back->destination.port, 4791);
+      EXPECT_EQ(read_back->ecn, Ecn::kCapable0);
+      EXPECT_EQ(read_back->fragment, kIpv4Fragment);
+    }
+  }
+}
+
+// Header bytes by RFC 791 and RFC 768, the checksum computed by hand.
+TEST(Frame, OfIpv4HasTheseBytes) {
+  const std::vector<uint8_t> expected = {
+      2,    0, 0,    0,    0,    2,    2,    0,    0,    0,  0,    1,    8, 0,  //
+      0x45, 2, 0,    35,   0x50, 0x43, 0x40, 0x00, 0x40, 17, 0x66, 0x81,        //
+      192,  0, 2,    1,    192,  0,    2,    2,                                 //
+      0xC0, 3, 0x12, 0xB7, 0,    15,   0,    0,    1,    2,  3,    4,    5, 6, 7};
+  EXPECT_EQ(make_frame(ends_of(true), 2, kDatagram), expected);
+}
+
+TEST(Frame, TagCarriesVlanAndPriority) {
+  const auto bytes = make_frame(ends_of(true, 0x123), 184, kDatagram);
+  EXPECT_EQ(frame::get16(&bytes[12]), frame::kVlan);
+  EXPECT_EQ(frame::get16(&bytes[14]), 5 << 13 | 0x123);
+}
+
+TEST(Frame, PaddingIsNotData) {
+  for (const bool is_v4 : {true, false}) {
+    auto bytes = make_frame(ends_of(is_v4), 0, kDatagram);
+    bytes.resize(bytes.size() + 20, 0xEE);
+    ASSERT_TRUE(read(bytes));
+    EXPECT_TRUE(std::ranges::equal(read(bytes)->bytes, kDatagram));
+  }
+}
+
+TEST(Frame, CutShortIsNothing) {
+  for (const bool is_v4 : {true, false}) {
+    const auto bytes = make_frame(ends_of(is_v4, 7), 0, kDatagram);
+    for (size_t length = 0; length < bytes.size(); ++length) {
+      const std::vector<uint8_t> cut(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(length));
+      EXPECT_FALSE(read(cut)) << length;
+    }
+  }
+}
+
+TEST(Frame, DamagedIpv4HeaderIsNothing) {
+  const auto whole = make_frame(ends_of(true), 0, kDatagram);
+  for (size_t at = 14; at < 34; ++at) {
+    auto bytes = whole;
+    bytes[at] ^= 0x10;
+    EXPECT_FALSE(read(bytes)) << at;
+  }
+}
+
+TEST(Frame, FragmentsAndOtherProtocolsAreNothing) {
+  auto tcp = make_frame(ends_of(false), 0, kDatagram);
+  tcp[14 + 6] = 6;
+  EXPECT_FALSE(read(tcp));
+  auto fragment = make_frame(ends_of(true), 0, kDatagram);
+  fragment[14 + 6] = 0x20;  // more fragments; "don't fragment" is gone
+  fragment[14 + 10] = 0;
+  fragment[14 + 11] = 0;
+  const uint16_t sum = static_cast<uint16_t>(
+      ~frame::fold(frame::sum16(std::span<const uint8_t>(fragment).subspan(14, 20))));
+  frame::put16(sum, &fragment[14 + 10]);
+  EXPECT_FALSE(read(fragment));
+}
+
+TEST(DpdkDevice, KeepsOurArgumentsAndPassesOthersOn) {
+  const auto device = parse_dpdk_device(
+      "net_memif0", "role=client,address=192.0.2.1,vlan=7,mtu=4000,id=3,bootstrap=eth0");
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->arguments, "role=client,id=3");
+  EXPECT_EQ(device->address, ipv4(1));
+  EXPECT_EQ(device->vlan, 7);
+  EXPECT_EQ(device->mtu, 4000U);
+  EXPECT_EQ(device->bootstrap, "eth0");
+  EXPECT_EQ(device->driver(), "net_memif");
+  EXPECT_EQ(device->argument("id"), "3");
+  EXPECT_EQ(device->argument("vlan"), std::nullopt);
+  EXPECT_FALSE(device->is_pci());
+  EXPECT_TRUE(parse_dpdk_device("0000:3b:00.0", "address=2001:db8::1")->is_pci());
+}
+
+TEST(DpdkDevice, RefusesWhatCannotBe) {
+  for (const char* bad : {"address=", "address=192.0.2", "address=fe80::1%lo", "vlan=0",
+                          "vlan=4095", "vlan=x", "mtu=100", "mtu=9000x"}) {
+    const auto device = parse_dpdk_device("net_ring0", bad);
+    ASSERT_FALSE(device) << bad;
+    EXPECT_EQ(device.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(device.error().message, HasSubstr(bad));
+  }
+  EXPECT_FALSE(parse_dpdk_device("", ""));
+}
+
+}  // namespace
+}  // namespace pacecar

@@ -1,0 +1,80 @@
+#include "transport/engine/open_dpdk.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "transport/engine/clock.h"
+#include "transport/engine/open_io.h"
+#include "transport/engine/soft_port.h"
+#include "transport/io/dpdk/dpdk_io.h"
+#include "transport/io/udp/interfaces.h"
+
+namespace pacecar {
+namespace {
+
+// Where the bootstrap listens, which is the kernel's affair: on the device's own interface, or the
+// one that is named, or the first that others reach; on the loopback when there is no other.
+Result<Address> bootstrap_address(const DpdkDevice& device, const std::string& own_interface) {
+  if (!device.bootstrap.empty()) {
+    const auto named = find_interface(device.bootstrap);
+    if (!named) return tl::unexpected(named.error());
+    if (const auto address = preferred_address(*named)) return *address;
+  }
+  std::optional<Address> best;
+  bool best_is_loopback = true;
+  if (device.bootstrap.empty()) {
+    for (const InterfaceInfo& interface : list_interfaces()) {
+      const auto address = interface.up ? preferred_address(interface) : std::nullopt;
+      if (!address) continue;
+      if (interface.name == own_interface) return *address;
+      if (!best || (best_is_loopback && !interface.loopback)) {
+        best = address;
+        best_is_loopback = interface.loopback;
+      }
+    }
+  }
+  if (best) return *best;
+  return fail(ErrorCode::kNotFound,
+              fmt::format("no interface of the kernel has an address by which peers could set up "
+                          "connections of '{}': name one that has, with bootstrap=INTERFACE",
+                          device.name));
+}
+
+std::string pci_path(const DpdkDevice& device) {
+  if (!device.is_pci()) return {};
+  std::error_code error;
+  const auto path = std::filesystem::canonical("/sys/bus/pci/devices/" + device.name, error);
+  return error ? "" : path.string();
+}
+
+}  // namespace
+
+Result<OpenedNic> open_dpdk_nic(const NicCandidate& candidate, const Params& params,
+                                const LogSink& log) {
+  const auto device = parse_dpdk_device(candidate.device, candidate.arguments);
+  if (!device) return tl::unexpected(device.error());
+  auto opened = open_dpdk({.device = *device,
+                           .eal_arguments = params.dpdk_eal,
+                           .paths = params.paths,
+                           .data_tc = static_cast<uint8_t>(params.tc),
+                           .control_tc = static_cast<uint8_t>(params.control_tc),
+                           .standard_port = params.wire != WireMode::kExtended},
+                          log);
+  if (!opened) return tl::unexpected(opened.error());
+  const auto bootstrap = bootstrap_address(*device, opened->interface);
+  if (!bootstrap) return tl::unexpected(bootstrap.error());
+  const Rate speed = opened->io->caps().line_rate;
+  auto io = decorate_io(params, std::move(opened->io));
+  if (!io) return tl::unexpected(io.error());
+  return OpenedNic{.name = candidate.name(),
+                   .device = device->name,
+                   .pci_path = pci_path(*device),
+                   .guid = guid_from_mac(opened->mac),
+                   .speed = params.line_rate.bps() != 0 ? params.line_rate : speed,
+                   .port = make_soft_port(params, std::move(*io), clock_now(), *bootstrap)};
+}
+
+}  // namespace pacecar

@@ -1,0 +1,102 @@
+#include "transport/io/dpdk/device_name.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "transport/io/udp/parse_address.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Bytes kMinMtu = 576;
+constexpr Bytes kMaxMtu = 9600;
+constexpr uint16_t kMaxVlan = 4094;
+
+std::string_view take_until(std::string_view& text, char end) {
+  const size_t at = std::min(text.find(end), text.size());
+  const std::string_view taken = text.substr(0, at);
+  text.remove_prefix(std::min(at + 1, text.size()));
+  return taken;
+}
+
+tl::unexpected<Error> refuse(std::string_view device, std::string_view argument,
+                             std::string_view cure) {
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("the DPDK device '{}' has the argument '{}': {}", device, argument, cure));
+}
+
+template <typename T>
+std::optional<T> number_in(std::string_view text, T least, T most) {
+  T value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
+  return value >= least && value <= most ? std::optional(value) : std::nullopt;
+}
+
+// False: it is the driver's.
+Result<bool> take_own(DpdkDevice& device, std::string_view argument) {
+  std::string_view value = argument;
+  const std::string_view key = take_until(value, '=');
+  if (key == "address") {
+    const bool ipv6 = value.find(':') != std::string_view::npos;
+    const auto address = parse_address(fmt::format(fmt::runtime(ipv6 ? "[{}]:0" : "{}:0"), value));
+    if (!address || address->scope_id != 0) {
+      return refuse(device.name, argument, "write address=192.0.2.1 or address=2001:db8::1");
+    }
+    device.address = *address;
+  } else if (key == "vlan") {
+    device.vlan = number_in<uint16_t>(value, 1, kMaxVlan);
+    if (!device.vlan) return refuse(device.name, argument, "a VLAN is a number from 1 to 4094");
+  } else if (key == "mtu") {
+    device.mtu = number_in<Bytes>(value, kMinMtu, kMaxMtu);
+    if (!device.mtu) {
+      return refuse(device.name, argument,
+                    fmt::format("an MTU is a number from {} to {}", kMinMtu, kMaxMtu));
+    }
+  } else if (key == "bootstrap") {
+    device.bootstrap = value;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool DpdkDevice::is_pci() const { return name.find(':') != std::string::npos; }
+
+std::string_view DpdkDevice::driver() const {
+  const size_t end = name.find_last_not_of("0123456789");
+  return std::string_view(name).substr(0, end == std::string::npos ? 0 : end + 1);
+}
+
+std::optional<std::string_view> DpdkDevice::argument(std::string_view key) const {
+  std::string_view rest = arguments;
+  while (!rest.empty()) {
+    std::string_view value = take_until(rest, ',');
+    if (take_until(value, '=') == key) return value;
+  }
+  return std::nullopt;
+}
+
+Result<DpdkDevice> parse_dpdk_device(std::string_view name, std::string_view arguments) {
+  DpdkDevice device{.name = std::string(name), .arguments = {}, .bootstrap = {}};
+  if (name.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "a DPDK device needs a name: write soft:dpdk:0000:3b:00.0 or soft:dpdk:net_memif0");
+  }
+  while (!arguments.empty()) {
+    const std::string_view argument = take_until(arguments, ',');
+    const auto ours = take_own(device, argument);
+    if (!ours) return tl::unexpected(ours.error());
+    if (*ours) continue;
+    if (!device.arguments.empty()) device.arguments += ',';
+    device.arguments += argument;
+  }
+  return device;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,34 @@
+// What people write after "soft:dpdk:": a device and its arguments, of which some are ours and the
+// others its driver's. Pure; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+#include "transport/wire/packet.h"
+
+namespace pacecar {
+
+struct DpdkDevice {
+  std::string name;       // a PCI address, or a virtual device: "net_memif0"
+  std::string arguments;  // of the driver: "role=client,id=0"
+  std::optional<Address> address = std::nullopt;  // address=192.0.2.1
+  std::optional<uint16_t> vlan = std::nullopt;    // vlan=100
+  std::optional<Bytes> mtu = std::nullopt;        // mtu=9000
+  std::string bootstrap;                          // bootstrap=eth0
+
+  bool is_pci() const;
+  // The driver of a virtual device, "net_memif" for "net_memif0".
+  std::string_view driver() const;
+  // The value of a driver's argument.
+  std::optional<std::string_view> argument(std::string_view key) const;
+};
+
+// Errors: kInvalidArgument for an argument of ours that cannot be, or a device without a name.
+Result<DpdkDevice> parse_dpdk_device(std::string_view name, std::string_view arguments);
+
+}  // namespace pacecar

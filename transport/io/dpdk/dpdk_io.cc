@@ -1,0 +1,290 @@
+#include "transport/io/dpdk/dpdk_io.h"
+
+#include <fmt/format.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "transport/base/check.h"
+#include "transport/io/dpdk/eal.h"
+#include "transport/io/dpdk/neighbors.h"
+#include "transport/io/dpdk/port.h"
+#include "transport/io/dpdk/transmit_batch.h"
+#include "transport/io/udp/interfaces.h"
+#include "transport/io/udp/udp_socket.h"
+#include "transport/wire/address.h"
+#include "transport/wire/roce.h"
+
+namespace pacecar {
+namespace {
+
+constexpr size_t kReceiveBurst = 64;
+constexpr uint8_t kDscpMask = 0xFC;
+constexpr Bytes kIpv4UdpBytes = 20 + 8;
+constexpr Bytes kIpv6UdpBytes = 40 + 8;
+constexpr Bytes kMinDatagram = 256;  // below this no useful payload is left
+// Nothing wakes the thread that polls: at worst the packets wait until it looks again.
+constexpr Duration kJitter = Duration::from_us(100);
+// A thread that shares its core waits for the scheduler: some slices of a few ms each.
+constexpr Duration kPause = Duration::from_ms(25);
+// How often the link is looked at: while it is down, and up.
+constexpr Duration kLinkDownInterval = Duration::from_ms(2);
+constexpr Duration kLinkUpInterval = Duration::from_ms(200);
+// An attempt takes a few round trips between two processes.
+constexpr Duration kReconnectInterval = Duration::from_ms(50);
+
+class DpdkIo final : public PacketIo {
+ public:
+  DpdkIo(const DpdkConfig& config, PacketIoCaps caps, const Address& local,
+         std::unique_ptr<DpdkPort> port, UdpSocket holder)
+      : caps_(caps),
+        local_(local),
+        port_(std::move(port)),
+        holder_(std::move(holder)),
+        neighbors_({.mac = port_->mac(), .address = {.ip = local.ip}, .vlan = config.device.vlan}),
+        batch_(*port_),
+        data_tc_(static_cast<uint8_t>((config.data_tc & kDscpMask) |
+                                      static_cast<uint8_t>(Ecn::kCapable0))),
+        control_tc_(static_cast<uint8_t>(config.control_tc & kDscpMask)) {}
+  ~DpdkIo() override { release(); }
+
+  const PacketIoCaps& caps() const override { return caps_; }
+  const Address& local_address() const override { return local_; }
+  uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override {
+    const bool control = traffic_class == TrafficClass::kControl;
+    return static_cast<uint16_t>(roce::kFirstSourcePort + (control ? caps_.paths : path));
+  }
+  int wait_fd() const override { return -1; }
+  const PacketIoCounters& counters() const override { return counters_; }
+
+  size_t send(std::span<const TxPacket> packets, Instant now) override;
+  size_t receive(std::span<RxPacket> packets, Instant now) override;
+
+ private:
+  bool can_send(const TxPacket& packet) const;
+  const HeaderTemplate* headers_to(const TxPacket& packet, Instant now);
+  size_t plan(std::span<const TxPacket> packets, Instant now);
+  size_t submit(std::span<const TxPacket> planned);
+  bool read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now);
+  void release();
+  void look_at_link(Instant now, Duration interval);
+  void say(const NeighborMessage& message);
+
+  PacketIoCaps caps_;
+  PacketIoCounters counters_;
+  Address local_;
+  std::unique_ptr<DpdkPort> port_;
+  UdpSocket holder_;  // where the kernel has our address, it must not answer for us
+  Neighbors neighbors_;
+  TransmitBatch batch_;
+  uint8_t data_tc_;
+  uint8_t control_tc_;
+  bool link_up_ = false;
+  Instant link_seen_;
+  Instant reconnected_;
+  // Of the newest burst; the buffers are kept until the next receive().
+  size_t held_ = 0;
+  std::array<rte_mbuf*, kReceiveBurst> buffers_{};
+  std::array<Address, kReceiveBurst> sources_;
+};
+
+bool DpdkIo::can_send(const TxPacket& packet) const {
+  const Address& to = *packet.destination;
+  PACECAR_CHECK(packet.path < caps_.paths);
+  return packet.size() > 0 && packet.size() <= caps_.datagram_bytes && to.port != 0 &&
+         is_ipv4(to) == is_ipv4(local_);
+}
+
+const HeaderTemplate* DpdkIo::headers_to(const TxPacket& packet, Instant now) {
+  const Neighbors::Found found = neighbors_.find(*packet.destination, now);
+  if (found.ask) say(neighbors_.question(*packet.destination));
+  return found.headers;
+}
+
+// Plans leading packets and returns how many; 0 if the first cannot be sent at all.
+size_t DpdkIo::plan(std::span<const TxPacket> packets, Instant now) {
+  size_t count = 0;
+  const HeaderTemplate* headers = nullptr;
+  const Address* newest = nullptr;
+  for (const TxPacket& packet : packets) {
+    if (!can_send(packet)) break;
+    if (newest == nullptr || (packet.destination != newest && *packet.destination != *newest)) {
+      headers = headers_to(packet, now);
+      newest = packet.destination;
+    }
+    if (headers == nullptr) break;
+    const bool data = packet.traffic_class == TrafficClass::kData;
+    batch_.add(packet, *headers, source_port(packet.path, packet.traffic_class),
+               data ? data_tc_ : control_tc_);
+    ++count;
+  }
+  return count;
+}
+
+size_t DpdkIo::submit(std::span<const TxPacket> planned) {
+  const size_t sent = batch_.submit();
+  for (const TxPacket& packet : planned.first(sent)) counters_.sent_bytes += packet.size();
+  counters_.sent_packets += sent;
+  return sent;
+}
+
+size_t DpdkIo::send(std::span<const TxPacket> packets, Instant now) {
+  size_t taken = 0;
+  while (taken < packets.size()) {
+    const auto rest = packets.subspan(taken);
+    const size_t room = batch_.begin(rest.size());
+    const size_t planned = plan(rest.first(room), now);
+    const size_t sent = submit(rest.first(planned));
+    taken += sent;
+    if (planned > 0 && sent == planned) continue;
+    const bool full = room == 0 || planned > 0;
+    if (full) {
+      look_at_link(now, kLinkDownInterval);
+      if (link_up_) {
+        ++counters_.send_blocked;
+        break;
+      }
+    }
+    ++counters_.send_errors;
+    ++taken;
+  }
+  return taken;
+}
+
+void DpdkIo::say(const NeighborMessage& message) {
+  std::array<uint8_t, kMaxNeighborMessageBytes> frame{};
+  const size_t length = write_neighbor_message(message, neighbors_.self().vlan, frame);
+  batch_.send_frame(std::span(frame).first(length));
+}
+
+void DpdkIo::look_at_link(Instant now, Duration interval) {
+  if (link_seen_ != Instant() && now - link_seen_ < interval) return;
+  link_seen_ = now;
+  const bool was_up = std::exchange(link_up_, port_->link_is_up());
+  if (link_up_ && !was_up) say(neighbors_.announcement());
+  if (link_up_ || reconnected_ == Instant()) reconnected_ = now;
+  if (port_->can_reconnect() && now - reconnected_ > kReconnectInterval) {
+    reconnected_ = now;
+    port_->reconnect();
+  }
+}
+
+void DpdkIo::release() {
+  if (held_ > 0) rte_pktmbuf_free_bulk(buffers_.data(), static_cast<unsigned>(held_));
+  held_ = 0;
+}
+
+size_t DpdkIo::receive(std::span<RxPacket> packets, Instant now) {
+  release();
+  const size_t most = std::min(packets.size(), kReceiveBurst);
+  if (port_->is_started()) {
+    held_ = rte_eth_rx_burst(port_->id(), 0, buffers_.data(), static_cast<uint16_t>(most));
+  }
+  if (held_ == 0) look_at_link(now, link_up_ ? kLinkUpInterval : kLinkDownInterval);
+  size_t count = 0;
+  for (size_t i = 0; i < held_; ++i) {
+    if (read(*buffers_[i], i, packets[count], now)) ++count;
+  }
+  return count;
+}
+
+// Whether it is a datagram for us; what neighbours say is answered here.
+bool DpdkIo::read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now) {
+  if (buffer.nb_segs > 1 && rte_pktmbuf_linearize(&buffer) != 0) {
+    ++counters_.receive_errors;
+    return false;
+  }
+  const std::span<const uint8_t> frame(rte_pktmbuf_mtod(&buffer, const uint8_t*), buffer.data_len);
+  const auto ethernet = frame::read_ethernet(frame);
+  const auto datagram = ethernet ? read_datagram(*ethernet) : std::nullopt;
+  if (!datagram) {
+    const auto message = read_neighbor_message(frame);
+    const auto answer = message ? neighbors_.hear(*message, now) : std::nullopt;
+    if (answer) say(*answer);
+    return false;
+  }
+  if (datagram->destination.ip != local_.ip || datagram->destination.port != local_.port) {
+    return false;
+  }
+  if (datagram->bytes.empty()) {
+    ++counters_.receive_errors;
+    return false;
+  }
+  sources_[slot] = datagram->source;
+  sources_[slot].scope_id = local_.scope_id;
+  packet = RxPacket{.bytes = datagram->bytes,
+                    .source = &sources_[slot],
+                    .ecn = datagram->ecn,
+                    .ipv4_fragment = datagram->fragment};
+  ++counters_.received_packets;
+  counters_.received_bytes += datagram->bytes.size();
+  return true;
+}
+
+std::optional<Address> kernel_address(const std::string& interface) {
+  const auto found = interface.empty() ? fail(ErrorCode::kNotFound, "")
+                                       : Result<InterfaceInfo>(find_interface(interface));
+  return found ? preferred_address(*found) : std::nullopt;
+}
+
+PacketIoCaps caps_of(const DpdkPort& port, const Address& local, uint32_t paths) {
+  PacketIoCaps caps;
+  caps.datagram_bytes = port.mtu() - (is_ipv4(local) ? kIpv4UdpBytes : kIpv6UdpBytes);
+  caps.burst_bytes = caps.datagram_bytes;
+  caps.receive_bytes = port.receive_slots() * caps.datagram_bytes / 2;
+  caps.paths = paths;
+  caps.line_rate = port.line_rate();
+  // Nothing on the way but copies from memory to memory.
+  caps.checks_payload = port.is_memory();
+  caps.sees_ecn = true;
+  caps.sees_ipv4_header = is_ipv4(local);
+  caps.jitter = kJitter;
+  caps.pause = kPause;
+  return caps;
+}
+
+}  // namespace
+
+Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
+  if (config.paths == 0 || config.paths > kMaxDpdkPaths) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} paths asked for: choose 1 to {}", config.paths, kMaxDpdkPaths));
+  }
+  if (auto ok = start_eal(config.eal_arguments, config.device.is_pci(), log); !ok) {
+    return tl::unexpected(ok.error());
+  }
+  auto port = DpdkPort::open({.device = config.device,
+                              .transmit_buffers = TransmitBatch::kBuffers,
+                              .receive_burst = kReceiveBurst},
+                             log);
+  if (!port) return tl::unexpected(port.error());
+  if ((*port)->mtu() < kMinDatagram + kIpv6UdpBytes) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the DPDK device '{}' has an MTU of {}: at least {} are needed",
+                            config.device.name, (*port)->mtu(), kMinDatagram + kIpv6UdpBytes));
+  }
+  OpenedDpdk opened{.io = nullptr, .mac = (*port)->mac(), .interface = (*port)->interface()};
+  const auto kernels = kernel_address(opened.interface);
+  Address local = config.device.address ? *config.device.address
+                  : kernels             ? *kernels
+                                        : link_local_address(opened.mac);
+  local.port = roce::kUdpPort;
+  UdpSocket holder;
+  if (kernels && *kernels == Address{.ip = local.ip, .scope_id = local.scope_id}) {
+    if (!config.standard_port) local.port = 0;
+    auto deaf = open_deaf_socket(local);
+    if (!deaf) return tl::unexpected(deaf.error());
+    const auto bound = bound_address(*deaf);
+    if (!bound) return tl::unexpected(bound.error());
+    local.port = bound->port;
+    holder = std::move(*deaf);
+  }
+  const PacketIoCaps caps = caps_of(**port, local, config.paths);
+  opened.io = std::make_unique<DpdkIo>(config, caps, local, std::move(*port), std::move(holder));
+  return opened;
+}
+
+}  // namespace pacecar

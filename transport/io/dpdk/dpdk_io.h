@@ -1,0 +1,46 @@
+// PacketIo over a DPDK Ethernet device, which it polls: there is nothing to sleep on. Makes and
+// reads Ethernet, IP and UDP headers itself, and asks and answers ARP and neighbour discovery. No
+// allocation after opening.
+//
+// Packets to a peer whose MAC address is not known yet are lost, and the peer is asked for; so are
+// all while the link is down. Ends announce themselves when their link comes up, so that this is
+// rare.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "transport/base/log.h"
+#include "transport/base/result.h"
+#include "transport/io/dpdk/device_name.h"
+#include "transport/io/dpdk/frame.h"
+#include "transport/io/packet_io.h"
+
+namespace pacecar {
+
+struct DpdkConfig {
+  DpdkDevice device;
+  std::string eal_arguments;  // empty: our own choice
+  uint32_t paths = 8;         // UDP source ports of data; 1 .. kMaxDpdkPaths
+  // The IP header's DSCP, in the upper six bits; ECN is set here: data is capable, control is not.
+  uint8_t data_tc = 0;
+  uint8_t control_tc = 0;
+  // UDP port 4791 also where the kernel has the address and could choose another.
+  bool standard_port = false;
+};
+
+inline constexpr uint32_t kMaxDpdkPaths = 256;
+
+struct OpenedDpdk {
+  std::unique_ptr<PacketIo> io;
+  MacAddress mac{};
+  std::string interface;  // of the kernel on the same device; empty: none
+};
+
+// The address is the device's argument, else that of the kernel's interface on the same device,
+// else a link-local one made of the MAC.
+Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log);
+
+}  // namespace pacecar

@@ -1,0 +1,202 @@
+#include "transport/io/dpdk/eal.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <rte_alarm.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <sched.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <vector>
+
+#include "transport/base/check.h"
+
+namespace pacecar {
+namespace {
+
+// Of address space; only what packets lie in becomes memory.
+constexpr const char* kMegabytesWithoutHugePages = "1024";
+constexpr size_t kMaxWords = 16384;
+
+std::mutex words_mutex;
+std::string words;
+
+// DPDK's threads may speak at any time: what nobody waits for is forgotten.
+ssize_t hear(void* /*cookie*/, const char* text, size_t length) {
+  const std::lock_guard lock(words_mutex);
+  if (words.size() + length <= kMaxWords) words.append(text, length);
+  return static_cast<ssize_t>(length);
+}
+
+void listen_to_eal() {
+  std::FILE* const stream = fopencookie(
+      nullptr, "w", {.read = nullptr, .write = hear, .seek = nullptr, .close = nullptr});
+  PACECAR_CHECK(stream != nullptr);
+  setvbuf(stream, nullptr, _IOLBF, 0);
+  rte_openlog_stream(stream);  // lives as long as the process
+}
+
+bool huge_pages_are_free() {
+  std::error_code error;
+  for (const auto& size : std::filesystem::directory_iterator("/sys/kernel/mm/hugepages", error)) {
+    uint64_t count = 0;
+    if (std::ifstream(size.path() / "free_hugepages") >> count && count > 0) return true;
+  }
+  return false;
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> parts;
+  for (std::string part; stream >> part;) parts.push_back(part);
+  return parts;
+}
+
+std::vector<std::string> own_arguments(const cpu_set_t& cpus, bool pci, const LogSink& log) {
+  int cpu = 0;
+  while (cpu + 1 < CPU_SETSIZE && !CPU_ISSET(cpu, &cpus)) ++cpu;
+  // The engine's threads are ours: the EAL gets a single one, which is the caller's.
+  std::vector<std::string> arguments = {fmt::format("--lcores=0@{}", cpu), "--no-telemetry"};
+  if (!pci) arguments.emplace_back("--no-pci");
+  if (huge_pages_are_free()) {
+    arguments.emplace_back("--in-memory");
+  } else {
+    log(LogLevel::kInfo,
+        "DPDK runs without huge pages: none is free ('echo 512 > "
+        "/proc/sys/vm/nr_hugepages' reserves 1 GiB of them)");
+    arguments.insert(arguments.end(),
+                     {"--no-shconf", "--no-huge", "-m", kMegabytesWithoutHugePages});
+  }
+  return arguments;
+}
+
+// The EAL's threads outlive a plugin that is unloaded: its code, and hear(), must stay.
+void stay_loaded() {
+  for (void* const function :
+       {reinterpret_cast<void*>(rte_eal_init), reinterpret_cast<void*>(hear)}) {
+    Dl_info info{};
+    if (dladdr(function, &info) != 0) dlopen(info.dli_fname, RTLD_NOW | RTLD_NODELETE);
+  }
+}
+
+bool run_alarm(const std::function<void()>& work, std::chrono::microseconds delay) {
+  struct Errand {
+    const std::function<void()>& work;
+    std::promise<void> done;
+  };
+  Errand errand{work, {}};
+  auto done = errand.done.get_future();
+  const auto run = [](void* argument) {
+    auto& own = *static_cast<Errand*>(argument);
+    own.work();
+    own.done.set_value();
+  };
+  if (rte_eal_alarm_set(static_cast<uint64_t>(delay.count()), run, &errand) != 0) return false;
+  done.wait();
+  return true;
+}
+
+struct State {
+  std::optional<Result<void>> outcome;
+  bool pci = false;
+};
+
+Result<void> start(const std::string& arguments, bool pci, const LogSink& log) {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  const bool known = sched_getaffinity(0, sizeof cpus, &cpus) == 0;
+  std::vector<std::string> parts =
+      arguments.empty() ? own_arguments(cpus, pci, log) : split(arguments);
+  parts.insert(parts.begin(), "pacecar");
+  std::vector<char*> argv;
+  for (std::string& part : parts) argv.push_back(part.data());
+  stay_loaded();
+  listen_to_eal();
+  const EalWords said(log);
+  const int done = rte_eal_init(static_cast<int>(argv.size()), argv.data());
+  const int error = rte_errno;
+  if (known) sched_setaffinity(0, sizeof cpus, &cpus);
+  if (done >= 0) return {};
+  const std::string cause = said.last(rte_strerror(error));
+  if (error == EACCES || error == EPERM) {
+    return fail(ErrorCode::kPermission,
+                fmt::format("DPDK may not start ({}): run as root, or give this user huge pages "
+                            "and the device's /dev/vfio group",
+                            cause));
+  }
+  return fail(
+      ErrorCode::kSystem,
+      fmt::format("DPDK does not start ({}): {}", cause,
+                  arguments.empty() ? "give arguments that suit this host in PACECAR_DPDK_EAL"
+                                    : fmt::format("check PACECAR_DPDK_EAL='{}'", arguments)));
+}
+
+}  // namespace
+
+std::mutex& eal_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+void run_on_interrupt_thread(const std::function<void()>& work) {
+  if (!run_alarm(work, std::chrono::microseconds(1))) return work();  // no memory for an alarm
+  // Events that it has taken before may name descriptors that are closed now: until they are done
+  // with, nobody may open others of the same numbers.
+  run_alarm([] {}, std::chrono::microseconds(200));
+}
+
+EalWords::EalWords(const LogSink& log) : log_(log) {
+  const std::lock_guard lock(words_mutex);
+  words.clear();
+}
+
+EalWords::~EalWords() {
+  const std::lock_guard lock(words_mutex);
+  std::istringstream lines(words);
+  for (std::string line; std::getline(lines, line);) log_(LogLevel::kTrace, "DPDK: " + line);
+  words.clear();
+}
+
+std::string EalWords::from_driver(std::string_view otherwise) const {
+  const std::lock_guard lock(words_mutex);
+  std::istringstream lines(words);
+  std::string chosen;
+  for (std::string line; std::getline(lines, line);) {
+    if (chosen.empty() || !line.starts_with("EAL:")) chosen = line;
+  }
+  return chosen.empty() ? std::string(otherwise) : chosen;
+}
+
+std::string EalWords::last(std::string_view otherwise) const {
+  const std::lock_guard lock(words_mutex);
+  std::string_view text = words;
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  text = text.substr(text.rfind('\n') + 1);
+  return std::string(text.empty() ? otherwise : text);
+}
+
+Result<void> start_eal(const std::string& arguments, bool pci, const LogSink& log) {
+  static State state;
+  const std::lock_guard lock(eal_mutex());
+  if (!state.outcome) {
+    state.outcome = start(arguments, pci, log);
+    state.pci = pci || !arguments.empty();
+  }
+  if (*state.outcome && pci && !state.pci) {
+    return fail(ErrorCode::kInvalidArgument,
+                "DPDK has been started for virtual devices only: name a PCI device first in "
+                "PACECAR_NICS, or give EAL arguments in PACECAR_DPDK_EAL");
+  }
+  return *state.outcome;
+}
+
+}  // namespace pacecar

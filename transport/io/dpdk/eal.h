@@ -1,0 +1,47 @@
+// DPDK's environment abstraction layer (EAL), started once in a process with the first device and
+// kept until the process ends: it cannot be started twice. Any thread.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "transport/base/log.h"
+#include "transport/base/result.h"
+
+namespace pacecar {
+
+// `arguments` (of PACECAR_DPDK_EAL, separated by blanks) replace those of our own choice; empty:
+// one core, memory of this process only, huge pages if any are free. `pci`: PCI devices will be
+// used. The affinity of the calling thread stays as it is.
+Result<void> start_eal(const std::string& arguments, bool pci, const LogSink& log);
+
+// Runs `work` on the EAL's interrupt thread and waits for its end. Drivers that handle their peers
+// there (net_memif) close file descriptors that this thread may be about to wait for, which ends
+// the process: what stops them must not run beside it.
+void run_on_interrupt_thread(const std::function<void()>& work);
+
+// For operations on devices: one at a time in the process.
+std::mutex& eal_mutex();
+
+// Collects what DPDK says during one operation, for the reason of a failure. At its end all goes to
+// the log as kTrace. With eal_mutex() held.
+class EalWords {
+ public:
+  explicit EalWords(const LogSink& log);
+  EalWords(const EalWords&) = delete;
+  EalWords& operator=(const EalWords&) = delete;
+  ~EalWords();
+
+  // Of what was said while a device was attached, the last line that is a driver's: the EAL then
+  // says the less the more it says. The first line when no driver spoke; `otherwise` when nobody.
+  std::string from_driver(std::string_view otherwise) const;
+  // The last line, or `otherwise`.
+  std::string last(std::string_view otherwise) const;
+
+ private:
+  const LogSink& log_;
+};
+
+}  // namespace pacecar

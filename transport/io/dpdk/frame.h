@@ -1,0 +1,98 @@
+// Ethernet frames that carry UDP over IPv4 or IPv6, made and read by the program itself. Pure
+// functions; any thread.
+//
+// UDP checksums are 0 in what is made here, as RoCE v2 allows for both families (annex A17,
+// 17.4.5.2): the payload has a better one. IPv4 header checksums are made and checked.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "transport/wire/packet.h"
+
+namespace pacecar {
+
+using MacAddress = std::array<uint8_t, 6>;
+
+inline constexpr MacAddress kBroadcastMac = {0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF};
+inline constexpr size_t kVlanTagBytes = 4;
+inline constexpr size_t kMaxFrameHeaderBytes = 14 + kVlanTagBytes + 40 + 8;
+
+namespace frame {
+
+inline constexpr uint16_t kIpv4 = 0x0800;
+inline constexpr uint16_t kArp = 0x0806;
+inline constexpr uint16_t kVlan = 0x8100;
+inline constexpr uint16_t kIpv6 = 0x86DD;
+
+inline void put16(size_t value, uint8_t* to) {
+  to[0] = static_cast<uint8_t>(value >> 8);
+  to[1] = static_cast<uint8_t>(value);
+}
+inline uint16_t get16(const uint8_t* from) { return static_cast<uint16_t>(from[0] << 8 | from[1]); }
+
+// The one's complement sum of RFC 1071 over 16-bit words; an odd last byte counts as a high one.
+uint32_t sum16(std::span<const uint8_t> bytes, uint32_t sum = 0);
+uint16_t fold(uint32_t sum);
+
+// A VLAN's number (12 bits); nullopt: untagged.
+using Vlan = std::optional<uint16_t>;
+
+// What follows the Ethernet header, and of which type; nullopt for a frame that is too short.
+// Tagged and untagged frames are read alike: which of them come in is the device's affair.
+struct Ethernet {
+  std::span<const uint8_t> bytes;
+  uint16_t type = 0;
+};
+std::optional<Ethernet> read_ethernet(std::span<const uint8_t> frame);
+
+// Returns the header's length, 14 or 18. The priority of a tagged frame is 0.
+size_t write_ethernet(const MacAddress& to, const MacAddress& from, const Vlan& vlan, uint16_t type,
+                      uint8_t* out);
+
+}  // namespace frame
+
+struct FrameEnds {
+  MacAddress source_mac{};
+  MacAddress destination_mac{};
+  Address source;  // both of one family; ports do not matter
+  Address destination;
+  frame::Vlan vlan = std::nullopt;
+};
+
+// All headers of the packets to one peer but for what differs from packet to packet.
+class HeaderTemplate {
+ public:
+  HeaderTemplate() = default;
+  explicit HeaderTemplate(const FrameEnds& ends);
+
+  size_t size() const { return size_; }
+  // Writes size() bytes; `to` has room for kMaxFrameHeaderBytes. `traffic_class` includes ECN.
+  void write(uint16_t source_port, uint16_t destination_port, uint8_t traffic_class,
+             size_t datagram_bytes, uint8_t* to) const;
+
+ private:
+  std::array<uint8_t, kMaxFrameHeaderBytes> bytes_{};
+  uint8_t size_ = 0;
+  uint8_t ip_at_ = 0;
+  bool ipv4_ = false;
+  bool tagged_ = false;
+  uint32_t ipv4_sum_ = 0;  // of the IPv4 header without traffic class and length
+};
+
+struct FrameDatagram {
+  std::span<const uint8_t> bytes;  // what UDP carries
+  Address source;
+  Address destination;
+  uint32_t fragment = kIpv4Fragment;  // that word of the IPv4 header
+  Ecn ecn = Ecn::kNotCapable;
+};
+
+// Nothing for what is no complete UDP datagram: other protocols, IP fragments, IPv6 extension
+// headers, lengths that contradict each other, wrong IPv4 header checksums.
+std::optional<FrameDatagram> read_datagram(const frame::Ethernet& ethernet);
+
+}  // namespace pacecar

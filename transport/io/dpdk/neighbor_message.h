@@ -1,0 +1,39 @@
+// How hosts on one network tell each other their MAC addresses: ARP (RFC 826) for IPv4, neighbour
+// discovery (RFC 4861) for IPv6. Pure functions; any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "transport/io/dpdk/frame.h"
+
+namespace pacecar {
+
+// Ports do not matter, nor scopes.
+struct NeighborMessage {
+  enum class Kind : uint8_t {
+    kQuestion,      // who has `target`?
+    kAnswer,        // `sender` is at `sender_mac`; to one host
+    kAnnouncement,  // the same, to all
+  };
+  Kind kind = Kind::kQuestion;
+  Address sender;
+  MacAddress sender_mac{};
+  Address target;           // of a question; of an answer: who has asked
+  MacAddress target_mac{};  // of an answer
+};
+
+inline constexpr size_t kMaxNeighborMessageBytes = 14 + kVlanTagBytes + 40 + 32;
+
+// Returns the frame's length.
+size_t write_neighbor_message(const NeighborMessage& message, const frame::Vlan& vlan,
+                              std::span<uint8_t, kMaxNeighborMessageBytes> out);
+
+// Nothing for any other frame, and for what is malformed or comes from no single host.
+std::optional<NeighborMessage> read_neighbor_message(std::span<const uint8_t> frame);
+
+// fe80::/64 with the EUI-64 of the MAC (RFC 4291, appendix A).
+Address link_local_address(const MacAddress& mac);
+
+}  // namespace pacecar

@@ -1,0 +1,84 @@
+// DpdkPort: a DPDK Ethernet device with one receive and one transmit queue, from attaching it to
+// detaching it; one that is attached already is taken over. Thread rule: as PacketIo.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "transport/base/log.h"
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+#include "transport/io/dpdk/device_name.h"
+#include "transport/io/dpdk/frame.h"
+
+struct rte_mbuf;
+struct rte_mempool;
+
+namespace pacecar {
+
+struct DpdkPortConfig {
+  DpdkDevice device;
+  uint32_t transmit_buffers = 0;  // that a burst needs at once
+  uint32_t receive_burst = 0;     // packets that are held until the next receive
+};
+
+class DpdkPort {
+ public:
+  // Errors: kInvalidArgument, kNotFound, kPermission, kSystem; each names the device and the cure.
+  static Result<std::unique_ptr<DpdkPort>> open(const DpdkPortConfig& config, const LogSink& log);
+  DpdkPort(const DpdkPort&) = delete;
+  DpdkPort& operator=(const DpdkPort&) = delete;
+  ~DpdkPort();
+
+  uint16_t id() const { return id_; }
+  const MacAddress& mac() const { return mac_; }
+  Bytes mtu() const { return mtu_; }  // of IP packets
+  // The kernel's interface on the same device; empty: none.
+  const std::string& interface() const { return interface_; }
+  uint32_t receive_slots() const { return receive_slots_; }
+  Rate line_rate() const;  // 0: not known, or no hardware
+  bool link_is_up() const;
+  // False while a client waits for its server: no burst call may be made.
+  bool is_started() const { return started_; }
+  // Some devices have to ask for their other end again and again (net_memif as a client); for
+  // those whose link is down. Interrupts an attempt that goes on.
+  bool can_reconnect() const { return can_reconnect_; }
+  void reconnect();
+  // What is handed over has been copied when the burst call returns, and may be in many pieces.
+  bool copies_on_send() const { return copies_on_send_; }
+  // Frames stay in the memory of this host.
+  bool is_memory() const { return is_memory_; }
+  rte_mempool& transmit_pool() { return *transmit_pool_; }
+
+ private:
+  struct Closer {
+    void operator()(rte_mempool* pool) const;
+  };
+  using Pool = std::unique_ptr<rte_mempool, Closer>;
+
+  DpdkPort() = default;
+  void close();
+  Result<void> attach(const DpdkDevice& device, const LogSink& log);
+  Result<void> configure(const DpdkPortConfig& config, const LogSink& log);
+  tl::expected<Bytes, int> choose_mtu(const DpdkDevice& device, bool any) const;
+  Result<void> make_pools(const DpdkPortConfig& config);
+  Result<Pool> make_pool(const char* purpose, uint32_t buffers, Bytes room) const;
+
+  std::string name_;
+  uint16_t id_ = 0;
+  MacAddress mac_{};
+  Bytes mtu_ = 0;
+  std::string interface_;
+  uint32_t receive_slots_ = 0;
+  bool started_ = false;
+  bool can_reconnect_ = false;
+  bool copies_on_send_ = false;
+  bool is_memory_ = false;
+  bool has_slots_ = false;
+  bool is_hardware_ = false;  // virtual devices invent a speed
+  Pool receive_pool_;
+  Pool transmit_pool_;
+};
+
+}  // namespace pacecar

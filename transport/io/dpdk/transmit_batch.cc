@@ -1,0 +1,105 @@
+#include "transport/io/dpdk/transmit_batch.h"
+
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "transport/base/check.h"
+
+namespace pacecar {
+namespace {
+
+// A payload up to this is copied: three pieces cost more.
+constexpr size_t kCopiedPayload = 256;
+constexpr uint16_t kHeld = 2;  // references: the device's and ours
+
+uint8_t* append(uint8_t* to, std::span<const uint8_t> bytes) {
+  if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+  return to + bytes.size();
+}
+
+void hold(rte_mbuf& buffer) { rte_mbuf_refcnt_set(&buffer, kHeld); }
+
+}  // namespace
+
+size_t TransmitBatch::take_prepared(size_t packets) {
+  if (!prepared_) {
+    prepared_ = true;
+    for (auto* buffers : {&heads_, &payloads_, &trailers_}) {
+      PACECAR_CHECK(rte_pktmbuf_alloc_bulk(&port_.transmit_pool(), buffers->data(), kBurst) == 0);
+    }
+  }
+  for (size_t i = 0; i < packets; ++i) {
+    hold(*heads_[i]);
+    heads_[i]->next = nullptr;
+    heads_[i]->nb_segs = 1;
+  }
+  return packets;
+}
+
+size_t TransmitBatch::begin(size_t packets) {
+  count_ = 0;
+  packets = std::min(packets, kBurst);
+  if (port_.copies_on_send()) return taken_ = take_prepared(packets);
+  // All or none: what a device has not sent yet is what is missing.
+  const bool enough = rte_pktmbuf_alloc_bulk(&port_.transmit_pool(), heads_.data(),
+                                             static_cast<unsigned>(packets)) == 0;
+  return taken_ = enough ? packets : 0;
+}
+
+void TransmitBatch::append_piece(rte_mbuf& head, rte_mbuf*& last, rte_mbuf* piece,
+                                 std::span<const uint8_t> bytes) {
+  if (bytes.empty()) return;
+  hold(*piece);
+  piece->buf_addr = const_cast<uint8_t*>(bytes.data());
+  piece->data_off = 0;
+  piece->data_len = static_cast<uint16_t>(bytes.size());
+  piece->next = nullptr;
+  last->next = piece;
+  last = piece;
+  ++head.nb_segs;
+  head.pkt_len += static_cast<uint32_t>(bytes.size());
+}
+
+void TransmitBatch::add(const TxPacket& packet, const HeaderTemplate& headers, uint16_t source_port,
+                        uint8_t traffic_class) {
+  rte_mbuf& head = *heads_[count_];
+  auto* const start = rte_pktmbuf_mtod(&head, uint8_t*);
+  headers.write(source_port, packet.destination->port, traffic_class, packet.size(), start);
+  uint8_t* end = append(start + headers.size(), packet.header);
+  const bool whole = !port_.copies_on_send() || packet.payload.size() <= kCopiedPayload;
+  if (whole) end = append(append(end, packet.payload), packet.trailer);
+  head.data_len = static_cast<uint16_t>(end - start);
+  head.pkt_len = head.data_len;
+  if (!whole) {
+    rte_mbuf* last = &head;
+    append_piece(head, last, payloads_[count_], packet.payload);
+    append_piece(head, last, trailers_[count_], packet.trailer);
+  }
+  ++count_;
+}
+
+size_t TransmitBatch::submit() {
+  size_t sent = 0;
+  if (count_ > 0 && port_.is_started()) {
+    sent = rte_eth_tx_burst(port_.id(), 0, heads_.data(), static_cast<uint16_t>(count_));
+  }
+  if (!port_.copies_on_send() && sent < taken_) {
+    rte_pktmbuf_free_bulk(&heads_[sent], static_cast<unsigned>(taken_ - sent));
+  }
+  return sent;
+}
+
+void TransmitBatch::send_frame(std::span<const uint8_t> frame) {
+  if (!port_.is_started()) return;
+  rte_mbuf* buffer = rte_pktmbuf_alloc(&port_.transmit_pool());
+  if (buffer == nullptr) return;  // lost: it will be sent again
+  append(rte_pktmbuf_mtod(buffer, uint8_t*), frame);
+  buffer->data_len = static_cast<uint16_t>(frame.size());
+  buffer->pkt_len = buffer->data_len;
+  if (rte_eth_tx_burst(port_.id(), 0, &buffer, 1) == 0) rte_pktmbuf_free(buffer);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,52 @@
+// TransmitBatch: packets of one burst as DPDK's buffers. Thread rule: as PacketIo.
+//
+// Where the device copies what it is handed before its burst call returns
+// (DpdkPort::copies_on_send) the payload is not copied here: the same buffers serve every burst,
+// and point to it. Such a device "frees" them, which only counts down a reference that is counted
+// up again. Elsewhere packets are copied, since a device may still read a repeated packet when its
+// payload has been acknowledged and is the application's again.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "transport/io/dpdk/frame.h"
+#include "transport/io/dpdk/port.h"
+
+namespace pacecar {
+
+class TransmitBatch {
+ public:
+  static constexpr size_t kBurst = 64;
+  // What must be in the port's pool for a batch, and for one frame more.
+  static constexpr uint32_t kBuffers = 4 * kBurst;
+
+  explicit TransmitBatch(DpdkPort& port) : port_(port) {}
+
+  // Before the first packet of a burst; how many there is room for, at most kBurst.
+  size_t begin(size_t packets);
+  void add(const TxPacket& packet, const HeaderTemplate& headers, uint16_t source_port,
+           uint8_t traffic_class);
+  // Hands over what was added and returns how many packets the device took.
+  size_t submit();
+
+  // One frame of another kind, at once.
+  void send_frame(std::span<const uint8_t> frame);
+
+ private:
+  size_t take_prepared(size_t packets);
+  void append_piece(rte_mbuf& head, rte_mbuf*& last, rte_mbuf* piece,
+                    std::span<const uint8_t> bytes);
+
+  DpdkPort& port_;
+  size_t count_ = 0;
+  size_t taken_ = 0;  // heads that are ready to be filled
+  bool prepared_ = false;
+  std::array<rte_mbuf*, kBurst> heads_{};
+  // Only where the device copies: what points to payload and trailer.
+  std::array<rte_mbuf*, kBurst> payloads_{};
+  std::array<rte_mbuf*, kBurst> trailers_{};
+};
+
+}  // namespace pacecar
