@@ -7,7 +7,7 @@ namespace {
 
 // The compiler may neither merge nor reorder these stores; the processor (x86, or a release fence
 // elsewhere) keeps their order.
-inline void order_stores() {
+[[gnu::always_inline]] inline void order_stores() {
 #if defined(__x86_64__)
   asm volatile("" ::: "memory");
 #else
@@ -16,7 +16,7 @@ inline void order_stores() {
 }
 
 template <typename Word>
-inline void store(uint8_t* destination, const uint8_t* source) {
+[[gnu::always_inline]] inline void store(uint8_t* destination, const uint8_t* source) {
   Word word;
   std::memcpy(&word, source, sizeof word);
   std::memcpy(destination, &word, sizeof word);
@@ -26,9 +26,8 @@ inline void store(uint8_t* destination, const uint8_t* source) {
 // 32 bytes by one instruction where there is one; never torn below 8 bytes.
 using Vector = long long __attribute__((vector_size(32)));
 
-}  // namespace
-
-void ordered_copy(uint8_t* destination, const uint8_t* source, size_t length) {
+[[gnu::always_inline]] inline void copy(uint8_t* destination, const uint8_t* source,
+                                        size_t length) {
   while (length > 0 && reinterpret_cast<uintptr_t>(destination) % 8 != 0) {
     store<uint8_t>(destination++, source++);
     --length;
@@ -52,6 +51,26 @@ void ordered_copy(uint8_t* destination, const uint8_t* source, size_t length) {
     store<uint8_t>(destination++, source++);
     --length;
   }
+}
+
+#if defined(__x86_64__)
+
+[[gnu::target("avx2")]] void copy_by_avx2(uint8_t* destination, const uint8_t* source,
+                                          size_t length) {
+  copy(destination, source, length);
+}
+
+const bool kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
+
+#endif
+
+}  // namespace
+
+void ordered_copy(uint8_t* destination, const uint8_t* source, size_t length) {
+#if defined(__x86_64__)
+  if (kHasAvx2) return copy_by_avx2(destination, source, length);
+#endif
+  copy(destination, source, length);
 }
 
 }  // namespace pacecar
