@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Counts the instructions that one packet of 4 KiB takes, for both sides together.
+
+    bench/micro/instruction_counts.py build/release/bench/micro/packet_cost [--most N]
+
+Runs the program under callgrind with two numbers of packets: the difference is free of what
+starting takes, and the same on every machine with the same compiler. Exit codes: 0, 1 when it is
+more than --most or the program fails, 2 for bad arguments, 77 where there is no valgrind.
+"""
+
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+FEW = 4_096
+MANY = 20_480
+
+
+def instructions(program: pathlib.Path, packets: int) -> int:
+    """All that the program executes to move so many packets."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
+        done = subprocess.run([*command, program, str(packets)], capture_output=True, text=True)
+    counted = re.search(r"Collected : (\d+)", done.stderr)
+    if done.returncode != 0 or counted is None:
+        sys.exit(f"'{program} {packets}' fails under valgrind: {done.stderr.strip()}")
+    return int(counted.group(1))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program", type=pathlib.Path, help="packet_cost")
+    parser.add_argument("--most", type=float, help="instructions per packet that are still good")
+    arguments = parser.parse_args()
+    if shutil.which("valgrind") is None:
+        print("no valgrind: install it to count instructions", file=sys.stderr)
+        return 77
+    if not arguments.program.exists():
+        parser.error(f"there is no {arguments.program}: build it first")
+    more = instructions(arguments.program, MANY) - instructions(arguments.program, FEW)
+    per_packet = more / (MANY - FEW)
+    print(f"{per_packet:.0f} instructions per packet")
+    if arguments.most is not None and per_packet > arguments.most:
+        print(f"more than {arguments.most:.0f}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
