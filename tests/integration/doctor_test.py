@@ -148,7 +148,8 @@ class Stopped(Job):
         while "on port" not in (line := server.stderr.readline()):
             self.assertTrue(line)
         port = line.split("on port ")[1].split()[0].rstrip(",;.")
-        client = self.start(PROGRAM, "bw", "-p", port, "--run_infinitely", "--quiet", "127.0.0.1",
+        # One phase that does not end: between two of them there would be no connection.
+        client = self.start(PROGRAM, "bw", "-p", port, "-n", "100000000", "--quiet", "127.0.0.1",
                             RANK="1")
 
         def moves(document):
