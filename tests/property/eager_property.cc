@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "transport/base/prng.h"
@@ -80,6 +81,7 @@ class World {
   struct Message {
     std::vector<uint8_t> bytes;
     int32_t tag = 0;
+    bool used_again = false;
     MessageRequest request;
   };
   struct Receive {
@@ -144,7 +146,9 @@ class World {
     if (prng_.below(2) == 0) receive_table_->peer_wanted = sender_.wanted_slots();
     // What is done for the application is the application's.
     for (Message& message : sent_) {
-      if (message.request.state() == State::kDone) std::ranges::fill(message.bytes, 0xEE);
+      if (message.request.state() == State::kDone && !std::exchange(message.used_again, true)) {
+        std::ranges::fill(message.bytes, 0xEE);
+      }
     }
   }
 
