@@ -35,6 +35,14 @@ std::unique_ptr<PacketIo> open_end(const DpdkDevice& device) {
   return std::move(opened->io);
 }
 
+void let_links_come_up(PacketIoWorld& world) {
+  std::array<RxPacket, 4> none;
+  for (int i = 0; i < 500; ++i) {
+    const Instant now = world.step();
+    for (auto& end : world.ends) end->receive(none, now);
+  }
+}
+
 // Three ends at a hub, which have heard of each other.
 PacketIoWorld at_hub(DpdkLink link, bool ipv4) {
   struct Net {
@@ -57,11 +65,7 @@ PacketIoWorld at_hub(DpdkLink link, bool ipv4) {
     rest_a_little();
     return monotonic_now();
   };
-  std::array<RxPacket, 4> none;
-  for (int i = 0; i < 500; ++i) {
-    const Instant now = world.step();
-    for (auto& end : world.ends) end->receive(none, now);
-  }
+  let_links_come_up(world);
   return world;
 }
 
@@ -76,11 +80,7 @@ PacketIoWorld on_interfaces(const std::string& driver) {
     rest_a_little();
     return monotonic_now();
   };
-  std::array<RxPacket, 4> none;
-  for (int i = 0; i < 500; ++i) {
-    const Instant now = world.step();
-    for (auto& end : world.ends) end->receive(none, now);
-  }
+  let_links_come_up(world);
   return world;
 }
 

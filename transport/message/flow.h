@@ -24,6 +24,17 @@ struct WorkId {
   }
 };
 
+// Writes from our table of a connection into the peer's.
+inline WorkRequest table_write(const WorkId& id, const void* from, Bytes length,
+                               const MemoryRegion& own, const RemotePlace& table, size_t offset) {
+  return {.id = id.pack(),
+          .local = static_cast<const uint8_t*>(from),
+          .remote = table.address + offset,
+          .length = length,
+          .local_key = own.key,
+          .remote_key = table.key};
+}
+
 struct Messenger::Flow {
   using State = FlowState;
 

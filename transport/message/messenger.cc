@@ -390,6 +390,7 @@ bool Messenger::receive(ConnectionId connection, const ReceiveOperation& operati
     uint32_t messages = 0;
     const auto arrival = receiver.queue.take_eager(&finished, &messages);
     on_arrival(receiver, arrival, finished, messages, now);
+    if (!failed && receiver.failure != MessageFailure::kNone) return true;  // they were nonsense
     bytes -= std::min(bytes, finished);
   }
   if (failed) {  // no more will come

@@ -46,24 +46,19 @@ void Messenger::tell_close(Sender& sender) {
   if (sender.lingers && !sender.queue.settled()) return;
   sender.table->own_close = CloseWord::pack(0);
   sender.close_told = sender.close_outstanding = post_control(
-      *sender.flow, {.id = WorkId{WorkId::Kind::kClose, sender.id, 0}.pack(),
-                     .local = reinterpret_cast<const uint8_t*>(&sender.table->own_close),
-                     .remote = sender.remote_table.address + offsetof(ReceiveTable, peer_close),
-                     .length = sizeof(uint64_t),
-                     .local_key = sender.table_region.key,
-                     .remote_key = sender.remote_table.key});
+      *sender.flow,
+      table_write({WorkId::Kind::kClose, sender.id, 0}, &sender.table->own_close, sizeof(uint64_t),
+                  sender.table_region, sender.remote_table, offsetof(ReceiveTable, peer_close)));
 }
 
 void Messenger::tell_close(Receiver& receiver) {
   if (receiver.close_told || receiver.flow->state != Flow::State::kOpen) return;
   receiver.table->own_close = CloseWord::pack(receiver.completed_slots);
-  receiver.close_told = receiver.close_outstanding = post_control(
-      *receiver.flow, {.id = WorkId{WorkId::Kind::kClose, receiver.id, 1}.pack(),
-                       .local = reinterpret_cast<const uint8_t*>(&receiver.table->own_close),
-                       .remote = receiver.remote_table.address + offsetof(SendTable, peer_close),
-                       .length = sizeof(uint64_t),
-                       .local_key = receiver.table_region.key,
-                       .remote_key = receiver.remote_table.key});
+  receiver.close_told = receiver.close_outstanding =
+      post_control(*receiver.flow,
+                   table_write({WorkId::Kind::kClose, receiver.id, 1}, &receiver.table->own_close,
+                               sizeof(uint64_t), receiver.table_region, receiver.remote_table,
+                               offsetof(SendTable, peer_close)));
 }
 
 void Messenger::fail_connection(Sender& sender, MessageFailure failure) {

@@ -7,21 +7,6 @@
 #include "transport/message/messenger.h"
 
 namespace pacecar {
-namespace {
-
-// From our table into the peer's.
-WorkRequest note_write(const WorkId& id, const NoteWords& note, const MemoryRegion& own,
-                       const RemotePlace& table, size_t offset) {
-  return {.id = id.pack(),
-          .local = reinterpret_cast<const uint8_t*>(note.data()),
-          .remote = table.address + offset,
-          .length = sizeof note,
-          .local_key = own.key,
-          .remote_key = table.key};
-}
-
-}  // namespace
-
 const NoteWords& Messenger::note_to_sender(ConnectionId connection) const {
   return senders_[connection]->table->peer_note;
 }
@@ -36,18 +21,18 @@ bool Messenger::write_to_receiver(ConnectionId connection, const LaneNote& note)
   sender.table->own_note = std::bit_cast<NoteWords>(note);
   return post_control(
       *sender.flow,
-      note_write({WorkId::Kind::kNote, connection, 0}, sender.table->own_note, sender.table_region,
-                 sender.remote_table, offsetof(ReceiveTable, peer_note)));
+      table_write({WorkId::Kind::kNote, connection, 0}, &sender.table->own_note, sizeof(NoteWords),
+                  sender.table_region, sender.remote_table, offsetof(ReceiveTable, peer_note)));
 }
 
 bool Messenger::write_to_sender(ConnectionId connection, const LaneNote& note) {
   Receiver& receiver = *receivers_[connection];
   if (receiver.flow->state != FlowState::kOpen) return false;
   receiver.table->own_note = std::bit_cast<NoteWords>(note);
-  return post_control(
-      *receiver.flow,
-      note_write({WorkId::Kind::kNote, connection, 1}, receiver.table->own_note,
-                 receiver.table_region, receiver.remote_table, offsetof(SendTable, peer_note)));
+  return post_control(*receiver.flow,
+                      table_write({WorkId::Kind::kNote, connection, 1}, &receiver.table->own_note,
+                                  sizeof(NoteWords), receiver.table_region, receiver.remote_table,
+                                  offsetof(SendTable, peer_note)));
 }
 
 Messenger::LaneSight Messenger::send_lane(ConnectionId connection) const {

@@ -378,12 +378,9 @@ void Messenger::want_slots(Sender& sender) {
   if (wanted <= sender.wanted) return;
   sender.table->own_wanted = wanted;
   const bool posted = post_control(
-      *sender.flow, {.id = WorkId{WorkId::Kind::kWant, sender.id, 0}.pack(),
-                     .local = reinterpret_cast<const uint8_t*>(&sender.table->own_wanted),
-                     .remote = sender.remote_table.address + offsetof(ReceiveTable, peer_wanted),
-                     .length = sizeof(uint64_t),
-                     .local_key = sender.table_region.key,
-                     .remote_key = sender.remote_table.key});
+      *sender.flow,
+      table_write({WorkId::Kind::kWant, sender.id, 0}, &sender.table->own_wanted, sizeof(uint64_t),
+                  sender.table_region, sender.remote_table, offsetof(ReceiveTable, peer_wanted)));
   if (posted) {
     sender.wanted = wanted;
   } else {
