@@ -41,9 +41,8 @@ void matching(benchmark::State& state) {
     WorkRequest write;
     while (sender.next_write(0, &write)) {
       sender.on_posted();
-      Bytes finished = 0;
-      uint32_t messages = 0;
-      receiver.on_write(Immediate::unpack(write.immediate), write.length, &finished, &messages);
+      ReceiveQueue::Progress progress;
+      receiver.on_write(Immediate::unpack(write.immediate), write.length, &progress);
       sender.on_write_done(static_cast<uint32_t>(write.id), CompletionStatus::kOk);
     }
     if (receive.state() != MessageRequest::State::kDone) {

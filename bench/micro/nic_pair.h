@@ -1,4 +1,4 @@
-// Two software NICs whose packets are handed over in memory.
+// Two software NICs in one process, and what joins them.
 #pragma once
 
 #include <algorithm>
@@ -11,19 +11,63 @@
 
 namespace pacecar {
 
-class NicPair {
+class Wire {
  public:
-  // How payloads get to the other side: as the kernel or a device would bring them, or as lengths
-  // only.
+  static constexpr size_t kBurst = 32;
+
+  virtual ~Wire() = default;
+  virtual const Address& address(size_t side) const = 0;
+  // Brings packets of side `from` to the other; returns how many of those, or of earlier ones, have
+  // arrived there. They stay until the next call.
+  virtual size_t carry(size_t from, std::span<const TxPacket> packets,
+                       std::span<RxPacket, kBurst> arrived, Instant now) = 0;
+};
+
+// In memory. Payloads get to the other side as the kernel or a device would bring them, or as
+// lengths only.
+class MemoryWire final : public Wire {
+ public:
   enum class Payload : uint8_t { kCopied, kElided };
 
-  NicPair(Bytes mtu, Bytes write_bytes, Payload payload)
-      : payload_(payload),
-        memory_{std::vector<uint8_t>(write_bytes), std::vector<uint8_t>(write_bytes)} {
+  MemoryWire(Bytes mtu, Payload payload)
+      : elided_(payload == Payload::kElided), datagrams_(kBurst * (mtu + 64)) {
     for (size_t side = 0; side < 2; ++side) {
       addresses_[side].port = 4791;
       addresses_[side].ip[15] = static_cast<uint8_t>(side + 1);
-      nics_[side] = std::make_unique<SoftNic>(SoftNicConfig{.address = addresses_[side],
+    }
+  }
+
+  const Address& address(size_t side) const override { return addresses_[side]; }
+  size_t carry(size_t from, std::span<const TxPacket> packets, std::span<RxPacket, kBurst> arrived,
+               Instant /*now*/) override {
+    uint8_t* to = datagrams_.data();
+    for (size_t i = 0; i < packets.size(); ++i) {
+      uint8_t* const begin = to;
+      const TxPacket& packet = packets[i];
+      for (const auto part :
+           {packet.header, elided_ ? std::span<const uint8_t>() : packet.payload, packet.trailer}) {
+        to = std::copy(part.begin(), part.end(), to);
+      }
+      arrived[i] = {.bytes = {begin, to},
+                    .source = &addresses_[from],
+                    .ecn = Ecn::kCapable0,
+                    .elided = elided_ ? packet.payload.size() : 0};
+    }
+    return packets.size();
+  }
+
+ private:
+  bool elided_;
+  std::array<Address, 2> addresses_;
+  std::vector<uint8_t> datagrams_;
+};
+
+class NicPair {
+ public:
+  NicPair(Bytes mtu, Bytes write_bytes, Wire& wire)
+      : wire_(wire), memory_{std::vector<uint8_t>(write_bytes), std::vector<uint8_t>(write_bytes)} {
+    for (size_t side = 0; side < 2; ++side) {
+      nics_[side] = std::make_unique<SoftNic>(SoftNicConfig{.address = wire.address(side),
                                                             .line_rate = Rate::from_gbps(100),
                                                             .mtu = mtu,
                                                             .burst_bytes = 8 * mtu,
@@ -43,7 +87,6 @@ class NicPair {
       const auto peer = nics_[1 - side]->queue_pair_address(ends_[1 - side]);
       static_cast<void>(nics_[side]->connect_queue_pair(ends_[side], peer.view()));
     }
-    datagrams_.resize(packets_.size() * (mtu + 64));
   }
 
   // Moves `count` writes, each `write_bytes`; returns the packets that took.
@@ -78,34 +121,28 @@ class NicPair {
   }
   void hand_over(size_t from) {
     const size_t count = nics_[from]->poll_transmit(now_, packets_);
-    uint8_t* to = datagrams_.data();
-    for (size_t i = 0; i < count; ++i) {
-      uint8_t* const begin = to;
-      const TxPacket& packet = packets_[i];
-      const bool elided = payload_ == Payload::kElided;
-      for (const auto part :
-           {packet.header, elided ? std::span<const uint8_t>() : packet.payload, packet.trailer}) {
-        to = std::copy(part.begin(), part.end(), to);
-      }
-      received_[i] = {.bytes = {begin, to},
-                      .source = &addresses_[from],
-                      .ecn = Ecn::kCapable0,
-                      .elided = elided ? packet.payload.size() : 0};
-    }
-    nics_[1 - from]->on_packets(now_, std::span(received_).first(count));
+    const size_t arrived = wire_.carry(from, std::span(packets_).first(count), received_, now_);
+    nics_[1 - from]->on_packets(now_, std::span(received_).first(arrived));
   }
 
-  Payload payload_;
+  Wire& wire_;
   Prng random_{1};
   Instant now_ = Instant::from_ns(1'000'000);
-  std::array<Address, 2> addresses_;
   std::array<std::vector<uint8_t>, 2> memory_;
   std::array<std::unique_ptr<SoftNic>, 2> nics_;
   std::array<QueuePairId, 2> ends_{};
   std::array<MemoryRegion, 2> regions_;
-  std::array<TxPacket, 32> packets_;
-  std::array<RxPacket, 32> received_;
-  std::vector<uint8_t> datagrams_;
+  std::array<TxPacket, Wire::kBurst> packets_;
+  std::array<RxPacket, Wire::kBurst> received_;
 };
+
+// What the programs for instruction_counts.py do: moves at least so many packets, by writes of 1
+// MiB.
+inline constexpr Bytes kCostMtu = 4096;
+inline bool move_packets(uint64_t packets, Wire& wire) {
+  constexpr Bytes kWriteBytes = 1 << 20;
+  NicPair pair(kCostMtu, kWriteBytes, wire);
+  return pair.move((packets * kCostMtu + kWriteBytes - 1) / kWriteBytes) >= packets;
+}
 
 }  // namespace pacecar

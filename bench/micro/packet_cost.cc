@@ -9,9 +9,6 @@ int main(int argc, char** argv) {
   uint64_t packets = 0;
   app.add_option("packets", packets, "how many")->required()->check(CLI::Range(1, 1'000'000));
   CLI11_PARSE(app, argc, argv);
-  constexpr pacecar::Bytes kMtu = 4096;
-  constexpr pacecar::Bytes kWriteBytes = 1 << 20;
-  pacecar::NicPair pair(kMtu, kWriteBytes, pacecar::NicPair::Payload::kElided);
-  const uint64_t moved = pair.move((packets * kMtu + kWriteBytes - 1) / kWriteBytes);
-  return moved >= packets ? 0 : 1;
+  pacecar::MemoryWire wire(pacecar::kCostMtu, pacecar::MemoryWire::Payload::kElided);
+  return pacecar::move_packets(packets, wire) ? 0 : 1;
 }

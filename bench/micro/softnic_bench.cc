@@ -66,7 +66,8 @@ BENCHMARK(receive_window_shuffled);
 void pair_write(benchmark::State& state) {
   const auto bytes = static_cast<Bytes>(state.range(0));
   const auto mtu = static_cast<Bytes>(state.range(1));
-  NicPair pair(mtu, bytes, NicPair::Payload::kCopied);
+  MemoryWire wire(mtu, MemoryWire::Payload::kCopied);
+  NicPair pair(mtu, bytes, wire);
   constexpr size_t kBatch = 64;
   uint64_t packets = 0;
   for (auto _ : state) packets += pair.move(kBatch);

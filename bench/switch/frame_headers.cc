@@ -27,8 +27,8 @@ void put16(size_t value, uint8_t* to) {
   to[1] = static_cast<uint8_t>(value);
 }
 
-MacAddress mac_at(const uint8_t* from) {
-  MacAddress address = 0;
+MacNumber mac_at(const uint8_t* from) {
+  MacNumber address = 0;
   for (size_t i = 0; i < kMacBytes; ++i) address = address << 8 | from[i];
   return address;
 }
@@ -82,14 +82,14 @@ void set_udp_checksum(std::span<uint8_t> frame, const FrameHeaders& headers) {
 
 }  // namespace
 
-MacAddress destination_of(std::span<const uint8_t> frame) { return mac_at(frame.data()); }
-MacAddress source_of(std::span<const uint8_t> frame) { return mac_at(&frame[kMacBytes]); }
+MacNumber destination_of(std::span<const uint8_t> frame) { return mac_at(frame.data()); }
+MacNumber source_of(std::span<const uint8_t> frame) { return mac_at(&frame[kMacBytes]); }
 
 FrameHeaders read_headers(std::span<const uint8_t> frame, bool cut) {
   FrameHeaders headers;
   size_t type_at = 2 * kMacBytes;
-  if (frame.size() < kEthernetBytes + kVlanTagBytes) return headers;
-  if (get16(&frame[type_at]) == kVlanType) type_at += kVlanTagBytes;
+  if (frame.size() < kEthernetBytes + kTagBytes) return headers;
+  if (get16(&frame[type_at]) == kVlanType) type_at += kTagBytes;
   const uint16_t type = get16(&frame[type_at]);
   headers.ip_at = type_at + 2;
   const size_t room = frame.size() - headers.ip_at;

@@ -12,13 +12,13 @@
 namespace pacecar {
 
 inline constexpr size_t kEthernetBytes = 14;
-inline constexpr size_t kVlanTagBytes = 4;
+inline constexpr size_t kTagBytes = 4;  // of a VLAN
 
 // A MAC address as a number; the first byte is the highest of 48 bits.
-using MacAddress = uint64_t;
-MacAddress destination_of(std::span<const uint8_t> frame);  // of kEthernetBytes at least
-MacAddress source_of(std::span<const uint8_t> frame);
-constexpr bool is_group(MacAddress address) { return (address >> 40 & 1) != 0; }
+using MacNumber = uint64_t;
+MacNumber destination_of(std::span<const uint8_t> frame);  // of kEthernetBytes at least
+MacNumber source_of(std::span<const uint8_t> frame);
+constexpr bool is_group(MacNumber address) { return (address >> 40 & 1) != 0; }
 
 // Where the headers of a frame lie. Offsets are from the frame's begin; 0 for what it does not
 // have.

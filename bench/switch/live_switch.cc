@@ -158,7 +158,7 @@ void LiveSwitch::enter(uint32_t from, const ReceivedFrame& received) {
   const bool control = headers.ip_at > 0 && headers.traffic_class >> 2 == config_.control_dscp;
   if (control) frame.traffic_class = TrafficClass::kControl;
   if (config_.switches.trimming) frame.kept_bytes = kept_when_trimmed(received.bytes, headers);
-  const MacAddress destination = destination_of(received.bytes);
+  const MacNumber destination = destination_of(received.bytes);
   const auto known = is_group(destination) ? std::nullopt : addresses_.find(destination);
   if (known) return send_to(from, frame, *known);
   for (uint32_t to = 0; to < ports_.size(); ++to) send_to(from, frame, to);
@@ -198,7 +198,7 @@ void LiveSwitch::drain(uint32_t index, Instant now) {
   while (const size_t count = fabric_->port(index).receive(leaving_, loop_.now())) {
     for (size_t i = 0; i < count; ++i) {
       lateness_.record(static_cast<uint64_t>((behind + leaving_[i].waited).ns()));
-      outgoing_[i] = finish(leaving_[i], port.port->frame_bytes() - kVlanTagBytes, changed_[i]);
+      outgoing_[i] = finish(leaving_[i], port.port->frame_bytes() - kTagBytes, changed_[i]);
     }
     port.port->send(std::span(outgoing_).first(count));
   }

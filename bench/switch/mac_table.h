@@ -19,7 +19,7 @@ class MacTable {
   MacTable() { ports_.reserve(kCapacity); }
 
   // An address that has moved is found at its new port.
-  void learn(MacAddress address, uint32_t port) {
+  void learn(MacNumber address, uint32_t port) {
     if (is_group(address)) return;
     if (const auto known = ports_.find(address); known != ports_.end()) {
       known->second = port;
@@ -27,13 +27,13 @@ class MacTable {
       ports_.emplace(address, port);
     }
   }
-  std::optional<uint32_t> find(MacAddress address) const {
+  std::optional<uint32_t> find(MacNumber address) const {
     const auto known = ports_.find(address);
     return known == ports_.end() ? std::nullopt : std::optional(known->second);
   }
 
  private:
-  std::unordered_map<MacAddress, uint32_t> ports_;
+  std::unordered_map<MacNumber, uint32_t> ports_;
 };
 
 }  // namespace pacecar

@@ -82,11 +82,11 @@ PacketSocket::PacketSocket(std::string name, Bytes frame_bytes, FileDescriptor s
     : name_(std::move(name)),
       frame_bytes_(frame_bytes),
       socket_(std::move(socket)),
-      stride_(kVlanTagBytes + frame_bytes),
+      stride_(kTagBytes + frame_bytes),
       memory_(kBurst * stride_) {
   for (size_t i = 0; i < kBurst; ++i) {
     in_pieces_[i] = {iovec{&offloads_[i], sizeof(Offload)},
-                     iovec{&memory_[i * stride_ + kVlanTagBytes], frame_bytes}};
+                     iovec{&memory_[i * stride_ + kTagBytes], frame_bytes}};
     in_[i].msg_hdr.msg_iov = in_pieces_[i].data();
     in_[i].msg_hdr.msg_iovlen = in_pieces_[i].size();
     in_[i].msg_hdr.msg_control = controls_[i].bytes.data();
@@ -150,9 +150,9 @@ std::span<const uint8_t> PacketSocket::open(size_t slot, Instant now, Instant& t
 // The kernel takes VLAN tags out of frames.
 void PacketSocket::put_tag_back(uint8_t*& frame, size_t& size, const tpacket_auxdata& auxiliary) {
   if ((auxiliary.tp_status & TP_STATUS_VLAN_VALID) == 0) return;
-  std::memmove(frame - kVlanTagBytes, frame, kMacsBytes);
-  frame -= kVlanTagBytes;
-  size += kVlanTagBytes;
+  std::memmove(frame - kTagBytes, frame, kMacsBytes);
+  frame -= kTagBytes;
+  size += kTagBytes;
   const bool known = (auxiliary.tp_status & TP_STATUS_VLAN_TPID_VALID) != 0;
   const uint16_t words[2] = {htons(known ? auxiliary.tp_vlan_tpid : ETHERTYPE_VLAN),
                              htons(auxiliary.tp_vlan_tci)};
@@ -259,7 +259,7 @@ Result<std::unique_ptr<FramePort>> open_packet_socket(const std::string& interfa
   }
   if (!socket) return system_error(interface, "a packet socket");
   if (const auto done = set_up(socket, interface); !done) return tl::unexpected(done.error());
-  const Bytes frame_bytes = info->mtu + kEthernetBytes + kVlanTagBytes;
+  const Bytes frame_bytes = info->mtu + kEthernetBytes + kTagBytes;
   return std::make_unique<PacketSocket>(interface, frame_bytes, std::move(socket));
 }
 

@@ -18,6 +18,7 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
+#include "bench/switch/dpdk_frames.h"
 #include "bench/switch/packet_socket.h"
 #include "bench/switch/switch_options.h"
 #include "bench/switch/switch_report.h"
@@ -30,6 +31,8 @@ using perf::steady_now;
 
 // So that what is not urgent (samples of idle queues) does not pile up.
 constexpr Duration kLongestSleep = Duration::from_ms(10);
+// Of a port that nobody can wait for.
+constexpr Duration kPolledSleep = Duration::from_us(20);
 constexpr Duration kBetweenLooks = Duration::from_s(1);  // for what a user has to change
 
 volatile std::sig_atomic_t stop_asked = 0;
@@ -94,7 +97,8 @@ class Complaints {
 
 void sleep_until(LiveSwitch& live, std::vector<pollfd>& sockets, Instant limit) {
   const Instant deadline = std::min(live.next_deadline(), limit);
-  const Duration left = std::min(deadline - steady_now(), kLongestSleep);
+  const bool polled = std::ranges::any_of(sockets, [](const pollfd& one) { return one.fd < 0; });
+  const Duration left = std::min(deadline - steady_now(), polled ? kPolledSleep : kLongestSleep);
   if (left.ns() <= 0) return;
   const timespec time{.tv_sec = 0, .tv_nsec = left.ns()};
   ppoll(sockets.data(), sockets.size(), &time, nullptr);
@@ -151,8 +155,11 @@ Result<void> run(const SwitchFlags& flags, const Console& console) {
   auto plan = make_switch_plan(flags);
   if (!plan) return tl::unexpected(plan.error());
   std::vector<std::unique_ptr<FramePort>> ports;
-  for (const std::string& interface : plan->interfaces) {
-    auto port = open_packet_socket(interface);
+  for (size_t i = 0; i < plan->interfaces.size(); ++i) {
+    const std::string& name = plan->interfaces[i];
+    auto port = name.starts_with(kDpdkPort)
+                    ? open_dpdk_frames(name.substr(kDpdkPort.size()), plan->arguments[i], {})
+                    : open_packet_socket(name);
     if (!port) return tl::unexpected(port.error());
     ports.push_back(std::move(*port));
   }

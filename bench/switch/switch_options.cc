@@ -22,6 +22,9 @@ Examples, as root, in the namespace that holds the interfaces:
   pacecar switch --port veth0 --port veth1 --rate 200M
   pacecar switch --port veth0,10G --port veth1,500M --buffer 2M --ecn 100K,400K,0.2 --delay 10us
   pacecar switch --port veth0 --port veth1 --rate 500M --loss 0.01 --seconds 10 --json figures.json
+and between processes that share memory (DPDK; the other ends have role=client):
+  pacecar switch --rate 10G --port dpdk:net_memif0,id=0,socket=/tmp/s,socket-abstract=no
+                            --port dpdk:net_memif1,id=1,socket=/tmp/s,socket-abstract=no,1G
 It runs until --seconds are over or it is interrupted; SIGUSR1 prints the figures so far.
 Exit codes: 0 success, 1 failed, 2 wrong usage.)";
 
@@ -97,17 +100,30 @@ Result<void> read_ecn(const std::string& text, EcnConfig& ecn) {
   return {};
 }
 
+// Takes the arguments of a DPDK device out of what was between the commas.
+std::string take_arguments(std::vector<std::string>& parts) {
+  std::string arguments;
+  std::erase_if(parts, [&](const std::string& part) {
+    const bool argument = part.find('=') != std::string::npos;
+    if (argument) arguments += (arguments.empty() ? "" : ",") + part;
+    return argument;
+  });
+  return arguments;
+}
+
 Result<void> read_ports(const SwitchFlags& flags, SwitchPlan& plan) {
   const auto common = rate_of("--rate", flags.rate);
   if (!common) return tl::unexpected(common.error());
   for (const std::string& text : flags.ports) {
-    const auto parts = split(text);
+    auto parts = split(text);
+    plan.arguments.push_back(parts[0].starts_with(kDpdkPort) ? take_arguments(parts) : "");
     const auto rate = parts.size() == 2 ? rate_of("--port", parts[1]) : common;
     if (!rate) return tl::unexpected(rate.error());
     if (parts[0].empty() || parts.size() > 2) {
-      return fail(
-          ErrorCode::kInvalidArgument,
-          fmt::format("--port: '{}' cannot be read: write INTERFACE or INTERFACE,RATE", text));
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--port: '{}' cannot be read: write INTERFACE or INTERFACE,RATE, or "
+                              "dpdk:DEVICE,KEY=VALUE,...,RATE",
+                              text));
     }
     if (std::ranges::find(plan.interfaces, parts[0]) != plan.interfaces.end()) {
       return fail(ErrorCode::kInvalidArgument,
@@ -122,7 +138,9 @@ Result<void> read_ports(const SwitchFlags& flags, SwitchPlan& plan) {
 }  // namespace
 
 void add_switch_flags(CLI::App& app, SwitchFlags& flags) {
-  app.add_option("--port", flags.ports, "INTERFACE or INTERFACE,RATE; two or more")
+  app.add_option("--port", flags.ports,
+                 "INTERFACE or INTERFACE,RATE, or a DPDK device: dpdk:DEVICE,KEY=VALUE,...,RATE; "
+                 "two or more")
       ->allow_extra_args(false);
   app.add_option("--rate", flags.rate, "of the ports that name none, bits per second; default 1G");
   app.add_option("--buffer", flags.buffer,

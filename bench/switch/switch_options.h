@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/switch/live_switch.h"
@@ -43,8 +44,12 @@ struct SwitchFlags {
 
 void add_switch_flags(CLI::App& app, SwitchFlags& flags);
 
+// What a port's name begins with that is a DPDK device.
+inline constexpr std::string_view kDpdkPort = "dpdk:";
+
 struct SwitchPlan {
-  std::vector<std::string> interfaces;
+  std::vector<std::string> interfaces;  // or "dpdk:DEVICE"
+  std::vector<std::string> arguments;   // of the DPDK devices
   std::vector<Rate> rates;
   LiveSwitchConfig config;
 };

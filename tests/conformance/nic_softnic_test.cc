@@ -8,58 +8,13 @@
 #include "tests/conformance/nic_conformance.h"
 #include "tests/conformance/nic_rc_conformance.h"
 #include "tests/support/sim_star.h"
-#include "transport/base/prng.h"
+#include "tests/support/soft_nic_host.h"
 #include "transport/io/udp/udp_io.h"
-#include "transport/softnic/soft_nic.h"
 
 namespace pacecar {
 namespace {
 
-// A software NIC on top of a packet I/O.
-class Host {
- public:
-  Host(PacketIo& io, uint64_t seed, Bytes mtu, Instant now,
-       WireMode wire_mode = WireMode::kExtended)
-      : io_(io),
-        random_(seed),
-        nic_({.address = io.local_address(),
-              .line_rate = Rate::from_gbps(100),
-              .mtu = mtu,
-              .burst_bytes = 4 * mtu,
-              .paths = io.caps().paths,
-              .flows = 4,
-              .queue_pairs = 16,
-              .regions = 32,
-              .window_packets = 64,
-              .wire_mode = wire_mode,
-              .source_ports = source_ports(io),
-              .silence_limit = Duration::from_ms(300)},
-             {next_random, &random_}, now) {}
-
-  SoftNic& nic() { return nic_; }
-
-  void turn(Instant now) {
-    std::array<RxPacket, 32> received;
-    while (const size_t count = io_.receive(received, now)) {
-      nic_.on_packets(now, std::span(received).first(count));
-    }
-    nic_.on_time(now);
-    std::array<TxPacket, 32> packets;
-    // What the packet I/O does not take counts as lost.
-    while (const size_t count = nic_.poll_transmit(now, packets)) {
-      if (io_.send(std::span(packets).first(count), now) < count) break;
-    }
-  }
-
- private:
-  static uint32_t next_random(void* prng) {
-    return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
-  }
-
-  PacketIo& io_;
-  Prng random_;
-  SoftNic nic_;
-};
+using test::SoftNicHost;
 
 NicWorld make_sim_world(const SimFaults& faults, WireMode wire_mode = WireMode::kExtended) {
   struct World {
@@ -69,8 +24,8 @@ NicWorld make_sim_world(const SimFaults& faults, WireMode wire_mode = WireMode::
       network.fabric().set_faults(network_faults);
     }
     test::SimStar network;
-    Host a;
-    Host b;
+    SoftNicHost a;
+    SoftNicHost b;
   };
   const auto world = std::make_shared<World>(faults, wire_mode);
   return {.nics = {&world->a.nic(), &world->b.nic()},
@@ -110,8 +65,8 @@ NicWorld loopback() {
   struct World {
     std::unique_ptr<PacketIo> io_a = open_loopback();
     std::unique_ptr<PacketIo> io_b = open_loopback();
-    Host a{*io_a, 2, 4096, monotonic_now()};
-    Host b{*io_b, 3, 4096, monotonic_now()};
+    SoftNicHost a{*io_a, 2, 4096, monotonic_now()};
+    SoftNicHost b{*io_b, 3, 4096, monotonic_now()};
   };
   const auto world = std::make_shared<World>();
   return {.nics = {&world->a.nic(), &world->b.nic()},

@@ -1,15 +1,15 @@
 // The packet I/O conformance suite over DPDK devices: net_ring and net_memif in one process, and on
 // interfaces of the kernel where tests/support/with_nics has made some.
 #include <fmt/format.h>
-#include <time.h>
 
 #include <cstdlib>
-#include <stdexcept>
 
 #include "tests/conformance/packet_io_conformance.h"
 #include "tests/support/dpdk_hub.h"
 #include "tests/support/scratch_directory.h"
 #include "transport/io/dpdk/dpdk_io.h"
+#include "transport/io/dpdk/kernel_neighbors.h"
+#include "transport/io/udp/parse_address.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -17,31 +17,9 @@ namespace {
 
 using test::DpdkHub;
 using test::DpdkLink;
-
-Instant monotonic_now() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return Instant::from_ns(t.tv_sec * 1'000'000'000 + t.tv_nsec);
-}
-
-void rest_a_little() {
-  const timespec moment{0, 20'000};
-  nanosleep(&moment, nullptr);
-}
-
-std::unique_ptr<PacketIo> open_end(const DpdkDevice& device) {
-  auto opened = open_dpdk({.device = device}, {});
-  if (!opened) throw std::runtime_error(opened.error().message);
-  return std::move(opened->io);
-}
-
-void let_links_come_up(PacketIoWorld& world) {
-  std::array<RxPacket, 4> none;
-  for (int i = 0; i < 500; ++i) {
-    const Instant now = world.step();
-    for (auto& end : world.ends) end->receive(none, now);
-  }
-}
+using test::let_links_come_up;
+using test::open_end;
+using test::rested_now;
 
 // Three ends at a hub, which have heard of each other.
 PacketIoWorld at_hub(DpdkLink link, bool ipv4) {
@@ -62,10 +40,9 @@ PacketIoWorld at_hub(DpdkLink link, bool ipv4) {
   }
   world.step = [net] {
     net->hub.turn();
-    rest_a_little();
-    return monotonic_now();
+    return rested_now();
   };
-  let_links_come_up(world);
+  let_links_come_up(world.step, world.ends, &net->hub);
   return world;
 }
 
@@ -76,21 +53,42 @@ PacketIoWorld on_interfaces(const std::string& driver) {
     world.ends.push_back(open_end(
         parse_dpdk_device(fmt::format("{}{}", driver, i), fmt::format("iface=nic{}", i)).value()));
   }
-  world.step = [] {
-    rest_a_little();
-    return monotonic_now();
-  };
-  let_links_come_up(world);
+  world.step = rested_now;
+  let_links_come_up(world.step, world.ends);
   return world;
 }
 
+bool has_interfaces() { return std::getenv("WITH_NICS_BRIDGE") != nullptr; }
+
 std::vector<PacketIoCase> interface_cases() {
-  if (std::getenv("WITH_NICS_BRIDGE") == nullptr) return {};
-  return {PacketIoCase{"af_packet", [] { return on_interfaces("net_af_packet"); }}};
+  if (!has_interfaces()) return {};
+  return {PacketIoCase{"af_packet", [] { return on_interfaces("net_af_packet"); }},
+          PacketIoCase{"af_xdp", [] { return on_interfaces("net_af_xdp"); }}};
 }
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PacketIoConformance);
 INSTANTIATE_TEST_SUITE_P(DpdkInterfaces, PacketIoConformance, testing::ValuesIn(interface_cases()),
                          case_name);
+
+class KernelNeighborsOn : public testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(KernelNeighborsOn);
+INSTANTIATE_TEST_SUITE_P(Interfaces, KernelNeighborsOn,
+                         testing::ValuesIn(has_interfaces() ? std::vector<std::string>{"nic0"}
+                                                            : std::vector<std::string>{}));
+
+TEST_P(KernelNeighborsOn, AreThoseOfItsTable) {
+  KernelNeighbors neighbors(GetParam());
+  for (const char* const text : {"192.0.2.99", "2001:db8::99"}) {
+    const bool ipv6 = std::string_view(text).find(':') != std::string_view::npos;
+    const Address address =
+        parse_address(fmt::format(fmt::runtime(ipv6 ? "[{}]:0" : "{}:0"), text)).value();
+    EXPECT_FALSE(neighbors.find(address)) << text;
+    const std::string command = fmt::format("ip neigh replace {} dev {} lladdr ", text, GetParam());
+    ASSERT_EQ(std::system((command + "02:00:00:00:00:63 nud stale").c_str()), 0);
+    EXPECT_EQ(neighbors.find(address), (MacAddress{2, 0, 0, 0, 0, 0x63}));
+    ASSERT_EQ(std::system((command + "02:00:00:00:00:64 nud failed").c_str()), 0);
+    EXPECT_FALSE(neighbors.find(address)) << text;
+  }
+}
 
 Error refusal(std::string_view name, std::string_view arguments = "") {
   const auto opened = open_dpdk({.device = parse_dpdk_device(name, arguments).value()}, {});
@@ -106,6 +104,7 @@ TEST(DpdkIo, UnknownDevicesAreNamedWithTheReason) {
   const Error interface = refusal("net_af_packet0", "iface=no_such_one");
   EXPECT_EQ(interface.code, ErrorCode::kNotFound);
   EXPECT_THAT(interface.message, testing::HasSubstr("No such device"));
+  EXPECT_THAT(refusal("net_memif9", "zero-copy=yes").message, testing::HasSubstr("leave it out"));
   EXPECT_EQ(refusal("0000:ff:1f.7").code, ErrorCode::kInvalidArgument) << "started without PCI";
 }
 
@@ -119,9 +118,8 @@ TEST(DpdkIo, DeviceIsUsedOnceAtATimeAndFreeAfterwards) {
     EXPECT_THAT(second.message, testing::HasSubstr("is in use by this process"));
     std::array<RxPacket, 4> none;
     for (int i = 0; i < 500; ++i) {  // until they have found each other
-      first->receive(none, monotonic_now());
+      first->receive(none, rested_now());
       hub.turn();
-      rest_a_little();
     }
   }
 }

@@ -7,6 +7,8 @@ Nothing here asserts a speed. What needs namespaces is skipped where they cannot
 import json
 import os
 import pathlib
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -159,6 +161,73 @@ class Namespaces(unittest.TestCase):
         self.assertGreater(port["queue"]["max_bytes"], 20 * 1024)
 
 
+class SharedMemory(unittest.TestCase):
+    """Two processes whose DPDK devices are joined by a switch."""
+
+    def start(self, *arguments, **environment):
+        # Other processes may take the machine's huge pages while these start.
+        eal = "--lcores=0@0 --no-telemetry --no-pci --no-huge --no-shconf -m 512"
+        process = subprocess.Popen([PROGRAM, *arguments], text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE,
+                                   env={**os.environ, **environment, "PACECAR_DPDK_EAL": eal})
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def bw(self, folder, host, *flags):
+        device = f"role=client,id={host},socket={folder}/memif,socket-abstract=no"
+        return self.start("bw", "-s", "64K", "-n", "40", *flags, PACECAR_MTU="4096",
+                          PACECAR_NICS=f"soft:dpdk:net_memif0,{device}", PACECAR_CC="fixed",
+                          PACECAR_RATE_MAX="1G")
+
+    def said(self, process, pattern):
+        """What the pattern finds in what the process says on stderr; None when it ends."""
+        for line in process.stderr:
+            if found := re.search(pattern, line):
+                return found
+        return None
+
+    def joined(self, rates, *flags):
+        """The switch's figures after 40 messages of 64 KiB from host 1 to host 0."""
+        with tempfile.TemporaryDirectory() as folder:
+            ports = [word for host, rate in enumerate(rates) for word in (
+                "--port", f"dpdk:net_memif{host},id={host},{rate},socket={folder}/memif,"
+                          "socket-abstract=no")]
+            switch = self.start("switch", *ports, *flags, "--json", f"{folder}/figures.json")
+            if (first := self.said(switch, "switch: |DPDK")) and "DPDK" in first.string:
+                raise unittest.SkipTest(first.string.strip())
+            server = self.bw(folder, 0, "-p", "0")
+            port = self.said(server, r"on port (\d+)").group(1)
+            client = self.bw(folder, 1, "-p", port, "127.0.0.1")
+            for process in (client, server, switch):
+                if process is switch:
+                    switch.send_signal(signal.SIGINT)
+                errors = process.communicate(timeout=LIMIT_S)[1]
+                self.assertEqual(process.returncode, 0, errors)
+            return {port["name"]: port for port in figures(folder)["ports"]}
+
+    def test_a_cable_as_fast_as_the_sender_has_no_queue(self):
+        ports = self.joined(("1G", "1G"), "--ecn", "20K")
+        self.assertEqual(set(ports), {"dpdk:net_memif0", "dpdk:net_memif1"})
+        self.assertGreaterEqual(ports["dpdk:net_memif0"]["sent_frames"], 40 * 16)
+        self.assertLess(ports["dpdk:net_memif0"]["queue"]["max_bytes"], 20 * 1024)
+        self.assertEqual([port["marked"] for port in ports.values()], [0, 0])
+
+    def test_a_bottleneck_marks_from_its_threshold_on(self):
+        port = self.joined(("100M", "1G"), "--ecn", "20K", "--buffer", "4M")["dpdk:net_memif0"]
+        self.assertGreater(port["queue"]["max_bytes"], 20 * 1024)
+        self.assertGreater(port["marked"], 0)
+        self.assertLess(port["marked"], port["sent_frames"])
+        self.assertEqual(port["dropped"], 0)
+
+    def test_the_other_end_of_a_port_is_the_client(self):
+        done = subprocess.run([PROGRAM, "switch", "--port", "dpdk:net_memif0,role=client",
+                               "--port", "lo"], capture_output=True, text=True, timeout=LIMIT_S,
+                              check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, "leave role= out|no DPDK")
+
+
 class Usage(unittest.TestCase):
     def run_switch(self, *flags):
         return subprocess.run([PROGRAM, "switch", *flags], capture_output=True, text=True,
@@ -184,7 +253,9 @@ class Usage(unittest.TestCase):
                 ((*ports, "--delay", "10"), "--delay"),
                 ((*ports, "--loss", "2"), "--loss"),
                 ((*ports, "--nic-queue", "1K"), "--nic-queue"),
-                (("--port", "lo,1G,2G", "--port", "b"), "INTERFACE,RATE")):
+                (("--port", "lo,1G,2G", "--port", "b"), "INTERFACE,RATE"),
+                (("--port", "dpdk:net_memif0,id=0,1G,2G", "--port", "b"), "dpdk:DEVICE"),
+                (("--port", "dpdk:net_memif0,id=0,fast", "--port", "b"), "'fast'")):
             with self.subTest(flags=flags):
                 done = self.run_switch(*flags)
                 self.assertEqual(done.returncode, 2, done.stderr)

@@ -2,7 +2,7 @@
 # lab: --guests 2 --rxe 0
 # One machine with rdma_rxe, one with the software NIC in the roce wire mode: each operation between
 # them byte by byte, and a job of both. Over IPv6 the software NIC has UDP sockets, over IPv4 raw
-# ones. UDP port 4791 is the kernel's on rank 0, and ours on rank 1.
+# ones, over both DPDK's packet sockets. UDP port 4791 is the kernel's on rank 0, ours on rank 1.
 . "$(dirname "$0")/lib.sh"
 
 export PACECAR_WIRE=roce
@@ -21,5 +21,11 @@ over() {
 }
 over ipv6 soft:udp:eth0 2
 over ipv4 soft:raw:eth0 1
+if grep -q rte_eal_init "$plugin"; then
+  over dpdk-ipv4 soft:dpdk:net_af_packet0,iface=eth0 1
+  over dpdk-ipv6 soft:dpdk:net_af_packet0,iface=eth0,address=fd77::2 2
+else
+  echo "left out: this build has no DPDK"
+fi
 check_kernel_log
 finish

@@ -47,6 +47,34 @@ RC_GTEST_PROP(Pacer, LongRunRateIsExactWhenPollsAreLate, (uint64_t seed)) {
   RC_ASSERT(pacer.next_send().ns() <= ideal + 1);
 }
 
+// As above, with a catch-up that alone would not do, and without bursts.
+RC_GTEST_PROP(Pacer, LongRunRateIsExactWhenLatenessIsExcused, (uint64_t seed)) {
+  constexpr Bytes kPacket = 4'000;
+  constexpr int kPackets = 2'000;
+  Prng prng(seed);
+  const Rate rate = random_rate(prng);
+  const Duration gap = rate.time_for(kPacket);
+  Pacer pacer(kPacket);
+  pacer.set_rate(rate, Instant());
+  Instant now;
+  for (int i = 0; i < kPackets; ++i) {
+    // Now and then by many packets; the last ones are in time.
+    const bool late = i < kPackets / 2 && prng.chance(0.01);
+    const Instant earliest = std::max(now, pacer.next_send());
+    RC_ASSERT(i == 0 || (earliest - now).ns() >= gap.ns() / 8 * 7 - 1 - gap.ns() / 8);
+    now = earliest + (late ? Duration::from_ns(static_cast<int64_t>(
+                                 prng.below(static_cast<uint64_t>(10 * gap.ns()))))
+                           : Duration());
+    pacer.excuse(now, gap / 8, gap * 10'000);
+    pacer.on_sent(kPacket, now);
+  }
+  const unsigned __int128 units =
+      static_cast<unsigned __int128>(kPackets) * kPacket * 8'000'000'000U;
+  const auto ideal = static_cast<int64_t>((units + rate.bps() - 1) / rate.bps());
+  RC_ASSERT(pacer.next_send().ns() >= ideal);
+  RC_ASSERT(pacer.next_send().ns() <= ideal + 1);
+}
+
 RC_GTEST_PROP(Pacer, NeverAheadOfTheLineByMoreThanCatchUpAndOnePacket, (uint64_t seed)) {
   constexpr int kPackets = 1'000;
   constexpr __int128 kUnitsPerByte = 8'000'000'000;  // bit-nanoseconds

@@ -26,6 +26,7 @@ using State = MessageRequest::State;
 constexpr Bytes kEager = 12000;  // some of them are not tiny
 constexpr EagerCells kCells(kEager);
 constexpr Bytes kLargest = 16000;
+constexpr Bytes kShort = 300;        // those that come together share a write
 constexpr Bytes kWriteBytes = 4096;  // larger messages take several writes
 constexpr int32_t kTags = 3;
 constexpr uint32_t kMessages = 399;
@@ -74,6 +75,8 @@ class World {
     RC_ASSERT(sender_.settled());
     RC_ASSERT(receiver_.idle());
     RC_ASSERT(!receiver_.holds_messages());
+    RC_ASSERT(arrived_bytes_ == sent_bytes_);
+    RC_ASSERT(done_ == kMessages);
     RC_TAG(ahead_ == 0 ? "none ahead" : ahead_ < kMessages / 4 ? "some ahead" : "many ahead");
   }
 
@@ -113,7 +116,9 @@ class World {
     for (const Message& message : sent_) pending += message.request.state() == State::kPending;
     if (pending == kMaxSends) return;
     Message& message = sent_.emplace_back();
-    message.bytes.resize(prng_.below(2) == 0 ? prng_.below(kEager + 1) : prng_.below(kLargest + 1));
+    constexpr std::array kBelow = {kShort, kEager, kLargest};
+    message.bytes.resize(prng_.below(kBelow[prng_.below(kBelow.size())] + 1));
+    sent_bytes_ += message.bytes.size();
     for (uint8_t& byte : message.bytes) byte = static_cast<uint8_t>(prng_.next_u64());
     message.tag = shuffled_tag(send_bag_);
     message.request.set(State::kPending);
@@ -136,9 +141,8 @@ class World {
     receive.request.set(State::kPending);
     RC_ASSERT(receiver_.post(operation));
     posted_ += receive.count;
-    Bytes finished = 0;
-    uint32_t messages = 0;
-    RC_ASSERT(receiver_.take_eager(&finished, &messages) == ReceiveQueue::Arrival::kOk);
+    ReceiveQueue::Progress progress;
+    RC_ASSERT(receiver_.take_eager(&progress) == ReceiveQueue::Arrival::kOk);
   }
 
   void match() {
@@ -193,16 +197,16 @@ class World {
       std::memcpy(reinterpret_cast<uint8_t*>(write.remote), write.local, write.length);
     }
     if (transfer.tells) return;
-    Bytes finished = 0;
-    uint32_t messages = 0;
-    RC_ASSERT(receiver_.on_write(Immediate::unpack(write.immediate), write.length, &finished,
-                                 &messages) == ReceiveQueue::Arrival::kOk);
+    ReceiveQueue::Progress progress;
+    RC_ASSERT(receiver_.on_write(Immediate::unpack(write.immediate), write.length, &progress) ==
+              ReceiveQueue::Arrival::kOk);
+    arrived_bytes_ += progress.payload;
     delivered_.push_back(static_cast<uint32_t>(write.id));
   }
 
   void acknowledge() {
     if (delivered_.empty()) return;
-    sender_.on_write_done(delivered_.front(), CompletionStatus::kOk);
+    done_ += sender_.on_write_done(delivered_.front(), CompletionStatus::kOk);
     delivered_.pop_front();
   }
 
@@ -241,6 +245,9 @@ class World {
   uint32_t posted_ = 0;
   uint32_t completed_ = 0;
   uint32_t ahead_ = 0;
+  Bytes sent_bytes_ = 0;
+  Bytes arrived_bytes_ = 0;
+  uint32_t done_ = 0;  // as the sender counts
   size_t finished_ = 0;
 };
 

@@ -5,11 +5,13 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
+#include <time.h>
 
 #include <array>
 #include <atomic>
 #include <stdexcept>
 
+#include "transport/io/dpdk/dpdk_io.h"
 #include "transport/io/dpdk/eal.h"
 
 namespace pacecar::test {
@@ -66,6 +68,7 @@ DpdkHub::DpdkHub(DpdkLink link, size_t ends, const std::string& folder) {
         DpdkPort::open({.device = ours, .transmit_buffers = 64, .receive_burst = 64}, {})));
     devices_.push_back(theirs);
   }
+  heard_.resize(ends);
 }
 
 DpdkHub::~DpdkHub() {
@@ -73,18 +76,44 @@ DpdkHub::~DpdkHub() {
   for (rte_ring* ring : rings_) rte_ring_free(ring);
 }
 
+// An end may hold a packet for longer than the end lives that has sent it: it gets a copy of ours.
 void DpdkHub::turn() {
   std::array<rte_mbuf*, 32> burst{};
-  for (const auto& from : ports_) {
+  for (size_t i = 0; i < ports_.size(); ++i) {
+    const auto& from = ports_[i];
     const uint16_t count = rte_eth_rx_burst(from->id(), 0, burst.data(), burst.size());
+    if (count > 0) heard_[i] = true;
     for (const auto& to : ports_) {
       if (to == from) continue;
-      for (uint16_t i = 0; i < count; ++i) {
-        rte_mbuf* copy = rte_pktmbuf_copy(burst[i], burst[i]->pool, 0, UINT32_MAX);
+      for (rte_mbuf* const packet : std::span(burst).first(count)) {
+        rte_mbuf* copy = rte_pktmbuf_copy(packet, &to->transmit_pool(), 0, UINT32_MAX);
         if (copy != nullptr && rte_eth_tx_burst(to->id(), 0, &copy, 1) == 0) rte_pktmbuf_free(copy);
       }
     }
     rte_pktmbuf_free_bulk(burst.data(), count);
+  }
+}
+
+std::unique_ptr<PacketIo> open_end(const DpdkDevice& device) {
+  return value_of(open_dpdk({.device = device}, {})).io;
+}
+
+Instant rested_now() {
+  const timespec moment{0, 20'000};
+  nanosleep(&moment, nullptr);
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return Instant::from_ns(t.tv_sec * 1'000'000'000 + t.tv_nsec);
+}
+
+void let_links_come_up(const std::function<Instant()>& step,
+                       std::span<const std::unique_ptr<PacketIo>> ends, const DpdkHub* hub) {
+  std::array<RxPacket, 4> none;
+  for (int steps = 0, up = 0; up < 500; ++steps) {
+    if (steps == 200'000) throw std::runtime_error("the links do not come up");
+    const Instant now = step();
+    for (const auto& end : ends) end->receive(none, now);
+    if (hub == nullptr || hub->has_heard_all()) ++up;
   }
 }
 

@@ -44,6 +44,36 @@ TEST(Pacer, LateSenderCatchesUpOnlyWithinItsBound) {
   EXPECT_EQ(pacer.next_send(), at(49'100));  // 1,000 bytes before now, and the packet
 }
 
+TEST(Pacer, ExcusedLatenessIsMadeGoodForLittleByLittle) {
+  Pacer pacer(2000);
+  pacer.set_rate(kByteEveryNs, at(0));
+  pacer.excuse(at(400), Duration::from_ns(100), Duration::from_ns(250));
+  pacer.on_sent(800, at(400));
+  EXPECT_EQ(pacer.next_send(), at(250 + 700));  // 250 of the 300 beyond the grace; an eighth back
+  pacer.on_sent(800, at(950));
+  EXPECT_EQ(pacer.next_send(), at(1650));
+  pacer.on_sent(800, at(1650));
+  EXPECT_EQ(pacer.next_send(), at(2400));  // all is made good for: three times 800
+}
+
+TEST(Pacer, NothingIsExcusedOfAHoldOrOfBeingInTime) {
+  Pacer pacer(2000);
+  pacer.set_rate(kByteEveryNs, at(0));
+  pacer.hold_until(at(5000));
+  pacer.excuse(at(5100), Duration::from_ns(100), Duration::from_us(1));
+  pacer.on_sent(800, at(5100));
+  EXPECT_EQ(pacer.next_send(), at(5800));
+}
+
+TEST(Pacer, NewRateKeepsBytesExcused) {
+  Pacer pacer(2000);
+  pacer.set_rate(kByteEveryNs, at(0));
+  pacer.excuse(at(400), Duration(), Duration::from_us(1));  // 400 bytes
+  pacer.set_rate(Rate::from_gbps(16), at(400));
+  for (int i = 0; i < 10; ++i) pacer.on_sent(800, pacer.next_send());
+  EXPECT_EQ(pacer.next_send(), at(400 + (8000 - 400) / 2));
+}
+
 TEST(Pacer, HoldStartsTheLine) {
   Pacer pacer(1000);
   pacer.set_rate(kByteEveryNs, at(0));

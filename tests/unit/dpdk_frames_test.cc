@@ -125,10 +125,13 @@ TEST(Frame, FragmentsAndOtherProtocolsAreNothing) {
 
 TEST(DpdkDevice, KeepsOurArgumentsAndPassesOthersOn) {
   const auto device = parse_dpdk_device(
-      "net_memif0", "role=client,address=192.0.2.1,vlan=7,mtu=4000,id=3,bootstrap=eth0");
+      "net_memif0",
+      "role=client,address=192.0.2.1/25,gateway=192.0.2.2,vlan=7,mtu=4000,id=3,bootstrap=eth0");
   ASSERT_TRUE(device);
   EXPECT_EQ(device->arguments, "role=client,id=3");
   EXPECT_EQ(device->address, ipv4(1));
+  EXPECT_EQ(device->link_bits, 25);
+  EXPECT_EQ(device->gateway, ipv4(2));
   EXPECT_EQ(device->vlan, 7);
   EXPECT_EQ(device->mtu, 4000U);
   EXPECT_EQ(device->bootstrap, "eth0");
@@ -140,8 +143,9 @@ TEST(DpdkDevice, KeepsOurArgumentsAndPassesOthersOn) {
 }
 
 TEST(DpdkDevice, RefusesWhatCannotBe) {
-  for (const char* bad : {"address=", "address=192.0.2", "address=fe80::1%lo", "vlan=0",
-                          "vlan=4095", "vlan=x", "mtu=100", "mtu=9000x"}) {
+  for (const char* bad : {"address=", "address=192.0.2", "address=fe80::1%lo", "address=192.0.2.1/",
+                          "address=192.0.2.1/33", "address=2001:db8::1/129", "gateway=192.0.2.1/24",
+                          "gateway=x", "vlan=0", "vlan=4095", "vlan=x", "mtu=100", "mtu=9000x"}) {
     const auto device = parse_dpdk_device("net_ring0", bad);
     ASSERT_FALSE(device) << bad;
     EXPECT_EQ(device.error().code, ErrorCode::kInvalidArgument);

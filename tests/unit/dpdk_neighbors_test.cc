@@ -108,6 +108,61 @@ TEST_P(NeighborsOf, ManyStrangersDoNotPushOutThemselvesForNothing) {
   EXPECT_NE(a_.find(a_.self().address, kStart).headers, nullptr);
 }
 
+uint8_t destination_of(const Neighbors::Found& found) {
+  std::array<uint8_t, kMaxFrameHeaderBytes> bytes{};
+  if (found.headers != nullptr) found.headers->write(1, 2, 0, 10, bytes.data());
+  return bytes[5];
+}
+
+// Host 1 with a gateway, host 2, to all but host 3.
+class NeighborsBehind : public testing::TestWithParam<bool> {
+ protected:
+  static Routes routes() {
+    const Address gateway = host(2, GetParam()).address;
+    return Routes({{.prefix = gateway, .bits = uint8_t(GetParam() ? 96 : 0), .gateway = gateway},
+                   {.prefix = host(3, GetParam()).address, .bits = 128}});
+  }
+  const Address far_ = host(9, GetParam()).address;
+  Neighbors a_{host(1, GetParam()), routes()};
+  Neighbors gateway_{host(2, GetParam())};
+};
+INSTANTIATE_TEST_SUITE_P(Families, NeighborsBehind, testing::Bool());
+
+TEST_P(NeighborsBehind, PacketsGoToTheGatewayWhoIsAskedInTheirPlace) {
+  EXPECT_TRUE(a_.find(far_, kStart).ask);
+  const auto answer = gateway_.hear(carried(a_.question(far_)), kStart);
+  ASSERT_TRUE(answer);
+  a_.hear(carried(*answer), kStart);
+  EXPECT_EQ(destination_of(a_.find(far_, kStart)), 2);
+  const auto second = a_.find(host(10, GetParam()).address, kStart);
+  EXPECT_EQ(destination_of(second), 2) << "the next one behind it needs no question";
+  EXPECT_FALSE(second.ask);
+  std::array<uint8_t, kMaxFrameHeaderBytes> bytes{};
+  second.headers->write(1, 2, 0, 10, bytes.data());
+  EXPECT_EQ(bytes[GetParam() ? 33 : 53], host(10, GetParam()).address.ip[15]) << "to whom it is";
+}
+
+TEST_P(NeighborsBehind, NewGatewayUnderTheSameAddressServesThoseBehindIt) {
+  a_.hear(gateway_.announcement(), kStart);
+  EXPECT_EQ(destination_of(a_.find(far_, kStart)), 2);
+  NeighborMessage moved = gateway_.announcement();
+  moved.sender_mac[5] = 7;
+  const Instant later = kStart + Neighbors::kFresh * 2;
+  EXPECT_TRUE(a_.find(far_, later).ask);
+  a_.hear(moved, later);
+  EXPECT_EQ(destination_of(a_.find(far_, later)), 7);
+  EXPECT_FALSE(a_.find(far_, later + Neighbors::kAskInterval * 2).ask);
+}
+
+TEST_P(NeighborsBehind, OthersCannotClaimToBeOnTheLink) {
+  a_.hear(gateway_.announcement(), kStart);
+  const Neighbors liar(host(9, GetParam()));
+  EXPECT_FALSE(a_.hear(carried(liar.announcement()), kStart));
+  EXPECT_EQ(destination_of(a_.find(far_, kStart)), 2);
+  a_.hear(Neighbors(host(3, GetParam())).announcement(), kStart);
+  EXPECT_EQ(destination_of(a_.find(host(3, GetParam()).address, kStart)), 3);
+}
+
 TEST(NeighborMessage, DamagedOrCutShortIsNothingOrStillOneHost) {
   for (const bool ipv4 : {true, false}) {
     const Neighbors a(host(1, ipv4));

@@ -95,13 +95,35 @@ TEST_F(MessengerEagerTest, LargerMessageWaitsForItsBuffer) {
 }
 
 TEST_F(MessengerEagerTest, MessagesBeyondTheCellsWaitForBuffers) {
-  for (uint32_t i = 0; i < EagerCells::kTinyCells + 3; ++i) send(10);
+  for (uint32_t i = 0; i < EagerCells::kTinyCells + 3; ++i) send(600);  // no two fit in one
   run_for(Duration::from_ms(1));
   const auto done = [](const MessageRequest& request) { return request.state() == State::kDone; };
   EXPECT_EQ(std::ranges::count_if(requests_, done), EagerCells::kTinyCells);
   for (uint32_t i = 0; i < EagerCells::kTinyCells + 3; ++i) receive();
   run_until_done(requests_.back());
   EXPECT_TRUE(std::ranges::all_of(requests_, done));
+}
+
+TEST_F(MessengerEagerTest, ShortMessagesThatComeTogetherShareAWrite) {
+  constexpr uint32_t kMessages = 2 * EagerCells::kMessages;
+  const auto packets = [&] { return hosts_[0]->nic().counters().data_packets_sent; };
+  receive();
+  run_for(Duration::from_ms(2));  // one buffer is known
+  const uint64_t before = packets();
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    std::ranges::fill(from_, static_cast<uint8_t>(i));
+    send(40);
+    if (i > 0) receive();
+    if (i % 16 == 15) run_for(Duration::from_ms(1));
+  }
+  const auto done = [](const MessageRequest& request) {
+    return request.state() == State::kDone && request.sizes[0] == 40;
+  };
+  EXPECT_EQ(std::ranges::count_if(requests_, done), 2 * kMessages);
+  EXPECT_LT(packets() - before, kMessages / 4);
+  EXPECT_EQ(messenger(0).counters().messages_sent, kMessages);
+  EXPECT_EQ(messenger(1).counters().messages_received, kMessages);
+  EXPECT_EQ(messenger(1).counters().bytes_received, 40 * kMessages);
 }
 
 // Without eager messages one buffer posted at a time is one notice for each.

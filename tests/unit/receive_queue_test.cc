@@ -30,12 +30,7 @@ class ReceiveQueueTest : public testing::Test {
     return request;
   }
   ReceiveQueue::Arrival arrive(uint32_t slot, Bytes bytes, uint32_t writes = 1) {
-    finished_ = messages_ = 0;
-    uint32_t messages = 0;
-    const auto arrival = queue_.on_write({.connection = 0, .slot = slot, .writes = writes}, bytes,
-                                         &finished_, &messages);
-    messages_ = messages;
-    return arrival;
+    return queue_.on_write({.connection = 0, .slot = slot, .writes = writes}, bytes, &progress_);
   }
 
   static constexpr auto kOk = ReceiveQueue::Arrival::kOk;
@@ -44,8 +39,7 @@ class ReceiveQueueTest : public testing::Test {
   ReceiveQueue queue_;
   std::unique_ptr<ReceiveTable> table_ = std::make_unique<ReceiveTable>();
   std::deque<MessageRequest> requests_;
-  Bytes finished_ = 0;
-  Bytes messages_ = 0;
+  ReceiveQueue::Progress progress_;
 };
 
 TEST_F(ReceiveQueueTest, DescribesItsBuffersInSlots) {
@@ -71,8 +65,8 @@ TEST_F(ReceiveQueueTest, CompletesInTheOrderOfPosting) {
   auto& first = receive({10, 10});
   auto& second = receive({10});
   EXPECT_EQ(arrive(2, 7), kOk);
-  EXPECT_EQ(finished_, 10U);
-  EXPECT_EQ(messages_, 1U);
+  EXPECT_EQ(progress_.finished, 10U);
+  EXPECT_EQ(progress_.messages, 1U);
   EXPECT_EQ(second.state(), State::kPending);
   EXPECT_EQ(arrive(1, 0), kOk);
   EXPECT_EQ(first.state(), State::kPending);
@@ -214,8 +208,19 @@ TEST_F(ReceiveQueueTest, EagerNonsenseIsAProtocolError) {
   EXPECT_EQ(begins_with(kLarge, {.size = 9001}, kHeader + 9001), kProtocolError);
   EXPECT_EQ(begins_with(0, {.size = 64}, kHeader + 63), kProtocolError);  // not all of it
   EXPECT_EQ(begins_with(0, {.size = 0}, kHeader - 1), kProtocolError);    // half a header
-  EXPECT_EQ(begins_with(0, {.number = EagerCells::kCells, .size = 1}, kHeader + 1),
-            kProtocolError);  // more than there are cells for
+  EXPECT_EQ(begins_with(0, {.number = EagerCells::kMessages, .size = 1}, kHeader + 1),
+            kProtocolError);  // more than may be on their way
+  EXPECT_EQ(begins_with(0, {}, 0), kProtocolError);
+  // Of several that share a write each is looked at.
+  const auto train = [&](const EagerHeader& second, Bytes bytes) {
+    std::memcpy(memory.data() + kHeader + 8, &second, sizeof second);
+    return begins_with(0, {.size = 5}, kHeader + 8 + bytes);
+  };
+  EXPECT_EQ(train({.number = 1, .size = 3}, kHeader + 3), kOk);
+  EXPECT_EQ(train({.number = 0, .size = 3}, kHeader + 3), kProtocolError);  // twice the same
+  EXPECT_EQ(train({.number = 1, .size = 4}, kHeader + 3), kProtocolError);  // not all of it
+  EXPECT_EQ(train({.number = 1, .size = ~0U}, kHeader + 3), kProtocolError);
+  EXPECT_EQ(train({.number = 1, .size = 0}, kHeader - 1), kProtocolError);  // half a header
   EXPECT_EQ(begins_with(0, {.number = ~0U, .size = 1}, kHeader + 1), kProtocolError);
   EXPECT_EQ(begins_with(0, {.next_slot = 1, .size = 1}, kHeader + 1), kProtocolError);  // not told
   EXPECT_EQ(arrive(EagerCells::kCells, kHeader, Immediate::kEager),
@@ -252,11 +257,9 @@ TEST(MessageQueues, AgreeOverManyTurnsOfTheRing) {
     WorkRequest write;
     while (sender.next_write(0, &write)) {
       sender.on_posted();
-      Bytes finished = 0;
-      uint32_t messages = 0;
-      ASSERT_EQ(
-          receiver.on_write(Immediate::unpack(write.immediate), write.length, &finished, &messages),
-          ReceiveQueue::Arrival::kOk);
+      ReceiveQueue::Progress progress;
+      ASSERT_EQ(receiver.on_write(Immediate::unpack(write.immediate), write.length, &progress),
+                ReceiveQueue::Arrival::kOk);
       ASSERT_TRUE(sender.on_write_done(static_cast<uint32_t>(write.id), CompletionStatus::kOk));
     }
     ASSERT_EQ(receive.state(), State::kDone);

@@ -125,5 +125,42 @@ TEST(SoftNicCredit, RepetitionsSpendIt) {
   ASSERT_EQ(traffic.send().size(), 1U);
 }
 
+// 90 us late, where a packet is due every 9.
+TEST(SoftNicPacing, LateHostMakesGoodForItWithoutABurst) {
+  for (const bool real : {false, true}) {
+    SoftNicConfig config = experiment();
+    config.jitter = Duration::from_us(real ? 100 : 0);  // a simulated host is never late
+    Traffic traffic(config, 400);
+    const Rate rate = Rate::from_gbps(1);
+    traffic.pair.limit(0, 0, {.rate = rate, .window = Bytes{1} << 40});
+    traffic.post();
+    const Instant begin = traffic.pair.now;
+    size_t sent = traffic.send().size();
+    traffic.pair.now = traffic.pair.now + Duration::from_us(90);
+    const size_t at_once = traffic.send().size();
+    EXPECT_EQ(at_once, real ? 1U : 4U);
+    sent += at_once + traffic.pair.transmit_for(0, Duration::from_ms(1)).size();
+    const auto gap = rate.time_for(kMtu + traffic.pair.nic(0).caps().packet_overhead);
+    const auto due = static_cast<size_t>((traffic.pair.now - begin).ns() / gap.ns() + 1);
+    EXPECT_EQ(sent, real ? due : due - 6) << "what is later than four packets is lost";
+  }
+}
+
+// It was idle: that is nothing to make good for.
+TEST(SoftNicPacing, IdleFlowDoesNotHurry) {
+  SoftNicConfig config = experiment();
+  config.jitter = Duration::from_us(100);
+  Traffic traffic(config, 1);
+  const Rate rate = Rate::from_gbps(1);
+  traffic.pair.limit(0, 0, {.rate = rate, .window = Bytes{1} << 40});
+  traffic.post();
+  EXPECT_EQ(traffic.send().size(), 1U);
+  traffic.pair.now = traffic.pair.now + Duration::from_ms(1);
+  traffic.count = 1;
+  for (uint64_t id = 2; id < 60; ++id) traffic.post(id);
+  const auto gap = rate.time_for(kMtu + traffic.pair.nic(0).caps().packet_overhead);
+  EXPECT_LE(traffic.pair.transmit_for(0, gap * 40).size(), 41U + 4U);
+}
+
 }  // namespace
 }  // namespace pacecar::test

@@ -35,6 +35,11 @@ Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request
   return tl::unexpected(describe(failure, at.peer, at.nic.timeout, cause));
 }
 
+// After an operation has been handed over: it is moved on at once, or by whoever polls next.
+void submitted(const Attachment& at, bool at_once) {
+  at_once ? at.nic.engine->submitted() : at.nic.engine->noted();
+}
+
 double bps_of(Rate rate) { return static_cast<double>(rate.bps()); }
 
 FlowView view_of(const Explanation& flow, Duration rtt) {
@@ -76,7 +81,9 @@ class EngineSendConnection final : public SendConnection {
       pool_.give_back(request);
       return nullptr;
     }
-    at_.nic.engine->submitted();
+    // The first leaves at once. More of them leave together, with the next poll: who has not asked
+    // after the first yet, will.
+    submitted(at_, ++outstanding_ == 1);
     return request;
   }
 
@@ -84,9 +91,11 @@ class EngineSendConnection final : public SendConnection {
     stalls_.look(at_, "send to", [this](const Messenger& messenger) {
       return messenger.send_stall(at_.connection);
     });
-    return test_request(at_, pool_, request, [this](const Messenger& messenger) {
+    auto result = test_request(at_, pool_, request, [this](const Messenger& messenger) {
       return messenger.send_fault(at_.connection);
     });
+    if (!result || result->done) --outstanding_;
+    return result;
   }
   std::string peer() const override { return at_.peer; }
 
@@ -96,6 +105,7 @@ class EngineSendConnection final : public SendConnection {
   const Attachment at_;
   RequestPool pool_;
   StallWatch stalls_;
+  uint32_t outstanding_ = 0;
 };
 
 class EngineReceiveConnection final : public ReceiveConnection {
@@ -128,11 +138,7 @@ class EngineReceiveConnection final : public ReceiveConnection {
       return nullptr;
     }
     // The peer can go on with the buffers that it knows of; the next poll will tell it of this one.
-    if (++outstanding_ == 1) {
-      at_.nic.engine->submitted();
-    } else {
-      at_.nic.engine->noted();
-    }
+    submitted(at_, ++outstanding_ == 1);
     return operation.request;
   }
 

@@ -150,7 +150,9 @@ struct FlowView {
 class SendConnection {
  public:
   virtual ~SendConnection() = default;  // closes; never waits for the peer
-  // Starts a send; nullptr means "full, again later". `memory` must cover [data, data+size).
+  // Starts a send; nullptr means "full, again later". `memory` must cover [data, data+size). The
+  // first leaves at once; those that are started before it was tested leave together, with the next
+  // test().
   virtual Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) = 0;
   // Errors: kPeer (dead, silent or closed; names the peer), kInvalidArgument (larger than the
   // receiver's buffer).

@@ -15,11 +15,14 @@ void Pacer::set_rate(Rate rate, Instant now, Change change) {
     const auto fraction_units = static_cast<Int128>((Uint128{fraction_} * rate_.bps()) >> 64);
     owed_ = std::max((Int128{next_.ns()} - now.ns()) * bps + fraction_units, -catch_up);
   }
+  const auto behind = static_cast<Int128>(rate_.bps()) * behind_.ns();
+  behind_ = {};
   rate_ = rate;
   if (rate == Rate()) return;
 
   const uint64_t bps = rate.bps();
   catch_up_ = clamped(catch_up / bps) - Instant();
+  behind_ = clamped(behind / bps) - Instant();
 
   // Rounded up, so that the line never runs faster than the rate.
   ns_per_byte_ = kUnitsPerByte / bps;

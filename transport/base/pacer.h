@@ -3,7 +3,8 @@
 // adds up: the long-run rate is exact although polls come late and at whole nanoseconds.
 //
 // Invariant: over any interval of length t at rate r, a caller that sends only when
-// next_send() <= now sends at most r * t + catch_up_bytes + one packet.
+// next_send() <= now sends at most r * t + catch_up_bytes + one packet; one that is excused, 9/8 of
+// r * t until that is made good for.
 // Instants are not negative. Thread rule: one owner.
 #pragma once
 
@@ -45,7 +46,12 @@ class Pacer {
     next_ = first_send;
     fraction_ = 0;
     owed_ = 0;
+    behind_ = {};
   }
+
+  // The caller sends at `now`, had something to send since next_send(), and was kept from it. What
+  // that was longer than `grace`, `most` in all, is made good for little by little, not at once.
+  void excuse(Instant now, Duration grace, Duration most);
 
   // When the next byte may leave; never() while stopped.
   Instant next_send() const {
@@ -62,6 +68,7 @@ class Pacer {
   using Int128 = __int128;
   // Bit-nanoseconds: rate in bits per second times time in nanoseconds.
   static constexpr uint64_t kUnitsPerByte = 8'000'000'000;
+  static constexpr int kRepayShift = 3;  // an eighth faster than the rate
   static constexpr Instant kNoHold = Instant::from_ns(std::numeric_limits<int64_t>::min());
   static constexpr Instant kFarthest = Instant::never() - Duration::from_ns(1);
 
@@ -80,11 +87,20 @@ class Pacer {
   uint64_t ns_per_byte_ = 0;
   uint64_t ns_per_byte_fraction_ = 0;  // in 2^-64 ns
   Duration catch_up_;                  // catch_up_bytes_ at this rate
+  Duration behind_;                    // excused, and not yet made good for
   Instant hold_ = kNoHold;
   Rate rate_;
   Bytes catch_up_bytes_;
   Int128 owed_ = 0;  // while stopped: units sent ahead of the line; negative: earned
 };
+
+inline void Pacer::excuse(Instant now, Duration grace, Duration most) {
+  const Duration late = std::min(now - grace - next_send(), most - behind_);
+  if (late <= Duration()) return;
+  begin_line_at(hold_);
+  next_ = next_ + late;
+  behind_ = behind_ + late;
+}
 
 inline void Pacer::on_sent(Bytes bytes, Instant now) {
   if (rate_ == Rate()) {
@@ -93,9 +109,11 @@ inline void Pacer::on_sent(Bytes bytes, Instant now) {
   }
   begin_line_at(std::max(hold_, now - catch_up_));
   const Uint128 fraction = Uint128{bytes} * ns_per_byte_fraction_ + fraction_;
-  const Uint128 ns = Uint128{bytes} * ns_per_byte_ + (fraction >> 64);
+  auto ns = static_cast<Int128>(Uint128{bytes} * ns_per_byte_ + (fraction >> 64));
   fraction_ = static_cast<uint64_t>(fraction);
-  next_ = clamped(next_.ns() + static_cast<Int128>(ns));
+  const auto repaid = static_cast<int64_t>(std::min<Int128>(behind_.ns(), ns >> kRepayShift));
+  behind_ = behind_ - Duration::from_ns(repaid);
+  next_ = clamped(next_.ns() + ns - repaid);
 }
 
 }  // namespace pacecar

@@ -15,9 +15,10 @@
 namespace pacecar {
 namespace {
 
-// Where the bootstrap listens, which is the kernel's affair: on the device's own interface, or the
-// one that is named, or the first that others reach; on the loopback when there is no other.
-Result<Address> bootstrap_address(const DpdkDevice& device, const std::string& own_interface) {
+// Where the bootstrap listens, which is the kernel's affair: on the device's own interface if the
+// kernel still has it, or the one that is named, or the first that others reach; on the loopback
+// when there is no other.
+Result<Address> bootstrap_address(const DpdkDevice& device, const OpenedDpdk& opened) {
   if (!device.bootstrap.empty()) {
     const auto named = find_interface(device.bootstrap);
     if (!named) return tl::unexpected(named.error());
@@ -29,7 +30,10 @@ Result<Address> bootstrap_address(const DpdkDevice& device, const std::string& o
     for (const InterfaceInfo& interface : list_interfaces()) {
       const auto address = interface.up ? preferred_address(interface) : std::nullopt;
       if (!address) continue;
-      if (interface.name == own_interface) return *address;
+      if (interface.name == opened.interface) {
+        if (opened.takes_interface) continue;
+        return *address;
+      }
       if (!best || (best_is_loopback && !interface.loopback)) {
         best = address;
         best_is_loopback = interface.loopback;
@@ -64,7 +68,7 @@ Result<OpenedNic> open_dpdk_nic(const NicCandidate& candidate, const Params& par
                            .standard_port = params.wire != WireMode::kExtended},
                           log);
   if (!opened) return tl::unexpected(opened.error());
-  const auto bootstrap = bootstrap_address(*device, opened->interface);
+  const auto bootstrap = bootstrap_address(*device, *opened);
   if (!bootstrap) return tl::unexpected(bootstrap.error());
   const Rate speed = opened->io->caps().line_rate;
   auto io = decorate_io(params, std::move(opened->io));

@@ -18,6 +18,8 @@ constexpr Bytes kMaxDefaultMtu = 8192;
 constexpr Bytes kCtsSlotBytes = sizeof(CtsSlot);
 // Longer than a ping-pong between two processes takes, which has no time for more packets.
 constexpr Duration kQuiet = Duration::from_us(10);
+// What an acknowledgement answers for at least, where it is two bursts of few packets.
+constexpr Bytes kPacketsPerAck = 4;
 
 // As much as fits into the device's datagrams, in whole slots of control words: none is ever split
 // over two packets, so that a slot becomes visible as a whole.
@@ -55,7 +57,7 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io) {
       .wire_mode = params.wire,
       .source_ports = source_ports(io),
       .knows_ip_header = caps.sees_ipv4_header || !is_ipv4(io.local_address()),
-      .ack = {.quiet = kQuiet},
+      .ack = {.bytes = mtu * std::max(packets_per_burst * 2, kPacketsPerAck), .quiet = kQuiet},
       // With the keep-alive's interval (a fifth) this stays below the limit that people set.
       .silence_limit = params.timeout * 6 / 10,
   };

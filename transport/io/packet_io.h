@@ -18,11 +18,11 @@
 namespace pacecar {
 
 struct PacketIoCaps {
-  Bytes datagram_bytes = 0;     // largest datagram: protocol header + payload + trailer
-  Bytes burst_bytes = 0;        // what is best handed over at once to one destination on one path
-  Bytes receive_bytes = 0;      // what the receive buffer holds before the network drops
-  uint32_t paths = 1;           // distinct UDP source ports
-  Rate line_rate;               // of the device; 0 when it does not know
+  Bytes datagram_bytes = 0;  // largest datagram: protocol header + payload + trailer
+  Bytes burst_bytes = 0;     // best handed over at once to one destination on one path; 0: a packet
+  Bytes receive_bytes = 0;   // what the receive buffer holds before the network drops
+  uint32_t paths = 1;        // distinct UDP source ports
+  Rate line_rate;            // of the device; 0 when it does not know
   bool checks_payload = false;  // a checksum below us already protects the payload
   bool sees_ecn = false;        // RxPacket::ecn is real
   // RxPacket::ipv4_fragment is real, and packets sent over IPv4 carry kIpv4Fragment.

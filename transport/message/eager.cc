@@ -7,7 +7,7 @@
 
 namespace pacecar {
 
-static_assert(EagerCells::kCells < 32, "a bit per cell; numbers modulo 32 tell messages apart");
+static_assert(EagerCells::kCells < 32, "a bit per cell");
 
 void EagerSource::enable(const EagerCells& cells, uint8_t* memory, uint32_t key,
                          const RemotePlace& remote) {
@@ -17,28 +17,52 @@ void EagerSource::enable(const EagerCells& cells, uint8_t* memory, uint32_t key,
   remote_ = remote;
 }
 
-uint8_t EagerSource::copy(const uint8_t* data, Bytes size) {
-  PACECAR_CHECK(has_room(size));
-  const auto cell = static_cast<uint8_t>(std::countr_zero(fitting(size) & ~(copies_ | away_)));
+uint8_t EagerSource::take_cell(Bytes size) {
+  const uint32_t free = free_cells(size);
+  PACECAR_CHECK(free != 0);
+  const auto cell = static_cast<uint8_t>(std::countr_zero(free));
   copies_ |= 1U << cell;
+  return cell;
+}
+
+uint8_t EagerSource::copy(const uint8_t* data, Bytes size) {
+  const uint8_t cell = take_cell(size);
   uint8_t* const place = memory_ + cells_.offset(cell) + sizeof(EagerHeader);
   if (size > 0) std::memcpy(place, data, size);
   return cell;
 }
 
-void EagerSource::send(uint8_t cell, uint64_t next_slot, Bytes size, int32_t tag) {
+uint8_t EagerSource::send(const uint8_t* data, Bytes size, uint64_t next_slot, int32_t tag) {
+  PACECAR_CHECK(takes(size));
+  if (!boards(size)) {
+    open_ = take_cell(size);
+    away_ |= 1U << open_;
+    trains_[open_] = {};
+  }
+  Train& train = trains_[open_];
+  const Bytes begin = EagerCells::next(train.bytes);
   const EagerHeader header{.next_slot = next_slot,
                            .number = static_cast<uint32_t>(sent_),
                            .size = static_cast<uint32_t>(size),
                            .tag = tag};
-  std::memcpy(memory_ + cells_.offset(cell), &header, sizeof header);
-  away_ |= 1U << cell;
-  cell_of_[sent_++ % cell_of_.size()] = cell;
+  uint8_t* const place = memory_ + cells_.offset(open_) + begin;
+  std::memcpy(place, &header, sizeof header);
+  if (size > 0) std::memcpy(place + sizeof header, data, size);
+  train = {.end = ++sent_,
+           .bytes = begin + sizeof header + size,
+           .payload = train.payload + size,
+           .messages = train.messages + 1};
+  return open_;
 }
 
 bool EagerSource::on_freed(uint64_t count) {
   if (count > sent_) return false;
-  for (; freed_ < count; ++freed_) away_ &= ~(1U << cell_of_[freed_ % cell_of_.size()]);
+  if (count <= freed_) return true;
+  freed_ = count;
+  for (uint32_t bits = away_; bits != 0; bits &= bits - 1) {
+    const auto cell = static_cast<uint32_t>(std::countr_zero(bits));
+    if (trains_[cell].end <= freed_) away_ &= ~(1U << cell);
+  }
   return true;
 }
 
@@ -47,30 +71,39 @@ void EagerInbox::enable(const EagerCells& cells, const uint8_t* memory) {
   memory_ = memory;
 }
 
-bool EagerInbox::on_write(uint32_t cell, Bytes bytes) {
-  if (cell >= EagerCells::kCells || cells_.bytes() == 0) return false;
-  if ((occupied_ >> cell & 1) != 0 || bytes < sizeof(EagerHeader)) return false;
-  const uint8_t* const place = memory_ + cells_.offset(cell);
-  EagerHeader header;
-  std::memcpy(&header, place, sizeof header);
-  const uint32_t ahead = header.number - static_cast<uint32_t>(freed_);
-  if (ahead >= EagerCells::kCells || message(freed_ + ahead).arrived) return false;
-  if (header.size > cells_.capacity(cell) || bytes != sizeof header + header.size) return false;
-  occupied_ |= 1U << cell;
-  message(freed_ + ahead) = {
-      .header = header, .data = place + sizeof header, .cell = cell, .arrived = true};
+bool EagerInbox::on_write(uint32_t cell, Bytes bytes, Bytes* payload) {
+  *payload = 0;
+  if (cell >= EagerCells::kCells || held_[cell] > 0) return false;
+  if (cells_.bytes() == 0 || bytes == 0 || bytes > cells_.room(cell)) return false;
+  const uint8_t* const train = memory_ + cells_.offset(cell);
+  for (Bytes begin = 0; begin < bytes;) {
+    EagerHeader header;
+    if (bytes - begin < sizeof header) return false;
+    std::memcpy(&header, train + begin, sizeof header);
+    if (header.size > bytes - begin - sizeof header) return false;
+    const uint32_t ahead = header.number - static_cast<uint32_t>(freed_);
+    if (ahead >= EagerCells::kMessages || message(freed_ + ahead).arrived) return false;
+    message(freed_ + ahead) = {
+        .header = header, .data = train + begin + sizeof header, .cell = cell, .arrived = true};
+    ++held_[cell];
+    *payload += header.size;
+    begin = EagerCells::next(begin + sizeof header + header.size);
+  }
+  ++occupied_;
   return true;
 }
 
 EagerInbox::Message* EagerInbox::at(uint32_t index) {
   Message& place = message(freed_ + index);
-  return index < EagerCells::kCells && place.arrived ? &place : nullptr;
+  return index < EagerCells::kMessages && place.arrived ? &place : nullptr;
 }
 
 void EagerInbox::free_taken() {
   for (Message* oldest = at(0); oldest != nullptr && oldest->taken; oldest = at(0)) {
-    ++(oldest->cell < EagerCells::kTinyCells ? untold_tiny_ : untold_large_);
-    occupied_ &= ~(1U << oldest->cell);
+    if (--held_[oldest->cell] == 0) {
+      ++(oldest->cell < EagerCells::kTinyCells ? untold_tiny_ : untold_large_);
+      --occupied_;
+    }
     *oldest = {};
     ++freed_;
   }

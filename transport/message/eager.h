@@ -1,9 +1,10 @@
 // Eager messages: small ones that leave before the receiver's buffer is known.
 //
 // The sender copies such a message into a cell of its own memory, which gives the application its
-// memory back at once, and writes it into the same cell of the receiver's, a header in front. The
-// receiver copies it into the buffer that it would have gone to anyway: the first of its tag that
-// no earlier message takes. The slots that tell of buffers give the cells back.
+// memory back at once, and writes it into the same cell of the receiver's, a header in front. What
+// is sent before that write leaves goes by the same one: a train of messages. The receiver copies
+// them into the buffers that they would have gone to anyway: the first of its tag that no earlier
+// message takes. The slots that tell of buffers give the cells back.
 //
 // Pure; one thread.
 #pragma once
@@ -36,30 +37,34 @@ class EagerCells {
   static constexpr uint32_t kTinyCells = 16;
   static constexpr uint32_t kLargeCells = 8;
   static constexpr uint32_t kCells = kTinyCells + kLargeCells;
+  // That the receiver has not been known to take.
+  static constexpr uint32_t kMessages = 128;
 
   explicit constexpr EagerCells(Bytes message = 0) : message_(message) {}
 
   constexpr bool takes(Bytes size) const { return message_ > 0 && size <= message_; }
   constexpr bool tiny(Bytes size) const { return takes(size) && size <= kTiny; }
-  // For one message each.
+  // The largest message.
   constexpr Bytes capacity(uint32_t cell) const {
     return cell < kTinyCells ? std::min(message_, kTiny) : message_;
   }
+  // For messages, headers and gaps included.
+  constexpr Bytes room(uint32_t cell) const { return sizeof(EagerHeader) + capacity(cell); }
   constexpr Bytes offset(uint32_t cell) const {
     const uint32_t large = std::max(cell, kTinyCells) - kTinyCells;
     return std::min(cell, kTinyCells) * stride(0) + large * stride(kTinyCells);
   }
   constexpr Bytes bytes() const { return message_ == 0 ? 0 : offset(kCells); }
+  // Where in its cell the next message begins after one that ends there.
+  static constexpr Bytes next(Bytes end) { return (end + 7) / 8 * 8; }
 
  private:
-  constexpr Bytes stride(uint32_t cell) const {
-    return (sizeof(EagerHeader) + capacity(cell) + 63) / 64 * 64;
-  }
+  constexpr Bytes stride(uint32_t cell) const { return (room(cell) + 63) / 64 * 64; }
   Bytes message_;
 };
 
-// The sender's cells. One is in use until its write is done and the receiver has taken the message,
-// if that is where it went.
+// The sender's cells. One is in use until its write is done and the receiver has taken the
+// messages, if that is where they went.
 class EagerSource {
  public:
   static constexpr uint8_t kNone = 0xFF;
@@ -68,41 +73,64 @@ class EagerSource {
   void enable(const EagerCells& cells, uint8_t* memory, uint32_t key, const RemotePlace& remote);
 
   bool tiny(Bytes size) const { return cells_.tiny(size); }
-  bool has_room(Bytes size) const { return (fitting(size) & ~(copies_ | away_)) != 0; }
-  // It would be there if no write were under way.
-  bool will_have_room(Bytes size) const { return (fitting(size) & ~away_) != 0; }
-  // The cell that holds the message, for which there must be room.
-  uint8_t copy(const uint8_t* data, Bytes size);
-  void on_write_done(uint8_t cell) { copies_ &= ~(1U << cell); }
-  const uint8_t* message(uint8_t cell) const { return header(cell) + sizeof(EagerHeader); }
-  const uint8_t* header(uint8_t cell) const { return memory_ + cells_.offset(cell); }
+  bool has_room(Bytes size) const { return free_cells(size) != 0; }
   uint32_t key() const { return key_; }
+  // The write that a cell was for is done.
+  void on_write_done(uint8_t cell) { copies_ &= ~(1U << cell); }
 
-  // The message in this cell goes to the receiver's; fills the header.
-  void send(uint8_t cell, uint64_t next_slot, Bytes size, int32_t tag);
+  // A message for a buffer that is known, alone in its cell, for which there must be room.
+  uint8_t copy(const uint8_t* data, Bytes size);
+  const uint8_t* message(uint8_t cell) const { return train(cell) + sizeof(EagerHeader); }
+
+  // A message can go into one of the receiver's cells.
+  bool takes(Bytes size) const { return numbers_left() && (boards(size) || has_room(size)); }
+  // It could if no write were under way.
+  bool will_take(Bytes size) const { return numbers_left() && (fitting(size) & ~away_) != 0; }
+  // The newest train has not left, and has room for it.
+  bool boards(Bytes size) const {
+    return open_ != kNone && EagerCells::next(trains_[open_].bytes) + sizeof(EagerHeader) + size <=
+                                 cells_.room(open_);
+  }
+  // Copies a message that it takes; returns the cell, that of the train where it boards one.
+  uint8_t send(const uint8_t* data, Bytes size, uint64_t next_slot, int32_t tag);
+  const uint8_t* train(uint8_t cell) const { return memory_ + cells_.offset(cell); }
+  void on_left(uint8_t cell) { open_ = open_ == cell ? kNone : open_; }
+  Bytes train_bytes(uint8_t cell) const { return trains_[cell].bytes; }
+  Bytes train_payload(uint8_t cell) const { return trains_[cell].payload; }
+  uint32_t train_messages(uint8_t cell) const { return trains_[cell].messages; }
   RemotePlace place(uint8_t cell) const {
     return {remote_.address + cells_.offset(cell), remote_.key};
   }
-  // The receiver says how many it has taken, ever. False for nonsense.
+  // The receiver says how many messages it has taken, ever. False for nonsense.
   bool on_freed(uint64_t count);
 
  private:
+  struct Train {
+    uint64_t end = 0;  // the number after that of its last message
+    Bytes bytes = 0;   // headers and gaps included
+    Bytes payload = 0;
+    uint32_t messages = 0;
+  };
   static constexpr uint32_t kTinyMask = (1U << EagerCells::kTinyCells) - 1;
   static constexpr uint32_t kLargeMask = ((1U << EagerCells::kCells) - 1) & ~kTinyMask;
 
   uint32_t fitting(Bytes size) const {
     return !cells_.takes(size) ? 0 : cells_.tiny(size) ? kTinyMask : kLargeMask;
   }
+  uint32_t free_cells(Bytes size) const { return fitting(size) & ~(copies_ | away_); }
+  bool numbers_left() const { return sent_ - freed_ < EagerCells::kMessages; }
+  uint8_t take_cell(Bytes size);
 
   EagerCells cells_;
   uint8_t* memory_ = nullptr;
   uint32_t key_ = 0;
   RemotePlace remote_;
   uint32_t copies_ = 0;  // bit per cell: its write is not done
-  uint32_t away_ = 0;    // bit per cell: the receiver has not taken it
+  uint32_t away_ = 0;    // bit per cell: the receiver has not taken what it carries
+  std::array<Train, EagerCells::kCells> trains_{};
   uint64_t sent_ = 0;
   uint64_t freed_ = 0;
-  std::array<uint8_t, 32> cell_of_{};  // by number
+  uint8_t open_ = kNone;  // the cell of the newest train, until it leaves
 };
 
 // The receiver's cells: what has arrived, in the order of its sending, until it is taken.
@@ -119,8 +147,8 @@ class EagerInbox {
   void enable(const EagerCells& cells, const uint8_t* memory);
 
   bool tiny(Bytes size) const { return cells_.tiny(size); }
-  // A write of `bytes` into this cell. False for nonsense.
-  bool on_write(uint32_t cell, Bytes bytes);
+  // A write of `bytes` into this cell; `payload` gets those of its messages. False for nonsense.
+  bool on_write(uint32_t cell, Bytes bytes, Bytes* payload);
   // The `index`th message that is not yet freed; nullptr: neither it nor those behind it may be
   // taken, because it has not arrived.
   Message* at(uint32_t index);
@@ -128,10 +156,14 @@ class EagerInbox {
   bool empty() const { return occupied_ == 0; }
   uint64_t freed() const { return freed_; }
   // The sender knows of all that was freed until now; it has few cells left otherwise.
-  void on_told() { untold_tiny_ = untold_large_ = 0; }
+  void on_told() {
+    untold_tiny_ = untold_large_ = 0;
+    told_ = freed_;
+  }
   bool many_untold() const {
     return untold_tiny_ >= EagerCells::kTinyCells / 2 ||
-           untold_large_ >= EagerCells::kLargeCells - 1;
+           untold_large_ >= EagerCells::kLargeCells - 1 ||
+           freed_ - told_ >= EagerCells::kMessages / 2;
   }
 
  private:
@@ -139,9 +171,11 @@ class EagerInbox {
 
   EagerCells cells_;
   const uint8_t* memory_ = nullptr;
-  std::array<Message, 32> messages_{};  // by number
-  uint32_t occupied_ = 0;               // bit per cell
-  uint64_t freed_ = 0;                  // all below this number
+  std::array<Message, EagerCells::kMessages> messages_{};  // by number
+  std::array<uint32_t, EagerCells::kCells> held_{};        // messages in each cell
+  uint32_t occupied_ = 0;                                  // cells that hold some
+  uint64_t freed_ = 0;                                     // all below this number
+  uint64_t told_ = 0;
   uint32_t untold_tiny_ = 0;
   uint32_t untold_large_ = 0;
 };

@@ -9,8 +9,8 @@ namespace pacecar {
 namespace {
 
 // "PCM" and the version of the message layer: raise it with every change of what travels.
-constexpr uint32_t kOfferMagic = 0x50434D03;
-constexpr uint32_t kAnswerMagic = 0x50434E03;
+constexpr uint32_t kOfferMagic = 0x50434D04;
+constexpr uint32_t kAnswerMagic = 0x50434E04;
 
 class Writer {
  public:

@@ -386,12 +386,11 @@ bool Messenger::receive(ConnectionId connection, const ReceiveOperation& operati
   if (!receiver.queue.post(operation)) return false;
   if (receiver.flow->obeys) allocator_->on_posted(now, receiver.flow->id, bytes);
   if (receiver.queue.holds_messages()) {
-    Bytes finished = 0;
-    uint32_t messages = 0;
-    const auto arrival = receiver.queue.take_eager(&finished, &messages);
-    on_arrival(receiver, arrival, finished, messages, now);
+    ReceiveQueue::Progress progress;
+    const auto arrival = receiver.queue.take_eager(&progress);
+    on_arrival(receiver, arrival, progress, now);
     if (!failed && receiver.failure != MessageFailure::kNone) return true;  // they were nonsense
-    bytes -= std::min(bytes, finished);
+    bytes -= std::min(bytes, progress.finished);
   }
   if (failed) {  // no more will come
     receiver.queue.fail(receiver.failure);

@@ -223,11 +223,12 @@ class Messenger {
   void poll_flow_words(Instant now);
   void poll_matching(Instant now);
   void poll_posting(Instant now);
+  void post_writes(Sender& sender, Instant now);
   void poll_telling(Instant now);
   void poll_grants(Instant now);
   void want_slots(Sender& sender);
-  void on_arrival(Receiver& receiver, ReceiveQueue::Arrival arrival, Bytes finished,
-                  uint32_t messages, Instant now);
+  void on_arrival(Receiver& receiver, ReceiveQueue::Arrival arrival,
+                  const ReceiveQueue::Progress& progress, Instant now);
   void keep_house(Instant now);
   // Each returns whether the passing of time may bring more to do.
   bool keep_house(Sender& sender, Instant now);

@@ -123,9 +123,9 @@ void Messenger::on_sent(const Completion& completion) {
         sender.flow->standing.backlog = 0;
         announce(*sender.flow, now_);
       }
-      const bool done = sender.queue.on_write_done(id.number, completion.status);
-      if (done && ok) ++counters_.messages_sent;
-      if (done && sender.queue.waiting()) look_ = true;  // a cell is free
+      const uint32_t done = sender.queue.on_write_done(id.number, completion.status);
+      if (ok) counters_.messages_sent += done;
+      if (done > 0 && sender.queue.waiting()) look_ = true;  // a cell is free
       if (sender.closed) tell_close(sender);
       break;
     }
@@ -179,22 +179,18 @@ void Messenger::on_received(const Completion& completion, Instant now) {
     return;
   }
   if (receiver->failure != MessageFailure::kNone) return;
-  Bytes finished = 0;
-  uint32_t messages = 0;
-  const auto arrival = receiver->queue.on_write(immediate, completion.bytes, &finished, &messages);
-  counters_.bytes_received += completion.bytes;
-  if (immediate.writes == Immediate::kEager && arrival == ReceiveQueue::Arrival::kOk) {
-    counters_.bytes_received -= sizeof(EagerHeader);
-  }
-  on_arrival(*receiver, arrival, finished, messages, now);
+  ReceiveQueue::Progress progress;
+  const auto arrival = receiver->queue.on_write(immediate, completion.bytes, &progress);
+  on_arrival(*receiver, arrival, progress, now);
 }
 
-void Messenger::on_arrival(Receiver& receiver, ReceiveQueue::Arrival arrival, Bytes finished,
-                           uint32_t messages, Instant now) {
-  if (finished > 0 && receiver.flow->obeys) {
-    allocator_->on_finished(now, receiver.flow->id, finished);
+void Messenger::on_arrival(Receiver& receiver, ReceiveQueue::Arrival arrival,
+                           const ReceiveQueue::Progress& progress, Instant now) {
+  if (progress.finished > 0 && receiver.flow->obeys) {
+    allocator_->on_finished(now, receiver.flow->id, progress.finished);
   }
-  counters_.messages_received += messages;
+  counters_.bytes_received += progress.payload;
+  counters_.messages_received += progress.messages;
   if (arrival == ReceiveQueue::Arrival::kOk) return;
   ++counters_.protocol_errors;
   fail_connection(receiver, MessageFailure::kPeerProtocol);
@@ -393,27 +389,33 @@ void Messenger::poll_posting(Instant now) {
   more_to_post_ = false;
   for (size_t left = posting_.size(); left > 0; --left) {
     Sender& sender = *senders_[posting_.take()];
-    if (sender.held) continue;
-    Flow& flow = *sender.flow;
-    WorkRequest write;
-    for (int turn = 0; sender.queue.next_write(sender.remote_connection, &write); ++turn) {
-      write.id = WorkId{WorkId::Kind::kData, sender.id, static_cast<uint32_t>(write.id)}.pack();
-      if (turn == kWritesPerTurn || nic_.post(flow.data, {&write, 1}) == 0) {
-        more_to_post_ |= turn == kWritesPerTurn;  // else a completion makes room
-        posting_.add(sender.id);
-        break;
-      }
-      const Bytes bytes = sender.queue.on_posted();
-      counters_.bytes_sent += bytes;
-      data_posted_ = true;
-      ++flow.writes;
-      flow.standing.backlog += bytes;
-      flow.controller->on_send(now, bytes);
-      const bool begins = flow.standing.backlog == bytes;
-      announce(flow, now);
-      if (begins) decide(flow, now);  // it may have been idle
-    }
+    if (!sender.held) post_writes(sender, now);
   }
+}
+
+void Messenger::post_writes(Sender& sender, Instant now) {
+  Flow& flow = *sender.flow;
+  Bytes bytes = 0;
+  WorkRequest write;
+  int posted = 0;
+  for (; sender.queue.next_write(sender.remote_connection, &write); ++posted) {
+    write.id = WorkId{WorkId::Kind::kData, sender.id, static_cast<uint32_t>(write.id)}.pack();
+    if (posted == kWritesPerTurn || nic_.post(flow.data, {&write, 1}) == 0) {
+      more_to_post_ |= posted == kWritesPerTurn;  // else a completion makes room
+      posting_.add(sender.id);
+      break;
+    }
+    bytes += sender.queue.on_posted();
+  }
+  if (posted == 0) return;
+  data_posted_ = true;
+  const bool begins = flow.standing.backlog == 0;
+  flow.writes += static_cast<uint32_t>(posted);
+  flow.standing.backlog += bytes;
+  counters_.bytes_sent += bytes;
+  flow.controller->on_send(now, bytes);
+  announce(flow, now);
+  if (begins) decide(flow, now);  // it may have been idle
 }
 
 void Messenger::poll_telling(Instant now) {

@@ -61,12 +61,13 @@ bool ReceiveQueue::urgent(uint64_t wanted) const {
 }
 
 ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes bytes,
-                                             Bytes* finished, uint32_t* messages) {
+                                             Progress* progress) {
   ++moves_;
-  *finished = 0;
-  *messages = 0;
+  *progress = {.payload = bytes};
   if (immediate.writes == Immediate::kEager) {
-    return on_eager(immediate, bytes, finished, messages);
+    if (!inbox_.on_write(immediate.slot, bytes, &progress->payload)) return Arrival::kProtocolError;
+    tells_late_ = true;
+    return take_eager(progress);
   }
   Buffer& buffer = buffers_[immediate.slot];
   if (!buffer.active) return Arrival::kProtocolError;
@@ -80,17 +81,10 @@ ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes b
   if (immediate.writes != 0 && !given_up) buffer.writes = immediate.writes;
   if (!given_up && (buffer.writes == 0 || buffer.writes_seen < buffer.writes)) return Arrival::kOk;
   tells_late_ = inbox_.tiny(buffer.received);
-  return complete(buffer, finished, messages);
+  return complete(buffer, progress);
 }
 
-ReceiveQueue::Arrival ReceiveQueue::on_eager(const Immediate& immediate, Bytes bytes,
-                                             Bytes* finished, uint32_t* messages) {
-  if (!inbox_.on_write(immediate.slot, bytes)) return Arrival::kProtocolError;
-  tells_late_ = true;
-  return take_eager(finished, messages);
-}
-
-ReceiveQueue::Arrival ReceiveQueue::take_eager(Bytes* finished, uint32_t* messages) {
+ReceiveQueue::Arrival ReceiveQueue::take_eager(Progress* progress) {
   // In the order of sending, so that of each tag the oldest comes first.
   for (uint32_t i = 0; EagerInbox::Message* message = inbox_.at(i); ++i) {
     if (message->taken) continue;
@@ -106,7 +100,7 @@ ReceiveQueue::Arrival ReceiveQueue::take_eager(Bytes* finished, uint32_t* messag
       ordered_copy(buffer->data, message->data, header.size);
       buffer->received = header.size;
     }
-    if (complete(*buffer, finished, messages) != Arrival::kOk) return Arrival::kProtocolError;
+    if (complete(*buffer, progress) != Arrival::kOk) return Arrival::kProtocolError;
   }
   inbox_.free_taken();
   return Arrival::kOk;
@@ -121,15 +115,15 @@ ReceiveQueue::Buffer* ReceiveQueue::buffer_for(const EagerHeader& header) {
 }
 
 // Of a buffer that is filled, or never will be.
-ReceiveQueue::Arrival ReceiveQueue::complete(Buffer& buffer, Bytes* finished, uint32_t* messages) {
+ReceiveQueue::Arrival ReceiveQueue::complete(Buffer& buffer, Progress* progress) {
   buffer.active = false;
   posted_bytes_ -= buffer.size;
-  *finished += buffer.size;
+  progress->finished += buffer.size;
   Receive* receive = receive_of(static_cast<uint32_t>(&buffer - buffers_.data()));
   if (receive == nullptr) return Arrival::kProtocolError;
   if (buffer.failed) receive->failure = MessageFailure::kTooLong;
   ++receive->done;
-  ++*messages;
+  ++progress->messages;
   complete_in_order();
   return Arrival::kOk;
 }

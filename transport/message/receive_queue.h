@@ -59,11 +59,15 @@ class ReceiveQueue {
   bool urgent(uint64_t wanted) const;
 
   enum class Arrival : uint8_t { kOk, kProtocolError };
-  // A write of `bytes` into the buffer, or the cell, of this immediate has arrived. `finished` gets
-  // the bytes of posted buffers that are done with, `messages` how many messages completed.
-  Arrival on_write(const Immediate& immediate, Bytes bytes, Bytes* finished, uint32_t* messages);
+  struct Progress {
+    Bytes payload = 0;      // of messages that the write has brought
+    Bytes finished = 0;     // of posted buffers that are done with
+    uint32_t messages = 0;  // that have completed
+  };
+  // A write of `bytes` into the buffer, or the cell, of this immediate has arrived.
+  Arrival on_write(const Immediate& immediate, Bytes bytes, Progress* progress);
   // Copies eager messages that have arrived into the buffers that have been posted since.
-  Arrival take_eager(Bytes* finished, uint32_t* messages);
+  Arrival take_eager(Progress* progress);
   // Eager messages wait for buffers.
   bool holds_messages() const { return !inbox_.empty(); }
   uint32_t requests() const { return static_cast<uint32_t>(requests_.size()); }
@@ -111,10 +115,9 @@ class ReceiveQueue {
     MessageFailure failure = MessageFailure::kNone;
   };
 
-  Arrival on_eager(const Immediate& immediate, Bytes bytes, Bytes* finished, uint32_t* messages);
   // The posted buffer that this message goes to; nullptr: none yet.
   Buffer* buffer_for(const EagerHeader& header);
-  Arrival complete(Buffer& buffer, Bytes* finished, uint32_t* messages);
+  Arrival complete(Buffer& buffer, Progress* progress);
   Receive* receive_of(uint32_t slot);
   void complete_in_order();
   void finish(Receive& receive);

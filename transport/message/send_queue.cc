@@ -10,6 +10,8 @@ namespace {
 // The largest write that any NIC takes; a message of more than all the writes that it may have is
 // too long.
 constexpr Bytes kMostWriteBytes = Bytes{1} << 30;
+// Up to here a write of its own costs more than the receiver's copy.
+constexpr Bytes kShortBytes = 1024;
 
 constexpr Bytes divide_up(Bytes total, Bytes part) { return (total + part - 1) / part; }
 
@@ -51,12 +53,14 @@ bool SendQueue::load_group(const SendTable& table, bool* malformed) {
   return true;
 }
 
+// False where no buffer of the group is this send's; group_size_ is 0 when all have been taken.
 bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
   Send& send = sends_[number];
   for (uint32_t i = 0; i < group_size_; ++i) {
     const CtsSlot& slot = group_[i];
     if ((group_used_ >> i & 1) != 0 || slot.tag != send.operation.tag) continue;
     group_used_ |= 1U << i;
+    if (group_used_ == (1U << group_size_) - 1) group_size_ = 0;
     send.matched = true;
     ++moves_;
     if (send.eager) {
@@ -68,6 +72,10 @@ bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
       return true;
     }
     send.sequence = slot.sequence - 1;
+    if (joins_others(send, slot)) {
+      send_eagerly(number, send.sequence);
+      return true;
+    }
     send.remote = slot.address + send.operation.offset;
     send.remote_key = slot.key;
     if (send.operation.request != nullptr) send.operation.request->slot = send.sequence;
@@ -88,20 +96,43 @@ bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
   return false;
 }
 
+// Others are there to share a write with.
+bool SendQueue::joins_others(const Send& send, const CtsSlot& slot) const {
+  const Bytes size = send.operation.size;
+  if (size > kShortBytes || size > slot.size || !eager_.takes(size)) return false;
+  return eager_.boards(size) || waiting_.size() > ahead_ + 1;
+}
+
 // Only when all slots that are known are taken: then the first of its tag among those to come is
 // the message's, for both sides, however slots and messages overtake each other.
 void SendQueue::send_ahead() {
-  while (waiting()) {
+  while (waiting() && ahead_ < EagerCells::kMessages) {
     const uint32_t number = waiting_[ahead_];
-    Send& send = sends_[number];
-    if (!copy(send)) return;
-    send.eager = true;
-    send.writes = 1;
-    eager_.send(send.cell, next_sequence_, send.operation.size, send.operation.tag);
-    matched_.push(number);
+    if (!eager_.takes(sends_[number].operation.size)) return;
     ++ahead_;
     ++moves_;
-    told_late_ = true;
+    send_eagerly(number, next_sequence_);
+  }
+}
+
+// A message that begins a train stands for its write; the others are done with.
+void SendQueue::send_eagerly(uint32_t number, uint64_t next_slot) {
+  Send& send = sends_[number];
+  SendOperation& operation = send.operation;
+  const bool joins = eager_.boards(operation.size);
+  send.cell = eager_.send(operation.data, operation.size, next_slot, operation.tag);
+  operation.key = eager_.key();
+  send.eager = true;
+  told_late_ = true;
+  finish(send);
+  if (!joins) {
+    send.writes = 1;
+    matched_.push(number);
+  } else if (send.matched) {
+    release(number);
+  } else {
+    send.done = true;
+    ++resting_;
   }
 }
 
@@ -119,7 +150,8 @@ bool SendQueue::copy(Send& send) {
 uint64_t SendQueue::wanted_slots() const {
   if (!told_late_ || !waiting() || group_size_ != 0) return 0;
   const Bytes size = sends_[waiting_[ahead_]].operation.size;
-  const bool goes_ahead = eager_.tiny(size) && eager_.will_have_room(size);
+  const bool goes_ahead =
+      ahead_ < EagerCells::kMessages && eager_.tiny(size) && eager_.will_take(size);
   return goes_ahead ? 0 : next_sequence_ + ahead_ + 1;
 }
 
@@ -136,9 +168,9 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
   if (send.eager) {
     *write = WorkRequest{
         .id = number,
-        .local = eager_.header(send.cell),
+        .local = eager_.train(send.cell),
         .remote = eager_.place(send.cell).address,
-        .length = sizeof(EagerHeader) + send.operation.size,
+        .length = eager_.train_bytes(send.cell),
         .local_key = eager_.key(),
         .remote_key = eager_.place(send.cell).key,
         .immediate =
@@ -174,16 +206,17 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
 Bytes SendQueue::on_posted() {
   Send& send = sends_[matched_.front()];
   const bool given_up = send.failure != MessageFailure::kNone && !send.eager;
-  const Bytes left = send.operation.size - send.posted;
-  const Bytes bytes = given_up ? 0 : send.eager ? left : std::min(left, send.write_bytes);
+  const Bytes left = std::min(send.operation.size - send.posted, send.write_bytes);
+  const Bytes bytes = given_up ? 0 : send.eager ? eager_.train_payload(send.cell) : left;
   send.posted += bytes;
   ++outstanding_;
   if (++send.writes_posted == send.writes) matched_.pop_front();
+  if (send.eager) eager_.on_left(send.cell);
   return bytes;
 }
 
-bool SendQueue::on_write_done(uint32_t number, CompletionStatus status) {
-  if (number >= sends_.size() || !sends_[number].used) return false;
+uint32_t SendQueue::on_write_done(uint32_t number, CompletionStatus status) {
+  if (number >= sends_.size() || !sends_[number].used) return 0;
   Send& send = sends_[number];
   ++moves_;
   --outstanding_;
@@ -193,7 +226,8 @@ bool SendQueue::on_write_done(uint32_t number, CompletionStatus status) {
                                                            : MessageFailure::kPeerRefused;
     if (send.writes_posted < send.writes) give_up(send, send.failure);
   }
-  if (send.writes_done < send.writes) return false;
+  if (send.writes_done < send.writes) return 0;
+  const uint32_t messages = send.eager ? eager_.train_messages(send.cell) : 1;
   send.done = true;
   if (send.cell != EagerSource::kNone) eager_.on_write_done(send.cell);
   finish(send);
@@ -202,7 +236,7 @@ bool SendQueue::on_write_done(uint32_t number, CompletionStatus status) {
   } else {
     release(number);
   }
-  return true;
+  return messages;
 }
 
 void SendQueue::on_peer_closed(uint64_t completed_slots) {

@@ -3,7 +3,8 @@
 //
 // Where eager messages are enabled, a small send is copied as soon as it may leave, and is done for
 // the application by that. It may leave before its buffer is known, unless an earlier one may not:
-// then it goes to one of the receiver's cells, and its slot, once there, is only crossed out.
+// then it goes to one of the receiver's cells, and its slot, once there, is only crossed out. So do
+// short ones that come together, whether or not their buffers are known: by one write.
 //
 // Bounds: kMaxSends sends that are not done for the application. Pure; one thread.
 #pragma once
@@ -73,8 +74,8 @@ class SendQueue {
   uint64_t moves() const { return moves_; }
   // Writes that were posted and are not done.
   uint32_t outstanding() const { return outstanding_; }
-  // A write of send `number` is done. True when that completed the send, successfully or not.
-  bool on_write_done(uint32_t number, CompletionStatus status);
+  // A write of send `number` is done. Returns how many sends that completed, successfully or not.
+  uint32_t on_write_done(uint32_t number, CompletionStatus status);
 
   // The receiver closed after completing this many slots: earlier sends are done, the others fail.
   void on_peer_closed(uint64_t completed_slots);
@@ -89,7 +90,7 @@ class SendQueue {
 
  private:
   // Beyond the application's: copies that are under way, and messages whose slots are not known.
-  static constexpr uint32_t kCapacity = kMaxSends + 2 * EagerCells::kCells;
+  static constexpr uint32_t kCapacity = kMaxSends + EagerCells::kCells + EagerCells::kMessages;
 
   struct Send {
     SendOperation operation;
@@ -112,7 +113,9 @@ class SendQueue {
 
   bool load_group(const SendTable& table, bool* malformed);
   bool match_one(uint32_t number, Bytes write_bytes);
+  bool joins_others(const Send& send, const CtsSlot& slot) const;
   void send_ahead();
+  void send_eagerly(uint32_t number, uint64_t next_slot);
   bool copy(Send& send);
   void give_up(Send& send, MessageFailure failure);
   void finish(Send& send);
@@ -147,19 +150,12 @@ SendQueue::Match SendQueue::match(const SendTable& table, Bytes write_bytes, OnG
       }
       for (uint32_t i = 0; i < group_size_; ++i) on_grant(group_[i].grant);
     }
-    for (size_t left = waiting_.size(); left > 0 && group_size_ != 0; --left) {
+    // As a rule they come in order. Else each gets its turn, so that the order of the others stays.
+    while (!waiting_.empty() && match_one(waiting_.front(), write_bytes)) waiting_.pop_front();
+    for (size_t left = group_size_ == 0 ? 0 : waiting_.size(); left > 0; --left) {
       const uint32_t number = waiting_.front();
       waiting_.pop_front();
       if (!match_one(number, write_bytes)) waiting_.push(number);
-      if (group_used_ == (1U << group_size_) - 1) {
-        // Whole turns only, so that the order of the waiting sends stays.
-        for (size_t rest = left - 1; rest > 0; --rest) {
-          const uint32_t skipped = waiting_.front();
-          waiting_.pop_front();
-          waiting_.push(skipped);
-        }
-        group_size_ = 0;
-      }
     }
     if (group_size_ != 0) return Match::kOk;  // its other tags have not been sent yet
   }

@@ -30,8 +30,9 @@ size_t Requester::post(std::span<const WorkRequest> work_requests) {
   for (const WorkRequest& work_request : work_requests) {
     if (requests_.full()) break;
     Posted posted{.work_request = work_request};
-    const Bytes packets = (work_request.length + config_.mtu - 1) / config_.mtu;
-    posted.packets = std::max<uint32_t>(1, static_cast<uint32_t>(packets));
+    const Bytes length = work_request.length;
+    const bool one = length <= config_.mtu;  // small writes are many: no division for them
+    posted.packets = one ? 1 : static_cast<uint32_t>((length + config_.mtu - 1) / config_.mtu);
     if (work_request.opcode == Opcode::kWriteWithImm) posted.msn = next_msn_++;
     requests_.push(posted);
     ++accepted;

@@ -302,6 +302,10 @@ void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant no
   const Bytes late = limits.rate.bytes_in(config_.jitter * kCatchUpJitters);
   flow.pacer.set_catch_up(
       std::min(std::max(flow.burst * kCatchUpBursts, late), config_.burst_bytes * kCatchUpBursts));
+  // Where packets are paced one by one, bursts are for hosts that cannot keep up.
+  flow.repaid = config_.jitter == Duration() || config_.burst_bytes > config_.mtu
+                    ? Duration()
+                    : std::max(config_.jitter, limits.rate.time_for(flow.burst * kCatchUpBursts));
   flow.sparse = limits.rate.time_for(config_.mtu) > config_.ack.delay / 2;
   if (flow.pacer.rate() != limits.rate) {
     flow.pacer.set_rate(

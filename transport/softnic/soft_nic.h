@@ -77,9 +77,11 @@ class SoftNic final : public Nic {
     Bytes sent = 0;  // payload, repetitions included
     FlowSignal signal;
     FlowArrival arrival;
-    bool sparse = false;  // so slow that each packet asks to be acknowledged
-    Bytes burst = 0;      // per turn
-    uint32_t turn = 0;    // round robin over queue_pairs
+    bool sparse = false;   // so slow that each packet asks to be acknowledged
+    bool waiting = false;  // for the pacer only: if it is late, the host is
+    Bytes burst = 0;       // per turn
+    uint32_t turn = 0;     // round robin over queue_pairs
+    Duration repaid;       // lateness of the host that is made good for little by little
 
     bool on_credit() const { return credit != kNoCredit; }
     Bytes credit_left() const { return sent < credit ? credit - sent : 0; }

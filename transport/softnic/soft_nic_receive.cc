@@ -1,8 +1,5 @@
 // The part of SoftNic that takes packets in. Everything in them is a stranger's data until the
 // queue pair, the source and the checksum have been found right.
-#include <array>
-#include <cstring>
-
 #include "transport/softnic/slab.h"
 #include "transport/softnic/soft_nic.h"
 #include "transport/wire/extended.h"
@@ -31,19 +28,6 @@ void SoftNic::on_packets(Instant now, std::span<const RxPacket> packets) {
     }
   }
 }
-
-namespace {
-
-// As two words: this is done for every packet.
-bool same_ip(const Address& a, const Address& b) {
-  std::array<uint64_t, 2> words[2];
-  static_assert(sizeof words[0] == sizeof a.ip);
-  std::memcpy(&words[0], a.ip.data(), sizeof a.ip);
-  std::memcpy(&words[1], b.ip.data(), sizeof b.ip);
-  return words[0] == words[1];
-}
-
-}  // namespace
 
 // The connected queue pair that a packet names, if the packet comes from its peer.
 QueuePair* SoftNic::find_sender(const RxPacket& packet, uint32_t queue_pair) {

@@ -2,6 +2,7 @@
 // and more data, as pacing and windows allow.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "transport/softnic/slab.h"
 #include "transport/softnic/soft_nic.h"
@@ -12,6 +13,8 @@ namespace {
 
 // How much too early an acknowledgement goes when a burst of data has just gone.
 constexpr Duration kInPassing = Duration::from_us(40);
+// What a turn of a loop that polls takes: two packets of a fast flow may go at once after it.
+constexpr Duration kTurn = Duration::from_us(1);
 constexpr size_t kDataOverheadBytes = wire::kDataHeaderBytes + wire::kChecksumBytes;
 
 }  // namespace
@@ -111,6 +114,7 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
   Flow& flow = flows_[index];
   const auto timer = static_cast<uint32_t>(queue_pairs_.size()) + index;
   const size_t pairs = flow.queue_pairs.size();
+  const bool waited = std::exchange(flow.waiting, false);
   for (size_t i = 0; i < pairs; ++i) {
     QueuePair& qp = *queue_pairs_[flow.queue_pairs[(flow.turn + i) % pairs]];
     if (qp.state != QueuePair::State::kConnected || !qp.has_work()) continue;
@@ -122,12 +126,15 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
     const Instant next_send = flow.pacer.next_send();
     if (next_send > now) {
       timers_.arm(timer, next_send);
+      flow.waiting = true;
       if (!probing) continue;
       budget = config_.mtu;
     }
+    if (waited) flow.pacer.excuse(now, kTurn, flow.repaid);
     const size_t count = transmit_queue_pair(qp, now, std::min(budget, flow.burst), out);
     if (count == 0) continue;  // what it had lost has been acknowledged after all
     flow.turn = static_cast<uint32_t>((flow.turn + i + 1) % pairs);
+    flow.waiting = true;
     make_ready(index);
     return count;
   }
@@ -174,7 +181,8 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
   const Bytes last_from = this->last_from(qp);
   const bool sparse = qp.config.paced && flows_[qp.config.flow].sparse;
   while (count < out.size() && slab_->room() >= kDataOverheadBytes &&
-         (count == 0 || payload_bytes + config_.mtu <= budget) &&
+         (count == 0 || payload_bytes + config_.mtu <= budget ||
+          payload_bytes + qp.requester->next_bytes() <= budget) &&
          qp.requester->next_packet(now, &packet)) {
     const Bytes then = payload_bytes + packet.payload.size();
     packet.header.ack_request |=

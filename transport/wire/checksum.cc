@@ -18,17 +18,24 @@ uint32_t by_library(uint32_t crc, std::span<const uint8_t> bytes) {
 
 #if defined(__x86_64__)
 
+uint64_t word_at(const uint8_t* at) {
+  uint64_t word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
 // For headers: the library, made for blocks of kilobytes, takes four times as many instructions.
 __attribute__((target("sse4.2"))) uint32_t by_instruction(uint32_t crc,
                                                           std::span<const uint8_t> bytes) {
   uint64_t state = crc;
   const uint8_t* at = bytes.data();
   size_t left = bytes.size();
-  for (; left >= 8; left -= 8, at += 8) {
-    uint64_t word;
-    std::memcpy(&word, at, sizeof word);
-    state = _mm_crc32_u64(state, word);
+  constexpr size_t kBlock = 5;  // words: a data header is one block
+  for (; left >= 8 * kBlock; left -= 8 * kBlock, at += 8 * kBlock) {
+#pragma GCC unroll 5
+    for (size_t i = 0; i < kBlock; ++i) state = _mm_crc32_u64(state, word_at(at + 8 * i));
   }
+  for (; left >= 8; left -= 8, at += 8) state = _mm_crc32_u64(state, word_at(at));
   for (; left > 0; --left) state = _mm_crc32_u8(static_cast<uint32_t>(state), *at++);
   return static_cast<uint32_t>(state);
 }

@@ -83,17 +83,18 @@ bool decode(std::span<const uint8_t> datagram, DataHeader& header,
   Bth bth;
   if (!decode_bth(p, bth)) return false;
   const uint32_t msn_and_flags = load_be32(p + 32);
-  header = {.opcode = bth.opcode,
-            .ack_request = bth.ack_request,
-            .taken_back = (msn_and_flags & kDataTakenBack) != 0,
-            .destination_qp = bth.destination_qp,
-            .psn = bth.psn,
-            .address = load_be64(p + 12),
-            .key = load_be32(p + 20),
-            .length = load_be32(p + 24),
-            .immediate = load_be32(p + 28),
-            .msn = msn_and_flags >> 8,
-            .timestamp = load_be32(p + 36)};
+  // Field by field: a whole header would be made elsewhere and copied, for every packet.
+  header.opcode = bth.opcode;
+  header.ack_request = bth.ack_request;
+  header.taken_back = (msn_and_flags & kDataTakenBack) != 0;
+  header.destination_qp = bth.destination_qp;
+  header.psn = bth.psn;
+  header.address = load_be64(p + 12);
+  header.key = load_be32(p + 20);
+  header.length = load_be32(p + 24);
+  header.immediate = load_be32(p + 28);
+  header.msn = msn_and_flags >> 8;
+  header.timestamp = load_be32(p + 36);
   payload = datagram.subspan(kDataHeaderBytes, datagram.size() - kDataHeaderBytes - kChecksumBytes);
   const bool opcode_fits = bth.opcode == Opcode::kWriteWithImm ||
                            (bth.opcode == Opcode::kWrite && header.immediate == 0);

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "transport/base/telemetry.h"
@@ -19,6 +20,15 @@ struct Address {
 
   bool operator==(const Address&) const = default;
 };
+
+// Whatever port and scope. As two words: this is done for every packet.
+inline bool same_ip(const Address& a, const Address& b) {
+  std::array<uint64_t, 2> words[2];
+  static_assert(sizeof words[0] == sizeof a.ip);
+  std::memcpy(&words[0], a.ip.data(), sizeof a.ip);
+  std::memcpy(&words[1], b.ip.data(), sizeof b.ip);
+  return words[0] == words[1];
+}
 
 // Control words travel in a class of their own, so that they never queue behind data.
 enum class TrafficClass : uint8_t { kData, kControl };

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "transport/io/udp/parse_address.h"
+#include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {
@@ -36,17 +37,33 @@ std::optional<T> number_in(std::string_view text, T least, T most) {
   return value >= least && value <= most ? std::optional(value) : std::nullopt;
 }
 
+std::optional<Address> numeric_address(std::string_view text) {
+  const bool ipv6 = text.find(':') != std::string_view::npos;
+  const auto address = parse_address(fmt::format(fmt::runtime(ipv6 ? "[{}]:0" : "{}:0"), text));
+  return address && address->scope_id == 0 ? std::optional(*address) : std::nullopt;
+}
+
 // False: it is the driver's.
 Result<bool> take_own(DpdkDevice& device, std::string_view argument) {
   std::string_view value = argument;
   const std::string_view key = take_until(value, '=');
   if (key == "address") {
-    const bool ipv6 = value.find(':') != std::string_view::npos;
-    const auto address = parse_address(fmt::format(fmt::runtime(ipv6 ? "[{}]:0" : "{}:0"), value));
-    if (!address || address->scope_id != 0) {
-      return refuse(device.name, argument, "write address=192.0.2.1 or address=2001:db8::1");
+    std::string_view bits = value;
+    device.address = numeric_address(take_until(bits, '/'));
+    const uint8_t most = device.address && is_ipv4(*device.address) ? 32 : 128;
+    if (!bits.empty()) device.link_bits = number_in<uint8_t>(bits, 1, most);
+    const bool slash = value.find('/') != std::string_view::npos;
+    if (!device.address || slash != device.link_bits.has_value()) {
+      return refuse(
+          device.name, argument,
+          "write address=192.0.2.1, address=2001:db8::1, or with the length of the link's "
+          "prefix address=192.0.2.1/24");
     }
-    device.address = *address;
+  } else if (key == "gateway") {
+    device.gateway = numeric_address(value);
+    if (!device.gateway) {
+      return refuse(device.name, argument, "write gateway=192.0.2.254 or gateway=2001:db8::ff");
+    }
   } else if (key == "vlan") {
     device.vlan = number_in<uint16_t>(value, 1, kMaxVlan);
     if (!device.vlan) return refuse(device.name, argument, "a VLAN is a number from 1 to 4094");

@@ -16,10 +16,12 @@ namespace pacecar {
 struct DpdkDevice {
   std::string name;       // a PCI address, or a virtual device: "net_memif0"
   std::string arguments;  // of the driver: "role=client,id=0"
-  std::optional<Address> address = std::nullopt;  // address=192.0.2.1
-  std::optional<uint16_t> vlan = std::nullopt;    // vlan=100
-  std::optional<Bytes> mtu = std::nullopt;        // mtu=9000
-  std::string bootstrap;                          // bootstrap=eth0
+  std::optional<Address> address = std::nullopt;    // address=192.0.2.1, or address=192.0.2.1/24
+  std::optional<uint8_t> link_bits = std::nullopt;  // what follows the '/'
+  std::optional<Address> gateway = std::nullopt;    // gateway=192.0.2.254
+  std::optional<uint16_t> vlan = std::nullopt;      // vlan=100
+  std::optional<Bytes> mtu = std::nullopt;          // mtu=9000
+  std::string bootstrap;                            // bootstrap=eth0
 
   bool is_pci() const;
   // The driver of a virtual device, "net_memif" for "net_memif0".

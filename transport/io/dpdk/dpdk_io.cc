@@ -10,10 +10,10 @@
 
 #include "transport/base/check.h"
 #include "transport/io/dpdk/eal.h"
+#include "transport/io/dpdk/kernel_neighbors.h"
 #include "transport/io/dpdk/neighbors.h"
 #include "transport/io/dpdk/port.h"
 #include "transport/io/dpdk/transmit_batch.h"
-#include "transport/io/udp/interfaces.h"
 #include "transport/io/udp/udp_socket.h"
 #include "transport/wire/address.h"
 #include "transport/wire/roce.h"
@@ -33,22 +33,29 @@ constexpr Duration kPause = Duration::from_ms(25);
 // How often the link is looked at: while it is down, and up.
 constexpr Duration kLinkDownInterval = Duration::from_ms(2);
 constexpr Duration kLinkUpInterval = Duration::from_ms(200);
-// An attempt takes a few round trips between two processes.
+// An attempt takes a few round trips between two processes; one that a server has not refused may
+// wait for a core there.
 constexpr Duration kReconnectInterval = Duration::from_ms(50);
+constexpr Duration kPatience = Duration::from_s(3);
+
+constexpr Route kLinkLocalRoute{.prefix = {.ip = {0xFE, 0x80}}, .bits = 10};
 
 class DpdkIo final : public PacketIo {
  public:
   DpdkIo(const DpdkConfig& config, PacketIoCaps caps, const Address& local,
-         std::unique_ptr<DpdkPort> port, UdpSocket holder)
+         std::unique_ptr<DpdkPort> port, UdpSocket holder, Routes routes)
       : caps_(caps),
         local_(local),
         port_(std::move(port)),
         holder_(std::move(holder)),
-        neighbors_({.mac = port_->mac(), .address = {.ip = local.ip}, .vlan = config.device.vlan}),
+        neighbors_({.mac = port_->mac(), .address = {.ip = local.ip}, .vlan = config.device.vlan},
+                   std::move(routes)),
         batch_(*port_),
         data_tc_(static_cast<uint8_t>((config.data_tc & kDscpMask) |
                                       static_cast<uint8_t>(Ecn::kCapable0))),
-        control_tc_(static_cast<uint8_t>(config.control_tc & kDscpMask)) {}
+        control_tc_(static_cast<uint8_t>(config.control_tc & kDscpMask)) {
+    if (port_->is_steered()) kernel_.emplace(port_->interface());
+  }
   ~DpdkIo() override { release(); }
 
   const PacketIoCaps& caps() const override { return caps_; }
@@ -71,6 +78,7 @@ class DpdkIo final : public PacketIo {
   bool read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now);
   void release();
   void look_at_link(Instant now, Duration interval);
+  void ask(const NeighborMessage& question, Instant now);
   void say(const NeighborMessage& message);
 
   PacketIoCaps caps_;
@@ -79,6 +87,7 @@ class DpdkIo final : public PacketIo {
   std::unique_ptr<DpdkPort> port_;
   UdpSocket holder_;  // where the kernel has our address, it must not answer for us
   Neighbors neighbors_;
+  std::optional<KernelNeighbors> kernel_;  // who hears of neighbours in our place
   TransmitBatch batch_;
   uint8_t data_tc_;
   uint8_t control_tc_;
@@ -100,7 +109,7 @@ bool DpdkIo::can_send(const TxPacket& packet) const {
 
 const HeaderTemplate* DpdkIo::headers_to(const TxPacket& packet, Instant now) {
   const Neighbors::Found found = neighbors_.find(*packet.destination, now);
-  if (found.ask) say(neighbors_.question(*packet.destination));
+  if (found.ask) ask(neighbors_.question(*packet.destination), now);
   return found.headers;
 }
 
@@ -154,6 +163,17 @@ size_t DpdkIo::send(std::span<const TxPacket> packets, Instant now) {
   return taken;
 }
 
+void DpdkIo::ask(const NeighborMessage& question, Instant now) {
+  if (!kernel_) return say(question);
+  const auto mac = kernel_->find(question.target);
+  if (!mac) return;
+  neighbors_.hear({.kind = NeighborMessage::Kind::kAnswer,
+                   .sender = question.target,
+                   .sender_mac = *mac,
+                   .target = question.sender},
+                  now);
+}
+
 void DpdkIo::say(const NeighborMessage& message) {
   std::array<uint8_t, kMaxNeighborMessageBytes> frame{};
   const size_t length = write_neighbor_message(message, neighbors_.self().vlan, frame);
@@ -164,9 +184,11 @@ void DpdkIo::look_at_link(Instant now, Duration interval) {
   if (link_seen_ != Instant() && now - link_seen_ < interval) return;
   link_seen_ = now;
   const bool was_up = std::exchange(link_up_, port_->link_is_up());
-  if (link_up_ && !was_up) say(neighbors_.announcement());
+  if (link_up_ && !was_up && !kernel_) say(neighbors_.announcement());
   if (link_up_ || reconnected_ == Instant()) reconnected_ = now;
-  if (port_->can_reconnect() && now - reconnected_ > kReconnectInterval) {
+  const Duration waited = now - reconnected_;
+  if (port_->can_reconnect() && waited > kReconnectInterval &&
+      (waited > kPatience || !port_->is_connecting())) {
     reconnected_ = now;
     port_->reconnect();
   }
@@ -206,9 +228,8 @@ bool DpdkIo::read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now) 
     if (answer) say(*answer);
     return false;
   }
-  if (datagram->destination.ip != local_.ip || datagram->destination.port != local_.port) {
-    return false;
-  }
+  const Address& to = datagram->destination;
+  if (to.port != local_.port || !same_ip(to, local_)) return false;
   if (datagram->bytes.empty()) {
     ++counters_.receive_errors;
     return false;
@@ -224,16 +245,28 @@ bool DpdkIo::read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now) 
   return true;
 }
 
-std::optional<Address> kernel_address(const std::string& interface) {
-  const auto found = interface.empty() ? fail(ErrorCode::kNotFound, "")
-                                       : Result<InterfaceInfo>(find_interface(interface));
-  return found ? preferred_address(*found) : std::nullopt;
+// What is given goes before what the kernel has; a VLAN is another network than the kernel's.
+Routes routes_of(const DpdkDevice& device, const std::string& interface, const Address& local) {
+  std::vector<Route> routes;
+  const uint8_t family_bits = is_ipv4(local) ? 8 * kIpv4Prefix.size() : 0;
+  if (device.link_bits) {
+    routes.push_back(
+        {.prefix = local, .bits = static_cast<uint8_t>(family_bits + *device.link_bits)});
+  }
+  if (device.gateway) {
+    routes.push_back({.prefix = local, .bits = family_bits, .gateway = *device.gateway});
+    if (family_bits == 0) routes.push_back(kLinkLocalRoute);
+  }
+  if (!interface.empty() && !device.vlan) {
+    for (const Route& route : kernel_routes(interface, local)) routes.push_back(route);
+  }
+  return Routes(std::move(routes));
 }
 
 PacketIoCaps caps_of(const DpdkPort& port, const Address& local, uint32_t paths) {
   PacketIoCaps caps;
   caps.datagram_bytes = port.mtu() - (is_ipv4(local) ? kIpv4UdpBytes : kIpv6UdpBytes);
-  caps.burst_bytes = caps.datagram_bytes;
+  caps.burst_bytes = 0;  // single packets cost no more: flows are paced by the packet
   caps.receive_bytes = port.receive_slots() * caps.datagram_bytes / 2;
   caps.paths = paths;
   caps.line_rate = port.line_rate();
@@ -266,11 +299,21 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
                 fmt::format("the DPDK device '{}' has an MTU of {}: at least {} are needed",
                             config.device.name, (*port)->mtu(), kMinDatagram + kIpv6UdpBytes));
   }
-  OpenedDpdk opened{.io = nullptr, .mac = (*port)->mac(), .interface = (*port)->interface()};
-  const auto kernels = kernel_address(opened.interface);
+  OpenedDpdk opened{.io = nullptr,
+                    .mac = (*port)->mac(),
+                    .interface = (*port)->interface(),
+                    .takes_interface = (*port)->takes_interface()};
+  const auto& kernels = (*port)->kernel_address();
   Address local = config.device.address ? *config.device.address
                   : kernels             ? *kernels
                                         : link_local_address(opened.mac);
+  if (config.device.gateway && is_ipv4(*config.device.gateway) != is_ipv4(local)) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("the gateway {} of the DPDK device '{}' cannot be reached from its "
+                    "address {}: give both of one family",
+                    ip_to_string(*config.device.gateway), config.device.name, ip_to_string(local)));
+  }
   local.port = roce::kUdpPort;
   UdpSocket holder;
   if (kernels && *kernels == Address{.ip = local.ip, .scope_id = local.scope_id}) {
@@ -282,8 +325,12 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
     local.port = bound->port;
     holder = std::move(*deaf);
   }
+  if ((*port)->is_steered()) {
+    if (auto ok = (*port)->steer(local); !ok) return tl::unexpected(ok.error());
+  }
   const PacketIoCaps caps = caps_of(**port, local, config.paths);
-  opened.io = std::make_unique<DpdkIo>(config, caps, local, std::move(*port), std::move(holder));
+  opened.io = std::make_unique<DpdkIo>(config, caps, local, std::move(*port), std::move(holder),
+                                       routes_of(config.device, opened.interface, local));
   return opened;
 }
 

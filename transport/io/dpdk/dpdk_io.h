@@ -36,7 +36,8 @@ inline constexpr uint32_t kMaxDpdkPaths = 256;
 struct OpenedDpdk {
   std::unique_ptr<PacketIo> io;
   MacAddress mac{};
-  std::string interface;  // of the kernel on the same device; empty: none
+  std::string interface;         // of the kernel on the same device; empty: none
+  bool takes_interface = false;  // so that the kernel hears nothing on it any more
 };
 
 // The address is the device's argument, else that of the kernel's interface on the same device,

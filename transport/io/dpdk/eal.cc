@@ -8,7 +8,10 @@
 #include <rte_log.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstdarg>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -16,15 +19,20 @@
 #include <mutex>
 #include <optional>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "transport/base/check.h"
+#include "transport/base/units.h"
 
 namespace pacecar {
 namespace {
 
 // Of address space; only what packets lie in becomes memory.
 constexpr const char* kMegabytesWithoutHugePages = "1024";
+// A few devices' worth (net_memif 20 MB, a NIC with jumbo frames 35): what others have left over
+// must not make a start fail that needs none.
+constexpr Bytes kEnoughHugePages = 128 << 20;
 constexpr size_t kMaxWords = 16384;
 
 std::mutex words_mutex;
@@ -37,6 +45,26 @@ ssize_t hear(void* /*cookie*/, const char* text, size_t length) {
   return static_cast<ssize_t>(length);
 }
 
+// The libraries of the AF_XDP driver, which write to the standard error otherwise.
+int hear_xdp(int level, const char* format, va_list arguments) {
+  constexpr int kDebug = 2;
+  std::array<char, 512> text{};
+  if (level >= kDebug) return 0;
+  const int length = std::vsnprintf(text.data(), text.size(), format, arguments);
+  if (length > 0) hear(nullptr, text.data(), std::min<size_t>(length, text.size() - 1));
+  return length;
+}
+
+void listen_to_xdp() {
+  using Print = int (*)(int, const char*, va_list);
+  for (const auto& [library, name] : {std::pair("libbpf.so.1", "libbpf_set_print"),
+                                      std::pair("libxdp.so.1", "libxdp_set_print")}) {
+    void* const loaded = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+    void* const function = loaded != nullptr ? dlsym(loaded, name) : nullptr;
+    if (function != nullptr) reinterpret_cast<void* (*)(Print)>(function)(hear_xdp);
+  }
+}
+
 void listen_to_eal() {
   std::FILE* const stream = fopencookie(
       nullptr, "w", {.read = nullptr, .write = hear, .seek = nullptr, .close = nullptr});
@@ -45,13 +73,18 @@ void listen_to_eal() {
   rte_openlog_stream(stream);  // lives as long as the process
 }
 
-bool huge_pages_are_free() {
+Bytes free_huge_pages() {
+  Bytes bytes = 0;
   std::error_code error;
   for (const auto& size : std::filesystem::directory_iterator("/sys/kernel/mm/hugepages", error)) {
+    unsigned kib = 0;
     uint64_t count = 0;
-    if (std::ifstream(size.path() / "free_hugepages") >> count && count > 0) return true;
+    if (std::sscanf(size.path().filename().c_str(), "hugepages-%ukB", &kib) == 1 &&
+        std::ifstream(size.path() / "free_hugepages") >> count) {
+      bytes += count * kib << 10;
+    }
   }
-  return false;
+  return bytes;
 }
 
 std::vector<std::string> split(const std::string& text) {
@@ -67,12 +100,12 @@ std::vector<std::string> own_arguments(const cpu_set_t& cpus, bool pci, const Lo
   // The engine's threads are ours: the EAL gets a single one, which is the caller's.
   std::vector<std::string> arguments = {fmt::format("--lcores=0@{}", cpu), "--no-telemetry"};
   if (!pci) arguments.emplace_back("--no-pci");
-  if (huge_pages_are_free()) {
+  if (free_huge_pages() >= kEnoughHugePages) {
     arguments.emplace_back("--in-memory");
   } else {
     log(LogLevel::kInfo,
-        "DPDK runs without huge pages: none is free ('echo 512 > "
-        "/proc/sys/vm/nr_hugepages' reserves 1 GiB of them)");
+        "DPDK runs without huge pages: less than 128 MiB of them are free ('echo 512 > "
+        "/proc/sys/vm/nr_hugepages' reserves 1 GiB)");
     arguments.insert(arguments.end(),
                      {"--no-shconf", "--no-huge", "-m", kMegabytesWithoutHugePages});
   }
@@ -125,6 +158,7 @@ Result<void> start(const std::string& arguments, bool pci, const LogSink& log) {
   const int done = rte_eal_init(static_cast<int>(argv.size()), argv.data());
   const int error = rte_errno;
   if (known) sched_setaffinity(0, sizeof cpus, &cpus);
+  listen_to_xdp();
   if (done >= 0) return {};
   const std::string cause = said.last(rte_strerror(error));
   if (error == EACCES || error == EPERM) {
@@ -136,7 +170,8 @@ Result<void> start(const std::string& arguments, bool pci, const LogSink& log) {
   return fail(
       ErrorCode::kSystem,
       fmt::format("DPDK does not start ({}): {}", cause,
-                  arguments.empty() ? "give arguments that suit this host in PACECAR_DPDK_EAL"
+                  arguments.empty() ? "give arguments that suit this host in PACECAR_DPDK_EAL, "
+                                      "such as '--no-huge --no-shconf --no-pci -m 1024'"
                                     : fmt::format("check PACECAR_DPDK_EAL='{}'", arguments)));
 }
 

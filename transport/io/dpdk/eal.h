@@ -13,7 +13,7 @@
 namespace pacecar {
 
 // `arguments` (of PACECAR_DPDK_EAL, separated by blanks) replace those of our own choice; empty:
-// one core, memory of this process only, huge pages if any are free. `pci`: PCI devices will be
+// one core, memory of this process only, huge pages if enough are free. `pci`: PCI devices will be
 // used. The affinity of the calling thread stays as it is.
 Result<void> start_eal(const std::string& arguments, bool pci, const LogSink& log);
 

@@ -16,10 +16,13 @@ constexpr size_t kTypeBytes = 2;
 }  // namespace
 
 uint32_t sum16(std::span<const uint8_t> bytes, uint32_t sum) {
+  // Two words at a time: 2^16 is 1 where they are added up.
+  uint64_t pairs = sum;
   size_t i = 0;
-  for (; i + 1 < bytes.size(); i += 2) sum += get16(&bytes[i]);
-  if (i < bytes.size()) sum += static_cast<uint32_t>(bytes[i] << 8);
-  return sum;
+  for (; i + 3 < bytes.size(); i += 4) pairs += wire::load_be32(&bytes[i]);
+  for (; i + 1 < bytes.size(); i += 2) pairs += get16(&bytes[i]);
+  if (i < bytes.size()) pairs += static_cast<uint64_t>(bytes[i] << 8);
+  return static_cast<uint32_t>((pairs >> 32) + (pairs >> 16 & 0xFFFF) + (pairs & 0xFFFF));
 }
 
 uint16_t fold(uint32_t sum) {

@@ -22,7 +22,8 @@ size_t set_of(const Address& address) {
 
 }  // namespace
 
-Neighbors::Neighbors(const Self& self) : self_(self), entries_(kCapacity) {
+Neighbors::Neighbors(const Self& self, Routes routes)
+    : self_(self), routes_(std::move(routes)), entries_(kCapacity) {
   // A loopback has all its ends at one address.
   learn(self.address, self.mac, Instant::never());
 }
@@ -43,7 +44,7 @@ Neighbors::Entry& Neighbors::make(const Address& address) {
   };
   Entry& entry = *std::min_element(
       set, set + kWays, [&](const Entry& a, const Entry& b) { return rank(a) < rank(b); });
-  entry = Entry{.address = {.ip = address.ip}, .used = true};
+  entry = Entry{.address = {.ip = address.ip}, .next_hop = routes_.next_hop(address), .used = true};
   return entry;
 }
 
@@ -52,7 +53,9 @@ Neighbors::Found Neighbors::find(const Address& address, Instant now) {
   if (entry == nullptr) {
     entry = &make(address);
     entry->asked = now;
-    return {.ask = true};
+    const Entry* const gateway = look_up(entry->next_hop);
+    if (gateway == nullptr || !gateway->known) return {.ask = true};
+    fill(*entry, gateway->mac, gateway->heard);
   }
   Found found{.headers = entry->known ? &entry->headers : nullptr};
   const bool wanted = !entry->known || now - entry->heard > kFresh;
@@ -64,29 +67,40 @@ Neighbors::Found Neighbors::find(const Address& address, Instant now) {
 }
 
 NeighborMessage Neighbors::question(const Address& target) const {
-  return {
-      .kind = Kind::kQuestion, .sender = self_.address, .sender_mac = self_.mac, .target = target};
+  return {.kind = Kind::kQuestion,
+          .sender = self_.address,
+          .sender_mac = self_.mac,
+          .target = routes_.next_hop(target)};
 }
 
 NeighborMessage Neighbors::announcement() const {
   return {.kind = Kind::kAnnouncement, .sender = self_.address, .sender_mac = self_.mac};
 }
 
-// Returns whether it was not known before.
-bool Neighbors::learn(const Address& address, const MacAddress& mac, Instant now) {
-  Entry* known = look_up(address);
-  Entry& entry = known != nullptr ? *known : make(address);
-  const bool is_new = !entry.known;
-  if (is_new || entry.mac != mac) {
+void Neighbors::fill(Entry& entry, const MacAddress& mac, Instant now) {
+  if (!entry.known || entry.mac != mac) {
     entry.headers = HeaderTemplate({.source_mac = self_.mac,
                                     .destination_mac = mac,
                                     .source = self_.address,
-                                    .destination = address,
+                                    .destination = entry.address,
                                     .vlan = self_.vlan});
   }
   entry.mac = mac;
   entry.known = true;
   entry.heard = now;
+}
+
+// Of a host on the link. Returns whether it was not known before.
+bool Neighbors::learn(const Address& address, const MacAddress& mac, Instant now) {
+  Entry* known = look_up(address);
+  Entry& entry = known != nullptr ? *known : make(address);
+  const bool is_new = !entry.known;
+  fill(entry, mac, now);
+  if (routes_.is_gateway(address)) {
+    for (Entry& other : entries_) {
+      if (other.used && other.next_hop.ip == address.ip) fill(other, mac, now);
+    }
+  }
   return is_new;
 }
 
@@ -97,7 +111,9 @@ std::optional<NeighborMessage> Neighbors::hear(const NeighborMessage& message, I
   if (others || unspecified || message.sender.ip == self_.address.ip) return std::nullopt;
   const bool to_us = message.target.ip == self_.address.ip;
   if (message.kind != Kind::kAnnouncement && !to_us) return std::nullopt;
-  const bool is_new = learn(message.sender, message.sender_mac, now);
+  // Those behind a gateway have no say in where they are.
+  const bool on_link = routes_.next_hop(message.sender).ip == message.sender.ip;
+  const bool is_new = on_link && learn(message.sender, message.sender_mac, now);
   if (message.kind == Kind::kAnswer) return std::nullopt;
   if (message.kind == Kind::kAnnouncement && !is_new) return std::nullopt;
   return NeighborMessage{.kind = Kind::kAnswer,

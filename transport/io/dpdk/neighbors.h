@@ -1,5 +1,6 @@
-// Neighbors: which MAC address a peer has, with the headers of packets to it. A table of fixed size
-// that forgets those longest not heard of; what others send can fill it but not let it grow.
+// Neighbors: which MAC address a peer has, or the gateway to it, with the headers of packets to it.
+// A table of fixed size that forgets those longest not heard of; what others send can fill it but
+// not let it grow.
 //
 // Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once
@@ -9,6 +10,7 @@
 #include "transport/base/units.h"
 #include "transport/io/dpdk/frame.h"
 #include "transport/io/dpdk/neighbor_message.h"
+#include "transport/io/dpdk/routes.h"
 
 namespace pacecar {
 
@@ -29,7 +31,7 @@ class Neighbors {
   // while it goes on serving.
   static constexpr Duration kFresh = Duration::from_s(30);
 
-  explicit Neighbors(const Self& self);
+  explicit Neighbors(const Self& self, Routes routes = Routes());
 
   const Self& self() const { return self_; }
 
@@ -40,6 +42,7 @@ class Neighbors {
   // `address` is of our family.
   Found find(const Address& address, Instant now);
 
+  // Who is asked for is the target, or the gateway to it.
   NeighborMessage question(const Address& target) const;
   NeighborMessage announcement() const;
 
@@ -50,6 +53,7 @@ class Neighbors {
  private:
   struct Entry {
     Address address;  // port and scope 0
+    Address next_hop;
     HeaderTemplate headers;
     MacAddress mac{};
     bool used = false;
@@ -60,9 +64,11 @@ class Neighbors {
 
   Entry* look_up(const Address& address);
   Entry& make(const Address& address);
+  void fill(Entry& entry, const MacAddress& mac, Instant now);
   bool learn(const Address& address, const MacAddress& mac, Instant now);
 
   Self self_;
+  Routes routes_;
   std::vector<Entry> entries_;
 };
 

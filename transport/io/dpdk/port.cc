@@ -13,10 +13,17 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <set>
+#include <chrono>
+#include <map>
+#include <ranges>
+#include <thread>
 
+#include "transport/io/dpdk/driver.h"
 #include "transport/io/dpdk/eal.h"
+#include "transport/io/dpdk/memif_sockets.h"
+#include "transport/io/dpdk/steering.h"
 #include "transport/io/udp/interfaces.h"
+#include "transport/wire/address.h"
 
 namespace pacecar {
 namespace {
@@ -25,42 +32,15 @@ constexpr uint16_t kReceiveSlots = 1024;
 constexpr uint16_t kTransmitSlots = 1024;
 constexpr Bytes kLargestMtu = 9000;
 constexpr Bytes kLinkBytes = 14 + kVlanTagBytes;
-constexpr uint32_t kSparePackets = 64;  // that drivers take ahead of what they return
 // What drivers with slots of their own (net_memif, net_af_packet) want their buffers to hold.
 constexpr Bytes kSlot = 10240;
 constexpr Bytes kLeastRoom = 2048;
-
-// What the device interface does not tell of a driver.
-struct Driver {
-  std::string_view name;
-  bool copies_on_send;
-  bool is_memory;
-  bool has_slots;             // of its own size, which limit the MTU, not what it says
-  bool kernel_is_peer;        // its interface is the other end of the wire
-  std::string_view defaults;  // arguments, unless the first of them is given
-};
-constexpr std::string_view kMemif = "net_memif";
-constexpr std::array kDrivers = {
-    Driver{kMemif, true, true, true, false, "bsize=10240"},
-    Driver{"net_ring", false, true, true, false, ""},
-    Driver{"net_af_packet", true, false, true, false, "framesz=10240,blocksz=40960,framecnt=512"},
-    Driver{"net_tap", true, false, false, true, ""},
-};
-
-const Driver* driver_named(std::string_view name) {
-  const auto it = std::ranges::find(kDrivers, name, &Driver::name);
-  return it == kDrivers.end() ? nullptr : &*it;
-}
-
-std::string with_defaults(const DpdkDevice& device) {
-  std::string text = device.name;
-  if (!device.arguments.empty()) text += "," + device.arguments;
-  const Driver* const driver = driver_named(device.driver());
-  if (driver == nullptr || driver->defaults.empty()) return text;
-  const std::string_view first = driver->defaults.substr(0, driver->defaults.find('='));
-  if (!device.argument(first)) text += "," + std::string(driver->defaults);
-  return text;
-}
+constexpr std::string_view kMemifSocket = "/run/memif.sock";  // the driver's, unless told
+// A server answers at once, if its machine lets it run.
+constexpr int kPatienceMs = 1000;
+// The kernel frees a queue some time after the program that had it has ended.
+constexpr int kXdpTries = 20;
+constexpr useconds_t kXdpRestUs = 10'000;
 
 std::string interface_name(uint32_t index) {
   std::array<char, IF_NAMESIZE> name{};
@@ -68,10 +48,26 @@ std::string interface_name(uint32_t index) {
   return if_indextoname(index, name.data()) != nullptr ? name.data() : "";
 }
 
-// The devices of this process that are in use. With eal_mutex() held.
-std::set<std::string>& devices_in_use() {
-  static std::set<std::string> names;
-  return names;
+std::string memif_socket(const DpdkDevice& device) {
+  return device.driver() == kMemifDriver
+             ? std::string(device.argument("socket").value_or(kMemifSocket))
+             : "";
+}
+
+bool is_memif_client(const DpdkDevice& device) {
+  return device.driver() == kMemifDriver && device.argument("role") != "server";
+}
+
+bool serves_at_file(const DpdkDevice& device) {
+  return device.driver() == kMemifDriver && device.argument("role") == "server" &&
+         device.argument("socket-abstract") == "no";
+}
+
+// The devices of this process that are in use, and what sockets of net_memif they have. With
+// eal_mutex() held.
+std::map<std::string, std::string>& devices_in_use() {
+  static std::map<std::string, std::string> sockets;
+  return sockets;
 }
 
 }  // namespace
@@ -79,14 +75,17 @@ std::set<std::string>& devices_in_use() {
 void DpdkPort::Closer::operator()(rte_mempool* pool) const { rte_mempool_free(pool); }
 
 Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkPortConfig& config, const LogSink& log) {
-  std::unique_ptr<DpdkPort> port(new DpdkPort);
-  const std::lock_guard lock(eal_mutex());  // released before a port that failed is destroyed
-  if (auto ok = port->attach(config.device, log); !ok) return tl::unexpected(ok.error());
-  if (auto ok = port->configure(config, log); !ok) {
+  int tries = config.device.driver() == kAfXdpDriver ? kXdpTries : 1;
+  while (true) {
+    std::unique_ptr<DpdkPort> port(new DpdkPort);
+    const std::lock_guard lock(eal_mutex());  // released before a port that failed is destroyed
+    if (auto ok = port->attach(config.device, log); !ok) return tl::unexpected(ok.error());
+    const auto configured = port->configure(config, log);
+    if (configured) return port;
     port->close();
-    return tl::unexpected(ok.error());
+    if (--tries == 0) return tl::unexpected(configured.error());
+    usleep(kXdpRestUs);
   }
-  return port;
 }
 
 DpdkPort::~DpdkPort() {
@@ -97,18 +96,31 @@ DpdkPort::~DpdkPort() {
 // With eal_mutex() held.
 void DpdkPort::close() {
   if (name_.empty()) return;
-  run_on_interrupt_thread([this] {
+  for (int ms = 0; ms < kPatienceMs && !link_is_up() && is_connecting(); ++ms) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const std::string socket = devices_in_use().extract(name_).mapped();
+  const bool last = std::ranges::none_of(devices_in_use() | std::views::values,
+                                         [&](const auto& other) { return other == socket; });
+  run_on_interrupt_thread([&] {
     rte_eth_dev_info info{};
     const bool known = rte_eth_dev_info_get(id_, &info) == 0;
     rte_eth_dev_stop(id_);
     rte_eth_dev_close(id_);
     if (known) rte_dev_remove(info.device);
+    if (last && !socket.empty()) retire_memif_listener(socket);
   });
-  devices_in_use().erase(name_);
+  if (xdp_sockets_) xdp_sockets_->close_ours();
   name_.clear();
 }
 
 Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
+  if (device.driver() == kMemifDriver && device.argument("zero-copy") == "yes") {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the DPDK device '{}': zero-copy=yes would end the peer's process "
+                            "(DPDK 22.11): leave it out",
+                            device.name));
+  }
   if (devices_in_use().contains(device.name)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("the DPDK device '{}' is in use by this process: name it once, or give "
@@ -116,6 +128,7 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
                             device.name, device.driver()));
   }
   if (rte_eth_dev_get_port_by_name(device.name.c_str(), &id_) != 0) {
+    if (serves_at_file(device)) remove_dead_memif_socket(memif_socket(device));
     const EalWords said(log);
     const int done = rte_dev_probe(with_defaults(device).c_str());
     if (done != 0 || rte_eth_dev_get_port_by_name(device.name.c_str(), &id_) != 0) {
@@ -138,20 +151,38 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
     }
   }
   name_ = device.name;
-  devices_in_use().insert(name_);
+  devices_in_use()[name_] = memif_socket(device);
   return {};
+}
+
+DpdkPort::Pool DpdkPort::try_pool(const std::string& name, uint32_t buffers, Bytes bytes) const {
+  // Drivers that copy into their slots need few buffers at a time: the newest ones are still in the
+  // cache.
+  const char* const order = driver_->has_slots ? "stack" : "ring_mp_mc";
+  const int socket = rte_eth_dev_socket_id(id_);
+  const auto room = static_cast<uint16_t>(bytes);
+  if (!driver_->one_pool) {
+    return Pool(rte_pktmbuf_pool_create_by_ops(name.c_str(), buffers, 0, 0, room, socket, order));
+  }
+  // As that does, but with one buffer after the other: it leaves out what is left of a page, and
+  // net_af_xdp tells the kernel of as much memory as they take without.
+  Pool pool(rte_mempool_create_empty(name.c_str(), buffers, sizeof(rte_mbuf) + bytes, 0,
+                                     sizeof(rte_pktmbuf_pool_private), socket,
+                                     RTE_MEMPOOL_F_NO_IOVA_CONTIG));
+  rte_pktmbuf_pool_private sizes{};
+  sizes.mbuf_data_room_size = room;
+  if (!pool || rte_mempool_set_ops_byname(pool.get(), order, nullptr) != 0) return nullptr;
+  rte_pktmbuf_pool_init(pool.get(), &sizes);
+  if (rte_mempool_populate_default(pool.get()) < 0 || pool->nb_mem_chunks != 1) return nullptr;
+  rte_mempool_obj_iter(pool.get(), rte_pktmbuf_init, nullptr);
+  return pool;
 }
 
 Result<DpdkPort::Pool> DpdkPort::make_pool(const char* purpose, uint32_t buffers,
                                            Bytes room) const {
   static std::atomic<uint32_t> number{0};  // names are unique in the process
-  const std::string name = fmt::format("pacecar_{}_{}", purpose, number++);
-  // Drivers that copy into their slots need few buffers at a time: the newest ones are still in the
-  // cache.
-  const char* const order = has_slots_ ? "stack" : "ring_mp_mc";
-  Pool pool(rte_pktmbuf_pool_create_by_ops(name.c_str(), buffers, 0, 0,
-                                           static_cast<uint16_t>(RTE_PKTMBUF_HEADROOM + room),
-                                           rte_eth_dev_socket_id(id_), order));
+  Pool pool = try_pool(fmt::format("pacecar_{}_{}", purpose, number++), buffers,
+                       RTE_PKTMBUF_HEADROOM + room);
   if (pool) return pool;
   return fail(ErrorCode::kSystem,
               fmt::format("no memory for {} packet buffers of {} bytes for '{}' ({}): reserve huge "
@@ -161,24 +192,27 @@ Result<DpdkPort::Pool> DpdkPort::make_pool(const char* purpose, uint32_t buffers
 }
 
 Result<void> DpdkPort::make_pools(const DpdkPortConfig& config) {
-  // Others get what the frames need: net_af_xdp takes no buffers larger than a page of memory.
-  const Bytes frame = std::max(mtu_ + kLinkBytes, has_slots_ ? kSlot : kLeastRoom);
-  auto receive = make_pool("rx", receive_slots_ + config.receive_burst + kSparePackets, frame);
+  const Bytes frame =
+      std::max(mtu_ + kLinkBytes + driver_->room_before, driver_->has_slots ? kSlot : kLeastRoom);
+  const uint32_t received = receive_slots_ + config.receive_burst + driver_->held_to_receive;
+  const uint32_t sent = config.transmit_buffers + (copies_on_send_ ? 0 : driver_->held_to_send);
+  auto receive = make_pool("rx", received + (driver_->one_pool ? sent : 0), frame);
   if (!receive) return tl::unexpected(receive.error());
   receive_pool_ = std::move(*receive);
+  if (driver_->one_pool) return {};
   // net_memif joins the pieces of a packet in one slot only if these buffers are larger than slots.
-  const uint32_t queued = copies_on_send_ ? 0 : kTransmitSlots;
-  auto transmit = make_pool("tx", queued + config.transmit_buffers, frame + 64);
+  auto transmit = make_pool("tx", sent, frame + 64);
   if (!transmit) return tl::unexpected(transmit.error());
   transmit_pool_ = std::move(*transmit);
   return {};
 }
 
 // The error is DPDK's.
-tl::expected<Bytes, int> DpdkPort::choose_mtu(const DpdkDevice& device, bool any) const {
-  if (any) {
+tl::expected<Bytes, int> DpdkPort::choose_mtu(const DpdkDevice& device) const {
+  const Bytes limit = driver_->has_slots ? kLargestMtu : driver_->most_mtu;
+  if (limit > 0) {
     const auto kernels = find_interface(interface_);
-    const Bytes most = kernels ? std::min(kernels->mtu, kLargestMtu) : kLargestMtu;
+    const Bytes most = kernels ? std::min(kernels->mtu, limit) : limit;
     return std::min(device.mtu.value_or(most), most);
   }
   if (device.mtu) {
@@ -190,54 +224,95 @@ tl::expected<Bytes, int> DpdkPort::choose_mtu(const DpdkDevice& device, bool any
   return mtu;
 }
 
-Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& log) {
-  const EalWords said(log);
-  const auto failed = [&](const char* what, int error) {
-    return fail(ErrorCode::kSystem,
-                fmt::format("the DPDK device '{}' cannot be {} ({}): check that nothing else uses "
-                            "it, and its arguments '{}'",
-                            name_, what, said.last(rte_strerror(-error)), config.device.arguments));
-  };
-  rte_eth_dev_info info{};
-  if (const int done = rte_eth_dev_info_get(id_, &info); done != 0) return failed("asked", done);
-  const Driver* const driver = driver_named(info.driver_name != nullptr ? info.driver_name : "");
-  copies_on_send_ = driver != nullptr && driver->copies_on_send &&
-                    (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
-  is_memory_ = driver != nullptr && driver->is_memory;
-  has_slots_ = driver != nullptr && driver->has_slots;
-  const bool kernel_is_peer = driver != nullptr && driver->kernel_is_peer;
-  if (!kernel_is_peer) interface_ = interface_name(info.if_index);
+tl::unexpected<Error> DpdkPort::refuse(const char* what, int error, const EalWords& said,
+                                       const DpdkDevice& device) const {
+  const std::string cure =
+      driver_->name == kAfXdpDriver
+          ? af_xdp_cure(interface_)
+          : fmt::format("check that nothing else uses it, and its arguments '{}'",
+                        device.arguments);
+  return fail(ErrorCode::kSystem, fmt::format("the DPDK device '{}' cannot be {} ({}): {}", name_,
+                                              what, said.last(rte_strerror(-error)), cure));
+}
 
-  is_hardware_ = config.device.is_pci();
-
-  rte_eth_conf conf{};
-  if (copies_on_send_) conf.txmode.offloads = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
-  if (const int done = rte_eth_dev_configure(id_, 1, 1, &conf); done != 0) {
-    return failed("configured", done);
-  }
-  if (auto mtu = choose_mtu(config.device, has_slots_); mtu) {
-    mtu_ = *mtu;
-  } else {
-    return failed("set to that MTU", mtu.error());
-  }
-
+Result<void> DpdkPort::make_queues(const DpdkPortConfig& config, const EalWords& said) {
   uint16_t receive_slots = kReceiveSlots;
   uint16_t transmit_slots = kTransmitSlots;
   rte_eth_dev_adjust_nb_rx_tx_desc(id_, &receive_slots, &transmit_slots);
   receive_slots_ = receive_slots;
+  const auto socket = static_cast<unsigned>(rte_eth_dev_socket_id(id_));
+  const bool xdp = driver_->name == kAfXdpDriver;
+  if (xdp) xdp_sockets_.emplace();
   if (auto ok = make_pools(config); !ok) return ok;
-  int done = rte_eth_rx_queue_setup(id_, 0, receive_slots,
-                                    static_cast<unsigned>(rte_eth_dev_socket_id(id_)), nullptr,
-                                    receive_pool_.get());
-  if (done != 0) return failed("given a receive queue", done);
-  done = rte_eth_tx_queue_setup(id_, 0, transmit_slots,
-                                static_cast<unsigned>(rte_eth_dev_socket_id(id_)), nullptr);
-  if (done != 0) return failed("given a transmit queue", done);
+  int done = rte_eth_rx_queue_setup(id_, 0, receive_slots, socket, nullptr, receive_pool_.get());
+  if (xdp) xdp_sockets_->remember();
+  if (done != 0) return refuse("given a receive queue", done, said, config.device);
+  done = rte_eth_tx_queue_setup(id_, 0, transmit_slots, socket, nullptr);
+  if (done != 0) return refuse("given a transmit queue", done, said, config.device);
+  return {};
+}
+
+void DpdkPort::find_interface_of(const DpdkDevice& device, uint32_t index) {
+  if (!driver_->kernel_is_peer) {
+    interface_ = interface_name(index);
+  } else if (const auto shared = device.argument(driver_->shared)) {
+    interface_ = *shared;
+  }
+  const auto found = find_interface(interface_);
+  if (!found) return;
+  const bool has_ours = device.address && std::ranges::count(found->addresses, *device.address) > 0;
+  kernel_address_ = has_ours ? device.address : preferred_address(*found);
+}
+
+void DpdkPort::leave_others_to_kernel(const DpdkDevice& device, const LogSink& log) {
+  // For another address, or another network, the kernel would not answer.
+  if (!kernel_address_ || device.address.value_or(*kernel_address_) != *kernel_address_) return;
+  if (device.vlan) return;
+  const auto isolated = isolate_device(id_);
+  steered_ = isolated.has_value();
+  log(LogLevel::kTrace,
+      steered_ ? fmt::format("the DPDK device '{}' leaves to the kernel what is not ours", name_)
+               : fmt::format("the DPDK device '{}' brings all packets, not only ours ({})", name_,
+                             isolated.error()));
+}
+
+Result<void> DpdkPort::steer(const Address& to) const {
+  const auto steered = steer_datagrams(id_, to);
+  if (steered) return {};
+  return fail(ErrorCode::kSystem,
+              fmt::format("the DPDK device '{}' does not take a rule for the packets to {} ({}): "
+                          "give it to DPDK alone, or use soft:udp:{}",
+                          name_, to_string(to), steered.error(), interface_));
+}
+
+Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& log) {
+  const EalWords said(log);
+  rte_eth_dev_info info{};
+  if (const int done = rte_eth_dev_info_get(id_, &info); done != 0) {
+    return refuse("asked", done, said, config.device);
+  }
+  driver_ = &dpdk_driver(info.driver_name != nullptr ? info.driver_name : "");
+  copies_on_send_ =
+      driver_->copies_on_send && (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS) != 0;
+  find_interface_of(config.device, info.if_index);
+  is_hardware_ = config.device.is_pci();
+
+  rte_eth_conf conf{};
+  if (copies_on_send_) conf.txmode.offloads = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+  int done = rte_eth_dev_configure(id_, 1, 1, &conf);
+  if (done != 0) return refuse("configured", done, said, config.device);
+  if (auto mtu = choose_mtu(config.device); mtu) {
+    mtu_ = *mtu;
+  } else {
+    return refuse("set to that MTU", mtu.error(), said, config.device);
+  }
+  if (auto ok = make_queues(config, said); !ok) return ok;
+  leave_others_to_kernel(config.device, log);
   // The server need not be there yet.
-  can_reconnect_ = config.device.driver() == kMemif && config.device.argument("role") != "server";
+  if (is_memif_client(config.device)) server_socket_ = memif_socket(config.device);
   done = rte_eth_dev_start(id_);
   started_ = done == 0;
-  if (!started_ && !can_reconnect_) return failed("started", done);
+  if (!started_ && !can_reconnect()) return refuse("started", done, said, config.device);
   // Neighbours ask by multicast. What a virtual device cannot filter comes in anyway.
   rte_eth_allmulticast_enable(id_);
   rte_ether_addr mac{};
@@ -257,6 +332,10 @@ Rate DpdkPort::line_rate() const {
     return Rate();
   }
   return Rate::from_bps(uint64_t{link.link_speed} * 1'000'000);
+}
+
+bool DpdkPort::is_connecting() const {
+  return started_ && can_reconnect() && memif_client_is_connected(server_socket_);
 }
 
 void DpdkPort::reconnect() {

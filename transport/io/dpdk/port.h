@@ -4,18 +4,23 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "transport/base/log.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
+#include "transport/io/dpdk/af_xdp.h"
 #include "transport/io/dpdk/device_name.h"
+#include "transport/io/dpdk/driver.h"
 #include "transport/io/dpdk/frame.h"
 
 struct rte_mbuf;
 struct rte_mempool;
 
 namespace pacecar {
+
+class EalWords;
 
 struct DpdkPortConfig {
   DpdkDevice device;
@@ -42,14 +47,25 @@ class DpdkPort {
   // False while a client waits for its server: no burst call may be made.
   bool is_started() const { return started_; }
   // Some devices have to ask for their other end again and again (net_memif as a client); for
-  // those whose link is down. Interrupts an attempt that goes on.
-  bool can_reconnect() const { return can_reconnect_; }
+  // those whose link is down. Interrupts an attempt that goes on, which endangers the other end:
+  // memif_sockets.h.
+  bool can_reconnect() const { return !server_socket_.empty(); }
   void reconnect();
+  // Whether such a device, whose link is down, has an attempt that goes on.
+  bool is_connecting() const;
   // What is handed over has been copied when the burst call returns, and may be in many pieces.
   bool copies_on_send() const { return copies_on_send_; }
   // Frames stay in the memory of this host.
-  bool is_memory() const { return is_memory_; }
-  rte_mempool& transmit_pool() { return *transmit_pool_; }
+  bool is_memory() const { return driver_->is_memory; }
+  // The kernel hears nothing on the interface any more.
+  bool takes_interface() const { return driver_->takes_interface; }
+  // The kernel's address on that interface: ours, if it has ours.
+  const std::optional<Address>& kernel_address() const { return kernel_address_; }
+  // All but one address and port, ours, is left to the kernel: also ARP and neighbour discovery.
+  bool is_steered() const { return steered_; }
+  // What a steered device is to bring.
+  Result<void> steer(const Address& to) const;
+  rte_mempool& transmit_pool() { return transmit_pool_ ? *transmit_pool_ : *receive_pool_; }
 
  private:
   struct Closer {
@@ -61,24 +77,32 @@ class DpdkPort {
   void close();
   Result<void> attach(const DpdkDevice& device, const LogSink& log);
   Result<void> configure(const DpdkPortConfig& config, const LogSink& log);
-  tl::expected<Bytes, int> choose_mtu(const DpdkDevice& device, bool any) const;
+  tl::expected<Bytes, int> choose_mtu(const DpdkDevice& device) const;
+  tl::unexpected<Error> refuse(const char* what, int error, const EalWords& said,
+                               const DpdkDevice& device) const;
+  void find_interface_of(const DpdkDevice& device, uint32_t index);
+  void leave_others_to_kernel(const DpdkDevice& device, const LogSink& log);
+  Result<void> make_queues(const DpdkPortConfig& config, const EalWords& said);
   Result<void> make_pools(const DpdkPortConfig& config);
+  Pool try_pool(const std::string& name, uint32_t buffers, Bytes bytes) const;
   Result<Pool> make_pool(const char* purpose, uint32_t buffers, Bytes room) const;
 
   std::string name_;
+  const DpdkDriver* driver_ = &dpdk_driver({});
   uint16_t id_ = 0;
   MacAddress mac_{};
   Bytes mtu_ = 0;
   std::string interface_;
+  std::optional<Address> kernel_address_;
+  bool steered_ = false;
   uint32_t receive_slots_ = 0;
   bool started_ = false;
-  bool can_reconnect_ = false;
+  std::string server_socket_;  // of a client of net_memif
   bool copies_on_send_ = false;
-  bool is_memory_ = false;
-  bool has_slots_ = false;
   bool is_hardware_ = false;  // virtual devices invent a speed
+  std::optional<XdpSockets> xdp_sockets_;
   Pool receive_pool_;
-  Pool transmit_pool_;
+  Pool transmit_pool_;  // none: that of what is received
 };
 
 }  // namespace pacecar

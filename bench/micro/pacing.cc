@@ -1,0 +1,339 @@
+// pacing: how evenly the packets of a paced flow leave and arrive. The real stack at a fixed rate
+// (engine, messages, software NIC, DPDK's net_memif) in two processes, one core each; each notes
+// when its packet I/O has taken or handed out every data packet. Packets of one poll have one time.
+//
+// A packet's gap is right when it is the wire bytes of the packet before it (with headers, and
+// Ethernet's preamble, FCS and gap) at the rate; its error is how far it is from that. Both
+// processes run at real-time priority where they may, and for less than a second at a time: the
+// kernel takes 50 ms of each second from those that run all the time.
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdlib>
+#include <vector>
+
+#include "transport/base/histogram.h"
+#include "transport/engine/clock.h"
+#include "transport/engine/engine.h"
+#include "transport/engine/soft_port.h"
+#include "transport/io/decorators/decorator.h"
+#include "transport/io/dpdk/dpdk_io.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Bytes kMessageBytes = 1 << 20;
+constexpr size_t kInFlight = 8;
+constexpr Bytes kLeastData = 1024;            // smaller packets are the protocol's own
+constexpr Bytes kHeadersBelow = 38 + 20 + 8;  // Ethernet with preamble, FCS and gap; IP; UDP
+constexpr Duration kLinkUp = Duration::from_ms(400);
+constexpr Duration kRested = Duration::from_s(1);
+constexpr Duration kWarmUp = Duration::from_ms(50);
+constexpr std::array<NicIdentity, 2> kIdentities = {NicIdentity{1}, NicIdentity{2}};
+
+constexpr int kCannotRunHere = 77;
+
+[[noreturn]] void give_up(const std::string& sentence, int code = 1) {
+  fmt::print(stderr, "pacing: {}\n", sentence);
+  std::_Exit(code);
+}
+
+template <typename T>
+T must(Result<T> result) {
+  if (!result) give_up(result.error().message);
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+void sleep_for(Duration time) {
+  const timespec span{time.ns() / 1'000'000'000, time.ns() % 1'000'000'000};
+  nanosleep(&span, nullptr);
+}
+
+struct Passing {
+  Instant time;
+  Bytes wire_bytes = 0;
+};
+
+// Notes the data packets that pass.
+class Witness final : public PacketIoDecorator {
+ public:
+  Witness(std::unique_ptr<PacketIo> inner, std::vector<Passing>& seen)
+      : PacketIoDecorator(std::move(inner)), seen_(seen) {}
+
+  size_t send(std::span<const TxPacket> packets, Instant now) override {
+    const size_t count = inner().send(packets, now);
+    note(packets.first(count), [](const TxPacket& packet) { return packet.size(); });
+    return count;
+  }
+  size_t receive(std::span<RxPacket> packets, Instant now) override {
+    const size_t count = inner().receive(packets, now);
+    note(packets.first(count), [](const RxPacket& packet) { return packet.bytes.size(); });
+    return count;
+  }
+
+ private:
+  template <typename Packets, typename Size>
+  void note(const Packets& packets, Size size) {
+    if (packets.empty()) return;
+    const Instant time = clock_now();
+    for (const auto& packet : packets) {
+      if (size(packet) >= kLeastData && seen_.size() < seen_.capacity()) {
+        seen_.push_back({time, size(packet) + kHeadersBelow});
+      }
+    }
+  }
+
+  std::vector<Passing>& seen_;
+};
+
+// What a process says to the one that started it.
+struct Figures {
+  uint64_t packets = 0;
+  uint64_t most_at_once = 0;
+  double rate_error = 0;                   // share
+  std::array<uint64_t, 5> gap_error_ns{};  // percentiles 50, 90, 99, 99.9, 100
+};
+constexpr std::array<double, 5> kPercentiles = {50, 90, 99, 99.9, 100};
+
+Figures figures_of(std::span<const Passing> seen, Rate rate) {
+  const auto begin = std::ranges::find_if(
+      seen, [&](const Passing& at) { return at.time - seen.front().time >= kWarmUp; });
+  const std::span<const Passing> part(begin, seen.end());
+  if (part.size() < 2) give_up("hardly a packet passed: is the machine very busy?");
+  Figures figures{.packets = part.size() - 1};
+  Histogram errors;
+  Bytes bytes = 0;
+  uint64_t at_once = 1;
+  for (size_t i = 1; i < part.size(); ++i) {
+    const Duration gap = part[i].time - part[i - 1].time;
+    const double ideal_ns = static_cast<double>(part[i - 1].wire_bytes) * 8 / rate.gbps();
+    errors.record(static_cast<uint64_t>(std::abs(static_cast<double>(gap.ns()) - ideal_ns)));
+    bytes += part[i - 1].wire_bytes;
+    at_once = gap == Duration() ? at_once + 1 : 1;
+    figures.most_at_once = std::max(figures.most_at_once, at_once);
+  }
+  const double ns = static_cast<double>((part.back().time - part.front().time).ns());
+  figures.rate_error = static_cast<double>(bytes) * 8 / ns / rate.gbps() - 1;
+  for (size_t i = 0; i < kPercentiles.size(); ++i) {
+    figures.gap_error_ns[i] = errors.value_at_percentile(kPercentiles[i]);
+  }
+  return figures;
+}
+
+struct Settings {
+  std::vector<double> rates_gbps = {10, 25, 50};
+  double seconds = 0.4;
+  Bytes mtu = 4096;
+  std::array<int, 2> cores = {0, 1};
+  bool real_time = true;
+};
+
+void write_all(int fd, std::span<const uint8_t> bytes) {
+  if (write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
+    give_up("the other process has ended");
+  }
+}
+
+std::vector<uint8_t> read_some(int fd) {
+  std::vector<uint8_t> bytes(4096);
+  const ssize_t got = read(fd, bytes.data(), bytes.size());
+  if (got <= 0) give_up("the other process has ended");
+  bytes.resize(static_cast<size_t>(got));
+  return bytes;
+}
+
+// One end: the sender connects, and keeps messages under way; the receiver keeps buffers posted.
+class End {
+ public:
+  End(bool sends, const Settings& settings, Rate rate, const std::string& socket, int peer)
+      : sends_(sends), rate_(rate), peer_(peer), memory_(kInFlight * kMessageBytes) {
+    seen_.resize(static_cast<size_t>((settings.seconds + 1) * rate.gbps() * 1e9 / 8 /
+                                     static_cast<double>(settings.mtu)));  // touched
+    seen_.clear();
+    const LogSink log{[](void*, LogLevel level, std::string_view line) {
+                        if (level <= LogLevel::kWarn) fmt::print(stderr, "{}\n", line);
+                      },
+                      nullptr};
+    const auto device =
+        must(parse_dpdk_device("net_memif0", fmt::format("role={},socket={},socket-abstract=no",
+                                                         sends ? "client" : "server", socket)));
+    Params params;
+    params.cc = "fixed";
+    params.rate_max = rate;
+    params.mtu = settings.mtu;
+    auto opened = open_dpdk({.device = device, .paths = params.paths}, log);
+    if (!opened) give_up(opened.error().message, kCannotRunHere);
+    auto io = std::move(opened->io);
+    look_until_link_is_up(*io);
+    be_alone(settings);
+    engine_ = must(Engine::open(
+        params,
+        make_soft_port(params, std::make_unique<Witness>(std::move(io), seen_), clock_now()),
+        kIdentities[sends ? 0 : 1]));
+    engine_->exclusively([&](Messenger& messenger, Nic& nic, Instant now) {
+      key_ = must(nic.register_memory(memory_.data(), memory_.size(), Access::kRemoteWrite)).key;
+      connect(messenger, now);
+    });
+  }
+
+  Figures run(double seconds) {
+    const Instant end = clock_now() + Duration::from_ns(static_cast<int64_t>(seconds * 1e9));
+    while (clock_now() < end) {
+      for (size_t i = 0; i < kInFlight; ++i) {
+        if (requests_[next_].state() == MessageRequest::State::kPending) break;
+        submit(next_);
+        next_ = (next_ + 1) % kInFlight;
+      }
+      engine_->progress();
+    }
+    return figures_of(seen_, rate_);
+  }
+
+ private:
+  static void look_until_link_is_up(PacketIo& io) {
+    std::array<RxPacket, 1> packets;
+    for (const Instant end = clock_now() + kLinkUp; clock_now() < end;) {
+      io.receive(packets, clock_now());
+      sleep_for(Duration::from_ms(1));
+    }
+  }
+
+  void be_alone(const Settings& settings) const {
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    CPU_SET(static_cast<size_t>(settings.cores[sends_ ? 1 : 0]), &cores);
+    if (sched_setaffinity(0, sizeof cores, &cores) != 0) {
+      give_up("this process cannot choose its core: give others with --cores");
+    }
+    sleep_for(kRested);
+    const sched_param priority{.sched_priority = 5};
+    if (settings.real_time && sched_setscheduler(0, SCHED_RR, &priority) != 0) {
+      give_up("no right to real-time priority: run as root, or give --no-real-time");
+    }
+  }
+
+  void connect(Messenger& messenger, Instant now) {
+    if (sends_) {
+      const auto offered = must(messenger.open_send(kIdentities[1], now));
+      write_all(peer_, offered.offer);
+      connection_ = offered.connection;
+      must(messenger.finish_send(connection_, read_some(peer_), now));
+      engine_->sends().attach(connection_);
+    } else {
+      const auto answered = must(messenger.open_receive(read_some(peer_), now));
+      write_all(peer_, answered.answer);
+      connection_ = answered.connection;
+      engine_->receives().attach(connection_);
+    }
+  }
+
+  void submit(size_t slot) {
+    if (requests_[slot].state() == MessageRequest::State::kFailed) give_up("a message failed");
+    requests_[slot].set(MessageRequest::State::kPending);
+    uint8_t* const data = &memory_[slot * kMessageBytes];
+    if (sends_) {
+      engine_->sends().push(
+          connection_,
+          {.data = data, .size = kMessageBytes, .key = key_, .request = &requests_[slot]});
+    } else {
+      engine_->receives().push(connection_,
+                               {.buffers = {{{.data = data, .size = kMessageBytes, .key = key_}}},
+                                .count = 1,
+                                .request = &requests_[slot]});
+    }
+    engine_->submitted();
+  }
+
+  const bool sends_;
+  const Rate rate_;
+  const int peer_;
+  std::vector<uint8_t> memory_;
+  std::vector<Passing> seen_;
+  std::array<MessageRequest, kInFlight> requests_;
+  std::unique_ptr<Engine> engine_;
+  ConnectionId connection_ = 0;
+  uint32_t key_ = 0;
+  size_t next_ = 0;
+};
+
+void print(const char* where, Rate rate, const Figures& figures) {
+  fmt::print("{:>5.0f} {:<8} {:>8} {:>+9.3f}%", rate.gbps(), where, figures.packets,
+             figures.rate_error * 100);
+  for (const uint64_t ns : figures.gap_error_ns) {
+    fmt::print(" {:>8.2f}", static_cast<double>(ns) / 1e3);
+  }
+  fmt::print(" {:>8}\n", figures.most_at_once);
+}
+
+// One end in a process of its own; the descriptor from which its figures can be read.
+int start(bool sends, const Settings& settings, Rate rate, const std::string& socket,
+          const std::array<int, 2>& peers) {
+  int figures_pipe[2];
+  if (pipe(figures_pipe) != 0) give_up("no pipe");
+  if (fork() == 0) {
+    close(peers[sends ? 1 : 0]);
+    End end(sends, settings, rate, socket, peers[sends ? 0 : 1]);
+    const Figures figures = end.run(settings.seconds);
+    write_all(figures_pipe[1], {reinterpret_cast<const uint8_t*>(&figures), sizeof figures});
+    std::_Exit(0);
+  }
+  close(figures_pipe[1]);
+  return figures_pipe[0];
+}
+
+// Returns the exit code.
+int measure(const Settings& settings, Rate rate) {
+  std::string folder = "/tmp/pacingXXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) give_up("cannot make a folder in /tmp");
+  const std::string socket = folder + "/memif";
+  std::array<int, 2> peers{};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, peers.data()) != 0) give_up("no socket pair");
+  const std::array<int, 2> results = {start(true, settings, rate, socket, peers),
+                                      start(false, settings, rate, socket, peers)};
+  for (const int fd : peers) close(fd);
+  int code = 0;
+  for (const bool sends : {true, false}) {
+    Figures figures;
+    const int fd = results[sends ? 0 : 1];
+    if (read(fd, &figures, sizeof figures) == sizeof figures) {
+      print(sends ? "left" : "arrived", rate, figures);
+    }
+    close(fd);
+  }
+  for (int status = 0; wait(&status) > 0;) code = std::max(code, WEXITSTATUS(status));
+  unlink(socket.c_str());
+  rmdir(folder.c_str());
+  return code;
+}
+
+}  // namespace
+}  // namespace pacecar
+
+int main(int argc, char** argv) {
+  pacecar::Settings settings;
+  CLI::App app("How evenly a paced flow's packets leave and arrive over shared memory.");
+  app.add_option("--rates", settings.rates_gbps, "in Gb/s")
+      ->delimiter(',')
+      ->check(CLI::Range(1., 400.));
+  app.add_option("--seconds", settings.seconds, "of each rate")->check(CLI::Range(0.1, 0.8));
+  app.add_option("--mtu", settings.mtu, "payload of a packet")->check(CLI::Range(1088, 8192));
+  app.add_option("--cores", settings.cores, "of receiver and sender")->delimiter(',');
+  app.add_flag("!--no-real-time", settings.real_time, "ordinary priority");
+  CLI11_PARSE(app, argc, argv);
+  fmt::print(
+      "Gb/s           packets rate error   gap error in us: p50, p90, p99, p99.9, most; at once\n");
+  std::fflush(stdout);
+  int code = 0;
+  for (const double gbps : settings.rates_gbps) {
+    const auto rate = pacecar::Rate::from_bps(static_cast<uint64_t>(gbps * 1e9));
+    code = std::max(code, pacecar::measure(settings, rate));
+    std::fflush(stdout);
+  }
+  return code;
+}

@@ -1,0 +1,83 @@
+// The NIC conformance suite for the software NIC over DPDK devices in one process: net_ring and
+// net_memif, without and with faults.
+#include "tests/conformance/nic_conformance.h"
+#include "tests/conformance/nic_rc_conformance.h"
+#include "tests/support/dpdk_hub.h"
+#include "tests/support/scratch_directory.h"
+#include "tests/support/soft_nic_host.h"
+#include "transport/io/decorators/fault.h"
+
+namespace pacecar {
+namespace {
+
+using test::DpdkHub;
+using test::DpdkLink;
+using test::SoftNicHost;
+
+constexpr FaultConfig kStorm{.loss = 0.05,
+                             .duplicate = 0.05,
+                             .corrupt = 0.02,
+                             .reorder = 0.2,
+                             .on_send = true,
+                             .on_receive = true};
+
+std::vector<std::unique_ptr<PacketIo>> open_ends(DpdkHub& hub, const FaultConfig& faults) {
+  std::vector<std::unique_ptr<PacketIo>> ends;
+  for (size_t i = 0; i < 2; ++i) {
+    ends.push_back(inject_faults(test::open_end(hub.device(i)), faults));
+  }
+  const auto step = [&hub] {
+    hub.turn();
+    return test::rested_now();
+  };
+  test::let_links_come_up(step, ends, &hub);
+  return ends;
+}
+
+NicWorld make_dpdk_world(DpdkLink link, const FaultConfig& faults, WireMode wire_mode) {
+  struct World {
+    World(DpdkLink kind, const FaultConfig& network_faults, WireMode mode)
+        : hub(kind, 2, folder.path().string()),
+          ios(open_ends(hub, network_faults)),
+          a(*ios[0], 2, 1024, test::rested_now(), mode),
+          b(*ios[1], 3, 2048, test::rested_now(), mode) {}
+    test::ScratchDirectory folder;
+    DpdkHub hub;
+    std::vector<std::unique_ptr<PacketIo>> ios;
+    SoftNicHost a;
+    SoftNicHost b;
+  };
+  const auto world = std::make_shared<World>(link, faults, wire_mode);
+  return {.nics = {&world->a.nic(), &world->b.nic()},
+          .refusals_break = wire_mode == WireMode::kRoce,
+          .step =
+              [world] {
+                const Instant now = test::rested_now();
+                world->a.turn(now);
+                world->hub.turn();
+                world->b.turn(now);
+                return now;
+              },
+          .owner = world};
+}
+
+NicWorld ring() { return make_dpdk_world(DpdkLink::kRing, {}, WireMode::kExtended); }
+NicWorld memif() { return make_dpdk_world(DpdkLink::kMemif, {}, WireMode::kExtended); }
+NicWorld memif_stormy() { return make_dpdk_world(DpdkLink::kMemif, kStorm, WireMode::kExtended); }
+NicWorld roce_ring() { return make_dpdk_world(DpdkLink::kRing, {}, WireMode::kRoce); }
+NicWorld roce_stormy() { return make_dpdk_world(DpdkLink::kMemif, kStorm, WireMode::kRoce); }
+
+INSTANTIATE_TEST_SUITE_P(DpdkNic, NicConformance,
+                         testing::Values(NicCase{"ring", ring}, NicCase{"memif", memif},
+                                         NicCase{"memif_stormy", memif_stormy},
+                                         NicCase{"roce_ring", roce_ring},
+                                         NicCase{"roce_memif_stormy", roce_stormy}),
+                         nic_case_name);
+
+INSTANTIATE_TEST_SUITE_P(DpdkNic, NicRcConformance,
+                         testing::Values(NicCase{"roce_ring", roce_ring},
+                                         NicCase{"roce_memif_stormy", roce_stormy}),
+                         nic_case_name);
+
+}  // namespace
+}  // namespace pacecar

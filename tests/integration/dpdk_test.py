@@ -1,0 +1,152 @@
+"""`pacecar bw` over DPDK devices whose other end dies, hangs or comes again, and with huge pages:
+dpdk_test.py PROGRAM CONFORMANCE [CLASS].
+
+Run where port 18515 is free (tests/support/with_nics 0). CONFORMANCE: the packet I/O's test.
+Exit status 77: skipped.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = ""
+CONFORMANCE = ""
+LIMIT_S = 60
+FLOWING_BYTES = 1 << 20
+HUGE_PAGES = pathlib.Path("/proc/sys/vm/nr_hugepages")
+
+
+class Device(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        memif = f"soft:dpdk:net_memif0,socket={self.root}/socket,socket-abstract=no,role="
+        shared = "soft:dpdk:net_af_packet0,iface=lo"
+        self.kinds = {"memif": (memif + "server", memif + "client"), "af_packet": (shared, shared)}
+
+    def start(self, nic, *arguments, **changes):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
+        process = subprocess.Popen(
+            [PROGRAM, "bw", *arguments], env={**clean, "PACECAR_NICS": nic,
+                                              "PACECAR_TIMEOUT": "1s", **changes},
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        process.kill()
+        process.communicate()
+
+    def serve(self, nic, *arguments):
+        """A server that listens."""
+        server = self.start(nic, *arguments)
+        while "waiting for a client" not in (line := server.stdout.readline()):
+            self.assertTrue(line, "the server ended")
+        return server
+
+    def stream(self, nic):
+        """A client whose messages flow."""
+        capture = self.root / "capture.pcap"
+        capture.unlink(missing_ok=True)
+        client = self.start(nic, "-D", "600", "127.0.0.1", PACECAR_PCAP=str(capture))
+        give_up = time.monotonic() + LIMIT_S
+        while not capture.exists() or capture.stat().st_size < FLOWING_BYTES:
+            self.assertIsNone(client.poll(), "the client ended")
+            self.assertLess(time.monotonic(), give_up, "nothing flows")
+            time.sleep(0.01)
+        return client
+
+    def assert_good_session(self, nic):
+        client = self.start(nic, "-n", "5", "127.0.0.1")
+        output, _ = client.communicate(timeout=LIMIT_S)
+        self.assertEqual(client.returncode, 0, output)
+
+
+class Ends(Device):
+    def assert_fails(self, process):
+        output, _ = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 1, output)
+        self.assertRegex(output, r"error: .*127\.0\.0\.1")
+
+    def test_client_names_a_server_that_dies_or_hangs_and_finds_its_successor(self):
+        for kind, (ours, theirs) in self.kinds.items():
+            for number in (signal.SIGKILL, signal.SIGSTOP):
+                with self.subTest(kind=kind, signal=number):
+                    server = self.serve(ours)
+                    client = self.stream(theirs)
+                    server.send_signal(number)
+                    self.assert_fails(client)
+                    server.kill()
+                    server.wait()
+                    successor = self.serve(ours)
+                    self.assert_good_session(theirs)
+                    self.assertEqual(successor.wait(LIMIT_S), 0)
+
+    def test_server_names_a_client_that_dies_or_hangs_and_serves_the_next(self):
+        for kind, (ours, theirs) in self.kinds.items():
+            for number in (signal.SIGKILL, signal.SIGSTOP):
+                with self.subTest(kind=kind, signal=number):
+                    server = self.serve(ours, "--run_infinitely")
+                    client = self.stream(theirs)
+                    client.send_signal(number)
+                    said = ""
+                    while "waiting for a client" not in said:
+                        self.assertTrue(line := server.stdout.readline(), said)
+                        said += line
+                    self.assertRegex(said, r"127\.0\.0\.1.*(went away|answer)")
+                    client.kill()
+                    client.wait()
+                    self.assert_good_session(theirs)
+                    server.kill()
+                    server.wait()
+
+
+class HugePages(Device):
+    def reserve(self, mebibytes):
+        """So many more; they are given back."""
+        before = HUGE_PAGES.read_text(encoding="ascii")
+        wanted = int(before) + mebibytes * 1024 // self.number("Hugepagesize")
+        try:
+            HUGE_PAGES.write_text(str(wanted), encoding="ascii")
+        except OSError as error:
+            self.skipTest(f"huge pages cannot be reserved: {error}")
+        self.addCleanup(HUGE_PAGES.write_text, before, encoding="ascii")
+        if int(HUGE_PAGES.read_text(encoding="ascii")) < wanted:
+            self.skipTest(f"the kernel has not enough memory in one piece for {wanted} huge pages")
+
+    @staticmethod
+    def number(what, file="/proc/meminfo"):
+        lines = pathlib.Path(file).read_text(encoding="ascii").splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith(what))
+
+    def huge_kib_of_a_stream(self):
+        ours, theirs = self.kinds["memif"]
+        self.serve(ours)
+        client = self.stream(theirs)
+        return self.number("Private_Hugetlb", f"/proc/{client.pid}/smaps_rollup")
+
+    def test_are_used_where_enough_are_free(self):
+        self.reserve(512)
+        self.assertGreater(self.huge_kib_of_a_stream(), 0)
+        subprocess.run([CONFORMANCE, "--gtest_brief=1"], check=True, timeout=LIMIT_S)
+
+    def test_too_few_are_left_alone(self):
+        self.reserve(4)
+        free_kib = self.number("HugePages_Free") * self.number("Hugepagesize")
+        if free_kib >= 128 * 1024:
+            self.skipTest("many are free already")
+        self.assertEqual(self.huge_kib_of_a_stream(), 0)
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    CONFORMANCE = sys.argv.pop(1)
+    result = unittest.main(verbosity=2, exit=False).result
+    sys.exit(1 if not result.wasSuccessful() else 77 if result.skipped else 0)

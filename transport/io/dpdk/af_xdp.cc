@@ -1,0 +1,98 @@
+#include "transport/io/dpdk/af_xdp.h"
+
+#include <fmt/format.h>
+#include <linux/bpf.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <functional>
+
+#include "transport/io/dpdk/driver.h"
+#include "transport/io/udp/interfaces.h"
+
+namespace pacecar {
+namespace {
+
+void for_each_xdp_socket(const std::function<void(int, ino_t)>& act) {
+  std::error_code error;
+  std::vector<int> descriptors;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    const std::string name = entry.path().filename().string();
+    std::from_chars(name.data(), name.data() + name.size(), descriptors.emplace_back(-1));
+  }
+  for (const int fd : descriptors) {
+    int domain = 0;
+    socklen_t size = sizeof domain;
+    struct stat status {};
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_XDP &&
+        fstat(fd, &status) == 0) {
+      act(fd, status.st_ino);
+    }
+  }
+}
+
+bool may_load_programs() {
+  bpf_attr attributes{};
+  attributes.map_type = BPF_MAP_TYPE_XSKMAP;
+  attributes.key_size = attributes.value_size = sizeof(uint32_t);
+  attributes.max_entries = 1;
+  const long fd = syscall(SYS_bpf, BPF_MAP_CREATE, &attributes, sizeof attributes);
+  if (fd >= 0) close(static_cast<int>(fd));
+  return fd >= 0 || errno != EPERM;
+}
+
+}  // namespace
+
+std::vector<ino_t> XdpSockets::inodes() {
+  std::vector<ino_t> found;
+  for_each_xdp_socket([&](int, ino_t inode) { found.push_back(inode); });
+  return found;
+}
+
+void XdpSockets::remember() {
+  ours_ = inodes();
+  std::erase_if(ours_, [&](ino_t inode) { return std::ranges::count(others_, inode) > 0; });
+}
+
+void XdpSockets::close_ours() const {
+  for_each_xdp_socket([&](int fd, ino_t inode) {
+    if (std::ranges::count(ours_, inode) > 0) close(fd);
+  });
+}
+
+std::string af_xdp_cure(const std::string& interface) {
+  const int fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
+  if (fd < 0 && errno == EAFNOSUPPORT) {
+    return "this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS): use net_af_packet";
+  }
+  if (fd >= 0) close(fd);
+  if (fd < 0 || !may_load_programs()) {
+    rlimit locked{};
+    getrlimit(RLIMIT_MEMLOCK, &locked);
+    return fmt::format(
+        "AF_XDP is for root, or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_IPC_LOCK (without the "
+        "last {} KiB of memory may be locked)",
+        locked.rlim_cur / 1024);
+  }
+  const auto found = find_interface(interface);
+  const Bytes most = dpdk_driver(kAfXdpDriver).most_mtu;
+  if (found && found->mtu > most) {
+    return fmt::format(
+        "its MTU is {}, of which few drivers take more than {} with XDP: 'ip link "
+        "set {} mtu {}'",
+        found->mtu, most, interface, most);
+  }
+  return fmt::format(
+      "another program may have the interface's queue or an XDP program on it, "
+      "which 'ip link show {}' tells: end it, or use net_af_packet",
+      interface);
+}
+
+}  // namespace pacecar

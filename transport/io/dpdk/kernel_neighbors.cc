@@ -1,0 +1,100 @@
+#include "transport/io/dpdk/kernel_neighbors.h"
+
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+
+#include "transport/io/sockaddr.h"
+#include "transport/wire/address.h"
+
+namespace pacecar {
+namespace {
+
+constexpr uint16_t kDiscardPort = 9;  // RFC 863
+constexpr int kUsable =
+    NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT | NUD_NOARP;
+
+struct Request {
+  nlmsghdr header;
+  ndmsg neighbor;
+  rtattr attribute;
+  std::array<uint8_t, 16> address;
+};
+
+std::optional<MacAddress> read_answer(std::span<const uint8_t> bytes) {
+  nlmsghdr header;
+  ndmsg neighbor;
+  if (bytes.size() < NLMSG_LENGTH(sizeof neighbor)) return std::nullopt;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.nlmsg_type != RTM_NEWNEIGH || header.nlmsg_len > bytes.size()) return std::nullopt;
+  std::memcpy(&neighbor, &bytes[NLMSG_HDRLEN], sizeof neighbor);
+  if ((neighbor.ndm_state & kUsable) == 0) return std::nullopt;
+  bytes = bytes.first(header.nlmsg_len).subspan(NLMSG_SPACE(sizeof neighbor));
+  while (bytes.size() >= sizeof(rtattr)) {
+    rtattr attribute;
+    MacAddress mac;
+    std::memcpy(&attribute, bytes.data(), sizeof attribute);
+    if (attribute.rta_len < sizeof attribute || attribute.rta_len > bytes.size()) break;
+    if (attribute.rta_type == NDA_LLADDR && attribute.rta_len == RTA_LENGTH(mac.size())) {
+      std::copy_n(&bytes[RTA_LENGTH(0)], mac.size(), mac.begin());
+      return mac;
+    }
+    bytes = bytes.subspan(std::min<size_t>(RTA_ALIGN(attribute.rta_len), bytes.size()));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+KernelNeighbors::KernelNeighbors(const std::string& interface)
+    : interface_(static_cast<int>(if_nametoindex(interface.c_str()))),
+      netlink_(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)) {}
+
+std::optional<MacAddress> KernelNeighbors::look_up(const Address& address) {
+  const bool ipv4 = is_ipv4(address);
+  const size_t skipped = ipv4 ? kIpv4Prefix.size() : 0;
+  Request request{};
+  request.header.nlmsg_len = static_cast<uint32_t>(sizeof request - skipped);
+  request.header.nlmsg_type = RTM_GETNEIGH;
+  request.header.nlmsg_flags = NLM_F_REQUEST;
+  request.header.nlmsg_seq = ++sequence_;
+  request.neighbor.ndm_family = ipv4 ? AF_INET : AF_INET6;
+  request.neighbor.ndm_ifindex = interface_;
+  request.attribute.rta_type = NDA_DST;
+  request.attribute.rta_len = static_cast<uint16_t>(RTA_LENGTH(address.ip.size() - skipped));
+  std::copy(address.ip.begin() + skipped, address.ip.end(), request.address.begin());
+  if (::send(netlink_.fd(), &request, request.header.nlmsg_len, MSG_DONTWAIT) < 0) {
+    return std::nullopt;
+  }
+  std::array<uint8_t, 1024> answer;
+  ssize_t size = 0;
+  while ((size = recv(netlink_.fd(), answer.data(), answer.size(), MSG_DONTWAIT)) > 0) {
+    nlmsghdr header{};
+    std::memcpy(&header, answer.data(), std::min<size_t>(sizeof header, static_cast<size_t>(size)));
+    if (header.nlmsg_seq == sequence_) {
+      return read_answer(std::span(answer).first(static_cast<size_t>(size)));
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<MacAddress> KernelNeighbors::find(const Address& address) {
+  const auto mac = look_up(address);
+  if (mac) return mac;
+  // What the kernel has to send makes it ask.
+  Address to{.ip = address.ip, .port = kDiscardPort};
+  if (is_link_local(address)) to.scope_id = static_cast<uint32_t>(interface_);
+  SocketAddress raw;
+  const socklen_t length = to_sockaddr(to, raw);
+  const UdpSocket udp(socket(raw.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sendto(udp.fd(), nullptr, 0, 0, &raw.any, length);
+  return std::nullopt;
+}
+
+}  // namespace pacecar

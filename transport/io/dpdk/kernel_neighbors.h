@@ -1,0 +1,28 @@
+// KernelNeighbors: MAC addresses that the kernel knows, for devices whose ARP and neighbour
+// discovery it keeps. Thread rule: one thread at a time.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "transport/io/dpdk/frame.h"
+#include "transport/io/udp/udp_socket.h"
+
+namespace pacecar {
+
+class KernelNeighbors {
+ public:
+  explicit KernelNeighbors(const std::string& interface);
+
+  // Nothing if the kernel does not know it yet; it is made to ask for it then.
+  std::optional<MacAddress> find(const Address& address);
+
+ private:
+  std::optional<MacAddress> look_up(const Address& address);
+
+  int interface_;  // its index
+  UdpSocket netlink_;
+  uint32_t sequence_ = 0;  // of the newest request
+};
+
+}  // namespace pacecar

@@ -1,0 +1,96 @@
+#include "transport/io/dpdk/memif_sockets.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace pacecar {
+namespace {
+
+constexpr int kGreetingMs = 1000;  // as a client, this must not leave before it is greeted
+
+int option(int fd, int name) {
+  int value = -1;
+  socklen_t size = sizeof value;
+  return getsockopt(fd, SOL_SOCKET, name, &value, &size) == 0 ? value : -1;
+}
+
+using GetName = int (*)(int, sockaddr*, socklen_t*);
+
+// Without the zero byte that begins an abstract name; those of the driver end with zeros.
+bool is_named(int fd, GetName get_name, std::string_view socket) {
+  sockaddr_un address{};
+  socklen_t size = sizeof address;
+  if (get_name(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return false;
+  const size_t begin = address.sun_path[0] == '\0' ? 1 : 0;
+  const char* const name = address.sun_path + begin;
+  return std::string_view(name, strnlen(name, sizeof address.sun_path - begin)) == socket;
+}
+
+// Descriptors of sockets such as the driver's, whose own or peer's name is `socket`.
+std::vector<int> find_sockets(GetName get_name, std::string_view socket) {
+  std::vector<int> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    const std::string number = entry.path().filename();
+    int fd = -1;
+    std::from_chars(number.data(), number.data() + number.size(), fd);
+    if (option(fd, SO_DOMAIN) == AF_UNIX && option(fd, SO_TYPE) == SOCK_SEQPACKET &&
+        is_named(fd, get_name, socket)) {
+      found.push_back(fd);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+void remove_dead_memif_socket(const std::string& path) {
+  std::error_code error;
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  if (path.size() >= sizeof address.sun_path || !std::filesystem::is_socket(path, error)) return;
+  path.copy(address.sun_path, path.size());
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
+    pollfd greeting{.fd = fd, .events = POLLIN, .revents = 0};
+    poll(&greeting, 1, kGreetingMs);
+  } else if (errno == ECONNREFUSED) {
+    std::filesystem::remove(path, error);
+  }
+  close(fd);
+}
+
+bool memif_client_is_connected(std::string_view socket) {
+  return !find_sockets(getpeername, socket).empty();
+}
+
+void retire_memif_listener(std::string_view socket) {
+  for (const int fd : find_sockets(getsockname, socket)) {
+    if (option(fd, SO_ACCEPTCONN) == 1) {
+      // The interrupt thread must find a descriptor that it can wait for.
+      const int silent = eventfd(0, EFD_CLOEXEC);
+      if (silent < 0) continue;
+      dup3(silent, fd, O_CLOEXEC);
+      close(silent);
+    } else {
+      // A client that has not said yet which device it wants: the driver shall see the end only.
+      shutdown(fd, SHUT_RDWR);
+      char byte = 0;
+      while (recv(fd, &byte, sizeof byte, MSG_DONTWAIT) > 0) {
+      }
+    }
+  }
+}
+
+}  // namespace pacecar

@@ -1,0 +1,42 @@
+// Routes: to whom packets for an address are handed on the link. Pure but for kernel_routes().
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/wire/packet.h"
+
+namespace pacecar {
+
+struct Route {
+  Address prefix;       // port and scope do not matter
+  uint8_t bits = 0;     // of the 128; of an IPv4 prefix 96 more than people write
+  Address gateway{};    // all 0: the destinations are on the link
+  uint32_t metric = 0;  // of two for the same prefix the least
+};
+
+class Routes {
+ public:
+  Routes() = default;
+  explicit Routes(std::vector<Route> routes);
+
+  // The gateway to an address, or the address itself; what no route covers is on the link.
+  const Address& next_hop(const Address& address) const;
+  bool is_gateway(const Address& address) const;
+
+ private:
+  std::vector<Route> routes_;  // the best first
+};
+
+// Those of one interface, from the text of /proc/net/route and /proc/net/ipv6_route. Lines that
+// cannot be read are left out.
+std::vector<Route> parse_ipv4_routes(std::string_view text, std::string_view interface);
+std::vector<Route> parse_ipv6_routes(std::string_view text, std::string_view interface);
+
+// Of the family of `local`.
+std::vector<Route> kernel_routes(const std::string& interface, const Address& local);
+
+}  // namespace pacecar
