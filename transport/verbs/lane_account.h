@@ -11,7 +11,7 @@
 #include "transport/base/fixed_queue.h"
 #include "transport/base/result.h"
 #include "transport/verbs/lane_ledger.h"
-#include "transport/verbs/work_queue.h"
+#include "transport/nic/paced/work_queue.h"
 
 namespace pacecar {
 

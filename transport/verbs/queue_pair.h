@@ -15,7 +15,7 @@
 #include "transport/nic/rc_endpoint.h"
 #include "transport/verbs/lane.h"
 #include "transport/verbs/standby_lane.h"
-#include "transport/verbs/work_queue.h"
+#include "transport/nic/paced/work_queue.h"
 
 namespace pacecar {
 

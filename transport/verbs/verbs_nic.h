@@ -21,7 +21,7 @@
 #include "transport/verbs/completions.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/errors.h"
-#include "transport/verbs/flow_gate.h"
+#include "transport/nic/paced/flow_gate.h"
 #include "transport/verbs/flush_pair.h"
 #include "transport/verbs/hardware_counters.h"
 #include "transport/verbs/memory.h"

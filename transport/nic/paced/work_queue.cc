@@ -1,4 +1,4 @@
-#include "transport/verbs/work_queue.h"
+#include "transport/nic/paced/work_queue.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "transport/verbs/work_queue.h"
+#include "transport/nic/paced/work_queue.h"
 
 namespace pacecar {
 namespace {

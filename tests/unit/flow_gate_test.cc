@@ -1,7 +1,7 @@
 // A flow's limits in virtual time: chunks leave as wholes, at the rate, within window and credit.
 #include <gtest/gtest.h>
 
-#include "transport/verbs/flow_gate.h"
+#include "transport/nic/paced/flow_gate.h"
 
 namespace pacecar {
 namespace {

@@ -1,4 +1,4 @@
-#include "transport/verbs/flow_gate.h"
+#include "transport/nic/paced/flow_gate.h"
 
 #include <algorithm>
 

@@ -1,0 +1,145 @@
+#include "transport/nic/paced/paced_flows.h"
+
+#include <algorithm>
+#include <array>
+
+namespace pacecar {
+
+PacedFlows::PacedFlows(const WaitingWork& work, uint32_t flows, Bytes burst, Duration jitter,
+                       Instant now)
+    : work_(work), timers_(flows, now), ready_(flows), signals_(flows), arrivals_(flows) {
+  flows_.reserve(flows);
+  for (FlowId i = 0; i < flows; ++i) {
+    Flow& flow = flows_.emplace_back(FlowGate(burst, jitter));
+    flow.signal.flow = i;
+    flow.arrival.flow = i;
+  }
+}
+
+void PacedFlows::join(FlowId flow, uint32_t slot) { flows_[flow].slots.push_back(slot); }
+
+void PacedFlows::leave(FlowId index, uint32_t slot) {
+  Flow& flow = flows_[index];
+  std::erase(flow.slots, slot);
+  flow.turn = 0;
+  if (flow.slots.empty()) {
+    flow.gate.forget_sent();
+    flow.signal = FlowSignal{.flow = index};
+    flow.arrival = FlowArrival{.flow = index};
+    signals_.remove(index);
+    arrivals_.remove(index);
+  }
+  wake(index);  // the others have more window now
+}
+
+void PacedFlows::set_limits(FlowId flow, const FlowLimits& limits, Instant now) {
+  flows_[flow].gate.set_limits(limits, now);
+  wake(flow);
+}
+
+bool PacedFlows::can_send(const Flow& flow, uint32_t slot) const {
+  const WorkRequest* request = work_.waiting(slot);
+  return request != nullptr && flow.gate.has_room(request->length);
+}
+
+// On credit a flow counts for the others, so only while it can send.
+void PacedFlows::wake(FlowId index) {
+  const Flow& flow = flows_[index];
+  const auto sends = [&](uint32_t slot) { return can_send(flow, slot); };
+  if (!flow.gate.on_credit() || std::ranges::any_of(flow.slots, sends)) ready_.add(index);
+}
+
+void PacedFlows::on_time(Instant now) {
+  std::array<uint32_t, 64> due;
+  size_t count = 0;
+  do {
+    count = timers_.expire(now, due);
+    for (const uint32_t flow : std::span(due).first(count)) wake(flow);
+  } while (count == due.size());
+}
+
+std::optional<PacedFlows::Turn> PacedFlows::next_turn(Instant now) {
+  while (!ready_.empty()) {
+    const FlowId flow = ready_.take();
+    if (const auto slot = choose(flow, now)) return Turn{.flow = flow, .slot = *slot};
+  }
+  return std::nullopt;
+}
+
+// A flow that has none is woken by a completion, a new limit or its time.
+std::optional<uint32_t> PacedFlows::choose(FlowId index, Instant now) {
+  Flow& flow = flows_[index];
+  const size_t count = flow.slots.size();
+  for (size_t i = 0; i < count; ++i) {
+    const size_t at = (flow.turn + i) % count;
+    if (!can_send(flow, flow.slots[at])) continue;
+    if (const Instant next_send = flow.gate.next_send(); next_send > now) {
+      timers_.arm(index, next_send);
+      return std::nullopt;
+    }
+    flow.turn = (at + 1) % count;
+    return flow.slots[at];
+  }
+  return std::nullopt;
+}
+
+bool PacedFlows::takes(const Turn& turn, Bytes bytes) const {
+  const FlowGate& gate = flows_[turn.flow].gate;
+  return gate.has_room(bytes) && (turn.bytes == 0 || turn.bytes + bytes <= gate.burst());
+}
+
+void PacedFlows::on_sent(Turn& turn, Bytes bytes, Bytes wire_bytes, Instant now) {
+  flows_[turn.flow].gate.on_sent(bytes, wire_bytes, now);
+  turn.bytes += bytes;
+}
+
+void PacedFlows::end_turn(const Turn& turn) {
+  Flow& flow = flows_[turn.flow];
+  if (flow.gate.on_credit()) {
+    flow.signal.sharing = static_cast<uint32_t>(ready_.size()) + 1;
+    signals_.add(turn.flow);
+  }
+  wake(turn.flow);
+}
+
+void PacedFlows::on_acknowledged(FlowId flow, Bytes bytes, Duration rtt) {
+  FlowSignal& signal = flows_[flow].signal;
+  signal.acked += bytes;
+  if (rtt > Duration()) signal.rtt = rtt;
+  signals_.add(flow);
+}
+
+void PacedFlows::on_arrived(FlowId flow, Bytes bytes) {
+  if (!tell_arrivals_) return;
+  flows_[flow].arrival.bytes += bytes;
+  arrivals_.add(flow);
+}
+
+bool PacedFlows::any_in_flight() const {
+  return std::ranges::any_of(flows_, [](const Flow& flow) { return flow.gate.in_flight() > 0; });
+}
+
+size_t PacedFlows::poll_signals(std::span<FlowSignal> signals) {
+  size_t count = 0;
+  while (count < signals.size() && !signals_.empty()) {
+    const FlowId index = signals_.take();
+    Flow& flow = flows_[index];
+    flow.signal.in_flight = flow.gate.in_flight();
+    flow.signal.sent = flow.gate.sent();
+    signals[count++] = flow.signal;
+    flow.signal = FlowSignal{.flow = index};
+  }
+  return count;
+}
+
+size_t PacedFlows::poll_arrivals(std::span<FlowArrival> arrivals) {
+  size_t count = 0;
+  while (count < arrivals.size() && !arrivals_.empty()) {
+    const FlowId index = arrivals_.take();
+    arrivals[count++] = flows_[index].arrival;
+    flows_[index].arrival = FlowArrival{.flow = index};
+  }
+  return count;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,93 @@
+// PacedFlows: the flows of a NIC that paces whole writes: which of a flow's queue pairs may send,
+// and when; and what came back about its data, for the congestion control.
+//
+// Bounded by the number of flows. Pure: time is an argument. Thread rule: one owner.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/base/timer_wheel.h"
+#include "transport/base/work_list.h"
+#include "transport/nic/nic.h"
+#include "transport/nic/paced/flow_gate.h"
+
+namespace pacecar {
+
+// What the NIC's queue pairs have to send; `slot` is the NIC's number of one.
+class WaitingWork {
+ public:
+  // The oldest work request that could be handed to the device now; nullptr: there is none.
+  virtual const WorkRequest* waiting(uint32_t slot) const = 0;
+
+ protected:
+  ~WaitingWork() = default;
+};
+
+class PacedFlows {
+ public:
+  // `work` outlives it. `burst` and `jitter` as of FlowGate.
+  PacedFlows(const WaitingWork& work, uint32_t flows, Bytes burst, Duration jitter, Instant now);
+
+  size_t size() const { return flows_.size(); }
+  void join(FlowId flow, uint32_t slot);
+  // With its last queue pair a flow ends; the next of its number begins anew.
+  void leave(FlowId flow, uint32_t slot);
+
+  void set_limits(FlowId flow, const FlowLimits& limits, Instant now);
+  // A queue pair has more to send, or something has made room.
+  void wake(FlowId flow);
+  void on_time(Instant now);
+  // When there is something to do by the passing of time alone; Instant(): at once.
+  Instant next_deadline() const { return ready_.empty() ? timers_.next_deadline() : Instant(); }
+
+  // One turn: what may leave at once of one queue pair.
+  struct Turn {
+    FlowId flow = 0;
+    uint32_t slot = 0;
+    Bytes bytes = 0;  // handed to the device in this turn
+  };
+  // The next queue pair that may send now; nullopt: none may.
+  std::optional<Turn> next_turn(Instant now);
+  // Whether its next work request, of `bytes`, still belongs to this turn.
+  bool takes(const Turn& turn, Bytes bytes) const;
+  // `wire_bytes` is what the work request takes of the link.
+  void on_sent(Turn& turn, Bytes bytes, Bytes wire_bytes, Instant now);
+  void end_turn(const Turn& turn);
+
+  // In flight no longer, however that came.
+  void on_done(FlowId flow, Bytes bytes) { flows_[flow].gate.on_done(bytes); }
+  // `rtt` 0: not known.
+  void on_acknowledged(FlowId flow, Bytes bytes, Duration rtt);
+  void on_arrived(FlowId flow, Bytes bytes);
+  bool any_in_flight() const;
+
+  void tell_arrivals(bool wanted) { tell_arrivals_ = wanted; }
+  size_t poll_signals(std::span<FlowSignal> signals);
+  size_t poll_arrivals(std::span<FlowArrival> arrivals);
+
+ private:
+  struct Flow {
+    explicit Flow(const FlowGate& limits) : gate(limits) {}
+    FlowGate gate;
+    std::vector<uint32_t> slots;  // of its queue pairs
+    FlowSignal signal;
+    FlowArrival arrival;
+    size_t turn = 0;  // round robin over `slots`
+  };
+
+  bool can_send(const Flow& flow, uint32_t slot) const;
+  std::optional<uint32_t> choose(FlowId index, Instant now);
+
+  const WaitingWork& work_;
+  std::vector<Flow> flows_;
+  TimerWheel timers_;  // flows that wait for their time
+  WorkList ready_;     // flows that may have something to send
+  WorkList signals_;   // flows with a signal
+  WorkList arrivals_;  // flows with arrivals that have not been told
+  bool tell_arrivals_ = false;
+};
+
+}  // namespace pacecar
