@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "transport/verbs/errors.h"
-#include "transport/verbs/random_word.h"
+#include "transport/base/random_word.h"
 
 namespace pacecar {
 namespace {

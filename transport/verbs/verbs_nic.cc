@@ -15,7 +15,7 @@
 #include "gdr/peermem.h"
 #include "transport/base/check.h"
 #include "transport/verbs/errors.h"
-#include "transport/verbs/random_word.h"
+#include "transport/base/random_word.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/verbs/random_word.h"
+#include "transport/base/random_word.h"
 #include "transport/verbs/verbs_nic.h"
 
 namespace pacecar {

@@ -1,0 +1,36 @@
+// What a peer needs to reach a queue pair of a libfabric NIC.
+//
+// Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "transport/base/result.h"
+#include "transport/nic/nic.h"
+
+namespace pacecar {
+
+struct OfiAddress {
+  uint32_t provider = 0;  // which one, and how addresses look there: ofi_provider_tag
+  QueuePairId queue_pair = 0;
+  uint16_t slot = 0;   // of the queue pair, for OfiImmediate; kNoSlot: it takes none
+  uint64_t rings = 0;  // its OfiRings, as the provider wants it
+  uint64_t rings_key = 0;
+  // The names of the NIC's endpoints, of one length: that for control words first.
+  std::vector<std::vector<uint8_t>> endpoints;
+
+  static constexpr uint16_t kNoSlot = 0xFFFF;
+};
+
+uint32_t ofi_provider_tag(std::string_view provider);
+
+// How many endpoints with names of such a length an address can have.
+size_t max_endpoints(size_t name_bytes);
+QueuePairAddress encode(const OfiAddress& address);
+// Errors: kPeer.
+Result<OfiAddress> decode_ofi_address(std::span<const uint8_t> bytes);
+
+}  // namespace pacecar

@@ -1,0 +1,92 @@
+#include "transport/ofi/domain.h"
+
+#include <rdma/fi_errno.h>
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace pacecar {
+namespace {
+
+// How long a write of a peer may go unnoticed while nobody polls and the provider wakes nobody.
+constexpr timespec kLookAgain{.tv_sec = 0, .tv_nsec = 500'000};
+
+}  // namespace
+
+Result<OfiDomain> OfiDomain::open(OfiProvider provider, std::string name, size_t completions) {
+  OfiDomain domain(std::move(provider), std::move(name));
+  fi_info* const info = domain.provider_.info.get();
+  fid_fabric* fabric = nullptr;
+  if (const int error = domain.library().fabric(info->fabric_attr, &fabric); error != 0) {
+    return domain.failed("fi_fabric", error);
+  }
+  domain.fabric_.reset(fabric);
+  fid_domain* opened = nullptr;
+  if (const int error = fi_domain(fabric, info, &opened, nullptr); error != 0) {
+    return domain.failed("fi_domain", error);
+  }
+  domain.domain_.reset(opened);
+  if (auto done = domain.open_completions(completions); !done) return tl::unexpected(done.error());
+  return domain;
+}
+
+// Some providers open a queue with a file descriptor that they then do not have.
+Result<void> OfiDomain::open_completions(size_t count) {
+  fi_cq_attr attributes{.size = count, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
+  fid_cq* queue = nullptr;
+  if (fi_cq_open(domain_.get(), &attributes, &queue, nullptr) == 0) {
+    completions_.reset(queue);
+    wakes_ = fi_control(&queue->fid, FI_GETWAIT, &wait_fd_) == 0;
+    if (wakes_) return {};
+    completions_.reset();
+  }
+  attributes.wait_obj = FI_WAIT_NONE;
+  if (const int error = fi_cq_open(domain_.get(), &attributes, &queue, nullptr); error != 0) {
+    return failed("fi_cq_open", error);
+  }
+  completions_.reset(queue);
+  timer_ = FileDescriptor(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  return timer_ ? Result<void>() : failed("timerfd_create", -errno);
+}
+
+OfiFailure OfiDomain::failure(int error) const {
+  return {
+      .error = -error, .provider_error = 0, .provider_text = {}, .text = library().text_of(-error)};
+}
+
+std::span<const fi_cq_data_entry> OfiDomain::poll() {
+  const ssize_t count = fi_cq_read(completions_.get(), entries_.data(), entries_.size());
+  if (count == -FI_EAVAIL) failed_ = true;
+  return std::span(entries_).first(count > 0 ? static_cast<size_t>(count) : 0);
+}
+
+bool OfiDomain::take_failure(Failed* failed) {
+  if (!failed_) return false;
+  fi_cq_err_entry entry{};
+  if (fi_cq_readerr(completions_.get(), &entry, 0) != 1) {
+    failed_ = false;
+    return false;
+  }
+  const char* const text =
+      fi_cq_strerror(completions_.get(), entry.prov_errno, entry.err_data, nullptr, 0);
+  *failed = {.context = entry.op_context,
+             .failure = {.error = entry.err,
+                         .provider_error = entry.prov_errno,
+                         .provider_text = text != nullptr ? text : "",
+                         .text = library().text_of(entry.err)}};
+  return true;
+}
+
+bool OfiDomain::prepare_to_wait() {
+  if (wakes_) {
+    fid* waiting = &completions_->fid;
+    return fi_trywait(fabric_.get(), &waiting, 1) == 0;
+  }
+  const itimerspec once{.it_interval = {}, .it_value = kLookAgain};
+  timerfd_settime(timer_.get(), 0, &once, nullptr);  // also takes back that it has fired
+  return true;
+}
+
+}  // namespace pacecar

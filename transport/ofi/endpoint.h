@@ -1,0 +1,70 @@
+// OfiEndpoint: an endpoint of a libfabric NIC, with the addresses of the peers that it writes to.
+// One serves all queue pairs: an endpoint is costly (tcp;ofi_rxm takes 67 MB for it).
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <rdma/fi_endpoint.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/result.h"
+#include "transport/ofi/domain.h"
+#include "transport/ofi/handles.h"
+
+namespace pacecar {
+
+// What an operation is for, in memory that outlives it.
+struct OfiWrite {
+  const void* data = nullptr;
+  Bytes length = 0;
+  void* descriptor = nullptr;  // of the local memory, where the provider wants it registered
+  fi_addr_t peer = FI_ADDR_UNSPEC;
+  uint64_t place = 0;  // in the peer's memory, as the provider wants it
+  uint64_t key = 0;
+  bool has_completion_data = false;
+  uint64_t completion_data = 0;
+  void* context = nullptr;
+};
+
+class OfiEndpoint {
+ public:
+  // `domain` outlives it. Errors: what the provider refuses.
+  static Result<std::unique_ptr<OfiEndpoint>> open(const OfiDomain& domain);
+
+  fid_ep* endpoint() const { return endpoint_.get(); }
+  // Where peers find it.
+  std::span<const uint8_t> name() const { return name_; }
+
+  // Each peer as often as it was added. Errors: kPeer, for an address that cannot be one.
+  Result<fi_addr_t> add_peer(std::span<const uint8_t> name);
+  void remove_peer(std::span<const uint8_t> name);
+
+  // For people.
+  std::string text_of(std::span<const uint8_t> name) const;
+
+  // Completes when all is in the peer's memory. 0, or a negative error; -FI_EAGAIN: again later.
+  int write(const OfiWrite& write) const;
+
+ private:
+  explicit OfiEndpoint(const OfiDomain& domain) : domain_(domain) {}
+  Result<void> set_up();
+
+  struct Peer {
+    fi_addr_t address = FI_ADDR_UNSPEC;
+    uint32_t users = 0;
+  };
+
+  const OfiDomain& domain_;
+  FidHandle<fid_av> addresses_;
+  FidHandle<fid_ep> endpoint_;
+  std::vector<uint8_t> name_;
+  std::map<std::vector<uint8_t>, Peer> peers_;
+};
+
+}  // namespace pacecar

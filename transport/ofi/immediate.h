@@ -1,0 +1,36 @@
+// What a write brings along for the peer's completion queue, where the provider carries 64 bits:
+// which of its queue pairs the write is for, how long it is, and the immediate value. Providers do
+// not tell the length by themselves.
+//
+// Pure.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+struct OfiImmediate {
+  static constexpr Bytes kDataBytes = 8;
+  static constexpr unsigned kSlotBits = 10;
+  static constexpr unsigned kLengthBits = 22;
+  static constexpr uint32_t kMaxSlots = 1U << kSlotBits;
+  // Of a write.
+  static constexpr Bytes kMaxBytes = (Bytes{1} << kLengthBits) - 1;
+
+  uint32_t slot = 0;  // of the receiver's queue pair
+  Bytes bytes = 0;
+  uint32_t immediate = 0;
+
+  uint64_t pack() const {
+    return uint64_t{slot} << 54 | static_cast<uint64_t>(bytes) << 32 | immediate;
+  }
+  static OfiImmediate unpack(uint64_t data) {
+    return {.slot = static_cast<uint32_t>(data >> 54),
+            .bytes = data >> 32 & kMaxBytes,
+            .immediate = static_cast<uint32_t>(data)};
+  }
+};
+
+}  // namespace pacecar

@@ -1,0 +1,49 @@
+// The entry points of libfabric, found at run time: a process that names no libfabric NIC does not
+// load it. All else goes through the objects' own tables.
+//
+// Thread rule: any.
+#pragma once
+
+#include <rdma/fabric.h>
+#include <rdma/fi_errno.h>
+
+#include <string>
+
+#include "transport/base/result.h"
+
+namespace pacecar {
+
+class OfiLibrary {
+ public:
+  // Once per process; it stays loaded. Some of the libraries that it brings along install handlers
+  // for signals: the program's own are put back. Errors: kUnavailable.
+  static Result<const OfiLibrary*> load(const std::string& file = "libfabric.so.1");
+
+  // As fi_getinfo, with signals as in load(). `hints` are not changed.
+  int getinfo(const fi_info* hints, fi_info** infos) const;
+  fi_info* allocinfo() const { return dupinfo_(nullptr); }
+  fi_info* dupinfo(const fi_info* info) const { return dupinfo_(info); }
+  void freeinfo(fi_info* info) const { freeinfo_(info); }
+  int fabric(fi_fabric_attr* attributes, fid_fabric** fabric) const {
+    return fabric_(attributes, fabric, nullptr);
+  }
+  // `error` is positive.
+  std::string text_of(int error) const { return strerror_(error); }
+  // "1.17"
+  std::string version() const;
+  bool at_least(uint32_t major, uint32_t minor) const {
+    return version_() >= FI_VERSION(major, minor);
+  }
+
+ private:
+  std::string resolve(void* library);
+
+  decltype(&fi_getinfo) getinfo_ = nullptr;
+  decltype(&fi_freeinfo) freeinfo_ = nullptr;
+  decltype(&fi_dupinfo) dupinfo_ = nullptr;
+  decltype(&fi_fabric) fabric_ = nullptr;
+  decltype(&fi_strerror) strerror_ = nullptr;
+  decltype(&fi_version) version_ = nullptr;
+};
+
+}  // namespace pacecar

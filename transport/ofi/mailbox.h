@@ -1,0 +1,96 @@
+// OfiMailbox: short messages between the two ends of a queue pair, by which they agree on what the
+// provider does not do for them: where memory lies and under which key, that it must not be written
+// any more, that a write has arrived, that an end is gone. A message is a remote write into a ring
+// in the peer's memory; its sequence number says that it is new.
+//
+// Pure. Thread rule: one owner.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+
+#include "transport/base/units.h"
+#include "transport/nic/nic.h"
+
+namespace pacecar {
+
+struct OfiMessage {
+  enum class Kind : uint32_t {
+    kAsk = 1,  // where is your region `key`?
+    kRegion,   // there; or, with length 0, there is no such region that you may write
+    kRevoke,   // write into my region `key` no more, and say when nothing is on its way
+    kRevoked,  // nothing is
+    kTold,     // a write with immediate has arrived: `key` is the immediate, `length` its bytes
+    kTaken,    // nothing but `taken`
+    kGone,     // nothing of mine comes any more
+  };
+
+  Kind kind = Kind::kTaken;
+  uint32_t key = 0;
+  uint64_t address = 0;       // kRegion: of its first byte, as its owner has it
+  uint64_t place = 0;         // kRegion: the same, as the provider wants it
+  uint64_t provider_key = 0;  // kRegion
+  uint64_t length = 0;        // bytes
+  uint32_t to = 0;            // the receiving queue pair, by its number there
+  uint32_t taken = 0;         // so many of the receiver's messages have been taken
+  uint64_t check = 0;         // over all else
+  uint64_t sequence = 0;      // 1 is the first; lies last, so that it becomes visible last
+
+  uint64_t make_check() const;
+};
+static_assert(sizeof(OfiMessage) == 64 && std::is_trivially_copyable_v<OfiMessage>);
+
+// The memory of one end: what the peer writes, and the sources of what we write.
+struct OfiRings {
+  static constexpr uint32_t kMessages = 64;
+  std::array<OfiMessage, kMessages> in;
+  std::array<OfiMessage, kMessages> out;
+};
+
+class OfiMailbox {
+ public:
+  // `rings` outlives it, and was that of other queue pairs before.
+  OfiMailbox(OfiRings& rings, QueuePairId own) : rings_(rings), own_(own) { rings_ = OfiRings(); }
+
+  void join(QueuePairId peer) { peer_ = peer; }
+
+  // --- sending ---
+  // Some places are kept for kTaken: else two ends with full rings would wait for each other.
+  bool has_room() const { return in_peers_ring() < OfiRings::kMessages - kKept; }
+  struct Outgoing {
+    const OfiMessage* message = nullptr;  // unchanged until the peer has taken it
+    uint32_t place = 0;                   // in the peer's ring
+  };
+  // With room, or for kTaken.
+  Outgoing send(OfiMessage message);
+  // The message could not be handed to the provider: the newest one is as if it had not been.
+  void take_back() { --sent_; }
+  // So much has been taken since it was last said that the peer may wait for it.
+  bool must_tell() const { return taken_ - told_ >= kTellAfter; }
+  bool has_room_to_tell() const { return in_peers_ring() < OfiRings::kMessages; }
+
+  // --- receiving ---
+  // The next message, if it is there. What is not for this queue pair is not there.
+  std::optional<OfiMessage> take();
+  // The peer says that it has taken more than there was.
+  bool nonsense() const { return nonsense_; }
+
+ private:
+  static constexpr uint32_t kKept = 8;
+  static constexpr uint32_t kTellAfter = 16;
+
+  uint32_t in_peers_ring() const { return sent_ - taken_by_peer_; }
+
+  OfiRings& rings_;
+  QueuePairId own_;
+  QueuePairId peer_ = 0;
+  uint32_t sent_ = 0;
+  uint32_t taken_by_peer_ = 0;
+  uint32_t taken_ = 0;
+  uint32_t told_ = 0;  // of taken_
+  bool nonsense_ = false;
+};
+
+}  // namespace pacecar

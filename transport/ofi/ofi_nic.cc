@@ -1,0 +1,313 @@
+// Making a NIC and its queue pairs.
+#include "transport/ofi/ofi_nic.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "transport/base/check.h"
+#include "transport/base/random_word.h"
+#include "transport/ofi/immediate.h"
+
+namespace pacecar {
+namespace {
+
+// A completion waits for the thread that polls to be woken, and providers in software for both
+// ends.
+constexpr Duration kJitter = Duration::from_us(20);
+constexpr Duration kPause = Duration::from_us(100);
+constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
+constexpr uint32_t kOperations = 1 << 13;
+constexpr size_t kReceived = 1 << 13;
+
+}  // namespace
+
+Result<std::unique_ptr<OfiNic>> OfiNic::open(const OfiConfig& config, OfiProvider provider,
+                                             Instant now) {
+  auto domain = OfiDomain::open(std::move(provider), config.name, kOperations);
+  if (!domain) return tl::unexpected(domain.error());
+  std::unique_ptr<OfiNic> nic(new OfiNic(config, std::move(*domain), now));
+  if (auto done = nic->set_up(); !done) return tl::unexpected(done.error());
+  return nic;
+}
+
+// A place is used again only after all others: late completions of a queue pair that is gone find
+// nobody there.
+OfiNic::OfiNic(const OfiConfig& config, OfiDomain domain, Instant now)
+    : config_(config),
+      domain_(std::move(domain)),
+      memory_(domain_, config.regions),
+      rings_(std::bit_ceil(2 * config.queue_pairs)),
+      caps_(make_caps()),
+      queue_pairs_(rings_.size()),
+      generation_(random_word()),
+      operations_(kOperations),
+      flows_(*this, config.flows, caps_.burst_bytes, caps_.jitter, now),
+      controls_(queue_pairs_.size()),
+      talking_(queue_pairs_.size()),
+      completed_(queue_pairs_.size()),
+      stuck_(queue_pairs_.size()),
+      departing_(queue_pairs_.size()),
+      received_(kReceived),
+      now_(now),
+      departures_(now),
+      next_watch_(now) {
+  PACECAR_CHECK(queue_pairs_.size() < OfiAddress::kNoSlot && config.paths > 0);
+  for (uint32_t slot = 0; slot < queue_pairs_.size(); ++slot) free_slots_.push_back(slot);
+}
+
+Result<void> OfiNic::set_up() {
+  if (auto opened = open_endpoints(); !opened) return opened;
+  auto region = memory_.lend(rings_.data(), rings_.size() * sizeof(OfiRings));
+  if (!region) return tl::unexpected(region.error());
+  rings_region_ = std::move(*region);
+  return {};
+}
+
+Result<void> OfiNic::open_endpoints() {
+  size_t wanted = domain_.traits().endpoint_memory ? 1 : 1 + config_.paths;
+  while (endpoints_.size() < wanted) {
+    auto endpoint = OfiEndpoint::open(domain_);
+    if (!endpoint) return tl::unexpected(endpoint.error());
+    wanted = std::min(wanted, max_endpoints((*endpoint)->name().size()));
+    endpoints_.push_back(std::move(*endpoint));
+  }
+  memory_.use(endpoints_.front()->endpoint());
+  in_flight_.assign(endpoints_.size(), 0);
+  caps_.paths = static_cast<uint32_t>(std::max<size_t>(endpoints_.size() - 1, 1));
+  return {};
+}
+
+NicCaps OfiNic::make_caps() const {
+  const OfiTraits& traits = domain_.traits();
+  const Bytes wanted = config_.chunk != 0 ? config_.chunk : kDefaultChunk;
+  const Bytes chunk =
+      std::clamp<Bytes>(wanted, std::min(traits.mtu, traits.max_write), traits.max_write);
+  return {.line_rate = config_.line_rate.bps() != 0 ? config_.line_rate
+                       : traits.speed.bps() != 0    ? traits.speed
+                                                    : kDefaultLineRate,
+          .mtu = traits.mtu,
+          .burst_bytes = chunk,
+          .jitter = kJitter,
+          .pause = kPause,
+          .flows = config_.flows,
+          .queue_pairs = config_.queue_pairs,
+          .regions = config_.regions,
+          .write_bytes = chunk,
+          .software = !traits.gpu_memory,
+          .paces_packets = false,
+          .dma_buf = memory_.takes_dmabuf(),
+          .silent_writes_wake = domain_.wakes()};
+}
+
+OfiTelling OfiNic::telling() const { return config_.telling.value_or(domain_.traits().telling); }
+
+// --- queue pairs ---
+
+OfiNic::QueuePair* OfiNic::find_any(QueuePairId id) {
+  QueuePair* qp = queue_pairs_[slot_of(id)].get();
+  return qp != nullptr && qp->id == id ? qp : nullptr;
+}
+
+const OfiNic::QueuePair* OfiNic::find(QueuePairId id) const {
+  const QueuePair* qp = queue_pairs_[slot_of(id)].get();
+  return qp != nullptr && qp->id == id && qp->state != QueuePair::State::kLeaving ? qp : nullptr;
+}
+
+OfiNic::QueuePair* OfiNic::find(QueuePairId id) {
+  return const_cast<QueuePair*>(static_cast<const OfiNic*>(this)->find(id));
+}
+
+Result<QueuePairId> OfiNic::create_queue_pair(const QueuePairConfig& config) {
+  PACECAR_CHECK(config.flow < flows_.size() && config.receives == 0);
+  if (failed_) {
+    return fail(ErrorCode::kSystem, domain_.name() + " has failed: use another NIC (PACECAR_NICS)");
+  }
+  if (in_use_ == config_.queue_pairs || free_slots_.empty()) {
+    return fail(
+        ErrorCode::kUnavailable,
+        "all queue pairs of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
+  }
+  const uint32_t slot = free_slots_.front();
+  free_slots_.pop_front();
+  ++in_use_;
+  const auto slots = static_cast<uint32_t>(queue_pairs_.size());
+  const QueuePairId id = generation_++ * slots | slot;
+  queue_pairs_[slot] = std::make_unique<QueuePair>(id, config, rings_[slot]);
+  if (config.paced) flows_.join(config.flow, slot);
+  return id;
+}
+
+QueuePairAddress OfiNic::queue_pair_address(QueuePairId id) const {
+  PACECAR_CHECK(find(id) != nullptr);
+  const bool takes_data =
+      telling() == OfiTelling::kCompletionData && queue_pairs_.size() <= OfiImmediate::kMaxSlots;
+  const uint32_t slot = slot_of(id);
+  OfiAddress address{.provider = ofi_provider_tag(provider().name),
+                     .queue_pair = id,
+                     .slot = takes_data ? static_cast<uint16_t>(slot) : OfiAddress::kNoSlot,
+                     .rings = rings_region_.place + slot * sizeof(OfiRings),
+                     .rings_key = rings_region_.provider_key,
+                     .endpoints = {}};
+  for (const auto& endpoint : endpoints_) {
+    address.endpoints.emplace_back(endpoint->name().begin(), endpoint->name().end());
+  }
+  return encode(address);
+}
+
+Result<void> OfiNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) {
+  QueuePair* qp = find(id);
+  PACECAR_CHECK(qp != nullptr);
+  if (qp->state == QueuePair::State::kBroken) return fail(ErrorCode::kSystem, qp->fault);
+  PACECAR_CHECK(qp->state == QueuePair::State::kCreated);
+  auto address = decode_ofi_address(remote);
+  if (!address) return tl::unexpected(address.error());
+  if (address->provider != ofi_provider_tag(provider().name)) {
+    return fail(ErrorCode::kPeer,
+                fmt::format("{} and the peer's NIC are of different providers of libfabric: choose "
+                            "the same on both sides with PACECAR_NICS",
+                            domain_.name()));
+  }
+  qp->remote = std::move(*address);
+  // Control words go to the peer's first endpoint, data to the others.
+  const size_t for_data = std::max<size_t>(qp->remote.endpoints.size() - 1, 1);
+  for (size_t i = 0; i < endpoints_.size(); ++i) {
+    const size_t there = i == 0 ? 0 : (i - 1) % for_data + qp->remote.endpoints.size() - for_data;
+    auto peer = endpoints_[i]->add_peer(qp->remote.endpoints[there]);
+    if (!peer) {
+      remove_peers(*qp);
+      qp->peers.clear();
+      return tl::unexpected(peer.error());
+    }
+    qp->peers.push_back(*peer);
+  }
+  qp->peer = endpoints_.front()->text_of(qp->remote.endpoints.front());
+  qp->mailbox.join(qp->remote.queue_pair);
+  qp->state = QueuePair::State::kConnected;
+  qp->since = now_;
+  live_.push_back(slot_of(id));
+  return {};
+}
+
+void OfiNic::remove_peers(const QueuePair& qp) {
+  const size_t for_data = std::max<size_t>(qp.remote.endpoints.size() - 1, 1);
+  for (size_t i = 0; i < qp.peers.size(); ++i) {
+    const size_t there = i == 0 ? 0 : (i - 1) % for_data + qp.remote.endpoints.size() - for_data;
+    endpoints_[i]->remove_peer(qp.remote.endpoints[there]);
+  }
+}
+
+std::string OfiNic::peer(QueuePairId id) const {
+  const QueuePair* qp = find(id);
+  return qp == nullptr ? std::string() : qp->peer;
+}
+
+std::string OfiNic::fault(QueuePairId id) const {
+  const QueuePair* qp = find(id);
+  return qp == nullptr ? std::string() : qp->fault;
+}
+
+QueuePairMemory OfiNic::queue_pair_memory(const QueuePairConfig& config) const {
+  return {.state = sizeof(QueuePair) + sizeof(OfiRings) +
+                   config.work_requests * sizeof(WorkRequest) +
+                   QueuePair::kMaxWaiting * sizeof(OfiQueuePair::Letter),
+          .queues = 0};
+}
+
+std::string OfiNic::describe(const QueuePair& qp, std::string_view what,
+                             std::string_view cure) const {
+  const std::string peer = qp.peer.empty() ? "" : fmt::format(", peer {}", qp.peer);
+  return fmt::format("{}{}: {}. To cure it, {}.", domain_.name(), peer, what, cure);
+}
+
+void OfiNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault) {
+  if (qp.state == QueuePair::State::kLeaving) return step_leaving(qp);
+  if (qp.state == QueuePair::State::kBroken) return;
+  qp.state = QueuePair::State::kBroken;
+  qp.broken_by = status;
+  qp.fault = std::move(fault);
+  qp.outbox.clear();
+  qp.asked.reset();
+  completed_.add(slot_of(qp.id));
+  step_leaving(qp);
+}
+
+void OfiNic::destroy_queue_pair(QueuePairId id) {
+  QueuePair* qp = find(id);
+  if (qp == nullptr) return;
+  const uint32_t slot = slot_of(id);
+  if (qp->config.paced) flows_.leave(qp->config.flow, slot);
+  const bool joined = qp->state != QueuePair::State::kCreated && !qp->peers.empty();
+  qp->state = QueuePair::State::kLeaving;
+  qp->outbox.clear();
+  qp->asked.reset();
+  controls_.remove(slot);
+  completed_.remove(slot);
+  --in_use_;
+  if (!joined) return forget(slot);
+  step_leaving(*qp);
+  sweep();
+}
+
+// An end that is broken says so only to a peer that has left, and waits for it.
+void OfiNic::step_leaving(QueuePair& qp) {
+  const bool leaving = qp.state == QueuePair::State::kLeaving;
+  const bool broken = qp.state == QueuePair::State::kBroken;
+  if (!leaving && !(broken && qp.peer_gone)) return;
+  if (!qp.gone_sent && !qp.peer_dead && qp.started == 0 && qp.outbox.empty()) {
+    qp.gone_sent = true;
+    write_letter(qp, {.kind = OfiMessage::Kind::kGone});
+  }
+  if (leaving) departing_.add(slot_of(qp.id));
+}
+
+// Forgets those of the leaving that have nothing more to say or to wait for.
+void OfiNic::sweep() {
+  for (size_t left = departing_.size(); left > 0; --left) {
+    const uint32_t slot = departing_.take();
+    const QueuePair& qp = *queue_pairs_[slot];
+    const bool said = qp.peer_dead || (qp.gone_sent && qp.outbox.empty());
+    if (said && qp.idle() && !qp.trusted()) forget(slot);
+  }
+}
+
+void OfiNic::forget(uint32_t slot) {
+  for (WorkList* list : {&controls_, &talking_, &completed_, &stuck_, &departing_})
+    list->remove(slot);
+  std::erase(live_, slot);
+  if (!failed_) remove_peers(*queue_pairs_[slot]);
+  queue_pairs_[slot].reset();
+  free_slots_.push_back(slot);
+}
+
+void OfiNic::reopen_endpoints(const std::string& why) {
+  for (OfiOperation& operation : operations_.all()) {
+    if (operation.kind != OfiOperation::Kind::kWrite) continue;
+    QueuePair* qp = find_any(operation.queue_pair);
+    if (qp != nullptr && qp->config.paced && qp->state != QueuePair::State::kLeaving) {
+      flows_.on_done(qp->config.flow, operation.bytes);
+    }
+  }
+  endpoints_.clear();
+  while (!domain_.poll().empty()) {
+  }
+  for (OfiDomain::Failed failed; domain_.take_failure(&failed);) {
+  }
+  operations_.free_all();
+  failed_ = !open_endpoints().has_value();
+  for (uint32_t slot = 0; slot < queue_pairs_.size(); ++slot) {
+    if (queue_pairs_[slot] == nullptr) continue;
+    QueuePair& qp = *queue_pairs_[slot];
+    qp.peers.clear();
+    qp.peer_dead = true;
+    qp.started = qp.letters = 0;
+    qp.outbox.clear();
+    break_queue_pair(qp, CompletionStatus::kLocalError,
+                     describe(qp, why, "connect again, and look for the first error at the peers"));
+  }
+  sweep();
+}
+
+}  // namespace pacecar

@@ -1,0 +1,191 @@
+// OfiNic: a NIC on the reliable datagrams and remote writes of a libfabric provider. Its endpoints
+// serve all queue pairs: a queue pair is an agreement of two NICs, kept by messages (mailbox.h).
+// What is posted waits here until the flow's limits let it out, write by write.
+//
+// Thread rule: one thread at a time, except wait_fd().
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/fixed_queue.h"
+#include "transport/base/log.h"
+#include "transport/base/work_list.h"
+#include "transport/nic/nic.h"
+#include "transport/nic/nic_port.h"
+#include "transport/nic/paced/paced_flows.h"
+#include "transport/ofi/domain.h"
+#include "transport/ofi/endpoint.h"
+#include "transport/ofi/operations.h"
+#include "transport/ofi/queue_pair.h"
+#include "transport/ofi/registrations.h"
+
+namespace pacecar {
+
+struct OfiConfig {
+  std::string name;  // for people: "ofi:tcp:eth0"
+  uint32_t flows = 256;
+  uint32_t queue_pairs = 512;
+  uint32_t regions = 4096;
+  uint32_t paths = 1;  // endpoints for data
+  Bytes chunk = 0;     // what one write should carry at most; 0: kDefaultChunk
+  Rate line_rate;      // 0: what the provider says
+  Duration silence_limit = Duration::from_s(6);  // a peer that answers nothing for so long is dead
+  Address address;                               // where the bootstrap reaches this host
+  // How a peer learns of writes with immediate, if not as the provider does it best.
+  std::optional<OfiTelling> telling;
+};
+
+class OfiNic final : public Nic, public NicPort, private WaitingWork {
+ public:
+  static constexpr Bytes kDefaultChunk = 256 << 10;
+
+  // Errors: what the provider refuses.
+  static Result<std::unique_ptr<OfiNic>> open(const OfiConfig& config, OfiProvider provider,
+                                              Instant now);
+
+  const OfiProvider& provider() const { return domain_.provider(); }
+  // Closes all endpoints and opens others, as when nothing else frees memory that is in use: all
+  // queue pairs are broken by it.
+  void reopen_endpoints(const std::string& why);
+
+  // --- Nic ---
+  const NicCaps& caps() const override { return caps_; }
+  const NicCounters& counters() const override { return counters_; }
+  Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
+  Result<MemoryRegion> register_dmabuf(int fd, uint64_t offset, size_t length, uint64_t address,
+                                       Access access) override;
+  // Waits, for a bounded time, for the provider and for peers that may write there; closes the
+  // endpoints if they do not answer.
+  void deregister_memory(const MemoryRegion& region) override;
+  Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
+  QueuePairAddress queue_pair_address(QueuePairId id) const override;
+  Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
+  std::string peer(QueuePairId id) const override;
+  QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
+  std::string fault(QueuePairId id) const override;
+  void halt_queue_pair(QueuePairId id) override;
+  void destroy_queue_pair(QueuePairId id) override;
+  size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
+  size_t poll(std::span<Completion> completions) override;
+  size_t poll_signals(std::span<FlowSignal> signals) override {
+    return flows_.poll_signals(signals);
+  }
+  void tell_arrivals(bool wanted) override { flows_.tell_arrivals(wanted); }
+  size_t poll_arrivals(std::span<FlowArrival> arrivals) override {
+    return flows_.poll_arrivals(arrivals);
+  }
+  void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override {
+    flows_.set_limits(flow, limits, now);
+  }
+  void on_time(Instant now) override;
+  Instant next_deadline() const override;
+
+  // --- NicPort ---
+  Nic& nic() override { return *this; }
+  size_t receive(Instant now) override;
+  size_t transmit(Instant now) override;
+  bool prepare_to_wait() override;
+  int wait_fd() const override { return domain_.wait_fd(); }
+  const Address& address() const override { return config_.address; }
+
+ private:
+  using QueuePair = OfiQueuePair;
+
+  OfiNic(const OfiConfig& config, OfiDomain domain, Instant now);
+  Result<void> set_up();
+  Result<void> open_endpoints();
+  NicCaps make_caps() const;
+  OfiTelling telling() const;
+
+  // --- queue pairs ---
+  // Of those above: not one that is leaving.
+  QueuePair* find(QueuePairId id);
+  const QueuePair* find(QueuePairId id) const;
+  QueuePair* find_any(QueuePairId id);
+  uint32_t slot_of(QueuePairId id) const {
+    return id & static_cast<uint32_t>(queue_pairs_.size() - 1);
+  }
+  void break_queue_pair(QueuePair& qp, CompletionStatus status, std::string fault);
+  std::string describe(const QueuePair& qp, std::string_view what, std::string_view cure) const;
+  OfiPlace place_of(const QueuePair& qp) const { return {domain_.name(), qp.peer}; }
+  // Says good-bye when it is time.
+  void step_leaving(QueuePair& qp);
+  void sweep();
+  void forget(uint32_t slot);
+  void remove_peers(const QueuePair& qp);
+
+  // --- memory ---
+  // Moves provider and messages until `done()`; false: not in time.
+  template <typename Done>
+  bool wait_until(Duration limit, Done done);
+  bool in_use(uint32_t local_key) const;
+  void revoke(QueuePair& qp, uint32_t key);
+
+  // --- what arrives ---
+  void on_entry(const fi_cq_data_entry& entry, Instant now);
+  void on_failure(const OfiDomain::Failed& failed);
+  void on_told(QueuePair& qp, uint32_t immediate, Bytes bytes);
+  void on_write_over(QueuePair& qp, const OfiOperation& operation);
+  void finish(QueuePair& qp, uint64_t number, CompletionStatus status);
+  size_t take_messages(QueuePair& qp);
+  void on_message(QueuePair& qp, const OfiMessage& message);
+  void on_ask(QueuePair& qp, uint32_t key);
+  void on_region(QueuePair& qp, const OfiMessage& message);
+  void on_revoke(QueuePair& qp, uint32_t key);
+
+  // --- what leaves ---
+  const WorkRequest* waiting(uint32_t slot) const override;
+  void wake(QueuePair& qp);
+  void settle_waiting(QueuePair& qp);
+  size_t transmit_letters();
+  bool send_letter(QueuePair& qp, const OfiQueuePair::Letter& letter);
+  void write_letter(QueuePair& qp, const OfiMessage& message,
+                    uint64_t finishes = OfiQueuePair::kNoNumber, uint8_t endpoint = 0);
+  size_t transmit_control(QueuePair& qp, Instant now);
+  // False: nothing was handed over.
+  bool start(QueuePair& qp, uint8_t endpoint, Instant now);
+  uint8_t next_endpoint();
+  // What the provider answered: true when it has the operation.
+  bool accepted(QueuePair& qp, int error);
+  void set_stuck(QueuePair& qp);
+  void unstick(QueuePair& qp);
+  void retry_stuck(Instant now);
+  void watch(Instant now);
+  Bytes packets_of(Bytes payload) const;
+
+  OfiConfig config_;
+  // Each is made from those before it.
+  OfiDomain domain_;
+  std::vector<std::unique_ptr<OfiEndpoint>> endpoints_;  // for control words, then for data
+  OfiRegistrations memory_;
+  std::vector<OfiRings> rings_;  // by slot
+  OfiRegistrations::Region rings_region_;
+  NicCaps caps_;
+  NicCounters counters_;
+  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
+  std::deque<uint32_t> free_slots_;  // in turns, so that late completions find nobody
+  std::vector<uint32_t> live_;       // slots of queue pairs that are connected, broken or leaving
+  uint32_t in_use_ = 0;              // queue pairs of those above
+  uint32_t generation_;
+  OfiOperations operations_;
+  std::vector<Bytes> in_flight_;  // by endpoint
+  PacedFlows flows_;
+  WorkList controls_;   // slots of unpaced queue pairs with work
+  WorkList talking_;    // slots of queue pairs with messages to send
+  WorkList completed_;  // slots of queue pairs with completions
+  WorkList stuck_;      // slots of queue pairs that the provider has no room for
+  WorkList departing_;  // slots of queue pairs that may be done with leaving
+  FixedQueue<Completion> received_;
+  Instant now_;                          // of the last turn
+  Instant departures_;                   // when all that was handed over has left, at line rate
+  Instant retry_at_ = Instant::never();  // the first of stuck_
+  Instant next_watch_;
+  size_t turn_ = 0;      // over the endpoints for data
+  bool failed_ = false;  // there are no endpoints
+};
+
+}  // namespace pacecar

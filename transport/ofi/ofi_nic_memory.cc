@@ -1,0 +1,97 @@
+// The part of OfiNic that lends memory to peers and takes it back: a provider in software may go on
+// with a write that has begun after its memory is deregistered, so the peers are asked first.
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "transport/ofi/ofi_nic.h"
+
+namespace pacecar {
+namespace {
+
+// How long the provider may take with memory of ours, and a peer to answer. After that the
+// endpoints are closed, which nothing outlives.
+constexpr Duration kDrainLimit = Duration::from_ms(50);
+constexpr Duration kAnswerLimit = Duration::from_ms(500);
+
+}  // namespace
+
+Result<MemoryRegion> OfiNic::register_memory(void* address, size_t length, Access access) {
+  return memory_.add(address, length, access);
+}
+
+Result<MemoryRegion> OfiNic::register_dmabuf(int fd, uint64_t offset, size_t length,
+                                             uint64_t address, Access access) {
+  return memory_.add_dmabuf(fd, offset, length, address, access);
+}
+
+template <typename Done>
+bool OfiNic::wait_until(Duration limit, Done done) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  const Instant begin_now = now_;
+  while (!done()) {
+    const auto waited = Duration::from_ns(std::chrono::nanoseconds(Clock::now() - begin).count());
+    if (waited > limit) return false;
+    receive(begin_now + waited);
+    retry_stuck(begin_now + waited);
+    transmit_letters();
+    sched_yield();
+  }
+  return true;
+}
+
+bool OfiNic::in_use(uint32_t local_key) const {
+  return std::ranges::any_of(operations_.all(), [local_key](const OfiOperation& operation) {
+    return operation.kind == OfiOperation::Kind::kWrite && operation.local_key == local_key;
+  });
+}
+
+void OfiNic::revoke(QueuePair& qp, uint32_t key) {
+  if (qp.trusted() && !qp.gone_sent) {
+    write_letter(qp, {.kind = OfiMessage::Kind::kRevoke, .key = key});
+  }
+}
+
+void OfiNic::deregister_memory(const MemoryRegion& region) {
+  const uint32_t key = region.key;
+  for (const auto& qp : queue_pairs_) {
+    if (qp == nullptr) continue;
+    qp->work.revoke(key);
+    if (qp->state != QueuePair::State::kLeaving) completed_.add(slot_of(qp->id));
+    if (qp->lent.contains(key)) revoke(*qp, key);
+  }
+  const auto lent = [&] {
+    return std::ranges::any_of(queue_pairs_, [key](const auto& qp) {
+      return qp != nullptr && qp->trusted() && qp->lent.contains(key);
+    });
+  };
+  const bool unused = wait_until(kDrainLimit, [&] { return !in_use(key); });
+  if (!unused || !wait_until(kAnswerLimit, [&] { return !lent(); })) {
+    for (OfiOperation& operation : operations_.all()) {
+      if (operation.kind != OfiOperation::Kind::kWrite || operation.local_key != key) continue;
+      QueuePair* qp = find(operation.queue_pair);
+      if (qp == nullptr || !qp->connected() || !operation.finishes) continue;
+      finish(*qp, operation.number, CompletionStatus::kMemoryGone);
+    }
+    reopen_endpoints("memory was deregistered while a peer, or the provider, was using it");
+  }
+  memory_.remove(key);
+}
+
+void OfiNic::halt_queue_pair(QueuePairId id) {
+  QueuePair* qp = find(id);
+  if (qp == nullptr) return;
+  while (receive(now_) > 0) {
+  }
+  qp = find(id);
+  qp->halted = true;
+  for (const uint32_t key : qp->lent) revoke(*qp, key);
+  const auto quiet = [&] { return !qp->trusted(); };
+  if (!wait_until(kDrainLimit, quiet)) {
+    reopen_endpoints("a peer did not say that it writes no more");
+  }
+}
+
+}  // namespace pacecar

@@ -1,0 +1,243 @@
+// The part of OfiNic that takes what has arrived: completions of the provider, messages of peers,
+// and what they mean for those above.
+#include <algorithm>
+#include <utility>
+
+#include "transport/base/check.h"
+#include "transport/ofi/immediate.h"
+#include "transport/ofi/ofi_nic.h"
+
+namespace pacecar {
+namespace {
+
+constexpr std::string_view kSameVersion = "run the same version of Pacecar on both sides";
+
+}  // namespace
+
+size_t OfiNic::receive(Instant now) {
+  now_ = now;
+  // What does not fit here stays with the provider, and in the rings.
+  if (failed_ || received_.size() + 2 * OfiDomain::kBatch > received_.capacity()) return 0;
+  const auto entries = domain_.poll();
+  size_t count = entries.size();
+  for (const fi_cq_data_entry& entry : entries) on_entry(entry, now);
+  for (OfiDomain::Failed failed; domain_.take_failure(&failed); ++count) on_failure(failed);
+  for (const uint32_t slot : live_) count += take_messages(*queue_pairs_[slot]);
+  sweep();
+  return count;
+}
+
+void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {
+  if ((entry.flags & FI_REMOTE_WRITE) != 0) {
+    const OfiImmediate told = OfiImmediate::unpack(entry.data);
+    QueuePair* qp = told.slot < queue_pairs_.size() ? queue_pairs_[told.slot].get() : nullptr;
+    if (qp == nullptr || (entry.flags & FI_REMOTE_CQ_DATA) == 0) {
+      ++counters_.unknown_queue_pair;
+      return;
+    }
+    return on_told(*qp, told.immediate, told.bytes);
+  }
+  OfiOperation* operation = operations_.find(entry.op_context);
+  if (operation == nullptr) return;
+  const OfiOperation done = *operation;
+  operations_.give_back(*operation);
+  QueuePair* qp = find_any(done.queue_pair);
+  if (qp == nullptr) return;
+  qp->since = now;
+  if (done.kind == OfiOperation::Kind::kWrite) {
+    on_write_over(*qp, done);
+    const Duration rtt = std::max(now - done.departure, Duration::from_ns(1));
+    const bool flows = qp->config.paced && qp->state != QueuePair::State::kLeaving;
+    if (flows) flows_.on_acknowledged(qp->config.flow, done.bytes, rtt);
+    if (done.tells && qp->connected()) {
+      write_letter(*qp,
+                   {.kind = OfiMessage::Kind::kTold, .key = done.immediate, .length = done.bytes},
+                   done.number);
+    }
+  } else {
+    --qp->letters;
+  }
+  if (done.finishes && !done.tells) finish(*qp, done.number, CompletionStatus::kOk);
+  unstick(*qp);
+  wake(*qp);
+  step_leaving(*qp);
+}
+
+void OfiNic::on_failure(const OfiDomain::Failed& failed) {
+  OfiOperation* operation = operations_.find(failed.context);
+  if (operation == nullptr) return;
+  const OfiOperation done = *operation;
+  operations_.give_back(*operation);
+  QueuePair* qp = find_any(done.queue_pair);
+  if (qp == nullptr) return;
+  const OfiErrorInfo& info = ofi_error_info(failed.failure);
+  const bool write = done.kind == OfiOperation::Kind::kWrite;
+  if (write) {
+    on_write_over(*qp, done);
+  } else {
+    --qp->letters;
+  }
+  // The peer's memory is guarded by its process; without a connection nobody writes to ours.
+  if (info.status == CompletionStatus::kRetryExceeded) qp->peer_dead = true;
+  if (write && info.status == CompletionStatus::kRemoteAccessError && done.finishes) {
+    finish(*qp, done.number, info.status);
+  }
+  break_queue_pair(*qp, info.status, describe_fault(place_of(*qp), failed.failure));
+}
+
+// However it ended.
+void OfiNic::on_write_over(QueuePair& qp, const OfiOperation& operation) {
+  --qp.started;
+  in_flight_[operation.endpoint] -= operation.bytes;
+  if (qp.config.paced && qp.state != QueuePair::State::kLeaving) {
+    flows_.on_done(qp.config.flow, operation.bytes);
+  }
+  const auto region = qp.regions.find(operation.remote_key);
+  if (region == qp.regions.end() || --region->second.writes > 0 || !region->second.revoked) return;
+  qp.regions.erase(region);
+  write_letter(qp, {.kind = OfiMessage::Kind::kRevoked, .key = operation.remote_key});
+}
+
+void OfiNic::finish(QueuePair& qp, uint64_t number, CompletionStatus status) {
+  qp.work.finish(number, status);
+  if (qp.state != QueuePair::State::kLeaving) completed_.add(slot_of(qp.id));
+}
+
+void OfiNic::on_told(QueuePair& qp, uint32_t immediate, Bytes bytes) {
+  if (!qp.connected() || qp.halted) {
+    ++counters_.unknown_queue_pair;
+    return;
+  }
+  received_.push({.bytes = bytes,
+                  .queue_pair = qp.id,
+                  .immediate = immediate,
+                  .kind = CompletionKind::kReceived});
+  counters_.data_packets_received += packets_of(bytes);
+  counters_.data_bytes_received += bytes;
+  if (qp.config.paced) flows_.on_arrived(qp.config.flow, bytes);
+}
+
+// --- messages ---
+
+size_t OfiNic::take_messages(QueuePair& qp) {
+  size_t count = 0;
+  while (!received_.full()) {
+    const auto message = qp.mailbox.take();
+    if (!message) break;
+    ++count;
+    qp.since = now_;
+    on_message(qp, *message);
+  }
+  if (qp.mailbox.nonsense()) {
+    break_queue_pair(qp, CompletionStatus::kLocalError,
+                     describe(qp, "the peer breaks the protocol", kSameVersion));
+  }
+  if (count > 0) talking_.add(slot_of(qp.id));  // room in the peer's ring, or much to tell
+  return count;
+}
+
+void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
+  switch (message.kind) {
+    case OfiMessage::Kind::kAsk:
+      return on_ask(qp, message.key);
+    case OfiMessage::Kind::kRegion:
+      return on_region(qp, message);
+    case OfiMessage::Kind::kRevoke:
+      return on_revoke(qp, message.key);
+    case OfiMessage::Kind::kRevoked:
+      qp.lent.erase(message.key);
+      return;
+    case OfiMessage::Kind::kTold:
+      return on_told(qp, message.key, message.length);
+    case OfiMessage::Kind::kTaken:
+      return;
+    case OfiMessage::Kind::kGone:
+      qp.peer_gone = true;
+      qp.lent.clear();
+      break_queue_pair(
+          qp, CompletionStatus::kRetryExceeded,
+          describe(qp, "the peer has closed its end", "look for the first error there"));
+      return step_leaving(qp);
+  }
+  break_queue_pair(qp, CompletionStatus::kLocalError,
+                   describe(qp, "the peer sends an unknown message", kSameVersion));
+}
+
+void OfiNic::on_ask(QueuePair& qp, uint32_t key) {
+  OfiMessage answer{.kind = OfiMessage::Kind::kRegion, .key = key};
+  const OfiRegistrations::Region* region = memory_.find(key);
+  const bool lend = region != nullptr && allows(region->access, Access::kRemoteWrite);
+  if (lend && qp.connected() && !qp.halted) {
+    qp.lent.insert(key);
+    answer.address = region->address;
+    answer.place = region->place;
+    answer.provider_key = region->provider_key;
+    answer.length = region->length;
+  }
+  if (qp.state != QueuePair::State::kLeaving) write_letter(qp, answer);
+}
+
+void OfiNic::on_region(QueuePair& qp, const OfiMessage& message) {
+  if (!qp.connected() || qp.asked != message.key) return;
+  qp.asked.reset();
+  const bool wraps = message.address + message.length < message.address;
+  if (message.length > 0 && !wraps) {
+    qp.regions[message.key] = {.address = message.address,
+                               .place = message.place,
+                               .provider_key = message.provider_key,
+                               .length = message.length};
+    return wake(qp);
+  }
+  for (const WorkRequest* next = qp.work.waiting();
+       next != nullptr && next->length > 0 && next->remote_key == message.key;
+       next = qp.work.waiting()) {
+    finish(qp, qp.work.start(), CompletionStatus::kRemoteAccessError);
+  }
+  wake(qp);
+}
+
+void OfiNic::on_revoke(QueuePair& qp, uint32_t key) {
+  const auto region = qp.regions.find(key);
+  if (region != qp.regions.end() && region->second.writes > 0) {
+    region->second.revoked = true;
+    return;
+  }
+  if (region != qp.regions.end()) qp.regions.erase(region);
+  if (!qp.gone_sent) write_letter(qp, {.kind = OfiMessage::Kind::kRevoked, .key = key});
+}
+
+// --- told to those above ---
+
+size_t OfiNic::poll(std::span<Completion> completions) {
+  size_t count = 0;
+  while (count < completions.size() && !received_.empty()) {
+    if (find(received_.front().queue_pair) != nullptr) completions[count++] = received_.front();
+    received_.pop_front();
+  }
+  while (count < completions.size() && !completed_.empty()) {
+    QueuePair& qp = *queue_pairs_[completed_.front()];
+    Completion completion{.queue_pair = qp.id, .kind = CompletionKind::kSent};
+    WorkRequest request;
+    if (!qp.broken_told && qp.work.pop_completed(&request, &completion.status)) {
+      if (!request.signaled && completion.status == CompletionStatus::kOk) continue;
+      completion.work_request = request.id;
+      completions[count++] = completion;
+      continue;
+    }
+    if (qp.state == QueuePair::State::kBroken && !qp.broken_told) {
+      qp.broken_told = true;
+      completion.kind = CompletionKind::kBroken;
+      completion.status = qp.broken_by;
+      completions[count++] = completion;
+    }
+    completed_.take();
+  }
+  return count;
+}
+
+bool OfiNic::prepare_to_wait() {
+  const bool idle = domain_.prepare_to_wait();
+  return idle && completed_.empty() && received_.empty();
+}
+
+}  // namespace pacecar

@@ -1,0 +1,331 @@
+// The part of OfiNic that lets out what is posted, as the limits of its flows and the provider
+// allow, and the messages to the other ends of its queue pairs.
+#include <fmt/format.h>
+#include <rdma/fi_errno.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "transport/base/check.h"
+#include "transport/ofi/immediate.h"
+#include "transport/ofi/ofi_nic.h"
+
+namespace pacecar {
+namespace {
+
+// Writes per call, so that completions are looked at in between.
+constexpr size_t kMaxTransmit = 64;
+// When the provider has no room, or a connection is being made: at first, and at most. A try costs
+// a socket where nobody listens.
+constexpr Duration kRetryAfter = Duration::from_us(20);
+constexpr Duration kRetryAfterMost = Duration::from_ms(5);
+
+}  // namespace
+
+size_t OfiNic::post(QueuePairId id, std::span<const WorkRequest> work_requests) {
+  QueuePair* qp = find(id);
+  PACECAR_CHECK(qp != nullptr && qp->state != QueuePair::State::kCreated);
+  if (!qp->connected()) return 0;
+  for (const WorkRequest& request : work_requests) {
+    PACECAR_CHECK(request.length <= domain_.traits().max_write);
+    PACECAR_CHECK(request.opcode == Opcode::kWrite || request.opcode == Opcode::kWriteWithImm);
+  }
+  const size_t accepted = qp->work.post(work_requests);
+  wake(*qp);
+  return accepted;
+}
+
+// What could be handed to the provider now: its flow's limits may have to be asked first.
+const WorkRequest* OfiNic::waiting(uint32_t slot) const {
+  const QueuePair* qp = queue_pairs_[slot].get();
+  if (qp == nullptr || !qp->can_start()) return nullptr;
+  const WorkRequest* request = qp->work.waiting();
+  const auto region = qp->regions.find(request->remote_key);
+  return region != qp->regions.end() && !region->second.revoked ? request : nullptr;
+}
+
+void OfiNic::wake(QueuePair& qp) {
+  settle_waiting(qp);
+  const uint32_t slot = slot_of(qp.id);
+  if (qp.config.paced && qp.state != QueuePair::State::kLeaving) {
+    flows_.wake(qp.config.flow);
+  } else if (waiting(slot) != nullptr) {
+    controls_.add(slot);
+  }
+}
+
+// Until the next work request is one for the provider: what has no bytes needs no memory, what the
+// peer's memory does not cover is refused, and the peer is asked about memory that is not known.
+void OfiNic::settle_waiting(QueuePair& qp) {
+  while (qp.can_start()) {
+    const WorkRequest request = *qp.work.waiting();
+    if (request.length == 0 && request.opcode == Opcode::kWriteWithImm) {
+      write_letter(qp, {.kind = OfiMessage::Kind::kTold, .key = request.immediate},
+                   qp.work.start());
+      continue;
+    }
+    if (request.length == 0) {
+      finish(qp, qp.work.start(), CompletionStatus::kOk);
+      continue;
+    }
+    const auto region = qp.regions.find(request.remote_key);
+    if (region == qp.regions.end() || region->second.revoked) {
+      if (qp.asked == request.remote_key) return;
+      qp.asked = request.remote_key;
+      return write_letter(qp, {.kind = OfiMessage::Kind::kAsk, .key = request.remote_key});
+    }
+    if (region->second.covers(request.remote, request.length)) return;
+    finish(qp, qp.work.start(), CompletionStatus::kRemoteAccessError);
+  }
+}
+
+size_t OfiNic::transmit(Instant now) {
+  now_ = now;
+  size_t count = transmit_letters();
+  for (size_t left = controls_.size(); left > 0 && count < kMaxTransmit; --left) {
+    count += transmit_control(*queue_pairs_[controls_.take()], now);
+  }
+  while (count < kMaxTransmit) {
+    auto turn = flows_.next_turn(now);
+    if (!turn) break;
+    QueuePair& qp = *queue_pairs_[turn->slot];
+    const uint8_t endpoint = next_endpoint();
+    while (const WorkRequest* next = waiting(turn->slot)) {
+      const Bytes bytes = next->length;
+      if (!flows_.takes(*turn, bytes) || !start(qp, endpoint, now)) break;
+      flows_.on_sent(*turn, bytes, bytes, now);
+      ++count;
+      settle_waiting(qp);
+    }
+    flows_.end_turn(*turn);
+  }
+  return count + transmit_letters();
+}
+
+size_t OfiNic::transmit_control(QueuePair& qp, Instant now) {
+  size_t count = 0;
+  const uint32_t slot = slot_of(qp.id);
+  // Words must land in the order of their posting.
+  while (waiting(slot) != nullptr && (domain_.traits().ordered || qp.started == 0) &&
+         start(qp, 0, now)) {
+    ++count;
+    settle_waiting(qp);
+  }
+  return count;
+}
+
+// That with the fewest bytes on their way, in turns.
+uint8_t OfiNic::next_endpoint() {
+  const size_t count = endpoints_.size();
+  if (count == 1) return 0;
+  size_t best = 1 + turn_ % (count - 1);
+  for (size_t i = 1; i < count; ++i) {
+    if (in_flight_[i] < in_flight_[best]) best = i;
+  }
+  turn_ = best;
+  return static_cast<uint8_t>(best);
+}
+
+bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
+  const WorkRequest request = *qp.work.waiting();
+  OfiRemoteRegion& region = qp.regions.find(request.remote_key)->second;
+  const OfiRegistrations::Region* local = memory_.find(request.local_key);
+  PACECAR_CHECK(local != nullptr);
+  OfiOperation* operation = operations_.take(OfiOperation::Kind::kWrite);
+  if (operation == nullptr) {
+    set_stuck(qp);
+    return false;
+  }
+  const bool tells = request.opcode == Opcode::kWriteWithImm;
+  const bool data = tells && qp.remote.slot != OfiAddress::kNoSlot;
+  OfiWrite write{.data = request.local,
+                 .length = request.length,
+                 .descriptor = local->descriptor(),
+                 .peer = qp.peers[endpoint],
+                 .place = region.place + (request.remote - region.address),
+                 .key = region.provider_key,
+                 .has_completion_data = data,
+                 .context = &operation->context};
+  if (data) {
+    write.completion_data =
+        OfiImmediate{
+            .slot = qp.remote.slot, .bytes = request.length, .immediate = request.immediate}
+            .pack();
+  }
+  if (!accepted(qp, endpoints_[endpoint]->write(write))) {
+    operations_.give_back(*operation);
+    return false;
+  }
+  if (!qp.awaits()) qp.since = now;
+  departures_ = std::max(departures_, now) + caps_.line_rate.time_for(request.length);
+  operation->queue_pair = qp.id;
+  operation->number = qp.work.start();
+  operation->bytes = request.length;
+  operation->departure = departures_;
+  operation->local_key = request.local_key;
+  operation->remote_key = request.remote_key;
+  operation->immediate = request.immediate;
+  operation->endpoint = endpoint;
+  operation->tells = tells && !data;
+  ++qp.started;
+  ++region.writes;
+  in_flight_[endpoint] += request.length;
+  counters_.data_packets_sent += packets_of(request.length);
+  counters_.data_bytes_sent += request.length;
+  if (operation->tells && telling() == OfiTelling::kAfterWrite) {
+    operation->tells = false;
+    operation->finishes = false;
+    write_letter(
+        qp, {.kind = OfiMessage::Kind::kTold, .key = request.immediate, .length = request.length},
+        operation->number, endpoint);
+  }
+  return true;
+}
+
+bool OfiNic::accepted(QueuePair& qp, int error) {
+  if (error == 0) {
+    qp.retry_after = Duration();
+    return true;
+  }
+  if (error == -FI_EAGAIN) {
+    set_stuck(qp);
+    return false;
+  }
+  const OfiFailure failure = domain_.failure(error);
+  qp.peer_dead = true;
+  break_queue_pair(qp, ofi_error_info(failure).status, describe_fault(place_of(qp), failure));
+  return false;
+}
+
+void OfiNic::set_stuck(QueuePair& qp) {
+  if (!qp.awaits()) qp.since = now_;
+  qp.stuck = true;
+  qp.retry_after = std::clamp(qp.retry_after * 2, kRetryAfter, kRetryAfterMost);
+  qp.retry_at = now_ + qp.retry_after;
+  stuck_.add(slot_of(qp.id));
+  retry_at_ = std::min(retry_at_, qp.retry_at);
+}
+
+void OfiNic::unstick(QueuePair& qp) {
+  if (!qp.stuck) return;
+  qp.stuck = false;
+  stuck_.remove(slot_of(qp.id));
+  talking_.add(slot_of(qp.id));
+  wake(qp);
+}
+
+void OfiNic::retry_stuck(Instant now) {
+  if (now < retry_at_) return;
+  retry_at_ = Instant::never();
+  for (size_t left = stuck_.size(); left > 0; --left) {
+    QueuePair& qp = *queue_pairs_[stuck_.take()];
+    stuck_.add(slot_of(qp.id));
+    if (qp.retry_at <= now) {
+      unstick(qp);
+    } else {
+      retry_at_ = std::min(retry_at_, qp.retry_at);
+    }
+  }
+}
+
+// --- messages ---
+
+void OfiNic::write_letter(QueuePair& qp, const OfiMessage& message, uint64_t finishes,
+                          uint8_t endpoint) {
+  if (!qp.awaits()) qp.since = now_;
+  if (!qp.outbox.push({.message = message, .finishes = finishes, .endpoint = endpoint})) {
+    return break_queue_pair(qp, CompletionStatus::kLocalError,
+                            describe(qp, "the peer asks more than it may at once",
+                                     "run the same version of Pacecar on both sides"));
+  }
+  talking_.add(slot_of(qp.id));
+}
+
+size_t OfiNic::transmit_letters() {
+  size_t count = 0;
+  for (size_t left = talking_.size(); left > 0; --left) {
+    QueuePair& qp = *queue_pairs_[talking_.take()];
+    while (!qp.stuck && !qp.peer_dead && !qp.outbox.empty() && qp.mailbox.has_room() &&
+           send_letter(qp, qp.outbox.front())) {
+      qp.outbox.pop_front();
+      ++count;
+    }
+    if (!qp.stuck && !qp.peer_dead && qp.mailbox.must_tell() && qp.mailbox.has_room_to_tell()) {
+      send_letter(qp, {.message = {.kind = OfiMessage::Kind::kTaken}});
+    }
+    if (qp.state == QueuePair::State::kLeaving) departing_.add(slot_of(qp.id));
+  }
+  return count;
+}
+
+bool OfiNic::send_letter(QueuePair& qp, const OfiQueuePair::Letter& letter) {
+  OfiOperation* operation = operations_.take(OfiOperation::Kind::kLetter);
+  if (operation == nullptr) {
+    set_stuck(qp);
+    return false;
+  }
+  const OfiMailbox::Outgoing outgoing = qp.mailbox.send(letter.message);
+  const uint64_t place = offsetof(OfiRings, in) + outgoing.place * sizeof(OfiMessage);
+  const OfiWrite write{.data = outgoing.message,
+                       .length = sizeof(OfiMessage),
+                       .descriptor = rings_region_.descriptor(),
+                       .peer = qp.peers[letter.endpoint],
+                       .place = qp.remote.rings + place,
+                       .key = qp.remote.rings_key,
+                       .context = &operation->context};
+  if (!accepted(qp, endpoints_[letter.endpoint]->write(write))) {
+    qp.mailbox.take_back();
+    operations_.give_back(*operation);
+    return false;
+  }
+  operation->queue_pair = qp.id;
+  operation->number = letter.finishes;
+  operation->finishes = letter.finishes != OfiQueuePair::kNoNumber;
+  operation->endpoint = letter.endpoint;
+  ++qp.letters;
+  return true;
+}
+
+// --- time ---
+
+void OfiNic::on_time(Instant now) {
+  now_ = now;
+  flows_.on_time(now);
+  retry_stuck(now);
+  watch(now);
+}
+
+// A peer that is silent for too long is dead to us.
+void OfiNic::watch(Instant now) {
+  if (now < next_watch_) return;
+  next_watch_ = now + config_.silence_limit / 16;
+  for (const uint32_t slot : live_) {
+    QueuePair& qp = *queue_pairs_[slot];
+    if (!qp.connected() || !qp.awaits() || now - qp.since < config_.silence_limit) continue;
+    break_queue_pair(
+        qp, CompletionStatus::kRetryExceeded,
+        describe(qp,
+                 fmt::format("nothing has come back for {:g} s", config_.silence_limit.seconds()),
+                 "look for the first error at the peer, and at the links and routes to it "
+                 "(PACECAR_TIMEOUT bounds the wait)"));
+  }
+}
+
+Instant OfiNic::next_deadline() const {
+  const bool told = completed_.empty() && received_.empty() && departing_.empty();
+  if (!told || !controls_.empty()) return Instant();
+  const auto has_letters = [this](uint32_t slot) {
+    const QueuePair& qp = *queue_pairs_[slot];
+    return qp.connected() && qp.awaits();
+  };
+  Instant next = std::min(flows_.next_deadline(), retry_at_);
+  if (!talking_.empty()) next = Instant();
+  if (std::ranges::any_of(live_, has_letters)) next = std::min(next, next_watch_);
+  return next;
+}
+
+Bytes OfiNic::packets_of(Bytes payload) const {
+  return payload == 0 ? 1 : (payload + caps_.mtu - 1) / caps_.mtu;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,73 @@
+// OfiOperations: what a libfabric NIC has handed to the provider. The provider names an operation
+// by its address, so they lie in one place for as long as the NIC.
+//
+// Bounded; allocates once. Thread rule: one owner.
+#pragma once
+
+#include <rdma/fabric.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "transport/base/units.h"
+#include "transport/nic/nic.h"
+
+namespace pacecar {
+
+struct OfiOperation {
+  enum class Kind : uint8_t { kFree, kWrite, kLetter };
+  static constexpr uint32_t kNone = ~uint32_t{0};
+
+  fi_context2 context{};  // the provider's own; must come first
+  QueuePairId queue_pair = 0;
+  uint64_t number = 0;  // of the work request in its queue pair's WorkQueue
+  Bytes bytes = 0;
+  Instant departure;  // of a write: when its last byte leaves, were nothing to hold it up
+  uint32_t local_key = 0;
+  uint32_t remote_key = 0;
+  uint32_t next = kNone;  // of the free ones
+  Kind kind = Kind::kFree;
+  uint8_t endpoint = 0;
+  uint32_t immediate = 0;
+  bool finishes = true;  // its work request, when it is done
+  bool tells = false;    // the peer is to be told of it, when it is done
+};
+
+class OfiOperations {
+ public:
+  explicit OfiOperations(uint32_t count) : operations_(count) { free_all(); }
+
+  // nullptr: all are in use.
+  OfiOperation* take(OfiOperation::Kind kind) {
+    if (free_ == OfiOperation::kNone) return nullptr;
+    OfiOperation& operation = operations_[free_];
+    free_ = operation.next;
+    operation = OfiOperation{.kind = kind};
+    return &operation;
+  }
+  void give_back(OfiOperation& operation) {
+    operation.kind = OfiOperation::Kind::kFree;
+    operation.next = free_;
+    free_ = static_cast<uint32_t>(&operation - operations_.data());
+  }
+  // Of a context that the provider returned; nullptr: it is none of ours that is in use.
+  OfiOperation* find(void* context) {
+    auto* const operation = static_cast<OfiOperation*>(context);
+    const bool ours =
+        operation >= operations_.data() && operation < operations_.data() + operations_.size();
+    return ours && operation->kind != OfiOperation::Kind::kFree ? operation : nullptr;
+  }
+  // Only when the provider has none of them any more.
+  void free_all() {
+    free_ = OfiOperation::kNone;
+    for (OfiOperation& operation : operations_) give_back(operation);
+  }
+
+  std::vector<OfiOperation>& all() { return operations_; }
+
+ private:
+  std::vector<OfiOperation> operations_;
+  uint32_t free_ = OfiOperation::kNone;
+};
+
+}  // namespace pacecar

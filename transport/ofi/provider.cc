@@ -1,0 +1,208 @@
+#include "transport/ofi/provider.h"
+
+#include <fmt/format.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transport/ofi/immediate.h"
+
+namespace pacecar {
+namespace {
+
+constexpr int kKnownMemoryModes =
+    FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT | FI_MR_HMEM;
+constexpr uint64_t kWriteOrder = FI_ORDER_WAW | FI_ORDER_RMA_WAW;
+constexpr Bytes kDefaultMtu = 4096;
+
+InfoHandle query(const OfiLibrary& library, const fi_info& hints) {
+  fi_info* infos = nullptr;
+  const int error = library.getinfo(&hints, &infos);
+  return InfoHandle(error == 0 ? infos : nullptr, InfoDeleter{&library});
+}
+
+// What is asked for grows; where nothing is left, the step before says what is lacking.
+struct Hints {
+  explicit Hints(const OfiLibrary& library, std::string_view provider)
+      : info(library.allocinfo(), InfoDeleter{&library}) {
+    if (!provider.empty()) info->fabric_attr->prov_name = strndup(provider.data(), provider.size());
+    info->domain_attr->mr_mode = ~(FI_MR_BASIC | FI_MR_SCALABLE);
+    info->mode = ~uint64_t{0};
+  }
+  void want_datagrams() { info->ep_attr->type = FI_EP_RDM; }
+  void want_writes() { info->caps = FI_RMA | FI_WRITE | FI_REMOTE_WRITE; }
+  void want_known_modes() {
+    info->mode = FI_CONTEXT | FI_CONTEXT2;
+    info->domain_attr->mr_mode = kKnownMemoryModes;
+    info->domain_attr->threading = FI_THREAD_DOMAIN;
+  }
+  void want_order() { info->tx_attr->msg_order = kWriteOrder; }
+
+  InfoHandle info;
+};
+
+std::string text_or(const char* text, const char* otherwise) {
+  return text != nullptr ? text : otherwise;
+}
+
+OfiProvider describe(const OfiLibrary& library, const fi_info& info) {
+  OfiProvider provider{.name = text_or(info.fabric_attr->prov_name, "?"),
+                       .domain = text_or(info.domain_attr->name, "?"),
+                       .flaw = flaw_of(info),
+                       .traits = traits_of(info),
+                       .info = InfoHandle(library.dupinfo(&info), InfoDeleter{&library})};
+  return provider;
+}
+
+std::vector<OfiProvider> one_per_domain(const OfiLibrary& library, const fi_info* infos) {
+  std::vector<OfiProvider> found;
+  for (const fi_info* info = infos; info != nullptr; info = info->next) {
+    OfiProvider provider = describe(library, *info);
+    const auto same = [&](const OfiProvider& other) {
+      return other.name == provider.name && other.domain == provider.domain;
+    };
+    if (std::ranges::none_of(found, same)) found.push_back(std::move(provider));
+  }
+  return found;
+}
+
+std::string names_of(const std::vector<OfiProvider>& providers) {
+  std::string names;
+  for (const OfiProvider& provider : providers) {
+    if (!provider.flaw.empty()) continue;
+    const std::string name = fmt::format("ofi:{}:{}", provider.name, provider.domain);
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  return names.empty() ? "none" : names;
+}
+
+// Of one that has nothing for us: why.
+Error why_not(const OfiLibrary& library, std::string_view name) {
+  Hints hints(library, name);
+  if (query(library, *hints.info) == nullptr) {
+    const auto others = list_ofi_providers();
+    return {ErrorCode::kNotFound,
+            fmt::format("libfabric {} has no provider '{}' that finds a device here: choose from "
+                        "{}",
+                        library.version(), name, others ? names_of(*others) : "none")};
+  }
+  std::string_view lacks = "registers memory in a way that Pacecar does not know (FI_MR_RAW?)";
+  hints.want_datagrams();
+  const bool datagrams = query(library, *hints.info) != nullptr;
+  hints.want_writes();
+  if (!datagrams) {
+    lacks = "has no reliable datagrams (FI_EP_RDM)";
+  } else if (query(library, *hints.info) == nullptr) {
+    lacks = "has no remote writes (FI_RMA)";
+  }
+  return {
+      ErrorCode::kInvalidArgument,
+      fmt::format("libfabric's provider '{}' {}: choose another with PACECAR_NICS", name, lacks)};
+}
+
+bool leaves_host(const OfiProvider& provider) { return provider.domain != "lo"; }
+
+}  // namespace
+
+std::string_view lowest_layer(std::string_view provider) {
+  return provider.substr(0, provider.find(';'));
+}
+
+OfiTraits traits_of(const fi_info& info) {
+  const int mode = info.domain_attr->mr_mode;
+  const size_t key_bytes = std::min<size_t>(info.domain_attr->mr_key_size, 8);
+  OfiTraits traits{
+      .virtual_addresses = (mode & FI_MR_VIRT_ADDR) != 0,
+      .provider_keys = (mode & FI_MR_PROV_KEY) != 0,
+      .local_keys = (mode & FI_MR_LOCAL) != 0,
+      .endpoint_memory = (mode & FI_MR_ENDPOINT) != 0,
+      .ordered = (info.tx_attr->msg_order & kWriteOrder) != 0 &&
+                 info.ep_attr->max_order_waw_size >= OfiImmediate::kMaxBytes,
+      .host_only = (info.caps & FI_LOCAL_COMM) != 0 && (info.caps & FI_REMOTE_COMM) == 0,
+      .gpu_memory = (info.caps & FI_HMEM) != 0,
+      .key_mask = key_bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * key_bytes) - 1,
+      .inject = info.tx_attr->inject_size,
+      .completion_data = info.domain_attr->cq_data_size,
+      .max_write = std::min<Bytes>(info.ep_attr->max_msg_size, OfiImmediate::kMaxBytes),
+      .mtu = kDefaultMtu};
+  if (info.nic != nullptr && info.nic->link_attr != nullptr) {
+    traits.speed = Rate::from_bps(info.nic->link_attr->speed);
+    if (info.nic->link_attr->mtu > 0) traits.mtu = info.nic->link_attr->mtu;
+  }
+  traits.telling = traits.completion_data >= OfiImmediate::kDataBytes ? OfiTelling::kCompletionData
+                   : traits.ordered                                   ? OfiTelling::kAfterWrite
+                                                                      : OfiTelling::kAfterDelivery;
+  return traits;
+}
+
+std::string flaw_of(const fi_info& info) {
+  if (info.ep_attr->type != FI_EP_RDM) return "has no reliable datagrams (FI_EP_RDM)";
+  constexpr uint64_t kNeeded = FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
+  // What stands for all kinds of it is given by FI_RMA alone.
+  const uint64_t kinds = info.caps & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
+  if ((info.caps & FI_RMA) == 0 || (kinds != 0 && (info.caps & kNeeded) != kNeeded)) {
+    return "has no remote writes (FI_RMA)";
+  }
+  if (const int unknown = info.domain_attr->mr_mode & ~kKnownMemoryModes; unknown != 0) {
+    return fmt::format("registers memory in a way that Pacecar does not know (mr_mode {:#x})",
+                       unknown);
+  }
+  if (info.domain_attr->mr_key_size == 0 || info.domain_attr->mr_key_size > 8) {
+    return fmt::format("has keys of memory of {} bytes, and 1 to 8 can be carried",
+                       info.domain_attr->mr_key_size);
+  }
+  if (info.ep_attr->max_msg_size < kDefaultMtu) {
+    return fmt::format("writes {} bytes at once at most, and {} are needed",
+                       info.ep_attr->max_msg_size, kDefaultMtu);
+  }
+  return {};
+}
+
+Result<std::vector<OfiProvider>> list_ofi_providers() {
+  const auto library = OfiLibrary::load();
+  if (!library) return tl::unexpected(library.error());
+  Hints hints(**library, {});
+  hints.want_datagrams();
+  hints.want_writes();
+  const InfoHandle infos = query(**library, *hints.info);
+  return one_per_domain(**library, infos.get());
+}
+
+Result<OfiProvider> choose_ofi_provider(std::string_view name, std::string_view domain) {
+  const auto library = OfiLibrary::load();
+  if (!library) return tl::unexpected(library.error());
+  Hints hints(**library, name);
+  hints.want_datagrams();
+  hints.want_writes();
+  hints.want_known_modes();
+  hints.want_order();
+  InfoHandle infos = query(**library, *hints.info);
+  if (infos == nullptr) {
+    hints.info->tx_attr->msg_order = FI_ORDER_NONE;
+    infos = query(**library, *hints.info);
+  }
+  if (infos == nullptr) return tl::unexpected(why_not(**library, name));
+  std::vector<OfiProvider> found = one_per_domain(**library, infos.get());
+  std::erase_if(found, [name](const OfiProvider& provider) {
+    return provider.name != name && lowest_layer(provider.name) != name;
+  });
+  const auto chosen = domain.empty() ? std::ranges::find_if(found, leaves_host)
+                                     : std::ranges::find(found, domain, &OfiProvider::domain);
+  const auto any = domain.empty() && chosen == found.end() ? found.begin() : chosen;
+  if (any == found.end()) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("libfabric's provider '{}' has no domain '{}' here: choose from {}",
+                            name, domain, names_of(found)));
+  }
+  if (!any->flaw.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("libfabric's provider '{}' {}: choose another with PACECAR_NICS", name,
+                            any->flaw));
+  }
+  return std::move(*any);
+}
+
+}  // namespace pacecar

@@ -1,0 +1,110 @@
+// OfiQueuePair: a queue pair of ours over libfabric, whose endpoints serve all of them: its work
+// requests, what its peer lets us write, what we let the peer write, and the mailbox by which the
+// two ends agree on that.
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <rdma/fi_endpoint.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "transport/base/fixed_queue.h"
+#include "transport/nic/nic.h"
+#include "transport/nic/paced/work_queue.h"
+#include "transport/ofi/address.h"
+#include "transport/ofi/mailbox.h"
+
+namespace pacecar {
+
+// A region of the peer that we may write.
+struct OfiRemoteRegion {
+  uint64_t address = 0;  // of its first byte, as the peer has it
+  uint64_t place = 0;    // the same, as the provider wants it
+  uint64_t provider_key = 0;
+  Bytes length = 0;
+  uint32_t writes = 0;   // on their way
+  bool revoked = false;  // the peer waits for them; no others may follow
+
+  // Written so that no sum can wrap.
+  bool covers(uint64_t at, Bytes bytes) const {
+    return at >= address && bytes <= length && at - address <= length - bytes;
+  }
+};
+
+struct OfiQueuePair {
+  enum class State : uint8_t {
+    kCreated,
+    kConnected,
+    kBroken,
+    kLeaving,  // destroyed by its owner; stays until the peer writes no more
+  };
+  // Most writes that the provider has at once.
+  static constexpr uint32_t kMaxStarted = 128;
+  // Messages that wait for the mailbox: those that tell of writes, and answers to the peer.
+  static constexpr uint32_t kMaxWaiting = kMaxStarted + OfiRings::kMessages;
+  static constexpr uint64_t kNoNumber = ~uint64_t{0};
+
+  OfiQueuePair(QueuePairId number, const QueuePairConfig& wanted, OfiRings& rings)
+      : id(number),
+        config(wanted),
+        work(wanted.work_requests),
+        mailbox(rings, number),
+        outbox(kMaxWaiting) {}
+
+  struct Letter {
+    OfiMessage message;
+    uint64_t finishes = kNoNumber;  // a work request, once it is there
+    uint8_t endpoint = 0;
+  };
+
+  bool connected() const { return state == State::kConnected; }
+  // Whether anything of ours is with the provider.
+  bool idle() const { return started == 0 && letters == 0; }
+  // The peer, or the provider, is to do something.
+  bool awaits() const { return !idle() || asked.has_value() || stuck || !outbox.empty(); }
+  bool can_start() const {
+    return connected() && !stuck && started < kMaxStarted && outbox.size() < kMaxStarted &&
+           work.waiting() != nullptr;
+  }
+  // Whether the peer may still write into our memory.
+  bool trusted() const {
+    return !lent.empty() && !peer_gone && !peer_dead && state != State::kCreated;
+  }
+
+  QueuePairId id;
+  QueuePairConfig config;
+  State state = State::kCreated;
+  CompletionStatus broken_by = CompletionStatus::kOk;
+  bool broken_told = false;
+  bool halted = false;  // takes nothing of the peer's any more
+  std::string fault;
+  std::string peer;  // its address, for people
+
+  WorkQueue work;
+  uint32_t started = 0;  // writes that the provider has
+  uint32_t letters = 0;  // messages that the provider has
+  bool stuck = false;    // the provider has no room, or no connection yet
+  Duration retry_after;  // while it is stuck
+  Instant retry_at;
+  Instant since;  // the last sign of life, or when waiting for one began
+
+  OfiAddress remote;
+  std::vector<fi_addr_t> peers;                           // by our endpoints
+  std::unordered_map<uint32_t, OfiRemoteRegion> regions;  // by the peer's keys
+  std::optional<uint32_t> asked;                          // about this key of the peer's
+  std::unordered_set<uint32_t> lent;                      // our keys, that the peer may use
+
+  OfiMailbox mailbox;
+  FixedQueue<Letter> outbox;
+  bool gone_sent = false;  // nothing of ours comes any more, and the peer is being told
+  bool peer_gone = false;  // nothing of the peer's does
+  bool peer_dead = false;  // the provider gave up on it
+};
+
+}  // namespace pacecar

@@ -1,0 +1,120 @@
+#include "transport/ofi/registrations.h"
+
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <sys/uio.h>
+
+#include <utility>
+
+#include "transport/base/random_word.h"
+
+namespace pacecar {
+namespace {
+
+uint64_t rights_of(Access access) {
+  uint64_t rights = FI_WRITE;  // the source of writes of ours
+  if (allows(access, Access::kRemoteWrite)) rights |= FI_REMOTE_WRITE;
+  if (allows(access, Access::kRemoteRead)) rights |= FI_REMOTE_READ;
+  return rights;
+}
+
+// Keys that we choose must differ from all others; how often to try again.
+constexpr int kKeyTries = 8;
+
+}  // namespace
+
+Result<void> OfiRegistrations::check(uint64_t address, size_t length) const {
+  if (address == 0 || length == 0 || address + length < address) {
+    return fail(
+        ErrorCode::kInvalidArgument,
+        "cannot register an empty or wrapping memory range: pass a valid address and length");
+  }
+  if (regions_.size() == capacity_) {
+    return fail(
+        ErrorCode::kUnavailable,
+        "all memory regions of the NIC are used: deregister some or raise PACECAR_MAX_REGIONS");
+  }
+  return {};
+}
+
+Result<MemoryRegion> OfiRegistrations::add(void* address, size_t length, Access access) {
+  const auto start = reinterpret_cast<uint64_t>(address);
+  if (auto checked = check(start, length); !checked) return tl::unexpected(checked.error());
+  const iovec range{.iov_base = address, .iov_len = length};
+  fi_mr_attr attributes{.mr_iov = &range, .iov_count = 1};
+  return keep(enroll(attributes, start, length, access, 0));
+}
+
+#ifdef FI_MR_DMABUF
+Result<MemoryRegion> OfiRegistrations::add_dmabuf(int fd, uint64_t offset, size_t length,
+                                                  uint64_t address, Access access) {
+  if (auto checked = check(address, length); !checked) return tl::unexpected(checked.error());
+  const fi_mr_dmabuf buffer{.fd = fd,
+                            .offset = offset,
+                            .len = length,
+                            .base_addr = reinterpret_cast<void*>(address - offset)};
+  fi_mr_attr attributes{.dmabuf = &buffer, .iov_count = 1};
+  attributes.iface = FI_HMEM_CUDA;
+  return keep(enroll(attributes, address, length, access, FI_MR_DMABUF));
+}
+bool OfiRegistrations::takes_dmabuf() const {
+  return domain_.traits().gpu_memory && domain_.library().at_least(1, 20);
+}
+#else
+Result<MemoryRegion> OfiRegistrations::add_dmabuf(int /*fd*/, uint64_t /*offset*/,
+                                                  size_t /*length*/, uint64_t /*address*/,
+                                                  Access /*access*/) {
+  return fail(ErrorCode::kInvalidArgument,
+              "this build knows no dma-bufs of libfabric: build it with version 1.20 or later");
+}
+bool OfiRegistrations::takes_dmabuf() const { return false; }
+#endif
+
+Result<OfiRegistrations::Region> OfiRegistrations::lend(void* address, size_t length) {
+  const iovec range{.iov_base = address, .iov_len = length};
+  fi_mr_attr attributes{.mr_iov = &range, .iov_count = 1};
+  return enroll(attributes, reinterpret_cast<uint64_t>(address), length, Access::kRemoteWrite, 0);
+}
+
+Result<OfiRegistrations::Region> OfiRegistrations::enroll(fi_mr_attr& attributes, uint64_t address,
+                                                          size_t length, Access access,
+                                                          uint64_t flags) {
+  const OfiTraits& traits = domain_.traits();
+  attributes.access = rights_of(access);
+  fid_mr* memory = nullptr;
+  int error = -FI_ENOKEY;
+  for (int i = 0; i < kKeyTries && error == -FI_ENOKEY; ++i) {
+    attributes.requested_key = (uint64_t{random_word()} << 32 | random_word()) & traits.key_mask;
+    error = fi_mr_regattr(domain_.domain(), &attributes, flags, &memory);
+  }
+  if (error != 0) return domain_.failed("fi_mr_regattr", error);
+  Region region{.memory = FidHandle<fid_mr>(memory),
+                .address = address,
+                .place = traits.virtual_addresses ? address : 0,
+                .provider_key = 0,
+                .length = length,
+                .access = access};
+  if (traits.endpoint_memory) {
+    error = fi_mr_bind(memory, &endpoint_->fid, 0);
+    if (error == 0) error = fi_mr_enable(memory);
+    if (error != 0) return domain_.failed("fi_mr_enable", error);
+  }
+  region.provider_key = fi_mr_key(memory);
+  return region;
+}
+
+Result<MemoryRegion> OfiRegistrations::keep(Result<Region> region) {
+  if (!region) return tl::unexpected(region.error());
+  uint32_t key = 0;
+  while (key == 0 || regions_.contains(key)) key = random_word();
+  const MemoryRegion told{reinterpret_cast<uint8_t*>(region->address), region->length, key};
+  regions_.emplace(key, std::move(*region));
+  return told;
+}
+
+const OfiRegistrations::Region* OfiRegistrations::find(uint32_t key) const {
+  const auto found = regions_.find(key);
+  return found == regions_.end() ? nullptr : &found->second;
+}
+
+}  // namespace pacecar

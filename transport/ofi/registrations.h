@@ -1,0 +1,65 @@
+// OfiRegistrations: the memory that a libfabric NIC may use, by the key of 32 bits that Pacecar and
+// its peers name it by; the provider's own key may be longer, or be chosen by the provider.
+//
+// Bounded by the number of registrations. Thread rule: one thread at a time.
+#pragma once
+
+#include <rdma/fi_domain.h>
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "transport/base/result.h"
+#include "transport/nic/nic.h"
+#include "transport/ofi/domain.h"
+#include "transport/ofi/handles.h"
+
+namespace pacecar {
+
+class OfiRegistrations {
+ public:
+  struct Region {
+    FidHandle<fid_mr> memory;
+    uint64_t address = 0;  // of its first byte
+    uint64_t place = 0;    // the same, as the provider wants it of peers
+    uint64_t provider_key = 0;
+    Bytes length = 0;
+    Access access = Access::kLocalRead;
+
+    void* descriptor() const { return fi_mr_desc(memory.get()); }
+  };
+
+  // `domain` outlives it.
+  OfiRegistrations(const OfiDomain& domain, uint32_t capacity)
+      : domain_(domain), capacity_(capacity) {}
+
+  // From now on memory is registered with this endpoint, where the provider wants one.
+  void use(fid_ep* endpoint) { endpoint_ = endpoint; }
+
+  // Errors: kInvalidArgument (empty or wrapping range), kUnavailable (all are used), and what the
+  // provider refuses.
+  Result<MemoryRegion> add(void* address, size_t length, Access access);
+  Result<MemoryRegion> add_dmabuf(int fd, uint64_t offset, size_t length, uint64_t address,
+                                  Access access);
+  // Whether provider and library take dma-bufs.
+  bool takes_dmabuf() const;
+  void remove(uint32_t key) { regions_.erase(key); }
+  // nullptr: there is none.
+  const Region* find(uint32_t key) const;
+
+  // Memory of our own, that counts as none of the user's.
+  Result<Region> lend(void* address, size_t length);
+
+ private:
+  Result<Region> enroll(fi_mr_attr& attributes, uint64_t address, size_t length, Access access,
+                        uint64_t flags);
+  Result<MemoryRegion> keep(Result<Region> region);
+  Result<void> check(uint64_t address, size_t length) const;
+
+  const OfiDomain& domain_;
+  const uint32_t capacity_;
+  fid_ep* endpoint_ = nullptr;
+  std::unordered_map<uint32_t, Region> regions_;
+};
+
+}  // namespace pacecar
