@@ -291,7 +291,7 @@ TEST_P(NicConformance, DeregisteredLocalMemoryIsNotReadAgain) {
   ASSERT_TRUE(wait_for_completions(0, 2));
   const CompletionStatus status = completions_[0][0].status;  // it may have been in time
   EXPECT_TRUE(status == CompletionStatus::kMemoryGone || status == CompletionStatus::kOk);
-  if (status == CompletionStatus::kOk || !world_.refusals_break) {
+  if (status == CompletionStatus::kOk || !world_.lost_memory_breaks) {
     EXPECT_EQ(completions_[0][1].status, CompletionStatus::kOk);
   }
 }

@@ -23,9 +23,11 @@ struct NicWorld {
   std::array<Nic*, 2> nics{};
   // Why there are none on this machine: its tests are skipped.
   std::string missing;
-  // As the InfiniBand specification has it: what the peer refuses, and memory that is gone while it
-  // is sent, breaks the queue pair. Otherwise it fails alone.
+  // As the InfiniBand specification has it: what the peer refuses breaks the queue pair. Otherwise
+  // it fails alone.
   bool refusals_break = false;
+  // Likewise memory that is gone while it is sent.
+  bool lost_memory_breaks = false;
   // Lets a little time pass, runs timers, moves packets, and returns the time it is then.
   std::function<Instant()> step;
   std::shared_ptr<void> owner;

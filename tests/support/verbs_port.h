@@ -1,10 +1,9 @@
-// The RDMA device that tests use, and the time they live in.
+// The RDMA device that tests use.
 #pragma once
-
-#include <time.h>
 
 #include <algorithm>
 
+#include "tests/support/monotonic_now.h"
 #include "transport/verbs/device.h"
 
 namespace pacecar::test {
@@ -16,12 +15,6 @@ inline Result<VerbsPortInfo> active_verbs_port() {
   const auto port = std::ranges::find(*ports, true, &VerbsPortInfo::active);
   if (port != ports->end()) return *port;
   return fail(ErrorCode::kNotFound, "this machine has no RDMA device that is up");
-}
-
-inline Instant monotonic_now() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return Instant::from_ns(t.tv_sec * 1'000'000'000 + t.tv_nsec);
 }
 
 }  // namespace pacecar::test

@@ -1,0 +1,94 @@
+// The NIC conformance suite for NICs on libfabric's providers: two of ours in this process, on
+// those that every machine has. A provider that is not there is skipped.
+#include <poll.h>
+
+#include <stdexcept>
+
+#include "tests/conformance/nic_conformance.h"
+#include "tests/support/monotonic_now.h"
+#include "transport/ofi/ofi_nic.h"
+
+namespace pacecar {
+namespace {
+
+using test::monotonic_now;
+
+struct Kind {
+  const char* provider = "";
+  const char* domain = "";
+  uint32_t paths = 1;
+  std::optional<OfiTelling> telling;
+};
+
+std::unique_ptr<OfiNic> open_nic(const Kind& kind) {
+  auto provider = choose_ofi_provider(kind.provider, kind.domain);
+  if (!provider) throw std::runtime_error(provider.error().message);
+  auto nic = OfiNic::open({.name = std::string("ofi:") + kind.provider,
+                           .flows = 4,
+                           .queue_pairs = 16,
+                           .regions = 32,
+                           .paths = kind.paths,
+                           .silence_limit = Duration::from_ms(600),
+                           .telling = kind.telling},
+                          std::move(*provider), monotonic_now());
+  if (!nic) throw std::runtime_error(nic.error().message);
+  return std::move(*nic);
+}
+
+struct World {
+  explicit World(const Kind& kind) : nics{open_nic(kind), open_nic(kind)} {}
+
+  Instant step() {
+    bool idle = true;
+    for (auto& nic : nics) {
+      const Instant now = monotonic_now();
+      idle = nic->receive(now) == 0 && idle;
+      nic->on_time(now);
+      idle = nic->transmit(now) == 0 && idle;
+    }
+    if (idle) wait();
+    return monotonic_now();
+  }
+
+  // At most a millisecond, and not when something has arrived or is due.
+  void wait() {
+    std::array<pollfd, 2> ends{};
+    for (size_t side = 0; side < nics.size(); ++side) {
+      if (!nics[side]->prepare_to_wait()) return;
+      if (nics[side]->next_deadline() < monotonic_now() + Duration::from_ms(1)) return;
+      ends[side] = {nics[side]->wait_fd(), POLLIN, 0};
+    }
+    poll(ends.data(), ends.size(), 1);
+  }
+
+  std::array<std::unique_ptr<OfiNic>, 2> nics;
+};
+
+NicWorld make_world(const Kind& kind) {
+  if (auto there = choose_ofi_provider(kind.provider, kind.domain); !there) {
+    return {.missing = there.error().message};
+  }
+  const auto world = std::make_shared<World>(kind);
+  return {.nics = {world->nics[0].get(), world->nics[1].get()},
+          .lost_memory_breaks = true,
+          .step = [world] { return world->step(); },
+          .owner = world};
+}
+
+NicCase make_case(const char* name, const Kind& kind) {
+  return {name, [kind] { return make_world(kind); }};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ofi, NicConformance,
+    testing::Values(make_case("tcp", {"tcp", "lo"}), make_case("tcp_four_paths", {"tcp", "lo", 4}),
+                    make_case("tcp_told_after_write", {"tcp", "lo", 2, OfiTelling::kAfterWrite}),
+                    make_case("tcp_told_after_delivery",
+                              {"tcp", "lo", 2, OfiTelling::kAfterDelivery}),
+                    make_case("shm", {"shm", ""}),
+                    make_case("shm_told_after_write", {"shm", "", 1, OfiTelling::kAfterWrite}),
+                    make_case("rxd", {"udp;ofi_rxd", "lo"})),
+    nic_case_name);
+
+}  // namespace
+}  // namespace pacecar
