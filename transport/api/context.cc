@@ -60,7 +60,7 @@ Result<Groups> open_groups(std::span<const NicGroup> chosen, const Params& param
       if (!rail) return tl::unexpected(rail.error());
       info.rail = *rail;
       const NicCaps& caps = std::as_const(*nic->port).nic().caps();
-      gpu_ways.choose({.software = candidate.kind != NicKind::kVerbs,
+      gpu_ways.choose({.software = caps.software,
                        .dma_buf = caps.dma_buf,
                        .peer_memory = caps.peer_memory},
                       info);

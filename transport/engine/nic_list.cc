@@ -17,9 +17,10 @@ struct KindPrefix {
   std::string_view prefix;
 };
 constexpr std::string_view kDpdkPrefix = "soft:dpdk:";
-constexpr std::array kPrefixes = {KindPrefix{NicKind::kSoftUdp, "soft:udp:"},
-                                  KindPrefix{NicKind::kSoftRaw, "soft:raw:"},
-                                  KindPrefix{NicKind::kSoftDpdk, kDpdkPrefix}};
+constexpr std::string_view kOfiPrefix = "ofi:";
+constexpr std::array kPrefixes = {
+    KindPrefix{NicKind::kSoftUdp, "soft:udp:"}, KindPrefix{NicKind::kSoftRaw, "soft:raw:"},
+    KindPrefix{NicKind::kSoftDpdk, kDpdkPrefix}, KindPrefix{NicKind::kOfi, kOfiPrefix}};
 
 std::string_view take_until(std::string_view& text, char end) {
   const size_t at = std::min(text.find(end), text.size());
@@ -42,13 +43,15 @@ std::string_view take_entry(std::string_view& list) {
   return entry;
 }
 
-// The device that an entry names, if it is one of DPDK's; those are made, not found.
-std::optional<NicCandidate> dpdk_device(std::string_view entry) {
-  if (!entry.starts_with(kDpdkPrefix)) return std::nullopt;
-  entry.remove_prefix(kDpdkPrefix.size());
+// The device that an entry names, if it is one that is made when it is named, not found.
+std::optional<NicCandidate> made_device(std::string_view entry) {
+  const bool ofi = entry.starts_with(kOfiPrefix);
+  if (!ofi && !entry.starts_with(kDpdkPrefix)) return std::nullopt;
+  entry.remove_prefix(ofi ? kOfiPrefix.size() : kDpdkPrefix.size());
   const std::string_view device = take_until(entry, ',');
-  return NicCandidate{
-      .kind = NicKind::kSoftDpdk, .device = std::string(device), .arguments = std::string(entry)};
+  return NicCandidate{.kind = ofi ? NicKind::kOfi : NicKind::kSoftDpdk,
+                      .device = std::string(device),
+                      .arguments = std::string(entry)};
 }
 
 std::string_view prefix_of(NicKind kind) {
@@ -75,7 +78,7 @@ bool is_named(const NicCandidate& candidate, std::string_view entry) {
 Result<void> check_form(std::string_view entry, Candidates candidates) {
   const auto is_entry = [entry](const NicCandidate& c) { return is_named(c, entry); };
   if (std::ranges::any_of(candidates, is_entry)) return {};
-  if (const auto dpdk = dpdk_device(entry); dpdk && !dpdk->device.empty()) return {};
+  if (const auto made = made_device(entry); made && !made->device.empty()) return {};
   std::string_view device = entry;
   for (const KindPrefix& known : kPrefixes) {
     if (entry.starts_with(known.prefix)) device.remove_prefix(known.prefix.size());
@@ -84,12 +87,13 @@ Result<void> check_form(std::string_view entry, Candidates candidates) {
   return fail(
       ErrorCode::kInvalidArgument,
       fmt::format("PACECAR_NICS has the entry '{}', which names no NIC of this version: "
-                  "write soft:udp:INTERFACE, soft:dpdk:DEVICE or the name of an RDMA device",
+                  "write soft:udp:INTERFACE, soft:dpdk:DEVICE, ofi:PROVIDER or the name of an RDMA "
+                  "device",
                   entry));
 }
 
 Result<NicCandidate> find(std::string_view entry, Candidates candidates) {
-  if (auto dpdk = dpdk_device(entry)) return std::move(*dpdk);
+  if (auto made = made_device(entry)) return std::move(*made);
   for (const NicCandidate& candidate : candidates) {
     if (candidate.usable && is_named(candidate, entry)) return candidate;
   }

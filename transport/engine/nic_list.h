@@ -17,6 +17,7 @@ enum class NicKind : uint8_t {
   kSoftUdp,   // a software NIC on UDP sockets; soft:udp:INTERFACE
   kSoftRaw,   // one on raw sockets; soft:raw:INTERFACE; only by this name
   kSoftDpdk,  // one on a DPDK device; soft:dpdk:DEVICE,KEY=VALUE...; only by this name
+  kOfi,       // a provider of libfabric; ofi:PROVIDER[:DOMAIN]; only by this name
 };
 
 // A NIC that a process could use.

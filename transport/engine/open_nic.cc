@@ -5,6 +5,7 @@
 #include "transport/engine/clock.h"
 #include "transport/engine/open_dpdk.h"
 #include "transport/engine/open_io.h"
+#include "transport/engine/open_ofi.h"
 #include "transport/engine/open_verbs.h"
 #include "transport/engine/soft_port.h"
 #include "transport/io/udp/interfaces.h"
@@ -45,6 +46,7 @@ Result<OpenedNic> open_nic(const NicCandidate& candidate, const Params& params,
                            const LogSink& log) {
   if (candidate.kind == NicKind::kVerbs) return open_verbs_nic(candidate, params, log);
   if (candidate.kind == NicKind::kSoftDpdk) return open_dpdk_nic(candidate, params, log);
+  if (candidate.kind == NicKind::kOfi) return open_ofi_nic(candidate, params, log);
   return open_soft(candidate, params);
 }
 

@@ -1,0 +1,132 @@
+#include "transport/engine/open_ofi.h"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <rdma/fi_domain.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "transport/engine/clock.h"
+#include "transport/io/sockaddr.h"
+#include "transport/io/udp/interfaces.h"
+#include "transport/ofi/ofi_nic.h"
+
+namespace pacecar {
+namespace {
+
+// Where the bootstrap's TCP connections go: to the provider's own address where that is one of IP,
+// on this host alone where the provider does not leave it, else to the first interface that does.
+std::optional<Address> bootstrap_address(const OfiProvider& provider) {
+  const fi_info& info = *provider.info;
+  const bool ip = info.addr_format == FI_SOCKADDR || info.addr_format == FI_SOCKADDR_IN ||
+                  info.addr_format == FI_SOCKADDR_IN6;
+  if (ip && info.src_addr != nullptr) {
+    Address address = from_sockaddr(*static_cast<const SocketAddress*>(info.src_addr));
+    address.port = 0;
+    return address;
+  }
+  const bool loopback = provider.traits.host_only;
+  for (const InterfaceInfo& interface : list_interfaces()) {
+    const auto address = interface.up ? preferred_address(interface) : std::nullopt;
+    if (address && interface.loopback == loopback) return address;
+  }
+  return std::nullopt;
+}
+
+std::string pci_path(const fi_info& info) {
+  if (info.nic == nullptr || info.nic->bus_attr == nullptr ||
+      info.nic->bus_attr->bus_type != FI_BUS_PCI) {
+    return {};
+  }
+  const fi_pci_attr& pci = info.nic->bus_attr->attr.pci;
+  std::error_code error;
+  const auto path = std::filesystem::canonical(
+      fmt::format("/sys/bus/pci/devices/{:04x}:{:02x}:{:02x}.{:x}", pci.domain_id, pci.bus_id,
+                  pci.device_id, pci.function_id),
+      error);
+  return error ? "" : path.string();
+}
+
+std::string abilities(const OfiTraits& traits) {
+  const std::string_view telling =
+      traits.telling == OfiTelling::kCompletionData ? "tells of writes with them"
+      : traits.telling == OfiTelling::kAfterWrite   ? "tells of writes by a message behind them"
+                                                    : "tells of writes once they are acknowledged";
+  return fmt::format("{}; {} writes, up to {} bytes inline; {}; {}", telling,
+                     traits.ordered ? "ordered" : "unordered", traits.inject,
+                     traits.host_only ? "this host only" : "leaves the host",
+                     traits.gpu_memory ? "GPU memory" : "memory of the host");
+}
+
+// "tcp:eth0": a provider and, perhaps, its domain.
+std::pair<std::string, std::string> provider_and_domain(const std::string& device) {
+  const size_t colon = device.find(':');
+  if (colon == std::string::npos) return {device, ""};
+  return {device.substr(0, colon), device.substr(colon + 1)};
+}
+
+// A number of the NIC that is the same in each process of this host.
+uint64_t guid_of(const OfiProvider& provider) {
+  uint64_t guid = 14695981039346656037U;
+  for (const char letter : provider.name + ":" + provider.domain) {
+    guid = (guid ^ static_cast<uint8_t>(letter)) * 1099511628211U;
+  }
+  return guid;
+}
+
+}  // namespace
+
+std::vector<FabricProvider> list_fabric_providers() {
+  std::vector<FabricProvider> listed;
+  const auto providers = list_ofi_providers();
+  if (!providers) return listed;
+  for (const OfiProvider& provider : *providers) {
+    const bool usable = provider.flaw.empty();
+    listed.push_back({.name = fmt::format("ofi:{}:{}", provider.name, provider.domain),
+                      .usable = usable,
+                      .abilities = usable ? abilities(provider.traits) : "it " + provider.flaw});
+  }
+  return listed;
+}
+
+Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& params,
+                               const LogSink& /*log*/) {
+  const auto [name, domain] = provider_and_domain(candidate.device);
+  auto provider = choose_ofi_provider(name, domain);
+  if (!provider) return tl::unexpected(provider.error());
+  const auto address = bootstrap_address(*provider);
+  if (!address) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("no interface has an address by which peers could set up connections "
+                            "of '{}': give one an address",
+                            candidate.name()));
+  }
+  const auto interface = find_interface(provider->domain);
+  const Rate device_speed =
+      provider->traits.speed.bps() != 0 || !interface ? provider->traits.speed : interface->speed;
+  const Rate speed = params.line_rate.bps() != 0 ? params.line_rate : device_speed;
+  const std::string pci = interface ? interface->pci_path : pci_path(*provider->info);
+  const std::string device = provider->domain;
+  const uint64_t guid = guid_of(*provider);
+  auto nic = OfiNic::open({.name = candidate.name(),
+                           .flows = params.max_flows,
+                           .queue_pairs = params.max_flows * 2,
+                           .regions = params.max_regions,
+                           .paths = params.ofi_endpoints,
+                           .chunk = params.chunk,
+                           .line_rate = speed,
+                           .silence_limit = params.timeout * 6 / 10,
+                           .address = *address},
+                          std::move(*provider), clock_now());
+  if (!nic) return tl::unexpected(nic.error());
+  return OpenedNic{.name = candidate.name(),
+                   .device = device,
+                   .pci_path = pci,
+                   .guid = guid,
+                   .speed = speed,
+                   .port = std::move(*nic)};
+}
+
+}  // namespace pacecar
