@@ -68,12 +68,10 @@ VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle d
       events_(device_.context.get(), config.device, config.port, config.log),
       hardware_counters_(HardwareCounters::folder_of(config.device, config.port)),
       queue_pairs_(std::bit_ceil(config.queue_pairs)),
-      timers_(config.flows, now),
-      ready_(config.flows),
+      caps_(make_caps()),
+      flows_(*this, config.flows, caps_.burst_bytes, caps_.jitter, now),
       controls_(queue_pairs_.size()),
       completed_(queue_pairs_.size()),
-      signals_(config.flows),
-      arrivals_(config.flows),
       recovering_(queue_pairs_.size()),
       received_(2 * kSharedReceives),
       next_generation_(random_word()),
@@ -85,13 +83,6 @@ VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle d
       next_watch_(now),
       path_ready_at_(now) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 16) && config.paths > 0);
-  caps_ = make_caps();
-  flows_.reserve(config.flows);
-  for (uint32_t i = 0; i < config.flows; ++i) {
-    Flow& flow = flows_.emplace_back(FlowGate(caps_.burst_bytes, caps_.jitter));
-    flow.signal.flow = i;
-    flow.arrival.flow = i;
-  }
 }
 
 VerbsNic::~VerbsNic() {
@@ -267,7 +258,7 @@ Result<QueuePairId> VerbsNic::create_queue_pair(const QueuePairConfig& config) {
     return tl::unexpected(made.error());
   }
   name_lanes(*qp);
-  if (config.paced) flows_[config.flow].queue_pairs.push_back(slot);
+  if (config.paced) flows_.join(config.flow, slot);
   *free = std::move(qp);
   return id;
 }
@@ -364,19 +355,7 @@ void VerbsNic::destroy_queue_pair(QueuePairId id) {
   if (qp == nullptr) return;
   const uint32_t slot = slot_of(*qp);
   drop_lanes(*qp);
-  if (qp->config.paced) {
-    Flow& flow = flows_[qp->config.flow];
-    std::erase(flow.queue_pairs, slot);
-    flow.turn = 0;
-    if (flow.queue_pairs.empty()) {  // the flow has ended: the next of its number begins anew
-      flow.gate.forget_sent();
-      flow.signal = FlowSignal{.flow = qp->config.flow};
-      flow.arrival = FlowArrival{.flow = qp->config.flow};
-      signals_.remove(qp->config.flow);
-      arrivals_.remove(qp->config.flow);
-    }
-    make_ready(qp->config.flow);  // the others have more window now
-  }
+  if (qp->config.paced) flows_.leave(qp->config.flow, slot);
   for (WorkList* list : {&controls_, &completed_, &recovering_}) list->remove(slot);
   const uint32_t reserved = QueuePair::max_completions(qp->config);
   queue_pairs_[slot].reset();
@@ -400,7 +379,7 @@ void VerbsNic::drop_lanes(QueuePair& qp) {
 }
 
 void VerbsNic::lose_all(QueuePair& qp, Lane& lane) {
-  if (qp.config.paced) flows_[qp.config.flow].gate.on_done(lane.ledger.in_flight());
+  if (qp.config.paced) flows_.on_done(qp.config.flow, lane.ledger.in_flight());
   for (; !lane.ledger.empty(); --qp.started, --started_) {
     lane.account.on_lost(lane.ledger.take());
   }

@@ -13,15 +13,14 @@
 
 #include "transport/base/fixed_queue.h"
 #include "transport/base/log.h"
-#include "transport/base/timer_wheel.h"
 #include "transport/base/work_list.h"
 #include "transport/nic/nic.h"
 #include "transport/nic/nic_port.h"
+#include "transport/nic/paced/paced_flows.h"
 #include "transport/verbs/async_events.h"
 #include "transport/verbs/completions.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/errors.h"
-#include "transport/nic/paced/flow_gate.h"
 #include "transport/verbs/flush_pair.h"
 #include "transport/verbs/hardware_counters.h"
 #include "transport/verbs/memory.h"
@@ -47,7 +46,7 @@ struct VerbsConfig {
   LogSink log;
 };
 
-class VerbsNic final : public Nic, public NicPort {
+class VerbsNic final : public Nic, public NicPort, private WaitingWork {
  public:
   static constexpr Bytes kDefaultChunk = 64 << 10;
 
@@ -89,10 +88,16 @@ class VerbsNic final : public Nic, public NicPort {
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
   size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) override;
   size_t poll(std::span<Completion> completions) override;
-  size_t poll_signals(std::span<FlowSignal> signals) override;
-  void tell_arrivals(bool wanted) override { tell_arrivals_ = wanted; }
-  size_t poll_arrivals(std::span<FlowArrival> arrivals) override;
-  void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override;
+  size_t poll_signals(std::span<FlowSignal> signals) override {
+    return flows_.poll_signals(signals);
+  }
+  void tell_arrivals(bool wanted) override { flows_.tell_arrivals(wanted); }
+  size_t poll_arrivals(std::span<FlowArrival> arrivals) override {
+    return flows_.poll_arrivals(arrivals);
+  }
+  void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override {
+    flows_.set_limits(flow, limits, now);
+  }
   void on_time(Instant now) override;
   Instant next_deadline() const override;
 
@@ -106,14 +111,6 @@ class VerbsNic final : public Nic, public NicPort {
 
  private:
   using QueuePair = VerbsQueuePair;
-  struct Flow {
-    explicit Flow(const FlowGate& limits) : gate(limits) {}
-    FlowGate gate;
-    std::vector<uint32_t> queue_pairs;  // slots of the paced ones
-    FlowSignal signal;
-    FlowArrival arrival;
-    size_t turn = 0;  // round robin over queue_pairs
-  };
 
   // What a queue pair of the device is for.
   struct LaneName {
@@ -153,8 +150,6 @@ class VerbsNic final : public Nic, public NicPort {
   void on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& completion, Instant now);
   void on_received(const ibv_wc& completion, bool shared);
   void on_lane_event(const AsyncEvents::Event& event);
-  // The flow's signal counts what has arrived, whoever said so. `rtt` 0: not known.
-  void tell_acknowledged(const QueuePair& qp, Bytes bytes, Duration rtt);
   void look_at_events();
 
   // lanes that fail and come back
@@ -181,9 +176,9 @@ class VerbsNic final : public Nic, public NicPort {
   std::string likely_cause(const QueuePair& qp, std::string fault) const;
 
   // what leaves
+  const WorkRequest* waiting(uint32_t slot) const override;
   void wake(const QueuePair& qp);
-  void make_ready(uint32_t index);
-  size_t transmit_flow(uint32_t index, Instant now);
+  size_t transmit_turn(PacedFlows::Turn turn, Instant now);
   size_t transmit_control(QueuePair& qp, Instant now);
   void start(QueuePair& qp, PostBatch& batch, Instant now);
   size_t post_batch(QueuePair& qp, PostBatch& batch);
@@ -198,18 +193,14 @@ class VerbsNic final : public Nic, public NicPort {
   CompletionQueue completions_;
   AsyncEvents events_;
   HardwareCounters hardware_counters_;
-  NicCaps caps_;
-  NicCounters counters_;
-  std::unique_ptr<FlushPair> flushes_;                   // made for the first one
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
-  std::unordered_map<uint32_t, LaneName> by_lane_;       // by the device's number
-  std::vector<Flow> flows_;
-  TimerWheel timers_;    // flows that wait for their time
-  WorkList ready_;       // flows that may have something to send
-  WorkList controls_;    // slots of unpaced queue pairs with work
-  WorkList completed_;   // slots of queue pairs with completions
-  WorkList signals_;     // flows with a signal
-  WorkList arrivals_;    // flows with arrivals that have not been told
+  NicCaps caps_;
+  PacedFlows flows_;
+  NicCounters counters_;
+  std::unique_ptr<FlushPair> flushes_;              // made for the first one
+  std::unordered_map<uint32_t, LaneName> by_lane_;  // by the device's number
+  WorkList controls_;                               // slots of unpaced queue pairs with work
+  WorkList completed_;                              // slots of queue pairs with completions
   WorkList recovering_;  // slots of queue pairs with lanes that are not up
   FixedQueue<Completion> received_;
   uint32_t next_generation_;
@@ -222,7 +213,6 @@ class VerbsNic final : public Nic, public NicPort {
   Instant next_watch_;
   size_t started_ = 0;     // work requests that the device has
   Instant path_ready_at_;  // as of the last look at the port; never(): it was down
-  bool tell_arrivals_ = false;
   bool device_failed_ = false;
 };
 

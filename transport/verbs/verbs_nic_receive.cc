@@ -47,13 +47,15 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
     const LaneLedger::Entry entry = lane.ledger.take();
     --qp.started;
     --started_;
-    if (qp.config.paced) flows_[qp.config.flow].gate.on_done(entry.bytes);
+    if (qp.config.paced) flows_.on_done(qp.config.flow, entry.bytes);
     if (left > 1 ? earlier_done : failure == nullptr) {
       qp.work.finish(entry.number, CompletionStatus::kOk);
       lane.account.on_done(entry);
       // Later than it is for those that asked for no completion of their own.
       const Duration rtt = std::max(now - entry.departure, Duration::from_ns(1));
-      tell_acknowledged(qp, entry.bytes, entry.signaled ? rtt : Duration());
+      if (qp.config.paced) {
+        flows_.on_acknowledged(qp.config.flow, entry.bytes, entry.signaled ? rtt : Duration());
+      }
     } else if (left == 1 && failure->own && qp.state == QueuePair::State::kConnected) {
       qp.work.finish(entry.number, failure->completion);
     } else {
@@ -67,14 +69,6 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
   }
   if (qp.state == QueuePair::State::kBroken) lane.account.abandon(qp.work);
   wake(qp);
-}
-
-void VerbsNic::tell_acknowledged(const QueuePair& qp, Bytes bytes, Duration rtt) {
-  if (!qp.config.paced) return;
-  FlowSignal& signal = flows_[qp.config.flow].signal;
-  signal.acked += bytes;
-  if (rtt > Duration()) signal.rtt = rtt;
-  signals_.add(qp.config.flow);
 }
 
 void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
@@ -103,10 +97,7 @@ void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
   received_.push(told);
   counters_.data_packets_received += packets_of(completion.byte_len);
   counters_.data_bytes_received += completion.byte_len;
-  if (tell_arrivals_ && qp->config.paced) {
-    flows_[qp->config.flow].arrival.bytes += completion.byte_len;
-    arrivals_.add(qp->config.flow);
-  }
+  if (qp->config.paced) flows_.on_arrived(qp->config.flow, completion.byte_len);
 }
 
 size_t VerbsNic::poll(std::span<Completion> completions) {
@@ -132,29 +123,6 @@ size_t VerbsNic::poll(std::span<Completion> completions) {
       completions[count++] = completion;
     }
     completed_.take();
-  }
-  return count;
-}
-
-size_t VerbsNic::poll_signals(std::span<FlowSignal> signals) {
-  size_t count = 0;
-  while (count < signals.size() && !signals_.empty()) {
-    const uint32_t index = signals_.take();
-    Flow& flow = flows_[index];
-    flow.signal.in_flight = flow.gate.in_flight();
-    flow.signal.sent = flow.gate.sent();
-    signals[count++] = flow.signal;
-    flow.signal = FlowSignal{.flow = index};
-  }
-  return count;
-}
-
-size_t VerbsNic::poll_arrivals(std::span<FlowArrival> arrivals) {
-  size_t count = 0;
-  while (count < arrivals.size() && !arrivals_.empty()) {
-    const uint32_t index = arrivals_.take();
-    arrivals[count++] = flows_[index].arrival;
-    flows_[index].arrival = FlowArrival{.flow = index};
   }
   return count;
 }
@@ -191,10 +159,9 @@ void VerbsNic::on_lane_event(const AsyncEvents::Event& event) {
 bool VerbsNic::prepare_to_wait() {
   look_at_events();  // wait_fd() is readable while there are any
   // With no data on its way only arrivals are worth waking for: control words go by themselves.
-  const bool sending =
-      std::ranges::any_of(flows_, [](const Flow& flow) { return flow.gate.in_flight() > 0; });
   using Wake = CompletionQueue::Wake;
-  const bool idle = completions_.prepare_to_wait(sending ? Wake::kAny : Wake::kSolicited);
+  const bool idle =
+      completions_.prepare_to_wait(flows_.any_in_flight() ? Wake::kAny : Wake::kSolicited);
   return idle && completed_.empty() && received_.empty();
 }
 

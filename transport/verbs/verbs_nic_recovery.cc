@@ -185,7 +185,9 @@ bool VerbsNic::join_lane(QueuePair& qp, Lane& lane) {
                           "their way, {} had arrived and {} go out again",
                           device_.name, device_.port, qp.peer, &lane - qp.lanes.data(),
                           settled->arrived, settled->put_back));
-  tell_acknowledged(qp, settled->arrived_bytes, Duration());
+  if (qp.config.paced) {
+    flows_.on_acknowledged(qp.config.flow, settled->arrived_bytes, Duration());
+  }
   completed_.add(slot_of(qp));
   lane.recovery.on_joined();
   wake(qp);  // the other lanes may take what was put back

@@ -56,19 +56,9 @@ size_t VerbsNic::post_receives(QueuePairId id, std::span<const ReceiveRequest> r
   return count;
 }
 
-void VerbsNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant now) {
-  flows_[index].gate.set_limits(limits, now);
-  make_ready(index);
-}
-
 void VerbsNic::on_time(Instant now) {
   now_ = now;
-  std::array<uint32_t, 64> due;
-  size_t count = 0;
-  do {
-    count = timers_.expire(now, due);
-    for (const uint32_t flow : std::span(due).first(count)) make_ready(flow);
-  } while (count == due.size());
+  flows_.on_time(now);
   watch_lanes(now);
   recover(now);
   if (now < next_look_at_events_) return;
@@ -78,28 +68,23 @@ void VerbsNic::on_time(Instant now) {
 
 Instant VerbsNic::next_deadline() const {
   const bool told = completed_.empty() && received_.empty();
-  if (!told || !controls_.empty() || !ready_.empty()) return Instant();
-  Instant next = timers_.next_deadline();
+  if (!told || !controls_.empty()) return Instant();
+  Instant next = flows_.next_deadline();
   if (started_ > 0) next = std::min(next, next_watch_);
   return recovering_.empty() ? next : std::min(next, next_recovery_);
 }
 
 void VerbsNic::wake(const QueuePair& qp) {
   if (qp.config.paced) {  // another of the flow's queue pairs may have waited for the window
-    make_ready(qp.config.flow);
+    flows_.wake(qp.config.flow);
   } else if (qp.can_start()) {
     controls_.add(slot_of(qp));
   }
 }
 
-// On credit a flow counts for the others, so only while it can send.
-void VerbsNic::make_ready(uint32_t index) {
-  const Flow& flow = flows_[index];
-  const auto can_send = [&](uint32_t slot) {
-    const QueuePair& qp = *queue_pairs_[slot];
-    return qp.can_start() && flow.gate.has_room(qp.work.waiting()->length);
-  };
-  if (!flow.gate.on_credit() || std::ranges::any_of(flow.queue_pairs, can_send)) ready_.add(index);
+const WorkRequest* VerbsNic::waiting(uint32_t slot) const {
+  const QueuePair& qp = *queue_pairs_[slot];
+  return qp.can_start() ? qp.work.waiting() : nullptr;
 }
 
 size_t VerbsNic::transmit(Instant now) {
@@ -108,7 +93,11 @@ size_t VerbsNic::transmit(Instant now) {
   for (size_t left = controls_.size(); left > 0 && count < kMaxTransmit; --left) {
     count += transmit_control(*queue_pairs_[controls_.take()], now);
   }
-  while (count < kMaxTransmit && !ready_.empty()) count += transmit_flow(ready_.take(), now);
+  while (count < kMaxTransmit) {
+    const auto turn = flows_.next_turn(now);
+    if (!turn) break;
+    count += transmit_turn(*turn, now);
+  }
   return count;
 }
 
@@ -119,37 +108,17 @@ size_t VerbsNic::transmit_control(QueuePair& qp, Instant now) {
   return post_batch(qp, batch);
 }
 
-// One turn: what may leave at once of the next queue pair that may send.
-size_t VerbsNic::transmit_flow(uint32_t index, Instant now) {
-  Flow& flow = flows_[index];
-  const size_t pairs = flow.queue_pairs.size();
-  for (size_t i = 0; i < pairs; ++i) {
-    QueuePair& qp = *queue_pairs_[flow.queue_pairs[(flow.turn + i) % pairs]];
-    // A completion or a new limit wakes it.
-    if (!qp.can_start() || !flow.gate.has_room(qp.work.waiting()->length)) continue;
-    if (const Instant next_send = flow.gate.next_send(); next_send > now) {
-      timers_.arm(index, next_send);
-      continue;
-    }
-    flow.turn = (flow.turn + i + 1) % pairs;
-    PostBatch batch(qp);
-    Bytes bytes = 0;
-    while (!batch.full() && qp.can_start()) {
-      const Bytes next = qp.work.waiting()->length;
-      const bool fits = batch.size() == 0 || bytes + next <= flow.gate.burst();
-      if (!fits || !flow.gate.has_room(next)) break;
-      flow.gate.on_sent(next, wire_bytes(next), now);
-      start(qp, batch, now);
-      bytes += next;
-    }
-    if (flow.gate.on_credit()) {
-      flow.signal.sharing = static_cast<uint32_t>(ready_.size()) + 1;
-      signals_.add(index);
-    }
-    make_ready(index);
-    return post_batch(qp, batch);
+size_t VerbsNic::transmit_turn(PacedFlows::Turn turn, Instant now) {
+  QueuePair& qp = *queue_pairs_[turn.slot];
+  PostBatch batch(qp);
+  while (!batch.full() && qp.can_start()) {
+    const Bytes bytes = qp.work.waiting()->length;
+    if (!flows_.takes(turn, bytes)) break;
+    flows_.on_sent(turn, bytes, wire_bytes(bytes), now);
+    start(qp, batch, now);
   }
-  return 0;
+  flows_.end_turn(turn);
+  return post_batch(qp, batch);
 }
 
 void VerbsNic::start(QueuePair& qp, PostBatch& batch, Instant now) {
