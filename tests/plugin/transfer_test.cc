@@ -223,7 +223,10 @@ void send_lines_that_a_gpu_polls() {
       if (!nic_names().starts_with("rxe")) {
         EXPECT_EQ(seen.torn, 0U);
       }
-      EXPECT_EQ(seen.early, 0U);
+      // A write over libfabric's udp;ofi_rxd consists of datagrams, which overtake each other.
+      if (!nic_names().starts_with("ofi:udp")) {
+        EXPECT_EQ(seen.early, 0U);
+      }
       EXPECT_EQ(seen.late, 0U);
     }
     memory.clear();

@@ -1,6 +1,7 @@
 #include "transport/ofi/domain.h"
 
 #include <rdma/fi_errno.h>
+#include <sys/epoll.h>
 #include <sys/timerfd.h>
 
 #include <algorithm>
@@ -28,18 +29,23 @@ Result<OfiDomain> OfiDomain::open(OfiProvider provider, std::string name, size_t
     return domain.failed("fi_domain", error);
   }
   domain.domain_.reset(opened);
-  if (auto done = domain.open_completions(completions); !done) return tl::unexpected(done.error());
+  domain.count_ = completions;
+  domain.waiting_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
+  domain.timer_ = FileDescriptor(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  if (!domain.waiting_ || !domain.timer_) return domain.failed("epoll_create1", -errno);
+  if (auto done = domain.open_completions(); !done) return tl::unexpected(done.error());
   return domain;
 }
 
 // Some providers open a queue with a file descriptor that they then do not have.
-Result<void> OfiDomain::open_completions(size_t count) {
-  fi_cq_attr attributes{.size = count, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
+Result<void> OfiDomain::open_completions() {
+  fi_cq_attr attributes{.size = count_, .format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_FD};
   fid_cq* queue = nullptr;
+  int fd = -1;
   if (fi_cq_open(domain_.get(), &attributes, &queue, nullptr) == 0) {
     completions_.reset(queue);
-    wakes_ = fi_control(&queue->fid, FI_GETWAIT, &wait_fd_) == 0;
-    if (wakes_) return {};
+    wakes_ = fi_control(&queue->fid, FI_GETWAIT, &fd) == 0;
+    if (wakes_) return wait_for(fd);
     completions_.reset();
   }
   attributes.wait_obj = FI_WAIT_NONE;
@@ -47,8 +53,19 @@ Result<void> OfiDomain::open_completions(size_t count) {
     return failed("fi_cq_open", error);
   }
   completions_.reset(queue);
-  timer_ = FileDescriptor(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-  return timer_ ? Result<void>() : failed("timerfd_create", -errno);
+  return wait_for(timer_.get());
+}
+
+Result<void> OfiDomain::wait_for(int fd) {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
+  const bool added = epoll_ctl(waiting_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+  return added || errno == EEXIST ? Result<void>() : failed("epoll_ctl", -errno);
+}
+
+Result<void> OfiDomain::reopen_completions() {
+  completions_.reset();  // its file descriptor leaves the epoll with it
+  failed_ = false;
+  return open_completions();
 }
 
 OfiFailure OfiDomain::failure(int error) const {

@@ -48,17 +48,22 @@ class OfiDomain {
   // What has failed, after a poll() that said so; false: nothing has.
   bool take_failure(Failed* failed);
 
+  // Another queue in place of this one, on which no endpoint may be open: with the endpoints
+  // closed, tcp;ofi_rxm still asks them for what may have arrived.
+  Result<void> reopen_completions();
+
   // From here on wait_fd() becomes readable when something arrives, or soon; false when something
   // has arrived.
   bool prepare_to_wait();
-  int wait_fd() const { return wakes_ ? wait_fd_ : timer_.get(); }
+  int wait_fd() const { return waiting_.get(); }
   // Whether anything that arrives wakes; else one wakes to look, from time to time.
   bool wakes() const { return wakes_; }
 
  private:
   OfiDomain(OfiProvider provider, std::string name)
       : provider_(std::move(provider)), name_(std::move(name)) {}
-  Result<void> open_completions(size_t count);
+  Result<void> open_completions();
+  Result<void> wait_for(int fd);
 
   // Each is made from those before it.
   OfiProvider provider_;
@@ -66,8 +71,9 @@ class OfiDomain {
   FidHandle<fid_fabric> fabric_;
   FidHandle<fid_domain> domain_;
   FidHandle<fid_cq> completions_;
-  FileDescriptor timer_;  // where the provider has no file descriptor to wait for
-  int wait_fd_ = -1;
+  FileDescriptor waiting_;  // an epoll, for what is waited for: the queue's, or the timer
+  FileDescriptor timer_;    // where the provider has no file descriptor to wait for
+  size_t count_ = 0;        // of completions
   bool wakes_ = false;
   bool failed_ = false;  // the queue has an error to tell
   std::array<fi_cq_data_entry, kBatch> entries_;

@@ -19,7 +19,7 @@ uint64_t OfiMessage::make_check() const {
 }
 
 OfiMailbox::Outgoing OfiMailbox::send(OfiMessage message) {
-  PACECAR_CHECK(message.kind == OfiMessage::Kind::kTaken ? has_room_to_tell() : has_room());
+  PACECAR_CHECK(has_room_to_tell());
   const uint32_t place = sent_ % OfiRings::kMessages;
   message.to = peer_;
   message.taken = told_ = taken_;

@@ -57,13 +57,14 @@ class OfiMailbox {
   void join(QueuePairId peer) { peer_ = peer; }
 
   // --- sending ---
-  // Some places are kept for kTaken: else two ends with full rings would wait for each other.
+  // Some places are kept for kTaken and kGone: else two ends with full rings would wait for each
+  // other.
   bool has_room() const { return in_peers_ring() < OfiRings::kMessages - kKept; }
   struct Outgoing {
     const OfiMessage* message = nullptr;  // unchanged until the peer has taken it
     uint32_t place = 0;                   // in the peer's ring
   };
-  // With room, or for kTaken.
+  // With room, or for what places are kept for.
   Outgoing send(OfiMessage message);
   // The message could not be handed to the provider: the newest one is as if it had not been.
   void take_back() { --sent_; }

@@ -66,6 +66,16 @@ Result<void> OfiNic::set_up() {
   return {};
 }
 
+// Peers that are told need not wait for us. The provider is not moved on: it might still write into
+// memory whose owner has gone before.
+OfiNic::~OfiNic() {
+  for (const uint32_t slot : live_) {
+    QueuePair& qp = *queue_pairs_[slot];
+    if (qp.gone_sent || qp.peer_dead || !qp.mailbox.has_room_to_tell()) continue;
+    send_letter(qp, {.message = {.kind = OfiMessage::Kind::kGone}});
+  }
+}
+
 Result<void> OfiNic::open_endpoints() {
   size_t wanted = domain_.traits().endpoint_memory ? 1 : 1 + config_.paths;
   while (endpoints_.size() < wanted) {
@@ -291,12 +301,8 @@ void OfiNic::reopen_endpoints(const std::string& why) {
     }
   }
   endpoints_.clear();
-  while (!domain_.poll().empty()) {
-  }
-  for (OfiDomain::Failed failed; domain_.take_failure(&failed);) {
-  }
   operations_.free_all();
-  failed_ = !open_endpoints().has_value();
+  failed_ = !domain_.reopen_completions() || !open_endpoints();
   for (uint32_t slot = 0; slot < queue_pairs_.size(); ++slot) {
     if (queue_pairs_[slot] == nullptr) continue;
     QueuePair& qp = *queue_pairs_[slot];

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -46,6 +47,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   // Errors: what the provider refuses.
   static Result<std::unique_ptr<OfiNic>> open(const OfiConfig& config, OfiProvider provider,
                                               Instant now);
+  ~OfiNic() override;
 
   const OfiProvider& provider() const { return domain_.provider(); }
   // Closes all endpoints and opens others, as when nothing else frees memory that is in use: all
@@ -120,8 +122,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
 
   // --- memory ---
   // Moves provider and messages until `done()`; false: not in time.
-  template <typename Done>
-  bool wait_until(Duration limit, Done done);
+  bool wait_until(Duration limit, const std::function<bool()>& done);
   bool in_use(uint32_t local_key) const;
   void revoke(QueuePair& qp, uint32_t key);
 

@@ -26,8 +26,7 @@ Result<MemoryRegion> OfiNic::register_dmabuf(int fd, uint64_t offset, size_t len
   return memory_.add_dmabuf(fd, offset, length, address, access);
 }
 
-template <typename Done>
-bool OfiNic::wait_until(Duration limit, Done done) {
+bool OfiNic::wait_until(Duration limit, const std::function<bool()>& done) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   const Instant begin_now = now_;

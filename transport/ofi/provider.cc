@@ -121,7 +121,7 @@ OfiTraits traits_of(const fi_info& info) {
       .endpoint_memory = (mode & FI_MR_ENDPOINT) != 0,
       .ordered = (info.tx_attr->msg_order & kWriteOrder) != 0 &&
                  info.ep_attr->max_order_waw_size >= OfiImmediate::kMaxBytes,
-      .host_only = (info.caps & FI_LOCAL_COMM) != 0 && (info.caps & FI_REMOTE_COMM) == 0,
+      .host_only = lowest_layer(text_or(info.fabric_attr->prov_name, "")) == "shm",
       .gpu_memory = (info.caps & FI_HMEM) != 0,
       .key_mask = key_bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * key_bytes) - 1,
       .inject = info.tx_attr->inject_size,
