@@ -89,6 +89,7 @@ struct Card {
 Owned<fi_info> find_provider(const Settings& settings) {
   const Owned<fi_info> hints(fi_allocinfo());
   hints->caps = FI_RMA;
+  hints->tx_attr->msg_order = FI_ORDER_WAW;  // what is told of writes is written behind them
   hints->ep_attr->type = FI_EP_RDM;
   hints->domain_attr->mr_mode =
       FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
