@@ -1,12 +1,10 @@
 // ofi_stream: what a libfabric provider can do with no protocol above it. The figures of Pacecar's
 // NIC over that provider are judged as shares of these.
 //
-//   ofi_stream --provider tcp --size 1M --in-flight 8    a stream of RMA writes with CQ data, in
-//   Gb/s ofi_stream --provider tcp --ping                     half a round trip of 8-byte injected
-//   writes
+//   ofi_stream --provider tcp --size 1M --in-flight 8    Gb/s of a stream of writes with CQ data
+//   ofi_stream --provider tcp --ping                     half a round trip of 8 injected bytes
 //
-// Forks its own receiver; both spin, each on one reliable-datagram endpoint. Prints one line of
-// JSON.
+// Forks its own receiver; both spin, each on one reliable-datagram endpoint. Prints a line of JSON.
 #include <fmt/format.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -22,11 +20,14 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -89,6 +90,7 @@ struct Card {
 Owned<fi_info> find_provider(const Settings& settings) {
   const Owned<fi_info> hints(fi_allocinfo());
   hints->caps = FI_RMA;
+  hints->tx_attr->msg_order = FI_ORDER_WAW;  // what is told of writes is written behind them
   hints->ep_attr->type = FI_EP_RDM;
   hints->domain_attr->mr_mode =
       FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
@@ -120,6 +122,7 @@ class Nic {
       : memory_(static_cast<uint8_t*>(std::aligned_alloc(kPageBytes, memory_bytes)), &std::free),
         memory_bytes_(memory_bytes),
         info_(find_provider(settings)) {
+    if (!memory_) give_up("no memory for so many writes of this size: ask for less");
     std::memset(memory_.get(), 0, memory_bytes_);
     open(fabric_, "fi_fabric",
          [&](fid_fabric** out) { return fi_fabric(info_->fabric_attr, out, nullptr); });
@@ -264,7 +267,7 @@ struct Stream {
 
 void receive_stream(Nic& nic, int peer) {
   uint64_t writes = 0;
-  uint64_t expected = kEndOfPing;
+  uint64_t expected = std::numeric_limits<uint64_t>::max();
   int64_t first = 0;
   int64_t last = 0;
   while (writes < expected) {
