@@ -116,7 +116,7 @@ class Client {
     const StreamPlan plan{kNic, size, true, parameters.bidirectional || definition_.echo};
     auto streams = make_streams(context, channel, plan, parameters);
     if (!streams) return tl::unexpected(streams.error());
-    const End end{context, kNic, channel, *streams, !definition_.echo};
+    const End end{context, streams->nic, channel, *streams, !definition_.echo};
 
     const PhaseGoal warmup{warmup_messages(parameters, size), {}};
     const auto warm_probe = definition_.make_probe({size, warmup, options_, console_, false});
@@ -248,7 +248,7 @@ class Server {
     const StreamPlan plan{kNic, *size, parameters.bidirectional || definition_.echo, true};
     auto streams = make_streams(context, channel, plan, parameters);
     if (!streams) return tl::unexpected(streams.error());
-    const End end{context, kNic, channel, *streams, !definition_.echo};
+    const End end{context, streams->nic, channel, *streams, !definition_.echo};
     for (int phase = 0; phase < 2; ++phase) {  // warm-up, measurement
       const auto served = serve_phase(end, definition_.echo);
       if (!served) return served;

@@ -50,6 +50,7 @@ class NoConnection final : public ReceiveConnection {
   Result<Request*> irecv(std::span<const ReceiveBuffer>) override { return nullptr; }
   Result<TestResult> test(Request*) override { return TestResult(); }
   std::string peer() const override { return "nobody"; }
+  size_t nic() const override { return 0; }
 };
 
 class FlushTest : public testing::Test {
@@ -72,7 +73,7 @@ class FlushTest : public testing::Test {
   }
 
   const std::shared_ptr<FlushingContext> context_ = std::make_shared<FlushingContext>();
-  plugin::ReceiveComm comm_{context_, 0, std::make_unique<NoConnection>()};
+  plugin::ReceiveComm comm_{context_, std::make_unique<NoConnection>()};
   std::array<uint8_t, 128> bytes_{};
 };
 

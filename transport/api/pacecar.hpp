@@ -52,8 +52,8 @@ struct NicInfo {
   uint32_t max_connections = 0;
   uint32_t traffic_class = 0;  // IP traffic class byte of data packets, without its ECN bits
   bool ecn = false;
-  bool cuda = false;     // takes memory of kind kCuda
-  bool dma_buf = false;  // and as a dma-buf
+  bool cuda = false;       // takes memory of kind kCuda
+  bool dma_buf = false;    // and as a dma-buf
   bool gpu_flush = false;  // a GPU may not see what was received before a flush (start_flush)
   // What one message with GPU memory should carry at most; 0: no limit.
   uint64_t gpu_message_bytes = 0;
@@ -109,7 +109,7 @@ struct MemoryRange {
   void* address = nullptr;
   size_t length = 0;
   MemoryKind kind = MemoryKind::kHost;
-  int dmabuf_fd = -1;  // of kCuda, where the caller has exported it; still the caller's
+  int dmabuf_fd = -1;          // of kCuda, where the caller has exported it; still the caller's
   uint64_t dmabuf_offset = 0;  // of the memory in it
 };
 
@@ -158,6 +158,9 @@ class SendConnection {
   // receiver's buffer).
   virtual Result<TestResult> test(Request* request) = 0;
   virtual std::string peer() const = 0;  // "host:port", for messages to people
+  // The NIC that it uses, where its memory must be registered: the one that was asked for, or, when
+  // that has no network in common with the peer's, another.
+  virtual size_t nic() const = 0;
   // As it is now. Takes the engine's lock: for those who look from time to time.
   virtual FlowView flow() const = 0;
 };
@@ -169,6 +172,7 @@ class ReceiveConnection {
   virtual Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) = 0;
   virtual Result<TestResult> test(Request* request) = 0;
   virtual std::string peer() const = 0;
+  virtual size_t nic() const = 0;  // as SendConnection's
 };
 
 // A connection being made; poll until it is there. Destroying it gives up.
@@ -208,7 +212,10 @@ class Context {
   // One line that says NICs, mode, congestion control and the parameters that are not defaults.
   virtual std::string banner() const = 0;
 
+  // Peers come to this NIC. Where a peer has none of its networks, they are joined over another of
+  // this process's NICs (never one that takes less GPU memory): the connection's nic().
   virtual Result<std::unique_ptr<Listener>> listen(size_t nic) = 0;
+  // Likewise. Poll errors: kPeer also when there is no network that both processes have.
   // All connections from one NIC to another share a flow, which has the largest weight of them;
   // `weight` is from 1 to 64, or 0 for PACECAR_WEIGHT.
   virtual Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
