@@ -218,12 +218,19 @@ TEST_F(GpuContextTest, MemoryThatMovesIsStaged) {
 TEST_F(GpuContextTest, PinnedMemoryIsOfTheConnectionsNic) {
   open({.software = true}, GpuSetting::kStaged);
   script_.joins_over = 1;
-  const auto sends = context_->connect(0, {}, 0).value()->poll().value();
+  const Memory* const memory = add(range());
+  auto sends = context_->connect(0, {}, 0).value()->poll().value();
+  EXPECT_TRUE(sends->isend(memory_.data(), 100, 0, memory));
   EXPECT_THAT(script_.nics, ElementsAre(1));
-  const auto receives = context_->listen(0).value()->accept().value();
+  auto receives = context_->listen(0).value()->accept().value();
+  const ReceiveBuffer buffer{memory_.data(), 100, 0, memory};
+  EXPECT_TRUE(receives->irecv({&buffer, 1}));
   EXPECT_THAT(script_.nics, ElementsAre(1, 1));
   EXPECT_EQ(sends->nic(), 1U);
   EXPECT_EQ(receives->nic(), 1U);
+  sends.reset();
+  receives.reset();
+  forget(memory);
 }
 
 TEST_F(GpuContextTest, HostMemoryIsNoneOfItsBusiness) {

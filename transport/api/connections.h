@@ -31,7 +31,8 @@ struct Attachment {
 // What both kinds of connections, with one lane and with several, tell of themselves and of misuse.
 FlowView flow_of(const Attachment& at);
 inline bool usable(const Attachment& at, const void* data, size_t size, const Memory* memory) {
-  return size == 0 || (memory != nullptr && memory->nic() == at.device && memory->covers(data, size));
+  return size == 0 ||
+         (memory != nullptr && memory->nic() == at.device && memory->covers(data, size));
 }
 tl::unexpected<Error> not_usable(const Attachment& at, const Memory* memory);
 Result<void> check_buffers(const Attachment& at, std::span<const ReceiveBuffer> buffers);
