@@ -48,7 +48,6 @@ class Process {
     }
     return *context_;
   }
-  // Without what any Context says.
   const std::vector<std::string>& lines() const { return lines_; }
 
  private:
@@ -266,6 +265,11 @@ TEST(MixedNetworks, AStandInFlushesAndLimitsAsWasTold) {
 // A peer that speaks another way, or lies.
 class ListenerUnderAttack : public testing::Test {
  protected:
+  ListenerUnderAttack() {
+    process_.info(0).cuda = process_.info(1).cuda = true;
+    listener_ = process_.context().listen(0).value();
+  }
+
   // What the listener answers to these bytes.
   std::string answer(const Blob& offer) {
     auto connector = BootstrapConnector::open({listener_->handle().bytes}, offer,
@@ -280,13 +284,14 @@ class ListenerUnderAttack : public testing::Test {
     }
   }
 
-  Process process_{{{{"soft"}}, {{"roce"}}}};
-  std::unique_ptr<Listener> listener_ = process_.context().listen(0).value();
+  Process process_{{{{"soft"}}, {{"roce"}}, {{"roce"}}}};
+  std::unique_ptr<Listener> listener_;
 };
 
 TEST_F(ListenerUnderAttack, OffersForNicsThatThereAreNot) {
   const std::vector<uint8_t> words(40, 7);
-  for (const uint8_t nic : {uint8_t{2}, uint8_t{255}}) {
+  // The third one takes no GPU memory.
+  for (const uint8_t nic : {uint8_t{2}, uint8_t{3}, uint8_t{255}}) {
     EXPECT_THAT(answer(pack_lanes(std::vector<Blob>{address_offer(nic, words)})),
                 HasSubstr("asks for NICs that it was not told of"));
   }

@@ -123,8 +123,8 @@ class EngineReceiveConnection final : public ReceiveConnection {
   }
 
   Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override {
-    if (auto checked = check_buffers(at_, buffers); !checked)
-      return tl::unexpected(checked.error());
+    auto checked = check_buffers(at_, buffers);
+    if (!checked) return tl::unexpected(checked.error());
     ReceiveOperation operation{.count = static_cast<uint32_t>(buffers.size())};
     for (size_t i = 0; i < buffers.size(); ++i) {
       const ReceiveBuffer& buffer = buffers[i];

@@ -49,7 +49,7 @@ std::vector<BondLane> make_lanes(const OwnDevice& device, const Connections& con
 constexpr Duration kPlaceWait = Duration::from_s(2);
 
 struct Opened {
-  const OwnDevice* device = nullptr;
+  const OwnDevice* device = nullptr;  // of a listener
   Connections connections;
   std::vector<Blob> words;  // of each lane, for the peer
 };
@@ -275,7 +275,7 @@ class EngineConnecting final : public Connecting {
         return tl::unexpected(NotOpened{started.error()});
       }
     }
-    Opened all{.device = &device_};
+    Opened all;
     const size_t lanes = lanes_between(device_.nics.size(), peers_.size());
     const auto role = lanes > 1 ? Messenger::Role::kLane : Messenger::Role::kWhole;
     for (size_t lane = 0; lane < lanes; ++lane) {
