@@ -68,9 +68,8 @@ NcclResult Comm::report_once(const Error& error) {
   return data_result(error.code);
 }
 
-SendComm::SendComm(std::shared_ptr<Context> context, size_t nic,
-                   std::unique_ptr<SendConnection> connection)
-    : Comm(std::move(context), nic, size_t{kMaxRequests} * kMaxReceiveBuffers),
+SendComm::SendComm(std::shared_ptr<Context> context, std::unique_ptr<SendConnection> connection)
+    : Comm(std::move(context), connection->nic(), size_t{kMaxRequests} * kMaxReceiveBuffers),
       connection_(std::move(connection)) {}
 
 NcclResult SendComm::isend(const void* data, size_t size, int tag, const Memory* memory,
@@ -83,9 +82,9 @@ Result<TestResult> SendComm::poll(Request* request) { return connection_->test(r
 
 std::string SendComm::description() const { return "send to " + connection_->peer(); }
 
-ReceiveComm::ReceiveComm(std::shared_ptr<Context> context, size_t nic,
+ReceiveComm::ReceiveComm(std::shared_ptr<Context> context,
                          std::unique_ptr<ReceiveConnection> connection)
-    : Comm(std::move(context), nic, size_t{kMaxRequests} * 2),  // each may be flushed
+    : Comm(std::move(context), connection->nic(), size_t{kMaxRequests} * 2),  // each may be flushed
       connection_(std::move(connection)) {}
 
 NcclResult ReceiveComm::irecv(std::span<const ReceiveBuffer> buffers, CommRequest** request) {
@@ -114,15 +113,14 @@ Result<TestResult> ReceiveComm::poll(Request* request) { return connection_->tes
 
 std::string ReceiveComm::description() const { return "receive from " + connection_->peer(); }
 
-ListenComm::ListenComm(std::shared_ptr<Context> context, size_t nic,
-                       std::unique_ptr<Listener> listener)
-    : context_(std::move(context)), nic_(nic), listener_(std::move(listener)) {}
+ListenComm::ListenComm(std::shared_ptr<Context> context, std::unique_ptr<Listener> listener)
+    : context_(std::move(context)), listener_(std::move(listener)) {}
 
 Result<std::unique_ptr<ReceiveComm>> ListenComm::accept() {
   Result<std::unique_ptr<ReceiveConnection>> connection = listener_->accept();
   if (!connection) return tl::unexpected(connection.error());
   if (*connection == nullptr) return nullptr;
-  return std::make_unique<ReceiveComm>(context_, nic_, std::move(*connection));
+  return std::make_unique<ReceiveComm>(context_, std::move(*connection));
 }
 
 }  // namespace pacecar::plugin

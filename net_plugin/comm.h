@@ -42,6 +42,7 @@ class Comm {
   nccl::NcclResult test(CommRequest& request, int* done, int* sizes);
 
  protected:
+  // `nic` is the connection's.
   Comm(std::shared_ptr<Context> context, size_t nic, size_t max_requests);
 
   virtual Result<TestResult> poll(Request* request) = 0;
@@ -69,8 +70,7 @@ class Comm {
 
 class SendComm final : public Comm {
  public:
-  SendComm(std::shared_ptr<Context> context, size_t nic,
-           std::unique_ptr<SendConnection> connection);
+  SendComm(std::shared_ptr<Context> context, std::unique_ptr<SendConnection> connection);
 
   // *request stays nullptr when the connection is full.
   nccl::NcclResult isend(const void* data, size_t size, int tag, const Memory* memory,
@@ -85,8 +85,7 @@ class SendComm final : public Comm {
 
 class ReceiveComm final : public Comm {
  public:
-  ReceiveComm(std::shared_ptr<Context> context, size_t nic,
-              std::unique_ptr<ReceiveConnection> connection);
+  ReceiveComm(std::shared_ptr<Context> context, std::unique_ptr<ReceiveConnection> connection);
 
   nccl::NcclResult irecv(std::span<const ReceiveBuffer> buffers, CommRequest** request);
   // Of a receive that is done. *request stays nullptr when the GPU sees its bytes already.
@@ -101,7 +100,7 @@ class ReceiveComm final : public Comm {
 
 class ListenComm {
  public:
-  ListenComm(std::shared_ptr<Context> context, size_t nic, std::unique_ptr<Listener> listener);
+  ListenComm(std::shared_ptr<Context> context, std::unique_ptr<Listener> listener);
 
   const Handle& handle() const { return listener_->handle(); }
   // An empty pointer means "not yet".
@@ -109,7 +108,6 @@ class ListenComm {
 
  private:
   std::shared_ptr<Context> context_;
-  size_t nic_;
   std::unique_ptr<Listener> listener_;
 };
 

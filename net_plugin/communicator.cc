@@ -78,7 +78,7 @@ void Communicator::check_traffic_class(uint32_t wanted) const {
 Result<std::unique_ptr<ListenComm>> Communicator::listen(size_t nic) {
   Result<std::unique_ptr<Listener>> listener = context_->listen(nic);
   if (!listener) return tl::unexpected(listener.error());
-  return std::make_unique<ListenComm>(context_, nic, std::move(*listener));
+  return std::make_unique<ListenComm>(context_, std::move(*listener));
 }
 
 Result<std::unique_ptr<SendComm>> Communicator::connect(size_t nic, const void* handle) {
@@ -96,7 +96,7 @@ Result<std::unique_ptr<SendComm>> Communicator::connect(size_t nic, const void* 
   if (connection && *connection == nullptr) return nullptr;
   attempts_.erase(attempt);
   if (!connection) return tl::unexpected(connection.error());
-  return std::make_unique<SendComm>(context_, nic, std::move(*connection));
+  return std::make_unique<SendComm>(context_, std::move(*connection));
 }
 
 Result<std::unique_ptr<Communicator>> open_communicator(std::optional<uint32_t> traffic_class) {

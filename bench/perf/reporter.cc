@@ -24,9 +24,9 @@ Result<void> Reporter::add(Json result) {
   return {};
 }
 
-Result<void> Reporter::write_json(const NicInfo& nic) const {
+Result<void> Reporter::write_json(std::span<const NicInfo> nics) const {
   if (options_.json_file.empty()) return {};
-  const Json document = report_document(kind_, options_, nic, results_);
+  const Json document = report_document(kind_, options_, nics[nic_], results_);
   const std::string text = document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   if (to_stdout()) {
     std::fwrite(text.data(), 1, text.size(), stdout);

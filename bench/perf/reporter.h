@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,10 @@ class Reporter {
   // Errors: kPeer when the result, which may be a peer's, lacks a number.
   Result<void> add(nlohmann::json result);
   bool thresholds_met() const { return met_; }
+  // The NIC that the streams used.
+  void set_nic(size_t nic) { nic_ = nic; }
   // Writes the document where the options say, if they do. Errors: kSystem.
-  Result<void> write_json(const NicInfo& nic) const;
+  Result<void> write_json(std::span<const NicInfo> nics) const;
 
  private:
   // The document itself may take standard output; then columns would spoil it.
@@ -31,6 +34,7 @@ class Reporter {
   std::vector<Column> columns_;
   std::vector<nlohmann::json> results_;
   bool met_ = true;
+  size_t nic_ = 0;
 };
 
 }  // namespace pacecar::perf

@@ -77,7 +77,7 @@ class Client {
     Reporter reporter(definition_.kind, options_, options_.parameters);
     do {
       for (const uint64_t size : options_.sizes) {
-        auto result = run_size(context, channel, size);
+        auto result = run_size(context, channel, size, reporter);
         if (!result) return tl::unexpected(result.error());
         const auto added = reporter.add(std::move(*result));
         if (!added) return tl::unexpected(added.error());
@@ -86,7 +86,7 @@ class Client {
     if (definition_.kind == TestKind::kBandwidth && limits_.any()) {
       console_.note("limited by: " + limits_.words());
     }
-    const auto written = reporter.write_json(context.nics()[kNic]);
+    const auto written = reporter.write_json(context.nics());
     if (!written) return tl::unexpected(written.error());
     const int status = reporter.thresholds_met() ? kExitOk : kExitThresholdMissed;
     if (status != kExitOk) {
@@ -109,14 +109,16 @@ class Client {
     return {};
   }
 
-  Result<Json> run_size(Context& context, ControlChannel& channel, uint64_t size) {
+  Result<Json> run_size(Context& context, ControlChannel& channel, uint64_t size,
+                        Reporter& reporter) {
     const TestParameters& parameters = options_.parameters;
     const auto said = channel.send({{"type", "test"}, {"size", size}});
     if (!said) return tl::unexpected(said.error());
     const StreamPlan plan{kNic, size, true, parameters.bidirectional || definition_.echo};
     auto streams = make_streams(context, channel, plan, parameters);
     if (!streams) return tl::unexpected(streams.error());
-    const End end{context, kNic, channel, *streams, !definition_.echo};
+    reporter.set_nic(streams->nic);
+    const End end{context, streams->nic, channel, *streams, !definition_.echo};
 
     const PhaseGoal warmup{warmup_messages(parameters, size), {}};
     const auto warm_probe = definition_.make_probe({size, warmup, options_, console_, false});
@@ -229,7 +231,7 @@ class Server {
       if (message->value("type", Json()) == "end") {
         const auto status = unsigned_field(*message, "status", kExitOk, kExitThresholdMissed);
         if (!status) return tl::unexpected(status.error());
-        const auto written = reporter.write_json((*context)->nics()[kNic]);
+        const auto written = reporter.write_json((*context)->nics());
         if (!written) return tl::unexpected(written.error());
         return static_cast<int>(*status);
       }
@@ -248,7 +250,8 @@ class Server {
     const StreamPlan plan{kNic, *size, parameters.bidirectional || definition_.echo, true};
     auto streams = make_streams(context, channel, plan, parameters);
     if (!streams) return tl::unexpected(streams.error());
-    const End end{context, kNic, channel, *streams, !definition_.echo};
+    reporter.set_nic(streams->nic);
+    const End end{context, streams->nic, channel, *streams, !definition_.echo};
     for (int phase = 0; phase < 2; ++phase) {  // warm-up, measurement
       const auto served = serve_phase(end, definition_.echo);
       if (!served) return served;

@@ -160,15 +160,16 @@ Result<Streams> make_streams(Context& context, ControlChannel& channel, const St
   if (!connected) return tl::unexpected(channel.explain(connected.error()));
 
   Streams streams;
+  streams.nic = senders.empty() ? receivers.front()->nic() : senders.front()->nic();
   for (auto& connection : senders) {
-    auto buffer = MessageBuffer::create(context, plan.nic, plan.size, parameters.tx_depth);
+    auto buffer = MessageBuffer::create(context, connection->nic(), plan.size, parameters.tx_depth);
     if (!buffer) return tl::unexpected(buffer.error());
     streams.senders.emplace_back(std::move(connection), std::move(*buffer), parameters.tx_depth,
                                  parameters.rx_depth, parameters.validate);
   }
   for (auto& connection : receivers) {
-    auto buffer =
-        MessageBuffer::create(context, plan.nic, plan.size, receive_slots(parameters.rx_depth));
+    auto buffer = MessageBuffer::create(context, connection->nic(), plan.size,
+                                        receive_slots(parameters.rx_depth));
     if (!buffer) return tl::unexpected(buffer.error());
     streams.receivers.emplace_back(std::move(connection), std::move(*buffer), parameters.rx_depth,
                                    parameters.validate);

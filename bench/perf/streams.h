@@ -10,6 +10,7 @@
 namespace pacecar::perf {
 
 struct Streams {
+  size_t nic = 0;  // that they use; where each direction has its own, the senders'
   std::vector<SendStream> senders;
   std::vector<ReceiveStream> receivers;
 
@@ -27,7 +28,7 @@ struct Streams {
 
 // The ends of a test that this side makes.
 struct StreamPlan {
-  size_t nic = 0;
+  size_t nic = 0;     // another serves where the peer has none of its network
   uint64_t size = 0;  // bytes per message
   bool send = false;
   bool receive = false;

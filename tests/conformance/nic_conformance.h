@@ -14,6 +14,8 @@ namespace pacecar {
 
 TEST_P(NicConformance, CapsMakeSense) {
   const NicCaps& caps = nic(0).caps();
+  EXPECT_FALSE(caps.networks.empty()) << "nobody could be joined with it";
+  EXPECT_EQ(caps.networks, nic(1).caps().networks);
   EXPECT_GT(caps.line_rate, Rate());
   EXPECT_GE(caps.mtu, 256U);
   EXPECT_GE(caps.paths, 1U);

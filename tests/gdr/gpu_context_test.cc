@@ -22,24 +22,68 @@ using testing::IsEmpty;
 // Notes what is registered and flushed; refuses what it is told to.
 struct Script {
   std::vector<MemoryRange> registered;
+  std::vector<size_t> nics;  // that they were registered with
+  size_t joins_over = 0;     // the NIC of connections
   bool refuses_dmabuf = false;
   bool refuses_address = false;
   int flushes = 0;
 };
 
+class NoSends final : public SendConnection {
+ public:
+  explicit NoSends(size_t nic) : nic_(nic) {}
+  Result<Request*> isend(const void*, size_t, int, const Memory*) override { return nullptr; }
+  Result<TestResult> test(Request*) override { return TestResult(); }
+  std::string peer() const override { return "nobody"; }
+  size_t nic() const override { return nic_; }
+  FlowView flow() const override { return {}; }
+
+ private:
+  const size_t nic_;
+};
+class NoReceives final : public ReceiveConnection {
+ public:
+  explicit NoReceives(size_t nic) : nic_(nic) {}
+  Result<Request*> irecv(std::span<const ReceiveBuffer>) override { return nullptr; }
+  Result<TestResult> test(Request*) override { return TestResult(); }
+  std::string peer() const override { return "nobody"; }
+  size_t nic() const override { return nic_; }
+
+ private:
+  const size_t nic_;
+};
+class AtOnce final : public Connecting, public Listener {
+ public:
+  explicit AtOnce(size_t nic) : nic_(nic) {}
+  Result<std::unique_ptr<SendConnection>> poll() override {
+    return std::make_unique<NoSends>(nic_);
+  }
+  const Handle& handle() const override { return handle_; }
+  Result<std::unique_ptr<ReceiveConnection>> accept() override {
+    return std::make_unique<NoReceives>(nic_);
+  }
+
+ private:
+  const size_t nic_;
+  const Handle handle_;
+};
+
+// Of two NICs that are told of alike.
 class ScriptedContext final : public Context {
  public:
-  ScriptedContext(Script& script, NicInfo info) : script_(script), infos_{std::move(info)} {}
+  ScriptedContext(Script& script, const NicInfo& info) : script_(script), infos_{info, info} {}
 
   std::span<const NicInfo> nics() const override { return infos_; }
   Result<size_t> bond(std::span<const size_t>) override { return 0; }
   std::string banner() const override { return "scripted"; }
-  Result<std::unique_ptr<Listener>> listen(size_t) override { return nullptr; }
+  Result<std::unique_ptr<Listener>> listen(size_t) override {
+    return std::make_unique<AtOnce>(script_.joins_over);
+  }
   Result<std::unique_ptr<Connecting>> connect(size_t, const Handle&, uint32_t) override {
-    return nullptr;
+    return std::make_unique<AtOnce>(script_.joins_over);
   }
   void expect(uint32_t, uint32_t) override {}
-  Result<const Memory*> register_memory(size_t, const MemoryRange& range) override {
+  Result<const Memory*> register_memory(size_t nic, const MemoryRange& range) override {
     const bool by_file = range.dmabuf_fd >= 0;
     if (by_file && fcntl(range.dmabuf_fd, F_GETFD) == -1) {
       return fail(ErrorCode::kInternal, "the file is closed");
@@ -48,6 +92,7 @@ class ScriptedContext final : public Context {
       return fail(ErrorCode::kSystem, by_file ? "no dma-buf today" : "bad address");
     }
     script_.registered.push_back(range);
+    script_.nics.push_back(nic);
     return new Memory(std::vector<MemoryRegion>(1));
   }
   Result<void> deregister_memory(size_t, const Memory* memory) override {
@@ -166,6 +211,25 @@ TEST_F(GpuContextTest, MemoryThatMovesIsStaged) {
   EXPECT_NE(memory->staged(), nullptr);
   EXPECT_THAT(script_.registered, IsEmpty());
   EXPECT_THAT(lines_, IsEmpty());
+  forget(memory);
+}
+
+// Which may be another than was asked for.
+TEST_F(GpuContextTest, PinnedMemoryIsOfTheConnectionsNic) {
+  open({.software = true}, GpuSetting::kStaged);
+  script_.joins_over = 1;
+  const Memory* const memory = add(range());
+  auto sends = context_->connect(0, {}, 0).value()->poll().value();
+  EXPECT_TRUE(sends->isend(memory_.data(), 100, 0, memory));
+  EXPECT_THAT(script_.nics, ElementsAre(1));
+  auto receives = context_->listen(0).value()->accept().value();
+  const ReceiveBuffer buffer{memory_.data(), 100, 0, memory};
+  EXPECT_TRUE(receives->irecv({&buffer, 1}));
+  EXPECT_THAT(script_.nics, ElementsAre(1, 1));
+  EXPECT_EQ(sends->nic(), 1U);
+  EXPECT_EQ(receives->nic(), 1U);
+  sends.reset();
+  receives.reset();
   forget(memory);
 }
 

@@ -25,9 +25,16 @@ class FlushingContext final : public Context {
     return nullptr;
   }
   void expect(uint32_t, uint32_t) override {}
-  Result<const Memory*> register_memory(size_t, const MemoryRange&) override { return nullptr; }
-  Result<void> deregister_memory(size_t, const Memory*) override { return {}; }
-  Result<std::optional<FlushId>> start_flush(size_t, const Memory*, const void* data) override {
+  Result<const Memory*> register_memory(size_t nic, const MemoryRange&) override {
+    nics_used.push_back(nic);
+    return nullptr;
+  }
+  Result<void> deregister_memory(size_t nic, const Memory*) override {
+    nics_used.push_back(nic);
+    return {};
+  }
+  Result<std::optional<FlushId>> start_flush(size_t nic, const Memory*, const void* data) override {
+    nics_used.push_back(nic);
     flushed_data = data;
     return needed ? std::optional(++started) : std::nullopt;
   }
@@ -43,6 +50,7 @@ class FlushingContext final : public Context {
   FlushId started = 0;
   FlushId through = 0;
   const void* flushed_data = nullptr;
+  std::vector<size_t> nics_used;
 };
 
 class NoConnection final : public ReceiveConnection {
@@ -50,6 +58,7 @@ class NoConnection final : public ReceiveConnection {
   Result<Request*> irecv(std::span<const ReceiveBuffer>) override { return nullptr; }
   Result<TestResult> test(Request*) override { return TestResult(); }
   std::string peer() const override { return "nobody"; }
+  size_t nic() const override { return 3; }
 };
 
 class FlushTest : public testing::Test {
@@ -72,7 +81,7 @@ class FlushTest : public testing::Test {
   }
 
   const std::shared_ptr<FlushingContext> context_ = std::make_shared<FlushingContext>();
-  plugin::ReceiveComm comm_{context_, 0, std::make_unique<NoConnection>()};
+  plugin::ReceiveComm comm_{context_, std::make_unique<NoConnection>()};
   std::array<uint8_t, 128> bytes_{};
 };
 
@@ -87,6 +96,14 @@ TEST_F(FlushTest, IsDoneWhenTheNicSaysSo) {
   EXPECT_EQ(done(second), 0);
   context_->through = 2;
   EXPECT_EQ(done(second), 1);
+}
+
+// Which may be another than NCCL has asked for.
+TEST_F(FlushTest, MemoryAndFlushesAreOfTheConnectionsNic) {
+  EXPECT_TRUE(comm_.register_memory({}));
+  flush();
+  EXPECT_TRUE(comm_.deregister_memory(nullptr));
+  EXPECT_EQ(context_->nics_used, (std::vector<size_t>{3, 3, 3}));
 }
 
 TEST_F(FlushTest, IsNoRequestWhereNoneIsNeeded) {

@@ -84,42 +84,47 @@ class CutIo final : public PacketIoDecorator {
 
 class BondDevice {
  public:
-  BondDevice(const Params& params, size_t nics, uint8_t process) : cuts_(nics) {
+  BondDevice(const Params& params, size_t nics, uint8_t process)
+      : cuts_(nics),
+        own_{.devices = std::vector<OwnDevice>(1),
+             .keeper = std::make_shared<BondKeeper>(),
+             .stand_ins = std::make_shared<StandIns>()} {
     for (size_t i = 0; i < nics; ++i) {
       auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp);
       auto port =
           make_soft_port(params, std::make_unique<CutIo>(std::move(*io), cuts_[i]), clock_now());
       NicIdentity identity{process};
       identity.back() = static_cast<uint8_t>(i);
-      device_.nics.push_back({.engine = Engine::open(params, std::move(port), identity).value(),
-                              .name = "nic" + std::to_string(i),
-                              .timeout = params.timeout,
-                              .log = {}});
+      own_.devices[0].nics.push_back(
+          {.engine = Engine::open(params, std::move(port), identity).value(),
+           .name = "nic" + std::to_string(i),
+           .timeout = params.timeout,
+           .log = {}});
     }
-    device_.keeper = std::make_shared<BondKeeper>();
   }
 
-  const OwnDevice& device() const { return device_; }
+  const OwnDevices& own() const { return own_; }
+  Engine& engine(size_t nic) const { return *own_.asked().nics[nic].engine; }
   void cut(size_t nic, Cut cut = Cut::kBoth) { cuts_[nic] = cut; }
   void mend(size_t nic) {
     cuts_[nic] = Cut::kNot;
-    device_.nics[nic].engine->progress();
+    engine(nic).progress();
   }
 
   // Deregistered before it is freed, as Context does it.
   using Registered = std::unique_ptr<const Memory, std::function<void(const Memory*)>>;
   Registered register_memory(std::span<uint8_t> bytes) {
     std::vector<MemoryRegion> regions;
-    for (const OwnNic& nic : device_.nics) {
+    for (const OwnNic& nic : own_.asked().nics) {
       regions.push_back(nic.engine->exclusively([&](Messenger&, Nic& own, Instant) {
         return own.register_memory(bytes.data(), bytes.size(), Access::kRemoteWrite).value();
       }));
     }
     return {new Memory(std::move(regions)), [this](const Memory* memory) {
-              device_.keeper->forget_memory(*memory);
-              for (size_t i = 0; i < device_.nics.size(); ++i) {
+              own_.keeper->forget_memory(*memory);
+              for (size_t i = 0; i < own_.asked().nics.size(); ++i) {
                 const MemoryRegion& region = memory->region(i);
-                device_.nics[i].engine->exclusively([&](Messenger& messenger, Nic& own, Instant) {
+                engine(i).exclusively([&](Messenger& messenger, Nic& own, Instant) {
                   messenger.forget_memory(region.key);
                   own.deregister_memory(region);
                 });
@@ -128,13 +133,13 @@ class BondDevice {
             }};
   }
   uint64_t bytes_sent(size_t nic) const {
-    return device_.nics[nic].engine->exclusively(
+    return engine(nic).exclusively(
         [](Messenger& messenger, Nic&, Instant) { return messenger.counters().bytes_sent; });
   }
 
  private:
   std::vector<Switch> cuts_;
-  OwnDevice device_;
+  OwnDevices own_;
 };
 
 // One message on its way, with bytes of its own before and after, which nobody may touch.
@@ -214,8 +219,8 @@ class BondWorld {
  public:
   BondWorld(size_t from, size_t to, Duration timeout = Duration::from_s(2))
       : params_(params(timeout)), from_(params_, from, 1), to_(params_, to, 2) {
-    auto listener = make_listener(to_.device(), params_).value();
-    auto connecting = make_connecting(from_.device(), params_, listener->handle(), 0).value();
+    auto listener = make_listener(to_.own(), params_).value();
+    auto connecting = make_connecting(from_.own(), params_, listener->handle(), 0).value();
     while (send_ == nullptr || receive_ == nullptr) {
       if (send_ == nullptr) send_ = connecting->poll().value();
       if (receive_ == nullptr) receive_ = listener->accept().value();

@@ -15,20 +15,6 @@ namespace {
 
 Instant at_ms(int64_t ms) { return Instant() + Duration::from_ms(ms); }
 
-TEST(LaneList, NicsOfAProcessKeepTheirNumbers) {
-  const NicIdentity process = random_identity();
-  std::vector<NicIdentity> nics;
-  for (uint8_t number = 248; number != 0; ++number)
-    nics.push_back(identity_of_nic(process, number));
-  ASSERT_EQ(nics.size(), kMaxLanes);
-  EXPECT_EQ(named_nics(name_nics(nics)).value(), nics);
-  EXPECT_EQ(named_nics(name_nics({nics.data(), 1})).value().size(), 1U);
-  EXPECT_FALSE(named_nics({}));
-  bootstrap::Identity nine = name_nics(nics);
-  nine[15] = kMaxLanes + 1;
-  EXPECT_FALSE(named_nics(nine));
-}
-
 TEST(LaneList, WordsOfLanesComeBackAndNothingElseDoes) {
   const std::vector<Blob> lanes{{1, 2, 3}, {}, Blob(400, 7)};
   const Blob packed = pack_lanes(lanes);

@@ -134,7 +134,7 @@ TEST(Bond, NothingArrivesLate) {
       if (message < 400) return;
       world.from().mend(seed % 2);
       const Instant arrived = clock_now() + Duration::from_ms(50);
-      while (clock_now() < arrived) world.to().device().nics[seed % 2].engine->progress();
+      while (clock_now() < arrived) world.to().engine(seed % 2).progress();
     });
   }
 }
@@ -310,8 +310,8 @@ TEST(Bond, NotesOfNonsenseHurtNobody) {
                     .done = {random.next_u64(), random.next_u64(), 0, ~0ULL}};
       note.begin = note.number = ++number;
       const bool to_sender = random.below(2) == 0;
-      const OwnNic& nic = (to_sender ? world.to() : world.from()).device().nics[random.below(2)];
-      nic.engine->exclusively([&](Messenger& messenger, Nic&, Instant) {
+      const BondDevice& device = to_sender ? world.to() : world.from();
+      device.engine(random.below(2)).exclusively([&](Messenger& messenger, Nic&, Instant) {
         to_sender ? messenger.write_to_sender(0, note) : messenger.write_to_receiver(0, note);
       });
       if (transfer.busy()) transfer.poll(world.send(), world.receive());

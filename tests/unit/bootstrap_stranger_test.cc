@@ -250,7 +250,7 @@ TEST(BootstrapStranger, ConnectorNamesBothVersions) {
   Frame notice = encode_frame(FrameType::kVersionNotice, {});
   notice.bytes[4] = 9;
   EXPECT_THAT(complaint_about(bytes_of(notice)),
-              HasSubstr("speaks bootstrap version 9, this process version 2"));
+              HasSubstr("speaks bootstrap version 9, this process version 3"));
 }
 
 TEST(BootstrapStranger, ConnectorRecognisesAnotherProgram) {

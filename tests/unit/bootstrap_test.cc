@@ -248,7 +248,7 @@ TEST(BootstrapHandle, NamesBothVersions) {
   BootstrapHandle other = world.listener->handle();
   other.bytes[7] = 9;
   EXPECT_THAT(bootstrap::parse_handle(other).error().message,
-              HasSubstr("version 9, this process speaks version 2"));
+              HasSubstr("version 9, this process speaks version 3"));
 }
 
 }  // namespace

@@ -76,6 +76,7 @@ class PipeSender : public SendConnection {
   }
   Result<TestResult> test(Request* request) override { return take(pipe_.sends, request); }
   std::string peer() const override { return "receiver:1"; }
+  size_t nic() const override { return 0; }
   FlowView flow() const override { return {}; }
 
  private:
@@ -95,6 +96,7 @@ class PipeReceiver : public ReceiveConnection {
   }
   Result<TestResult> test(Request* request) override { return take(pipe_.receives, request); }
   std::string peer() const override { return "sender:1"; }
+  size_t nic() const override { return 0; }
 
  private:
   Pipe& pipe_;

@@ -394,6 +394,16 @@ TEST(SoftNicWireMode, AutoSpeaksTheExtendedModeToItsKindAndStandardToOthers) {
   EXPECT_EQ(parse(standard_sent[0]).opcode, roce::Opcode::kWriteOnly);
 }
 
+TEST(SoftNicWireMode, EachModeHasItsNetworks) {
+  const auto networks = [](WireMode mode) {
+    SoftNicPair pair(rc_config(mode));
+    return pair.nic(0).caps().networks;
+  };
+  EXPECT_THAT(networks(WireMode::kExtended), testing::ElementsAre("soft"));
+  EXPECT_THAT(networks(WireMode::kRoce), testing::ElementsAre("roce"));
+  EXPECT_THAT(networks(WireMode::kAuto), testing::ElementsAre("soft", "roce"));
+}
+
 TEST(SoftNicWireMode, ExtendedRefusesWhoSpeaksStandardOnlyAndSaysWhatHelps) {
   SoftNicPair extended;
   SoftNicPair standard(rc_config());

@@ -69,7 +69,7 @@ class EngineSendConnection final : public SendConnection {
   }
 
   Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) override {
-    if (size > 0 && (memory == nullptr || !memory->covers(data, size))) return not_covered();
+    if (!usable(at_, data, size, memory)) return not_usable(at_, memory);
     MessageRequest* request = pool_.take();
     if (request == nullptr) return nullptr;
     const SendOperation operation{.data = static_cast<const uint8_t*>(data),
@@ -98,6 +98,7 @@ class EngineSendConnection final : public SendConnection {
     return result;
   }
   std::string peer() const override { return at_.peer; }
+  size_t nic() const override { return at_.device; }
 
   FlowView flow() const override { return flow_of(at_); }
 
@@ -122,7 +123,8 @@ class EngineReceiveConnection final : public ReceiveConnection {
   }
 
   Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override {
-    if (auto checked = check_buffers(buffers); !checked) return tl::unexpected(checked.error());
+    auto checked = check_buffers(at_, buffers);
+    if (!checked) return tl::unexpected(checked.error());
     ReceiveOperation operation{.count = static_cast<uint32_t>(buffers.size())};
     for (size_t i = 0; i < buffers.size(); ++i) {
       const ReceiveBuffer& buffer = buffers[i];
@@ -153,6 +155,7 @@ class EngineReceiveConnection final : public ReceiveConnection {
     return result;
   }
   std::string peer() const override { return at_.peer; }
+  size_t nic() const override { return at_.device; }
 
  private:
   const Attachment at_;
@@ -169,21 +172,24 @@ FlowView flow_of(const Attachment& at) {
   });
 }
 
-tl::unexpected<Error> not_covered() {
+tl::unexpected<Error> not_usable(const Attachment& at, const Memory* memory) {
+  if (memory != nullptr && memory->nic() != at.device) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("a message buffer is registered with NIC number {}, and its connection "
+                            "uses NIC number {}: register it with the connection's nic()",
+                            memory->nic(), at.device));
+  }
   return fail(ErrorCode::kInvalidArgument,
               "a message buffer lies outside its registered memory: register all of it");
 }
 
-Result<void> check_buffers(std::span<const ReceiveBuffer> buffers) {
+Result<void> check_buffers(const Attachment& at, std::span<const ReceiveBuffer> buffers) {
   if (buffers.empty() || buffers.size() > kMaxGroup) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a receive has {} buffers: post 1 to {}", buffers.size(), kMaxGroup));
   }
   for (const ReceiveBuffer& buffer : buffers) {
-    if (buffer.size == 0) continue;
-    if (buffer.memory == nullptr || !buffer.memory->covers(buffer.data, buffer.size)) {
-      return not_covered();
-    }
+    if (!usable(at, buffer.data, buffer.size, buffer.memory)) return not_usable(at, buffer.memory);
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "transport/api/memory.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/api/request_pool.h"
 #include "transport/base/units.h"
@@ -24,12 +25,17 @@ struct Attachment {
   OwnNic nic;
   ConnectionId connection = 0;
   std::string peer;
+  size_t device = 0;  // that the NIC belongs to, in Context::nics
 };
 
 // What both kinds of connections, with one lane and with several, tell of themselves and of misuse.
 FlowView flow_of(const Attachment& at);
-tl::unexpected<Error> not_covered();
-Result<void> check_buffers(std::span<const ReceiveBuffer> buffers);
+inline bool usable(const Attachment& at, const void* data, size_t size, const Memory* memory) {
+  return size == 0 ||
+         (memory != nullptr && memory->nic() == at.device && memory->covers(data, size));
+}
+tl::unexpected<Error> not_usable(const Attachment& at, const Memory* memory);
+Result<void> check_buffers(const Attachment& at, std::span<const ReceiveBuffer> buffers);
 tl::unexpected<Error> tested_again();
 
 // Made with the engine's messenger knowing the connection already.

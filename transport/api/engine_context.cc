@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "transport/api/lane_list.h"
 #include "transport/api/memory.h"
@@ -12,6 +13,15 @@ namespace {
 
 // All bonds of a process; what nics() has shown must not move.
 constexpr size_t kMaxBonds = 64;
+
+// Whether `other` does all that the application was told of `told`.
+bool takes_gpu_memory_as(const NicInfo& told, const NicInfo& other) {
+  constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+  const auto limit = [](uint64_t bytes) { return bytes == 0 ? kNoLimit : bytes; };
+  if (!told.cuda) return true;
+  return other.cuda && (other.dma_buf || !told.dma_buf) && (told.gpu_flush || !other.gpu_flush) &&
+         limit(other.gpu_message_bytes) >= limit(told.gpu_message_bytes);
+}
 
 }  // namespace
 
@@ -99,12 +109,22 @@ tl::unexpected<Error> EngineContext::no_such_nic(size_t nic) const {
               fmt::format("there is no NIC number {}: the last one is {}", nic, known_ - 1));
 }
 
-OwnDevice EngineContext::own(size_t nic) const {
-  OwnDevice device{.nics = {}, .keeper = keeper_};
+OwnDevice EngineContext::device(size_t nic) const {
+  OwnDevice device{.number = nic, .name = infos_[nic].name, .nics = {}};
   for (const RunningNic& running : groups_[nic]) {
     device.nics.push_back({running.engine, running.info.name, params_.timeout, log_});
   }
   return device;
+}
+
+OwnDevices EngineContext::own(size_t nic) const {
+  OwnDevices own{.devices = {device(nic)}, .keeper = keeper_, .stand_ins = stand_ins_};
+  for (size_t other = 0; other < own_; ++other) {
+    if (other == nic) continue;
+    own.devices.push_back(device(other));
+    own.devices.back().suits = takes_gpu_memory_as(infos_[nic], infos_[other]);
+  }
+  return own;
 }
 
 // Without it everything works but `pacecar doctor`.
@@ -233,7 +253,7 @@ Result<const Memory*> EngineContext::register_memory(size_t nic, const MemoryRan
     }
     regions.push_back(*region);
   }
-  return new Memory(std::move(regions));  // until deregister_memory
+  return new Memory(std::move(regions), nic);  // until deregister_memory
 }
 
 Result<void> EngineContext::deregister_memory(size_t nic, const Memory* memory) {

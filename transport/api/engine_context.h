@@ -33,7 +33,7 @@ class EngineContext final : public Context {
   // What is offered as one NIC.
   using Group = std::vector<RunningNic>;
 
-  // At most kMaxLanes NICs in a group.
+  // At most kMaxLanes NICs in a group, with consecutive last bytes of their identities.
   EngineContext(Params params, std::vector<Group> groups, LogSink log);
 
   std::span<const NicInfo> nics() const override { return {infos_.data(), known_}; }
@@ -59,7 +59,8 @@ class EngineContext final : public Context {
   NicState state_of(const RunningNic& nic) const;
 
   tl::unexpected<Error> no_such_nic(size_t nic) const;
-  OwnDevice own(size_t nic) const;
+  OwnDevice device(size_t nic) const;
+  OwnDevices own(size_t nic) const;
   static NicInfo describe(const Group& group);
   static void release(const Group& group, std::span<const MemoryRegion> regions);
   void add_statistics(const RunningNic& nic, Statistics& sum) const;
@@ -67,6 +68,7 @@ class EngineContext final : public Context {
   const Params params_;
   const LogSink log_;
   const std::shared_ptr<BondKeeper> keeper_ = std::make_shared<BondKeeper>();
+  const std::shared_ptr<StandIns> stand_ins_ = std::make_shared<StandIns>();
   std::mutex bonding_;
   std::vector<Group> groups_;   // of PACECAR_NICS, then of bonds; neither they nor
   std::vector<NicInfo> infos_;  // what is told of them moves

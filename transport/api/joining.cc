@@ -22,6 +22,8 @@ const OwnNic& nic_of_lane(const OwnDevice& device, size_t lane) {
   return device.nics[lane % device.nics.size()];
 }
 
+uint8_t number_of(const OwnNic& nic) { return nic.engine->identity().back(); }
+
 void close_receives(const OwnDevice& device, const Connections& connections) {
   for (size_t lane = 0; lane < connections.size(); ++lane) {
     Engine& engine = *nic_of_lane(device, lane).engine;
@@ -36,7 +38,7 @@ std::vector<BondLane> make_lanes(const OwnDevice& device, const Connections& con
                                  const std::string& peer) {
   std::vector<BondLane> lanes;
   for (size_t lane = 0; lane < connections.size(); ++lane) {
-    lanes.push_back({.at = {nic_of_lane(device, lane), connections[lane], peer},
+    lanes.push_back({.at = {nic_of_lane(device, lane), connections[lane], peer, device.number},
                      .member = lane % device.nics.size()});
   }
   return lanes;
@@ -47,6 +49,7 @@ std::vector<BondLane> make_lanes(const OwnDevice& device, const Connections& con
 constexpr Duration kPlaceWait = Duration::from_s(2);
 
 struct Opened {
+  const OwnDevice* device = nullptr;  // of a listener
   Connections connections;
   std::vector<Blob> words;  // of each lane, for the peer
 };
@@ -57,13 +60,13 @@ struct NotOpened {
 
 class EngineListener final : public Listener {
  public:
-  EngineListener(OwnDevice device, std::unique_ptr<BootstrapListener> bootstrap)
-      : device_(std::move(device)), bootstrap_(std::move(bootstrap)) {
+  EngineListener(OwnDevices own, std::unique_ptr<BootstrapListener> bootstrap)
+      : own_(std::move(own)), bootstrap_(std::move(bootstrap)) {
     handle_.bytes = bootstrap_->handle().bytes;
   }
 
   ~EngineListener() override {
-    for (const Joining& joining : joining_) close_receives(device_, joining.connections);
+    for (const Joining& joining : joining_) close_receives(*joining.device, joining.connections);
   }
 
   const Handle& handle() const override { return handle_; }
@@ -80,7 +83,7 @@ class EngineListener final : public Listener {
       const Joining done = std::move(*joining);
       joining_.erase(joining);
       if (state == BootstrapSession::State::kConfirmed) return connection_of(done);
-      close_receives(device_, done.connections);  // the caller gave up: not our user's affair
+      close_receives(*done.device, done.connections);  // the caller gave up: not our user's affair
       break;
     }
     std::erase_if(refused_, [now](const auto& session) {
@@ -92,6 +95,7 @@ class EngineListener final : public Listener {
  private:
   struct Joining {
     std::unique_ptr<BootstrapSession> session;
+    const OwnDevice* device;  // of own_
     Connections connections;
   };
 
@@ -112,30 +116,63 @@ class EngineListener final : public Listener {
       return true;
     }
     session->reply(pack_lanes(opened->words));
-    joining_.push_back({std::move(session), std::move(opened->connections)});
+    joining_.push_back({std::move(session), opened->device, std::move(opened->connections)});
     return true;
   }
 
+  // The device whose lanes the offers are for; nullptr: there is none.
+  const OwnDevice* device_of(std::span<const AddressedOffer> offers) const {
+    const auto matches = [offers](const OwnDevice& device) {
+      if (!device.suits || offers.size() < device.nics.size()) return false;
+      for (size_t lane = 0; lane < offers.size(); ++lane) {
+        if (number_of(nic_of_lane(device, lane)) != offers[lane].nic) return false;
+      }
+      return true;
+    };
+    const auto device = std::ranges::find_if(own_.devices, matches);
+    return device == own_.devices.end() ? nullptr : &*device;
+  }
+
   tl::expected<Opened, NotOpened> open(std::span<const uint8_t> offer) {
-    const auto offers = unpack_lanes(offer);
-    if (!offers) return tl::unexpected(NotOpened{offers.error()});
-    if (offers->size() > 1) {
-      if (auto started = device_.keeper->start(); !started) {
+    if (const auto peer = unpack_no_lanes(offer)) {
+      const std::string reason = no_common_network(*peer, describe_process(own_));
+      own_.asked().nics.front().log(LogLevel::kWarn, "a connection is refused: " + reason);
+      return tl::unexpected(NotOpened{{ErrorCode::kPeer, reason}});
+    }
+    const auto lanes = unpack_lanes(offer);
+    if (!lanes) return tl::unexpected(NotOpened{lanes.error()});
+    std::vector<AddressedOffer> offers;
+    for (const Blob& lane : *lanes) {
+      if (const auto one = addressed_offer(lane)) offers.push_back(*one);
+    }
+    const OwnDevice* const device = offers.size() == lanes->size() ? device_of(offers) : nullptr;
+    if (device == nullptr) {
+      return tl::unexpected(NotOpened{{ErrorCode::kPeer,
+                                       "the peer asks for NICs that it was not told of: run the "
+                                       "same version of Pacecar on both sides"}});
+    }
+    return open(*device, offers);
+  }
+
+  tl::expected<Opened, NotOpened> open(const OwnDevice& device,
+                                       std::span<const AddressedOffer> offers) {
+    if (offers.size() > 1) {
+      if (auto started = own_.keeper->start(); !started) {
         return tl::unexpected(NotOpened{started.error()});
       }
     }
-    Opened all;
-    for (size_t lane = 0; lane < offers->size(); ++lane) {
+    Opened all{.device = &device};
+    for (size_t lane = 0; lane < offers.size(); ++lane) {
       bool place_comes = false;
-      auto opened = nic_of_lane(device_, lane)
+      auto opened = nic_of_lane(device, lane)
                         .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-                          auto one = messenger.open_receive((*offers)[lane], now);
+                          auto one = messenger.open_receive(offers[lane].words, now);
                           place_comes = !one && one.error().code == ErrorCode::kUnavailable &&
                                         messenger.releasing_receives();
                           return one;
                         });
       if (!opened) {
-        close_receives(device_, all.connections);
+        close_receives(device, all.connections);
         return tl::unexpected(NotOpened{opened.error(), place_comes});
       }
       all.connections.push_back(opened->connection);
@@ -145,17 +182,19 @@ class EngineListener final : public Listener {
   }
 
   std::unique_ptr<ReceiveConnection> connection_of(const Joining& joining) {
-    std::vector<BondLane> lanes = make_lanes(device_, joining.connections, joining.session->peer());
+    const std::string peer = joining.session->peer();
+    own_.stand_ins->tell(own_.asked(), *joining.device, peer);
+    std::vector<BondLane> lanes = make_lanes(*joining.device, joining.connections, peer);
     for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;
       engine.exclusively(
           [&](Messenger&, Nic&, Instant) { engine.receives().attach(lane.at.connection); });
     }
     if (lanes.size() == 1) return make_receive_connection(std::move(lanes.front().at));
-    return make_bonded_receive(std::move(lanes), device_.keeper);
+    return make_bonded_receive(std::move(lanes), own_.keeper);
   }
 
-  const OwnDevice device_;
+  const OwnDevices own_;
   std::unique_ptr<BootstrapListener> bootstrap_;
   Handle handle_;
   std::deque<Waiting> waiting_;                             // not answered
@@ -165,9 +204,11 @@ class EngineListener final : public Listener {
 
 class EngineConnecting final : public Connecting {
  public:
-  EngineConnecting(OwnDevice device, BootstrapHandle handle, std::vector<NicIdentity> peers,
-                   Duration connect_timeout, uint32_t weight)
-      : device_(std::move(device)),
+  // `device` is of `own`. No `peers`: there is no common network, which the listener is told.
+  EngineConnecting(const OwnDevices& own, size_t device, BootstrapHandle handle,
+                   std::vector<NicIdentity> peers, Duration connect_timeout, uint32_t weight)
+      : own_(own),
+        device_(own_.devices[device]),
         handle_(handle),
         peers_(std::move(peers)),
         connect_timeout_(connect_timeout),
@@ -179,15 +220,12 @@ class EngineConnecting final : public Connecting {
   // Until the first call of the peer; true when it has been made.
   Result<bool> begin() {
     if (bootstrap_ != nullptr) return true;
+    if (peers_.empty()) return call(pack_no_lanes(describe_process(own_)));
     auto opened = open();
     if (!opened && opened.error().place_comes && clock_now() < give_up_) return false;
     if (!opened) return tl::unexpected(opened.error().error);
     connections_ = std::move(opened->connections);
-    auto bootstrap =
-        BootstrapConnector::open(handle_, pack_lanes(opened->words), connect_timeout_, clock_now());
-    if (!bootstrap) return tl::unexpected(bootstrap.error());
-    bootstrap_ = std::move(*bootstrap);
-    return true;
+    return call(pack_lanes(opened->words));
   }
 
   Result<std::unique_ptr<SendConnection>> poll() override {
@@ -204,6 +242,7 @@ class EngineConnecting final : public Connecting {
                   "the peer answers other lanes than it was offered: run the "
                   "same version of Pacecar on both sides");
     }
+    own_.stand_ins->tell(own_.asked(), device_, bootstrap_->peer());
     std::vector<BondLane> lanes = make_lanes(device_, connections_, bootstrap_->peer());
     for (size_t i = 0; i < lanes.size(); ++i) {
       Engine& engine = *lanes[i].at.nic.engine;
@@ -219,13 +258,20 @@ class EngineConnecting final : public Connecting {
     }
     connections_.clear();
     if (lanes.size() == 1) return make_send_connection(std::move(lanes.front().at));
-    return make_bonded_send(std::move(lanes), device_.keeper);
+    return make_bonded_send(std::move(lanes), own_.keeper);
   }
 
  private:
+  Result<bool> call(std::span<const uint8_t> offer) {
+    auto bootstrap = BootstrapConnector::open(handle_, offer, connect_timeout_, clock_now());
+    if (!bootstrap) return tl::unexpected(bootstrap.error());
+    bootstrap_ = std::move(*bootstrap);
+    return true;
+  }
+
   tl::expected<Opened, NotOpened> open() {
     if (device_.nics.size() + peers_.size() > 2) {
-      if (auto started = device_.keeper->start(); !started) {
+      if (auto started = own_.keeper->start(); !started) {
         return tl::unexpected(NotOpened{started.error()});
       }
     }
@@ -233,11 +279,11 @@ class EngineConnecting final : public Connecting {
     const size_t lanes = lanes_between(device_.nics.size(), peers_.size());
     const auto role = lanes > 1 ? Messenger::Role::kLane : Messenger::Role::kWhole;
     for (size_t lane = 0; lane < lanes; ++lane) {
+      const NicIdentity& peer = peers_[lane % peers_.size()];
       bool place_comes = false;
       auto opened = nic_of_lane(device_, lane)
                         .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-                          auto one =
-                              messenger.open_send(peers_[lane % peers_.size()], now, weight_, role);
+                          auto one = messenger.open_send(peer, now, weight_, role);
                           place_comes = !one && one.error().code == ErrorCode::kUnavailable &&
                                         messenger.releasing_sends();
                           return one;
@@ -247,7 +293,7 @@ class EngineConnecting final : public Connecting {
         return tl::unexpected(NotOpened{opened.error(), place_comes});
       }
       all.connections.push_back(opened->connection);
-      all.words.push_back(std::move(opened->offer));
+      all.words.push_back(address_offer(peer.back(), opened->offer));
     }
     return all;
   }
@@ -260,7 +306,8 @@ class EngineConnecting final : public Connecting {
     }
   }
 
-  const OwnDevice device_;
+  const OwnDevices own_;
+  const OwnDevice& device_;  // of own_
   const BootstrapHandle handle_;
   const std::vector<NicIdentity> peers_;
   const Duration connect_timeout_;
@@ -270,27 +317,42 @@ class EngineConnecting final : public Connecting {
   std::unique_ptr<BootstrapConnector> bootstrap_;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Listener>> make_listener(const OwnDevice& device, const Params& params) {
-  Address address = device.nics.front().engine->address();
-  address.port = 0;  // any
-  std::vector<NicIdentity> identities;
-  for (const OwnNic& nic : device.nics) identities.push_back(nic.engine->identity());
-  auto bootstrap = BootstrapListener::open(address, name_nics(identities), params.connect_timeout);
-  if (!bootstrap) return tl::unexpected(bootstrap.error());
-  return std::make_unique<EngineListener>(device, std::move(*bootstrap));
+std::vector<DeviceNetworks> networks_of(std::span<const NamedDevice> devices) {
+  std::vector<DeviceNetworks> networks;
+  for (const NamedDevice& device : devices) networks.push_back(device.networks);
+  return networks;
 }
 
-Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevice& device, const Params& params,
+}  // namespace
+
+Result<std::unique_ptr<Listener>> make_listener(const OwnDevices& own, const Params& params) {
+  const Engine& engine = *own.asked().nics.front().engine;
+  Address address = engine.address();
+  address.port = 0;  // any
+  const auto name = name_process(engine.identity(), usable_devices(own).named);
+  auto bootstrap = BootstrapListener::open(address, name, params.connect_timeout);
+  if (!bootstrap) return tl::unexpected(bootstrap.error());
+  return std::make_unique<EngineListener>(own, std::move(*bootstrap));
+}
+
+Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const Params& params,
                                                     const Handle& handle, uint32_t weight) {
   const BootstrapHandle bootstrap_handle{handle.bytes};
   const auto contents = bootstrap::parse_handle(bootstrap_handle);
   if (!contents) return tl::unexpected(contents.error());
-  auto peers = named_nics(contents->identity);
-  if (!peers) return tl::unexpected(peers.error());
-  auto connecting = std::make_unique<EngineConnecting>(device, bootstrap_handle, std::move(*peers),
-                                                       params.connect_timeout, weight);
+  const auto peer = named_process(contents->identity);
+  if (!peer) return tl::unexpected(peer.error());
+  const UsableDevices usable = usable_devices(own);
+  const auto pair = choose_devices(networks_of(usable.named), networks_of(peer->devices));
+  std::vector<NicIdentity> nics;
+  if (pair) {
+    for (const uint8_t number : peer->devices[pair->peer].numbers) {
+      nics.push_back(identity_of_nic(peer->identity, number));
+    }
+  }
+  auto connecting =
+      std::make_unique<EngineConnecting>(own, pair ? usable.places[pair->own] : 0, bootstrap_handle,
+                                         std::move(nics), params.connect_timeout, weight);
   if (const auto begun = connecting->begin(); !begun) return tl::unexpected(begun.error());
   return connecting;
 }

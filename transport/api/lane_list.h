@@ -1,11 +1,15 @@
-// What the bootstrap carries for a connection: which NICs a listener has, and what the messengers
-// of each lane offer and answer. A connection between two single NICs has one lane.
+// What the bootstrap carries for a connection: which NICs a listener's process has, and what the
+// messengers of each lane offer and answer. A connection between two single NICs has one lane.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "transport/api/network_choice.h"
 #include "transport/base/result.h"
 #include "transport/engine/bootstrap/wire.h"
 #include "transport/message/handshake.h"
@@ -21,15 +25,48 @@ constexpr size_t lanes_between(size_t here, size_t there) { return here > there 
 NicIdentity random_identity();
 NicIdentity identity_of_nic(NicIdentity process, uint8_t number);
 
-// Of 1 to kMaxLanes NICs of one process.
-bootstrap::Identity name_nics(std::span<const NicIdentity> nics);
-// Errors: kInvalidArgument.
-Result<std::vector<NicIdentity>> named_nics(const bootstrap::Identity& identity);
+// A device of a listener's process, as its handle names it.
+struct NamedDevice {
+  std::vector<uint8_t> numbers;  // of its NICs: 1 to kMaxLanes
+  DeviceNetworks networks;       // of each
+
+  bool operator==(const NamedDevice&) const = default;
+};
+struct NamedProcess {
+  NicIdentity identity{};  // of its NICs, but for the last byte, which is 0
+  // The one that listens, then one for each network that cannot be had with it.
+  std::vector<NamedDevice> devices;
+
+  bool operator==(const NamedProcess&) const = default;
+};
+
+// `devices` are the one that listens and all that may stand in for it. There is room for
+// kMaxNamedNetworks, those of the first device before others.
+constexpr size_t kMaxNamedNetworks = 6;
+bootstrap::Identity name_process(const NicIdentity& nic, std::span<const NamedDevice> devices);
+// Errors: kInvalidArgument for what name_process does not write.
+Result<NamedProcess> named_process(const bootstrap::Identity& name);
 
 using Blob = std::vector<uint8_t>;
 // 1 to kMaxLanes offers, or answers, which fit into the bootstrap's payload.
 Blob pack_lanes(std::span<const Blob> lanes);
 // Errors: kPeer.
 Result<std::vector<Blob>> unpack_lanes(std::span<const uint8_t> bytes);
+
+// An offer for the listener's NIC of that number.
+struct AddressedOffer {
+  uint8_t nic = 0;
+  std::span<const uint8_t> words;
+};
+Blob address_offer(uint8_t nic, std::span<const uint8_t> words);
+// nullopt: it names no NIC.
+std::optional<AddressedOffer> addressed_offer(std::span<const uint8_t> lane);
+
+// Instead of offers, where no network is common to both: what there is here, for the listener's
+// sentence. At most kMaxProcessText bytes of it travel.
+constexpr size_t kMaxProcessText = 1024;
+Blob pack_no_lanes(std::string_view process);
+// nullopt: something else. The text is printable.
+std::optional<std::string> unpack_no_lanes(std::span<const uint8_t> bytes);
 
 }  // namespace pacecar

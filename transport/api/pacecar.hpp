@@ -158,6 +158,9 @@ class SendConnection {
   // receiver's buffer).
   virtual Result<TestResult> test(Request* request) = 0;
   virtual std::string peer() const = 0;  // "host:port", for messages to people
+  // The NIC that it uses, where its memory must be registered: the one that was asked for, or, when
+  // that has no network in common with the peer's, another.
+  virtual size_t nic() const = 0;
   // As it is now. Takes the engine's lock: for those who look from time to time.
   virtual FlowView flow() const = 0;
 };
@@ -169,6 +172,7 @@ class ReceiveConnection {
   virtual Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) = 0;
   virtual Result<TestResult> test(Request* request) = 0;
   virtual std::string peer() const = 0;
+  virtual size_t nic() const = 0;  // as SendConnection's
 };
 
 // A connection being made; poll until it is there. Destroying it gives up.
@@ -208,7 +212,10 @@ class Context {
   // One line that says NICs, mode, congestion control and the parameters that are not defaults.
   virtual std::string banner() const = 0;
 
+  // Peers come to this NIC. Where a peer has none of its networks, they are joined over another of
+  // this process's NICs (never one that takes less GPU memory): the connection's nic().
   virtual Result<std::unique_ptr<Listener>> listen(size_t nic) = 0;
+  // Likewise. Poll errors: kPeer also when there is no network that both processes have.
   // All connections from one NIC to another share a flow, which has the largest weight of them;
   // `weight` is from 1 to 64, or 0 for PACECAR_WEIGHT.
   virtual Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,

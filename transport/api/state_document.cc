@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+
+#include "transport/base/printable.h"
 
 namespace pacecar {
 namespace {
@@ -31,12 +32,6 @@ std::optional<uint64_t> rank_of_process() {
     if (parsed.ec == std::errc() && parsed.ptr == end) return rank;
   }
   return std::nullopt;
-}
-
-std::string printable(std::string text) {
-  const auto foreign = [](char c) { return c < ' ' || c > '~'; };
-  std::replace_if(text.begin(), text.end(), foreign, '?');
-  return text;
 }
 
 std::string hex(const NicIdentity& identity) {

@@ -3,10 +3,16 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "transport/base/units.h"
 
 namespace pacecar {
+
+// Networks by name: see NicCaps::networks.
+inline constexpr const char* kSoftNetwork = "soft";  // software NICs in their own packets
+inline constexpr const char* kRoceNetwork = "roce";  // standard RC over RoCE v2
+inline constexpr const char* kInfinibandNetwork = "infiniband";
 
 struct NicCaps {
   Rate line_rate;             // nominal rate of the link
@@ -38,6 +44,9 @@ struct NicCaps {
   bool silent_writes_wake = true;
   // silent_packets_received is counted: while it stands, memory that peers write is as it was.
   bool counts_silent_packets = false;
+  // Those over which it speaks: two NICs can be joined if and only if they have one in common. The
+  // name of one that ends at the host says which host.
+  std::vector<std::string> networks = {};
 };
 
 // One of the device's own counters, of whoever uses the port.

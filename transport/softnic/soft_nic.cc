@@ -29,6 +29,18 @@ std::span<const WorkRequest> leading_writes(std::span<const WorkRequest> work_re
   return {work_requests.begin(), end};
 }
 
+std::vector<std::string> networks_of(WireMode mode) {
+  switch (mode) {
+    case WireMode::kExtended:
+      return {kSoftNetwork};
+    case WireMode::kRoce:
+      return {kRoceNetwork};
+    case WireMode::kAuto:
+      break;
+  }
+  return {kSoftNetwork, kRoceNetwork};
+}
+
 }  // namespace
 
 SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
@@ -83,6 +95,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       .sends = config.wire_mode != WireMode::kExtended,
       .reads = config.wire_mode != WireMode::kExtended,
       .counts_silent_packets = true,
+      .networks = networks_of(config.wire_mode),
   };
 }
 

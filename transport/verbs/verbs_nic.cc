@@ -114,7 +114,8 @@ NicCaps VerbsNic::make_caps() const {
           .reads = true,
           .dma_buf = registrations_.takes_dmabuf(),
           .peer_memory = device_.hardware && peer_memory_module().has_value(),
-          .silent_writes_wake = false};
+          .silent_writes_wake = false,
+          .networks = {ethernet ? kRoceNetwork : kInfinibandNetwork}};
 }
 
 Result<void> VerbsNic::set_up_waiting() {

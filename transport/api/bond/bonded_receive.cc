@@ -20,6 +20,7 @@ class BondedReceive final : public ReceiveConnection, public Tended {
   Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override;
   Result<TestResult> test(Request* request) override;
   std::string peer() const override { return lanes_.front().at.peer; }
+  size_t nic() const override { return lanes_.front().at.device; }
 
   bool tend(Instant now) override;
   void forget_memory(const Memory& memory) override;
@@ -127,7 +128,8 @@ uint64_t BondedReceive::first_unfinished_slot() const {
 // --- messages ---
 
 Result<Request*> BondedReceive::irecv(std::span<const ReceiveBuffer> buffers) {
-  if (auto checked = check_buffers(buffers); !checked) return tl::unexpected(checked.error());
+  auto checked = check_buffers(lanes_.front().at, buffers);
+  if (!checked) return tl::unexpected(checked.error());
   const std::lock_guard lock(mutex_);
   if (ended_) return tl::unexpected(*ended_);
   if (free_.empty()) return nullptr;

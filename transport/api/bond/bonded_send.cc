@@ -25,6 +25,7 @@ class BondedSend final : public SendConnection, public Tended {
   Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) override;
   Result<TestResult> test(Request* request) override;
   std::string peer() const override { return lanes_.front().at.peer; }
+  size_t nic() const override { return lanes_.front().at.device; }
   FlowView flow() const override;
 
   bool tend(Instant now) override;
@@ -122,7 +123,8 @@ BondedSend::~BondedSend() {
 // --- messages ---
 
 Result<Request*> BondedSend::isend(const void* data, size_t size, int tag, const Memory* memory) {
-  if (size > 0 && (memory == nullptr || !memory->covers(data, size))) return not_covered();
+  const Attachment& any = lanes_.front().at;
+  if (!usable(any, data, size, memory)) return not_usable(any, memory);
   const std::lock_guard lock(mutex_);
   if (ended_) return tl::unexpected(*ended_);
   if (free_.empty()) return nullptr;

@@ -20,37 +20,59 @@ namespace {
 // NCCL's slice; a receive of kMaxReceiveBuffers such messages fills a pinned ring.
 constexpr uint64_t kStagedMessageBytes = 1 << 20;
 
+// As GpuWays has told it of the NIC, or of the NICs that it stands for.
+GpuWay way_of(const NicInfo& info) {
+  if (!info.cuda) return GpuWay::kHost;
+  if (info.gpu_message_bytes != 0) return GpuWay::kStaged;
+  return info.dma_buf ? GpuWay::kDmaBuf : GpuWay::kPeerMemory;
+}
+
+// Of a connection over that NIC.
+Staging staging_of(const std::shared_ptr<Context>& context, size_t nic,
+                   const std::shared_ptr<GpuSystem>& gpus) {
+  return {.context = context,
+          .nic = nic,
+          .gpus = gpus,
+          .at_once = way_of(context->nics()[nic]) == GpuWay::kStaged};
+}
+
 class StagedListener final : public Listener {
  public:
-  StagedListener(std::unique_ptr<Listener> inner, Staging staging)
-      : inner_(std::move(inner)), staging_(std::move(staging)) {}
+  StagedListener(std::unique_ptr<Listener> inner, std::shared_ptr<Context> context,
+                 std::shared_ptr<GpuSystem> gpus)
+      : inner_(std::move(inner)), context_(std::move(context)), gpus_(std::move(gpus)) {}
 
   const Handle& handle() const override { return inner_->handle(); }
   Result<std::unique_ptr<ReceiveConnection>> accept() override {
     auto connection = inner_->accept();
     if (!connection || *connection == nullptr) return connection;
-    return stage(std::move(*connection), staging_);
+    const Staging staging = staging_of(context_, (*connection)->nic(), gpus_);
+    return stage(std::move(*connection), staging);
   }
 
  private:
   const std::unique_ptr<Listener> inner_;
-  const Staging staging_;
+  const std::shared_ptr<Context> context_;
+  const std::shared_ptr<GpuSystem> gpus_;
 };
 
 class StagedConnecting final : public Connecting {
  public:
-  StagedConnecting(std::unique_ptr<Connecting> inner, Staging staging)
-      : inner_(std::move(inner)), staging_(std::move(staging)) {}
+  StagedConnecting(std::unique_ptr<Connecting> inner, std::shared_ptr<Context> context,
+                   std::shared_ptr<GpuSystem> gpus)
+      : inner_(std::move(inner)), context_(std::move(context)), gpus_(std::move(gpus)) {}
 
   Result<std::unique_ptr<SendConnection>> poll() override {
     auto connection = inner_->poll();
     if (!connection || *connection == nullptr) return connection;
-    return stage(std::move(*connection), staging_);
+    const Staging staging = staging_of(context_, (*connection)->nic(), gpus_);
+    return stage(std::move(*connection), staging);
   }
 
  private:
   const std::unique_ptr<Connecting> inner_;
-  const Staging staging_;
+  const std::shared_ptr<Context> context_;
+  const std::shared_ptr<GpuSystem> gpus_;
 };
 
 class GpuContext final : public Context {
@@ -65,14 +87,14 @@ class GpuContext final : public Context {
   Result<std::unique_ptr<Listener>> listen(size_t nic) override {
     auto listener = inner_->listen(nic);
     if (!listener || way(nic) == GpuWay::kHost) return listener;
-    return std::make_unique<StagedListener>(std::move(*listener), staging(nic));
+    return std::make_unique<StagedListener>(std::move(*listener), inner_, gpus_);
   }
 
   Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
                                               uint32_t weight) override {
     auto connecting = inner_->connect(nic, handle, weight);
     if (!connecting || way(nic) == GpuWay::kHost) return connecting;
-    return std::make_unique<StagedConnecting>(std::move(*connecting), staging(nic));
+    return std::make_unique<StagedConnecting>(std::move(*connecting), inner_, gpus_);
   }
 
   void expect(uint32_t senders, uint32_t connections_per_sender) override {
@@ -96,16 +118,7 @@ class GpuContext final : public Context {
   Statistics statistics(size_t nic) const override { return inner_->statistics(nic); }
 
  private:
-  // As GpuWays has told it of the NIC, or of the NICs that it stands for.
-  GpuWay way(size_t nic) const {
-    if (nic >= nics().size() || !nics()[nic].cuda) return GpuWay::kHost;
-    const NicInfo& info = nics()[nic];
-    if (info.gpu_message_bytes != 0) return GpuWay::kStaged;
-    return info.dma_buf ? GpuWay::kDmaBuf : GpuWay::kPeerMemory;
-  }
-  Staging staging(size_t nic) const {
-    return {.context = inner_, .nic = nic, .gpus = gpus_, .at_once = way(nic) == GpuWay::kStaged};
-  }
+  GpuWay way(size_t nic) const { return nic < nics().size() ? way_of(nics()[nic]) : GpuWay::kHost; }
   Result<const Memory*> register_direct(size_t nic, const MemoryRange& range);
   Result<const Memory*> register_dmabuf(size_t nic, MemoryRange range);
 

@@ -186,6 +186,7 @@ class StagedSendConnection final : public SendConnection {
   }
 
   std::string peer() const override { return inner_->peer(); }
+  size_t nic() const override { return inner_->nic(); }
   FlowView flow() const override { return inner_->flow(); }
 
  private:
@@ -286,6 +287,7 @@ class StagedReceiveConnection final : public ReceiveConnection {
   }
 
   std::string peer() const override { return inner_->peer(); }
+  size_t nic() const override { return inner_->nic(); }
 
  private:
   static tl::unexpected<Error> several_gpus() {

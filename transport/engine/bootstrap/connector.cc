@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "transport/base/check.h"
+#include "transport/base/printable.h"
 #include "transport/engine/bootstrap/bootstrap.h"
 #include "transport/wire/address.h"
 
@@ -18,14 +19,6 @@ using bootstrap::FrameType;
 // found soon, one that is overrun is not made worse by thousands of peers.
 constexpr Duration kFirstPause = Duration::from_ms(10);
 constexpr Duration kLastPause = Duration::from_ms(320);
-
-// A peer's text may go to a terminal or a log.
-std::string printable(std::span<const uint8_t> text) {
-  std::string result(text.begin(), text.end());
-  std::replace_if(
-      result.begin(), result.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-  return result;
-}
 
 }  // namespace
 
@@ -176,8 +169,9 @@ BootstrapConnector::Step BootstrapConnector::take_reply() {
   const auto reply = content ? bootstrap::parse_reply(*content) : std::nullopt;
   if (!reply) return protocol_error(ChannelStatus::kForeign);
   if (reply->status == bootstrap::ReplyStatus::kRefused) {
+    const std::string reason(reply->payload.begin(), reply->payload.end());
     return fail(ErrorCode::kPeer, fmt::format("the listener at {} refused this connection: {}",
-                                              peer(), printable(reply->payload)));
+                                              peer(), printable(reason)));
   }
   reply_.assign(reply->payload.begin(), reply->payload.end());
   channel_->queue(handshake_.seal(FrameType::kConfirm, {}));

@@ -34,11 +34,11 @@ constexpr size_t kMaxBootstrapPayload = 4096;  // bytes of an offer or of a repl
 
 namespace bootstrap {
 
-constexpr uint8_t kVersion = 2;
+constexpr uint8_t kVersion = 3;
 constexpr size_t kHeaderBytes = 8;
 
 using Secret = std::array<uint8_t, 16>;
-using Identity = std::array<uint8_t, 32>;
+using Identity = std::array<uint8_t, 72>;
 using Nonce = std::array<uint8_t, 16>;
 using Mac = std::array<uint8_t, 32>;
 

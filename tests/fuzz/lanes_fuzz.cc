@@ -1,0 +1,43 @@
+// What peers say of their NICs and lanes: the first byte chooses a decoder, the rest is its input.
+// What it accepts must encode to the bytes that it was given.
+#include <algorithm>
+
+#include "transport/api/lane_list.h"
+#include "transport/base/check.h"
+
+namespace pacecar {
+namespace {
+
+void check_name(std::span<const uint8_t> input) {
+  bootstrap::Identity name{};
+  std::copy_n(input.begin(), std::min(input.size(), name.size()), name.begin());
+  const auto process = named_process(name);
+  if (process) PACECAR_CHECK(name_process(process->identity, process->devices) == name);
+}
+
+void check_lanes(std::span<const uint8_t> input) {
+  if (const auto text = unpack_no_lanes(input)) {
+    PACECAR_CHECK(pack_no_lanes(*text).size() == input.size());
+  }
+  const auto lanes = unpack_lanes(input);
+  if (!lanes) return;
+  PACECAR_CHECK(std::ranges::equal(pack_lanes(*lanes), input));
+  for (const Blob& lane : *lanes) {
+    const auto offer = addressed_offer(lane);
+    if (offer) PACECAR_CHECK(address_offer(offer->nic, offer->words) == lane);
+  }
+}
+
+}  // namespace
+}  // namespace pacecar
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::span<const uint8_t> input(data + 1, size - 1);
+  if (data[0] == 0) {
+    pacecar::check_name(input);
+  } else if (input.size() <= pacecar::kMaxBootstrapPayload) {
+    pacecar::check_lanes(input);
+  }
+  return 0;
+}

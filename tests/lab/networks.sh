@@ -1,0 +1,55 @@
+# shellcheck shell=bash
+# lab: --guests 3 --rxe 0,1
+# A job whose ranks have NICs of different networks, in different orders: each pair is joined over
+# one that both have. Where there is none, the error says what each has.
+. "$(dirname "$0")/lib.sh"
+
+# ring NAME NICS-OF-RANK-0 NICS-OF-RANK-1 NICS-OF-RANK-2: an all-reduce around the three.
+ring() {
+  local name=$1
+  shift
+  local nics=("$@")
+  export PACECAR_NICS=${nics[rank]}
+  all_reduce -b 8 -e 1M -f 8 -n 2
+  if ((rank == 0)); then
+    # Rank 2 comes to the second of its NICs.
+    PACECAR_LOG=info check_says "$name" " in place of ${nics[0]%%,*} " "${job[@]}"
+  else
+    check "$name" "${job[@]}"
+  fi
+}
+ring "two networks" rxe0,soft:udp:eth0 soft:udp:eth0,rxe0 soft:udp:eth0
+if grep -q fi_getinfo "$plugin"; then
+  ring "three networks, each pair has one" rxe0,ofi:tcp soft:udp:eth0,rxe0 ofi:tcp,soft:udp:eth0
+else
+  echo "left out: this build has no libfabric"
+fi
+
+# await_server: until one listens there; it passes over strangers.
+await_server() {
+  local tries=100 # of 0.1 s
+  until (: >/dev/tcp/guest0/18515) 2>/dev/null || ((--tries == 0)); do sleep 0.1; done
+}
+bw=("$BUILD/bench/pacecar" bw -s 65536 -n 100 --data_validation)
+meet bandwidth
+case $rank in
+  0)
+    PACECAR_NICS=rxe0,soft:udp:eth0 check_says "a server's second NIC, of which it reports" \
+      '"Device": "soft:udp:eth0"' "${bw[@]}" --out_json_file -
+    ;;
+  2)
+    await_server
+    PACECAR_NICS=soft:udp:eth0 check "its client" "${bw[@]}" guest0
+    ;;
+esac
+meet alone
+said='share no kind of network: guest2 .* has soft:udp:eth0 \(soft\), guest0 .* has rxe0 \(roce\);'
+case $rank in
+  0) PACECAR_NICS=rxe0 check_error "the server" "$said" "${bw[@]}" ;;
+  2)
+    await_server
+    PACECAR_NICS=soft:udp:eth0 check_error "the client" "$said" "${bw[@]}" guest0
+    ;;
+esac
+check_kernel_log
+finish

@@ -1,0 +1,80 @@
+// A software NIC that says that it speaks over other networks: two of them exchange packets
+// whatever they say, so that it shows who was joined with whom.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "transport/nic/nic_port.h"
+
+namespace pacecar::test {
+
+class OtherNetworkNic final : public Nic {
+ public:
+  OtherNetworkNic(Nic& inner, std::vector<std::string> networks)
+      : inner_(inner), caps_(inner.caps()) {
+    caps_.networks = std::move(networks);
+  }
+
+  const NicCaps& caps() const override { return caps_; }
+  const NicCounters& counters() const override { return inner_.counters(); }
+  Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override {
+    return inner_.register_memory(address, length, access);
+  }
+  void deregister_memory(const MemoryRegion& region) override { inner_.deregister_memory(region); }
+  Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override {
+    return inner_.create_queue_pair(config);
+  }
+  QueuePairAddress queue_pair_address(QueuePairId id) const override {
+    return inner_.queue_pair_address(id);
+  }
+  Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override {
+    return inner_.connect_queue_pair(id, remote);
+  }
+  QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override {
+    return inner_.queue_pair_memory(config);
+  }
+  void destroy_queue_pair(QueuePairId id) override { inner_.destroy_queue_pair(id); }
+  size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override {
+    return inner_.post(id, work_requests);
+  }
+  size_t poll(std::span<Completion> completions) override { return inner_.poll(completions); }
+  size_t poll_signals(std::span<FlowSignal> signals) override {
+    return inner_.poll_signals(signals);
+  }
+  void tell_arrivals(bool wanted) override { inner_.tell_arrivals(wanted); }
+  size_t poll_arrivals(std::span<FlowArrival> arrivals) override {
+    return inner_.poll_arrivals(arrivals);
+  }
+  void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override {
+    inner_.set_flow_limits(flow, limits, now);
+  }
+  void on_time(Instant now) override { inner_.on_time(now); }
+  Instant next_deadline() const override { return inner_.next_deadline(); }
+
+ private:
+  Nic& inner_;
+  NicCaps caps_;
+};
+
+class OtherNetworkPort final : public NicPort {
+ public:
+  OtherNetworkPort(std::unique_ptr<NicPort> inner, std::vector<std::string> networks)
+      : inner_(std::move(inner)), nic_(inner_->nic(), std::move(networks)) {}
+
+  Nic& nic() override { return nic_; }
+  size_t receive(Instant now) override { return inner_->receive(now); }
+  size_t transmit(Instant now) override { return inner_->transmit(now); }
+  Instant next_deadline() const override { return inner_->next_deadline(); }
+  bool prepare_to_wait() override { return inner_->prepare_to_wait(); }
+  int wait_fd() const override { return inner_->wait_fd(); }
+  const Address& address() const override { return inner_->address(); }
+
+ private:
+  const std::unique_ptr<NicPort> inner_;
+  OtherNetworkNic nic_;
+};
+
+}  // namespace pacecar::test

@@ -1,0 +1,315 @@
+// Processes whose NICs are of different networks: connections find NICs that can be joined, and
+// where there are none the error says what each process has.
+#include "transport/api/joining.h"
+
+#include <gmock/gmock.h>
+#include <sched.h>
+
+#include <numeric>
+
+#include "tests/support/other_network.h"
+#include "transport/api/engine_context.h"
+#include "transport/engine/bootstrap/bootstrap.h"
+#include "transport/engine/open_io.h"
+#include "transport/engine/soft_port.h"
+
+namespace pacecar::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+using Networks = std::vector<std::string>;
+
+// A process with a device for each element: the networks of each of its NICs.
+class Process {
+ public:
+  explicit Process(const std::vector<std::vector<Networks>>& devices) {
+    Params params;
+    params.state_dir = kNoStateDirectory;
+    for (const auto& nics : devices) {
+      Group& group = groups_.emplace_back();
+      for (const Networks& networks : nics) group.push_back(make_nic(params, networks));
+    }
+    params_ = std::move(params);
+  }
+
+  // What the application is told of that device.
+  NicInfo& info(size_t device) { return groups_[device].front().info; }
+  Context& context() {
+    if (context_ == nullptr) {
+      const auto keep = [](void* lines, LogLevel, std::string_view line) {
+        static_cast<std::vector<std::string>*>(lines)->emplace_back(line);
+      };
+      context_ =
+          std::make_unique<EngineContext>(params_, std::move(groups_), LogSink{keep, &lines_});
+    }
+    return *context_;
+  }
+  const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  using Group = EngineContext::Group;
+
+  EngineContext::RunningNic make_nic(const Params& params, const Networks& networks) {
+    auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp).value();
+    auto port = std::make_unique<OtherNetworkPort>(
+        make_soft_port(params, std::move(io), clock_now()), networks);
+    NicInfo info{.name = "nic" + std::to_string(number_)};
+    auto engine = Engine::open(params, std::move(port), identity_of_nic(identity_, number_++));
+    return {.info = std::move(info), .engine = std::move(*engine)};
+  }
+
+  const NicIdentity identity_ = random_identity();
+  uint8_t number_ = 0;
+  Params params_;
+  std::vector<Group> groups_;
+  std::vector<std::string> lines_;
+  std::unique_ptr<Context> context_;
+};
+
+struct Ends {
+  std::unique_ptr<SendConnection> send;
+  std::unique_ptr<ReceiveConnection> receive;
+};
+
+Result<Ends> connect(Context& from, size_t device, Context& to, size_t listening) {
+  const auto listener = to.listen(listening).value();
+  auto connecting = from.connect(device, listener->handle());
+  if (!connecting) return tl::unexpected(connecting.error());
+  Ends ends;
+  while (ends.send == nullptr || ends.receive == nullptr) {
+    if (ends.send == nullptr) {
+      auto made = (*connecting)->poll();
+      if (!made) return tl::unexpected(made.error());
+      ends.send = std::move(*made);
+    }
+    if (ends.receive == nullptr) ends.receive = listener->accept().value();
+    sched_yield();
+  }
+  return ends;
+}
+
+// One message, its memory registered where the connection says.
+void expect_carries(Context& from, Context& to, const Ends& ends) {
+  std::vector<uint8_t> out(100'000), in(out.size());
+  std::iota(out.begin(), out.end(), uint8_t{3});
+  const Memory* const out_memory =
+      from.register_memory(ends.send->nic(), out.data(), out.size()).value();
+  const Memory* const in_memory =
+      to.register_memory(ends.receive->nic(), in.data(), in.size()).value();
+  const ReceiveBuffer buffer{in.data(), in.size(), 0, in_memory};
+  Request* receiving = ends.receive->irecv({&buffer, 1}).value();
+  Request* sending = ends.send->isend(out.data(), out.size(), 0, out_memory).value();
+  while (receiving != nullptr || sending != nullptr) {
+    if (receiving != nullptr && ends.receive->test(receiving).value().done) receiving = nullptr;
+    if (sending != nullptr && ends.send->test(sending).value().done) sending = nullptr;
+  }
+  EXPECT_EQ(in, out);
+  EXPECT_TRUE(from.deregister_memory(ends.send->nic(), out_memory));
+  EXPECT_TRUE(to.deregister_memory(ends.receive->nic(), in_memory));
+}
+
+void expect_joins(Process& from, Process& to, size_t own, size_t peer) {
+  const auto ends = connect(from.context(), 0, to.context(), 0);
+  ASSERT_TRUE(ends) << ends.error().message;
+  EXPECT_EQ(ends->send->nic(), own);
+  EXPECT_EQ(ends->receive->nic(), peer);
+  expect_carries(from.context(), to.context(), *ends);
+  for (size_t i = 0; i < from.context().nics().size(); ++i) {
+    EXPECT_EQ(from.context().statistics(i).messages_sent > 0, i == own) << i;
+  }
+  for (size_t i = 0; i < to.context().nics().size(); ++i) {
+    EXPECT_EQ(to.context().statistics(i).messages_received > 0, i == peer) << i;
+  }
+}
+
+TEST(MixedNetworks, TheNicsThatWereAskedForWhereTheyCanBeJoined) {
+  Process from({{{"soft"}}, {{"roce"}}});
+  Process to({{{"roce", "soft"}}, {{"soft"}}});
+  expect_joins(from, to, 0, 0);
+  EXPECT_THAT(from.lines(), IsEmpty());
+  EXPECT_THAT(to.lines(), IsEmpty());
+}
+
+TEST(MixedNetworks, AnotherNicOfThePeers) {
+  Process from({{{"soft"}}, {{"roce"}}});
+  Process to({{{"ofi:tcp"}}, {{"roce"}}, {{"soft"}}});
+  expect_joins(from, to, 0, 2);
+  EXPECT_THAT(from.lines(), IsEmpty());
+  EXPECT_THAT(to.lines(), ElementsAre("connections with 127.0.0.1 use nic2 (soft) in place of nic0 "
+                                      "(ofi:tcp): the peer's NIC is of that network"));
+}
+
+TEST(MixedNetworks, AnotherNicOfOurs) {
+  Process from({{{"soft"}}, {{"roce"}}});
+  Process to({{{"roce"}}});
+  expect_joins(from, to, 1, 0);
+  EXPECT_THAT(from.lines(), ElementsAre(HasSubstr("use nic1 (roce) in place of nic0 (soft)")));
+  EXPECT_THAT(to.lines(), IsEmpty());
+}
+
+TEST(MixedNetworks, AnotherNicOfEach) {
+  Process from({{{"soft"}}, {{"ofi:tcp"}}});
+  Process to({{{"roce"}}, {{"ofi:tcp"}}});
+  expect_joins(from, to, 1, 1);
+}
+
+TEST(MixedNetworks, AStandInIsToldOfOncePerPeer) {
+  Process from({{{"soft"}}, {{"roce"}}});
+  Process to({{{"roce"}}});
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(connect(from.context(), 0, to.context(), 0));
+  EXPECT_EQ(from.lines().size(), 1U);
+}
+
+TEST(MixedNetworks, JoinedNicsStandInAsAWhole) {
+  Process from({{{"soft"}}, {{"roce"}, {"roce"}}});
+  Process to({{{"ofi:tcp"}}, {{"roce"}, {"roce"}}});
+  expect_joins(from, to, 1, 1);
+}
+
+// Of devices that NCCL has joined of two kinds, one kind is enough.
+TEST(MixedNetworks, OneOfTheJoinedNics) {
+  Process from({{{"roce"}}});
+  Process to({{{"soft"}}, {{"roce"}}});
+  const size_t joined = to.context().bond(std::vector<size_t>{0, 1}).value();
+  const auto ends = connect(from.context(), 0, to.context(), joined);
+  ASSERT_TRUE(ends) << ends.error().message;
+  EXPECT_EQ(ends->receive->nic(), 1U);
+  expect_carries(from.context(), to.context(), *ends);
+}
+
+TEST(MixedNetworks, MemoryOfTheNicThatWasAskedForIsRefused) {
+  Process from({{{"soft"}}, {{"roce"}}});
+  Process to({{{"ofi:tcp"}}, {{"roce"}}});
+  const auto ends = connect(from.context(), 0, to.context(), 0);
+  ASSERT_TRUE(ends) << ends.error().message;
+  std::vector<uint8_t> bytes(64);
+  const Memory* const out = from.context().register_memory(0, bytes.data(), 64).value();
+  const auto sent = ends->send->isend(bytes.data(), 64, 0, out);
+  ASSERT_FALSE(sent);
+  EXPECT_THAT(sent.error().message, HasSubstr("register it with the connection's nic()"));
+  const Memory* const in = to.context().register_memory(0, bytes.data(), 64).value();
+  const ReceiveBuffer buffer{bytes.data(), 64, 0, in};
+  const auto posted = ends->receive->irecv({&buffer, 1});
+  ASSERT_FALSE(posted);
+  EXPECT_EQ(posted.error().code, ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(from.context().deregister_memory(0, out));
+  EXPECT_TRUE(to.context().deregister_memory(0, in));
+}
+
+// The error of the side that connects, which the side that listens has logged.
+std::string refusal(Process& from, Process& to) {
+  const auto ends = connect(from.context(), 0, to.context(), 0);
+  EXPECT_FALSE(ends);
+  if (ends) return "";
+  EXPECT_EQ(ends.error().code, ErrorCode::kPeer);
+  EXPECT_THAT(to.lines(), ElementsAre(HasSubstr("share no kind of network")));
+  return ends.error().message;
+}
+
+TEST(MixedNetworks, WithoutAnyInCommonBothSidesSayWhatThereIs) {
+  Process from({{{"soft"}}, {{"roce"}}});
+  Process to({{{"ofi:tcp"}}});
+  EXPECT_THAT(
+      refusal(from, to),
+      AllOf(HasSubstr("share no kind of network: "), HasSubstr("has nic0 (soft) and nic1 (roce), "),
+            HasSubstr("has nic0 (ofi:tcp);"), HasSubstr("(pid " + std::to_string(getpid()) + ")"),
+            HasSubstr("PACECAR_NICS"), HasSubstr("the listener at 127.0.0.1:")));
+}
+
+// NCCL has been told what the device can do, and uses it.
+TEST(MixedNetworks, ANicThatTakesLessGpuMemoryDoesNotStandIn) {
+  Process from({{{"roce"}}, {{"soft"}}});
+  from.info(0).cuda = true;
+  Process to({{{"soft"}}});
+  EXPECT_THAT(refusal(from, to),
+              HasSubstr("nic1 (soft, but not for the same GPU memory: see PACECAR_GPU)"));
+
+  Process listening({{{"roce"}}, {{"soft"}}});
+  listening.info(0).cuda = listening.info(0).dma_buf = true;
+  listening.info(1).cuda = true;
+  Process calling({{{"soft"}}});
+  EXPECT_THAT(refusal(calling, listening), HasSubstr("nic1 (soft, but not for the same GPU"));
+}
+
+TEST(MixedNetworks, OneThatTakesItAllIsFoundBehindOneThatDoesNot) {
+  Process from({{{"roce"}}, {{"soft"}}, {{"soft"}}});
+  from.info(0).cuda = from.info(2).cuda = true;
+  Process to({{{"soft"}}});
+  expect_joins(from, to, 2, 0);
+
+  Process calling({{{"soft"}}});
+  Process listening({{{"roce"}}, {{"soft"}}, {{"soft"}}});
+  listening.info(0).cuda = listening.info(2).cuda = true;
+  expect_joins(calling, listening, 0, 2);
+}
+
+// What was told of limits and flushes counts, too.
+TEST(MixedNetworks, AStandInFlushesAndLimitsAsWasTold) {
+  for (const bool limited : {false, true}) {
+    Process from({{{"roce"}}, {{"soft"}}});
+    from.info(0).cuda = from.info(1).cuda = true;
+    if (limited) {
+      from.info(1).gpu_message_bytes = 1 << 20;
+    } else {
+      from.info(1).gpu_flush = true;
+    }
+    Process to({{{"soft"}}});
+    EXPECT_THAT(refusal(from, to), HasSubstr("but not for the same GPU memory"));
+  }
+}
+
+// A peer that speaks another way, or lies.
+class ListenerUnderAttack : public testing::Test {
+ protected:
+  ListenerUnderAttack() {
+    process_.info(0).cuda = process_.info(1).cuda = true;
+    listener_ = process_.context().listen(0).value();
+  }
+
+  // What the listener answers to these bytes.
+  std::string answer(const Blob& offer) {
+    auto connector = BootstrapConnector::open({listener_->handle().bytes}, offer,
+                                              Duration::from_s(10), clock_now());
+    EXPECT_TRUE(connector);
+    for (;;) {
+      EXPECT_EQ(listener_->accept().value(), nullptr);
+      const auto reply = (*connector)->poll(clock_now());
+      if (!reply) return reply.error().message;
+      if (*reply) return "accepted";
+      sched_yield();
+    }
+  }
+
+  Process process_{{{{"soft"}}, {{"roce"}}, {{"roce"}}}};
+  std::unique_ptr<Listener> listener_;
+};
+
+TEST_F(ListenerUnderAttack, OffersForNicsThatThereAreNot) {
+  const std::vector<uint8_t> words(40, 7);
+  // The third one takes no GPU memory.
+  for (const uint8_t nic : {uint8_t{2}, uint8_t{3}, uint8_t{255}}) {
+    EXPECT_THAT(answer(pack_lanes(std::vector<Blob>{address_offer(nic, words)})),
+                HasSubstr("asks for NICs that it was not told of"));
+  }
+  EXPECT_THAT(
+      answer(pack_lanes(std::vector<Blob>{address_offer(0, words), address_offer(1, words)})),
+      HasSubstr("asks for NICs that it was not told of"));
+  EXPECT_THAT(answer(pack_lanes(std::vector<Blob>{{}})),
+              HasSubstr("asks for NICs that it was not told of"));
+  EXPECT_THAT(answer(pack_lanes(std::vector<Blob>{address_offer(1, words)})),
+              HasSubstr("another form"))
+      << "there is one, and it looks at the words";
+}
+
+TEST_F(ListenerUnderAttack, TextsArePrintable) {
+  EXPECT_THAT(answer(Blob{0, 27, '[', '2', 'J'}), HasSubstr("share no kind of network: ?[2J, "));
+  EXPECT_THAT(process_.lines(), ElementsAre(HasSubstr(": ?[2J, ")));
+  EXPECT_THAT(answer(Blob(2 + kMaxProcessText)), HasSubstr("another form"));
+}
+
+}  // namespace
+}  // namespace pacecar::test
