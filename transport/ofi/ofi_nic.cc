@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <fstream>
 #include <utility>
 
 #include "transport/base/check.h"
@@ -92,7 +93,8 @@ Result<void> OfiNic::open_endpoints() {
 
 NicCaps OfiNic::make_caps() const {
   const OfiTraits& traits = domain_.traits();
-  const Bytes wanted = config_.chunk != 0 ? config_.chunk : kDefaultChunk;
+  const Bytes usual = traits.device ? kDefaultChunk : kSoftwareChunk;
+  const Bytes wanted = config_.chunk != 0 ? config_.chunk : usual;
   const Bytes chunk =
       std::clamp<Bytes>(wanted, std::min(traits.mtu, traits.max_write), traits.max_write);
   return {.line_rate = config_.line_rate.bps() != 0 ? config_.line_rate
@@ -109,7 +111,18 @@ NicCaps OfiNic::make_caps() const {
           .software = !traits.gpu_memory,
           .paces_packets = false,
           .dma_buf = memory_.takes_dmabuf(),
-          .silent_writes_wake = domain_.wakes()};
+          .silent_writes_wake = domain_.wakes(),
+          .networks = {network()}};
+}
+
+// Where a provider ends at the host, the network's name says which host: the kernel's number for it
+// since it was booted.
+std::string OfiNic::network() const {
+  std::string name = "ofi:" + provider().name;
+  if (!domain_.traits().host_only) return name;
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return name + "@" + boot.substr(0, 8);
 }
 
 OfiTelling OfiNic::telling() const { return config_.telling.value_or(domain_.traits().telling); }

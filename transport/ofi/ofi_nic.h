@@ -32,7 +32,7 @@ struct OfiConfig {
   uint32_t queue_pairs = 512;
   uint32_t regions = 4096;
   uint32_t paths = 1;  // endpoints for data
-  Bytes chunk = 0;     // what one write should carry at most; 0: kDefaultChunk
+  Bytes chunk = 0;     // what one write should carry at most; 0: as suits it
   Rate line_rate;      // 0: what the provider says
   Duration silence_limit = Duration::from_s(6);  // a peer that answers nothing for so long is dead
   Address address;                               // where the bootstrap reaches this host
@@ -42,7 +42,9 @@ struct OfiConfig {
 
 class OfiNic final : public Nic, public NicPort, private WaitingWork {
  public:
-  static constexpr Bytes kDefaultChunk = 256 << 10;
+  // Where a processor moves the data, a write costs it more than pacing finely is worth.
+  static constexpr Bytes kDefaultChunk = 64 << 10;
+  static constexpr Bytes kSoftwareChunk = 512 << 10;
 
   // Errors: what the provider refuses.
   static Result<std::unique_ptr<OfiNic>> open(const OfiConfig& config, OfiProvider provider,
@@ -101,6 +103,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   Result<void> set_up();
   Result<void> open_endpoints();
   NicCaps make_caps() const;
+  std::string network() const;
   OfiTelling telling() const;
 
   // --- queue pairs ---

@@ -122,6 +122,7 @@ OfiTraits traits_of(const fi_info& info) {
       .ordered = (info.tx_attr->msg_order & kWriteOrder) != 0 &&
                  info.ep_attr->max_order_waw_size >= OfiImmediate::kMaxBytes,
       .host_only = lowest_layer(text_or(info.fabric_attr->prov_name, "")) == "shm",
+      .device = (mode & FI_MR_ALLOCATED) != 0,
       .gpu_memory = (info.caps & FI_HMEM) != 0,
       .key_mask = key_bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * key_bytes) - 1,
       .inject = info.tx_attr->inject_size,

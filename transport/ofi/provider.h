@@ -37,6 +37,7 @@ struct OfiTraits {
   bool endpoint_memory = false;    // memory is registered with one endpoint
   bool ordered = false;            // writes of an endpoint to one peer land in order
   bool host_only = false;          // reaches this host only
+  bool device = false;             // a device reads and writes the memory, not a processor
   bool gpu_memory = false;         // FI_HMEM
   uint64_t key_mask = 0;           // of the keys that we choose
   Bytes inject = 0;                // bytes that are copied when they are posted
