@@ -1,12 +1,16 @@
 // The packet I/O conformance suite over raw IPv4 sockets on the loopback, where they are allowed.
 #include <poll.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <stdexcept>
+#include <thread>
 
 #include "tests/conformance/packet_io_conformance.h"
 #include "transport/io/raw/raw_io.h"
+#include "transport/io/sockaddr.h"
+#include "transport/io/udp/udp_socket.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -71,6 +75,30 @@ TEST(RawIo, TellsTheIdentificationThatThePacketHas) {
   ASSERT_EQ(count, 1U);
   EXPECT_EQ(received[0].ipv4_fragment, kIpv4Fragment);
   EXPECT_EQ(received[0].source->port, (*from)->source_port(1, TrafficClass::kData));
+}
+
+TEST(RawIo, HearsNothingOfOthersWhileItOpens) {
+  UdpSocket target(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  SocketAddress name;
+  const socklen_t length = to_sockaddr(address_of(4), name);
+  ASSERT_EQ(bind(target.fd(), &name.any, length), 0);
+  socklen_t size = sizeof name;
+  ASSERT_EQ(getsockname(target.fd(), &name.any, &size), 0);
+  std::jthread others([&](const std::stop_token& stop) {
+    const UdpSocket from(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const std::vector<uint8_t> letter(60'000);
+    while (!stop.stop_requested()) {
+      sendto(from.fd(), letter.data(), letter.size(), 0, &name.any, size);
+    }
+  });
+  for (int i = 0; i < 2000; ++i) {
+    const auto io = open_end(1);
+    if (!io && io.error().code == ErrorCode::kPermission) GTEST_SKIP() << io.error().message;
+    ASSERT_TRUE(io);
+    std::array<RxPacket, 4> received;
+    ASSERT_EQ((*io)->receive(received, monotonic_now()), 0U) << i;
+    ASSERT_EQ((*io)->counters().receive_errors, 0U) << i;
+  }
 }
 
 TEST(RawIo, SecondOneOnAnAddressIsRefusedInOneSentence) {

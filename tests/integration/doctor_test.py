@@ -41,8 +41,24 @@ class Job(unittest.TestCase):
 
     @staticmethod
     def end(process):
+        ended = process.poll()
         process.kill()
-        process.communicate()
+        _, errors = process.communicate()
+        if ended is not None or errors:
+            print(f"{process.args}: {'killed' if ended is None else ended}\n{errors}",
+                  file=sys.stderr)
+
+    def start_ring(self, kinds, **changes):
+        """Ranks that are connected in a ring; of each its kind, eager or late."""
+        ranks = [self.start(RANK, kind, RANK=str(rank), **changes)
+                 for rank, kind in enumerate(kinds)]
+        handles = [rank.stdout.readline() for rank in ranks]
+        for i, rank in enumerate(ranks):
+            rank.stdin.write(handles[(i + 1) % len(ranks)])
+            rank.stdin.flush()
+        for rank in ranks:
+            self.assertEqual(rank.stdout.readline(), "connected\n")
+        return ranks
 
     def doctor(self, *arguments, **changes):
         return subprocess.run([PROGRAM, "doctor", *arguments], env=self.environment(**changes),
@@ -64,14 +80,7 @@ class Ring(Job):
 
     def setUp(self):
         super().setUp()
-        self.ranks = [self.start(RANK, "late" if rank == 1 else "eager", RANK=str(rank))
-                      for rank in range(3)]
-        handles = [rank.stdout.readline() for rank in self.ranks]
-        for i, rank in enumerate(self.ranks):
-            rank.stdin.write(handles[(i + 1) % 3])
-            rank.stdin.flush()
-        for rank in self.ranks:
-            self.assertEqual(rank.stdout.readline(), "connected\n")
+        self.ranks = self.start_ring(["eager", "late", "eager"])
 
     def name(self, rank):
         return f"rank {rank} ({socket.gethostname()}, pid {self.ranks[rank].pid})"
@@ -144,29 +153,25 @@ class Ring(Job):
 
 class Stopped(Job):
     def test_a_stopped_process_and_writes_that_nobody_acknowledges(self):
-        server = self.start(PROGRAM, "bw", "-p", "0", RANK="0")
-        while "on port" not in (line := server.stderr.readline()):
-            self.assertTrue(line)
-        port = line.split("on port ")[1].split()[0].rstrip(",;.")
-        # One phase that does not end: between two of them there would be no connection.
-        client = self.start(PROGRAM, "bw", "-p", port, "-n", "100000000", "--quiet", "127.0.0.1",
-                            RANK="1")
+        # One message that lasts longer than the test: who is stopped between two may have
+        # acknowledged all writes, and its peer then waits for a buffer.
+        stays, stopped = self.start_ring(["eager", "eager"], PACECAR_RATE_MAX="100000")
 
         def moves(document):
             return any(f.get("goodput_bps", 0) > 0 for f in document["findings"])
         code, document = self.until(moves)
         self.assertEqual(code, 0, document["verdict"])
 
-        server.send_signal(signal.SIGSTOP)
+        stopped.send_signal(signal.SIGSTOP)
 
         def stands(document):
             return any(f["rule"] == "unacknowledged" for f in document["findings"])
         code, document = self.until(stands, "--watch", "0")
         self.assertEqual(code, 1)
-        self.assertEqual([p["pid"] for p in document["silent"]], [server.pid])
-        self.assertIn(f"pid {server.pid} ", document["verdict"]["process"])
+        self.assertEqual([p["pid"] for p in document["silent"]], [stopped.pid])
+        self.assertIn(f"pid {stopped.pid} ", document["verdict"]["process"])
         self.assertIn("does not answer", document["verdict"]["why"])
-        self.assertEqual([p["now"]["pid"] for p in document["processes"]], [client.pid])
+        self.assertEqual([p["now"]["pid"] for p in document["processes"]], [stays.pid])
 
 
 class CommandLine(Job):

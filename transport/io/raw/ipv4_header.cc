@@ -22,6 +22,21 @@ void put16(size_t value, uint8_t* to) {
 
 size_t get16(const uint8_t* from) { return static_cast<size_t>(from[0] << 8 | from[1]); }
 
+Address address_at(const uint8_t* ip, const uint8_t* port) {
+  Address address;
+  std::ranges::copy(kIpv4Prefix, address.ip.begin());
+  std::copy_n(ip, 4, address.ip.begin() + kIpv4Prefix.size());
+  address.port = static_cast<uint16_t>(get16(port));
+  return address;
+}
+
+// The bytes before UDP's header; 0 where there is none.
+size_t ipv4_bytes(std::span<const uint8_t> packet) {
+  if (packet.size() < kIpv4UdpBytes || packet[0] >> 4 != 4 || packet[9] != kUdp) return 0;
+  const size_t header = static_cast<size_t>(packet[0] & 0x0F) * 4;
+  return header < kIpv4Bytes || packet.size() < header + kUdpBytes ? 0 : header;
+}
+
 }  // namespace
 
 void write_ipv4_udp(const Address& source, const Address& destination, uint8_t type_of_service,
@@ -43,23 +58,22 @@ void write_ipv4_udp(const Address& source, const Address& destination, uint8_t t
   put16(0, udp + 6);
 }
 
+std::optional<Address> ipv4_udp_destination(std::span<const uint8_t> packet) {
+  const size_t header = ipv4_bytes(packet);
+  if (header == 0) return std::nullopt;
+  return address_at(&packet[kSourceAt + 4], &packet[header + 2]);
+}
+
 std::optional<Ipv4Datagram> read_ipv4_udp(std::span<const uint8_t> packet) {
-  if (packet.size() < kIpv4UdpBytes || packet[0] >> 4 != 4 || packet[9] != kUdp) {
-    return std::nullopt;
-  }
-  const size_t header = static_cast<size_t>(packet[0] & 0x0F) * 4;
-  if (header < kIpv4Bytes || packet.size() < header + kUdpBytes) return std::nullopt;
+  const size_t header = ipv4_bytes(packet);
+  if (header == 0) return std::nullopt;
   const uint8_t* udp = &packet[header];
   const size_t udp_bytes = get16(udp + 4);
   if (udp_bytes < kUdpBytes || udp_bytes > packet.size() - header) return std::nullopt;
-  Ipv4Datagram datagram{.bytes = packet.subspan(header + kUdpBytes, udp_bytes - kUdpBytes),
-                        .source = {},
-                        .fragment = wire::load_be32(&packet[kFragmentAt]),
-                        .ecn = static_cast<Ecn>(packet[1] & 3)};
-  std::ranges::copy(kIpv4Prefix, datagram.source.ip.begin());
-  std::copy_n(&packet[kSourceAt], 4, datagram.source.ip.begin() + 12);
-  datagram.source.port = static_cast<uint16_t>(get16(udp));
-  return datagram;
+  return Ipv4Datagram{.bytes = packet.subspan(header + kUdpBytes, udp_bytes - kUdpBytes),
+                      .source = address_at(&packet[kSourceAt], udp),
+                      .fragment = wire::load_be32(&packet[kFragmentAt]),
+                      .ecn = static_cast<Ecn>(packet[1] & 3)};
 }
 
 }  // namespace pacecar

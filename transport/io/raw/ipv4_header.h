@@ -25,6 +25,9 @@ struct Ipv4Datagram {
   Ecn ecn = Ecn::kNotCapable;
 };
 
+// Where a UDP datagram goes, even one that was cut short; nothing where there is no UDP header.
+std::optional<Address> ipv4_udp_destination(std::span<const uint8_t> packet);
+
 // Nothing for what is no complete UDP datagram.
 std::optional<Ipv4Datagram> read_ipv4_udp(std::span<const uint8_t> packet);
 

@@ -160,8 +160,10 @@ size_t RawIo::receive(std::span<RxPacket> packets, Instant /*now*/) {
   size_t count = 0;
   for (size_t i = 0; i < static_cast<size_t>(received); ++i) {
     const uint8_t* begin = static_cast<const uint8_t*>(in_pieces_[i].iov_base);
-    const bool whole = (in_[i].msg_hdr.msg_flags & MSG_TRUNC) == 0;
-    const auto datagram = read_ipv4_udp({begin, whole ? in_[i].msg_len : 0});
+    const std::span packet(begin, in_[i].msg_len);
+    // A raw socket hears all of the host's datagrams from when it is made to when it is bound.
+    if (ipv4_udp_destination(packet) != local_) continue;
+    const auto datagram = read_ipv4_udp(packet);
     if (!datagram || datagram->bytes.empty()) {
       ++counters_.receive_errors;
       continue;
