@@ -138,11 +138,11 @@ TEST(NicList, RawSocketsAreAskedForByName) {
 }
 
 TEST(NicList, OtherKindsAreRefusedByName) {
-  for (const char* entry : {"mlx5:0:1", "soft:ring:0000:3b:00.0", "ofi:tcp",
+  for (const char* entry : {"mlx5:0:1", "soft:ring:0000:3b:00.0", "ofa:tcp", "ofi:",
                             "soft:udp:", "soft:udp:soft:raw:eth0", ",eth1", "^"}) {
     EXPECT_EQ(error(entry).code, ErrorCode::kInvalidArgument) << entry;
   }
-  EXPECT_THAT(error("eth0,ofi:tcp").message, HasSubstr("ofi:tcp"));
+  EXPECT_THAT(error("eth0,ofa:tcp").message, HasSubstr("ofa:tcp"));
 }
 
 TEST(NicList, MissingInterfaceIsNamedWithTheChoice) {
