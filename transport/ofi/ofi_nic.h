@@ -158,6 +158,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   void set_stuck(QueuePair& qp);
   void unstick(QueuePair& qp);
   void retry_stuck(Instant now);
+  void set_time(Instant now);
   void watch(Instant now);
   Bytes packets_of(Bytes payload) const;
 

@@ -15,7 +15,7 @@ constexpr std::string_view kSameVersion = "run the same version of Pacecar on bo
 }  // namespace
 
 size_t OfiNic::receive(Instant now) {
-  now_ = now;
+  set_time(now);
   // What does not fit here stays with the provider, and in the rings.
   if (failed_ || received_.size() + 2 * OfiDomain::kBatch > received_.capacity()) return 0;
   const auto entries = domain_.poll();

@@ -80,7 +80,7 @@ void OfiNic::settle_waiting(QueuePair& qp) {
 }
 
 size_t OfiNic::transmit(Instant now) {
-  now_ = now;
+  set_time(now);
   size_t count = transmit_letters();
   for (size_t left = controls_.size(); left > 0 && count < kMaxTransmit; --left) {
     count += transmit_control(*queue_pairs_[controls_.take()], now);
@@ -288,8 +288,16 @@ bool OfiNic::send_letter(QueuePair& qp, const OfiQueuePair::Letter& letter) {
 
 // --- time ---
 
-void OfiNic::on_time(Instant now) {
+// While nobody turned the NIC no peer could be heard: that is not silence.
+void OfiNic::set_time(Instant now) {
+  const Duration gap = now - now_;
   now_ = now;
+  if (gap < config_.silence_limit / 8) return;
+  for (const uint32_t slot : live_) queue_pairs_[slot]->since = queue_pairs_[slot]->since + gap;
+}
+
+void OfiNic::on_time(Instant now) {
+  set_time(now);
   flows_.on_time(now);
   retry_stuck(now);
   watch(now);

@@ -1,0 +1,193 @@
+// A libfabric NIC of a test, with memory and what it has completed, in real time. Several in one
+// process reach each other; each is turned by one thread.
+#pragma once
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <ostream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "tests/support/monotonic_now.h"
+#include "transport/ofi/ofi_nic.h"
+
+namespace pacecar::test {
+
+// A provider that every machine has.
+struct OfiKind {
+  const char* name = "";  // of test cases
+  const char* provider = "";
+  const char* domain = "";
+  bool tells_of_death = false;  // an error says that a peer's process has ended
+};
+inline void PrintTo(const OfiKind& kind, std::ostream* out) { *out << kind.name; }
+
+inline constexpr OfiKind kOfiTcp{"tcp", "tcp", "lo", true};
+inline constexpr OfiKind kOfiShm{"shm", "shm", ""};
+inline constexpr OfiKind kOfiRxd{"rxd", "udp;ofi_rxd", "lo"};
+
+// A region of a peer, as its owner tells of it.
+struct OfiTarget {
+  uint64_t address = 0;
+  uint32_t key = 0;
+};
+
+class OfiEnd {
+ public:
+  struct Memory {
+    std::vector<uint8_t> bytes;
+    MemoryRegion region;
+
+    OfiTarget target() const { return {reinterpret_cast<uint64_t>(region.address), region.key}; }
+  };
+  static constexpr FlowLimits kUnlimited{.rate = Rate::from_gbps(1000), .window = 1 << 24};
+
+  explicit OfiEnd(const OfiKind& kind, Duration silence_limit = Duration::from_s(10)) {
+    auto provider = choose_ofi_provider(kind.provider, kind.domain);
+    if (!provider) throw std::runtime_error(provider.error().message);
+    auto nic = OfiNic::open({.name = std::string("ofi:") + kind.provider,
+                             .flows = 4,
+                             .queue_pairs = 8,
+                             .regions = 32,
+                             .silence_limit = silence_limit},
+                            std::move(*provider), monotonic_now());
+    if (!nic) throw std::runtime_error(nic.error().message);
+    nic_ = std::move(*nic);
+    nic_->set_flow_limits(0, kUnlimited, monotonic_now());
+  }
+
+  OfiNic& nic() { return *nic_; }
+  // Never moves.
+  Memory& memory(size_t size, Access access, uint8_t first = 0) {
+    Memory& memory = memory_.emplace_back();
+    memory.bytes.resize(size);
+    std::iota(memory.bytes.begin(), memory.bytes.end(), first);
+    memory.region = nic_->register_memory(memory.bytes.data(), size, access).value();
+    return memory;
+  }
+  static WorkRequest write(uint64_t id, const Memory& from, const OfiTarget& to) {
+    return {.id = id,
+            .local = from.region.address,
+            .remote = to.address,
+            .length = from.bytes.size(),
+            .local_key = from.region.key,
+            .remote_key = to.key,
+            .immediate = static_cast<uint32_t>(id),
+            .opcode = Opcode::kWriteWithImm};
+  }
+  bool post(QueuePairId id, const WorkRequest& request) {
+    return nic_->post(id, {&request, 1}) == 1;
+  }
+
+  void step() {
+    const Instant now = monotonic_now();
+    size_t moved = nic_->receive(now);
+    nic_->on_time(now);
+    moved += nic_->transmit(now);
+    std::array<Completion, 16> some;
+    while (const size_t count = nic_->poll(some)) {
+      completions.insert(completions.end(), some.begin(), some.begin() + count);
+      for (size_t i = 0; i < count; ++i) {
+        if (some[i].kind == CompletionKind::kSent) ++finished_[some[i].queue_pair];
+      }
+    }
+    if (moved == 0) sched_yield();
+  }
+
+  const Completion* broken(QueuePairId id) const {
+    const auto found = std::ranges::find_if(completions, [id](const Completion& completion) {
+      return completion.queue_pair == id && completion.kind == CompletionKind::kBroken;
+    });
+    return found == completions.end() ? nullptr : &*found;
+  }
+  // Writes that have completed, in whatever way.
+  size_t finished(QueuePairId id) const {
+    const auto found = finished_.find(id);
+    return found == finished_.end() ? 0 : found->second;
+  }
+  size_t sent(QueuePairId id, CompletionStatus status = CompletionStatus::kOk) const {
+    return std::ranges::count_if(completions, [&](const Completion& completion) {
+      return completion.queue_pair == id && completion.kind == CompletionKind::kSent &&
+             completion.status == status;
+    });
+  }
+  size_t received(QueuePairId id) const {
+    return std::ranges::count_if(completions, [id](const Completion& completion) {
+      return completion.queue_pair == id && completion.kind == CompletionKind::kReceived;
+    });
+  }
+
+  std::vector<Completion> completions;
+
+ private:
+  std::map<QueuePairId, size_t> finished_;
+  std::deque<Memory> memory_;  // outlives the NIC
+  std::unique_ptr<OfiNic> nic_;
+};
+
+// Turns them until it is so; false when it does not happen for very long.
+template <typename Done>
+bool run_until(std::initializer_list<OfiEnd*> ends, Done done) {
+  const Instant limit = monotonic_now() + Duration::from_s(40);
+  while (!done()) {
+    if (monotonic_now() > limit) return false;
+    for (OfiEnd* end : ends) end->step();
+  }
+  return true;
+}
+
+inline void join(OfiEnd& end, QueuePairId id, std::span<const uint8_t> peer) {
+  if (auto joined = end.nic().connect_queue_pair(id, peer); !joined) {
+    throw std::runtime_error(joined.error().message);
+  }
+}
+
+struct OfiConnection {
+  QueuePairId a = 0;
+  QueuePairId b = 0;
+};
+inline OfiConnection connect(OfiEnd& a, OfiEnd& b) {
+  const OfiConnection ends{a.nic().create_queue_pair({}).value(),
+                           b.nic().create_queue_pair({}).value()};
+  const QueuePairAddress at_a = a.nic().queue_pair_address(ends.a);
+  join(a, ends.a, b.nic().queue_pair_address(ends.b).view());
+  join(b, ends.b, at_a.view());
+  return ends;
+}
+
+// Closes a connection so that neither end has to tell the other of it any more: shm must not be
+// told to write to an endpoint of this process that is closed.
+inline bool part(OfiEnd& a, OfiEnd& b, const OfiConnection& ends) {
+  b.nic().destroy_queue_pair(ends.b);
+  return run_until({&a, &b}, [&] { return a.broken(ends.a) != nullptr; });
+}
+
+// Eight writes under way on a queue pair, for as long as it is turned.
+class OfiLoad {
+ public:
+  OfiLoad(OfiEnd& end, QueuePairId id, const OfiEnd::Memory& from, const OfiTarget& to)
+      : end_(end), id_(id), from_(from), to_(to) {}
+
+  void top_up() {
+    while (next_ < end_.finished(id_) + 8 && end_.post(id_, OfiEnd::write(next_, from_, to_))) {
+      ++next_;
+    }
+  }
+
+ private:
+  OfiEnd& end_;
+  QueuePairId id_;
+  const OfiEnd::Memory& from_;
+  OfiTarget to_;
+  uint64_t next_ = 0;
+};
+
+}  // namespace pacecar::test

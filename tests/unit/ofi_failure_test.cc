@@ -1,0 +1,215 @@
+// What becomes of queue pairs over libfabric when endpoints, processes and files go: on providers
+// that every machine has, in real time. A provider that is not there is skipped.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "tests/support/ofi_child.h"
+
+namespace pacecar {
+namespace {
+
+using test::OfiChild;
+using test::OfiConnection;
+using test::OfiEnd;
+using test::OfiKind;
+using test::OfiLoad;
+using test::OfiTarget;
+using test::run_until;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr size_t kSize = OfiChild::kRegionBytes;
+constexpr unsigned kHangSeconds = 200;  // then the alarm ends the program
+
+class OfiFailure : public testing::TestWithParam<OfiKind> {
+ protected:
+  void SetUp() override {
+    alarm(kHangSeconds);
+    const auto there = choose_ofi_provider(kind().provider, kind().domain);
+    if (!there) GTEST_SKIP() << there.error().message;
+  }
+  void TearDown() override { alarm(0); }
+  static const OfiKind& kind() { return GetParam(); }
+
+  // A sentence that names the NIC, with its provider, and the peer.
+  static testing::Matcher<std::string> names(OfiEnd& end, const std::string& peer) {
+    EXPECT_FALSE(peer.empty());
+    return AllOf(HasSubstr(end.nic().provider().name.substr(0, 3)),
+                 HasSubstr("ofi:" + std::string(kind().provider) + ", peer " + peer + ": "),
+                 HasSubstr(". To cure it, "));
+  }
+  static void expect_traffic(OfiEnd& from, OfiEnd& to) {
+    const OfiConnection ends = connect(from, to);
+    const auto& source = from.memory(kSize, Access::kLocalRead, 7);
+    auto& sink = to.memory(kSize, Access::kRemoteWrite);
+    ASSERT_TRUE(from.post(ends.a, OfiEnd::write(1, source, sink.target())));
+    ASSERT_TRUE(run_until({&from, &to},
+                          [&] { return from.finished(ends.a) == 1 && to.received(ends.b) == 1; }));
+    EXPECT_EQ(from.sent(ends.a), 1U);
+    EXPECT_EQ(sink.bytes, source.bytes);
+    EXPECT_TRUE(part(from, to, ends));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Over, OfiFailure,
+                         testing::Values(test::kOfiTcp, test::kOfiShm, test::kOfiRxd),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+TEST_P(OfiFailure, ReopenedEndpointsBreakEveryQueuePairAndServeNewOnes) {
+  OfiChild child(kind());
+  OfiEnd from(kind());
+  const auto& source = from.memory(kSize, Access::kLocalRead, 3);
+  std::array<QueuePairId, 3> ids{};
+  std::array<std::string, 3> peers;
+  OfiTarget target;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    std::tie(ids[i], target) = child.connect(from);
+    peers[i] = from.nic().peer(ids[i]);
+  }
+  // The last one is idle.
+  std::array loads{OfiLoad(from, ids[0], source, target), OfiLoad(from, ids[1], source, target)};
+  ASSERT_TRUE(run_until({&from}, [&] {
+    for (OfiLoad& load : loads) load.top_up();
+    return from.sent(ids[0]) >= 20 && from.sent(ids[1]) >= 20;
+  }));
+  from.nic().reopen_endpoints("the cable was pulled");
+  ASSERT_TRUE(run_until({&from}, [&] {
+    return std::ranges::all_of(ids, [&](QueuePairId id) { return from.broken(id) != nullptr; });
+  }));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    EXPECT_EQ(from.broken(ids[i])->status, CompletionStatus::kLocalError);
+    EXPECT_THAT(from.nic().fault(ids[i]), names(from, peers[i]));
+    EXPECT_THAT(from.nic().fault(ids[i]), HasSubstr(": the cable was pulled. "));
+    EXPECT_FALSE(from.post(ids[i], OfiEnd::write(1, source, target)));
+  }
+  const QueuePairId again = child.connect(from).first;
+  OfiLoad load(from, again, source, target);
+  ASSERT_TRUE(run_until({&from}, [&] {
+    load.top_up();
+    return from.sent(again) >= 20 || from.broken(again) != nullptr;
+  }));
+  EXPECT_EQ(from.broken(again), nullptr) << from.nic().fault(again);
+}
+
+TEST_P(OfiFailure, KilledPeerBreaksItsQueuePairAndNoOther) {
+  OfiChild child(kind());
+  OfiEnd from(kind(), Duration::from_s(1));
+  OfiEnd other(kind());
+  const auto [id, target] = child.connect(from);
+  const auto& source = from.memory(kSize, Access::kLocalRead, 3);
+  const auto& sink = other.memory(kSize, Access::kRemoteWrite);
+  const OfiConnection good = connect(from, other);
+  OfiLoad load(from, id, source, target);
+  OfiLoad good_load(from, good.a, source, sink.target());
+  ASSERT_TRUE(run_until({&from, &other}, [&, id = id] {
+    load.top_up();
+    good_load.top_up();
+    return from.sent(id) >= 20;
+  }));
+  if (kind().tells_of_death) {
+    child.kill();  // in the midst of whatever it does
+  } else {
+    child.ask_for(SIGKILL);
+  }
+  ASSERT_TRUE(run_until({&from, &other}, [&, id = id] {
+    load.top_up();
+    good_load.top_up();
+    return from.broken(id) != nullptr;
+  }));
+  EXPECT_EQ(from.broken(id)->status, CompletionStatus::kRetryExceeded);
+  EXPECT_THAT(from.nic().fault(id), names(from, from.nic().peer(id)));
+  const size_t before = from.sent(good.a);
+  ASSERT_TRUE(run_until({&from, &other}, [&] {
+    good_load.top_up();
+    return from.sent(good.a) >= before + 100 || from.broken(good.a) != nullptr;
+  }));
+  EXPECT_EQ(from.broken(good.a), nullptr) << from.nic().fault(good.a);
+  EXPECT_TRUE(part(from, other, good));
+  from.nic().destroy_queue_pair(id);
+  expect_traffic(from, other);
+}
+
+TEST_P(OfiFailure, SilentPeerBreaksItsQueuePairAndMayComeBack) {
+  OfiChild child(kind());
+  OfiEnd from(kind(), Duration::from_s(1));
+  OfiEnd other(kind());
+  const auto [id, target] = child.connect(from);
+  const auto& source = from.memory(kSize, Access::kLocalRead, 3);
+  OfiLoad load(from, id, source, target);
+  ASSERT_TRUE(run_until({&from}, [&, id = id] {
+    load.top_up();
+    return from.sent(id) >= 20;
+  }));
+  child.ask_for(SIGSTOP);
+  ASSERT_TRUE(run_until({&from}, [&, id = id] {
+    load.top_up();
+    return from.broken(id) != nullptr;
+  }));
+  EXPECT_EQ(from.broken(id)->status, CompletionStatus::kRetryExceeded);
+  EXPECT_THAT(from.nic().fault(id), names(from, from.nic().peer(id)));
+  EXPECT_THAT(from.nic().fault(id), HasSubstr("nothing has come back for 1 s"));
+  const size_t finished = from.finished(id);
+  child.await();
+  child.resume();
+  expect_traffic(from, other);
+  EXPECT_EQ(from.finished(id), finished) << "a broken queue pair completes nothing more";
+}
+
+TEST_P(OfiFailure, TimeInWhichNobodyTurnsTheNicIsNotSilence) {
+  OfiEnd from(kind(), Duration::from_ms(200));
+  OfiEnd to(kind());
+  const auto& source = from.memory(kSize, Access::kLocalRead, 3);
+  const auto& sink = to.memory(kSize, Access::kRemoteWrite);
+  const OfiConnection ends = connect(from, to);
+  for (uint64_t turn = 1; turn <= 4; ++turn) {
+    usleep(300'000);
+    ASSERT_TRUE(from.post(ends.a, OfiEnd::write(turn, source, sink.target())));
+    from.step();
+    usleep(300'000);
+    ASSERT_TRUE(run_until({&from, &to}, [&] { return from.finished(ends.a) == turn; }))
+        << from.nic().fault(ends.a);
+  }
+  EXPECT_TRUE(part(from, to, ends));
+}
+
+size_t open_files() {
+  size_t count = 0;
+  for (const auto& file : std::filesystem::directory_iterator("/proc/self/fd")) {
+    count += file.exists() ? 1 : 0;
+  }
+  return count;
+}
+
+// Of this process.
+size_t shared_memory_names() {
+  const std::string ours = std::to_string(getpid()) + ":";
+  size_t count = 0;
+  for (const auto& file : std::filesystem::directory_iterator("/dev/shm")) {
+    count += file.path().filename().string().starts_with(ours) ? 1 : 0;
+  }
+  return count;
+}
+
+TEST_P(OfiFailure, NothingStaysOpenAfterANic) {
+  const auto cycle = [this] {
+    OfiEnd from(kind());
+    OfiEnd to(kind());
+    from.nic().reopen_endpoints("to see what stays");
+    expect_traffic(from, to);
+  };
+  cycle();  // the library opens some of its own
+  const size_t files = open_files();
+  const size_t names = shared_memory_names();
+  EXPECT_EQ(names, 0U);
+  for (int i = 0; i < 3; ++i) {
+    cycle();
+    EXPECT_EQ(open_files(), files);
+    EXPECT_EQ(shared_memory_names(), names);
+  }
+}
+
+}  // namespace
+}  // namespace pacecar
