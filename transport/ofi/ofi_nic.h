@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -169,6 +170,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   OfiRegistrations memory_;
   std::vector<OfiRings> rings_;  // by slot
   OfiRegistrations::Region rings_region_;
+  std::optional<uint32_t> taken_back_;  // the key that is being deregistered
   NicCaps caps_;
   NicCounters counters_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number

@@ -55,6 +55,7 @@ void OfiNic::revoke(QueuePair& qp, uint32_t key) {
 
 void OfiNic::deregister_memory(const MemoryRegion& region) {
   const uint32_t key = region.key;
+  taken_back_ = key;
   for (const auto& qp : queue_pairs_) {
     if (qp == nullptr) continue;
     qp->work.revoke(key);
@@ -77,6 +78,7 @@ void OfiNic::deregister_memory(const MemoryRegion& region) {
     reopen_endpoints("memory was deregistered while a peer, or the provider, was using it");
   }
   memory_.remove(key);
+  taken_back_.reset();
 }
 
 void OfiNic::halt_queue_pair(QueuePairId id) {

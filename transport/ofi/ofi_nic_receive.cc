@@ -166,7 +166,8 @@ void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
 void OfiNic::on_ask(QueuePair& qp, uint32_t key) {
   OfiMessage answer{.kind = OfiMessage::Kind::kRegion, .key = key};
   const OfiRegistrations::Region* region = memory_.find(key);
-  const bool lend = region != nullptr && allows(region->access, Access::kRemoteWrite);
+  const bool lend =
+      region != nullptr && taken_back_ != key && allows(region->access, Access::kRemoteWrite);
   if (lend && qp.connected() && !qp.halted) {
     qp.lent.insert(key);
     answer.address = region->address;

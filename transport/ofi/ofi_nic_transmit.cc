@@ -69,7 +69,8 @@ void OfiNic::settle_waiting(QueuePair& qp) {
       continue;
     }
     const auto region = qp.regions.find(request.remote_key);
-    if (region == qp.regions.end() || region->second.revoked) {
+    if (region != qp.regions.end() && region->second.revoked) return;  // ask when it is given back
+    if (region == qp.regions.end()) {
       if (qp.asked == request.remote_key) return;
       qp.asked = request.remote_key;
       return write_letter(qp, {.kind = OfiMessage::Kind::kAsk, .key = request.remote_key});

@@ -1,0 +1,163 @@
+// Memory that is taken back while a peer writes there, the two NICs in threads of their own, on
+// providers that every machine has. A provider that is not there is skipped.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <barrier>
+#include <mutex>
+#include <thread>
+
+#include "tests/support/ofi_end.h"
+
+namespace pacecar {
+namespace {
+
+using test::OfiConnection;
+using test::OfiEnd;
+using test::OfiKind;
+using test::OfiTarget;
+using test::run_until;
+
+constexpr size_t kSize = 256 << 10;
+constexpr unsigned kHangSeconds = 200;  // then the alarm ends the program
+
+class OfiRevoke : public testing::TestWithParam<OfiKind> {
+ protected:
+  void SetUp() override {
+    alarm(kHangSeconds);
+    const auto there = choose_ofi_provider(kind().provider, kind().domain);
+    if (!there) GTEST_SKIP() << there.error().message;
+  }
+  void TearDown() override { alarm(0); }
+  static const OfiKind& kind() { return GetParam(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Over, OfiRevoke,
+                         testing::Values(test::kOfiTcp, test::kOfiShm, test::kOfiRxd),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+// Writes to what it is told to from a thread of its own, eight at a time.
+class Writer {
+ public:
+  Writer(OfiEnd& end, QueuePairId id)
+      : end_(end), id_(id), source_(end.memory(kSize, Access::kLocalRead, 3)) {}
+  ~Writer() { stop(); }
+
+  void start(const OfiTarget& target) {
+    aim_at(target);
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      while (!stop.stop_requested()) turn();
+    });
+  }
+  void aim_at(const OfiTarget& target) {
+    const std::lock_guard lock(mutex_);
+    target_ = target;
+  }
+  // The end belongs to the caller from then on.
+  void stop() {
+    thread_.request_stop();
+    if (thread_.joinable()) thread_.join();
+  }
+  void turn() {
+    const std::unique_lock lock(mutex_);
+    while (next_ < end_.finished(id_) + 8 && end_.post(id_, OfiEnd::write(next_, source_, target_)))
+      ++next_;
+    end_.step();
+  }
+
+ private:
+  OfiEnd& end_;
+  QueuePairId id_;
+  const OfiEnd::Memory& source_;
+  std::mutex mutex_;
+  OfiTarget target_;
+  uint64_t next_ = 0;
+  std::jthread thread_;
+};
+
+// Nobody writes there while `end` is turned.
+void expect_left_alone(OfiEnd& end, OfiEnd::Memory& memory) {
+  std::ranges::fill(memory.bytes, uint8_t{0xEE});
+  for (int i = 0; i < 300; ++i) end.step();
+  EXPECT_TRUE(std::ranges::all_of(memory.bytes, [](uint8_t byte) { return byte == 0xEE; }));
+}
+
+TEST_P(OfiRevoke, DeregisteredMemoryIsLeftAloneAndTheQueuePairGoesOn) {
+  OfiEnd from(kind());
+  OfiEnd to(kind());
+  const OfiConnection ends = connect(from, to);
+  Writer writer(from, ends.a);
+  std::array<OfiEnd::Memory*, 5> rounds{};
+  for (OfiEnd::Memory*& memory : rounds) memory = &to.memory(kSize, Access::kRemoteWrite);
+  writer.start(rounds[0]->target());
+  for (OfiEnd::Memory* memory : rounds) {
+    writer.aim_at(memory->target());
+    const size_t before = to.received(ends.b);
+    ASSERT_TRUE(run_until({&to}, [&] { return to.received(ends.b) >= before + 20; }))
+        << to.nic().fault(ends.b);
+    to.nic().deregister_memory(memory->region);
+    expect_left_alone(to, *memory);
+  }
+  writer.stop();
+  EXPECT_EQ(from.broken(ends.a), nullptr) << from.nic().fault(ends.a);
+  EXPECT_GE(from.sent(ends.a, CompletionStatus::kRemoteAccessError), rounds.size());
+  EXPECT_TRUE(part(from, to, ends));
+}
+
+TEST_P(OfiRevoke, HaltedQueuePairTakesNothingMore) {
+  OfiEnd from(kind());
+  OfiEnd to(kind());
+  const OfiConnection ends = connect(from, to);
+  OfiEnd::Memory& memory = to.memory(kSize, Access::kRemoteWrite);
+  Writer writer(from, ends.a);
+  writer.start(memory.target());
+  ASSERT_TRUE(run_until({&to}, [&] { return to.received(ends.b) >= 20; }));
+  to.nic().halt_queue_pair(ends.b);
+  to.step();  // what was taken before
+  const size_t taken = to.received(ends.b);
+  expect_left_alone(to, memory);
+  EXPECT_EQ(to.received(ends.b), taken);
+  writer.stop();
+  EXPECT_TRUE(part(from, to, ends));
+}
+
+TEST_P(OfiRevoke, TwoNicsMayAskEachOtherAtOnce) {
+  constexpr size_t kRounds = 6;
+  std::array<OfiEnd, 2> nics{OfiEnd(kind()), OfiEnd(kind())};
+  const OfiConnection ends = connect(nics[0], nics[1]);
+  const std::array ids{ends.a, ends.b};
+  std::array<std::array<OfiEnd::Memory*, kRounds>, 2> memory{};
+  for (size_t side = 0; side < 2; ++side) {
+    for (auto& each : memory[side]) each = &nics[side].memory(kSize, Access::kRemoteWrite);
+  }
+  std::barrier together(2);
+  std::atomic<uint32_t> missed = 0;
+  const auto live = [&](size_t side) {
+    OfiEnd& end = nics[side];
+    Writer writer(end, ids[side]);
+    for (size_t round = 0; round < kRounds; ++round) {
+      writer.aim_at(memory[1 - side][round]->target());
+      const size_t before = end.received(ids[side]);
+      const Instant limit = test::monotonic_now() + Duration::from_s(20);
+      while (end.received(ids[side]) < before + 20 && test::monotonic_now() < limit) writer.turn();
+      missed += end.received(ids[side]) < before + 20 ? 1 : 0;
+      together.arrive_and_wait();
+      end.nic().deregister_memory(memory[side][round]->region);
+      expect_left_alone(end, *memory[side][round]);
+      together.arrive_and_wait();
+    }
+  };
+  std::jthread other([&] { live(1); });
+  live(0);
+  other.join();
+  EXPECT_EQ(missed, 0U);
+  for (size_t side = 0; side < 2; ++side) {
+    EXPECT_EQ(nics[side].broken(ids[side]), nullptr) << nics[side].nic().fault(ids[side]);
+  }
+  EXPECT_TRUE(part(nics[0], nics[1], ends));
+}
+
+}  // namespace
+}  // namespace pacecar
