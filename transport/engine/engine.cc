@@ -183,10 +183,11 @@ void Engine::rest() {
   if (params_.progress == Progress::kInline && try_lock()) {
     const Instant time = now();
     const Duration moment = caps().jitter / kStreamRestShare;
+    const bool polled = port_->wait_fd() < 0 || caps().manual_progress;
     if (poll(time)) {
       last_moved_ = until = time;
-    } else if (time - last_moved_ < moment * kStreamRests && port_->wait_fd() < 0) {
-      until = time;  // a device for those who poll: a sleep would be longer than what it saves
+    } else if (time - last_moved_ < moment * kStreamRests && polled) {
+      until = time;  // a NIC for those who poll: a sleep would be longer than what it saves
     } else if (time - last_moved_ < moment * kStreamRests) {
       until = sleep_limit(std::min(deadline_, time + moment));
     } else {

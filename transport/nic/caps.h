@@ -33,8 +33,9 @@ struct NicCaps {
   bool paces_packets =
       true;  // set_flow_limits is applied to each packet; otherwise to whole writes
   bool sees_ecn = false;
-  bool sends = false;  // Opcode::kSend and receive requests
-  bool reads = false;  // Opcode::kRead
+  bool sends = false;            // Opcode::kSend and receive requests
+  bool reads = false;            // Opcode::kRead
+  bool manual_progress = false;  // what arrives moves only while it is polled
   // GPU memory that it can reach: behind a dma-buf (register_dmabuf), or by its address
   // (register_memory).
   bool dma_buf = false;

@@ -15,10 +15,12 @@
 namespace pacecar {
 namespace {
 
-// A completion waits for the thread that polls to be woken, and providers in software for both
-// ends.
-constexpr Duration kJitter = Duration::from_us(20);
-constexpr Duration kPause = Duration::from_us(100);
+// A completion waits for the thread that polls to be woken.
+constexpr Duration kJitter = Duration::from_us(100);
+// Where no device moves the data, for the processor of the other end to move it as well.
+constexpr Duration kSoftwareJitter = Duration::from_us(1000);
+// A thread that shares its core waits for the scheduler: some slices of a few ms each.
+constexpr Duration kPause = Duration::from_ms(25);
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 constexpr uint32_t kOperations = 1 << 13;
 constexpr size_t kReceived = 1 << 13;
@@ -110,7 +112,7 @@ NicCaps OfiNic::make_caps() const {
                                                     : kDefaultLineRate,
           .mtu = traits.mtu,
           .burst_bytes = chunk,
-          .jitter = kJitter,
+          .jitter = traits.device ? kJitter : kSoftwareJitter,
           .pause = kPause,
           .flows = config_.flows,
           .queue_pairs = config_.queue_pairs,
@@ -118,6 +120,7 @@ NicCaps OfiNic::make_caps() const {
           .write_bytes = chunk,
           .software = !traits.gpu_memory,
           .paces_packets = false,
+          .manual_progress = !traits.device,
           .dma_buf = memory_.takes_dmabuf(),
           .silent_writes_wake = domain_.wakes(),
           .networks = {network()}};
