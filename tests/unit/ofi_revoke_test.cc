@@ -22,7 +22,7 @@ using test::run_until;
 constexpr size_t kSize = 256 << 10;
 constexpr unsigned kHangSeconds = 200;  // then the alarm ends the program
 
-class OfiRevoke : public testing::TestWithParam<OfiKind> {
+class OfiRevokeTest : public testing::TestWithParam<OfiKind> {
  protected:
   void SetUp() override {
     alarm(kHangSeconds);
@@ -33,7 +33,7 @@ class OfiRevoke : public testing::TestWithParam<OfiKind> {
   static const OfiKind& kind() { return GetParam(); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Over, OfiRevoke,
+INSTANTIATE_TEST_SUITE_P(Over, OfiRevokeTest,
                          testing::Values(test::kOfiTcp, test::kOfiShm, test::kOfiRxd),
                          [](const auto& each) { return std::string(each.param.name); });
 
@@ -83,7 +83,7 @@ void expect_left_alone(OfiEnd& end, OfiEnd::Memory& memory) {
   EXPECT_TRUE(std::ranges::all_of(memory.bytes, [](uint8_t byte) { return byte == 0xEE; }));
 }
 
-TEST_P(OfiRevoke, DeregisteredMemoryIsLeftAloneAndTheQueuePairGoesOn) {
+TEST_P(OfiRevokeTest, DeregisteredMemoryIsLeftAloneAndTheQueuePairGoesOn) {
   OfiEnd from(kind());
   OfiEnd to(kind());
   const OfiConnection ends = connect(from, to);
@@ -105,7 +105,7 @@ TEST_P(OfiRevoke, DeregisteredMemoryIsLeftAloneAndTheQueuePairGoesOn) {
   EXPECT_TRUE(part(from, to, ends));
 }
 
-TEST_P(OfiRevoke, HaltedQueuePairTakesNothingMore) {
+TEST_P(OfiRevokeTest, HaltedQueuePairTakesNothingMore) {
   OfiEnd from(kind());
   OfiEnd to(kind());
   const OfiConnection ends = connect(from, to);
@@ -122,7 +122,7 @@ TEST_P(OfiRevoke, HaltedQueuePairTakesNothingMore) {
   EXPECT_TRUE(part(from, to, ends));
 }
 
-TEST_P(OfiRevoke, TwoNicsMayAskEachOtherAtOnce) {
+TEST_P(OfiRevokeTest, TwoNicsMayAskEachOtherAtOnce) {
   constexpr size_t kRounds = 6;
   std::array<OfiEnd, 2> nics{OfiEnd(kind()), OfiEnd(kind())};
   const OfiConnection ends = connect(nics[0], nics[1]);
