@@ -8,16 +8,19 @@
 namespace pacecar {
 namespace {
 
-// Magic, provider, queue pair, slot, rings, their key, endpoints, bytes of a name; then the names.
+// Magic, provider, queue pair, slot, rings, their key, turn, endpoints, bytes of a name; then the
+// names.
 constexpr uint32_t kMagic = 0x50434F46;  // "PCOF"
 constexpr size_t kProviderAt = 4;
 constexpr size_t kQueuePairAt = 8;
 constexpr size_t kSlotAt = 12;
 constexpr size_t kRingsAt = 16;
 constexpr size_t kRingsKeyAt = 24;
-constexpr size_t kEndpointsAt = 32;
-constexpr size_t kNameBytesAt = 33;
-constexpr size_t kHeaderBytes = 34;
+constexpr size_t kTurnProcessAt = 32;
+constexpr size_t kTurnFdAt = 36;
+constexpr size_t kEndpointsAt = 40;
+constexpr size_t kNameBytesAt = 41;
+constexpr size_t kHeaderBytes = 42;
 
 }  // namespace
 
@@ -43,6 +46,8 @@ QueuePairAddress encode(const OfiAddress& address) {
   wire::store_be32(address.slot, to + kSlotAt);
   wire::store_be64(address.rings, to + kRingsAt);
   wire::store_be64(address.rings_key, to + kRingsKeyAt);
+  wire::store_be32(address.turn.process, to + kTurnProcessAt);
+  wire::store_be32(address.turn.fd, to + kTurnFdAt);
   to[kEndpointsAt] = static_cast<uint8_t>(address.endpoints.size());
   to[kNameBytesAt] = static_cast<uint8_t>(name_bytes);
   uint8_t* end = to + kHeaderBytes;
@@ -70,6 +75,8 @@ Result<OfiAddress> decode_ofi_address(std::span<const uint8_t> bytes) {
                      .slot = static_cast<uint16_t>(slot),
                      .rings = wire::load_be64(&bytes[kRingsAt]),
                      .rings_key = wire::load_be64(&bytes[kRingsKeyAt]),
+                     .turn = {.process = wire::load_be32(&bytes[kTurnProcessAt]),
+                              .fd = wire::load_be32(&bytes[kTurnFdAt])},
                      .endpoints = {}};
   for (size_t i = 0; i < count; ++i) {
     const auto name = bytes.subspan(kHeaderBytes + i * name_bytes, name_bytes);

@@ -10,6 +10,7 @@
 
 #include "transport/base/result.h"
 #include "transport/nic/nic.h"
+#include "transport/ofi/host_turn.h"
 
 namespace pacecar {
 
@@ -19,6 +20,7 @@ struct OfiAddress {
   uint16_t slot = 0;   // of the queue pair, for OfiImmediate; kNoSlot: it takes none
   uint64_t rings = 0;  // its OfiRings, as the provider wants it
   uint64_t rings_key = 0;
+  HostTurn::Place turn;  // where the provider shares memory
   // The names of the NIC's endpoints, of one length: that for control words first.
   std::vector<std::vector<uint8_t>> endpoints;
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 namespace pacecar {
 namespace {
@@ -29,6 +30,8 @@ constexpr auto kErrors = std::to_array<OfiErrorInfo>({
     {FI_ENETUNREACH, "FI_ENETUNREACH", kRetryExceeded, ErrorCode::kPeer, kDead, kLookThere},
     {FI_ETIMEDOUT, "FI_ETIMEDOUT", kRetryExceeded, ErrorCode::kPeer, kDead, kLookThere},
     {FI_EIO, "FI_EIO", kRetryExceeded, ErrorCode::kPeer, kDead, kLookThere},
+    {EOWNERDEAD, "EOWNERDEAD", kRetryExceeded, ErrorCode::kPeer,
+     "its process was killed, or one that was writing to it", "look for the first error there"},
     {FI_ECANCELED, "FI_ECANCELED", kLocalError, ErrorCode::kSystem,
      "its endpoint was closed while it was under way", "look for the error before this one"},
     {FI_EACCES, "FI_EACCES", kRemoteAccessError, ErrorCode::kPermission,

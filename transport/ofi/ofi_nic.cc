@@ -80,6 +80,11 @@ OfiNic::~OfiNic() {
 }
 
 Result<void> OfiNic::open_endpoints() {
+  if (domain_.traits().host_only) {
+    auto turn = HostTurn::make();
+    if (!turn) return tl::unexpected(turn.error());
+    host_turn_ = std::move(*turn);
+  }
   size_t wanted = domain_.traits().endpoint_memory ? 1 : 1 + config_.paths;
   while (endpoints_.size() < wanted) {
     auto endpoint = OfiEndpoint::open(domain_);
@@ -176,6 +181,7 @@ QueuePairAddress OfiNic::queue_pair_address(QueuePairId id) const {
                      .slot = takes_data ? static_cast<uint16_t>(slot) : OfiAddress::kNoSlot,
                      .rings = rings_region_.place + slot * sizeof(OfiRings),
                      .rings_key = rings_region_.provider_key,
+                     .turn = host_turn_ ? host_turn_->place() : HostTurn::Place(),
                      .endpoints = {}};
   for (const auto& endpoint : endpoints_) {
     address.endpoints.emplace_back(endpoint->name().begin(), endpoint->name().end());
@@ -195,6 +201,11 @@ Result<void> OfiNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t>
                 fmt::format("{} and the peer's NIC are of different providers of libfabric: choose "
                             "the same on both sides with PACECAR_NICS",
                             domain_.name()));
+  }
+  if (host_turn_) {
+    auto turn = HostTurn::join(address->turn);
+    if (!turn) return tl::unexpected(turn.error());
+    qp->turn = std::move(*turn);
   }
   qp->remote = std::move(*address);
   // Control words go to the peer's first endpoint, data to the others.

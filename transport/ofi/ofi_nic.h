@@ -131,6 +131,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   void revoke(QueuePair& qp, uint32_t key);
 
   // --- what arrives ---
+  std::span<const fi_cq_data_entry> poll_provider();
   void on_entry(const fi_cq_data_entry& entry, Instant now);
   void on_failure(const OfiDomain::Failed& failed);
   void on_told(QueuePair& qp, uint32_t immediate, Bytes bytes);
@@ -154,6 +155,8 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   // False: nothing was handed over.
   bool start(QueuePair& qp, uint8_t endpoint, Instant now);
   uint8_t next_endpoint();
+  // To the provider; as of OfiEndpoint::write.
+  int hand_over(QueuePair& qp, uint8_t endpoint, const OfiWrite& write);
   // What the provider answered: true when it has the operation.
   bool accepted(QueuePair& qp, int error);
   void set_stuck(QueuePair& qp);
@@ -166,6 +169,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   OfiConfig config_;
   // Each is made from those before it.
   OfiDomain domain_;
+  std::optional<HostTurn> host_turn_;  // in our endpoints, where the provider shares memory
   std::vector<std::unique_ptr<OfiEndpoint>> endpoints_;  // for control words, then for data
   OfiRegistrations memory_;
   std::vector<OfiRings> rings_;  // by slot

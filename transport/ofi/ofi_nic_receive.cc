@@ -1,6 +1,7 @@
 // The part of OfiNic that takes what has arrived: completions of the provider, messages of peers,
 // and what they mean for those above.
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "transport/base/check.h"
@@ -18,13 +19,23 @@ size_t OfiNic::receive(Instant now) {
   set_time(now);
   // What does not fit here stays with the provider, and in the rings.
   if (failed_ || received_.size() + 2 * OfiDomain::kBatch > received_.capacity()) return 0;
-  const auto entries = domain_.poll();
+  const auto entries = poll_provider();
   size_t count = entries.size();
   for (const fi_cq_data_entry& entry : entries) on_entry(entry, now);
   for (OfiDomain::Failed failed; domain_.take_failure(&failed); ++count) on_failure(failed);
   for (const uint32_t slot : live_) count += take_messages(*queue_pairs_[slot]);
   sweep();
   return count;
+}
+
+std::span<const fi_cq_data_entry> OfiNic::poll_provider() {
+  if (!host_turn_) return domain_.poll();
+  const int error = host_turn_->take();
+  if (error == -EOWNERDEAD) reopen_endpoints("a peer has died while it wrote here");
+  if (error != 0) return {};
+  const auto entries = domain_.poll();
+  host_turn_->give_back();
+  return entries;
 }
 
 void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {

@@ -153,7 +153,7 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
             .slot = qp.remote.slot, .bytes = request.length, .immediate = request.immediate}
             .pack();
   }
-  if (!accepted(qp, endpoints_[endpoint]->write(write))) {
+  if (!accepted(qp, hand_over(qp, endpoint, write))) {
     operations_.give_back(*operation);
     return false;
   }
@@ -181,6 +181,15 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
         operation->number, endpoint);
   }
   return true;
+}
+
+int OfiNic::hand_over(QueuePair& qp, uint8_t endpoint, const OfiWrite& write) {
+  if (!qp.turn) return endpoints_[endpoint]->write(write);
+  int error = qp.turn->take();
+  if (error != 0) return error;
+  error = endpoints_[endpoint]->write(write);
+  qp.turn->give_back();
+  return error;
 }
 
 bool OfiNic::accepted(QueuePair& qp, int error) {
@@ -274,7 +283,7 @@ bool OfiNic::send_letter(QueuePair& qp, const OfiQueuePair::Letter& letter) {
                        .place = qp.remote.rings + place,
                        .key = qp.remote.rings_key,
                        .context = &operation->context};
-  if (!accepted(qp, endpoints_[letter.endpoint]->write(write))) {
+  if (!accepted(qp, hand_over(qp, letter.endpoint, write))) {
     qp.mailbox.take_back();
     operations_.give_back(*operation);
     return false;

@@ -18,6 +18,7 @@
 #include "transport/nic/nic.h"
 #include "transport/nic/paced/work_queue.h"
 #include "transport/ofi/address.h"
+#include "transport/ofi/host_turn.h"
 #include "transport/ofi/mailbox.h"
 
 namespace pacecar {
@@ -95,6 +96,7 @@ struct OfiQueuePair {
   Instant since;  // the last sign of life, or when waiting for one began
 
   OfiAddress remote;
+  std::optional<HostTurn> turn;                           // of the peer, on the same host
   std::vector<fi_addr_t> peers;                           // by our endpoints
   std::unordered_map<uint32_t, OfiRemoteRegion> regions;  // by the peer's keys
   std::optional<uint32_t> asked;                          // about this key of the peer's

@@ -1,0 +1,49 @@
+// HostTurn: whose turn it is to go into the memory of a NIC whose provider shares it among the
+// processes of a host. The provider's own lock there spins: when a process is killed while it holds
+// it, as one that moves data mostly does, all others spin for ever. So whoever goes in takes this
+// turn first, which knows when its owner has died: a robust mutex in memory of the NIC's process.
+//
+// Thread rule: one thread at a time takes and gives back.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstdint>
+
+#include "transport/base/file_descriptor.h"
+#include "transport/base/result.h"
+
+namespace pacecar {
+
+class HostTurn {
+ public:
+  // Where a process finds the turn of another: its memory file there.
+  struct Place {
+    uint32_t process = 0;
+    uint32_t fd = 0;
+  };
+
+  // Errors: kSystem.
+  static Result<HostTurn> make();
+  // Errors: kPeer (it has ended, or is hidden from us).
+  static Result<HostTurn> join(Place place);
+  HostTurn(HostTurn&& other) noexcept;
+  HostTurn& operator=(HostTurn&& other) noexcept;
+  ~HostTurn();
+
+  // Of one that was made here.
+  Place place() const;
+
+  // 0: until give_back(). -EAGAIN: another has it for longer than a provider takes for a transfer.
+  // -EOWNERDEAD, for ever: a process has died inside, nobody may go there any more.
+  int take();
+  void give_back();
+
+ private:
+  HostTurn(FileDescriptor memory, pthread_mutex_t* mutex);
+
+  FileDescriptor memory_;  // only where it was made
+  pthread_mutex_t* mutex_;
+};
+
+}  // namespace pacecar
