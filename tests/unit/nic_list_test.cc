@@ -85,6 +85,20 @@ TEST(NicList, DpdkDevicesKeepTheirArguments) {
   EXPECT_EQ(error("soft:dpdk:").code, ErrorCode::kInvalidArgument);
 }
 
+TEST(NicList, ProvidersOfLibfabricAreAskedForByNameAndNeedNotBeThere) {
+  EXPECT_THAT(chosen("ofi:tcp"), ElementsAre("ofi:tcp"));
+  EXPECT_THAT(chosen("ofi:tcp:eth0,eth1"), ElementsAre("ofi:tcp:eth0", "soft:udp:eth1"));
+  EXPECT_THAT(chosen("ofi:verbs;ofi_rxm"), ElementsAre("ofi:verbs;ofi_rxm"));
+  EXPECT_THAT(chosen("ofi:tcp:eth0+ofi:tcp:eth1"), ElementsAre("ofi:tcp:eth0+ofi:tcp:eth1"));
+  EXPECT_THAT(chosen("ofi:tcp,ofi:shm,^ofi:tcp"), ElementsAre("ofi:shm"));
+  EXPECT_THAT(chosen("^ofi:tcp"), ElementsAre("soft:udp:eth0", "soft:udp:eth1"));
+  EXPECT_THAT(error("ofi:tcp+ofi:tcp").message, HasSubstr("twice"));
+  EXPECT_EQ(error("ofi:tcp,^ofi:tcp").code, ErrorCode::kNotFound);
+  for (const char* nameless : {"ofi:", "^ofi:", "ofi:tcp+ofi:"}) {
+    EXPECT_EQ(error(nameless).code, ErrorCode::kInvalidArgument) << nameless;
+  }
+}
+
 TEST(NicList, CaretTakesAway) {
   EXPECT_THAT(chosen("^eth0"), ElementsAre("soft:udp:eth1"));
   EXPECT_THAT(chosen("^soft:udp:eth0"), ElementsAre("soft:udp:eth1"));
@@ -138,8 +152,8 @@ TEST(NicList, RawSocketsAreAskedForByName) {
 }
 
 TEST(NicList, OtherKindsAreRefusedByName) {
-  for (const char* entry : {"mlx5:0:1", "soft:ring:0000:3b:00.0", "ofa:tcp", "ofi:",
-                            "soft:udp:", "soft:udp:soft:raw:eth0", ",eth1", "^"}) {
+  for (const char* entry : {"mlx5:0:1", "soft:ring:0000:3b:00.0", "ofa:tcp",
+                            "ofi:", "soft:udp:", "soft:udp:soft:raw:eth0", ",eth1", "^"}) {
     EXPECT_EQ(error(entry).code, ErrorCode::kInvalidArgument) << entry;
   }
   EXPECT_THAT(error("eth0,ofa:tcp").message, HasSubstr("ofa:tcp"));

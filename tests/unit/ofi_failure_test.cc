@@ -24,7 +24,7 @@ using testing::HasSubstr;
 constexpr size_t kSize = OfiChild::kRegionBytes;
 constexpr unsigned kHangSeconds = 200;  // then the alarm ends the program
 
-class OfiFailure : public testing::TestWithParam<OfiKind> {
+class OfiFailureTest : public testing::TestWithParam<OfiKind> {
  protected:
   void SetUp() override {
     alarm(kHangSeconds);
@@ -54,11 +54,11 @@ class OfiFailure : public testing::TestWithParam<OfiKind> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Over, OfiFailure,
+INSTANTIATE_TEST_SUITE_P(Over, OfiFailureTest,
                          testing::Values(test::kOfiTcp, test::kOfiShm, test::kOfiRxd),
                          [](const auto& each) { return std::string(each.param.name); });
 
-TEST_P(OfiFailure, ReopenedEndpointsBreakEveryQueuePairAndServeNewOnes) {
+TEST_P(OfiFailureTest, ReopenedEndpointsBreakEveryQueuePairAndServeNewOnes) {
   OfiChild child(kind());
   OfiEnd from(kind());
   const auto& source = from.memory(kSize, Access::kLocalRead, 3);
@@ -94,7 +94,7 @@ TEST_P(OfiFailure, ReopenedEndpointsBreakEveryQueuePairAndServeNewOnes) {
   EXPECT_EQ(from.broken(again), nullptr) << from.nic().fault(again);
 }
 
-TEST_P(OfiFailure, KilledPeerBreaksItsQueuePairAndNoOther) {
+TEST_P(OfiFailureTest, KilledPeerBreaksItsQueuePairAndNoOther) {
   OfiChild child(kind());
   OfiEnd from(kind(), Duration::from_s(1));
   OfiEnd other(kind());
@@ -132,7 +132,7 @@ TEST_P(OfiFailure, KilledPeerBreaksItsQueuePairAndNoOther) {
   expect_traffic(from, other);
 }
 
-TEST_P(OfiFailure, SilentPeerBreaksItsQueuePairAndMayComeBack) {
+TEST_P(OfiFailureTest, SilentPeerBreaksItsQueuePairAndMayComeBack) {
   OfiChild child(kind());
   OfiEnd from(kind(), Duration::from_s(1));
   OfiEnd other(kind());
@@ -158,7 +158,7 @@ TEST_P(OfiFailure, SilentPeerBreaksItsQueuePairAndMayComeBack) {
   EXPECT_EQ(from.finished(id), finished) << "a broken queue pair completes nothing more";
 }
 
-TEST_P(OfiFailure, TimeInWhichNobodyTurnsTheNicIsNotSilence) {
+TEST_P(OfiFailureTest, TimeInWhichNobodyTurnsTheNicIsNotSilence) {
   OfiEnd from(kind(), Duration::from_ms(200));
   OfiEnd to(kind());
   const auto& source = from.memory(kSize, Access::kLocalRead, 3);
@@ -193,7 +193,7 @@ size_t shared_memory_names() {
   return count;
 }
 
-TEST_P(OfiFailure, NothingStaysOpenAfterANic) {
+TEST_P(OfiFailureTest, NothingStaysOpenAfterANic) {
   const auto cycle = [this] {
     OfiEnd from(kind());
     OfiEnd to(kind());

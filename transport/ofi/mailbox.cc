@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "transport/base/check.h"
 
@@ -22,7 +23,8 @@ OfiMailbox::Outgoing OfiMailbox::send(OfiMessage message) {
   PACECAR_CHECK(has_room_to_tell());
   const uint32_t place = sent_ % OfiRings::kMessages;
   message.to = peer_;
-  message.taken = told_ = taken_;
+  told_before_ = std::exchange(told_, taken_);
+  message.taken = taken_;
   message.sequence = uint64_t{++sent_};
   message.check = message.make_check();
   rings_.out[place] = message;

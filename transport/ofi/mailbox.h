@@ -67,7 +67,10 @@ class OfiMailbox {
   // With room, or for what places are kept for.
   Outgoing send(OfiMessage message);
   // The message could not be handed to the provider: the newest one is as if it had not been.
-  void take_back() { --sent_; }
+  void take_back() {
+    --sent_;
+    told_ = told_before_;
+  }
   // So much has been taken since it was last said that the peer may wait for it.
   bool must_tell() const { return taken_ - told_ >= kTellAfter; }
   bool has_room_to_tell() const { return in_peers_ring() < OfiRings::kMessages; }
@@ -90,7 +93,8 @@ class OfiMailbox {
   uint32_t sent_ = 0;
   uint32_t taken_by_peer_ = 0;
   uint32_t taken_ = 0;
-  uint32_t told_ = 0;  // of taken_
+  uint32_t told_ = 0;         // of taken_
+  uint32_t told_before_ = 0;  // the newest message was sent
   bool nonsense_ = false;
 };
 

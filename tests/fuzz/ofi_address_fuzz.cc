@@ -1,0 +1,16 @@
+// An address that is accepted is within the bounds that its users rely on, and comes back the same.
+#include <algorithm>
+
+#include "transport/base/check.h"
+#include "transport/ofi/address.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::span input(data, size);
+  const auto address = pacecar::decode_ofi_address(input);
+  if (!address) return 0;
+  PACECAR_CHECK(!address->endpoints.empty());
+  // Longer ones than an address has room for are refused before: the bootstrap carries no more.
+  if (size > pacecar::QueuePairAddress::kMaxBytes) return 0;
+  PACECAR_CHECK(std::ranges::equal(pacecar::encode(*address).view(), input));
+  return 0;
+}

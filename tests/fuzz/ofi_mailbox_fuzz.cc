@@ -1,0 +1,34 @@
+// A mailbox whose ring the peer scribbles on takes whole messages to it in order, and nothing else.
+#include <cstring>
+#include <memory>
+
+#include "transport/base/check.h"
+#include "transport/ofi/mailbox.h"
+
+// Each byte is where 64 more are written to; the first bit of the next says whether its check is
+// made to fit.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using pacecar::OfiMessage;
+  using pacecar::OfiRings;
+  const auto rings = std::make_unique<OfiRings>();
+  pacecar::OfiMailbox mailbox(*rings, 7);
+  mailbox.join(8);
+  uint64_t taken = 0;
+  constexpr size_t kStep = 2 + sizeof(OfiMessage);
+  for (size_t at = 0; at + kStep <= size; at += kStep) {
+    OfiMessage message;
+    std::memcpy(&message, data + at + 2, sizeof message);
+    if ((data[at + 1] & 1) != 0) message.to = 7;
+    if ((data[at + 1] & 2) != 0) message.sequence = taken + 1;
+    if ((data[at + 1] & 4) != 0) message.check = message.make_check();
+    rings->in[data[at] % OfiRings::kMessages] = message;
+    while (const auto next = mailbox.take()) {
+      ++taken;
+      PACECAR_CHECK(next->sequence == taken && next->to == 7);
+      PACECAR_CHECK(next->check == next->make_check());
+    }
+    if (mailbox.nonsense()) return 0;
+    if (mailbox.has_room()) mailbox.send({});
+  }
+  return 0;
+}

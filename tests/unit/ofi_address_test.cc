@@ -1,0 +1,96 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "transport/ofi/address.h"
+
+namespace pacecar {
+namespace {
+
+using testing::HasSubstr;
+
+OfiAddress example(size_t endpoints, size_t name_bytes) {
+  OfiAddress address{.provider = ofi_provider_tag("tcp;ofi_rxm"),
+                     .queue_pair = 0x89ABCDEF,
+                     .slot = 1023,
+                     .rings = 0x0123456789ABCDEF,
+                     .rings_key = 0xFEDCBA9876543210,
+                     .endpoints = {}};
+  for (size_t i = 0; i < endpoints; ++i) {
+    address.endpoints.emplace_back(name_bytes, static_cast<uint8_t>(i + 1));
+  }
+  return address;
+}
+
+void expect_same(const OfiAddress& address, const OfiAddress& other) {
+  EXPECT_EQ(address.provider, other.provider);
+  EXPECT_EQ(address.queue_pair, other.queue_pair);
+  EXPECT_EQ(address.slot, other.slot);
+  EXPECT_EQ(address.rings, other.rings);
+  EXPECT_EQ(address.rings_key, other.rings_key);
+  EXPECT_EQ(address.endpoints, other.endpoints);
+}
+
+TEST(OfiAddress, ComesBackWithEveryNumberOfEndpointsAndLengthOfNames) {
+  for (size_t name_bytes = 1; name_bytes <= 94; ++name_bytes) {
+    ASSERT_GE(max_endpoints(name_bytes), 1U) << name_bytes;
+    for (size_t endpoints = 1; endpoints <= max_endpoints(name_bytes); ++endpoints) {
+      const OfiAddress address = example(endpoints, name_bytes);
+      const auto back = decode_ofi_address(encode(address).view());
+      ASSERT_TRUE(back) << endpoints << " of " << name_bytes;
+      expect_same(*back, address);
+    }
+  }
+  EXPECT_EQ(max_endpoints(95), 0U) << "an address has 128 bytes, 34 of them before the names";
+}
+
+TEST(OfiAddress, WithoutASlotComesBack) {
+  OfiAddress address = example(1, 16);
+  address.slot = OfiAddress::kNoSlot;
+  expect_same(decode_ofi_address(encode(address).view()).value(), address);
+}
+
+TEST(OfiAddressDeathTest, TooManyEndpointsAreABrokenInvariant) {
+  EXPECT_DEATH(encode(example(max_endpoints(16) + 1, 16)), "max_endpoints");
+}
+
+TEST(OfiAddress, EveryTruncationIsRefusedInASentence) {
+  const QueuePairAddress whole = encode(example(2, 28));
+  for (size_t size = 0; size < whole.size; ++size) {
+    const auto decoded = decode_ofi_address(whole.view().first(size));
+    ASSERT_FALSE(decoded) << size;
+    EXPECT_EQ(decoded.error().code, ErrorCode::kPeer);
+    EXPECT_THAT(decoded.error().message, HasSubstr("not that of a libfabric NIC: choose NICs"));
+  }
+  std::vector<uint8_t> longer(whole.view().begin(), whole.view().end());
+  longer.push_back(0);
+  EXPECT_FALSE(decode_ofi_address(longer));
+}
+
+// What decodes is within the bounds that its users rely on, and says what the bytes say.
+TEST(OfiAddress, EveryOtherByteIsRefusedOrMeansWhatItSays) {
+  const QueuePairAddress whole = encode(example(2, 28));
+  for (size_t at = 0; at < whole.size; ++at) {
+    for (int value = 0; value < 256; ++value) {
+      QueuePairAddress changed = whole;
+      changed.bytes[at] = static_cast<uint8_t>(value);
+      const auto decoded = decode_ofi_address(changed.view());
+      if (!decoded) continue;
+      ASSERT_TRUE(at >= 4 || value == whole.bytes[at]) << "another kind of address";
+      ASSERT_FALSE(decoded->endpoints.empty());
+      const size_t name_bytes = decoded->endpoints.front().size();
+      ASSERT_GT(name_bytes, 0U);
+      ASSERT_LE(decoded->endpoints.size(), max_endpoints(name_bytes));
+      const QueuePairAddress again = encode(*decoded);
+      EXPECT_TRUE(std::ranges::equal(again.view(), changed.view())) << at << ": " << value;
+    }
+  }
+}
+
+TEST(OfiAddress, ProvidersAreToldApart) {
+  EXPECT_NE(ofi_provider_tag("tcp;ofi_rxm"), ofi_provider_tag("udp;ofi_rxd"));
+  EXPECT_NE(ofi_provider_tag("tcp"), ofi_provider_tag("tcp;ofi_rxm"));
+  EXPECT_EQ(ofi_provider_tag("shm"), ofi_provider_tag("shm"));
+}
+
+}  // namespace
+}  // namespace pacecar

@@ -1,0 +1,129 @@
+// Loading libfabric happens once per process: what it does to the process is looked at in processes
+// of its own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "transport/ofi/library.h"
+#include "transport/ofi/provider.h"
+
+namespace pacecar {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Runs it in a process in which nothing has loaded libfabric; returns its exit status.
+template <typename Work>
+int in_fresh_process(Work work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    _exit(work());
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+bool is_loaded() {
+  std::FILE* const maps = std::fopen("/proc/self/maps", "r");
+  std::array<char, 4096> line{};
+  bool found = false;
+  while (!found && std::fgets(line.data(), line.size(), maps) != nullptr) {
+    found = std::strstr(line.data(), "libfabric") != nullptr;
+  }
+  std::fclose(maps);
+  return found;
+}
+
+// Each test case of ctest is a process; run all at once, others may have been here before.
+class OfiLibraryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (is_loaded()) GTEST_SKIP() << "libfabric is loaded already: run this test alone";
+  }
+};
+
+TEST_F(OfiLibraryTest, MissingFileIsUnavailableAndNamesTheCure) {
+  const auto library = OfiLibrary::load("libfabric-nowhere.so");
+  ASSERT_FALSE(library);
+  EXPECT_EQ(library.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(library.error().message,
+              AllOf(HasSubstr("libfabric-nowhere.so"), HasSubstr("install it (libfabric1)")));
+}
+
+TEST_F(OfiLibraryTest, ALibraryThatIsNoLibfabricIsRefusedByName) {
+  const auto library = OfiLibrary::load("libc.so.6");
+  ASSERT_FALSE(library);
+  EXPECT_EQ(library.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(library.error().message, HasSubstr("install version 1.17 or later"));
+}
+
+TEST_F(OfiLibraryTest, IsFoundAfterAMissingFileWasAskedForAndStays) {
+  EXPECT_EQ(in_fresh_process([] {
+              if (OfiLibrary::load("libfabric-nowhere.so")) return 1;
+              const auto first = OfiLibrary::load();
+              if (!first) return 2;
+              return OfiLibrary::load("libfabric-nowhere.so").value() == *first ? 0 : 3;
+            }),
+            0);
+}
+
+// The handlers of all signals.
+class SignalHandlers {
+ public:
+  SignalHandlers() {
+    for (int i = 1; i < kSignals; ++i) sigaction(i, nullptr, &actions_[i]);
+  }
+  // The first signal whose handler is another now; 0: none.
+  int first_other() const {
+    const SignalHandlers now;
+    for (int i = 1; i < kSignals; ++i) {
+      if (!same(actions_[i], now.actions_[i])) return i;
+    }
+    return 0;
+  }
+
+ private:
+  static constexpr int kSignals = 64;
+
+  static bool same(const struct sigaction& a, const struct sigaction& b) {
+    // The C library's own mark: on all that were ever set.
+    constexpr int kRestorer = 0x04000000;
+    return a.sa_handler == b.sa_handler && ((a.sa_flags ^ b.sa_flags) & ~kRestorer) == 0 &&
+           std::memcmp(&a.sa_mask, &b.sa_mask, sizeof a.sa_mask) == 0;
+  }
+
+  std::array<struct sigaction, kSignals> actions_{};
+};
+
+void ignore(int /*signal*/) {}
+
+// Some of what libfabric brings along installs handlers: Python's and NCCL's must outlive it.
+TEST_F(OfiLibraryTest, SignalHandlersAreAsBefore) {
+  constexpr int kNotLoaded = 200;
+  const int changed = in_fresh_process([] {
+    struct sigaction own {};
+    own.sa_handler = ignore;
+    own.sa_flags = SA_RESTART;
+    sigaddset(&own.sa_mask, SIGUSR2);
+    for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &own, nullptr);
+    const SignalHandlers before;
+    if (!OfiLibrary::load()) return kNotLoaded;
+    if (const int other = before.first_other(); other != 0) return other;
+    if (!list_ofi_providers()) return kNotLoaded;
+    return before.first_other();
+  });
+  if (changed == kNotLoaded) GTEST_SKIP() << "libfabric is not there";
+  EXPECT_EQ(changed, 0) << "the number of a signal whose handler is another";
+}
+
+}  // namespace
+}  // namespace pacecar

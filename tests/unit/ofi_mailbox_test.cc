@@ -1,0 +1,260 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "transport/ofi/immediate.h"
+#include "transport/ofi/mailbox.h"
+
+namespace pacecar {
+namespace {
+
+constexpr uint32_t kRoom = 56;  // of the 64 places some are kept
+
+// Two ends; what one sends lies in the other's ring once it is carried there.
+struct Ends {
+  static constexpr QueuePairId kA = 0x10000;
+  static constexpr QueuePairId kB = 0x20001;
+
+  Ends() {
+    a.join(kB);
+    b.join(kA);
+  }
+  static void carry(const OfiMailbox::Outgoing& outgoing, OfiRings& to) {
+    to.in[outgoing.place] = *outgoing.message;
+  }
+  void a_sends(uint32_t key) {
+    carry(a.send({.kind = OfiMessage::Kind::kTold, .key = key}), rings_b);
+  }
+  void b_sends(uint32_t key) {
+    carry(b.send({.kind = OfiMessage::Kind::kTold, .key = key}), rings_a);
+  }
+
+  OfiRings rings_a;
+  OfiRings rings_b;
+  OfiMailbox a{rings_a, kA};
+  OfiMailbox b{rings_b, kB};
+};
+
+TEST(OfiMailbox, MessagesArriveWholeAndInOrder) {
+  Ends ends;
+  EXPECT_FALSE(ends.b.take());
+  const OfiMessage message{.kind = OfiMessage::Kind::kRegion,
+                           .key = 7,
+                           .address = 0x1122334455667788,
+                           .place = 9,
+                           .provider_key = ~uint64_t{0},
+                           .length = 11};
+  Ends::carry(ends.a.send(message), ends.rings_b);
+  ends.a_sends(8);
+  const auto first = ends.b.take();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->kind, message.kind);
+  EXPECT_EQ(first->key, message.key);
+  EXPECT_EQ(first->address, message.address);
+  EXPECT_EQ(first->place, message.place);
+  EXPECT_EQ(first->provider_key, message.provider_key);
+  EXPECT_EQ(first->length, message.length);
+  EXPECT_EQ(ends.b.take()->key, 8U);
+  EXPECT_FALSE(ends.b.take());
+}
+
+TEST(OfiMailbox, PlacesAreKeptForWhatMakesRoom) {
+  Ends ends;
+  for (uint32_t i = 0; i < kRoom; ++i) {
+    ASSERT_TRUE(ends.a.has_room()) << i;
+    ends.a_sends(i);
+  }
+  EXPECT_FALSE(ends.a.has_room());
+  for (uint32_t i = kRoom; i < OfiRings::kMessages; ++i) {
+    ASSERT_TRUE(ends.a.has_room_to_tell()) << i;
+    ends.a_sends(i);
+  }
+  EXPECT_FALSE(ends.a.has_room_to_tell());
+  for (uint32_t i = 0; i < OfiRings::kMessages; ++i) EXPECT_EQ(ends.b.take()->key, i);
+}
+
+TEST(OfiMailbox, WhatIsTakenMakesRoomOnceItIsTold) {
+  Ends ends;
+  while (ends.a.has_room()) ends.a_sends(0);
+  EXPECT_FALSE(ends.b.must_tell());
+  for (uint32_t taken = 1; taken <= kRoom; ++taken) {
+    ASSERT_TRUE(ends.b.take());
+    EXPECT_EQ(ends.b.must_tell(), taken >= 16) << taken;
+  }
+  EXPECT_FALSE(ends.a.has_room());
+  ends.b_sends(1);
+  EXPECT_FALSE(ends.b.must_tell());
+  ASSERT_TRUE(ends.a.take());
+  EXPECT_TRUE(ends.a.has_room());
+  EXPECT_FALSE(ends.a.nonsense());
+}
+
+TEST(OfiMailbox, WhatWasNotHandedOverIsSentAgainAndToldAgain) {
+  Ends ends;
+  for (int i = 0; i < 20; ++i) ends.a_sends(0);
+  while (ends.b.take()) {
+  }
+  ASSERT_TRUE(ends.b.must_tell());
+  const auto lost = ends.b.send({});
+  ends.b.take_back();
+  EXPECT_TRUE(ends.b.must_tell()) << "the peer has not been told";
+  const auto again = ends.b.send({.kind = OfiMessage::Kind::kTaken, .key = 3});
+  EXPECT_EQ(again.place, lost.place);
+  EXPECT_FALSE(ends.b.must_tell());
+  Ends::carry(again, ends.rings_a);
+  EXPECT_EQ(ends.a.take()->key, 3U);
+  EXPECT_FALSE(ends.a.take());
+}
+
+TEST(OfiMailbox, RingsGoRoundForLong) {
+  Ends ends;
+  for (uint32_t i = 0; i < 100 * OfiRings::kMessages + 5; ++i) {
+    ends.a_sends(i);
+    ASSERT_EQ(ends.b.take()->key, i);
+    ends.b_sends(~i);
+    ASSERT_EQ(ends.a.take()->key, ~i);
+  }
+  EXPECT_TRUE(ends.a.has_room());
+  EXPECT_FALSE(ends.a.nonsense() || ends.b.nonsense());
+}
+
+TEST(OfiMailbox, ThePeerCannotHaveTakenMoreThanThereWas) {
+  for (const uint32_t taken : {3U, 64U, 0x80000000U, ~0U}) {
+    Ends ends;
+    ends.b_sends(0);
+    ends.b_sends(0);
+    OfiMessage message = *ends.a.send({.kind = OfiMessage::Kind::kTold}).message;
+    message.taken = taken;
+    message.check = message.make_check();
+    ends.rings_b.in[0] = message;
+    EXPECT_FALSE(ends.b.take()) << taken;
+    EXPECT_TRUE(ends.b.nonsense()) << taken;
+  }
+}
+
+TEST(OfiMailbox, NorLessThanItSaidBefore) {
+  Ends ends;
+  ends.b_sends(0);
+  ASSERT_TRUE(ends.a.take());
+  ends.a_sends(0);
+  ASSERT_TRUE(ends.b.take());
+  OfiMessage message = *ends.a.send({}).message;
+  message.taken = 0;
+  message.check = message.make_check();
+  ends.rings_b.in[1] = message;
+  EXPECT_FALSE(ends.b.take());
+  EXPECT_TRUE(ends.b.nonsense());
+}
+
+TEST(OfiMailbox, MessagesOfAnEarlierQueuePairAreNotThere) {
+  OfiRings rings_a;
+  OfiRings rings_b;
+  OfiMailbox a(rings_a, 1);
+  OfiMailbox earlier(rings_b, 2);
+  a.join(2);
+  for (int i = 0; i < 70 && a.has_room_to_tell(); ++i) Ends::carry(a.send({}), rings_b);
+  OfiMailbox later(rings_b, 2 + 64);  // in the same slot
+  EXPECT_FALSE(later.take());
+  // One that comes late.
+  OfiMailbox again(rings_a, 1);
+  again.join(2);
+  Ends::carry(again.send({}), rings_b);
+  EXPECT_FALSE(later.take());
+  // It does not stand in the way of those that are meant.
+  OfiMailbox peer(rings_a, 3);
+  peer.join(2 + 64);
+  Ends::carry(peer.send({.key = 5}), rings_b);
+  EXPECT_EQ(later.take()->key, 5U);
+}
+
+// What a ring can look like while a message is being written over an older one.
+class HalfWritten : public testing::Test {
+ protected:
+  // Both rings have gone round once, and a message is on its way to `position`.
+  void prepare(uint32_t position) {
+    ends_ = std::make_unique<Ends>();
+    for (uint32_t i = 0; i < OfiRings::kMessages + position; ++i) {
+      ends_->a_sends(i);
+      ASSERT_TRUE(ends_->b.take());
+      ends_->b_sends(i);
+      ASSERT_TRUE(ends_->a.take());
+    }
+    message_ = *ends_->a
+                    .send({.kind = OfiMessage::Kind::kRegion,
+                           .key = 0xA0A0A0A0,
+                           .address = ~uint64_t{0},
+                           .place = ~uint64_t{0},
+                           .provider_key = ~uint64_t{0},
+                           .length = ~uint64_t{0}})
+                    .message;
+    old_ = ends_->rings_b.in[position];
+  }
+  // Bytes of the new message where `is_new`, else of the old one.
+  template <typename IsNew>
+  OfiMessage mixed(IsNew is_new) const {
+    OfiMessage mixture = old_;
+    for (size_t i = 0; i < sizeof mixture; ++i) {
+      if (is_new(i)) {
+        std::memcpy(reinterpret_cast<uint8_t*>(&mixture) + i,
+                    reinterpret_cast<const uint8_t*>(&message_) + i, 1);
+      }
+    }
+    return mixture;
+  }
+  void expect_not_there(uint32_t position, const OfiMessage& mixture) {
+    if (std::memcmp(&mixture, &message_, sizeof mixture) == 0) return;
+    ends_->rings_b.in[position] = mixture;
+    EXPECT_FALSE(ends_->b.take());
+    EXPECT_FALSE(ends_->b.nonsense());
+  }
+
+  std::unique_ptr<Ends> ends_;
+  OfiMessage message_;
+  OfiMessage old_;
+};
+
+TEST_F(HalfWritten, MessagesAreNotThereUntilTheyAreWhole) {
+  for (uint32_t position = 0; position < OfiRings::kMessages; ++position) {
+    SCOPED_TRACE(position);
+    prepare(position);
+    for (size_t cut = 0; cut <= sizeof(OfiMessage); ++cut) {
+      expect_not_there(position, mixed([cut](size_t i) { return i < cut; }));
+      expect_not_there(position, mixed([cut](size_t i) { return i >= cut; }));
+    }
+    for (uint32_t words = 0; words < 256; ++words) {
+      expect_not_there(position, mixed([words](size_t i) { return (words >> i / 8 & 1) != 0; }));
+    }
+    ends_->rings_b.in[position] = message_;
+    const auto taken = ends_->b.take();
+    ASSERT_TRUE(taken);
+    EXPECT_EQ(taken->key, 0xA0A0A0A0U);
+  }
+}
+
+TEST(OfiImmediate, ComesBackAtItsBounds) {
+  for (const uint32_t slot : {0U, 1U, OfiImmediate::kMaxSlots - 1}) {
+    for (const Bytes bytes : {Bytes{0}, Bytes{1}, OfiImmediate::kMaxBytes}) {
+      for (const uint32_t immediate : {0U, 1U, ~0U}) {
+        const OfiImmediate back = OfiImmediate::unpack(
+            OfiImmediate{.slot = slot, .bytes = bytes, .immediate = immediate}.pack());
+        EXPECT_EQ(back.slot, slot);
+        EXPECT_EQ(back.bytes, bytes);
+        EXPECT_EQ(back.immediate, immediate);
+      }
+    }
+  }
+}
+
+TEST(OfiImmediate, NothingOverlaps) {
+  const uint64_t slots = OfiImmediate{.slot = OfiImmediate::kMaxSlots - 1}.pack();
+  const uint64_t bytes = OfiImmediate{.bytes = OfiImmediate::kMaxBytes}.pack();
+  const uint64_t immediates = OfiImmediate{.immediate = ~0U}.pack();
+  EXPECT_EQ(slots & bytes, 0U);
+  EXPECT_EQ((slots | bytes) & immediates, 0U);
+  EXPECT_EQ(slots | bytes | immediates, ~uint64_t{0});
+}
+
+}  // namespace
+}  // namespace pacecar

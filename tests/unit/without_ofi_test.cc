@@ -1,0 +1,25 @@
+// What a build without libfabric says to the name of one of its NICs: this program has its part of
+// the engine in place of the other.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "transport/engine/open_nic.h"
+#include "transport/engine/open_ofi.h"
+
+namespace pacecar {
+namespace {
+
+TEST(WithoutOfi, ProviderIsRefusedInOneSentenceWithItsCure) {
+  const auto chosen = choose_nics("ofi:tcp:eth0", list_nics());
+  ASSERT_TRUE(chosen) << chosen.error().message;
+  const auto nic = open_nic(chosen->front().front(), Params{}, {});
+  ASSERT_FALSE(nic);
+  EXPECT_EQ(nic.error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(
+      nic.error().message,
+      testing::HasSubstr("this build has no libfabric: install libfabric-dev and build again"));
+  EXPECT_TRUE(list_fabric_providers().empty());
+}
+
+}  // namespace
+}  // namespace pacecar
