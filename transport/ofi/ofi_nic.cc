@@ -77,6 +77,7 @@ OfiNic::~OfiNic() {
     if (qp.gone_sent || qp.peer_dead || !qp.mailbox.has_room_to_tell()) continue;
     send_letter(qp, {.message = {.kind = OfiMessage::Kind::kGone}});
   }
+  if (host_turn_) host_turn_->close();
 }
 
 Result<void> OfiNic::open_endpoints() {
@@ -327,6 +328,7 @@ void OfiNic::reopen_endpoints(const std::string& why) {
       flows_.on_done(qp->config.flow, operation.bytes);
     }
   }
+  if (host_turn_) host_turn_->close();
   endpoints_.clear();
   operations_.free_all();
   failed_ = !domain_.reopen_completions() || !open_endpoints();
