@@ -76,6 +76,18 @@ Json parameters_json(const Params& values) {
   return parameters;
 }
 
+// Names are those that PACECAR_NICS takes.
+Json fabrics_json(const Result<std::vector<FabricProvider>>& providers) {
+  if (!providers) return {{"available", false}, {"reason", providers.error().message}};
+  Json fabrics = {{"available", true}, {"providers", Json::array()}};
+  for (const FabricProvider& provider : *providers) {
+    fabrics["providers"].push_back({{"name", provider.name},
+                                    {"usable", provider.usable},
+                                    {provider.usable ? "abilities" : "lacks", provider.abilities}});
+  }
+  return fabrics;
+}
+
 std::string text_of(const Json& value) { return value.get<std::string>(); }
 
 // The text forms are printed from the JSON, so that both always agree.
@@ -92,6 +104,19 @@ void print_nics(const Json& nics) {
                nic["max_connections"].get<uint64_t>(), nic["flow_state_bytes"].get<uint64_t>(),
                nic["flow_queue_bytes"].get<uint64_t>());
     fmt::print("    {}\n", text_of(nic["gpu_memory"]));
+  }
+}
+
+void print_fabrics(const Json& fabrics) {
+  fmt::print("Providers of libfabric (-d, PACECAR_NICS)\n");
+  if (!fabrics["available"].get<bool>()) {
+    fmt::print("  none: {}\n", text_of(fabrics["reason"]));
+    return;
+  }
+  for (const Json& provider : fabrics["providers"]) {
+    const bool usable = provider["usable"].get<bool>();
+    fmt::print("  {}\n    {}{}\n", text_of(provider["name"]),
+               usable ? "" : "cannot be used: ", text_of(provider[usable ? "abilities" : "lacks"]));
   }
 }
 
@@ -135,11 +160,13 @@ Result<void> show_host(const InfoFlags& flags, const Console& console) {
   const auto context = Context::open(options);
   if (!context) return tl::unexpected(context.error());
   const Json nics = nics_json(**context);
+  const Json fabrics = fabrics_json(list_fabric_providers());
   const Json controls = controls_json();
   if (flags.json) {
     const Json document = {{"schema_version", kInfoSchemaVersion},
                            {"version", PACECAR_VERSION},
                            {"nics", nics},
+                           {"libfabric", fabrics},
                            {"congestion_controls", controls},
                            {"limits",
                             {{"receives_per_connection", kMaxRequests},
@@ -150,6 +177,8 @@ Result<void> show_host(const InfoFlags& flags, const Console& console) {
   }
   fmt::print("Pacecar {}\n\n", PACECAR_VERSION);
   print_nics(nics);
+  fmt::print("\n");
+  print_fabrics(fabrics);
   fmt::print("\n");
   print_controls(controls);
   fmt::print("\nLimits of a connection\n  {} receives of up to {} buffers, {} sends\n",

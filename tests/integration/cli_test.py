@@ -394,6 +394,21 @@ class Info(Cli):
         self.assertGreater(nic["mtu_bytes"], 0)
         self.assertIn("fixed", [control["name"] for control in document["congestion_controls"]])
 
+    def test_providers_of_libfabric_that_are_listed_can_be_used_by_their_names(self):
+        libfabric = json.loads(run("info", "--json").stdout)["libfabric"]
+        if not libfabric["available"]:
+            self.assertIn("libfabric", libfabric["reason"])
+            return
+        usable = [row["name"] for row in libfabric["providers"] if row["usable"]]
+        self.assertIn("ofi:tcp;ofi_rxm:lo", usable)
+        for name in usable:
+            if name.split(":")[1].startswith(("tcp", "shm")):
+                nics = json.loads(run("info", "--json", "-d", name).stdout)["nics"]
+                self.assertEqual([nic["name"] for nic in nics], [name])
+        for row in libfabric["providers"]:
+            self.assertTrue(row["abilities" if row["usable"] else "lacks"])
+            self.assertIn(row["name"], run("info").stdout)
+
     def test_parameters_say_where_they_come_from(self):
         process = run("info", "-c", "--json", PACECAR_PATHS="2")
         self.assertEqual(process.returncode, 0, process.stderr)

@@ -24,6 +24,7 @@
 
 #include "transport/api/error.h"
 #include "transport/base/log.h"
+#include "transport/engine/fabric_provider.h"
 
 namespace pacecar {
 

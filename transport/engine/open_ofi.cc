@@ -5,6 +5,7 @@
 #include <rdma/fi_domain.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <utility>
 
@@ -60,6 +61,12 @@ std::string abilities(const OfiTraits& traits) {
                      traits.gpu_memory ? "GPU memory" : "memory of the host");
 }
 
+// Known of those that copy from a stream or within the host, and of RDMA NICs.
+bool lands_in_order(const OfiProvider& provider) {
+  constexpr std::array<std::string_view, 4> kKnown = {"tcp", "net", "shm", "verbs"};
+  return std::ranges::find(kKnown, lowest_layer(provider.name)) != kKnown.end();
+}
+
 // "tcp:eth0": a provider and, perhaps, its domain.
 std::pair<std::string, std::string> provider_and_domain(const std::string& device) {
   const size_t colon = device.find(':');
@@ -78,10 +85,10 @@ uint64_t guid_of(const OfiProvider& provider) {
 
 }  // namespace
 
-std::vector<FabricProvider> list_fabric_providers() {
-  std::vector<FabricProvider> listed;
+Result<std::vector<FabricProvider>> list_fabric_providers() {
   const auto providers = list_ofi_providers();
-  if (!providers) return listed;
+  if (!providers) return tl::unexpected(providers.error());
+  std::vector<FabricProvider> listed;
   for (const OfiProvider& provider : *providers) {
     const bool usable = provider.flaw.empty();
     listed.push_back({.name = fmt::format("ofi:{}:{}", provider.name, provider.domain),
@@ -92,7 +99,7 @@ std::vector<FabricProvider> list_fabric_providers() {
 }
 
 Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& params,
-                               const LogSink& /*log*/) {
+                               const LogSink& log) {
   const auto [name, domain] = provider_and_domain(candidate.device);
   auto provider = choose_ofi_provider(name, domain);
   if (!provider) return tl::unexpected(provider.error());
@@ -102,6 +109,13 @@ Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& para
                 fmt::format("no interface has an address by which peers could set up connections "
                             "of '{}': give one an address",
                             candidate.name()));
+  }
+  if (!lands_in_order(*provider)) {
+    log(LogLevel::kWarn,
+        fmt::format(
+            "{}: it is not known whether the bytes of a write land in order there, on which "
+            "NCCL's LL protocols rely: set NCCL_PROTO=Simple",
+            candidate.name()));
   }
   const auto interface = find_interface(provider->domain);
   const Rate device_speed =

@@ -2,13 +2,20 @@
 #include "transport/engine/open_ofi.h"
 
 namespace pacecar {
+namespace {
 
-std::vector<FabricProvider> list_fabric_providers() { return {}; }
+tl::unexpected<Error> without_libfabric() {
+  return fail(ErrorCode::kUnavailable,
+              "this build has no libfabric: install libfabric-dev and build again");
+}
+
+}  // namespace
+
+Result<std::vector<FabricProvider>> list_fabric_providers() { return without_libfabric(); }
 
 Result<OpenedNic> open_ofi_nic(const NicCandidate& /*candidate*/, const Params& /*params*/,
                                const LogSink& /*log*/) {
-  return fail(ErrorCode::kUnavailable,
-              "this build has no libfabric: install libfabric-dev and build again");
+  return without_libfabric();
 }
 
 }  // namespace pacecar

@@ -69,15 +69,23 @@ Result<void> OfiNic::set_up() {
   return {};
 }
 
-// Peers that are told need not wait for us. The provider is not moved on: it might still write into
-// memory whose owner has gone before.
+// Peers that are told need not wait for us. A provider in software is not moved on: it might still
+// write into memory whose owner has gone before.
 OfiNic::~OfiNic() {
   for (const uint32_t slot : live_) {
     QueuePair& qp = *queue_pairs_[slot];
     if (qp.gone_sent || qp.peer_dead || !qp.mailbox.has_room_to_tell()) continue;
     send_letter(qp, {.message = {.kind = OfiMessage::Kind::kGone}});
   }
+  close_endpoints();
+}
+
+// Messages of the provider's own that have arrived are taken first: verbs;ofi_rxm 1.17 otherwise
+// takes them while it closes, and crashes.
+void OfiNic::close_endpoints() {
+  if (domain_.traits().device && !failed_) domain_.poll();
   if (host_turn_) host_turn_->close();
+  endpoints_.clear();
 }
 
 Result<void> OfiNic::open_endpoints() {
@@ -328,8 +336,7 @@ void OfiNic::reopen_endpoints(const std::string& why) {
       flows_.on_done(qp->config.flow, operation.bytes);
     }
   }
-  if (host_turn_) host_turn_->close();
-  endpoints_.clear();
+  close_endpoints();
   operations_.free_all();
   failed_ = !domain_.reopen_completions() || !open_endpoints();
   for (uint32_t slot = 0; slot < queue_pairs_.size(); ++slot) {

@@ -103,6 +103,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   OfiNic(const OfiConfig& config, OfiDomain domain, Instant now);
   Result<void> set_up();
   Result<void> open_endpoints();
+  void close_endpoints();
   NicCaps make_caps() const;
   std::string network() const;
   OfiTelling telling() const;

@@ -213,7 +213,8 @@ bool OfiNic::accepted(QueuePair& qp, int error) {
 }
 
 void OfiNic::set_stuck(QueuePair& qp) {
-  if (!qp.awaits()) qp.since = now_;
+  const bool again = qp.retry_after != Duration();
+  if (!again && !qp.awaits()) qp.since = now_;
   qp.stuck = true;
   qp.retry_after = std::clamp(qp.retry_after * 2, kRetryAfter, kRetryAfterMost);
   qp.retry_at = now_ + qp.retry_after;

@@ -1,0 +1,21 @@
+# shellcheck shell=bash
+# lab: --guests 1 --memory 2048
+# libfabric's verbs;ofi_rxm over a device that talks to itself: what every NIC must do, and the
+# plugin under a host that behaves as NCCL does.
+. "$(dirname "$0")/lib.sh"
+
+# rdma_rxe's completion queues are too small for the 256 peers that libfabric makes room for.
+export FI_UNIVERSE_SIZE=64
+# What finds no device is skipped, and says no "OK".
+check_says "NIC conformance" 'OK \] .*ManyWrites.*/verbs_four_paths' "$BUILD/tests/nic_ofi_test" \
+  '--gtest_filter=*/verbs_four_paths:*Immediate*/verbs*:*ManyWrites*/verbs*'
+
+# An emulated machine takes long to pin the receive buffers of each connection, which nobody uses.
+export FI_OFI_RXM_USE_SRX=1 FI_OFI_RXM_BUFFER_SIZE=1024
+export PLUGIN_TEST_NICS='ofi:verbs;ofi_rxm' PLUGIN_TEST_ADDRESS=${peers[0]}
+plugin_tests=(Connect.{ManyAtOnce,AsManyAgain,FailsWhen}'*' 'Transfer*' 'Failure*'
+  'CollectiveOfThreads*' 'Ranks/Collective.*/2' '-*ABadNetwork')
+LIMIT=240 check "the plugin" "$BUILD/tests/plugin_test" \
+  "--gtest_filter=$(IFS=: && echo "${plugin_tests[*]}")"
+check_kernel_log
+finish
