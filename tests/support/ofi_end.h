@@ -26,12 +26,13 @@ struct OfiKind {
   const char* name = "";  // of test cases
   const char* provider = "";
   const char* domain = "";
-  bool tells_of_death = false;  // an error says that a peer's process has ended
+  // What a dead peer does not answer holds up what the others do: all queue pairs break.
+  bool shares_fate = false;
 };
 inline void PrintTo(const OfiKind& kind, std::ostream* out) { *out << kind.name; }
 
-inline constexpr OfiKind kOfiTcp{"tcp", "tcp", "lo", true};
-inline constexpr OfiKind kOfiShm{"shm", "shm", ""};
+inline constexpr OfiKind kOfiTcp{"tcp", "tcp", "lo"};
+inline constexpr OfiKind kOfiShm{"shm", "shm", "", true};
 inline constexpr OfiKind kOfiRxd{"rxd", "udp;ofi_rxd", "lo"};
 
 // A region of a peer, as its owner tells of it.
@@ -161,13 +162,6 @@ inline OfiConnection connect(OfiEnd& a, OfiEnd& b) {
   join(a, ends.a, b.nic().queue_pair_address(ends.b).view());
   join(b, ends.b, at_a.view());
   return ends;
-}
-
-// Closes a connection so that neither end has to tell the other of it any more: shm must not be
-// told to write to an endpoint of this process that is closed.
-inline bool part(OfiEnd& a, OfiEnd& b, const OfiConnection& ends) {
-  b.nic().destroy_queue_pair(ends.b);
-  return run_until({&a, &b}, [&] { return a.broken(ends.a) != nullptr; });
 }
 
 // Eight writes under way on a queue pair, for as long as it is turned.

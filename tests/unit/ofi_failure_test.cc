@@ -50,7 +50,6 @@ class OfiFailureTest : public testing::TestWithParam<OfiKind> {
                           [&] { return from.finished(ends.a) == 1 && to.received(ends.b) == 1; }));
     EXPECT_EQ(from.sent(ends.a), 1U);
     EXPECT_EQ(sink.bytes, source.bytes);
-    EXPECT_TRUE(part(from, to, ends));
   }
 };
 
@@ -94,7 +93,7 @@ TEST_P(OfiFailureTest, ReopenedEndpointsBreakEveryQueuePairAndServeNewOnes) {
   EXPECT_EQ(from.broken(again), nullptr) << from.nic().fault(again);
 }
 
-TEST_P(OfiFailureTest, KilledPeerBreaksItsQueuePairAndNoOther) {
+TEST_P(OfiFailureTest, KilledPeerBreaksItsQueuePairAndNewOnesWork) {
   OfiChild child(kind());
   OfiEnd from(kind(), Duration::from_s(1));
   OfiEnd other(kind());
@@ -109,11 +108,7 @@ TEST_P(OfiFailureTest, KilledPeerBreaksItsQueuePairAndNoOther) {
     good_load.top_up();
     return from.sent(id) >= 20;
   }));
-  if (kind().tells_of_death) {
-    child.kill();  // in the midst of whatever it does
-  } else {
-    child.ask_for(SIGKILL);
-  }
+  child.kill();  // in the midst of whatever it does
   ASSERT_TRUE(run_until({&from, &other}, [&, id = id] {
     load.top_up();
     good_load.top_up();
@@ -126,8 +121,14 @@ TEST_P(OfiFailureTest, KilledPeerBreaksItsQueuePairAndNoOther) {
     good_load.top_up();
     return from.sent(good.a) >= before + 100 || from.broken(good.a) != nullptr;
   }));
-  EXPECT_EQ(from.broken(good.a), nullptr) << from.nic().fault(good.a);
-  EXPECT_TRUE(part(from, other, good));
+  if (kind().shares_fate) {
+    ASSERT_NE(from.broken(good.a), nullptr);
+    EXPECT_THAT(from.nic().fault(good.a), names(from, from.nic().peer(good.a)));
+    EXPECT_THAT(from.nic().fault(good.a),
+                HasSubstr(": " + from.nic().peer(id) + " answers no more"));
+  } else {
+    EXPECT_EQ(from.broken(good.a), nullptr) << from.nic().fault(good.a);
+  }
   from.nic().destroy_queue_pair(id);
   expect_traffic(from, other);
 }
@@ -172,7 +173,6 @@ TEST_P(OfiFailureTest, TimeInWhichNobodyTurnsTheNicIsNotSilence) {
     ASSERT_TRUE(run_until({&from, &to}, [&] { return from.finished(ends.a) == turn; }))
         << from.nic().fault(ends.a);
   }
-  EXPECT_TRUE(part(from, to, ends));
 }
 
 size_t open_files() {

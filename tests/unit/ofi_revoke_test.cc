@@ -102,7 +102,6 @@ TEST_P(OfiRevokeTest, DeregisteredMemoryIsLeftAloneAndTheQueuePairGoesOn) {
   writer.stop();
   EXPECT_EQ(from.broken(ends.a), nullptr) << from.nic().fault(ends.a);
   EXPECT_GE(from.sent(ends.a, CompletionStatus::kRemoteAccessError), rounds.size());
-  EXPECT_TRUE(part(from, to, ends));
 }
 
 TEST_P(OfiRevokeTest, HaltedQueuePairTakesNothingMore) {
@@ -119,7 +118,6 @@ TEST_P(OfiRevokeTest, HaltedQueuePairTakesNothingMore) {
   expect_left_alone(to, memory);
   EXPECT_EQ(to.received(ends.b), taken);
   writer.stop();
-  EXPECT_TRUE(part(from, to, ends));
 }
 
 TEST_P(OfiRevokeTest, TwoNicsMayAskEachOtherAtOnce) {
@@ -157,7 +155,6 @@ TEST_P(OfiRevokeTest, TwoNicsMayAskEachOtherAtOnce) {
   for (size_t side = 0; side < 2; ++side) {
     EXPECT_EQ(nics[side].broken(ids[side]), nullptr) << nics[side].nic().fault(ids[side]);
   }
-  EXPECT_TRUE(part(nics[0], nics[1], ends));
 }
 
 }  // namespace

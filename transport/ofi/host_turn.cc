@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "transport/base/check.h"
@@ -19,33 +20,33 @@ namespace {
 constexpr int kTries = 3'000;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-void* map(int fd) {
-  return mmap(nullptr, sizeof(pthread_mutex_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-}
-
 }  // namespace
 
-HostTurn::HostTurn(FileDescriptor memory, pthread_mutex_t* mutex)
-    : memory_(std::move(memory)), mutex_(mutex) {}
+void* HostTurn::map(int fd) {
+  return mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+}
+
+HostTurn::HostTurn(FileDescriptor memory, Shared* shared)
+    : memory_(std::move(memory)), shared_(shared) {}
 
 HostTurn::HostTurn(HostTurn&& other) noexcept
-    : memory_(std::move(other.memory_)), mutex_(std::exchange(other.mutex_, nullptr)) {}
+    : memory_(std::move(other.memory_)), shared_(std::exchange(other.shared_, nullptr)) {}
 
 HostTurn& HostTurn::operator=(HostTurn&& other) noexcept {
   std::swap(memory_, other.memory_);
-  std::swap(mutex_, other.mutex_);
+  std::swap(shared_, other.shared_);
   return *this;
 }
 
 // Others may still have it: it is not destroyed, only forgotten.
 HostTurn::~HostTurn() {
-  if (mutex_ != nullptr) munmap(mutex_, sizeof *mutex_);
+  if (shared_ != nullptr) munmap(shared_, sizeof *shared_);
 }
 
 Result<HostTurn> HostTurn::make() {
   FileDescriptor memory(memfd_create("pacecar-turn", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   void* mapped = MAP_FAILED;
-  if (memory && ftruncate(memory.get(), sizeof(pthread_mutex_t)) == 0 &&
+  if (memory && ftruncate(memory.get(), sizeof(Shared)) == 0 &&
       fcntl(memory.get(), F_ADD_SEALS, kSeals) == 0) {
     mapped = map(memory.get());
   }
@@ -55,14 +56,14 @@ Result<HostTurn> HostTurn::make() {
                             "limits of open files and memory (ulimit -n, -v)",
                             std::strerror(errno)));
   }
-  auto* const mutex = static_cast<pthread_mutex_t*>(mapped);
+  auto* const shared = new (mapped) Shared{};
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
   pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
   pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-  PACECAR_CHECK(pthread_mutex_init(mutex, &attributes) == 0);
+  PACECAR_CHECK(pthread_mutex_init(&shared->mutex, &attributes) == 0);
   pthread_mutexattr_destroy(&attributes);
-  return HostTurn(std::move(memory), mutex);
+  return HostTurn(std::move(memory), shared);
 }
 
 Result<HostTurn> HostTurn::join(Place place) {
@@ -70,7 +71,7 @@ Result<HostTurn> HostTurn::join(Place place) {
   const FileDescriptor memory(open(path.c_str(), O_RDWR | O_CLOEXEC));
   // Its size cannot change, so that it can be touched safely.
   const bool sealed = memory && (fcntl(memory.get(), F_GET_SEALS) & kSeals) == kSeals &&
-                      lseek(memory.get(), 0, SEEK_END) == sizeof(pthread_mutex_t);
+                      lseek(memory.get(), 0, SEEK_END) == sizeof(Shared);
   void* const mapped = sealed ? map(memory.get()) : MAP_FAILED;
   if (mapped == MAP_FAILED) {
     return fail(ErrorCode::kPeer,
@@ -78,7 +79,7 @@ Result<HostTurn> HostTurn::join(Place place) {
                             "the same PID namespace, and look whether it still lives",
                             place.process));
   }
-  return HostTurn(FileDescriptor(), static_cast<pthread_mutex_t*>(mapped));
+  return HostTurn(FileDescriptor(), static_cast<Shared*>(mapped));
 }
 
 HostTurn::Place HostTurn::place() const {
@@ -87,15 +88,26 @@ HostTurn::Place HostTurn::place() const {
 
 int HostTurn::take() {
   for (int i = 0; i < kTries; ++i) {
-    const int error = pthread_mutex_trylock(mutex_);
+    const int error = pthread_mutex_trylock(&shared_->mutex);
+    if (error == 0 && shared_->closed) {
+      give_back();
+      return -ESHUTDOWN;
+    }
     if (error == 0) return 0;
-    if (error == EOWNERDEAD) pthread_mutex_unlock(mutex_);  // never mended: all others learn of it
+    if (error == EOWNERDEAD) give_back();  // never mended: all others learn of it
     if (error != EBUSY) return -EOWNERDEAD;
     sched_yield();
   }
   return -EAGAIN;
 }
 
-void HostTurn::give_back() { pthread_mutex_unlock(mutex_); }
+void HostTurn::give_back() { pthread_mutex_unlock(&shared_->mutex); }
+
+// With the turn, so that nobody is inside; one who does not come out is not waited for.
+void HostTurn::close() {
+  const int error = take();
+  shared_->closed = true;
+  if (error == 0) give_back();
+}
 
 }  // namespace pacecar

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include <atomic>
 #include <cstdint>
 
 #include "transport/base/file_descriptor.h"
@@ -35,15 +36,24 @@ class HostTurn {
   Place place() const;
 
   // 0: until give_back(). -EAGAIN: another has it for longer than a provider takes for a transfer.
-  // -EOWNERDEAD, for ever: a process has died inside, nobody may go there any more.
+  // For ever: -EOWNERDEAD, a process has died inside, nobody may go there any more; -ESHUTDOWN,
+  // after close().
   int take();
   void give_back();
+  // What it leads to is about to be closed: in the same process it may be gone at once.
+  void close();
 
  private:
-  HostTurn(FileDescriptor memory, pthread_mutex_t* mutex);
+  struct Shared {
+    pthread_mutex_t mutex;
+    std::atomic<bool> closed;
+  };
+
+  HostTurn(FileDescriptor memory, Shared* shared);
+  static void* map(int fd);
 
   FileDescriptor memory_;  // only where it was made
-  pthread_mutex_t* mutex_;
+  Shared* shared_;
 };
 
 }  // namespace pacecar

@@ -84,6 +84,7 @@ OfiNic::~OfiNic() {
 // takes them while it closes, and crashes.
 void OfiNic::close_endpoints() {
   if (domain_.traits().device && !failed_) domain_.poll();
+  if (host_turn_) host_turn_->close();
   endpoints_.clear();
 }
 

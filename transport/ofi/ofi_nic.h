@@ -165,6 +165,8 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   void retry_stuck(Instant now);
   void set_time(Instant now);
   void watch(Instant now);
+  void on_silence(QueuePair& qp);
+  QueuePair* holder();
   Bytes packets_of(Bytes payload) const;
 
   OfiConfig config_;
@@ -184,6 +186,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   uint32_t in_use_ = 0;              // queue pairs of those above
   uint32_t generation_;
   OfiOperations operations_;
+  uint64_t handed_over_ = 0;      // to the provider, of them
   std::vector<Bytes> in_flight_;  // by endpoint
   PacedFlows flows_;
   WorkList controls_;   // slots of unpaced queue pairs with work

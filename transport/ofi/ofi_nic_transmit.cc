@@ -161,6 +161,7 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   if (!qp.awaits()) qp.since = now;
   departures_ = std::max(departures_, now) + caps_.line_rate.time_for(request.length);
   operation->queue_pair = qp.id;
+  operation->order = ++handed_over_;
   operation->number = qp.work.start();
   operation->bytes = request.length;
   operation->departure = departures_;
@@ -204,6 +205,10 @@ bool OfiNic::accepted(QueuePair& qp, int error) {
   }
   const OfiFailure failure = domain_.failure(error);
   qp.peer_dead = true;
+  if (host_turn_) {  // it answers nothing of what it has: see holder()
+    qp.since = now_ - config_.silence_limit;
+    next_watch_ = now_;
+  }
   break_queue_pair(qp, ofi_error_info(failure).status, describe_fault(place_of(qp), failure));
   return false;
 }
@@ -291,6 +296,7 @@ bool OfiNic::send_letter(QueuePair& qp, const OfiQueuePair::Letter& letter) {
     return false;
   }
   operation->queue_pair = qp.id;
+  operation->order = ++handed_over_;
   operation->number = letter.finishes;
   operation->finishes = letter.finishes != OfiQueuePair::kNoNumber;
   operation->endpoint = letter.endpoint;
@@ -319,28 +325,50 @@ void OfiNic::on_time(Instant now) {
 void OfiNic::watch(Instant now) {
   if (now < next_watch_) return;
   next_watch_ = now + config_.silence_limit / 16;
+  const bool shared = domain_.traits().host_only;
+  const auto is_silent = [this, now](const QueuePair& qp) {
+    return qp.awaits() && now - qp.since >= config_.silence_limit;
+  };
   for (const uint32_t slot : live_) {
     QueuePair& qp = *queue_pairs_[slot];
-    if (!qp.connected() || !qp.awaits() || now - qp.since < config_.silence_limit) continue;
-    break_queue_pair(
-        qp, CompletionStatus::kRetryExceeded,
-        describe(qp,
-                 fmt::format("nothing has come back for {:g} s", config_.silence_limit.seconds()),
-                 "look for the first error at the peer, and at the links and routes to it "
-                 "(PACECAR_TIMEOUT bounds the wait)"));
+    if (is_silent(qp) && (!shared || qp.idle())) on_silence(qp);
   }
+  QueuePair* const held_up_by = shared ? holder() : nullptr;
+  if (held_up_by == nullptr || !is_silent(*held_up_by)) return;
+  on_silence(*held_up_by);
+  reopen_endpoints(held_up_by->peer + " answers no more, and holds up what others have answered");
+}
+
+// Where the provider shares memory it completes in the order of posting: for whose peer all wait.
+OfiNic::QueuePair* OfiNic::holder() {
+  const OfiOperation* oldest = nullptr;
+  for (const OfiOperation& operation : operations_.all()) {
+    if (operation.kind == OfiOperation::Kind::kFree) continue;
+    if (oldest == nullptr || operation.order < oldest->order) oldest = &operation;
+  }
+  return oldest == nullptr ? nullptr : find_any(oldest->queue_pair);
+}
+
+void OfiNic::on_silence(QueuePair& qp) {
+  if (!qp.connected()) return;
+  break_queue_pair(
+      qp, CompletionStatus::kRetryExceeded,
+      describe(qp, fmt::format("nothing has come back for {:g} s", config_.silence_limit.seconds()),
+               "look for the first error at the peer, and at the links and routes to it "
+               "(PACECAR_TIMEOUT bounds the wait)"));
 }
 
 Instant OfiNic::next_deadline() const {
   const bool told = completed_.empty() && received_.empty() && departing_.empty();
   if (!told || !controls_.empty()) return Instant();
-  const auto has_letters = [this](uint32_t slot) {
+  const bool shared = domain_.traits().host_only;
+  const auto is_watched = [this, shared](uint32_t slot) {
     const QueuePair& qp = *queue_pairs_[slot];
-    return qp.connected() && qp.awaits();
+    return (qp.connected() && qp.awaits()) || (shared && !qp.idle());
   };
   Instant next = std::min(flows_.next_deadline(), retry_at_);
   if (!talking_.empty()) next = Instant();
-  if (std::ranges::any_of(live_, has_letters)) next = std::min(next, next_watch_);
+  if (std::ranges::any_of(live_, is_watched)) next = std::min(next, next_watch_);
   return next;
 }
 

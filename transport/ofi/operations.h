@@ -21,6 +21,7 @@ struct OfiOperation {
   fi_context2 context{};  // the provider's own; must come first
   QueuePairId queue_pair = 0;
   uint64_t number = 0;  // of the work request in its queue pair's WorkQueue
+  uint64_t order = 0;   // in which the provider got them
   Bytes bytes = 0;
   Instant departure;  // of a write: when its last byte leaves, were nothing to hold it up
   uint32_t local_key = 0;
