@@ -2,8 +2,9 @@
 #include <gtest/gtest.h>
 #include <rdma/fi_errno.h>
 
-#include <algorithm>
-#include <cctype>
+#include <cerrno>
+#include <string>
+#include <vector>
 
 #include "transport/ofi/errors.h"
 
@@ -34,8 +35,10 @@ const std::vector<Row> kRows{
     {FI_ENETUNREACH, "FI_ENETUNREACH", kDead, ErrorCode::kPeer},
     {FI_ETIMEDOUT, "FI_ETIMEDOUT", kDead, ErrorCode::kPeer},
     {FI_EIO, "FI_EIO", kDead, ErrorCode::kPeer},
+    {EOWNERDEAD, "EOWNERDEAD", kDead, ErrorCode::kPeer},
     {FI_ECANCELED, "FI_ECANCELED", kOurs, ErrorCode::kSystem},
     {FI_EACCES, "FI_EACCES", kRefused, ErrorCode::kPermission},
+    {FI_ENOENT, "FI_ENOENT", kRefused, ErrorCode::kPermission},
     {FI_EPERM, "FI_EPERM", kRefused, ErrorCode::kPermission},
     {FI_ENOKEY, "FI_ENOKEY", kRefused, ErrorCode::kSystem},
     {FI_ETRUNC, "FI_ETRUNC", kRefused, ErrorCode::kSystem},

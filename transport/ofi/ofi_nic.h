@@ -139,6 +139,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   void on_write_over(QueuePair& qp, const OfiOperation& operation);
   void finish(QueuePair& qp, uint64_t number, CompletionStatus status);
   size_t take_messages(QueuePair& qp);
+  void on_nonsense(QueuePair& qp);
   void on_message(QueuePair& qp, const OfiMessage& message);
   void on_ask(QueuePair& qp, uint32_t key);
   void on_region(QueuePair& qp, const OfiMessage& message);

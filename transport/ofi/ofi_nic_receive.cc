@@ -139,12 +139,14 @@ size_t OfiNic::take_messages(QueuePair& qp) {
     qp.since = now_;
     on_message(qp, *message);
   }
-  if (qp.mailbox.nonsense()) {
-    break_queue_pair(qp, CompletionStatus::kLocalError,
-                     describe(qp, "the peer breaks the protocol", kSameVersion));
-  }
+  if (qp.mailbox.nonsense()) on_nonsense(qp);
   if (count > 0) talking_.add(slot_of(qp.id));  // room in the peer's ring, or much to tell
   return count;
+}
+
+void OfiNic::on_nonsense(QueuePair& qp) {
+  break_queue_pair(qp, CompletionStatus::kLocalError,
+                   describe(qp, "the peer breaks the protocol", kSameVersion));
 }
 
 void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
@@ -159,6 +161,7 @@ void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
       qp.lent.erase(message.key);
       return;
     case OfiMessage::Kind::kTold:
+      if (message.length > OfiImmediate::kMaxBytes) return on_nonsense(qp);
       return on_told(qp, message.key, message.length);
     case OfiMessage::Kind::kTaken:
       return;

@@ -1,0 +1,203 @@
+// A peer that breaks the protocol of libfabric NICs harms its own queue pair only.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "tests/support/ofi_stranger.h"
+#include "transport/base/prng.h"
+#include "transport/ofi/immediate.h"
+
+namespace pacecar {
+namespace {
+
+using test::OfiConnection;
+using test::OfiEnd;
+using test::OfiKind;
+using test::OfiStranger;
+using test::run_until;
+using testing::AllOf;
+using testing::HasSubstr;
+using Kind = OfiMessage::Kind;
+
+constexpr size_t kSize = 256 << 10;
+constexpr unsigned kHangSeconds = 200;  // then the alarm ends the program
+
+class OfiHostileTest : public testing::TestWithParam<OfiKind> {
+ protected:
+  void SetUp() override {
+    alarm(kHangSeconds);
+    const auto there = choose_ofi_provider(GetParam().provider, GetParam().domain);
+    if (!there) GTEST_SKIP() << there.error().message;
+    // In the order of their making, for they are written to until they are gone.
+    stranger_ = std::make_unique<OfiStranger>(GetParam());
+    end_ = std::make_unique<OfiEnd>(GetParam(), Duration::from_s(2));
+    id_ = stranger_->meet(*end_);
+  }
+  void TearDown() override { alarm(0); }
+
+  void expect_broken(const std::string& what = "") {
+    ASSERT_TRUE(run_until({end_.get()}, [this] {
+      stranger_->step();
+      return end_->broken(id_) != nullptr;
+    }));
+    const std::string nic_and_peer =
+        "ofi:" + std::string(GetParam().provider) + ", peer " + end_->nic().peer(id_) + ": ";
+    EXPECT_THAT(end_->nic().fault(id_),
+                AllOf(HasSubstr(nic_and_peer), HasSubstr(what), HasSubstr(". To cure it, ")));
+  }
+  // The NIC serves others as if nothing were.
+  void expect_others_go_on() {
+    OfiEnd other(GetParam());
+    const OfiConnection ends = connect(*end_, other);
+    const auto& source = end_->memory(kSize, Access::kLocalRead, 7);
+    const auto& sink = other.memory(kSize, Access::kRemoteWrite);
+    ASSERT_TRUE(end_->post(ends.a, OfiEnd::write(1, source, sink.target())));
+    ASSERT_TRUE(run_until({end_.get(), &other}, [&] { return end_->finished(ends.a) == 1; }));
+    EXPECT_EQ(end_->sent(ends.a), 1U);
+    EXPECT_EQ(sink.bytes, source.bytes);
+  }
+  // Until the stranger has heard such a message.
+  const OfiMessage* await(Kind kind) {
+    run_until({end_.get()}, [&] {
+      stranger_->step();
+      return stranger_->heard_of(kind) != nullptr || end_->broken(id_) != nullptr;
+    });
+    return stranger_->heard_of(kind);
+  }
+  void say(const OfiMessage& message) { stranger_->say(*end_, message); }
+
+  std::unique_ptr<OfiStranger> stranger_;
+  std::unique_ptr<OfiEnd> end_;
+  QueuePairId id_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Over, OfiHostileTest,
+                         testing::Values(test::kOfiTcp, test::kOfiShm, test::kOfiRxd),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+TEST_P(OfiHostileTest, UnknownMessageBreaksTheQueuePair) {
+  say({.kind = static_cast<Kind>(99)});
+  expect_broken("the peer sends an unknown message");
+  expect_others_go_on();
+}
+
+TEST_P(OfiHostileTest, WhoHasTakenMoreThanThereWasBreaksTheProtocol) {
+  OfiMessage message{.kind = Kind::kTaken, .to = id_, .taken = 1000, .sequence = 1};
+  message.check = message.make_check();
+  stranger_->place(*end_, message, 0);
+  expect_broken("the peer breaks the protocol");
+  expect_others_go_on();
+}
+
+TEST_P(OfiHostileTest, WriteThatIsLongerThanAnyBreaksTheProtocol) {
+  say({.kind = Kind::kTold, .key = 5, .length = OfiImmediate::kMaxBytes + 1});
+  expect_broken("the peer breaks the protocol");
+  EXPECT_EQ(end_->received(id_), 0U);
+  expect_others_go_on();
+}
+
+TEST_P(OfiHostileTest, AThousandKeysAreAnsweredOneByOne) {
+  const auto& sink = end_->memory(kSize, Access::kRemoteWrite);
+  const auto& locked = end_->memory(kSize, Access::kLocalRead);
+  for (uint32_t i = 0; i < 1000; ++i) {
+    const uint32_t key = i == 500 ? sink.region.key : i == 501 ? locked.region.key : i;
+    ASSERT_TRUE(run_until({end_.get()}, [this] {
+      stranger_->step();
+      return stranger_->mailbox().has_room();
+    }));
+    say({.kind = Kind::kAsk, .key = key});
+  }
+  ASSERT_TRUE(run_until({end_.get()}, [this] {
+    stranger_->step();
+    return std::ranges::count(stranger_->heard, Kind::kRegion, &OfiMessage::kind) == 1000;
+  }));
+  for (const OfiMessage& message : stranger_->heard) {
+    if (message.kind == Kind::kRegion) {
+      EXPECT_EQ(message.length, message.key == sink.region.key ? kSize : 0) << message.key;
+    }
+  }
+  EXPECT_EQ(end_->broken(id_), nullptr) << end_->nic().fault(id_);
+}
+
+TEST_P(OfiHostileTest, WhoAsksAndTakesNothingAsksTooMuch) {
+  for (uint32_t i = 0; i < 1000 && end_->broken(id_) == nullptr; ++i) {
+    OfiMessage message{.kind = Kind::kAsk, .key = i, .to = id_, .taken = 0, .sequence = i + 1};
+    message.check = message.make_check();
+    stranger_->place(*end_, message, i % OfiRings::kMessages);
+  }
+  expect_broken("the peer asks more than it may at once");
+  expect_others_go_on();
+}
+
+TEST_P(OfiHostileTest, AnswersThatNobodyAskedForChangeNothing) {
+  say({.kind = Kind::kRegion, .key = 5, .address = 0x1000, .length = kSize});
+  say({.kind = Kind::kRevoked, .key = 5});
+  say({.kind = Kind::kRevoke, .key = 5});
+  ASSERT_NE(await(Kind::kRevoked), nullptr);
+  const auto& source = end_->memory(kSize, Access::kLocalRead);
+  ASSERT_TRUE(end_->post(id_, OfiEnd::write(1, source, {.address = 0x1000, .key = 5})));
+  ASSERT_NE(await(Kind::kAsk), nullptr);
+  say({.kind = Kind::kRegion, .key = 6, .address = 0x1000, .length = kSize});
+  say({.kind = Kind::kRegion, .key = 5, .address = ~uint64_t{0} - 10, .length = kSize});
+  ASSERT_TRUE(run_until({end_.get()}, [this] { return end_->finished(id_) == 1; }));
+  EXPECT_EQ(end_->sent(id_, CompletionStatus::kRemoteAccessError), 1U) << "it wraps";
+  EXPECT_EQ(end_->broken(id_), nullptr) << end_->nic().fault(id_);
+}
+
+TEST_P(OfiHostileTest, FalseKeyOfTheProviderIsNoSuccess) {
+  const auto& source = end_->memory(kSize, Access::kLocalRead);
+  ASSERT_TRUE(end_->post(id_, OfiEnd::write(1, source, {.address = 0x1000, .key = 5})));
+  ASSERT_NE(await(Kind::kAsk), nullptr);
+  say({.kind = Kind::kRegion,
+       .key = 5,
+       .address = 0x1000,
+       .place = 0x1000,
+       .provider_key = 0x4711,
+       .length = kSize});
+  expect_broken();
+  EXPECT_EQ(end_->sent(id_), 0U);
+  expect_others_go_on();
+}
+
+TEST_P(OfiHostileTest, WritesForNobodyAreCounted) {
+  const uint64_t before = end_->nic().counters().unknown_queue_pair;
+  for (const uint32_t slot : {15U, OfiImmediate::kMaxSlots - 1}) {
+    stranger_->place(*end_, {}, 7, OfiImmediate{.slot = slot, .bytes = 8, .immediate = 1}.pack());
+  }
+  EXPECT_TRUE(run_until({end_.get()}, [&] {
+    stranger_->step();
+    return end_->nic().counters().unknown_queue_pair == before + 2;
+  }));
+  EXPECT_EQ(end_->broken(id_), nullptr) << end_->nic().fault(id_);
+}
+
+TEST_P(OfiHostileTest, NoiseHarmsNobodyElse) {
+  Prng prng(20);
+  end_->memory(kSize, Access::kRemoteWrite);
+  for (int round = 0; round < 10; ++round) {
+    uint64_t sequence = 0;
+    for (int i = 0; i < 60 && end_->broken(id_) == nullptr; ++i) {
+      OfiMessage message{.kind = static_cast<Kind>(prng.below(9)),
+                         .key = static_cast<uint32_t>(prng.below(5)),
+                         .address = prng.next_u64() >> prng.below(64),
+                         .place = prng.next_u64(),
+                         .provider_key = prng.next_u64(),
+                         .length = prng.next_u64() >> prng.below(64),
+                         .to = id_,
+                         .taken = static_cast<uint32_t>(prng.below(3)),
+                         .sequence = ++sequence};
+      message.check = prng.below(20) == 0 ? prng.next_u64() : message.make_check();
+      stranger_->place(*end_, message, static_cast<uint32_t>((sequence - 1) % 64));
+    }
+    end_->nic().destroy_queue_pair(id_);
+    if (round == 5) expect_others_go_on();
+    end_ = nullptr;
+    stranger_ = std::make_unique<OfiStranger>(GetParam());
+    end_ = std::make_unique<OfiEnd>(GetParam(), Duration::from_s(2));
+    id_ = stranger_->meet(*end_);
+  }
+  expect_others_go_on();
+}
+
+}  // namespace
+}  // namespace pacecar
