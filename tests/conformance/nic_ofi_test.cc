@@ -21,7 +21,7 @@ struct Kind {
   Duration silence_limit = Duration::from_ms(600);
 };
 // A connection is made by the kernel, which takes an emulated machine long.
-constexpr Duration kVerbsSilence = Duration::from_s(3);
+constexpr Duration kVerbsSilence = Duration::from_s(10);
 
 std::unique_ptr<OfiNic> open_nic(const Kind& kind) {
   auto provider = choose_ofi_provider(kind.provider, kind.domain);

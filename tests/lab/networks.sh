@@ -42,14 +42,20 @@ case $rank in
     PACECAR_NICS=soft:udp:eth0 check "its client" "${bw[@]}" guest0
     ;;
 esac
-meet alone
-said='share no kind of network: guest2 .* has soft:udp:eth0 \(soft\), guest0 .* has rxe0 \(roce\);'
-case $rank in
-  0) PACECAR_NICS=rxe0 check_error "the server" "$said" "${bw[@]}" ;;
-  2)
-    await_server
-    PACECAR_NICS=soft:udp:eth0 check_error "the client" "$said" "${bw[@]}" guest0
-    ;;
-esac
+
+# alone NIC NETWORK: rank 0 has only NIC, of NETWORK, and rank 2 only the software NIC.
+alone() {
+  local said="share no kind of network: guest2 .* has soft:udp:eth0 \(soft\), guest0 .* has $1 \($2\);"
+  meet "alone $1"
+  case $rank in
+    0) PACECAR_NICS=$1 check_error "the server, $1" "$said" "${bw[@]}" ;;
+    2)
+      await_server
+      PACECAR_NICS=soft:udp:eth0 check_error "the client of $1" "$said" "${bw[@]}" guest0
+      ;;
+  esac
+}
+alone rxe0 roce
+if grep -q fi_getinfo "$plugin"; then alone ofi:tcp 'ofi:tcp;ofi_rxm'; fi
 check_kernel_log
 finish

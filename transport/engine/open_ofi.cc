@@ -101,7 +101,7 @@ Result<std::vector<FabricProvider>> list_fabric_providers() {
 Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& params,
                                const LogSink& log) {
   const auto [name, domain] = provider_and_domain(candidate.device);
-  auto provider = choose_ofi_provider(name, domain);
+  auto provider = choose_ofi_provider(name, domain, params.gpu != GpuSetting::kHost);
   if (!provider) return tl::unexpected(provider.error());
   const auto address = bootstrap_address(*provider);
   if (!address) {

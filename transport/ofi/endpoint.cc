@@ -99,7 +99,7 @@ int OfiEndpoint::write(const OfiWrite& write) const {
                            .context = write.context,
                            .data = write.completion_data};
   uint64_t flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
-  if (write.length <= domain_.traits().inject) flags |= FI_INJECT;
+  if (write.length <= domain_.traits().inject && !write.from_gpu) flags |= FI_INJECT;
   if (write.has_completion_data) flags |= FI_REMOTE_CQ_DATA;
   return static_cast<int>(fi_writemsg(endpoint_.get(), &message, flags));
 }

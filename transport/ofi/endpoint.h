@@ -24,6 +24,7 @@ struct OfiWrite {
   const void* data = nullptr;
   Bytes length = 0;
   void* descriptor = nullptr;  // of the local memory, where the provider wants it registered
+  bool from_gpu = false;       // where no processor can copy it
   fi_addr_t peer = FI_ADDR_UNSPEC;
   uint64_t place = 0;  // in the peer's memory, as the provider wants it
   uint64_t key = 0;

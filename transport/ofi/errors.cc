@@ -64,7 +64,9 @@ constexpr auto kErrors = std::to_array<OfiErrorInfo>({
     {FI_EOPNOTSUPP, "FI_EOPNOTSUPP", kLocalError, ErrorCode::kSystem, "the provider cannot do it",
      kOtherNic},
     {FI_EINVAL, "FI_EINVAL", kLocalError, ErrorCode::kSystem,
-     "the provider does not take these values", "bring libfabric up to date"},
+     "the provider does not take these values",
+     "bring libfabric up to date; for a device with small completion queues, as rdma_rxe's, set "
+     "FI_UNIVERSE_SIZE=64"},
 });
 constexpr OfiErrorInfo kUnknown{0,
                                 "unknown",

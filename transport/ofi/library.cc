@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <rdma/fi_domain.h>
 
 #include <array>
 #include <csignal>
@@ -11,8 +12,14 @@
 namespace pacecar {
 namespace {
 
-// What the library is asked for: all that we use was there then.
+// What the library is asked for: all that we use was there then, but for dma-bufs.
 constexpr uint32_t kInterface = FI_VERSION(1, 17);
+constexpr uint32_t kDmabufInterface = FI_VERSION(1, 20);
+#ifdef FI_MR_DMABUF
+constexpr bool kKnowsDmabufs = true;
+#else
+constexpr bool kKnowsDmabufs = false;
+#endif
 
 // Puts the handlers of these signals back as they were.
 class KeepSignalHandlers {
@@ -51,7 +58,7 @@ Result<const OfiLibrary*> OfiLibrary::load(const std::string& file) {
     return fail(ErrorCode::kUnavailable,
                 fmt::format("libfabric lacks {}: install version 1.17 or later", missing));
   }
-  if (!library->at_least(1, 17)) {
+  if (library->version_() < kInterface) {
     return fail(
         ErrorCode::kUnavailable,
         fmt::format("libfabric is version {}: install version 1.17 or later", library->version()));
@@ -79,8 +86,11 @@ std::string OfiLibrary::resolve(void* library) {
 
 int OfiLibrary::getinfo(const fi_info* hints, fi_info** infos) const {
   const KeepSignalHandlers keep;
-  return getinfo_(kInterface, nullptr, nullptr, 0, hints, infos);
+  return getinfo_(takes_dmabufs() ? kDmabufInterface : kInterface, nullptr, nullptr, 0, hints,
+                  infos);
 }
+
+bool OfiLibrary::takes_dmabufs() const { return kKnowsDmabufs && version_() >= kDmabufInterface; }
 
 std::string OfiLibrary::version() const {
   const uint32_t version = version_();

@@ -31,9 +31,8 @@ class OfiLibrary {
   std::string text_of(int error) const { return strerror_(error); }
   // "1.17"
   std::string version() const;
-  bool at_least(uint32_t major, uint32_t minor) const {
-    return version_() >= FI_VERSION(major, minor);
-  }
+  // GPU memory by dma-buf: from version 1.20 on, here and where Pacecar was built.
+  bool takes_dmabufs() const;
 
  private:
   std::string resolve(void* library);

@@ -127,7 +127,7 @@ NicCaps OfiNic::make_caps() const {
           .software = !traits.gpu_memory,
           .paces_packets = false,
           .manual_progress = !traits.device,
-          .dma_buf = memory_.takes_dmabuf(),
+          .dma_buf = traits.gpu_memory,
           .silent_writes_wake = domain_.wakes(),
           .networks = {network()}};
 }

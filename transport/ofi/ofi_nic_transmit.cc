@@ -142,6 +142,7 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   OfiWrite write{.data = request.local,
                  .length = request.length,
                  .descriptor = local->descriptor(),
+                 .from_gpu = local->in_gpu,
                  .peer = qp.peers[endpoint],
                  .place = region.place + (request.remote - region.address),
                  .key = region.provider_key,

@@ -15,6 +15,8 @@ namespace {
 
 constexpr int kKnownMemoryModes =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT | FI_MR_HMEM;
+// Those that say all at once and cannot be joined with others, which later versions do not name.
+constexpr int kLoneMemoryModes = 0b11;
 constexpr uint64_t kWriteOrder = FI_ORDER_WAW | FI_ORDER_RMA_WAW;
 constexpr Bytes kDefaultMtu = 4096;
 
@@ -29,7 +31,7 @@ struct Hints {
   explicit Hints(const OfiLibrary& library, std::string_view provider)
       : info(library.allocinfo(), InfoDeleter{&library}) {
     if (!provider.empty()) info->fabric_attr->prov_name = strndup(provider.data(), provider.size());
-    info->domain_attr->mr_mode = ~(FI_MR_BASIC | FI_MR_SCALABLE);
+    info->domain_attr->mr_mode = ~kLoneMemoryModes;
     info->mode = ~uint64_t{0};
   }
   void want_datagrams() { info->ep_attr->type = FI_EP_RDM; }
@@ -39,6 +41,7 @@ struct Hints {
     info->domain_attr->mr_mode = kKnownMemoryModes;
     info->domain_attr->threading = FI_THREAD_DOMAIN;
   }
+  void want_gpu_memory() { info->caps |= FI_HMEM; }
   void want_order() { info->tx_attr->msg_order = kWriteOrder; }
 
   InfoHandle info;
@@ -67,6 +70,22 @@ std::vector<OfiProvider> one_per_domain(const OfiLibrary& library, const fi_info
     if (std::ranges::none_of(found, same)) found.push_back(std::move(provider));
   }
   return found;
+}
+
+// In place of those that can, the same with GPU memory. It is asked for apart: it may cost a
+// provider other abilities. Where no device moves data, going through the host costs less.
+void ask_for_gpu_memory(const OfiLibrary& library, Hints& hints,
+                        std::vector<OfiProvider>& providers) {
+  if (!library.takes_dmabufs()) return;
+  hints.want_gpu_memory();
+  const InfoHandle infos = query(library, *hints.info);
+  for (OfiProvider& able : one_per_domain(library, infos.get())) {
+    if (!able.flaw.empty() || !able.traits.device) continue;
+    const auto same = std::ranges::find_if(providers, [&](const OfiProvider& other) {
+      return other.name == able.name && other.domain == able.domain;
+    });
+    if (same != providers.end()) *same = std::move(able);
+  }
 }
 
 std::string names_of(const std::vector<OfiProvider>& providers) {
@@ -169,10 +188,13 @@ Result<std::vector<OfiProvider>> list_ofi_providers() {
   hints.want_datagrams();
   hints.want_writes();
   const InfoHandle infos = query(**library, *hints.info);
-  return one_per_domain(**library, infos.get());
+  std::vector<OfiProvider> found = one_per_domain(**library, infos.get());
+  ask_for_gpu_memory(**library, hints, found);
+  return found;
 }
 
-Result<OfiProvider> choose_ofi_provider(std::string_view name, std::string_view domain) {
+Result<OfiProvider> choose_ofi_provider(std::string_view name, std::string_view domain,
+                                        bool gpu_memory) {
   const auto library = OfiLibrary::load();
   if (!library) return tl::unexpected(library.error());
   Hints hints(**library, name);
@@ -182,11 +204,12 @@ Result<OfiProvider> choose_ofi_provider(std::string_view name, std::string_view 
   hints.want_order();
   InfoHandle infos = query(**library, *hints.info);
   if (infos == nullptr) {
-    hints.info->tx_attr->msg_order = FI_ORDER_NONE;
+    hints.info->tx_attr->msg_order = 0;
     infos = query(**library, *hints.info);
   }
   if (infos == nullptr) return tl::unexpected(why_not(**library, name));
   std::vector<OfiProvider> found = one_per_domain(**library, infos.get());
+  if (gpu_memory) ask_for_gpu_memory(**library, hints, found);
   std::erase_if(found, [name](const OfiProvider& provider) {
     return provider.name != name && lowest_layer(provider.name) != name;
   });

@@ -38,7 +38,7 @@ struct OfiTraits {
   bool ordered = false;            // writes of an endpoint to one peer land in order
   bool host_only = false;          // reaches this host only
   bool device = false;             // a device reads and writes the memory, not a processor
-  bool gpu_memory = false;         // FI_HMEM
+  bool gpu_memory = false;         // FI_HMEM, as dma-buf
   uint64_t key_mask = 0;           // of the keys that we choose
   Bytes inject = 0;                // bytes that are copied when they are posted
   Bytes completion_data = 0;       // bytes that a write can bring along
@@ -66,9 +66,11 @@ struct OfiProvider {
 Result<std::vector<OfiProvider>> list_ofi_providers();
 
 // `name` is that of a provider ("tcp;ofi_rxm") or of its lowest layer ("tcp"); without a domain the
-// first one is taken that leaves the host, or else the first. Errors: kUnavailable (no libfabric),
+// first one is taken that leaves the host, or else the first. `gpu_memory`: with FI_HMEM where it
+// is to be had. Errors: kUnavailable (no libfabric),
 // kNotFound (no such provider or domain here), kInvalidArgument (it lacks something).
-Result<OfiProvider> choose_ofi_provider(std::string_view name, std::string_view domain);
+Result<OfiProvider> choose_ofi_provider(std::string_view name, std::string_view domain,
+                                        bool gpu_memory = false);
 
 // As the user of such a provider knows it: "tcp" of "tcp;ofi_rxm".
 std::string_view lowest_layer(std::string_view provider);

@@ -55,10 +55,9 @@ Result<MemoryRegion> OfiRegistrations::add_dmabuf(int fd, uint64_t offset, size_
                             .base_addr = reinterpret_cast<void*>(address - offset)};
   fi_mr_attr attributes{.dmabuf = &buffer, .iov_count = 1};
   attributes.iface = FI_HMEM_CUDA;
-  return keep(enroll(attributes, address, length, access, FI_MR_DMABUF));
-}
-bool OfiRegistrations::takes_dmabuf() const {
-  return domain_.traits().gpu_memory && domain_.library().at_least(1, 20);
+  auto region = enroll(attributes, address, length, access, FI_MR_DMABUF);
+  if (region) region->in_gpu = true;
+  return keep(std::move(region));
 }
 #else
 Result<MemoryRegion> OfiRegistrations::add_dmabuf(int /*fd*/, uint64_t /*offset*/,
@@ -67,7 +66,6 @@ Result<MemoryRegion> OfiRegistrations::add_dmabuf(int /*fd*/, uint64_t /*offset*
   return fail(ErrorCode::kInvalidArgument,
               "this build knows no dma-bufs of libfabric: build it with version 1.20 or later");
 }
-bool OfiRegistrations::takes_dmabuf() const { return false; }
 #endif
 
 Result<OfiRegistrations::Region> OfiRegistrations::lend(void* address, size_t length) {

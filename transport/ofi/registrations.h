@@ -25,6 +25,7 @@ class OfiRegistrations {
     uint64_t provider_key = 0;
     Bytes length = 0;
     Access access = Access::kLocalRead;
+    bool in_gpu = false;
 
     void* descriptor() const { return fi_mr_desc(memory.get()); }
   };
@@ -41,8 +42,6 @@ class OfiRegistrations {
   Result<MemoryRegion> add(void* address, size_t length, Access access);
   Result<MemoryRegion> add_dmabuf(int fd, uint64_t offset, size_t length, uint64_t address,
                                   Access access);
-  // Whether provider and library take dma-bufs.
-  bool takes_dmabuf() const;
   void remove(uint32_t key) { regions_.erase(key); }
   // nullptr: there is none.
   const Region* find(uint32_t key) const;
