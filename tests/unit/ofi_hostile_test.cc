@@ -1,9 +1,9 @@
 // A peer that breaks the protocol of libfabric NICs harms its own queue pair only.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "tests/support/ofi_stranger.h"
+#include "tests/support/over_ofi.h"
 #include "transport/base/prng.h"
 #include "transport/ofi/immediate.h"
 
@@ -12,28 +12,21 @@ namespace {
 
 using test::OfiConnection;
 using test::OfiEnd;
-using test::OfiKind;
 using test::OfiStranger;
 using test::run_until;
 using testing::AllOf;
 using testing::HasSubstr;
 using Kind = OfiMessage::Kind;
 
-constexpr size_t kSize = 256 << 10;
-constexpr unsigned kHangSeconds = 200;  // then the alarm ends the program
-
-class OfiHostileTest : public testing::TestWithParam<OfiKind> {
+class OfiHostileTest : public test::OverOfi {
  protected:
   void SetUp() override {
-    alarm(kHangSeconds);
-    const auto there = choose_ofi_provider(GetParam().provider, GetParam().domain);
-    if (!there) GTEST_SKIP() << there.error().message;
-    // In the order of their making, for they are written to until they are gone.
-    stranger_ = std::make_unique<OfiStranger>(GetParam());
-    end_ = std::make_unique<OfiEnd>(GetParam(), Duration::from_s(2));
+    test::OverOfi::SetUp();
+    if (IsSkipped()) return;
+    stranger_ = std::make_unique<OfiStranger>(kind());
+    end_ = std::make_unique<OfiEnd>(kind(), Duration::from_s(2));
     id_ = stranger_->meet(*end_);
   }
-  void TearDown() override { alarm(0); }
 
   void expect_broken(const std::string& what = "") {
     ASSERT_TRUE(run_until({end_.get()}, [this] {
@@ -41,13 +34,13 @@ class OfiHostileTest : public testing::TestWithParam<OfiKind> {
       return end_->broken(id_) != nullptr;
     }));
     const std::string nic_and_peer =
-        "ofi:" + std::string(GetParam().provider) + ", peer " + end_->nic().peer(id_) + ": ";
+        "ofi:" + std::string(kind().provider) + ", peer " + end_->nic().peer(id_) + ": ";
     EXPECT_THAT(end_->nic().fault(id_),
                 AllOf(HasSubstr(nic_and_peer), HasSubstr(what), HasSubstr(". To cure it, ")));
   }
   // The NIC serves others as if nothing were.
   void expect_others_go_on() {
-    OfiEnd other(GetParam());
+    OfiEnd other(kind());
     const OfiConnection ends = connect(*end_, other);
     const auto& source = end_->memory(kSize, Access::kLocalRead, 7);
     const auto& sink = other.memory(kSize, Access::kRemoteWrite);
@@ -66,14 +59,12 @@ class OfiHostileTest : public testing::TestWithParam<OfiKind> {
   }
   void say(const OfiMessage& message) { stranger_->say(*end_, message); }
 
-  std::unique_ptr<OfiStranger> stranger_;
+  std::unique_ptr<OfiStranger> stranger_;  // outlives the NIC, which writes to it to the end
   std::unique_ptr<OfiEnd> end_;
   QueuePairId id_ = 0;
 };
 
-INSTANTIATE_TEST_SUITE_P(Over, OfiHostileTest,
-                         testing::Values(test::kOfiTcp, test::kOfiShm, test::kOfiRxd),
-                         [](const auto& each) { return std::string(each.param.name); });
+INSTANTIATE_TEST_SUITE_P(Over, OfiHostileTest, test::every_ofi_kind(), test::ofi_kind_name);
 
 TEST_P(OfiHostileTest, UnknownMessageBreaksTheQueuePair) {
   say({.kind = static_cast<Kind>(99)});
@@ -192,8 +183,8 @@ TEST_P(OfiHostileTest, NoiseHarmsNobodyElse) {
     end_->nic().destroy_queue_pair(id_);
     if (round == 5) expect_others_go_on();
     end_ = nullptr;
-    stranger_ = std::make_unique<OfiStranger>(GetParam());
-    end_ = std::make_unique<OfiEnd>(GetParam(), Duration::from_s(2));
+    stranger_ = std::make_unique<OfiStranger>(kind());
+    end_ = std::make_unique<OfiEnd>(kind(), Duration::from_s(2));
     id_ = stranger_->meet(*end_);
   }
   expect_others_go_on();

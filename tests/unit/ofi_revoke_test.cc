@@ -2,36 +2,23 @@
 // providers that every machine has. A provider that is not there is skipped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <mutex>
 #include <thread>
 
-#include "tests/support/ofi_end.h"
+#include "tests/support/over_ofi.h"
 
 namespace pacecar {
 namespace {
 
 using test::OfiConnection;
 using test::OfiEnd;
-using test::OfiKind;
 using test::OfiTarget;
 using test::run_until;
 
-constexpr size_t kSize = 256 << 10;
-constexpr unsigned kHangSeconds = 200;  // then the alarm ends the program
-
-class OfiRevokeTest : public testing::TestWithParam<OfiKind> {
+class OfiRevokeTest : public test::OverOfi {
  protected:
-  void SetUp() override {
-    alarm(kHangSeconds);
-    const auto there = choose_ofi_provider(kind().provider, kind().domain);
-    if (!there) GTEST_SKIP() << there.error().message;
-  }
-  void TearDown() override { alarm(0); }
-  static const OfiKind& kind() { return GetParam(); }
-
   // Where a provider is slow, a write may take longer than the NIC waits for it: then the endpoints
   // are closed, which also leaves the memory alone.
   static void expect_intact(OfiEnd& end, QueuePairId id) {
@@ -40,15 +27,13 @@ class OfiRevokeTest : public testing::TestWithParam<OfiKind> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Over, OfiRevokeTest,
-                         testing::Values(test::kOfiTcp, test::kOfiShm, test::kOfiRxd),
-                         [](const auto& each) { return std::string(each.param.name); });
+INSTANTIATE_TEST_SUITE_P(Over, OfiRevokeTest, test::every_ofi_kind(), test::ofi_kind_name);
 
 // Writes to what it is told to from a thread of its own, eight at a time.
 class Writer {
  public:
   Writer(OfiEnd& end, QueuePairId id)
-      : end_(end), id_(id), source_(end.memory(kSize, Access::kLocalRead, 3)) {}
+      : end_(end), id_(id), source_(end.memory(256 << 10, Access::kLocalRead, 3)) {}
   ~Writer() { stop(); }
 
   void start(const OfiTarget& target) {
