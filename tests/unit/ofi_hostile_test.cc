@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "tests/support/ofi_stranger.h"
 #include "tests/support/over_ofi.h"
 #include "transport/base/prng.h"
@@ -75,7 +78,7 @@ TEST_P(OfiHostileTest, UnknownMessageBreaksTheQueuePair) {
 TEST_P(OfiHostileTest, WhoHasTakenMoreThanThereWasBreaksTheProtocol) {
   OfiMessage message{.kind = Kind::kTaken, .to = id_, .taken = 1000, .sequence = 1};
   message.check = message.make_check();
-  stranger_->place(*end_, message, 0);
+  stranger_->place({end_.get()}, message, 0);
   expect_broken("the peer breaks the protocol");
   expect_others_go_on();
 }
@@ -114,10 +117,35 @@ TEST_P(OfiHostileTest, WhoAsksAndTakesNothingAsksTooMuch) {
   for (uint32_t i = 0; i < 1000 && end_->broken(id_) == nullptr; ++i) {
     OfiMessage message{.kind = Kind::kAsk, .key = i, .to = id_, .taken = 0, .sequence = i + 1};
     message.check = message.make_check();
-    stranger_->place(*end_, message, i % OfiRings::kMessages);
+    stranger_->place({end_.get()}, message, i % OfiRings::kMessages);
   }
   expect_broken("the peer asks more than it may at once");
   expect_others_go_on();
+}
+
+// It gives the region back and asks for it again, both at once, while the owner takes it back from
+// all.
+TEST_P(OfiHostileTest, MemoryThatIsBeingTakenBackIsNotLentAgain) {
+  const auto& sink = end_->memory(kSize, Access::kRemoteWrite);
+  const uint32_t key = sink.region.key;
+  say({.kind = Kind::kAsk, .key = key});
+  ASSERT_NE(await(Kind::kRegion), nullptr);
+  OfiMessage revoked{.kind = Kind::kRevoked, .key = key, .to = id_, .sequence = 2};
+  OfiMessage again{.kind = Kind::kAsk, .key = key, .to = id_, .sequence = 3};
+  revoked.check = revoked.make_check();
+  again.check = again.make_check();
+  std::atomic<bool> answered = false;
+  std::jthread answering([&] {
+    while (stranger_->heard_of(Kind::kRevoke) == nullptr) stranger_->step();
+    stranger_->place({}, again, 2);  // not seen before the other is there
+    stranger_->place({}, revoked, 1);
+    answered = true;
+  });
+  end_->nic().deregister_memory(sink.region);
+  while (!answered) end_->step();
+  answering.join();
+  end_->step();
+  EXPECT_TRUE(end_->broken(id_) == nullptr || kind().slow) << end_->nic().fault(id_);
 }
 
 TEST_P(OfiHostileTest, AnswersThatNobodyAskedForChangeNothing) {
@@ -153,7 +181,8 @@ TEST_P(OfiHostileTest, FalseKeyOfTheProviderIsNoSuccess) {
 TEST_P(OfiHostileTest, WritesForNobodyAreCounted) {
   const uint64_t before = end_->nic().counters().unknown_queue_pair;
   for (const uint32_t slot : {15U, OfiImmediate::kMaxSlots - 1}) {
-    stranger_->place(*end_, {}, 7, OfiImmediate{.slot = slot, .bytes = 8, .immediate = 1}.pack());
+    stranger_->place({end_.get()}, {}, 7,
+                     OfiImmediate{.slot = slot, .bytes = 8, .immediate = 1}.pack());
   }
   EXPECT_TRUE(run_until({end_.get()}, [&] {
     stranger_->step();
@@ -178,7 +207,7 @@ TEST_P(OfiHostileTest, NoiseHarmsNobodyElse) {
                          .taken = static_cast<uint32_t>(prng.below(3)),
                          .sequence = ++sequence};
       message.check = prng.below(20) == 0 ? prng.next_u64() : message.make_check();
-      stranger_->place(*end_, message, static_cast<uint32_t>((sequence - 1) % 64));
+      stranger_->place({end_.get()}, message, static_cast<uint32_t>((sequence - 1) % 64));
     }
     end_->nic().destroy_queue_pair(id_);
     if (round == 5) expect_others_go_on();
