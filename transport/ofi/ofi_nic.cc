@@ -69,13 +69,17 @@ Result<void> OfiNic::set_up() {
   return {};
 }
 
-// Peers that are told need not wait for us. A provider in software is not moved on: it might still
-// write into memory whose owner has gone before.
+// Peers that are told need not wait for us. A provider in software may take what has arrived while
+// its endpoints are closed: nothing may be left to write to, for its owner may have gone before.
 OfiNic::~OfiNic() {
   for (const uint32_t slot : live_) {
     QueuePair& qp = *queue_pairs_[slot];
     if (qp.gone_sent || qp.peer_dead || !qp.mailbox.has_room_to_tell()) continue;
     send_letter(qp, {.message = {.kind = OfiMessage::Kind::kGone}});
+  }
+  if (!domain_.traits().device) {
+    rings_region_ = {};
+    memory_.clear();
   }
   close_endpoints();
 }

@@ -43,6 +43,7 @@ class OfiRegistrations {
   Result<MemoryRegion> add_dmabuf(int fd, uint64_t offset, size_t length, uint64_t address,
                                   Access access);
   void remove(uint32_t key) { regions_.erase(key); }
+  void clear() { regions_.clear(); }
   // nullptr: there is none.
   const Region* find(uint32_t key) const;
 
