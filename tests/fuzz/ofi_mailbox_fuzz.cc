@@ -5,8 +5,8 @@
 #include "transport/base/check.h"
 #include "transport/ofi/mailbox.h"
 
-// Each byte is where 64 more are written to; the first bit of the next says whether its check is
-// made to fit.
+// For each message a byte that says where it is written to, one whose bits say what of it is made
+// to fit, and the message.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using pacecar::OfiMessage;
   using pacecar::OfiRings;

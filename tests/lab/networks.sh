@@ -45,7 +45,8 @@ esac
 
 # alone NIC NETWORK: rank 0 has only NIC, of NETWORK, and rank 2 only the software NIC.
 alone() {
-  local said="share no kind of network: guest2 .* has soft:udp:eth0 \(soft\), guest0 .* has $1 \($2\);"
+  local said='share no kind of network: guest2 .* has soft:udp:eth0 \(soft\), '
+  said+="guest0 .* has $1 \($2\);"
   meet "alone $1"
   case $rank in
     0) PACECAR_NICS=$1 check_error "the server, $1" "$said" "${bw[@]}" ;;

@@ -28,12 +28,13 @@ struct OfiKind {
   const char* domain = "";
   // What a dead peer does not answer holds up what the others do: all queue pairs break.
   bool shares_fate = false;
+  bool slow = false;  // a lost packet is repeated only after a long time
 };
 inline void PrintTo(const OfiKind& kind, std::ostream* out) { *out << kind.name; }
 
 inline constexpr OfiKind kOfiTcp{"tcp", "tcp", "lo"};
 inline constexpr OfiKind kOfiShm{"shm", "shm", "", true};
-inline constexpr OfiKind kOfiRxd{"rxd", "udp;ofi_rxd", "lo"};
+inline constexpr OfiKind kOfiRxd{"rxd", "udp;ofi_rxd", "lo", false, true};
 
 // A region of a peer, as its owner tells of it.
 struct OfiTarget {

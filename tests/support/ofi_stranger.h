@@ -50,10 +50,11 @@ class OfiStranger {
   // Turns both until the message is there.
   void say(OfiEnd& end, const OfiMessage& message) {
     const OfiMailbox::Outgoing outgoing = mailbox_.send(message);
-    place(end, *outgoing.message, outgoing.place);
+    place({&end}, *outgoing.message, outgoing.place);
   }
-  // Into a place of the peer's ring, with a write that tells of itself where `data` is given.
-  void place(OfiEnd& end, const OfiMessage& message, uint32_t place,
+  // Into a place of the peer's ring, with a write that tells of itself where `data` is given; turns
+  // `ends` until it is there.
+  void place(std::initializer_list<OfiEnd*> ends, const OfiMessage& message, uint32_t place,
              std::optional<uint64_t> data = {}) {
     const OfiMessage copy = message;
     const OfiWrite write{.data = &copy,
@@ -67,7 +68,7 @@ class OfiStranger {
                          .context = &context_};
     const size_t before = completed_;
     int error = -FI_EAGAIN;
-    run_until({&end}, [&] {
+    run_until(ends, [&] {
       if (error == -FI_EAGAIN) error = endpoint_->write(write);
       step();
       return completed_ > before;

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "tests/support/ofi_child.h"
+#include "tests/support/over_ofi.h"
 
 namespace pacecar {
 namespace {
@@ -14,31 +15,18 @@ namespace {
 using test::OfiChild;
 using test::OfiConnection;
 using test::OfiEnd;
-using test::OfiKind;
 using test::OfiLoad;
 using test::OfiTarget;
 using test::run_until;
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr size_t kSize = OfiChild::kRegionBytes;
-constexpr unsigned kHangSeconds = 200;  // then the alarm ends the program
-
-class OfiFailureTest : public testing::TestWithParam<OfiKind> {
+class OfiFailureTest : public test::OverOfi {
  protected:
-  void SetUp() override {
-    alarm(kHangSeconds);
-    const auto there = choose_ofi_provider(kind().provider, kind().domain);
-    if (!there) GTEST_SKIP() << there.error().message;
-  }
-  void TearDown() override { alarm(0); }
-  static const OfiKind& kind() { return GetParam(); }
-
   // A sentence that names the NIC, with its provider, and the peer.
-  static testing::Matcher<std::string> names(OfiEnd& end, const std::string& peer) {
+  static testing::Matcher<std::string> names(const std::string& peer) {
     EXPECT_FALSE(peer.empty());
-    return AllOf(HasSubstr(end.nic().provider().name.substr(0, 3)),
-                 HasSubstr("ofi:" + std::string(kind().provider) + ", peer " + peer + ": "),
+    return AllOf(HasSubstr("ofi:" + std::string(kind().provider) + ", peer " + peer + ": "),
                  HasSubstr(". To cure it, "));
   }
   static void expect_traffic(OfiEnd& from, OfiEnd& to) {
@@ -53,9 +41,7 @@ class OfiFailureTest : public testing::TestWithParam<OfiKind> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Over, OfiFailureTest,
-                         testing::Values(test::kOfiTcp, test::kOfiShm, test::kOfiRxd),
-                         [](const auto& each) { return std::string(each.param.name); });
+INSTANTIATE_TEST_SUITE_P(Over, OfiFailureTest, test::every_ofi_kind(), test::ofi_kind_name);
 
 TEST_P(OfiFailureTest, ReopenedEndpointsBreakEveryQueuePairAndServeNewOnes) {
   OfiChild child(kind());
@@ -80,7 +66,7 @@ TEST_P(OfiFailureTest, ReopenedEndpointsBreakEveryQueuePairAndServeNewOnes) {
   }));
   for (size_t i = 0; i < ids.size(); ++i) {
     EXPECT_EQ(from.broken(ids[i])->status, CompletionStatus::kLocalError);
-    EXPECT_THAT(from.nic().fault(ids[i]), names(from, peers[i]));
+    EXPECT_THAT(from.nic().fault(ids[i]), names(peers[i]));
     EXPECT_THAT(from.nic().fault(ids[i]), HasSubstr(": the cable was pulled. "));
     EXPECT_FALSE(from.post(ids[i], OfiEnd::write(1, source, target)));
   }
@@ -115,7 +101,7 @@ TEST_P(OfiFailureTest, KilledPeerBreaksItsQueuePairAndNewOnesWork) {
     return from.broken(id) != nullptr;
   }));
   EXPECT_EQ(from.broken(id)->status, CompletionStatus::kRetryExceeded);
-  EXPECT_THAT(from.nic().fault(id), names(from, from.nic().peer(id)));
+  EXPECT_THAT(from.nic().fault(id), names(from.nic().peer(id)));
   const size_t before = from.sent(good.a);
   ASSERT_TRUE(run_until({&from, &other}, [&] {
     good_load.top_up();
@@ -123,7 +109,7 @@ TEST_P(OfiFailureTest, KilledPeerBreaksItsQueuePairAndNewOnesWork) {
   }));
   if (kind().shares_fate) {
     ASSERT_NE(from.broken(good.a), nullptr);
-    EXPECT_THAT(from.nic().fault(good.a), names(from, from.nic().peer(good.a)));
+    EXPECT_THAT(from.nic().fault(good.a), names(from.nic().peer(good.a)));
     EXPECT_THAT(from.nic().fault(good.a),
                 HasSubstr(": " + from.nic().peer(id) + " answers no more"));
   } else {
@@ -150,7 +136,7 @@ TEST_P(OfiFailureTest, SilentPeerBreaksItsQueuePairAndMayComeBack) {
     return from.broken(id) != nullptr;
   }));
   EXPECT_EQ(from.broken(id)->status, CompletionStatus::kRetryExceeded);
-  EXPECT_THAT(from.nic().fault(id), names(from, from.nic().peer(id)));
+  EXPECT_THAT(from.nic().fault(id), names(from.nic().peer(id)));
   EXPECT_THAT(from.nic().fault(id), HasSubstr("nothing has come back for 1 s"));
   const size_t finished = from.finished(id);
   child.await();

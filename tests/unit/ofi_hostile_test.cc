@@ -1,9 +1,12 @@
 // A peer that breaks the protocol of libfabric NICs harms its own queue pair only.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
+
+#include <atomic>
+#include <thread>
 
 #include "tests/support/ofi_stranger.h"
+#include "tests/support/over_ofi.h"
 #include "transport/base/prng.h"
 #include "transport/ofi/immediate.h"
 
@@ -12,28 +15,21 @@ namespace {
 
 using test::OfiConnection;
 using test::OfiEnd;
-using test::OfiKind;
 using test::OfiStranger;
 using test::run_until;
 using testing::AllOf;
 using testing::HasSubstr;
 using Kind = OfiMessage::Kind;
 
-constexpr size_t kSize = 256 << 10;
-constexpr unsigned kHangSeconds = 200;  // then the alarm ends the program
-
-class OfiHostileTest : public testing::TestWithParam<OfiKind> {
+class OfiHostileTest : public test::OverOfi {
  protected:
   void SetUp() override {
-    alarm(kHangSeconds);
-    const auto there = choose_ofi_provider(GetParam().provider, GetParam().domain);
-    if (!there) GTEST_SKIP() << there.error().message;
-    // In the order of their making, for they are written to until they are gone.
-    stranger_ = std::make_unique<OfiStranger>(GetParam());
-    end_ = std::make_unique<OfiEnd>(GetParam(), Duration::from_s(2));
+    test::OverOfi::SetUp();
+    if (IsSkipped()) return;
+    stranger_ = std::make_unique<OfiStranger>(kind());
+    end_ = std::make_unique<OfiEnd>(kind(), Duration::from_s(2));
     id_ = stranger_->meet(*end_);
   }
-  void TearDown() override { alarm(0); }
 
   void expect_broken(const std::string& what = "") {
     ASSERT_TRUE(run_until({end_.get()}, [this] {
@@ -41,13 +37,13 @@ class OfiHostileTest : public testing::TestWithParam<OfiKind> {
       return end_->broken(id_) != nullptr;
     }));
     const std::string nic_and_peer =
-        "ofi:" + std::string(GetParam().provider) + ", peer " + end_->nic().peer(id_) + ": ";
+        "ofi:" + std::string(kind().provider) + ", peer " + end_->nic().peer(id_) + ": ";
     EXPECT_THAT(end_->nic().fault(id_),
                 AllOf(HasSubstr(nic_and_peer), HasSubstr(what), HasSubstr(". To cure it, ")));
   }
   // The NIC serves others as if nothing were.
   void expect_others_go_on() {
-    OfiEnd other(GetParam());
+    OfiEnd other(kind());
     const OfiConnection ends = connect(*end_, other);
     const auto& source = end_->memory(kSize, Access::kLocalRead, 7);
     const auto& sink = other.memory(kSize, Access::kRemoteWrite);
@@ -66,14 +62,12 @@ class OfiHostileTest : public testing::TestWithParam<OfiKind> {
   }
   void say(const OfiMessage& message) { stranger_->say(*end_, message); }
 
-  std::unique_ptr<OfiStranger> stranger_;
+  std::unique_ptr<OfiStranger> stranger_;  // outlives the NIC, which writes to it to the end
   std::unique_ptr<OfiEnd> end_;
   QueuePairId id_ = 0;
 };
 
-INSTANTIATE_TEST_SUITE_P(Over, OfiHostileTest,
-                         testing::Values(test::kOfiTcp, test::kOfiShm, test::kOfiRxd),
-                         [](const auto& each) { return std::string(each.param.name); });
+INSTANTIATE_TEST_SUITE_P(Over, OfiHostileTest, test::every_ofi_kind(), test::ofi_kind_name);
 
 TEST_P(OfiHostileTest, UnknownMessageBreaksTheQueuePair) {
   say({.kind = static_cast<Kind>(99)});
@@ -84,7 +78,7 @@ TEST_P(OfiHostileTest, UnknownMessageBreaksTheQueuePair) {
 TEST_P(OfiHostileTest, WhoHasTakenMoreThanThereWasBreaksTheProtocol) {
   OfiMessage message{.kind = Kind::kTaken, .to = id_, .taken = 1000, .sequence = 1};
   message.check = message.make_check();
-  stranger_->place(*end_, message, 0);
+  stranger_->place({end_.get()}, message, 0);
   expect_broken("the peer breaks the protocol");
   expect_others_go_on();
 }
@@ -123,10 +117,35 @@ TEST_P(OfiHostileTest, WhoAsksAndTakesNothingAsksTooMuch) {
   for (uint32_t i = 0; i < 1000 && end_->broken(id_) == nullptr; ++i) {
     OfiMessage message{.kind = Kind::kAsk, .key = i, .to = id_, .taken = 0, .sequence = i + 1};
     message.check = message.make_check();
-    stranger_->place(*end_, message, i % OfiRings::kMessages);
+    stranger_->place({end_.get()}, message, i % OfiRings::kMessages);
   }
   expect_broken("the peer asks more than it may at once");
   expect_others_go_on();
+}
+
+// It gives the region back and asks for it again, both at once, while the owner takes it back from
+// all.
+TEST_P(OfiHostileTest, MemoryThatIsBeingTakenBackIsNotLentAgain) {
+  const auto& sink = end_->memory(kSize, Access::kRemoteWrite);
+  const uint32_t key = sink.region.key;
+  say({.kind = Kind::kAsk, .key = key});
+  ASSERT_NE(await(Kind::kRegion), nullptr);
+  OfiMessage revoked{.kind = Kind::kRevoked, .key = key, .to = id_, .sequence = 2};
+  OfiMessage again{.kind = Kind::kAsk, .key = key, .to = id_, .sequence = 3};
+  revoked.check = revoked.make_check();
+  again.check = again.make_check();
+  std::atomic<bool> answered = false;
+  std::jthread answering([&] {
+    while (stranger_->heard_of(Kind::kRevoke) == nullptr) stranger_->step();
+    stranger_->place({}, again, 2);  // not seen before the other is there
+    stranger_->place({}, revoked, 1);
+    answered = true;
+  });
+  end_->nic().deregister_memory(sink.region);
+  while (!answered) end_->step();
+  answering.join();
+  end_->step();
+  EXPECT_TRUE(end_->broken(id_) == nullptr || kind().slow) << end_->nic().fault(id_);
 }
 
 TEST_P(OfiHostileTest, AnswersThatNobodyAskedForChangeNothing) {
@@ -162,7 +181,8 @@ TEST_P(OfiHostileTest, FalseKeyOfTheProviderIsNoSuccess) {
 TEST_P(OfiHostileTest, WritesForNobodyAreCounted) {
   const uint64_t before = end_->nic().counters().unknown_queue_pair;
   for (const uint32_t slot : {15U, OfiImmediate::kMaxSlots - 1}) {
-    stranger_->place(*end_, {}, 7, OfiImmediate{.slot = slot, .bytes = 8, .immediate = 1}.pack());
+    stranger_->place({end_.get()}, {}, 7,
+                     OfiImmediate{.slot = slot, .bytes = 8, .immediate = 1}.pack());
   }
   EXPECT_TRUE(run_until({end_.get()}, [&] {
     stranger_->step();
@@ -187,13 +207,13 @@ TEST_P(OfiHostileTest, NoiseHarmsNobodyElse) {
                          .taken = static_cast<uint32_t>(prng.below(3)),
                          .sequence = ++sequence};
       message.check = prng.below(20) == 0 ? prng.next_u64() : message.make_check();
-      stranger_->place(*end_, message, static_cast<uint32_t>((sequence - 1) % 64));
+      stranger_->place({end_.get()}, message, static_cast<uint32_t>((sequence - 1) % 64));
     }
     end_->nic().destroy_queue_pair(id_);
     if (round == 5) expect_others_go_on();
     end_ = nullptr;
-    stranger_ = std::make_unique<OfiStranger>(GetParam());
-    end_ = std::make_unique<OfiEnd>(GetParam(), Duration::from_s(2));
+    stranger_ = std::make_unique<OfiStranger>(kind());
+    end_ = std::make_unique<OfiEnd>(kind(), Duration::from_s(2));
     id_ = stranger_->meet(*end_);
   }
   expect_others_go_on();

@@ -95,10 +95,11 @@ class SignalHandlers {
   static constexpr int kSignals = 64;
 
   static bool same(const struct sigaction& a, const struct sigaction& b) {
-    // The C library's own mark: on all that were ever set.
-    constexpr int kRestorer = 0x04000000;
-    return a.sa_handler == b.sa_handler && ((a.sa_flags ^ b.sa_flags) & ~kRestorer) == 0 &&
-           std::memcmp(&a.sa_mask, &b.sa_mask, sizeof a.sa_mask) == 0;
+    for (int signal = 1; signal < kSignals; ++signal) {
+      if (sigismember(&a.sa_mask, signal) != sigismember(&b.sa_mask, signal)) return false;
+    }
+    constexpr int kRestorer = 0x04000000;  // the C library's own mark: on all that were ever set
+    return a.sa_handler == b.sa_handler && ((a.sa_flags ^ b.sa_flags) & ~kRestorer) == 0;
   }
 
   std::array<struct sigaction, kSignals> actions_{};

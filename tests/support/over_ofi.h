@@ -1,0 +1,32 @@
+// OverOfi: tests over each of libfabric's providers that every machine has, in real time. One that
+// is not there is skipped; what hangs is ended by an alarm.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "tests/support/ofi_end.h"
+
+namespace pacecar::test {
+
+class OverOfi : public testing::TestWithParam<OfiKind> {
+ protected:
+  static constexpr size_t kSize = 256 << 10;  // of a write
+
+  void SetUp() override {
+    alarm(200);
+    const auto there = choose_ofi_provider(kind().provider, kind().domain);
+    if (!there) GTEST_SKIP() << there.error().message;
+  }
+  void TearDown() override { alarm(0); }
+  static const OfiKind& kind() { return GetParam(); }
+};
+
+inline auto every_ofi_kind() { return testing::Values(kOfiTcp, kOfiShm, kOfiRxd); }
+inline std::string ofi_kind_name(const testing::TestParamInfo<OfiKind>& each) {
+  return each.param.name;
+}
+
+}  // namespace pacecar::test
