@@ -1,7 +1,6 @@
 // Why flows have the rates that they have: over time in results, as events in traces.
 #include <gmock/gmock.h>
 
-#include <cstdio>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include "bench/sim/run.h"
 #include "bench/sim/spec_file.h"
 #include "cc/registry.h"
+#include "tests/support/scratch_directory.h"
 
 namespace pacecar {
 namespace {
@@ -38,12 +38,12 @@ RunResult run_of(const RunSpec& spec) {
 
 std::vector<Json> traced(const std::string& control) {
   RunSpec spec = incast(control);
-  spec.trace = testing::TempDir() + "reasons_" + control + ".trace";
+  const test::ScratchDirectory folder;
+  spec.trace = folder.path() / "trace";
   run_of(spec);
   std::ifstream lines(spec.trace);
   std::vector<Json> events;
   for (std::string line; std::getline(lines, line);) events.push_back(Json::parse(line));
-  std::remove(spec.trace.c_str());
   return events;
 }
 
@@ -73,9 +73,9 @@ TEST_P(SimulationReasons, AreLookedAtWithoutChangingTheRun) {
   unseen.sampling.interval = Duration();
   RunSpec seen = unseen;
   seen.sampling.interval = Duration::from_ns(100);
-  seen.trace = testing::TempDir() + "looked_at_" + GetParam();
+  const test::ScratchDirectory folder;
+  seen.trace = folder.path() / "trace";
   EXPECT_EQ(run_of(seen).trace_hash, run_of(unseen).trace_hash);
-  std::remove(seen.trace.c_str());
 }
 
 TEST_P(SimulationReasons, AreTracedWhereTheyChange) {

@@ -1,13 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <set>
 
 #include "bench/ab/emit.h"
 #include "bench/ab/program_plan.h"
 #include "bench/ab/program_runner.h"
 #include "bench/ab/provenance.h"
+#include "tests/support/scratch_directory.h"
 
 namespace pacecar::ab {
 namespace {
@@ -50,18 +50,17 @@ class ProgramRun : public testing::Test {
                      "echo '#bytes #iterations BW average[Gb/sec]'; echo \"2 1 $RATE.$(wc -l < " +
                          log_ + ")\"; echo $RATE >> " + log_};
     plan_.blocks = 4;
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
     std::fclose(std::fopen(log_.c_str(), "w"));
   }
 
   Result<ProgramResults> run() {
-    const auto folder = ResultsFolder::open(path_ + "/results", ResultsFolder::Existing::kReplace);
+    const auto folder =
+        ResultsFolder::open(folder_.path() / "results", ResultsFolder::Existing::kReplace);
     return run_programs(plan_, *folder, "pacecar ab", [](size_t, size_t) {});
   }
 
-  std::string path_ = testing::TempDir() + "/ab_programs";
-  std::string log_ = path_ + "/log";
+  test::ScratchDirectory folder_;
+  std::string log_ = folder_.path() / "log";
   ProgramPlan plan_;
 };
 

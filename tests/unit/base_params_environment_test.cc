@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "tests/support/scratch_directory.h"
 #include "transport/base/params_environment.h"
 
 namespace pacecar {
@@ -22,7 +23,6 @@ class ParamsEnvironment : public testing::Test {
   }
   void TearDown() override {
     for (const std::string& name : names_) unsetenv(name.c_str());
-    for (const std::string& file : files_) std::remove(file.c_str());
   }
 
   void set(const std::string& name, const std::string& value) {
@@ -30,8 +30,7 @@ class ParamsEnvironment : public testing::Test {
     setenv(name.c_str(), value.c_str(), 1);
   }
   std::string file(const std::string& name, const std::string& text) {
-    const std::string path = testing::TempDir() + "pacecar_params_" + name;
-    files_.push_back(path);
+    const std::string path = folder_.path() / name;
     std::ofstream(path) << text;
     return path;
   }
@@ -39,12 +38,12 @@ class ParamsEnvironment : public testing::Test {
     return load_params_from_environment(given, &warnings_, system_file_);
   }
 
-  std::string system_file_ = testing::TempDir() + "pacecar_params_missing";
+  test::ScratchDirectory folder_;
+  std::string system_file_ = folder_.path() / "missing";
   std::vector<std::string> warnings_;
 
  private:
   std::vector<std::string> names_;
-  std::vector<std::string> files_;
 };
 
 TEST_F(ParamsEnvironment, NothingSetGivesTheDefaults) {
