@@ -1,11 +1,10 @@
 // The NIC conformance suite for NICs on libfabric's providers: two of ours in this process, on
 // those that every machine has. A provider that is not there is skipped.
-#include <poll.h>
-
 #include <stdexcept>
 
 #include "tests/conformance/nic_conformance.h"
 #include "tests/support/monotonic_now.h"
+#include "tests/support/turned_nics.h"
 #include "transport/ofi/ofi_nic.h"
 
 namespace pacecar {
@@ -38,40 +37,12 @@ std::unique_ptr<OfiNic> open_nic(const Kind& kind) {
   return std::move(*nic);
 }
 
-struct World {
-  explicit World(const Kind& kind) : nics{open_nic(kind), open_nic(kind)} {}
-
-  Instant step() {
-    bool idle = true;
-    for (auto& nic : nics) {
-      const Instant now = monotonic_now();
-      idle = nic->receive(now) == 0 && idle;
-      nic->on_time(now);
-      idle = nic->transmit(now) == 0 && idle;
-    }
-    if (idle) wait();
-    return monotonic_now();
-  }
-
-  // At most a millisecond, and not when something has arrived or is due.
-  void wait() {
-    std::array<pollfd, 2> ends{};
-    for (size_t side = 0; side < nics.size(); ++side) {
-      if (!nics[side]->prepare_to_wait()) return;
-      if (nics[side]->next_deadline() < monotonic_now() + Duration::from_ms(1)) return;
-      ends[side] = {nics[side]->wait_fd(), POLLIN, 0};
-    }
-    poll(ends.data(), ends.size(), 1);
-  }
-
-  std::array<std::unique_ptr<OfiNic>, 2> nics;
-};
-
 NicWorld make_world(const Kind& kind) {
   if (auto there = choose_ofi_provider(kind.provider, kind.domain); !there) {
     return {.missing = there.error().message};
   }
-  const auto world = std::make_shared<World>(kind);
+  const auto world = std::make_shared<test::TurnedNics<OfiNic>>();
+  world->nics = {open_nic(kind), open_nic(kind)};
   return {.nics = {world->nics[0].get(), world->nics[1].get()},
           .lost_memory_breaks = true,
           .step = [world] { return world->step(); },

@@ -1,10 +1,9 @@
 // The NIC conformance suite for NICs through libibverbs: two of ours on the machine's first RDMA
 // device that is up. Skipped where there is none; deploy/lab/run has one.
-#include <poll.h>
-
 #include <stdexcept>
 
 #include "tests/conformance/nic_conformance.h"
+#include "tests/support/turned_nics.h"
 #include "tests/support/verbs_port.h"
 #include "transport/verbs/verbs_nic.h"
 
@@ -26,40 +25,11 @@ std::unique_ptr<VerbsNic> open_nic(const VerbsPortInfo& port, uint32_t paths) {
   return std::move(*nic);
 }
 
-struct World {
-  World(const VerbsPortInfo& port, uint32_t paths)
-      : nics{open_nic(port, paths), open_nic(port, paths)} {}
-
-  Instant step() {
-    bool idle = true;
-    for (auto& nic : nics) {
-      const Instant now = monotonic_now();
-      idle = nic->receive(now) == 0 && idle;
-      nic->on_time(now);
-      idle = nic->transmit(now) == 0 && idle;
-    }
-    if (idle) wait();
-    return monotonic_now();
-  }
-
-  // At most a millisecond, and not when something has arrived or is due.
-  void wait() {
-    std::array<pollfd, 2> ends{};
-    for (size_t side = 0; side < nics.size(); ++side) {
-      if (!nics[side]->prepare_to_wait()) return;
-      if (nics[side]->next_deadline() < monotonic_now() + Duration::from_ms(1)) return;
-      ends[side] = {nics[side]->wait_fd(), POLLIN, 0};
-    }
-    poll(ends.data(), ends.size(), 1);
-  }
-
-  std::array<std::unique_ptr<VerbsNic>, 2> nics;
-};
-
 NicWorld make_world(uint32_t paths) {
   const auto port = test::active_verbs_port();
   if (!port) return {.missing = port.error().message};
-  const auto world = std::make_shared<World>(*port, paths);
+  const auto world = std::make_shared<test::TurnedNics<VerbsNic>>();
+  world->nics = {open_nic(*port, paths), open_nic(*port, paths)};
   return {.nics = {world->nics[0].get(), world->nics[1].get()},
           .refusals_break = true,
           .lost_memory_breaks = true,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "transport/base/check.h"
+#include "transport/nic/paced/next_completion.h"
 #include "transport/ofi/immediate.h"
 #include "transport/ofi/ofi_nic.h"
 
@@ -231,21 +232,11 @@ size_t OfiNic::poll(std::span<Completion> completions) {
   }
   while (count < completions.size() && !completed_.empty()) {
     QueuePair& qp = *queue_pairs_[completed_.front()];
-    Completion completion{.queue_pair = qp.id, .kind = CompletionKind::kSent};
-    WorkRequest request;
-    if (!qp.broken_told && qp.work.pop_completed(&request, &completion.status)) {
-      if (!request.signaled && completion.status == CompletionStatus::kOk) continue;
-      completion.work_request = request.id;
-      completions[count++] = completion;
-      continue;
+    if (next_completion(qp, &completions[count])) {
+      ++count;
+    } else {
+      completed_.take();
     }
-    if (qp.state == QueuePair::State::kBroken && !qp.broken_told) {
-      qp.broken_told = true;
-      completion.kind = CompletionKind::kBroken;
-      completion.status = qp.broken_by;
-      completions[count++] = completion;
-    }
-    completed_.take();
   }
   return count;
 }

@@ -1,0 +1,42 @@
+// Two NICs that a conformance test turns in real time.
+#pragma once
+
+#include <poll.h>
+
+#include <array>
+#include <memory>
+
+#include "tests/support/monotonic_now.h"
+
+namespace pacecar::test {
+
+// `AnyNic` is a Nic and a NicPort.
+template <typename AnyNic>
+struct TurnedNics {
+  std::array<std::unique_ptr<AnyNic>, 2> nics;
+
+  Instant step() {
+    bool idle = true;
+    for (auto& nic : nics) {
+      const Instant now = monotonic_now();
+      idle = nic->receive(now) == 0 && idle;
+      nic->on_time(now);
+      idle = nic->transmit(now) == 0 && idle;
+    }
+    if (idle) wait();
+    return monotonic_now();
+  }
+
+  // At most a millisecond, and not when something has arrived or is due.
+  void wait() {
+    std::array<pollfd, 2> ends{};
+    for (size_t side = 0; side < nics.size(); ++side) {
+      if (!nics[side]->prepare_to_wait()) return;
+      if (nics[side]->next_deadline() < monotonic_now() + Duration::from_ms(1)) return;
+      ends[side] = {nics[side]->wait_fd(), POLLIN, 0};
+    }
+    poll(ends.data(), ends.size(), 1);
+  }
+};
+
+}  // namespace pacecar::test

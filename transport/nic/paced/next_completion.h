@@ -1,0 +1,28 @@
+// What a queue pair of a NIC that paces whole writes has to tell of its work requests.
+#pragma once
+
+#include "transport/nic/nic.h"
+
+namespace pacecar {
+
+// The next of it: a work request that is done, in the order of posting, or at last that the queue
+// pair is broken. False: nothing for now. A `QueuePair` has `id`, `work` (WorkQueue), `state`,
+// `broken_by` and `broken_told`.
+template <typename QueuePair>
+bool next_completion(QueuePair& qp, Completion* told) {
+  *told = {.queue_pair = qp.id, .kind = CompletionKind::kSent};
+  if (qp.broken_told) return false;
+  WorkRequest request;
+  while (qp.work.pop_completed(&request, &told->status)) {
+    if (!request.signaled && told->status == CompletionStatus::kOk) continue;
+    told->work_request = request.id;
+    return true;
+  }
+  if (qp.state != QueuePair::State::kBroken) return false;
+  qp.broken_told = true;
+  told->kind = CompletionKind::kBroken;
+  told->status = qp.broken_by;
+  return true;
+}
+
+}  // namespace pacecar
