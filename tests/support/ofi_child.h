@@ -48,7 +48,7 @@ class OfiChild {
     if (recv(socket_, &hello, sizeof hello, 0) != sizeof hello) {
       throw std::runtime_error("the other process could not open its NIC");
     }
-    const QueuePairId id = end.nic().create_queue_pair({}).value();
+    const QueuePairId id = need(end.nic().create_queue_pair({}));
     const Hello own{.address = end.nic().queue_pair_address(id), .target = {}};
     send(socket_, &own, sizeof own, 0);
     join(end, id, hello.address.view());
@@ -87,7 +87,7 @@ class OfiChild {
         raise(wish);
         continue;
       }
-      const QueuePairId id = end.nic().create_queue_pair({}).value();
+      const QueuePairId id = need(end.nic().create_queue_pair({}));
       Hello hello{.address = end.nic().queue_pair_address(id), .target = target};
       send(socket, &hello, sizeof hello, 0);
       if (recv(socket, &hello, sizeof hello, 0) != sizeof hello) _exit(1);

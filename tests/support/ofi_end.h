@@ -14,6 +14,7 @@
 #include <ostream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/monotonic_now.h"
@@ -36,6 +37,13 @@ inline constexpr OfiKind kOfiTcp{"tcp", "tcp", "lo"};
 inline constexpr OfiKind kOfiShm{"shm", "shm", "", true};
 inline constexpr OfiKind kOfiRxd{"rxd", "udp;ofi_rxd", "lo", false, true};
 
+// What must be there in a test.
+template <typename T>
+T need(Result<T> result) {
+  if (!result) throw std::runtime_error(result.error().message);
+  return std::move(*result);
+}
+
 // A region of a peer, as its owner tells of it.
 struct OfiTarget {
   uint64_t address = 0;
@@ -52,17 +60,16 @@ class OfiEnd {
   };
   static constexpr FlowLimits kUnlimited{.rate = Rate::from_gbps(1000), .window = 1 << 24};
 
-  explicit OfiEnd(const OfiKind& kind, Duration silence_limit = Duration::from_s(10)) {
-    auto provider = choose_ofi_provider(kind.provider, kind.domain);
-    if (!provider) throw std::runtime_error(provider.error().message);
-    auto nic = OfiNic::open({.name = std::string("ofi:") + kind.provider,
-                             .flows = 4,
-                             .queue_pairs = 8,
-                             .regions = 32,
-                             .silence_limit = silence_limit},
-                            std::move(*provider), monotonic_now());
-    if (!nic) throw std::runtime_error(nic.error().message);
-    nic_ = std::move(*nic);
+  explicit OfiEnd(const OfiKind& kind, Duration silence_limit = Duration::from_s(10),
+                  uint32_t paths = 1) {
+    nic_ =
+        need(OfiNic::open({.name = std::string("ofi:") + kind.provider,
+                           .flows = 4,
+                           .queue_pairs = 8,
+                           .regions = 32,
+                           .paths = paths,
+                           .silence_limit = silence_limit},
+                          need(choose_ofi_provider(kind.provider, kind.domain)), monotonic_now()));
     nic_->set_flow_limits(0, kUnlimited, monotonic_now());
   }
 
@@ -72,7 +79,7 @@ class OfiEnd {
     Memory& memory = memory_.emplace_back();
     memory.bytes.resize(size);
     std::iota(memory.bytes.begin(), memory.bytes.end(), first);
-    memory.region = nic_->register_memory(memory.bytes.data(), size, access).value();
+    memory.region = need(nic_->register_memory(memory.bytes.data(), size, access));
     return memory;
   }
   static WorkRequest write(uint64_t id, const Memory& from, const OfiTarget& to) {
@@ -157,8 +164,8 @@ struct OfiConnection {
   QueuePairId b = 0;
 };
 inline OfiConnection connect(OfiEnd& a, OfiEnd& b) {
-  const OfiConnection ends{a.nic().create_queue_pair({}).value(),
-                           b.nic().create_queue_pair({}).value()};
+  const OfiConnection ends{need(a.nic().create_queue_pair({})),
+                           need(b.nic().create_queue_pair({}))};
   const QueuePairAddress at_a = a.nic().queue_pair_address(ends.a);
   join(a, ends.a, b.nic().queue_pair_address(ends.b).view());
   join(b, ends.b, at_a.view());

@@ -19,15 +19,14 @@ class OfiStranger {
   static constexpr QueuePairId kId = 4711;
 
   explicit OfiStranger(const OfiKind& kind)
-      : domain_(OfiDomain::open(choose_ofi_provider(kind.provider, kind.domain).value(), "stranger",
-                                1024)
-                    .value()),
-        endpoint_(OfiEndpoint::open(domain_).value()),
+      : domain_(need(OfiDomain::open(need(choose_ofi_provider(kind.provider, kind.domain)),
+                                     "stranger", 1024))),
+        endpoint_(need(OfiEndpoint::open(domain_))),
         memory_(domain_, 4),
         mailbox_(rings_, kId) {
     memory_.use(endpoint_->endpoint());
-    region_ = memory_.lend(&rings_, sizeof rings_).value();
-    if (domain_.traits().host_only) turn_ = HostTurn::make().value();
+    region_ = need(memory_.lend(&rings_, sizeof rings_));
+    if (domain_.traits().host_only) turn_ = need(HostTurn::make());
   }
 
   // A queue pair of `end` that leads here.
@@ -39,10 +38,10 @@ class OfiStranger {
                          .rings_key = region_.provider_key,
                          .turn = turn_ ? turn_->place() : HostTurn::Place(),
                          .endpoints = {{endpoint_->name().begin(), endpoint_->name().end()}}};
-    const QueuePairId id = end.nic().create_queue_pair({}).value();
-    remote_ = decode_ofi_address(end.nic().queue_pair_address(id).view()).value();
+    const QueuePairId id = need(end.nic().create_queue_pair({}));
+    remote_ = need(decode_ofi_address(end.nic().queue_pair_address(id).view()));
     join(end, id, encode(own).view());
-    peer_ = endpoint_->add_peer(remote_.endpoints.front()).value();
+    peer_ = need(endpoint_->add_peer(remote_.endpoints.front()));
     mailbox_.join(id);
     return id;
   }

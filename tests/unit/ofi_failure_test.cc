@@ -79,6 +79,16 @@ TEST_P(OfiFailureTest, ReopenedEndpointsBreakEveryQueuePairAndServeNewOnes) {
   EXPECT_EQ(from.broken(again), nullptr) << from.nic().fault(again);
 }
 
+// The names of a NIC's three endpoints may have numbers that grow: 9, 10, 11.
+TEST_P(OfiFailureTest, EndpointsMayBeReopenedOftenWhateverTheirNames) {
+  OfiEnd from(kind(), Duration::from_s(10), 2);
+  OfiEnd to(kind());
+  for (int i = 0; i < 6; ++i) {
+    from.nic().reopen_endpoints("to have others");
+    expect_traffic(from, to);
+  }
+}
+
 TEST_P(OfiFailureTest, KilledPeerBreaksItsQueuePairAndNewOnesWork) {
   OfiChild child(kind());
   OfiEnd from(kind(), Duration::from_s(1));

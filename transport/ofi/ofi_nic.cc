@@ -98,12 +98,14 @@ Result<void> OfiNic::open_endpoints() {
     if (!turn) return tl::unexpected(turn.error());
     host_turn_ = std::move(*turn);
   }
+  name_bytes_ = 0;
   size_t wanted = domain_.traits().endpoint_memory ? 1 : 1 + config_.paths;
   while (endpoints_.size() < wanted) {
     auto endpoint = OfiEndpoint::open(domain_);
     if (!endpoint) return tl::unexpected(endpoint.error());
-    wanted = std::min(wanted, max_endpoints((*endpoint)->name().size()));
-    endpoints_.push_back(std::move(*endpoint));
+    name_bytes_ = std::max(name_bytes_, (*endpoint)->name().size());
+    wanted = std::min(wanted, max_endpoints(name_bytes_));
+    if (endpoints_.size() < wanted) endpoints_.push_back(std::move(*endpoint));
   }
   memory_.use(endpoints_.front()->endpoint());
   in_flight_.assign(endpoints_.size(), 0);
@@ -197,7 +199,8 @@ QueuePairAddress OfiNic::queue_pair_address(QueuePairId id) const {
                      .turn = host_turn_ ? host_turn_->place() : HostTurn::Place(),
                      .endpoints = {}};
   for (const auto& endpoint : endpoints_) {
-    address.endpoints.emplace_back(endpoint->name().begin(), endpoint->name().end());
+    auto& name = address.endpoints.emplace_back(endpoint->name().begin(), endpoint->name().end());
+    name.resize(name_bytes_);  // those that are text, with numbers, differ in length
   }
   return encode(address);
 }

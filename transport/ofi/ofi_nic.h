@@ -175,6 +175,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   OfiDomain domain_;
   std::optional<HostTurn> host_turn_;  // in our endpoints, where the provider shares memory
   std::vector<std::unique_ptr<OfiEndpoint>> endpoints_;  // for control words, then for data
+  size_t name_bytes_ = 0;                                // of the longest name of them
   OfiRegistrations memory_;
   std::vector<OfiRings> rings_;  // by slot
   OfiRegistrations::Region rings_region_;
