@@ -5,16 +5,6 @@ function(pacecar_ships name)
   endif()
 endfunction()
 
-# pacecar_links_without_lto(): what is linked in this folder is not optimised across files. This takes
-# lld: the indices of our archives list inline functions that only the linker's LTO plugin finds in
-# there, and GNU's linkers without it take the same member from an archive twice.
-function(pacecar_links_without_lto)
-  find_program(PACECAR_LLD ld.lld)
-  if(PACECAR_LTO AND PACECAR_LLD)
-    add_link_options(-fno-lto -fuse-ld=lld)
-  endif()
-endfunction()
-
 # pacecar_library(NAME SOURCES a.cc b.cc DEPS x y): one static library per folder. Its dependencies
 # are PUBLIC because our headers include one another by their path from the repository's root.
 function(pacecar_library name)
