@@ -9,8 +9,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "transport/ofi/library.h"
+#include "transport/ofi/ofi_nic.h"
 #include "transport/ofi/provider.h"
 
 namespace pacecar {
@@ -110,6 +112,7 @@ void ignore(int /*signal*/) {}
 // Some of what libfabric brings along installs handlers: Python's and NCCL's must outlive it.
 TEST_F(OfiLibraryTest, SignalHandlersAreAsBefore) {
   constexpr int kNotLoaded = 200;
+  constexpr int kNoNic = 201;
   const int changed = in_fresh_process([] {
     struct sigaction own {};
     own.sa_handler = ignore;
@@ -120,6 +123,10 @@ TEST_F(OfiLibraryTest, SignalHandlersAreAsBefore) {
     if (!OfiLibrary::load()) return kNotLoaded;
     if (const int other = before.first_other(); other != 0) return other;
     if (!list_ofi_providers()) return kNotLoaded;
+    if (const int other = before.first_other(); other != 0) return other;
+    auto provider = choose_ofi_provider("shm", "");
+    if (!provider) return 0;
+    if (!OfiNic::open({.name = "ofi:shm"}, std::move(*provider), Instant())) return kNoNic;
     return before.first_other();
   });
   if (changed == kNotLoaded) GTEST_SKIP() << "libfabric is not there";

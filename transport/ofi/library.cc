@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
 
 #include <array>
 #include <csignal>
@@ -88,6 +88,11 @@ int OfiLibrary::getinfo(const fi_info* hints, fi_info** infos) const {
   const KeepSignalHandlers keep;
   return getinfo_(takes_dmabufs() ? kDmabufInterface : kInterface, nullptr, nullptr, 0, hints,
                   infos);
+}
+
+int OfiLibrary::endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint) const {
+  const KeepSignalHandlers keep;
+  return fi_endpoint(domain, info, endpoint, nullptr);
 }
 
 bool OfiLibrary::takes_dmabufs() const { return kKnowsDmabufs && version_() >= kDmabufInterface; }

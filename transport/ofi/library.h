@@ -5,6 +5,7 @@
 #pragma once
 
 #include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
 #include <rdma/fi_errno.h>
 
 #include <string>
@@ -27,6 +28,8 @@ class OfiLibrary {
   int fabric(fi_fabric_attr* attributes, fid_fabric** fabric) const {
     return fabric_(attributes, fabric, nullptr);
   }
+  // As fi_endpoint, with signals as in load().
+  int endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint) const;
   // `error` is positive.
   std::string text_of(int error) const { return strerror_(error); }
   // "1.17"
