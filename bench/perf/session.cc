@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 
 constexpr uint64_t kProtocol = 2;
 // Together below the 5 s that a client may take to say that it cannot reach its server.
-constexpr Duration kConnectLimit = Duration::from_ms(2500);
+constexpr Duration kControlLimit = Duration::from_ms(2500);
 constexpr Duration kWelcomeLimit = Duration::from_s(2);
 constexpr Duration kHelloLimit = Duration::from_s(2);
 // Between two sizes, and while the client prints.
@@ -57,7 +57,7 @@ class Client {
     auto context = open_context(options_, options_.parameters, console_);
     if (!context) return fail_with(context.error());
     console_.note((*context)->banner());
-    auto channel = ControlChannel::connect(options_.host, options_.port, kConnectLimit);
+    auto channel = ControlChannel::connect(options_.host, options_.port, kControlLimit);
     if (!channel) return fail_with(channel.error());
     const auto status = run_session(**context, *channel);
     if (status) return *status;

@@ -5,32 +5,32 @@
 namespace pacecar {
 namespace {
 
-using Nic = NicCounters;
 using Switches = FabricCounters;
 
 constexpr std::array kNicFields{
-    CounterField<Nic>{"data_packets_sent", &Nic::data_packets_sent},
-    CounterField<Nic>{"data_bytes_sent", &Nic::data_bytes_sent},
-    CounterField<Nic>{"packets_retransmitted", &Nic::packets_retransmitted},
-    CounterField<Nic>{"timeouts", &Nic::timeouts},
-    CounterField<Nic>{"acks_sent", &Nic::acks_sent},
-    CounterField<Nic>{"data_packets_received", &Nic::data_packets_received},
-    CounterField<Nic>{"data_bytes_received", &Nic::data_bytes_received},
-    CounterField<Nic>{"silent_packets_received", &Nic::silent_packets_received},
-    CounterField<Nic>{"duplicates", &Nic::duplicates},
-    CounterField<Nic>{"trimmed_packets", &Nic::trimmed_packets},
-    CounterField<Nic>{"marked_packets", &Nic::marked_packets},
-    CounterField<Nic>{"acks_received", &Nic::acks_received},
-    CounterField<Nic>{"malformed", &Nic::malformed},
-    CounterField<Nic>{"bad_checksum", &Nic::bad_checksum},
-    CounterField<Nic>{"unknown_queue_pair", &Nic::unknown_queue_pair},
-    CounterField<Nic>{"wrong_source", &Nic::wrong_source},
-    CounterField<Nic>{"out_of_window", &Nic::out_of_window},
-    CounterField<Nic>{"out_of_order", &Nic::out_of_order},
-    CounterField<Nic>{"completions_full", &Nic::completions_full},
-    CounterField<Nic>{"access_errors", &Nic::access_errors},
+    CounterField<NicCounters>{"data_packets_sent", &NicCounters::data_packets_sent},
+    CounterField<NicCounters>{"data_bytes_sent", &NicCounters::data_bytes_sent},
+    CounterField<NicCounters>{"packets_retransmitted", &NicCounters::packets_retransmitted},
+    CounterField<NicCounters>{"timeouts", &NicCounters::timeouts},
+    CounterField<NicCounters>{"acks_sent", &NicCounters::acks_sent},
+    CounterField<NicCounters>{"data_packets_received", &NicCounters::data_packets_received},
+    CounterField<NicCounters>{"data_bytes_received", &NicCounters::data_bytes_received},
+    CounterField<NicCounters>{"silent_packets_received", &NicCounters::silent_packets_received},
+    CounterField<NicCounters>{"duplicates", &NicCounters::duplicates},
+    CounterField<NicCounters>{"trimmed_packets", &NicCounters::trimmed_packets},
+    CounterField<NicCounters>{"marked_packets", &NicCounters::marked_packets},
+    CounterField<NicCounters>{"acks_received", &NicCounters::acks_received},
+    CounterField<NicCounters>{"malformed", &NicCounters::malformed},
+    CounterField<NicCounters>{"bad_checksum", &NicCounters::bad_checksum},
+    CounterField<NicCounters>{"unknown_queue_pair", &NicCounters::unknown_queue_pair},
+    CounterField<NicCounters>{"wrong_source", &NicCounters::wrong_source},
+    CounterField<NicCounters>{"out_of_window", &NicCounters::out_of_window},
+    CounterField<NicCounters>{"out_of_order", &NicCounters::out_of_order},
+    CounterField<NicCounters>{"completions_full", &NicCounters::completions_full},
+    CounterField<NicCounters>{"access_errors", &NicCounters::access_errors},
 };
-static_assert(sizeof(Nic) == kNicFields.size() * sizeof(uint64_t), "a counter is missing here");
+static_assert(sizeof(NicCounters) == kNicFields.size() * sizeof(uint64_t),
+              "a counter is missing here");
 
 constexpr std::array kFabricFields{
     CounterField<Switches>{"sent", &Switches::sent},

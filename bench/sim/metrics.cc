@@ -84,16 +84,16 @@ double fct_spread(const RunResult& run) {
 // packets of all of them one behind the other, and what one flow alone takes on top of its packets.
 // How flows wait for each other is not counted.
 double least_finish_us(const RunResult& run) {
-  struct Side {
+  struct LinkUse {
     Duration start = Duration::max();
     Duration busy;
     Duration beyond = Duration::max();
   };
-  std::map<std::pair<uint32_t, bool>, Side> sides;
+  std::map<std::pair<uint32_t, bool>, LinkUse> sides;
   for (const FlowResult& flow : run.flows) {
     if (flow.start == Duration::max()) return kNone;
     for (const bool source : {true, false}) {
-      Side& side = sides[{source ? flow.source : flow.destination, source}];
+      LinkUse& side = sides[{source ? flow.source : flow.destination, source}];
       const Duration packets = source ? flow.at_source : flow.at_destination;
       side.start = std::min(side.start, flow.start);
       side.busy = side.busy + packets;

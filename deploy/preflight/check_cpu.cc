@@ -22,7 +22,7 @@ void check_governor(const Cpu& cpu, Findings& findings) {
   }
 }
 
-void check_near(const Facts& facts, Findings& findings) {
+void check_cpu_near(const Facts& facts, Findings& findings) {
   for (const RdmaDevice& device : facts.rdma) {
     const PciDevice* pci = facts.pci_device(device.pci_address);
     if (pci == nullptr || !pci->numa_node || facts.process.cpus.empty()) continue;
@@ -50,7 +50,7 @@ void check_cpu(const Facts& facts, Findings& findings) {
     findings.add(FindingId::kCpuIdleDeep, "sleep states",
                  fmt::format("waking from the deepest takes {} us", *cpu.deepest_idle_us));
   }
-  check_near(facts, findings);
+  check_cpu_near(facts, findings);
   if (!cpu.huge_pages) return;
   if (*cpu.huge_pages == 0) {
     findings.add(FindingId::kCpuNoHugePages, "huge pages", "none reserved; only DPDK needs them");

@@ -42,7 +42,7 @@ void check_direct(const Software& software, Findings& findings) {
   }
 }
 
-void check_near(const Facts& facts, Findings& findings) {
+void check_gpu_near(const Facts& facts, Findings& findings) {
   std::set<uint64_t> nodes;
   for (const RdmaDevice& device : facts.rdma) {
     const PciDevice* pci = facts.pci_device(device.pci_address);
@@ -68,7 +68,7 @@ void check_gpu(const Facts& facts, Findings& findings) {
     return;
   }
   check_direct(facts.software, findings);
-  check_near(facts, findings);
+  check_gpu_near(facts, findings);
 }
 
 }  // namespace pacecar::preflight
