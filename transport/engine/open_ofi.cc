@@ -61,10 +61,16 @@ std::string abilities(const OfiTraits& traits) {
                      traits.gpu_memory ? "GPU memory" : "memory of the host");
 }
 
-// Known of those that copy from a stream or within the host, and of RDMA NICs.
-bool lands_in_order(const OfiProvider& provider) {
-  constexpr std::array<std::string_view, 4> kKnown = {"tcp", "net", "shm", "verbs"};
-  return std::ranges::find(kKnown, lowest_layer(provider.name)) != kKnown.end();
+// What of NCCL's protocols does not work there, for people; empty: all do. A GPU polls flags while
+// a message is written: LL needs words of 8 bytes that are seen whole, or low bytes first; LL128
+// needs the words of a line in their order. RDMA NICs keep both. The kernel, which copies for
+// others on this host, may store a line in any order.
+std::string_view what_nccl_must_avoid(const OfiProvider& provider) {
+  constexpr std::array<std::string_view, 3> kCopiedByKernel = {"tcp", "net", "shm"};
+  const std::string_view layer = lowest_layer(provider.name);
+  if (layer == "verbs") return {};
+  const bool copied = std::ranges::find(kCopiedByKernel, layer) != kCopiedByKernel.end();
+  return copied ? "LL128 (NCCL_PROTO=^LL128)" : "LL and LL128 (NCCL_PROTO=Simple)";
 }
 
 // "tcp:eth0": a provider and, perhaps, its domain.
@@ -110,12 +116,10 @@ Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& para
                             "of '{}': give one an address",
                             candidate.name()));
   }
-  if (!lands_in_order(*provider)) {
+  if (const std::string_view avoid = what_nccl_must_avoid(*provider); !avoid.empty()) {
     log(LogLevel::kWarn,
-        fmt::format(
-            "{}: it is not known whether the bytes of a write land in order there, on which "
-            "NCCL's LL protocols rely: set NCCL_PROTO=Simple",
-            candidate.name()));
+        fmt::format("{}: the bytes of a write may land in any order there: keep NCCL from {}",
+                    candidate.name(), avoid));
   }
   const auto interface = find_interface(provider->domain);
   const Rate device_speed =
