@@ -1,12 +1,17 @@
 #include "transport/ofi/domain.h"
 
+#include <fmt/format.h>
 #include <rdma/fi_errno.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <utility>
+
+#include "transport/base/random_word.h"
 
 namespace pacecar {
 namespace {
@@ -14,11 +19,21 @@ namespace {
 // How long a write of a peer may go unnoticed while nobody polls and the provider wakes nobody.
 constexpr timespec kLookAgain{.tv_sec = 0, .tv_nsec = 500'000};
 
+// shm names memory by the number of its process, under which one that was killed may have left
+// some: then it cannot be opened. With a word of chance names are used once.
+void make_names_unique(fi_info& info) {
+  const std::string name =
+      fmt::format("{}-{:08x}", static_cast<const char*>(info.src_addr), random_word());
+  std::free(std::exchange(info.src_addr, strdup(name.c_str())));
+  info.src_addrlen = name.size() + 1;
+}
+
 }  // namespace
 
 Result<OfiDomain> OfiDomain::open(OfiProvider provider, std::string name, size_t completions) {
   OfiDomain domain(std::move(provider), std::move(name));
   fi_info* const info = domain.provider_.info.get();
+  if (domain.traits().host_only && info->src_addr != nullptr) make_names_unique(*info);
   fid_fabric* fabric = nullptr;
   if (const int error = domain.library().fabric(info->fabric_attr, &fabric); error != 0) {
     return domain.failed("fi_fabric", error);
