@@ -1,7 +1,9 @@
 // Loading libfabric happens once per process: what it does to the process is looked at in processes
 // of its own.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,8 +11,11 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "transport/base/file_descriptor.h"
 #include "transport/ofi/library.h"
 #include "transport/ofi/ofi_nic.h"
 #include "transport/ofi/provider.h"
@@ -131,6 +136,27 @@ TEST_F(OfiLibraryTest, SignalHandlersAreAsBefore) {
   });
   if (changed == kNotLoaded) GTEST_SKIP() << "libfabric is not there";
   EXPECT_EQ(changed, 0) << "the number of a signal whose handler is another";
+}
+
+// Processes that are killed leave their memory; who gets their number must not find it in the way.
+TEST_F(OfiLibraryTest, MemoryThatAKilledProcessLeftUnderOurNumberIsInNobodysWay) {
+  constexpr int kNoShm = 200;
+  const int result = in_fresh_process([] {
+    auto provider = choose_ofi_provider("shm", "");
+    if (!provider) return kNoShm;
+    std::vector<std::string> left;
+    for (int i = 0; i < 8; ++i) {
+      left.push_back("/" + std::to_string(getpid()) + ":" + std::to_string(getuid()) + ":" +
+                     std::to_string(i));
+      const FileDescriptor memory(shm_open(left.back().c_str(), O_RDWR | O_CREAT | O_EXCL, 0600));
+      if (!memory || ftruncate(memory.get(), 16 << 20) != 0) return 1;
+    }
+    const auto nic = OfiNic::open({.name = "ofi:shm"}, std::move(*provider), Instant());
+    for (const std::string& name : left) shm_unlink(name.c_str());
+    return nic ? 0 : 2;
+  });
+  if (result == kNoShm) GTEST_SKIP() << "no provider shm";
+  EXPECT_EQ(result, 0);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ Result<OfiDomain> OfiDomain::open(OfiProvider provider, std::string name, size_t
   fi_info* const info = domain.provider_.info.get();
   if (domain.traits().host_only && info->src_addr != nullptr) make_names_unique(*info);
   fid_fabric* fabric = nullptr;
-  if (const int error = domain.library().fabric(info->fabric_attr, &fabric); error != 0) {
+  if (const int error = domain.libfabric().fabric(info->fabric_attr, &fabric); error != 0) {
     return domain.failed("fi_fabric", error);
   }
   domain.fabric_.reset(fabric);
@@ -84,8 +84,10 @@ Result<void> OfiDomain::reopen_completions() {
 }
 
 OfiFailure OfiDomain::failure(int error) const {
-  return {
-      .error = -error, .provider_error = 0, .provider_text = {}, .text = library().text_of(-error)};
+  return {.error = -error,
+          .provider_error = 0,
+          .provider_text = {},
+          .text = libfabric().text_of(-error)};
 }
 
 std::span<const fi_cq_data_entry> OfiDomain::poll() {
@@ -107,7 +109,7 @@ bool OfiDomain::take_failure(Failed* failed) {
              .failure = {.error = entry.err,
                          .provider_error = entry.prov_errno,
                          .provider_text = text != nullptr ? text : "",
-                         .text = library().text_of(entry.err)}};
+                         .text = libfabric().text_of(entry.err)}};
   return true;
 }
 

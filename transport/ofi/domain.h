@@ -31,7 +31,7 @@ class OfiDomain {
   const std::string& name() const { return name_; }
   fid_domain* domain() const { return domain_.get(); }
   fid_cq* completions() const { return completions_.get(); }
-  const OfiLibrary& library() const { return *provider_.info.get_deleter().library; }
+  const OfiLibrary& libfabric() const { return *provider_.info.get_deleter().libfabric; }
 
   // `error` as calls return it, negative.
   OfiFailure failure(int error) const;

@@ -28,7 +28,8 @@ Result<void> OfiEndpoint::set_up() {
   addresses_.reset(addresses);
   fid_ep* endpoint = nullptr;
   fi_info* const info = domain_.provider().info.get();
-  if (const int error = domain_.library().endpoint(domain_.domain(), info, &endpoint); error != 0) {
+  if (const int error = domain_.libfabric().endpoint(domain_.domain(), info, &endpoint);
+      error != 0) {
     return domain_.failed("fi_endpoint", error);
   }
   endpoint_.reset(endpoint);

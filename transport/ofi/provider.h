@@ -17,8 +17,8 @@
 namespace pacecar {
 
 struct InfoDeleter {
-  const OfiLibrary* library = nullptr;
-  void operator()(fi_info* info) const { library->freeinfo(info); }
+  const OfiLibrary* libfabric = nullptr;
+  void operator()(fi_info* info) const { libfabric->freeinfo(info); }
 };
 using InfoHandle = std::unique_ptr<fi_info, InfoDeleter>;
 
