@@ -88,13 +88,17 @@ HostTurn::Place HostTurn::place() const {
 
 int HostTurn::take() {
   for (int i = 0; i < kTries; ++i) {
+    if (shared_->dead) return -EOWNERDEAD;
     const int error = pthread_mutex_trylock(&shared_->mutex);
     if (error == 0 && shared_->closed) {
       give_back();
       return -ESHUTDOWN;
     }
     if (error == 0) return 0;
-    if (error == EOWNERDEAD) give_back();  // never mended: all others learn of it
+    if (error == EOWNERDEAD) {  // never mended; asked again, glibc's trylock would keep the mutex
+      shared_->dead = true;
+      give_back();
+    }
     if (error != EBUSY) return -EOWNERDEAD;
     sched_yield();
   }

@@ -47,6 +47,7 @@ class HostTurn {
   struct Shared {
     pthread_mutex_t mutex;
     std::atomic<bool> closed;
+    std::atomic<bool> dead;  // a process has died inside
   };
 
   HostTurn(FileDescriptor memory, Shared* shared);
