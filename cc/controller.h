@@ -14,6 +14,8 @@
 
 namespace pacecar {
 
+class HostLink;
+
 // What a controller is told about its flow's network when it is made.
 struct FlowEnvironment {
   Rate line_rate;         // of our own link; never 0
@@ -27,6 +29,10 @@ struct FlowEnvironment {
   Duration jitter;
   // How long an end host may do nothing without being broken: it was not given the processor.
   Duration pause;
+  // What the NIC uses before anything is known of its link; 0: the line rate.
+  Rate first_rate;
+  // The direction of the link that is meant, where processes of one host share it; null: none do.
+  HostLink* host_link = nullptr;
 };
 
 struct AckSample {

@@ -48,10 +48,12 @@ Result<std::unique_ptr<Messenger>> Messenger::create(Nic& nic, const MessengerCo
   PACECAR_CHECK(config.max_connections <= Immediate::kMaxConnections);
   PACECAR_CHECK(config.line_rate.bps() > 0);
   PACECAR_CHECK(config.eager <= std::min<Bytes>(kMaxEager, nic.caps().write_bytes / 2));
-  const FlowEnvironment flow = environment(nic, config);
+  FlowEnvironment flow = environment(nic, config);
+  flow.host_link = config.outgoing;
   auto controllers = make_controllers(config.congestion_control, flow, config.rate_max,
                                       config.constants, nic.caps().flows);
   if (!controllers) return tl::unexpected(controllers.error());
+  flow.host_link = config.incoming;
   const std::string_view own = controller_info(config.congestion_control)->allocator;
   const std::string_view name = config.allocator.empty() ? own : config.allocator;
   const auto constants =
@@ -78,7 +80,8 @@ FlowEnvironment Messenger::environment(const Nic& nic, const MessengerConfig& co
           .base_rtt = config.base_rtt,
           .trimming = config.trimming,
           .jitter = nic.caps().jitter,
-          .pause = nic.caps().pause};
+          .pause = nic.caps().pause,
+          .first_rate = config.first_rate};
 }
 
 Messenger::Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Allocator> allocator,

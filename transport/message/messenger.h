@@ -18,6 +18,7 @@
 #include "cc/allocator.h"
 #include "cc/constants.h"
 #include "cc/controller_set.h"
+#include "cc/host_link.h"
 #include "transport/base/work_list.h"
 #include "transport/message/flow_status.h"
 #include "transport/message/handshake.h"
@@ -36,6 +37,9 @@ struct MessengerConfig {
   Rate line_rate;                                 // never 0
   Rate rate_max;                                  // 0: none
   uint32_t weight = 1;                            // of flows whose connections name none
+  Rate first_rate;                                // FlowEnvironment::first_rate
+  HostLink* outgoing = nullptr;                   // shared with other processes of the host; they
+  HostLink* incoming = nullptr;                   // outlive the messenger
   Duration base_rtt;                              // expected without queues; 0: unknown
   bool trimming = false;                          // switches cut off payloads
   uint32_t max_connections = 1024;                // each way

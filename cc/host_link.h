@@ -1,0 +1,48 @@
+// HostLink: one direction of a NIC's link, of which several processes of a host use a part each.
+// Every process publishes what its flows could use; all compute the same weighted max-min shares
+// from the same data:
+//
+//   sum over processes of min(W_p * mu, d_p) = C;  part of p = min(W_p * mu, d_p)
+//
+// A smaller part counts at once, a larger one when the parts of others have been cut for it: parts
+// in use never add up to more than C for longer than one poll of the slowest process.
+//
+// Purity as for Controller: an implementation reads and writes memory, and nothing else. One thread.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+// What one process could do with its NIC's link, in one direction.
+struct LinkClaim {
+  Rate demand;          // what all of its active flows could use; 0: none is active
+  uint32_t weight = 0;  // sum of the active flows' weights
+  bool ready = false;   // idle flows may begin at any time
+
+  bool operator==(const LinkClaim&) const = default;
+};
+
+class HostLink {
+ public:
+  virtual ~HostLink() = default;
+
+  // Publishes what this process could use, and takes its part. Call it when the claim has changed,
+  // and whenever due() says so.
+  virtual void claim(Instant now, const LinkClaim& claim) = 0;
+  // Others have changed something, or the passing of time has. One load from memory as a rule.
+  virtual bool due(Instant now) const = 0;
+  // When due() becomes true by the passing of time alone; Instant::never() without a demand.
+  virtual Instant next_deadline() const = 0;
+
+  // What this process may use now; the whole link while it has it for itself.
+  virtual Rate part() const = 0;
+  // What it would get, with `weight`, if it and all others that are ready began now.
+  virtual Rate prospect(uint32_t weight) const = 0;
+  // Of the link, in use by other processes.
+  virtual Rate used_by_others() const = 0;
+};
+
+}  // namespace pacecar
