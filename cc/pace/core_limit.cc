@@ -61,12 +61,12 @@ bool CoreLimit::on_ack(const AckSample& sample, double rate) {
   return rate_ != before;
 }
 
-// A path may become longer for good: the least round trip is forgotten after a while.
+// A path may become longer for good: the least round trip is forgotten after a while. What is
+// expected counts until then: the first packets on a busy path would take its queue for its length.
 void CoreLimit::observe_base(Instant now, Duration rtt) {
   if (!measured_) {
     measured_ = true;
     base_since_ = now;
-    base_ = rtt;
   } else if (now - base_since_ >= kBaseMemory) {
     base_since_ = now;
     base_ = next_base_;

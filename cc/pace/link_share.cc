@@ -3,11 +3,29 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cc/rate_law.h"
+
 namespace pacecar {
 
-LinkShare::LinkShare(Rate line_rate, uint32_t max_flows, double tolerance)
-    : line_(static_cast<double>(line_rate.bps())),
+namespace {
+
+// The receiver sees a queue on the last hop, too, and is the first to act.
+constexpr int64_t kPatience = 2;
+// Round trips take both directions by one clock: nothing drifts.
+constexpr Duration kBaseMemory = Duration::from_s(1);
+
+}  // namespace
+
+LinkShare::LinkShare(const FlowEnvironment& environment, uint32_t max_flows, double tolerance)
+    : line_(static_cast<double>(environment.line_rate.bps())),
       tolerance_(tolerance),
+      budget_({.line = environment.line_rate,
+               .first = environment.first_rate,
+               .packet = environment.mtu + environment.overhead,
+               .round_trip = base_round_trip(environment),
+               .jitter = environment.jitter,
+               .base_memory = kBaseMemory,
+               .patience = kPatience}),
       members_(max_flows),
       changed_(max_flows) {
   active_.reserve(max_flows);
@@ -35,10 +53,17 @@ void LinkShare::set(uint32_t flow, Rate limit, uint32_t weight) {
   look(flow);
 }
 
+void LinkShare::on_acked(Instant now, Bytes wire, Duration excess) {
+  const auto flows = static_cast<uint32_t>(std::max<size_t>(active_.size(), 1));
+  budget_.set_weight(std::max(static_cast<uint32_t>(fill_.weights()) / flows, 1U));
+  if (budget_.on_bytes(now, wire, excess)) look(kInactive);
+}
+
 void LinkShare::look(uint32_t causer) {
-  level_ = fill_.level(line_);
-  spare_ = level_ == WaterFill::kNoLevel ? line_ - fill_.limits() : 0;
-  const double shown = level_ == WaterFill::kNoLevel ? line_ + spare_ : level_;
+  const double line = this->line();
+  level_ = fill_.level(line);
+  spare_ = level_ == WaterFill::kNoLevel ? line - fill_.limits() : 0;
+  const double shown = level_ == WaterFill::kNoLevel ? line + spare_ : level_;
   if (std::abs(shown - told_) <= tolerance_ * told_) return;
   told_ = shown;
   for (const uint32_t flow : active_) {
@@ -47,14 +72,14 @@ void LinkShare::look(uint32_t causer) {
 }
 
 double LinkShare::share(uint32_t flow) const {
-  if (level_ == WaterFill::kNoLevel) return line_;
+  if (level_ == WaterFill::kNoLevel) return line();
   return level_ * members_[flow].weight;
 }
 
 double LinkShare::usable(uint32_t flow) const {
   const Member& m = members_[flow];
   if (level_ != WaterFill::kNoLevel) return level_ * m.weight;
-  return std::min(static_cast<double>(m.limit.bps()) + spare_, line_);
+  return std::min(static_cast<double>(m.limit.bps()) + spare_, line());
 }
 
 void LinkShare::touch_all() {

@@ -2,16 +2,22 @@
 // something to send share its link by weighted max-min, each up to what its receiver and the core
 // let it have:
 //
-//   sum of min(w_f * lambda, limit_f) = C;  limit_f = min(g_f, c_f)
+//   sum of min(w_f * lambda, limit_f) = min(C, b);  limit_f = min(g_f, c_f)
+//
+// C is the told rate, or this process's part of it; b what the link really gives us, from what is
+// acknowledged on all flows (link_budget.h).
 //
 // Cost: O(log) per change of a limit; O(active flows) when lambda has moved by more than the
 // tolerance. Pure; one thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "cc/controller.h"
+#include "cc/pace/link_budget.h"
 #include "cc/pace/water_fill.h"
 #include "transport/base/units.h"
 #include "transport/base/work_list.h"
@@ -20,11 +26,19 @@ namespace pacecar {
 
 class LinkShare {
  public:
-  LinkShare(Rate line_rate, uint32_t max_flows, double tolerance);
+  LinkShare(const FlowEnvironment& environment, uint32_t max_flows, double tolerance);
 
   // `limit` 0: the flow has nothing to send.
   void set(uint32_t flow, Rate limit, uint32_t weight);
 
+  // Of all flows: `wire` bytes are acknowledged, after the time that the path takes and `excess`.
+  void on_acked(Instant now, Bytes wire, Duration excess);
+  void on_lost(Bytes wire) { budget_.on_loss(wire); }
+
+  // Nothing is known of the link yet, not even a told rate.
+  bool starting() const { return budget_.starting(); }
+  // Of the link, what may be used.
+  double line() const { return std::min(line_, budget_.rate()); }
   // What the link gives the flow, and what it would give if its limit were higher; in bit/s.
   double share(uint32_t flow) const;
   double usable(uint32_t flow) const;
@@ -50,8 +64,9 @@ class LinkShare {
   // The one that caused it knows already.
   void look(uint32_t causer);
 
-  const double line_;
+  double line_;
   const double tolerance_;
+  LinkBudget budget_;
   WaterFill fill_;
   std::vector<Member> members_;
   std::vector<uint32_t> active_;

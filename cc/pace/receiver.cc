@@ -15,8 +15,11 @@ namespace {
 constexpr Bytes kRestShare = 32;
 // Messages that take less than so many round trips of the whole link take turns.
 constexpr int64_t kShort = 8;
-// A shortest transit is forgotten after one to two of these: clocks drift apart.
-constexpr Duration kTransitMemory = Duration::from_ms(10);
+// A shortest transit is forgotten after a while, since clocks drift apart: by less than a tenth of
+// the jitter at 5 parts in a million.
+constexpr int64_t kMemoryJitters = 20'000;
+constexpr Duration kLeastMemory = Duration::from_ms(10);
+constexpr Duration kMostMemory = Duration::from_s(2);
 
 bool newer(uint16_t epoch, uint16_t than) {
   return static_cast<int16_t>(static_cast<uint16_t>(epoch - than)) > 0;
@@ -29,8 +32,8 @@ PaceReceiver::PaceReceiver(const FlowEnvironment& environment, uint32_t max_flow
     : environment_(environment),
       constants_(constants),
       round_trip_(base_round_trip(environment)),
-      capacity_(environment.line_rate, environment.mtu + environment.overhead, round_trip_,
-                environment.jitter, constants_),
+      base_memory_(std::clamp(environment.jitter * kMemoryJitters, kLeastMemory, kMostMemory)),
+      capacity_(environment, round_trip_, base_memory_, constants_),
       fan_in_(round_trip_),
       flows_(max_flows),
       homes_(max_flows),
@@ -151,7 +154,7 @@ Duration PaceReceiver::excess(Flow& f, uint32_t transit_ns, Instant now) const {
   if (f.base_since == Instant()) {
     f.base_since = now;
     f.base_transit = f.next_transit = transit_ns;
-  } else if (now - f.base_since >= kTransitMemory) {
+  } else if (now - f.base_since >= base_memory_) {
     f.base_since = now;
     f.base_transit = f.next_transit;
     f.next_transit = transit_ns;

@@ -129,6 +129,7 @@ class PaceReceiver final : public Allocator {
   const FlowEnvironment environment_;
   const PaceConstants constants_;
   const Duration round_trip_;
+  const Duration base_memory_;  // of shortest transits
   LinkCapacity capacity_;
   WaterFill fill_;
   FanIn fan_in_;

@@ -11,7 +11,13 @@
 namespace pacecar {
 namespace {
 
+// No flow goes below this, so that it always finds out when things get better: 4 KiB in a third of a
+// second.
+constexpr Rate kLeastRate = Rate::from_bps(100'000);
+
 // --- beginning ---
+// What a flow sends at first into a link that nothing is known of, in packets.
+constexpr Bytes kFirstPackets = 16;
 // That what another flow found of the network holds, in round trips.
 constexpr int64_t kClearRoundTrips = 16;
 // Of a round trip's worth: what a flow may send at first on a busy link.
@@ -31,6 +37,7 @@ constexpr Duration kMaxValidity = Duration::from_s(10);
 constexpr int16_t kNearEpochs = 256;
 // Acknowledgements are gathered at the receiver: beside the round trips, this is in flight.
 constexpr Bytes kWindowBursts = 4;
+constexpr Duration kGathered = Duration::from_ms(1);  // longer than acknowledgements are
 constexpr int64_t kWindowJitters = 4;
 
 // --- demands ---
@@ -49,7 +56,7 @@ constexpr int64_t kPatience = 2;
 constexpr int64_t kSweepsPerValidity = 4;
 
 Rate rate_of(double bps) {
-  return std::max(Rate::from_bps(static_cast<uint64_t>(std::max(bps, 0.0))), kMinRate);
+  return std::max(Rate::from_bps(static_cast<uint64_t>(std::max(bps, 0.0))), kLeastRate);
 }
 
 }  // namespace
@@ -67,7 +74,7 @@ PaceController::PaceController(const FlowEnvironment& environment, const Constan
 PaceController::PaceController(const FlowEnvironment& environment, const Constants& constants)
     : environment_(environment),
       constants_(constants),
-      own_link_(std::make_unique<LinkShare>(environment.line_rate, 1, constants.regrant)),
+      own_link_(std::make_unique<LinkShare>(environment, 1, constants.regrant)),
       link_(*own_link_),
       flow_(0),
       core_(environment, constants_) {
@@ -85,11 +92,23 @@ void PaceController::set_weight(Instant now, uint32_t weight) {
 
 void PaceController::on_ack(const AckSample& sample) {
   heard_ = sample.now;
+  const Duration excess = sample.rtt > Duration()
+                              ? sample.rtt - std::min(core_.base_rtt(), sample.rtt)
+                              : Duration::max();
+  link_.on_acked(sample.now, on_wire(sample.acked), excess);
   if (core_.on_ack(sample, choose(sample.now).rate)) refresh(sample.now);
   if (core_.clear()) link_.note_clear(sample.now);
 }
 
-void PaceController::on_loss(const LossSample& sample) { core_.on_loss(sample); }
+void PaceController::on_loss(const LossSample& sample) {
+  core_.on_loss(sample);
+  link_.on_lost(on_wire(sample.lost));
+}
+
+Bytes PaceController::on_wire(Bytes payload) const {
+  const Bytes packets = (payload + environment_.mtu - 1) / environment_.mtu;
+  return payload + packets * environment_.overhead;
+}
 
 void PaceController::on_timeout(Instant now) {
   core_.on_timeout(choose(now).rate);
@@ -109,7 +128,7 @@ bool PaceController::outranks(const Grant& grant) const {
 void PaceController::on_grant(Instant now, const Grant& grant) {
   if (grant.is_credit || !outranks(grant)) return;
   grant_ = grant;
-  grant_.rate = std::max(grant.rate, kMinRate);
+  grant_.rate = std::max(grant.rate, kLeastRate);
   grant_.validity = std::clamp(grant.validity, kMinValidity, kMaxValidity);
   grant_.phase = std::clamp(grant.phase, Duration(), kMaxPhase);
   granted_at_ = now;
@@ -142,7 +161,7 @@ double PaceController::granted(Instant now) const {
   if (over < Duration() || !has_backlog()) return rate;
   const int64_t halvings = std::min<int64_t>(1 + over.ns() / halving().ns(), 60);
   return std::max(std::ldexp(rate, static_cast<int>(-halvings)),
-                  std::min(rate, line * kLapsedShare));
+                  std::min(rate, link_.line() * kLapsedShare));
 }
 
 PaceController::Choice PaceController::choose(Instant now) const {
@@ -184,8 +203,12 @@ Decision PaceController::decide(Instant now) {
   decision_.burst = burst;
   const auto round_trips = static_cast<int64_t>(constants_.window_round_trips);
   const Duration span = round_trip * round_trips + environment_.jitter * kWindowJitters;
-  decision_.window =
-      rate.bytes_in(span) + kWindowBursts * std::max(burst, environment_.burst_bytes);
+  const Bytes gathered = std::min(environment_.burst_bytes, rate.bytes_in(kGathered));
+  decision_.window = rate.bytes_in(span) + kWindowBursts * std::max(burst, gathered);
+  if (link_.starting()) {  // what is acknowledged makes room for as much again
+    const Bytes first = kFirstPackets * environment_.mtu + standing_.acked;
+    decision_.window = std::min(decision_.window, first);
+  }
   decision_.aligned = false;
   if (align_wanted_ && has_backlog()) align(now, rate, burst);
   if (begins_ && !decision_.aligned) {  // what was earned while idle is no licence to burst
@@ -303,7 +326,7 @@ PaceSenders::PaceSenders(const FlowEnvironment& environment, const PaceConstants
       constants_(constants),
       sweep_(std::max(constants.validity, environment.pause * kSweepsPerValidity) /
              kSweepsPerValidity),
-      link_(environment.line_rate, max_flows, constants.regrant),
+      link_(environment, max_flows, constants.regrant),
       controllers_(max_flows) {}
 
 Controller& PaceSenders::add_flow(Instant, uint32_t flow) {

@@ -53,6 +53,7 @@ class PaceController final : public Controller {
     LimitedBy limited_by = LimitedBy::kLine;
   };
 
+  Bytes on_wire(Bytes payload) const;
   bool outranks(const Grant& grant) const;
   bool has_backlog() const { return standing_.backlog > 0; }
   bool beginning(Instant now) const;

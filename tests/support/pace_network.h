@@ -1,6 +1,7 @@
 // Hosts whose links meet in one switch without a queue limit, each with a PaceSenders and a
 // PaceReceiver: packets leave as decisions say, wait for the receiver's link, and are
-// acknowledged; control words take half a round trip and may be late, lost or repeated.
+// acknowledged; control words take half a round trip and may be late, lost or repeated. Several
+// hosts may be behind one link, as processes are that do not know each other.
 #pragma once
 
 #include <algorithm>
@@ -25,6 +26,8 @@ struct PaceNetworkConfig {
                               .burst_bytes = 4096,
                               .base_rtt = Duration::from_us(8)};
   uint32_t hosts = 2;
+  uint32_t hosts_per_link = 1;  // that share what comes in
+  Rate link_rate;               // of what comes in, in truth; 0: as told
   uint32_t max_flows = 64;
   double words_lost = 0;
   double words_repeated = 0;
@@ -35,7 +38,11 @@ struct PaceNetworkConfig {
 class PaceNetwork {
  public:
   explicit PaceNetwork(const PaceNetworkConfig& config)
-      : config_(config), random_(config.seed), hosts_(config.hosts) {
+      : config_(config),
+        random_(config.seed),
+        hosts_(config.hosts),
+        links_((config.hosts + config.hosts_per_link - 1) / config.hosts_per_link),
+        link_rate_(config.link_rate > Rate() ? config.link_rate : config.environment.line_rate) {
     const PaceConstants constants;
     for (Host& host : hosts_) {
       host.senders = std::make_unique<PaceSenders>(config.environment, constants, config.max_flows);
@@ -92,8 +99,9 @@ class PaceNetwork {
   Grant grant(uint32_t id) const { return hosts_[flows_[id].destination].receiver->grant(id); }
   // The longest queue at a host's link since it was asked for last.
   Bytes take_queue(uint32_t host) {
-    return config_.environment.line_rate.bytes_in(std::exchange(hosts_[host].longest, {}));
+    return link_rate_.bytes_in(std::exchange(link_of(host).longest, {}));
   }
+  void set_link_rate(Rate rate) { link_rate_ = rate; }
   // Words that were sent so far, both ways.
   uint64_t words() const { return words_; }
   // Mean payload rate of each flow over `span` from now, in bit/s on the wire.
@@ -128,9 +136,12 @@ class PaceNetwork {
     std::unique_ptr<PaceSenders> senders;
     std::unique_ptr<PaceReceiver> receiver;
     Instant out_free;
-    Instant in_free;
-    Duration longest;  // wait for the incoming link
     Instant armed = Instant::never();
+  };
+  // What comes in.
+  struct Link {
+    Instant free;
+    Duration longest;  // wait
   };
   struct Event {
     Instant at;
@@ -144,6 +155,7 @@ class PaceNetwork {
   void after(Duration delay, std::function<void()> act) {
     events_.push({now_ + delay, order_++, std::move(act)});
   }
+  Link& link_of(uint32_t host) { return links_[host / config_.hosts_per_link]; }
   Duration one_way() const { return config_.environment.base_rtt / 2; }
   Bytes wire(Bytes payload) const { return payload + config_.environment.overhead; }
 
@@ -222,11 +234,10 @@ class PaceNetwork {
 
   // At the receiver's link.
   void enter_link(uint32_t id, Bytes packet, Instant sent) {
-    Host& host = hosts_[flows_[id].destination];
-    host.longest = std::max(host.longest, host.in_free - now_);
-    host.in_free =
-        std::max(host.in_free, now_) + config_.environment.line_rate.time_for(wire(packet));
-    after(host.in_free - now_, [this, id, packet, sent] { arrive(id, packet, sent); });
+    Link& link = link_of(flows_[id].destination);
+    link.longest = std::max(link.longest, link.free - now_);
+    link.free = std::max(link.free, now_) + link_rate_.time_for(wire(packet));
+    after(link.free - now_, [this, id, packet, sent] { arrive(id, packet, sent); });
   }
 
   void arrive(uint32_t id, Bytes packet, Instant sent) {
@@ -242,7 +253,7 @@ class PaceNetwork {
   void hear(uint32_t id, Bytes packet, Instant sent) {
     Flow& flow = flows_[id];
     flow.standing.in_flight -= packet;
-    const Duration serial = config_.environment.line_rate.time_for(wire(packet));
+    const Duration serial = link_rate_.time_for(wire(packet));
     flow.controller->on_ack({.now = now_,
                              .rtt = now_ - sent - serial,
                              .acked = packet,
@@ -285,6 +296,8 @@ class PaceNetwork {
   const PaceNetworkConfig config_;
   Prng random_;
   std::vector<Host> hosts_;
+  std::vector<Link> links_;
+  Rate link_rate_;
   std::vector<Flow> flows_;
   std::priority_queue<Event> events_;
   uint64_t order_ = 0;
