@@ -11,7 +11,6 @@ namespace {
 // --- measuring ---
 constexpr int64_t kJittersPerWindow = 10;  // arrivals on a host that is late by chance
 constexpr Bytes kPacketsPerWindow = 16;
-constexpr int64_t kLooksPerWindow = 4;
 constexpr Bytes kPacketsPerLook = 6;  // fewer may all be late by chance
 constexpr Bytes kFewPackets = 2;    // in a window
 constexpr Duration kLongestLook = Duration::from_ms(50);
@@ -23,6 +22,7 @@ constexpr int64_t kUsualShare = 8;  // of a round trip
 
 // --- the law ---
 constexpr double kFull = 7.0 / 8;  // of the told rate: what arrives fills the link
+constexpr double kLeast = 1e5;  // bit/s: a packet within a second, to see how things are
 constexpr double kDrainRoundTrips = 2;  // in which what is beyond T is drained
 constexpr double kLeastFactor = 0.5;
 constexpr double kUsed = 0.85;      // of the budget, to grow
@@ -65,7 +65,7 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
     : config_(config),
       window_(std::max({config.round_trip, config.jitter * kJittersPerWindow,
                         config.line.time_for(config.packet * kPacketsPerWindow)})),
-      look_(window_ / kLooksPerWindow),
+      look_(window_ / static_cast<int64_t>(kLooks)),
       line_(static_cast<double>(config.line.bps())),
       rate_(config.first > Rate() ? std::min(static_cast<double>(config.first.bps()), line_)
                                   : line_),
@@ -116,7 +116,7 @@ bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess) {
 Duration LinkBudget::target() const {
   const Duration usual = config_.jitter + config_.line.time_for(config_.packet * kUsualPackets) +
                          config_.round_trip / kUsualShare;
-  const Duration target = (usual + time_at(rate_, config_.packet * weight_)) * config_.patience;
+  const Duration target = (usual + time_at(rate_, config_.packet * weight_)) * patience_;
   return std::max(target, greedy_.kept);
 }
 
@@ -136,11 +136,22 @@ void LinkBudget::remember(double arriving) {
 
 double LinkBudget::served() const { return *std::max_element(served_.begin(), served_.end()); }
 
+// Of the looks within a window: of those who took several paths, some met no queue elsewhere.
+Duration LinkBudget::least_lately(Instant now) {
+  seen_[seeing_] = {now, least_};
+  seeing_ = (seeing_ + 1) % kLooks;
+  Duration least = Duration::max();
+  for (const Seen& one : seen_) {
+    if (now - one.at < window_) least = std::min(least, one.least);
+  }
+  return least;
+}
+
 void LinkBudget::look(Instant now) {
   const double arriving = this->arriving();
-  const Duration delay = least_;
+  const Duration delay = least_lately(now);
 #ifdef TRACE_BUDGET
-  if (getenv("TB")) fprintf(stderr, "%p x%ld t=%.3f ms d=%.0f us T=%.0f a=%.4g b=%.4g bound=%.3g kept=%.0f\n", (void*)this, config_.patience, now.ns()/1e6-1000, delay.us(), target().us(), arriving/1e9, rate_/1e9, bound_/1e9, greedy_.kept.us());
+  if (getenv("TB")) fprintf(stderr, "%p x%ld t=%.3f ms d=%.0f us T=%.0f a=%.4g b=%.4g bound=%.3g kept=%.0f\n", (void*)this, patience_, now.ns()/1e6-1000, delay.us(), target().us(), arriving/1e9, rate_/1e9, bound_/1e9, greedy_.kept.us());
 #endif
   const bool policed = static_cast<double>(lost_) > kPoliced * static_cast<double>(bytes_);
   if (arriving > 0) remember(arriving);
@@ -153,7 +164,7 @@ void LinkBudget::look(Instant now) {
   if (!learnt() && arriving >= kFull * line_) return;  // the link is as told, and ours
   if (delay > target()) {
     cut(now, delay, arriving);
-  } else if (policed && now >= next_cut_) {
+  } else if (policed && now >= next_cut_ && served() > 0) {
     rate_ = std::min(rate_, kBelowPolicer * served());
     starting_ = false;
     calm_ = 0;
@@ -163,6 +174,7 @@ void LinkBudget::look(Instant now) {
     cut_delay_ = Duration();
     grow(now, delay, arriving);
   }
+  rate_ = std::max(rate_, std::min(kLeast, line_));
 }
 
 // What arrives while a queue stands is all that the link gives us.

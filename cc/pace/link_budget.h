@@ -1,10 +1,11 @@
 // LinkBudget: what one process may use of a link whose real rate, and whose other users, nobody has
 // told. The told rate is an upper bound. The law looks at what arrives (or is acknowledged) and at
-// the least queueing delay of it, d, once per `look`:
+// the least queueing delay of a window's packets, d, several times in a window W:
 //
-//   d > T          b = min(b, a) max(1 - 0.8 (d - T) / d, 1/2)   once per W + d
-//   d <= T         b += w P / 4 W                                once per W + d
-//   d < T/2, long  b *= 5/4; before the first queue b *= 2
+//   d > T     b = min(b, a) max(1 - (d - T) / 2 (W + d), 1/2)   once per W + d
+//   d <= T    b += w P / 4 W                                    once per W + d
+//   d < T/2   faster: b *= 3/2 before the first queue, 5/4 far below what the link gave at the last
+//             cut, and more and more than w P / 4 W where that is exceeded without a queue
 //
 // a is what arrives: while a queue stands it is what the link gives us, whatever was granted. W is
 // a round trip, or what measuring takes; P a packet, w the process's weight. T = usual + w P / b:
@@ -35,7 +36,6 @@ struct LinkBudgetConfig {
   Duration round_trip;   // without queues
   Duration jitter;       // FlowEnvironment::jitter
   Duration base_memory;  // how long the least delay counts as that of an empty path; not 0
-  int64_t patience = 1;  // T is so many times as long: where two laws see a queue, one acts first
 };
 
 class LinkBudget {
@@ -49,6 +49,8 @@ class LinkBudget {
   void on_loss(Bytes wire) { lost_ += wire; }
   // Of the flows that use the budget, on average.
   void set_weight(uint32_t weight) { weight_ = weight; }
+  // T is so many times as long: of two who see the same queue, one acts first.
+  void set_patience(int64_t patience) { patience_ = patience; }
   // The told rate, or this process's part of it, has changed.
   void set_line(double line);
 
@@ -72,7 +74,15 @@ class LinkBudget {
     Instant until;  // `kept` counts
   };
 
+  // The least delay of a part of the window.
+  struct Seen {
+    Instant at;
+    Duration least = Duration::max();
+  };
+  static constexpr size_t kLooks = 4;
+
   void begin(Instant now);
+  Duration least_lately(Instant now);
   void look(Instant now);
   Duration target() const;
   double arriving() const;
@@ -89,6 +99,7 @@ class LinkBudget {
   double line_;
   double rate_;
   uint32_t weight_ = 1;
+  int64_t patience_ = 1;
   bool starting_;      // no queue has been met yet
   double bound_ = 0;  // what the link gave at the last cut
   uint32_t calm_ = 0;  // growths in a row that met no queue
@@ -108,6 +119,8 @@ class LinkBudget {
   Bytes first_bytes_ = 0;
   Bytes lost_ = 0;
   Duration least_ = Duration::max();
+  std::array<Seen, kLooks> seen_{};  // of the last looks
+  size_t seeing_ = 0;
   // The most that arrived in each of the last round trips, bit/s.
   std::array<double, kServed> served_{};
   size_t serving_ = 0;

@@ -9,8 +9,10 @@ namespace pacecar {
 
 namespace {
 
-// The receiver sees a queue on the last hop, too, and is the first to act.
+// The receiver may see the same queue, and is the first to act; all the more where its grants are
+// what limits us.
 constexpr int64_t kPatience = 2;
+constexpr int64_t kPatienceGranted = 8;
 // Round trips take both directions by one clock: nothing drifts.
 constexpr Duration kBaseMemory = Duration::from_s(1);
 
@@ -24,8 +26,7 @@ LinkShare::LinkShare(const FlowEnvironment& environment, uint32_t max_flows, dou
                .packet = environment.mtu + environment.overhead,
                .round_trip = base_round_trip(environment),
                .jitter = environment.jitter,
-               .base_memory = kBaseMemory,
-               .patience = kPatience}),
+               .base_memory = kBaseMemory}),
       members_(max_flows),
       changed_(max_flows) {
   active_.reserve(max_flows);
@@ -56,6 +57,7 @@ void LinkShare::set(uint32_t flow, Rate limit, uint32_t weight) {
 void LinkShare::on_acked(Instant now, Bytes wire, Duration excess) {
   const auto flows = static_cast<uint32_t>(std::max<size_t>(active_.size(), 1));
   budget_.set_weight(std::max(static_cast<uint32_t>(fill_.weights()) / flows, 1U));
+  budget_.set_patience(level_ == WaterFill::kNoLevel ? kPatienceGranted : kPatience);
   if (budget_.on_bytes(now, wire, excess)) look(kInactive);
 }
 

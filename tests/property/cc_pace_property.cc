@@ -222,7 +222,7 @@ class LinkShareModel {
     RC_ASSERT(share_.usable(flow) <= std::max(kLine, share_.share(flow)));
   }
 
-  LinkShare share_{Rate::from_gbps(400), kFlows, kTolerance};
+  LinkShare share_{{.line_rate = Rate::from_gbps(400)}, kFlows, kTolerance};
   std::array<Member, kFlows> members_{};
   std::array<double, kFlows> told_{};
 };
@@ -239,10 +239,15 @@ RC_GTEST_PROP(CcPaceProperty, LinkShareIsMaxMinUpToTheLimits, ()) {
 // Whatever arrives, and however late: something is there to grant, and no more than the link.
 RC_GTEST_PROP(CcPaceProperty, CapacityStaysInBounds, ()) {
   const PaceConstants constants;
-  const Rate line = Rate::from_gbps(*rc::gen::inRange<uint64_t>(1, 800));
+  const FlowEnvironment link{
+      .line_rate = Rate::from_gbps(*rc::gen::inRange<uint64_t>(1, 800)),
+      .mtu = 4096,
+      .overhead = 64,
+      .jitter = Duration::from_ns(*rc::gen::inRange(0, 10'000)),
+      .first_rate = Rate::from_gbps(*rc::gen::inRange<uint64_t>(0, 10)),
+  };
   const Duration round_trip = Duration::from_ns(*rc::gen::inRange<int64_t>(1, 1'000'000));
-  LinkCapacity capacity(line, 4160, round_trip, Duration::from_ns(*rc::gen::inRange(0, 10'000)),
-                        constants);
+  LinkCapacity capacity(link, round_trip, Duration::from_ms(10), constants);
   Instant now = Instant::from_ns(*rc::gen::inRange<int64_t>(0, 1'000'000'000'000));
   for (int i = *rc::gen::inRange(0, 200); i > 0; --i) {
     now = now + Duration::from_ns(*rc::gen::element<int64_t>(0, 1, 100, 10'000, 1'000'000'000));
