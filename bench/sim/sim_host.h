@@ -1,6 +1,6 @@
-// One host of an experiment: the production NIC, messages and poll loop on a port of a simulated
-// fabric. It runs when something arrives, when its port takes packets again, when a timer of its
-// own is due, and when wake() says that there is work.
+// One host of an experiment, or one of several processes of a host: the production NIC, messages
+// and poll loop on a port of a simulated fabric. It runs when something arrives, when its port
+// takes packets again, when a timer of its own is due, and when wake() says that there is work.
 //
 // Payload is a length only: every host has registered the same range of addresses, which is no
 // memory. Thread rule: one thread.
@@ -23,11 +23,14 @@
 namespace pacecar {
 
 struct SimHostConfig {
-  uint32_t number = 0;
+  uint32_t number = 0;  // of the process
   std::string congestion_control;
   std::string allocator;
-  uint32_t weight = 1;  // of the flows that it sends
-  Rate line_rate;
+  uint32_t weight = 1;           // of the flows that it sends
+  Rate line_rate;                // what it is told of its NIC
+  Rate first_rate;               // MessengerConfig::first_rate
+  HostLink* outgoing = nullptr;  // of the processes of its host
+  HostLink* incoming = nullptr;
   uint32_t flows = 0;        // to and from other hosts
   uint32_t connections = 0;  // the more of the two directions
   uint32_t window_packets = 0;
