@@ -16,6 +16,7 @@
 #include "bench/sim/ideal.h"
 #include "bench/sim/link_names.h"
 #include "bench/sim/monitor.h"
+#include "bench/sim/shared_nic.h"
 #include "bench/sim/sim_host.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/trace_file.h"
@@ -113,6 +114,7 @@ class Experiment {
   EventLoop loop_;
   std::unique_ptr<Fabric> fabric_;
   std::optional<Traffic> traffic_;
+  std::vector<std::unique_ptr<SharedNic>> nics_;  // by host, where processes tell each other
   Traffic::Hosts hosts_;
   std::optional<Monitor> monitor_;
   std::optional<FaultPlayer> faults_;
@@ -154,8 +156,12 @@ Result<void> Experiment::set_up() {
 Result<void> Experiment::make_hosts() {
   const auto algorithms = algorithms_of(spec_);
   if (!algorithms) return tl::unexpected(algorithms.error());
+  const Topology& topology = spec_.topology;
+  if (topology.processes > 1 && spec_.transport.share == LinkSharing::kAuto) {
+    for (uint32_t i = 0; i < topology.hosts; ++i) nics_.push_back(std::make_unique<SharedNic>());
+  }
   Prng seeds(spec_.seed);
-  for (uint32_t host = 0; host < spec_.topology.all_processes(); ++host) {
+  for (uint32_t host = 0; host < topology.all_processes(); ++host) {
     const Traffic::Peers peers = traffic_->peers(host);
     if (std::max(peers.to, peers.from) > Immediate::kMaxConnections) {
       return fail(ErrorCode::kInvalidArgument,
@@ -175,6 +181,7 @@ Result<void> Experiment::make_hosts() {
          .weight = std::max(algorithms->weights[host], 1U),
          .line_rate = told,
          .first_rate = spec_.transport.first_rate_of(told),
+         .shared = nics_.empty() ? nullptr : nics_[topology.host_of(host)].get(),
          .flows = peers.to + peers.from,
          .connections = std::max(peers.to, peers.from),
          .window_packets = window_,
