@@ -29,6 +29,7 @@ class Hash {
 
 void add_topology(Hash& hash, const Topology& topology) {
   hash.add(topology.hosts);
+  hash.add(topology.processes);
   hash.add(topology.switches);
   for (const Cable& cable : topology.cables) {
     hash.add(uint64_t{cable.a} << 32 | cable.b);

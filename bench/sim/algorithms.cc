@@ -48,9 +48,9 @@ Result<void> assign_receiver(Algorithms& algorithms, uint32_t host, const std::s
 }  // namespace
 
 Result<Algorithms> algorithms_of(const RunSpec& spec) {
-  Algorithms algorithms{std::vector<std::string>(spec.topology.hosts),
-                        std::vector<uint32_t>(spec.topology.hosts),
-                        std::vector<std::string>(spec.topology.hosts)};
+  Algorithms algorithms{std::vector<std::string>(spec.topology.all_processes()),
+                        std::vector<uint32_t>(spec.topology.all_processes()),
+                        std::vector<std::string>(spec.topology.all_processes())};
   for (const WorkloadFlow& flow : spec.workload.flows) {
     const WorkloadJob& job = spec.workload.jobs[flow.job];
     const std::string& control =

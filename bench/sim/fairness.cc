@@ -75,7 +75,7 @@ class Shares {
     }
     for (const FlowResult& flow : run.flows) {
       const double weight = spec.workload.jobs[flow.job].weight;
-      flows_.push_back({flow.source, flow.destination, weight});
+      flows_.push_back({run.host_of(flow.source), run.host_of(flow.destination), weight});
     }
     series_.resize(run.flows.size());
     for (const Series& series : run.rates) series_[series.flow] = &series;

@@ -2,8 +2,8 @@
 // from samples of what arrives at the receivers.
 //
 // There are such figures where samples can tell flows apart: all flows of the run are watched
-// ([run] sample_series), no two of them go from the same host to the same other, and samples are at
-// most a quarter of the base round trip apart. A flow runs from its start until its receiver has
+// ([run] sample_series), no two of them go from the same process to the same other, and samples are
+// at most a quarter of the base round trip apart. A flow runs from its start until its receiver has
 // all of it. Rates are of payload; capacities are what links leave for payload.
 #pragma once
 

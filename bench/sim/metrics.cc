@@ -93,7 +93,7 @@ double least_finish_us(const RunResult& run) {
   for (const FlowResult& flow : run.flows) {
     if (flow.start == Duration::max()) return kNone;
     for (const bool source : {true, false}) {
-      LinkUse& side = sides[{source ? flow.source : flow.destination, source}];
+      LinkUse& side = sides[{run.host_of(source ? flow.source : flow.destination), source}];
       const Duration packets = source ? flow.at_source : flow.at_destination;
       side.start = std::min(side.start, flow.start);
       side.busy = side.busy + packets;
@@ -275,6 +275,7 @@ RunResult of_job(const RunResult& run, uint32_t job) {
   RunResult part;
   part.duration = run.duration;
   part.base_rtt = run.base_rtt;
+  part.processes = run.processes;
   std::vector<size_t> place(run.flows.size(), SIZE_MAX);
   for (size_t i = 0; i < run.flows.size(); ++i) {
     if (run.flows[i].job != job) continue;

@@ -130,6 +130,7 @@ Json to_json(const RunResult& run) {
           {"name", run.name},
           {"congestion_control", run.congestion_control},
           {"seed", run.seed},
+          {"processes", run.processes},
           {"complete", run.complete},
           {"duration_ns", run.duration.ns()},
           {"metrics", metrics_json(run)},

@@ -16,6 +16,7 @@
 #include "bench/sim/ideal.h"
 #include "bench/sim/link_names.h"
 #include "bench/sim/monitor.h"
+#include "bench/sim/shared_nic.h"
 #include "bench/sim/sim_host.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/trace_file.h"
@@ -44,15 +45,19 @@ double thread_cpu_seconds() {
 Result<void> check_flows(const RunSpec& spec) {
   const Workload& workload = spec.workload;
   const auto bad = [&](const WorkloadFlow& flow) {
-    return flow.source >= spec.topology.hosts || flow.destination >= spec.topology.hosts ||
-           flow.source == flow.destination || flow.job >= workload.jobs.size();
+    const Topology& topology = spec.topology;
+    return flow.source >= topology.all_processes() ||
+           flow.destination >= topology.all_processes() ||
+           topology.host_of(flow.source) == topology.host_of(flow.destination) ||
+           flow.job >= workload.jobs.size();
   };
   const auto found = std::ranges::find_if(workload.flows, bad);
   if (found != workload.flows.end()) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("flow {} goes from host {} to host {}, but the topology has hosts 0 to "
                             "{}, and no host sends to itself: change the workload or the topology",
-                            found->id, found->source, found->destination, spec.topology.hosts - 1));
+                            found->id, spec.topology.host_of(found->source),
+                            spec.topology.host_of(found->destination), spec.topology.hosts - 1));
   }
   if (workload.flows.empty()) {
     return fail(ErrorCode::kInvalidArgument,
@@ -109,6 +114,7 @@ class Experiment {
   EventLoop loop_;
   std::unique_ptr<Fabric> fabric_;
   std::optional<Traffic> traffic_;
+  std::vector<std::unique_ptr<SharedNic>> nics_;  // by host, where processes tell each other
   Traffic::Hosts hosts_;
   std::optional<Monitor> monitor_;
   std::optional<FaultPlayer> faults_;
@@ -136,8 +142,8 @@ Result<void> Experiment::set_up() {
   auto fabric = Fabric::create(loop_, spec_.topology, fabric_config(spec_, window_), spec_.seed);
   if (!fabric) return tl::unexpected(fabric.error());
   fabric_ = std::move(*fabric);
-  traffic_.emplace(loop_, spec_.workload, spec_.topology.hosts, spec_.transport.receives_posted,
-                   trace_.get());
+  traffic_.emplace(loop_, spec_.workload, spec_.topology.all_processes(),
+                   spec_.transport.receives_posted, trace_.get());
   if (const auto made = make_hosts(); !made) return made;
   if (const auto joined = traffic_->set_up(hosts_); !joined) return joined;
   monitor_.emplace(loop_, *fabric_, spec_.topology, spec_.sampling, watched_flows());
@@ -150,8 +156,12 @@ Result<void> Experiment::set_up() {
 Result<void> Experiment::make_hosts() {
   const auto algorithms = algorithms_of(spec_);
   if (!algorithms) return tl::unexpected(algorithms.error());
+  const Topology& topology = spec_.topology;
+  if (topology.processes > 1 && spec_.transport.share == LinkSharing::kAuto) {
+    for (uint32_t i = 0; i < topology.hosts; ++i) nics_.push_back(std::make_unique<SharedNic>());
+  }
   Prng seeds(spec_.seed);
-  for (uint32_t host = 0; host < spec_.topology.hosts; ++host) {
+  for (uint32_t host = 0; host < topology.all_processes(); ++host) {
     const Traffic::Peers peers = traffic_->peers(host);
     if (std::max(peers.to, peers.from) > Immediate::kMaxConnections) {
       return fail(ErrorCode::kInvalidArgument,
@@ -161,6 +171,7 @@ Result<void> Experiment::make_hosts() {
     const auto name_or = [](const std::string& name, const std::string& otherwise) {
       return name.empty() ? otherwise : name;
     };
+    const Rate told = spec_.transport.told_rate(fabric_->port(host).caps().line_rate);
     auto made = SimHost::create(
         loop_, *fabric_, spec_,
         {.number = host,
@@ -168,7 +179,9 @@ Result<void> Experiment::make_hosts() {
              name_or(algorithms->controls[host], spec_.transport.congestion_control),
          .allocator = name_or(algorithms->allocators[host], spec_.transport.allocator),
          .weight = std::max(algorithms->weights[host], 1U),
-         .line_rate = fabric_->port(host).caps().line_rate,
+         .line_rate = told,
+         .first_rate = spec_.transport.first_rate_of(told),
+         .shared = nics_.empty() ? nullptr : nics_[topology.host_of(host)].get(),
          .flows = peers.to + peers.from,
          .connections = std::max(peers.to, peers.from),
          .window_packets = window_,
@@ -267,8 +280,10 @@ void Experiment::fill_ideals(RunResult& result) const {
   const std::vector<Rate> rates = host_rates(spec_.topology);
   const Spread spread = spec_.transport.spreads() ? Spread::kYes : Spread::kNo;
   for (FlowResult& flow : result.flows) {
-    const auto there = way_between(spec_.topology, *routing, flow.source, flow.destination, spread);
-    const auto back = way_between(spec_.topology, *routing, flow.destination, flow.source, spread);
+    const uint32_t source = spec_.topology.host_of(flow.source);
+    const uint32_t destination = spec_.topology.host_of(flow.destination);
+    const auto there = way_between(spec_.topology, *routing, source, destination, spread);
+    const auto back = way_between(spec_.topology, *routing, destination, source, spread);
     if (spec_.fabric.switches.telemetry) {
       sizes.ack = packet_sizes(spec_, spec_.fabric.hosts.overhead_bytes).ack +
                   wire::kTelemetryHopBytes * std::min(there.size() - 1, kMaxTelemetryHops);
@@ -276,8 +291,8 @@ void Experiment::fill_ideals(RunResult& result) const {
     flow.ideal = completion_time(there, back, flow.bytes, sizes);
     const Bytes packets = (flow.bytes + sizes.mtu - 1) / sizes.mtu;
     const Bytes wire_bytes = flow.bytes + std::max<Bytes>(packets, 1) * sizes.overhead;
-    flow.at_source = rates[flow.source].time_for(wire_bytes);
-    flow.at_destination = rates[flow.destination].time_for(wire_bytes);
+    flow.at_source = rates[source].time_for(wire_bytes);
+    flow.at_destination = rates[destination].time_for(wire_bytes);
   }
 }
 
@@ -292,6 +307,7 @@ Result<RunResult> Experiment::result() {
   result.name = spec_.name;
   result.congestion_control = spec_.transport.congestion_control;
   result.seed = spec_.seed;
+  result.processes = spec_.topology.processes;
   for (const WorkloadJob& job : spec_.workload.jobs) result.jobs.push_back(job.name);
   result.flows = traffic_->results();
   fill_ideals(result);

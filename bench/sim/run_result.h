@@ -27,7 +27,7 @@ struct FlowShare {
 
 struct FlowResult {
   uint64_t id = 0;
-  uint32_t source = 0;
+  uint32_t source = 0;  // process
   uint32_t destination = 0;
   uint32_t job = 0;
   Bytes bytes = 0;
@@ -35,8 +35,8 @@ struct FlowResult {
   Duration received = Duration::max();  // when the receiver had everything; max(): not done
   Duration finish = Duration::max();    // when the sender knew it; likewise
   Duration ideal;                       // from start to finish, alone in the fabric
-  Duration at_source;                   // how long its packets take on the links of its source
-  Duration at_destination;              // and of its destination
+  Duration at_source;                   // how long its packets take on the links of its source's
+  Duration at_destination;              // host, and of its destination's
   FlowShare share;
 
   bool done() const { return finish != Duration::max(); }
@@ -73,6 +73,7 @@ struct RunResult {
   std::string name;
   std::string congestion_control;
   uint64_t seed = 0;
+  uint32_t processes = 1;  // of each host
   std::vector<std::string> jobs;
   std::vector<FlowResult> flows;
   Duration duration;               // of virtual time, from time 0 to the end of the run
@@ -96,6 +97,8 @@ struct RunResult {
   double wall_seconds = 0;
   double set_up_cpu_seconds = 0;
   double loop_cpu_seconds = 0;  // from time 0 to the last event
+
+  uint32_t host_of(uint32_t process) const { return process / processes; }
 };
 
 }  // namespace pacecar

@@ -15,6 +15,9 @@
 
 namespace pacecar {
 
+// Whether the processes of a host that share its NIC tell each other what they need of it.
+enum class LinkSharing : uint8_t { kAuto, kOff };
+
 // The production stack at every host.
 struct TransportSpec {
   std::string congestion_control = "pace";
@@ -22,9 +25,16 @@ struct TransportSpec {
   std::string allocator;
   std::vector<NamedValue> constants;  // of the algorithm, in place of its own
   Rate rate_max;                      // PACECAR_RATE_MAX
-  Bytes mtu = 4096;                   // payload of a packet
-  Bytes burst = 4096;                 // what leaves a flow at once, on one path; whole packets
-  uint32_t paths = 64;                // that a flow spreads over
+  LinkSharing share = LinkSharing::kAuto;
+  // What hosts are told of their NICs: a rate, or (0) the cables' by a factor.
+  Rate line_rate;
+  double line_rate_factor = 1;
+  // What a NIC uses before anything is known of its link. 0: where processes share it without
+  // telling each other, a quarter of the rate that they are told; else all of it.
+  Rate first_rate;
+  Bytes mtu = 4096;     // payload of a packet
+  Bytes burst = 4096;   // what leaves a flow at once, on one path; whole packets
+  uint32_t paths = 64;  // that a flow spreads over
   PathPolicy path_policy = PathPolicy::kRoundRobin;
   uint32_t window_packets = 0;  // 0: twice the longest base round trip at line rate
   // Acknowledge at least every so many bytes of a flow; 0: every packet.
@@ -38,6 +48,8 @@ struct TransportSpec {
   // their flow starts; false: they post when the flow starts.
   bool receives_posted = true;
 
+  Rate told_rate(Rate cables) const;
+  Rate first_rate_of(Rate told) const;
   // Each flow, over several paths at the same time.
   bool spreads() const {
     return paths > 1 && path_policy != PathPolicy::kFixed && path_policy != PathPolicy::kSticky;
@@ -56,7 +68,7 @@ enum class FaultKind : uint8_t {
 struct FaultEvent {
   Duration at;
   FaultKind kind{};
-  uint32_t target = 0;      // cable, or host
+  uint32_t target = 0;      // cable, or process
   bool everywhere = false;  // kWordLoss: whichever host sends them
   Rate rate;                // kCableRate
   double probability = 0;   // kCableLoss, kWordLoss

@@ -1,5 +1,7 @@
 #include "bench/sim/sim_host.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -74,6 +76,9 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
        .line_rate = config.line_rate,
        .rate_max = spec.transport.rate_max,
        .weight = config.weight,
+       .first_rate = config.first_rate,
+       .outgoing = host->member_ ? &host->member_->outgoing() : nullptr,
+       .incoming = host->member_ ? &host->member_->incoming() : nullptr,
        .base_rtt = spec.transport.base_rtt,
        .trimming = spec.fabric.switches.trimming,
        .max_connections = std::max(config.connections, 1U),
@@ -83,6 +88,7 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
   if (!messenger) return tl::unexpected(messenger.error());
   host->messenger_ = std::move(*messenger);
   host->poll_loop_.emplace(host->port_, *host->messenger_);
+  if (config.shared != nullptr) config.shared->processes.push_back(host.get());
   fabric.set_listener(config.number, *host, kPort);
   return host;
 }
@@ -97,7 +103,12 @@ SimHost::SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const Sim
       timer_(loop.add_timer(*this, kTimer)),
       random_(config.seed),
       nic_(nic_config(spec, config, fabric), {next_random, &random_}, loop.now()),
-      port_(io_, nic_, spec.transport.burst / spec.transport.mtu) {}
+      port_(io_, nic_, spec.transport.burst / spec.transport.mtu),
+      shared_(config.shared),
+      process_(uint64_t{config.number} + 1) {
+  if (shared_ == nullptr) return;
+  member_.emplace(shared_->table, process_, fmt::format("process {}", number_), config.line_rate);
+}
 
 NicIdentity SimHost::identity() const {
   NicIdentity identity{};
@@ -123,6 +134,17 @@ void SimHost::prepare(uint32_t, unsigned events_before) {
   }
 }
 
+void SimHost::let_others_look(Instant now) {
+  for (SimHost* other : shared_->processes) {
+    if (other != this) other->look(now);
+  }
+}
+
+void SimHost::look(Instant now) {
+  if (!member_->outgoing().due(now) && !member_->incoming().due(now)) return;
+  loop_.arm(timer_, std::min(loop_.deadline(timer_), now + SharedNic::kPoll));
+}
+
 void SimHost::on_event(Instant now, uint32_t) {
   const uint64_t blocked = io_.counters().send_blocked;
   for (size_t sent = 1; poll_loop_->receive(now) + sent > 0;) sent = poll_loop_->advance(now);
@@ -136,6 +158,7 @@ void SimHost::on_event(Instant now, uint32_t) {
   } else {
     loop_.arm(timer_, now + Duration::from_ns(1));
   }
+  if (shared_ != nullptr) let_others_look(now);
   if (tell_steps_) listener_.on_step(number_, now);
   const MessengerCounters& counters = messenger_->counters();
   const uint64_t messages = counters.messages_sent + counters.messages_received;

@@ -1,6 +1,6 @@
-// One host of an experiment: the production NIC, messages and poll loop on a port of a simulated
-// fabric. It runs when something arrives, when its port takes packets again, when a timer of its
-// own is due, and when wake() says that there is work.
+// One host of an experiment, or one of several processes of a host: the production NIC, messages
+// and poll loop on a port of a simulated fabric. It runs when something arrives, when its port
+// takes packets again, when a timer of its own is due, and when wake() says that there is work.
 //
 // Payload is a length only: every host has registered the same range of addresses, which is no
 // memory. Thread rule: one thread.
@@ -11,11 +11,13 @@
 #include <optional>
 
 #include "bench/sim/run_spec.h"
+#include "bench/sim/shared_nic.h"
 #include "transport/base/prng.h"
 #include "transport/base/result.h"
 #include "transport/engine/poll_loop.h"
 #include "transport/engine/soft_port.h"
 #include "transport/message/messenger.h"
+#include "transport/share/share_member.h"
 #include "transport/sim/event_loop.h"
 #include "transport/sim/fabric.h"
 #include "transport/softnic/soft_nic.h"
@@ -23,13 +25,15 @@
 namespace pacecar {
 
 struct SimHostConfig {
-  uint32_t number = 0;
+  uint32_t number = 0;  // of the process
   std::string congestion_control;
   std::string allocator;
-  uint32_t weight = 1;  // of the flows that it sends
-  Rate line_rate;
-  uint32_t flows = 0;        // to and from other hosts
-  uint32_t connections = 0;  // the more of the two directions
+  uint32_t weight = 1;          // of the flows that it sends
+  Rate line_rate;               // what it is told of its NIC
+  Rate first_rate;              // MessengerConfig::first_rate
+  SharedNic* shared = nullptr;  // outlives the host; null: each process is told nothing of others
+  uint32_t flows = 0;           // to and from other hosts
+  uint32_t connections = 0;     // the more of the two directions
   uint32_t window_packets = 0;
   Duration silence_limit;
   uint64_t seed = 0;
@@ -70,6 +74,9 @@ class SimHost final : public EventSink {
   SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const SimHostConfig& config,
           Listener& listener);
 
+  void let_others_look(Instant now);
+  void look(Instant now);
+
   EventLoop& loop_;
   PacketIo& io_;
   Listener& listener_;
@@ -80,6 +87,9 @@ class SimHost final : public EventSink {
   SoftNic nic_;
   SoftPort port_;
   MemoryRegion payload_;
+  SharedNic* shared_;
+  ShareProcess process_;
+  std::optional<ShareMember> member_;  // where the NIC is shared
   std::unique_ptr<Messenger> messenger_;
   std::optional<PollLoop> poll_loop_;
   uint64_t messages_ = 0;

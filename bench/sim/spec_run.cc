@@ -31,7 +31,23 @@ uint32_t read_cable(SpecReader& reader, const Topology& topology) {
   return 0;
 }
 
-Result<FaultEvent> read_fault(const SpecValue& value, const SpecContext& context) {
+// What happens to a host happens to its processes, unless it says which.
+std::vector<FaultEvent> of_processes(SpecReader& reader, const FaultEvent& fault,
+                                     const Topology& topology) {
+  const auto host = static_cast<uint32_t>(reader.whole("host", 0, 0, topology.hosts - 1));
+  const bool all = !reader.has("process");
+  const auto one = static_cast<uint32_t>(reader.whole("process", 0, 0, topology.processes - 1));
+  std::vector<FaultEvent> faults;
+  for (uint32_t process = 0; process < topology.processes; ++process) {
+    if (!all && process != one) continue;
+    faults.push_back(fault);
+    faults.back().target = host * topology.processes + process;
+  }
+  return faults;
+}
+
+// One, or one for each process that it happens to.
+Result<std::vector<FaultEvent>> read_fault(const SpecValue& value, const SpecContext& context) {
   SpecReader reader(*value.table(), "[[fault]]", value.place);
   FaultEvent fault;
   fault.at = reader.duration("at", Duration());
@@ -40,12 +56,11 @@ Result<FaultEvent> read_fault(const SpecValue& value, const SpecContext& context
                     fmt::format("is missing: it takes one of {}", fmt::join(kFaultKinds, ", ")));
   }
   fault.kind = static_cast<FaultKind>(reader.choice("kind", 0, kFaultKinds));
+  const bool of_host = fault.kind == FaultKind::kHostFrozen || fault.kind == FaultKind::kWordLoss;
   if (fault.kind == FaultKind::kHostFrozen) {
-    fault.target = static_cast<uint32_t>(reader.whole("host", 0, 0, context.topology->hosts - 1));
     fault.length = reader.duration("length", Duration::from_us(100));
   } else if (fault.kind == FaultKind::kWordLoss) {
     fault.everywhere = !reader.has("host");
-    fault.target = static_cast<uint32_t>(reader.whole("host", 0, 0, context.topology->hosts - 1));
   } else {
     fault.target = read_cable(reader, *context.topology);
   }
@@ -58,8 +73,10 @@ Result<FaultEvent> read_fault(const SpecValue& value, const SpecContext& context
   if (fault.kind == FaultKind::kCableLoss || fault.kind == FaultKind::kWordLoss) {
     fault.probability = reader.number("probability", 0.01, 0.0, 1.0);
   }
+  std::vector<FaultEvent> faults{fault};
+  if (of_host && !fault.everywhere) faults = of_processes(reader, fault, *context.topology);
   if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
-  return fault;
+  return faults;
 }
 
 }  // namespace
@@ -76,9 +93,9 @@ Result<std::vector<FaultEvent>> read_faults(const SpecValue& value, const SpecCo
                   fmt::format("{}: fault is no list of tables: write each fault as [[fault]]",
                               each.place.text()));
     }
-    const auto fault = read_fault(each, context);
-    if (!fault) return tl::unexpected(fault.error());
-    faults.push_back(*fault);
+    const auto read = read_fault(each, context);
+    if (!read) return tl::unexpected(read.error());
+    faults.insert(faults.end(), read->begin(), read->end());
   }
   std::ranges::stable_sort(faults, {}, &FaultEvent::at);
   return faults;

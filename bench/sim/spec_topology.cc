@@ -129,6 +129,7 @@ std::string_view topology_summary(size_t kind) { return kSummaries[kind]; }
 
 Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir) {
   SpecReader reader(*value.table(), "[topology]", value.place);
+  const uint32_t processes = count(reader, "processes", 1);
   Result<Topology> topology;
   if (reader.has("file")) {
     const std::string file = reader.text("file", "");
@@ -142,6 +143,7 @@ Result<Topology> read_topology(const SpecValue& value, const std::string& base_d
     return fail(topology.error().code,
                 fmt::format("{}: [topology]: {}", value.place.text(), topology.error().message));
   }
+  topology->processes = processes;
   return topology;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_parts.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr std::array<std::string_view, 8> kPathPolicies{
     "round-robin", "fixed", "random", "penalty", "recycle", "sticky", "balanced", "reroute"};
+constexpr std::array<std::string_view, 2> kSharing{"auto", "off"};
 constexpr std::array<std::string_view, 3> kEcnKinds{"off", "step", "red"};
 constexpr std::array<std::string_view, 2> kEcnWhen{"enqueue", "dequeue"};
 
@@ -137,6 +139,24 @@ void read_constants(SpecReader& transport, TransportSpec& spec) {
   if (!made) transport.complain("constants", "is wrong: " + made.error().message);
 }
 
+// "100G", or "0.5x": of what the cables have.
+void read_told_rate(SpecReader& reader, TransportSpec& spec) {
+  constexpr double kMost = 1000;
+  const SpecValue* value = reader.value("line_rate");
+  const std::string* text = value == nullptr ? nullptr : value->string();
+  if (text == nullptr || !text->ends_with('x')) {
+    spec.line_rate = reader.rate("line_rate", Rate());
+    return;
+  }
+  const char* end = text->data() + text->size() - 1;
+  const auto [rest, error] = std::from_chars(text->data(), end, spec.line_rate_factor);
+  if (error == std::errc() && rest == end && spec.line_rate_factor >= 1 / kMost &&
+      spec.line_rate_factor <= kMost) {
+    return;
+  }
+  reader.complain("line_rate", fmt::format("is {}: a factor is 0.001x to 1000x", *text));
+}
+
 bool needs_telemetry(const RunSpec& run) {
   const auto needs = [](const std::string& name) {
     const auto info = controller_info(name);
@@ -147,6 +167,19 @@ bool needs_telemetry(const RunSpec& run) {
 }
 
 }  // namespace
+
+Rate TransportSpec::told_rate(Rate cables) const {
+  if (line_rate != Rate()) return line_rate;
+  if (line_rate_factor == 1) return cables;
+  return Rate::from_bps(
+      static_cast<uint64_t>(static_cast<double>(cables.bps()) * line_rate_factor));
+}
+
+Rate TransportSpec::first_rate_of(Rate told) const {
+  constexpr uint64_t kPart = 4;
+  if (first_rate != Rate() || share == LinkSharing::kAuto) return first_rate;
+  return Rate::from_bps(told.bps() / kPart);
+}
 
 std::string read_congestion_control(SpecReader& reader, const std::string& otherwise) {
   if (!reader.has("cc")) return otherwise;
@@ -166,6 +199,9 @@ Result<TransportSpec> read_transport(const SpecValue& value) {
   }
   read_constants(reader, spec);
   spec.rate_max = reader.rate("rate_max", Rate());
+  spec.share = static_cast<LinkSharing>(reader.choice("share", 0, kSharing));
+  read_told_rate(reader, spec);
+  spec.first_rate = reader.rate("first_rate", Rate());
   spec.mtu = reader.bytes("mtu", spec.mtu);
   if (spec.mtu < 256 || spec.mtu > 16384) {
     reader.complain("mtu", "is out of range: use 256 to 16384 bytes of payload per packet");

@@ -60,6 +60,11 @@ std::vector<uint32_t> read_hosts(SpecReader& reader, uint32_t hosts) {
   return chosen;
 }
 
+std::vector<uint32_t> read_processes(SpecReader& reader, uint32_t processes) {
+  const auto places = reader.wholes("processes", processes - 1);
+  return {places.begin(), places.end()};
+}
+
 uint32_t count(SpecReader& reader, std::string_view key, uint32_t otherwise, uint32_t min = 1) {
   return static_cast<uint32_t>(reader.whole(key, otherwise, min));
 }
@@ -122,12 +127,14 @@ Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& contex
   if (reader.has("file")) {
     spec.kind = "file";
     spec.file = path_in(context.base_dir, reader.text("file", ""));
+    spec.processes = read_processes(reader, context.topology->processes);
   } else {
     const size_t otherwise = value.table()->find("job") == nullptr ? 0 : kKinds.size() - 1;
     const Kind& kind = kKinds[reader.choice("kind", otherwise, kNames)];
     spec.kind = kind.name;
     if (kind.name != "mixture") {
       spec.hosts = read_hosts(reader, context.topology->hosts);
+      spec.processes = read_processes(reader, context.topology->processes);
       spec.shuffle = reader.flag("shuffle", false);
       spec.start = reader.duration("start", Duration());
     }
@@ -148,7 +155,8 @@ std::string_view workload_keys(size_t kind) {
 Result<Workload> read_workload(const SpecValue& value, const SpecContext& context) {
   const auto spec = read_spec(value, context);
   if (!spec) return tl::unexpected(spec.error());
-  auto workload = make_workload(*spec, context.topology->hosts, context.seed);
+  auto workload =
+      make_workload(*spec, context.topology->hosts, context.seed, context.topology->processes);
   if (workload) return workload;
   return fail(workload.error().code,
               fmt::format("{}: [workload]: {}", value.place.text(), workload.error().message));

@@ -13,7 +13,8 @@ namespace pacecar {
 
 inline constexpr uint32_t kNoTrigger = ~0U;
 
-// One message from one host to another.
+// One message from one host to another. Where several processes of a host take part, each is a host
+// here, by its number (transport/sim/topology.h).
 struct WorkloadFlow {
   uint32_t source = 0;
   uint32_t destination = 0;

@@ -12,6 +12,7 @@
 #include "bench/workload/collectives.h"
 #include "bench/workload/flow_sizes.h"
 #include "bench/workload/generators.h"
+#include "bench/workload/processes.h"
 #include "transport/base/prng.h"
 
 namespace pacecar {
@@ -190,7 +191,27 @@ Result<std::vector<uint32_t>> take_part(const WorkloadSpec& spec, uint32_t hosts
   return members;
 }
 
-Result<Workload> make_job(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed) {
+// The places in a host whose processes take part.
+Result<std::vector<uint32_t>> places(const WorkloadSpec& spec, uint32_t processes) {
+  std::vector<uint32_t> chosen = spec.processes;
+  if (chosen.empty()) {
+    chosen.resize(processes);
+    std::iota(chosen.begin(), chosen.end(), 0U);
+  }
+  std::vector<bool> taken(processes, false);
+  for (const uint32_t place : chosen) {
+    if (place >= processes) {
+      return unfit(spec, "processes names process {}, but a host has {}; name one below that",
+                   place, processes);
+    }
+    if (taken[place]) return unfit(spec, "processes names process {} twice; name it once", place);
+    taken[place] = true;
+  }
+  return chosen;
+}
+
+Result<Workload> make_job(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed,
+                          uint32_t processes) {
   const auto kind = std::find_if(kKinds.begin(), kKinds.end(),
                                  [&](const Kind& each) { return each.name == spec.kind; });
   if (kind == kKinds.end()) {
@@ -216,7 +237,9 @@ Result<Workload> make_job(const WorkloadSpec& spec, uint32_t hosts, uint64_t see
   for (WorkloadFlow& flow : workload->flows) {
     if (flow.trigger == kNoTrigger) flow.start = flow.start + spec.start;
   }
-  return workload;
+  const auto copies = places(spec, processes);
+  if (!copies) return tl::unexpected(copies.error());
+  return on_processes(*workload, processes, *copies);
 }
 
 // Adds the jobs of `more`, whose flows know nothing of those that are there.
@@ -237,13 +260,15 @@ void append(Workload& workload, Workload more) {
 
 }  // namespace
 
-Result<Workload> make_workload(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed) {
-  if (spec.kind != "mixture") return make_job(spec, hosts, seed);
+Result<Workload> make_workload(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed,
+                               uint32_t processes) {
+  if (spec.kind != "mixture") return make_job(spec, hosts, seed, processes);
   if (spec.jobs.empty()) return unfit(spec, "it has no jobs; give at least one");
-  Workload all{.name = spec.name.empty() ? spec.kind : spec.name, .hosts = hosts, .jobs = {}};
+  Workload all{
+      .name = spec.name.empty() ? spec.kind : spec.name, .hosts = hosts * processes, .jobs = {}};
   Prng seeds(seed);
   for (const WorkloadSpec& job : spec.jobs) {
-    auto workload = make_workload(job, hosts, seeds.next_u64());
+    auto workload = make_workload(job, hosts, seeds.next_u64(), processes);
     if (!workload) return workload;
     append(all, *std::move(workload));
   }

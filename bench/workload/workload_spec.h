@@ -36,9 +36,12 @@ struct WorkloadSpec {
   std::string congestion_control;  // of its flows; empty: the experiment's
   uint32_t weight = 1;             // of its flows
   std::vector<uint32_t> hosts;     // that take part, in this order; empty: all
-  bool shuffle = false;            // puts them into an order drawn from the seed
-  Duration start;                  // of the first flows
-  Bytes bytes = 1'000'000;         // of a flow; of a collective: of the buffer of each host
+  // Of each host, by their place in it: each place has a copy of the flows (processes.h); empty:
+  // all.
+  std::vector<uint32_t> processes;
+  bool shuffle = false;     // puts them into an order drawn from the seed
+  Duration start;           // of the first flows
+  Bytes bytes = 1'000'000;  // of a flow; of a collective: of the buffer of each host
 
   std::string file;      // path of a .cm file
   uint32_t senders = 0;  // per receiver; 0: all that are left, shared out evenly
@@ -58,9 +61,11 @@ struct WorkloadSpec {
   std::vector<WorkloadSpec> jobs;
 };
 
-// The flows for a fabric of `hosts` hosts; the same arguments give the same flows. Errors:
-// kInvalidArgument for an unknown kind or values that do not fit, kSystem for a file that cannot be
-// read; one sentence that names the field, or the file and line, and the cure.
-Result<Workload> make_workload(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed);
+// The flows for a fabric of `hosts` hosts with `processes` processes each; the same arguments give
+// the same flows. Errors: kInvalidArgument for an unknown kind or values that do not fit, kSystem
+// for a file that cannot be read; one sentence that names the field, or the file and line, and the
+// cure.
+Result<Workload> make_workload(const WorkloadSpec& spec, uint32_t hosts, uint64_t seed,
+                               uint32_t processes = 1);
 
 }  // namespace pacecar

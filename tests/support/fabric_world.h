@@ -1,5 +1,5 @@
-// A simulated fabric with hosts that send what they are told to, as soon as there is room, and keep
-// a record of everything that arrives.
+// A simulated fabric with hosts (or several processes of each, by their numbers) that send what they
+// are told to, as soon as there is room, and keep a record of everything that arrives.
 #pragma once
 
 #include <algorithm>
@@ -55,8 +55,8 @@ class FabricWorld final : public EventSink {
       : fabric_(std::move(Fabric::create(loop_, topology, config, seed).value())),
         carries_bytes_(config.payload == PayloadMode::kBytes),
         payload_(config.hosts.datagram_bytes),
-        outgoing_(fabric_->hosts()) {
-    for (uint32_t host = 0; host < fabric_->hosts(); ++host) {
+        outgoing_(fabric_->processes()) {
+    for (uint32_t host = 0; host < fabric_->processes(); ++host) {
       fabric_->set_listener(host, *this, host);
     }
   }

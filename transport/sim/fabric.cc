@@ -35,15 +35,18 @@ Result<std::unique_ptr<Fabric>> Fabric::create(EventLoop& loop, const Topology& 
 }
 
 uint32_t Fabric::hosts() const { return impl_->hosts; }
-PacketIo& Fabric::port(uint32_t host) { return impl_->ports[host]; }
-const Address& Fabric::address(uint32_t host) const { return impl_->ports[host].local_address(); }
-
-bool Fabric::send_frame(uint32_t host, const FabricFrame& frame) {
-  return impl_->ports[host].send_frame(frame);
+uint32_t Fabric::processes() const { return impl_->topology.all_processes(); }
+PacketIo& Fabric::port(uint32_t process) { return impl_->ports[process]; }
+const Address& Fabric::address(uint32_t process) const {
+  return impl_->ports[process].local_address();
 }
 
-void Fabric::set_listener(uint32_t host, EventSink& sink, uint32_t what) {
-  impl_->ports[host].set_listener(sink, what);
+bool Fabric::send_frame(uint32_t process, const FabricFrame& frame) {
+  return impl_->ports[process].send_frame(frame);
+}
+
+void Fabric::set_listener(uint32_t process, EventSink& sink, uint32_t what) {
+  impl_->ports[process].set_listener(sink, what);
 }
 
 size_t Fabric::links() const { return impl_->links.size(); }
@@ -102,7 +105,8 @@ void Fabric::set_faults(const SimFaults& faults) { impl_->faults.set(faults); }
 Result<void> Fabric::capture(LinkId link, const std::string& path) {
   auto writer = PcapWriter::create(path, kSnapBytes);
   if (!writer) return tl::unexpected<Error>(writer.error());
-  impl_->links[link].capture = std::make_unique<LinkCapture>(std::move(*writer), impl_->config);
+  impl_->links[link].capture =
+      std::make_unique<LinkCapture>(std::move(*writer), impl_->config, impl_->topology.processes);
   return {};
 }
 

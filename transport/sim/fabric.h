@@ -73,8 +73,8 @@ struct LinkStats {
 // what receive() of the destination's port hands out.
 struct FabricFrame {
   std::span<const uint8_t> bytes;
-  Bytes kept_bytes = 0;  // what trimming leaves of it; 0: it is dropped rather than trimmed
-  uint32_t destination = 0;
+  Bytes kept_bytes = 0;      // what trimming leaves of it; 0: it is dropped rather than trimmed
+  uint32_t destination = 0;  // process
   TrafficClass traffic_class = TrafficClass::kData;
   Ecn ecn = Ecn::kNotCapable;
 };
@@ -97,22 +97,24 @@ class Fabric {
   ~Fabric();
 
   uint32_t hosts() const;
-  PacketIo& port(uint32_t host);
-  const Address& address(uint32_t host) const;
-  // Sends a frame from a host, with PayloadMode::kBytes. False: it is longer than a datagram, or
+  uint32_t processes() const;  // of all hosts
+  // The ports of processes, by number: where each host has one process, of hosts.
+  PacketIo& port(uint32_t process);
+  const Address& address(uint32_t process) const;
+  // Sends a frame from a process, with PayloadMode::kBytes. False: it is longer than a datagram, or
   // the host's NIC has no room for it.
-  bool send_frame(uint32_t host, const FabricFrame& frame);
+  bool send_frame(uint32_t process, const FabricFrame& frame);
   // Tells `sink` (with `what`) at once when something arrives in an empty inbox, or when a send()
   // that was blocked may go on: in virtual time, never from within a call of the host's own.
-  void set_listener(uint32_t host, EventSink& sink, uint32_t what);
+  void set_listener(uint32_t process, EventSink& sink, uint32_t what);
 
   // Links: both directions of cable i of the topology are 2i (a to b) and 2i + 1 (b to a).
   size_t links() const;
   LinkInfo link_info(LinkId link) const;
   LinkStats link_stats(LinkId link) const;
   void reset_queue_max();
-  // Counts, from now on, the payload that arrives at one host from another; every packet of it, so
-  // that what is sent again without need counts again.
+  // Counts, from now on, the payload that arrives at one process from another; every packet of it,
+  // so that what is sent again without need counts again.
   void count_arrivals(uint32_t source, uint32_t destination);
   // 0 for a pair that is not counted.
   Bytes arrived_bytes(uint32_t source, uint32_t destination) const;
@@ -126,8 +128,8 @@ class Fabric {
   void set_cable_up(uint32_t cable, bool up);
   void set_cable_rate(uint32_t cable, Rate rate);  // more than 0
   void set_cable_loss(uint32_t cable, double probability);
-  // Random loss, duplication, reordering, corruption, partitions and frozen hosts (islands and
-  // stalls name hosts), at the first switch of each packet's way.
+  // Random loss, duplication, reordering, corruption and partitions, at the first switch of each
+  // packet's way; frozen processes. Islands, stalls and losses of words name processes.
   void set_faults(const SimFaults& faults);
 
   // Writes what comes out of a link as a pcap file from now on (Ethernet, IP and UDP headers made

@@ -5,9 +5,10 @@
 namespace pacecar {
 namespace {
 
-constexpr uint32_t kMaxHosts = 1U << 24;  // what addresses can tell apart
-constexpr uint16_t kMaxPaths = 60'000;    // what UDP ports can tell apart
-constexpr Bytes kMaxDatagram = 65'507;    // of UDP over IPv4
+constexpr uint32_t kMaxProcesses = 1U << 24;   // what addresses can tell apart
+constexpr uint32_t kMaxProcessesOfHost = 256;  // what packets can tell apart
+constexpr uint16_t kMaxPaths = 60'000;         // what UDP ports can tell apart
+constexpr Bytes kMaxDatagram = 65'507;         // of UDP over IPv4
 constexpr uint64_t kMaxBps = 1'000'000'000'000'000;
 constexpr Bytes kMaxBytes = Bytes{1} << 50;  // far beyond any buffer; sums do not overflow
 
@@ -115,9 +116,14 @@ Result<void> check_switches(const FabricConfig& config) {
 }  // namespace
 
 Result<void> check_fabric_config(const FabricConfig& config, const Topology& topology) {
-  if (topology.hosts > kMaxHosts) {
-    return refuse(fmt::format("the topology has {} hosts: this simulator numbers at most {}",
-                              topology.hosts, kMaxHosts));
+  if (topology.processes == 0 || topology.processes > kMaxProcessesOfHost) {
+    return refuse(fmt::format("the topology has {} processes per host: choose 1 to {}",
+                              topology.processes, kMaxProcessesOfHost));
+  }
+  if (topology.hosts > kMaxProcesses / topology.processes) {
+    return refuse(fmt::format(
+        "the topology has {} hosts with {} processes each: this simulator numbers at most {}",
+        topology.hosts, topology.processes, kMaxProcesses));
   }
   if (auto ok = check_cables(topology); !ok) return ok;
   if (config.payload == PayloadMode::kLength &&

@@ -60,17 +60,20 @@ Fabric::Impl::Impl(EventLoop& loop_, const Topology& topology_, const FabricConf
   for (uint32_t i = 0; i < topology.switches; ++i) {
     switches.push_back({SwitchBuffer(config.switches), random.next_u64()});
   }
-  for (uint32_t host = 0; host < hosts; ++host) {
+  for (uint32_t process = 0; process < topology.all_processes(); ++process) {
     uint64_t bps = 0;
-    for (const LinkId link : uplinks[host]) bps += links[link].clock.rate().bps();
-    ports.emplace_back(*this, host, Rate::from_bps(bps));
+    for (const LinkId link : uplinks[topology.host_of(process)]) {
+      bps += links[link].clock.rate().bps();
+    }
+    ports.emplace_back(*this, process, Rate::from_bps(bps));
   }
 }
 
 void Fabric::Impl::add_link(const Cable& cable, NodeId from, NodeId to) {
   const auto id = static_cast<LinkId>(links.size());
   FabricLink& link =
-      links.emplace_back(cable.rate, cable.delay, from, to, config.switches.control_weight);
+      links.emplace_back(cable.rate, cable.delay, from, to, config.switches.control_weight,
+                         from < hosts ? topology.processes : 1);
   link.arrival_timer = loop.add_timer(*this, event(Event::kArrival, id));
   link.free_timer = loop.add_timer(*this, event(Event::kFree, id));
   link.ingress.headroom_limit = headroom_of(cable, config);
@@ -104,14 +107,14 @@ void Fabric::Impl::prepare(uint32_t what, unsigned events_before) {
   if (events_before == kLink) return prefetch(&link, kHotLinkBytes);
   if (kind == Event::kFree) {
     if (events_before == kPacket) link.queue.prefetch_next();
-    if (link.room_wanted) ports[link.from].prepare(events_before);
+    if (link.room_wanted) port_of(link.from, 0).prepare(events_before);
   } else if (kind == Event::kArrival && !link.flight.empty()) {
     const FabricPacket& packet = link.flight.front();
     if (events_before == kPacket) prefetch(packet);
     if (events_before == kBeyond && packet.next != nullptr) prefetch(*packet.next);
     if (link.to < hosts) {
       if (events_before == kBeyond) prefetch(packet.memory, kHeaderBytes);
-      ports[link.to].prepare(events_before);
+      port_of(link.to, packet.destination_process).prepare(events_before);
     } else if (events_before == kBeyond) {
       if (const auto out = way_on(packet, link.to)) prefetch(&links[*out], kHotLinkBytes);
     }
@@ -126,15 +129,15 @@ LinkId Fabric::Impl::choose_uplink(uint32_t host, uint32_t destination, uint64_t
   return ways.empty() ? own[0] : ways[pick_one(mix_bits(hash), ways.size())];
 }
 
-void Fabric::Impl::watch_store(uint32_t host) {
-  if (std::find(waiting_for_store_.begin(), waiting_for_store_.end(), host) ==
+void Fabric::Impl::watch_store(uint32_t process) {
+  if (std::find(waiting_for_store_.begin(), waiting_for_store_.end(), process) ==
       waiting_for_store_.end()) {
-    waiting_for_store_.push_back(host);
+    waiting_for_store_.push_back(process);
   }
 }
 
 void Fabric::Impl::tell_waiting_for_store() {
-  for (const uint32_t host : std::exchange(waiting_for_store_, {})) ports[host].wake();
+  for (const uint32_t process : std::exchange(waiting_for_store_, {})) ports[process].wake();
 }
 
 void Fabric::Impl::give_back(FabricPacket& packet) {

@@ -34,12 +34,21 @@ class Fabric::Impl final : public EventSink {
   void on_event(Instant now, uint32_t what) override;
   void prepare(uint32_t what, unsigned events_before) override;
 
-  // Host ports: packets in, at this instant, on the uplink that `choose_uplink` gave.
+  // Host ports: packets in, at this instant, on the uplink that `choose_uplink` gave two hosts.
   LinkId choose_uplink(uint32_t host, uint32_t destination, uint64_t flow_hash) const;
+  uint32_t sender_of(const FabricPacket& packet) const {
+    return packet.source * topology.processes + packet.source_process;
+  }
+  uint32_t receiver_of(const FabricPacket& packet) const {
+    return packet.destination * topology.processes + packet.destination_process;
+  }
+  HostPort& port_of(uint32_t host, uint32_t process) {
+    return ports[host * topology.processes + process];
+  }
   void send(LinkId link, FabricPacket& packet);
   // Calls the host of a link whose NIC was full when its transmitter is free again.
   void watch_room(LinkId link);
-  void watch_store(uint32_t host);
+  void watch_store(uint32_t process);
   void deliver(FabricPacket& packet);  // has been handed to the reader
   void give_back(FabricPacket& packet);
 
@@ -81,7 +90,7 @@ class Fabric::Impl final : public EventSink {
   };
   std::vector<Switch> switches;
   std::vector<std::vector<LinkId>> uplinks;  // by host
-  std::deque<HostPort> ports;
+  std::deque<HostPort> ports;                // by process
 
  private:
   enum class Event : uint32_t { kArrival, kFree, kFailover, kReroute, kStoreRoom };
@@ -127,7 +136,7 @@ class Fabric::Impl final : public EventSink {
 
   std::vector<EventLoop::TimerId> failover_timers_;  // by cable
   EventLoop::TimerId store_timer_;
-  std::vector<uint32_t> waiting_for_store_;  // hosts
+  std::vector<uint32_t> waiting_for_store_;  // processes
   std::vector<bool> in_routes_;              // by cable
   EventLoop::TimerId reroute_timer_;
 };

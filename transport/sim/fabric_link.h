@@ -19,13 +19,21 @@ namespace pacecar {
 // What every packet touches comes first, a cache line for each of: the transmitter, the cable, the
 // queue, the counters.
 struct alignas(64) FabricLink {
-  FabricLink(Rate rate, Duration delay_, NodeId from_, NodeId to_, uint32_t control_weight)
-      : clock(rate), delay(delay_), from(from_), to(to_), queue(control_weight) {}
+  // `processes`: that send on it; from a switch it is 1.
+  FabricLink(Rate rate, Duration delay_, NodeId from_, NodeId to_, uint32_t control_weight,
+             uint32_t processes)
+      : clock(rate), delay(delay_), from(from_), to(to_), queue(control_weight, processes) {}
 
   // Data that waits or is being sent at `now`.
   Bytes data_bytes(Instant now) const {
     const bool sending = in_service != nullptr && clock.busy(now);
     return queue.data_bytes() + (sending ? in_service_data : 0);
+  }
+  // Of one of several processes.
+  Bytes data_bytes(Instant now, uint8_t process) const {
+    const bool sending =
+        in_service != nullptr && in_service->source_process == process && clock.busy(now);
+    return queue.data_bytes(process) + (sending ? in_service_data : 0);
   }
   bool waiting() const { return !queue.empty() || pause_due != PacketKind::kData; }
 

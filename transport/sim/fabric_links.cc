@@ -95,7 +95,8 @@ void Fabric::Impl::transmitter_free(LinkId id) {
   FabricLink& link = links[id];
   if (link.clock.busy(loop.now())) return loop.arm(link.free_timer, link.clock.free_at());
   start_next(id);
-  if (std::exchange(link.room_wanted, false)) ports[link.from].link_is_free(id);
+  if (!std::exchange(link.room_wanted, false)) return;
+  for (uint32_t i = 0; i < topology.processes; ++i) port_of(link.from, i).link_is_free(id);
 }
 
 void Fabric::Impl::watch_room(LinkId id) {
@@ -121,7 +122,7 @@ void Fabric::Impl::arrive(LinkId id) {
   packet.came_by = id;
   trace_hash.add(static_cast<uint64_t>(loop.now().ns()) << 24U ^ id);
   if (link.to < hosts) {
-    ports[link.to].arrive(packet);
+    port_of(link.to, packet.destination_process).arrive(packet);
   } else if (link.from < hosts && faults.active()) {
     faults.pass(packet);
   } else {

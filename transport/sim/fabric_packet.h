@@ -31,9 +31,11 @@ struct alignas(64) FabricPacket {
   uint16_t path = 0;
   PacketKind kind = PacketKind::kData;
   Ecn ecn = Ecn::kNotCapable;
-  uint8_t hops = 0;    // telemetry records
-  bool whole = false;  // is dropped rather than trimmed
-  LinkId came_by = 0;  // the last link that it arrived on
+  uint8_t hops = 0;                 // telemetry records
+  bool whole = false;               // is dropped rather than trimmed
+  uint8_t source_process = 0;       // of its host
+  uint8_t destination_process = 0;  // likewise
+  LinkId came_by = 0;               // the last link that it arrived on
 
   bool is_data() const { return kind == PacketKind::kData; }
 };

@@ -26,27 +26,29 @@ Bytes datagram_bytes(const FabricPacket& packet) {
 
 }  // namespace
 
-Address host_address(uint32_t host, uint16_t path) {
+Address process_address(uint32_t process, uint16_t path) {
   Address address;
   std::copy(kIpv4Prefix.begin(), kIpv4Prefix.end(), address.ip.begin());
   address.ip[12] = kNetwork;
-  address.ip[13] = static_cast<uint8_t>(host >> 16);
-  address.ip[14] = static_cast<uint8_t>(host >> 8);
-  address.ip[15] = static_cast<uint8_t>(host);
+  address.ip[13] = static_cast<uint8_t>(process >> 16);
+  address.ip[14] = static_cast<uint8_t>(process >> 8);
+  address.ip[15] = static_cast<uint8_t>(process);
   address.port = static_cast<uint16_t>(kRoceUdpPort + path);
   return address;
 }
 
-uint32_t find_host(const Address& address, uint32_t hosts) {
-  const uint32_t host =
+uint32_t find_process(const Address& address, uint32_t processes) {
+  const uint32_t process =
       uint32_t{address.ip[13]} << 16 | uint32_t{address.ip[14]} << 8 | address.ip[15];
-  return host < hosts && address == host_address(host, 0) ? host : hosts;
+  return process < processes && address == process_address(process, 0) ? process : processes;
 }
 
-HostPort::HostPort(Fabric::Impl& fabric, uint32_t host, Rate line_rate)
+HostPort::HostPort(Fabric::Impl& fabric, uint32_t process, Rate line_rate)
     : fabric_(fabric),
-      host_(host),
-      address_(host_address(host, 0)),
+      process_(process),
+      host_(fabric.topology.host_of(process)),
+      local_(static_cast<uint8_t>(process % fabric.topology.processes)),
+      address_(process_address(process, 0)),
       reader_timer_(fabric.loop.add_timer(*this, 0)) {
   const FabricConfig& config = fabric.config;
   caps_.datagram_bytes = config.hosts.datagram_bytes;
@@ -60,13 +62,15 @@ HostPort::HostPort(Fabric::Impl& fabric, uint32_t host, Rate line_rate)
 }
 
 uint16_t HostPort::source_port(uint16_t path, TrafficClass /*traffic_class*/) const {
-  return host_address(host_, path).port;
+  return process_address(process_, path).port;
 }
+
+bool HostPort::frozen() const { return fabric_.faults.frozen(process_); }
 
 size_t HostPort::send(std::span<const TxPacket> packets, Instant now) {
   PACECAR_CHECK(now == fabric_.loop.now());
   size_t taken = 0;
-  if (!fabric_.faults.frozen(host_)) {
+  if (!frozen()) {
     while (taken < packets.size() && send_one(packets[taken])) ++taken;
   }
   if (taken < packets.size()) ++counters_.send_blocked;
@@ -83,10 +87,13 @@ bool HostPort::too_long(const TxPacket& packet) const {
 
 bool HostPort::has_room(LinkId id, bool data, Bytes size) const {
   const FabricLink& link = fabric_.links[id];
+  const bool shared = fabric_.topology.processes > 1;
   if (!data) {
-    return link.queue.control_bytes() + size <= fabric_.config.hosts.control_queue_bytes;
+    const Bytes waiting = shared ? link.queue.control_bytes(local_) : link.queue.control_bytes();
+    return waiting + size <= fabric_.config.hosts.control_queue_bytes;
   }
-  const Bytes waiting = link.data_bytes(fabric_.loop.now());
+  const Instant now = fabric_.loop.now();
+  const Bytes waiting = shared ? link.data_bytes(now, local_) : link.data_bytes(now);
   return waiting == 0 || waiting + size <= fabric_.config.hosts.data_queue_bytes;
 }
 
@@ -97,9 +104,9 @@ bool HostPort::send_one(const TxPacket& packet) {
     ++counters_.send_errors;
     return true;
   }
-  const uint32_t destination = find_host(*packet.destination, fabric_.hosts);
-  const uint64_t hash = flow_hash(host_, destination, packet.path);
-  const LinkId link = fabric_.choose_uplink(host_, destination, hash);
+  const uint32_t destination = find_process(*packet.destination, fabric_.topology.all_processes());
+  const uint64_t hash = flow_hash(process_, destination, packet.path);
+  const LinkId link = fabric_.choose_uplink(host_, fabric_.topology.host_of(destination), hash);
   const bool data = packet.traffic_class == TrafficClass::kData;
   const Bytes size = packet.size() + fabric_.config.hosts.overhead_bytes;
   if (!has_room(link, data, size)) {
@@ -108,16 +115,25 @@ bool HostPort::send_one(const TxPacket& packet) {
     return false;
   }
   if (fabric_.store.in_use() >= fabric_.config.packets) {
-    fabric_.watch_store(host_);
+    fabric_.watch_store(process_);
     return false;
   }
-  FabricPacket& inside = fabric_.store.take();
-  inside.flow_hash = hash;
-  inside.destination = destination;
-  inside.wire_bytes = static_cast<uint32_t>(size);
+  FabricPacket& inside = take_packet(destination, hash, size);
   fill(inside, packet);
   count_and_send(link, inside, packet.size());
   return true;
+}
+
+// `destination`: a process; the host of one that there is not is none either.
+FabricPacket& HostPort::take_packet(uint32_t destination, uint64_t hash, Bytes size) const {
+  FabricPacket& packet = fabric_.store.take();
+  packet.flow_hash = hash;
+  packet.source = host_;
+  packet.source_process = local_;
+  packet.destination = fabric_.topology.host_of(destination);
+  packet.destination_process = static_cast<uint8_t>(destination % fabric_.topology.processes);
+  packet.wire_bytes = static_cast<uint32_t>(size);
+  return packet;
 }
 
 void HostPort::count_and_send(LinkId link, FabricPacket& packet, Bytes datagram_bytes) {
@@ -129,19 +145,16 @@ void HostPort::count_and_send(LinkId link, FabricPacket& packet, Bytes datagram_
 bool HostPort::send_frame(const FabricFrame& frame) {
   PACECAR_CHECK(fabric_.config.payload == PayloadMode::kBytes);
   PACECAR_CHECK(frame.kept_bytes <= frame.bytes.size());
-  const uint64_t hash = flow_hash(host_, frame.destination, 0);
-  const LinkId link = fabric_.choose_uplink(host_, frame.destination, hash);
+  const uint64_t hash = flow_hash(process_, frame.destination, 0);
+  const LinkId link =
+      fabric_.choose_uplink(host_, fabric_.topology.host_of(frame.destination), hash);
   const bool data = frame.traffic_class == TrafficClass::kData;
   const Bytes size = frame.bytes.size() + fabric_.config.hosts.overhead_bytes;
   if (frame.bytes.size() > caps_.datagram_bytes || !has_room(link, data, size) ||
       fabric_.store.in_use() >= fabric_.config.packets) {
     return false;
   }
-  FabricPacket& inside = fabric_.store.take();
-  inside.flow_hash = hash;
-  inside.destination = frame.destination;
-  inside.wire_bytes = static_cast<uint32_t>(size);
-  inside.source = host_;
+  FabricPacket& inside = take_packet(frame.destination, hash, size);
   inside.path = 0;
   inside.kind = data ? PacketKind::kData : PacketKind::kControl;
   inside.ecn = frame.ecn;
@@ -157,7 +170,6 @@ bool HostPort::send_frame(const FabricFrame& frame) {
 
 void HostPort::fill(FabricPacket& packet, const TxPacket& from) const {
   const bool data = from.traffic_class == TrafficClass::kData;
-  packet.source = host_;
   packet.path = from.path;
   packet.kind = data ? PacketKind::kData : PacketKind::kControl;
   packet.ecn = data && caps_.sees_ecn ? Ecn::kCapable0 : Ecn::kNotCapable;
@@ -210,8 +222,9 @@ Bytes HostPort::arrived_bytes(uint32_t source) const {
 }
 
 void HostPort::note_arrival(const FabricPacket& packet) {
-  const auto found = find_arrivals(packet.source);
-  if (found == arrivals_.end() || found->source != packet.source) return;
+  const uint32_t source = fabric_.sender_of(packet);
+  const auto found = find_arrivals(source);
+  if (found == arrivals_.end() || found->source != source) return;
   arrivals_[static_cast<size_t>(found - arrivals_.begin())].bytes += packet.payload_bytes;
 }
 
@@ -225,14 +238,14 @@ void HostPort::prepare(unsigned events_before) const {
 }
 
 void HostPort::wake() {
-  if (listener_ == nullptr || fabric_.faults.frozen(host_)) return;
+  if (listener_ == nullptr || frozen()) return;
   listener_->on_event(fabric_.loop.now(), listener_what_);
 }
 
 size_t HostPort::receive(std::span<RxPacket> packets, Instant now) {
   PACECAR_CHECK(now == fabric_.loop.now());
   release_lent();
-  if (fabric_.faults.frozen(host_)) return 0;
+  if (frozen()) return 0;
   if (lent_sources_.size() < packets.size()) lent_sources_.resize(packets.size());
   size_t count = 0;
   while (count < packets.size() && !inbox_.empty() && may_read()) {
@@ -249,7 +262,7 @@ void HostPort::hand_over(FabricPacket& packet, RxPacket& to, Address& source) {
   const Instant now = fabric_.loop.now();
   const Bytes size = datagram_bytes(packet);
   const bool elided = !fabric_.keeps_payload(packet);
-  source = host_address(packet.source, packet.path);
+  source = process_address(fabric_.sender_of(packet), packet.path);
   to = RxPacket{.bytes = {packet.memory, elided ? size - packet.payload_bytes : size},
                 .source = &source,
                 .ecn = packet.ecn,

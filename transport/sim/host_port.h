@@ -1,6 +1,7 @@
 // One host's NIC at a simulated fabric, as a packet I/O: the code above runs as in production.
-// Everything is driven by the fabric's clock: `now` must be that of its event loop.
-// Thread rule: the fabric's thread.
+// Where several processes of a host share the NIC each has a port of its own: queues that push
+// back, and an inbox; the NIC serves their queues in turn (egress_queue.h). Everything is driven by
+// the fabric's clock: `now` must be that of its event loop. Thread rule: the fabric's thread.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +18,15 @@
 
 namespace pacecar {
 
-// ::ffff:10.x.y.z, where x.y.z is the host's number; paths differ in their UDP port, that of path 0
-// being the port that others send to.
-Address host_address(uint32_t host, uint16_t path);
-// The host with this address, or `hosts` if there is none.
-uint32_t find_host(const Address& address, uint32_t hosts);
+// ::ffff:10.x.y.z, where x.y.z is the process's number (topology.h); paths differ in their UDP
+// port, that of path 0 being the port that others send to.
+Address process_address(uint32_t process, uint16_t path);
+// The process with this address, or `processes` if there is none.
+uint32_t find_process(const Address& address, uint32_t processes);
 
 class HostPort final : public PacketIo, public EventSink {
  public:
-  HostPort(Fabric::Impl& fabric, uint32_t host, Rate line_rate);
+  HostPort(Fabric::Impl& fabric, uint32_t process, Rate line_rate);
 
   const PacketIoCaps& caps() const override { return caps_; }
   const Address& local_address() const override { return address_; }
@@ -56,9 +57,11 @@ class HostPort final : public PacketIo, public EventSink {
   Bytes arrived_bytes(uint32_t source) const;
 
  private:
+  bool frozen() const;
   bool send_one(const TxPacket& packet);
   bool too_long(const TxPacket& packet) const;
   bool has_room(LinkId link, bool data, Bytes size) const;
+  FabricPacket& take_packet(uint32_t destination, uint64_t hash, Bytes size) const;
   void fill(FabricPacket& packet, const TxPacket& from) const;
   void count_and_send(LinkId link, FabricPacket& packet, Bytes datagram_bytes);
   void hand_over(FabricPacket& packet, RxPacket& to, Address& source);
@@ -82,7 +85,9 @@ class HostPort final : public PacketIo, public EventSink {
   };
 
   Fabric::Impl& fabric_;
+  uint32_t process_;  // of the network
   uint32_t host_;
+  uint8_t local_;  // the process among those of its host
   Address address_;
   PacketIoCaps caps_;
   PacketIoCounters counters_;

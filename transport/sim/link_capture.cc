@@ -14,10 +14,11 @@ void LinkCapture::record(Instant now, const FabricPacket& packet) {
   const std::span payload(kept ? behind : zeros_.data(), packet.payload_bytes);
   const std::span trailer(kept ? behind + packet.payload_bytes : behind, packet.trailer_bytes);
   const std::array<std::span<const uint8_t>, 3> parts = {header, payload, trailer};
-  writer_.write(
-      now,
-      {host_address(packet.source, packet.path), host_address(packet.destination, 0), packet.ecn},
-      parts);
+  const uint32_t source = packet.source * processes_ + packet.source_process;
+  const uint32_t destination = packet.destination * processes_ + packet.destination_process;
+  writer_.write(now,
+                {process_address(source, packet.path), process_address(destination, 0), packet.ecn},
+                parts);
 }
 
 }  // namespace pacecar

@@ -15,8 +15,10 @@ namespace pacecar {
 
 class LinkCapture {
  public:
-  LinkCapture(PcapWriter writer, const FabricConfig& config)
+  // `processes`: of each host.
+  LinkCapture(PcapWriter writer, const FabricConfig& config, uint32_t processes)
       : writer_(std::move(writer)),
+        processes_(processes),
         carries_payload_(config.payload == PayloadMode::kBytes),
         zeros_(config.hosts.datagram_bytes) {}
 
@@ -24,6 +26,7 @@ class LinkCapture {
 
  private:
   PcapWriter writer_;
+  uint32_t processes_;
   bool carries_payload_;
   std::vector<uint8_t> zeros_;
 };

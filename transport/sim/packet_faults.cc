@@ -30,10 +30,10 @@ void PacketFaults::set(const SimFaults& faults) {
   arm_thaw();
 }
 
-bool PacketFaults::frozen(uint32_t host) const {
+bool PacketFaults::frozen(uint32_t process) const {
   return !faults_.stalls.empty() &&
          std::any_of(faults_.stalls.begin(), faults_.stalls.end(), [&](const SimStall& stall) {
-           return stall.port == host && stall.window.contains(fabric_.loop.now());
+           return stall.port == process && stall.window.contains(fabric_.loop.now());
          });
 }
 
@@ -55,15 +55,15 @@ bool PacketFaults::partitioned(uint32_t a, uint32_t b) const {
 
 bool PacketFaults::loses_word(const FabricPacket& packet) {
   if (packet.kind != PacketKind::kControl || packet.payload_bytes == 0) return false;
-  return std::any_of(faults_.word_losses.begin(), faults_.word_losses.end(),
-                     [&](const SimWordLoss& loss) {
-                       return loss.port.value_or(packet.source) == packet.source &&
-                              fabric_.random.chance(loss.probability);
-                     });
+  const uint32_t sender = fabric_.sender_of(packet);
+  return std::any_of(
+      faults_.word_losses.begin(), faults_.word_losses.end(), [&](const SimWordLoss& loss) {
+        return loss.port.value_or(sender) == sender && fabric_.random.chance(loss.probability);
+      });
 }
 
 void PacketFaults::pass(FabricPacket& packet) {
-  if (partitioned(packet.source, packet.destination)) {
+  if (partitioned(fabric_.sender_of(packet), fabric_.receiver_of(packet))) {
     return fabric_.drop(packet, FabricDrop::kPartition);
   }
   if (loses_word(packet)) return fabric_.drop(packet, FabricDrop::kLoss);

@@ -21,7 +21,7 @@ class PacketFaults final : public EventSink {
   bool active() const { return active_; }
   // Sends the packet on into its first switch, perhaps later, changed, twice or never.
   void pass(FabricPacket& packet);
-  bool frozen(uint32_t host) const;
+  bool frozen(uint32_t process) const;
   size_t delayed() const { return late_.size(); }
 
   // A late packet goes on, or a frozen host thaws.

@@ -21,7 +21,7 @@ struct SimWindow {
 // Nothing passes between the island and the other ports.
 struct SimPartition {
   SimWindow window;
-  std::vector<size_t> island;  // port indices
+  std::vector<size_t> island;  // ports, which are numbered as processes are
 };
 
 // The port neither sends nor receives, as if its process were stopped; its inbox fills meanwhile.

@@ -26,14 +26,21 @@ struct Cable {
 
 // Nodes 0 .. hosts-1 are hosts, the following are switches. A host has one cable per port of its
 // NIC (two for a dual-port NIC on two leaves).
+//
+// Several processes of a host may share its NIC. They are numbered host by host: process p of host
+// h is process h * processes + p of the network; with one per host, hosts and processes have the
+// same numbers.
 struct Topology {
   std::string name;
   uint32_t hosts = 0;
+  uint32_t processes = 1;  // of each host
   uint32_t switches = 0;
   std::vector<Cable> cables;
   std::vector<std::string> node_names;  // "host 3", "leaf 0", "spine 2": for reports
 
   uint32_t nodes() const { return hosts + switches; }
+  uint32_t all_processes() const { return hosts * processes; }
+  uint32_t host_of(uint32_t process) const { return process / processes; }
 };
 
 }  // namespace pacecar

@@ -1,0 +1,263 @@
+// ShareLink: HostLink on a ShareTable: one direction of the link, for one process.
+//
+// A process publishes its claim, computes the parts of all from what all have published, and takes
+// its own: a smaller one at once; a larger one as far as the parts that others take leave room,
+// divided among those who wait for more in proportion to what they miss. Having raised its part it
+// looks again: where others have raised theirs at the same moment and the link is exceeded, it goes
+// back by the excess. Of those who raise, whoever stores last sees all the others, so the parts in
+// use add up to at most the link once each has looked.
+//
+// Changes below 1/64 are not published, but for cuts of the own part. A process with a demand
+// writes each 10 ms that it lives; without that its part and demand count as 0, and when it goes on
+// it begins anew with what is free. A process that waits for the cuts of others looks after 2 us,
+// then at intervals that double up to 1 ms: they may all sleep, and nobody wakes it.
+//
+// Without a demand nothing is done, and without `ready` nothing is due. Pure; one thread.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "cc/host_link.h"
+#include "transport/share/division.h"
+#include "transport/share/share_seat.h"
+
+namespace pacecar {
+
+template <typename Word>
+class BasicShareLink final : public HostLink {
+ public:
+  using Seat = BasicShareSeat<Word>;
+
+  // What the flows of a process whose part is none yet use, of the link: a rate is never 0.
+  static constexpr uint64_t kLeastPart = 4096;
+  // Who has no slot knows nothing of the others and uses a part of the link.
+  static constexpr uint64_t kPartWithoutSlot = 4;
+
+  // `seat` outlives it.
+  BasicShareLink(Seat& seat, LinkDirection direction)
+      : seat_(seat),
+        direction_(static_cast<size_t>(direction)),
+        capacity_(seat.capacity()),
+        link_(capacity_),
+        part_(capacity_) {}
+
+  void claim(Instant now, const LinkClaim& claim) override {
+    // Before anything else is read: what changes later will be seen to have changed.
+    const uint64_t generation = number().load();
+    active_ = claim.demand.bps() > 0;
+    watchful_ = active_ || claim.ready;
+    if (!seat_.take(now)) return do_without(now);
+    bool changed = publish(now, claim);
+    read_others(now);
+    if (active_) {
+      changed |= take_part(now);
+    } else {
+      part_ = std::min(capacity_, link_ - std::min(link_, used_));
+      deadline_ = Instant::never();
+    }
+    part_ = std::max<uint64_t>(part_, least_part());
+    seen_ = generation;
+    if (changed && number().fetch_add(1) == generation) ++seen_;
+  }
+
+  bool due(Instant now) const override {
+    return watchful_ && (number().load() != seen_ || now >= deadline_);
+  }
+
+  Instant next_deadline() const override { return active_ ? deadline_ : Instant::never(); }
+
+  Rate part() const override { return Rate::from_bps(part_); }
+
+  Rate prospect(uint32_t weight) const override {
+    std::array<ShareOfLink, kShareSlots> shares;
+    size_t count = 0;
+    shares[count++] = {.demand = capacity_, .weight = std::max(weight, 1U)};
+    for (const Other& other : others()) {
+      shares[count++] = {.demand = other.claim.ready ? link_ : other.claim.demand.bps(),
+                         .weight = std::max(other.claim.weight, 1U)};
+    }
+    divide_link(link_, {shares.data(), count});
+    return Rate::from_bps(std::clamp(shares[0].fair, least_part(), capacity_));
+  }
+
+  Rate used_by_others() const override { return Rate::from_bps(used_); }
+
+ private:
+  static constexpr uint64_t kLeastChange = 64;
+  static constexpr Duration kFirstLook = Duration::from_us(2);
+  static constexpr Duration kLastLook = Duration::from_ms(1);
+  // Between two questions whether a silent process has ended.
+  static constexpr Duration kBurials = Duration::from_ms(50);
+
+  struct Other {
+    LinkClaim claim;
+    uint64_t taking = 0;
+  };
+
+  uint64_t least_part() const { return std::max<uint64_t>(capacity_ / kLeastPart, 1); }
+  Word& number() const { return seat_.table().generations[direction_].number; }
+  auto& own() const { return seat_.slot().directions[direction_]; }
+  std::span<const Other> others() const { return {others_.data(), count_}; }
+
+  static bool set(Word& word, uint64_t value) {
+    if (word.load() == value) return false;
+    word.store(value);
+    return true;
+  }
+
+  static bool much(uint64_t change, uint64_t of) {
+    return change > 0 && change >= of / kLeastChange;
+  }
+
+  // The claim as it is to be published: a demand that has hardly changed stays as it was.
+  LinkClaim settled(const LinkClaim& claim) const {
+    const uint64_t before = ClaimWord::decode(own().claim.load()).demand.bps();
+    const uint64_t demand = std::min(claim.demand.bps(), capacity_);
+    LinkClaim result = claim;
+    const uint64_t change = std::max(before, demand) - std::min(before, demand);
+    const bool same = before > 0 && demand > 0 && before <= capacity_ && !much(change, before);
+    result.demand = Rate::from_bps(same ? before : demand);
+    if (active_) result.weight = std::max(result.weight, 1U);
+    return result;
+  }
+
+  bool publish(Instant now, const LinkClaim& claim) {
+    // What was ours may have been given to others.
+    bool changed = false;
+    if (!active_ || now - beat_ > kShareOwnSilence) changed = set(own().taking, 0);
+    own_claim_ = settled(claim);
+    changed |= set(own().claim, ClaimWord::encode(own_claim_));
+    if (!active_) return changed;
+    beat_ = now;
+    own().beat.store(static_cast<uint64_t>(now.ns()));
+    return changed;
+  }
+
+  // Who has a demand and lives; a claim without demand, who is only ready, may be of any age.
+  bool read(size_t slot, Instant now, Other& other) const {
+    const auto& theirs = seat_.table().slots[slot].directions[direction_];
+    other.claim = ClaimWord::decode(theirs.claim.load());
+    other.taking = 0;
+    if (other.claim.demand.bps() == 0) return other.claim.ready;
+    if (!share_beat_lives(theirs.beat.load(), now)) return false;
+    other.taking = std::min(theirs.taking.load(), ClaimWord::kMostDemand);
+    return true;
+  }
+
+  void read_others(Instant now) {
+    bool bury = active_ && now >= next_burial_;
+    if (bury) next_burial_ = now + kBurials;
+    used_ = 0;
+    count_ = 0;
+    link_ = capacity_;
+    for (size_t i = 0; i < kShareSlots; ++i) {
+      // Begins where the last one was buried, so that each has its turn.
+      const size_t slot = (first_ + i) % kShareSlots;
+      if (slot == seat_.index() || seat_.table().slots[slot].owner.load() == 0) continue;
+      Other& other = others_[count_];
+      const bool counts = read(slot, now, other);
+      if (counts) {
+        ++count_;
+        used_ += other.taking;
+        link_ = std::max(link_, seat_.capacity_of(slot));
+      }
+      if (bury && (!counts || other.claim.demand.bps() == 0)) {
+        bury = false;
+        first_ = (slot + 1) % kShareSlots;
+        seat_.bury(slot);
+      }
+    }
+  }
+
+  uint64_t taken_by_others(Instant now) const {
+    uint64_t sum = 0;
+    Other other;
+    for (size_t i = 0; i < kShareSlots; ++i) {
+      if (i == seat_.index() || seat_.table().slots[i].owner.load() == 0) continue;
+      if (read(i, now, other)) sum += other.taking;
+    }
+    return sum;
+  }
+
+  struct Aim {
+    uint64_t fair = 0;    // our part
+    uint64_t missed = 0;  // by all who have less than their part
+  };
+  Aim aim(uint64_t taking) const {
+    std::array<ShareOfLink, kShareSlots> shares;
+    size_t count = 0;
+    for (const Other& other : others()) {
+      shares[count++] = {.demand = other.claim.demand.bps(),
+                         .weight = std::max(other.claim.weight, 1U)};
+    }
+    shares[count] = {.demand = own_claim_.demand.bps(), .weight = own_claim_.weight};
+    divide_link(link_, {shares.data(), count + 1});
+    Aim result{.fair = std::min(shares[count].fair, capacity_)};
+    result.missed = result.fair - std::min(taking, result.fair);
+    for (size_t i = 0; i < count; ++i) {
+      result.missed += shares[i].fair - std::min(others_[i].taking, shares[i].fair);
+    }
+    return result;
+  }
+
+  bool take_part(Instant now) {
+    const uint64_t taking = std::min(own().taking.load(), capacity_);
+    const Aim to = aim(taking);
+    bool changed = false;
+    part_ = taking;
+    if (to.fair < taking) {
+      part_ = to.fair;
+      changed = set(own().taking, part_);
+    } else {
+      const uint64_t missed = to.fair - taking;
+      const uint64_t room = link_ - std::min(link_, used_ + taking);
+      const uint64_t gain = to.missed <= room ? missed : part_of(room, missed, to.missed);
+      if (much(gain, taking) || (gain > 0 && used_ == 0)) changed = raise(now, taking, gain);
+    }
+    const bool waits = much(to.fair - std::min(to.fair, part_), part_);
+    look_ = !waits || changed ? kFirstLook : std::min(look_ * 2, kLastLook);
+    deadline_ = now + (waits ? look_ : kShareBeat);
+    return changed;
+  }
+
+  bool raise(Instant now, uint64_t taking, uint64_t gain) {
+    own().taking.store(taking + gain);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    used_ = taken_by_others(now);
+    const uint64_t sum = used_ + taking + gain;
+    const uint64_t excess = sum - std::min(sum, link_);
+    part_ = taking + gain - std::min(gain, excess);
+    set(own().taking, part_);
+    return true;
+  }
+
+  void do_without(Instant now) {
+    used_ = 0;
+    count_ = 0;
+    part_ = std::max<uint64_t>(capacity_ / kPartWithoutSlot, 1);
+    deadline_ = active_ ? now + kShareBeat : Instant::never();
+    seen_ = number().load();
+  }
+
+  Seat& seat_;
+  const size_t direction_;
+  const uint64_t capacity_;
+  uint64_t link_;        // the largest capacity that anybody knows of, so that all divide the same
+  LinkClaim own_claim_;  // as published
+  bool active_ = false;  // it has a demand
+  bool watchful_ = false;
+  uint64_t part_;
+  uint64_t used_ = 0;  // by others
+  uint64_t seen_ = 0;  // of the generation
+  Instant beat_ = Instant::from_ns(0);
+  Instant deadline_ = Instant::never();
+  Duration look_ = kFirstLook;
+  Instant next_burial_ = Instant::from_ns(0);
+  size_t first_ = 0;
+  std::array<Other, kShareSlots> others_;  // at the last claim
+  size_t count_ = 0;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,111 @@
+// ShareSeat: the slot that a process has in a ShareTable. It is looked at before each use: who was
+// stopped for long may have lost it, and takes another.
+//
+// Nothing waits: a slot is taken by one compare-and-swap, and given up by one. Pure; one thread.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "transport/share/share_process.h"
+#include "transport/share/share_table.h"
+
+namespace pacecar {
+
+template <typename Word>
+class BasicShareSeat {
+ public:
+  using Table = BasicShareTable<Word>;
+  using Slot = typename Table::Slot;
+  static constexpr size_t kNone = kShareSlots;
+
+  // Both outlive it.
+  BasicShareSeat(Table& table, const ShareProcess& process, std::string_view name, Rate capacity)
+      : table_(table),
+        process_(process),
+        name_(name),
+        capacity_(std::clamp<uint64_t>(capacity.bps(), 1, ClaimWord::kMostDemand)) {}
+  ~BasicShareSeat() { leave(); }
+  BasicShareSeat(const BasicShareSeat&) = delete;
+  BasicShareSeat& operator=(const BasicShareSeat&) = delete;
+
+  // False: all slots are in use, or this is not the process any more that it was made for.
+  bool take(Instant now) {
+    const uint64_t own = process_.owner();
+    if (own == 0) return false;
+    if (index_ != kNone && slot().owner.load() == own) return true;
+    index_ = kNone;
+    for (size_t i = 0; i < kShareSlots; ++i) {
+      if (take(i, 0, own)) return true;
+    }
+    for (size_t i = 0; i < kShareSlots; ++i) {
+      const uint64_t other = table_.slots[i].owner.load();
+      const bool lost =
+          other == 0 || process_.ended(other) || (process_.hidden(other) && forsaken(i, now));
+      if (lost && take(i, other, own)) return true;
+    }
+    return false;
+  }
+
+  // Frees the slot of a process that has ended.
+  void bury(size_t index) {
+    uint64_t owner = table_.slots[index].owner.load();
+    if (owner == 0 || owner == process_.owner() || !process_.ended(owner)) return;
+    if (!table_.slots[index].owner.compare_exchange_strong(owner, 0)) return;
+    for (auto& generation : table_.generations) generation.number.fetch_add(1);
+  }
+
+  Table& table() const { return table_; }
+  size_t index() const { return index_; }
+  // The link's rate as this process, as the one in a slot knows it.
+  uint64_t capacity() const { return capacity_; }
+  uint64_t capacity_of(size_t index) const {
+    return std::min(table_.slots[index].capacity.load(), ClaimWord::kMostDemand);
+  }
+  Slot& slot() const { return table_.slots[index_]; }
+
+ private:
+  // Whoever cannot be seen is given a slot for ever, unless others have none.
+  static constexpr Duration kForsaken = Duration::from_s(60);
+
+  bool take(size_t index, uint64_t from, uint64_t own) {
+    Slot& slot = table_.slots[index];
+    if (slot.owner.load() != from || !slot.owner.compare_exchange_strong(from, own)) return false;
+    index_ = index;
+    slot.capacity.store(capacity_);
+    for (auto& direction : slot.directions) {
+      direction.claim.store(0);
+      direction.taking.store(0);
+    }
+    for (size_t i = 0; i < slot.name.size(); ++i) {
+      uint64_t letters = 0;
+      const std::string part = name_.substr(std::min(i * sizeof letters, name_.size()));
+      std::memcpy(&letters, part.data(), std::min(part.size(), sizeof letters));
+      slot.name[i].store(letters);
+    }
+    return true;
+  }
+
+  bool forsaken(size_t index, Instant now) const {
+    const auto& directions = table_.slots[index].directions;
+    return !share_beat_lives(directions[0].beat.load(), now, kForsaken) &&
+           !share_beat_lives(directions[1].beat.load(), now, kForsaken);
+  }
+
+  // A forked child leaves its parent's slot alone.
+  void leave() {
+    uint64_t own = process_.owner();
+    if (index_ == kNone || own == 0) return;
+    if (!slot().owner.compare_exchange_strong(own, 0)) return;
+    for (auto& generation : table_.generations) generation.number.fetch_add(1);
+  }
+
+  Table& table_;
+  const ShareProcess& process_;
+  const std::string name_;
+  const uint64_t capacity_;
+  size_t index_ = kNone;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,86 @@
+// ShareTable: what the processes of a host that use the same NIC tell one another about its link's
+// two directions. It lies in memory that all of them write: a slot for each process, and for each
+// direction a number that grows whenever anything has changed.
+//
+// Memory of zeros is an empty table: nothing can be lost half way through making one. A slot
+// belongs to the process whose owner word is in it, taken by compare-and-swap; every other word
+// has one writer, and means something by itself. So a process may be killed between any two writes.
+// What is read of others is data: bounded here, whatever they wrote.
+//
+// `Word` is std::atomic<uint64_t>; the model checker has one of its own. Rates are in bit/s, times
+// in ns of the clock that all processes of the host share. Pure.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "cc/host_link.h"
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+enum class LinkDirection : uint8_t { kOutgoing, kIncoming };
+
+inline constexpr size_t kShareSlots = 64;
+// A process with a demand writes that it lives this often ...
+inline constexpr Duration kShareBeat = Duration::from_ms(10);
+// ... after this long without it begins anew, as others may take it for idle ...
+inline constexpr Duration kShareOwnSilence = Duration::from_ms(25);
+// ... which they do after this long.
+inline constexpr Duration kShareSilence = Duration::from_ms(50);
+
+template <typename Word>
+struct BasicShareTable {
+  struct Direction {
+    Word claim;   // ClaimWord
+    Word taking;  // of the link, in use
+    Word beat;    // when its owner last wrote, while it has a demand
+  };
+  struct alignas(64) Slot {
+    Word owner;  // 0: free
+    std::array<Direction, 2> directions;
+    Word capacity;             // of the link, as its owner knows it
+    std::array<Word, 2> name;  // of the program, for people
+  };
+  struct alignas(64) Generation {
+    Word number;
+  };
+
+  std::array<Generation, 2> generations;
+  std::array<Slot, kShareSlots> slots;
+};
+
+using ShareTable = BasicShareTable<std::atomic<uint64_t>>;
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+static_assert(sizeof(ShareTable::Slot) == 128 && sizeof(ShareTable) == 128 + 128 * kShareSlots);
+
+// A LinkClaim as one word, so that it is always seen whole: demand, weight, ready.
+class ClaimWord {
+ public:
+  static constexpr uint64_t kMostDemand = (uint64_t{1} << 44) - 1;  // 17 Tb/s
+  static constexpr uint32_t kMostWeight = (1U << 19) - 1;
+
+  static uint64_t encode(const LinkClaim& claim) {
+    return std::min(claim.demand.bps(), kMostDemand) << 20 |
+           uint64_t{std::min(claim.weight, kMostWeight)} << 1 | (claim.ready ? 1 : 0);
+  }
+  // Of any 64 bits.
+  static LinkClaim decode(uint64_t word) {
+    return {.demand = Rate::from_bps(word >> 20),
+            .weight = static_cast<uint32_t>(word >> 1) & kMostWeight,
+            .ready = (word & 1) != 0};
+  }
+};
+
+// Whether the owner of a beat counts as alive. One from the future may be newer than our reading of
+// the clock, but not by much.
+inline bool share_beat_lives(uint64_t beat, Instant now, Duration silence = kShareSilence) {
+  constexpr auto kFuture = static_cast<uint64_t>(Duration::from_s(1).ns());
+  const uint64_t age = static_cast<uint64_t>(now.ns()) - beat;
+  return age <= static_cast<uint64_t>(silence.ns()) || uint64_t{0} - age < kFuture;
+}
+
+}  // namespace pacecar
