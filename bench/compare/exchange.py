@@ -71,6 +71,10 @@ class Process:
                                          stdin=subprocess.DEVNULL, stdout=self._output,
                                          stderr=self._errors, start_new_session=True)
 
+    @property
+    def pid(self):
+        return self._process.pid
+
     def __enter__(self):
         return self
 

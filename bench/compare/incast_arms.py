@@ -1,29 +1,30 @@
-"""One N-to-1 run of an arm: what each sender got, and how long probes waited in the queue.
+"""One run of an arm: who sends to whom, and what is looked at meanwhile.
 
-A run has a warm-up and a window. Goodput is payload that arrived within the window; a delay is what
-a probe took beyond the median of the idle path.
+A group is the processes of one algorithm: its senders, and one receiver for all of them or one for
+each. The arm is a group, and what is beside it is another. All receivers start at one time, which
+is told when every sender has joined: first the warm-up, then the window.
 """
 
 import contextlib
 import dataclasses
 import json
-import math
 import os
 import pathlib
 import resource
-import statistics
+import sys
 import tempfile
+import threading
 import time
 
+import incast_figures
 import star
 from exchange import END_LIMIT_S, SET_UP_LIMIT_S, START_LIMIT_S, Failed, Process, uninterrupted
 
 TCP = "tcp:"
 IDLE_S = 1  # of probes alone, before the senders start
-SETTLE_S = 0.2  # after the last program has started, and before the first stops
-TCP_PORT = 5201
-TCP_OVERHEAD_BYTES = 38 + 20 + 20 + 12  # Ethernet, IPv4, TCP, its time stamps
-PROBE_BYTES = 38 + 20 + 8 + 8 + 10      # padded to the least Ethernet frame
+SOON_S = 0.02  # for every receiver to see when it starts
+INCAST, PAIRS, FAN_IN = "incast", "pairs", "fan-in"
+TCP_PEER = pathlib.Path(__file__).with_name("tcp_peer.py")
 # Each of many processes on few processors must sleep when it has nothing to do.
 CALM = {"PACECAR_PROGRESS": "thread", "PACECAR_SPIN": "0s"}
 
@@ -37,31 +38,23 @@ class Plan:
     message_bytes: int
     in_flight: int
     probe_rate: float
-    line_rate_bps: int  # what Pacecar is told
-
-
-@dataclasses.dataclass(frozen=True)
-class Traffic:
-    """What the senders did. Times are CLOCK_MONOTONIC; counts are the transport's own."""
-    start_s: float
-    begin_s: float
-    end_s: float
-    gbps: list
-    payload_share: float  # of the bytes on the link, when all packets are full
-    retransmitted: int
-    senders: list = dataclasses.field(default_factory=list)  # what each says of itself
+    told_bps: int | None  # what Pacecar is told of the link; None: nothing
+    shape: str = INCAST
+    senders: int = 1           # processes
+    share: str | None = None   # PACECAR_SHARE
+    beside: str | None = None  # an arm with one process
+    rates: tuple = ()          # that the link has, one after the other
 
 
 def run(arm, plan, made):
     """Figures of one run."""
     probe = [plan.queue_probe, "--from", made.prober, "--to", made.receiver, "--shaped",
              star.RECEIVER, "--plain", star.PLAIN_RECEIVER, "--rate", plan.probe_rate]
-    traffic_of = tcp if arm.startswith(TCP) else pacecar
-    with Process((), probe, os.environ) as probing, made.queue_sampler() as queue:
+    with Process((), probe, os.environ) as probing, made.queue_sampler() as backlog:
         before_s = time.monotonic()
         time.sleep(IDLE_S)
         busy = ProcessorTime()
-        traffic = traffic_of(arm.removeprefix(TCP), plan, made)
+        traffic = send_all(arm, plan, made)
         processors = busy.figures()
         probing.stop()
         try:
@@ -69,57 +62,134 @@ def run(arm, plan, made):
         except ValueError as error:
             raise Failed(probing.complaint()) from error
     idle = [one for one in probes if before_s < one[0] < before_s + IDLE_S]
-    backlog = [size for at, size in queue.samples if traffic.begin_s <= at < traffic.end_s]
-    return {**throughput(traffic, plan, made.shape), **delays(probes, idle, traffic),
-            "backlog_max_bytes": max(backlog, default=None),
-            "backlog_median_bytes": statistics.median(backlog) if backlog else None,
-            "backlog_p99_bytes": percentile(backlog, 99) if backlog else None,
-            "drops": queue.drops, "retransmitted": traffic.retransmitted,
+    by_probes = incast_figures.queue_of_probes(probes, idle, traffic, made.shape)
+    judged = backlog.samples if made.knows_queue else by_probes
+    return {**incast_figures.throughput(traffic, plan, made.shape),
+            **incast_figures.delays(probes, idle, traffic),
+            **incast_figures.queue(judged, traffic, "queue"),
+            **incast_figures.queue(backlog.samples, traffic, "backlog"),
+            **incast_figures.recovery(by_probes, traffic, made.shape),
+            "drops": backlog.drops, "retransmitted": traffic.retransmitted,
             "senders": traffic.senders, **processors}
 
 
-def throughput(traffic, plan, shape):
-    rates = traffic.gbps
-    probes_bps = plan.probe_rate * PROBE_BYTES * 8
-    capacity = (shape.rate_bps - probes_bps) * traffic.payload_share * 1e-9
-    squares = sum(rate * rate for rate in rates)
-    return {"gbps": sum(rates), "per_sender_gbps": rates, "capacity_gbps": capacity,
-            "link_share": sum(rates) / capacity,
-            "jain": sum(rates) ** 2 / (len(rates) * squares) if squares else 0,
-            "slowest_to_fastest": min(rates) / max(rates) if max(rates) else 0}
+def send_all(arm, plan, made):
+    hosts = made.senders * plan.senders if plan.shape == PAIRS else made.senders
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        folder = pathlib.Path(folder)
+        group = Group(arm, hosts, plan.shape == INCAST, plan, made, folder)
+        groups = [group]
+        if plan.beside:
+            groups.append(Group(plan.beside, [made.neighbour], True, plan, made, folder))
+        for one in groups:
+            one.start(stack)
+        for one in groups:
+            one.wait_until_joined()
+        start_s = time.monotonic() + SOON_S
+        begin_s = start_s + plan.warm_up
+        changes = arrivals = None
+        if plan.rates:
+            arrivals = stack.enter_context(star.ArrivalSampler(group.receivers[0].pid))
+            changes = stack.enter_context(Changes(made, plan, begin_s))
+        write_whole(folder / "start", f"{start_s:.6f}")
+        for one in groups:
+            one.finish(plan)
+    if changes and len(changes.rates) < len(plan.rates):
+        raise Failed("the link's rate could not be changed")
+    result = group.results[0]
+    payload, overhead = result["packet_payload_bytes"], result["packet_overhead_bytes"]
+    return incast_figures.Traffic(
+        start_s, begin_s, begin_s + plan.seconds, group.gbps(), payload / (payload + overhead),
+        sum(end["packets_retransmitted"] for end in group.ends), group.ends,
+        sum(groups[1].gbps()) if plan.beside else None,
+        changes.rates if changes else [], arrivals.samples if arrivals else [])
 
 
-def delays(probes, idle, traffic):
-    """Of what was sent within the window; `start_*` of what was sent in the warm-up before it."""
-    window = [one for one in probes if traffic.begin_s <= one[0] < traffic.end_s]
-    start = [one for one in probes if traffic.start_s <= one[0] < traffic.begin_s]
-    shaped, plain = (base(idle, path) for path in (1, 2))
-    waits, noise, first = arrived(window, 1), arrived(window, 2), arrived(start, 1)
-    if not waits or not noise or not first:
-        raise Failed("no probe came through the queue: raise --seconds or --probe-rate")
-    return {"delay_p50_us": percentile(waits, 50) - shaped,
-            "delay_p99_us": percentile(waits, 99) - shaped, "delay_max_us": max(waits) - shaped,
-            "start_p99_us": percentile(first, 99) - shaped, "start_max_us": max(first) - shaped,
-            "noise_p50_us": percentile(noise, 50) - plain,
-            "noise_p99_us": percentile(noise, 99) - plain, "idle_path_us": shaped,
-            "probes": len(window), "probes_lost": len(window) - len(waits)}
+class Group:
+    """The processes of one algorithm, with a handle file for each receiver."""
+
+    def __init__(self, arm, hosts, one_receiver, plan, made, folder):
+        self._hosts, self._made = hosts, made
+        self._argv, self._environment = peer(arm, plan)
+        self._start_file = folder / "start"
+        name = "neighbour" if hosts == [made.neighbour] else "handle"
+        count = 1 if one_receiver else len(hosts)
+        self._handles = [folder / f"{name}{number}" for number in range(count)]
+        self._senders = []
+        self.receivers, self.ends, self.results = [], [], []
+
+    def start(self, stack):
+        def process(namespace, role, handle, *flags):
+            argv = [*self._argv, role, "--handle-file", handle, *flags]
+            with uninterrupted():
+                return stack.enter_context(Process(star.prefix(namespace), argv,
+                                                   self._environment))
+
+        each = len(self._hosts) // len(self._handles)
+        self.receivers = [process(self._made.receiver, "receive", handle, "--senders", each,
+                                  "--start-file", self._start_file) for handle in self._handles]
+        for handle, receiver in zip(self._handles, self.receivers):
+            wait_for(handle, receiver)
+        self._senders = [process(host, "send", self._handles[number % len(self._handles)])
+                         for number, host in enumerate(self._hosts)]
+
+    def wait_until_joined(self):
+        for handle, receiver in zip(self._handles, self.receivers):
+            wait_for(handle.with_name(handle.name + ".joined"), receiver, *self._senders)
+
+    def finish(self, plan):
+        length = plan.seconds + plan.warm_up
+        self.ends = [finish(sender, length) for sender in self._senders]
+        self.results = [finish(receiver, END_LIMIT_S) for receiver in self.receivers]
+
+    def gbps(self):
+        """Of each sender."""
+        return [sender["gbps"] for result in self.results for sender in result["senders"]]
 
 
-def base(idle, path):
-    values = arrived(idle, path)
-    if not values:
-        raise Failed("no probe came over the idle path")
-    return statistics.median(values)
+def peer(arm, plan):
+    """The command and the environment of an end."""
+    window = ["--seconds", plan.seconds, "--warm-up", plan.warm_up]
+    if arm.startswith(TCP):
+        return [sys.executable, TCP_PEER, "--congestion", arm.removeprefix(TCP),
+                *window], os.environ
+    environment = {**CALM, **os.environ, "PACECAR_NICS": f"soft:udp:{star.INTERFACE}",
+                   "PACECAR_CC": arm}
+    environment.pop("PACECAR_LINE_RATE", None)
+    if plan.told_bps:
+        environment["PACECAR_LINE_RATE"] = str(plan.told_bps)
+    if plan.share:
+        environment["PACECAR_SHARE"] = plan.share
+    return [plan.incast_peer, *window, "--size", plan.message_bytes, "--in-flight",
+            plan.in_flight], environment
 
 
-def arrived(probes, path):
-    return [one[path] for one in probes if one[path] >= 0]
+class Changes:
+    """Gives the link its rates, each for an equal part of the window; the first again at the end."""
 
+    def __init__(self, made, plan, begin_s):
+        self._made, self._plan = made, plan
+        self._part_s = plan.seconds / len(plan.rates)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.rates = [(begin_s, plan.rates[0])]
 
-def percentile(values, percent):
-    """The least value that at least so many percent do not exceed."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *unused):
+        self._stop.set()
+        self._thread.join()
+        self._made.set_rate(self._plan.rates[0])
+
+    def _run(self):
+        begin_s, _ = self.rates[0]
+        for number, bps in enumerate(self._plan.rates[1:], 1):
+            if self._stop.wait(begin_s + number * self._part_s - time.monotonic()):
+                return
+            self._made.set_rate(bps)
+            self.rates.append((time.monotonic(), bps))
 
 
 def finish(process, seconds):
@@ -128,64 +198,21 @@ def finish(process, seconds):
     return json.loads(process.output())
 
 
-def tcp(algorithm, plan, made):
-    seconds, warm_up = math.ceil(plan.seconds), math.ceil(plan.warm_up)  # iperf3 knows no others
-    client = ["iperf3", "--client", star.RECEIVER, "--congestion", algorithm, "--time", seconds,
-              "--omit", warm_up, "--json", "--port"]
-    with contextlib.ExitStack() as stack:
-        ports = range(TCP_PORT, TCP_PORT + len(made.senders))
-        for port in ports:
-            server = ["iperf3", "--server", "--one-off", "--port", port]
-            process = Process(star.prefix(made.receiver), server, os.environ)
-            stack.enter_context(process).wait_for_port(port)
-        start_s = time.monotonic()
-        clients = [stack.enter_context(Process(star.prefix(sender), [*client, port], os.environ))
-                   for port, sender in zip(ports, made.senders)]
-        begin_s = time.monotonic() + SETTLE_S + warm_up
-        results = [finish(one, seconds + warm_up) for one in clients]
-    for result in results:
-        if "error" in result:  # its exit code is 0 all the same
-            raise Failed(f"iperf3 says '{result['error']}'")
-    ends = [result["end"] for result in results]
-    payload = made.shape.mtu_bytes + 38 - TCP_OVERHEAD_BYTES
-    return Traffic(start_s, begin_s, start_s + warm_up + seconds - SETTLE_S,
-                   [end["sum_received"]["bits_per_second"] * 1e-9 for end in ends],
-                   payload / (payload + TCP_OVERHEAD_BYTES),
-                   sum(end["sum_sent"]["retransmits"] for end in ends))
-
-
-def pacecar(algorithm, plan, made):
-    environment = {**CALM, **os.environ, "PACECAR_NICS": f"soft:udp:{star.INTERFACE}",
-                   "PACECAR_CC": algorithm, "PACECAR_LINE_RATE": str(plan.line_rate_bps)}
-    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        handle = pathlib.Path(folder, "handle")
-        common = ["--handle-file", handle, "--size", plan.message_bytes, "--in-flight",
-                  plan.in_flight, "--seconds", plan.seconds, "--warm-up", plan.warm_up]
-
-        def peer(namespace, *role):
-            argv = [plan.incast_peer, *role, *common]
-            with uninterrupted():
-                return stack.enter_context(Process(star.prefix(namespace), argv, environment))
-
-        receiver = peer(made.receiver, "receive", "--senders", len(made.senders))
-        wait_for(handle, receiver)
-        senders = [peer(sender, "send") for sender in made.senders]
-        length = plan.seconds + plan.warm_up
-        ends = [finish(sender, length) for sender in senders]
-        result = finish(receiver, END_LIMIT_S)
-    payload, overhead = result["packet_payload_bytes"], result["packet_overhead_bytes"]
-    return Traffic(result["start_s"], result["begin_s"], result["end_s"],
-                   [sender["gbps"] for sender in result["senders"]],
-                   payload / (payload + overhead),
-                   sum(end["packets_retransmitted"] for end in ends), ends)
-
-
-def wait_for(file, process):
+def wait_for(file, *processes):
+    """Until the file is there; a process that has ended before will not make it."""
     deadline = time.monotonic() + START_LIMIT_S
     while not file.exists():
-        if process.ended() or time.monotonic() > deadline:
-            raise Failed(process.complaint())
+        ended = [one for one in processes if one.ended()]
+        if ended or time.monotonic() > deadline:
+            raise Failed((ended or processes)[0].complaint())
         time.sleep(0.01)
+
+
+def write_whole(file, text):
+    """Who sees the file can read all of it."""
+    unfinished = file.with_name(file.name + ".unfinished")
+    unfinished.write_text(text, "ascii")
+    unfinished.rename(file)
 
 
 class ProcessorTime:

@@ -1,7 +1,8 @@
 // incast_peer: one end of an N-to-1 measurement over Pacecar's C++ interface. A receiver takes the
 // messages of --senders senders in one process, as an NCCL rank does, so that its allocator divides
-// the link; it posts no buffer before all have joined, so that they start at once. Both roles sleep
-// between polls: on few processors, one that spins delays the others (use PACECAR_PROGRESS=thread).
+// the link; it posts no buffer before all have joined, so that they start at once. Several
+// receivers start together at the time that --start-file says. Both roles sleep between polls: on
+// few processors, one that spins delays the others (use PACECAR_PROGRESS=thread).
 //
 // A sender stops --warm-up + --seconds after its first message, with a message of size 0. Prints
 // one line of JSON; times are CLOCK_MONOTONIC in seconds.
@@ -9,6 +10,7 @@
 #include <time.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <fstream>
@@ -43,6 +45,7 @@ struct Settings {
   uint32_t senders = 4;
   int64_t poll_us = 200;
   std::string handle_file;
+  std::string start_file;  // empty: a receiver starts when all have joined
   uint64_t size = 128 << 10;
   uint32_t in_flight = 8;
   double warm_up_s = 1;
@@ -110,23 +113,26 @@ class InFlight {
   uint64_t done_ = 0;
 };
 
-// What one sender got: from the first message that ends within the window to the last.
+// What one sender got: from the last message that ended before the window to the first that ended
+// after it, so that a message which takes long, or a pause, counts for what it is.
 struct Meter {
+  Instant begin;  // of the window
+  Instant end;
   Instant first;
   Instant last;
-  uint64_t messages = 0;
   uint64_t bytes = 0;
 
   void count(Instant now, size_t size) {
-    if (messages++ == 0) {
+    if (last >= end) return;
+    last = now;
+    if (now < begin) {
       first = now;
     } else {
       bytes += size;
     }
-    last = now;
   }
   double gbps() const {
-    return messages < 2 ? 0 : static_cast<double>(bytes) * 8 / (last - first).seconds() * 1e-9;
+    return bytes == 0 ? 0 : static_cast<double>(bytes) * 8 / (last - first).seconds() * 1e-9;
   }
 };
 
@@ -142,12 +148,11 @@ struct Stream {
       if (!requests.add(must(requests.connection().irecv({&buffer, 1})))) return;
     }
   }
-  void poll(Instant begin, Instant end) {
+  void poll() {
     size_t size = 0;
     while (!ended && requests.take(&size)) {
-      const Instant now = steady_now();
       ended = size == 0;
-      if (!ended && now >= begin && now < end) meter.count(now, size);
+      if (!ended) meter.count(steady_now(), size);
     }
     if (!ended) post();
   }
@@ -203,16 +208,32 @@ std::vector<Stream> accept_all(Context& context, const Settings& settings) {
   return streams;
 }
 
+// When the messages may come: at once, or at the time that is written when all receivers have said
+// that their senders have joined.
+Instant wait_for_start(const Settings& settings) {
+  if (settings.start_file.empty()) return steady_now();
+  std::ofstream(settings.handle_file + ".joined").flush();
+  const Instant limit = steady_now() + kSetUpLimit;
+  for (double start_s = 0; steady_now() < limit; rest(settings)) {
+    if (!(std::ifstream(settings.start_file) >> start_s)) continue;
+    const Instant start = std::min(Instant() + from_seconds(start_s), limit);
+    while (steady_now() < start) rest(settings);
+    return start;
+  }
+  give_up(fmt::format("{} does not come: another receiver failed", settings.start_file));
+}
+
 Json receive(const Settings& settings) {
   const auto context = open();
   std::vector<Stream> streams = accept_all(*context, settings);
-  const Instant start = steady_now();
+  const Instant start = wait_for_start(settings);
   const Instant begin = start + from_seconds(settings.warm_up_s);
   const Instant end = begin + from_seconds(settings.seconds);
+  for (Stream& stream : streams) stream.meter = {begin, end, start, start};
   for (size_t ended = 0; ended < streams.size();) {
     ended = 0;
     for (Stream& stream : streams) {
-      stream.poll(begin, end);
+      stream.poll();
       ended += stream.ended ? 1 : 0;
     }
     rest(settings);
@@ -326,6 +347,9 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(0.01, 3600.0));
   auto* receiver = app.add_subcommand("receive", "Takes what the senders send");
   receiver->add_option("--senders", settings.senders, "How many")->check(CLI::Range(1, 64));
+  receiver->add_option("--start-file", settings.start_file,
+                       "Once all have joined, HANDLE_FILE.joined is made, and messages wait for "
+                       "the CLOCK_MONOTONIC second that somebody then writes here");
   app.add_subcommand("send", "Sends to the receiver");
   CLI11_PARSE(app, argc, argv);
   fmt::print("{}\n", (receiver->parsed() ? receive(settings) : send(settings)).dump());

@@ -1,19 +1,24 @@
-"""N senders and a prober that meet in front of one receiver: namespaces, a bridge, an HTB class.
+"""N sending hosts and a prober that meet in front of one receiving host: namespaces, a bridge, an
+HTB class.
 
     sender 1 --veth--+
     ...              bridge --HTB, then a FIFO--> receiver
     sender N --veth--+                               |
+    neighbour -veth--+                               |
     prober ---veth---+                               |
          +------------- veth past the queue ---------+
 
 All senders' packets are cut to the MTU before the bridge, so that the queue holds packets, as a
-switch's does, and not joined segments. The class counts what Ethernet adds to each of them.
+switch's does, and not joined segments. The class counts what Ethernet adds to each of them. The
+neighbour is a host of other people, where there is one. Without a rate there is neither class nor
+FIFO: packets pass as fast as the machine goes.
 """
 
 import contextlib
 import dataclasses
 import json
 import os
+import pathlib
 import shutil
 import subprocess
 import threading
@@ -26,7 +31,7 @@ PLAIN = "plain0"
 EGRESS = "to-receiver"
 LEAF = "10:"
 # Addresses for documentation (RFC 5737): they exist in these namespaces only.
-RECEIVER, PROBER, FIRST_SENDER = "192.0.2.1", "192.0.2.9", 11
+RECEIVER, PROBER, NEIGHBOUR, FIRST_SENDER = "192.0.2.1", "192.0.2.9", "192.0.2.10", 11
 PLAIN_RECEIVER, PLAIN_PROBER = "198.51.100.1", "198.51.100.2"
 # HTB knows the 14 bytes of the Ethernet header; preamble, FCS and gap are 24 more.
 UNSEEN_OVERHEAD_BYTES = 24
@@ -36,16 +41,19 @@ SAMPLE_INTERVAL_S = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    senders: int
-    rate_bps: int
+    senders: int   # hosts
+    rate_bps: int  # 0: no limit
     mtu_bytes: int
     queue_bytes: int
+    neighbour: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Star:
     shape: Shape
     mark: str
+    # Whether what the queue's sampler sees is exact, and often enough to judge by.
+    knows_queue = False
 
     def namespace(self, role):
         return f"{self.mark}-{role}"
@@ -67,11 +75,31 @@ class Star:
         return [self.namespace(f"sender{i}") for i in range(1, self.shape.senders + 1)]
 
     @property
+    def neighbour(self):
+        return self.namespace("neighbour")
+
+    @property
+    def hosts(self):
+        """(namespace, its address, its port at the hub) of everybody."""
+        every = [(self.receiver, RECEIVER, EGRESS), (self.prober, PROBER, "to-prober")]
+        every += [(namespace, f"192.0.2.{FIRST_SENDER + number}", f"to-sender{number + 1}")
+                  for number, namespace in enumerate(self.senders)]
+        if self.shape.neighbour:
+            every.append((self.neighbour, NEIGHBOUR, "to-neighbour"))
+        return every
+
+    @property
     def namespaces(self):
-        return [self.hub, self.receiver, self.prober, *self.senders]
+        return [self.hub, *(namespace for namespace, _, _ in self.hosts)]
+
+    def set_rate(self, bps):
+        """Of the limited link, while packets pass."""
+        command("tc", "-n", self.hub, "class", "change", *class_of(self.shape, bps))
 
     def qdisc(self):
-        """What `tc` counts for the FIFO: backlog in bytes, drops and so on."""
+        """What `tc` counts for the FIFO: backlog in bytes, drops and so on; None without one."""
+        if not self.shape.rate_bps:
+            return None
         done = subprocess.run(["tc", "-n", self.hub, "-s", "-j", "qdisc", "show", "dev", EGRESS],
                               capture_output=True, text=True, check=True)
         return next(one for one in json.loads(done.stdout) if one.get("handle") == LEAF)
@@ -124,12 +152,11 @@ def build(made):
     make_namespaces(made)
     command("ip", "-n", made.hub, "link", "add", "bridge0", "type", "bridge")
     command("ip", "-n", made.hub, "link", "set", "bridge0", "mtu", str(made.shape.mtu_bytes), "up")
-    attach(made, made.receiver, RECEIVER, EGRESS)
-    attach(made, made.prober, PROBER, "to-prober")
-    for number, namespace in enumerate(made.senders):
-        attach(made, namespace, f"192.0.2.{FIRST_SENDER + number}", f"to-sender{number + 1}")
+    for namespace, address, port in made.hosts:
+        attach(made, namespace, address, port)
     join_plain(made)
-    limit(made)
+    if made.shape.rate_bps:
+        limit(made)
 
 
 def join_plain(made):
@@ -158,16 +185,18 @@ def pair(one, name, other, other_name, mtu_bytes):
 
 
 def limit(made):
-    shape = made.shape
-    burst = str(BURST_PACKETS * (shape.mtu_bytes + 14 + UNSEEN_OVERHEAD_BYTES))
-    quantum = str(shape.mtu_bytes + 14)
     tc = ["tc", "-n", made.hub]
     command(*tc, "qdisc", "add", "dev", EGRESS, "root", "handle", "1:", "htb", "default", "10")
-    command(*tc, "class", "add", "dev", EGRESS, "parent", "1:", "classid", "1:10", "htb", "rate",
-            f"{shape.rate_bps}bit", "burst", burst, "cburst", burst, "quantum", quantum,
-            "overhead", str(UNSEEN_OVERHEAD_BYTES))
+    command(*tc, "class", "add", *class_of(made.shape, made.shape.rate_bps))
     command(*tc, "qdisc", "add", "dev", EGRESS, "parent", "1:10", "handle", LEAF, "bfifo", "limit",
-            str(shape.queue_bytes))
+            str(made.shape.queue_bytes))
+
+
+def class_of(shape, rate_bps):
+    burst = str(BURST_PACKETS * (shape.mtu_bytes + 14 + UNSEEN_OVERHEAD_BYTES))
+    return ["dev", EGRESS, "parent", "1:", "classid", "1:10", "htb", "rate", f"{rate_bps}bit",
+            "burst", burst, "cburst", burst, "quantum", str(shape.mtu_bytes + 14), "overhead",
+            str(UNSEEN_OVERHEAD_BYTES)]
 
 
 def command(*argv):
@@ -178,28 +207,72 @@ def command(*argv):
                           "sch_htb")
 
 
-class QueueSampler:
-    """Asks `tc` for the backlog while something runs: (CLOCK_MONOTONIC seconds, bytes) each."""
+class Sampler:
+    """Looks at something again and again, in a thread, while something else runs."""
 
-    def __init__(self, made):
-        self._star = made
+    def __init__(self, interval_s):
+        self._interval_s = interval_s
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample)
-        self._drops_before = 0
-        self.samples = []
-        self.drops = 0
+        self._thread = threading.Thread(target=self._run)
+        self.samples = []  # (CLOCK_MONOTONIC seconds, what was seen) each
+
+    def look(self):
+        raise NotImplementedError
 
     def __enter__(self):
-        self._drops_before = self._star.qdisc()["drops"]
         self._thread.start()
         return self
 
     def __exit__(self, *unused):
         self._stop.set()
         self._thread.join()
-        self.drops = self._star.qdisc()["drops"] - self._drops_before
 
-    def _sample(self):
-        while not self._stop.wait(SAMPLE_INTERVAL_S):
-            backlog = self._star.qdisc()["backlog"]
-            self.samples.append((time.monotonic(), backlog))
+    def _run(self):
+        while not self._stop.wait(self._interval_s):
+            seen = self.look()
+            self.samples.append((time.monotonic(), seen))
+
+
+class QueueSampler(Sampler):
+    """Asks `tc` for the backlog in bytes; without a FIFO there are no samples."""
+
+    def __init__(self, made):
+        super().__init__(SAMPLE_INTERVAL_S)
+        self._star = made
+        self._drops_before = 0
+        self.drops = None
+
+    def look(self):
+        return self._star.qdisc()["backlog"]
+
+    def __enter__(self):
+        if self._star.shape.rate_bps:
+            self._drops_before = self._star.qdisc()["drops"]
+            super().__enter__()
+        return self
+
+    def __exit__(self, *unused):
+        if self._star.shape.rate_bps:
+            super().__exit__()
+            self.drops = self._star.qdisc()["drops"] - self._drops_before
+
+
+class ArrivalSampler(Sampler):
+    """What has come in at the receiving host so far, in bytes on the cable, as its kernel counts."""
+
+    INTERVAL_S = 0.01
+
+    def __init__(self, pid):
+        """Of the host that this process is in; it may end meanwhile."""
+        super().__init__(self.INTERVAL_S)
+        self._counters = open(f"/proc/{pid}/net/dev", encoding="ascii")
+
+    def look(self):
+        self._counters.seek(0)
+        line = next(line for line in self._counters if line.strip().startswith(f"{INTERFACE}:"))
+        size, packets = map(int, line.split(":")[1].split()[:2])
+        return size + packets * UNSEEN_OVERHEAD_BYTES
+
+    def __exit__(self, *unused):
+        super().__exit__()
+        self._counters.close()

@@ -1,7 +1,8 @@
 """The star of star.py with `pacecar switch` in its middle instead of a bridge and HTB.
 
-Every host has a cable of the same rate to the switch; the queue that counts is that of the
-receiver's port, which the switch writes down itself, in its own time.
+Every host has a cable of the same rate to the switch, but a host that sends alone has a faster one,
+so that the queue is not its own; the queue that counts is that of the receiver's port, which the
+switch writes down itself, in its own time.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from links import Unavailable, interrupts_ignored
 
 START_LIMIT_S = 10
 SAMPLE = "1ms"
+ALONE_FACTOR = 4
 
 
 @contextlib.contextmanager
@@ -42,6 +44,8 @@ def switched_star(shape, program, ecn):
 class SwitchedStar(star.Star):
     """A star whose queue is looked up in the switch's log."""
 
+    knows_queue = True
+
     def __init__(self, shape, mark, switch):
         super().__init__(shape, mark)
         object.__setattr__(self, "switch", switch)  # the base class is frozen
@@ -52,12 +56,14 @@ class SwitchedStar(star.Star):
 
 def build(made):
     star.make_namespaces(made)
-    hosts = [(made.receiver, star.RECEIVER, star.EGRESS), (made.prober, star.PROBER, "to-prober")]
-    hosts += [(namespace, f"192.0.2.{star.FIRST_SENDER + number}", f"to-sender{number + 1}")
-              for number, namespace in enumerate(made.senders)]
-    for namespace, address, port in hosts:
+    for namespace, address, port in made.hosts:
         star.join(made, namespace, address, port)
     star.join_plain(made)
+
+
+def fast_cable(made, port):
+    alone = made.shape.senders == 1 and port == "to-sender1"
+    return f",{ALONE_FACTOR * made.shape.rate_bps}" if alone else ""
 
 
 class Switch:
@@ -66,9 +72,8 @@ class Switch:
     def __init__(self, made, program, ecn, folder):
         self.log = folder / "queue.csv"
         self._errors = (folder / "errors").open("w+", encoding="utf-8")
-        ports = [star.EGRESS, "to-prober",
-                 *(f"to-sender{i + 1}" for i in range(made.shape.senders))]
-        flags = [word for port in ports for word in ("--port", port)]
+        flags = [word for _, _, port in made.hosts
+                 for word in ("--port", port + fast_cable(made, port))]
         flags += ["--rate", str(made.shape.rate_bps), "--buffer", str(made.shape.queue_bytes),
                   "--sample", SAMPLE, "--queue-log", str(self.log), "--quiet"]
         if ecn:

@@ -1,0 +1,164 @@
+"""From what was seen in one run to its figures: goodput, shares, queue, recovery. Pure.
+
+Goodput is payload that arrived within the window; a delay is what a probe took beyond the median of
+the idle path; the queue in bytes is what the bottleneck carries in that time.
+"""
+
+import bisect
+import dataclasses
+import math
+import statistics
+
+from exchange import Failed
+
+PROBE_BYTES = 38 + 20 + 8 + 8 + 10  # padded to the least Ethernet frame
+REACHED = 0.9           # of a new rate: then the senders have found it
+STEPS = 3               # intervals of arrivals that are looked at together
+QUEUE_SPAN_S = 0.02     # of probes whose median says whether a queue is back
+LEAST_USUAL_PACKETS = 2  # a queue that is usually empty is back at twice so many
+
+
+@dataclasses.dataclass(frozen=True)
+class Traffic:
+    """What the senders did. Times are CLOCK_MONOTONIC; counts are the transport's own."""
+    start_s: float
+    begin_s: float
+    end_s: float
+    gbps: list
+    payload_share: float  # of the bytes on the link, when all packets are full
+    retransmitted: int
+    senders: list = dataclasses.field(default_factory=list)  # what each says of itself
+    neighbour_gbps: float | None = None
+    # Of a link whose rate changes: [(seconds, bits/s from then on)], the first at begin_s or before.
+    rates: list = dataclasses.field(default_factory=list)
+    arrivals: list = dataclasses.field(default_factory=list)  # (seconds, bytes on the cable so far)
+
+
+def mean_rate_bps(traffic, shape):
+    """Of the link within the window; 0: nobody limits it."""
+    if not traffic.rates:
+        return shape.rate_bps
+    ends = [at for at, _ in traffic.rates[1:]] + [traffic.end_s]
+    carried = sum(bps * (end - max(at, traffic.begin_s))
+                  for (at, bps), end in zip(traffic.rates, ends))
+    return carried / (traffic.end_s - traffic.begin_s)
+
+
+def throughput(traffic, plan, shape):
+    rates = traffic.gbps
+    total = sum(rates) + (traffic.neighbour_gbps or 0)
+    squares = sum(rate * rate for rate in rates)
+    figures = {"gbps": sum(rates), "per_sender_gbps": rates,
+               "neighbour_gbps": traffic.neighbour_gbps, "capacity_gbps": None, "link_share": None,
+               "told_share": None, "fair_share": None,
+               "jain": sum(rates) ** 2 / (len(rates) * squares) if squares else 0,
+               "slowest_to_fastest": min(rates) / max(rates) if max(rates) else 0}
+    if not shape.rate_bps:
+        return figures
+
+    def payload_gbps(bps):
+        return (bps - plan.probe_rate * PROBE_BYTES * 8) * traffic.payload_share * 1e-9
+
+    rate_bps = mean_rate_bps(traffic, shape)
+    capacity = payload_gbps(rate_bps)
+    told = payload_gbps(min(rate_bps, plan.told_bps or rate_bps))
+    figures.update({"capacity_gbps": capacity, "link_share": total / capacity,
+                    "told_share": total / told})
+    if traffic.neighbour_gbps is not None:
+        fair = capacity * len(rates) / (len(rates) + 1)
+        figures["fair_share"] = sum(rates) / fair
+    return figures
+
+
+def delays(probes, idle, traffic):
+    """Of what was sent within the window; `start_*` of what was sent in the warm-up before it."""
+    window = [one for one in probes if traffic.begin_s <= one[0] < traffic.end_s]
+    start = [one for one in probes if traffic.start_s <= one[0] < traffic.begin_s]
+    shaped, plain = (base(idle, path) for path in (1, 2))
+    waits, noise, first = arrived(window, 1), arrived(window, 2), arrived(start, 1)
+    if not waits or not noise or not first:
+        raise Failed("no probe came through the queue: raise --seconds or --probe-rate")
+    return {"delay_p50_us": percentile(waits, 50) - shaped,
+            "delay_p99_us": percentile(waits, 99) - shaped, "delay_max_us": max(waits) - shaped,
+            "start_p99_us": percentile(first, 99) - shaped, "start_max_us": max(first) - shaped,
+            "noise_p50_us": percentile(noise, 50) - plain,
+            "noise_p99_us": percentile(noise, 99) - plain, "idle_path_us": shaped,
+            "probes": len(window), "probes_lost": len(window) - len(waits)}
+
+
+def base(idle, path):
+    values = arrived(idle, path)
+    if not values:
+        raise Failed("no probe came over the idle path")
+    return statistics.median(values)
+
+
+def arrived(probes, path):
+    return [one[path] for one in probes if one[path] >= 0]
+
+
+def percentile(values, percent):
+    """The least value that at least so many percent do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]
+
+
+def queue_of_probes(probes, idle, traffic, shape):
+    """(seconds, bytes) of each probe: what the link carries while it waits."""
+    shaped = base(idle, 1)
+    carried_bps = shape.rate_bps or sum(traffic.gbps) * 1e9 / traffic.payload_share
+    rates = traffic.rates or [(0, carried_bps)]
+    return [(at, carried_bytes(rates, at, at + max(0, wait - shaped) * 1e-6))
+            for at, wait, _ in probes if wait >= 0]
+
+
+def carried_bytes(rates, begin_s, end_s):
+    """By a link of these rates, the first of which also counts before its time."""
+    begins = [-math.inf, *(at for at, _ in rates[1:])]
+    spans = zip(rates, begins, [*begins[1:], math.inf])
+    return sum(bps / 8 * max(0, min(end, end_s) - max(begin, begin_s))
+               for (_, bps), begin, end in spans)
+
+
+def queue(samples, traffic, name):
+    """Percentiles of (seconds, bytes) within the window."""
+    sizes = [size for at, size in samples if traffic.begin_s <= at < traffic.end_s]
+    return {f"{name}_p50_bytes": percentile(sizes, 50) if sizes else None,
+            f"{name}_p99_bytes": percentile(sizes, 99) if sizes else None,
+            f"{name}_max_bytes": max(sizes, default=None)}
+
+
+def recovery(samples, traffic, shape):
+    """After each change of the rate, in ms: until so much arrives as the link carries, and until the
+    queue of `samples` is back for good; the longest of all changes. What never happens took the
+    whole time until the next change."""
+    if not traffic.rates:
+        return {"settle_ms": None, "drain_ms": None}
+    changes = traffic.rates[1:]
+    ends = [at for at, _ in changes[1:]] + [traffic.end_s]
+    before = [size for at, size in samples if traffic.begin_s <= at < changes[0][0]]
+    usual = max(percentile(before, 50) if before else 0, LEAST_USUAL_PACKETS * shape.mtu_bytes)
+    settled = [settle_s(traffic.arrivals, bps, at, end) for (at, bps), end in zip(changes, ends)]
+    drained = [drain_s(samples, 2 * usual, at, end) for (at, _), end in zip(changes, ends)]
+    return {"settle_ms": max(settled) * 1e3, "drain_ms": max(drained) * 1e3,
+            "settle_each_ms": [one * 1e3 for one in settled],
+            "drain_each_ms": [one * 1e3 for one in drained]}
+
+
+def settle_s(arrivals, bps, begin_s, end_s):
+    within = [one for one in arrivals if begin_s <= one[0] < end_s]
+    for (at, size), (later, later_size) in zip(within, within[STEPS:]):
+        if (later_size - size) * 8 >= REACHED * bps * (later - at):
+            return at - begin_s
+    return end_s - begin_s
+
+
+def drain_s(samples, limit_bytes, begin_s, end_s):
+    """Until the last span of probes whose median is above the limit; 0 where there is none."""
+    within = [one for one in samples if begin_s <= one[0] < end_s]
+    times = [at for at, _ in within]
+    for first, at in reversed(list(enumerate(times))):
+        after = bisect.bisect_left(times, at + QUEUE_SPAN_S)
+        if percentile([size for _, size in within[first:after]], 50) > limit_bytes:
+            return times[after - 1] - begin_s
+    return 0
