@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kJittersPerWindow = 10;  // arrivals on a host that is late by chance
 constexpr Bytes kPacketsPerWindow = 16;
 constexpr Bytes kPacketsPerLook = 6;  // fewer may all be late by chance
-constexpr Bytes kFewPackets = 2;    // in a window
+constexpr Bytes kFewPackets = 2;      // in a window
 constexpr Duration kLongestLook = Duration::from_ms(50);
 constexpr int64_t kIdleWindows = 32;  // after which nothing is known any more
 
@@ -21,15 +21,15 @@ constexpr Bytes kUsualPackets = 4;
 constexpr int64_t kUsualShare = 8;  // of a round trip
 
 // --- the law ---
-constexpr double kFull = 7.0 / 8;  // of the told rate: what arrives fills the link
-constexpr double kLeast = 1e5;  // bit/s: a packet within a second, to see how things are
+constexpr double kFull = 7.0 / 8;       // of the told rate: what arrives fills the link
+constexpr double kLeast = 1e5;          // bit/s: a packet within a second, to see how things are
 constexpr double kDrainRoundTrips = 2;  // in which what is beyond T is drained
 constexpr double kLeastFactor = 0.5;
 constexpr double kUsed = 0.85;      // of the budget, to grow
 constexpr double kIncrease = 0.25;  // packets per window
 constexpr double kBelowBound = 0.75;
 constexpr double kAboveBound = 1.1;
-constexpr double kRecovery = 1.25;   // of what is far below what the link has given
+constexpr double kRecovery = 1.25;    // of what is far below what the link has given
 constexpr double kProbe = 1.0 / 128;  // doubles with each growth without a queue
 constexpr uint32_t kMostCalm = 4;
 constexpr double kStart = 1.5;
@@ -37,6 +37,7 @@ constexpr double kDrained = 0.75;  // a delay that has fallen to this since the 
 
 // --- losses without delay ---
 constexpr double kPoliced = 0.01;
+constexpr uint32_t kLossyWindows = 3;  // in a row
 constexpr double kBelowPolicer = 0.95;
 constexpr int64_t kPolicedWindows = 16;  // without growth
 
@@ -91,7 +92,7 @@ void LinkBudget::begin(Instant now) {
   served_.fill(0);
   began_ = served_since_ = empty_at_ = now;
   next_cut_ = next_growth_ = now + window_;
-  bytes_ = lost_ = 0;
+  bytes_ = sent_ = lost_ = 0;
   least_ = Duration::max();
 }
 
@@ -151,30 +152,54 @@ void LinkBudget::look(Instant now) {
   const double arriving = this->arriving();
   const Duration delay = least_lately(now);
 #ifdef TRACE_BUDGET
-  if (getenv("TB")) fprintf(stderr, "%p x%ld t=%.3f ms d=%.0f us T=%.0f a=%.4g b=%.4g bound=%.3g kept=%.0f\n", (void*)this, patience_, now.ns()/1e6-1000, delay.us(), target().us(), arriving/1e9, rate_/1e9, bound_/1e9, greedy_.kept.us());
+  if (getenv("TB"))
+    fprintf(stderr, "%p x%ld t=%.3f ms d=%.0f us T=%.0f a=%.4g b=%.4g bound=%.3g kept=%.0f\n",
+            (void*)this, patience_, now.ns() / 1e6 - 1000, delay.us(), target().us(),
+            arriving / 1e9, rate_ / 1e9, bound_ / 1e9, greedy_.kept.us());
 #endif
-  const bool policed = static_cast<double>(lost_) > kPoliced * static_cast<double>(bytes_);
+  const bool policed = policed_lately(now);
   if (arriving > 0) remember(arriving);
   began_ = now;
-  bytes_ = lost_ = 0;
+  bytes_ = 0;
   least_ = Duration::max();
   if (delay == Duration::max()) return;
   watch_neighbors(now, delay);
   yield_to_base(now, delay);
-  if (!learnt() && arriving >= kFull * line_) return;  // the link is as told, and ours
-  if (delay > target()) {
-    cut(now, delay, arriving);
-  } else if (policed && now >= next_cut_ && served() > 0) {
-    rate_ = std::min(rate_, kBelowPolicer * served());
-    starting_ = false;
-    calm_ = 0;
-    next_cut_ = now + window_;
-    next_growth_ = now + window_ * kPolicedWindows;
-  } else {
-    cut_delay_ = Duration();
-    grow(now, delay, arriving);
+  const bool queued = delay > target();
+  if (policed && !queued) {
+    police(now);
+  } else if (learnt() || doubted(now, queued && arriving < kFull * line_)) {
+    queued ? cut(now, delay, arriving) : grow(now, delay, arriving);
   }
   rate_ = std::max(rate_, std::min(kLeast, line_));
+}
+
+// Whether the link is less than told: a queue of our own making is gone soon.
+bool LinkBudget::doubted(Instant now, bool reason) {
+  if (!reason) doubted_since_ = Instant::never();
+  if (reason && doubted_since_ == Instant::never()) doubted_since_ = now;
+  return reason && now - doubted_since_ >= window_;
+}
+
+// A policer drops in every window in which more is sent than it lets through; bytes are lost by
+// chance in some.
+bool LinkBudget::policed_lately(Instant now) {
+  sent_ += bytes_;
+  if (now - loss_since_ < window_) return false;
+  lossy_windows_ =
+      static_cast<double>(lost_) > kPoliced * static_cast<double>(sent_) ? lossy_windows_ + 1 : 0;
+  loss_since_ = now;
+  sent_ = lost_ = 0;
+  return lossy_windows_ >= kLossyWindows;
+}
+
+void LinkBudget::police(Instant now) {
+  if (now < next_cut_ || served() <= 0) return;
+  rate_ = std::min(rate_, kBelowPolicer * served());
+  starting_ = false;
+  calm_ = 0;
+  next_cut_ = now + window_;
+  next_growth_ = now + window_ * kPolicedWindows;
 }
 
 // What arrives while a queue stands is all that the link gives us.
@@ -182,7 +207,8 @@ void LinkBudget::cut(Instant now, Duration delay, double arriving) {
   calm_ = 0;
   starting_ = false;
   if (now < next_cut_ || arriving <= 0) return;
-  next_cut_ = now + window_ + config_.round_trip / 2 + delay;  // when this one shows, at the earliest
+  next_cut_ =
+      now + window_ + config_.round_trip / 2 + delay;  // when this one shows, at the earliest
   next_growth_ = now + window_;
   const bool falling = cut_delay_ > Duration() && delay < scaled(cut_delay_, kDrained);
   cut_delay_ = delay;
@@ -193,6 +219,7 @@ void LinkBudget::cut(Instant now, Duration delay, double arriving) {
 }
 
 void LinkBudget::grow(Instant now, Duration delay, double arriving) {
+  cut_delay_ = Duration();
   if (now < next_growth_ || !learnt() || arriving < kUsed * rate_) return;
   next_growth_ = now + window_ + delay;
   const bool empty = delay < target() / 2;

@@ -16,7 +16,8 @@
 // then T is the delay that it keeps, for a second. T follows the delay down, never up: users of
 // this law that took each other for such neighbors free themselves.
 //
-// When nothing shows that the link is less than told, and own arrivals fill it, the law is idle.
+// The law is idle while own arrivals fill the told rate, and until a queue has stood for a window
+// although they do not.
 //
 // Rates are bit/s on the wire. Pure; one thread.
 #pragma once
@@ -88,6 +89,9 @@ class LinkBudget {
   double arriving() const;
   double served() const;
   void remember(double arriving);
+  bool doubted(Instant now, bool reason);
+  bool policed_lately(Instant now);
+  void police(Instant now);
   void cut(Instant now, Duration delay, double arriving);
   void grow(Instant now, Duration delay, double arriving);
   void watch_neighbors(Instant now, Duration delay);
@@ -101,10 +105,11 @@ class LinkBudget {
   uint32_t weight_ = 1;
   int64_t patience_ = 1;
   bool starting_;      // no queue has been met yet
-  double bound_ = 0;  // what the link gave at the last cut
+  double bound_ = 0;   // what the link gave at the last cut
   uint32_t calm_ = 0;  // growths in a row that met no queue
   Instant next_cut_;
   Instant next_growth_;
+  Instant doubted_since_ = Instant::never();  // that the link is as told
   Duration cut_delay_;  // at the last cut; 0 since the delay has been below T
   Greedy greedy_;
   Instant empty_at_;    // the path was last seen (nearly) empty
@@ -117,10 +122,14 @@ class LinkBudget {
   Instant last_;
   Bytes bytes_ = 0;
   Bytes first_bytes_ = 0;
-  Bytes lost_ = 0;
   Duration least_ = Duration::max();
   std::array<Seen, kLooks> seen_{};  // of the last looks
   size_t seeing_ = 0;
+  // The present window of losses.
+  Instant loss_since_;
+  Bytes sent_ = 0;
+  Bytes lost_ = 0;
+  uint32_t lossy_windows_ = 0;  // in a row
   // The most that arrived in each of the last round trips, bit/s.
   std::array<double, kServed> served_{};
   size_t serving_ = 0;

@@ -19,7 +19,9 @@ constexpr Duration kBaseMemory = Duration::from_s(1);
 }  // namespace
 
 LinkShare::LinkShare(const FlowEnvironment& environment, uint32_t max_flows, double tolerance)
-    : line_(static_cast<double>(environment.line_rate.bps())),
+    : told_line_(static_cast<double>(environment.line_rate.bps())),
+      host_link_(environment.host_link),
+      line_(told_line_),
       tolerance_(tolerance),
       budget_({.line = environment.line_rate,
                .first = environment.first_rate,
@@ -52,6 +54,25 @@ void LinkShare::set(uint32_t flow, Rate limit, uint32_t weight) {
     changed_.remove(flow);
   }
   look(flow);
+}
+
+void LinkShare::poll(Instant now) {
+  if (host_link_ == nullptr) return;
+  const double limits = std::min(fill_.limits(), told_line_);
+  const LinkClaim claim{.demand = Rate::from_bps(static_cast<uint64_t>(limits)),
+                        .weight = static_cast<uint32_t>(fill_.weights())};
+  if (claim == claim_ && !host_link_->due(now)) return;
+  claim_ = claim;
+  host_link_->claim(now, claim);
+  const double part = std::min(static_cast<double>(host_link_->part().bps()), told_line_);
+  if (part == line_) return;
+  line_ = part;
+  budget_.set_line(part);
+  look(kInactive);
+}
+
+Instant LinkShare::next_deadline() const {
+  return host_link_ == nullptr ? Instant::never() : host_link_->next_deadline();
 }
 
 void LinkShare::on_acked(Instant now, Bytes wire, Duration excess) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "cc/controller.h"
+#include "cc/host_link.h"
 #include "cc/pace/link_budget.h"
 #include "cc/pace/water_fill.h"
 #include "transport/base/units.h"
@@ -27,6 +28,12 @@ namespace pacecar {
 class LinkShare {
  public:
   LinkShare(const FlowEnvironment& environment, uint32_t max_flows, double tolerance);
+
+  // Agrees with the host's other processes on our part of the link, where there are any. Every
+  // turn.
+  void poll(Instant now);
+  // When poll() has something to do by the passing of time.
+  Instant next_deadline() const;
 
   // `limit` 0: the flow has nothing to send.
   void set(uint32_t flow, Rate limit, uint32_t weight);
@@ -64,6 +71,9 @@ class LinkShare {
   // The one that caused it knows already.
   void look(uint32_t causer);
 
+  const double told_line_;
+  HostLink* const host_link_;
+  LinkClaim claim_;
   double line_;
   const double tolerance_;
   LinkBudget budget_;

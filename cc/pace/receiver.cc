@@ -31,6 +31,7 @@ PaceReceiver::PaceReceiver(const FlowEnvironment& environment, uint32_t max_flow
                            const PaceConstants& constants)
     : environment_(environment),
       constants_(constants),
+      host_link_(environment.host_link),
       round_trip_(base_round_trip(environment)),
       base_memory_(std::clamp(environment.jitter * kMemoryJitters, kLeastMemory, kMostMemory)),
       capacity_(environment, round_trip_, base_memory_, constants_),

@@ -19,6 +19,7 @@
 
 #include "cc/allocator.h"
 #include "cc/grant_word.h"
+#include "cc/host_link.h"
 #include "cc/pace/constants.h"
 #include "cc/pace/fan_in.h"
 #include "cc/pace/link_capacity.h"
@@ -118,6 +119,8 @@ class PaceReceiver final : public Allocator {
   bool differs(const Flow& flow, double tolerance) const;
   GrantUpdate send(Instant now, uint32_t flow);
   void start_pass(Instant now);
+  void claim_part(Instant now);
+  bool in_use() const;
   void end_episode();
   void look_at_busyness(Instant now);
   bool is_due(Instant now, const Flow& flow) const;
@@ -128,6 +131,8 @@ class PaceReceiver final : public Allocator {
 
   const FlowEnvironment environment_;
   const PaceConstants constants_;
+  HostLink* const host_link_;
+  LinkClaim claim_;
   const Duration round_trip_;
   const Duration base_memory_;  // of shortest transits
   LinkCapacity capacity_;
@@ -159,6 +164,7 @@ class PaceReceiver final : public Allocator {
   uint32_t hold_cursor_ = 0;  // next flow whose hold is looked at
   uint32_t hold_left_ = 0;    // of this round of looking
   uint32_t holding_for_ = 0;  // fan-in that the holds were sent for
+  double holding_line_ = 0;   // what was divided for them
   Instant next_hold_;
 };
 

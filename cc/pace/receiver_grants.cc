@@ -110,11 +110,13 @@ Instant PaceReceiver::next_deadline() const {
   Instant next = active_.empty() ? Instant::never() : next_repeat_;
   if (hold_left_ > 0) next = std::min(next, next_hold_);
   if (newcomers_ > 0) next = std::min(next, fan_in_.gathered());
+  if (host_link_ != nullptr) next = std::min(next, host_link_->next_deadline());
   return std::max(next, next_look_);
 }
 
 size_t PaceReceiver::poll_grants(Instant now, std::span<GrantUpdate> updates) {
   if (!serving_) {
+    changed_ |= host_link_ != nullptr && host_link_->due(now);
     if (now < next_deadline()) return 0;
     start_pass(now);
     serving_ = true;
@@ -134,6 +136,7 @@ void PaceReceiver::start_pass(Instant now) {
   changed_ = false;
   const bool all_here = charged_ >= expected(posted_);
   if (newcomers_ > 0 && (all_here || !fan_in_.gathering(now))) end_episode();
+  if (host_link_ != nullptr) claim_part(now);
   const double available = capacity_.available(active_.size());
   level_ = fill_.level(available);
   const double left = level_ == WaterFill::kNoLevel ? available - fill_.limits() : 0;
@@ -148,22 +151,45 @@ void PaceReceiver::start_pass(Instant now) {
   }
   look_at_busyness(now);
   const uint32_t flows = expected(posted_);
-  if (flows != holding_for_) {
+  const bool other_line = host_link_ != nullptr && std::abs(capacity_.line() - holding_line_) >
+                                                       constants_.hold_regrant * holding_line_;
+  if (flows != holding_for_ || other_line) {
     holding_for_ = flows;
+    holding_line_ = capacity_.line();
     hold_left_ = static_cast<uint32_t>(flows_.size());
   }
+}
+
+// What this process may divide: its part among those of the host's that receive; while it does not,
+// what it would have if all began that could.
+void PaceReceiver::claim_part(Instant now) {
+  const double demand = std::min(fill_.limits(), bps_of(environment_.line_rate));
+  const LinkClaim claim{.demand = charged_ > 0 ? rate_of(demand) : Rate(),
+                        .weight = static_cast<uint32_t>(fill_.weights()),
+                        .ready = posted_ > 0};
+  if (claim != claim_ || host_link_->due(now)) {
+    claim_ = claim;
+    host_link_->claim(now, claim);
+  }
+  const Rate line = charged_ > 0 ? host_link_->part() : host_link_->prospect(expected(posted_));
+  capacity_.set_line(std::min(bps_of(line), bps_of(environment_.line_rate)));
+}
+
+bool PaceReceiver::in_use() const {
+  if (charged_ > 0 || host_link_ == nullptr) return charged_ > 0;
+  return host_link_->used_by_others() > Rate();
 }
 
 // Idle flows are told when a link has been in use for so long that it will probably stay so, or
 // no longer is.
 void PaceReceiver::look_at_busyness(Instant now) {
-  if (charged_ == 0) {
+  if (!in_use()) {
     busy_since_ = Instant::never();
   } else if (busy_since_ == Instant::never()) {
     busy_since_ = now;
   }
   const Duration lasting = round_trip_ * kBusyRoundTrips + environment_.jitter * kBusyJitters;
-  const bool busy = charged_ > 0 && (busy_ || now - busy_since_ >= lasting);
+  const bool busy = in_use() && (busy_ || now - busy_since_ >= lasting);
   if (busy != busy_) hold_left_ = static_cast<uint32_t>(flows_.size());
   busy_ = busy;
 }

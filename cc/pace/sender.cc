@@ -11,8 +11,8 @@
 namespace pacecar {
 namespace {
 
-// No flow goes below this, so that it always finds out when things get better: 4 KiB in a third of a
-// second.
+// No flow goes below this, so that it always finds out when things get better: 4 KiB in a third of
+// a second.
 constexpr Rate kLeastRate = Rate::from_bps(100'000);
 
 // --- beginning ---
@@ -102,7 +102,7 @@ void PaceController::on_ack(const AckSample& sample) {
 
 void PaceController::on_loss(const LossSample& sample) {
   core_.on_loss(sample);
-  link_.on_lost(on_wire(sample.lost));
+  if (sample.kind == LossKind::kMissing) link_.on_lost(on_wire(sample.lost));
 }
 
 Bytes PaceController::on_wire(Bytes payload) const {
@@ -343,6 +343,7 @@ void PaceSenders::set_weight(Instant now, uint32_t flow, uint32_t weight) {
 
 // Grants lose their validity, and demands are repeated, by the passing of time.
 size_t PaceSenders::poll_changed(Instant now, std::span<uint32_t> flows) {
+  link_.poll(now);
   if (link_.active() > 0 && now >= next_sweep_) {
     next_sweep_ = now + sweep_;
     link_.touch_all();
@@ -351,7 +352,7 @@ size_t PaceSenders::poll_changed(Instant now, std::span<uint32_t> flows) {
 }
 
 Instant PaceSenders::next_deadline() const {
-  return link_.active() > 0 ? next_sweep_ : Instant::never();
+  return link_.active() > 0 ? std::min(next_sweep_, link_.next_deadline()) : Instant::never();
 }
 
 }  // namespace pacecar
