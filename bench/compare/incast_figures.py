@@ -29,7 +29,7 @@ class Traffic:
     retransmitted: int
     senders: list = dataclasses.field(default_factory=list)  # what each says of itself
     neighbour_gbps: float | None = None
-    # Of a link whose rate changes: [(seconds, bits/s from then on)], the first at begin_s or before.
+    # Of a link whose rate changes: [(seconds, bits/s from then on)], the first at begin_s.
     rates: list = dataclasses.field(default_factory=list)
     arrivals: list = dataclasses.field(default_factory=list)  # (seconds, bytes on the cable so far)
 
@@ -129,9 +129,9 @@ def queue(samples, traffic, name):
 
 
 def recovery(samples, traffic, shape):
-    """After each change of the rate, in ms: until so much arrives as the link carries, and until the
-    queue of `samples` is back for good; the longest of all changes. What never happens took the
-    whole time until the next change."""
+    """After each change of the rate, in ms: until as much arrives as the link carries, and until
+    the queue of `samples` is back for good; the longest of all changes. What never happens took
+    the whole time until the next change."""
     if not traffic.rates:
         return {"settle_ms": None, "drain_ms": None}
     changes = traffic.rates[1:]
