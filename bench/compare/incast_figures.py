@@ -56,12 +56,9 @@ def throughput(traffic, plan, shape):
     if not shape.rate_bps:
         return figures
 
-    def payload_gbps(bps):
-        return (bps - plan.probe_rate * PROBE_BYTES * 8) * traffic.payload_share * 1e-9
-
-    rate_bps = mean_rate_bps(traffic, shape)
-    capacity = payload_gbps(rate_bps)
-    told = payload_gbps(min(rate_bps, plan.told_bps or rate_bps))
+    probes_bps = plan.probe_rate * PROBE_BYTES * 8
+    capacity = (mean_rate_bps(traffic, shape) - probes_bps) * traffic.payload_share * 1e-9
+    told = min(capacity, (plan.told_bps or math.inf) * traffic.payload_share * 1e-9)
     figures.update({"capacity_gbps": capacity, "link_share": total / capacity,
                     "told_share": total / told})
     if traffic.neighbour_gbps is not None:
