@@ -12,7 +12,7 @@ namespace {
 constexpr Duration kRound = Duration::from_us(3);
 constexpr Duration kStop = Duration::from_ms(80);
 constexpr Duration kPatience = Duration::from_ms(200);
-constexpr Duration kNonsense = Duration::from_ms(1100);
+constexpr Duration kNonsense = Duration::from_ms(2200);
 constexpr int kMostRounds = 20'000;
 
 LinkClaim percent(uint64_t share, uint32_t weight = 1) {
@@ -66,7 +66,9 @@ std::vector<ShareScenario> share_scenarios() {
 }
 
 ShareScenario wild_share_scenario(Chooser& chooser) {
-  ShareScenario scenario{.name = "wild", .processes = 2 + chooser.choose(3)};
+  ShareScenario scenario;
+  scenario.name = "wild";
+  scenario.processes = 2 + chooser.choose(3);
   scenario.nonsense = chooser.choose(8) == 7;
   for (int round = 0; round < scenario.faults_until; ++round) {
     if (chooser.choose(3) != 0) continue;
@@ -235,6 +237,7 @@ void ShareWorld::check_safety() {
   uint64_t floors = 0;
   for (const auto& process : processes_) {
     if (process->dead || process->stopped_until > now_) continue;
+    if (process->inside) continue;  // nothing leaves before its claim is done
     if (process->finished < changes_) return;
     sum += process->part;
     floors += kSharedLink.bps() / BasicShareLink<SteppedWord>::kLeastPart;

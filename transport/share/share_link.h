@@ -152,9 +152,9 @@ class BasicShareLink final : public HostLink {
     used_ = 0;
     count_ = 0;
     link_ = capacity_;
+    const size_t first = first_;  // behind the last that was asked for, so that each has its turn
     for (size_t i = 0; i < kShareSlots; ++i) {
-      // Begins where the last one was buried, so that each has its turn.
-      const size_t slot = (first_ + i) % kShareSlots;
+      const size_t slot = (first + i) % kShareSlots;
       if (slot == seat_.index() || seat_.table().slots[slot].owner.load() == 0) continue;
       Other& other = others_[count_];
       const bool counts = read(slot, now, other);
