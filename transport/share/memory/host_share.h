@@ -46,6 +46,10 @@ struct LinkSharer {
     LinkClaim claim;
     Rate taking;
     bool lives = false;  // it has a demand, and has written in time
+
+    // As the others count it.
+    Rate demand() const { return lives ? claim.demand : Rate(); }
+    Rate part() const { return lives ? taking : Rate(); }
   };
   pid_t process = 0;
   bool hidden = false;                  // of another process namespace, whose number `process` is
