@@ -93,13 +93,12 @@ class AbCommand {
       }
       runs = std::vector<size_t>{*options_.run};
     }
-    if (options_.list || options_.dry_run) return list(*plan, *runs);
+    if (options_.list || options_.dry_run) return list(plan->experiment, *runs);
     if (!options_.emit.empty()) return emit(*plan, *runs);
     return simulate(*plan, *runs);
   }
 
-  Result<ExitCode> list(const Plan& plan, const std::vector<size_t>& runs) {
-    const Experiment& experiment = plan.experiment;
+  Result<ExitCode> list(const Experiment& experiment, const std::vector<size_t>& runs) {
     for (const size_t run : runs) {
       fmt::print("{:>6}  {}, seed {}\n", run, cell_text(experiment, experiment.cell_of(run)),
                  experiment.seed_of(run));
@@ -157,17 +156,19 @@ class AbCommand {
   }
 
   Result<ExitCode> programs_of_plan(ProgramPlan& plan) {
-    if (options_.list || options_.run || options_.resume || options_.jobs.value_or(1) > 1 ||
-        !options_.emit.empty() || !options_.filters.empty()) {
+    if (options_.run || options_.resume || options_.jobs.value_or(1) > 1 ||
+        !options_.emit.empty()) {
       return fail(ErrorCode::kInvalidArgument,
-                  "--list, --filter, --run, --resume, --jobs and --emit are for simulations: leave "
-                  "them out with a plan that has a command");
+                  "--run, --resume, --jobs and --emit are for simulations: leave them out with a "
+                  "plan that has a command");
     }
     if (options_.seed) plan.seed = *options_.seed;
-    if (!options_.dry_run) return programs(plan);
-    fmt::print("{} runs, {} arms, {} thresholds: the plan is sound, nothing was run\n",
-               plan.arms.size() * plan.blocks, plan.arms.size(), plan.thresholds.size());
-    return kPassed;
+    const Experiment experiment = make_experiment(plan);
+    auto runs = filter_runs(experiment, options_.filters);
+    if (!runs) return tl::unexpected(runs.error());
+    if (options_.list || options_.dry_run) return list(experiment, *runs);
+    plan.runs = std::move(*runs);
+    return programs(plan);
   }
 
   Result<ExitCode> programs(const ProgramPlan& plan) {

@@ -21,10 +21,11 @@ double bound_from(const Json& json, double absent) {
 }
 
 Json threshold_json(const Threshold& threshold) {
-  return {{"metric", threshold.metric},       {"cell", threshold.cell},
-          {"versus", threshold.versus},       {"of", static_cast<int>(threshold.of)},
-          {"low", bound_json(threshold.low)}, {"high", bound_json(threshold.high)},
-          {"reference", threshold.reference}, {"expected", threshold.expected}};
+  return {{"metric", threshold.metric},         {"cell", threshold.cell},
+          {"versus", threshold.versus},         {"of", static_cast<int>(threshold.of)},
+          {"median", threshold.median},         {"low", bound_json(threshold.low)},
+          {"high", bound_json(threshold.high)}, {"reference", threshold.reference},
+          {"expected", threshold.expected}};
 }
 
 Threshold threshold_from(const Json& json) {
@@ -34,6 +35,7 @@ Threshold threshold_from(const Json& json) {
   json.at("cell").get_to(threshold.cell);
   json.at("versus").get_to(threshold.versus);
   threshold.of = static_cast<Threshold::Of>(json.at("of").get<int>());
+  json.at("median").get_to(threshold.median);
   threshold.low = bound_from(json.at("low"), -kInfinity);
   threshold.high = bound_from(json.at("high"), kInfinity);
   json.at("reference").get_to(threshold.reference);

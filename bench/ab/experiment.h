@@ -33,7 +33,8 @@ struct Cell {
   bool operator==(const Cell&) const = default;
 };
 
-// A bound on the mean of one metric over the runs of one cell, or on how it compares to another.
+// A bound on the mean, or the median, of one metric over the runs of one cell, or on how it
+// compares to another: the means' ratio or difference, or the median of those of each pair.
 struct Threshold {
   enum class Of { kValue, kRatio, kDifference };  // the latter two: to `versus`
 
@@ -41,6 +42,7 @@ struct Threshold {
   size_t cell = 0;
   size_t versus = 0;  // a cell
   Of of = Of::kValue;
+  bool median = false;
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   double reference = 0;  // what the deviation is told from

@@ -33,9 +33,16 @@ constexpr ProgramMetric kProgramMetrics[] = {
     {"in_place_algbw_gbs", "GB/s", "algorithm bandwidth, in place", Better::kHigher},
     {"in_place_time_us", "us", "time of a collective, in place", Better::kLower},
     {"wrong", "", "wrong values", Better::kLower},
+    {"gbps", "Gb/s", "payload that arrived", Better::kHigher},
     {"link_share", "", "payload that arrived, of what the link carries", Better::kHigher},
+    {"told_share", "", "the same, of what was told of the link where that is less",
+     Better::kHigher},
+    {"fair_share", "", "payload that arrived, of the fair part beside others", Better::kHigher},
     {"queue_p50_bytes", "B", "queue of the bottleneck, median", Better::kLower},
     {"queue_p99_bytes", "B", "queue of the bottleneck, 99th percentile", Better::kLower},
+    {"delay_p99_us", "us", "delay by the bottleneck's queue, 99th percentile", Better::kLower},
+    {"settle_ms", "ms", "until a new rate of the link was found", Better::kLower},
+    {"drain_ms", "ms", "until the queue was back after it", Better::kLower},
     {"wall_s", "s", "time that the command took", Better::kLower},
 };
 

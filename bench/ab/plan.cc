@@ -55,17 +55,6 @@ Result<Layer> read_layer(const SpecValue& value, const std::string& what) {
   return layer;
 }
 
-Result<void> check_names(const std::vector<std::string>& names, const std::string& what,
-                         const SpecPlace& place) {
-  for (auto name = names.begin(); name != names.end(); ++name) {
-    if (std::find(names.begin(), name, *name) == name) continue;
-    return fail(
-        ErrorCode::kInvalidArgument,
-        fmt::format("{}: there are two {} named '{}': rename one", place.text(), what, *name));
-  }
-  return {};
-}
-
 // [[factor]] key = "transport.paths", values = [1, 64]: one key that takes each value.
 Result<std::vector<Layer>> short_values(SpecReader& reader, const SpecPlace& place) {
   std::vector<Layer> layers;
@@ -174,45 +163,6 @@ Result<void> read_head(const SpecTable& table, const SpecPlace& place, const std
   }
   for (const std::string_view run_table : kRunTables) reader.value(run_table);
   return reader.finish();
-}
-
-// All combinations, the last factor fastest, the arms faster still: what is compared runs together.
-std::vector<Cell> all_cells(const Experiment& experiment) {
-  std::vector<Cell> cells;
-  Cell cell{0, std::vector<size_t>(experiment.factors.size(), 0)};
-  for (;;) {
-    for (cell.arm = 0; cell.arm < experiment.arms.size(); ++cell.arm) cells.push_back(cell);
-    size_t factor = experiment.factors.size();
-    while (factor > 0 &&
-           ++cell.values[factor - 1] == experiment.factors[factor - 1].values.size()) {
-      cell.values[--factor] = 0;
-    }
-    if (factor == 0) return cells;
-  }
-}
-
-// Leaves out what [[skip]] names, and what no [[only]] does.
-Result<void> choose_cells(const SpecTable& table, Experiment& experiment) {
-  const std::vector<Cell> cells = all_cells(experiment);
-  const auto skips = tables_of(table, "skip");
-  const auto onlys = tables_of(table, "only");
-  if (!skips) return tl::unexpected(skips.error());
-  if (!onlys) return tl::unexpected(onlys.error());
-  std::vector<bool> kept(cells.size(), onlys->empty());
-  for (const SpecValue* only : *onlys) {
-    const auto selected = select_cells(*only, "[[only]]", experiment, cells);
-    if (!selected) return tl::unexpected(selected.error());
-    for (size_t i = 0; i < cells.size(); ++i) kept[i] = kept[i] || (*selected)[i];
-  }
-  for (const SpecValue* skip : *skips) {
-    const auto selected = select_cells(*skip, "[[skip]]", experiment, cells);
-    if (!selected) return tl::unexpected(selected.error());
-    for (size_t i = 0; i < cells.size(); ++i) kept[i] = kept[i] && !(*selected)[i];
-  }
-  for (size_t i = 0; i < cells.size(); ++i) {
-    if (kept[i]) experiment.cells.push_back(cells[i]);
-  }
-  return {};
 }
 
 struct Layers {

@@ -157,7 +157,33 @@ Result<void> set_versus(const SpecValue& table, const std::string& arm,
   return {};
 }
 
+// All combinations, the last factor fastest, the arms faster still: what is compared runs together.
+std::vector<Cell> all_cells(const Experiment& experiment) {
+  std::vector<Cell> cells;
+  Cell cell{0, std::vector<size_t>(experiment.factors.size(), 0)};
+  for (;;) {
+    for (cell.arm = 0; cell.arm < experiment.arms.size(); ++cell.arm) cells.push_back(cell);
+    size_t factor = experiment.factors.size();
+    while (factor > 0 &&
+           ++cell.values[factor - 1] == experiment.factors[factor - 1].values.size()) {
+      cell.values[--factor] = 0;
+    }
+    if (factor == 0) return cells;
+  }
+}
+
 }  // namespace
+
+Result<void> check_names(const std::vector<std::string>& names, const std::string& what,
+                         const SpecPlace& place) {
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (std::find(names.begin(), name, *name) == name) continue;
+    return fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format("{}: there are two {} named '{}': rename one", place.text(), what, *name));
+  }
+  return {};
+}
 
 Result<std::vector<const SpecValue*>> tables_of(const SpecTable& plan, std::string_view key) {
   std::vector<const SpecValue*> tables;
@@ -204,9 +230,35 @@ Result<std::vector<bool>> select_cells(const SpecValue& select, const std::strin
   return selected;
 }
 
+Result<void> choose_cells(const SpecTable& table, Experiment& experiment) {
+  const std::vector<Cell> cells = all_cells(experiment);
+  const auto skips = tables_of(table, "skip");
+  const auto onlys = tables_of(table, "only");
+  if (!skips) return tl::unexpected(skips.error());
+  if (!onlys) return tl::unexpected(onlys.error());
+  std::vector<bool> kept(cells.size(), onlys->empty());
+  for (const SpecValue* only : *onlys) {
+    const auto selected = select_cells(*only, "[[only]]", experiment, cells);
+    if (!selected) return tl::unexpected(selected.error());
+    for (size_t i = 0; i < cells.size(); ++i) kept[i] = kept[i] || (*selected)[i];
+  }
+  for (const SpecValue* skip : *skips) {
+    const auto selected = select_cells(*skip, "[[skip]]", experiment, cells);
+    if (!selected) return tl::unexpected(selected.error());
+    for (size_t i = 0; i < cells.size(); ++i) kept[i] = kept[i] && !(*selected)[i];
+  }
+  for (size_t i = 0; i < cells.size(); ++i) {
+    if (kept[i]) experiment.cells.push_back(cells[i]);
+  }
+  return {};
+}
+
 Result<void> read_threshold(const SpecValue& table, Experiment& experiment) {
   SpecReader reader(*table.table(), "[[threshold]]", table.place);
-  const Threshold bound = read_bound(reader, experiment.kind);
+  Threshold bound = read_bound(reader, experiment.kind);
+  constexpr std::string_view kStatistics[] = {"mean", "median"};
+  bound.median = reader.choice("statistic", 0, kStatistics) == 1;
+  if (bound.median) bound.expected = "median " + bound.expected;
   const std::string versus = reader.text("versus", "");
   if ((bound.of == Threshold::Of::kValue) != versus.empty()) {
     reader.complain("versus", "goes with a ratio or a difference, and these need it");

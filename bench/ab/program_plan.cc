@@ -26,37 +26,105 @@ std::vector<std::string> read_words(SpecReader& reader, std::string_view key) {
   return words;
 }
 
-Result<ProgramArm> read_arm(const SpecValue& value) {
-  SpecReader reader(*value.table(), "[[arm]]", value.place);
-  ProgramArm arm{reader.text("name", ""), {}};
-  if (arm.name.empty()) reader.complain("name", "is missing: every one needs its own");
+// An arm or a factor value.
+Result<ProgramArm> read_settings(const SpecValue& value, const std::string& what) {
+  SpecReader reader(*value.table(), what, value.place);
+  ProgramArm settings{reader.text("name", ""), {}, read_words(reader, "flags")};
+  if (settings.name.empty()) reader.complain("name", "is missing: every one needs its own");
   const SpecValue* environment = reader.table("environment");
   if (auto done = reader.finish(); !done) return tl::unexpected(done.error());
-  if (environment == nullptr) return arm;
+  if (environment == nullptr) return settings;
   for (const auto& [name, text] : environment->table()->entries()) {
-    arm.environment.push_back(name + "=" + plain_text(text));
+    settings.environment.push_back(name + "=" + plain_text(text));
   }
-  return arm;
+  return settings;
+}
+
+// All tables under `key`, with names of their own.
+Result<std::vector<ProgramArm>> read_all_settings(const SpecValue& parent, const std::string& key,
+                                                  const std::string& title,
+                                                  const std::string& names_of) {
+  const auto tables = tables_of(*parent.table(), key);
+  if (!tables) return tl::unexpected(tables.error());
+  std::vector<ProgramArm> all;
+  std::vector<std::string> names;
+  for (const SpecValue* table : *tables) {
+    auto settings = read_settings(*table, title);
+    if (!settings) return tl::unexpected(settings.error());
+    names.push_back(settings->name);
+    all.push_back(std::move(*settings));
+  }
+  if (auto unique = check_names(names, names_of, parent.place); !unique) {
+    return tl::unexpected(unique.error());
+  }
+  return all;
 }
 
 Result<void> read_arms(const SpecValue& file, ProgramPlan& plan) {
-  const auto tables = tables_of(*file.table(), "arm");
-  if (!tables) return tl::unexpected(tables.error());
-  for (const SpecValue* table : *tables) {
-    auto arm = read_arm(*table);
-    if (!arm) return tl::unexpected(arm.error());
-    if (std::ranges::find(plan.arms, arm->name, &ProgramArm::name) != plan.arms.end()) {
-      return fail(ErrorCode::kInvalidArgument,
-                  fmt::format("{}: there are two arms named '{}': rename one", table->place.text(),
-                              arm->name));
-    }
-    plan.arms.push_back(std::move(*arm));
-  }
+  auto arms = read_all_settings(file, "arm", "[[arm]]", "arms");
+  if (!arms) return tl::unexpected(arms.error());
+  plan.arms = std::move(*arms);
   if (plan.arms.size() >= 2) return {};
   return fail(ErrorCode::kInvalidArgument,
               fmt::format("{}: a comparison needs two arms: write [[arm]] with name = \"...\" and "
                           "environment = {{...}} for each",
                           file.place.text()));
+}
+
+// flag = "--senders", values = [2, 4]: a flag that takes each value.
+std::vector<ProgramArm> short_values(SpecReader& reader) {
+  std::vector<ProgramArm> values;
+  const std::string flag = reader.text("flag", "");
+  for (const std::string& value : read_words(reader, "values")) {
+    values.push_back({value, {}, {flag, value}});
+  }
+  if (flag.empty() || values.empty()) {
+    reader.complain("values",
+                    "is missing: write flag = \"--FLAG\" and values = [..], or each value under "
+                    "[[factor.value]]");
+  }
+  return values;
+}
+
+Result<ProgramFactor> read_factor(const SpecValue& value) {
+  SpecReader reader(*value.table(), "[[factor]]", value.place);
+  ProgramFactor factor{reader.text("name", ""), {}};
+  if (factor.name.empty() || factor.name == "arm" || factor.name == "seed") {
+    reader.complain("name", "is missing, 'arm' or 'seed': every factor needs a name of its own");
+  }
+  if (reader.has("value")) {
+    reader.value("value");
+    auto values = read_all_settings(value, "value", "[[factor.value]]",
+                                    "values of factor '" + factor.name + "'");
+    if (!values) return tl::unexpected(values.error());
+    factor.values = std::move(*values);
+  } else {
+    factor.values = short_values(reader);
+  }
+  if (auto done = reader.finish(); !done) return tl::unexpected(done.error());
+  return factor;
+}
+
+// And which of their combinations run.
+Result<void> read_factors(const SpecValue& file, ProgramPlan& plan) {
+  const auto tables = tables_of(*file.table(), "factor");
+  if (!tables) return tl::unexpected(tables.error());
+  std::vector<std::string> names;
+  for (const SpecValue* table : *tables) {
+    auto factor = read_factor(*table);
+    if (!factor) return tl::unexpected(factor.error());
+    names.push_back(factor->name);
+    plan.factors.push_back(std::move(*factor));
+  }
+  if (auto unique = check_names(names, "factors", file.place); !unique) return unique;
+  Experiment experiment = make_experiment(plan);
+  experiment.cells.clear();
+  if (auto chosen = choose_cells(*file.table(), experiment); !chosen) return chosen;
+  plan.cells = std::move(experiment.cells);
+  if (!plan.cells.empty()) return {};
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("{}: the plan has no run: look at [[skip]] and [[only]]", file.place.text()));
 }
 
 Result<void> read_head(const SpecValue& file, const std::string& name, ProgramPlan& plan) {
@@ -73,8 +141,9 @@ Result<void> read_head(const SpecValue& file, const std::string& name, ProgramPl
   std::vector<std::string_view> arms;
   for (const ProgramArm& arm : plan.arms) arms.push_back(arm.name);
   plan.baseline = reader.choice("baseline", 0, arms);
-  reader.value("arm");
-  reader.value("threshold");
+  for (const std::string_view key : {"arm", "factor", "skip", "only", "threshold"}) {
+    reader.value(key);
+  }
   return reader.finish();
 }
 
@@ -95,6 +164,7 @@ Result<std::optional<ProgramPlan>> make_program_plan(const SpecValue& file,
   ProgramPlan plan;
   Result<void> done = read_arms(file, plan);
   if (done) done = read_head(file, name, plan);
+  if (done) done = read_factors(file, plan);
   if (done) done = read_thresholds(file, plan);
   if (!done) return tl::unexpected(done.error());
   return plan;

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <span>
 
 #include "bench/ab/metric_info.h"
 #include "bench/ab/output_parser.h"
@@ -57,15 +60,25 @@ class ProgramRunner {
         folder_(folder),
         progress_(progress),
         provenance_(provenance(command_line)),
-        all_((plan.warmups + plan.blocks) * plan.arms.size()),
-        results_{make_experiment(plan), {}} {}
+        results_{make_experiment(plan), {}} {
+    const Experiment& experiment = results_.experiment;
+    steps_ = program_order(experiment.cells, plan.blocks, plan.seed);
+    std::vector<bool> wanted(experiment.runs(), !plan.runs);
+    for (const size_t run : plan.runs.value_or(std::vector<size_t>())) wanted[run] = true;
+    std::erase_if(steps_, [&](const ProgramStep& step) { return !wanted[run_of(step)]; });
+    for (const ProgramStep& step : steps_) {
+      if (std::ranges::find(cells_, step.cell) == cells_.end()) cells_.push_back(step.cell);
+    }
+    all_ = plan.warmups * cells_.size() + steps_.size();
+    unseen_ = plan.metrics;
+  }
 
   Result<ProgramResults> run() {
-    for (size_t i = 0; i < plan_.warmups * plan_.arms.size(); ++i) {
-      const auto outcome = run_command(i % plan_.arms.size());
+    for (size_t i = 0; i < plan_.warmups * cells_.size(); ++i) {
+      const auto outcome = run_command(cells_[i % cells_.size()]);
       if (!outcome) return tl::unexpected(outcome.error());
     }
-    for (const ProgramStep& step : program_order(plan_.arms.size(), plan_.blocks, plan_.seed)) {
+    for (const ProgramStep& step : steps_) {
       if (auto kept = run_step(step); !kept) return tl::unexpected(kept.error());
     }
     if (auto added = add_thresholds(plan_, results_.experiment); !added) {
@@ -77,9 +90,25 @@ class ProgramRunner {
   }
 
  private:
-  Result<Outcome> run_command(size_t arm) {
-    const ProgramArm& settings = plan_.arms[arm];
-    if (!processes_.start(arm, command_body(plan_.command, settings.environment), plan_.timeout)) {
+  size_t run_of(const ProgramStep& step) const { return step.cell * plan_.blocks + step.block; }
+
+  // The command, and what the cell's factor values and arm put on top of it.
+  ProgramArm settings_of(size_t index) const {
+    const Cell& cell = results_.experiment.cells[index];
+    ProgramArm settings{{}, {}, plan_.command};
+    const auto add = [&](const ProgramArm& layer) {
+      std::ranges::copy(layer.environment, std::back_inserter(settings.environment));
+      std::ranges::copy(layer.flags, std::back_inserter(settings.flags));
+    };
+    for (size_t i = 0; i < cell.values.size(); ++i) add(plan_.factors[i].values[cell.values[i]]);
+    add(plan_.arms[cell.arm]);
+    return settings;
+  }
+
+  Result<Outcome> run_command(size_t cell) {
+    const ProgramArm settings = settings_of(cell);
+    if (!processes_.start(cell, command_body(settings.flags, settings.environment),
+                          plan_.timeout)) {
       return fail(ErrorCode::kSystem, "the system gives no further process: free memory");
     }
     for (;;) {
@@ -95,19 +124,19 @@ class ProgramRunner {
       const std::string lines = last_lines(outcome.output + "\n" + outcome.errors, kToldLines);
       return fail(ErrorCode::kSystem,
                   fmt::format("{} {} {}; its last lines:\n{}", joined(settings.environment),
-                              joined(plan_.command), outcome.cause(),
+                              joined(settings.flags), outcome.cause(),
                               lines.empty() ? "(it printed nothing)" : lines));
     }
   }
 
   Result<void> run_step(const ProgramStep& step) {
-    const auto outcome = run_command(step.arm);
+    const auto outcome = run_command(step.cell);
     if (!outcome) return tl::unexpected(outcome.error());
     ParsedOutput parsed = parse_output(outcome->output);
     parsed.metrics[kWallTime] = outcome->seconds;
     if (parsed.headline.empty()) parsed.headline.push_back(kWallTime);
-    if (auto chosen = choose_metrics(parsed); !chosen) return chosen;
-    RunRecord record = record_of(results_.experiment, step.arm * plan_.blocks + step.block);
+    if (auto chosen = choose_metrics(parsed, step); !chosen) return chosen;
+    RunRecord record = record_of(results_.experiment, run_of(step));
     record.ok = true;
     record.metrics = std::move(parsed.metrics);
     record.wall_seconds = outcome->seconds;
@@ -120,13 +149,20 @@ class ProgramRunner {
     return kept;
   }
 
-  // The first run decides what is shown.
-  Result<void> choose_metrics(const ParsedOutput& parsed) {
+  // Without names the first run decides what is shown. A name that a plan shows must be known in
+  // one cell at least, and what a threshold is about in its own.
+  Result<void> choose_metrics(const ParsedOutput& parsed, const ProgramStep& step) {
     std::vector<std::string>& shown = results_.experiment.shown;
     if (shown.empty()) shown = plan_.metrics;
     if (shown.empty()) shown = parsed.headline;
-    std::vector<std::string> needed = shown;
-    for (const Threshold& threshold : plan_.thresholds) needed.push_back(threshold.metric);
+    std::erase_if(unseen_, [&](const std::string& name) { return parsed.metrics.contains(name); });
+    std::vector<std::string> needed;
+    for (const Threshold& threshold : plan_.thresholds) {
+      if (threshold.cell == step.cell) needed.push_back(threshold.metric);
+    }
+    if (results_.records.size() + 1 == cells_.size()) {
+      needed.insert(needed.end(), unseen_.begin(), unseen_.end());
+    }
     for (const std::string& metric : needed) {
       if (parsed.metrics.contains(metric)) continue;
       std::string names;
@@ -142,11 +178,19 @@ class ProgramRunner {
   const ResultsFolder& folder_;
   const RunProgressSink& progress_;
   nlohmann::ordered_json provenance_;
-  size_t all_;
+  ProgramResults results_;
+  std::vector<ProgramStep> steps_;
+  std::vector<size_t> cells_;        // that have a step
+  std::vector<std::string> unseen_;  // metrics that are shown, and that no run had yet
+  size_t all_ = 0;
   size_t done_ = 0;
   Processes processes_;
-  ProgramResults results_;
 };
+
+template <typename T>
+void shuffle(std::span<T> values, Prng& prng) {
+  for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[prng.below(i)]);
+}
 
 }  // namespace
 
@@ -158,9 +202,17 @@ Experiment make_experiment(const ProgramPlan& plan) {
   experiment.description = plan.description.empty() ? joined(plan.command) : plan.description;
   experiment.baseline = plan.baseline;
   experiment.thresholds = plan.thresholds;
+  experiment.cells = plan.cells;
   for (size_t arm = 0; arm < plan.arms.size(); ++arm) {
-    experiment.arms.push_back({plan.arms[arm].name, joined(plan.arms[arm].environment)});
-    experiment.cells.push_back({arm, {}});
+    std::vector<std::string> settings = plan.arms[arm].environment;
+    std::ranges::copy(plan.arms[arm].flags, std::back_inserter(settings));
+    experiment.arms.push_back({plan.arms[arm].name, joined(settings)});
+    if (plan.cells.empty()) experiment.cells.push_back({arm, {}});
+  }
+  for (const ProgramFactor& factor : plan.factors) {
+    Factor named{factor.name, {}};
+    for (const ProgramArm& value : factor.values) named.values.push_back(value.name);
+    experiment.factors.push_back(std::move(named));
   }
   experiment.seeds.resize(plan.blocks);
   std::iota(experiment.seeds.begin(), experiment.seeds.end(), 1);
@@ -191,14 +243,20 @@ Result<std::vector<std::string>> split_environment(const std::string& text) {
               fmt::format("'{}' is no list of variables: write NAME=value NAME='two words'", text));
 }
 
-std::vector<ProgramStep> program_order(size_t arms, size_t blocks, uint64_t seed) {
+std::vector<ProgramStep> program_order(const std::vector<Cell>& cells, size_t blocks,
+                                       uint64_t seed) {
   Prng prng(seed);
+  std::map<std::vector<size_t>, std::vector<size_t>> arms_of;  // cells, by their factor values
+  for (size_t cell = 0; cell < cells.size(); ++cell) arms_of[cells[cell].values].push_back(cell);
+  std::vector<std::vector<size_t>> groups;
+  for (auto& [values, arms] : arms_of) groups.push_back(std::move(arms));
   std::vector<ProgramStep> steps;
-  std::vector<size_t> order(arms);
-  std::iota(order.begin(), order.end(), 0);
   for (size_t block = 0; block < blocks; ++block) {
-    for (size_t i = arms; i > 1; --i) std::swap(order[i - 1], order[prng.below(i)]);
-    for (const size_t arm : order) steps.push_back({block, arm});
+    shuffle(std::span(groups), prng);
+    for (std::vector<size_t>& group : groups) {
+      shuffle(std::span(group), prng);
+      for (const size_t cell : group) steps.push_back({block, cell});
+    }
   }
   return steps;
 }

@@ -1,8 +1,9 @@
 // Compares settings of real programs: one command, several environments, run in turn on one
 // machine.
 //
-// Blocks: each holds every arm once, in an order drawn anew, so that what drifts (heat, other
-// tenants) hits all arms alike; samples are paired by block.
+// Blocks: each holds every cell once, in an order drawn anew, so that what drifts (heat, other
+// tenants) hits all arms alike; the arms of the same factor values run one after the other. Samples
+// are paired by block.
 #pragma once
 
 #include <optional>
@@ -16,15 +17,25 @@
 
 namespace pacecar::ab {
 
+// An arm, or a value of a factor.
 struct ProgramArm {
   std::string name;
   std::vector<std::string> environment;  // "NAME=value"
+  std::vector<std::string> flags;        // behind the command
+};
+
+struct ProgramFactor {
+  std::string name;
+  std::vector<ProgramArm> values;
 };
 
 struct ProgramPlan {
   std::string name;         // empty: the command's
   std::string description;  // empty: the command
   std::vector<ProgramArm> arms;
+  std::vector<ProgramFactor> factors;
+  std::vector<Cell> cells;                  // that run; empty: all arms, without a factor
+  std::optional<std::vector<size_t>> runs;  // as Experiment numbers them; none: all
   size_t baseline = 0;
   std::vector<std::string> command;
   size_t blocks = 1;
@@ -44,10 +55,11 @@ Experiment make_experiment(const ProgramPlan& plan);
 
 struct ProgramStep {
   size_t block = 0;
-  size_t arm = 0;
+  size_t cell = 0;
 };
 // The order of all runs that count.
-std::vector<ProgramStep> program_order(size_t arms, size_t blocks, uint64_t seed);
+std::vector<ProgramStep> program_order(const std::vector<Cell>& cells, size_t blocks,
+                                       uint64_t seed);
 
 struct ProgramResults {
   Experiment experiment;

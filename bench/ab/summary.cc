@@ -88,20 +88,33 @@ std::vector<Comparison> compare_all(const Experiment& experiment, const Samples&
   return comparisons;
 }
 
-std::optional<double> measure(const Threshold& threshold, const Samples& samples) {
-  if (threshold.of == Threshold::Of::kValue) {
-    const auto described = describe_all(samples[threshold.cell]);
-    const auto found = described.find(threshold.metric);
-    if (found == described.end()) return std::nullopt;
-    return found->second.mean;
-  }
-  const Pairs pairs =
-      pairs_of(samples[threshold.cell], samples[threshold.versus], threshold.metric);
+std::optional<double> measure_difference(const Threshold& threshold, const Pairs& pairs) {
+  const auto compared = [&](double ours, double theirs) -> std::optional<double> {
+    if (threshold.of == Threshold::Of::kDifference) return ours - theirs;
+    return ratio_of(ours, theirs);
+  };
   if (pairs.arm.empty()) return std::nullopt;
-  const double ours = describe(pairs.arm).mean;
-  const double theirs = describe(pairs.baseline).mean;
-  if (threshold.of == Threshold::Of::kDifference) return ours - theirs;
-  return ratio_of(ours, theirs);
+  if (!threshold.median) {
+    return compared(describe(pairs.arm).mean, describe(pairs.baseline).mean);
+  }
+  std::vector<double> values;
+  for (size_t i = 0; i < pairs.arm.size(); ++i) {
+    const auto value = compared(pairs.arm[i], pairs.baseline[i]);
+    if (!value) return std::nullopt;
+    values.push_back(*value);
+  }
+  return describe(values).median;
+}
+
+std::optional<double> measure(const Threshold& threshold, const Samples& samples) {
+  if (threshold.of != Threshold::Of::kValue) {
+    return measure_difference(
+        threshold, pairs_of(samples[threshold.cell], samples[threshold.versus], threshold.metric));
+  }
+  const auto described = describe_all(samples[threshold.cell]);
+  const auto found = described.find(threshold.metric);
+  if (found == described.end()) return std::nullopt;
+  return threshold.median ? found->second.median : found->second.mean;
 }
 
 ThresholdResult judge(const Threshold& threshold, const Samples& samples) {

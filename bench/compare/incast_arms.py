@@ -165,7 +165,7 @@ def peer(arm, plan):
 
 
 class Changes:
-    """Gives the link its rates, each for an equal part of the window; the first again at the end."""
+    """Gives the link its rates, each for an equal part of the window; at the end the first."""
 
     def __init__(self, made, plan, begin_s):
         self._made, self._plan = made, plan

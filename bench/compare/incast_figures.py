@@ -29,7 +29,7 @@ class Traffic:
     retransmitted: int
     senders: list = dataclasses.field(default_factory=list)  # what each says of itself
     neighbour_gbps: float | None = None
-    # Of a link whose rate changes: [(seconds, bits/s from then on)], the first at begin_s or before.
+    # Of a link whose rate changes: [(seconds, bits/s from then on)], the first at begin_s.
     rates: list = dataclasses.field(default_factory=list)
     arrivals: list = dataclasses.field(default_factory=list)  # (seconds, bytes on the cable so far)
 
@@ -56,12 +56,9 @@ def throughput(traffic, plan, shape):
     if not shape.rate_bps:
         return figures
 
-    def payload_gbps(bps):
-        return (bps - plan.probe_rate * PROBE_BYTES * 8) * traffic.payload_share * 1e-9
-
-    rate_bps = mean_rate_bps(traffic, shape)
-    capacity = payload_gbps(rate_bps)
-    told = payload_gbps(min(rate_bps, plan.told_bps or rate_bps))
+    probes_bps = plan.probe_rate * PROBE_BYTES * 8
+    capacity = (mean_rate_bps(traffic, shape) - probes_bps) * traffic.payload_share * 1e-9
+    told = min(capacity, (plan.told_bps or math.inf) * traffic.payload_share * 1e-9)
     figures.update({"capacity_gbps": capacity, "link_share": total / capacity,
                     "told_share": total / told})
     if traffic.neighbour_gbps is not None:
@@ -129,9 +126,9 @@ def queue(samples, traffic, name):
 
 
 def recovery(samples, traffic, shape):
-    """After each change of the rate, in ms: until so much arrives as the link carries, and until the
-    queue of `samples` is back for good; the longest of all changes. What never happens took the
-    whole time until the next change."""
+    """After each change of the rate, in ms: until as much arrives as the link carries, and until
+    the queue of `samples` is back for good; the longest of all changes. What never happens took
+    the whole time until the next change."""
     if not traffic.rates:
         return {"settle_ms": None, "drain_ms": None}
     changes = traffic.rates[1:]

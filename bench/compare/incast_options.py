@@ -134,8 +134,8 @@ def told_bps(parser, options):
     factors = {"right": 1, "double": 2, "half": 0.5}
     if options.told in factors:
         if true_bps == NO_LIMIT:
-            parser.error(f"--told {options.told}: with --rate max nobody knows the rate: tell none, "
-                         "or a rate such as 10G")
+            parser.error(f"--told {options.told}: with --rate max nobody knows the rate: tell "
+                         "none, or a rate such as 10G")
         return int(true_bps * factors[options.told])
     try:
         return rate(options.told)

@@ -49,15 +49,15 @@ def table(rounds, arms):
 
 
 def compare_within(round_figures):
-    """Adds what a run got of what the best of its round did: the measure where nobody knows what the
-    link carries."""
+    """Adds what a run got of what the best of its round did: the measure where nobody knows what
+    the link carries."""
     best = max((figures["gbps"] for figures in round_figures.values()), default=0)
     for figures in round_figures.values():
         figures["best_share"] = figures["gbps"] / best if best else None
 
 
 def thresholds(rounds, judged, arms, least_share, most_delay):
-    """[{name, value, sign, limit, met}] for the arm that is judged; empty when it is none of them."""
+    """[{name, value, sign, limit, met}] for the arm that is judged; empty when it did not run."""
     if judged not in arms:
         return []
     unlimited = any(one[judged].get("link_share") is None for one in rounds if judged in one)

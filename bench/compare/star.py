@@ -258,7 +258,7 @@ class QueueSampler(Sampler):
 
 
 class ArrivalSampler(Sampler):
-    """What has come in at the receiving host so far, in bytes on the cable, as its kernel counts."""
+    """What has come in at the receiving host so far, in bytes on the cable."""
 
     INTERVAL_S = 0.01
 

@@ -112,6 +112,18 @@ Result<Flow> read_flow(const Json& object) {
   return reader.result(std::move(flow));
 }
 
+Result<Sharer> read_sharer(const Json& object) {
+  Sharer sharer;
+  Reader reader(object);
+  reader.text(sharer.program, "program", kMaxName);
+  reader.number(sharer.pid, "pid");
+  reader.number(sharer.out_demand_bps, "out_demand_bps");
+  reader.number(sharer.out_part_bps, "out_part_bps");
+  reader.number(sharer.in_demand_bps, "in_demand_bps");
+  reader.number(sharer.in_part_bps, "in_part_bps");
+  return reader.result(std::move(sharer));
+}
+
 Result<Nic> read_nic(const Json& object) {
   Nic nic;
   Reader reader(object);
@@ -119,6 +131,7 @@ Result<Nic> read_nic(const Json& object) {
   reader.text(nic.identity, "identity", kMaxName);
   reader.number(nic.line_rate_bps, "line_rate_bps");
   reader.list(nic.flows, "flows", read_flow);
+  reader.list(nic.sharers, "sharing", read_sharer);
   return reader.result(std::move(nic));
 }
 

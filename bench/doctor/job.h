@@ -38,11 +38,22 @@ struct Flow {
   uint64_t tried_bytes = 0;  // repetitions included
 };
 
+// A process that divides the NIC's link with others of its host.
+struct Sharer {
+  std::string program;
+  uint64_t pid = 0;
+  double out_demand_bps = 0;
+  double out_part_bps = 0;
+  double in_demand_bps = 0;
+  double in_part_bps = 0;
+};
+
 struct Nic {
   std::string name;
   std::string identity;
   double line_rate_bps = 0;
   std::vector<Flow> flows;
+  std::vector<Sharer> sharers = {};
 };
 
 struct Process {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 namespace pacecar::doctor {
 namespace {
@@ -42,6 +44,25 @@ std::string table(const std::vector<Row>& rows) {
   return text;
 }
 
+// Each link that processes of a host divide, once.
+std::string shared_links(const Job& job) {
+  std::set<std::pair<std::string, std::string>> told;
+  std::string text;
+  for (const Process& process : job.processes()) {
+    for (const Nic& nic : process.nics) {
+      if (nic.sharers.size() < 2 || !told.emplace(process.host, nic.name).second) continue;
+      text += fmt::format("\n{} on {} is divided among\n", nic.name, process.host);
+      for (const Sharer& sharer : nic.sharers) {
+        text += fmt::format("  {} (pid {}): sends {} of {}, receives {} of {}\n", sharer.program,
+                            sharer.pid, rate_text(sharer.out_part_bps),
+                            rate_text(sharer.out_demand_bps), rate_text(sharer.in_part_bps),
+                            rate_text(sharer.in_demand_bps));
+      }
+    }
+  }
+  return text;
+}
+
 std::string verdict_text(const Verdict& verdict) {
   if (verdict.process.empty()) return fmt::format("Verdict: {}.\n", verdict.why);
   std::string text = fmt::format(
@@ -65,7 +86,8 @@ std::string to_text(const Job& job, const std::vector<Finding>& findings, const 
   const size_t left = findings.size() + job.silent().size() + 1 - rows.size();
   const std::string more =
       left > 0 ? fmt::format("and {} more, nothing worse: --json has them all\n", left) : "";
-  return fmt::format("{}{}\n{}", rows.size() > 1 ? table(rows) : "", more, verdict_text(verdict));
+  return fmt::format("{}{}{}\n{}", rows.size() > 1 ? table(rows) : "", more, shared_links(job),
+                     verdict_text(verdict));
 }
 
 void add_conclusions(const std::vector<Finding>& findings, const Verdict& verdict, Json& document) {

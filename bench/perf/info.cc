@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
@@ -12,6 +13,7 @@
 #include "cc/registry.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/base/params_environment.h"
+#include "transport/share/memory/host_share.h"
 
 namespace pacecar::perf {
 namespace {
@@ -28,6 +30,23 @@ struct InfoFlags {
   std::string nics;
 };
 
+// The processes of this user that divide the NIC's link.
+Json sharing_json(const NicInfo& nic) {
+  Json sharing = Json::array();
+  const auto sharers = link_sharers(link_name(nic.device, nic.guid), steady_now());
+  if (!sharers) return sharing;
+  for (const LinkSharer& sharer : *sharers) {
+    const auto [outgoing, incoming] = sharer.directions;
+    sharing.push_back({{"pid", sharer.process},
+                       {"program", sharer.program},
+                       {"out_demand_bps", outgoing.demand().bps()},
+                       {"out_part_bps", outgoing.part().bps()},
+                       {"in_demand_bps", incoming.demand().bps()},
+                       {"in_part_bps", incoming.part().bps()}});
+  }
+  return sharing;
+}
+
 Json nic_json(const Context& context, size_t index) {
   const NicInfo& nic = context.nics()[index];
   return {{"name", nic.name},
@@ -42,7 +61,8 @@ Json nic_json(const Context& context, size_t index) {
           {"gpu_memory", nic.gpu_memory},
           {"max_connections", nic.max_connections},
           {"flow_state_bytes", context.statistics(index).flow_state_bytes},
-          {"flow_queue_bytes", context.statistics(index).flow_queue_bytes}};
+          {"flow_queue_bytes", context.statistics(index).flow_queue_bytes},
+          {"sharing", sharing_json(nic)}};
 }
 
 Json nics_json(const Context& context) {
@@ -90,6 +110,13 @@ Json fabrics_json(const Result<std::vector<FabricProvider>>& providers) {
 
 std::string text_of(const Json& value) { return value.get<std::string>(); }
 
+void print_sharer(const Json& sharer) {
+  const auto gbps = [&](const char* key) { return sharer[key].get<double>() * 1e-9; };
+  fmt::print("    shared by {} (pid {}): sends {:.3g} of {:.3g} Gb/s, receives {:.3g} of {:.3g}\n",
+             text_of(sharer["program"]), sharer["pid"].get<int64_t>(), gbps("out_part_bps"),
+             gbps("out_demand_bps"), gbps("in_part_bps"), gbps("in_demand_bps"));
+}
+
 // The text forms are printed from the JSON, so that both always agree.
 void print_nics(const Json& nics) {
   fmt::print("NICs\n");
@@ -104,6 +131,7 @@ void print_nics(const Json& nics) {
                nic["max_connections"].get<uint64_t>(), nic["flow_state_bytes"].get<uint64_t>(),
                nic["flow_queue_bytes"].get<uint64_t>());
     fmt::print("    {}\n", text_of(nic["gpu_memory"]));
+    for (const Json& sharer : nic["sharing"]) print_sharer(sharer);
   }
 }
 
@@ -156,6 +184,7 @@ Result<void> show_parameters(const InfoFlags& flags, const Console& console) {
 Result<void> show_host(const InfoFlags& flags, const Console& console) {
   Options options;
   options.log = console.log_sink();
+  options.settings.emplace_back("PACECAR_SHARE", "off");  // it looks, and takes no part
   if (!flags.nics.empty()) options.settings.emplace_back("PACECAR_NICS", flags.nics);
   const auto context = Context::open(options);
   if (!context) return tl::unexpected(context.error());

@@ -44,7 +44,7 @@ constexpr std::array kFabricFields{
 };
 
 constexpr std::array<std::string_view, static_cast<size_t>(FabricDrop::kCount)> kDropNames{
-    "no_route", "queue_full", "inbox_full", "link_down", "loss", "partition"};
+    "no_route", "queue_full", "inbox_full", "link_down", "loss", "partition", "policer"};
 
 }  // namespace
 

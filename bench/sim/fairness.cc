@@ -70,12 +70,17 @@ class Shares {
     const Bytes packet =
         spec.transport.mtu + packet_sizes(spec, spec.fabric.hosts.overhead_bytes).overhead;
     const double payload = static_cast<double>(mtu_) / static_cast<double>(packet);
-    for (const Rate rate : host_rates(spec.topology)) {
-      capacities_.push_back(static_cast<double>(rate.bps()) * payload);
+    // A host's outgoing and incoming links are two hosts of the solver.
+    const HostLimits limits = host_limits(spec.topology, spec.fabric.policers);
+    for (const auto* rates : {&limits.out, &limits.in}) {
+      for (const Rate rate : *rates) {
+        capacities_.push_back(static_cast<double>(rate.bps()) * payload);
+      }
     }
     for (const FlowResult& flow : run.flows) {
       const double weight = spec.workload.jobs[flow.job].weight;
-      flows_.push_back({run.host_of(flow.source), run.host_of(flow.destination), weight});
+      flows_.push_back(
+          {run.host_of(flow.source), spec.topology.hosts + run.host_of(flow.destination), weight});
     }
     series_.resize(run.flows.size());
     for (const Series& series : run.rates) series_[series.flow] = &series;

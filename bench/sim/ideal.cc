@@ -137,4 +137,18 @@ std::vector<Rate> host_rates(const Topology& topology) {
   return rates;
 }
 
+HostLimits host_limits(const Topology& topology, std::span<const PolicerConfig> policers) {
+  HostLimits limits{std::vector<Rate>(topology.hosts), std::vector<Rate>(topology.hosts)};
+  for (LinkId link = 0; link < 2 * topology.cables.size(); ++link) {
+    const Cable& cable = topology.cables[link / 2];
+    const auto policer = std::ranges::find(policers, link, &PolicerConfig::link);
+    const Rate rate = policer == policers.end() ? cable.rate : std::min(cable.rate, policer->rate);
+    const NodeId from = link % 2 == 0 ? cable.a : cable.b;
+    const NodeId to = link % 2 == 0 ? cable.b : cable.a;
+    if (from < topology.hosts) limits.out[from] = sum(limits.out[from], rate);
+    if (to < topology.hosts) limits.in[to] = sum(limits.in[to], rate);
+  }
+  return limits;
+}
+
 }  // namespace pacecar

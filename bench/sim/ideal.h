@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "transport/base/units.h"
+#include "transport/sim/fabric_config.h"
 #include "transport/sim/routing.h"
 #include "transport/sim/topology.h"
 
@@ -46,5 +47,12 @@ bool many_ways(const Topology& topology, const Routing& routing);
 
 // What each host's NIC can do: the rates of all of its cables together.
 std::vector<Rate> host_rates(const Topology& topology);
+
+// What each host's links carry in each direction: of every cable its rate, or that of its policer.
+struct HostLimits {
+  std::vector<Rate> out;
+  std::vector<Rate> in;
+};
+HostLimits host_limits(const Topology& topology, std::span<const PolicerConfig> policers);
 
 }  // namespace pacecar

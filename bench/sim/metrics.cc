@@ -250,6 +250,8 @@ constexpr std::array kMetrics{
            [](Run run) {
              return dropped(run, FabricDrop::kQueueFull) + dropped(run, FabricDrop::kInboxFull);
            }},
+    Metric{"policed", "packets", "drops by policers", kLower, false,
+           [](Run run) { return dropped(run, FabricDrop::kPolicer); }},
     Metric{"drops_all", "packets", "drops for any cause, injected faults included", kLower, false,
            [](Run run) { return static_cast<double>(run.fabric.all_dropped()); }},
     Metric{"trims", "packets", "payloads cut off by full queues", kLower, false,

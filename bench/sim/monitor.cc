@@ -40,22 +40,23 @@ void drop_every_second(std::vector<T>& table, size_t row, size_t rows) {
 
 }  // namespace
 
-Monitor::Monitor(EventLoop& loop, Fabric& fabric, const Topology& topology,
-                 const SamplingSpec& sampling, std::vector<WatchedFlow> flows)
+Monitor::Monitor(EventLoop& loop, Fabric& fabric, const RunSpec& spec,
+                 std::vector<WatchedFlow> flows)
     : loop_(loop),
       fabric_(fabric),
-      topology_(topology),
-      sampling_(sampling),
+      topology_(spec.topology),
+      faults_(spec.faults),
+      sampling_(spec.sampling),
       flows_(std::move(flows)),
       timer_(loop.add_timer(*this, kSample)),
-      interval_(sampling.interval),
+      interval_(spec.sampling.interval),
       warm_timer_(loop.add_timer(*this, kWarm)) {
   for (LinkId link = 0; link < fabric.links(); ++link) {
-    if (fabric.link_info(link).from >= topology.hosts) ports_.push_back(link);
+    if (fabric.link_info(link).from >= topology_.hosts) ports_.push_back(link);
   }
   for (const WatchedFlow& flow : flows_) fabric.count_arrivals(flow.source, flow.destination);
   const size_t affordable = kQueueSamples / std::max<size_t>(ports_.size(), 1);
-  points_ = std::min(sampling.points, std::max(affordable, kFewestPoints));
+  points_ = std::min(sampling_.points, std::max(affordable, kFewestPoints));
 }
 
 void Monitor::begin() {
@@ -140,6 +141,21 @@ LimitSeries Monitor::limit_series(size_t flow) const {
   return series;
 }
 
+// Of a cable whose rate faults may have changed.
+double Monitor::mean_bps(uint32_t cable, Duration from, Duration until) const {
+  double bits = 0;
+  Duration begin = from;
+  auto bps = static_cast<double>(topology_.cables[cable].rate.bps());
+  for (const FaultEvent& fault : faults_) {
+    if (fault.kind != FaultKind::kCableRate || fault.target != cable || fault.at >= until) continue;
+    const Duration end = std::max(begin, fault.at);
+    bits += bps * (end - begin).seconds();
+    begin = end;
+    bps = static_cast<double>(fault.rate.bps());
+  }
+  return (bits + bps * (until - begin).seconds()) / (until - from).seconds();
+}
+
 double Monitor::queue_percentile(LinkId link, double percent) const {
   const auto port = static_cast<size_t>(std::ranges::find(ports_, link) - ports_.begin());
   if (samples_ == 0 || port == ports_.size()) return 0;
@@ -169,10 +185,10 @@ void Monitor::finish(RunResult& result) const {
     if (!queues_of_warm_up_.empty()) {
       each.stats.queue_max_bytes = std::max(each.stats.queue_max_bytes, queues_of_warm_up_[link]);
     }
-    if (last > first && each.info.rate.bps() > 0) {
+    if (last > first) {
       const Bytes sent = fabric_.link_stats(link).sent_bytes - sent_before_[link];
       each.utilisation = static_cast<double>(sent) * 8 /
-                         (static_cast<double>(each.info.rate.bps()) * (last - first).seconds());
+                         (mean_bps(link / 2, first, last) * (last - first).seconds());
     }
     result.pause_time = result.pause_time + each.stats.paused;
   }

@@ -25,9 +25,8 @@ class Monitor final : public EventSink {
     std::function<Explanation()> explain;
   };
 
-  // All outlive the monitor.
-  Monitor(EventLoop& loop, Fabric& fabric, const Topology& topology, const SamplingSpec& sampling,
-          std::vector<WatchedFlow> flows);
+  // All outlive the monitor; so does `spec`, whose topology, faults and sampling count.
+  Monitor(EventLoop& loop, Fabric& fabric, const RunSpec& spec, std::vector<WatchedFlow> flows);
 
   // Time 0 is now: what links have done before does not count. The first sample is taken at once.
   void begin();
@@ -50,12 +49,14 @@ class Monitor final : public EventSink {
   Series queue_series(size_t port) const;
   Series rate_series(size_t flow) const;
   LimitSeries limit_series(size_t flow) const;
+  double mean_bps(uint32_t cable, Duration from, Duration until) const;
   double queue_percentile(LinkId link, double percent) const;
 
   EventLoop& loop_;
   Fabric& fabric_;
   const Topology& topology_;
-  SamplingSpec sampling_;
+  const std::vector<FaultEvent>& faults_;
+  const SamplingSpec& sampling_;
   std::vector<WatchedFlow> flows_;
   EventLoop::TimerId timer_;
   Duration interval_;

@@ -146,7 +146,7 @@ Result<void> Experiment::set_up() {
                    spec_.transport.receives_posted, trace_.get());
   if (const auto made = make_hosts(); !made) return made;
   if (const auto joined = traffic_->set_up(hosts_); !joined) return joined;
-  monitor_.emplace(loop_, *fabric_, spec_.topology, spec_.sampling, watched_flows());
+  monitor_.emplace(loop_, *fabric_, spec_, watched_flows());
   faults_.emplace(loop_, *fabric_, spec_.faults, trace_.get());
   const auto settled = settle();
   set_up_cpu_seconds_ = thread_cpu_seconds() - started;
@@ -277,13 +277,15 @@ void Experiment::fill_ideals(RunResult& result) const {
   const auto routing = make_routing(spec_.topology);
   PACECAR_CHECK(routing.has_value());  // the fabric has one
   PacketSizes sizes = packet_sizes(spec_, spec_.fabric.hosts.overhead_bytes);
-  const std::vector<Rate> rates = host_rates(spec_.topology);
+  const HostLimits limits = host_limits(spec_.topology, spec_.fabric.policers);
   const Spread spread = spec_.transport.spreads() ? Spread::kYes : Spread::kNo;
   for (FlowResult& flow : result.flows) {
     const uint32_t source = spec_.topology.host_of(flow.source);
     const uint32_t destination = spec_.topology.host_of(flow.destination);
-    const auto there = way_between(spec_.topology, *routing, source, destination, spread);
+    auto there = way_between(spec_.topology, *routing, source, destination, spread);
     const auto back = way_between(spec_.topology, *routing, destination, source, spread);
+    there.front().total = std::min(there.front().total, limits.out[source]);
+    there.back().total = std::min(there.back().total, limits.in[destination]);
     if (spec_.fabric.switches.telemetry) {
       sizes.ack = packet_sizes(spec_, spec_.fabric.hosts.overhead_bytes).ack +
                   wire::kTelemetryHopBytes * std::min(there.size() - 1, kMaxTelemetryHops);
@@ -291,8 +293,8 @@ void Experiment::fill_ideals(RunResult& result) const {
     flow.ideal = completion_time(there, back, flow.bytes, sizes);
     const Bytes packets = (flow.bytes + sizes.mtu - 1) / sizes.mtu;
     const Bytes wire_bytes = flow.bytes + std::max<Bytes>(packets, 1) * sizes.overhead;
-    flow.at_source = rates[source].time_for(wire_bytes);
-    flow.at_destination = rates[destination].time_for(wire_bytes);
+    flow.at_source = limits.out[source].time_for(wire_bytes);
+    flow.at_destination = limits.in[destination].time_for(wire_bytes);
   }
 }
 

@@ -44,7 +44,7 @@ Result<SpecContext> make_context(const RunSpec& run, Bytes overhead, const std::
   SpecContext context{.base_dir = base_dir, .seed = run.seed, .topology = &run.topology};
   const auto routing = make_routing(run.topology);
   if (!routing) return tl::unexpected(routing.error());
-  context.line_rate = host_rates(run.topology).front();
+  context.line_rate = std::ranges::max(host_rates(run.topology));
   context.base_rtt = longest_round_trip(run.topology, *routing, packet_sizes(run, overhead));
   context.bdp = context.line_rate.bytes_in(context.base_rtt);
   context.many_ways = many_ways(run.topology, *routing);

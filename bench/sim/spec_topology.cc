@@ -1,6 +1,7 @@
 // [topology]: kind and the keys of that kind, or file = "x.topo".
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "bench/sim/spec_parts.h"
@@ -111,6 +112,36 @@ Result<Topology> rail(SpecReader& reader) {
   return make_rails(spec);
 }
 
+// Hosts whose cables are slower than the others': a list, or how many, spread evenly.
+std::vector<uint32_t> slow_hosts(SpecReader& reader, uint32_t hosts) {
+  const SpecValue* value = reader.value("slow_hosts");
+  std::vector<uint32_t> slow;
+  if (value != nullptr && value->list() != nullptr) {
+    const auto listed = reader.wholes("slow_hosts", hosts - 1);
+    slow.assign(listed.begin(), listed.end());
+  } else {
+    const uint64_t number = reader.whole("slow_hosts", 0, 0, hosts);
+    for (uint64_t host = 0; host < hosts; ++host) {
+      if ((host + 1) * number / hosts > host * number / hosts) {
+        slow.push_back(static_cast<uint32_t>(host));
+      }
+    }
+  }
+  return slow;
+}
+
+void slow_down(SpecReader& reader, Topology& topology) {
+  const auto slow = slow_hosts(reader, topology.hosts);
+  const Rate rate = reader.rate("slow_rate", Rate());
+  if (slow.empty() != (rate == Rate())) {
+    reader.complain("slow_hosts", "goes with slow_rate, such as slow_rate = \"100G\"");
+  }
+  const auto is_slow = [&](NodeId node) { return std::ranges::find(slow, node) != slow.end(); };
+  for (Cable& cable : topology.cables) {
+    if (is_slow(cable.a) || is_slow(cable.b)) cable.rate = rate;
+  }
+}
+
 constexpr std::array<std::string_view, 6> kKinds{"leaf-spine", "fat-tree", "rail",
                                                  "dual-port",  "dumbbell", "star"};
 constexpr std::array<std::string_view, 6> kSummaries{
@@ -130,6 +161,8 @@ std::string_view topology_summary(size_t kind) { return kSummaries[kind]; }
 Result<Topology> read_topology(const SpecValue& value, const std::string& base_dir) {
   SpecReader reader(*value.table(), "[topology]", value.place);
   const uint32_t processes = count(reader, "processes", 1);
+  reader.has("slow_hosts");  // once there is a topology
+  reader.has("slow_rate");
   Result<Topology> topology;
   if (reader.has("file")) {
     const std::string file = reader.text("file", "");
@@ -144,6 +177,8 @@ Result<Topology> read_topology(const SpecValue& value, const std::string& base_d
                 fmt::format("{}: [topology]: {}", value.place.text(), topology.error().message));
   }
   topology->processes = processes;
+  slow_down(reader, *topology);
+  if (const auto read = reader.finish(); !read) return tl::unexpected(read.error());
   return topology;
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 
+#include "bench/sim/link_names.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
@@ -84,6 +85,48 @@ PfcConfig read_pfc(SpecReader& fabric, Bytes bdp) {
   pfc.resume_offset = reader.bytes("resume_offset", pfc.resume_offset, bdp);
   fabric.keep(reader.finish());
   return pfc;
+}
+
+// Where policers stand: at all hosts' uplinks or downlinks, or at one link, by its name.
+std::vector<LinkId> policed_links(SpecReader& reader, const Topology& topology) {
+  const std::string at = reader.text("at", "uplinks");
+  std::vector<LinkId> links;
+  if (at != "uplinks" && at != "downlinks") {
+    const auto link = find_link(topology, at);
+    if (link) return {*link};
+    reader.complain(
+        "at", fmt::format("is '{}', neither uplinks nor downlinks: {}", at, link.error().message));
+    return links;
+  }
+  for (LinkId link = 0; link < 2 * topology.cables.size(); ++link) {
+    const Cable& cable = topology.cables[link / 2];
+    const bool up = at == "uplinks";
+    if (((link % 2 == 0) == up ? cable.a : cable.b) < topology.hosts) links.push_back(link);
+  }
+  return links;
+}
+
+// A table, or a list of them.
+void read_policers(SpecReader& fabric, const SpecContext& context, FabricConfig& config) {
+  const SpecValue* value = fabric.value("policer");
+  if (value == nullptr) return;
+  const SpecList one{*value};
+  for (const SpecValue& each : value->list() == nullptr ? one : *value->list()) {
+    if (each.table() == nullptr) {
+      return fabric.complain("policer",
+                             "takes a table such as {rate = \"100G\", burst = \"64KB\", at = "
+                             "\"uplinks\"}, or a list of them");
+    }
+    SpecReader reader(*each.table(), "[fabric] policer", each.place);
+    const Rate rate = reader.rate("rate", Rate());
+    const Bytes burst = reader.bytes("burst", 0, context.bdp);
+    if (rate == Rate()) reader.complain("rate", "is missing or 0: nothing would pass");
+    if (burst == 0) reader.complain("burst", "is missing or 0: no packet would pass");
+    for (const LinkId link : policed_links(reader, *context.topology)) {
+      config.policers.push_back({.link = link, .rate = rate, .burst = burst});
+    }
+    fabric.keep(reader.finish());
+  }
 }
 
 // What switches could not be built with.
@@ -255,6 +298,7 @@ Result<FabricConfig> read_fabric(const SpecValue& value, const RunSpec& run,
   config.hosts.paths = static_cast<uint16_t>(run.transport.paths);
   config.packets = reader.whole("packets", config.packets, 64, 1U << 26);
   config.failover = reader.duration("failover", config.failover);
+  read_policers(reader, context, config);
   read_switches(reader, needs_telemetry(run), context.bdp, config.switches);
   check_switches(reader, config.switches, packet);
   if (config.hosts.inbox_bytes < packet) {

@@ -60,9 +60,10 @@ std::vector<uint32_t> read_hosts(SpecReader& reader, uint32_t hosts) {
   return chosen;
 }
 
-std::vector<uint32_t> read_processes(SpecReader& reader, uint32_t processes) {
+void read_processes(SpecReader& reader, uint32_t processes, WorkloadSpec& spec) {
   const auto places = reader.wholes("processes", processes - 1);
-  return {places.begin(), places.end()};
+  spec.processes.assign(places.begin(), places.end());
+  spec.split = reader.flag("split", false);
 }
 
 uint32_t count(SpecReader& reader, std::string_view key, uint32_t otherwise, uint32_t min = 1) {
@@ -127,14 +128,14 @@ Result<WorkloadSpec> read_spec(const SpecValue& value, const SpecContext& contex
   if (reader.has("file")) {
     spec.kind = "file";
     spec.file = path_in(context.base_dir, reader.text("file", ""));
-    spec.processes = read_processes(reader, context.topology->processes);
+    read_processes(reader, context.topology->processes, spec);
   } else {
     const size_t otherwise = value.table()->find("job") == nullptr ? 0 : kKinds.size() - 1;
     const Kind& kind = kKinds[reader.choice("kind", otherwise, kNames)];
     spec.kind = kind.name;
     if (kind.name != "mixture") {
       spec.hosts = read_hosts(reader, context.topology->hosts);
-      spec.processes = read_processes(reader, context.topology->processes);
+      read_processes(reader, context.topology->processes, spec);
       spec.shuffle = reader.flag("shuffle", false);
       spec.start = reader.duration("start", Duration());
     }

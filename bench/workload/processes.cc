@@ -4,7 +4,8 @@
 
 namespace pacecar {
 
-Workload on_processes(const Workload& hosts, uint32_t per_host, std::span<const uint32_t> places) {
+Workload on_processes(const Workload& hosts, uint32_t per_host, std::span<const uint32_t> places,
+                      CopyBytes bytes) {
   Workload all{.name = hosts.name, .hosts = hosts.hosts * per_host, .jobs = hosts.jobs};
   uint64_t ids = 0;  // of one copy
   for (const WorkloadFlow& flow : hosts.flows) ids = std::max(ids, flow.id + 1);
@@ -14,6 +15,9 @@ Workload on_processes(const Workload& hosts, uint32_t per_host, std::span<const 
       flow.source = flow.source * per_host + places[copy];
       flow.destination = flow.destination * per_host + places[copy];
       flow.id += copy * ids;
+      if (bytes == CopyBytes::kDivided) {
+        flow.bytes = std::max<Bytes>(flow.bytes / places.size(), 1);
+      }
       if (flow.trigger != kNoTrigger) flow.trigger += first_trigger;
       for (uint32_t& trigger : flow.on_sent) trigger += first_trigger;
       for (uint32_t& trigger : flow.on_received) trigger += first_trigger;

@@ -9,8 +9,11 @@
 namespace pacecar {
 
 // A copy of `hosts` for each place in `places`: its flows go between the processes of that place,
-// which are number host * per_host + place. All copies start together, each waits for its own flows
-// only, and bytes are those of `hosts` in each. Ids go on from copy to copy.
-Workload on_processes(const Workload& hosts, uint32_t per_host, std::span<const uint32_t> places);
+// which are number host * per_host + place. All copies start together, and each waits for its own
+// flows only. Bytes are those of `hosts` in each copy, or divided among the copies. Ids go on from
+// copy to copy.
+enum class CopyBytes : uint8_t { kWhole, kDivided };
+Workload on_processes(const Workload& hosts, uint32_t per_host, std::span<const uint32_t> places,
+                      CopyBytes bytes = CopyBytes::kWhole);
 
 }  // namespace pacecar

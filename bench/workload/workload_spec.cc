@@ -239,7 +239,8 @@ Result<Workload> make_job(const WorkloadSpec& spec, uint32_t hosts, uint64_t see
   }
   const auto copies = places(spec, processes);
   if (!copies) return tl::unexpected(copies.error());
-  return on_processes(*workload, processes, *copies);
+  return on_processes(*workload, processes, *copies,
+                      spec.split ? CopyBytes::kDivided : CopyBytes::kWhole);
 }
 
 // Adds the jobs of `more`, whose flows know nothing of those that are there.

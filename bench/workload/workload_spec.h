@@ -39,6 +39,7 @@ struct WorkloadSpec {
   // Of each host, by their place in it: each place has a copy of the flows (processes.h); empty:
   // all.
   std::vector<uint32_t> processes;
+  bool split = false;       // the copies divide the bytes of each flow among them
   bool shuffle = false;     // puts them into an order drawn from the seed
   Duration start;           // of the first flows
   Bytes bytes = 1'000'000;  // of a flow; of a collective: of the buffer of each host

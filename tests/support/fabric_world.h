@@ -1,5 +1,5 @@
-// A simulated fabric with hosts (or several processes of each, by their numbers) that send what they
-// are told to, as soon as there is room, and keep a record of everything that arrives.
+// A simulated fabric with hosts (or several processes of each, by number) that send what they are
+// told to, as soon as there is room, and keep a record of everything that arrives.
 #pragma once
 
 #include <algorithm>

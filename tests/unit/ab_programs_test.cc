@@ -26,26 +26,40 @@ TEST(SplitEnvironment, AsAShellDoes) {
 }
 
 TEST(ProgramOrder, EveryBlockHoldsEveryArmOnceInAnOrderOfItsOwn) {
-  const auto steps = program_order(3, 40, 7);
+  const std::vector<Cell> cells = {{0, {}}, {1, {}}, {2, {}}};
+  const auto steps = program_order(cells, 40, 7);
   ASSERT_EQ(steps.size(), 120u);
   std::set<std::vector<size_t>> orders;
   for (size_t block = 0; block < 40; ++block) {
     std::vector<size_t> order;
     for (size_t i = 0; i < 3; ++i) {
       EXPECT_EQ(steps[block * 3 + i].block, block);
-      order.push_back(steps[block * 3 + i].arm);
+      order.push_back(steps[block * 3 + i].cell);
     }
     orders.insert(order);
     EXPECT_THAT(order, testing::UnorderedElementsAre(0, 1, 2));
   }
   EXPECT_EQ(orders.size(), 6u);  // all there are
-  EXPECT_EQ(program_order(3, 40, 7)[50].arm, steps[50].arm);
+  EXPECT_EQ(program_order(cells, 40, 7)[50].cell, steps[50].cell);
+}
+
+TEST(ProgramOrder, TheArmsOfTheSameFactorValuesRunOneAfterTheOther) {
+  const std::vector<Cell> cells = {{0, {0}}, {0, {1}}, {1, {0}}, {1, {1}}};
+  const auto steps = program_order(cells, 20, 7);
+  ASSERT_EQ(steps.size(), 80u);
+  std::set<size_t> first;
+  for (size_t i = 0; i < steps.size(); i += 2) {
+    EXPECT_EQ(cells[steps[i].cell].values, cells[steps[i + 1].cell].values);
+    EXPECT_NE(steps[i].cell, steps[i + 1].cell);
+    if (i % 4 == 0) first.insert(steps[i].cell);
+  }
+  EXPECT_EQ(first.size(), 4u);
 }
 
 class ProgramRun : public testing::Test {
  protected:
   ProgramRun() {
-    plan_.arms = {{"slow", {"RATE=10"}}, {"fast", {"RATE=12"}}};
+    plan_.arms = {{"slow", {"RATE=10"}, {}}, {"fast", {"RATE=12"}, {}}};
     plan_.command = {"sh", "-c",
                      "echo '#bytes #iterations BW average[Gb/sec]'; echo \"2 1 $RATE.$(wc -l < " +
                          log_ + ")\"; echo $RATE >> " + log_};
@@ -149,6 +163,8 @@ TEST(ProgramPlanFile, SaysWhatIsWrongWithIt) {
         {"command = [\"true\"]\n" + arms + "[[arm]]\nname = \"a\"\n", "rename one"},
         {"command = \"true\"\n" + arms, "list"},
         {"command = [\"true\"]\nseeds = 3\n" + arms, "seeds"},
+        {"command = [\"true\"]\n" + arms + "[[factor]]\nname = \"f\"\n", "--FLAG"},
+        {"command = [\"true\"]\n" + arms + "[[skip]]\narm = [\"a\", \"b\"]\n", "no run"},
         {"command = [\"true\"]\nbaseline = \"c\"\n" + arms, "baseline"}}) {
     const auto plan = parse_program_plan(text, "live");
     ASSERT_FALSE(plan) << text;
@@ -165,6 +181,82 @@ TEST_F(ProgramRun, APlansThresholdsAreAboutWhatItsCommandPrints) {
   EXPECT_THAT(results->experiment.shown, ElementsAre("queue_p99_bytes"));
   ASSERT_EQ(results->experiment.thresholds.size(), 1u);
   plan_.thresholds[0].metric = "unknown";
+  EXPECT_THAT(run().error().message, HasSubstr("'unknown'"));
+}
+
+// The flags are the metric's name, "0" and a number.
+constexpr const char* kFactors = R"(
+command = ["sh", "-c", "echo '{\"metrics\": {\"'$1'\": '$((QUEUE * $3))'}}'", "sh"]
+rounds = 3
+[[arm]]
+name = "long"
+environment = {QUEUE = 10}
+[[arm]]
+name = "short"
+environment = {QUEUE = 2}
+[[factor]]
+name = "what"
+[[factor.value]]
+name = "queue"
+flags = ["queue_p99_bytes"]
+[[factor.value]]
+name = "rate"
+flags = ["gbps"]
+[[factor]]
+name = "times"
+flag = "0"
+values = [1, 5]
+[[skip]]
+what = "rate"
+times = 5
+[[threshold]]
+metric = "queue_p99_bytes"
+where = {what = "queue"}
+versus = "long"
+statistic = "median"
+max_ratio = 0.25
+[[threshold]]
+metric = "gbps"
+arm = "short"
+where = {what = "rate"}
+min = 3
+)";
+
+class ProgramFactors : public ProgramRun {
+ protected:
+  ProgramFactors() { plan_ = **parse_program_plan(kFactors, "factors"); }
+};
+
+TEST_F(ProgramFactors, FlagsAndEnvironmentOfEachCell) {
+  const auto results = run();
+  ASSERT_TRUE(results) << results.error().message;
+  EXPECT_EQ(results->records.size(), 6u * 3u);
+  for (const RunRecord& record : results->records) {
+    const double queue = record.arm == "long" ? 10 : 2;
+    const double times = std::stod(record.factors[1].second);
+    const char* metric = record.factors[0].second == "queue" ? "queue_p99_bytes" : "gbps";
+    EXPECT_EQ(record.metrics.at(metric), queue * times);
+  }
+  const auto& thresholds = results->experiment.thresholds;
+  ASSERT_EQ(thresholds.size(), 3u);  // each cell of the short one has its own metric
+  EXPECT_TRUE(thresholds[0].median);
+  EXPECT_EQ(thresholds[0].expected, "median at most 0.25 x long");
+}
+
+TEST_F(ProgramFactors, OnlyTheRunsThatAreAskedFor) {
+  plan_.runs = std::vector<size_t>{1, 4};  // the second round of the first two cells
+  const auto results = run();
+  ASSERT_TRUE(results) << results.error().message;
+  ASSERT_EQ(results->records.size(), 2u);
+  EXPECT_EQ(results->records[0].arm, "long");
+  EXPECT_EQ(results->records[1].arm, "short");
+  EXPECT_EQ(results->records[0].factors, results->records[1].factors);
+}
+
+TEST_F(ProgramFactors, AMetricThatNoCellHasIsAnError) {
+  plan_.metrics = {"gbps", "queue_p99_bytes"};
+  EXPECT_TRUE(run());
+  plan_.metrics.push_back("unknown");
   EXPECT_THAT(run().error().message, HasSubstr("'unknown'"));
 }
 

@@ -121,6 +121,25 @@ TEST(Summary, TellsOfRunsThatTheirTimeLimitEnded) {
   EXPECT_THAT(summary_text(of, summary, false), HasSubstr("1 runs were ended by their time limit"));
 }
 
+TEST(Summary, AMedianIsNotMovedByOneRun) {
+  Experiment of = experiment();
+  std::vector<RunRecord> all;
+  for (size_t run = 0; run < of.runs(); ++run) {
+    const double arm = of.cell_of(run).arm == 1 ? 10 : 20;
+    all.push_back(record(of, run, of.seed_of(run) == 2 && arm == 10 ? 1000 : arm));
+  }
+  Threshold value = threshold(1, 0, 10);
+  Threshold ratio = threshold(1, 0, 0.5);
+  ratio.of = Threshold::Of::kRatio;
+  of.thresholds = {value, ratio};
+  EXPECT_FALSE(summarise(of, all).thresholds[0].passed);
+  EXPECT_FALSE(summarise(of, all).thresholds[1].passed);
+  for (Threshold& each : of.thresholds) each.median = true;
+  EXPECT_EQ(summarise(of, all).thresholds[0].measured, 10);
+  EXPECT_EQ(summarise(of, all).thresholds[1].measured, 0.5);
+  EXPECT_TRUE(summarise(of, all).passed());
+}
+
 TEST(Summary, NoRatioToZero) {
   Experiment of = experiment();
   of.seeds = {1};

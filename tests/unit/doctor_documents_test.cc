@@ -35,7 +35,12 @@ Json document(uint64_t sent, uint64_t acknowledged, uint64_t in_flight, Duration
                         .identity = {},
                         .line_rate = Rate::from_gbps(25),
                         .statistics = {},
-                        .flows = {sending, receiving}});
+                        .flows = {sending, receiving},
+                        .sharers = {{.process = 12,
+                                     .program = "train",
+                                     .directions = {{{.claim = {.demand = Rate::from_gbps(9)},
+                                                      .taking = Rate::from_gbps(4),
+                                                      .lives = true}}}}}});
   return Json::parse(state_document(state));
 }
 
@@ -46,6 +51,12 @@ TEST(DoctorDocumentsTest, WhatAProcessTellsIsUnderstood) {
   const doctor::Nic& nic = process->nics.at(0);
   EXPECT_EQ(nic.identity, std::string(32, '0'));
   EXPECT_EQ(nic.line_rate_bps, 25e9);
+  const doctor::Sharer& sharer = nic.sharers.at(0);
+  EXPECT_EQ(sharer.pid, 12U);
+  EXPECT_EQ(sharer.program, "train");
+  EXPECT_EQ(sharer.out_demand_bps, 9e9);
+  EXPECT_EQ(sharer.out_part_bps, 4e9);
+  EXPECT_EQ(sharer.in_demand_bps, 0);
   const Flow& sending = nic.flows.at(0);
   EXPECT_TRUE(sending.sending);
   EXPECT_EQ(sending.peer, "192.0.2.7:4791");

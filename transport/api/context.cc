@@ -60,11 +60,13 @@ Result<Groups> open_groups(std::span<const NicGroup> chosen, const Params& param
       if (!rail) return tl::unexpected(rail.error());
       info.rail = *rail;
       const NicCaps& caps = std::as_const(*nic->port).nic().caps();
-      gpu_ways.choose({.software = caps.software,
-                       .dma_buf = caps.dma_buf,
-                       .peer_memory = caps.peer_memory},
-                      info);
-      auto engine = Engine::open(params, std::move(nic->port), identity_of_nic(process, number++));
+      gpu_ways.choose(
+          {.software = caps.software, .dma_buf = caps.dma_buf, .peer_memory = caps.peer_memory},
+          info);
+      const bool others_unknown = nic->share == nullptr && !nic->host_only;
+      auto engine =
+          Engine::open(params, std::move(nic->port), identity_of_nic(process, number++),
+                       {.share = std::move(nic->share), .others_unknown = others_unknown});
       if (!engine) return tl::unexpected(engine.error());
       group.push_back({.info = std::move(info), .engine = std::move(*engine)});
     }

@@ -154,8 +154,12 @@ NicState EngineContext::state_of(const RunningNic& nic) const {
                  .identity = nic.engine->identity(),
                  .line_rate = nic.engine->caps().line_rate,
                  .statistics = {},
-                 .flows = {}};
+                 .flows = {},
+                 .sharers = {}};
   add_statistics(nic, state.statistics);
+  if (auto sharers = link_sharers(link_name(nic.info.device, nic.info.guid), clock_now())) {
+    state.sharers = std::move(*sharers);
+  }
   state.flows = nic.engine->exclusively(
       [](const Messenger& messenger, Nic&, Instant now) { return messenger.flow_statuses(now); });
   return state;

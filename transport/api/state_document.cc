@@ -101,7 +101,19 @@ Json statistics_json(const Statistics& statistics) {
           {"device", std::move(device)}};
 }
 
+Json sharer_json(const LinkSharer& sharer) {
+  const auto [outgoing, incoming] = sharer.directions;
+  return {{"pid", sharer.process},
+          {"program", sharer.program},
+          {"out_demand_bps", outgoing.demand().bps()},
+          {"out_part_bps", outgoing.part().bps()},
+          {"in_demand_bps", incoming.demand().bps()},
+          {"in_part_bps", incoming.part().bps()}};
+}
+
 Json nic_json(const NicState& nic) {
+  Json sharers = Json::array();
+  for (const LinkSharer& sharer : nic.sharers) sharers.push_back(sharer_json(sharer));
   Json flows = Json::array();
   for (const FlowStatus& flow : nic.flows) flows.push_back(flow_json(flow));
   return {{"name", printable(nic.info.name)},
@@ -111,6 +123,7 @@ Json nic_json(const NicState& nic) {
           {"line_rate_bps", nic.line_rate.bps()},
           {"congestion_control", nic.statistics.congestion_control},
           {"statistics", statistics_json(nic.statistics)},
+          {"sharing", std::move(sharers)},
           {"flows", std::move(flows)}};
 }
 

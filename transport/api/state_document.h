@@ -11,6 +11,7 @@
 #include "transport/api/pacecar.hpp"
 #include "transport/base/units.h"
 #include "transport/message/flow_status.h"
+#include "transport/share/memory/host_share.h"
 
 namespace pacecar {
 
@@ -30,6 +31,7 @@ struct NicState {
   Rate line_rate;
   Statistics statistics;
   std::vector<FlowStatus> flows;
+  std::vector<LinkSharer> sharers;  // of its link, this process among them
 };
 
 struct ProcessState {

@@ -29,6 +29,7 @@ constexpr ParamType type_of() {
 template <typename T>
 constexpr std::string_view choices_of() {
   if constexpr (std::is_same_v<T, Progress>) return "inline|thread";
+  if constexpr (std::is_same_v<T, Sharing>) return "auto|off";
   if constexpr (std::is_same_v<T, Integrity>) return "auto|full|header";
   if constexpr (std::is_same_v<T, GpuSetting>) return "auto|direct|staged|host";
   if constexpr (std::is_same_v<T, WireMode>) return "extended|auto|roce";
@@ -89,8 +90,8 @@ constexpr auto kTable = std::to_array<ParamInfo>({
 
 using Field =
     std::variant<std::string Params::*, bool Params::*, uint32_t Params::*, Bytes Params::*,
-                 Rate Params::*, Duration Params::*, Progress Params::*, Integrity Params::*,
-                 GpuSetting Params::*, WireMode Params::*, LogLevel Params::*>;
+                 Rate Params::*, Duration Params::*, Progress Params::*, Sharing Params::*,
+                 Integrity Params::*, GpuSetting Params::*, WireMode Params::*, LogLevel Params::*>;
 
 constexpr std::array<Field, kTable.size()> kFields{
 #define PACECAR_PARAM(type, field, ...) &Params::field,

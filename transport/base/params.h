@@ -19,6 +19,7 @@
 namespace pacecar {
 
 enum class Progress : uint8_t { kInline, kThread };
+enum class Sharing : uint8_t { kAuto, kOff };
 enum class Integrity : uint8_t { kAuto, kFull, kHeader };
 enum class GpuSetting : uint8_t { kAuto, kDirect, kStaged, kHost };
 

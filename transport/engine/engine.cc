@@ -32,6 +32,8 @@ constexpr int64_t kStreamRestShare = 5;
 // A stream has ended when nothing has come for so many of these rests.
 constexpr int64_t kStreamRests = 10;
 constexpr Duration kLinger = Duration::from_ms(300);
+// Of the link, what a process uses at first that may have neighbours it cannot see.
+constexpr uint64_t kCarefulShare = 4;
 constexpr Duration kLingerStep = Duration::from_us(200);
 // Packets that a decorator holds back, or a device that nobody can wait for, come out only when
 // polled for.
@@ -48,7 +50,7 @@ T random_value() {
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_ptr<NicPort> port,
-                                             const NicIdentity& identity) {
+                                             const NicIdentity& identity, EngineLink link) {
   const int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (wake_fd < 0) {
     return fail(
@@ -56,34 +58,44 @@ Result<std::unique_ptr<Engine>> Engine::open(const Params& params, std::unique_p
         fmt::format("cannot make an eventfd ({}): raise the limit of open files (ulimit -n)",
                     std::strerror(errno)));
   }
-  std::unique_ptr<Engine> engine(new Engine(params, std::move(port), identity, wake_fd));
+  std::unique_ptr<Engine> engine(
+      new Engine(params, std::move(port), identity, std::move(link), wake_fd));
   if (auto started = engine->start(); !started) return tl::unexpected(started.error());
   return engine;
 }
 
 Engine::Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIdentity& identity,
-               int wake_fd)
+               EngineLink link, int wake_fd)
     : params_(params),
       identity_(identity),
       port_(std::move(port)),
+      link_(std::move(link)),
       sends_(params.max_connections, kMaxSends),
       receives_(params.max_connections, kMaxReceives),
       wake_fd_(wake_fd) {}
 
 Result<void> Engine::start() {
   const Instant start = now();
+  const Rate line_rate = caps().line_rate;
+  // Who does not know who else is there begins carefully.
+  const Rate first_rate =
+      link_.others_unknown ? Rate::from_bps(line_rate.bps() / kCarefulShare) : Rate();
   const uint32_t eager = caps().software ? static_cast<uint32_t>(params_.eager) : 0;
-  auto messenger = Messenger::create(port_->nic(),
-                                     MessengerConfig{.identity = identity_,
-                                                     .congestion_control = params_.cc,
-                                                     .line_rate = caps().line_rate,
-                                                     .rate_max = params_.rate_max,
-                                                     .weight = params_.weight,
-                                                     .max_connections = params_.max_connections,
-                                                     .silence_limit = params_.timeout,
-                                                     .first_flow_number = random_value<uint64_t>(),
-                                                     .eager = eager},
-                                     start);
+  auto messenger = Messenger::create(
+      port_->nic(),
+      MessengerConfig{.identity = identity_,
+                      .congestion_control = params_.cc,
+                      .line_rate = line_rate,
+                      .rate_max = params_.rate_max,
+                      .weight = params_.weight,
+                      .first_rate = first_rate,
+                      .outgoing = link_.share ? &link_.share->outgoing() : nullptr,
+                      .incoming = link_.share ? &link_.share->incoming() : nullptr,
+                      .max_connections = params_.max_connections,
+                      .silence_limit = params_.timeout,
+                      .first_flow_number = random_value<uint64_t>(),
+                      .eager = eager},
+      start);
   if (!messenger) {
     return fail(messenger.error().code, "PACECAR_CC: " + messenger.error().message);
   }

@@ -23,15 +23,22 @@
 #include "transport/engine/submissions.h"
 #include "transport/message/messenger.h"
 #include "transport/nic/nic_port.h"
+#include "transport/share/memory/host_share.h"
 
 namespace pacecar {
+
+// A NIC's link among the processes of this host.
+struct EngineLink {
+  std::unique_ptr<HostShare> share;  // null: not divided
+  bool others_unknown = false;       // there may be others, of whom nothing is known
+};
 
 class Engine {
  public:
   // `identity` is the NIC's among all of all hosts.
   // Errors: kInvalidArgument (unknown congestion control), kSystem.
   static Result<std::unique_ptr<Engine>> open(const Params& params, std::unique_ptr<NicPort> port,
-                                              const NicIdentity& identity);
+                                              const NicIdentity& identity, EngineLink link = {});
   // Waits at most 300 ms for the last control words to reach the peers.
   ~Engine();
 
@@ -83,7 +90,7 @@ class Engine {
   };
 
   Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIdentity& identity,
-         int wake_fd);
+         EngineLink link, int wake_fd);
   Result<void> start();
 
   static Instant now();
@@ -109,6 +116,7 @@ class Engine {
   const Params params_;
   const NicIdentity identity_;
   const std::unique_ptr<NicPort> port_;
+  const EngineLink link_;
   std::unique_ptr<Messenger> messenger_;
   std::unique_ptr<PollLoop> loop_;
   Submissions<SendOperation> sends_;

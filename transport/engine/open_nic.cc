@@ -1,5 +1,7 @@
 #include "transport/engine/open_nic.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "transport/engine/clock.h"
@@ -24,7 +26,31 @@ Result<OpenedNic> open_soft(const NicCandidate& candidate, const Params& params)
                    .pci_path = interface->pci_path,
                    .guid = interface->guid,
                    .speed = params.line_rate.bps() != 0 ? params.line_rate : interface->speed,
-                   .port = make_soft_port(params, std::move(*io), clock_now())};
+                   .port = make_soft_port(params, std::move(*io), clock_now()),
+                   .host_only = interface->loopback};
+}
+
+Result<OpenedNic> open_kind(const NicCandidate& candidate, const Params& params,
+                            const LogSink& log) {
+  if (candidate.kind == NicKind::kVerbs) return open_verbs_nic(candidate, params, log);
+  if (candidate.kind == NicKind::kSoftDpdk) return open_dpdk_nic(candidate, params, log);
+  if (candidate.kind == NicKind::kOfi) return open_ofi_nic(candidate, params, log);
+  return open_soft(candidate, params);
+}
+
+// A NIC works without it, only more carefully.
+void share_link(OpenedNic& nic, const Params& params, const LogSink& log) {
+  if (nic.host_only || params.share == Sharing::kOff) return;
+  auto share = HostShare::open(link_name(nic.device, nic.guid),
+                               std::as_const(*nic.port).nic().caps().line_rate, clock_now());
+  if (share) {
+    nic.share = std::move(*share);
+    return;
+  }
+  log(LogLevel::kWarn,
+      fmt::format("{}: its link is not divided among the processes of this host, which learn of "
+                  "one another by congestion alone: {}",
+                  nic.name, share.error().message));
 }
 
 }  // namespace
@@ -44,10 +70,9 @@ std::vector<NicCandidate> list_nics() {
 
 Result<OpenedNic> open_nic(const NicCandidate& candidate, const Params& params,
                            const LogSink& log) {
-  if (candidate.kind == NicKind::kVerbs) return open_verbs_nic(candidate, params, log);
-  if (candidate.kind == NicKind::kSoftDpdk) return open_dpdk_nic(candidate, params, log);
-  if (candidate.kind == NicKind::kOfi) return open_ofi_nic(candidate, params, log);
-  return open_soft(candidate, params);
+  auto nic = open_kind(candidate, params, log);
+  if (nic) share_link(*nic, params, log);
+  return nic;
 }
 
 }  // namespace pacecar

@@ -9,6 +9,7 @@
 #include "transport/base/params.h"
 #include "transport/engine/nic_list.h"
 #include "transport/nic/nic_port.h"
+#include "transport/share/memory/host_share.h"
 
 namespace pacecar {
 
@@ -19,6 +20,8 @@ struct OpenedNic {
   uint64_t guid = 0;     // unique on this host
   Rate speed;            // as the device says, or PACECAR_LINE_RATE; 0: unknown
   std::unique_ptr<NicPort> port;
+  bool host_only = false;            // there is no link to share
+  std::unique_ptr<HostShare> share;  // of its link; null where there is none, or it cannot be had
 };
 
 std::vector<NicCandidate> list_nics();

@@ -128,6 +128,7 @@ Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& para
   const std::string pci = interface ? interface->pci_path : pci_path(*provider->info);
   const std::string device = provider->domain;
   const uint64_t guid = guid_of(*provider);
+  const bool host_only = provider->traits.host_only || (interface && interface->loopback);
   auto nic = OfiNic::open({.name = candidate.name(),
                            .flows = params.max_flows,
                            .queue_pairs = params.max_flows * 2,
@@ -144,7 +145,8 @@ Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& para
                    .pci_path = pci,
                    .guid = guid,
                    .speed = speed,
-                   .port = std::move(*nic)};
+                   .port = std::move(*nic),
+                   .host_only = host_only};
 }
 
 }  // namespace pacecar

@@ -152,9 +152,9 @@ class BasicShareLink final : public HostLink {
     used_ = 0;
     count_ = 0;
     link_ = capacity_;
+    const size_t first = first_;  // behind the last that was asked for, so that each has its turn
     for (size_t i = 0; i < kShareSlots; ++i) {
-      // Begins where the last one was buried, so that each has its turn.
-      const size_t slot = (first_ + i) % kShareSlots;
+      const size_t slot = (first + i) % kShareSlots;
       if (slot == seat_.index() || seat_.table().slots[slot].owner.load() == 0) continue;
       Other& other = others_[count_];
       const bool counts = read(slot, now, other);
@@ -217,7 +217,8 @@ class BasicShareLink final : public HostLink {
       if (much(gain, taking) || (gain > 0 && used_ == 0)) changed = raise(now, taking, gain);
     }
     const bool waits = much(to.fair - std::min(to.fair, part_), part_);
-    look_ = !waits || changed ? kFirstLook : std::min(look_ * 2, kLastLook);
+    look_ = !waited_ || changed ? kFirstLook : std::min(look_ * 2, kLastLook);
+    waited_ = waits;
     deadline_ = now + (waits ? look_ : kShareBeat);
     return changed;
   }
@@ -253,6 +254,7 @@ class BasicShareLink final : public HostLink {
   uint64_t seen_ = 0;  // of the generation
   Instant beat_ = Instant::from_ns(0);
   Instant deadline_ = Instant::never();
+  bool waited_ = false;  // for the cuts of others
   Duration look_ = kFirstLook;
   Instant next_burial_ = Instant::from_ns(0);
   size_t first_ = 0;

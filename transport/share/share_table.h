@@ -78,7 +78,7 @@ class ClaimWord {
 // Whether the owner of a beat counts as alive. One from the future may be newer than our reading of
 // the clock, but not by much.
 inline bool share_beat_lives(uint64_t beat, Instant now, Duration silence = kShareSilence) {
-  constexpr auto kFuture = static_cast<uint64_t>(Duration::from_s(1).ns());
+  constexpr auto kFuture = static_cast<uint64_t>(Duration::from_ms(100).ns());
   const uint64_t age = static_cast<uint64_t>(now.ns()) - beat;
   return age <= static_cast<uint64_t>(silence.ns()) || uint64_t{0} - age < kFuture;
 }

@@ -37,6 +37,7 @@ enum class FabricDrop : uint8_t {
   kLinkDown,   // on a cable that failed or in the queue before it, or sent there with no other way
   kLoss,       // injected
   kPartition,  // injected
+  kPolicer,
   kCount
 };
 

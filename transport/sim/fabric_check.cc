@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 namespace pacecar {
 namespace {
 
@@ -54,6 +56,28 @@ Result<void> check_hosts(const FabricConfig& config) {
   }
   if (hosts.paths == 0 || hosts.paths > kMaxPaths) {
     return refuse(fmt::format("hosts.paths is {}: choose 1 to {}", hosts.paths, kMaxPaths));
+  }
+  return {};
+}
+
+Result<void> check_policers(const FabricConfig& config, const Topology& topology) {
+  const Bytes largest = config.hosts.datagram_bytes + config.hosts.overhead_bytes;
+  std::vector<bool> policed(2 * topology.cables.size());
+  for (const PolicerConfig& policer : config.policers) {
+    if (policer.link >= policed.size() || policed[policer.link]) {
+      return refuse(
+          fmt::format("there is no link {} for a policer, or it has one: name each of "
+                      "the links 0 to {} at most once",
+                      policer.link, policed.size() - 1));
+    }
+    policed[policer.link] = true;
+    if (policer.rate.bps() == 0 || policer.rate.bps() > kMaxBps || policer.burst < largest ||
+        policer.burst > kMaxBytes) {
+      return refuse(
+          fmt::format("the policer of link {} has a rate of {} b/s and a burst of {} bytes: choose "
+                      "1 to {} b/s, and a burst that holds the largest packet, {} bytes",
+                      policer.link, policer.rate.bps(), policer.burst, kMaxBps, largest));
+    }
   }
   return {};
 }
@@ -134,6 +158,7 @@ Result<void> check_fabric_config(const FabricConfig& config, const Topology& top
   if (config.packets == 0) return refuse("packets is 0: choose at least 1");
   if (config.failover < Duration()) return refuse("failover is negative: choose 0 or more");
   if (auto ok = check_hosts(config); !ok) return ok;
+  if (auto ok = check_policers(config, topology); !ok) return ok;
   return check_switches(config);
 }
 

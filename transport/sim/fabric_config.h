@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "transport/base/units.h"
+#include "transport/sim/topology.h"
 
 namespace pacecar {
 
@@ -63,6 +65,14 @@ struct HostPortConfig {
   Rate drain_rate;      // of a slow host that reads no faster than this; 0: as fast as it likes
 };
 
+// A token bucket at the far end of a link, which drops what exceeds it (policer.h). Sizes are those
+// on the wire; packets of all classes count.
+struct PolicerConfig {
+  LinkId link = 0;
+  Rate rate;
+  Bytes burst = 0;  // holds the largest packet at least
+};
+
 // How a fabric carries payload.
 enum class PayloadMode : uint8_t {
   kBytes,  // as it is: tests of correctness
@@ -74,6 +84,7 @@ enum class PayloadMode : uint8_t {
 struct FabricConfig {
   SwitchConfig switches;
   HostPortConfig hosts;
+  std::vector<PolicerConfig> policers;  // at most one per link
   PayloadMode payload = PayloadMode::kLength;
   Bytes header_bytes = 256;  // kLength: the most of a packet that is carried as bytes
   size_t packets = 1 << 20;  // inside the whole fabric at once; a host's send() blocks beyond

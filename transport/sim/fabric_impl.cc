@@ -57,6 +57,9 @@ Fabric::Impl::Impl(EventLoop& loop_, const Topology& topology_, const FabricConf
     failover_timers_.push_back(
         loop.add_timer(*this, event(Event::kFailover, static_cast<LinkId>(links.size() - 2))));
   }
+  for (const PolicerConfig& policer : config.policers) {
+    links[policer.link].policer = std::make_unique<Policer>(policer.rate, policer.burst);
+  }
   for (uint32_t i = 0; i < topology.switches; ++i) {
     switches.push_back({SwitchBuffer(config.switches), random.next_u64()});
   }

@@ -11,6 +11,7 @@
 #include "transport/sim/fabric.h"
 #include "transport/sim/fabric_packet.h"
 #include "transport/sim/link_capture.h"
+#include "transport/sim/policer.h"
 #include "transport/sim/serial_clock.h"
 #include "transport/sim/switch_buffer.h"
 
@@ -52,6 +53,7 @@ struct alignas(64) FabricLink {
   PacketKind pause_due = PacketKind::kData;  // kPause or kResume: to be sent before all else
   std::unique_ptr<LinkCapture> capture;
   double loss = 0;
+  std::unique_ptr<Policer> policer;  // of what comes out; null: none
   EgressQueue queue;
   LinkStats stats;       // without what is known from elsewhere
   Instant paused_since;  // when paused

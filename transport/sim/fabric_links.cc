@@ -118,6 +118,10 @@ void Fabric::Impl::arrive(LinkId id) {
     ++link.stats.dropped;
     return drop(packet, FabricDrop::kLoss);
   }
+  if (link.policer && !link.policer->passes(packet.wire_bytes, loop.now())) {
+    ++link.stats.dropped;
+    return drop(packet, FabricDrop::kPolicer);
+  }
   if (link.capture) link.capture->record(loop.now(), packet);
   packet.came_by = id;
   trace_hash.add(static_cast<uint64_t>(loop.now().ns()) << 24U ^ id);

@@ -1,0 +1,113 @@
+// Whole runs over links of different rates, policed links, and rates that change: the figures are
+// those of the links that there are.
+#include <gmock/gmock.h>
+
+#include "bench/sim/metrics.h"
+#include "bench/sim/run.h"
+#include "bench/sim/spec_file.h"
+
+namespace pacecar {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kHosts = "[topology]\nhosts = 16\nrate = \"400G\"\n";
+const std::string kSwift = "[transport]\ncc = \"swift\"\n";
+
+Result<RunSpec> try_spec(const std::string& text) {
+  return make_run_spec(*parse_spec(text, "x.toml")->table(), "");
+}
+
+RunResult run_of(const std::string& text) {
+  const auto spec = try_spec(text);
+  EXPECT_TRUE(spec.has_value()) << spec.error().message;
+  auto result = run_experiment(spec.value());
+  EXPECT_TRUE(result.has_value()) << result.error().message;
+  return result.value_or(RunResult{});
+}
+
+double figure(const RunResult& run, std::string_view name) {
+  return metric_value(run, name).value();
+}
+
+TEST(SimulationSlowHosts, AreSpreadEvenlyOrListed) {
+  const Topology half = try_spec(kHosts + "slow_hosts = 8\nslow_rate = \"100G\"\n")->topology;
+  for (const Cable& cable : half.cables) {
+    const bool slow = cable.a < 16 && cable.a % 2 == 1;
+    EXPECT_EQ(cable.rate, Rate::from_gbps(slow ? 100 : 400));
+  }
+  const Topology two = try_spec(kHosts + "slow_hosts = [0, 5]\nslow_rate = \"25G\"\n")->topology;
+  for (const Cable& cable : two.cables) {
+    EXPECT_EQ(cable.rate, Rate::from_gbps(cable.a == 0 || cable.a == 5 ? 25 : 400));
+  }
+  EXPECT_THAT(try_spec(kHosts + "slow_hosts = 8\n").error().message,
+              HasSubstr("goes with slow_rate"));
+  EXPECT_THAT(try_spec(kHosts + "slow_hosts = [16]\nslow_rate = \"1G\"\n").error().message,
+              HasSubstr("a list of whole numbers from 0 to 15"));
+}
+
+// Three senders, one of which is slow: it has all of its link, the others divide the rest.
+TEST(SimulationSlowHosts, ShareByMaxMin) {
+  const RunResult run = run_of(kHosts + "slow_hosts = [5]\nslow_rate = \"50G\"\n" + kSwift +
+                               "[workload]\nkind = \"incast\"\nhosts = [0, 4, 5, 6]\n"
+                               "bytes = \"8MB\"\n");
+  ASSERT_EQ(run.flows.size(), 3U);
+  const double payload = 4096.0 / (4096 + 120);
+  for (const FlowResult& flow : run.flows) {
+    const double expected = (flow.source == 5 ? 50e9 : 175e9) * payload;
+    EXPECT_NEAR(flow.share.fair_rate, expected, 0.02 * expected) << flow.source;
+  }
+  // The slow host's link is what takes longest.
+  EXPECT_GE(figure(run, "finish_ratio"), 1.0);
+  EXPECT_NEAR(figure(run, "finish_us") / figure(run, "finish_ratio"),
+              8e6 * 8 / 50e9 / payload * 1e6, 20);
+}
+
+TEST(SimulationPolicers, AreWhatALinkCarries) {
+  const std::string pairs = "[workload]\nkind = \"pairs\"\nhosts = [0, 15]\nbytes = \"8MB\"\n";
+  for (const std::string at : {"uplinks", "downlinks", "host 0 > leaf 0", "leaf 3 > host 15"}) {
+    const RunResult run =
+        run_of(kHosts + pairs + "[transport]\ncc = \"fixed\"\nline_rate = \"99G\"\n" +
+               "[fabric]\npolicer = {rate = \"100G\", burst = \"64KB\", at = \"" + at + "\"}\n");
+    EXPECT_TRUE(run.complete);
+    EXPECT_EQ(figure(run, "policed"), 0) << at;
+    EXPECT_NEAR(figure(run, "finish_ratio"), 1.0, 0.03) << at;
+    EXPECT_NEAR(run.flows[0].ideal.us(), 8e6 * 8 / 100e9 * 1e6, 40) << at;
+  }
+  const RunResult fast = run_of(kHosts + pairs + "[transport]\ncc = \"swift\"\n" +
+                                "[fabric]\npolicer = [{rate = \"100G\", burst = \"64KB\"}]\n");
+  EXPECT_GT(figure(fast, "policed"), 0);
+  EXPECT_EQ(figure(fast, "policed"), figure(fast, "drops_all"));
+  EXPECT_EQ(figure(fast, "drops"), 0);
+  EXPECT_GE(figure(fast, "finish_ratio"), 0.99);  // less the burst
+}
+
+TEST(SimulationPolicers, AreReadWithCare) {
+  const auto complaint = [](const std::string& policer) {
+    const auto spec = try_spec(kHosts + "[fabric]\npolicer = " + policer + "\n");
+    return spec ? std::string() : spec.error().message;
+  };
+  EXPECT_THAT(complaint("true"), HasSubstr("takes a table such as"));
+  EXPECT_THAT(complaint("{rate = \"1G\"}"), HasSubstr("burst is missing or 0"));
+  EXPECT_THAT(complaint("{burst = \"64KB\"}"), HasSubstr("rate is missing or 0"));
+  EXPECT_THAT(complaint("{rate = \"1G\", burst = 9000, at = \"everywhere\"}"),
+              HasSubstr("neither uplinks nor downlinks"));
+  EXPECT_THAT(complaint("{rate = \"1G\", burst = 9000, where = \"x\"}"), HasSubstr("where"));
+}
+
+// A cable that changes its rate is used as far as its rates allow.
+TEST(SimulationRateChanges, CountInTheUtilisation) {
+  const RunResult run = run_of(
+      "[topology]\nkind = \"star\"\nhosts = 2\nrate = \"100G\"\n"
+      "[workload]\nkind = \"pairs\"\nbytes = \"10MB\"\n"
+      "[transport]\ncc = \"fixed\"\n[fabric]\nqueue = \"100MB\"\n"
+      "[[fault]]\nat = \"100us\"\nkind = \"cable-rate\"\ncable = 0\nrate = \"25G\"\n"
+      "[[fault]]\nat = \"500us\"\nkind = \"cable-rate\"\ncable = 0\nrate = \"200G\"\n");
+  EXPECT_TRUE(run.complete);
+  // Of 1.25 MB, 1.25 MB, and 600 us at 200 Gb/s, in which the host sends at the 100 that it knows.
+  EXPECT_NEAR(run.links[0].utilisation, 10e6 / 17.5e6, 0.03);
+  EXPECT_LE(figure(run, "utilisation_max"), 1.0);
+}
+
+}  // namespace
+}  // namespace pacecar

@@ -1,0 +1,46 @@
+// LiveProcess: this process as one that takes part in a ShareTable. Its word says the process id,
+// when it started and the process namespace, so that no other has the same by chance.
+//
+// The word lies in memory that a forked child finds wiped: the child is not the process whose slot
+// it has inherited. Thread rule: any thread.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+
+#include "transport/base/result.h"
+#include "transport/share/share_process.h"
+
+namespace pacecar {
+
+// The word of a process, in bits: 22 of its id, 21 each of its start and its namespace.
+struct OwnerWord {
+  pid_t process = 0;
+  uint32_t start = 0;              // in ticks since boot, modulo 2^21
+  uint32_t process_namespace = 0;  // inode, likewise
+
+  static OwnerWord decode(uint64_t word);
+  uint64_t encode() const;
+};
+
+class LiveProcess final : public ShareProcess {
+ public:
+  // Errors: kSystem (no /proc, or memory).
+  static Result<std::unique_ptr<LiveProcess>> make();
+  ~LiveProcess() override;
+
+  uint64_t owner() const override { return *word_; }
+  // One look into /proc; those of other namespaces cannot be seen.
+  bool ended(uint64_t owner) const override;
+  bool hidden(uint64_t owner) const override;
+
+ private:
+  explicit LiveProcess(uint64_t* word) : ShareProcess(0), word_(word), own_(*word) {}
+
+  uint64_t* const word_;  // a page of its own
+  const uint64_t own_;
+};
+
+}  // namespace pacecar

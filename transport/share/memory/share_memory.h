@@ -1,0 +1,48 @@
+// ShareMemory: a ShareTable in a file of /dev/shm that processes of one user have in common.
+//
+// Trust: directory and file are this user's alone and no symbolic links, so whoever writes there
+// could do as much without it. A name says the version of the table, the link, and the network
+// and time namespaces: two containers may both have an eth0, and clocks differ between time
+// namespaces. A file of zeros is an empty table: who is killed while it makes one leaves nothing
+// half done.
+//
+// Thread rule: any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/base/file_descriptor.h"
+#include "transport/base/result.h"
+#include "transport/share/share_table.h"
+
+namespace pacecar {
+
+// pacecar-UID in /dev/shm.
+std::string default_share_directory();
+
+class ShareMemory {
+ public:
+  // Makes what is missing. Errors: kPermission (another's, or open to others), kSystem (no
+  // shared memory, or none left), kInvalidArgument (no such table as this version's).
+  static Result<ShareMemory> open(const std::string& directory, std::string_view link);
+  // The link's table, to read. Errors: as for open; kNotFound.
+  static Result<ShareMemory> find(const std::string& directory, std::string_view link);
+
+  ShareMemory(ShareMemory&& other) noexcept;
+  ShareMemory& operator=(ShareMemory&& other) noexcept;
+  ~ShareMemory();
+
+  ShareTable& table() { return *table_; }
+  const ShareTable& table() const { return *table_; }
+
+ private:
+  explicit ShareMemory(ShareTable* table) : table_(table) {}
+  static Result<ShareMemory> map(const FileDescriptor& file, int protection,
+                                 const std::string& path);
+
+  ShareTable* table_;
+};
+
+}  // namespace pacecar
