@@ -21,6 +21,7 @@ constexpr Bytes kUsualPackets = 4;
 constexpr int64_t kUsualShare = 8;  // of a round trip
 
 // --- the law ---
+constexpr int64_t kDoubtWindows = 3;  // others may re-route, or end
 constexpr double kFull = 7.0 / 8;       // of the told rate: what arrives fills the link
 constexpr double kLeast = 1e5;          // bit/s: a packet within a second, to see how things are
 constexpr double kDrainRoundTrips = 2;  // in which what is beyond T is drained
@@ -178,7 +179,7 @@ void LinkBudget::look(Instant now) {
 bool LinkBudget::doubted(Instant now, bool reason) {
   if (!reason) doubted_since_ = Instant::never();
   if (reason && doubted_since_ == Instant::never()) doubted_since_ = now;
-  return reason && now - doubted_since_ >= window_;
+  return reason && now - doubted_since_ >= window_ * kDoubtWindows;
 }
 
 // A policer drops in every window in which more is sent than it lets through; bytes are lost by

@@ -61,6 +61,8 @@ void PaceReceiver::add_flow(Instant now, uint32_t flow) {
   f.present = true;
   f.heard = f.spell_began = now;
   f.home = f.slot = homes_.take_lowest();
+  ++present_;
+  changed_ = true;  // others of the host want to know
 }
 
 void PaceReceiver::remove_flow(Instant, uint32_t flow) {
@@ -70,13 +72,17 @@ void PaceReceiver::remove_flow(Instant, uint32_t flow) {
   homes_.release(f.home);
   due_.remove(flow);
   f.present = false;
+  --present_;
+  changed_ = true;
 }
 
-void PaceReceiver::on_posted(Instant, uint32_t flow, Bytes bytes) {
+void PaceReceiver::on_posted(Instant now, uint32_t flow, Bytes bytes) {
   Flow& f = at(flow);
   if (f.posted == 0 && bytes > 0) {
     ++posted_;
     due_.add(flow);
+    // The first CTS carries what is held for it.
+    if (host_link_ != nullptr && host_link_->due(now)) claim_part(now);
   }
   f.posted += bytes;
 }

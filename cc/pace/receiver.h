@@ -144,6 +144,7 @@ class PaceReceiver final : public Allocator {
   SlotMap slots_;
   WorkList due_;           // flows to look at by themselves
   uint32_t hinted_ = 0;    // senders at once, as the application says; 0: unknown
+  uint32_t present_ = 0;   // flows
   uint32_t posted_ = 0;    // flows with receives posted
   uint32_t charged_ = 0;   // flows in fill_
   uint32_t yielding_ = 0;  // active flows that wait for their turn

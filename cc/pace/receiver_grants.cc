@@ -166,7 +166,7 @@ void PaceReceiver::claim_part(Instant now) {
   const double demand = std::min(fill_.limits(), bps_of(environment_.line_rate));
   const LinkClaim claim{.demand = charged_ > 0 ? rate_of(demand) : Rate(),
                         .weight = static_cast<uint32_t>(fill_.weights()),
-                        .ready = posted_ > 0};
+                        .ready = present_ > 0};
   if (claim != claim_ || host_link_->due(now)) {
     claim_ = claim;
     host_link_->claim(now, claim);
