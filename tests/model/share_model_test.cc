@@ -1,8 +1,8 @@
 // How processes of a host divide a link (transport/share), in every interleaving with a few
 // interruptions, stops and deaths, and with many from a seed.
 //
-// PACECAR_MODEL_FAULTS is how many a run of the fixed worlds has at most (1; two take many minutes), PACECAR_MODEL_SEEDS
-// how many worlds are drawn (2000), PACECAR_MODEL_SEED the first of them.
+// PACECAR_MODEL_FAULTS is how many a run of the fixed worlds has at most (1; 2 take an hour),
+// PACECAR_MODEL_SEEDS how many worlds are drawn (2000), PACECAR_MODEL_SEED the first of them.
 #include <gtest/gtest.h>
 
 #include <cstdio>
