@@ -7,7 +7,7 @@
 // A smaller part counts at once, a larger one when the parts of others have been cut for it: parts
 // in use never add up to more than C for longer than one poll of the slowest process.
 //
-// Purity as for Controller: an implementation reads and writes memory, and nothing else. One thread.
+// Purity as for Controller: an implementation reads and writes memory, nothing else. One thread.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,8 @@ class HostLink {
 
   // What this process may use now; the whole link while it has it for itself.
   virtual Rate part() const = 0;
+  // What would be its part if it could use all of the link; of the last claim.
+  virtual Rate reach() const = 0;
   // What it would get, with `weight`, if it and all others that are ready began now.
   virtual Rate prospect(uint32_t weight) const = 0;
   // Of the link, in use by other processes.

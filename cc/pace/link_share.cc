@@ -22,6 +22,7 @@ LinkShare::LinkShare(const FlowEnvironment& environment, uint32_t max_flows, dou
     : told_line_(static_cast<double>(environment.line_rate.bps())),
       host_link_(environment.host_link),
       line_(told_line_),
+      reach_(told_line_),
       tolerance_(tolerance),
       budget_({.line = environment.line_rate,
                .first = environment.first_rate,
@@ -65,8 +66,10 @@ void LinkShare::poll(Instant now) {
   claim_ = claim;
   host_link_->claim(now, claim);
   const double part = std::min(static_cast<double>(host_link_->part().bps()), told_line_);
-  if (part == line_) return;
+  const double reach = std::clamp(static_cast<double>(host_link_->reach().bps()), part, told_line_);
+  if (part == line_ && reach == reach_) return;
   line_ = part;
+  reach_ = reach;
   budget_.set_line(part);
   look(kInactive);
 }
@@ -84,9 +87,11 @@ void LinkShare::on_acked(Instant now, Bytes wire, Duration excess) {
 
 void LinkShare::look(uint32_t causer) {
   const double line = this->line();
+  const double reach = budget_.learnt() ? line : reach_;
   level_ = fill_.level(line);
-  spare_ = level_ == WaterFill::kNoLevel ? line - fill_.limits() : 0;
-  const double shown = level_ == WaterFill::kNoLevel ? line + spare_ : level_;
+  reach_level_ = fill_.level(reach);
+  spare_ = reach_level_ == WaterFill::kNoLevel ? reach - fill_.limits() : 0;
+  const double shown = reach_level_ == WaterFill::kNoLevel ? reach + spare_ : reach_level_;
   if (std::abs(shown - told_) <= tolerance_ * told_) return;
   told_ = shown;
   for (const uint32_t flow : active_) {
@@ -101,8 +106,8 @@ double LinkShare::share(uint32_t flow) const {
 
 double LinkShare::usable(uint32_t flow) const {
   const Member& m = members_[flow];
-  if (level_ != WaterFill::kNoLevel) return level_ * m.weight;
-  return std::min(static_cast<double>(m.limit.bps()) + spare_, line());
+  if (reach_level_ != WaterFill::kNoLevel) return reach_level_ * m.weight;
+  return std::min(static_cast<double>(m.limit.bps()) + spare_, std::max(line(), reach_));
 }
 
 void LinkShare::touch_all() {

@@ -74,7 +74,8 @@ class LinkShare {
   const double told_line_;
   HostLink* const host_link_;
   LinkClaim claim_;
-  double line_;
+  double line_;   // our part of the host's
+  double reach_;  // what our part could be
   const double tolerance_;
   LinkBudget budget_;
   WaterFill fill_;
@@ -84,7 +85,8 @@ class LinkShare {
   Instant clear_;  // when the network was found so last
   uint32_t turns_ = 0;
   double level_ = WaterFill::kNoLevel;
-  double spare_ = 0;  // of the link when all limits are met
+  double reach_level_ = WaterFill::kNoLevel;  // with all of what our part could be
+  double spare_ = 0;  // of that, when all limits are met
   double told_ = 0;   // level or spare when all were touched last
 };
 

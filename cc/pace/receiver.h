@@ -133,6 +133,7 @@ class PaceReceiver final : public Allocator {
   const PaceConstants constants_;
   HostLink* const host_link_;
   LinkClaim claim_;
+  Instant claimed_since_ = Instant::never();  // that flows are active
   const Duration round_trip_;
   const Duration base_memory_;  // of shortest transits
   LinkCapacity capacity_;

@@ -55,7 +55,7 @@ Duration PaceReceiver::validity() const {
   const auto round_trips = static_cast<int64_t>(constants_.validity_round_trips);
   return std::max({round_trip_ * round_trips, constants_.validity,
                    environment_.pause * kPausesPerValidity,
-                   environment_.line_rate.time_for(kWordBytes * kWordShare * active_.size()) *
+                   rate_of(capacity_.line()).time_for(kWordBytes * kWordShare * active_.size()) *
                        kRepeatsPerValidity});
 }
 
@@ -161,17 +161,25 @@ void PaceReceiver::start_pass(Instant now) {
 }
 
 // What this process may divide: its part among those of the host's that receive; while it does not,
-// what it would have if all began that could.
+// what it would have if all began that could. Its idle flows begin at that: for a round trip it
+// counts although others have not been cut yet.
 void PaceReceiver::claim_part(Instant now) {
-  const double demand = std::min(fill_.limits(), bps_of(environment_.line_rate));
-  const LinkClaim claim{.demand = charged_ > 0 ? rate_of(demand) : Rate(),
-                        .weight = static_cast<uint32_t>(fill_.weights()),
+  const bool active = charged_ > 0;
+  if (!active) claimed_since_ = Instant::never();
+  if (active && claimed_since_ == Instant::never()) claimed_since_ = now;
+  const uint32_t weight =
+      active ? static_cast<uint32_t>(fill_.weights()) : expected(std::max(posted_, present_));
+  const double demand = active ? std::min(fill_.limits(), bps_of(environment_.line_rate)) : 0;
+  const LinkClaim claim{.demand = active ? rate_of(demand) : Rate(),
+                        .weight = weight,
                         .ready = present_ > 0};
   if (claim != claim_ || host_link_->due(now)) {
     claim_ = claim;
     host_link_->claim(now, claim);
   }
-  const Rate line = charged_ > 0 ? host_link_->part() : host_link_->prospect(expected(posted_));
+  const bool begins = !active || now - claimed_since_ < round_trip_;
+  const Rate prospect = begins ? host_link_->prospect(weight) : Rate();
+  const Rate line = active ? std::max(host_link_->part(), prospect) : prospect;
   capacity_.set_line(std::min(bps_of(line), bps_of(environment_.line_rate)));
 }
 

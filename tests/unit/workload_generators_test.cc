@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,42 @@ TEST(Workloads, PairsGoFromEvenToOddEntries) {
   EXPECT_EQ(workload.hosts, 5U);
   EXPECT_EQ(workload.flows[1].bytes, 77U);
   EXPECT_EQ(workload.flows[1].id, 1U);
+}
+
+// With several processes per host, those of each place have a copy of the flows.
+TEST(Workloads, ProcessesHaveCopiesOfTheFlows) {
+  const auto two = make_workload({.kind = "incast", .bytes = 1001, .senders = 2}, 3, 1, 2);
+  ASSERT_TRUE(two.has_value()) << two.error().message;
+  EXPECT_THAT(ways(*two), ElementsAre("2>0", "4>0", "3>1", "5>1"));
+  EXPECT_EQ(two->hosts, 6U);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(two->flows[i].id, i);
+    EXPECT_EQ(two->flows[i].bytes, 1001U);
+  }
+  WorkloadSpec some{.kind = "incast", .processes = {3, 1}, .split = true, .bytes = 1001};
+  const auto split = make_workload(some, 2, 1, 4);
+  ASSERT_TRUE(split.has_value()) << split.error().message;
+  EXPECT_THAT(ways(*split), ElementsAre("7>3", "5>1"));
+  EXPECT_EQ(split->flows[0].bytes, 500U);
+}
+
+// A copy waits for its own flows.
+TEST(Workloads, CopiesHaveTriggersOfTheirOwn) {
+  const WorkloadSpec ring{.kind = "ring_all_reduce", .bytes = 3000};
+  const auto one = make_workload(ring, 3, 1);
+  const auto three = make_workload(ring, 3, 1, 3);
+  ASSERT_TRUE(one && three);
+  EXPECT_EQ(three->flows.size(), 3 * one->flows.size());
+  EXPECT_EQ(three->triggers.size(), 3 * one->triggers.size());
+  EXPECT_FALSE(never_starting_flow(*three).has_value());
+  std::vector<std::set<uint32_t>> places(three->triggers.size());
+  for (const WorkloadFlow& flow : three->flows) {
+    EXPECT_EQ(flow.source % 3, flow.destination % 3);
+    if (flow.trigger != kNoTrigger) places[flow.trigger].insert(flow.source % 3);
+    for (const uint32_t trigger : flow.on_sent) places[trigger].insert(flow.source % 3);
+    for (const uint32_t trigger : flow.on_received) places[trigger].insert(flow.source % 3);
+  }
+  for (const auto& place : places) EXPECT_EQ(place.size(), 1U);
 }
 
 TEST(Workloads, IncastStaggersItsSenders) {

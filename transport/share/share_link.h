@@ -70,17 +70,9 @@ class BasicShareLink final : public HostLink {
 
   Rate part() const override { return Rate::from_bps(part_); }
 
-  Rate prospect(uint32_t weight) const override {
-    std::array<ShareOfLink, kShareSlots> shares;
-    size_t count = 0;
-    shares[count++] = {.demand = capacity_, .weight = std::max(weight, 1U)};
-    for (const Other& other : others()) {
-      shares[count++] = {.demand = other.claim.ready ? link_ : other.claim.demand.bps(),
-                         .weight = std::max(other.claim.weight, 1U)};
-    }
-    divide_link(link_, {shares.data(), count});
-    return Rate::from_bps(std::clamp(shares[0].fair, least_part(), capacity_));
-  }
+  Rate reach() const override { return could_have(own_claim_.weight, /*ready_begin=*/false); }
+
+  Rate prospect(uint32_t weight) const override { return could_have(weight, /*ready_begin=*/true); }
 
   Rate used_by_others() const override { return Rate::from_bps(used_); }
 
@@ -95,6 +87,20 @@ class BasicShareLink final : public HostLink {
     LinkClaim claim;
     uint64_t taking = 0;
   };
+
+  // With a demand for all of the link; the others' are as they are, or they all begin that could.
+  Rate could_have(uint32_t weight, bool ready_begin) const {
+    std::array<ShareOfLink, kShareSlots> shares;
+    size_t count = 0;
+    shares[count++] = {.demand = capacity_, .weight = std::max(weight, 1U)};
+    for (const Other& other : others()) {
+      const bool begins = ready_begin && other.claim.ready;
+      shares[count++] = {.demand = begins ? link_ : other.claim.demand.bps(),
+                         .weight = std::max(other.claim.weight, 1U)};
+    }
+    divide_link(link_, {shares.data(), count});
+    return Rate::from_bps(std::clamp(shares[0].fair, least_part(), capacity_));
+  }
 
   uint64_t least_part() const { return std::max<uint64_t>(capacity_ / kLeastPart, 1); }
   Word& number() const { return seat_.table().generations[direction_].number; }
