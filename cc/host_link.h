@@ -16,6 +16,12 @@
 
 namespace pacecar {
 
+// What a process uses of a told rate at first where it cannot see others who may use the same NIC:
+// so many that begin together do not exceed the link.
+inline constexpr uint64_t kUnseenProcesses = 8;
+// Where nobody knows the rate of the link.
+inline constexpr Rate kUntoldFirstRate = Rate::from_gbps(1);
+
 // What one process could do with its NIC's link, in one direction.
 struct LinkClaim {
   Rate demand;          // what all of its active flows could use; 0: none is active

@@ -9,6 +9,7 @@
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
+#include "cc/host_link.h"
 #include "cc/registry.h"
 #include "transport/engine/soft_port.h"
 #include "transport/softnic/path_selector.h"
@@ -219,9 +220,8 @@ Rate TransportSpec::told_rate(Rate cables) const {
 }
 
 Rate TransportSpec::first_rate_of(Rate told) const {
-  constexpr uint64_t kPart = 4;
   if (first_rate != Rate() || share == LinkSharing::kAuto) return first_rate;
-  return Rate::from_bps(told.bps() / kPart);
+  return Rate::from_bps(told.bps() / kUnseenProcesses);
 }
 
 std::string read_congestion_control(SpecReader& reader, const std::string& otherwise) {

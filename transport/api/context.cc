@@ -63,10 +63,10 @@ Result<Groups> open_groups(std::span<const NicGroup> chosen, const Params& param
       gpu_ways.choose(
           {.software = caps.software, .dma_buf = caps.dma_buf, .peer_memory = caps.peer_memory},
           info);
-      const bool others_unknown = nic->share == nullptr && !nic->host_only;
+      const Rate first = first_rate(*nic);
       auto engine =
           Engine::open(params, std::move(nic->port), identity_of_nic(process, number++),
-                       {.share = std::move(nic->share), .others_unknown = others_unknown});
+                       {.share = std::move(nic->share), .first_rate = first});
       if (!engine) return tl::unexpected(engine.error());
       group.push_back({.info = std::move(info), .engine = std::move(*engine)});
     }

@@ -33,7 +33,6 @@ constexpr int64_t kStreamRestShare = 5;
 constexpr int64_t kStreamRests = 10;
 constexpr Duration kLinger = Duration::from_ms(300);
 // Of the link, what a process uses at first that may have neighbours it cannot see.
-constexpr uint64_t kCarefulShare = 4;
 constexpr Duration kLingerStep = Duration::from_us(200);
 // Packets that a decorator holds back, or a device that nobody can wait for, come out only when
 // polled for.
@@ -77,9 +76,6 @@ Engine::Engine(const Params& params, std::unique_ptr<NicPort> port, const NicIde
 Result<void> Engine::start() {
   const Instant start = now();
   const Rate line_rate = caps().line_rate;
-  // Who does not know who else is there begins carefully.
-  const Rate first_rate =
-      link_.others_unknown ? Rate::from_bps(line_rate.bps() / kCarefulShare) : Rate();
   const uint32_t eager = caps().software ? static_cast<uint32_t>(params_.eager) : 0;
   auto messenger = Messenger::create(
       port_->nic(),
@@ -88,7 +84,7 @@ Result<void> Engine::start() {
                       .line_rate = line_rate,
                       .rate_max = params_.rate_max,
                       .weight = params_.weight,
-                      .first_rate = first_rate,
+                      .first_rate = link_.first_rate,
                       .outgoing = link_.share ? &link_.share->outgoing() : nullptr,
                       .incoming = link_.share ? &link_.share->incoming() : nullptr,
                       .max_connections = params_.max_connections,

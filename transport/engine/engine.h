@@ -30,7 +30,7 @@ namespace pacecar {
 // A NIC's link among the processes of this host.
 struct EngineLink {
   std::unique_ptr<HostShare> share;  // null: not divided
-  bool others_unknown = false;       // there may be others, of whom nothing is known
+  Rate first_rate;                   // FlowEnvironment::first_rate
 };
 
 class Engine {

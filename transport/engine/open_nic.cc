@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "cc/host_link.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/open_dpdk.h"
 #include "transport/engine/open_io.h"
@@ -54,6 +55,13 @@ void share_link(OpenedNic& nic, const Params& params, const LogSink& log) {
 }
 
 }  // namespace
+
+// Who does not know the link, or who else uses it, begins carefully.
+Rate first_rate(const OpenedNic& nic) {
+  if (nic.host_only) return {};
+  if (nic.speed == Rate()) return kUntoldFirstRate;
+  return nic.share != nullptr ? Rate() : Rate::from_bps(nic.speed.bps() / kUnseenProcesses);
+}
 
 std::vector<NicCandidate> list_nics() {
   std::vector<NicCandidate> nics = list_verbs_nics();

@@ -24,6 +24,9 @@ struct OpenedNic {
   std::unique_ptr<HostShare> share;  // of its link; null where there is none, or it cannot be had
 };
 
+// What the NIC may use before anything is known of its link; 0: its line rate.
+Rate first_rate(const OpenedNic& nic);
+
 std::vector<NicCandidate> list_nics();
 
 // Errors: of the kind of NIC; each names the device and the cure.
