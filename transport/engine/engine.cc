@@ -128,7 +128,8 @@ bool Engine::poll(Instant now) {
   const size_t received = loop_->receive(now);
   // Most polls find nothing: they end here.
   if (received == 0 && now < deadline_ && sends_.empty() && receives_.empty()) return false;
-  return poll_without_receiving(now) || received > 0;
+  // What was received may be later than the turn began.
+  return poll_without_receiving(received > 0 ? Engine::now() : now) || received > 0;
 }
 
 bool Engine::poll_without_receiving(Instant now) {

@@ -5,6 +5,7 @@
 
 #include "transport/base/prefetch.h"
 #include "transport/engine/bootstrap/auth.h"
+#include "transport/engine/clock.h"
 #include "transport/message/control_words.h"
 #include "transport/wire/address.h"
 #include "transport/wire/extended.h"
@@ -81,7 +82,7 @@ class OwningSoftPort final : private OwnNic, public SoftPort {
   OwningSoftPort(const SoftNicConfig& config, std::unique_ptr<PacketIo> io, Instant now,
                  const Address& bootstrap)
       : OwnNic{std::move(io), SoftNic(config, {random_word, nullptr}, now)},
-        SoftPort(*owned_io, owned_nic),
+        SoftPort(*owned_io, owned_nic, kMaxTransmit, clock_now),
         bootstrap_(bootstrap) {}
 
   const Address& address() const override { return bootstrap_; }
@@ -100,7 +101,8 @@ void SoftPort::prepare() const {
 
 size_t SoftPort::receive(Instant now) {
   const size_t received = io_.receive(received_, now);
-  nic_.on_packets(now, std::span(received_).first(received));
+  const Instant arrived = received > 0 && clock_ != nullptr ? clock_() : now;
+  nic_.on_packets(arrived, std::span(received_).first(received));
   return received;
 }
 

@@ -20,10 +20,14 @@ class SoftPort : public NicPort {
  public:
   static constexpr size_t kMaxTransmit = 64;
 
+  using Clock = Instant (*)();
+
   // Both outlive the port. `transmit` is how many packets are made at a time, 1 to kMaxTransmit:
-  // what is made is not reconsidered while the packet I/O does not take it.
-  SoftPort(PacketIo& io, SoftNic& nic, size_t transmit = kMaxTransmit)
-      : io_(io), nic_(nic), transmit_(transmit) {
+  // what is made is not reconsidered while the packet I/O does not take it. With a `clock`, packets
+  // have arrived when they have been taken: a host that pauses between the turn's time and that
+  // would see some arrive before they were sent. Virtual time stands still meanwhile.
+  SoftPort(PacketIo& io, SoftNic& nic, size_t transmit = kMaxTransmit, Clock clock = nullptr)
+      : io_(io), nic_(nic), transmit_(transmit), clock_(clock) {
     PACECAR_CHECK(transmit > 0 && transmit <= kMaxTransmit);
   }
 
@@ -40,6 +44,7 @@ class SoftPort : public NicPort {
   PacketIo& io_;
   SoftNic& nic_;
   size_t transmit_;
+  Clock clock_;
   size_t outgoing_begin_ = 0;  // of what the packet I/O has not taken yet
   size_t outgoing_end_ = 0;
   uint64_t invalidations_ = 0;

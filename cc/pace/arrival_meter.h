@@ -1,0 +1,95 @@
+// ArrivalMeter: how fast bytes come in, and the least delay that any of them has met lately. It
+// looks several times in a window: the rate is that of the last window, the delay the least of the
+// last round trip, so that of packets on several paths some have met no queue but the common one.
+//
+// Rates are bit/s. Pure; one thread.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+class ArrivalMeter {
+ public:
+  // `packet`: a full one; what is measured on fewer than a few says nothing.
+  ArrivalMeter(Duration window, Duration round_trip, Bytes packet)
+      : window_(window),
+        round_trip_(round_trip),
+        look_(window / static_cast<int64_t>(kLooks)),
+        packet_(packet) {}
+
+  // Forgets everything; what comes now is not counted, as nobody knows how long it took.
+  void begin(Instant now) {
+    looks_.fill({});
+    began_ = now;
+    bytes_ = 0;
+    least_ = Duration::max();
+  }
+
+  // `delay` of the fastest of them, Duration::max() if it is not known. True when a look is over.
+  bool on_bytes(Instant now, Bytes bytes, Duration delay) {
+    bytes_ += bytes;
+    least_ = std::min(least_, delay);
+    const Duration lasted = now - began_;
+    if (lasted < look_) return false;
+    const Bytes enough = packet_ * (lasted < window_ ? kPacketsPerLook : kFewPackets);
+    if (bytes_ < enough && lasted < kLongestLook) return false;
+    close_look(now);
+    return true;
+  }
+
+  double rate() const { return rate_; }
+  // Duration::max() if it is not known.
+  Duration delay() const { return delay_; }
+
+  static constexpr Duration kLongestLook = Duration::from_ms(50);
+
+ private:
+  static constexpr size_t kLooks = 4;          // in a window
+  static constexpr Bytes kPacketsPerLook = 6;  // fewer may all be late by chance
+  static constexpr Bytes kFewPackets = 2;      // but not for a whole window
+
+  struct Look {
+    Instant began;
+    Instant end = Instant::from_ns(0);
+    Bytes bytes = 0;
+    Duration least = Duration::max();
+  };
+
+  void close_look(Instant now) {
+    looks_[next_] = {began_, now, bytes_, least_};
+    next_ = (next_ + 1) % kLooks;
+    Bytes bytes = 0;
+    Instant began = now;
+    delay_ = Duration::max();
+    for (const Look& look : looks_) {
+      if (look.bytes == 0 || now - look.end >= window_) continue;
+      bytes += look.bytes;
+      began = std::min(began, look.began);
+      if (now - look.end < round_trip_) delay_ = std::min(delay_, look.least);
+    }
+    rate_ = now > began ? static_cast<double>(bytes) * 8 / (now - began).seconds() : 0;
+    began_ = now;
+    bytes_ = 0;
+    least_ = Duration::max();
+  }
+
+  const Duration window_;
+  const Duration round_trip_;
+  const Duration look_;
+  const Bytes packet_;
+  std::array<Look, kLooks> looks_{};  // the last ones
+  size_t next_ = 0;
+  double rate_ = 0;
+  Duration delay_ = Duration::max();
+  // The present look.
+  Instant began_;
+  Bytes bytes_ = 0;
+  Duration least_ = Duration::max();
+};
+
+}  // namespace pacecar
