@@ -49,6 +49,8 @@ class HostLink {
   virtual Rate reach() const = 0;
   // What it would get, with `weight`, if it and all others that are ready began now.
   virtual Rate prospect(uint32_t weight) const = 0;
+  // Own weight over that of all whose flows are active, as of the last claim; 1 for one alone.
+  virtual double share_of_weights() const = 0;
   // Of the link, in use by other processes.
   virtual Rate used_by_others() const = 0;
 };

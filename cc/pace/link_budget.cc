@@ -14,7 +14,7 @@ constexpr int64_t kIdleWindows = 32;  // after which nothing is known any more
 // --- the delay that is usual: flows meet, end hosts are late ---
 constexpr Bytes kUsualPackets = 4;
 constexpr int64_t kUsualShare = 8;  // of a round trip
-constexpr Bytes kOwnShare = 4;      // of a packet: what each user keeps in the queue
+constexpr double kOwnPart = 0.25;   // of a packet: what each user keeps in the queue
 
 // --- the law ---
 constexpr int64_t kDoubtWindows =
@@ -44,8 +44,8 @@ constexpr int64_t kPolicedWindows = 16;  // without growth
 constexpr double kDip = 0.75;
 constexpr int64_t kDipTargets = 4;
 
-Duration time_at(double bps, Bytes bytes) {
-  return Duration::from_ns(static_cast<int64_t>(static_cast<double>(bytes) * 8e9 / bps));
+Duration time_at(double bps, double bytes) {
+  return Duration::from_ns(static_cast<int64_t>(bytes * 8e9 / bps));
 }
 
 double ratio(Duration a, Duration b) {
@@ -104,7 +104,7 @@ bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess) {
 Duration LinkBudget::target() const {
   const Duration usual = config_.jitter + config_.line.time_for(config_.packet * kUsualPackets) +
                          config_.round_trip / kUsualShare;
-  const Duration own = time_at(rate_, config_.packet * weight_ / kOwnShare);
+  const Duration own = time_at(rate_, kOwnPart * weight_ * static_cast<double>(config_.packet));
   return std::max((usual + own) * patience_, neighbor_.kept());
 }
 

@@ -46,8 +46,9 @@ class LinkBudget {
   bool on_bytes(Instant now, Bytes wire, Duration excess);
   // Some of what was sent is lost.
   void on_loss(Bytes wire) { lost_ += wire; }
-  // Of the flows that use the budget, on average.
-  void set_weight(uint32_t weight) { weight_ = weight; }
+  // Of the flows that use the budget, on average; a part of it where processes that know each other
+  // use the link together.
+  void set_weight(double weight) { weight_ = weight; }
   // T is so many times as long: of two who see the same queue, one acts first.
   void set_patience(int64_t patience) { patience_ = patience; }
   // The told rate, or this process's part of it, has changed.
@@ -75,7 +76,7 @@ class LinkBudget {
   const Duration window_;  // W
   double line_;
   double rate_;
-  uint32_t weight_ = 1;
+  double weight_ = 1;
   int64_t patience_ = 1;
   ArrivalMeter meter_;
   GreedyNeighbor neighbor_;

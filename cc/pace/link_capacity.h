@@ -36,8 +36,8 @@ class LinkCapacity {
 
   // This process's part of the link.
   void set_line(double line) { budget_.set_line(line_ = line); }
-  // The mean of the flows'.
-  void set_weight(uint32_t weight) { budget_.set_weight(weight); }
+  // LinkBudget::set_weight.
+  void set_weight(double weight) { budget_.set_weight(weight); }
   double line() const { return std::min(line_, budget_.rate()); }
   double uncovered() const { return uncovered_; }
   Duration queue() const { return queue_; }

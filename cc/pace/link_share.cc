@@ -67,6 +67,7 @@ void LinkShare::poll(Instant now) {
   host_link_->claim(now, claim);
   const double part = std::min(static_cast<double>(host_link_->part().bps()), told_line_);
   const double reach = std::clamp(static_cast<double>(host_link_->reach().bps()), part, told_line_);
+  weight_share_ = host_link_->share_of_weights();
   if (part == line_ && reach == reach_) return;
   line_ = part;
   reach_ = reach;
@@ -79,8 +80,10 @@ Instant LinkShare::next_deadline() const {
 }
 
 void LinkShare::on_acked(Instant now, Bytes wire, Duration excess) {
-  const auto flows = static_cast<uint32_t>(std::max<size_t>(active_.size(), 1));
-  budget_.set_weight(std::max(static_cast<uint32_t>(fill_.weights()) / flows, 1U));
+  if (!active_.empty()) {
+    const double mean = static_cast<double>(fill_.weights()) / static_cast<double>(active_.size());
+    budget_.set_weight(mean * weight_share_);
+  }
   budget_.set_patience(level_ == WaterFill::kNoLevel ? kPatienceGranted : kPatience);
   if (budget_.on_bytes(now, wire, excess)) look(kInactive);
 }

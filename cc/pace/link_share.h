@@ -74,8 +74,9 @@ class LinkShare {
   const double told_line_;
   HostLink* const host_link_;
   LinkClaim claim_;
-  double line_;   // our part of the host's
-  double reach_;  // what our part could be
+  double weight_share_ = 1;  // of those of the host's processes
+  double line_;              // our part of the host's
+  double reach_;             // what our part could be
   const double tolerance_;
   LinkBudget budget_;
   WaterFill fill_;
@@ -86,8 +87,8 @@ class LinkShare {
   uint32_t turns_ = 0;
   double level_ = WaterFill::kNoLevel;
   double reach_level_ = WaterFill::kNoLevel;  // with all of what our part could be
-  double spare_ = 0;  // of that, when all limits are met
-  double told_ = 0;   // level or spare when all were touched last
+  double spare_ = 0;                          // of that, when all limits are met
+  double told_ = 0;                           // level or spare when all were touched last
 };
 
 }  // namespace pacecar

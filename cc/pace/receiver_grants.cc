@@ -137,6 +137,10 @@ void PaceReceiver::start_pass(Instant now) {
   const bool all_here = charged_ >= expected(posted_);
   if (newcomers_ > 0 && (all_here || !fan_in_.gathering(now))) end_episode();
   if (host_link_ != nullptr) claim_part(now);
+  if (charged_ > 0) {
+    const double mean = static_cast<double>(fill_.weights()) / charged_;
+    capacity_.set_weight(mean * (host_link_ != nullptr ? host_link_->share_of_weights() : 1));
+  }
   const double available = capacity_.available(active_.size());
   level_ = fill_.level(available);
   const double left = level_ == WaterFill::kNoLevel ? available - fill_.limits() : 0;
@@ -170,9 +174,8 @@ void PaceReceiver::claim_part(Instant now) {
   const uint32_t weight =
       active ? static_cast<uint32_t>(fill_.weights()) : expected(std::max(posted_, present_));
   const double demand = active ? std::min(fill_.limits(), bps_of(environment_.line_rate)) : 0;
-  const LinkClaim claim{.demand = active ? rate_of(demand) : Rate(),
-                        .weight = weight,
-                        .ready = present_ > 0};
+  const LinkClaim claim{
+      .demand = active ? rate_of(demand) : Rate(), .weight = weight, .ready = present_ > 0};
   if (claim != claim_ || host_link_->due(now)) {
     claim_ = claim;
     host_link_->claim(now, claim);

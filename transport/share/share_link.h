@@ -74,6 +74,15 @@ class BasicShareLink final : public HostLink {
 
   Rate prospect(uint32_t weight) const override { return could_have(weight, /*ready_begin=*/true); }
 
+  double share_of_weights() const override {
+    const double own = std::max(own_claim_.weight, 1U);
+    double all = own;
+    for (const Other& other : others()) {
+      if (other.claim.demand.bps() > 0) all += other.claim.weight;
+    }
+    return own / all;
+  }
+
   Rate used_by_others() const override { return Rate::from_bps(used_); }
 
  private:

@@ -28,10 +28,11 @@ class RttEstimator {
   // Zero before the first sample.
   Duration smoothed() const { return smoothed_; }
   // Time without any acknowledgement after which one packet is sent again, to learn whether the
-  // last ones were lost (RFC 8985, section 7).
+  // last ones were lost (RFC 8985, section 7; the variation as in RFC 9002, section 6.2).
   Duration probe_timeout() const {
     if (smoothed_.ns() == 0) return bounds_.initial_timeout;
-    return std::min(std::max(smoothed_ * 2, bounds_.min_probe), timeout());
+    const Duration unusual = std::max(smoothed_ * 2, smoothed_ + variation_ * 4);
+    return std::min(std::max(unusual, bounds_.min_probe), timeout());
   }
   // Time after which this is a sign of congestion.
   Duration timeout() const {
