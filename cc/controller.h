@@ -29,6 +29,8 @@ struct FlowEnvironment {
   Duration jitter;
   // How long an end host may do nothing without being broken: it was not given the processor.
   Duration pause;
+  // Receivers know how long packets were on their way.
+  bool receivers_look = false;
   // What the NIC uses before anything is known of its link; 0: the line rate.
   Rate first_rate;
   // The direction of the link that is meant, where processes of one host share it; null: none do.

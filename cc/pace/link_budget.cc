@@ -32,7 +32,10 @@ constexpr double kRecovery = 1.25;    // of what is far below what the link has 
 constexpr double kProbe = 1.0 / 128;  // doubles with each growth beyond what it has given
 constexpr uint32_t kMostCalm = 4;
 constexpr double kStart = 1.5;
-constexpr double kFairPart = 0.5;  // beside one greedy neighbor
+
+// --- beside a greedy neighbor ---
+constexpr double kFairPart = 0.5;  // of the link, with one other
+constexpr double kSwiftDecrease = 0.8;
 
 // --- losses without delay ---
 constexpr double kPoliced = 0.01;
@@ -94,28 +97,39 @@ bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess) {
   sent_ += wire;
   if (first) {
     begin(now);
-  } else if (meter_.on_bytes(now, wire, excess) && meter_.delay() < Duration::max()) {
+  } else if (meter_.on_bytes(now, wire, excess)) {
     look(now);
   }
   return std::exchange(shown_, rate()) != shown_;
 }
 
+// The delay of a link that is well used.
+Duration LinkBudget::usual() const {
+  return (config_.jitter + config_.line.time_for(config_.packet * kUsualPackets) +
+          config_.round_trip / kUsualShare) *
+         patience_;
+}
+
 // The delay that is no cause to slow down.
 Duration LinkBudget::target() const {
-  const Duration usual = config_.jitter + config_.line.time_for(config_.packet * kUsualPackets) +
-                         config_.round_trip / kUsualShare;
   const Duration own = time_at(rate_, kOwnPart * weight_ * static_cast<double>(config_.packet));
-  return std::max((usual + own) * patience_, neighbor_.kept());
+  return std::max(usual() + own * patience_, neighbor_.kept());
 }
+
+// Beside one neighbor, as far as known.
+double LinkBudget::fair_part() const { return std::min(kFairPart * line_, most_); }
 
 void LinkBudget::look(Instant now) {
   const Duration delay = meter_.delay();
-  if (neighbor_.look(now, delay, target(), std::max(rate_, meter_.rate()), window_)) {
-    rate_ = std::max(rate_, kFairPart * std::min(neighbor_.rate_before(), line_));
+  const bool lossy = policed(now);
+  if (delay == Duration::max()) return lossy ? police(now) : void();
+  most_ = std::max(most_, std::min(meter_.rate(), line_));
+  if (neighbor_.look(now, delay, usual(), window_) && learnt()) {
+    rate_ = std::max(rate_, fair_part());
   }
   yield_to_base(now, delay);
   const bool queued = delay > target();
-  if (policed(now) && !queued) {
+  if (lossy && !queued) {
     police(now);
   } else if (learnt() || doubted(now, queued && meter_.rate() < kFull * line_)) {
     queued ? cut(now, delay) : grow(now, delay);
@@ -160,6 +174,12 @@ void LinkBudget::cut(Instant now, Duration delay) {
   const bool falling = cut_delay_ > Duration() && ratio(delay, cut_delay_) < kDrained;
   cut_delay_ = delay;
   if (falling) return;
+  if (neighbor_.kept() > Duration()) {
+    const double factor = 1 - kSwiftDecrease * (1 - ratio(target(), delay));
+    const bool escalates = delay > neighbor_.kept() * 2;  // others hold their part, too
+    const double held = escalates ? 0 : std::min(rate_, fair_part());
+    return slow_down(std::max(rate_ * std::max(factor, kLeastFactor), held));
+  }
   bound_ = std::min(rate_, meter_.rate());
   const double drained = ratio(delay - target(), window_ + delay) / kDrainRoundTrips;
   slow_down(bound_ * std::max(1 - drained, kLeastFactor));
@@ -169,11 +189,15 @@ void LinkBudget::grow(Instant now, Duration delay) {
   cut_delay_ = Duration();
   if (now < next_growth_ || !learnt() || meter_.rate() < kUsed * rate_) return;
   next_growth_ = now + window_ + delay;
+  const double packet = static_cast<double>(config_.packet) * 8 * weight_;
+  if (neighbor_.kept() > Duration()) {
+    rate_ = std::min(rate_ + packet / (window_ + delay).seconds(), line_);
+    return;
+  }
   const double missing = 1 - ratio(delay, target());
   const bool empty = missing > 0.5;
   const bool far_below = starting_ || rate_ < kBelowBound * bound_;
   calm_ = empty && rate_ > kAboveBound * bound_ ? std::min(calm_ + 1, kMostCalm) : 0;
-  const double packet = static_cast<double>(config_.packet) * 8 * weight_;
   double grown = rate_ + missing * kIncrease * packet / window_.seconds();
   if (empty && far_below) {
     grown = rate_ * (starting_ ? kStart : kRecovery);

@@ -10,8 +10,11 @@
 // While a queue stands, a is what the link gives us, whatever was granted. W is a round trip, or
 // what measuring takes; P a packet, w the process's weight. T = usual + w P / 4 b: the delay at
 // which each user has a part of a packet of its own in the queue, so that n of them agree on equal
-// parts, and the one with less than its part is the last to yield. Beside a neighbor that keeps a
-// queue whatever we do (GreedyNeighbor) T is what it keeps.
+// parts, and the one with less than its part is the last to yield.
+//
+// Beside a neighbor that keeps a queue whatever we do (GreedyNeighbor), T is what it keeps, and we
+// begin with half of the link and go on as Swift does: b += w P / (W + d), b *= 1 - 0.8 (d - T) /
+// d.
 //
 // The law is idle while own arrivals fill the told rate, and until a queue has stood for some
 // windows although they do not.
@@ -63,6 +66,8 @@ class LinkBudget {
  private:
   void begin(Instant now);
   void look(Instant now);
+  double fair_part() const;
+  Duration usual() const;
   Duration target() const;
   bool doubted(Instant now, bool reason);
   bool policed(Instant now);
@@ -82,6 +87,7 @@ class LinkBudget {
   GreedyNeighbor neighbor_;
   Instant last_;       // arrival
   bool starting_;      // no queue has been met yet
+  double most_ = 0;    // that has arrived
   double bound_ = 0;   // what the link gave at the last cut
   uint32_t calm_ = 0;  // growths in a row beyond that, without a queue
   Instant next_cut_;

@@ -10,7 +10,7 @@ namespace pacecar {
 namespace {
 
 // The receiver may see the same queue, and is the first to act; all the more where its grants are
-// what limits us.
+// what limits us. Where it is known to look, we leave it to it.
 constexpr int64_t kPatience = 2;
 constexpr int64_t kPatienceGranted = 8;
 // Round trips take both directions by one clock: nothing drifts.
@@ -20,6 +20,7 @@ constexpr Duration kBaseMemory = Duration::from_s(1);
 
 LinkShare::LinkShare(const FlowEnvironment& environment, uint32_t max_flows, double tolerance)
     : told_line_(static_cast<double>(environment.line_rate.bps())),
+      receivers_look_(environment.receivers_look),
       host_link_(environment.host_link),
       line_(told_line_),
       reach_(told_line_),
@@ -84,8 +85,10 @@ void LinkShare::on_acked(Instant now, Bytes wire, Duration excess) {
     const double mean = static_cast<double>(fill_.weights()) / static_cast<double>(active_.size());
     budget_.set_weight(mean * weight_share_);
   }
-  budget_.set_patience(level_ == WaterFill::kNoLevel ? kPatienceGranted : kPatience);
-  if (budget_.on_bytes(now, wire, excess)) look(kInactive);
+  const bool granted = level_ == WaterFill::kNoLevel;
+  budget_.set_patience(granted ? kPatienceGranted : kPatience);
+  const Duration counted = granted && receivers_look_ ? Duration::max() : excess;
+  if (budget_.on_bytes(now, wire, counted)) look(kInactive);
 }
 
 void LinkShare::look(uint32_t causer) {

@@ -72,6 +72,7 @@ class LinkShare {
   void look(uint32_t causer);
 
   const double told_line_;
+  const bool receivers_look_;
   HostLink* const host_link_;
   LinkClaim claim_;
   double weight_share_ = 1;  // of those of the host's processes

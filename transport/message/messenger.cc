@@ -81,6 +81,7 @@ FlowEnvironment Messenger::environment(const Nic& nic, const MessengerConfig& co
           .trimming = config.trimming,
           .jitter = nic.caps().jitter,
           .pause = nic.caps().pause,
+          .receivers_look = nic.caps().times_arrivals,
           .first_rate = config.first_rate};
 }
 

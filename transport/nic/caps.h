@@ -33,6 +33,7 @@ struct NicCaps {
   bool paces_packets =
       true;  // set_flow_limits is applied to each packet; otherwise to whole writes
   bool sees_ecn = false;
+  bool times_arrivals = false;   // FlowArrival::transit_ns says something
   bool sends = false;            // Opcode::kSend and receive requests
   bool reads = false;            // Opcode::kRead
   bool manual_progress = false;  // what arrives moves only while it is polled

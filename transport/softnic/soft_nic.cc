@@ -92,6 +92,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       .ordered = false,
       .paces_packets = true,
       .sees_ecn = config.sees_ecn,
+      .times_arrivals = config.wire_mode == WireMode::kExtended,
       .sends = config.wire_mode != WireMode::kExtended,
       .reads = config.wire_mode != WireMode::kExtended,
       .counts_silent_packets = true,
