@@ -1,9 +1,9 @@
 // GreedyNeighbor: recognizes traffic that keeps a queue whatever we do, such as TCP's cubic or a
 // controller with a higher target. It is suspected when the delay is far beyond what users of our
 // own law agree on, and recognized when it has stayed there for some round trips although we
-// yielded. Then the delay that it keeps is no cause to yield, until we look again. What it keeps is
-// followed down, never up, and all processes of a host look again at the same moments, by its
-// clock: users of our law that took each other for such neighbors free themselves.
+// yielded. Then the delay that it keeps is no cause to yield, until it is gone or we look again.
+// All processes of a host look again at the same moments, by its clock: users of our law that took
+// each other for such neighbors free themselves.
 //
 // Pure; one thread.
 #pragma once
@@ -20,8 +20,8 @@ class GreedyNeighbor {
   // trip. True when a neighbor has just been recognized.
   bool look(Instant now, Duration delay, Duration usual, Duration window) {
     if (kept_ > Duration()) {
-      kept_ = delay < kept_ / 2 ? delay : kept_;
-      if (now >= until_ || kept_ == Duration()) forget();
+      if (delay >= kept_ / 2) kept_seen_ = now;
+      if (now >= until_ || now - kept_seen_ > (window + kept_) * kGone) forget();
       return false;
     }
     if (!suspected_) {
@@ -40,6 +40,7 @@ class GreedyNeighbor {
     if (now - since_ < (window + most_) * kYielding) return false;
     kept_ = sum_ / looks_;
     const int64_t period = kLookAgain.ns();
+    kept_seen_ = now;
     until_ = Instant::from_ns(((now + kLookAgain / 4).ns() / period + 1) * period);
     return true;
   }
@@ -53,6 +54,7 @@ class GreedyNeighbor {
   static constexpr int64_t kFarBeyond = 4;  // times what users of our law agree on
   static constexpr double kFalling = 0.75;  // of the most that was seen: somebody yields
   static constexpr int64_t kYielding = 8;   // round trips of yielding in vain
+  static constexpr int64_t kGone = 2;       // round trips without the delay that it keeps
   static constexpr Duration kLookAgain = Duration::from_s(4);
 
   bool suspected_ = false;
@@ -61,6 +63,7 @@ class GreedyNeighbor {
   Duration sum_;
   int64_t looks_ = 0;
   Duration kept_;
+  Instant kept_seen_;  // when there was still half of it
   Instant until_;
 };
 

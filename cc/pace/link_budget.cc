@@ -9,7 +9,9 @@ namespace {
 // --- measuring ---
 constexpr int64_t kJittersPerWindow = 10;  // arrivals on a host that is late by chance
 constexpr Bytes kPacketsPerWindow = 16;
-constexpr int64_t kIdleWindows = 32;  // after which nothing is known any more
+constexpr int64_t kIdleWindows = 32;  // after which nothing is known any more, as after
+constexpr double kIdlePackets = 8;    // at the present rate, and
+constexpr int64_t kIdleDelays = 4;    // that the last ones met
 
 // --- the delay that is usual: flows meet, end hosts are late ---
 constexpr Bytes kUsualPackets = 4;
@@ -61,27 +63,29 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
     : config_(config),
       window_(std::max({config.round_trip, config.jitter * kJittersPerWindow,
                         config.line.time_for(config.packet * kPacketsPerWindow)})),
-      line_(static_cast<double>(config.line.bps())),
-      rate_(config.first > Rate() ? std::min(static_cast<double>(config.first.bps()), line_)
-                                  : line_),
+      told_(static_cast<double>(config.line.bps())),
+      part_(told_),
+      rate_(config.first > Rate() ? std::min(static_cast<double>(config.first.bps()), told_)
+                                  : told_),
       meter_(window_, config.round_trip, config.packet),
-      starting_(learnt()),
+      starting_(rate_ < told_),
       shown_(rate_) {}
 
-// A budget that was not what limits stays so.
-void LinkBudget::set_line(double line) {
-  rate_ = learnt() ? std::min(rate_, line) : line;
-  line_ = line;
+double LinkBudget::rate() const { return std::min(rate_, part_) * (last_ < dip_until_ ? kDip : 1); }
+
+Duration LinkBudget::idle_limit() const {
+  const Duration packets = time_at(rate_, kIdlePackets * static_cast<double>(config_.packet));
+  return std::max(window_ * kIdleWindows, packets) + ArrivalMeter::kLongestLook;
 }
 
-double LinkBudget::rate() const { return last_ < dip_until_ ? rate_ * kDip : rate_; }
-
-// What was known of a link that has not been used for long is of no use.
+// A link that has not been used for long is used as at first, but for what it gave at last where
+// nobody has told what it gives.
 void LinkBudget::begin(Instant now) {
-  const bool careful = config_.first > Rate();
-  rate_ =
-      careful ? std::max(rate_, std::min(static_cast<double>(config_.first.bps()), line_)) : line_;
-  starting_ = careful && learnt();
+  if (config_.first == Rate()) rate_ = told_;
+  if (config_.first > Rate()) {
+    rate_ = std::max(rate_, bound_ > 0 ? bound_ : static_cast<double>(config_.first.bps()));
+    rate_ = std::min(rate_, told_);
+  }
   calm_ = 0;
   neighbor_.forget();
   meter_.begin(now);
@@ -91,8 +95,7 @@ void LinkBudget::begin(Instant now) {
 }
 
 bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess) {
-  const bool idle = now - last_ > window_ * kIdleWindows + ArrivalMeter::kLongestLook;
-  const bool first = last_ == Instant() || idle;
+  const bool first = last_ == Instant() || now - last_ > idle_limit() + delay_ * kIdleDelays;
   last_ = now;
   sent_ += wire;
   if (first) {
@@ -117,13 +120,14 @@ Duration LinkBudget::target() const {
 }
 
 // Beside one neighbor, as far as known.
-double LinkBudget::fair_part() const { return std::min(kFairPart * line_, most_); }
+double LinkBudget::fair_part() const { return std::min(kFairPart * part_, most_); }
 
 void LinkBudget::look(Instant now) {
   const Duration delay = meter_.delay();
   const bool lossy = policed(now);
   if (delay == Duration::max()) return lossy ? police(now) : void();
-  most_ = std::max(most_, std::min(meter_.rate(), line_));
+  delay_ = delay;
+  most_ = std::max(most_, std::min(meter_.rate(), told_));
   if (neighbor_.look(now, delay, usual(), window_) && learnt()) {
     rate_ = std::max(rate_, fair_part());
   }
@@ -131,7 +135,7 @@ void LinkBudget::look(Instant now) {
   const bool queued = delay > target();
   if (lossy && !queued) {
     police(now);
-  } else if (learnt() || doubted(now, queued && meter_.rate() < kFull * line_)) {
+  } else if (learnt() || doubted(now, queued && meter_.rate() < kFull * part_)) {
     queued ? cut(now, delay) : grow(now, delay);
   }
 }
@@ -144,7 +148,7 @@ bool LinkBudget::doubted(Instant now, bool reason) {
 }
 
 void LinkBudget::slow_down(double rate) {
-  rate_ = std::max(rate, std::min(kLeast, line_));
+  rate_ = std::max(rate, std::min(kLeast, told_));
   starting_ = false;
   calm_ = 0;
 }
@@ -187,11 +191,11 @@ void LinkBudget::cut(Instant now, Duration delay) {
 
 void LinkBudget::grow(Instant now, Duration delay) {
   cut_delay_ = Duration();
-  if (now < next_growth_ || !learnt() || meter_.rate() < kUsed * rate_) return;
+  if (now < next_growth_ || rate_ >= told_ || meter_.rate() < kUsed * rate_) return;
   next_growth_ = now + window_ + delay;
   const double packet = static_cast<double>(config_.packet) * 8 * weight_;
   if (neighbor_.kept() > Duration()) {
-    rate_ = std::min(rate_ + packet / (window_ + delay).seconds(), line_);
+    rate_ = std::min(rate_ + packet / (window_ + delay).seconds(), told_);
     return;
   }
   const double missing = 1 - ratio(delay, target());
@@ -204,8 +208,8 @@ void LinkBudget::grow(Instant now, Duration delay) {
   } else if (empty) {
     grown = std::max(grown, rate_ * (1 + kProbe * (1 << calm_)));
   }
-  rate_ = std::min(grown, line_);
-  starting_ = starting_ && learnt();
+  rate_ = std::min(grown, told_);
+  starting_ = starting_ && rate_ < told_;
 }
 
 // A queue that never empties would in time be taken for the path. All processes of a host look at

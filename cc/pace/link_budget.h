@@ -54,17 +54,18 @@ class LinkBudget {
   void set_weight(double weight) { weight_ = weight; }
   // T is so many times as long: of two who see the same queue, one acts first.
   void set_patience(int64_t patience) { patience_ = patience; }
-  // The told rate, or this process's part of it, has changed.
-  void set_line(double line);
+  // This process's part of the told rate, where several know each other.
+  void set_part(double part) { part_ = part; }
 
   double rate() const;
-  // The link gives less than was told.
-  bool learnt() const { return rate_ < line_; }
+  // The link gives less than was told, and less than our part.
+  bool learnt() const { return rate_ < part_; }
   // No queue has been met yet, and the told rate has not been reached.
   bool starting() const { return starting_; }
 
  private:
   void begin(Instant now);
+  Duration idle_limit() const;
   void look(Instant now);
   double fair_part() const;
   Duration usual() const;
@@ -79,13 +80,15 @@ class LinkBudget {
 
   const LinkBudgetConfig config_;
   const Duration window_;  // W
-  double line_;
-  double rate_;
+  const double told_;
+  double part_;
+  double rate_;  // b
   double weight_ = 1;
   int64_t patience_ = 1;
   ArrivalMeter meter_;
   GreedyNeighbor neighbor_;
   Instant last_;       // arrival
+  Duration delay_;     // at the last look
   bool starting_;      // no queue has been met yet
   double most_ = 0;    // that has arrived
   double bound_ = 0;   // what the link gave at the last cut

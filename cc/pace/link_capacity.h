@@ -35,7 +35,7 @@ class LinkCapacity {
   double available(size_t flows) const;
 
   // This process's part of the link.
-  void set_line(double line) { budget_.set_line(line_ = line); }
+  void set_line(double line) { budget_.set_part(line_ = line); }
   // LinkBudget::set_weight.
   void set_weight(double weight) { budget_.set_weight(weight); }
   double line() const { return std::min(line_, budget_.rate()); }

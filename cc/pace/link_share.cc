@@ -72,7 +72,7 @@ void LinkShare::poll(Instant now) {
   if (part == line_ && reach == reach_) return;
   line_ = part;
   reach_ = reach;
-  budget_.set_line(part);
+  budget_.set_part(part);
   look(kInactive);
 }
 
