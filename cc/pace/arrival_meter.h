@@ -43,6 +43,10 @@ class ArrivalMeter {
   }
 
   double rate() const { return rate_; }
+  // The most of the last few looks: a sender that pauses is no slow link.
+  double most_lately() const {
+    return std::max_element(looks_.begin(), looks_.end(), slower)->rate;
+  }
   // Duration::max() if it is not known.
   Duration delay() const { return delay_; }
 
@@ -58,10 +62,13 @@ class ArrivalMeter {
     Instant end = Instant::from_ns(0);
     Bytes bytes = 0;
     Duration least = Duration::max();
+    double rate = 0;  // of the window that ended with it
   };
+  static bool slower(const Look& one, const Look& other) { return one.rate < other.rate; }
 
   void close_look(Instant now) {
-    looks_[next_] = {began_, now, bytes_, least_};
+    Look& newest = looks_[next_];
+    newest = {began_, now, bytes_, least_};
     next_ = (next_ + 1) % kLooks;
     Bytes bytes = 0;
     Instant began = now;
@@ -73,6 +80,7 @@ class ArrivalMeter {
       if (now - look.end < round_trip_) delay_ = std::min(delay_, look.least);
     }
     rate_ = now > began ? static_cast<double>(bytes) * 8 / (now - began).seconds() : 0;
+    newest.rate = rate_;
     began_ = now;
     bytes_ = 0;
     least_ = Duration::max();

@@ -20,9 +20,10 @@ constexpr double kOwnPart = 0.25;   // of a packet: what each user keeps in the 
 
 // --- the law ---
 constexpr int64_t kDoubtWindows =
-    3;                             // before what was told is doubted: others may re-route, or end
-constexpr double kFull = 7.0 / 8;  // of the told rate: what arrives fills the link
-constexpr double kLeast = 1e5;     // bit/s: a packet within a second, to see how things are
+    3;                              // before what was told is doubted: others may re-route, or end
+constexpr uint32_t kLateLooks = 2;  // in a row, on hosts that are late by chance
+constexpr double kFull = 7.0 / 8;   // of the told rate: what arrives fills the link
+constexpr double kLeast = 1e5;      // bit/s: a packet within a second, to see how things are
 constexpr double kDrainRoundTrips = 2;  // in which what is beyond T is drained
 constexpr double kLeastFactor = 0.5;
 constexpr double kDrained = 0.75;   // a delay that has fallen to this since the last cut is falling
@@ -132,11 +133,14 @@ void LinkBudget::look(Instant now) {
     rate_ = std::max(rate_, fair_part());
   }
   yield_to_base(now, delay);
-  const bool queued = delay > target();
+  late_looks_ = delay > target() ? late_looks_ + 1 : 0;
+  // Hosts that are late by chance are late for a look, too.
+  const bool queued = late_looks_ >= (config_.jitter > Duration() ? kLateLooks : 1);
   if (lossy && !queued) {
     police(now);
   } else if (learnt() || doubted(now, queued && meter_.rate() < kFull * part_)) {
-    queued ? cut(now, delay) : grow(now, delay);
+    if (queued) cut(now, delay);
+    if (late_looks_ == 0) grow(now, delay);
   }
 }
 
@@ -184,7 +188,7 @@ void LinkBudget::cut(Instant now, Duration delay) {
     const double held = escalates ? 0 : std::min(rate_, fair_part());
     return slow_down(std::max(rate_ * std::max(factor, kLeastFactor), held));
   }
-  bound_ = std::min(rate_, meter_.rate());
+  bound_ = std::min(rate_, meter_.most_lately());
   const double drained = ratio(delay - target(), window_ + delay) / kDrainRoundTrips;
   slow_down(bound_ * std::max(1 - drained, kLeastFactor));
 }

@@ -87,12 +87,13 @@ class LinkBudget {
   int64_t patience_ = 1;
   ArrivalMeter meter_;
   GreedyNeighbor neighbor_;
-  Instant last_;       // arrival
-  Duration delay_;     // at the last look
-  bool starting_;      // no queue has been met yet
-  double most_ = 0;    // that has arrived
-  double bound_ = 0;   // what the link gave at the last cut
-  uint32_t calm_ = 0;  // growths in a row beyond that, without a queue
+  Instant last_;             // arrival
+  Duration delay_;           // at the last look
+  bool starting_;            // no queue has been met yet
+  double most_ = 0;          // that has arrived
+  double bound_ = 0;         // what the link gave at the last cut
+  uint32_t calm_ = 0;        // growths in a row beyond that, without a queue
+  uint32_t late_looks_ = 0;  // in a row
   Instant next_cut_;
   Instant next_growth_;
   Instant doubted_since_ = Instant::never();  // that the link is as told
