@@ -172,7 +172,7 @@ BENCHMARK(pace_activation);
 // at.
 void link_share(benchmark::State& state) {
   const auto flows = static_cast<uint32_t>(state.range(0));
-  LinkShare share(Rate::from_gbps(400), flows, 1.0 / 64);
+  LinkShare share({.line_rate = Rate::from_gbps(400)}, flows, 1.0 / 64);
   for (uint32_t flow = 0; flow < flows; ++flow) share.set(flow, Rate::from_gbps(100), 1);
   std::array<uint32_t, 64> changed;
   uint32_t flow = 0;
