@@ -1,6 +1,6 @@
 // How one direction of a link is divided: weighted max-min of what the processes could use.
-// Integers: all who divide the same get the same, and the parts never add up to more than the link.
-// Pure.
+// In integers, so that all processes compute the same parts from the same claims, and the parts
+// never add up to more than the link. Pure.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 namespace pacecar {
 
 struct ShareOfLink {
-  uint64_t demand = 0;  // bit/s; more than the link counts as the link; 0: takes no part
+  uint64_t demand = 0;  // bit/s; more than the link counts as the link; 0: gets nothing
   uint64_t weight = 1;  // at least 1
   uint64_t fair = 0;    // the result, bit/s
-  bool met = false;     // it is the whole demand, or more
+  bool met = false;     // fair is the whole demand, or more
 };
 
 // amount * part / whole, rounded down. `part` is at most `whole`.

@@ -7,12 +7,13 @@
 // back by the excess. Of those who raise, whoever stores last sees all the others, so the parts in
 // use add up to at most the link once each has looked.
 //
-// Changes below 1/64 are not published, but for cuts of the own part. A process with a demand
-// writes each 10 ms that it lives; without that its part and demand count as 0, and when it goes on
-// it begins anew with what is free. A process that waits for the cuts of others looks after 2 us,
-// then at intervals that double up to 1 ms: they may all sleep, and nobody wakes it.
+// Changes below 1/64 are not published, except cuts of our own part. A process with a demand writes
+// a beat every 10 ms; without that its part and demand count as 0, and when it runs again it begins
+// anew with what is free. A process that waits for the cuts of others looks again after 2 us, then
+// at intervals that double up to 1 ms: those others may be asleep, and nobody would wake it.
 //
-// Without a demand nothing is done, and without `ready` nothing is due. Pure; one thread.
+// A process without a demand takes nothing; if it is not `ready` either, nothing is ever due. Pure;
+// one thread.
 #pragma once
 
 #include <algorithm>
@@ -30,9 +31,9 @@ class BasicShareLink final : public HostLink {
  public:
   using Seat = BasicShareSeat<Word>;
 
-  // What the flows of a process whose part is none yet use, of the link: a rate is never 0.
+  // What a process uses whose part is 0, as a fraction of the link: a rate is never 0.
   static constexpr uint64_t kLeastPart = 4096;
-  // Who has no slot knows nothing of the others and uses a part of the link.
+  // A process without a slot cannot see the others, and uses this fraction of the link.
   static constexpr uint64_t kPartWithoutSlot = 4;
 
   // `seat` outlives it.
@@ -44,7 +45,7 @@ class BasicShareLink final : public HostLink {
         part_(capacity_) {}
 
   void claim(Instant now, const LinkClaim& claim) override {
-    // Before anything else is read: what changes later will be seen to have changed.
+    // Read first: whatever others change from here on, due() will see.
     const uint64_t generation = number().load();
     active_ = claim.demand.bps() > 0;
     watchful_ = active_ || claim.ready;
@@ -89,7 +90,7 @@ class BasicShareLink final : public HostLink {
   static constexpr uint64_t kLeastChange = 64;
   static constexpr Duration kFirstLook = Duration::from_us(2);
   static constexpr Duration kLastLook = Duration::from_ms(1);
-  // Between two questions whether a silent process has ended.
+  // How often a slot is examined for a process that has ended.
   static constexpr Duration kBurials = Duration::from_ms(50);
 
   struct Other {
@@ -97,7 +98,8 @@ class BasicShareLink final : public HostLink {
     uint64_t taking = 0;
   };
 
-  // With a demand for all of the link; the others' are as they are, or they all begin that could.
+  // Our part if we could use the whole link, beside the demands of others; with `ready_begin` those
+  // that are only ready demand all of it, too.
   Rate could_have(uint32_t weight, bool ready_begin) const {
     std::array<ShareOfLink, kShareSlots> shares;
     size_t count = 0;
@@ -139,7 +141,7 @@ class BasicShareLink final : public HostLink {
   }
 
   bool publish(Instant now, const LinkClaim& claim) {
-    // What was ours may have been given to others.
+    // After a long silence others may have taken our part: we begin again at 0.
     bool changed = false;
     if (!active_ || now - beat_ > kShareOwnSilence) changed = set(own().taking, 0);
     own_claim_ = settled(claim);
@@ -150,7 +152,8 @@ class BasicShareLink final : public HostLink {
     return changed;
   }
 
-  // Who has a demand and lives; a claim without demand, who is only ready, may be of any age.
+  // Whether the process in a slot counts. Its demand does with a recent beat only; that it is ready
+  // does at any age.
   bool read(size_t slot, Instant now, Other& other) const {
     const auto& theirs = seat_.table().slots[slot].directions[direction_];
     other.claim = ClaimWord::decode(theirs.claim.load());
@@ -167,7 +170,7 @@ class BasicShareLink final : public HostLink {
     used_ = 0;
     count_ = 0;
     link_ = capacity_;
-    const size_t first = first_;  // behind the last that was asked for, so that each has its turn
+    const size_t first = first_;  // behind the slot examined last, so that each has its turn
     for (size_t i = 0; i < kShareSlots; ++i) {
       const size_t slot = (first + i) % kShareSlots;
       if (slot == seat_.index() || seat_.table().slots[slot].owner.load() == 0) continue;
@@ -260,7 +263,7 @@ class BasicShareLink final : public HostLink {
   Seat& seat_;
   const size_t direction_;
   const uint64_t capacity_;
-  uint64_t link_;        // the largest capacity that anybody knows of, so that all divide the same
+  uint64_t link_;        // the largest capacity that any process was told: all divide the same
   LinkClaim own_claim_;  // as published
   bool active_ = false;  // it has a demand
   bool watchful_ = false;

@@ -1,5 +1,6 @@
-// ShareProcess: who takes part in a ShareTable, and what it can find out of the others. As it is,
-// one of a simulated host: the owner's word is any number of its own, and others live for ever.
+// ShareProcess: a process that takes part in a ShareTable, and what it can find out about the
+// others. The class itself is a process of a simulated host: its owner word is any number that no
+// other has, and the others never end.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ class ShareProcess {
   virtual uint64_t owner() const { return owner_; }
   // The process with this owner's word has certainly ended.
   virtual bool ended(uint64_t /*owner*/) const { return false; }
-  // It can never be known of that one.
+  // Whether that process has ended cannot be found out: it is in another process namespace.
   virtual bool hidden(uint64_t /*owner*/) const { return false; }
 
  private:

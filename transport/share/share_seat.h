@@ -1,5 +1,5 @@
-// ShareSeat: the slot that a process has in a ShareTable. It is looked at before each use: who was
-// stopped for long may have lost it, and takes another.
+// ShareSeat: the slot that a process has in a ShareTable. Before each use it is checked that the
+// slot is still ours: a process that was stopped for long may have lost it, and takes another.
 //
 // Nothing waits: a slot is taken by one compare-and-swap, and given up by one. Pure; one thread.
 #pragma once
@@ -30,7 +30,7 @@ class BasicShareSeat {
   BasicShareSeat(const BasicShareSeat&) = delete;
   BasicShareSeat& operator=(const BasicShareSeat&) = delete;
 
-  // False: all slots are in use, or this is not the process any more that it was made for.
+  // False: all slots are in use, or this is a forked child of the process that it was made for.
   bool take(Instant now) {
     const uint64_t own = process_.owner();
     if (own == 0) return false;
@@ -58,7 +58,7 @@ class BasicShareSeat {
 
   Table& table() const { return table_; }
   size_t index() const { return index_; }
-  // The link's rate as this process, as the one in a slot knows it.
+  // The link's rate as told to this process, and to the one in a slot.
   uint64_t capacity() const { return capacity_; }
   uint64_t capacity_of(size_t index) const {
     return std::min(table_.slots[index].capacity.load(), ClaimWord::kMostDemand);
@@ -66,7 +66,8 @@ class BasicShareSeat {
   Slot& slot() const { return table_.slots[index_]; }
 
  private:
-  // Whoever cannot be seen is given a slot for ever, unless others have none.
+  // A process of which it cannot be found out whether it has ended loses its slot after so long a
+  // silence, but only to one that finds no other.
   static constexpr Duration kForsaken = Duration::from_s(60);
 
   bool take(size_t index, uint64_t from, uint64_t own) {

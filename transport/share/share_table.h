@@ -2,10 +2,10 @@
 // two directions. It lies in memory that all of them write: a slot for each process, and for each
 // direction a number that grows whenever anything has changed.
 //
-// Memory of zeros is an empty table: nothing can be lost half way through making one. A slot
-// belongs to the process whose owner word is in it, taken by compare-and-swap; every other word
-// has one writer, and means something by itself. So a process may be killed between any two writes.
-// What is read of others is data: bounded here, whatever they wrote.
+// Memory of zeros is an empty table: there is no set-up that could be left half done. A slot
+// belongs to the process whose owner word is in it, taken by compare-and-swap; every other word has
+// one writer and is valid by itself. So a process may be killed between any two writes. What others
+// wrote is data: bounded here, whatever it is.
 //
 // `Word` is std::atomic<uint64_t>; the model checker has one of its own. Rates are in bit/s, times
 // in ns of the clock that all processes of the host share. Pure.
@@ -25,18 +25,18 @@ namespace pacecar {
 enum class LinkDirection : uint8_t { kOutgoing, kIncoming };
 
 inline constexpr size_t kShareSlots = 64;
-// A process with a demand writes that it lives this often ...
+// How often a process with a demand writes a beat.
 inline constexpr Duration kShareBeat = Duration::from_ms(10);
-// ... after this long without it begins anew, as others may take it for idle ...
+// A process whose own beat is older than this begins anew: others may soon count it as idle.
 inline constexpr Duration kShareOwnSilence = Duration::from_ms(25);
-// ... which they do after this long.
+// A process whose beat is older than this counts as idle.
 inline constexpr Duration kShareSilence = Duration::from_ms(50);
 
 template <typename Word>
 struct BasicShareTable {
   struct Direction {
     Word claim;   // ClaimWord
-    Word taking;  // of the link, in use
+    Word taking;  // the part in use, bit/s
     Word beat;    // when its owner last wrote, while it has a demand
   };
   struct alignas(64) Slot {
@@ -75,8 +75,8 @@ class ClaimWord {
   }
 };
 
-// Whether the owner of a beat counts as alive. One from the future may be newer than our reading of
-// the clock, but not by much.
+// Whether the owner of a beat counts as alive. A beat from the future was written after we had read
+// the clock; far in the future it is nonsense.
 inline bool share_beat_lives(uint64_t beat, Instant now, Duration silence = kShareSilence) {
   constexpr auto kFuture = static_cast<uint64_t>(Duration::from_ms(100).ns());
   const uint64_t age = static_cast<uint64_t>(now.ns()) - beat;
