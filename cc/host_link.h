@@ -17,9 +17,9 @@
 namespace pacecar {
 
 // What a process uses of a told rate at first where it cannot see others who may use the same NIC:
-// so many that begin together do not exceed the link.
+// up to this many that begin together stay within the link.
 inline constexpr uint64_t kUnseenProcesses = 8;
-// Where nobody knows the rate of the link.
+// What is used first where the rate of the link is not known.
 inline constexpr Rate kUntoldFirstRate = Rate::from_gbps(1);
 
 // What one process could do with its NIC's link, in one direction.
@@ -45,9 +45,9 @@ class HostLink {
 
   // What this process may use now; the whole link while it has it for itself.
   virtual Rate part() const = 0;
-  // What would be its part if it could use all of the link; of the last claim.
+  // Part if this process demanded the whole link beside the others' demands at the last claim.
   virtual Rate reach() const = 0;
-  // What it would get, with `weight`, if it and all others that are ready began now.
+  // Part with `weight` if this process and every ready one demanded the whole link.
   virtual Rate prospect(uint32_t weight) const = 0;
   // Own weight over that of all whose flows are active, as of the last claim; 1 for one alone.
   virtual double share_of_weights() const = 0;

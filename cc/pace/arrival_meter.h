@@ -1,6 +1,6 @@
-// ArrivalMeter: how fast bytes come in, and the least delay that any of them has met lately. It
-// looks several times in a window: the rate is that of the last window, the delay the least of the
-// last round trip, so that of packets on several paths some have met no queue but the common one.
+// ArrivalMeter: how fast bytes come in, and the least delay that any of them has met lately. A window
+// is divided into four looks: the rate is that of the last window, the delay the least of the last
+// round trip; with several paths, some packet has then met only the queue that all share.
 //
 // Rates are bit/s. Pure; one thread.
 #pragma once
@@ -15,7 +15,7 @@ namespace pacecar {
 
 class ArrivalMeter {
  public:
-  // `packet`: a full one; what is measured on fewer than a few says nothing.
+  // `packet`: a full one; measurements of fewer than a few are too noisy.
   ArrivalMeter(Duration window, Duration round_trip, Bytes packet)
       : window_(window),
         round_trip_(round_trip),
@@ -43,7 +43,7 @@ class ArrivalMeter {
   }
 
   double rate() const { return rate_; }
-  // The most of the last few looks: a sender that pauses is no slow link.
+  // Highest of the last looks: a sender that pauses must not be taken for a slower link.
   double most_lately() const {
     return std::max_element(looks_.begin(), looks_.end(), slower)->rate;
   }
@@ -53,9 +53,10 @@ class ArrivalMeter {
   static constexpr Duration kLongestLook = Duration::from_ms(50);
 
  private:
-  static constexpr size_t kLooks = 4;          // in a window
-  static constexpr Bytes kPacketsPerLook = 6;  // fewer may all be late by chance
-  static constexpr Bytes kFewPackets = 2;      // but not for a whole window
+  static constexpr size_t kLooks = 4;  // in a window
+  static constexpr Bytes kPacketsPerLook =
+      6;  // fewer may all be late by chance, unless they are all of a window
+  static constexpr Bytes kFewPackets = 2;
 
   struct Look {
     Instant began;

@@ -79,8 +79,8 @@ Duration LinkBudget::idle_limit() const {
   return std::max(window_ * kIdleWindows, packets) + ArrivalMeter::kLongestLook;
 }
 
-// A link that has not been used for long is used as at first, but for what it gave at last where
-// nobody has told what it gives.
+// After a long pause: the told rate, or, where b began below it, what the link gave at the last
+// cut.
 void LinkBudget::begin(Instant now) {
   if (config_.first == Rate()) rate_ = told_;
   if (config_.first > Rate()) {
@@ -129,7 +129,7 @@ void LinkBudget::look(Instant now) {
   if (delay == Duration::max()) return lossy ? police(now) : void();
   delay_ = delay;
   most_ = std::max(most_, std::min(meter_.rate(), told_));
-  if (neighbor_.look(now, delay, usual(), window_) && learnt()) {
+  if (learnt() && neighbor_.look(now, delay, usual(), window_)) {
     rate_ = std::max(rate_, fair_part());
   }
   yield_to_base(now, delay);
@@ -144,7 +144,7 @@ void LinkBudget::look(Instant now) {
   }
 }
 
-// Whether the link is less than told: a queue of our own making is gone soon.
+// Whether the link carries less than told: a queue that our own flows made would have drained.
 bool LinkBudget::doubted(Instant now, bool reason) {
   if (!reason) doubted_since_ = Instant::never();
   if (reason && doubted_since_ == Instant::never()) doubted_since_ = now;
@@ -157,8 +157,8 @@ void LinkBudget::slow_down(double rate) {
   calm_ = 0;
 }
 
-// A policer drops in every window in which more is sent than it lets through; by chance bytes are
-// lost in some.
+// A policer drops in every window in which more is sent than it lets through; random losses hit
+// some.
 bool LinkBudget::policed(Instant now) {
   if (now - loss_since_ < window_) return false;
   const bool lossy = static_cast<double>(lost_) > kPoliced * static_cast<double>(sent_);

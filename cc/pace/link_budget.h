@@ -44,21 +44,20 @@ class LinkBudget {
  public:
   explicit LinkBudget(const LinkBudgetConfig& config);
 
-  // `wire` bytes have come; `excess` is how much longer the fastest of them took than the fastest
-  // lately, Duration::max() if that is not known. True when the rate is another.
+  // `wire` bytes have come; `excess` is the least one-way delay or round trip of them over the
+  // recent minimum, Duration::max() if that is not known. True when the rate is another.
   bool on_bytes(Instant now, Bytes wire, Duration excess);
   // Some of what was sent is lost.
   void on_loss(Bytes wire) { lost_ += wire; }
-  // Of the flows that use the budget, on average; a part of it where processes that know each other
-  // use the link together.
+  // Mean weight of the flows, times this process's share of the weights of all of the host.
   void set_weight(double weight) { weight_ = weight; }
-  // T is so many times as long: of two who see the same queue, one acts first.
+  // Multiplies T: of two ends that see the same queue the one with the smaller value acts first.
   void set_patience(int64_t patience) { patience_ = patience; }
   // This process's part of the told rate, where several know each other.
   void set_part(double part) { part_ = part; }
 
   double rate() const;
-  // The link gives less than was told, and less than our part.
+  // b is what limits, not our part.
   bool learnt() const { return rate_ < part_; }
   // No queue has been met yet, and the told rate has not been reached.
   bool starting() const { return starting_; }
@@ -90,7 +89,7 @@ class LinkBudget {
   Instant last_;             // arrival
   Duration delay_;           // at the last look
   bool starting_;            // no queue has been met yet
-  double most_ = 0;          // that has arrived
+  double most_ = 0;          // highest rate that has arrived
   double bound_ = 0;         // what the link gave at the last cut
   uint32_t calm_ = 0;        // growths in a row beyond that, without a queue
   uint32_t late_looks_ = 0;  // in a row
@@ -101,7 +100,7 @@ class LinkBudget {
   Instant empty_at_;                          // the path was last seen (nearly) empty
   Instant dip_until_;                         // sends less, to see how long an empty path takes
   int64_t period_ = 0;  // half of base_memory, in which it was last asked whether to
-  double shown_;        // rate() when it was last said to be another
+  double shown_;        // rate() when on_bytes last returned true
   // The present window of losses.
   Instant loss_since_;
   Bytes sent_ = 0;

@@ -42,7 +42,7 @@ class LinkShare {
   void on_acked(Instant now, Bytes wire, Duration excess);
   void on_lost(Bytes wire) { budget_.on_loss(wire); }
 
-  // Nothing is known of the link yet, not even a told rate.
+  // The budget is still in its start phase.
   bool starting() const { return budget_.starting(); }
   // Of the link, what may be used.
   double line() const { return std::min(line_, budget_.rate()); }
@@ -77,7 +77,7 @@ class LinkShare {
   LinkClaim claim_;
   double weight_share_ = 1;  // of those of the host's processes
   double line_;              // our part of the host's
-  double reach_;             // what our part could be
+  double reach_;             // our part if our flows could use the whole link
   const double tolerance_;
   LinkBudget budget_;
   WaterFill fill_;

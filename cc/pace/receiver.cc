@@ -62,7 +62,7 @@ void PaceReceiver::add_flow(Instant now, uint32_t flow) {
   f.heard = f.spell_began = now;
   f.home = f.slot = homes_.take_lowest();
   ++present_;
-  changed_ = true;  // others of the host want to know
+  changed_ |= host_link_ != nullptr;  // the host's other processes should know
 }
 
 void PaceReceiver::remove_flow(Instant, uint32_t flow) {
@@ -73,7 +73,7 @@ void PaceReceiver::remove_flow(Instant, uint32_t flow) {
   due_.remove(flow);
   f.present = false;
   --present_;
-  changed_ = true;
+  changed_ |= host_link_ != nullptr;
 }
 
 void PaceReceiver::on_posted(Instant now, uint32_t flow, Bytes bytes) {
