@@ -1,6 +1,6 @@
-// ArrivalMeter: how fast bytes come in, and the least delay that any of them has met lately. A window
-// is divided into four looks: the rate is that of the last window, the delay the least of the last
-// round trip; with several paths, some packet has then met only the queue that all share.
+// ArrivalMeter: how fast bytes come in, and the least delay that any of them has met lately. A
+// window is divided into four looks: the rate is that of the last window, the delay the least of
+// the last round trip; with several paths, some packet has then met only the queue that all share.
 //
 // Rates are bit/s. Pure; one thread.
 #pragma once

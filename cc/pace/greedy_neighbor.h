@@ -1,7 +1,7 @@
 // GreedyNeighbor: recognizes traffic that keeps a queue whatever we do, such as TCP's cubic or a
 // controller with a higher target. It is suspected when the delay is far beyond what users of our
 // own law agree on, and recognized when it has stayed there for some round trips although we
-// yielded. Then the delay that it keeps is no cause to yield, until it is gone or we look again.
+// yielded. Then the delay that it keeps is no cause to yield, until it is another or we look again.
 // All processes of a host look again at the same moments, by its clock: users of our law that took
 // each other for such neighbors free themselves.
 //
@@ -20,8 +20,9 @@ class GreedyNeighbor {
   // trip. True when a neighbor has just been recognized.
   bool look(Instant now, Duration delay, Duration usual, Duration window) {
     if (kept_ > Duration()) {
-      if (delay >= kept_ / 2) kept_seen_ = now;
-      if (now >= until_ || now - kept_seen_ > (window + kept_) * kGone) forget();
+      if (delay >= kept_ / 2 && delay <= kept_ * 2) kept_seen_ = now;
+      const bool other = now - kept_seen_ > (window + std::max(kept_, delay)) * kGone;
+      if (now >= until_ || other) forget();
       return false;
     }
     if (!suspected_) {
@@ -63,7 +64,7 @@ class GreedyNeighbor {
   Duration sum_;
   int64_t looks_ = 0;
   Duration kept_;
-  Instant kept_seen_;  // when there was still half of it
+  Instant kept_seen_;  // when the delay was about that
   Instant until_;
 };
 

@@ -184,8 +184,7 @@ void LinkBudget::cut(Instant now, Duration delay) {
   if (falling) return;
   if (neighbor_.kept() > Duration()) {
     const double factor = 1 - kSwiftDecrease * (1 - ratio(target(), delay));
-    const bool escalates = delay > neighbor_.kept() * 2;  // others hold their part, too
-    const double held = escalates ? 0 : std::min(rate_, fair_part());
+    const double held = std::min(rate_, fair_part());
     return slow_down(std::max(rate_ * std::max(factor, kLeastFactor), held));
   }
   bound_ = std::min(rate_, meter_.most_lately());
