@@ -29,7 +29,7 @@ struct FlowEnvironment {
   Duration jitter;
   // How long an end host may do nothing without being broken: it was not given the processor.
   Duration pause;
-  // Receivers know how long packets were on their way.
+  // Receivers know how long packets were on their way, and act on queues.
   bool receivers_look = false;
   // What the NIC uses before anything is known of its link; 0: the line rate.
   Rate first_rate;

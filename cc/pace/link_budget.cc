@@ -126,7 +126,7 @@ double LinkBudget::fair_part() const { return std::min(kFairPart * part_, most_)
 void LinkBudget::look(Instant now) {
   const Duration delay = meter_.delay();
   const bool lossy = policed(now);
-  if (delay == Duration::max()) return lossy ? police(now) : void();
+  if (delay == Duration::max()) return lossy ? police(now) : grow(now, Duration());
   delay_ = delay;
   most_ = std::max(most_, std::min(meter_.rate(), told_));
   if (learnt() && neighbor_.look(now, delay, usual(), window_)) {

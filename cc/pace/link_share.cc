@@ -9,8 +9,8 @@ namespace pacecar {
 
 namespace {
 
-// The receiver may see the same queue, and is the first to act; all the more where its grants are
-// what limits us. Where it is known to look, we leave it to it.
+// The receiver may act, too; all the more where its grants are what limits us. Where receivers time
+// arrivals, queues are left to them: two laws on one queue take turns in yielding to each other.
 constexpr int64_t kPatience = 2;
 constexpr int64_t kPatienceGranted = 8;
 // Round trips take both directions by one clock: nothing drifts.
@@ -87,7 +87,7 @@ void LinkShare::on_acked(Instant now, Bytes wire, Duration excess) {
   }
   const bool granted = level_ == WaterFill::kNoLevel;
   budget_.set_patience(granted ? kPatienceGranted : kPatience);
-  const Duration counted = granted && receivers_look_ ? Duration::max() : excess;
+  const Duration counted = receivers_look_ ? Duration::max() : excess;
   if (budget_.on_bytes(now, wire, counted)) look(kInactive);
 }
 
