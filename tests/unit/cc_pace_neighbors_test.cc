@@ -131,7 +131,7 @@ TEST(CcPaceNeighbors, TheQueueOfTheFirstMomentIsDrained) {
 
 TEST(CcPaceNeighbors, WhatOneLeavesTheOthersTake) {
   for (const Case& c : {kRight, kDouble, kUntold, kFastRight, kFastDouble}) {
-    for (const uint32_t n : {2U, 4U, 8U}) {
+    for (const uint32_t n : {2U, 8U}) {
       PaceNetwork network = neighbors(n, c);
       for (uint32_t i = 1; i < n; ++i) network.post(i, kEndless);
       // As much as its part of the time in which parts are found.
@@ -149,7 +149,7 @@ TEST(CcPaceNeighbors, WhatOneLeavesTheOthersTake) {
 // What one has less than another is made good in absolute steps: the last of it takes a while.
 TEST(CcPaceNeighbors, OneWhoComesLateGetsItsPart) {
   for (const Case& c : {kRight, kDouble, kUntold, kFastRight, kFastDouble}) {
-    for (const uint32_t n : {2U, 4U, 8U}) {
+    for (const uint32_t n : {2U, 8U}) {
       PaceNetwork network = neighbors(n, c);
       for (uint32_t i = 1; i < n; ++i) network.post(i, kEndless);
       network.run(c.time);
@@ -184,6 +184,19 @@ TEST(CcPaceNeighbors, AnotherRateIsFollowed) {
     expect_followed(n, kDouble, 0.9);
     if (n > 1) expect_followed(n, kUntold, 0.85);
   }
+}
+
+// Where nothing was told, nobody knows how long a packet takes on the link: when that gets longer,
+// it looks like a queue until the shortest transit is forgotten, which takes 20,000 jitters twice.
+TEST(CcPaceNeighbors, OneAloneOnASlowerLinkOfWhichNothingWasToldUsesItInTheEnd) {
+  PaceNetwork network = neighbors(1, kUntold);
+  network.post(0, kEndless);
+  network.run(Duration::from_s(1));
+  network.set_link_rate(mbps(100));
+  network.run(Duration::from_ms(500));
+  EXPECT_GE(use(network.measure(Duration::from_ms(500)), mbps(100)), 0.45);
+  network.run(Duration::from_s(3));
+  EXPECT_GE(use(network.measure(Duration::from_ms(500)), mbps(100)), 0.9);
 }
 
 }  // namespace
