@@ -81,13 +81,15 @@ void signal(Controller& controller, Instant now) {
   }
 }
 
+// Of a flow: a packet within a second, to see how things are.
+constexpr Rate kLeastRate = Rate::from_bps(100'000);
+
 // A phase is at most one gap ahead, and so is the packet that waited when it came. Bursts last for
-// a quarter of a round trip, or are one packet, at least at 1 Mb/s.
+// a quarter of a round trip, or are one packet, at least at the least rate.
 Duration longest_wait(const FlowEnvironment& environment) {
   const auto per_packet = static_cast<int64_t>(1 + environment.overhead / environment.mtu);
   const Duration quarter = Duration::from_ms(10) / 4 * per_packet;
-  const Duration packet =
-      Rate::from_bps(1'000'000).time_for(environment.mtu + environment.overhead);
+  const Duration packet = kLeastRate.time_for(environment.mtu + environment.overhead);
   return std::max(Duration::from_ms(5), (quarter + packet) * 2);
 }
 
@@ -112,7 +114,7 @@ RC_GTEST_PROP(CcProperty, ControllersStayInBounds, ()) {
     signal(*controller, now);
     const Decision d = controller->decide(now);
     RC_ASSERT(d.rate <= line);
-    RC_ASSERT(d.rate >= Rate::from_bps(100'000));
+    RC_ASSERT(d.rate >= kLeastRate);
     RC_ASSERT(d.window >= mtu);
     RC_ASSERT(!d.aligned || d.first_send >= now);
     // Twice the target; base and allowance are at most 1 s each, flow scaling doubles the latter.
@@ -147,7 +149,7 @@ RC_GTEST_PROP(CcProperty, AnyAcceptedConstantsAreSafe, ()) {
     signal(*controller, now);
     const Decision d = controller->decide(now);
     RC_ASSERT(d.rate <= line);
-    RC_ASSERT(d.rate >= Rate::from_bps(100'000));
+    RC_ASSERT(d.rate >= kLeastRate);
     RC_ASSERT(d.window >= environment.mtu);
   }
 }

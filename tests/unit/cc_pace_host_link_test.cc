@@ -1,0 +1,363 @@
+// How the ends of `pace` use a HostLink, which is scripted here: what they claim, and that they
+// keep to the part they are given.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "cc/host_link.h"
+#include "cc/pace/receiver.h"
+#include "cc/pace/sender.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Duration kRoundTrip = Duration::from_us(8);
+constexpr Bytes kEndless = Bytes{1} << 30;
+
+class ScriptedHostLink final : public HostLink {
+ public:
+  void claim(Instant, const LinkClaim& claim) override {
+    claims.push_back(claim);
+    wakes = false;
+  }
+  bool due(Instant now) const override { return wakes || now >= deadline; }
+  Instant next_deadline() const override { return deadline; }
+  Rate part() const override { return given; }
+  Rate reach() const override { return could; }
+  Rate prospect(uint32_t weight) const override {
+    asked_weight = weight;
+    return expected;
+  }
+  double share_of_weights() const override { return 1; }
+  Rate used_by_others() const override { return others; }
+
+  LinkClaim last() const { return claims.empty() ? LinkClaim() : claims.back(); }
+
+  Rate given = Rate::from_gbps(400);
+  Rate could = Rate::from_gbps(400);
+  Rate expected = Rate::from_gbps(400);
+  Rate others;
+  bool wakes = false;
+  Instant deadline = Instant::never();
+  std::vector<LinkClaim> claims;
+  mutable uint32_t asked_weight = 0;
+};
+
+FlowEnvironment behind(HostLink& link) {
+  return {.line_rate = Rate::from_gbps(400),
+          .mtu = 4096,
+          .overhead = 64,
+          .burst_bytes = 4096,
+          .base_rtt = kRoundTrip,
+          .host_link = &link};
+}
+
+// --- the receiver ---
+
+class CcPaceReceiverHostLink : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kFlows = 4;
+
+  void begin(uint32_t flow, Rate usable = Rate::from_gbps(400)) {
+    receiver_.on_posted(now_, flow, kEndless);
+    say(flow, usable);
+  }
+  void say(uint32_t flow, Rate usable) {
+    const Bytes wanted = usable > Rate() ? kEndless : 0;
+    receiver_.on_demand(now_, flow, {.usable = usable, .wanted = wanted, .epoch = ++epoch_[flow]});
+  }
+  // Words of what is due until then.
+  void run(Duration span) {
+    for (const Instant end = now_ + span;;) {
+      std::array<GrantUpdate, 8> words;
+      for (int rounds = 0; rounds < 1000; ++rounds) {
+        const size_t count = receiver_.poll_grants(now_, words);
+        for (size_t i = 0; i < count; ++i) granted_[words[i].flow] = words[i].grant.rate.gbps();
+        if (count == 0 && receiver_.next_deadline() > now_) break;
+      }
+      if (now_ == end) return;
+      now_ = std::clamp(receiver_.next_deadline(), now_ + Duration::from_ns(1), end);
+    }
+  }
+  // Active flows repeat what they want, as they do.
+  void go_on(Duration span, uint32_t flows) {
+    for (const Instant end = now_ + span; now_ < end;) {
+      run(kRoundTrip);
+      for (uint32_t flow = 0; flow < flows; ++flow) say(flow, Rate::from_gbps(400));
+    }
+    run(kRoundTrip);
+  }
+
+  ScriptedHostLink link_;
+  PaceReceiver receiver_{behind(link_), kFlows};
+  std::array<uint16_t, kFlows> epoch_{};
+  std::array<double, kFlows> granted_{};
+  Instant now_ = Instant::from_ns(1'000'000'000);
+};
+
+TEST_F(CcPaceReceiverHostLink, ClaimsWhatItsFlowsCouldUseAndTheirWeights) {
+  for (uint32_t flow = 0; flow < 3; ++flow) receiver_.add_flow(now_, flow);
+  receiver_.set_weight(now_, 1, 4);
+  run(kRoundTrip);
+  EXPECT_TRUE(link_.last().ready) << "its flows may begin";
+  EXPECT_EQ(link_.last().demand, Rate());
+  begin(0, Rate::from_gbps(30));
+  begin(1, Rate::from_gbps(60));
+  run(kRoundTrip);
+  EXPECT_NEAR(link_.last().demand.gbps(), 90, 1);
+  EXPECT_EQ(link_.last().weight, 5U);
+  begin(2);
+  run(kRoundTrip);
+  EXPECT_EQ(link_.last().demand, Rate::from_gbps(400)) << "never more than the link";
+  for (uint32_t flow = 0; flow < 3; ++flow) say(flow, Rate());
+  run(kRoundTrip);
+  EXPECT_EQ(link_.last().demand, Rate());
+  EXPECT_TRUE(link_.last().ready);
+  for (uint32_t flow = 0; flow < 3; ++flow) receiver_.remove_flow(now_, flow);
+  run(kRoundTrip);
+  EXPECT_FALSE(link_.last().ready);
+}
+
+TEST_F(CcPaceReceiverHostLink, FlowsShareItsPart) {
+  for (uint32_t flow = 0; flow < 2; ++flow) receiver_.add_flow(now_, flow);
+  link_.given = Rate::from_gbps(100);
+  for (uint32_t flow = 0; flow < 2; ++flow) begin(flow);
+  go_on(kRoundTrip * 4, 2);
+  EXPECT_LE(granted_[0] + granted_[1], 100);
+  EXPECT_GE(granted_[0] + granted_[1], 95);
+  EXPECT_NEAR(granted_[0], granted_[1], 2);
+  link_.given = Rate::from_gbps(40);
+  link_.wakes = true;
+  go_on(kRoundTrip, 2);
+  EXPECT_LE(granted_[0] + granted_[1], 40);
+  link_.given = Rate::from_gbps(300);
+  link_.wakes = true;
+  go_on(kRoundTrip, 2);
+  EXPECT_GE(granted_[0] + granted_[1], 285);
+}
+
+TEST_F(CcPaceReceiverHostLink, AnIdleProcessHoldsItsProspect) {
+  receiver_.add_flow(now_, 0);
+  link_.given = Rate::from_gbps(10);
+  link_.expected = Rate::from_gbps(100);
+  run(kRoundTrip);
+  receiver_.on_posted(now_, 0, kEndless);
+  run(kRoundTrip);
+  EXPECT_EQ(receiver_.grant(0).rate, Rate::from_gbps(100));
+  EXPECT_EQ(link_.asked_weight, 1U);
+  link_.expected = Rate::from_gbps(20);
+  link_.wakes = true;
+  run(kRoundTrip * 2);
+  EXPECT_EQ(receiver_.grant(0).rate, Rate::from_gbps(20));
+}
+
+// The first CTS leaves before the next turn: it carries what is true now.
+TEST_F(CcPaceReceiverHostLink, WhatIsHeldIsAskedForWhenAReceiveIsPosted) {
+  receiver_.add_flow(now_, 0);
+  run(kRoundTrip);
+  link_.expected = Rate::from_gbps(50);
+  link_.wakes = true;
+  receiver_.on_posted(now_, 0, kEndless);
+  EXPECT_EQ(receiver_.grant(0).rate, Rate::from_gbps(50));
+}
+
+TEST_F(CcPaceReceiverHostLink, ANewcomerHasItsProspectForARoundTripThenItsPart) {
+  receiver_.add_flow(now_, 0);
+  link_.given = Rate::from_gbps(25);
+  link_.expected = Rate::from_gbps(100);
+  run(kRoundTrip);
+  begin(0);
+  run(kRoundTrip / 2);
+  EXPECT_NEAR(granted_[0], 100, 1) << "others have not been cut yet";
+  go_on(kRoundTrip * 4, 1);
+  EXPECT_NEAR(granted_[0], 25, 1);
+}
+
+TEST_F(CcPaceReceiverHostLink, ALargerPartCountsAtOnce) {
+  receiver_.add_flow(now_, 0);
+  link_.given = Rate::from_gbps(200);
+  link_.expected = Rate::from_gbps(100);
+  run(kRoundTrip);
+  begin(0);
+  go_on(kRoundTrip, 1);
+  EXPECT_NEAR(granted_[0], 200, 3);
+}
+
+TEST_F(CcPaceReceiverHostLink, ClaimsAgainOnlyWhenSomethingIsDifferentOrDue) {
+  receiver_.add_flow(now_, 0);
+  begin(0);
+  go_on(kRoundTrip * 4, 1);
+  const size_t before = link_.claims.size();
+  go_on(kRoundTrip * 100, 1);
+  EXPECT_EQ(link_.claims.size(), before);
+  link_.wakes = true;
+  run(kRoundTrip);
+  EXPECT_EQ(link_.claims.size(), before + 1);
+  EXPECT_EQ(link_.claims[before], link_.claims[before - 1]);
+}
+
+TEST_F(CcPaceReceiverHostLink, ItsDeadlineIsOneOfTheReceivers) {
+  receiver_.add_flow(now_, 0);
+  run(kRoundTrip);
+  EXPECT_EQ(receiver_.next_deadline(), Instant::never());
+  link_.deadline = now_ + Duration::from_ms(3);
+  EXPECT_EQ(receiver_.next_deadline(), link_.deadline);
+  now_ = link_.deadline;
+  const size_t before = link_.claims.size();
+  std::array<GrantUpdate, 8> words;
+  receiver_.poll_grants(now_, words);
+  EXPECT_EQ(link_.claims.size(), before + 1);
+}
+
+TEST_F(CcPaceReceiverHostLink, ALinkThatOthersUseIsBusy) {
+  receiver_.add_flow(now_, 0);
+  receiver_.on_posted(now_, 0, kEndless);
+  run(kRoundTrip);
+  bool busy = false;
+  link_.others = Rate::from_gbps(300);
+  for (int i = 0; i < 8; ++i) {
+    link_.wakes = true;
+    now_ = now_ + kRoundTrip;
+    std::array<GrantUpdate, 8> words;
+    const size_t count = receiver_.poll_grants(now_, words);
+    for (size_t k = 0; k < count; ++k) busy = words[k].grant.busy;
+  }
+  EXPECT_TRUE(busy) << "one that begins waits for its own grant";
+}
+
+TEST_F(CcPaceReceiverHostLink, APartBeyondTheLinkIsTheLink) {
+  receiver_.add_flow(now_, 0);
+  link_.given = link_.expected = Rate::from_gbps(10'000);
+  begin(0);
+  go_on(kRoundTrip * 4, 1);
+  EXPECT_LE(granted_[0], 400);
+  EXPECT_GE(granted_[0], 390);
+}
+
+// --- the senders ---
+
+class CcPaceSendersHostLink : public ::testing::Test {
+ protected:
+  CcPaceSendersHostLink() {
+    for (uint32_t flow = 0; flow < 2; ++flow) {
+      flows_[flow] = &senders_.add_flow(now_, flow);
+      flows_[flow]->on_grant(now_, {.rate = Rate::from_gbps(400), .validity = Duration::from_s(9)});
+    }
+  }
+  // What it says that it could use, in Gb/s.
+  double want(uint32_t flow, Bytes backlog) {
+    const auto said = flows_[flow]->demand(now_, {.backlog = backlog});
+    return said ? said->usable.gbps() : 0;
+  }
+  void turn() {
+    std::array<uint32_t, 8> changed;
+    while (senders_.poll_changed(now_, changed) > 0) {
+    }
+  }
+  double gbps(uint32_t flow) { return flows_[flow]->decide(now_).rate.gbps(); }
+  static PaceConstants clear_core() {
+    PaceConstants constants;
+    constants.core_start = 1;
+    return constants;
+  }
+
+  ScriptedHostLink link_;
+  Instant now_ = Instant::from_ns(1'000'000'000);
+  PaceSenders senders_{behind(link_), clear_core(), 4};
+  std::array<Controller*, 2> flows_{};
+};
+
+TEST_F(CcPaceSendersHostLink, ClaimWhatActiveFlowsCouldUse) {
+  turn();
+  EXPECT_EQ(link_.last().demand, Rate());
+  senders_.set_weight(now_, 1, 3);
+  want(0, kEndless);
+  want(1, kEndless);
+  turn();
+  EXPECT_EQ(link_.last().demand, Rate::from_gbps(400)) << "never more than the link";
+  EXPECT_EQ(link_.last().weight, 4U);
+  flows_[0]->on_grant(
+      now_,
+      {.rate = Rate::from_gbps(30), .aligned = true, .validity = Duration::from_s(9), .epoch = 1});
+  flows_[1]->on_grant(
+      now_,
+      {.rate = Rate::from_gbps(50), .aligned = true, .validity = Duration::from_s(9), .epoch = 1});
+  turn();
+  EXPECT_NEAR(link_.last().demand.gbps(), 80, 1);
+  want(0, 0);
+  want(1, 0);
+  turn();
+  EXPECT_EQ(link_.last().demand, Rate());
+}
+
+TEST_F(CcPaceSendersHostLink, FlowsShareTheirPart) {
+  link_.given = link_.could = Rate::from_gbps(100);
+  want(0, kEndless);
+  want(1, kEndless);
+  turn();
+  EXPECT_LE(gbps(0) + gbps(1), 100);
+  EXPECT_NEAR(gbps(0), 50, 1);
+  EXPECT_NEAR(gbps(1), 50, 1);
+  link_.given = link_.could = Rate::from_gbps(20);
+  link_.wakes = true;
+  turn();
+  EXPECT_LE(gbps(0) + gbps(1), 20);
+  link_.given = link_.could = Rate::from_gbps(10'000);
+  link_.wakes = true;
+  turn();
+  EXPECT_LE(gbps(0) + gbps(1), 400);
+  EXPECT_GE(gbps(0) + gbps(1), 390);
+}
+
+TEST_F(CcPaceSendersHostLink, ThoseWhomAnotherPartConcernsAreNamed) {
+  want(0, kEndless);
+  turn();
+  link_.given = link_.could = Rate::from_gbps(100);
+  link_.wakes = true;
+  std::array<uint32_t, 8> changed;
+  ASSERT_EQ(senders_.poll_changed(now_, changed), 1U);
+  EXPECT_EQ(changed[0], 0U);
+}
+
+// A receiver grants what could be used: a part that is small because nobody grants us more would
+// stay so for ever.
+TEST_F(CcPaceSendersHostLink, SayWhatTheirPartCouldBe) {
+  link_.given = Rate::from_gbps(50);
+  link_.could = Rate::from_gbps(200);
+  link_.wakes = true;
+  turn();
+  EXPECT_NEAR(want(0, kEndless), 200, 3);
+  EXPECT_LE(gbps(0), 50);
+}
+
+TEST_F(CcPaceSendersHostLink, ClaimAgainOnlyWhenSomethingIsDifferentOrDue) {
+  want(0, kEndless);
+  turn();
+  const size_t before = link_.claims.size();
+  for (int i = 0; i < 100; ++i) {
+    now_ = now_ + kRoundTrip;
+    turn();
+  }
+  EXPECT_EQ(link_.claims.size(), before);
+  link_.wakes = true;
+  turn();
+  EXPECT_EQ(link_.claims.size(), before + 1);
+}
+
+TEST_F(CcPaceSendersHostLink, ItsDeadlineIsOneOfTheSenders) {
+  want(0, kEndless);
+  turn();
+  link_.deadline = now_ + Duration::from_ns(700);
+  EXPECT_EQ(senders_.next_deadline(), link_.deadline);
+  now_ = link_.deadline;
+  const size_t before = link_.claims.size();
+  link_.deadline = now_ + Duration::from_ns(1);
+  link_.wakes = true;
+  turn();
+  EXPECT_EQ(link_.claims.size(), before + 1);
+}
+
+}  // namespace
+}  // namespace pacecar

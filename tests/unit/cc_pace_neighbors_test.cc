@@ -1,0 +1,203 @@
+// Processes of `pace` behind one link that do not know each other, whatever they were told of it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/support/pace_network.h"
+
+namespace pacecar {
+namespace {
+
+using testing::PaceNetwork;
+using testing::PaceNetworkConfig;
+
+constexpr Bytes kEndless = Bytes{1} << 40;
+
+// --- a link of 500 Mb/s between virtual machines, and one of 400 Gb/s in a cluster ---
+
+Rate mbps(uint64_t value) { return Rate::from_bps(value * 1'000'000); }
+
+FlowEnvironment virtual_machine(Rate told, Rate first = {}) {
+  return {.line_rate = told,
+          .mtu = 4096,
+          .overhead = 104,
+          .burst_bytes = 61440,
+          .base_rtt = Duration::from_us(100),
+          .jitter = Duration::from_us(100),
+          .pause = Duration::from_ms(25),
+          .first_rate = first};
+}
+
+FlowEnvironment cluster(Rate told) {
+  FlowEnvironment environment = PaceNetworkConfig().environment;
+  environment.line_rate = told;
+  return environment;
+}
+
+struct Case {
+  std::string name;
+  FlowEnvironment environment;
+  Rate link;      // in truth
+  double use;     // of the link, at least
+  Duration time;  // in which equal parts are found
+};
+
+const Case kRight{"500 Mb/s as told", virtual_machine(mbps(500)), mbps(500), 0.95,
+                  Duration::from_s(1)};
+const Case kDouble{"500 Mb/s where 1 Gb/s were told", virtual_machine(mbps(1000)), mbps(500), 0.95,
+                   Duration::from_s(1)};
+const Case kUntold{"500 Mb/s of which nothing was told",
+                   virtual_machine(Rate::from_gbps(100), Rate::from_gbps(1)), mbps(500), 0.95,
+                   Duration::from_s(1)};
+const Case kFastRight{"400 Gb/s as told", cluster(Rate::from_gbps(400)), Rate::from_gbps(400), 0.85,
+                      Duration::from_ms(3)};
+const Case kFastDouble{"400 Gb/s where 800 were told", cluster(Rate::from_gbps(800)),
+                       Rate::from_gbps(400), 0.85, Duration::from_ms(3)};
+
+double jain(const std::vector<double>& rates) {
+  const double sum = std::accumulate(rates.begin(), rates.end(), 0.0);
+  double squares = 0;
+  for (const double rate : rates) squares += rate * rate;
+  return sum * sum / (static_cast<double>(rates.size()) * squares);
+}
+double use(const std::vector<double>& rates, Rate link) {
+  return std::accumulate(rates.begin(), rates.end(), 0.0) / static_cast<double>(link.bps());
+}
+
+// `n` processes, each with a flow of its own sender.
+PaceNetwork neighbors(uint32_t n, const Case& c) {
+  PaceNetwork network({.environment = c.environment,
+                       .hosts = 2 * n,
+                       .hosts_per_link = n,
+                       .link_rate = c.link,
+                       .max_flows = n});
+  for (uint32_t i = 0; i < n; ++i) network.connect(n + i, i);
+  return network;
+}
+
+// What stands in the queue once parts are found: twice what is usual at the real rate (jitter, four
+// packets, an eighth of the round trip); of each process what leaves at once and a packet; and what
+// a probe adds until it is seen, less than a round trip's worth.
+Duration longest_queue(uint32_t n, const Case& c) {
+  const FlowEnvironment& e = c.environment;
+  const Bytes packet = e.mtu + e.overhead;
+  const Duration usual = e.jitter + c.link.time_for(packet * 4) + e.base_rtt / 8;
+  return usual * 2 + c.link.time_for(packet * 2 * n) + e.base_rtt;
+}
+
+void expect_equal_parts(uint32_t n, const Case& c, double fairness = 0.95) {
+  PaceNetwork network = neighbors(n, c);
+  for (uint32_t i = 0; i < n; ++i) network.post(i, kEndless);
+  network.run(c.time);
+  network.take_queue(0);
+  const std::vector<double> rates = network.measure(c.time / 2);
+  EXPECT_GE(jain(rates), fairness) << n << " at " << c.name;
+  EXPECT_GE(use(rates, c.link), c.use) << n << " at " << c.name;
+  EXPECT_LE(c.link.time_for(network.take_queue(0)).us(), longest_queue(n, c).us())
+      << n << " at " << c.name;
+}
+
+TEST(CcPaceNeighbors, ShareALinkOfWhichTheTruthWasTold) {
+  for (const uint32_t n : {2U, 4U, 8U, 16U}) expect_equal_parts(n, kRight);
+  for (const uint32_t n : {2U, 4U, 8U, 16U}) expect_equal_parts(n, kFastRight);
+}
+
+TEST(CcPaceNeighbors, ShareALinkOfWhichTooMuchWasTold) {
+  for (const uint32_t n : {2U, 4U, 8U, 16U}) expect_equal_parts(n, kDouble);
+  for (const uint32_t n : {2U, 4U, 8U, 16U}) expect_equal_parts(n, kFastDouble);
+}
+
+TEST(CcPaceNeighbors, ShareALinkOfWhichNothingWasTold) {
+  for (const uint32_t n : {2U, 4U, 8U, 16U}) expect_equal_parts(n, kUntold);
+}
+
+// What begins together is in the queue before anybody can know: at most what all send in the
+// windows until the first cut, and it is gone after as long again.
+TEST(CcPaceNeighbors, TheQueueOfTheFirstMomentIsDrained) {
+  for (const Case& c : {kRight, kDouble, kUntold}) {
+    PaceNetwork network = neighbors(8, c);
+    for (uint32_t i = 0; i < 8; ++i) network.post(i, kEndless);
+    network.run(Duration::from_ms(100));
+    EXPECT_LT(c.link.time_for(network.take_queue(0)), Duration::from_ms(60)) << c.name;
+    network.run(Duration::from_ms(100));
+    network.take_queue(0);
+    network.run(Duration::from_ms(100));
+    EXPECT_LT(c.link.time_for(network.take_queue(0)), Duration::from_ms(6)) << c.name;
+  }
+}
+
+TEST(CcPaceNeighbors, WhatOneLeavesTheOthersTake) {
+  for (const Case& c : {kRight, kDouble, kUntold, kFastRight, kFastDouble}) {
+    for (const uint32_t n : {2U, 8U}) {
+      PaceNetwork network = neighbors(n, c);
+      for (uint32_t i = 1; i < n; ++i) network.post(i, kEndless);
+      // As much as its part of the time in which parts are found.
+      network.post(0, c.link.bytes_in(c.time / static_cast<int64_t>(n)));
+      network.run(c.time * 2);
+      ASSERT_EQ(network.backlog(0), 0U) << n << " at " << c.name;
+      std::vector<double> rates = network.measure(c.time / 2);
+      EXPECT_GE(use(rates, c.link), c.use) << n - 1 << " of " << n << " at " << c.name;
+      rates.erase(rates.begin());
+      EXPECT_GE(jain(rates), 0.95) << n - 1 << " of " << n << " at " << c.name;
+    }
+  }
+}
+
+// What one has less than another is made good in absolute steps: the last of it takes a while.
+TEST(CcPaceNeighbors, OneWhoComesLateGetsItsPart) {
+  for (const Case& c : {kRight, kDouble, kUntold, kFastRight, kFastDouble}) {
+    for (const uint32_t n : {2U, 8U}) {
+      PaceNetwork network = neighbors(n, c);
+      for (uint32_t i = 1; i < n; ++i) network.post(i, kEndless);
+      network.run(c.time);
+      network.post(0, kEndless);
+      network.run(c.time * 2);
+      const std::vector<double> rates = network.measure(c.time / 2);
+      EXPECT_GE(jain(rates), 0.9) << n << " at " << c.name;
+      EXPECT_GE(use(rates, c.link), c.use) << n << " at " << c.name;
+    }
+  }
+}
+
+// A link that gives less or more from one moment to the next, as that of a virtual machine.
+void expect_followed(uint32_t n, const Case& c, double least) {
+  PaceNetwork network = neighbors(n, c);
+  for (uint32_t i = 0; i < n; ++i) network.post(i, kEndless);
+  network.run(Duration::from_s(1));
+  for (const Rate rate : {mbps(100), mbps(500), mbps(100), mbps(500)}) {
+    network.set_link_rate(rate);
+    network.run(Duration::from_ms(200));
+    network.take_queue(0);
+    const std::vector<double> rates = network.measure(Duration::from_ms(100));
+    EXPECT_GE(use(rates, rate), least) << n << " at " << c.name << ", now " << rate.gbps();
+    // The window of 16 packets at the told rate is short against this queue's: it swings.
+    EXPECT_LT(rate.time_for(network.take_queue(0)), Duration::from_ms(15)) << n << " at " << c.name;
+  }
+}
+
+TEST(CcPaceNeighbors, AnotherRateIsFollowed) {
+  for (const uint32_t n : {1U, 2U, 4U, 8U}) {
+    expect_followed(n, kRight, 0.9);
+    expect_followed(n, kDouble, 0.9);
+    if (n > 1) expect_followed(n, kUntold, 0.85);
+  }
+}
+
+// Where nothing was told, nobody knows how long a packet takes on the link: when that gets longer,
+// it looks like a queue until the shortest transit is forgotten, which takes 20,000 jitters twice.
+TEST(CcPaceNeighbors, OneAloneOnASlowerLinkOfWhichNothingWasToldUsesItInTheEnd) {
+  PaceNetwork network = neighbors(1, kUntold);
+  network.post(0, kEndless);
+  network.run(Duration::from_s(1));
+  network.set_link_rate(mbps(100));
+  network.run(Duration::from_ms(500));
+  EXPECT_GE(use(network.measure(Duration::from_ms(500)), mbps(100)), 0.45);
+  network.run(Duration::from_s(3));
+  EXPECT_GE(use(network.measure(Duration::from_ms(500)), mbps(100)), 0.9);
+}
+
+}  // namespace
+}  // namespace pacecar
