@@ -21,7 +21,7 @@ class GreedyNeighbor {
   bool look(Instant now, Duration delay, Duration usual, Duration window) {
     if (kept_ > Duration()) {
       if (delay >= kept_ / 2 && delay <= kept_ * 2) kept_seen_ = now;
-      const bool other = now - kept_seen_ > (window + std::max(kept_, delay)) * kGone;
+      const bool other = now - kept_seen_ > (window + kept_) * kGone;
       if (now >= until_ || other) forget();
       return false;
     }
@@ -55,7 +55,7 @@ class GreedyNeighbor {
   static constexpr int64_t kFarBeyond = 4;  // times what users of our law agree on
   static constexpr double kFalling = 0.75;  // of the most that was seen: somebody yields
   static constexpr int64_t kYielding = 8;   // round trips of yielding in vain
-  static constexpr int64_t kGone = 2;       // round trips without the delay that it keeps
+  static constexpr int64_t kGone = 4;       // round trips without the delay that it keeps
   static constexpr Duration kLookAgain = Duration::from_s(4);
 
   bool suspected_ = false;

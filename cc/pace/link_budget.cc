@@ -38,6 +38,8 @@ constexpr double kStart = 1.5;
 
 // --- beside a greedy neighbor ---
 constexpr double kFairPart = 0.5;  // of the link, with one other
+constexpr double kGiven = 0.75;    // of what we hold, at least
+constexpr int64_t kGivenRoundTrips = 8;
 constexpr double kSwiftDecrease = 0.8;
 
 // --- losses without delay ---
@@ -129,9 +131,14 @@ void LinkBudget::look(Instant now) {
   if (delay == Duration::max()) return lossy ? police(now) : grow(now, Duration());
   delay_ = delay;
   most_ = std::max(most_, std::min(meter_.rate(), told_));
+  if (!learnt()) neighbor_.forget();
   if (learnt() && neighbor_.look(now, delay, usual(), window_)) {
     rate_ = std::max(rate_, fair_part());
+    given_at_ = now;
   }
+  // A neighbor that fills what we leave gives way to what we hold; a slow link does not.
+  if (meter_.most_lately() >= kGiven * rate_) given_at_ = now;
+  if (now - given_at_ > (window_ + neighbor_.kept()) * kGivenRoundTrips) neighbor_.forget();
   yield_to_base(now, delay);
   late_looks_ = delay > target() ? late_looks_ + 1 : 0;
   // Hosts that are late by chance are late for a look, too.

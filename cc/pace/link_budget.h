@@ -86,6 +86,7 @@ class LinkBudget {
   int64_t patience_ = 1;
   ArrivalMeter meter_;
   GreedyNeighbor neighbor_;
+  Instant given_at_;         // the link last gave about what we hold beside it
   Instant last_;             // arrival
   Duration delay_;           // at the last look
   bool starting_;            // no queue has been met yet

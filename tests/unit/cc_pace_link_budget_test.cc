@@ -119,7 +119,7 @@ TEST_F(CcPaceLinkBudget, ALongPauseForgetsWhereARateWasTold) {
   EXPECT_EQ(budget_.rate(), kTold);
 }
 
-TEST_F(CcPaceLinkBudget, ADelayThatIsNotKnownMovesNothing) {
+TEST_F(CcPaceLinkBudget, ADelayThatIsNotKnownIsNoQueue) {
   arrive(0.5, Duration::max(), Duration::from_s(1));
   EXPECT_EQ(budget_.rate(), kTold);
   budget_.set_part(0.9 * kTold);
@@ -127,7 +127,7 @@ TEST_F(CcPaceLinkBudget, ADelayThatIsNotKnownMovesNothing) {
   arrive(share(), Duration::max(), kWindow * 4);
   const double learnt = budget_.rate();
   arrive(learnt / kTold, Duration::max(), Duration::from_s(1));
-  EXPECT_EQ(budget_.rate(), learnt);
+  EXPECT_GE(budget_.rate(), learnt);
 }
 
 TEST_F(CcPaceLinkBudget, OneWhoIsPatientYieldsLater) {
