@@ -43,6 +43,8 @@ class HostLink {
   // When due() becomes true by the passing of time alone; Instant::never() without a demand.
   virtual Instant next_deadline() const = 0;
 
+  // Of this process: others that use the link have others, small ones as a rule.
+  virtual uint32_t place() const = 0;
   // What this process may use now; the whole link while it has it for itself.
   virtual Rate part() const = 0;
   // Part if this process demanded the whole link beside the others' demands at the last claim.

@@ -98,8 +98,13 @@ void LinkShare::look(uint32_t causer) {
   reach_level_ = fill_.level(reach);
   spare_ = reach_level_ == WaterFill::kNoLevel ? reach - fill_.limits() : 0;
   const double shown = reach_level_ == WaterFill::kNoLevel ? reach + spare_ : reach_level_;
-  if (std::abs(shown - told_) <= tolerance_ * told_) return;
+  const double given = level_ == WaterFill::kNoLevel ? line : level_;
+  const auto other = [&](double rate, double told) {
+    return std::abs(rate - told) > tolerance_ * told;
+  };
+  if (!other(shown, told_) && !other(given, told_given_)) return;
   told_ = shown;
+  told_given_ = given;
   for (const uint32_t flow : active_) {
     if (flow != causer) changed_.add(flow);
   }

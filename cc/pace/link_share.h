@@ -89,7 +89,8 @@ class LinkShare {
   double level_ = WaterFill::kNoLevel;
   double reach_level_ = WaterFill::kNoLevel;  // with all of what our part could be
   double spare_ = 0;                          // of that, when all limits are met
-  double told_ = 0;                           // level or spare when all were touched last
+  double told_ = 0;                           // level or spare of that when all were touched last
+  double told_given_ = 0;                     // level or line of our part likewise
 };
 
 }  // namespace pacecar

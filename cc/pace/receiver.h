@@ -117,10 +117,12 @@ class PaceReceiver final : public Allocator {
   Rate hold(uint32_t posted) const;
   Duration validity() const;
   Instant repeat_at(const Flow& flow) const;
+  uint32_t first_slot() const;
   bool differs(const Flow& flow, double tolerance) const;
   GrantUpdate send(Instant now, uint32_t flow);
   void start_pass(Instant now);
   void claim_part(Instant now);
+  bool others_may_begin() const;
   bool in_use() const;
   void end_episode();
   void look_at_busyness(Instant now);

@@ -1,5 +1,6 @@
 // What PaceReceiver grants: rates and phases, and when they are said.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "cc/pace/phase.h"
@@ -70,6 +71,13 @@ bool PaceReceiver::differs(const Flow& f, double tolerance) const {
   return std::abs(bps_of(target(f)) - granted) > tolerance * granted;
 }
 
+// The slots of the host's other processes are before or behind ours.
+uint32_t PaceReceiver::first_slot() const {
+  if (host_link_ == nullptr) return 0;
+  const uint32_t together = std::max(expected(posted_), static_cast<uint32_t>(active_.size()));
+  return host_link_->place() * std::bit_ceil(together);
+}
+
 GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   Flow& f = flows_[flow];
   const Rate before = f.granted;
@@ -89,7 +97,8 @@ GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   const Bytes burst =
       pace_burst(f.granted, round_trip_, environment_.mtu, environment_.burst_bytes);
   const double gap = pace_gap_ns(f.granted, burst, environment_.mtu, environment_.overhead);
-  const double phase = modulo(pace_fraction(f.slot) * gap - static_cast<double>(now.ns()), gap);
+  const double fraction = pace_fraction(first_slot() + f.slot);
+  const double phase = modulo(fraction * gap - static_cast<double>(now.ns()), gap);
   update.grant.aligned = true;
   update.grant.phase = Duration::from_ns(static_cast<int64_t>(phase));
   return update;
@@ -134,7 +143,7 @@ size_t PaceReceiver::poll_grants(Instant now, std::span<GrantUpdate> updates) {
 void PaceReceiver::start_pass(Instant now) {
   next_look_ = now + kLookInterval;
   changed_ = false;
-  const bool all_here = charged_ >= expected(posted_);
+  const bool all_here = charged_ >= expected(posted_) && !others_may_begin();
   if (newcomers_ > 0 && (all_here || !fan_in_.gathering(now))) end_episode();
   if (host_link_ != nullptr) claim_part(now);
   if (charged_ > 0) {
@@ -171,19 +180,31 @@ void PaceReceiver::claim_part(Instant now) {
   const bool active = charged_ > 0;
   if (!active) claimed_since_ = Instant::never();
   if (active && claimed_since_ == Instant::never()) claimed_since_ = now;
-  const uint32_t weight =
-      active ? static_cast<uint32_t>(fill_.weights()) : expected(std::max(posted_, present_));
-  const double demand = active ? std::min(fill_.limits(), bps_of(environment_.line_rate)) : 0;
+  // While flows wake up, it claims for all that are expected to.
+  auto weight = static_cast<uint32_t>(fill_.weights());
+  if (!active || newcomers_ > 0) weight = std::max(weight, expected(std::max(posted_, present_)));
+  // What is granted is less than what is had: a part that followed the grants would shrink with
+  // each of them.
+  const double granted = capacity_.available(active_.size()) / capacity_.line();
+  const double demand =
+      active ? std::min(fill_.limits() / granted, bps_of(environment_.line_rate)) : 0;
   const LinkClaim claim{
       .demand = active ? rate_of(demand) : Rate(), .weight = weight, .ready = present_ > 0};
   if (claim != claim_ || host_link_->due(now)) {
     claim_ = claim;
     host_link_->claim(now, claim);
   }
-  const bool begins = !active || now - claimed_since_ < round_trip_;
-  const Rate prospect = begins ? host_link_->prospect(weight) : Rate();
-  const Rate line = active ? std::max(host_link_->part(), prospect) : prospect;
+  Rate line = host_link_->part();
+  if (!active || now - claimed_since_ < round_trip_) {
+    const Rate prospect = host_link_->prospect(weight);
+    line = !active || newcomers_ > 0 ? prospect : std::max(line, prospect);
+  }
   capacity_.set_line(std::min(bps_of(line), bps_of(environment_.line_rate)));
+}
+
+// Flows that wake up together may be those of several processes.
+bool PaceReceiver::others_may_begin() const {
+  return host_link_ != nullptr && host_link_->prospect(claim_.weight) < host_link_->part();
 }
 
 bool PaceReceiver::in_use() const {

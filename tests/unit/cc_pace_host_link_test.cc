@@ -24,6 +24,7 @@ class ScriptedHostLink final : public HostLink {
   }
   bool due(Instant now) const override { return wakes || now >= deadline; }
   Instant next_deadline() const override { return deadline; }
+  uint32_t place() const override { return 0; }
   Rate part() const override { return given; }
   Rate reach() const override { return could; }
   Rate prospect(uint32_t weight) const override {
@@ -106,7 +107,7 @@ TEST_F(CcPaceReceiverHostLink, ClaimsWhatItsFlowsCouldUseAndTheirWeights) {
   begin(0, Rate::from_gbps(30));
   begin(1, Rate::from_gbps(60));
   run(kRoundTrip);
-  EXPECT_NEAR(link_.last().demand.gbps(), 90, 1);
+  EXPECT_NEAR(link_.last().demand.gbps(), 90 / PaceConstants{}.shared, 1);
   EXPECT_EQ(link_.last().weight, 5U);
   begin(2);
   run(kRoundTrip);

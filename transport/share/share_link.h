@@ -69,6 +69,10 @@ class BasicShareLink final : public HostLink {
 
   Instant next_deadline() const override { return active_ ? deadline_ : Instant::never(); }
 
+  uint32_t place() const override {
+    return seat_.index() == Seat::kNone ? 0 : static_cast<uint32_t>(seat_.index());
+  }
+
   Rate part() const override { return Rate::from_bps(part_); }
 
   Rate reach() const override { return could_have(own_claim_.weight, /*ready_begin=*/false); }
