@@ -1,6 +1,7 @@
 #include "cc/pace/link_budget.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace pacecar {
@@ -71,14 +72,17 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
       rate_(config.first > Rate() ? std::min(static_cast<double>(config.first.bps()), told_)
                                   : told_),
       meter_(window_, config.round_trip, config.packet),
+      last_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)),
       starting_(rate_ < told_),
+      dip_until_(last_),
       shown_(rate_) {}
 
 double LinkBudget::rate() const { return std::min(rate_, part_) * (last_ < dip_until_ ? kDip : 1); }
 
 Duration LinkBudget::idle_limit() const {
   const Duration packets = time_at(rate_, kIdlePackets * static_cast<double>(config_.packet));
-  return std::max(window_ * kIdleWindows, packets) + ArrivalMeter::kLongestLook;
+  return std::max(window_ * kIdleWindows, packets) + ArrivalMeter::kLongestLook +
+         delay_ * kIdleDelays;
 }
 
 // After a long pause: the told rate, or, where b began below it, what the link gave at the last
@@ -98,15 +102,18 @@ void LinkBudget::begin(Instant now) {
 }
 
 bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess) {
-  const bool first = last_ == Instant() || now - last_ > idle_limit() + delay_ * kIdleDelays;
+  const Duration pause = now - last_;
   last_ = now;
   sent_ += wire;
-  if (first) {
+  if (pause > ArrivalMeter::kLongestLook && pause > idle_limit()) {
     begin(now);
   } else if (meter_.on_bytes(now, wire, excess)) {
     look(now);
+  } else {
+    return false;
   }
-  return std::exchange(shown_, rate()) != shown_;
+  const double before = std::exchange(shown_, rate());
+  return shown_ != before;
 }
 
 // The delay of a link that is well used.

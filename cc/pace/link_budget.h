@@ -59,6 +59,9 @@ class LinkBudget {
   double rate() const;
   // b is what limits, not our part.
   bool learnt() const { return rate_ < part_; }
+  // Nothing is learnt, and nothing has been lost lately: without delays there is nothing to look
+  // at.
+  bool unconcerned() const { return rate_ >= told_ && lost_ == 0 && lossy_windows_ == 0; }
   // No queue has been met yet, and the told rate has not been reached.
   bool starting() const { return starting_; }
 

@@ -81,10 +81,6 @@ Instant LinkShare::next_deadline() const {
 }
 
 void LinkShare::on_acked(Instant now, Bytes wire, Duration excess) {
-  if (!active_.empty()) {
-    const double mean = static_cast<double>(fill_.weights()) / static_cast<double>(active_.size());
-    budget_.set_weight(mean * weight_share_);
-  }
   const bool granted = level_ == WaterFill::kNoLevel;
   budget_.set_patience(granted ? kPatienceGranted : kPatience);
   const Duration counted = receivers_look_ ? Duration::max() : excess;
@@ -92,6 +88,10 @@ void LinkShare::on_acked(Instant now, Bytes wire, Duration excess) {
 }
 
 void LinkShare::look(uint32_t causer) {
+  if (!active_.empty()) {
+    const double mean = static_cast<double>(fill_.weights()) / static_cast<double>(active_.size());
+    budget_.set_weight(mean * weight_share_);
+  }
   const double line = this->line();
   const double reach = budget_.learnt() ? line : reach_;
   level_ = fill_.level(line);

@@ -38,6 +38,8 @@ class LinkShare {
   // `limit` 0: the flow has nothing to send.
   void set(uint32_t flow, Rate limit, uint32_t weight);
 
+  // Whether on_acked wants to hear.
+  bool listens() const { return !receivers_look_ || !budget_.unconcerned(); }
   // Of all flows: `wire` bytes are acknowledged, after the time that the path takes and `excess`.
   void on_acked(Instant now, Bytes wire, Duration excess);
   void on_lost(Bytes wire) { budget_.on_loss(wire); }

@@ -55,6 +55,10 @@ constexpr int64_t kPatience = 2;
 // Active flows are looked at so often within the validity of a grant.
 constexpr int64_t kSweepsPerValidity = 4;
 
+Rate rate_in(Bytes bytes, Duration span) {
+  return Rate::from_bps(bytes * 8 * static_cast<uint64_t>(1e9 / static_cast<double>(span.ns())));
+}
+
 Rate rate_of(double bps) {
   return std::max(Rate::from_bps(static_cast<uint64_t>(std::max(bps, 0.0))), kLeastRate);
 }
@@ -67,6 +71,7 @@ PaceController::PaceController(const FlowEnvironment& environment, const Constan
       constants_(constants),
       link_(link),
       flow_(flow),
+      gathered_rate_(rate_in(environment.burst_bytes, kGathered)),
       core_(environment, constants_) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
 }
@@ -77,6 +82,7 @@ PaceController::PaceController(const FlowEnvironment& environment, const Constan
       own_link_(std::make_unique<LinkShare>(environment, 1, constants.regrant)),
       link_(*own_link_),
       flow_(0),
+      gathered_rate_(rate_in(environment.burst_bytes, kGathered)),
       core_(environment, constants_) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
 }
@@ -92,12 +98,15 @@ void PaceController::set_weight(Instant now, uint32_t weight) {
 
 void PaceController::on_ack(const AckSample& sample) {
   heard_ = sample.now;
-  const Duration excess = sample.rtt > Duration()
-                              ? sample.rtt - std::min(core_.base_rtt(), sample.rtt)
-                              : Duration::max();
-  link_.on_acked(sample.now, on_wire(sample.acked), excess);
+  if (link_.listens()) tell_link(sample);
   if (core_.on_ack(sample, choose(sample.now).rate)) refresh(sample.now);
   if (core_.clear()) link_.note_clear(sample.now);
+}
+
+void PaceController::tell_link(const AckSample& sample) {
+  const Duration base = std::min(core_.base_rtt(), sample.rtt);
+  const Duration excess = sample.rtt > Duration() ? sample.rtt - base : Duration::max();
+  link_.on_acked(sample.now, on_wire(sample.acked), excess);
 }
 
 void PaceController::on_loss(const LossSample& sample) {
@@ -203,7 +212,8 @@ Decision PaceController::decide(Instant now) {
   decision_.burst = burst;
   const auto round_trips = static_cast<int64_t>(constants_.window_round_trips);
   const Duration span = round_trip * round_trips + environment_.jitter * kWindowJitters;
-  const Bytes gathered = std::min(environment_.burst_bytes, rate.bytes_in(kGathered));
+  const Bytes gathered =
+      rate < gathered_rate_ ? rate.bytes_in(kGathered) : environment_.burst_bytes;
   decision_.window = rate.bytes_in(span) + kWindowBursts * std::max(burst, gathered);
   if (link_.starting()) {  // what is acknowledged makes room for as much again
     const Bytes first = kFirstPackets * environment_.mtu + standing_.acked;

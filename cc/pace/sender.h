@@ -54,6 +54,7 @@ class PaceController final : public Controller {
   };
 
   Bytes on_wire(Bytes payload) const;
+  void tell_link(const AckSample& sample);
   bool outranks(const Grant& grant) const;
   bool has_backlog() const { return standing_.backlog > 0; }
   bool beginning(Instant now) const;
@@ -69,6 +70,7 @@ class PaceController final : public Controller {
   std::unique_ptr<LinkShare> own_link_;
   LinkShare& link_;
   const uint32_t flow_;
+  const Rate gathered_rate_;  // above which a NIC's burst is sent before it is acknowledged
   uint32_t weight_ = 1;
   CoreLimit core_;
   FlowStanding standing_;
