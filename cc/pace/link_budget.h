@@ -2,7 +2,7 @@
 // told. The told rate is an upper bound. The law looks at what arrives (or is acknowledged), a, and
 // at the least queueing delay of it, d, both from ArrivalMeter:
 //
-//   d > T     b = min(b, a) max(1 - (d - T) / 2 (W + d), 1/2)   once per W + d
+//   d > T     b = min(b, a) max(1 - (d - T) / 2 (W + d), 1/2)   once per W + RTT/2 + d
 //   d <= T    b += (1 - d / T) w P / 4 W                        once per W + d
 //   d < T/2   faster: b *= 3/2 before the first queue, 5/4 far below what the link gave at the last
 //             cut, and more and more than w P / 4 W where that is exceeded without a queue
@@ -13,8 +13,9 @@
 // parts, and the one with less than its part is the last to yield.
 //
 // Beside a neighbor that keeps a queue whatever we do (GreedyNeighbor), T is what it keeps, and we
-// begin with half of the link and go on as Swift does: b += w P / (W + d), b *= 1 - 0.8 (d - T) /
-// d.
+// begin with half of the link and go on as Swift does, but hold that half while the link gives it:
+//
+//   b += w P / (W + d);  b *= 1 - 0.8 (d - T) / d
 //
 // The law is idle while own arrivals fill the told rate, and until a queue has stood for some
 // windows although they do not.
@@ -59,8 +60,7 @@ class LinkBudget {
   double rate() const;
   // b is what limits, not our part.
   bool learnt() const { return rate_ < part_; }
-  // Nothing is learnt, and nothing has been lost lately: without delays there is nothing to look
-  // at.
+  // Nothing is learnt and nothing was lost lately: without delays there is nothing to look at.
   bool unconcerned() const { return rate_ >= told_ && lost_ == 0 && lossy_windows_ == 0; }
   // No queue has been met yet, and the told rate has not been reached.
   bool starting() const { return starting_; }

@@ -1,8 +1,8 @@
 // PaceReceiver: the receiver's half of `pace`. Divides one receiving link among the flows that have
 // announced a backlog, by weighted max-min, and says so in grants of rate and phase.
 //
-//   sum over active flows of min(w_f * mu, u_f) = eta * min(C, b) - X - drain;  g_f = min(w_f * mu,
-//   u_f)
+//   sum over active flows of min(w_f * mu, u_f) = eta * min(C, b) - X - drain
+//   g_f = min(w_f * mu, u_f)
 //
 // mu is the water level (water_fill.h), u_f what the sender can use, the right side LinkCapacity. A
 // flow that will be done within a round trip keeps its grant but is charged no more: a word that
