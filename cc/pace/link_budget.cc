@@ -74,10 +74,9 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
       meter_(window_, config.round_trip, config.packet),
       last_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)),
       starting_(rate_ < told_),
-      dip_until_(last_),
       shown_(rate_) {}
 
-double LinkBudget::rate() const { return std::min(rate_, part_) * (last_ < dip_until_ ? kDip : 1); }
+double LinkBudget::rate() const { return std::min(rate_, part_) * (dipping_ ? kDip : 1); }
 
 Duration LinkBudget::idle_limit() const {
   const Duration packets = time_at(rate_, kIdlePackets * static_cast<double>(config_.packet));
@@ -94,6 +93,7 @@ void LinkBudget::begin(Instant now) {
     rate_ = std::min(rate_, told_);
   }
   calm_ = 0;
+  dipping_ = false;
   neighbor_.forget();
   meter_.begin(now);
   empty_at_ = loss_since_ = now;
@@ -147,6 +147,7 @@ void LinkBudget::look(Instant now) {
   if (meter_.most_lately() >= kGiven * rate_) given_at_ = now;
   if (now - given_at_ > (window_ + neighbor_.kept()) * kGivenRoundTrips) neighbor_.forget();
   yield_to_base(now, delay);
+  dipping_ = now < dip_until_;
   late_looks_ = delay > target() ? late_looks_ + 1 : 0;
   // Hosts that are late by chance are late for a look, too.
   const bool queued = late_looks_ >= (config_.jitter > Duration() ? kLateLooks : 1);

@@ -103,6 +103,7 @@ class LinkBudget {
   Duration cut_delay_;                        // at the last cut; 0 since there was no cause for one
   Instant empty_at_;                          // the path was last seen (nearly) empty
   Instant dip_until_;                         // sends less, to see how long an empty path takes
+  bool dipping_ = false;
   int64_t period_ = 0;  // half of base_memory, in which it was last asked whether to
   double shown_;        // rate() when on_bytes last returned true
   // The present window of losses.
