@@ -1,6 +1,8 @@
 #include "cc/pace/link_budget.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -26,6 +28,7 @@ constexpr uint32_t kLateLooks = 2;  // in a row, on hosts that are late by chanc
 constexpr double kFull = 7.0 / 8;   // of the told rate: what arrives fills the link
 constexpr double kLeast = 1e5;      // bit/s: a packet within a second, to see how things are
 constexpr double kDrainRoundTrips = 2;  // in which what is beyond T is drained
+constexpr double kLasting = 0.25;   // of the cut: what is left of it then
 constexpr double kLeastFactor = 0.5;
 constexpr double kDrained = 0.75;   // a delay that has fallen to this since the last cut is falling
 constexpr double kUsed = 0.85;      // of the budget, to grow
@@ -35,7 +38,7 @@ constexpr double kAboveBound = 1.1;
 constexpr double kRecovery = 1.25;    // of what is far below what the link has given
 constexpr double kProbe = 1.0 / 128;  // doubles with each growth beyond what it has given
 constexpr uint32_t kMostCalm = 4;
-constexpr double kStart = 1.5;
+constexpr double kStart = 1.25;
 
 // --- beside a greedy neighbor ---
 constexpr double kFairPart = 0.5;  // of the link, with one other
@@ -46,8 +49,8 @@ constexpr double kSwiftDecrease = 0.8;
 // --- losses without delay ---
 constexpr double kPoliced = 0.01;
 constexpr uint32_t kLossyWindows = 3;  // in a row
-constexpr double kBelowPolicer = 0.95;
-constexpr int64_t kPolicedWindows = 16;  // without growth
+const double kBelowPolicer = getenv("BP") ? atof(getenv("BP")) : 0.98;
+const int64_t kPolicedWindows = getenv("PW") ? atoi(getenv("PW")) : 16;  // without growth
 
 // --- the empty path ---
 constexpr double kDip = 0.75;
@@ -76,7 +79,7 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
       starting_(rate_ < told_),
       shown_(rate_) {}
 
-double LinkBudget::rate() const { return std::min(rate_, part_) * (dipping_ ? kDip : 1); }
+double LinkBudget::rate() const { return std::min(rate_, part_) * yielded_; }
 
 Duration LinkBudget::idle_limit() const {
   const Duration packets = time_at(rate_, kIdlePackets * static_cast<double>(config_.packet));
@@ -93,7 +96,7 @@ void LinkBudget::begin(Instant now) {
     rate_ = std::min(rate_, told_);
   }
   calm_ = 0;
-  dipping_ = false;
+  yielded_ = 1;
   neighbor_.forget();
   meter_.begin(now);
   empty_at_ = loss_since_ = now;
@@ -147,7 +150,7 @@ void LinkBudget::look(Instant now) {
   if (meter_.most_lately() >= kGiven * rate_) given_at_ = now;
   if (now - given_at_ > (window_ + neighbor_.kept()) * kGivenRoundTrips) neighbor_.forget();
   yield_to_base(now, delay);
-  dipping_ = now < dip_until_;
+  if (now >= yields_until_) yielded_ = 1;
   late_looks_ = delay > target() ? late_looks_ + 1 : 0;
   // Hosts that are late by chance are late for a look, too.
   const bool queued = late_looks_ >= (config_.jitter > Duration() ? kLateLooks : 1);
@@ -204,7 +207,16 @@ void LinkBudget::cut(Instant now, Duration delay) {
   }
   bound_ = std::min(rate_, meter_.most_lately());
   const double drained = ratio(delay - target(), window_ + delay) / kDrainRoundTrips;
-  slow_down(bound_ * std::max(1 - drained, kLeastFactor));
+  slow_down(bound_ * std::max(1 - drained * kLasting, kLeastFactor));
+  const double dr = std::min(drained * (1 - kLasting), kLeastFactor);
+  const Duration lasts = std::min((delay - target()) * static_cast<int64_t>(1 / dr), (window_ + delay) * 2);
+  yield(1 - dr, now + lasts);
+  next_growth_ = now + lasts + window_;
+}
+
+void LinkBudget::yield(double factor, Instant until) {
+  yielded_ = factor;
+  yields_until_ = until;
 }
 
 void LinkBudget::grow(Instant now, Duration delay) {
@@ -238,7 +250,7 @@ void LinkBudget::yield_to_base(Instant now, Duration delay) {
   if (period == period_) return;
   period_ = period;
   if (!learnt() || now - empty_at_ < config_.base_memory / 2) return;
-  dip_until_ = now + window_ + target() * kDipTargets;
+  yield(kDip, now + window_ + target() * kDipTargets);
 }
 
 }  // namespace pacecar

@@ -77,6 +77,7 @@ class LinkBudget {
   void slow_down(double rate);
   void police(Instant now);
   void cut(Instant now, Duration delay);
+  void yield(double factor, Instant until);
   void grow(Instant now, Duration delay);
   void yield_to_base(Instant now, Duration delay);
 
@@ -102,8 +103,8 @@ class LinkBudget {
   Instant doubted_since_ = Instant::never();  // that the link is as told
   Duration cut_delay_;                        // at the last cut; 0 since there was no cause for one
   Instant empty_at_;                          // the path was last seen (nearly) empty
-  Instant dip_until_;                         // sends less, to see how long an empty path takes
-  bool dipping_ = false;
+  double yielded_ = 1;  // of b, to drain a queue, or to see how long an empty path takes
+  Instant yields_until_;
   int64_t period_ = 0;  // half of base_memory, in which it was last asked whether to
   double shown_;        // rate() when on_bytes last returned true
   // The present window of losses.
