@@ -74,8 +74,10 @@ class ArrivalMeter {
     Bytes bytes = 0;
     Instant began = now;
     delay_ = Duration::max();
+    // On a slow link a look takes longer than a window.
+    const Duration window = std::max(window_, (now - began_) * static_cast<int64_t>(kLooks));
     for (const Look& look : looks_) {
-      if (look.bytes == 0 || now - look.end >= window_) continue;
+      if (look.bytes == 0 || now - look.end >= window) continue;
       bytes += look.bytes;
       began = std::min(began, look.began);
       if (now - look.end < round_trip_) delay_ = std::min(delay_, look.least);

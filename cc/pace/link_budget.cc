@@ -49,8 +49,8 @@ constexpr double kSwiftDecrease = 0.8;
 // --- losses without delay ---
 constexpr double kPoliced = 0.01;
 constexpr uint32_t kLossyWindows = 3;  // in a row
-const double kBelowPolicer = getenv("BP") ? atof(getenv("BP")) : 0.98;
-const int64_t kPolicedWindows = getenv("PW") ? atoi(getenv("PW")) : 16;  // without growth
+constexpr double kBelowPolicer = 0.98;
+constexpr int64_t kPolicedWindows = 16;  // without growth
 
 // --- the empty path ---
 constexpr double kDip = 0.75;
