@@ -43,6 +43,14 @@ class ArrivalMeter {
   }
 
   double rate() const { return rate_; }
+  // Of the last looks, by itself: what a burst came in with.
+  double peak() const {
+    double peak = 0;
+    for (const Look& look : looks_) {
+      if (look.bytes > 0) peak = std::max(peak, rate_of(look.bytes, look.end - look.began));
+    }
+    return peak;
+  }
   // Highest of the last looks: a sender that pauses must not be taken for a slower link.
   double most_lately() const {
     return std::max_element(looks_.begin(), looks_.end(), slower)->rate;
@@ -65,6 +73,9 @@ class ArrivalMeter {
     Duration least = Duration::max();
     double rate = 0;  // of the window that ended with it
   };
+  static double rate_of(Bytes bytes, Duration span) {
+    return static_cast<double>(bytes) * 8 / span.seconds();
+  }
   static bool slower(const Look& one, const Look& other) { return one.rate < other.rate; }
 
   void close_look(Instant now) {
@@ -82,7 +93,7 @@ class ArrivalMeter {
       began = std::min(began, look.began);
       if (now - look.end < round_trip_) delay_ = std::min(delay_, look.least);
     }
-    rate_ = now > began ? static_cast<double>(bytes) * 8 / (now - began).seconds() : 0;
+    rate_ = now > began ? rate_of(bytes, now - began) : 0;
     newest.rate = rate_;
     began_ = now;
     bytes_ = 0;

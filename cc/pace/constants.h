@@ -13,7 +13,7 @@ struct PaceConstants {
   double drain_round_trips = 4;  // in which a queue at the last hop is drained
   double least_share = 0.5;      // of the link against traffic that no grant covers
   double regrant = 1.0 / 64;     // smaller changes of a rate are not told
-  double hold_regrant = 0.25;    // likewise for flows that are idle
+  double hold_regrant = 0.2;     // likewise for flows that are idle
   double core_start = 0.85;      // c_f of a flow that knows nothing of its paths, of the line rate
   double core_delay = 0.25;      // T: queueing delay that makes a path bad, in round trips
   double core_loaded = 0.98;     // most of the line rate while paths show queues

@@ -1,8 +1,6 @@
 #include "cc/pace/link_budget.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <limits>
 #include <utility>
 
@@ -32,6 +30,7 @@ constexpr double kLasting = 0.25;   // of the cut: what is left of it then
 constexpr double kLeastFactor = 0.5;
 constexpr double kDrained = 0.75;   // a delay that has fallen to this since the last cut is falling
 constexpr double kUsed = 0.85;      // of the budget, to grow
+constexpr int64_t kBurstyWindows = 3;  // later where only bursts use it
 constexpr double kIncrease = 0.25;  // packets per window
 constexpr double kBelowBound = 0.75;
 constexpr double kAboveBound = 1.1;
@@ -79,7 +78,7 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
       starting_(rate_ < told_),
       shown_(rate_) {}
 
-double LinkBudget::rate() const { return std::min(rate_, part_) * yielded_; }
+double LinkBudget::rate() const { return std::min(rate_ * yielded_, part_); }
 
 Duration LinkBudget::idle_limit() const {
   const Duration packets = time_at(rate_, kIdlePackets * static_cast<double>(config_.packet));
@@ -187,7 +186,8 @@ bool LinkBudget::policed(Instant now) {
 }
 
 void LinkBudget::police(Instant now) {
-  slow_down(std::min(rate_, kBelowPolicer * meter_.rate()));
+  bound_ = std::min(rate_, meter_.rate());
+  slow_down(bound_ * kBelowPolicer);
   next_growth_ = now + window_ * kPolicedWindows;
 }
 
@@ -219,9 +219,15 @@ void LinkBudget::yield(double factor, Instant until) {
   yields_until_ = until;
 }
 
+// Much of the budget; or all of it now and then, by an application that sends in bursts.
+bool LinkBudget::used(Instant now) const {
+  if (meter_.rate() >= kUsed * rate_) return true;
+  return meter_.peak() >= kUsed * rate_ && now - next_growth_ >= window_ * kBurstyWindows;
+}
+
 void LinkBudget::grow(Instant now, Duration delay) {
   cut_delay_ = Duration();
-  if (now < next_growth_ || rate_ >= told_ || meter_.rate() < kUsed * rate_) return;
+  if (now < next_growth_ || rate_ >= told_ || !used(now)) return;
   next_growth_ = now + window_ + delay;
   const double packet = static_cast<double>(config_.packet) * 8 * weight_;
   if (neighbor_.kept() > Duration()) {

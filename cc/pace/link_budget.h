@@ -78,6 +78,7 @@ class LinkBudget {
   void police(Instant now);
   void cut(Instant now, Duration delay);
   void yield(double factor, Instant until);
+  bool used(Instant now) const;
   void grow(Instant now, Duration delay);
   void yield_to_base(Instant now, Duration delay);
 
