@@ -53,6 +53,10 @@ class HostLink {
   virtual Rate prospect(uint32_t weight) const = 0;
   // Own weight over that of all whose flows are active, as of the last claim; 1 for one alone.
   virtual double share_of_weights() const = 0;
+  // The fair part, by weight, of all that the link gives to those of the host's processes that have
+  // learnt what it gives them and use that. `learnt` is this process's own, published hereby; 0: it
+  // is none of them.
+  virtual Rate fair_part(Rate learnt) = 0;
   // Of the link, in use by other processes.
   virtual Rate used_by_others() const = 0;
 };

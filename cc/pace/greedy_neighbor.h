@@ -1,9 +1,9 @@
 // GreedyNeighbor: recognizes traffic that keeps a queue whatever we do, such as TCP's cubic or a
 // controller with a higher target. It is suspected when the delay is far beyond what users of our
 // own law agree on, and recognized when it has stayed there for some round trips although we
-// yielded. Then the delay that it keeps is no cause to yield, until it is another or we look again.
-// All processes of a host look again at the same moments, by its clock: users of our law that took
-// each other for such neighbors free themselves.
+// yielded half of what we had. Then the delay that it keeps is no cause to yield, until it is
+// another or we look again. All processes of a host look again at the same moments, by its clock:
+// users of our law that took each other for such neighbors free themselves.
 //
 // Pure; one thread.
 #pragma once
@@ -16,9 +16,9 @@ namespace pacecar {
 
 class GreedyNeighbor {
  public:
-  // `delay` is beyond the empty path's, `usual` what is no cause to slow down, `window` a round
-  // trip. True when a neighbor has just been recognized.
-  bool look(Instant now, Duration delay, Duration usual, Duration window) {
+  // `delay` is beyond the empty path's, `usual` what users of our law agree on, `window` a round
+  // trip, `rate` what we use. True when a neighbor has just been recognized.
+  bool look(Instant now, Duration delay, Duration usual, Duration window, double rate) {
     if (kept_ > Duration()) {
       if (delay >= kept_ / 2 && delay <= kept_ * 2) kept_seen_ = now;
       const bool other = now - kept_seen_ > (window + kept_) * kGone;
@@ -29,6 +29,7 @@ class GreedyNeighbor {
       suspected_ = delay > usual * kFarBeyond;
       since_ = now;
       most_ = delay;
+      rate_ = rate;
       return false;
     }
     if (static_cast<double>(delay.ns()) < kFalling * static_cast<double>(most_.ns())) {
@@ -38,7 +39,9 @@ class GreedyNeighbor {
     most_ = std::max(most_, delay);
     sum_ = sum_ + delay;
     ++looks_;
-    if (now - since_ < (window + most_) * kYielding) return false;
+    stays_ = now - since_ >= (window + most_) * kGentle;
+    if (now - since_ < (window + most_) * (kGentle + kYielding)) return false;
+    if (rate > rate_ * kYielded) return false;
     kept_ = sum_ / looks_;
     const int64_t period = kLookAgain.ns();
     kept_seen_ = now;
@@ -46,21 +49,28 @@ class GreedyNeighbor {
     return true;
   }
 
+  // The delay has stayed far beyond the usual one: all that is yielded now is to be left to others,
+  // lest two users of our law take each other for such a neighbor.
+  bool stays() const { return stays_; }
   // The delay that it keeps; 0: there is none.
   Duration kept() const { return kept_; }
 
   void forget() { *this = {}; }
 
  private:
-  static constexpr int64_t kFarBeyond = 4;  // times what users of our law agree on
+  static constexpr int64_t kFarBeyond = 3;  // times what users of our law agree on
   static constexpr double kFalling = 0.75;  // of the most that was seen: somebody yields
-  static constexpr int64_t kYielding = 8;   // round trips of yielding in vain
+  static constexpr int64_t kGentle = 4;     // round trips in which what is ours should have drained
+  static constexpr int64_t kYielding = 8;   // round trips of yielding in vain after that
+  static constexpr double kYielded = 0.5;   // of the rate: had all done so, the queue would be gone
   static constexpr int64_t kGone = 4;       // round trips without the delay that it keeps
   static constexpr Duration kLookAgain = Duration::from_s(4);
 
   bool suspected_ = false;
+  bool stays_ = false;
   Instant since_;
   Duration most_;
+  double rate_ = 0;
   Duration sum_;
   int64_t looks_ = 0;
   Duration kept_;

@@ -25,13 +25,14 @@ constexpr int64_t kDoubtWindows =
 constexpr uint32_t kLateLooks = 2;  // in a row, on hosts that are late by chance
 constexpr double kFull = 7.0 / 8;   // of the told rate: what arrives fills the link
 constexpr double kLeast = 1e5;      // bit/s: a packet within a second, to see how things are
-constexpr double kDrainRoundTrips = 2;  // in which what is beyond T is drained
-constexpr double kLasting = 0.25;   // of the cut: what is left of it then
+constexpr int64_t kDrainRoundTrips = 2;  // in which what is beyond T is drained
+constexpr double kLasting = 0.25;        // of the cut: what is left of it then
 constexpr double kLeastFactor = 0.5;
-constexpr double kDrained = 0.75;   // a delay that has fallen to this since the last cut is falling
-constexpr double kUsed = 0.85;      // of the budget, to grow
+constexpr double kDrained = 0.75;  // a delay that has fallen to this since the last cut is falling
+constexpr double kUsed = 0.85;     // of the budget, to grow
 constexpr int64_t kBurstyWindows = 3;  // later where only bursts use it
-constexpr double kIncrease = 0.25;  // packets per window
+constexpr double kIncrease = 0.25;     // packets per window
+constexpr double kLevel = 1.0 / 8;     // of what is missing to the fair part, per window
 constexpr double kBelowBound = 0.75;
 constexpr double kAboveBound = 1.1;
 constexpr double kRecovery = 1.25;    // of what is far below what the link has given
@@ -41,6 +42,7 @@ constexpr double kStart = 1.25;
 
 // --- beside a greedy neighbor ---
 constexpr double kFairPart = 0.5;  // of the link, with one other
+constexpr double kManyUsers = 16;  // of our law, behind one link
 constexpr double kGiven = 0.75;    // of what we hold, at least
 constexpr int64_t kGivenRoundTrips = 8;
 constexpr double kSwiftDecrease = 0.8;
@@ -53,6 +55,7 @@ constexpr int64_t kPolicedWindows = 16;  // without growth
 
 // --- the empty path ---
 constexpr double kDip = 0.75;
+constexpr int64_t kDipsPerMemory = 4;
 constexpr int64_t kDipTargets = 4;
 
 Duration time_at(double bps, double bytes) {
@@ -98,7 +101,7 @@ void LinkBudget::begin(Instant now) {
   yielded_ = 1;
   neighbor_.forget();
   meter_.begin(now);
-  empty_at_ = loss_since_ = now;
+  loss_since_ = now;
   next_cut_ = next_growth_ = now + window_;
   sent_ = lost_ = 0;
 }
@@ -125,11 +128,14 @@ Duration LinkBudget::usual() const {
          patience_;
 }
 
-// The delay that is no cause to slow down.
-Duration LinkBudget::target() const {
-  const Duration own = time_at(rate_, kOwnPart * weight_ * static_cast<double>(config_.packet));
-  return std::max(usual() + own * patience_, neighbor_.kept());
+// The delay at which users of this law with budgets of `rate` agree.
+Duration LinkBudget::agreed(double rate) const {
+  const Duration own = time_at(rate, kOwnPart * weight_ * static_cast<double>(config_.packet));
+  return usual() + own * patience_;
 }
+
+// The delay that is no cause to slow down.
+Duration LinkBudget::target() const { return std::max(agreed(rate_), neighbor_.kept()); }
 
 // Beside one neighbor, as far as known.
 double LinkBudget::fair_part() const { return std::min(kFairPart * part_, most_); }
@@ -141,14 +147,15 @@ void LinkBudget::look(Instant now) {
   delay_ = delay;
   most_ = std::max(most_, std::min(meter_.rate(), told_));
   if (!learnt()) neighbor_.forget();
-  if (learnt() && neighbor_.look(now, delay, usual(), window_)) {
+  const Duration among_many = agreed(std::max(rate_, most_ / kManyUsers));
+  if (learnt() && neighbor_.look(now, delay, among_many, window_, std::min(rate_, meter_.rate()))) {
     rate_ = std::max(rate_, fair_part());
     given_at_ = now;
   }
   // A neighbor that fills what we leave gives way to what we hold; a slow link does not.
   if (meter_.most_lately() >= kGiven * rate_) given_at_ = now;
   if (now - given_at_ > (window_ + neighbor_.kept()) * kGivenRoundTrips) neighbor_.forget();
-  yield_to_base(now, delay);
+  yield_to_base(now);
   if (now >= yields_until_) yielded_ = 1;
   late_looks_ = delay > target() ? late_looks_ + 1 : 0;
   // Hosts that are late by chance are late for a look, too.
@@ -159,6 +166,7 @@ void LinkBudget::look(Instant now) {
     if (queued) cut(now, delay);
     if (late_looks_ == 0) grow(now, delay);
   }
+  level(now);
 }
 
 // Whether the link carries less than told: a queue that our own flows made would have drained.
@@ -206,12 +214,12 @@ void LinkBudget::cut(Instant now, Duration delay) {
     return slow_down(std::max(rate_ * std::max(factor, kLeastFactor), held));
   }
   bound_ = std::min(rate_, meter_.most_lately());
-  const double drained = ratio(delay - target(), window_ + delay) / kDrainRoundTrips;
-  slow_down(bound_ * std::max(1 - drained * kLasting, kLeastFactor));
-  const double dr = std::min(drained * (1 - kLasting), kLeastFactor);
-  const Duration lasts = std::min((delay - target()) * static_cast<int64_t>(1 / dr), (window_ + delay) * 2);
-  yield(1 - dr, now + lasts);
-  next_growth_ = now + lasts + window_;
+  const Duration beyond = delay - target();
+  const double drained = std::min(ratio(beyond, window_ + delay) / kDrainRoundTrips, kLeastFactor);
+  const double lasting = drained * (neighbor_.stays() ? 1 : kLasting);
+  slow_down(bound_ * (1 - lasting));
+  yield(1 - (drained - lasting), now + (window_ + delay) * kDrainRoundTrips);
+  next_growth_ = std::max(yields_until_, now) + window_;
 }
 
 void LinkBudget::yield(double factor, Instant until) {
@@ -248,15 +256,24 @@ void LinkBudget::grow(Instant now, Duration delay) {
   starting_ = starting_ && rate_ < told_;
 }
 
-// A queue that never empties would in time be taken for the path. All processes of a host look at
-// the same moments, by its clock, so that what one leaves free is not taken by the next.
-void LinkBudget::yield_to_base(Instant now, Duration delay) {
-  if (delay < target() / 4) empty_at_ = now;
-  const int64_t period = now.ns() * 2 / config_.base_memory.ns();
+// What the processes of the host have learnt of the link they divide, as what was told.
+void LinkBudget::level(Instant now) {
+  if (config_.host_link == nullptr || now < next_level_) return;
+  next_level_ = now + window_;
+  const bool counts = learnt() && !starting_ && meter_.rate() >= kUsed * rate();
+  const Rate own = Rate::from_bps(counts ? static_cast<uint64_t>(rate_) : 0);
+  const auto fair = static_cast<double>(config_.host_link->fair_part(own).bps());
+  if (counts) rate_ = std::min(rate_ + kLevel * (fair - rate_), told_);
+}
+
+// A queue that never empties is in time taken for the path, and at once by those who come late. So
+// all processes of a host use less at the same moments, by its clock: what one leaves free is not
+// taken by the next.
+void LinkBudget::yield_to_base(Instant now) {
+  const int64_t period = now.ns() * kDipsPerMemory / config_.base_memory.ns();
   if (period == period_) return;
   period_ = period;
-  if (!learnt() || now - empty_at_ < config_.base_memory / 2) return;
-  yield(kDip, now + window_ + target() * kDipTargets);
+  if (learnt() && !starting_) yield(kDip, now + window_ + target() * kDipTargets);
 }
 
 }  // namespace pacecar

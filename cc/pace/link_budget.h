@@ -17,6 +17,9 @@
 //
 //   b += w P / (W + d);  b *= 1 - 0.8 (d - T) / d
 //
+// Where several processes of a host know each other, their budgets move towards equal parts of
+// their sum (HostLink::fair_part): those with more would see the shorter delays of more packets.
+//
 // The law is idle while own arrivals fill the told rate, and until a queue has stood for some
 // windows although they do not.
 //
@@ -26,6 +29,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cc/host_link.h"
 #include "cc/pace/arrival_meter.h"
 #include "cc/pace/greedy_neighbor.h"
 #include "transport/base/units.h"
@@ -33,12 +37,13 @@
 namespace pacecar {
 
 struct LinkBudgetConfig {
-  Rate line;             // told; never 0
-  Rate first;            // until anything is known; 0: the line rate
-  Bytes packet = 4096;   // a full one on the wire
-  Duration round_trip;   // without queues
-  Duration jitter;       // FlowEnvironment::jitter
-  Duration base_memory;  // how long the least delay counts as that of an empty path; not 0
+  Rate line;                      // told; never 0
+  Rate first;                     // until anything is known; 0: the line rate
+  Bytes packet = 4096;            // a full one on the wire
+  Duration round_trip;            // without queues
+  Duration jitter;                // FlowEnvironment::jitter
+  Duration base_memory;           // how long the least delay counts as that of an empty path; not 0
+  HostLink* host_link = nullptr;  // FlowEnvironment::host_link
 };
 
 class LinkBudget {
@@ -71,6 +76,7 @@ class LinkBudget {
   void look(Instant now);
   double fair_part() const;
   Duration usual() const;
+  Duration agreed(double rate) const;
   Duration target() const;
   bool doubted(Instant now, bool reason);
   bool policed(Instant now);
@@ -80,7 +86,8 @@ class LinkBudget {
   void yield(double factor, Instant until);
   bool used(Instant now) const;
   void grow(Instant now, Duration delay);
-  void yield_to_base(Instant now, Duration delay);
+  void yield_to_base(Instant now);
+  void level(Instant now);
 
   const LinkBudgetConfig config_;
   const Duration window_;  // W
@@ -101,12 +108,12 @@ class LinkBudget {
   uint32_t late_looks_ = 0;  // in a row
   Instant next_cut_;
   Instant next_growth_;
+  Instant next_level_;
   Instant doubted_since_ = Instant::never();  // that the link is as told
   Duration cut_delay_;                        // at the last cut; 0 since there was no cause for one
-  Instant empty_at_;                          // the path was last seen (nearly) empty
   double yielded_ = 1;  // of b, to drain a queue, or to see how long an empty path takes
   Instant yields_until_;
-  int64_t period_ = 0;  // half of base_memory, in which it was last asked whether to
+  int64_t period_ = 0;  // part of base_memory, at whose beginning less was used
   double shown_;        // rate() when on_bytes last returned true
   // The present window of losses.
   Instant loss_since_;

@@ -27,7 +27,8 @@ LinkCapacity::LinkCapacity(const FlowEnvironment& environment, Duration round_tr
                .packet = environment.mtu + environment.overhead,
                .round_trip = round_trip,
                .jitter = environment.jitter,
-               .base_memory = base_memory}) {}
+               .base_memory = base_memory,
+               .host_link = environment.host_link}) {}
 
 bool LinkCapacity::on_arrival(Instant now, Bytes wire, bool covered, Duration excess) {
   const bool over = now - started_ >= window_;

@@ -30,7 +30,8 @@ LinkShare::LinkShare(const FlowEnvironment& environment, uint32_t max_flows, dou
                .packet = environment.mtu + environment.overhead,
                .round_trip = base_round_trip(environment),
                .jitter = environment.jitter,
-               .base_memory = kBaseMemory}),
+               .base_memory = kBaseMemory,
+               .host_link = environment.host_link}),
       members_(max_flows),
       changed_(max_flows) {
   active_.reserve(max_flows);

@@ -164,8 +164,8 @@ void PaceReceiver::start_pass(Instant now) {
   }
   look_at_busyness(now);
   const uint32_t flows = expected(posted_);
-  const bool other_line = std::abs(capacity_.line() - holding_line_) >
-                          constants_.hold_regrant * holding_line_;
+  const bool other_line =
+      std::abs(capacity_.line() - holding_line_) > constants_.hold_regrant * holding_line_;
   if (flows != holding_for_ || other_line) {
     holding_for_ = flows;
     holding_line_ = capacity_.line();

@@ -32,6 +32,7 @@ class ScriptedHostLink final : public HostLink {
     return expected;
   }
   double share_of_weights() const override { return 1; }
+  Rate fair_part(Rate learnt) override { return learnt; }
   Rate used_by_others() const override { return others; }
 
   LinkClaim last() const { return claims.empty() ? LinkClaim() : claims.back(); }

@@ -88,6 +88,24 @@ class BasicShareLink final : public HostLink {
     return own / all;
   }
 
+  // No news for others: nobody wakes up for it.
+  Rate fair_part(Rate learnt) override {
+    if (!seat_.holds()) return learnt;
+    const uint64_t own_rate = active_ ? std::min(learnt.bps(), capacity_) : 0;
+    set(own().learnt, own_rate);
+    if (own_rate == 0) return learnt;
+    const uint64_t weight = std::max(own_claim_.weight, 1U);
+    uint64_t sum = own_rate;
+    uint64_t weights = weight;
+    for (const Other& other : others()) {
+      const uint64_t theirs = seat_.table().slots[other.slot].directions[direction_].learnt.load();
+      if (other.claim.demand.bps() == 0 || theirs == 0) continue;
+      sum += std::min(theirs, link_);
+      weights += std::max(other.claim.weight, 1U);
+    }
+    return Rate::from_bps(part_of(std::min(sum, link_), weight, weights));
+  }
+
   Rate used_by_others() const override { return Rate::from_bps(used_); }
 
  private:
@@ -98,6 +116,7 @@ class BasicShareLink final : public HostLink {
   static constexpr Duration kBurials = Duration::from_ms(50);
 
   struct Other {
+    size_t slot = 0;
     LinkClaim claim;
     uint64_t taking = 0;
   };
@@ -179,6 +198,7 @@ class BasicShareLink final : public HostLink {
       const size_t slot = (first + i) % kShareSlots;
       if (slot == seat_.index() || seat_.table().slots[slot].owner.load() == 0) continue;
       Other& other = others_[count_];
+      other.slot = slot;
       const bool counts = read(slot, now, other);
       if (counts) {
         ++count_;

@@ -34,7 +34,7 @@ class BasicShareSeat {
   bool take(Instant now) {
     const uint64_t own = process_.owner();
     if (own == 0) return false;
-    if (index_ != kNone && slot().owner.load() == own) return true;
+    if (holds()) return true;
     index_ = kNone;
     for (size_t i = 0; i < kShareSlots; ++i) {
       if (take(i, 0, own)) return true;
@@ -46,6 +46,12 @@ class BasicShareSeat {
       if (lost && take(i, other, own)) return true;
     }
     return false;
+  }
+
+  // The slot is still ours.
+  bool holds() const {
+    const uint64_t own = process_.owner();
+    return own != 0 && index_ != kNone && slot().owner.load() == own;
   }
 
   // Frees the slot of a process that has ended.
@@ -78,6 +84,7 @@ class BasicShareSeat {
     for (auto& direction : slot.directions) {
       direction.claim.store(0);
       direction.taking.store(0);
+      direction.learnt.store(0);
     }
     for (size_t i = 0; i < slot.name.size(); ++i) {
       uint64_t letters = 0;

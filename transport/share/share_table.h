@@ -38,6 +38,7 @@ struct BasicShareTable {
     Word claim;   // ClaimWord
     Word taking;  // the part in use, bit/s
     Word beat;    // when its owner last wrote, while it has a demand
+    Word learnt;  // what the link gives its owner, bit/s; 0: as much as was told, or it is not used
   };
   struct alignas(64) Slot {
     Word owner;  // 0: free

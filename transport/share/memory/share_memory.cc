@@ -16,7 +16,7 @@
 namespace pacecar {
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr size_t kLongestName = 64;
 // Nobody can take it away, and nothing waits for a disk.
 constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
