@@ -207,9 +207,10 @@ bool PaceReceiver::others_may_begin() const {
   return host_link_ != nullptr && host_link_->prospect(claim_.weight) < host_link_->part();
 }
 
+// What others use counts where it leaves less for us: not where the link's rate is not known.
 bool PaceReceiver::in_use() const {
   if (charged_ > 0 || host_link_ == nullptr) return charged_ > 0;
-  return host_link_->used_by_others() > Rate();
+  return host_link_->used_by_others() > Rate() && host_link_->prospect(1) < environment_.line_rate;
 }
 
 // Idle flows are told when a link has been in use for so long that it will probably stay so, or

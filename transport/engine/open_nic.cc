@@ -39,11 +39,17 @@ Result<OpenedNic> open_kind(const NicCandidate& candidate, const Params& params,
   return open_soft(candidate, params);
 }
 
+// What the processes of the host divide. A part of a nominal rate would hold back whoever runs while
+// others do not: where nobody knows the rate, they only even out what they have learnt.
+Rate divided_rate(const OpenedNic& nic) {
+  constexpr Rate kUndivided = Rate::from_gbps(16'000);
+  return nic.speed == Rate() ? kUndivided : std::as_const(*nic.port).nic().caps().line_rate;
+}
+
 // A NIC works without it, only more carefully.
 void share_link(OpenedNic& nic, const Params& params, const LogSink& log) {
   if (nic.host_only || params.share == Sharing::kOff) return;
-  auto share = HostShare::open(link_name(nic.device, nic.guid),
-                               std::as_const(*nic.port).nic().caps().line_rate, clock_now());
+  auto share = HostShare::open(link_name(nic.device, nic.guid), divided_rate(nic), clock_now());
   if (share) {
     nic.share = std::move(*share);
     return;
