@@ -258,12 +258,13 @@ void LinkBudget::grow(Instant now, Duration delay) {
 
 // What the processes of the host have learnt of the link they divide, as what was told.
 void LinkBudget::level(Instant now) {
-  if (config_.host_link == nullptr || now < next_level_) return;
-  next_level_ = now + window_;
+  if (config_.host_link == nullptr) return;
   const bool counts = learnt() && !starting_ && meter_.rate() >= kUsed * rate();
+  if (counts && now < next_level_) return;
+  next_level_ = now + window_;
   const Rate own = Rate::from_bps(counts ? static_cast<uint64_t>(rate_) : 0);
   const auto fair = static_cast<double>(config_.host_link->fair_part(own).bps());
-  if (counts) rate_ = std::min(rate_ + kLevel * (fair - rate_), told_);
+  if (counts) rate_ = std::clamp(rate_ + kLevel * (fair - rate_), std::min(kLeast, told_), told_);
 }
 
 // A queue that never empties is in time taken for the path, and at once by those who come late. So

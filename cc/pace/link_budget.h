@@ -2,9 +2,10 @@
 // told. The told rate is an upper bound. The law looks at what arrives (or is acknowledged), a, and
 // at the least queueing delay of it, d, both from ArrivalMeter:
 //
-//   d > T     b = min(b, a) max(1 - (d - T) / 2 (W + d), 1/2)   once per W + RTT/2 + d
+//   d > T     b = min(b, a) (1 - x / 4), and 3/4 x less of it for 2 (W + d), in which the queue
+//             drains; x = min((d - T) / 2 (W + d), 1/2)         once per W + RTT/2 + d
 //   d <= T    b += (1 - d / T) w P / 4 W                        once per W + d
-//   d < T/2   faster: b *= 3/2 before the first queue, 5/4 far below what the link gave at the last
+//   d < T/2   faster: b *= 5/4 before the first queue and far below what the link gave at the last
 //             cut, and more and more than w P / 4 W where that is exceeded without a queue
 //
 // While a queue stands, a is what the link gives us, whatever was granted. W is a round trip, or

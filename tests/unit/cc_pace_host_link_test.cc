@@ -1,5 +1,6 @@
 // How the ends of `pace` use a HostLink, which is scripted here: what they claim, and that they
 // keep to the part they are given.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "cc/host_link.h"
+#include "cc/pace/link_budget.h"
 #include "cc/pace/receiver.h"
 #include "cc/pace/sender.h"
 
@@ -15,6 +17,7 @@ namespace {
 
 constexpr Duration kRoundTrip = Duration::from_us(8);
 constexpr Bytes kEndless = Bytes{1} << 30;
+constexpr Bytes kPacket = 4160;
 
 class ScriptedHostLink final : public HostLink {
  public:
@@ -32,7 +35,10 @@ class ScriptedHostLink final : public HostLink {
     return expected;
   }
   double share_of_weights() const override { return 1; }
-  Rate fair_part(Rate learnt) override { return learnt; }
+  Rate fair_part(Rate learnt) override {
+    published.push_back(learnt);
+    return learnt == Rate() || fair == Rate() ? learnt : fair;
+  }
   Rate used_by_others() const override { return others; }
 
   LinkClaim last() const { return claims.empty() ? LinkClaim() : claims.back(); }
@@ -41,6 +47,8 @@ class ScriptedHostLink final : public HostLink {
   Rate could = Rate::from_gbps(400);
   Rate expected = Rate::from_gbps(400);
   Rate others;
+  Rate fair;  // 0: what we have
+  std::vector<Rate> published;
   bool wakes = false;
   Instant deadline = Instant::never();
   std::vector<LinkClaim> claims;
@@ -90,6 +98,19 @@ class CcPaceReceiverHostLink : public ::testing::Test {
       for (uint32_t flow = 0; flow < flows; ++flow) say(flow, Rate::from_gbps(400));
     }
     run(kRoundTrip);
+  }
+
+  // An idle flow, lately.
+  bool told_busy() {
+    bool busy = false;
+    for (int i = 0; i < 8; ++i) {
+      link_.wakes = true;
+      now_ = now_ + kRoundTrip;
+      std::array<GrantUpdate, 8> words;
+      const size_t count = receiver_.poll_grants(now_, words);
+      for (size_t k = 0; k < count; ++k) busy = words[k].grant.busy;
+    }
+    return busy;
   }
 
   ScriptedHostLink link_;
@@ -217,16 +238,18 @@ TEST_F(CcPaceReceiverHostLink, ALinkThatOthersUseIsBusy) {
   receiver_.add_flow(now_, 0);
   receiver_.on_posted(now_, 0, kEndless);
   run(kRoundTrip);
-  bool busy = false;
   link_.others = Rate::from_gbps(300);
-  for (int i = 0; i < 8; ++i) {
-    link_.wakes = true;
-    now_ = now_ + kRoundTrip;
-    std::array<GrantUpdate, 8> words;
-    const size_t count = receiver_.poll_grants(now_, words);
-    for (size_t k = 0; k < count; ++k) busy = words[k].grant.busy;
-  }
-  EXPECT_TRUE(busy) << "one that begins waits for its own grant";
+  link_.expected = Rate::from_gbps(200);
+  EXPECT_TRUE(told_busy()) << "one that begins waits for its own grant";
+}
+
+TEST_F(CcPaceReceiverHostLink, ALinkOfUnknownRateIsNotBusyWithOthers) {
+  receiver_.add_flow(now_, 0);
+  receiver_.on_posted(now_, 0, kEndless);
+  run(kRoundTrip);
+  link_.others = Rate::from_gbps(12'000);
+  link_.expected = Rate::from_gbps(4'000);
+  EXPECT_FALSE(told_busy()) << "nobody knows that they leave less for us";
 }
 
 TEST_F(CcPaceReceiverHostLink, APartBeyondTheLinkIsTheLink) {
@@ -236,6 +259,58 @@ TEST_F(CcPaceReceiverHostLink, APartBeyondTheLinkIsTheLink) {
   go_on(kRoundTrip * 4, 1);
   EXPECT_LE(granted_[0], 400);
   EXPECT_GE(granted_[0], 390);
+}
+
+// --- what is learnt ---
+
+// A budget of which half of what was told arrives, behind a queue.
+LinkBudget learnt_behind(HostLink& link, Instant& now) {
+  LinkBudget budget({.line = Rate::from_gbps(400),
+                     .packet = kPacket,
+                     .round_trip = kRoundTrip,
+                     .base_memory = Duration::from_ms(10),
+                     .host_link = &link});
+  const auto gap = Rate::from_gbps(200).time_for(kPacket);
+  for (int i = 0; i < 10'000 && !budget.learnt(); ++i) {
+    now = now + gap;
+    budget.on_bytes(now, kPacket, kRoundTrip / 2);
+  }
+  EXPECT_TRUE(budget.learnt());
+  return budget;
+}
+
+// Packets at `share` of what it allows.
+void use(LinkBudget& budget, Instant& now, double share, Duration span) {
+  for (const Instant end = now + span; now < end;) {
+    const double gap_s = static_cast<double>(kPacket) * 8 / (budget.rate() * share);
+    now = now + Duration::from_ns(static_cast<int64_t>(gap_s * 1e9));
+    budget.on_bytes(now, kPacket, Duration::from_us(1));
+  }
+}
+
+TEST(CcPaceBudgetHostLink, MovesTowardsTheFairPart) {
+  for (const uint64_t fair_gbps : {50, 300}) {
+    ScriptedHostLink link;
+    Instant now = Instant::from_ns(1'000'000'000);
+    LinkBudget budget = learnt_behind(link, now);
+    link.fair = Rate::from_gbps(fair_gbps);
+    use(budget, now, 1, kRoundTrip * 80);
+    EXPECT_NEAR(budget.rate() / 1e9, fair_gbps, 0.15 * fair_gbps);
+    EXPECT_GT(link.published.back(), Rate());
+  }
+}
+
+TEST(CcPaceBudgetHostLink, WhatIsNotUsedIsNotCounted) {
+  ScriptedHostLink link;
+  Instant now = Instant::from_ns(1'000'000'000);
+  LinkBudget budget = learnt_behind(link, now);
+  use(budget, now, 0.3, kRoundTrip * 20);
+  const double before = budget.rate();
+  link.fair = Rate::from_gbps(390);
+  link.published.clear();
+  use(budget, now, 0.3, kRoundTrip * 80);
+  EXPECT_EQ(budget.rate(), before);
+  EXPECT_THAT(link.published, testing::Each(Rate()));
 }
 
 // --- the senders ---

@@ -85,6 +85,37 @@ TEST_F(CcPaceLinkBudget, WhatArrivesWhileAQueueStandsIsAllThereIs) {
   }
 }
 
+// What drains the queue is for a while; what lasts is what the link gave.
+TEST_F(CcPaceLinkBudget, ACutThatDrainsAQueueIsOverWithIt) {
+  learn(0.5);
+  EXPECT_LT(share(), 0.43) << "the queue is drained";
+  arrive(share(), Duration(), (kWindow + kQueue) * 3);
+  EXPECT_GT(share(), 0.45);
+  EXPECT_LE(share(), 0.5);
+}
+
+TEST_F(CcPaceLinkBudget, BurstsThatUseAllOfItLetItGrow) {
+  LinkBudget budget(config(0.1 * kTold));
+  // A window's worth at all that is allowed, then nothing for as long.
+  for (int burst = 0; burst < 200; ++burst) {
+    const auto gap = Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / budget.rate()));
+    for (const Instant end = now_ + kWindow; now_ < end; now_ = now_ + gap) {
+      budget.on_bytes(now_, kPacket, Duration());
+    }
+    now_ = now_ + kWindow;
+  }
+  EXPECT_EQ(budget.rate(), kTold);
+}
+
+TEST_F(CcPaceLinkBudget, WhatIsNotUsedDoesNotGrow) {
+  LinkBudget budget(config(0.1 * kTold));
+  for (int i = 0; i < 10'000; ++i) {
+    now_ = now_ + Duration::from_us(840);  // 0.04 of the told rate
+    budget.on_bytes(now_, kPacket, Duration());
+  }
+  EXPECT_EQ(budget.rate(), 0.1 * kTold);
+}
+
 TEST_F(CcPaceLinkBudget, APartIsACapThatForgetsNothing) {
   budget_.set_part(0.3 * kTold);
   EXPECT_EQ(budget_.rate(), 0.3 * kTold);
@@ -467,6 +498,24 @@ TEST_F(CcPaceGreedyNeighbor, AQueueThatFallsBelongsToOneWhoYields) {
     EXPECT_FALSE(look(kKept / 2, kTrip));
   }
   EXPECT_EQ(neighbor_.kept(), Duration());
+}
+
+// Had all who keep the queue yielded as little, it would stand all the same.
+TEST_F(CcPaceGreedyNeighbor, WhoHasNotYieldedKnowsNothing) {
+  yields_ = 1;
+  EXPECT_FALSE(look(kKept, (kKept + kTrip) * 100));
+  yields_ = 0.99;
+  EXPECT_TRUE(look(kKept, (kKept + kTrip) * 20));
+}
+
+TEST_F(CcPaceGreedyNeighbor, ADelayThatStaysIsDoubtedBefore) {
+  look(kKept, kTrip);
+  EXPECT_FALSE(neighbor_.stays());
+  look(kKept, (kKept + kTrip) * 6);
+  EXPECT_TRUE(neighbor_.stays());
+  EXPECT_EQ(neighbor_.kept(), Duration());
+  look(kUsual, kTrip);
+  EXPECT_FALSE(neighbor_.stays());
 }
 
 TEST_F(CcPaceGreedyNeighbor, IsForgottenWhenItsDelayIsGone) {

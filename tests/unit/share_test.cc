@@ -214,6 +214,36 @@ TEST_F(ShareTest, TheDeadAreBuriedByThoseWhoAreActive) {
   EXPECT_EQ(table_->slots[1].owner.load(), 2U);
 }
 
+TEST_F(ShareTest, WhatAllHaveLearntIsEvenedOutByWeight) {
+  for (int i = 0; i < 3; ++i) add();
+  claim_all(full(), 3);
+  link(2).claim(now_, full(2));
+  claim_all(full(), 1);
+  link(2).claim(now_, full(2));
+  const uint64_t before = generation();
+  EXPECT_EQ(link(0).fair_part(Rate::from_gbps(40)), Rate::from_gbps(40)) << "the first";
+  EXPECT_EQ(link(1).fair_part(Rate::from_gbps(4)), Rate::from_gbps(22));
+  EXPECT_EQ(link(2).fair_part(Rate::from_gbps(4)), Rate::from_gbps(24)) << "twice the weight";
+  EXPECT_EQ(link(0).fair_part(Rate::from_gbps(40)), Rate::from_gbps(12));
+  EXPECT_EQ(generation(), before) << "nobody is woken up";
+  EXPECT_EQ(link(1).fair_part(Rate()), Rate()) << "it does not use what it has";
+  EXPECT_EQ(link(0).fair_part(Rate::from_gbps(41)), Rate::from_gbps(15));
+  EXPECT_EQ(members_[0]->incoming().fair_part(Rate::from_gbps(7)), Rate::from_gbps(7))
+      << "the directions are apart, and nothing is wanted there";
+}
+
+TEST_F(ShareTest, WhatTheIdleHaveLearntDoesNotCount) {
+  add();
+  add();
+  claim_all(full(), 3);
+  link(1).fair_part(Rate::from_gbps(4));
+  link(1).claim(now_, {});
+  link(0).claim(now_, full());
+  EXPECT_EQ(link(0).fair_part(Rate::from_gbps(40)), Rate::from_gbps(40));
+  EXPECT_EQ(link(1).fair_part(Rate::from_gbps(4)), Rate::from_gbps(4));
+  EXPECT_EQ(table_->slots[1].directions[0].learnt.load(), 0U);
+}
+
 TEST_F(ShareTest, NonsenseIsBounded) {
   add();
   add();
@@ -225,6 +255,7 @@ TEST_F(ShareTest, NonsenseIsBounded) {
     direction.claim.store(~uint64_t{0});
     direction.taking.store(~uint64_t{0});
     direction.beat.store(static_cast<uint64_t>(now_.ns()));
+    direction.learnt.store(~uint64_t{0});
   }
   table_->slots[0].directions[0].taking.store(~uint64_t{0});
   table_->slots[0].directions[0].claim.store(~uint64_t{0});
@@ -233,6 +264,7 @@ TEST_F(ShareTest, NonsenseIsBounded) {
     EXPECT_GT(link(i).part().bps(), 0U);
     EXPECT_LE(link(i).part(), kLink);
     EXPECT_LE(link(i).prospect(~0U), kLink);
+    EXPECT_LE(link(i).fair_part(Rate::from_bps(~uint64_t{0})), kLink);
   }
   now_ = now_ + Duration::from_ms(51);
   claim_all(full(), 3);

@@ -39,8 +39,8 @@ Result<OpenedNic> open_kind(const NicCandidate& candidate, const Params& params,
   return open_soft(candidate, params);
 }
 
-// What the processes of the host divide. A part of a nominal rate would hold back whoever runs while
-// others do not: where nobody knows the rate, they only even out what they have learnt.
+// What the processes of the host divide. A part of a nominal rate would hold back whoever runs
+// while others do not: where nobody knows the rate, they only even out what they have learnt.
 Rate divided_rate(const OpenedNic& nic) {
   constexpr Rate kUndivided = Rate::from_gbps(16'000);
   return nic.speed == Rate() ? kUndivided : std::as_const(*nic.port).nic().caps().line_rate;

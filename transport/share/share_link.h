@@ -103,7 +103,7 @@ class BasicShareLink final : public HostLink {
       sum += std::min(theirs, link_);
       weights += std::max(other.claim.weight, 1U);
     }
-    return Rate::from_bps(part_of(std::min(sum, link_), weight, weights));
+    return Rate::from_bps(std::min(part_of(std::min(sum, link_), weight, weights), capacity_));
   }
 
   Rate used_by_others() const override { return Rate::from_bps(used_); }
