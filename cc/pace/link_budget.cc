@@ -219,7 +219,7 @@ void LinkBudget::cut(Instant now, Duration delay) {
   const double lasting = drained * (neighbor_.stays() ? 1 : kLasting);
   slow_down(bound_ * (1 - lasting));
   yield(1 - (drained - lasting), now + (window_ + delay) * kDrainRoundTrips);
-  next_growth_ = std::max(yields_until_, now) + window_;
+  next_growth_ = yields_until_ + window_;
 }
 
 void LinkBudget::yield(double factor, Instant until) {

@@ -90,19 +90,16 @@ TEST_F(CcPaceLinkBudget, ACutThatDrainsAQueueIsOverWithIt) {
   learn(0.5);
   EXPECT_LT(share(), 0.43) << "the queue is drained";
   arrive(share(), Duration(), (kWindow + kQueue) * 3);
-  EXPECT_GT(share(), 0.45);
-  EXPECT_LE(share(), 0.5);
+  EXPECT_NEAR(share(), 0.5, 0.05);
 }
 
 TEST_F(CcPaceLinkBudget, BurstsThatUseAllOfItLetItGrow) {
   LinkBudget budget(config(0.1 * kTold));
-  // A window's worth at all that is allowed, then nothing for as long.
+  // At all that is allowed, then nothing for as long.
   for (int burst = 0; burst < 200; ++burst) {
     const auto gap = Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / budget.rate()));
-    for (const Instant end = now_ + kWindow; now_ < end; now_ = now_ + gap) {
-      budget.on_bytes(now_, kPacket, Duration());
-    }
-    now_ = now_ + kWindow;
+    for (int i = 0; i < 20; ++i, now_ = now_ + gap) budget.on_bytes(now_, kPacket, Duration());
+    now_ = now_ + gap * 20;
   }
   EXPECT_EQ(budget.rate(), kTold);
 }
@@ -396,145 +393,6 @@ TEST(CcPaceLinkBudgetLink, ANeighborThatIsGoneIsForgotten) {
   EXPECT_GE(sum, 0.95 * link.link);
   EXPECT_LE(sum, 1.05 * link.link);
   EXPECT_LT(link.take_longest(), Duration::from_ms(2)) << "what it kept is too long again";
-}
-
-// --- ArrivalMeter ---
-
-class CcPaceArrivalMeter : public ::testing::Test {
- protected:
-  // How many looks were over.
-  int arrive(Duration gap, int packets, Duration late) {
-    int looks = 0;
-    for (int i = 0; i < packets; ++i) {
-      now_ = now_ + gap;
-      looks += meter_.on_bytes(now_, kPacket, late) ? 1 : 0;
-    }
-    return looks;
-  }
-
-  ArrivalMeter meter_{Duration::from_ms(1), Duration::from_us(300), kPacket};
-  Instant now_ = Instant::from_ns(1'000'000'000);
-};
-
-TEST_F(CcPaceArrivalMeter, CountsWhatHasArrivedInAWindow) {
-  meter_.begin(now_);
-  EXPECT_GT(arrive(Duration::from_us(20), 100, Duration()), 2);
-  EXPECT_NEAR(meter_.rate(), kPacket * 8 / 20e-6, 0.02 * meter_.rate());
-  arrive(Duration::from_us(40), 100, Duration());
-  EXPECT_NEAR(meter_.rate(), kPacket * 8 / 40e-6, 0.02 * meter_.rate());
-}
-
-TEST_F(CcPaceArrivalMeter, TheLeastDelayIsThatOfARoundTrip) {
-  meter_.begin(now_);
-  arrive(Duration::from_us(10), 100, Duration::from_us(500));
-  EXPECT_EQ(meter_.delay(), Duration::from_us(500));
-  arrive(Duration::from_us(10), 1, Duration::from_us(50));
-  arrive(Duration::from_us(10), 30, Duration::from_us(500));
-  EXPECT_EQ(meter_.delay(), Duration::from_us(50)) << "one has met no queue";
-  arrive(Duration::from_us(10), 100, Duration::from_us(500));
-  EXPECT_EQ(meter_.delay(), Duration::from_us(500)) << "that was long ago";
-  arrive(Duration::from_us(10), 100, Duration::max());
-  EXPECT_EQ(meter_.delay(), Duration::max());
-}
-
-TEST_F(CcPaceArrivalMeter, FewPacketsSayNothing) {
-  meter_.begin(now_);
-  now_ = now_ + Duration::from_us(500);
-  EXPECT_EQ(arrive(Duration::from_us(1), 3, Duration()), 0) << "within a window";
-  EXPECT_GT(arrive(Duration::from_us(1), 20, Duration()), 0);
-  meter_.begin(now_);
-  EXPECT_EQ(arrive(Duration::from_ms(5), 1, Duration()), 0) << "one packet, however late";
-  EXPECT_EQ(arrive(Duration::from_ms(5), 1, Duration()), 1);
-  EXPECT_EQ(arrive(ArrivalMeter::kLongestLook, 1, Duration()), 1) << "but not for ever";
-}
-
-TEST_F(CcPaceArrivalMeter, APauseLowersTheRate) {
-  meter_.begin(now_);
-  arrive(Duration::from_us(20), 100, Duration());
-  now_ = now_ + Duration::from_ms(20);
-  arrive(Duration::from_us(20), 2, Duration());
-  EXPECT_LT(meter_.rate(), 0.1 * kPacket * 8 / 20e-6);
-}
-
-// --- GreedyNeighbor ---
-
-class CcPaceGreedyNeighbor : public ::testing::Test {
- protected:
-  static constexpr Duration kUsual = Duration::from_us(100);
-  static constexpr Duration kTrip = Duration::from_us(200);
-  static constexpr Duration kKept = Duration::from_ms(1);
-
-  // True if it was recognized meanwhile.
-  bool look(Duration delay, Duration span) {
-    bool recognized = false;
-    for (const Instant end = now_ + span; now_ < end; now_ = now_ + kTrip / 4) {
-      recognized |= neighbor_.look(now_, delay, kUsual, kTrip, rate_ *= yields_);
-    }
-    return recognized;
-  }
-
-  GreedyNeighbor neighbor_;
-  double rate_ = 1e9;
-  double yields_ = 0.99;  // each quarter of a round trip
-  Instant now_ = Instant::from_ns(1'000'000'000);
-};
-
-TEST_F(CcPaceGreedyNeighbor, OneWhoKeepsADelayIsRecognizedOnce) {
-  EXPECT_FALSE(look(kKept, (kKept + kTrip) * 2));
-  EXPECT_EQ(neighbor_.kept(), Duration());
-  EXPECT_TRUE(look(kKept, (kKept + kTrip) * 20));
-  EXPECT_NEAR(neighbor_.kept().us(), kKept.us(), 0.1 * kKept.us());
-  EXPECT_FALSE(look(kKept, (kKept + kTrip) * 20));
-}
-
-TEST_F(CcPaceGreedyNeighbor, DelaysThatUsersOfOurLawAgreeOnAreNone) {
-  EXPECT_FALSE(look(kUsual * 2, Duration::from_s(1)));
-  EXPECT_EQ(neighbor_.kept(), Duration());
-}
-
-TEST_F(CcPaceGreedyNeighbor, AQueueThatFallsBelongsToOneWhoYields) {
-  for (int i = 0; i < 50; ++i) {
-    EXPECT_FALSE(look(kKept, (kKept + kTrip) * 3));
-    EXPECT_FALSE(look(kKept / 2, kTrip));
-  }
-  EXPECT_EQ(neighbor_.kept(), Duration());
-}
-
-// Had all who keep the queue yielded as little, it would stand all the same.
-TEST_F(CcPaceGreedyNeighbor, WhoHasNotYieldedKnowsNothing) {
-  yields_ = 1;
-  EXPECT_FALSE(look(kKept, (kKept + kTrip) * 100));
-  yields_ = 0.99;
-  EXPECT_TRUE(look(kKept, (kKept + kTrip) * 20));
-}
-
-TEST_F(CcPaceGreedyNeighbor, ADelayThatStaysIsDoubtedBefore) {
-  look(kKept, kTrip);
-  EXPECT_FALSE(neighbor_.stays());
-  look(kKept, (kKept + kTrip) * 6);
-  EXPECT_TRUE(neighbor_.stays());
-  EXPECT_EQ(neighbor_.kept(), Duration());
-  look(kUsual, kTrip);
-  EXPECT_FALSE(neighbor_.stays());
-}
-
-TEST_F(CcPaceGreedyNeighbor, IsForgottenWhenItsDelayIsGone) {
-  look(kKept, (kKept + kTrip) * 30);
-  ASSERT_GT(neighbor_.kept(), Duration());
-  look(kKept * 3 / 4, (kKept + kTrip) * 10);
-  EXPECT_GT(neighbor_.kept(), Duration()) << "most of it is there";
-  look(kUsual, (kKept + kTrip) * 10);
-  EXPECT_EQ(neighbor_.kept(), Duration());
-}
-
-TEST_F(CcPaceGreedyNeighbor, IsLookedAtAgainAfterAWhile) {
-  look(kKept, (kKept + kTrip) * 30);
-  bool forgotten = false;
-  for (const Instant end = now_ + Duration::from_s(10); now_ < end;) {
-    look(kKept, kTrip);
-    forgotten |= neighbor_.kept() == Duration();
-  }
-  EXPECT_TRUE(forgotten);
 }
 
 }  // namespace

@@ -186,6 +186,33 @@ TEST(CcPaceNeighbors, AnotherRateIsFollowed) {
   }
 }
 
+// A flow that is idle begins at what it was granted last: it must not begin at what was guessed
+// before anything was known.
+TEST(CcPaceNeighbors, TheIdleHearOfALearntRate) {
+  PaceReceiver receiver(virtual_machine(Rate::from_gbps(100), Rate::from_gbps(1)), 2);
+  constexpr Bytes kMuch = Bytes{1} << 30;
+  Instant now = Instant::from_ns(1'000'000'000);
+  std::vector<Rate> granted(2, Rate::from_gbps(1));
+  for (uint32_t flow = 0; flow < 2; ++flow) {
+    receiver.add_flow(now, flow);
+    receiver.on_posted(now, flow, kMuch);
+  }
+  receiver.on_hint(now, {.peers = 1});
+  for (uint16_t epoch = 1; now < Instant::from_ns(1'100'000'000); ++epoch) {
+    const Demand demand{.usable = Rate::from_gbps(100), .wanted = kMuch, .epoch = epoch};
+    receiver.on_demand(now, 0, demand);
+    for (int packet = 0; packet < 64; ++packet) {
+      now = now + granted[0].time_for(4200);
+      receiver.on_arrival(now, 0, 4096, 1000);
+      std::vector<GrantUpdate> words(4);
+      words.resize(receiver.poll_grants(now, words));
+      for (const GrantUpdate& word : words) granted[word.flow] = word.grant.rate;
+    }
+  }
+  EXPECT_GT(granted[0], Rate::from_gbps(20));
+  EXPECT_GT(granted[1], Rate::from_gbps(10));
+}
+
 // Where nothing was told, nobody knows how long a packet takes on the link: when that gets longer,
 // it looks like a queue until the shortest transit is forgotten, which takes 20,000 jitters twice.
 TEST(CcPaceNeighbors, OneAloneOnASlowerLinkOfWhichNothingWasToldUsesItInTheEnd) {
