@@ -25,15 +25,17 @@ class GreedyNeighbor {
       if (now >= until_ || other) forget();
       return false;
     }
-    if (!suspected_) {
-      suspected_ = delay > usual * kFarBeyond;
+    const bool far_beyond = delay > usual * kFarBeyond;
+    const bool falling =
+        static_cast<double>(delay.ns()) < kFalling * static_cast<double>(most_.ns());
+    if (!suspected_ || falling) {
+      // Until all of it is over, what we had before the first of it counts.
+      const double before = suspected_ ? rate_ : rate;
+      forget();
+      suspected_ = far_beyond;
       since_ = now;
       most_ = delay;
-      rate_ = rate;
-      return false;
-    }
-    if (static_cast<double>(delay.ns()) < kFalling * static_cast<double>(most_.ns())) {
-      forget();
+      rate_ = before;
       return false;
     }
     most_ = std::max(most_, delay);

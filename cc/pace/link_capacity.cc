@@ -5,7 +5,7 @@
 namespace pacecar {
 namespace {
 
-constexpr Bytes kUsualPackets = 4;
+constexpr int64_t kUsualPackets = 4;
 constexpr Bytes kWindowPackets = 16;  // fewer arrivals may all be late by chance
 constexpr double kForget = 1.0 / 4;   // of X, per round trip
 constexpr double kManyUncovered = 0.25;
@@ -19,8 +19,9 @@ LinkCapacity::LinkCapacity(const FlowEnvironment& environment, Duration round_tr
     : line_(static_cast<double>(environment.line_rate.bps())),
       window_(std::max(round_trip, environment.line_rate.time_for(
                                        (environment.mtu + environment.overhead) * kWindowPackets))),
-      usual_(environment.jitter + environment.line_rate.time_for(
-                                      (environment.mtu + environment.overhead) * kUsualPackets)),
+      packet_time_(environment.line_rate.time_for(environment.mtu + environment.overhead)),
+      jitter_(environment.jitter),
+      usual_(jitter_ + packet_time_ * kUsualPackets),
       constants_(constants),
       budget_({.line = environment.line_rate,
                .first = environment.first_rate,
@@ -29,6 +30,11 @@ LinkCapacity::LinkCapacity(const FlowEnvironment& environment, Duration round_tr
                .jitter = environment.jitter,
                .base_memory = base_memory,
                .host_link = environment.host_link}) {}
+
+void LinkCapacity::set_weight(double mean, double share) {
+  budget_.set_weight(mean * share);
+  usual_ = jitter_ + packet_time_ * std::max(kUsualPackets, static_cast<int64_t>(1 / share));
+}
 
 bool LinkCapacity::on_arrival(Instant now, Bytes wire, bool covered, Duration excess) {
   const bool over = now - started_ >= window_;

@@ -148,7 +148,7 @@ void PaceReceiver::start_pass(Instant now) {
   if (host_link_ != nullptr) claim_part(now);
   if (charged_ > 0) {
     const double mean = static_cast<double>(fill_.weights()) / charged_;
-    capacity_.set_weight(mean * (host_link_ != nullptr ? host_link_->share_of_weights() : 1));
+    capacity_.set_weight(mean, host_link_ != nullptr ? host_link_->share_of_weights() : 1);
   }
   const double available = capacity_.available(active_.size());
   level_ = fill_.level(available);

@@ -120,6 +120,13 @@ TEST_F(CcPaceGreedyNeighbor, WhoHasNotYieldedKnowsNothing) {
   EXPECT_TRUE(look(kKept, (kKept + kTrip) * 20));
 }
 
+// Else each time that the delay falls a little would ask for another half.
+TEST_F(CcPaceGreedyNeighbor, WhatWasYieldedBeforeADelayFellCounts) {
+  EXPECT_FALSE(look(kKept * 2, (kKept + kTrip) * 10)) << "most of it is yielded";
+  yields_ = 1;
+  EXPECT_TRUE(look(kKept, (kKept + kTrip) * 30));
+}
+
 TEST_F(CcPaceGreedyNeighbor, ADelayThatStaysIsDoubtedBefore) {
   look(kKept, kTrip);
   EXPECT_FALSE(neighbor_.stays());

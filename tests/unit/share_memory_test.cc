@@ -236,6 +236,7 @@ TEST(ShareMemory, PeopleSeeWhoSharesALink) {
   EXPECT_EQ(sharer.directions[0].claim.demand, Rate::from_gbps(10));
   EXPECT_EQ(sharer.directions[0].claim.weight, 3U);
   EXPECT_EQ(sharer.directions[0].taking, kLink);
+  EXPECT_EQ(sharer.directions[0].part(), Rate::from_gbps(10)) << "more is not used";
   EXPECT_TRUE(sharer.directions[0].lives);
   EXPECT_FALSE(sharer.directions[1].lives);
 }

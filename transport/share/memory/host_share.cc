@@ -57,6 +57,7 @@ Result<std::vector<LinkSharer>> link_sharers(std::string_view link, Instant now,
       const auto& direction = slot.directions[i];
       sharer.directions[i] = {.claim = ClaimWord::decode(direction.claim.load()),
                               .taking = Rate::from_bps(direction.taking.load()),
+                              .learnt = Rate::from_bps(direction.learnt.load()),
                               .lives = share_beat_lives(direction.beat.load(), now)};
       sharer.directions[i].lives &= sharer.directions[i].claim.demand.bps() > 0;
     }

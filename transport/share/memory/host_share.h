@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string>
@@ -45,11 +46,15 @@ struct LinkSharer {
   struct Direction {
     LinkClaim claim;
     Rate taking;
+    Rate learnt;         // what the link gives it, where that is less; 0: it does not
     bool lives = false;  // it has a demand, and has written in time
 
     // As the others count it.
     Rate demand() const { return lives ? claim.demand : Rate(); }
-    Rate part() const { return lives ? taking : Rate(); }
+    // What it uses of its demand at most.
+    Rate part() const {
+      return lives ? std::min({taking, claim.demand, learnt > Rate() ? learnt : taking}) : Rate();
+    }
   };
   pid_t process = 0;
   bool hidden = false;                  // of another process namespace, whose number `process` is
