@@ -15,7 +15,7 @@ constexpr double kIdlePackets = 8;    // at the present rate, and
 constexpr int64_t kIdleDelays = 4;    // that the last ones met
 
 // --- the delay that is usual: flows meet, end hosts are late ---
-constexpr Bytes kUsualPackets = 4;
+constexpr double kMeeting = 0.5;    // packets of each of the host's processes
 constexpr int64_t kUsualShare = 8;  // of a round trip
 constexpr double kOwnPart = 0.25;   // of a packet: what each user keeps in the queue
 
@@ -121,9 +121,14 @@ bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess) {
   return shown_ != before;
 }
 
+void LinkBudget::set_weight(double mean, double share) {
+  weight_ = mean * share;
+  usual_packets_ = std::max(kUsualPackets, static_cast<int64_t>(kMeeting / share));
+}
+
 // The delay of a link that is well used.
 Duration LinkBudget::usual() const {
-  return (config_.jitter + config_.line.time_for(config_.packet * kUsualPackets) +
+  return (config_.jitter + config_.line.time_for(config_.packet) * usual_packets_ +
           config_.round_trip / kUsualShare) *
          patience_;
 }

@@ -56,13 +56,15 @@ class LinkBudget {
   bool on_bytes(Instant now, Bytes wire, Duration excess);
   // Some of what was sent is lost.
   void on_loss(Bytes wire) { lost_ += wire; }
-  // Mean weight of the flows, times this process's share of the weights of all of the host.
-  void set_weight(double weight) { weight_ = weight; }
+  // `mean` of the flows' weights; `share` of the weights of all of the host that this process has.
+  void set_weight(double mean, double share);
   // Multiplies T: of two ends that see the same queue the one with the smaller value acts first.
   void set_patience(int64_t patience) { patience_ = patience; }
   // This process's part of the told rate, where several know each other.
   void set_part(double part) { part_ = part; }
 
+  // That meet without being a queue.
+  int64_t usual_packets() const { return usual_packets_; }
   double rate() const;
   // b is what limits, not our part.
   bool learnt() const { return rate_ < part_; }
@@ -72,6 +74,8 @@ class LinkBudget {
   bool starting() const { return starting_; }
 
  private:
+  static constexpr int64_t kUsualPackets = 4;
+
   void begin(Instant now);
   Duration idle_limit() const;
   void look(Instant now);
@@ -94,8 +98,9 @@ class LinkBudget {
   const Duration window_;  // W
   const double told_;
   double part_;
-  double rate_;  // b
-  double weight_ = 1;
+  double rate_;        // b
+  double weight_ = 1;  // w
+  int64_t usual_packets_ = kUsualPackets;
   int64_t patience_ = 1;
   ArrivalMeter meter_;
   GreedyNeighbor neighbor_;

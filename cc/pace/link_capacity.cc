@@ -5,7 +5,6 @@
 namespace pacecar {
 namespace {
 
-constexpr int64_t kUsualPackets = 4;
 constexpr Bytes kWindowPackets = 16;  // fewer arrivals may all be late by chance
 constexpr double kForget = 1.0 / 4;   // of X, per round trip
 constexpr double kManyUncovered = 0.25;
@@ -21,7 +20,6 @@ LinkCapacity::LinkCapacity(const FlowEnvironment& environment, Duration round_tr
                                        (environment.mtu + environment.overhead) * kWindowPackets))),
       packet_time_(environment.line_rate.time_for(environment.mtu + environment.overhead)),
       jitter_(environment.jitter),
-      usual_(jitter_ + packet_time_ * kUsualPackets),
       constants_(constants),
       budget_({.line = environment.line_rate,
                .first = environment.first_rate,
@@ -30,11 +28,6 @@ LinkCapacity::LinkCapacity(const FlowEnvironment& environment, Duration round_tr
                .jitter = environment.jitter,
                .base_memory = base_memory,
                .host_link = environment.host_link}) {}
-
-void LinkCapacity::set_weight(double mean, double share) {
-  budget_.set_weight(mean * share);
-  usual_ = jitter_ + packet_time_ * std::max(kUsualPackets, static_cast<int64_t>(1 / share));
-}
 
 bool LinkCapacity::on_arrival(Instant now, Bytes wire, bool covered, Duration excess) {
   const bool over = now - started_ >= window_;
@@ -48,7 +41,9 @@ bool LinkCapacity::on_arrival(Instant now, Bytes wire, bool covered, Duration ex
 void LinkCapacity::close_window(Instant now) {
   const double foreign = static_cast<double>(foreign_) * 8 / (now - started_).seconds();
   const bool seen = least_excess_ < Duration::max();
-  queue_ = seen ? std::max(least_excess_ - usual_, Duration()) : Duration();
+  // Flows meet, also those of other processes, and end hosts are late.
+  const Duration usual = jitter_ + packet_time_ * budget_.usual_packets();
+  queue_ = seen ? std::max(least_excess_ - usual, Duration()) : Duration();
   if (foreign > uncovered_) {
     uncovered_ += kWeight * (foreign - uncovered_);
   } else {

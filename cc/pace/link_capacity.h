@@ -36,8 +36,8 @@ class LinkCapacity {
 
   // This process's part of the link.
   void set_line(double line) { budget_.set_part(line_ = line); }
-  // `mean` of the flows' weights; `share` of those of all of the host that this process has.
-  void set_weight(double mean, double share);
+  // LinkBudget::set_weight.
+  void set_weight(double mean, double share) { budget_.set_weight(mean, share); }
   double line() const { return std::min(line_, budget_.rate()); }
   double uncovered() const { return uncovered_; }
   Duration queue() const { return queue_; }
@@ -49,8 +49,6 @@ class LinkCapacity {
   const Duration window_;
   const Duration packet_time_;  // of a full one
   const Duration jitter_;
-  Duration usual_;  // wait at the last hop: flows meet, also those of other processes, and end
-                    // hosts are late
   const PaceConstants& constants_;
   LinkBudget budget_;
   double uncovered_ = 0;  // X

@@ -91,7 +91,7 @@ void LinkShare::on_acked(Instant now, Bytes wire, Duration excess) {
 void LinkShare::look(uint32_t causer) {
   if (!active_.empty()) {
     const double mean = static_cast<double>(fill_.weights()) / static_cast<double>(active_.size());
-    budget_.set_weight(mean * weight_share_);
+    budget_.set_weight(mean, weight_share_);
   }
   const double line = this->line();
   const double reach = budget_.learnt() ? line : reach_;

@@ -44,7 +44,7 @@ class AnyBudget {
         budget_.on_loss(*rc::gen::inRange<Bytes>(0, 1'000'000));
         return false;
       case 1:
-        budget_.set_weight(*rc::gen::element(0.001, 1.0, 3.5, 1000.0));
+        budget_.set_weight(*rc::gen::element(1.0, 3.5, 1000.0), *rc::gen::element(0.001, 0.5, 1.0));
         return false;
       case 2:
         budget_.set_patience(*rc::gen::inRange<int64_t>(1, 16));
