@@ -41,7 +41,7 @@ constexpr uint32_t kMostCalm = 4;
 constexpr double kStart = 1.25;
 
 // --- beside a greedy neighbor ---
-constexpr double kFairPart = 0.5;  // of the link, with one other
+constexpr double kHeldPart = 0.5;  // of the link, with one other
 constexpr double kManyUsers = 16;  // of our law, behind one link
 constexpr double kGiven = 0.75;    // of what we hold, at least
 constexpr int64_t kGivenRoundTrips = 8;
@@ -143,7 +143,7 @@ Duration LinkBudget::agreed(double rate) const {
 Duration LinkBudget::target() const { return std::max(agreed(rate_), neighbor_.kept()); }
 
 // Beside one neighbor, as far as known.
-double LinkBudget::fair_part() const { return std::min(kFairPart * part_, most_); }
+double LinkBudget::held_part() const { return std::min(kHeldPart * part_, most_); }
 
 void LinkBudget::look(Instant now) {
   const Duration delay = meter_.delay();
@@ -154,7 +154,7 @@ void LinkBudget::look(Instant now) {
   if (!learnt()) neighbor_.forget();
   const Duration among_many = agreed(std::max(rate_, most_ / kManyUsers));
   if (learnt() && neighbor_.look(now, delay, among_many, window_, std::min(rate_, meter_.rate()))) {
-    rate_ = std::max(rate_, fair_part());
+    rate_ = std::max(rate_, held_part());
     given_at_ = now;
   }
   // A neighbor that fills what we leave gives way to what we hold; a slow link does not.
@@ -215,7 +215,7 @@ void LinkBudget::cut(Instant now, Duration delay) {
   if (falling) return;
   if (neighbor_.kept() > Duration()) {
     const double factor = 1 - kSwiftDecrease * (1 - ratio(target(), delay));
-    const double held = std::min(rate_, fair_part());
+    const double held = std::min(rate_, held_part());
     return slow_down(std::max(rate_ * std::max(factor, kLeastFactor), held));
   }
   bound_ = std::min(rate_, meter_.most_lately());

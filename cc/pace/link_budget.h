@@ -79,7 +79,7 @@ class LinkBudget {
   void begin(Instant now);
   Duration idle_limit() const;
   void look(Instant now);
-  double fair_part() const;
+  double held_part() const;
   Duration usual() const;
   Duration agreed(double rate) const;
   Duration target() const;

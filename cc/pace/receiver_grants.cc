@@ -204,7 +204,8 @@ void PaceReceiver::claim_part(Instant now) {
 
 // Flows that wake up together may be those of several processes.
 bool PaceReceiver::others_may_begin() const {
-  return host_link_ != nullptr && host_link_->prospect(claim_.weight) < host_link_->part();
+  if (host_link_ == nullptr) return false;
+  return host_link_->prospect(claim_.weight) < std::min(host_link_->part(), environment_.line_rate);
 }
 
 // What others use counts where it leaves less for us: not where the link's rate is not known.

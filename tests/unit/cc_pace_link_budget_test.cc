@@ -167,6 +167,16 @@ TEST_F(CcPaceLinkBudget, OneWhoIsPatientYieldsLater) {
   EXPECT_LT(share(), 0.52);
 }
 
+// Packets of many processes meet without the link being slower.
+TEST_F(CcPaceLinkBudget, AmongManyProcessesMoreIsUsual) {
+  budget_.set_weight(1, 1.0 / 64);  // 32 packets, 1.1 ms
+  arrive(0.5, kQueue, Duration::from_ms(20));
+  EXPECT_EQ(budget_.rate(), kTold);
+  budget_.set_weight(1, 1);
+  arrive(0.5, kQueue, Duration::from_ms(20));
+  EXPECT_LT(share(), 0.52);
+}
+
 TEST_F(CcPaceLinkBudget, LossesByChanceDoNothing) {
   for (int i = 0; i < 200; ++i) {
     budget_.on_loss(kPacket);

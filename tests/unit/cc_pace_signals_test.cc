@@ -49,6 +49,18 @@ TEST_F(CcPaceArrivalMeter, TheLeastDelayIsThatOfARoundTrip) {
   EXPECT_EQ(meter_.delay(), Duration::max());
 }
 
+// On a slow link a look takes longer than a window, and one of two packets says little of the rate.
+TEST_F(CcPaceArrivalMeter, FewPacketsAreCountedOverFourLooks) {
+  meter_.begin(now_);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(arrive(Duration::from_us(1'500), 1, Duration()), 0);
+    EXPECT_EQ(arrive(Duration::from_us(i % 2 == 0 ? 500 : 2'500), 1, Duration()), 1);
+    if (i > 3) {
+      EXPECT_NEAR(meter_.rate(), kPacket * 8 / 1.5e-3, 0.15 * meter_.rate()) << i;
+    }
+  }
+}
+
 TEST_F(CcPaceArrivalMeter, FewPacketsSayNothing) {
   meter_.begin(now_);
   now_ = now_ + Duration::from_us(500);
