@@ -261,6 +261,16 @@ TEST_F(CcPaceReceiverHostLink, APartBeyondTheLinkIsTheLink) {
   EXPECT_GE(granted_[0], 390);
 }
 
+TEST_F(CcPaceReceiverHostLink, NobodyWaitsForOthersOnALinkOfUnknownRate) {
+  for (uint32_t flow = 0; flow < 2; ++flow) receiver_.add_flow(now_, flow);
+  link_.given = Rate::from_gbps(10'000);
+  link_.expected = Rate::from_gbps(4'000);
+  begin(0, Rate::from_gbps(10));
+  begin(1);
+  run(Duration::from_ns(1));
+  EXPECT_GT(granted_[1], 350) << "what the first does not use";
+}
+
 // --- what is learnt ---
 
 // A budget of which half of what was told arrives, behind a queue.
@@ -310,6 +320,7 @@ TEST(CcPaceBudgetHostLink, WhatIsNotUsedIsNotCounted) {
   link.published.clear();
   use(budget, now, 0.3, kRoundTrip * 80);
   EXPECT_EQ(budget.rate(), before);
+  EXPECT_THAT(link.published, testing::SizeIs(testing::Gt(10)));
   EXPECT_THAT(link.published, testing::Each(Rate()));
 }
 

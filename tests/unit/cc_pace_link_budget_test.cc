@@ -93,6 +93,14 @@ TEST_F(CcPaceLinkBudget, ACutThatDrainsAQueueIsOverWithIt) {
   EXPECT_NEAR(share(), 0.5, 0.05);
 }
 
+// What others keep up would else be drained for ever, a little at a time.
+TEST_F(CcPaceLinkBudget, WhereAQueueStaysAllOfACutLasts) {
+  learn(0.5);
+  constexpr Duration kStays = Duration::from_ms(1);
+  for (int i = 0; i < 40; ++i) arrive(share(), kStays, (kWindow + kStays) / 4);
+  EXPECT_LT(share(), 0.2);
+}
+
 TEST_F(CcPaceLinkBudget, BurstsThatUseAllOfItLetItGrow) {
   LinkBudget budget(config(0.1 * kTold));
   // At all that is allowed, then nothing for as long.

@@ -237,11 +237,23 @@ TEST_F(ShareTest, WhatTheIdleHaveLearntDoesNotCount) {
   add();
   claim_all(full(), 3);
   link(1).fair_part(Rate::from_gbps(4));
-  link(1).claim(now_, {});
+  link(1).claim(now_, {.ready = true});
   link(0).claim(now_, full());
   EXPECT_EQ(link(0).fair_part(Rate::from_gbps(40)), Rate::from_gbps(40));
   EXPECT_EQ(link(1).fair_part(Rate::from_gbps(4)), Rate::from_gbps(4));
   EXPECT_EQ(table_->slots[1].directions[0].learnt.load(), 0U);
+}
+
+TEST_F(ShareTest, WhoTakesASlotHasLearntNothing) {
+  add();
+  add();
+  claim_all(full(), 3);
+  link(1).fair_part(Rate::from_gbps(4));
+  members_.pop_back();
+  processes_.pop_back();
+  add();
+  claim_all(full(), 3);
+  EXPECT_EQ(link(0).fair_part(Rate::from_gbps(40)), Rate::from_gbps(40));
 }
 
 TEST_F(ShareTest, NonsenseIsBounded) {
@@ -282,6 +294,8 @@ TEST_F(ShareTest, AForkedChildTouchesNothing) {
   const uint64_t taking = table_->slots[0].directions[0].taking.load();
   link(0).claim(now_ + Duration::from_ms(60), wants(1));
   EXPECT_DOUBLE_EQ(gbps(0), 25);
+  EXPECT_EQ(link(0).fair_part(Rate::from_gbps(40)), Rate::from_gbps(40));
+  EXPECT_EQ(table_->slots[0].directions[0].learnt.load(), 0U);
   EXPECT_EQ(generation(), before);
   members_.erase(members_.begin());
   EXPECT_EQ(table_->slots[0].owner.load(), 1U);
