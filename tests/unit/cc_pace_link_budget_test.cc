@@ -41,6 +41,13 @@ class CcPaceLinkBudget : public ::testing::Test {
       budget_.on_bytes(now_, kPacket, late);
     }
   }
+  // Packets at the rate that is allowed, however small.
+  void use_all(Duration late, Duration span) {
+    for (const Instant end = now_ + span; now_ < end;) {
+      now_ = now_ + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / budget_.rate()));
+      budget_.on_bytes(now_, kPacket, late);
+    }
+  }
   // A queue stands for as long as it takes to learn of it.
   void learn(double share) {
     for (int i = 0; i < 20 && !budget_.learnt(); ++i) arrive(share, kQueue, kWindow);
@@ -98,7 +105,18 @@ TEST_F(CcPaceLinkBudget, WhereAQueueStaysAllOfACutLasts) {
   learn(0.5);
   constexpr Duration kStays = Duration::from_ms(1);
   for (int i = 0; i < 40; ++i) arrive(share(), kStays, (kWindow + kStays) / 4);
-  EXPECT_LT(share(), 0.2);
+  EXPECT_LT(share(), 0.08);
+}
+
+// The less is left to us, the longer a delay our own law agrees on: a neighbor whose queue swings,
+// as cubic's does, would starve us if that counted.
+TEST_F(CcPaceLinkBudget, ASwingingQueueDoesNotStarveUs) {
+  learn(0.5);
+  for (int i = 0; i < 60; ++i) {
+    use_all(Duration::from_ms(i % 2 == 0 ? 12 : 30), Duration::from_ms(60));
+  }
+  use_all(Duration::from_ms(12), Duration::from_s(1));
+  EXPECT_GT(share(), 0.25);
 }
 
 TEST_F(CcPaceLinkBudget, BurstsThatUseAllOfItLetItGrow) {
