@@ -48,6 +48,9 @@ void FaultPlayer::apply(const FaultEvent& fault) {
                                                             ? std::nullopt
                                                             : std::optional<size_t>(fault.target)});
       return fabric_.set_faults(faulty_);
+    case FaultKind::kPacketLoss:
+      faulty_.loss = fault.probability;
+      return fabric_.set_faults(faulty_);
   }
 }
 

@@ -62,7 +62,8 @@ enum class FaultKind : uint8_t {
   kCableRate,
   kCableLoss,
   kHostFrozen,
-  kWordLoss
+  kWordLoss,
+  kPacketLoss,  // of any packet, at the first switch of its way
 };
 
 struct FaultEvent {
@@ -71,7 +72,7 @@ struct FaultEvent {
   uint32_t target = 0;      // cable, or process
   bool everywhere = false;  // kWordLoss: whichever host sends them
   Rate rate;                // kCableRate
-  double probability = 0;   // kCableLoss, kWordLoss
+  double probability = 0;   // kCableLoss, kWordLoss, kPacketLoss
   Duration length;          // kHostFrozen
 };
 

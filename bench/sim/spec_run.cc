@@ -12,8 +12,8 @@
 namespace pacecar {
 namespace {
 
-constexpr std::array<std::string_view, 6> kFaultKinds{"cable-down", "cable-up",    "cable-rate",
-                                                      "cable-loss", "host-frozen", "word-loss"};
+constexpr std::array<std::string_view, 7> kFaultKinds{
+    "cable-down", "cable-up", "cable-rate", "cable-loss", "host-frozen", "word-loss", "packet-loss"};
 
 // A cable by its number or by one of its directions: "leaf 0 > spine 2".
 uint32_t read_cable(SpecReader& reader, const Topology& topology) {
@@ -61,7 +61,7 @@ Result<std::vector<FaultEvent>> read_fault(const SpecValue& value, const SpecCon
     fault.length = reader.duration("length", Duration::from_us(100));
   } else if (fault.kind == FaultKind::kWordLoss) {
     fault.everywhere = !reader.has("host");
-  } else {
+  } else if (fault.kind != FaultKind::kPacketLoss) {
     fault.target = read_cable(reader, *context.topology);
   }
   if (fault.kind == FaultKind::kCableRate) {
@@ -70,7 +70,8 @@ Result<std::vector<FaultEvent>> read_fault(const SpecValue& value, const SpecCon
       reader.complain("rate", "is missing or 0: a cable without a rate is a cable-down");
     }
   }
-  if (fault.kind == FaultKind::kCableLoss || fault.kind == FaultKind::kWordLoss) {
+  if (fault.kind == FaultKind::kCableLoss || fault.kind == FaultKind::kWordLoss ||
+      fault.kind == FaultKind::kPacketLoss) {
     fault.probability = reader.number("probability", 0.01, 0.0, 1.0);
   }
   std::vector<FaultEvent> faults{fault};
