@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "transport/base/send_grid.h"
 #include "transport/base/telemetry.h"
 #include "transport/base/units.h"
 
@@ -33,6 +34,8 @@ struct FlowEnvironment {
   bool receivers_look = false;
   // What the NIC uses before anything is known of its link; 0: the line rate.
   Rate first_rate;
+  // Added to the phases of our grids: hosts have clocks of their own, but simulated ones.
+  Duration grid_origin;
   // The direction of the link that is meant, where processes of one host share it; null: none do.
   HostLink* host_link = nullptr;
 };
@@ -127,6 +130,7 @@ struct Decision {
   Instant first_send;  // nothing before this time
   // The next packet leaves at `first_send`, also when it would have waited for longer.
   bool aligned = false;
+  SendGrid grid;     // the next packet moves to the nearest instant of it; none: it stays
   Bytes window = 0;  // most bytes in flight
   Bytes burst = 0;   // what may leave at once, payload; 0: as much as the NIC likes
   // The most that the flow may have sent since it began, repetitions included; ~0: no such limit.

@@ -24,6 +24,11 @@ uint32_t next_random(void* prng) {
   return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
 }
 
+// What a host's clock would show at the beginning of the simulation.
+Duration clock_offset(uint32_t host) {
+  return Duration::from_ns(static_cast<int64_t>(Prng(host).below(1'000'000)));
+}
+
 AckPolicy ack_policy(const TransportSpec& transport) {
   if (transport.ack_bytes == 0) return {.every_packet = true};
   return {.bytes = transport.ack_bytes, .out_of_order_at_once = false, .idle = transport.base_rtt};
@@ -77,6 +82,7 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
        .rate_max = spec.transport.rate_max,
        .weight = config.weight,
        .first_rate = config.first_rate,
+       .grid_origin = clock_offset(config.number / spec.topology.processes),
        .outgoing = host->member_ ? &host->member_->outgoing() : nullptr,
        .incoming = host->member_ ? &host->member_->incoming() : nullptr,
        .base_rtt = spec.transport.base_rtt,

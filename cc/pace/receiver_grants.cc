@@ -98,7 +98,8 @@ GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
       pace_burst(f.granted, round_trip_, environment_.mtu, environment_.burst_bytes);
   const double gap = pace_gap_ns(f.granted, burst, environment_.mtu, environment_.overhead);
   const double fraction = pace_fraction(first_slot() + f.slot);
-  const double phase = modulo(fraction * gap - static_cast<double>(now.ns()), gap);
+  const auto begun = static_cast<double>((now - Instant() + environment_.grid_origin).ns());
+  const double phase = modulo(fraction * gap - begun, gap);
   update.grant.aligned = true;
   update.grant.phase = Duration::from_ns(static_cast<int64_t>(phase));
   return update;

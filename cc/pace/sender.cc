@@ -220,46 +220,33 @@ Decision PaceController::decide(Instant now) {
     decision_.window = std::min(decision_.window, first);
   }
   decision_.aligned = false;
+  decision_.grid = {};
   if (align_wanted_ && has_backlog()) align(now, rate, burst);
-  if (begins_ && !decision_.aligned) {  // what was earned while idle is no licence to burst
-    decision_.first_send = now;
-    decision_.aligned = true;
-  }
+  if (begins_) begin(now);
   begins_ = false;
   return decision_;
 }
 
-// The next packet leaves in the grid that the receiver gave, at the time nearest to the one that it
-// would have left at. End hosts that are late by more than a burst's time cannot keep a phase.
+// The packets leave in the grid that the receiver gave. End hosts that are late by more than a
+// burst's time cannot keep a phase.
 void PaceController::align(Instant now, Rate rate, Bytes burst) {
+  align_wanted_ = false;
   const Duration longest = environment_.line_rate.time_for(burst);
   const bool possible = grant_.aligned && decision_.limited_by == LimitedBy::kGrant &&
                         rate == grant_.rate && environment_.jitter <= longest;
-  align_wanted_ = false;
-  if (!possible) {
-    in_grid_ = false;
-    return;
-  }
-  const auto at = static_cast<double>(now.ns());
+  if (!possible) return;
   const double gap = pace_gap_ns(rate, burst, environment_.mtu, environment_.overhead);
-  const double grid =
-      static_cast<double>((granted_at_ - base_round_trip(environment_) + grant_.phase).ns());
-  // A new rate shortens or lengthens the wait for the next packet, as it does without a grid.
-  const double wait = in_grid_ ? modulo(grid_ns_ - at, gap_ns_) * (gap / gap_ns_) : 0;
-  const double planned = at + wait;
-  const double wanted = std::max(planned - late_ns_, at);
-  double next = wanted + modulo(grid - wanted, gap);
-  if (next - wanted > gap / 2 && next - gap >= at) next -= gap;
-  // What packets have been put off by is made good by the next shifts. Where words come late by
-  // chance, the grid moves with them: a flow that has lost a gap to that stays where it is.
-  const bool stays = in_grid_ && late_ns_ + next - planned > gap;
-  if (stays) next = planned;
-  late_ns_ = in_grid_ ? std::max(late_ns_ + next - planned, -gap) : 0;
-  in_grid_ = true;
-  grid_ns_ = stays ? planned : grid;
-  gap_ns_ = gap;
-  decision_.first_send = Instant::from_ns(static_cast<int64_t>(next));
+  const Instant grid = granted_at_ - base_round_trip(environment_) + grant_.phase;
+  const double wait = modulo(static_cast<double>((grid - now).ns()), gap);
+  decision_.grid = {.point = now + Duration::from_ns(static_cast<int64_t>(wait)),
+                    .period = Duration::from_ns(static_cast<int64_t>(gap))};
+}
+
+// What was earned while idle is no licence to burst.
+void PaceController::begin(Instant now) {
+  decision_.first_send = decision_.grid.period > Duration() ? decision_.grid.point : now;
   decision_.aligned = true;
+  decision_.grid = {};
 }
 
 // --- what the receiver is told ---
@@ -271,7 +258,6 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
   if (has_backlog() && !had_backlog) {
     busy_since_ = now;
     align_wanted_ = grant_.aligned && standing.backlog > environment_.mtu;
-    in_grid_ = false;
     begins_ = true;
     if (now - link_.clear_since() <= core_.base_rtt() * kClearRoundTrips) core_.trust();
     const Bytes first = grant_.rate.bytes_in(base_round_trip(environment_) / kFirstShare);

@@ -64,6 +64,7 @@ class PaceController final : public Controller {
   bool worth_saying(Instant now, double usable) const;
   Duration halving() const;
   void align(Instant now, Rate rate, Bytes burst);
+  void begin(Instant now);
 
   const FlowEnvironment environment_;
   const Constants constants_;
@@ -86,13 +87,8 @@ class PaceController final : public Controller {
   bool short_ = false;     // this backlog is too short to wait for an answer
   Bytes first_limit_ = 0;  // FlowStanding::sent up to which a flow may begin on a busy link
 
-  // The grid in which packets leave.
-  bool begins_ = false;  // the flow was idle
-  bool align_wanted_ = false;
-  bool in_grid_ = false;
-  double grid_ns_ = 0;  // some instant of it
-  double gap_ns_ = 0;
-  double late_ns_ = 0;  // by shifts of the grid
+  bool begins_ = false;        // the flow was idle
+  bool align_wanted_ = false;  // to the grid of the newest grant
 
   // What was said last.
   Demand said_;

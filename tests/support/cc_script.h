@@ -107,6 +107,7 @@ class CcScript {
     text_ += fmt::format("{:>9.1f} {:<26} {:>10.2f} {:>10.0f}  {}", us(now_), signal,
                          static_cast<double>(d.window) / static_cast<double>(mtu_),
                          static_cast<double>(d.rate.bps()) / 1e6, to_string(d.limited_by));
+    if (d.grid.period > Duration()) text_ += fmt::format(" grid={:.1f}", us(d.grid.point));
     if (d.first_send > now_) text_ += fmt::format(" first_send={:.1f}", us(d.first_send));
     if (d.credit != ~Bytes{0}) text_ += fmt::format(" may_send={}", d.credit);
     text_ += "\n";

@@ -15,6 +15,7 @@
 #include "cc/grant_word.h"
 #include "cc/pace/receiver.h"
 #include "cc/pace/sender.h"
+#include "transport/base/pacer.h"
 #include "transport/base/prng.h"
 
 namespace pacecar::testing {
@@ -125,9 +126,7 @@ class PaceNetwork {
     FlowStanding standing;
     Decision decision;
     Bytes unsent() const { return standing.backlog - standing.in_flight; }
-    Instant next;     // when the next packet may leave
-    Instant last;     // when the last one did
-    Bytes burst = 0;  // sent since `last`
+    Pacer pacer{4 * 4160};  // four packets late, as NICs are
     Instant armed = Instant::never();
     Bytes received = 0;
     uint64_t demand_word = ~uint64_t{0};
@@ -183,20 +182,17 @@ class PaceNetwork {
         poll(flows_[id].destination);
       });
     }
-    const Rate before = flow.decision.rate;
     flow.decision = flow.controller->decide(now_);
-    if (flow.decision.aligned) {
-      flow.next = flow.decision.first_send;
-    } else if (flow.decision.rate != before && flow.burst > 0) {
-      flow.next = flow.last + flow.decision.rate.time_for(flow.burst);
-    }
+    flow.pacer.set_rate(flow.decision.rate, now_);
+    if (flow.decision.aligned) flow.pacer.align(flow.decision.first_send);
+    flow.pacer.move_to(flow.decision.grid, now_);
     arm(id);
   }
 
   void arm(uint32_t id) {
     Flow& flow = flows_[id];
     if (flow.unsent() == 0 || !may_send(flow)) return;
-    const Instant at = std::max({now_, flow.next, hosts_[flow.source].out_free});
+    const Instant at = std::max({now_, flow.pacer.next_send(), hosts_[flow.source].out_free});
     if (flow.armed == at) return;
     flow.armed = at;
     after(at - now_, [this, id, at] {
@@ -217,15 +213,11 @@ class PaceNetwork {
     Flow& flow = flows_[id];
     Host& host = hosts_[flow.source];
     if (flow.unsent() == 0 || !may_send(flow)) return;
-    if (now_ < std::max(flow.next, host.out_free)) return arm(id);
+    if (now_ < std::max(flow.pacer.next_send(), host.out_free)) return arm(id);
     const Bytes packet = std::min(flow.unsent(), config_.environment.mtu);
     flow.standing.in_flight += packet;
     flow.standing.sent += packet;
-    flow.burst = wire(packet);
-    // One that had to wait for the link keeps its pace, as long as it is less than a packet late.
-    const Duration gap = flow.decision.rate.time_for(flow.burst);
-    flow.last = std::max(flow.next, now_ - gap);
-    flow.next = flow.last + gap;
+    flow.pacer.on_sent(wire(packet), now_);
     host.out_free = now_ + config_.environment.line_rate.time_for(wire(packet));
     const Instant sent = now_;
     after(one_way(), [this, id, packet, sent] { enter_link(id, packet, sent); });

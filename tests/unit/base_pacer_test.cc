@@ -152,6 +152,61 @@ TEST(Pacer, NothingIsEarnedWhileStopped) {
   EXPECT_EQ(pacer.next_send(), at(1'000'000));
 }
 
+// --- grids: a packet every 1000 ns at 8 Gb/s ---
+
+constexpr Bytes kPacket = 1000;
+constexpr Duration kPeriod = Duration::from_ns(1000);
+
+Pacer pacer_with_next_at(int64_t ns) {
+  Pacer pacer(4 * kPacket);
+  pacer.set_rate(kByteEveryNs, at(0));
+  pacer.align(at(ns));
+  return pacer;
+}
+
+TEST(Pacer, MovesToTheNearestInstantOfAGrid) {
+  Pacer pacer = pacer_with_next_at(5000);
+  pacer.move_to({at(4400), kPeriod}, at(4100));
+  EXPECT_EQ(pacer.next_send(), at(5400));
+  pacer.move_to({at(4100), kPeriod}, at(4100));  // 400 to make good for
+  EXPECT_EQ(pacer.next_send(), at(5100));
+  pacer.move_to({at(9900), kPeriod}, at(4100));
+  EXPECT_EQ(pacer.next_send(), at(4900));
+}
+
+// Waiting for the next one would take longer than being late for this one.
+TEST(Pacer, AnInstantThatHasJustPassedCounts) {
+  Pacer pacer = pacer_with_next_at(5000);
+  pacer.move_to({at(4800), kPeriod}, at(4900));
+  EXPECT_EQ(pacer.next_send(), at(4800));
+  pacer.on_sent(kPacket, at(4900));
+  EXPECT_EQ(pacer.next_send(), at(5800));
+}
+
+// Other flows of the NIC were before it: its turn in the grid is not over.
+TEST(Pacer, WhatIsOverdueKeepsItsInstant) {
+  Pacer pacer = pacer_with_next_at(5000);
+  pacer.move_to({at(5020), kPeriod}, at(5300));
+  EXPECT_EQ(pacer.next_send(), at(5020));
+  pacer.on_sent(kPacket, at(5300));
+  EXPECT_EQ(pacer.next_send(), at(6020));
+}
+
+TEST(Pacer, AFlowThatHasLostAPeriodToGridsStaysWhereItIs) {
+  Pacer pacer = pacer_with_next_at(5000);
+  for (int i = 0; i < 20; ++i) {
+    const Instant next = pacer.next_send();
+    pacer.move_to({next + Duration::from_ns(400), kPeriod}, next);
+  }
+  EXPECT_LE(pacer.next_send(), at(6000));
+}
+
+TEST(Pacer, AGridWithoutAPeriodMovesNothing) {
+  Pacer pacer = pacer_with_next_at(5000);
+  pacer.move_to({}, at(4000));
+  EXPECT_EQ(pacer.next_send(), at(5000));
+}
+
 TEST(Pacer, HugeDebtSaturates) {
   Pacer pacer(1000);
   pacer.set_rate(Rate::from_bps(1), at(0));

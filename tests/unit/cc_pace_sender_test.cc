@@ -9,6 +9,7 @@
 #include "cc/grant_word.h"
 #include "cc/pace/phase.h"
 #include "cc/pace/sender.h"
+#include "transport/base/pacer.h"
 #include "transport/base/prng.h"
 
 namespace pacecar {
@@ -336,12 +337,12 @@ TEST_F(CcPaceSender, TheFirstPacketLeavesInTheGrid) {
                          .aligned = true,
                          .validity = kValidity,
                          .epoch = i});
-    const Decision d = pace.decide(now_);
-    ASSERT_TRUE(d.aligned);
-    EXPECT_GE(d.first_send, now_);
-    EXPECT_LE(static_cast<double>((d.first_send - now_).ns()), gap + 2);
-    EXPECT_LE(offset_ns(d.first_send, now_, phase, gap), 2);
-    EXPECT_FALSE(pace.decide(now_).aligned) << "once per word";
+    const SendGrid grid = pace.decide(now_).grid;
+    EXPECT_NEAR(static_cast<double>(grid.period.ns()), gap, 1);
+    EXPECT_GE(grid.point, now_);
+    EXPECT_LE(static_cast<double>((grid.point - now_).ns()), gap + 2);
+    EXPECT_LE(offset_ns(grid.point, now_, phase, gap), 2);
+    EXPECT_EQ(pace.decide(now_).grid, SendGrid()) << "once per word";
     wait(Duration::from_us(1));
   }
 }
@@ -357,10 +358,9 @@ TEST_F(CcPaceSender, ARepeatedPhaseMovesNothing) {
     // As its receiver says it again: the same grid, counted from now.
     grant(10, i,
           Duration::from_ns(std::llround(modulo(-static_cast<double>((now_ - start).ns()), gap))));
-    const Decision d = pace_.decide(now_);
-    ASSERT_TRUE(d.aligned);
-    EXPECT_LT(d.first_send - now_, Duration::from_ns(static_cast<int64_t>(gap) + 3));
-    const double off = modulo(static_cast<double>((d.first_send - first).ns()), gap);
+    const SendGrid grid = pace_.decide(now_).grid;
+    EXPECT_LT(grid.point - now_, Duration::from_ns(static_cast<int64_t>(gap) + 3));
+    const double off = modulo(static_cast<double>((grid.point - first).ns()), gap);
     EXPECT_LE(std::min(off, gap - off), 3);
   }
 }
@@ -369,16 +369,17 @@ TEST_F(CcPaceSender, ARepeatedPhaseMovesNothing) {
 TEST_F(CcPaceSender, RealignmentTakesNothingFromTheRate) {
   want(Bytes{1} << 40);
   Prng random(7);
-  Instant next = now_;
   const Instant start = now_;
   double fair = 0;  // bytes
   Bytes sent = 0;
   Instant word = now_;
   uint16_t epoch = 0;
   Rate rate = Rate::from_gbps(10);
-  Decision d = pace_.decide(now_);
+  Pacer pacer(kMtu);
+  pace_.decide(now_);
+  pacer.set_rate(rate, now_);
   while (now_ - start < Duration::from_ms(20)) {
-    if (word <= next) {
+    if (word <= pacer.next_send()) {
       fair += static_cast<double>(rate.bytes_in(word - now_));
       now_ = word;
       rate = Rate::from_bps(10'000'000'000 + random.below(100'000'000));
@@ -387,16 +388,17 @@ TEST_F(CcPaceSender, RealignmentTakesNothingFromTheRate) {
                             .aligned = true,
                             .validity = kValidity,
                             .epoch = ++epoch});
-      d = pace_.decide(now_);
-      ASSERT_TRUE(d.aligned);
-      ASSERT_GE(d.first_send, now_);
-      next = d.first_send;
+      const Decision d = pace_.decide(now_);
+      ASSERT_GT(d.grid.period, Duration());
+      pacer.set_rate(d.rate, now_);
+      pacer.move_to(d.grid, now_);
       word = now_ + Duration::from_ns(12'500);
     } else {
+      const Instant next = std::max(pacer.next_send(), now_);
       fair += static_cast<double>(rate.bytes_in(next - now_));
       now_ = next;
       sent += kMtu + 64;
-      next = now_ + d.rate.time_for(kMtu + 64);
+      pacer.on_sent(kMtu + 64, now_);
     }
   }
   EXPECT_NEAR(static_cast<double>(sent) / fair, 1.0, 0.01);
@@ -406,25 +408,26 @@ TEST_F(CcPaceSender, RealignmentTakesNothingFromTheRate) {
 // when its turn has come.
 TEST_F(CcPaceSender, ARaiseCountsFromTheNextPacketOn) {
   want(1 << 30);
-  pace_.on_grant(now_, {.rate = Rate::from_bps(400'000'000'000 / 256),
-                        .phase = {},
-                        .aligned = true,
-                        .validity = kValidity,
-                        .epoch = 1});
-  pace_.decide(now_);
-  for (uint16_t i = 2; i < 10; ++i) {
-    wait(Duration::from_ns(1'234));
-    grant(200, i, Duration::from_ns(64));
+  Pacer pacer(kMtu);
+  const auto apply = [&] {
     const Decision d = pace_.decide(now_);
-    ASSERT_TRUE(d.aligned);
-    EXPECT_LE((d.first_send - now_).ns(), 2 * 167) << "at most two gaps";
-    wait(Duration::from_us(3));
+    pacer.set_rate(d.rate, now_);
+    pacer.move_to(d.grid, now_);
+  };
+  for (uint16_t i = 1; i < 20; i += 2) {
     pace_.on_grant(now_, {.rate = Rate::from_bps(400'000'000'000 / 256),
                           .phase = {},
                           .aligned = true,
                           .validity = kValidity,
-                          .epoch = ++i});
-    pace_.decide(now_);
+                          .epoch = i});
+    apply();
+    wait(std::max(pacer.next_send() - now_, Duration()));
+    pacer.on_sent(kMtu + 64, now_);
+    wait(Duration::from_ns(1'234));
+    grant(200, i + 1, Duration::from_ns(64));
+    apply();
+    EXPECT_LE((pacer.next_send() - now_).ns(), 2 * 167) << "at most two gaps";
+    wait(Duration::from_us(3));
   }
 }
 
@@ -433,7 +436,7 @@ TEST_F(CcPaceSender, WhatTheLinkLimitsKeepsNoGrid) {
   hear(30);
   pace_.decide(now_);
   grant(800, 1, Duration::from_ns(64));
-  EXPECT_FALSE(pace_.decide(now_).aligned);
+  EXPECT_EQ(pace_.decide(now_).grid, SendGrid());
 }
 
 TEST_F(CcPaceSender, EndHostsThatAreLateKeepNoPhase) {
@@ -447,7 +450,7 @@ TEST_F(CcPaceSender, EndHostsThatAreLateKeepNoPhase) {
                        .aligned = true,
                        .validity = kValidity,
                        .epoch = 1});
-  EXPECT_FALSE(pace.decide(now_).aligned);
+  EXPECT_EQ(pace.decide(now_).grid, SendGrid());
 }
 
 // What was earned while idle is no licence to burst.

@@ -1,6 +1,15 @@
 #include "transport/base/pacer.h"
 
 namespace pacecar {
+namespace {
+
+// 0 .. period
+int64_t modulo_of(Duration span, int64_t period) {
+  const int64_t rest = span.ns() % period;
+  return rest < 0 ? rest + period : rest;
+}
+
+}  // namespace
 
 void Pacer::set_rate(Rate rate, Instant now, Change change) {
   if (rate == rate_) return;
@@ -37,6 +46,23 @@ void Pacer::set_rate(Rate rate, Instant now, Change change) {
   const auto rest = static_cast<Uint128>(owed_ - ns * bps);
   next_ = clamped(now.ns() + ns);
   fraction_ = static_cast<uint64_t>((rest << 64) / bps);
+}
+
+void Pacer::move_to(const SendGrid& grid, Instant now) {
+  if (rate_ == Rate() || grid.period <= Duration()) return;
+  const Instant line = next_send();
+  const Duration owed = std::max(moved_, grid.period * -1);  // periods were longer, perhaps
+  const Instant wanted = std::max(line - owed, std::min(line, now));
+  const int64_t period = grid.period.ns();
+  const int64_t beyond = modulo_of(wanted - grid.point, period);
+  Instant next = wanted - Duration::from_ns(beyond);
+  if (beyond * 2 > period) next = next + grid.period;
+  const Duration moved = owed + (next - line);
+  if (moved > grid.period) return;
+  moved_ = moved;
+  hold_ = kNoHold;
+  next_ = next;
+  fraction_ = 0;
 }
 
 }  // namespace pacecar

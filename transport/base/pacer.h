@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "transport/base/send_grid.h"
 #include "transport/base/units.h"
 
 namespace pacecar {
@@ -47,7 +48,13 @@ class Pacer {
     fraction_ = 0;
     owed_ = 0;
     behind_ = {};
+    moved_ = {};
   }
+
+  // The next byte leaves at the instant of the grid that is nearest to when it would have left: at
+  // once, when that is over. What packets have been put off by is
+  // made good by later moves; a flow that has lost a period to them stays where it is.
+  void move_to(const SendGrid& grid, Instant now);
 
   // The caller sends at `now`, had something to send since next_send(), and was kept from it. What
   // that was longer than `grace`, `most` in all, is made good for little by little, not at once.
@@ -88,6 +95,7 @@ class Pacer {
   uint64_t ns_per_byte_fraction_ = 0;  // in 2^-64 ns
   Duration catch_up_;                  // catch_up_bytes_ at this rate
   Duration behind_;                    // excused, and not yet made good for
+  Duration moved_;                     // by grids, towards the future
   Instant hold_ = kNoHold;
   Rate rate_;
   Bytes catch_up_bytes_;

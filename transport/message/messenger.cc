@@ -82,7 +82,8 @@ FlowEnvironment Messenger::environment(const Nic& nic, const MessengerConfig& co
           .jitter = nic.caps().jitter,
           .pause = nic.caps().pause,
           .receivers_look = nic.caps().times_arrivals,
-          .first_rate = config.first_rate};
+          .first_rate = config.first_rate,
+          .grid_origin = config.grid_origin};
 }
 
 Messenger::Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Allocator> allocator,

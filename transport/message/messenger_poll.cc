@@ -279,13 +279,15 @@ void Messenger::decide(Flow& flow, Instant now) {
   const bool same =
       decision.rate == flow.decision.rate && decision.first_send == flow.decision.first_send &&
       decision.window == flow.decision.window && decision.credit == flow.decision.credit &&
-      decision.burst == flow.decision.burst && !decision.aligned;
+      decision.burst == flow.decision.burst && !decision.aligned &&
+      decision.grid == SendGrid();
   flow.decision = decision;
   if (same) return;
   nic_.set_flow_limits(flow.id,
                        {.rate = decision.rate,
                         .first_send = decision.first_send,
                         .aligned = decision.aligned,
+                        .grid = decision.grid,
                         .window = decision.window,
                         .burst = decision.burst,
                         .credit = decision.credit,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "transport/base/result.h"
+#include "transport/base/send_grid.h"
 #include "transport/base/units.h"
 #include "transport/nic/caps.h"
 #include "transport/wire/packet.h"
@@ -164,6 +165,7 @@ struct FlowLimits {
   Instant first_send;  // phase: nothing before this time
   // The next packet leaves at first_send, also when it would have waited for longer.
   bool aligned = false;
+  SendGrid grid;     // the next packet moves to the nearest instant of it; none: it stays
   Bytes window = 0;  // most bytes in flight
   Bytes burst = 0;   // what may leave at once, payload; 0: caps().burst_bytes, the most
   // The most that the flow may have sent since it began, repetitions included; a packet that begins

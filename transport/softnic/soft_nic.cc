@@ -331,6 +331,7 @@ void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant no
   } else {
     flow.pacer.hold_until(limits.first_send);
   }
+  flow.pacer.move_to(limits.grid, now);
   flow.window = limits.window;
   flow.credit = limits.credit;
   make_ready(index);

@@ -24,6 +24,7 @@ void FlowGate::set_limits(const FlowLimits& limits, Instant now) {
   } else {
     pacer_.hold_until(limits.first_send);
   }
+  pacer_.move_to(limits.grid, now);
   window_ = limits.window;
   credit_ = limits.credit;
 }

@@ -1,0 +1,17 @@
+// Where the packets of a flow should lie in time, so that flows of equal rate do not meet.
+#pragma once
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+// The instants at which packets leave: `point`, and one every `period` before and after it. Without
+// a period: none.
+struct SendGrid {
+  Instant point;
+  Duration period;
+
+  friend bool operator==(const SendGrid&, const SendGrid&) = default;
+};
+
+}  // namespace pacecar
