@@ -83,6 +83,7 @@ TEST_F(SendQueueTest, WaitsForABuffer) {
   EXPECT_EQ(write.local_key, 1U);
   EXPECT_EQ(write.remote_key, 7U);
   EXPECT_EQ(write.opcode, Opcode::kWriteWithImm);
+  EXPECT_TRUE(write.awaited);
   EXPECT_EQ(Immediate::unpack(write.immediate).connection, kConnection);
   EXPECT_EQ(Immediate::unpack(write.immediate).writes, 1U);
   EXPECT_EQ(request.state(), State::kPending);
@@ -90,6 +91,18 @@ TEST_F(SendQueueTest, WaitsForABuffer) {
   EXPECT_EQ(request.state(), State::kDone);
   EXPECT_EQ(request.sizes[0], 100U);
   EXPECT_TRUE(queue_.idle());
+}
+
+TEST_F(SendQueueTest, NobodyWaitsForACopy) {
+  const EagerCells cells(kMaxEager);
+  std::vector<uint8_t> memory(cells.bytes());
+  queue_.enable_eager(cells, memory.data(), 9, {.address = 0x5000, .key = 3});
+  EXPECT_EQ(send(0).state(), State::kPending);
+  grant({0});
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(requests_[0].state(), State::kDone);
+  post_all();
+  EXPECT_FALSE(writes_[0].awaited);
 }
 
 TEST_F(SendQueueTest, TagsChooseWithinTheOldestReceive) {

@@ -51,6 +51,20 @@ TEST(SoftNicAcks, PacketsThatAreFarApartAskForTheirs) {
   }
 }
 
+// What nobody waits for, or others follow, may be acknowledged with more.
+TEST(SoftNicAcks, OnlyTheLastOfWhatIsAwaitedAsksForOne) {
+  for (const bool awaited : {true, false}) {
+    Traffic traffic(experiment(), 3);
+    WorkRequest write = SoftNicPair::write(traffic.from, traffic.to, 3 * kMtu);
+    write.awaited = awaited;
+    for (int i = 0; i < 2; ++i) traffic.pair.post(0, traffic.ends[0], write);
+    const auto packets = traffic.send();
+    ASSERT_EQ(packets.size(), 6U);
+    for (size_t i = 0; i < 5; ++i) EXPECT_FALSE(packets[i].data().ack_request) << i;
+    EXPECT_EQ(packets[5].data().ack_request, awaited);
+  }
+}
+
 TEST(SoftNicWindow, APacketGoesOnlyWhenAllOfItFits) {
   Traffic traffic(experiment());
   traffic.pair.limit(0, 0, {.rate = Rate::from_gbps(1000), .window = 3 * kMtu - 1});

@@ -199,6 +199,7 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
       .remote_key = send.remote_key,
       .immediate = immediate.pack(),
       .opcode = Opcode::kWriteWithImm,
+      .awaited = !send.told,
   };
   return true;
 }

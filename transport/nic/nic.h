@@ -91,6 +91,7 @@ struct WorkRequest {
   uint32_t immediate = 0;
   Opcode opcode = Opcode::kWrite;
   bool signaled = true;  // false: completes silently unless it fails
+  bool awaited = false;  // somebody waits for it: it should complete soon also if it is the last
 };
 
 // Where the next send of the peer goes; the memory must be writable.

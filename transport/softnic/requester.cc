@@ -8,8 +8,8 @@
 namespace pacecar {
 namespace {
 
-// The end of a write of this size and more is worth an acknowledgement of its own: the application
-// waits for it to use its memory again.
+// The end of a write of this size and more is worth an acknowledgement of its own also where others
+// follow: the application waits for it to use its memory again.
 constexpr Bytes kLargeWriteBytes = 32 * 1024;
 
 }  // namespace
@@ -45,11 +45,9 @@ void Requester::fill(const Posted& posted, const SendWindow::Packet& packet, uin
   const WorkRequest& work_request = posted.work_request;
   const bool with_imm = work_request.opcode == Opcode::kWriteWithImm;
   const bool taken_back = posted.status != CompletionStatus::kOk;
-  const bool large = work_request.length >= kLargeWriteBytes;
   const Bytes offset = Bytes{packet.index} * config_.mtu;
   out->header = wire::DataHeader{
       .opcode = with_imm ? wire::Opcode::kWriteWithImm : wire::Opcode::kWrite,
-      .ack_request = large && packet.index + 1 == posted.packets,
       .taken_back = taken_back,
       .destination_qp = config_.peer_queue_pair,
       .psn = static_cast<uint32_t>(psn & kPsnMask),
@@ -105,7 +103,11 @@ bool Requester::next_packet(Instant now, Outgoing* out) {
   }
   fill(next, packet, psn, now, out);
   out->retransmission = false;
-  if (++next.sent == next.packets) ++next_request_;
+  if (++next.sent == next.packets) {
+    ++next_request_;
+    const WorkRequest& ended = next.work_request;
+    out->header.ack_request = ended.length >= kLargeWriteBytes || (ended.awaited && !unsent());
+  }
   on_sent(now);
   return true;
 }
