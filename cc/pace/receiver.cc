@@ -33,6 +33,7 @@ PaceReceiver::PaceReceiver(const FlowEnvironment& environment, uint32_t max_flow
       constants_(constants),
       host_link_(environment.host_link),
       round_trip_(base_round_trip(environment)),
+      phases_(environment.jitter <= environment.line_rate.time_for(environment.burst_bytes)),
       base_memory_(std::clamp(environment.jitter * kMemoryJitters, kLeastMemory, kMostMemory)),
       capacity_(environment, round_trip_, base_memory_, constants_),
       fan_in_(round_trip_),

@@ -65,7 +65,7 @@ Instant PaceReceiver::repeat_at(const Flow& f) const {
 }
 
 bool PaceReceiver::differs(const Flow& f, double tolerance) const {
-  if (f.granted == Rate() || f.slot != f.sent_slot) return true;
+  if (f.granted == Rate() || (phases_ && f.slot != f.sent_slot)) return true;
   if (f.sent_busy != (busy_ && !f.active())) return true;
   const double granted = bps_of(f.granted);
   return std::abs(bps_of(target(f)) - granted) > tolerance * granted;

@@ -257,6 +257,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
   standing_ = standing;
   if (has_backlog() && !had_backlog) {
     busy_since_ = now;
+    announced_ = false;
     align_wanted_ = grant_.aligned && standing.backlog > environment_.mtu;
     begins_ = true;
     if (now - link_.clear_since() <= core_.base_rtt() * kClearRoundTrips) core_.trust();
@@ -269,7 +270,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
   const double usable = std::min(link_.usable(flow_), core_.rate());
   if (!worth_saying(now, usable)) return ever_said_ ? std::optional(said_) : std::nullopt;
   ever_said_ = true;
-  announced_ = has_backlog();
+  announced_ = farewell_due_ = has_backlog();
   said_at_ = now;
   said_wanted_ = standing.acked + std::min(standing.backlog, kMostAnnounced);
   ++said_.epoch;
@@ -280,7 +281,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
 }
 
 bool PaceController::worth_saying(Instant now, double usable) const {
-  if (!has_backlog()) return announced_ && now - said_at_ >= kFarewell;
+  if (!has_backlog()) return farewell_due_ && now - said_at_ >= kFarewell;
   const double round_trip_bytes =
       choose(now).rate / 8 * std::max(core_.base_rtt(), environment_.jitter).seconds();
   const auto backlog = static_cast<double>(standing_.backlog);
@@ -293,7 +294,8 @@ bool PaceController::worth_saying(Instant now, double usable) const {
     return true;
   }
   const auto said = static_cast<double>(said_.usable.bps());
-  if (std::abs(usable - said) > kUsableChange * said) return true;
+  const bool changed = std::abs(usable - said) > kUsableChange * said;
+  if (changed && now - said_at_ >= environment_.jitter) return true;
   // A word that nothing has answered may be lost.
   const bool answered = granted_at_ >= said_at_;
   const Duration patience =

@@ -94,7 +94,8 @@ class PaceController final : public Controller {
   Demand said_;
   Instant said_at_;
   Bytes said_wanted_ = 0;   // not modulo anything
-  bool announced_ = false;  // the receiver knows that there is a backlog
+  bool announced_ = false;  // the receiver knows of this backlog
+  bool farewell_due_ = false;
   bool ever_said_ = false;
 };
 
