@@ -7,15 +7,20 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cc/rate_law.h"
 #include "transport/base/units.h"
 
 namespace pacecar {
 
-// What leaves a flow at once, payload: a quarter of a round trip's worth in whole packets, between
-// one packet and `most`. Sender and receiver compute the same.
-inline Bytes pace_burst(Rate rate, Duration round_trip, Bytes mtu, Bytes most) {
-  const Bytes quarter = rate.bytes_in(round_trip / 4);
-  return std::clamp(quarter / mtu * mtu, mtu, std::max(most, mtu));
+// A quarter of a round trip; the hosts' jitter where they keep no better time than that.
+inline Duration pace_moment(const FlowEnvironment& environment) {
+  return std::max(base_round_trip(environment) / 4, environment.jitter);
+}
+
+// What leaves a flow at once, payload: a moment's worth in whole packets, between one packet and
+// `most`. Sender and receiver compute the same.
+inline Bytes pace_burst(Rate rate, Duration moment, Bytes mtu, Bytes most) {
+  return std::clamp(rate.bytes_in(moment) / mtu * mtu, mtu, std::max(most, mtu));
 }
 
 // Time between two bursts, in nanoseconds.

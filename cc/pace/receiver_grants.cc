@@ -95,7 +95,7 @@ GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   f.sent_busy = update.grant.busy = busy_ && !f.active();
   if (f.sent_busy) return update;
   const Bytes burst =
-      pace_burst(f.granted, round_trip_, environment_.mtu, environment_.burst_bytes);
+      pace_burst(f.granted, pace_moment(environment_), environment_.mtu, environment_.burst_bytes);
   const double gap = pace_gap_ns(f.granted, burst, environment_.mtu, environment_.overhead);
   const double fraction = pace_fraction(first_slot() + f.slot);
   const auto begun = static_cast<double>((now - Instant() + environment_.grid_origin).ns());

@@ -206,7 +206,7 @@ Decision PaceController::decide(Instant now) {
   decision_.credit = waits ? first_limit_ : ~Bytes{0};
   const Duration round_trip = core_.base_rtt();
   const Bytes burst =
-      pace_burst(rate, base_round_trip(environment_), environment_.mtu, environment_.burst_bytes);
+      pace_burst(rate, pace_moment(environment_), environment_.mtu, environment_.burst_bytes);
   decision_.rate = rate;
   decision_.limited_by = choice.limited_by;
   decision_.burst = burst;

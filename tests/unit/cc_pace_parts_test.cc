@@ -37,11 +37,18 @@ TEST(CcPacePhase, TheFirstSlotsAreSpreadAboutEvenly) {
 }
 
 TEST(CcPacePhase, ABurstIsAQuarterOfARoundTripInWholePackets) {
-  EXPECT_EQ(pace_burst(Rate::from_gbps(400), kRoundTrip, kMtu, 1 << 20), 24 * kMtu);
-  EXPECT_EQ(pace_burst(Rate::from_gbps(400), kRoundTrip, kMtu, 8 * kMtu), 8 * kMtu);
-  EXPECT_EQ(pace_burst(Rate::from_gbps(1), kRoundTrip, kMtu, 8 * kMtu), kMtu) << "at least one";
-  EXPECT_EQ(pace_burst(Rate::from_gbps(400), kRoundTrip, kMtu, 0), kMtu);
-  EXPECT_EQ(pace_burst(Rate(), kRoundTrip, kMtu, 8 * kMtu), kMtu);
+  EXPECT_EQ(pace_burst(Rate::from_gbps(400), kRoundTrip / 4, kMtu, 1 << 20), 24 * kMtu);
+  EXPECT_EQ(pace_burst(Rate::from_gbps(400), kRoundTrip / 4, kMtu, 8 * kMtu), 8 * kMtu);
+  EXPECT_EQ(pace_burst(Rate::from_gbps(1), kRoundTrip / 4, kMtu, 8 * kMtu), kMtu) << "at least one";
+  EXPECT_EQ(pace_burst(Rate::from_gbps(400), kRoundTrip / 4, kMtu, 0), kMtu);
+  EXPECT_EQ(pace_burst(Rate(), kRoundTrip / 4, kMtu, 8 * kMtu), kMtu);
+}
+
+TEST(CcPacePhase, HostsThatKeepNoBetterTimeSendAJittersWorth) {
+  FlowEnvironment environment{.line_rate = Rate::from_gbps(400), .base_rtt = kRoundTrip};
+  EXPECT_EQ(pace_moment(environment), kRoundTrip / 4);
+  environment.jitter = kRoundTrip;
+  EXPECT_EQ(pace_moment(environment), kRoundTrip);
 }
 
 TEST(CcPacePhase, AGapIsTheTimeOfABurstOnTheWire) {
