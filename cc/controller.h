@@ -82,6 +82,9 @@ struct Grant {
   // For a flow that is idle: others use the link. When it begins, it may send a quarter of a round
   // trip's worth at `rate`, and then waits for its own grant.
   bool busy = false;
+  // For a flow that is idle: how many flows wake up together is not known yet. The rate is what is
+  // there if all did that could.
+  bool guessed = false;
   Duration validity;   // the sender slows down by itself when no newer grant came for this long
   uint16_t epoch = 0;  // the newest epoch wins, modulo 2^16
 };

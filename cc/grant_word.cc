@@ -9,7 +9,7 @@ namespace pacecar::wire {
 namespace {
 
 constexpr int kExponentBits = 5;
-constexpr int kRateMantissa = 19;
+constexpr int kRateMantissa = 18;
 constexpr int kUsableMantissa = 11;
 constexpr int kValidityMantissa = 3;
 constexpr int64_t kPhaseUnitNs = 64;
@@ -48,11 +48,11 @@ uint64_t units(Duration d, int64_t unit_ns) {
 }
 
 uint64_t encode_rate(Rate rate) {
-  return std::min(encode_float(rate.bps(), kRateMantissa), kCreditMark - 1);
+  return std::min(encode_float(rate.bps(), kRateMantissa), (kCreditMark >> 1) - 1);
 }
 
 Rate decode_rate(uint64_t word) {
-  return Rate::from_bps(decode_float(field(word, 40, 24), kRateMantissa));
+  return Rate::from_bps(decode_float(field(word, 41, 23), kRateMantissa));
 }
 
 uint64_t encode_credit(uint64_t units, uint16_t epoch) {
@@ -73,7 +73,8 @@ uint64_t encode_grant(const Grant& grant) {
                          : grant.aligned ? std::min(units(grant.phase, kPhaseUnitNs), kBusy - 1)
                                          : kNotAligned;
   const uint64_t validity = encode_float(units(grant.validity, kValidityUnitNs), kValidityMantissa);
-  return encode_rate(grant.rate) << 40 | phase << 24 | validity << 16 | grant.epoch;
+  return encode_rate(grant.rate) << 41 | uint64_t{grant.guessed} << 40 | phase << 24 |
+         validity << 16 | grant.epoch;
 }
 
 Grant decode_grant(uint64_t word) {
@@ -86,6 +87,7 @@ Grant decode_grant(uint64_t word) {
   }
   const uint64_t validity = decode_float(field(word, 16, 8), kValidityMantissa);
   grant.rate = decode_rate(word);
+  grant.guessed = field(word, 40, 1) != 0;
   const uint64_t phase = field(word, 24, 16);
   grant.busy = phase == kBusy;
   grant.aligned = phase < kBusy;

@@ -1,12 +1,12 @@
 // The 8-byte control words in which grants and demands travel between two hosts.
 //
-//   grant word   rate 24 | phase 16 | validity 8 | epoch 16      (most significant bits first)
+//   grant word   rate 23 | guessed 1 | phase 16 | validity 8 | epoch 16      (most significant bits first)
 //   demand word  usable 16 | turn 8 | wanted 24 | epoch 16
 //   either       0xFFFFFF 24 | credit 24 | epoch 16      in place of a rate
 //
 // Credit is in units of credit.h, modulo 2^24; what is granted rounds down, what is wished rounds
-// up. Rates (bit/s) are 24-bit floats: 19 bits of mantissa, 5 of exponent, exact below 2^20,
-// relative error below 2^-19 up to 2^50, and saturated one code earlier; usable rates are 16-bit
+// up. Rates (bit/s) are 23-bit floats: 18 bits of mantissa, 5 of exponent, exact below 2^19,
+// relative error below 2^-18 up to 2^49, and saturated one code earlier; usable rates are 16-bit
 // floats likewise, with 11 bits of mantissa and an error below 2^-11 up to 2^42. What is wanted is
 // in units of 256 bytes, rounded up, modulo 2^24. The phase is in units of 64 ns, saturated; its
 // two largest codes say that the grant is not aligned, and that the link is busy. The validity is

@@ -37,14 +37,17 @@ class FanIn {
   bool gathering(Instant now) const { return now < gathered(); }
   Instant gathered() const { return began_ + round_trip_ / kGatheringShare; }
 
+  // So many have been seen that the next may be like them.
+  bool learned() const { return episodes_ >= kLearning; }
+
   // `possible`: flows that could wake up.
   uint32_t expected(uint32_t possible) const {
-    return episodes_ < kLearning ? std::max({possible, seen_, 1U}) : usual_;
+    return learned() ? usual_ : std::max({possible, seen_, 1U});
   }
 
  private:
   static constexpr size_t kEpisodes = 5;
-  static constexpr size_t kLearning = 3;  // episodes before they are trusted
+  static constexpr size_t kLearning = 1;  // episodes before they are trusted
   static constexpr int64_t kGatheringShare = 4;
 
   void close_episode() {

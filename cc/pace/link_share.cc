@@ -48,7 +48,6 @@ void LinkShare::set(uint32_t flow, Rate limit, uint32_t weight) {
   if (limit > Rate() && !active) {
     m.position = static_cast<uint32_t>(active_.size());
     active_.push_back(flow);
-    ++turns_;
   } else if (limit == Rate() && active) {
     members_[active_.back()].position = m.position;
     active_[m.position] = active_.back();

@@ -52,12 +52,27 @@ class LinkShare {
   double share(uint32_t flow) const;
   double usable(uint32_t flow) const;
 
+  // Flows that have something to send, not only something that is not acknowledged.
   size_t active() const { return active_.size(); }
+  // A flow has a backlog, or all of it is acknowledged.
+  void begin() {
+    ++begun_;
+    ++backlogged_;
+  }
+  void end() { --backlogged_; }
+  size_t backlogged() const { return backlogged_; }
+  // A flow of this NIC is there, or no longer.
+  void join() { ++flows_; }
+  void leave() { --flows_; }
+  // Of all flows to those that have a backlog.
+  double spare_fan_out() const {
+    return static_cast<double>(flows_) / static_cast<double>(std::max<size_t>(backlogged_, 1));
+  }
   // The network was found clear lately.
   void note_clear(Instant now) { clear_ = now; }
   Instant clear_since() const { return clear_; }
-  // How many times a flow has become active.
-  uint32_t turns() const { return turns_; }
+  // How many times a flow has begun.
+  uint32_t turns() const { return begun_; }
   // All that are active have to be looked at.
   void touch_all();
   size_t poll_changed(std::span<uint32_t> flows);
@@ -87,7 +102,9 @@ class LinkShare {
   std::vector<uint32_t> active_;
   WorkList changed_;
   Instant clear_;  // when the network was found so last
-  uint32_t turns_ = 0;
+  uint32_t begun_ = 0;
+  size_t backlogged_ = 0;
+  size_t flows_ = 0;
   double level_ = WaterFill::kNoLevel;
   double reach_level_ = WaterFill::kNoLevel;  // with all of what our part could be
   double spare_ = 0;                          // of that, when all limits are met

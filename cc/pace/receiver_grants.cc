@@ -93,6 +93,7 @@ GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   if (f.active()) next_repeat_ = std::min(next_repeat_, repeat_at(f));
   GrantUpdate update{flow, grant(flow)};
   f.sent_busy = update.grant.busy = busy_ && !f.active();
+  update.grant.guessed = !f.active() && !fan_in_.learned();
   if (f.sent_busy) return update;
   const Bytes burst =
       pace_burst(f.granted, pace_moment(environment_), environment_.mtu, environment_.burst_bytes);
@@ -111,6 +112,7 @@ Grant PaceReceiver::grant(uint32_t flow) const {
   const Flow& f = at(flow);
   return {.rate = f.granted == Rate() ? hold(posted_ + (f.posted == 0 ? 1 : 0)) : f.granted,
           .phase = {},
+          .guessed = !f.active() && !fan_in_.learned(),
           .validity = validity(),
           .epoch = f.epoch};
 }

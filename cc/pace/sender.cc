@@ -24,6 +24,8 @@ constexpr int64_t kClearRoundTrips = 16;
 constexpr int64_t kFirstShare = 4;
 // Of a bandwidth-delay product: a message on a busy link that is so short goes at once.
 constexpr int64_t kShortShare = 16;
+// Of a round trip's worth of the hold: likewise on a link that is not.
+constexpr int64_t kAtOnceShare = 2;
 // Of the hold, where no grant came for a flow that began.
 constexpr double kLateShare = 16;
 
@@ -74,6 +76,7 @@ PaceController::PaceController(const FlowEnvironment& environment, const Constan
       gathered_rate_(rate_in(environment.burst_bytes, kGathered)),
       core_(environment, constants_) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
+  link_.join();
 }
 
 PaceController::PaceController(const FlowEnvironment& environment, const Constants& constants)
@@ -85,9 +88,14 @@ PaceController::PaceController(const FlowEnvironment& environment, const Constan
       gathered_rate_(rate_in(environment.burst_bytes, kGathered)),
       core_(environment, constants_) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
+  link_.join();
 }
 
-PaceController::~PaceController() { link_.set(flow_, Rate(), weight_); }
+PaceController::~PaceController() {
+  link_.set(flow_, Rate(), weight_);
+  if (has_backlog()) link_.end();
+  link_.leave();
+}
 
 void PaceController::set_weight(Instant now, uint32_t weight) {
   weight_ = weight;
@@ -159,12 +167,23 @@ bool PaceController::beginning(Instant now) const {
   return has_backlog() && grant_.busy && !short_ && now - busy_since_ < halving() * 2;
 }
 
+// The longest message that goes at once, whatever the flow is granted: on a busy link one that is
+// next to nothing; else half of a round trip's worth, which makes half of a round trip's queue when
+// all come at once that are expected to.
+Bytes PaceController::short_message() const {
+  const Duration round_trip = base_round_trip(environment_);
+  if (grant_.busy) return environment_.line_rate.bytes_in(round_trip / kShortShare);
+  return grant_.guessed ? 0 : grant_.rate.bytes_in(round_trip / kAtOnceShare);
+}
+
 // What the receiver lets the flow have, in bit/s.
 double PaceController::granted(Instant now) const {
   const auto line = static_cast<double>(environment_.line_rate.bps());
   if (!has_grant_ || alone_) return line;
   auto rate = static_cast<double>(grant_.rate.bps());
-  if (short_ && grant_.busy) return line;
+  if (short_) return line;
+  // Before anything is known, a host takes its own fan-out for the fan-in of its peers.
+  if (grant_.guessed) rate = std::min(rate * link_.spare_fan_out(), line);
   if (grant_.busy && !beginning(now)) rate /= kLateShare;
   const Duration over = now - std::max(granted_at_, busy_since_) - grant_.validity;
   if (over < Duration() || !has_backlog()) return rate;
@@ -187,8 +206,8 @@ PaceController::Choice PaceController::choose(Instant now) const {
 
 // Tells the others on our link what this flow can use of it.
 void PaceController::refresh(Instant now) {
-  const double limit = has_backlog() ? std::min(granted(now), core_.rate()) : 0;
-  link_.set(flow_, has_backlog() ? rate_of(limit) : Rate(), weight_);
+  const double limit = has_unsent() ? std::min(granted(now), core_.rate()) : 0;
+  link_.set(flow_, has_unsent() ? rate_of(limit) : Rate(), weight_);
 }
 
 Decision PaceController::decide(Instant now) {
@@ -253,6 +272,7 @@ void PaceController::begin(Instant now) {
 
 std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& standing) {
   const bool had_backlog = has_backlog();
+  const bool had_unsent = has_unsent();
   short_ = short_ && standing.backlog <= standing_.backlog;
   standing_ = standing;
   if (has_backlog() && !had_backlog) {
@@ -263,10 +283,10 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     if (now - link_.clear_since() <= core_.base_rtt() * kClearRoundTrips) core_.trust();
     const Bytes first = grant_.rate.bytes_in(base_round_trip(environment_) / kFirstShare);
     first_limit_ = standing.sent + std::max(first, environment_.mtu);
-    const Duration moment = base_round_trip(environment_) / kShortShare;
-    short_ = grant_.busy && standing.backlog <= environment_.line_rate.bytes_in(moment);
+    short_ = has_grant_ && standing.backlog <= short_message();
   }
-  if (has_backlog() != had_backlog) refresh(now);
+  if (has_backlog() != had_backlog) has_backlog() ? link_.begin() : link_.end();
+  if (has_unsent() != had_unsent) refresh(now);
   const double usable = std::min(link_.usable(flow_), core_.rate());
   if (!worth_saying(now, usable)) return ever_said_ ? std::optional(said_) : std::nullopt;
   ever_said_ = true;
@@ -276,7 +296,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
   ++said_.epoch;
   said_.usable = has_backlog() ? rate_of(usable) : Rate();
   said_.wanted = said_wanted_;
-  said_.turn = link_.active() == 1 ? static_cast<uint8_t>(1 + link_.turns() % Demand::kTurns) : 0;
+  said_.turn = link_.backlogged() == 1 ? static_cast<uint8_t>(1 + link_.turns() % Demand::kTurns) : 0;
   return said_;
 }
 
@@ -295,7 +315,7 @@ bool PaceController::worth_saying(Instant now, double usable) const {
   }
   const auto said = static_cast<double>(said_.usable.bps());
   const bool changed = std::abs(usable - said) > kUsableChange * said;
-  if (changed && now - said_at_ >= environment_.jitter) return true;
+  if (changed && has_unsent() && now - said_at_ >= environment_.jitter) return true;
   // A word that nothing has answered may be lost.
   const bool answered = granted_at_ >= said_at_;
   const Duration patience =

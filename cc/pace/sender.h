@@ -57,7 +57,10 @@ class PaceController final : public Controller {
   void tell_link(const AckSample& sample);
   bool outranks(const Grant& grant) const;
   bool has_backlog() const { return standing_.backlog > 0; }
+  // Not all of it is on its way: only then the flow needs a part of our link.
+  bool has_unsent() const { return standing_.backlog > standing_.in_flight; }
   bool beginning(Instant now) const;
+  Bytes short_message() const;
   double granted(Instant now) const;
   Choice choose(Instant now) const;
   void refresh(Instant now);

@@ -22,13 +22,15 @@ void check_rounded_down(uint64_t value, uint64_t decoded, double error) {
 
 RC_GTEST_PROP(CcWordProperty, GrantWordKeepsItsFields, ()) {
   const Grant in{.rate = Rate::from_bps(log_uniform(42)),
+                 .guessed = *rc::gen::arbitrary<bool>(),
                  .validity = Duration::from_us(static_cast<int64_t>(log_uniform(33))),
                  .epoch = *rc::gen::arbitrary<uint16_t>()};
   const Grant out = wire::decode_grant(wire::encode_grant(in));
-  check_rounded_down(in.rate.bps(), out.rate.bps(), 2e-6);
+  check_rounded_down(in.rate.bps(), out.rate.bps(), 0x1p-18);
   RC_ASSERT(!out.is_credit);
   check_rounded_down(static_cast<uint64_t>(in.validity.ns()),
                      static_cast<uint64_t>(out.validity.ns()), 1.0 / 9);
+  RC_ASSERT(out.guessed == in.guessed);
   RC_ASSERT(out.epoch == in.epoch);
 }
 

@@ -124,6 +124,7 @@ class SoftNic final : public Nic {
   void make_ready(uint32_t flow) {
     if (!flows_[flow].on_credit() || can_send_on_credit(flows_[flow])) ready_.add(flow);
   }
+  bool has_work(const Flow& flow) const;
   bool can_send_on_credit(const Flow& flow) const;
   uint32_t slot_of(const QueuePair& qp) const;
   PathPolicy path_policy(const QueuePairConfig& config) const;

@@ -134,11 +134,17 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
     const size_t count = transmit_queue_pair(qp, now, std::min(budget, flow.burst), out);
     if (count == 0) continue;  // what it had lost has been acknowledged after all
     flow.turn = static_cast<uint32_t>((flow.turn + i + 1) % pairs);
+    if (waited && !has_work(flow)) signals_.add(index);
     flow.waiting = true;
     make_ready(index);
     return count;
   }
   return 0;
+}
+
+bool SoftNic::has_work(const Flow& flow) const {
+  return std::ranges::any_of(
+      flow.queue_pairs, [&](uint32_t slot) { return queue_pairs_[slot]->has_work(); });
 }
 
 // What the flow's window and credit leave to send now; no bound for a queue pair without them. Into
