@@ -26,6 +26,9 @@ constexpr int64_t kFirstShare = 4;
 constexpr int64_t kShortShare = 16;
 // Of a round trip's worth of the hold: likewise on a link that is not.
 constexpr int64_t kAtOnceShare = 2;
+// Messages of so many round trips of the whole link are brief.
+constexpr int64_t kBriefRoundTrips = 1;
+constexpr size_t kMostOvercommitted = 4;
 // Of the hold, where no grant came for a flow that began.
 constexpr double kLateShare = 16;
 
@@ -150,6 +153,7 @@ void PaceController::on_grant(Instant now, const Grant& grant) {
   grant_.phase = std::clamp(grant.phase, Duration(), kMaxPhase);
   granted_at_ = now;
   has_grant_ = true;
+  opening_ = opening_ && grant.guessed;
   if (alone_) core_.resume();
   alone_ = false;
   align_wanted_ |= grant.aligned;
@@ -176,14 +180,22 @@ Bytes PaceController::short_message() const {
   return grant_.guessed ? 0 : grant_.rate.bytes_in(round_trip / kAtOnceShare);
 }
 
+// How many times its hold a brief message begins with. Before anything is known of the fan-in, a
+// host takes its own fan-out for that of its peers. Then: who serves several shares its own link
+// among them, and does not use all that it holds; with those that wait for their last
+// acknowledgements, the link would have nothing to do.
+double PaceController::overcommitted() const {
+  if (grant_.guessed) return link_.spare_fan_out();
+  return static_cast<double>(std::clamp<size_t>(link_.backlogged(), 1, kMostOvercommitted));
+}
+
 // What the receiver lets the flow have, in bit/s.
 double PaceController::granted(Instant now) const {
   const auto line = static_cast<double>(environment_.line_rate.bps());
   if (!has_grant_ || alone_) return line;
   auto rate = static_cast<double>(grant_.rate.bps());
   if (short_) return line;
-  // Before anything is known, a host takes its own fan-out for the fan-in of its peers.
-  if (grant_.guessed) rate = std::min(rate * link_.spare_fan_out(), line);
+  if (opening_) rate = std::min(rate * overcommitted(), line);
   if (grant_.busy && !beginning(now)) rate /= kLateShare;
   const Duration over = now - std::max(granted_at_, busy_since_) - grant_.validity;
   if (over < Duration() || !has_backlog()) return rate;
@@ -284,6 +296,9 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     const Bytes first = grant_.rate.bytes_in(base_round_trip(environment_) / kFirstShare);
     first_limit_ = standing.sent + std::max(first, environment_.mtu);
     short_ = has_grant_ && standing.backlog <= short_message();
+    const Duration brief = base_round_trip(environment_) * kBriefRoundTrips;
+    opening_ = has_grant_ && !grant_.busy &&
+               (grant_.guessed || standing.backlog <= environment_.line_rate.bytes_in(brief));
   }
   if (has_backlog() != had_backlog) has_backlog() ? link_.begin() : link_.end();
   if (has_unsent() != had_unsent) refresh(now);

@@ -61,6 +61,7 @@ class PaceController final : public Controller {
   bool has_unsent() const { return standing_.backlog > standing_.in_flight; }
   bool beginning(Instant now) const;
   Bytes short_message() const;
+  double overcommitted() const;
   double granted(Instant now) const;
   Choice choose(Instant now) const;
   void refresh(Instant now);
@@ -87,6 +88,7 @@ class PaceController final : public Controller {
   bool alone_ = false;  // the receiver is late: c_f alone counts
   Instant heard_;       // an acknowledgement, last
   Instant busy_since_;
+  bool opening_ = false;   // no grant has come since this backlog began
   bool short_ = false;     // this backlog is too short to wait for an answer
   Bytes first_limit_ = 0;  // FlowStanding::sent up to which a flow may begin on a busy link
 
