@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "cc/grant_limit.h"
 #include "cc/pace/phase.h"
@@ -53,6 +54,8 @@ constexpr double kTooSmall = 0.25;
 constexpr double kAnnounceAhead = 4;
 constexpr Bytes kMostAnnounced = Bytes{1} << 30;  // the word counts modulo 2^32
 constexpr double kUsableChange = 1.0 / 32;        // smaller ones are not told
+constexpr double kUsableChangeBeyond = 1.0 / 4;   // likewise where the grant is what limits
+constexpr double kFarBeyond = 2;                  // of the grant: no change is told
 // A flow that has been idle for so long says so, lest a count went wrong somewhere.
 constexpr Duration kFarewell = Duration::from_ms(1);
 // Round trips after which a demand that nothing has answered is repeated.
@@ -252,9 +255,11 @@ Decision PaceController::decide(Instant now) {
   }
   decision_.aligned = false;
   decision_.grid = {};
+  // What others of the NIC do at the same instant counts for where it begins.
+  const bool begins = has_backlog() && now == busy_since_;
+  if (begins) align_wanted_ = grant_.aligned && standing_.backlog > environment_.mtu;
   if (align_wanted_ && has_backlog()) align(now, rate, burst);
-  if (begins_) begin(now);
-  begins_ = false;
+  if (begins) begin(now);
   return decision_;
 }
 
@@ -290,8 +295,6 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
   if (has_backlog() && !had_backlog) {
     busy_since_ = now;
     announced_ = false;
-    align_wanted_ = grant_.aligned && standing.backlog > environment_.mtu;
-    begins_ = true;
     if (now - link_.clear_since() <= core_.base_rtt() * kClearRoundTrips) core_.trust();
     const Bytes first = grant_.rate.bytes_in(base_round_trip(environment_) / kFirstShare);
     first_limit_ = standing.sent + std::max(first, environment_.mtu);
@@ -301,7 +304,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
                (grant_.guessed || standing.backlog <= environment_.line_rate.bytes_in(brief));
   }
   if (has_backlog() != had_backlog) has_backlog() ? link_.begin() : link_.end();
-  if (has_unsent() != had_unsent) refresh(now);
+  if (has_unsent() != had_unsent || opening_) refresh(now);
   const double usable = std::min(link_.usable(flow_), core_.rate());
   if (!worth_saying(now, usable)) return ever_said_ ? std::optional(said_) : std::nullopt;
   ever_said_ = true;
@@ -313,6 +316,13 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
   said_.wanted = said_wanted_;
   said_.turn = link_.backlogged() == 1 ? static_cast<uint8_t>(1 + link_.turns() % Demand::kTurns) : 0;
   return said_;
+}
+
+// Of what was said to be usable. What is far beyond the grant changes nothing for the receiver.
+double PaceController::worthy_change(Instant now, double usable) const {
+  const double grant = granted(now);
+  if (usable > grant * kFarBeyond) return std::numeric_limits<double>::infinity();
+  return usable > grant * (1 + kUsableChange) ? kUsableChangeBeyond : kUsableChange;
 }
 
 bool PaceController::worth_saying(Instant now, double usable) const {
@@ -329,7 +339,7 @@ bool PaceController::worth_saying(Instant now, double usable) const {
     return true;
   }
   const auto said = static_cast<double>(said_.usable.bps());
-  const bool changed = std::abs(usable - said) > kUsableChange * said;
+  const bool changed = std::abs(usable - said) > worthy_change(now, std::min(usable, said)) * said;
   if (changed && has_unsent() && now - said_at_ >= environment_.jitter) return true;
   // A word that nothing has answered may be lost.
   const bool answered = granted_at_ >= said_at_;

@@ -65,6 +65,7 @@ class PaceController final : public Controller {
   double granted(Instant now) const;
   Choice choose(Instant now) const;
   void refresh(Instant now);
+  double worthy_change(Instant now, double usable) const;
   bool worth_saying(Instant now, double usable) const;
   Duration halving() const;
   void align(Instant now, Rate rate, Bytes burst);
@@ -92,7 +93,6 @@ class PaceController final : public Controller {
   bool short_ = false;     // this backlog is too short to wait for an answer
   Bytes first_limit_ = 0;  // FlowStanding::sent up to which a flow may begin on a busy link
 
-  bool begins_ = false;        // the flow was idle
   bool align_wanted_ = false;  // to the grid of the newest grant
 
   // What was said last.

@@ -358,6 +358,7 @@ TEST_F(CcPaceSender, TheFirstPacketLeavesInTheGrid) {
     PaceController pace(kFabric, PaceConstants{});
     pace.demand(now_, {.backlog = 1 << 30});
     pace.decide(now_);
+    wait(Duration::from_ns(1));
     const Duration phase = Duration::from_ns(i * 64);
     pace.on_grant(now_, {.rate = Rate::from_gbps(10),
                          .phase = phase,
