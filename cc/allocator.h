@@ -28,6 +28,14 @@ struct TrafficHint {
   bool operator==(const TrafficHint&) const = default;
 };
 
+// What of the peers' data has come in over the NIC's link since it was opened, in packets.
+struct ArrivalCounts {
+  uint64_t packets = 0;          // whole
+  uint64_t marked = 0;           // of these, with ECN congestion experienced
+  uint64_t trimmed = 0;          // without their payload
+  uint64_t trimmed_in_core = 0;  // of these, before the last hop
+};
+
 class Allocator {
  public:
   virtual ~Allocator() = default;
@@ -46,6 +54,8 @@ class Allocator {
   virtual bool wants_arrivals() const { return false; }
   // Payload that came in on flows that obey none of our grants.
   virtual void on_foreign_arrival(Instant, Bytes) {}
+  // Only where FlowEnvironment::oversubscription is above 1.
+  virtual void on_counts(Instant, const ArrivalCounts&) {}
   // Of two flows that could both use more, one gets this many times the other's rate. From 1 to
   // kMaxWeight.
   virtual void set_weight(Instant, uint32_t /*flow*/, uint32_t /*weight*/) {}

@@ -19,13 +19,14 @@ class HostLink;
 
 // What a controller is told about its flow's network when it is made.
 struct FlowEnvironment {
-  Rate line_rate;         // of our own link; never 0
-  Bytes mtu = 4096;       // payload bytes per packet
-  Bytes overhead = 0;     // of a packet on the wire beyond its payload; rates count it
-  Bytes burst_bytes = 0;  // granularity of the NIC's pacer; at least mtu
-  Duration base_rtt;      // expected round trip without queues; 0 when unknown
-  Rate budget;            // that the application set; included in line_rate; 0: none
-  bool trimming = false;  // switches cut off payloads instead of dropping packets
+  Rate line_rate;               // of our own link; never 0
+  Bytes mtu = 4096;             // payload bytes per packet
+  Bytes overhead = 0;           // of a packet on the wire beyond its payload; rates count it
+  Bytes burst_bytes = 0;        // granularity of the NIC's pacer; at least mtu
+  Duration base_rtt;            // expected round trip without queues; 0 when unknown
+  Rate budget;                  // that the application set; included in line_rate; 0: none
+  bool trimming = false;        // switches cut off payloads instead of dropping packets
+  double oversubscription = 1;  // of links at the network's edge over what its core carries; >= 1
   // What end hosts add to round trips by chance; differences below it say nothing.
   Duration jitter;
   // How long an end host may do nothing without being broken: it was not given the processor.

@@ -12,7 +12,8 @@ CreditShare::CreditShare(const FlowEnvironment& environment, uint32_t max_flows)
       limit_(credit_limit(environment) / kCreditUnit),
       flows_(max_flows),
       wishing_(max_flows),
-      content_(max_flows) {
+      content_(max_flows),
+      core_(base_round_trip(environment), environment.oversubscription) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   const unsigned __int128 bit_ns = 8'000'000'000U;
   unit_time_numerator_ = bit_ns * kCreditUnit * (environment.mtu + environment.overhead) * 100;
@@ -74,7 +75,9 @@ bool CreditShare::pull(uint32_t* flow) {
 
 // Exact over time: what the nanoseconds leave over is kept.
 void CreditShare::advance(uint64_t units) {
-  time_remainder_ += unit_time_numerator_ * units;
+  constexpr double kWhole = 1 << 16;
+  const auto part = static_cast<uint64_t>(kWhole * core_.rate());
+  time_remainder_ += unit_time_numerator_ * units * static_cast<uint64_t>(kWhole) / part;
   const auto ns = time_remainder_ / unit_time_denominator_;
   time_remainder_ -= ns * unit_time_denominator_;
   next_pull_ = next_pull_ + Duration::from_ns(static_cast<int64_t>(ns));

@@ -4,7 +4,8 @@
 // four packets at most, and the next one comes when those packets have passed the link at 99% of
 // line rate. While nobody wishes for anything, flows that did get pulls unasked, up to credit_limit
 // beyond their wish: packets lost at the end of a message are then sent again without waiting for
-// one more round trip. Every constant is in credit.h.
+// one more round trip. Every constant is in credit.h. Where the core of the network is
+// oversubscribed pulls come more slowly (core_rate.h).
 //
 // Invariants: the credit granted to all flows together never runs ahead of the pacer by more than
 // one pull; no flow is granted more than one pull beyond its wish and credit_limit.
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "cc/allocator.h"
+#include "cc/core_rate.h"
 #include "transport/base/work_list.h"
 
 namespace pacecar {
@@ -29,6 +31,9 @@ class CreditShare final : public Allocator {
   void on_posted(Instant, uint32_t, Bytes) override {}
   void on_finished(Instant, uint32_t, Bytes) override {}
   void on_demand(Instant now, uint32_t flow, const Demand& demand) override;
+  void on_counts(Instant now, const ArrivalCounts& counts) override {
+    core_.on_counts(now, counts);
+  }
   size_t poll_grants(Instant now, std::span<GrantUpdate> updates) override;
   Instant next_deadline() const override;
   Grant grant(uint32_t flow) const override;
@@ -55,6 +60,7 @@ class CreditShare final : public Allocator {
   WorkList wishing_;  // granted < wished
   WorkList content_;  // granted >= wished; may also list flows that have wished since
   Instant next_pull_;
+  CoreRate core_;
 };
 
 }  // namespace pacecar

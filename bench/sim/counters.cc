@@ -18,6 +18,7 @@ constexpr std::array kNicFields{
     CounterField<NicCounters>{"silent_packets_received", &NicCounters::silent_packets_received},
     CounterField<NicCounters>{"duplicates", &NicCounters::duplicates},
     CounterField<NicCounters>{"trimmed_packets", &NicCounters::trimmed_packets},
+    CounterField<NicCounters>{"trimmed_in_core", &NicCounters::trimmed_in_core},
     CounterField<NicCounters>{"marked_packets", &NicCounters::marked_packets},
     CounterField<NicCounters>{"acks_received", &NicCounters::acks_received},
     CounterField<NicCounters>{"malformed", &NicCounters::malformed},

@@ -39,6 +39,8 @@ struct TransportSpec {
   uint32_t window_packets = 0;  // 0: twice the longest base round trip at line rate
   // Acknowledge at least every so many bytes of a flow; 0: every packet.
   Bytes ack_bytes = 0;
+  // What hosts are told: so many times more do their links carry than the core of the network.
+  double oversubscription = 1;
   Duration base_rtt;  // what controllers are told; 0: the longest of the topology
   Duration timeout;   // a packet unacknowledged for so long is lost; 0: as in production
   // How much later than one sent after it a packet may come before it counts as lost; 0: as in

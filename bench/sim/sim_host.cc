@@ -87,6 +87,7 @@ Result<std::unique_ptr<SimHost>> SimHost::create(EventLoop& loop, Fabric& fabric
        .incoming = host->member_ ? &host->member_->incoming() : nullptr,
        .base_rtt = spec.transport.base_rtt,
        .trimming = spec.fabric.switches.trimming,
+       .oversubscription = spec.transport.oversubscription,
        .max_connections = std::max(config.connections, 1U),
        .silence_limit = config.silence_limit,
        .first_flow_number = 0},

@@ -260,6 +260,7 @@ Result<TransportSpec> read_transport(const SpecValue& value) {
   spec.window_packets =
       static_cast<uint32_t>(reader.whole("window_packets", 0, 0, wire::kMaxBitmapWords * 64));
   spec.ack_bytes = reader.bytes("ack_bytes", spec.ack_bytes);
+  spec.oversubscription = reader.number("oversubscription", spec.oversubscription, 1, 1000);
   spec.base_rtt = reader.duration("base_rtt", spec.base_rtt);
   spec.timeout = reader.duration("timeout", spec.timeout);
   const SpecValue* reordering = reader.value("reordering");

@@ -109,5 +109,29 @@ TEST(SimulationRateChanges, CountInTheUtilisation) {
   EXPECT_LE(figure(run, "utilisation_max"), 1.0);
 }
 
+// Two leaves of eight hosts, joined by a quarter of what their links carry.
+TEST(SimulationOversubscription, ReceiversThatAreToldOfItSpareTheCore) {
+  const auto run = [](const std::string& workload, const std::string& told) {
+    return run_of(
+        "[topology]\nhosts = 16\nhosts_per_leaf = 8\nrate = \"400G\"\nspines = 2\n"
+        "[fabric]\ntrimming = true\necn.host_links = false\n" +
+        workload + "[transport]\ncc = \"rccc\"\n" + told);
+  };
+  const std::string across =
+      "[workload]\nkind = \"pairs\"\nbytes = \"2MB\"\n"
+      "hosts = [0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15]\n";
+  const RunResult untold = run(across, "");
+  const RunResult told = run(across, "oversubscription = 4\n");
+  EXPECT_GT(told.nics.trimmed_in_core, 0U) << "the first round trip";
+  EXPECT_EQ(told.nics.trimmed_in_core, told.nics.trimmed_packets);
+  EXPECT_LT(4 * told.nics.trimmed_packets, untold.nics.trimmed_packets);
+  EXPECT_LT(figure(told, "finish_us"), 1.05 * figure(untold, "finish_us"));
+  const std::string under_one_leaf =
+      "[workload]\nkind = \"incast\"\nbytes = \"1MB\"\nhosts = [0, 1, 2, 3]\n";
+  const RunResult incast = run(under_one_leaf, "oversubscription = 4\n");
+  EXPECT_GT(incast.nics.trimmed_packets, 0U);
+  EXPECT_EQ(incast.nics.trimmed_in_core, 0U);
+}
+
 }  // namespace
 }  // namespace pacecar

@@ -56,7 +56,8 @@ class CcCreditShare : public ::testing::Test {
   CreditShare share_{{.line_rate = Rate::from_gbps(400),
                       .mtu = 4086,
                       .overhead = 64,
-                      .base_rtt = Duration::from_ns(8337)},
+                      .base_rtt = Duration::from_ns(8337),
+                      .oversubscription = 2},
                      8};
   Instant now_ = Instant::from_ns(5'000'000);
 };
@@ -92,6 +93,17 @@ TEST_F(CcCreditShare, TheRateIsExactOverTime) {
   const double wire = static_cast<double>(count * kPull * kCreditUnit) * 4150 / 4086;
   const double rate = wire / static_cast<double>((share_.next_deadline() - start).ns());
   EXPECT_NEAR(rate / 49.5, 1, 1e-6);
+}
+
+TEST_F(CcCreditShare, PullsAreRarerWhereTheCoreTrims) {
+  wish(0, 100'000);
+  share_.on_counts(now_, {});
+  now_ = now_ + Duration::from_us(20);
+  share_.on_counts(now_, {.packets = 50, .trimmed = 50, .trimmed_in_core = 50});
+  pulls(1);
+  const Instant last = share_.next_deadline();
+  pulls(1);
+  EXPECT_NEAR(static_cast<double>((share_.next_deadline() - last).ns()), 336 / 0.5, 1);
 }
 
 TEST_F(CcCreditShare, FlowsTakeTurns) {

@@ -404,8 +404,9 @@ TEST_F(CcPaceSender, RealignmentTakesNothingFromTheRate) {
   uint16_t epoch = 0;
   Rate rate = Rate::from_gbps(10);
   Pacer pacer(kMtu);
-  pace_.decide(now_);
   pacer.set_rate(rate, now_);
+  pace_.decide(now_);
+  wait(Duration::from_ns(1));
   while (now_ - start < Duration::from_ms(20)) {
     if (word <= pacer.next_send()) {
       fair += static_cast<double>(rate.bytes_in(word - now_));

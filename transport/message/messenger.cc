@@ -79,6 +79,7 @@ FlowEnvironment Messenger::environment(const Nic& nic, const MessengerConfig& co
           .burst_bytes = nic.caps().burst_bytes,
           .base_rtt = config.base_rtt,
           .trimming = config.trimming,
+          .oversubscription = config.oversubscription,
           .jitter = nic.caps().jitter,
           .pause = nic.caps().pause,
           .receivers_look = nic.caps().times_arrivals,

@@ -43,6 +43,7 @@ struct MessengerConfig {
   HostLink* incoming = nullptr;                   // outlive the messenger
   Duration base_rtt;                              // expected without queues; 0: unknown
   bool trimming = false;                          // switches cut off payloads
+  double oversubscription = 1;                    // FlowEnvironment::oversubscription
   uint32_t max_connections = 1024;                // each way
   Duration silence_limit = Duration::from_s(10);  // a peer that is silent for longer is dead
   uint64_t first_flow_number = 0;                 // random
@@ -221,6 +222,7 @@ class Messenger {
   void on_received(const Completion& completion, Instant now);
   void poll_signals(Instant now);
   void poll_arrivals(Instant now);
+  void tell_counts(Instant now);
   void poll_changed(Instant now);
   void on_signal(Flow& flow, const FlowSignal& signal, Instant now);
   bool memory_changed();

@@ -455,7 +455,18 @@ void Messenger::poll_telling(Instant now) {
   }
 }
 
+// Control words are the writes that nobody is told of.
+void Messenger::tell_counts(Instant now) {
+  const NicCounters& counters = nic_.counters();
+  allocator_->on_counts(
+      now, {.packets = counters.data_packets_received - counters.silent_packets_received,
+            .marked = counters.marked_packets,
+            .trimmed = counters.trimmed_packets,
+            .trimmed_in_core = counters.trimmed_in_core});
+}
+
 void Messenger::poll_grants(Instant now) {
+  if (config_.oversubscription > 1) tell_counts(now);
   size_t count = 0;
   do {
     count = allocator_->poll_grants(now, grants_);

@@ -69,7 +69,8 @@ struct NicCounters {
   uint64_t silent_packets_received = 0;  // of these, of writes without immediate
   uint64_t duplicates = 0;               // received again, not written again
   uint64_t trimmed_packets = 0;          // received without their payload
-  uint64_t marked_packets = 0;           // received with ECN congestion
+  uint64_t trimmed_in_core = 0;  // of these, by another switch than the last, if that is told
+  uint64_t marked_packets = 0;   // received with ECN congestion
   uint64_t acks_received = 0;
   uint64_t malformed = 0;           // too short, unknown opcode or bad fields: dropped
   uint64_t bad_checksum = 0;        // dropped

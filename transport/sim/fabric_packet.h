@@ -14,7 +14,7 @@
 
 namespace pacecar {
 
-enum class PacketKind : uint8_t { kData, kControl, kTrimmed, kPause, kResume };
+enum class PacketKind : uint8_t { kData, kControl, kTrimmed, kTrimmedInCore, kPause, kResume };
 
 // One cache line, because every hop touches it.
 struct alignas(64) FabricPacket {

@@ -73,7 +73,7 @@ void Fabric::Impl::overflow(FabricPacket& packet, LinkId out) {
     if (ecn.on_enqueue()) mark(packet, link, link.data_bytes(loop.now()));
     link.queue.exchange_last_data(packet);
   }
-  packet.kind = PacketKind::kTrimmed;
+  packet.kind = link.to < hosts ? PacketKind::kTrimmed : PacketKind::kTrimmedInCore;
   packet.payload_bytes = 0;
   packet.trailer_bytes = 0;
   packet.wire_bytes = static_cast<uint32_t>(config.switches.trimmed_bytes);

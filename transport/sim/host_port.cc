@@ -263,12 +263,14 @@ void HostPort::hand_over(FabricPacket& packet, RxPacket& to, Address& source) {
   const Bytes size = datagram_bytes(packet);
   const bool elided = !fabric_.keeps_payload(packet);
   source = process_address(fabric_.sender_of(packet), packet.path);
-  to = RxPacket{.bytes = {packet.memory, elided ? size - packet.payload_bytes : size},
-                .source = &source,
-                .ecn = packet.ecn,
-                .waited = now - packet.arrival,
-                .elided = elided ? packet.payload_bytes : 0,
-                .trimmed = packet.kind == PacketKind::kTrimmed};
+  to = RxPacket{
+      .bytes = {packet.memory, elided ? size - packet.payload_bytes : size},
+      .source = &source,
+      .ecn = packet.ecn,
+      .waited = now - packet.arrival,
+      .elided = elided ? packet.payload_bytes : 0,
+      .trimmed = packet.kind == PacketKind::kTrimmed || packet.kind == PacketKind::kTrimmedInCore,
+      .trimmed_in_core = packet.kind == PacketKind::kTrimmedInCore};
   if (packet.hops > 0) to.telemetry = {fabric_.store.telemetry(packet), packet.hops};
   inbox_bytes_ -= size;
   ++counters_.received_packets;

@@ -140,6 +140,7 @@ void SoftNic::on_trimmed(Instant now, const RxPacket& packet) {
   switch (qp->responder->on_trimmed(header)) {
     case Arrival::kNew:
       ++counters_.trimmed_packets;
+      counters_.trimmed_in_core += packet.trimmed_in_core ? 1 : 0;
       refuse(*qp, header, wire::Syndrome::kTrimmed);
       break;
     case Arrival::kDuplicate:

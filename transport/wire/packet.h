@@ -66,6 +66,7 @@ struct RxPacket {
   Bytes elided = 0;
   // A switch has cut off payload and trailer instead of dropping the packet: they are lost.
   bool trimmed = false;
+  bool trimmed_in_core = false;  // by another switch than the last one; false when unknown
   std::span<const TelemetryHop> telemetry;  // in the order of the hops; empty without such switches
   // That word of the IPv4 header, where PacketIoCaps::sees_ipv4_header.
   uint32_t ipv4_fragment = kIpv4Fragment;
