@@ -133,5 +133,14 @@ TEST(SimulationOversubscription, ReceiversThatAreToldOfItSpareTheCore) {
   EXPECT_EQ(incast.nics.trimmed_in_core, 0U);
 }
 
+// Credit for four packets at a time: more than forty words are on their way at once.
+TEST(SimulationCredit, WordsKeepUpWithAFastLink) {
+  const RunResult run = run_of(
+      "[topology]\nhosts = 16\nrate = \"800G\"\n"
+      "[workload]\nkind = \"pairs\"\nbytes = \"2MB\"\nhosts = [0, 15]\n"
+      "[transport]\ncc = \"rccc\"\n");
+  EXPECT_LT(figure(run, "finish_ratio"), 1.03);
+}
+
 }  // namespace
 }  // namespace pacecar
