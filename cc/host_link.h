@@ -19,8 +19,10 @@ namespace pacecar {
 // What a process uses of a told rate at first where it cannot see others who may use the same NIC:
 // up to this many that begin together stay within the link.
 inline constexpr uint64_t kUnseenProcesses = 8;
-// What is used first where the rate of the link is not known.
-inline constexpr Rate kUntoldFirstRate = Rate::from_gbps(1);
+// What is used first where the rate of the link is not known: what NCCL assumes of such devices.
+// Messages of less than this moves in a round trip never use enough of it to show that more is
+// there; on slower links the first window bounds what waits.
+inline constexpr Rate kUntoldFirstRate = Rate::from_gbps(10);
 
 // What one process could do with its NIC's link, in one direction.
 struct LinkClaim {
