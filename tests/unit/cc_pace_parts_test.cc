@@ -44,13 +44,6 @@ TEST(CcPacePhase, ABurstIsAQuarterOfARoundTripInWholePackets) {
   EXPECT_EQ(pace_burst(Rate(), kRoundTrip / 4, kMtu, 8 * kMtu), kMtu);
 }
 
-TEST(CcPacePhase, HostsThatKeepNoBetterTimeSendAJittersWorth) {
-  FlowEnvironment environment{.line_rate = Rate::from_gbps(400), .base_rtt = kRoundTrip};
-  EXPECT_EQ(pace_moment(environment), kRoundTrip / 4);
-  environment.jitter = kRoundTrip;
-  EXPECT_EQ(pace_moment(environment), kRoundTrip);
-}
-
 TEST(CcPacePhase, AGapIsTheTimeOfABurstOnTheWire) {
   EXPECT_DOUBLE_EQ(pace_gap_ns(Rate::from_gbps(8), 3 * kMtu, kMtu, kOverhead), 3 * 4160.0);
   EXPECT_DOUBLE_EQ(pace_gap_ns(Rate::from_gbps(8), 1000, kMtu, kOverhead), 1064.0);

@@ -319,23 +319,6 @@ TEST_F(CcPaceReceiver, SaysNothingWhileNothingChanges) {
 }
 
 // A sender whose host died must not keep its share.
-// The sixth flow is the first to wake up: what it is granted stays, its place in the gap does not.
-TEST(CcPaceSlots, ANewPlaceIsToldOnlyWhereHostsKeepPhases) {
-  for (const Duration jitter : {Duration(), Duration::from_us(100)}) {
-    FlowEnvironment environment = kFabric;
-    environment.jitter = jitter;
-    PaceReceiver receiver(environment, 8);
-    Instant now = Instant::from_ns(1'000'000'000);
-    std::array<GrantUpdate, 8> words;
-    for (uint32_t flow = 0; flow < 6; ++flow) receiver.add_flow(now, flow);
-    receiver.on_posted(now, 5, kEndless);
-    EXPECT_EQ(receiver.poll_grants(now, words), 1U);
-    now = now + Duration::from_us(2);
-    receiver.on_demand(now, 5, {.usable = environment.line_rate, .wanted = kEndless, .epoch = 1});
-    EXPECT_EQ(receiver.poll_grants(now, words), jitter == Duration() ? 1U : 0U);
-  }
-}
-
 TEST_F(CcPaceReceiver, ASilentSenderIsForgotten) {
   add(2);
   begin(0);

@@ -1,0 +1,56 @@
+"""N hosts of equal right: network namespaces, each with a veth pair to one bridge."""
+
+import contextlib
+import dataclasses
+import os
+
+from links import interrupts_ignored
+from star import check_needs, command, make_namespaces, pair, prefix, remove
+
+INTERFACE = "net0"
+
+
+@dataclasses.dataclass(frozen=True)
+class Hosts:
+    count: int
+    mtu_bytes: int
+    mark: str
+
+    @property
+    def hub(self):
+        return f"{self.mark}-hub"
+
+    @property
+    def members(self):
+        return [f"{self.mark}-host{number}" for number in range(self.count)]
+
+    @property
+    def namespaces(self):
+        return [self.hub, *self.members]
+
+    def address(self, number):
+        # For documentation (RFC 5737): they exist in these namespaces only.
+        return f"192.0.2.{number + 1}"
+
+    def prefix(self, number):
+        return prefix(self.members[number])
+
+
+@contextlib.contextmanager
+def hosts(count, mtu_bytes):
+    check_needs()
+    made = Hosts(count, mtu_bytes, f"pacecar-{os.getpid()}")
+    try:
+        make_namespaces(made)
+        command("ip", "-n", made.hub, "link", "add", "bridge0", "type", "bridge")
+        command("ip", "-n", made.hub, "link", "set", "bridge0", "mtu", str(mtu_bytes), "up")
+        for number, namespace in enumerate(made.members):
+            port = f"to-host{number}"
+            pair(namespace, INTERFACE, made.hub, port, mtu_bytes)
+            command("ip", "-n", made.hub, "link", "set", port, "master", "bridge0")
+            command("ip", "-n", namespace, "address", "add", f"{made.address(number)}/24", "dev",
+                    INTERFACE)
+        yield made
+    finally:
+        with interrupts_ignored():
+            remove(made)

@@ -1,0 +1,63 @@
+"""Runs bench/compare/collective tiny: collective_test.py BUILD_FOLDER [unittest flags].
+
+Nothing here asserts a speed.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "bench/compare/collective"
+LIMIT_S = 120
+BUILD = ""
+
+
+def run(*flags):
+    command = [sys.executable, PROGRAM, "--build", BUILD, "--rounds", "2", "--iterations", "2",
+               "--sizes", "60:60K:32", *flags]
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=LIMIT_S,
+                          check=False)
+
+
+class Collective(unittest.TestCase):
+    def compare(self, *flags):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "figures.json")
+            done = run("--against", f"{BUILD}/net_plugin/libnccl-net-pacecar.so", "--json", file,
+                       *flags)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            document = json.loads(file.read_text(encoding="utf-8"))
+        self.assertEqual(document["failures"], [])
+        self.assertEqual([one["size_bytes"] for one in document["results"]], [60, 1920, 61440])
+        for one in document["results"]:
+            self.assertEqual(set(one["seconds"]), {"pace", "swift", "against"})
+            self.assertEqual(set(one["speedup_of_first"]), {"swift", "against"})
+            self.assertTrue(all(ratio["n"] == 2 for ratio in one["speedup_of_first"].values()))
+
+    def test_every_arm_runs_in_every_round(self):
+        self.compare("--path", "loopback", "--ranks", 3)
+
+    @unittest.skipUnless(os.geteuid() == 0, "network namespaces need root")
+    def test_ranks_with_a_namespace_each(self):
+        self.compare("--path", "veth", "--ranks", 3)
+        left = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False)
+        self.assertNotIn("-host0", left.stdout)
+
+    def test_a_rank_that_fails_is_told(self):
+        done = run("--path", "loopback", "--ranks", 2, "--arms", "pace,none-such")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("none-such: collective_bench", done.stderr)
+
+    def test_a_folder_without_programs_says_how_to_build(self):
+        done = run("--build", "/nowhere")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("build first", done.stderr)
+
+
+if __name__ == "__main__":
+    BUILD = sys.argv.pop(1)
+    unittest.main()

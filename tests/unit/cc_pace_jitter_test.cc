@@ -1,0 +1,64 @@
+// `pace` on hosts that are late by chance: what they cannot keep to is neither told nor timed.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "cc/pace/phase.h"
+#include "cc/pace/receiver.h"
+#include "cc/pace/sender.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Bytes kEndless = Bytes{1} << 30;
+constexpr FlowEnvironment kFabric{.line_rate = Rate::from_gbps(400),
+                                  .mtu = 4096,
+                                  .overhead = 64,
+                                  .burst_bytes = 4096,
+                                  .base_rtt = Duration::from_us(8)};
+
+FlowEnvironment late_by(Duration jitter) {
+  FlowEnvironment environment = kFabric;
+  environment.jitter = jitter;
+  return environment;
+}
+
+TEST(CcPaceJitter, WhatLeavesAtOnceIsAQuarterOfARoundTripOrTheJitter) {
+  EXPECT_EQ(pace_moment(kFabric), kFabric.base_rtt / 4);
+  EXPECT_EQ(pace_moment(late_by(kFabric.base_rtt)), kFabric.base_rtt);
+}
+
+// Others that come and go at our end change what is usable again and again.
+TEST(CcPaceJitter, WhatASenderCouldUseIsToldOnceInIt) {
+  Instant now = Instant::from_ns(1'000'000'000);
+  const FlowEnvironment environment = late_by(Duration::from_us(20));
+  LinkShare link(environment, 2, PaceConstants{}.regrant);
+  PaceController one(environment, PaceConstants{}, link, 0);
+  PaceController other(environment, PaceConstants{}, link, 1);
+  const FlowStanding busy{.backlog = kEndless};
+  const Demand alone = *one.demand(now, busy);
+  now = now + environment.jitter / 2;
+  other.demand(now, busy);
+  EXPECT_EQ(one.demand(now, busy)->epoch, alone.epoch);
+  now = now + environment.jitter / 2;
+  EXPECT_EQ(one.demand(now, busy)->usable, Rate::from_gbps(200));
+}
+
+// The sixth flow is the first to wake up: what it is granted stays, its place in the gap does not.
+TEST(CcPaceJitter, ANewPlaceInTheGapIsToldOnlyWhereHostsKeepIt) {
+  for (const Duration jitter : {Duration(), Duration::from_us(100)}) {
+    const FlowEnvironment environment = late_by(jitter);
+    PaceReceiver receiver(environment, 8);
+    Instant now = Instant::from_ns(1'000'000'000);
+    std::array<GrantUpdate, 8> words;
+    for (uint32_t flow = 0; flow < 6; ++flow) receiver.add_flow(now, flow);
+    receiver.on_posted(now, 5, kEndless);
+    EXPECT_EQ(receiver.poll_grants(now, words), 1U);
+    now = now + Duration::from_us(2);
+    receiver.on_demand(now, 5, {.usable = environment.line_rate, .wanted = kEndless, .epoch = 1});
+    EXPECT_EQ(receiver.poll_grants(now, words), jitter == Duration() ? 1U : 0U);
+  }
+}
+
+}  // namespace
+}  // namespace pacecar
