@@ -15,6 +15,7 @@ class Hosts:
     count: int
     mtu_bytes: int
     mark: str
+    interface = INTERFACE
 
     @property
     def hub(self):
