@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-RING, BENCH, PLUGIN, FAULTY = sys.argv[1:5]
+COLLECTIVE, BENCH, PLUGIN, FAULTY = sys.argv[1:5]
 
 
 def run(*command, fault="no-flags"):
@@ -17,12 +17,20 @@ def run(*command, fault="no-flags"):
 
 
 class Against(unittest.TestCase):
-    def test_ring(self):
+    def test_collectives(self):
+        for operation in ("allreduce", "alltoall"):
+            with self.subTest(operation=operation):
+                self.compare(operation)
+
+    def compare(self, operation):
         with tempfile.NamedTemporaryFile(suffix=".json") as file:
-            done = run(RING, "--plugin", PLUGIN, "--against", PLUGIN, "--rounds", 3, "-b", 64,
-                       "-e", "64K", "-f", 1024, "-n", 3, "--out_json_file", file.name)
+            done = run(COLLECTIVE, "--op", operation, "--plugin", PLUGIN, "--against", PLUGIN,
+                       "--rounds", 3, "-b", 64, "-e", "64K", "-f", 1024, "-n", 3,
+                       "--out_json_file", file.name)
             self.assertEqual(done.returncode, 0, done.stderr)
-            results = json.load(file)["results"]
+            document = json.load(file)
+        results = document["results"]
+        self.assertEqual(document["op"], operation)
         self.assertEqual([one["size_bytes"] for one in results], [64, 65536])
         for one in results:
             ratio = one["speedup"]
@@ -30,17 +38,29 @@ class Against(unittest.TestCase):
             self.assertTrue(0 < ratio["least"] <= ratio["median"] <= ratio["most"], ratio)
         self.assertIn("speedup", done.stdout)
 
-    def test_ring_without_another(self):
-        done = run(RING, "--plugin", PLUGIN, "-b", "4K", "-e", "4K", "-n", 2)
+    def test_without_another(self):
+        done = run(COLLECTIVE, "--plugin", PLUGIN, "-b", "4K", "-e", "4K", "-n", 2)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("speedup", done.stdout)
 
     def test_damage_by_the_other_is_named(self):
-        done = run(RING, "--plugin", PLUGIN, "--against", FAULTY, "-b", "4K", "-e", "4K", "-n", 2,
-                   fault="damage")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(f"{FAULTY}: ", done.stderr)
-        self.assertIn("elements are wrong", done.stderr)
+        for operation in ("allreduce", "alltoall"):
+            with self.subTest(operation=operation):
+                done = run(COLLECTIVE, "--op", operation, "--plugin", PLUGIN, "--against", FAULTY,
+                           "-b", "4K", "-e", "4K", "-n", 2, fault="damage")
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f"{FAULTY}: ", done.stderr)
+                self.assertIn("elements are wrong", done.stderr)
+
+    def test_an_all_to_all_of_many_slices_and_of_parts_that_do_not_divide(self):
+        done = run(COLLECTIVE, "--op", "alltoall", "--ranks", 5, "--plugin", PLUGIN, "-b", 20, "-e",
+                   "10M", "-f", 19, "-n", 2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_buffer_that_has_nothing_for_each_rank_is_refused(self):
+        done = run(COLLECTIVE, "--op", "alltoall", "--ranks", 5, "--plugin", PLUGIN, "-b", 16)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--minbytes must be from 20", done.stderr)
 
     def test_pair(self):
         for flags, figure in [(["--size", "4K"], "gbps"),

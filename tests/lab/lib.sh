@@ -74,7 +74,7 @@ port=20000
 all_reduce() {
   port=$((port + 1))
   meet "job$port"
-  job=("$BUILD/bench/nccl/ring_allreduce" --plugin "$plugin" --ranks "$LAB_GUESTS"
+  job=("$BUILD/bench/nccl/collective_bench" --plugin "$plugin" --ranks "$LAB_GUESTS"
     --rank "$rank" --root "${peers[0]}" --port "$port" "$@")
 }
 

@@ -100,7 +100,7 @@ def play(round_, options):
 
 def start_job(round_, options):
     iterations = max(20, min(500, (64 << 20) // round_.size))
-    command = [options.build / "bench/nccl/ring_allreduce", "--plugin",
+    command = [options.build / "bench/nccl/collective_bench", "--plugin",
                options.build / "net_plugin/libnccl-net-pacecar.so", "--ranks", "2", "--rank",
                str(RANK), "--root", PEERS[0], "--port", str(22000 + round_.number % 20000),
                "-b", str(round_.size), "-e", str(round_.size), "-n", str(iterations)]

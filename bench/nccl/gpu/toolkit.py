@@ -105,7 +105,7 @@ def probe(command, **environment):
 def require_gpu(seen):
     if seen["gpus"] == 0:
         raise Skipped(f"there is no GPU that CUDA can use ({seen['reason']}): run this on a host "
-                      "with one and NVIDIA's driver; ring_allreduce needs none")
+                      "with one and NVIDIA's driver; collective_bench needs none")
 
 
 def versions(seen):

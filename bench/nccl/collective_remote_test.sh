@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# ring_allreduce_remote_test.sh RING_ALLREDUCE PLUGIN: three ranks that know each other by TCP only.
+# collective_remote_test.sh PROGRAM PLUGIN OP: three ranks that know each other by TCP only.
 set -euo pipefail
 port=$((20000 + $$ % 20000))
 run() {
-  "$1" --plugin "$2" --ranks 3 --port "$port" -b 8 -e 1M -f 64 -n 2 "${@:3}"
+  "$1" --plugin "$2" --ranks 3 --port "$port" --op "$3" -b 12 -e 1M -f 64 -n 2 "${@:4}"
 }
 run "$@" --rank 1 --root 127.0.0.1 &
 first=$!

@@ -1,5 +1,6 @@
-// ring_allreduce: N processes load a net plugin as NCCL does, sum buffers around a ring, check
-// every element, and print nccl-tests' columns; with --against beside another plugin's.
+// collective_bench: N processes load a net plugin as NCCL does, sum buffers around a ring or send
+// each other theirs, check every element, and print nccl-tests' columns; with --against beside
+// another plugin's.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -7,14 +8,14 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <optional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "bench/nccl/collective.h"
+#include "bench/nccl/collective_report.h"
 #include "bench/nccl/rank_group.h"
 #include "bench/nccl/remote_board.h"
-#include "bench/nccl/ring.h"
-#include "bench/nccl/ring_report.h"
 #include "bench/nccl/value_or_throw.h"
 
 namespace pacecar::nccl {
@@ -24,6 +25,7 @@ constexpr int kAllRanks = -1;
 constexpr Duration kBoardLimit = Duration::from_s(120);
 
 struct Options {
+  const CollectiveKind* kind = find_collective("allreduce");
   std::string plugin;
   std::string against;  // another plugin; empty: none
   size_t rounds = 5;    // with it
@@ -52,30 +54,18 @@ double cpu_seconds_now() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Small whole numbers, so that every sum is exact and has one right answer.
-float element(size_t index, size_t rank) {
-  return static_cast<float>((index * 7 + rank * 13 + 1) % 61);
+uint64_t checked_operation(Collective& collective, size_t elements) {
+  collective.load(elements);
+  collective.run(elements);
+  return collective.wrong(elements);
 }
 
-// Sums numbers that are known and returns how many results are wrong.
-uint64_t checked_operation(Ring& ring, size_t count, size_t rank, size_t ranks) {
-  const std::span<float> data = ring.data().first(count);
-  for (size_t i = 0; i < count; ++i) data[i] = element(i, rank);
-  ring.all_reduce(count);
-  uint64_t wrong = 0;
-  for (size_t i = 0; i < count; ++i) {
-    float sum = 0;
-    for (size_t r = 0; r < ranks; ++r) sum += element(i, r);
-    wrong += data[i] != sum;
-  }
-  return wrong;
-}
-
-void timed_operations(Ring& ring, size_t count, size_t iterations, RankFigures* figures) {
-  std::fill_n(ring.data().begin(), count, 0.0F);  // sums of any number of turns stay finite
+void timed_operations(Collective& collective, size_t elements, size_t iterations,
+                      RankFigures* figures) {
+  collective.clear(elements);
   const double start = seconds_now();
   const double cpu_start = cpu_seconds_now();
-  for (size_t i = 0; i < iterations; ++i) ring.all_reduce(count);
+  for (size_t i = 0; i < iterations; ++i) collective.run(elements);
   const auto n = static_cast<double>(iterations);
   figures->seconds = (seconds_now() - start) / n;
   figures->cpu_seconds = (cpu_seconds_now() - cpu_start) / n;
@@ -94,31 +84,29 @@ Line gather(const Board& board, size_t bytes) {
 
 // A checked operation, the timed ones between two barriers, and a checked one again. The figures
 // are on the board when the last barrier is passed.
-Line measure_size(Ring& ring, Board& board, int rank, size_t bytes, size_t iterations) {
-  const size_t count = bytes / sizeof(float);
-  const auto self = static_cast<size_t>(rank);
-  const auto ranks = static_cast<size_t>(board.ranks());
+Line measure_size(Collective& collective, Board& board, int rank, size_t bytes, size_t iterations) {
+  const size_t elements = bytes / sizeof(float);
   RankFigures figures;
-  figures.wrong += checked_operation(ring, count, self, ranks);
+  figures.wrong += checked_operation(collective, elements);
   value_or_throw(board.barrier());
-  timed_operations(ring, count, iterations, &figures);
-  figures.wrong += checked_operation(ring, count, self, ranks);
-  board.figures[self] = figures;
+  timed_operations(collective, elements, iterations, &figures);
+  figures.wrong += checked_operation(collective, elements);
+  board.figures[static_cast<size_t>(rank)] = figures;
   value_or_throw(board.barrier());
   return gather(board, bytes);
 }
 
-// A plugin in this rank, with its ring.
+// A plugin in this rank, with its connections.
 struct Contender {
   Contender(const Options& options, const std::string& path, Board& board, int rank)
       : plugin(path), host({.path = path}, stderr_log(rank == 0)) {
     host.start();
-    ring.emplace(host, board, rank, options.max_bytes / sizeof(float));
+    collective = options.kind->make(host, board, rank, options.max_bytes / sizeof(float));
   }
 
   const std::string plugin;
   Host host;
-  std::optional<Ring> ring;
+  std::unique_ptr<Collective> collective;
   std::vector<Line> lines;  // of one size, a round each
 };
 
@@ -131,7 +119,7 @@ void measure_rounds(const Options& options, std::deque<Contender>& contenders, B
     for (size_t turn = 0; turn < contenders.size(); ++turn) {
       Contender& contender = contenders[(round + turn) % contenders.size()];
       contender.lines.push_back(
-          measure_size(*contender.ring, board, rank, bytes, options.iterations));
+          measure_size(*contender.collective, board, rank, bytes, options.iterations));
     }
   }
 }
@@ -151,7 +139,8 @@ void run_rank(const Options& options, Board& board, int rank) {
   if (!options.against.empty()) contenders.emplace_back(options, options.against, board, rank);
   const Contender& own = contenders.front();
   const Contender& last = contenders.back();
-  RingReport report{.ranks = options.ranks, .device = own.host.device_name()};
+  CollectiveReport report{
+      .kind = *options.kind, .ranks = options.ranks, .device = own.host.device_name()};
   if (contenders.size() > 1) report.other_device = last.host.device_name();
   if (reports) report.print_header();
 
@@ -161,7 +150,7 @@ void run_rank(const Options& options, Board& board, int rank) {
     if (reports) report.print_last_row();
     for (const Contender& contender : contenders) expect_right(contender);
   }
-  for (Contender& contender : contenders) contender.ring->close();
+  for (Contender& contender : contenders) contender.collective->close();
   if (reports && !options.json_file.empty()) report.write_json(options.json_file);
 }
 
@@ -187,8 +176,13 @@ bool run_alone(const Options& options, const RankBody& body) {
 int main(int argc, char** argv) {
   using namespace pacecar::nccl;
   Options options;
-  CLI::App app("A checked ring all-reduce over a net plugin, as NCCL would run it.");
+  CLI::App app("A checked collective over a net plugin, as NCCL would run it.");
   const CLI::AsSizeValue size(false);
+  app.add_option_function<std::string>(
+         "--op", [&](const std::string& name) { options.kind = find_collective(name); },
+         "what the ranks do")
+      ->check(CLI::IsMember({"allreduce", "alltoall"}))
+      ->default_str("allreduce");
   app.add_option("--plugin", options.plugin, "libnccl-net-pacecar.so")->required();
   app.add_option("--ranks", options.ranks, "processes")->check(CLI::Range(2, kMaxRanks));
   auto* against = app.add_option("--against", options.against,
@@ -208,8 +202,9 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--out_json_file", options.json_file, "where the figures go as JSON");
   CLI11_PARSE(app, argc, argv);
-  if (options.min_bytes < sizeof(float) || options.min_bytes > options.max_bytes) {
-    fmt::print(stderr, "--minbytes must be from 4 to --maxbytes\n");
+  const size_t least = options.kind->least_bytes(options.ranks);
+  if (options.min_bytes < least || options.min_bytes > options.max_bytes) {
+    fmt::print(stderr, "--minbytes must be from {} to --maxbytes\n", least);
     return 2;
   }
   if (options.rank >= options.ranks || (options.rank > 0 && options.root.empty())) {

@@ -1,4 +1,4 @@
-// What ring_allreduce tells: nccl-tests' columns, and beside another plugin the ratio of the two.
+// What collective_bench tells: nccl-tests' columns, and beside another plugin the ratio of the two.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/nccl/collective.h"
 #include "bench/nccl/spread.h"
 
 namespace pacecar::nccl {
@@ -17,9 +18,7 @@ struct Line {
   double cpu_seconds = 0;  // per operation, all ranks together
   uint64_t wrong = 0;
 
-  // As nccl-tests defines them.
   double algorithm_bps() const { return static_cast<double>(bytes) * 8 / seconds; }
-  double bus_bps(int ranks) const { return algorithm_bps() * 2 * (ranks - 1) / ranks; }
 };
 
 // One size of the rounds' medians.
@@ -32,12 +31,17 @@ struct Row {
 // All rounds of one size, at least one; as many of each.
 Row summarise(const std::vector<Line>& ours, const std::vector<Line>& other);
 
-struct RingReport {
+struct CollectiveReport {
+  CollectiveKind kind;
   int ranks = 0;
   std::string device;
   std::string other_device;  // empty without another plugin
   std::vector<Row> rows;
 
+  // As nccl-tests defines it.
+  double bus_bps(const Line& line) const {
+    return line.algorithm_bps() * kind.turns * (ranks - 1) / ranks;
+  }
   bool compares() const { return !other_device.empty(); }
   void print_header() const;
   void print_last_row() const;

@@ -1,4 +1,4 @@
-#include "bench/nccl/ring_report.h"
+#include "bench/nccl/collective_report.h"
 
 #include <fmt/format.h>
 
@@ -32,8 +32,8 @@ Row summarise(const std::vector<Line>& ours, const std::vector<Line>& other) {
   return row;
 }
 
-void RingReport::print_header() const {
-  fmt::print("# ring all-reduce, {} ranks, device {}", ranks, device);
+void CollectiveReport::print_header() const {
+  fmt::print("# {}, {} ranks, device {}", kind.title, ranks, device);
   if (compares()) fmt::print("; against device {}, medians over rounds", other_device);
   fmt::print("\n#{:>11} {:>12} {:>8} {:>6} {:>5} {:>10} {:>8} {:>8} {:>7}", "size", "count", "type",
              "redop", "root", "time", "algbw", "busbw", "#wrong");
@@ -44,11 +44,11 @@ void RingReport::print_header() const {
   fmt::print("\n");
 }
 
-void RingReport::print_last_row() const {
+void CollectiveReport::print_last_row() const {
   const auto& [line, other_seconds, speedup] = rows.back();
   fmt::print("{:>12} {:>12} {:>8} {:>6} {:>5} {:>10.1f} {:>8.3f} {:>8.3f} {:>7}", line.bytes,
-             line.bytes / sizeof(float), "float", "sum", -1, line.seconds * 1e6,
-             line.algorithm_bps() / 8e9, line.bus_bps(ranks) / 8e9, line.wrong);
+             kind.count(line.bytes / sizeof(float), ranks), "float", kind.reduction, -1,
+             line.seconds * 1e6, line.algorithm_bps() / 8e9, bus_bps(line) / 8e9, line.wrong);
   if (compares()) {
     fmt::print(" {:>10.1f} {:>8.2f} {:>8.2f} {:>8.2f}", other_seconds * 1e6, speedup.median,
                speedup.least, speedup.most);
@@ -57,13 +57,13 @@ void RingReport::print_last_row() const {
   std::fflush(stdout);
 }
 
-void RingReport::write_json(const std::string& path) const {
+void CollectiveReport::write_json(const std::string& path) const {
   nlohmann::json results = nlohmann::json::array();
   for (const auto& [line, other_seconds, speedup] : rows) {
     results.push_back({{"size_bytes", line.bytes},
                        {"time_ns", line.seconds * 1e9},
                        {"algbw_bps", line.algorithm_bps()},
-                       {"busbw_bps", line.bus_bps(ranks)},
+                       {"busbw_bps", bus_bps(line)},
                        {"cpu_ns", line.cpu_seconds * 1e9},
                        {"wrong", line.wrong}});
     if (!compares()) continue;
@@ -71,7 +71,8 @@ void RingReport::write_json(const std::string& path) const {
     results.back()["speedup"] = {
         {"median", speedup.median}, {"least", speedup.least}, {"most", speedup.most}};
   }
-  const nlohmann::json report = {{"schema_version", 1}, {"ranks", ranks}, {"results", results}};
+  const nlohmann::json report = {
+      {"schema_version", 1}, {"op", kind.name}, {"ranks", ranks}, {"results", results}};
   std::ofstream file(path);
   file << report.dump(2) << '\n';
   if (file.flush()) return;

@@ -1,0 +1,60 @@
+// An operation that all ranks do together over a net plugin, on host buffers. What each rank gives
+// is known, so that every element of the result can be checked.
+//
+// Sizes are the elements of a rank's buffer. Errors are thrown. Thread rule: one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "bench/nccl/board.h"
+#include "net_plugin/host/host.h"
+
+namespace pacecar::nccl {
+
+class Collective {
+ public:
+  virtual ~Collective() = default;
+
+  // What is given: values that a check knows, or zeros, on which any number of turns may run.
+  virtual void load(size_t elements) = 0;
+  virtual void clear(size_t elements) = 0;
+  virtual void run(size_t elements) = 0;
+  // After load() and one run(): how many elements are not what they should be.
+  virtual uint64_t wrong(size_t elements) const = 0;
+  virtual void close() = 0;
+};
+
+struct CollectiveKind {
+  std::string_view name;  // on the command line
+  std::string_view title;
+  std::string_view reduction;
+  int turns;     // so often (ranks - 1) / ranks of the bytes pass the bus
+  bool divided;  // NCCL counts the elements for one peer
+  // Connects `rank`; every rank does. `capacity`: the largest buffer, in elements.
+  std::unique_ptr<Collective> (*make)(const Host& host, Board& board, int rank, size_t capacity);
+
+  size_t count(size_t elements, int ranks) const {
+    return divided ? elements / static_cast<size_t>(ranks) : elements;
+  }
+  // Of a buffer.
+  size_t least_bytes(int ranks) const {
+    return sizeof(float) * (divided ? static_cast<size_t>(ranks) : 1);
+  }
+};
+
+// By its name; nullptr when there is none.
+const CollectiveKind* find_collective(std::string_view name);
+
+// Connects `rank` to the one `distance` further around the ring and from the one as far before it;
+// every rank does.
+Ends connect_around(const Host& host, Board& board, size_t rank, size_t distance);
+
+inline std::span<uint8_t> bytes_of(std::span<float> elements) {
+  return {reinterpret_cast<uint8_t*>(elements.data()), elements.size_bytes()};
+}
+
+}  // namespace pacecar::nccl
