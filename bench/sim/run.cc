@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
 #include <numeric>
@@ -115,6 +116,7 @@ class Experiment {
   std::unique_ptr<Fabric> fabric_;
   std::optional<Traffic> traffic_;
   std::vector<std::unique_ptr<SharedNic>> nics_;  // by host, where processes tell each other
+  std::array<RxPacket, SoftPort::kMaxReceive> received_;  // by the host whose turn it is
   Traffic::Hosts hosts_;
   std::optional<Monitor> monitor_;
   std::optional<FaultPlayer> faults_;
@@ -182,6 +184,7 @@ Result<void> Experiment::make_hosts() {
          .line_rate = told,
          .first_rate = spec_.transport.first_rate_of(told),
          .shared = nics_.empty() ? nullptr : nics_[topology.host_of(host)].get(),
+         .received = received_,
          .flows = peers.to + peers.from,
          .connections = std::max(peers.to, peers.from),
          .window_packets = window_,

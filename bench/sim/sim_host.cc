@@ -110,7 +110,7 @@ SimHost::SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const Sim
       timer_(loop.add_timer(*this, kTimer)),
       random_(config.seed),
       nic_(nic_config(spec, config, fabric), {next_random, &random_}, loop.now()),
-      port_(io_, nic_, spec.transport.burst / spec.transport.mtu),
+      port_(io_, nic_, spec.transport.burst / spec.transport.mtu, nullptr, config.received),
       shared_(config.shared),
       process_(uint64_t{config.number} + 1) {
   if (shared_ == nullptr) return;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "bench/sim/run_spec.h"
 #include "bench/sim/shared_nic.h"
@@ -32,6 +33,7 @@ struct SimHostConfig {
   Rate line_rate;               // what it is told of its NIC
   Rate first_rate;              // MessengerConfig::first_rate
   SharedNic* shared = nullptr;  // outlives the host; null: each process is told nothing of others
+  std::span<RxPacket> received;  // SoftPort's room: one for all hosts
   uint32_t flows = 0;           // to and from other hosts
   uint32_t connections = 0;     // the more of the two directions
   uint32_t window_packets = 0;

@@ -94,15 +94,14 @@ class OwningSoftPort final : private OwnNic, public SoftPort {
 }  // namespace
 
 void SoftPort::prepare() const {
-  prefetch(this, 64);
-  prefetch(received_.front());
-  prefetch(outgoing_.front());
+  prefetch(*this);
+  prefetch(outgoing_.data(), sizeof(TxPacket));
 }
 
 size_t SoftPort::receive(Instant now) {
   const size_t received = io_.receive(received_, now);
   const Instant arrived = received > 0 && clock_ != nullptr ? clock_() : now;
-  nic_.on_packets(arrived, std::span(received_).first(received));
+  nic_.on_packets(arrived, received_.first(received));
   return received;
 }
 
@@ -113,7 +112,7 @@ size_t SoftPort::transmit(Instant now) {
   }
   if (outgoing_begin_ == outgoing_end_) {
     outgoing_begin_ = 0;
-    outgoing_end_ = nic_.poll_transmit(now, std::span(outgoing_).first(transmit_));
+    outgoing_end_ = nic_.poll_transmit(now, outgoing_);
   }
   const auto left = std::span(outgoing_).subspan(outgoing_begin_, outgoing_end_ - outgoing_begin_);
   const size_t sent = left.empty() ? 0 : io_.send(left, now);

@@ -4,9 +4,10 @@
 // Pure: time is an argument. Thread rule: one thread at a time.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "transport/base/check.h"
 #include "transport/base/params.h"
@@ -19,15 +20,23 @@ namespace pacecar {
 class SoftPort : public NicPort {
  public:
   static constexpr size_t kMaxTransmit = 64;
+  static constexpr size_t kMaxReceive = 256;
 
   using Clock = Instant (*)();
 
   // Both outlive the port. `transmit` is how many packets are made at a time, 1 to kMaxTransmit:
   // what is made is not reconsidered while the packet I/O does not take it. With a `clock`, packets
   // have arrived when they have been taken: a host that pauses between the turn's time and that
-  // would see some arrive before they were sent. Virtual time stands still meanwhile.
-  SoftPort(PacketIo& io, SoftNic& nic, size_t transmit = kMaxTransmit, Clock clock = nullptr)
-      : io_(io), nic_(nic), transmit_(transmit), clock_(clock) {
+  // would see some arrive before they were sent. Virtual time stands still meanwhile. `room` is for
+  // what one turn takes: ports that take turns may share one, and without any it has its own.
+  SoftPort(PacketIo& io, SoftNic& nic, size_t transmit = kMaxTransmit, Clock clock = nullptr,
+           std::span<RxPacket> room = {})
+      : io_(io),
+        nic_(nic),
+        clock_(clock),
+        own_room_(room.empty() ? kMaxReceive : 0),
+        received_(room.empty() ? own_room_ : room),
+        outgoing_(transmit) {
     PACECAR_CHECK(transmit > 0 && transmit <= kMaxTransmit);
   }
 
@@ -43,13 +52,13 @@ class SoftPort : public NicPort {
  private:
   PacketIo& io_;
   SoftNic& nic_;
-  size_t transmit_;
   Clock clock_;
   size_t outgoing_begin_ = 0;  // of what the packet I/O has not taken yet
   size_t outgoing_end_ = 0;
   uint64_t invalidations_ = 0;
-  std::array<RxPacket, 256> received_;
-  std::array<TxPacket, kMaxTransmit> outgoing_;
+  std::vector<RxPacket> own_room_;
+  std::span<RxPacket> received_;
+  std::vector<TxPacket> outgoing_;
 };
 
 // With a software NIC of its own, as the parameters want it.
