@@ -102,7 +102,7 @@ class Run {
   // As the requester does: what is lost goes before what is new, and before any probe.
   void send() {
     if (resend_one() || window_.full()) return;
-    const SendWindow::Packet packet{.request = prng_.next_u64(),
+    const SendWindow::Packet packet{.request = static_cast<uint32_t>(prng_.next_u64()),
                                     .index = static_cast<uint32_t>(prng_.below(100)),
                                     .bytes = static_cast<uint32_t>(prng_.below(9000))};
     const uint16_t path = next_path_++;

@@ -88,7 +88,7 @@ class Requester {
   };
 
   bool unsent() const { return next_request_ - first_request_ < requests_.size(); }
-  Posted& posted(uint64_t request) { return requests_[request - first_request_]; }
+  Posted& posted(uint32_t request) { return requests_[request - first_request_]; }
   void fill(const Posted& posted, const SendWindow::Packet& packet, uint64_t psn, Instant now,
             Outgoing* out) const;
   void acknowledge(uint64_t psn, SendProgress* progress);
@@ -103,8 +103,8 @@ class Requester {
   SendWindow window_;
   PathSelector paths_;
   FixedQueue<Posted> requests_;  // numbers first_request_ .. ; the front completes first
-  uint64_t first_request_ = 0;
-  uint64_t next_request_ = 0;  // the first that still has unsent packets
+  uint32_t first_request_ = 0;   // modulo 2^32
+  uint32_t next_request_ = 0;    // the first that still has unsent packets
   uint32_t next_msn_ = 0;
   uint32_t marked_seen_ = 0;
   RttEstimator rtt_;

@@ -6,106 +6,97 @@
 
 namespace pacecar {
 
-// Twice the window: beside its live entry a packet may leave a stale one behind in either queue.
 SendWindow::SendWindow(uint32_t size, uint64_t first_psn)
-    : packets_(size),
-      sendings_(size * 2),
-      lost_(size * 2),
-      unacknowledged_(first_psn),
-      next_(first_psn) {
-  PACECAR_CHECK(std::has_single_bit(size));
+    : packets_(size), unacknowledged_(first_psn), next_(first_psn) {
+  PACECAR_CHECK(std::has_single_bit(size) && size < kNone);
 }
 
-Bytes SendWindow::queue_bytes(uint32_t size) {
-  return size * (sizeof(Slot) + 2 * sizeof(Sending) + 2 * sizeof(uint64_t));
+inline void SendWindow::append(List& list, size_t place) {
+  packets_[place].previous = list.last;
+  packets_[place].next = kNone;
+  const auto added = static_cast<Place>(place);
+  (list.empty() ? list.first : packets_[list.last].next) = added;
+  list.last = added;
 }
 
-bool SendWindow::live(const Sending& sending) const {
-  const Slot& slot = packets_[index(sending.psn)];
-  return in_window(sending.psn) && slot.state == State::kInFlight && slot.sent == sending.sent;
-}
-
-inline void SendWindow::log(Sending sending) {
-  if (!sendings_.push(sending)) [[unlikely]] {
-    log_in_full_queue(sending);
-  }
-}
-
-// At most half of the entries are live, so room is made rarely and a lot of it.
-void SendWindow::log_in_full_queue(Sending sending) {
-  for (size_t left = sendings_.size(); left > 0; --left) {
-    const Sending other = sendings_.front();
-    sendings_.pop_front();
-    if (live(other)) sendings_.push(other);
-  }
-  // A sending that does not fit even so stays without an entry: a later probe repairs its loss.
-  sendings_.push(sending);
+inline void SendWindow::remove(List& list, const Slot& slot) {
+  (slot.previous == kNone ? list.first : packets_[slot.previous].next) = slot.next;
+  (slot.next == kNone ? list.last : packets_[slot.next].previous) = slot.previous;
 }
 
 uint64_t SendWindow::send(const Packet& packet, uint16_t path, Instant now) {
   PACECAR_DCHECK(!full());
-  packets_[index(next_)] = Slot{packet, now, State::kInFlight, path};
+  const size_t place = index(next_);
+  Slot& slot = packets_[place];
+  slot.sent = now;
+  slot.request = packet.request;
+  slot.index = packet.index & 0x3FFF'FFFF;
+  slot.set(State::kInFlight);
+  slot.bytes = static_cast<uint16_t>(packet.bytes);
+  slot.path = path;
+  append(in_flight_list_, place);
   in_flight_ += packet.bytes;
-  log({next_, now});
   return next_++;
 }
 
-bool SendWindow::next_lost(uint64_t* psn, Packet* packet) {
-  while (!lost_.empty()) {
-    *psn = lost_.front();
-    const Slot& slot = packets_[index(*psn)];
-    if (*psn >= unacknowledged_ && slot.state == State::kLost) {
-      *packet = slot.packet;
-      return true;
-    }
-    lost_.pop_front();
-  }
-  return false;
+bool SendWindow::next_lost(uint64_t* psn, Packet* packet) const {
+  if (lost_.empty()) return false;
+  *psn = unacknowledged_ + index(lost_.first - unacknowledged_);
+  *packet = packets_[lost_.first].packet();
+  return true;
 }
 
 void SendWindow::resend(uint64_t psn, uint16_t path, Instant now) {
-  Slot& slot = packets_[index(psn)];
-  PACECAR_DCHECK(slot.state != State::kAcknowledged);
-  if (slot.state == State::kLost) {
-    slot.state = State::kInFlight;
-    in_flight_ += slot.packet.bytes;
-    if (!lost_.empty() && lost_.front() == psn) lost_.pop_front();
+  const size_t place = index(psn);
+  Slot& slot = packets_[place];
+  PACECAR_DCHECK(!slot.is(State::kAcknowledged));
+  if (slot.is(State::kLost)) {
+    remove(lost_, slot);
+    slot.set(State::kInFlight);
+    in_flight_ += slot.bytes;
+  } else {
+    remove(in_flight_list_, slot);
   }
   slot.sent = now;
   slot.path = path;
-  log({psn, now});
+  append(in_flight_list_, place);
 }
 
 bool SendWindow::acknowledge(uint64_t psn, Packet* packet) {
   if (!in_window(psn)) return false;
   Slot& slot = packets_[index(psn)];
-  if (slot.state == State::kAcknowledged) return false;
-  if (slot.state == State::kInFlight) in_flight_ -= slot.packet.bytes;
-  slot.state = State::kAcknowledged;
-  *packet = slot.packet;
+  if (slot.is(State::kAcknowledged)) return false;
+  if (slot.is(State::kInFlight)) {
+    in_flight_ -= slot.bytes;
+    remove(in_flight_list_, slot);
+  } else {
+    remove(lost_, slot);
+  }
+  slot.set(State::kAcknowledged);
+  *packet = slot.packet();
   return true;
 }
 
 void SendWindow::advance() {
-  while (unacknowledged_ < next_ &&
-         packets_[index(unacknowledged_)].state == State::kAcknowledged) {
+  while (unacknowledged_ < next_ && packets_[index(unacknowledged_)].is(State::kAcknowledged)) {
     ++unacknowledged_;
   }
 }
 
-void SendWindow::lose(uint64_t psn) {
-  Slot& slot = packets_[index(psn)];
-  slot.state = State::kLost;
-  in_flight_ -= slot.packet.bytes;
-  lost_.push(psn);
+void SendWindow::lose(size_t place) {
+  Slot& slot = packets_[place];
+  remove(in_flight_list_, slot);
+  slot.set(State::kLost);
+  in_flight_ -= slot.bytes;
+  append(lost_, place);
 }
 
 bool SendWindow::refuse(uint64_t psn, Packet* packet) {
   if (!in_window(psn)) return false;
   const Slot& slot = packets_[index(psn)];
-  if (slot.state != State::kInFlight || lost_.full()) return false;
-  *packet = slot.packet;
-  lose(psn);
+  if (!slot.is(State::kInFlight)) return false;
+  *packet = slot.packet();
+  lose(index(psn));
   return true;
 }
 
@@ -124,17 +115,10 @@ std::optional<SendWindow::Loss> SendWindow::lose_sending(uint64_t psn, uint32_t 
 }
 
 std::optional<SendWindow::Loss> SendWindow::lose_oldest_before(Instant limit) {
-  if (oldest_sending() >= limit || lost_.full()) return std::nullopt;
-  const uint64_t psn = sendings_.front().psn;
-  sendings_.pop_front();
-  lose(psn);
-  const Slot& slot = packets_[index(psn)];
-  return Loss{slot.packet.bytes, slot.path};
-}
-
-Instant SendWindow::oldest_sending() {
-  while (!sendings_.empty() && !live(sendings_.front())) sendings_.pop_front();
-  return sendings_.empty() ? Instant::never() : sendings_.front().sent;
+  if (oldest_sending() >= limit) return std::nullopt;
+  const size_t place = in_flight_list_.first;
+  lose(place);
+  return Loss{packets_[place].bytes, packets_[place].path};
 }
 
 }  // namespace pacecar

@@ -3,25 +3,25 @@
 // when one that was sent sufficiently later has arrived. So packets may take any number of paths.
 //
 // Invariants: unacknowledged() <= every packet in flight < next(); next() - unacknowledged() never
-// exceeds the size. Bounded: rings allocated once.
+// exceeds the size. A packet is in one of two lists: in flight, by the time of its last sending; or
+// lost, by the time at which that was found; or it is acknowledged. Bounded: allocated once.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "transport/base/fixed_queue.h"
 #include "transport/base/units.h"
 
 namespace pacecar {
 
 class SendWindow {
  public:
-  // One packet of a work request; `request` counts the queue pair's work requests from its start.
+  // One packet of a work request.
   struct Packet {
-    uint64_t request = 0;
-    uint32_t index = 0;  // within the work request
-    uint32_t bytes = 0;
+    uint32_t request = 0;  // counts the queue pair's work requests from its start, modulo 2^32
+    uint32_t index = 0;    // within the work request
+    uint32_t bytes = 0;    // below 2^16
   };
 
   struct Loss {
@@ -29,7 +29,7 @@ class SendWindow {
     uint16_t path = 0;
   };
 
-  // `size` packets, a power of two.
+  // `size` packets, a power of two, at most 2^15.
   SendWindow(uint32_t size, uint64_t first_psn);
 
   bool full() const { return next_ - unacknowledged_ == packets_.size(); }
@@ -40,13 +40,14 @@ class SendWindow {
 
   // Puts a new packet on its way and returns its PSN. Not when full.
   uint64_t send(const Packet& packet, uint16_t path, Instant now);
-  // Whether a packet may be waiting to be sent again (next_lost has the last word).
+  // A packet waits to be sent again.
   bool has_lost() const { return !lost_.empty(); }
-  // The oldest packet that is known to be lost; false if there is none. Sending it again takes it.
-  bool next_lost(uint64_t* psn, Packet* packet);
+  // The packet that has been known to be lost for longest; false if there is none. Sending it again
+  // takes it.
+  bool next_lost(uint64_t* psn, Packet* packet) const;
   void resend(uint64_t psn, uint16_t path, Instant now);
   // The oldest packet that is not acknowledged. Not when empty.
-  Packet oldest() const { return packets_[index(unacknowledged_)].packet; }
+  Packet oldest() const { return packets_[index(unacknowledged_)].packet(); }
 
   // Acknowledges one packet; false if it already was, or was never sent. The caller learns the
   // packet, to count it for its work request.
@@ -64,36 +65,47 @@ class SendWindow {
   // repeated until there is none.
   std::optional<Loss> lose_oldest_before(Instant limit);
   // When the packet in flight that was sent first was sent; never() if there is none.
-  Instant oldest_sending();
+  Instant oldest_sending() const {
+    return in_flight_list_.empty() ? Instant::never() : packets_[in_flight_list_.first].sent;
+  }
 
   // Memory beside the object itself.
-  static Bytes queue_bytes(uint32_t size);
+  static Bytes queue_bytes(uint32_t size) { return size * sizeof(Slot); }
 
  private:
   enum class State : uint8_t { kAcknowledged, kInFlight, kLost };
+  using Place = uint16_t;  // in packets_
+  static constexpr Place kNone = 0xFFFF;
   struct Slot {
-    Packet packet;
     Instant sent;
-    State state = State::kAcknowledged;
+    uint32_t request = 0;
+    uint32_t index : 30 = 0;  // a work request has less than 2^32 bytes, and packets 256 and more
+    uint32_t state : 2 = static_cast<uint32_t>(State::kAcknowledged);
+    uint16_t bytes = 0;
     uint16_t path = 0;
+    Place next = kNone;  // in its list
+    Place previous = kNone;
+
+    Packet packet() const { return {request, index, bytes}; }
+    bool is(State wanted) const { return state == static_cast<uint32_t>(wanted); }
+    void set(State now) { state = static_cast<uint32_t>(now) & 3; }
   };
-  // One sending of a packet. A packet that was sent again has a stale entry until it is popped.
-  struct Sending {
-    uint64_t psn = 0;
-    Instant sent;
+  static_assert(sizeof(Slot) == 24);
+  struct List {
+    Place first = kNone;
+    Place last = kNone;
+    bool empty() const { return first == kNone; }
   };
 
-  void lose(uint64_t psn);
+  void append(List& list, size_t place);
+  void remove(List& list, const Slot& slot);
+  void lose(size_t place);
   size_t index(uint64_t psn) const { return psn & (packets_.size() - 1); }
   bool in_window(uint64_t psn) const { return psn >= unacknowledged_ && psn < next_; }
-  // Still the newest sending of a packet in flight.
-  bool live(const Sending& sending) const;
-  void log(Sending sending);
-  void log_in_full_queue(Sending sending);
 
-  std::vector<Slot> packets_;     // by PSN, a ring
-  FixedQueue<Sending> sendings_;  // by time
-  FixedQueue<uint64_t> lost_;     // PSNs to send again; entries acknowledged meanwhile are skipped
+  std::vector<Slot> packets_;  // by PSN, a ring
+  List in_flight_list_;
+  List lost_;
   uint64_t unacknowledged_;
   uint64_t next_;
   Bytes in_flight_ = 0;
