@@ -1,5 +1,6 @@
 // A bounded first-in first-out queue that allocates once, for one thread. A full queue refuses
-// (back-pressure); it never grows.
+// (back-pressure); it never grows. Memory is touched only where elements come to lie, and a queue
+// that was empty begins at the front again: one that is never long stays small in the cache.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@ class FixedQueue {
   explicit FixedQueue(size_t capacity)
       : capacity_(capacity),
         mask_(std::bit_ceil(std::max<size_t>(capacity, 1)) - 1),
-        slots_(std::make_unique<T[]>(mask_ + 1)) {}
+        slots_(std::make_unique_for_overwrite<Slot[]>(mask_ + 1)) {}
 
   size_t size() const { return tail_ - head_; }
   size_t capacity() const { return capacity_; }
@@ -29,7 +30,12 @@ class FixedQueue {
   // False when full; `value` is then left as it was.
   bool push(T&& value) {
     if (full()) return false;
-    slots_[tail_++ & mask_] = std::move(value);
+    Slot& slot = slots_[tail_++ & mask_];
+    if constexpr (kBare) {
+      std::construct_at(&slot.element, std::move(value));
+    } else {
+      slot.element = std::move(value);
+    }
     return true;
   }
   bool push(const T& value) { return !full() && push(T(value)); }
@@ -41,8 +47,8 @@ class FixedQueue {
   void pop_front() {
     PACECAR_CHECK(!empty());
     // What an element owns is given back now, not when its slot is used again.
-    if constexpr (!std::is_trivially_destructible_v<T>) front() = T();
-    ++head_;
+    if constexpr (!kBare) front() = T();
+    if (++head_ == tail_) head_ = tail_ = 0;
   }
 
   void clear() {
@@ -52,17 +58,27 @@ class FixedQueue {
   // The element `index` places behind the oldest; index < size().
   T& operator[](size_t index) {
     PACECAR_CHECK(index < size());
-    return slots_[(head_ + index) & mask_];
+    return slots_[(head_ + index) & mask_].element;
   }
   const T& operator[](size_t index) const {
     PACECAR_CHECK(index < size());
-    return slots_[(head_ + index) & mask_];
+    return slots_[(head_ + index) & mask_].element;
   }
 
  private:
+  static constexpr bool kBare = std::is_trivially_destructible_v<T>;
+  union BareSlot {
+    BareSlot() {}  // leaves the memory alone
+    T element;
+  };
+  struct OwningSlot {
+    T element;
+  };
+  using Slot = std::conditional_t<kBare, BareSlot, OwningSlot>;
+
   size_t capacity_;
   size_t mask_;
-  std::unique_ptr<T[]> slots_;
+  std::unique_ptr<Slot[]> slots_;
   size_t head_ = 0;
   size_t tail_ = 0;
 };
