@@ -15,8 +15,9 @@ namespace {
 constexpr uint32_t kDataWorkRequests = 256;
 constexpr uint32_t kControlWorkRequests = 64;
 
-QueuePairConfig data_config(FlowId flow) {
-  return {.flow = flow, .work_requests = kDataWorkRequests};
+// Data goes one way; the other end of a flow answers by control words.
+QueuePairConfig data_config(FlowId flow, bool sending) {
+  return {.flow = flow, .work_requests = kDataWorkRequests, .posts = sending};
 }
 
 QueuePairConfig control_config(FlowId flow) {
@@ -114,7 +115,7 @@ Messenger::Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Al
 Messenger::~Messenger() { nic_.deregister_memory(words_out_region_); }
 
 QueuePairMemory Messenger::flow_memory() const {
-  const QueuePairMemory data = nic_.queue_pair_memory(data_config(0));
+  const QueuePairMemory data = nic_.queue_pair_memory(data_config(0, true));
   const QueuePairMemory control = nic_.queue_pair_memory(control_config(0));
   return {sizeof(Flow) + 3 * sizeof(uint64_t) + data.state + control.state,
           data.queues + control.queues};
@@ -135,7 +136,7 @@ Result<Messenger::Flow*> Messenger::make_flow(bool sending, const NicIdentity& p
   flow->peer = peer;
   flow->number = number;
   words_in_[place] = words_seen_[place] = words_out_[place] = 0;
-  const auto data = nic_.create_queue_pair(data_config(flow->id));
+  const auto data = nic_.create_queue_pair(data_config(flow->id, sending));
   if (!data) return tl::unexpected(data.error());
   const auto control = nic_.create_queue_pair(control_config(flow->id));
   const auto region = expose(nic_, words_in_[place]);

@@ -185,7 +185,7 @@ class Messenger {
   // the failure of its requests does not say.
   std::string send_fault(ConnectionId connection) const;
   std::string receive_fault(ConnectionId connection) const;
-  // Memory of one flow with its two queue pairs.
+  // Memory of one sending flow with its two queue pairs; one that receives takes no more.
   QueuePairMemory flow_memory() const;
 
  private:

@@ -64,6 +64,7 @@ struct QueuePairConfig {
   // Data queue pairs obey the flow's limits; control queue pairs are neither paced nor windowed.
   bool paced = true;
   uint32_t work_requests = 64;  // bound of posted and not yet completed work requests
+  bool posts = true;  // false: nothing will be posted, and what that needs may be left out
   // Bound of posted and not yet used receive requests. 0: the queue pair takes no sends, and writes
   // with immediate need no receive request. Otherwise each of either uses up one, in order; without
   // one the peer tries again for a while. Only where caps().sends.

@@ -147,7 +147,7 @@ Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
       .address = config_.address,
       .queue_pair = (next_generation_++ * slots | slot) & static_cast<uint32_t>(kPsnMask),
       .first_psn = random_() & static_cast<uint32_t>(kPsnMask),
-      .window_packets = config.paced ? config_.window_packets : kControlWindowPackets,
+      .window_packets = window(config),
       .writes = config.work_requests,
       .mtu = static_cast<uint32_t>(config_.mtu),
       .full_checksum = config_.full_checksum,
@@ -184,8 +184,8 @@ Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t
   qp->requester.emplace(Requester::Config{
       .peer_queue_pair = qp->remote.queue_pair,
       .first_psn = qp->local.first_psn,
-      .window_packets = std::min(qp->local.window_packets, qp->remote.window_packets),
-      .work_requests = std::min(qp->config.work_requests, qp->remote.writes),
+      .window_packets = std::min(send_window(qp->config), qp->remote.window_packets),
+      .work_requests = std::min(work_requests(qp->config), qp->remote.writes),
       .mtu = std::min(qp->local.mtu, qp->remote.mtu),
       .path_policy = path_policy(qp->config),
       .paths = config_.paths,
@@ -200,8 +200,21 @@ Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t
   return {};
 }
 
+uint32_t SoftNic::window(const QueuePairConfig& config) const {
+  return config.paced ? config_.window_packets : kControlWindowPackets;
+}
+
+uint32_t SoftNic::send_window(const QueuePairConfig& config) const {
+  return config.posts ? window(config) : 1;
+}
+
+uint32_t SoftNic::work_requests(const QueuePairConfig& config) {
+  return config.posts ? config.work_requests : 0;
+}
+
 // Control words do not overtake each other, so that the newest is the last to arrive.
 PathPolicy SoftNic::path_policy(const QueuePairConfig& config) const {
+  if (!config.posts) return PathPolicy::kFixed;
   return config.paced ? config_.path_policy : PathPolicy::kSticky;
 }
 
@@ -212,9 +225,9 @@ QueuePairMemory SoftNic::queue_pair_memory(const QueuePairConfig& config) const 
                      config.receives * sizeof(ReceiveRequest),
             .queues = 0};
   }
-  const uint32_t window = config.paced ? config_.window_packets : kControlWindowPackets;
-  const Bytes queues = SendWindow::queue_bytes(window) + 2 * ReceiveWindow::queue_bytes(window);
-  const Bytes state = sizeof(QueuePair) + Requester::work_request_bytes(config.work_requests) +
+  const Bytes queues = SendWindow::queue_bytes(send_window(config)) +
+                       2 * ReceiveWindow::queue_bytes(window(config));
+  const Bytes state = sizeof(QueuePair) + Requester::work_request_bytes(work_requests(config)) +
                       WriteTracker::bytes(config.work_requests) +
                       PathSelector::bytes(path_policy(config), config_.paths);
   return config.paced ? QueuePairMemory{state, queues} : QueuePairMemory{state + queues, 0};

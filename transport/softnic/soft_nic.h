@@ -127,6 +127,10 @@ class SoftNic final : public Nic {
   bool has_work(const Flow& flow) const;
   bool can_send_on_credit(const Flow& flow) const;
   uint32_t slot_of(const QueuePair& qp) const;
+  // Packets that the peer may send beyond the cumulative one; that we may; work requests.
+  uint32_t window(const QueuePairConfig& config) const;
+  uint32_t send_window(const QueuePairConfig& config) const;
+  static uint32_t work_requests(const QueuePairConfig& config);
   PathPolicy path_policy(const QueuePairConfig& config) const;
   void want_ack(QueuePair& qp, Instant now, bool at_once);
   void arm_timeout(const QueuePair& qp);
