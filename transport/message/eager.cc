@@ -69,6 +69,7 @@ bool EagerSource::on_freed(uint64_t count) {
 void EagerInbox::enable(const EagerCells& cells, const uint8_t* memory) {
   cells_ = cells;
   memory_ = memory;
+  messages_.resize(cells.bytes() == 0 ? 0 : EagerCells::kMessages);
 }
 
 bool EagerInbox::on_write(uint32_t cell, Bytes bytes, Bytes* payload) {
@@ -94,8 +95,9 @@ bool EagerInbox::on_write(uint32_t cell, Bytes bytes, Bytes* payload) {
 }
 
 EagerInbox::Message* EagerInbox::at(uint32_t index) {
+  if (index >= messages_.size()) return nullptr;
   Message& place = message(freed_ + index);
-  return index < EagerCells::kMessages && place.arrived ? &place : nullptr;
+  return place.arrived ? &place : nullptr;
 }
 
 void EagerInbox::free_taken() {

@@ -13,6 +13,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "transport/base/units.h"
 #include "transport/message/handshake.h"
@@ -167,11 +168,11 @@ class EagerInbox {
   }
 
  private:
-  Message& message(uint64_t number) { return messages_[number % messages_.size()]; }
+  Message& message(uint64_t number) { return messages_[number % EagerCells::kMessages]; }
 
   EagerCells cells_;
   const uint8_t* memory_ = nullptr;
-  std::array<Message, EagerCells::kMessages> messages_{};  // by number
+  std::vector<Message> messages_;                          // by number; none without cells
   std::array<uint32_t, EagerCells::kCells> held_{};        // messages in each cell
   uint32_t occupied_ = 0;                                  // cells that hold some
   uint64_t freed_ = 0;                                     // all below this number

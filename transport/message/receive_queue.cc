@@ -12,6 +12,7 @@ bool ReceiveQueue::post(const ReceiveOperation& operation) {
   requests_.push(Receive{.request = operation.request, .first = posted_, .count = operation.count});
   for (uint32_t i = 0; i < operation.count; ++i) {
     const ReceiveOperation::Buffer& buffer = operation.buffers[i];
+    if (!used(posted_)) buffers_.emplace_back();
     buffers_[posted_++ % kCtsSlots] = Buffer{.data = buffer.data,
                                              .size = buffer.size,
                                              .key = buffer.key,
@@ -69,8 +70,8 @@ ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes b
     tells_late_ = true;
     return take_eager(progress);
   }
+  if (!used(immediate.slot) || !buffers_[immediate.slot].active) return Arrival::kProtocolError;
   Buffer& buffer = buffers_[immediate.slot];
-  if (!buffer.active) return Arrival::kProtocolError;
   const uint64_t slot = posted_ - 1 - (posted_ - 1 - immediate.slot) % kCtsSlots;
   read_by_peer_ = std::max(read_by_peer_, slot + 1);
   ++buffer.writes_seen;

@@ -32,7 +32,7 @@ struct ReceiveOperation {
 
 class ReceiveQueue {
  public:
-  ReceiveQueue() : buffers_(kCtsSlots), requests_(kMaxReceives) {}
+  ReceiveQueue() : requests_(kMaxReceives) { buffers_.reserve(kCtsSlots); }
 
   // Eager messages may come into cells in this memory.
   void enable_eager(const EagerCells& cells, const uint8_t* memory) {
@@ -81,8 +81,10 @@ class ReceiveQueue {
   bool slot_done(uint64_t slot) const {
     return slot < completed_ || (slot < posted_ && !buffers_[slot % kCtsSlots].active);
   }
-  bool slot_failed(uint64_t slot) const { return buffers_[slot % kCtsSlots].failed; }
-  Bytes slot_bytes(uint64_t slot) const { return buffers_[slot % kCtsSlots].received; }
+  bool slot_failed(uint64_t slot) const { return used(slot) && buffers_[slot % kCtsSlots].failed; }
+  Bytes slot_bytes(uint64_t slot) const {
+    return used(slot) ? buffers_[slot % kCtsSlots].received : 0;
+  }
   uint64_t posted_slots() const { return posted_; }
 
   void fail(MessageFailure failure);
@@ -115,6 +117,8 @@ class ReceiveQueue {
     MessageFailure failure = MessageFailure::kNone;
   };
 
+  // Its buffer has been posted, or one whole round of slots or more before it.
+  bool used(uint64_t slot) const { return slot % kCtsSlots < buffers_.size(); }
   // The posted buffer that this message goes to; nullptr: none yet.
   Buffer* buffer_for(const EagerHeader& header);
   Arrival complete(Buffer& buffer, Progress* progress);
@@ -122,7 +126,7 @@ class ReceiveQueue {
   void complete_in_order();
   void finish(Receive& receive);
 
-  std::vector<Buffer> buffers_;  // by slot number modulo kCtsSlots
+  std::vector<Buffer> buffers_;  // by slot number modulo kCtsSlots, as far as ever posted
   FixedQueue<Receive> requests_;
   Bytes posted_bytes_ = 0;  // of active buffers
   uint64_t posted_ = 0;     // slots, ever

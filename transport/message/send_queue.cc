@@ -20,11 +20,20 @@ constexpr Bytes divide_up(Bytes total, Bytes part) { return (total + part - 1) /
 bool SendQueue::post(const SendOperation& operation) {
   if (owed_ == kMaxSends) return false;
   ++owed_;
-  const uint32_t number = free_.front();
-  free_.pop_front();
+  const uint32_t number = take();
   sends_[number] = Send{.operation = operation, .used = true};
   waiting_.push(number);
   return true;
+}
+
+uint32_t SendQueue::take() {
+  if (free_.empty()) {
+    sends_.emplace_back();
+    return static_cast<uint32_t>(sends_.size() - 1);
+  }
+  const uint32_t number = free_.back();
+  free_.pop_back();
+  return number;
 }
 
 // Copies the next receive request's slots out of the table once all of them are there.
@@ -304,7 +313,7 @@ void SendQueue::finish(Send& send) {
 
 void SendQueue::release(uint32_t number) {
   sends_[number].used = false;
-  free_.push(number);
+  free_.push_back(number);
 }
 
 }  // namespace pacecar

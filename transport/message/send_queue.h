@@ -33,8 +33,9 @@ struct SendOperation {
 
 class SendQueue {
  public:
-  SendQueue() : sends_(kCapacity), free_(kCapacity), waiting_(kCapacity), matched_(kCapacity) {
-    for (uint32_t i = 0; i < kCapacity; ++i) free_.push(i);
+  SendQueue() : waiting_(kCapacity), matched_(kCapacity) {
+    sends_.reserve(kCapacity);
+    free_.reserve(kCapacity);
   }
 
   // See EagerSource.
@@ -49,7 +50,9 @@ class SendQueue {
   bool waiting() const { return waiting_.size() > ahead_; }
   bool idle() const { return requests() == 0; }
   // What the application, or the peer's acknowledgement, is still to be told of.
-  uint32_t requests() const { return kCapacity - static_cast<uint32_t>(free_.size()) - resting_; }
+  uint32_t requests() const {
+    return static_cast<uint32_t>(sends_.size() - free_.size()) - resting_;
+  }
   // The peer may not tell of buffers unless asked: how many slots it should have told, ever. 0: it
   // need not be asked.
   uint64_t wanted_slots() const;
@@ -119,10 +122,13 @@ class SendQueue {
   bool copy(Send& send);
   void give_up(Send& send, MessageFailure failure);
   void finish(Send& send);
+  uint32_t take();
   void release(uint32_t number);
 
+  // As many as were ever under way at once, and which of them are free: the one used last is used
+  // next, so that few of them means little memory.
   std::vector<Send> sends_;
-  FixedQueue<uint32_t> free_;
+  std::vector<uint32_t> free_;
   EagerSource eager_;
   FixedQueue<uint32_t> waiting_;            // posted and not matched, in order: first those ahead
   uint32_t ahead_ = 0;                      // eager ones among them

@@ -3,31 +3,36 @@
 // of a place is not used takes none, and a place that is used again takes no more.
 #pragma once
 
-#include <memory>
+#include <algorithm>
 #include <new>
 #include <type_traits>
 #include <vector>
 
+#include "transport/base/fresh_pages.h"
 #include "transport/base/units.h"
 
 namespace pacecar {
 
+// A new table is all zero.
 template <typename Table>
 class TableMemory {
   static_assert(std::is_trivially_destructible_v<Table>);
-  static_assert(alignof(Table) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
 
  public:
   // For `places` connections with so many bytes of cells each.
   TableMemory(size_t places, Bytes cells)
       : place_bytes_((sizeof(Table) + cells + kPage - 1) / kPage * kPage),
-        blocks_((places + kPlaces - 1) / kPlaces) {}
+        block_places_(std::min(places, kMaxBlockPlaces)),
+        blocks_((places + kMaxBlockPlaces - 1) / kMaxBlockPlaces),
+        used_(places) {}
 
   // A table as good as new.
   Table* renew(size_t place) {
-    auto& block = blocks_[place / kPlaces];
-    if (!block) block = std::make_unique_for_overwrite<uint8_t[]>(kPlaces * place_bytes_);
-    return new (at(place)) Table();
+    auto& block = blocks_[place / kMaxBlockPlaces];
+    if (!block) block = make_fresh_pages(block_places_ * place_bytes_);
+    if (used_[place]) return new (at(place)) Table();
+    used_[place] = true;
+    return reinterpret_cast<Table*>(at(place));  // its pages are fresh: as new, and not yet touched
   }
   // Of a place that has been renewed.
   uint8_t* cells(size_t place) { return at(place) + sizeof(Table); }
@@ -35,14 +40,16 @@ class TableMemory {
 
  private:
   static constexpr Bytes kPage = 4096;  // what is used of one place is not the next one's
-  static constexpr size_t kPlaces = 8;  // of a block
+  static constexpr size_t kMaxBlockPlaces = 8;
 
   uint8_t* at(size_t place) {
-    return blocks_[place / kPlaces].get() + place % kPlaces * place_bytes_;
+    return blocks_[place / kMaxBlockPlaces].get() + place % kMaxBlockPlaces * place_bytes_;
   }
 
   Bytes place_bytes_;
-  std::vector<std::unique_ptr<uint8_t[]>> blocks_;
+  size_t block_places_;
+  std::vector<FreshPages> blocks_;
+  std::vector<bool> used_;
 };
 
 }  // namespace pacecar
