@@ -49,7 +49,7 @@ void Fabric::Impl::start_next(LinkId id) {
   FabricLink& link = links[id];
   leave(link);
   if (link.pause_due != PacketKind::kData) {
-    FabricPacket& frame = store.take();
+    FabricPacket& frame = store.take(0);
     frame.kind = std::exchange(link.pause_due, PacketKind::kData);
     frame.wire_bytes = kPauseFrameBytes;
     counters.pauses += frame.kind == PacketKind::kPause ? 1 : 0;

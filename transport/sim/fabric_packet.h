@@ -19,7 +19,7 @@ enum class PacketKind : uint8_t { kData, kControl, kTrimmed, kTrimmedInCore, kPa
 // One cache line, because every hop touches it.
 struct alignas(64) FabricPacket {
   FabricPacket* next = nullptr;
-  uint8_t* memory = nullptr;  // header, payload (when carried), trailer; behind them the telemetry
+  uint8_t* memory = nullptr;  // header, payload (when carried), trailer
   Instant arrival;            // of the last bit at the far end of the cable
   uint64_t flow_hash = 0;     // of source, destination and path
   uint32_t source = 0;        // host
@@ -32,7 +32,8 @@ struct alignas(64) FabricPacket {
   PacketKind kind = PacketKind::kData;
   Ecn ecn = Ecn::kNotCapable;
   uint8_t hops = 0;                 // telemetry records
-  bool whole = false;               // is dropped rather than trimmed
+  bool whole : 1 = false;           // is dropped rather than trimmed
+  bool large : 1 = false;           // PacketStore's: what its memory is
   uint8_t source_process = 0;       // of its host
   uint8_t destination_process = 0;  // likewise
   LinkId came_by = 0;               // the last link that it arrived on

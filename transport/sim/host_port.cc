@@ -78,11 +78,16 @@ size_t HostPort::send(std::span<const TxPacket> packets, Instant now) {
 }
 
 bool HostPort::too_long(const TxPacket& packet) const {
+  return packet.size() > caps_.datagram_bytes ||
+         (fabric_.config.payload == PayloadMode::kLength &&
+          kept_bytes(packet) > fabric_.config.header_bytes);
+}
+
+// Of a packet, as bytes.
+Bytes HostPort::kept_bytes(const TxPacket& packet) const {
   const bool keeps_payload = fabric_.config.payload == PayloadMode::kBytes ||
                              packet.traffic_class == TrafficClass::kControl;
-  const Bytes kept = packet.size() - (keeps_payload ? 0 : packet.payload.size());
-  return packet.size() > caps_.datagram_bytes ||
-         (fabric_.config.payload == PayloadMode::kLength && kept > fabric_.config.header_bytes);
+  return packet.size() - (keeps_payload ? 0 : packet.payload.size());
 }
 
 bool HostPort::has_room(LinkId id, bool data, Bytes size) const {
@@ -118,15 +123,16 @@ bool HostPort::send_one(const TxPacket& packet) {
     fabric_.watch_store(process_);
     return false;
   }
-  FabricPacket& inside = take_packet(destination, hash, size);
+  FabricPacket& inside = take_packet(destination, hash, size, kept_bytes(packet));
   fill(inside, packet);
   count_and_send(link, inside, packet.size());
   return true;
 }
 
 // `destination`: a process; the host of one that there is not is none either.
-FabricPacket& HostPort::take_packet(uint32_t destination, uint64_t hash, Bytes size) const {
-  FabricPacket& packet = fabric_.store.take();
+FabricPacket& HostPort::take_packet(uint32_t destination, uint64_t hash, Bytes size,
+                                    Bytes kept) const {
+  FabricPacket& packet = fabric_.store.take(kept);
   packet.flow_hash = hash;
   packet.source = host_;
   packet.source_process = local_;
@@ -154,7 +160,7 @@ bool HostPort::send_frame(const FabricFrame& frame) {
       fabric_.store.in_use() >= fabric_.config.packets) {
     return false;
   }
-  FabricPacket& inside = take_packet(frame.destination, hash, size);
+  FabricPacket& inside = take_packet(frame.destination, hash, size, frame.bytes.size());
   inside.path = 0;
   inside.kind = data ? PacketKind::kData : PacketKind::kControl;
   inside.ecn = frame.ecn;
@@ -197,6 +203,7 @@ void HostPort::arrive(FabricPacket& packet) {
   const bool was_empty = inbox_.empty();
   inbox_bytes_ += size;
   inbox_.push(packet);
+  ++inbox_packets_;
   if (!arrivals_.empty() && packet.is_data()) note_arrival(packet);
   fabric_.trace(Fabric::Impl::TraceKind::kArrived, packet);
   if (!was_empty) return;
@@ -246,10 +253,12 @@ size_t HostPort::receive(std::span<RxPacket> packets, Instant now) {
   PACECAR_CHECK(now == fabric_.loop.now());
   release_lent();
   if (frozen()) return 0;
-  if (lent_sources_.size() < packets.size()) lent_sources_.resize(packets.size());
+  const size_t most = std::min(packets.size(), inbox_packets_);
+  if (lent_sources_.size() < most) lent_sources_.resize(most);
   size_t count = 0;
   while (count < packets.size() && !inbox_.empty() && may_read()) {
     FabricPacket& packet = inbox_.pop();
+    --inbox_packets_;
     hand_over(packet, packets[count], lent_sources_[count]);
     lent_.push(packet);
     ++count;

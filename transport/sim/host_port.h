@@ -61,7 +61,8 @@ class HostPort final : public PacketIo, public EventSink {
   bool send_one(const TxPacket& packet);
   bool too_long(const TxPacket& packet) const;
   bool has_room(LinkId link, bool data, Bytes size) const;
-  FabricPacket& take_packet(uint32_t destination, uint64_t hash, Bytes size) const;
+  Bytes kept_bytes(const TxPacket& packet) const;
+  FabricPacket& take_packet(uint32_t destination, uint64_t hash, Bytes size, Bytes kept) const;
   void fill(FabricPacket& packet, const TxPacket& from) const;
   void count_and_send(LinkId link, FabricPacket& packet, Bytes datagram_bytes);
   void hand_over(FabricPacket& packet, RxPacket& to, Address& source);
@@ -95,6 +96,7 @@ class HostPort final : public PacketIo, public EventSink {
   uint32_t listener_what_ = 0;
   Blocked blocked_;
   PacketList inbox_;
+  size_t inbox_packets_ = 0;
   Bytes inbox_bytes_ = 0;
   std::vector<Arrivals> arrivals_;     // that are counted, by source
   PacketList lent_;                    // with the reader

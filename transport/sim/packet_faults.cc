@@ -75,11 +75,13 @@ void PacketFaults::pass(FabricPacket& packet) {
 // The copy goes first; it needs a free packet and does not happen without one.
 void PacketFaults::duplicate(const FabricPacket& packet) {
   if (fabric_.store.in_use() >= fabric_.config.packets) return;
-  FabricPacket& copy = fabric_.store.take();
+  const auto bytes = fabric_.carried(packet);
+  FabricPacket& copy = fabric_.store.take(bytes.size());
   uint8_t* const memory = copy.memory;
+  const bool large = copy.large;
   copy = packet;
   copy.memory = memory;
-  const auto bytes = fabric_.carried(packet);
+  copy.large = large;
   std::copy(bytes.begin(), bytes.end(), memory);
   ++fabric_.counters.duplicated;
   fabric_.trace(Fabric::Impl::TraceKind::kDuplicated, copy);

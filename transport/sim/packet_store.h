@@ -1,14 +1,15 @@
-// The packets of a simulated fabric and their memory: slots of one size that are made in chunks as
-// they are needed and used again, the last one given back first. Addresses never change.
-// Thread rule: one thread.
+// The packets of a simulated fabric and their memory: made in chunks as they are needed and used
+// again, the last one given back first. Addresses never change. A packet's bytes lie behind it, so
+// that both come into the cache together; most packets are a header and the length of a payload,
+// and have little memory. Thread rule: one thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <span>
 #include <vector>
 
+#include "transport/base/fresh_pages.h"
 #include "transport/base/telemetry.h"
 #include "transport/base/units.h"
 #include "transport/sim/fabric_packet.h"
@@ -17,39 +18,49 @@ namespace pacecar {
 
 class PacketStore {
  public:
-  // `bytes` is what a slot holds of a packet; with telemetry, records of its hops come on top.
+  // `bytes` is the most that is held of a packet; with telemetry, records of its hops come on top.
   PacketStore(Bytes bytes, bool telemetry);
 
-  FabricPacket& take() {
-    if (free_ == nullptr) grow();
-    FabricPacket& packet = *free_;
-    free_ = packet.next;
+  // A packet with room for so many bytes; what its fields say is left from its last use.
+  FabricPacket& take(Bytes bytes) {
+    Pool& pool = pools_[bytes > kSmallBytes ? 1 : 0];
+    if (pool.free == nullptr) add_one(pool);
+    FabricPacket& packet = *pool.free;
+    pool.free = packet.next;
     ++in_use_;
     return packet;
   }
   void give_back(FabricPacket& packet) {
-    packet.next = free_;
-    free_ = &packet;
+    Pool& pool = pools_[packet.large ? 1 : 0];
+    packet.next = pool.free;
+    pool.free = &packet;
     --in_use_;
   }
   size_t in_use() const { return in_use_; }
 
   // Room for kMaxTelemetryHops records; only with telemetry.
   TelemetryHop* telemetry(const FabricPacket& packet) const {
-    return reinterpret_cast<TelemetryHop*>(packet.memory + telemetry_offset_);
+    return reinterpret_cast<TelemetryHop*>(packet.memory - telemetry_bytes_);
   }
 
  private:
+  static constexpr Bytes kSmallBytes = 64;
   static constexpr size_t kChunk = 1024;  // packets
 
-  void grow();
+  // Of one size: the packet, its telemetry, its bytes.
+  struct Pool {
+    size_t packet_bytes = 0;
+    FabricPacket* free = nullptr;
+    uint8_t* next = nullptr;  // of the newest chunk what has never been used
+    size_t left = 0;          // packets there
+  };
 
-  size_t telemetry_offset_;
-  size_t slot_bytes_;
-  FabricPacket* free_ = nullptr;
+  void add_one(Pool& pool);
+
+  size_t telemetry_bytes_;
+  std::array<Pool, 2> pools_;  // small ones, and large ones
   size_t in_use_ = 0;
-  std::vector<std::unique_ptr<FabricPacket[]>> packets_;
-  std::vector<std::unique_ptr<uint8_t[]>> memory_;
+  std::vector<FreshPages> chunks_;
 };
 
 }  // namespace pacecar
