@@ -38,6 +38,11 @@ LossRecovery loss_recovery(const TransportSpec& transport) {
   return {.reordering = transport.reordering, .packet_timeout = transport.timeout};
 }
 
+// What the NIC makes at a time.
+uint32_t packets_per_turn(const TransportSpec& transport) {
+  return static_cast<uint32_t>(transport.burst / transport.mtu);
+}
+
 SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabric& fabric) {
   const TransportSpec& transport = spec.transport;
   return {.address = fabric.address(config.number),
@@ -52,6 +57,7 @@ SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabri
           .regions = config.flows + 2 * config.connections + kOwnRegions,
           .window_packets = config.window_packets,
           .completions = 512,  // a burst of the poll loop, and room
+          .transmit_packets = packets_per_turn(transport),
           .full_checksum = false,
           .sees_ecn = true,
           .control_first = true,
@@ -110,11 +116,12 @@ SimHost::SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const Sim
       timer_(loop.add_timer(*this, kTimer)),
       random_(config.seed),
       nic_(nic_config(spec, config, fabric), {next_random, &random_}, loop.now()),
-      port_(io_, nic_, spec.transport.burst / spec.transport.mtu, nullptr, config.received),
+      port_(io_, nic_, packets_per_turn(spec.transport), nullptr, config.received),
       shared_(config.shared),
       process_(uint64_t{config.number} + 1) {
   if (shared_ == nullptr) return;
-  member_.emplace(shared_->table, process_, fmt::format("process {}", number_), config.line_rate);
+  member_ = std::make_unique<ShareMember>(shared_->table, process_,
+                                          fmt::format("process {}", number_), config.line_rate);
 }
 
 NicIdentity SimHost::identity() const {

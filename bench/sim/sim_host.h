@@ -91,7 +91,7 @@ class SimHost final : public EventSink {
   MemoryRegion payload_;
   SharedNic* shared_;
   ShareProcess process_;
-  std::optional<ShareMember> member_;  // where the NIC is shared
+  std::unique_ptr<ShareMember> member_;  // where the NIC is shared
   std::unique_ptr<Messenger> messenger_;
   std::optional<PollLoop> poll_loop_;
   uint64_t messages_ = 0;

@@ -9,10 +9,10 @@
 // less. Sums are integers: what was added can be removed without a rest. Pure; one thread.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <limits>
 
+#include "transport/base/fresh_pages.h"
 #include "transport/base/units.h"
 
 namespace pacecar {
@@ -46,7 +46,9 @@ class WaterFill {
   void change(Rate limit, uint32_t weight, int64_t sign);
 
   Sum total_;
-  std::array<Sum, kClasses + 1> tree_{};  // Fenwick: index 1 ..
+  // Of few members few classes are used: the others' pages take no memory.
+  FreshPages pages_ = make_fresh_pages((kClasses + 1) * sizeof(Sum));
+  Sum* tree_ = reinterpret_cast<Sum*>(pages_.get());  // Fenwick: index 1 ..
 };
 
 }  // namespace pacecar

@@ -60,6 +60,7 @@ struct SoftNicConfig {
   uint32_t regions = 4096;
   uint32_t window_packets = 1024;  // per data queue pair; a power of two
   uint32_t completions = 4096;     // received and not polled; packets beyond are dropped
+  uint32_t transmit_packets = 0;   // poll_transmit makes at most; 0: as many as it is asked for
   bool full_checksum = true;       // nothing below us protects the payload
   bool sees_ecn = false;
   // Acknowledgements and control words go before data, not after a first burst of it: for a

@@ -3,8 +3,8 @@
 // gather both as one piece.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "transport/base/check.h"
@@ -14,20 +14,23 @@ namespace pacecar {
 
 class Slab {
  public:
+  explicit Slab(size_t size) : size_(size), bytes_(std::make_unique_for_overwrite<uint8_t[]>(size)) {}
+
   // Fetches into the cache what the first packet needs.
-  void prepare() const { prefetch(this, 128); }
+  void prepare() const { prefetch(bytes_.get(), 64); }
   void clear() { used_ = 0; }
-  size_t room() const { return bytes_.size() - used_; }
+  size_t room() const { return size_ - used_; }
   std::span<uint8_t> take(size_t size) {
     PACECAR_DCHECK(size <= room());
-    const auto piece = std::span(bytes_).subspan(used_, size);
+    const std::span piece(bytes_.get() + used_, size);
     used_ += size;
     return piece;
   }
 
  private:
   size_t used_ = 0;
-  std::array<uint8_t, 32768> bytes_;
+  size_t size_;
+  std::unique_ptr<uint8_t[]> bytes_;
 };
 
 }  // namespace pacecar

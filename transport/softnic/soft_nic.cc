@@ -6,7 +6,6 @@
 #include "transport/base/check.h"
 #include "transport/base/prefetch.h"
 #include "transport/base/seq.h"
-#include "transport/softnic/slab.h"
 
 namespace pacecar {
 namespace {
@@ -20,6 +19,15 @@ constexpr Bytes kBurstsPerAck = 2;
 constexpr size_t kNaks = 1024;  // at most, waiting to be sent
 // Control words are few and small.
 constexpr uint32_t kControlWindowPackets = 256;
+
+// For the headers of one poll_transmit: of few packets so much that none has to wait for it.
+size_t header_memory(const SoftNicConfig& config) {
+  constexpr size_t kMost = 32768;
+  if (config.transmit_packets == 0) return kMost;
+  const uint32_t window = std::max(config.window_packets, kControlWindowPackets);
+  const size_t largest = wire::ack_bytes(window / 64, kMaxTelemetryHops);
+  return std::min(kMost, config.transmit_packets * largest);
+}
 
 // All that the extended mode has packets for.
 std::span<const WorkRequest> leading_writes(std::span<const WorkRequest> work_requests) {
@@ -58,7 +66,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       signals_(config.flows),
       arrivals_(config.flows),
       received_(config.completions),
-      slab_(std::make_unique_for_overwrite<Slab>()),
+      slab_(header_memory(config)),
       next_generation_(random()) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 16));
   if (config_.wire_mode == WireMode::kRoce) config_.mtu = standard_mtu(config_.mtu);
@@ -106,7 +114,7 @@ void SoftNic::prepare(unsigned step) const {
   constexpr size_t kFew = 4;
   if (step == 1) {
     prefetch(queue_pairs_.data(), kFew * sizeof queue_pairs_[0]);
-    return slab_->prepare();
+    return slab_.prepare();
   }
   for (size_t i = 0; i < std::min(kFew, queue_pairs_.size()); ++i) {
     if (queue_pairs_[i] != nullptr) prefetch(&queue_pairs_[i]->local, 64);

@@ -22,10 +22,9 @@
 #include "transport/softnic/memory_table.h"
 #include "transport/softnic/queue_pair.h"
 #include "transport/softnic/random_source.h"
+#include "transport/softnic/slab.h"
 
 namespace pacecar {
-
-class Slab;
 
 class SoftNic final : public Nic {
  public:
@@ -178,7 +177,7 @@ class SoftNic final : public Nic {
   WorkList signals_;   // flows with a signal
   WorkList arrivals_;  // flows with arrivals that have not been told
   FixedQueue<Completion> received_;
-  std::unique_ptr<Slab> slab_;
+  Slab slab_;
   // The upper bits of the next queue pair's number: late packets of an earlier one in its slot do
   // not find it.
   uint32_t next_generation_;

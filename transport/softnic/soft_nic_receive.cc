@@ -1,6 +1,5 @@
 // The part of SoftNic that takes packets in. Everything in them is a stranger's data until the
 // queue pair, the source and the checksum have been found right.
-#include "transport/softnic/slab.h"
 #include "transport/softnic/soft_nic.h"
 #include "transport/wire/extended.h"
 

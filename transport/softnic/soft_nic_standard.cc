@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "transport/base/seq.h"
-#include "transport/softnic/slab.h"
 #include "transport/softnic/soft_nic.h"
 #include "transport/wire/address.h"
 #include "transport/wire/icrc.h"
@@ -237,8 +236,8 @@ void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now)
 // The packet with its memory in the slab.
 TxPacket SoftNic::standard_packet(const QueuePair& qp, const roce::Packet& packet, uint16_t path,
                                   TrafficClass traffic_class) {
-  const auto header = slab_->take(roce::header_bytes(packet.opcode));
-  const auto trailer = slab_->take(roce::trailer_bytes(packet.payload.size()));
+  const auto header = slab_.take(roce::header_bytes(packet.opcode));
+  const auto trailer = slab_.take(roce::trailer_bytes(packet.payload.size()));
   roce::encode(packet, header);
   const auto padding = trailer.first(trailer.size() - roce::kIcrcBytes);
   std::ranges::fill(padding, uint8_t{0});
@@ -265,7 +264,7 @@ size_t SoftNic::transmit_standard(QueuePair& qp, Instant now, Bytes budget,
   Sent sent;
   size_t count = 0;
   RcRequester::Outgoing packet;
-  while (count < out.size() && slab_->room() >= kMaxOverheadBytes &&
+  while (count < out.size() && slab_.room() >= kMaxOverheadBytes &&
          (count == 0 || sent.payload + config_.mtu <= budget)) {
     const bool ask = sparse || sent.payload + requester.next_bytes() >= last_from;
     if (!requester.next_packet(now, ask, &packet)) break;
@@ -294,7 +293,7 @@ size_t SoftNic::transmit_answers(QueuePair& qp, std::span<TxPacket> out) {
   const auto traffic_class = qp.config.paced ? TrafficClass::kControl : qp.config.traffic_class;
   size_t count = 0;
   Bytes payload_bytes = 0;
-  const auto room = [&] { return count < out.size() && slab_->room() >= kMaxOverheadBytes; };
+  const auto room = [&] { return count < out.size() && slab_.room() >= kMaxOverheadBytes; };
   if (rc.notification_due && room()) {
     const roce::Packet notification{.opcode = roce::Opcode::kCnp,
                                     .destination_qp = qp.remote.queue_pair};

@@ -4,7 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include "transport/softnic/slab.h"
 #include "transport/softnic/soft_nic.h"
 #include "transport/wire/extended.h"
 
@@ -20,7 +19,7 @@ constexpr size_t kDataOverheadBytes = wire::kDataHeaderBytes + wire::kChecksumBy
 }  // namespace
 
 size_t SoftNic::poll_transmit(Instant now, std::span<TxPacket> packets) {
-  slab_->clear();
+  slab_.clear();
   size_t count = 0;
   if (config_.control_first) {
     count = transmit_control(now, packets);
@@ -39,7 +38,7 @@ size_t SoftNic::poll_transmit(Instant now, std::span<TxPacket> packets) {
 // Each ready flow gets a turn of one burst; a flow that stays ready goes to the end.
 size_t SoftNic::transmit_flows(Instant now, std::span<TxPacket> packets) {
   size_t count = 0;
-  while (count < packets.size() && !ready_.empty() && slab_->room() >= kDataOverheadBytes) {
+  while (count < packets.size() && !ready_.empty() && slab_.room() >= kDataOverheadBytes) {
     count += transmit_flow(ready_.take(), now, packets.subspan(count));
   }
   return count;
@@ -60,10 +59,10 @@ TxPacket SoftNic::answer(QueuePair& qp, std::span<const uint8_t> bytes) const {
 
 size_t SoftNic::transmit_naks(std::span<TxPacket> out) {
   size_t count = 0;
-  while (!naks_.empty() && count < out.size() && slab_->room() >= wire::kNakBytes) {
+  while (!naks_.empty() && count < out.size() && slab_.room() >= wire::kNakBytes) {
     const auto& [id, nak] = naks_.front();
     if (QueuePair* qp = find(id); qp != nullptr) {
-      const auto bytes = slab_->take(wire::kNakBytes);
+      const auto bytes = slab_.take(wire::kNakBytes);
       wire::encode(nak, bytes.first<wire::kNakBytes>());
       out[count++] = answer(*qp, bytes);
     }
@@ -85,13 +84,13 @@ size_t SoftNic::transmit_acks(Instant due, Instant now, std::span<TxPacket> out)
       count += transmit_answers(qp, out.subspan(count));
       continue;
     }
-    if (slab_->room() < qp.responder->max_ack_bytes()) break;
+    if (slab_.room() < qp.responder->max_ack_bytes()) break;
     acks_.take();
     later_.remove(slot_of(qp));
     qp.unacknowledged_bytes = 0;
     qp.unacknowledged_packets = 0;
     if (!qp.responder->ack_due()) continue;
-    const auto bytes = slab_->take(qp.responder->max_ack_bytes());
+    const auto bytes = slab_.take(qp.responder->max_ack_bytes());
     out[count++] =
         answer(qp, bytes.first(qp.responder->write_ack(qp.remote.queue_pair, now, bytes)));
     ++counters_.acks_sent;
@@ -186,15 +185,15 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
   const uint16_t path = qp.requester->choose_path(now);
   const Bytes last_from = this->last_from(qp);
   const bool sparse = qp.config.paced && flows_[qp.config.flow].sparse;
-  while (count < out.size() && slab_->room() >= kDataOverheadBytes &&
+  while (count < out.size() && slab_.room() >= kDataOverheadBytes &&
          (count == 0 || payload_bytes + config_.mtu <= budget ||
           payload_bytes + qp.requester->next_bytes() <= budget) &&
          qp.requester->next_packet(now, &packet)) {
     const Bytes then = payload_bytes + packet.payload.size();
     packet.header.ack_request |=
         packet.retransmission || sparse || qp.requester->full() || then >= last_from;
-    const auto header = slab_->take(wire::kDataHeaderBytes);
-    const auto trailer = slab_->take(wire::kChecksumBytes);
+    const auto header = slab_.take(wire::kDataHeaderBytes);
+    const auto trailer = slab_.take(wire::kChecksumBytes);
     wire::encode(packet.header, header.first<wire::kDataHeaderBytes>());
     wire::store_checksum(wire::checksum(header, packet.payload, qp.coverage),
                          trailer.first<wire::kChecksumBytes>());
