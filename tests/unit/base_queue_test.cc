@@ -98,6 +98,19 @@ TEST(FixedQueue, GivesBackWhatAnElementOwnsWhenItIsPopped) {
   EXPECT_EQ(owned.use_count(), 1);
 }
 
+// Memory that was used last is used next.
+TEST(FixedQueue, BeginsAtTheFrontWhenItHasBeenEmpty) {
+  FixedQueue<int> queue(4);
+  queue.push(1);
+  const int* const front = &queue.front();
+  queue.push(2);
+  queue.pop_front();
+  queue.pop_front();
+  queue.push(3);
+  EXPECT_EQ(&queue.front(), front);
+  EXPECT_EQ(queue.front(), 3);
+}
+
 TEST(FixedQueueDeathTest, StopsAtMisuse) {
   FixedQueue<int> queue(2);
   EXPECT_DEATH(queue.pop_front(), "empty");

@@ -20,6 +20,78 @@ TEST(SoftNicLoss, ControlWordsHaveNoPacketTimeout) {
   EXPECT_EQ(traffic.pair.nic(0).counters().packets_retransmitted, 0U);
 }
 
+// An acknowledgement of control words may be longer than any of data, where data's window is small.
+TEST(SoftNicTurns, OfOnePacketHaveRoomForEveryAcknowledgement) {
+  SoftNicConfig config = SoftNicPair::default_config();
+  config.window_packets = 64;
+  config.transmit_packets = 1;
+  SoftNicPair pair(config);
+  const auto control = pair.connect({.traffic_class = TrafficClass::kControl, .paced = false});
+  pair.post(0, control[0], SoftNicPair::write(pair.memory(0, 8), pair.memory(1, 8), 8));
+  ASSERT_TRUE(pair.run_until_completed(0, 1));
+  EXPECT_EQ(pair.nic(0).counters().timeouts, 0U);
+}
+
+class SoftNicOneWay : public ::testing::Test {
+ protected:
+  static constexpr QueuePairConfig kReceives{.posts = false};
+
+  SoftNicOneWay() : ends_{create(0, {}), create(1, kReceives)} {
+    for (size_t side = 0; side < 2; ++side) {
+      const auto peer = pair_.nic(1 - side).queue_pair_address(ends_[1 - side]);
+      EXPECT_TRUE(pair_.nic(side).connect_queue_pair(ends_[side], peer.view()));
+    }
+  }
+  QueuePairId create(size_t side, const QueuePairConfig& config) {
+    pair_.limit(side, 0, {.rate = Rate::from_gbps(1000), .window = Bytes{1} << 40});
+    return pair_.nic(side).create_queue_pair(config).value();
+  }
+  void move_data() {
+    constexpr Bytes kBytes = 500 * 1024;  // more than a window
+    const auto& from = pair_.memory(0, kBytes, Access::kLocalRead, 3);
+    const auto& to = pair_.memory(1, kBytes);
+    pair_.post(0, ends_[0], SoftNicPair::write(from, to, kBytes, 1, 7));
+    ASSERT_TRUE(pair_.run_until_completed(0, 1));
+    EXPECT_EQ(to.bytes, from.bytes);
+  }
+
+  SoftNicPair pair_;
+  SoftNicPair::Ends ends_;
+};
+
+TEST_F(SoftNicOneWay, TheEndThatReceivesOnlyIsSmall) {
+  const QueuePairMemory both = pair_.nic(1).queue_pair_memory({});
+  const QueuePairMemory one = pair_.nic(1).queue_pair_memory(kReceives);
+  EXPECT_LT(one.queues, both.queues / 10);
+  EXPECT_LT(one.state, both.state);
+}
+
+TEST_F(SoftNicOneWay, DataArrivesWherePostingIsRefused) {
+  EXPECT_EQ(pair_.post(1, ends_[1], WorkRequest{}), 0U);
+  move_data();
+}
+
+TEST_F(SoftNicOneWay, AnswersToWhatWasNeverSentChangeNothing) {
+  std::array<uint8_t, wire::ack_bytes(4)> ack;
+  const std::array<uint64_t, 4> all{~0ULL, ~0ULL, ~0ULL, ~0ULL};
+  Prng prng(1);
+  for (int i = 0; i < 1000; ++i) {
+    const auto psn = static_cast<uint32_t>(prng.below(1 << 24));
+    const size_t size = wire::encode({.destination_qp = ends_[1],
+                                      .cumulative = psn,
+                                      .echo_psn = psn,
+                                      .echo_valid = true},
+                                     all, {}, ack);
+    pair_.deliver(1, {.bytes = {ack.begin(), ack.begin() + static_cast<long>(size)}});
+    Datagram refusal{.bytes = std::vector<uint8_t>(wire::kNakBytes)};
+    wire::encode(wire::Nak{.destination_qp = ends_[1], .psn = psn},
+                 std::span(refusal.bytes).first<wire::kNakBytes>());
+    pair_.deliver(1, refusal);
+  }
+  EXPECT_TRUE(pair_.transmit(1).empty());
+  move_data();
+}
+
 TEST(SoftNicCredit, FlowSleepsUntilItHasCredit) {
   Traffic traffic(experiment());
   FlowLimits limits{
