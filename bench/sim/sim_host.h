@@ -29,13 +29,13 @@ struct SimHostConfig {
   uint32_t number = 0;  // of the process
   std::string congestion_control;
   std::string allocator;
-  uint32_t weight = 1;          // of the flows that it sends
-  Rate line_rate;               // what it is told of its NIC
-  Rate first_rate;              // MessengerConfig::first_rate
-  SharedNic* shared = nullptr;  // outlives the host; null: each process is told nothing of others
+  uint32_t weight = 1;           // of the flows that it sends
+  Rate line_rate;                // what it is told of its NIC
+  Rate first_rate;               // MessengerConfig::first_rate
+  SharedNic* shared = nullptr;   // outlives the host; null: each process is told nothing of others
   std::span<RxPacket> received;  // SoftPort's room: one for all hosts
-  uint32_t flows = 0;           // to and from other hosts
-  uint32_t connections = 0;     // the more of the two directions
+  uint32_t flows = 0;            // to and from other hosts
+  uint32_t connections = 0;      // the more of the two directions
   uint32_t window_packets = 0;
   Duration silence_limit;
   uint64_t seed = 0;

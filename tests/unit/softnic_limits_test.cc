@@ -77,11 +77,9 @@ TEST_F(SoftNicOneWay, AnswersToWhatWasNeverSentChangeNothing) {
   Prng prng(1);
   for (int i = 0; i < 1000; ++i) {
     const auto psn = static_cast<uint32_t>(prng.below(1 << 24));
-    const size_t size = wire::encode({.destination_qp = ends_[1],
-                                      .cumulative = psn,
-                                      .echo_psn = psn,
-                                      .echo_valid = true},
-                                     all, {}, ack);
+    const size_t size = wire::encode(
+        {.destination_qp = ends_[1], .cumulative = psn, .echo_psn = psn, .echo_valid = true}, all,
+        {}, ack);
     pair_.deliver(1, {.bytes = {ack.begin(), ack.begin() + static_cast<long>(size)}});
     Datagram refusal{.bytes = std::vector<uint8_t>(wire::kNakBytes)};
     wire::encode(wire::Nak{.destination_qp = ends_[1], .psn = psn},

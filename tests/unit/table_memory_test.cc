@@ -1,11 +1,12 @@
 // TableMemory: the ends of connections in memory that is theirs alone.
+#include "transport/message/table_memory.h"
+
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <vector>
 
 #include "transport/message/control_words.h"
-#include "transport/message/table_memory.h"
 
 namespace pacecar {
 namespace {

@@ -172,10 +172,10 @@ class EagerInbox {
 
   EagerCells cells_;
   const uint8_t* memory_ = nullptr;
-  std::vector<Message> messages_;                          // by number; none without cells
-  std::array<uint32_t, EagerCells::kCells> held_{};        // messages in each cell
-  uint32_t occupied_ = 0;                                  // cells that hold some
-  uint64_t freed_ = 0;                                     // all below this number
+  std::vector<Message> messages_;                    // by number; none without cells
+  std::array<uint32_t, EagerCells::kCells> held_{};  // messages in each cell
+  uint32_t occupied_ = 0;                            // cells that hold some
+  uint64_t freed_ = 0;                               // all below this number
   uint64_t told_ = 0;
   uint32_t untold_tiny_ = 0;
   uint32_t untold_large_ = 0;

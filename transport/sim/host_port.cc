@@ -78,9 +78,8 @@ size_t HostPort::send(std::span<const TxPacket> packets, Instant now) {
 }
 
 bool HostPort::too_long(const TxPacket& packet) const {
-  return packet.size() > caps_.datagram_bytes ||
-         (fabric_.config.payload == PayloadMode::kLength &&
-          kept_bytes(packet) > fabric_.config.header_bytes);
+  return packet.size() > caps_.datagram_bytes || (fabric_.config.payload == PayloadMode::kLength &&
+                                                  kept_bytes(packet) > fabric_.config.header_bytes);
 }
 
 // Of a packet, as bytes.

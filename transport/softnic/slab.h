@@ -14,7 +14,8 @@ namespace pacecar {
 
 class Slab {
  public:
-  explicit Slab(size_t size) : size_(size), bytes_(std::make_unique_for_overwrite<uint8_t[]>(size)) {}
+  explicit Slab(size_t size)
+      : size_(size), bytes_(std::make_unique_for_overwrite<uint8_t[]>(size)) {}
 
   // Fetches into the cache what the first packet needs.
   void prepare() const { prefetch(bytes_.get(), 64); }

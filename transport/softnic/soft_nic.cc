@@ -233,8 +233,8 @@ QueuePairMemory SoftNic::queue_pair_memory(const QueuePairConfig& config) const 
                      config.receives * sizeof(ReceiveRequest),
             .queues = 0};
   }
-  const Bytes queues = SendWindow::queue_bytes(send_window(config)) +
-                       2 * ReceiveWindow::queue_bytes(window(config));
+  const Bytes queues =
+      SendWindow::queue_bytes(send_window(config)) + 2 * ReceiveWindow::queue_bytes(window(config));
   const Bytes state = sizeof(QueuePair) + Requester::work_request_bytes(work_requests(config)) +
                       WriteTracker::bytes(config.work_requests) +
                       PathSelector::bytes(path_policy(config), config_.paths);
