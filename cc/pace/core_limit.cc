@@ -110,7 +110,8 @@ void CoreLimit::judge(Instant now) {
   const Delays delays = this->delays();
   const bool dense = now - began_ <= std::max(base_, jitter_) * kDenseRoundTrips;
   const bool late = delays.late * 2 > heard_;
-  const bool lossy = static_cast<double>(lost_) > kManyLosses * static_cast<double>(acked_ + lost_);
+  const double sent = std::max(static_cast<double>(acked_ + lost_), fastest_ / 8 * base_.seconds());
+  const bool lossy = static_cast<double>(lost_) > kManyLosses * sent;
   clear_ = false;
   if (!dense || !(late || lossy)) {
     bad_round_trips_ = 0;

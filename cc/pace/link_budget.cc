@@ -48,9 +48,6 @@ constexpr int64_t kGivenRoundTrips = 8;
 constexpr double kSwiftDecrease = 0.8;
 
 // --- losses without delay ---
-constexpr double kPoliced = 0.01;
-constexpr uint32_t kLossyWindows = 3;  // in a row
-constexpr double kBelowPolicer = 0.98;
 constexpr int64_t kPolicedWindows = 16;  // without growth
 
 // --- the empty path ---
@@ -76,7 +73,9 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
       part_(told_),
       rate_(config.first > Rate() ? std::min(static_cast<double>(config.first.bps()), told_)
                                   : told_),
+      allowed_(told_),
       meter_(window_, config.round_trip, config.packet),
+      policer_(window_),
       last_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)),
       starting_(rate_ < told_),
       shown_(rate_) {}
@@ -101,15 +100,14 @@ void LinkBudget::begin(Instant now) {
   yielded_ = 1;
   neighbor_.forget();
   meter_.begin(now);
-  loss_since_ = now;
+  policer_.begin(now);
   next_cut_ = next_growth_ = now + window_;
-  sent_ = lost_ = 0;
 }
 
 bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess) {
   const Duration pause = now - last_;
   last_ = now;
-  sent_ += wire;
+  policer_.on_bytes(wire);
   if (pause > ArrivalMeter::kLongestLook && pause > idle_limit()) {
     begin(now);
   } else if (meter_.on_bytes(now, wire, excess)) {
@@ -147,7 +145,7 @@ double LinkBudget::held_part() const { return std::min(kHeldPart * part_, most_)
 
 void LinkBudget::look(Instant now) {
   const Duration delay = meter_.delay();
-  const bool lossy = policed(now);
+  const bool lossy = policer_.look(now, meter_.rate());
   if (delay == Duration::max()) return lossy ? police(now) : grow(now, Duration());
   delay_ = delay;
   most_ = std::max(most_, std::min(meter_.rate(), told_));
@@ -187,20 +185,9 @@ void LinkBudget::slow_down(double rate) {
   calm_ = 0;
 }
 
-// A policer drops in every window in which more is sent than it lets through; random losses hit
-// some.
-bool LinkBudget::policed(Instant now) {
-  if (now - loss_since_ < window_) return false;
-  const bool lossy = static_cast<double>(lost_) > kPoliced * static_cast<double>(sent_);
-  lossy_windows_ = lossy ? lossy_windows_ + 1 : 0;
-  loss_since_ = now;
-  sent_ = lost_ = 0;
-  return lossy_windows_ >= kLossyWindows;
-}
-
 void LinkBudget::police(Instant now) {
   bound_ = std::min(rate_, meter_.rate());
-  slow_down(bound_ * kBelowPolicer);
+  slow_down(policer_.judge(now, meter_.rate(), std::min(allowed_, rate_), rate_));
   next_growth_ = now + window_ * kPolicedWindows;
 }
 

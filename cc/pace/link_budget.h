@@ -33,6 +33,7 @@
 #include "cc/host_link.h"
 #include "cc/pace/arrival_meter.h"
 #include "cc/pace/greedy_neighbor.h"
+#include "cc/pace/policer.h"
 #include "transport/base/units.h"
 
 namespace pacecar {
@@ -55,9 +56,11 @@ class LinkBudget {
   // recent minimum, Duration::max() if that is not known. True when the rate is another.
   bool on_bytes(Instant now, Bytes wire, Duration excess);
   // Some of what was sent is lost.
-  void on_loss(Bytes wire) { lost_ += wire; }
+  void on_loss(Bytes wire) { policer_.on_loss(wire); }
   // `mean` of the flows' weights; `share` of the weights of all of the host that this process has.
   void set_weight(double mean, double share);
+  // What the flows may send in all.
+  void set_allowed(double rate) { allowed_ = rate; }
   // Multiplies T: of two ends that see the same queue the one with the smaller value acts first.
   void set_patience(int64_t patience) { patience_ = patience; }
   // This process's part of the told rate, where several know each other.
@@ -69,7 +72,7 @@ class LinkBudget {
   // b is what limits, not our part.
   bool learnt() const { return rate_ < part_; }
   // Nothing is learnt and nothing was lost lately: without delays there is nothing to look at.
-  bool unconcerned() const { return rate_ >= told_ && lost_ == 0 && lossy_windows_ == 0; }
+  bool unconcerned() const { return rate_ >= told_ && policer_.quiet(); }
   // No queue has been met yet, and the told rate has not been reached.
   bool starting() const { return starting_; }
 
@@ -84,7 +87,6 @@ class LinkBudget {
   Duration agreed(double rate) const;
   Duration target() const;
   bool doubted(Instant now, bool reason);
-  bool policed(Instant now);
   void slow_down(double rate);
   void police(Instant now);
   void cut(Instant now, Duration delay);
@@ -100,10 +102,12 @@ class LinkBudget {
   double part_;
   double rate_;        // b
   double weight_ = 1;  // w
+  double allowed_;
   int64_t usual_packets_ = kUsualPackets;
   int64_t patience_ = 1;
   ArrivalMeter meter_;
   GreedyNeighbor neighbor_;
+  Policer policer_;
   Instant given_at_;         // the link last gave about what we hold beside it
   Instant last_;             // arrival
   Duration delay_;           // at the last look
@@ -121,11 +125,6 @@ class LinkBudget {
   Instant yields_until_;
   int64_t period_ = 0;  // part of base_memory, at whose beginning less was used
   double shown_;        // rate() when on_bytes last returned true
-  // The present window of losses.
-  Instant loss_since_;
-  Bytes sent_ = 0;
-  Bytes lost_ = 0;
-  uint32_t lossy_windows_ = 0;  // in a row
 };
 
 }  // namespace pacecar

@@ -83,6 +83,7 @@ Instant LinkShare::next_deadline() const {
 void LinkShare::on_acked(Instant now, Bytes wire, Duration excess) {
   const bool granted = level_ == WaterFill::kNoLevel;
   budget_.set_patience(granted ? kPatienceGranted : kPatience);
+  budget_.set_allowed(granted ? fill_.limits() : line());
   const Duration counted = receivers_look_ ? Duration::max() : excess;
   if (budget_.on_bytes(now, wire, counted)) look(kInactive);
 }

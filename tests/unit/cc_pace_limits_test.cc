@@ -335,6 +335,20 @@ TEST_F(CcPaceCore, ManyLossesAreCongestionFewAreTheCables) {
   EXPECT_LE(core_.rate(), 0.6 * kLine);
 }
 
+// What is lost was sent some time ago: what is acknowledged while a sender waits is no measure.
+TEST_F(CcPaceCore, FewLossesAreFewAlsoWhileLittleIsAcknowledged) {
+  hear(Duration(), 20);
+  for (int i = 0; i < 200; ++i) {
+    now_ = now_ + kRoundTrip / 10;
+    sent_ += 4096;
+    if (i % 10 == 0) core_.on_loss({.now = now_, .lost = 2 * 4096});
+    core_.on_ack(
+        {.now = now_, .rtt = kRoundTrip, .acked = 4096, .in_flight = 10 * 4096, .sent = sent_},
+        core_.rate());
+  }
+  EXPECT_EQ(core_.rate(), kLine);
+}
+
 TEST_F(CcPaceCore, ATimeoutHalves) {
   hear(Duration(), 20);
   core_.on_timeout(core_.rate());

@@ -273,7 +273,8 @@ class Link {
 
   double link = kTold;
   bool polices = false;
-  Duration standing;  // what others keep
+  int loses_one_of = 0;  // packets, whatever the rate; 0: none
+  Duration standing;     // what others keep
 
  private:
   struct Flying {
@@ -286,7 +287,8 @@ class Link {
     next_ = now_ + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / wanted));
     ++sent_;
     const Duration wait = std::max(free_ - now_, Duration());
-    if (polices && wait > Duration::from_us(200)) {
+    const bool bad = loses_one_of > 0 && ++numbered_ % loses_one_of == 0;
+    if (bad || (polices && wait > Duration::from_us(200))) {
       ++lost_;
       budget_.on_loss(kPacket);
       return;
@@ -314,6 +316,7 @@ class Link {
   int arrived_ = 0;
   int sent_ = 0;
   int lost_ = 0;
+  int numbered_ = 0;
 };
 
 TEST(CcPaceLinkBudgetLink, FindsWhatTheLinkGivesAndKeepsTheQueueShort) {
@@ -395,6 +398,29 @@ TEST(CcPaceLinkBudgetLink, SettlesBelowAPolicer) {
   EXPECT_GE(sum, 0.8 * link.link);
   EXPECT_LE(sum, 1.1 * link.link);
   EXPECT_LT(link.take_lost(), 0.1) << "it had been half";
+}
+
+TEST(CcPaceLinkBudgetLink, ACableThatLosesIsNoPolicer) {
+  for (const int one_of : {50, 12}) {
+    Link link(config());
+    link.loses_one_of = one_of;
+    link.run(Duration::from_ms(200));
+    EXPECT_GE(link.rate(), 0.9 * kTold) << one_of;
+    link.take_least();
+    link.run(Duration::from_ms(200));
+    EXPECT_GE(link.take_least(), 0.9 * kTold) << one_of;
+  }
+}
+
+// Losses that a timeout tells of while the sender waits say nothing of what the link lets through.
+TEST_F(CcPaceLinkBudget, WhoWaitsForWhatWasLostMeetsNoPolicer) {
+  arrive(1, Duration(), Duration::from_ms(20));
+  for (int i = 0; i < 100; ++i) {
+    now_ = now_ + kRoundTrip / 4;
+    budget_.on_loss(kPacket);
+    budget_.on_bytes(now_, kPacket / 8, Duration());
+  }
+  EXPECT_GE(budget_.rate(), 0.5 * kTold);
 }
 
 TEST(CcPaceLinkBudgetLink, HoldsHalfOfTheLinkAgainstOneWhoKeepsAQueueWhateverWeDo) {

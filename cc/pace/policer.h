@@ -1,0 +1,103 @@
+// Policer: whether the link drops what exceeds a rate, without a queue, and which rate that is.
+//
+// A policer drops in every window in which more is sent than it lets through; random losses hit
+// some, and less than a twentieth of what is sent may be a cable's doing. What is not lost of what
+// may be sent gets through: a sender that waits for something has no slow link. When cuts for two
+// timeouts have not helped, it is the cable after all: what was taken is given back, and only twice
+// as many losses are suspicious again.
+//
+// Rates are bit/s. Pure; one thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+class Policer {
+ public:
+  explicit Policer(Duration window) : window_(window) {}
+
+  void begin(Instant now) {
+    *this = Policer(window_);
+    since_ = now;
+  }
+  void on_bytes(Bytes wire) { arrived_ += static_cast<double>(wire); }
+  void on_loss(Bytes wire) { lost_ += static_cast<double>(wire); }
+
+  // Nothing was lost lately.
+  bool quiet() const { return lost_ == 0 && lossy_windows_ == 0; }
+
+  // `arriving` is the rate of what arrives. True at the end of a window that speaks for a policer.
+  bool look(Instant now, double arriving) {
+    if (now - since_ < window_) return false;
+    const double few = std::max(known_ ? kFew : kMany, kSuspicious * usual_);
+    const bool lossy = lost_ > few * (arrived_ + lost_);
+    lossy_windows_ = lossy ? lossy_windows_ + 1 : 0;
+    run_arrived_ = lossy ? run_arrived_ + arrived_ : 0;
+    run_lost_ = lossy ? run_lost_ + lost_ : 0;
+    lasted_ += (now - since_).seconds() - lasted_ / kTimeout;
+    arrived_lately_ += arrived_ - arrived_lately_ / kTimeout;
+    lost_lately_ += lost_ - lost_lately_ / kTimeout;
+    since_ = now;
+    arrived_ = lost_ = 0;
+    return lossy_windows_ >= kLossyWindows && arriving * lasted_ > kGoesOn * arrived_lately_ * 8;
+  }
+
+  // What a `budget` should become after such a window, of which `allowed` may be used.
+  double judge(Instant now, double arriving, double allowed, double budget) {
+    const double part = lost_lately_ / (arrived_lately_ + lost_lately_);
+    if (!suspected_ || now - last_cut_ >= window_ * kTimeout * 2) {
+      suspected_ = true;
+      before_ = budget;
+      part_before_ = part;
+      first_cut_ = now;
+    }
+    last_cut_ = now;
+    known_ = true;
+    if (now - first_cut_ >= window_ * kTimeout * 2 && part > kHelped * part_before_) {
+      usual_ = part;
+      suspected_ = known_ = false;
+      return before_;
+    }
+    const double through = allowed * run_arrived_ / (run_arrived_ + run_lost_);
+    return std::min(budget, std::max(arriving, through)) * kBelow;
+  }
+
+ private:
+  static constexpr double kMany = 0.05;         // fewer may be the cable's,
+  static constexpr double kFew = 0.01;          // unless there is a policer
+  static constexpr double kSuspicious = 2;      // times what is usual
+  static constexpr uint32_t kLossyWindows = 3;  // in a row
+  static constexpr double kGoesOn = 0.75;       // of the usual arrives, or the sender waits
+  static constexpr double kBelow = 0.98;
+  static constexpr double kHelped = 0.75;
+  // In windows: losses that are found by timeouts are told of so late.
+  static constexpr int64_t kTimeout = 8;
+
+  Duration window_;
+  // The present window, in bytes.
+  Instant since_;
+  double arrived_ = 0;
+  double lost_ = 0;
+  // Those in a row that were lossy.
+  uint32_t lossy_windows_ = 0;
+  double run_arrived_ = 0;
+  double run_lost_ = 0;
+  // The last ones, eight times their average.
+  double lasted_ = 0;  // s
+  double arrived_lately_ = 0;
+  double lost_lately_ = 0;
+
+  bool suspected_ = false;
+  bool known_ = false;
+  Instant first_cut_;
+  Instant last_cut_;
+  double before_ = 0;       // budget, at the first cut
+  double part_before_ = 0;  // that was lost then
+  double usual_ = 0;        // the cable loses that part
+};
+
+}  // namespace pacecar
