@@ -316,6 +316,44 @@ TEST(BalancedPaths, TheSameCallsGiveTheSamePaths) {
   }
 }
 
+// The path that takes most of the next turns; 0xFFFF: none does.
+uint16_t favourite(PathSelector& selector, Instant now) {
+  std::vector<uint16_t> taken;
+  for (int i = 0; i < 16; ++i) taken.push_back(selector.next(now));
+  for (const uint16_t path : taken) {
+    if (share(taken, path) > 0.5) return path;
+  }
+  return 0xFFFF;
+}
+
+TEST(BalancedPaths, ABurstThatArrivesMakesRoomForOne) {
+  const Instant sent = Instant::from_ns(1'000'000);
+  const Instant now = sent + Duration::from_ns(Network::kRoundTrip);
+  for (const bool one_burst : {true, false}) {
+    PathSelector selector(PathPolicy::kBalanced, 64, 3);
+    for (int i = 0; i < 16; ++i) {
+      selector.on_feedback(5, {.event = PathEvent::kGood,
+                               .rtt = Duration::from_ns(Network::kRoundTrip),
+                               .now = now,
+                               .sent = one_burst ? sent : sent + Duration::from_ns(i)});
+    }
+    EXPECT_EQ(favourite(selector, now), one_burst ? 0xFFFF : 5);
+  }
+}
+
+TEST(BalancedPaths, PacketsWhoseRoundTripIsUnknownMakeRoom) {
+  PathSelector selector(PathPolicy::kBalanced, 64, 3);
+  EXPECT_TRUE(selector.counts());
+  const Instant now = Instant::from_ns(1'000'000);
+  for (int i = 0; i < 16; ++i) {
+    selector.on_feedback(
+        5, {.event = PathEvent::kArrived, .now = now, .sent = Instant::from_ns(1000 + i)});
+  }
+  EXPECT_EQ(favourite(selector, now), 5);
+  PathSelector recycle(PathPolicy::kRecycle, 64, 3);
+  EXPECT_FALSE(recycle.counts());
+}
+
 TEST(BalancedPaths, MemoryIsBounded) {
   EXPECT_LE(PathSelector::bytes(PathPolicy::kBalanced, 64), 64 * 16 + 64);
   EXPECT_LE(PathSelector::bytes(PathPolicy::kReroute, 64), 16 * 32);

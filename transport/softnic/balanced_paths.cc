@@ -64,6 +64,7 @@ uint16_t BalancedPaths::next(Instant now, Prng& prng) {
 void BalancedPaths::on_feedback(uint16_t path, const PathFeedback& feedback, Prng& prng) {
   Path& state = paths_[path];
   switch (feedback.event) {
+    case PathEvent::kArrived:
     case PathEvent::kGood:
     case PathEvent::kMarked:
       return on_arrival(path, feedback, prng);
@@ -79,8 +80,13 @@ void BalancedPaths::on_feedback(uint16_t path, const PathFeedback& feedback, Prn
 
 void BalancedPaths::on_arrival(uint16_t path, const PathFeedback& feedback, Prng& prng) {
   Path& state = paths_[path];
+  const bool echoed = feedback.event != PathEvent::kArrived;
+  if (echoed || state.losses > 0) state.avoid_until = Instant();
   state.losses = 0;
-  state.avoid_until = Instant();
+  const auto burst = static_cast<uint32_t>(feedback.sent.ns());
+  const bool freed = feedback.sent != Instant() && burst == state.freed;
+  state.freed = burst;
+  if (!echoed && !freed) free(path);
   const int64_t rtt = std::min(feedback.rtt.ns(), kLongestNs);
   if (rtt <= 0) return;
   if (round_trip_ns_ == 0 || rtt < round_trip_ns_) round_trip_ns_ = rtt;
@@ -94,11 +100,14 @@ void BalancedPaths::on_arrival(uint16_t path, const PathFeedback& feedback, Prng
   const int64_t whole = std::max(round_trip_ns_, floor_ns_);
   const bool move = meaningful > 0 && draw(std::min(meaningful, whole), whole, prng);
   if (difference > floor_ns_) avoid(state, kSlowRoundTrips, feedback.now);
+  if (freed) return;
   const int places = move ? (difference > 0 ? 0 : 2) : 1;
-  for (int i = 0; i < places; ++i) {
-    if (places_.full()) places_.pop_front();
-    places_.push(std::as_const(path));
-  }
+  for (int i = 0; i < places; ++i) free(path);
+}
+
+void BalancedPaths::free(uint16_t path) {
+  if (places_.full()) places_.pop_front();
+  places_.push(std::as_const(path));
 }
 
 void BalancedPaths::avoid(Path& path, int64_t round_trips, Instant now) const {

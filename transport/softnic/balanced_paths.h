@@ -1,7 +1,8 @@
 // BalancedPaths: spreads packets over many paths so that all of them have the same delay.
 //
-// A packet that comes back frees its place on its path, and the next packet takes it: each path
-// carries what it has delivered, so a path that is too full is not filled further. On top of that,
+// A burst that comes back (the first word of any packet of it) frees its place on its path, and the
+// next burst takes it: each path carries what it has delivered, so a path that is too full is not
+// filled further. On top of that,
 // places move from paths that are slower than the average to faster ones, as many as the difference
 // of delay in round trips: a place of a slower path is given up with that probability, one of a
 // faster path is doubled. Where no place is free, and now and then in exchange for one, a path that
@@ -35,11 +36,13 @@ class BalancedPaths {
  private:
   struct Path {
     Instant avoid_until;
+    uint32_t freed = 0;     // the burst that freed its place last: when it was sent, in ns
     uint16_t losses = 0;    // in a row, without an arrival between
     bool on_trial = false;  // after a loss: a packet is on its way
   };
 
   void on_arrival(uint16_t path, const PathFeedback& feedback, Prng& prng);
+  void free(uint16_t path);
   void avoid(Path& path, int64_t round_trips, Instant now) const;
 
   int64_t floor_ns_;

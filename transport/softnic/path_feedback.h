@@ -11,6 +11,7 @@ namespace pacecar {
 
 enum class PathEvent : uint8_t {
   kGood,     // a packet arrived unmarked
+  kArrived,  // likewise, and nothing else is known of it
   kMarked,   // a packet arrived with congestion experienced
   kTrimmed,  // a packet lost its payload to a full queue
   kLost,     // a packet was lost without a word
@@ -20,6 +21,7 @@ struct PathFeedback {
   PathEvent event = PathEvent::kGood;
   Duration rtt;  // of a packet that arrived; 0: unknown
   Instant now;
+  Instant sent;  // packets of one burst have the same; Instant(): unknown
 };
 
 // All paths once a round, in an order that changes from round to round, so that senders that began

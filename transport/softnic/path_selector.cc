@@ -97,6 +97,8 @@ void PathSelector::on_feedback(uint16_t path, const PathFeedback& feedback) {
   }
   if (penalties_.empty()) return;
   switch (feedback.event) {
+    case PathEvent::kArrived:
+      break;
     case PathEvent::kGood:
       recycled_.push(std::as_const(path));
       break;

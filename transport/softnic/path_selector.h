@@ -36,6 +36,8 @@ class PathSelector {
 
   uint16_t next(Instant now);
   void on_feedback(uint16_t path, const PathFeedback& feedback);
+  // Whether each packet that arrives counts, not only those that are echoed.
+  bool counts() const { return balanced_.has_value(); }
   // Whether it matters what arrives, not only what is lost.
   bool learns() const { return !penalties_.empty() || balanced_ || rerouted_; }
 

@@ -132,10 +132,23 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   last_heard_ = now;
   probes_ = 0;
   probe_ = false;
-  for (uint64_t psn = base; psn < cumulative; ++psn) acknowledge(psn, &progress);
+  // The packet that is echoed is told of first and apart, with its round trip.
+  uint64_t echoed = window_.next();
+  const auto elapsed = static_cast<uint32_t>(arrival.ns()) - ack.echo_timestamp;
+  if (ack.echo_valid) {
+    if (elapsed > ack.hold_ns) progress.rtt = Duration::from_ns(elapsed - ack.hold_ns);
+    echoed = expand_psn(base, ack.echo_psn);
+    if (paths_.learns()) learn_path(ack, echoed, progress.rtt, now);
+  }
+  const auto acknowledge = [&](uint64_t psn) {
+    if (this->acknowledge(psn, &progress) && psn != echoed && paths_.counts()) {
+      count_arrival(psn, now);
+    }
+  };
+  for (uint64_t psn = base; psn < cumulative; ++psn) acknowledge(psn);
   for (size_t word = 0; word < bitmap.words(); ++word) {
     for (uint64_t bits = bitmap[word]; bits != 0; bits &= bits - 1) {
-      acknowledge(cumulative + word * 64 + static_cast<uint64_t>(__builtin_ctzll(bits)), &progress);
+      acknowledge(cumulative + word * 64 + static_cast<uint64_t>(__builtin_ctzll(bits)));
     }
   }
   window_.advance();
@@ -148,10 +161,7 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   }
   deadline_ = next_timeout(now);
   if (!ack.echo_valid) return progress;
-  const auto elapsed = static_cast<uint32_t>(arrival.ns()) - ack.echo_timestamp;
   const Instant echo_sent = arrival - Duration::from_ns(elapsed);
-  if (elapsed > ack.hold_ns) progress.rtt = Duration::from_ns(elapsed - ack.hold_ns);
-  if (paths_.learns()) learn_path(ack, progress.rtt, now);
   rtt_.add(now - echo_sent);  // the timeout must allow for the time in both hosts, too
   if (config_.loss.reordering != Duration::max()) {
     declare_lost_before(echo_sent - rtt_.reordering(), now, &progress);
@@ -159,12 +169,11 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   return progress;
 }
 
-void Requester::learn_path(const wire::AckHeader& ack, Duration rtt, Instant now) {
-  const uint64_t psn = expand_psn(window_.unacknowledged(), ack.echo_psn);
+void Requester::learn_path(const wire::AckHeader& ack, uint64_t psn, Duration rtt, Instant now) {
   const auto path = window_.path_of(psn, ack.echo_timestamp);
   if (!path) return;
   const PathEvent event = ack.echo_marked ? PathEvent::kMarked : PathEvent::kGood;
-  paths_.on_feedback(*path, {.event = event, .rtt = rtt, .now = now});
+  paths_.on_feedback(*path, {.event = event, .rtt = rtt, .now = now, .sent = window_.sent_at(psn)});
 }
 
 void Requester::declare_lost_before(Instant limit, Instant now, SendProgress* progress) {
@@ -174,11 +183,18 @@ void Requester::declare_lost_before(Instant limit, Instant now, SendProgress* pr
   }
 }
 
-void Requester::acknowledge(uint64_t psn, SendProgress* progress) {
+bool Requester::acknowledge(uint64_t psn, SendProgress* progress) {
   SendWindow::Packet packet;
-  if (!window_.acknowledge(psn, &packet)) return;
+  if (!window_.acknowledge(psn, &packet)) return false;
   progress->acked += packet.bytes;
   ++posted(packet.request).acknowledged;
+  return true;
+}
+
+void Requester::count_arrival(uint64_t psn, Instant now) {
+  paths_.on_feedback(
+      window_.path_at(psn),
+      {.event = PathEvent::kArrived, .rtt = {}, .now = now, .sent = window_.sent_at(psn)});
 }
 
 SendProgress Requester::on_nak(const wire::Nak& nak, Instant arrival, Instant now) {

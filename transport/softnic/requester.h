@@ -91,9 +91,10 @@ class Requester {
   Posted& posted(uint32_t request) { return requests_[request - first_request_]; }
   void fill(const Posted& posted, const SendWindow::Packet& packet, uint64_t psn, Instant now,
             Outgoing* out) const;
-  void acknowledge(uint64_t psn, SendProgress* progress);
+  bool acknowledge(uint64_t psn, SendProgress* progress);
+  void count_arrival(uint64_t psn, Instant now);
   void declare_lost_before(Instant limit, Instant now, SendProgress* progress);
-  void learn_path(const wire::AckHeader& ack, Duration rtt, Instant now);
+  void learn_path(const wire::AckHeader& ack, uint64_t psn, Duration rtt, Instant now);
   bool packet_timeouts() const { return config_.loss.packet_timeout.ns() != 0; }
   Instant next_timeout(Instant now);
   void take_back(Posted& posted, CompletionStatus status);

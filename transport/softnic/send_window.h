@@ -59,6 +59,9 @@ class SendWindow {
   std::optional<Loss> lose_sending(uint64_t psn, uint32_t timestamp);
   // The path of that sending, if no newer one of this packet is known.
   std::optional<uint16_t> path_of(uint64_t psn, uint32_t timestamp) const;
+  // When, and on which path, the newest sending of a packet left; not of one that is forgotten.
+  Instant sent_at(uint64_t psn) const { return packets_[index(psn)].sent; }
+  uint16_t path_at(uint64_t psn) const { return packets_[index(psn)].path; }
   // Moves unacknowledged() over what is acknowledged.
   void advance();
   // Declares lost the packet in flight that was sent first, if that was before `limit`. To be
