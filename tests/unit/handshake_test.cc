@@ -15,6 +15,7 @@ QueuePairAddress address(uint8_t size) {
 
 const Offer kOffer{.sender = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
                    .flow = 0x1122334455667788,
+                   .joined = true,
                    .obeys = allocator_name("credit"),
                    .weight = 64,
                    .eager = 5000,
@@ -37,6 +38,7 @@ TEST(Handshake, OfferSurvivesItsEncoding) {
   ASSERT_TRUE(offer);
   EXPECT_EQ(offer->sender, kOffer.sender);
   EXPECT_EQ(offer->flow, kOffer.flow);
+  EXPECT_EQ(offer->joined, kOffer.joined);
   EXPECT_EQ(offer->obeys, kOffer.obeys);
   EXPECT_EQ(offer->weight, kOffer.weight);
   EXPECT_EQ(offer->eager, kOffer.eager);
@@ -85,10 +87,18 @@ TEST(Handshake, OtherVersionIsRefused) {
 
 // An address that claims to be longer than any can be, in a message of the right size.
 TEST(Handshake, ImpossibleAddressIsRefused) {
-  constexpr size_t kControlSize = 4 + 16 + 8 + 16 + 4 + 4 + 4 + 48;
+  constexpr size_t kControlSize = 4 + 16 + 8 + 4 + 16 + 4 + 4 + 4 + 48;
   auto offer = encode(kOffer);
   ASSERT_EQ(offer[kControlSize + 3], 64);
   offer[kControlSize + 3] = 65;
+  EXPECT_FALSE(decode_offer(offer));
+}
+
+TEST(Handshake, WhatIsNeitherJoinedNorNotIsRefused) {
+  constexpr size_t kJoined = 4 + 16 + 8 + 3;
+  auto offer = encode(kOffer);
+  ASSERT_EQ(offer[kJoined], 1);
+  offer[kJoined] = 2;
   EXPECT_FALSE(decode_offer(offer));
 }
 

@@ -51,10 +51,11 @@ struct Messenger::Flow {
   uint32_t words_outstanding = 0;  // words of ours that are on their way
   uint64_t word_posted = 0;        // the newest of them
   uint32_t connections = 0;
-  bool active = false;  // some request is under way: the peer must be alive
-  bool obeys = false;   // receiving: the sender takes our allocator's grants
-  uint32_t weight = 1;  // the largest of its connections'
-  uint32_t writes = 0;  // sending: at the NIC
+  bool active = false;   // some request is under way: the peer must be alive
+  bool obeys = false;    // receiving: the sender takes our allocator's grants
+  bool doubted = false;  // sending: no further connection shares it
+  uint32_t weight = 1;   // the largest of its connections'
+  uint32_t writes = 0;   // sending: at the NIC
   FlowStanding standing;
   Instant last_word;
   Instant leave_at;
@@ -87,7 +88,8 @@ struct Messenger::Sender {
   uint64_t wanted = 0;  // slots that we have asked for
   MessageFailure failure = MessageFailure::kNone;
   Progress progress;
-  bool open = false;  // the answer is in
+  bool shares = false;  // a flow that another connection made
+  bool open = false;    // the answer is in
   bool held = false;
   bool closed = false;   // by the application
   bool lingers = false;  // closed, while copies of what was done for the application are under way

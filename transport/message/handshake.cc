@@ -9,8 +9,8 @@ namespace pacecar {
 namespace {
 
 // "PCM" and the version of the message layer: raise it with every change of what travels.
-constexpr uint32_t kOfferMagic = 0x50434D04;
-constexpr uint32_t kAnswerMagic = 0x50434E04;
+constexpr uint32_t kOfferMagic = 0x50434D05;
+constexpr uint32_t kAnswerMagic = 0x50434E05;
 
 class Writer {
  public:
@@ -112,6 +112,7 @@ std::vector<uint8_t> encode(const Offer& offer) {
   out.u32(kOfferMagic);
   out.bytes(offer.sender);
   out.u64(offer.flow);
+  out.u32(offer.joined ? 1 : 0);
   out.bytes(offer.obeys);
   out.u32(offer.weight);
   out.u32(offer.eager);
@@ -136,6 +137,9 @@ Result<Offer> decode_offer(std::span<const uint8_t> bytes) {
   if (in.u32() != kOfferMagic) return other_version("offer");
   in.copy_to(offer.sender);
   offer.flow = in.u64();
+  const uint32_t joined = in.u32();
+  if (joined > 1) in.refuse();
+  offer.joined = joined == 1;
   in.copy_to(offer.obeys);
   offer.weight = in.u32();
   if (offer.weight == 0 || offer.weight > kMaxWeight) in.refuse();

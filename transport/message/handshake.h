@@ -38,7 +38,8 @@ AllocatorName allocator_name(std::string_view name);
 
 struct Offer {
   NicIdentity sender{};
-  uint64_t flow = 0;  // the sender's number of the flow
+  uint64_t flow = 0;    // the sender's number of the flow
+  bool joined = false;  // the sender has the flow's other end: a receiver without it has let it go
   AllocatorName obeys{};
   uint32_t weight = 1;  // the connection's; the flow has the largest of its connections'
   uint32_t eager = 0;   // bytes of the largest eager message that it may send; 0: none

@@ -14,6 +14,8 @@ namespace {
 
 constexpr uint32_t kDataWorkRequests = 256;
 constexpr uint32_t kControlWorkRequests = 64;
+constexpr std::string_view kFlowEnded =
+    "the flow that this connection was to share has ended: connect again";
 
 // Data goes one way; the other end of a flow answers by control words.
 QueuePairConfig data_config(FlowId flow, bool sending) {
@@ -164,7 +166,8 @@ Messenger::Flow* Messenger::find_flow(bool sending, const NicIdentity& peer,
     Flow& flow = *flows_[id];
     if (flow.sending != sending || flow.peer != peer || flow.state == Flow::State::kBroken)
       continue;
-    if (number ? flow.number == *number : flow.state != Flow::State::kLeaving) return &flow;
+    const bool shareable = flow.state != Flow::State::kLeaving && !flow.doubted;
+    if (number ? flow.number == *number : shareable) return &flow;
   }
   return nullptr;
 }
@@ -243,6 +246,7 @@ void Messenger::break_flow(Flow& flow, MessageFailure failure) {
 Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant now,
                                                 uint32_t weight, Role role) {
   PACECAR_CHECK(weight <= kMaxWeight);
+  poll_completions(now);  // a flow that has broken is not shared
   const size_t place = free_place(senders_);
   if (place == senders_.size()) {
     return fail(ErrorCode::kUnavailable,
@@ -256,6 +260,7 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
   if (!region) return tl::unexpected(region.error());
   sender->table_region = *region;
   Flow* flow = find_flow(true, peer, std::nullopt);
+  sender->shares = flow != nullptr;
   if (flow == nullptr) {
     auto made = make_flow(true, peer, next_flow_number_++);
     if (!made) {
@@ -270,6 +275,7 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
   ++flow->connections;
   const Offer offer{.sender = config_.identity,
                     .flow = flow->number,
+                    .joined = flow->state == Flow::State::kOpen,
                     .obeys = obeys_,
                     .weight = sender->weight,
                     .eager = sender->eager,
@@ -291,9 +297,9 @@ Result<void> Messenger::finish_send(ConnectionId connection, std::span<const uin
       break_flow(flow, MessageFailure::kPeerProtocol);
       return joined;
     }
-  } else if (!std::ranges::equal(flow.remote.data.view(), answer->end.data.view())) {
-    return fail(ErrorCode::kPeer,
-                "the peer has forgotten the flow that this connection was to share: connect again");
+  } else if (flow.state == Flow::State::kBroken ||
+             !std::ranges::equal(flow.remote.data.view(), answer->end.data.view())) {
+    return fail(ErrorCode::kPeer, std::string(kFlowEnded));
   }
   if (answer->connection >= Immediate::kMaxConnections) {
     return fail(ErrorCode::kPeer,
@@ -314,9 +320,18 @@ Result<void> Messenger::finish_send(ConnectionId connection, std::span<const uin
   return {};
 }
 
+bool Messenger::doubt_flow(ConnectionId connection, Instant now) {
+  poll_completions(now);
+  const Sender& sender = *senders_[connection];
+  Flow& flow = *sender.flow;
+  flow.doubted = flow.doubted || sender.shares;
+  return sender.shares || flow.state == Flow::State::kBroken;
+}
+
 Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> bytes, Instant now) {
   auto offer = decode_offer(bytes);
   if (!offer) return tl::unexpected(offer.error());
+  poll_completions(now);  // a flow that has broken is not shared
   const size_t place = free_place(receivers_);
   if (place == receivers_.size()) {
     return fail(ErrorCode::kUnavailable,
@@ -337,6 +352,7 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
   };
   Flow* flow = find_flow(false, offer->sender, offer->flow);
   if (flow == nullptr) {
+    if (offer->joined) return give_up({ErrorCode::kPeer, std::string(kFlowEnded)});
     auto made = make_flow(false, offer->sender, offer->flow);
     if (!made) return give_up(made.error());
     flow = *made;

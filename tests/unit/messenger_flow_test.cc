@@ -1,0 +1,114 @@
+// Messenger: flows that end between a connection's offer and its answer. Simulated: two hosts.
+#include <gtest/gtest.h>
+
+#include "tests/support/sim_host.h"
+
+namespace pacecar::test {
+namespace {
+
+class MessengerFlowTest : public testing::Test {
+ protected:
+  using Offered = Messenger::Offered;
+
+  MessengerFlowTest() {
+    for (size_t port = 0; port < 2; ++port) {
+      hosts_.push_back(std::make_unique<SimHost>(network_, port, port));
+    }
+  }
+  Messenger& sender() { return hosts_[0]->messenger(); }
+  Messenger& receiver() { return hosts_[1]->messenger(); }
+  Offered offer() { return sender().open_send(SimHost::identity_of(1), network_.now()).value(); }
+  auto answer(const Offered& offered) {
+    return receiver().open_receive(offered.offer, network_.now());
+  }
+  auto finish(const Offered& offered, const Messenger::Answered& answered) {
+    return sender().finish_send(offered.connection, answered.answer, network_.now());
+  }
+  ConnectionId make(const Offered& offered) {
+    const auto answered = answer(offered).value();
+    PACECAR_CHECK(finish(offered, answered).has_value());
+    return answered.connection;
+  }
+  bool doubt(const Offered& offered) {
+    return sender().doubt_flow(offered.connection, network_.now());
+  }
+  void give_up(const Offered& offered) { sender().close_send(offered.connection, network_.now()); }
+  // Until the receiver has let their flow go; the sender keeps it for those that it has offered.
+  void close(const Offered& offered, ConnectionId receive) {
+    give_up(offered);
+    receiver().close_receive(receive, network_.now());
+    run(network_, hosts_, network_.now() + Duration::from_s(3), [] { return false; });
+    ASSERT_EQ(receiver().report().flows, 0U);
+    ASSERT_EQ(sender().report().flows, 1U);
+  }
+  void expect_made_anew(const Offered& failed) {
+    EXPECT_TRUE(doubt(failed));
+    give_up(failed);
+    const Offered again = offer();
+    const auto answered = answer(again);
+    ASSERT_TRUE(answered) << answered.error().message;
+    const auto finished = finish(again, *answered);
+    EXPECT_TRUE(finished) << finished.error().message;
+  }
+
+  SimStar network_;
+  std::vector<std::unique_ptr<SimHost>> hosts_;
+};
+
+TEST_F(MessengerFlowTest, OfferOfAFlowThatTheReceiverHasForgottenIsRefused) {
+  const Offered first = offer();
+  const ConnectionId receive = make(first);
+  const Offered second = offer();
+  close(first, receive);
+  const auto answered = answer(second);
+  ASSERT_FALSE(answered);
+  EXPECT_EQ(answered.error().code, ErrorCode::kPeer);
+  EXPECT_EQ(receiver().report().flows, 0U) << "nothing is kept of it";
+  expect_made_anew(second);
+}
+
+// The receiver cannot know that it had the flow before; the sender sees that it is another one.
+TEST_F(MessengerFlowTest, AnswerWithAnotherFlowThanTheOneThatWasJoinedIsRefused) {
+  const Offered first = offer();
+  const Offered second = offer();
+  close(first, make(first));
+  const auto answered = answer(second);
+  ASSERT_TRUE(answered);
+  const auto finished = finish(second, *answered);
+  ASSERT_FALSE(finished);
+  EXPECT_EQ(finished.error().code, ErrorCode::kPeer);
+  expect_made_anew(second);
+}
+
+TEST_F(MessengerFlowTest, AnswerOverAFlowThatHasBrokenIsRefused) {
+  const Offered first = offer();
+  make(first);
+  const Offered second = offer();
+  const auto answered = answer(second).value();
+  sender().break_send(first.connection);
+  EXPECT_FALSE(finish(second, answered));
+  expect_made_anew(second);
+}
+
+TEST_F(MessengerFlowTest, FlowOfOnesOwnIsDoubtedOnlyWhenItHasBroken) {
+  const Offered only = offer();
+  EXPECT_FALSE(doubt(only));
+  sender().break_send(only.connection);
+  EXPECT_TRUE(doubt(only));
+}
+
+// Those that use it go on.
+TEST_F(MessengerFlowTest, DoubtedFlowIsSharedNoMore) {
+  const Offered first = offer();
+  make(first);
+  const Offered second = offer();
+  EXPECT_EQ(sender().report().flows, 1U);
+  EXPECT_TRUE(doubt(second));
+  make(offer());
+  make(offer());
+  EXPECT_EQ(sender().report().flows, 2U);
+  EXPECT_EQ(sender().send_lane(first.connection).failure, MessageFailure::kNone);
+}
+
+}  // namespace
+}  // namespace pacecar::test

@@ -1,0 +1,82 @@
+// Connections between messengers whose NICs open their endpoints anew: on providers that every
+// machine has, in real time. A provider that is not there is skipped.
+#include <gtest/gtest.h>
+
+#include "tests/support/over_ofi.h"
+#include "transport/message/messenger.h"
+
+namespace pacecar {
+namespace {
+
+using test::monotonic_now;
+using test::need;
+using test::OfiEnd;
+
+class OfiMessengerTest : public test::OverOfi {
+ protected:
+  struct Host {
+    explicit Host(uint8_t number)
+        : identity{number},
+          end(kind()),
+          messenger(need(Messenger::create(
+              end.nic(),
+              {.identity = identity, .line_rate = Rate::from_gbps(10), .max_connections = 16},
+              monotonic_now()))) {}
+    void step() {
+      const Instant now = monotonic_now();
+      end.nic().receive(now);
+      end.nic().on_time(now);
+      messenger->poll(now);
+      end.nic().transmit(now);
+    }
+
+    NicIdentity identity;
+    OfiEnd end;
+    std::unique_ptr<Messenger> messenger;
+  };
+
+  // Nobody is turned meanwhile.
+  static Result<ConnectionId> connect(Host& from, Host& to) {
+    const Instant now = monotonic_now();
+    const auto offered = need(from.messenger->open_send(to.identity, now));
+    const auto answered = to.messenger->open_receive(offered.offer, now);
+    if (!answered) {
+      EXPECT_TRUE(from.messenger->doubt_flow(offered.connection, now));
+      from.messenger->close_send(offered.connection, now);
+      return tl::unexpected(answered.error());
+    }
+    const auto done = from.messenger->finish_send(offered.connection, answered->answer, now);
+    if (!done) return tl::unexpected(done.error());
+    return offered.connection;
+  }
+  static void expect_lives(Host& from, Host& to, const Result<ConnectionId>& connection) {
+    ASSERT_TRUE(connection) << connection.error().message;
+    for (int i = 0; i < 100; ++i) {
+      from.step();
+      to.step();
+    }
+    EXPECT_EQ(from.messenger->send_lane(*connection).failure, MessageFailure::kNone)
+        << from.messenger->send_fault(*connection);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Over, OfiMessengerTest, test::every_ofi_kind(), test::ofi_kind_name);
+
+TEST_P(OfiMessengerTest, BrokenFlowIsNotSharedAlthoughNobodyWasToldYet) {
+  Host host(1);
+  expect_lives(host, host, connect(host, host));
+  host.end.nic().reopen_endpoints("the cable was pulled");
+  expect_lives(host, host, connect(host, host));
+}
+
+TEST_P(OfiMessengerTest, FlowThatHasBrokenAtThePeerIsNotShared) {
+  Host from(1);
+  Host to(2);
+  expect_lives(from, to, connect(from, to));
+  to.end.nic().reopen_endpoints("the cable was pulled");
+  EXPECT_FALSE(connect(from, to));
+  expect_lives(from, to, connect(from, to));
+}
+
+}  // namespace
+}  // namespace pacecar
