@@ -84,8 +84,8 @@ struct BootstrapWorld {
   bootstrap::HandleContents contents;
 };
 
-// The connector's payload, once it is there; the error when it fails.
-inline Result<Payload> finish(BootstrapConnector& connector, Instant now) {
+// The listener's reply, once it is there; the error when the connector fails.
+inline Result<Payload> await_reply(BootstrapConnector& connector, Instant now) {
   Result<Payload> outcome = fail(ErrorCode::kInternal, "the connector does not come to an end");
   eventually([&] {
     auto polled = connector.poll(now);
@@ -94,6 +94,16 @@ inline Result<Payload> finish(BootstrapConnector& connector, Instant now) {
     return !polled || polled->has_value();
   });
   return outcome;
+}
+
+inline bool confirm(BootstrapConnector& connector, Instant now) {
+  return eventually([&] { return connector.confirm(now).value(); });
+}
+
+inline Result<Payload> finish(BootstrapConnector& connector, Instant now) {
+  Result<Payload> reply = await_reply(connector, now);
+  EXPECT_TRUE(!reply || confirm(connector, now));
+  return reply;
 }
 
 inline BootstrapSession::State finish(BootstrapSession& session, Instant now) {

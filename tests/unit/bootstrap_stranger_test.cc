@@ -13,6 +13,7 @@ using bootstrap::Frame;
 using bootstrap::FrameType;
 using bootstrap::Handshake;
 using test::BootstrapWorld;
+using test::confirm;
 using test::eventually;
 using test::finish;
 using test::pattern;
@@ -300,7 +301,7 @@ Tampering tamper(TcpRelay::Way way, size_t at) {
     if (connecting) {
       const auto polled = connector->poll(world.now);
       connecting = polled && !polled->has_value();
-      result.connected = polled && polled->has_value();
+      result.connected = polled && polled->has_value() && confirm(*connector, world.now);
       if (!polled) connector.reset();
     }
     relay.step();

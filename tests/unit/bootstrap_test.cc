@@ -9,7 +9,9 @@
 namespace pacecar {
 namespace {
 
+using test::await_reply;
 using test::BootstrapWorld;
+using test::confirm;
 using test::eventually;
 using test::finish;
 using test::pattern;
@@ -23,8 +25,9 @@ void expect_exchange(BootstrapWorld& world, const Payload& offer, const Payload&
   ASSERT_NE(session, nullptr);
   EXPECT_EQ(Payload(session->offer().begin(), session->offer().end()), offer);
   session->reply(answer);
+  EXPECT_EQ(await_reply(*connector, world.now), answer);
   EXPECT_EQ(session->poll(world.now), State::kWaiting) << "nobody has confirmed yet";
-  EXPECT_EQ(finish(*connector, world.now), answer);
+  EXPECT_TRUE(confirm(*connector, world.now));
   EXPECT_EQ(finish(*session, world.now), State::kConfirmed);
 }
 
@@ -66,6 +69,7 @@ TEST(Bootstrap, JoinsManyPeersAtOnce) {
     return done == kPeers;
   }));
   ASSERT_EQ(sessions.size(), kPeers);
+  for (auto& connector : connectors) EXPECT_TRUE(confirm(*connector, world.now));
   for (auto& session : sessions) EXPECT_EQ(finish(*session, world.now), State::kConfirmed);
   for (uint8_t i = 0; i < kPeers; ++i) EXPECT_EQ(replies[i], (Payload{i, uint8_t(i + 1)}));
 }
@@ -109,6 +113,7 @@ TEST(Bootstrap, SessionFailsWithoutConfirmation) {
   auto from_leaver = world.accept(*leaver);
   for (auto* session : {from_silent.get(), from_leaver.get()}) session->reply({});
 
+  EXPECT_TRUE(await_reply(*leaver, world.now));
   leaver.reset();
   EXPECT_EQ(finish(*from_leaver, world.now), State::kFailed);
   EXPECT_THAT(from_leaver->error().message, HasSubstr("closed before it was confirmed"));

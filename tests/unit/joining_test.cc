@@ -5,13 +5,8 @@
 #include <gmock/gmock.h>
 #include <sched.h>
 
-#include <numeric>
-
-#include "tests/support/other_network.h"
-#include "transport/api/engine_context.h"
+#include "tests/support/joining_process.h"
 #include "transport/engine/bootstrap/bootstrap.h"
-#include "transport/engine/open_io.h"
-#include "transport/engine/soft_port.h"
 
 namespace pacecar::test {
 namespace {
@@ -20,97 +15,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-using Networks = std::vector<std::string>;
-
-// A process with a device for each element: the networks of each of its NICs.
-class Process {
- public:
-  explicit Process(const std::vector<std::vector<Networks>>& devices) {
-    Params params;
-    params.state_dir = kNoStateDirectory;
-    for (const auto& nics : devices) {
-      Group& group = groups_.emplace_back();
-      for (const Networks& networks : nics) group.push_back(make_nic(params, networks));
-    }
-    params_ = std::move(params);
-  }
-
-  // What the application is told of that device.
-  NicInfo& info(size_t device) { return groups_[device].front().info; }
-  Context& context() {
-    if (context_ == nullptr) {
-      const auto keep = [](void* lines, LogLevel, std::string_view line) {
-        static_cast<std::vector<std::string>*>(lines)->emplace_back(line);
-      };
-      context_ =
-          std::make_unique<EngineContext>(params_, std::move(groups_), LogSink{keep, &lines_});
-    }
-    return *context_;
-  }
-  const std::vector<std::string>& lines() const { return lines_; }
-
- private:
-  using Group = EngineContext::Group;
-
-  EngineContext::RunningNic make_nic(const Params& params, const Networks& networks) {
-    auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp).value();
-    auto port = std::make_unique<OtherNetworkPort>(
-        make_soft_port(params, std::move(io), clock_now()), networks);
-    NicInfo info{.name = "nic" + std::to_string(number_)};
-    auto engine = Engine::open(params, std::move(port), identity_of_nic(identity_, number_++));
-    return {.info = std::move(info), .engine = std::move(*engine)};
-  }
-
-  const NicIdentity identity_ = random_identity();
-  uint8_t number_ = 0;
-  Params params_;
-  std::vector<Group> groups_;
-  std::vector<std::string> lines_;
-  std::unique_ptr<Context> context_;
-};
-
-struct Ends {
-  std::unique_ptr<SendConnection> send;
-  std::unique_ptr<ReceiveConnection> receive;
-};
-
-Result<Ends> connect(Context& from, size_t device, Context& to, size_t listening) {
-  const auto listener = to.listen(listening).value();
-  auto connecting = from.connect(device, listener->handle());
-  if (!connecting) return tl::unexpected(connecting.error());
-  Ends ends;
-  while (ends.send == nullptr || ends.receive == nullptr) {
-    if (ends.send == nullptr) {
-      auto made = (*connecting)->poll();
-      if (!made) return tl::unexpected(made.error());
-      ends.send = std::move(*made);
-    }
-    if (ends.receive == nullptr) ends.receive = listener->accept().value();
-    sched_yield();
-  }
-  return ends;
-}
-
-// One message, its memory registered where the connection says.
-void expect_carries(Context& from, Context& to, const Ends& ends) {
-  std::vector<uint8_t> out(100'000), in(out.size());
-  std::iota(out.begin(), out.end(), uint8_t{3});
-  const Memory* const out_memory =
-      from.register_memory(ends.send->nic(), out.data(), out.size()).value();
-  const Memory* const in_memory =
-      to.register_memory(ends.receive->nic(), in.data(), in.size()).value();
-  const ReceiveBuffer buffer{in.data(), in.size(), 0, in_memory};
-  Request* receiving = ends.receive->irecv({&buffer, 1}).value();
-  Request* sending = ends.send->isend(out.data(), out.size(), 0, out_memory).value();
-  while (receiving != nullptr || sending != nullptr) {
-    if (receiving != nullptr && ends.receive->test(receiving).value().done) receiving = nullptr;
-    if (sending != nullptr && ends.send->test(sending).value().done) sending = nullptr;
-  }
-  EXPECT_EQ(in, out);
-  EXPECT_TRUE(from.deregister_memory(ends.send->nic(), out_memory));
-  EXPECT_TRUE(to.deregister_memory(ends.receive->nic(), in_memory));
-}
 
 void expect_joins(Process& from, Process& to, size_t own, size_t peer) {
   const auto ends = connect(from.context(), 0, to.context(), 0);

@@ -229,28 +229,50 @@ class EngineConnecting final : public Connecting {
   }
 
   Result<std::unique_ptr<SendConnection>> poll() override {
+    auto made = advance();
+    if (!made && begin_anew()) return nullptr;
+    return made;
+  }
+
+ private:
+  Result<std::unique_ptr<SendConnection>> advance() {
     const auto begun = begin();
     if (!begun) return tl::unexpected(begun.error());
     if (!*begun) return nullptr;
-    auto reply = bootstrap_->poll(clock_now());
-    if (!reply) return tl::unexpected(reply.error());
-    if (!reply->has_value()) return nullptr;
-    const auto answers = unpack_lanes(**reply);
+    if (!finished_) {
+      const auto reply = bootstrap_->poll(clock_now());
+      if (!reply) return tl::unexpected(reply.error());
+      if (!reply->has_value()) return nullptr;
+      if (auto finished = finish(**reply); !finished) return tl::unexpected(finished.error());
+      finished_ = true;
+    }
+    const auto confirmed = bootstrap_->confirm(clock_now());
+    if (!confirmed) return tl::unexpected(confirmed.error());
+    if (!*confirmed) return nullptr;
+    return connection();
+  }
+
+  Result<void> finish(std::span<const uint8_t> reply) {
+    const auto answers = unpack_lanes(reply);
     if (!answers) return tl::unexpected(answers.error());
     if (answers->size() != connections_.size()) {
       return fail(ErrorCode::kPeer,
                   "the peer answers other lanes than it was offered: run the "
                   "same version of Pacecar on both sides");
     }
+    for (size_t lane = 0; lane < connections_.size(); ++lane) {
+      auto finished = nic_of_lane(device_, lane)
+                          .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
+                            return messenger.finish_send(connections_[lane], (*answers)[lane], now);
+                          });
+      if (!finished) return finished;
+    }
+    return {};
+  }
+
+  std::unique_ptr<SendConnection> connection() {
     own_.stand_ins->tell(own_.asked(), device_, bootstrap_->peer());
     std::vector<BondLane> lanes = make_lanes(device_, connections_, bootstrap_->peer());
-    for (size_t i = 0; i < lanes.size(); ++i) {
-      Engine& engine = *lanes[i].at.nic.engine;
-      auto finished = engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
-        return messenger.finish_send(connections_[i], (*answers)[i], now);
-      });
-      if (!finished) return tl::unexpected(finished.error());
-    }
     for (const BondLane& lane : lanes) {
       Engine& engine = *lane.at.nic.engine;
       engine.exclusively(
@@ -261,9 +283,30 @@ class EngineConnecting final : public Connecting {
     return make_bonded_send(std::move(lanes), own_.keeper);
   }
 
- private:
+  // Others' flows that were to be shared may have ended before the peer saw the offer: once more,
+  // over flows that they have not made.
+  bool begin_anew() {
+    bool doubtful = false;
+    for (size_t lane = 0; lane < connections_.size(); ++lane) {
+      doubtful |= nic_of_lane(device_, lane)
+                      .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
+                        return messenger.doubt_flow(connections_[lane], now);
+                      });
+    }
+    if (!doubtful || anew_ || clock_now() >= deadline_) return false;
+    anew_ = true;
+    close(connections_);
+    connections_.clear();
+    bootstrap_.reset();
+    finished_ = false;
+    return true;
+  }
+
   Result<bool> call(std::span<const uint8_t> offer) {
-    auto bootstrap = BootstrapConnector::open(handle_, offer, connect_timeout_, clock_now());
+    const Instant now = clock_now();
+    if (!anew_) deadline_ = now + connect_timeout_;
+    const Duration left = std::max(deadline_ - now, Duration::from_ms(1));
+    auto bootstrap = BootstrapConnector::open(handle_, offer, left, now);
     if (!bootstrap) return tl::unexpected(bootstrap.error());
     bootstrap_ = std::move(*bootstrap);
     return true;
@@ -300,9 +343,11 @@ class EngineConnecting final : public Connecting {
 
   void close(const Connections& connections) {
     for (size_t lane = 0; lane < connections.size(); ++lane) {
-      nic_of_lane(device_, lane).engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
+      Engine& engine = *nic_of_lane(device_, lane).engine;
+      engine.exclusively([&](Messenger& messenger, Nic&, Instant now) {
         messenger.close_send(connections[lane], now);
       });
+      engine.submitted();  // its last word must leave
     }
   }
 
@@ -313,6 +358,9 @@ class EngineConnecting final : public Connecting {
   const Duration connect_timeout_;
   const uint32_t weight_;
   const Instant give_up_;
+  Instant deadline_;         // since the first call
+  bool anew_ = false;        // this is the second attempt, the last one
+  bool finished_ = false;    // the peer's reply is taken, and it is being told so
   Connections connections_;  // ours to close
   std::unique_ptr<BootstrapConnector> bootstrap_;
 };

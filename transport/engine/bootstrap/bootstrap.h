@@ -101,25 +101,29 @@ class BootstrapListener {
 // timeout; its offer is sent at most once.
 class BootstrapConnector {
  public:
-  // Errors, here and from poll(), after which the object must not be polled again: kInvalidArgument
-  // (the handle), kPeer (refused, not a Pacecar listener, gone, or no answer in time), kSystem.
+  // Errors, here and of what follows, after which the object is of no use: kInvalidArgument (the
+  // handle), kPeer (refused, not a Pacecar listener, gone, or no answer in time), kSystem.
   static Result<std::unique_ptr<BootstrapConnector>> open(const BootstrapHandle& handle,
                                                           std::span<const uint8_t> offer,
                                                           Duration timeout, Instant now);
 
-  // The listener's reply, once, when it has been confirmed; nullopt: not yet.
+  // The listener's reply, once; nullopt: not yet.
   Result<std::optional<std::vector<uint8_t>>> poll(Instant now);
+  // Tells the listener that its reply is taken: a connection that is not confirmed it gives up.
+  // True: told; false: not yet.
+  Result<bool> confirm(Instant now);
 
   std::string peer() const;  // "host:port" of the listener
 
  private:
-  enum class Stage { kWaiting, kConnecting, kChallenge, kReply, kConfirm, kEnded };
+  enum class Stage { kWaiting, kConnecting, kChallenge, kReply, kAnswered, kConfirm, kEnded };
   // True: go on with the next stage; false: wait; an error is for good.
   using Step = Result<bool>;
 
   BootstrapConnector(const bootstrap::HandleContents& contents, std::span<const uint8_t> offer,
                      Duration timeout, Instant now);
 
+  Step in_time(Step step, Instant now);
   Step advance(Instant now);
   Step start(Instant now);
   Step finish_connect(Instant now);

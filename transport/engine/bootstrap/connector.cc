@@ -50,18 +50,29 @@ Result<std::unique_ptr<BootstrapConnector>> BootstrapConnector::open(const Boots
 std::string BootstrapConnector::peer() const { return to_string(listener_); }
 
 Result<std::optional<std::vector<uint8_t>>> BootstrapConnector::poll(Instant now) {
-  PACECAR_CHECK(stage_ != Stage::kEnded);
-  const Step step = advance(now);
-  if (!step) {
-    stage_ = Stage::kEnded;
-    channel_.reset();
-    return tl::unexpected(step.error());
+  PACECAR_CHECK(stage_ < Stage::kAnswered);
+  const Step step = in_time(advance(now), now);
+  if (!step) return tl::unexpected(step.error());
+  if (!*step) return std::nullopt;
+  return std::move(reply_);
+}
+
+Result<bool> BootstrapConnector::confirm(Instant now) {
+  PACECAR_CHECK(stage_ == Stage::kAnswered || stage_ == Stage::kConfirm);
+  if (stage_ == Stage::kAnswered) {
+    channel_->queue(handshake_.seal(FrameType::kConfirm, {}));
+    stage_ = Stage::kConfirm;
   }
-  if (stage_ == Stage::kEnded) return std::move(reply_);
-  if (now < deadline_) return std::nullopt;
+  return in_time(flush_confirm(), now);
+}
+
+// The end of an attempt that has failed, or whose time is over.
+BootstrapConnector::Step BootstrapConnector::in_time(Step step, Instant now) {
+  if (step && (*step || now < deadline_)) return step;
   const bool connected = stage_ != Stage::kWaiting && stage_ != Stage::kConnecting;
   stage_ = Stage::kEnded;
   channel_.reset();
+  if (!step) return step;
   return fail(
       ErrorCode::kPeer,
       fmt::format("no connection to the listener at {} within {:g} s ({}): check that its "
@@ -69,6 +80,7 @@ Result<std::optional<std::vector<uint8_t>>> BootstrapConnector::poll(Instant now
                   peer(), timeout_.seconds(), connected ? "connected, but silent" : last_cause_));
 }
 
+// True: answered.
 BootstrapConnector::Step BootstrapConnector::advance(Instant now) {
   for (;;) {
     Step step = false;
@@ -85,11 +97,10 @@ BootstrapConnector::Step BootstrapConnector::advance(Instant now) {
       case Stage::kReply:
         step = take_reply();
         break;
+      case Stage::kAnswered:
       case Stage::kConfirm:
-        step = flush_confirm();
-        break;
       case Stage::kEnded:
-        break;
+        return true;
     }
     if (!step || !*step) return step;
   }
@@ -174,8 +185,7 @@ BootstrapConnector::Step BootstrapConnector::take_reply() {
                                               peer(), printable(reason)));
   }
   reply_.assign(reply->payload.begin(), reply->payload.end());
-  channel_->queue(handshake_.seal(FrameType::kConfirm, {}));
-  stage_ = Stage::kConfirm;
+  stage_ = Stage::kAnswered;
   return true;
 }
 

@@ -1,0 +1,88 @@
+// Connections are made over flows that others made, and that may end before the peer has answered.
+#include <gmock/gmock.h>
+#include <sched.h>
+
+#include "tests/support/joining_process.h"
+#include "transport/engine/bootstrap/bootstrap.h"
+#include "transport/engine/clock.h"
+
+namespace pacecar::test {
+namespace {
+
+// Over devices of so many NICs.
+class JoiningAnew : public testing::TestWithParam<size_t> {
+ protected:
+  // Connects to a listener of its own, who does not accept yet.
+  struct Attempt {
+    std::unique_ptr<Listener> listener;
+    std::unique_ptr<Connecting> connecting;
+  };
+  Attempt attempt() {
+    Attempt made{.listener = to_.context().listen(0).value(), .connecting = nullptr};
+    made.connecting = from_.context().connect(0, made.listener->handle()).value();
+    EXPECT_EQ(made.connecting->poll().value(), nullptr);  // its offer is made
+    return made;
+  }
+  Result<Ends> finish(Attempt& attempt) {
+    return test::finish(*attempt.connecting, *attempt.listener);
+  }
+  // Once both ends have closed, and the peer needs the flow no more.
+  void await_that_the_peer_forgets() {
+    while (to_.context().statistics(0).flows > 0) sched_yield();
+  }
+  void expect_made(Attempt& attempt) {
+    const auto ends = finish(attempt);
+    ASSERT_TRUE(ends) << ends.error().message;
+    expect_carries(from_.context(), to_.context(), *ends);
+  }
+
+  const std::vector<Networks> device_ = std::vector<Networks>(GetParam(), {"soft"});
+  Process from_{{device_}};
+  Process to_{{device_}};
+};
+
+INSTANTIATE_TEST_SUITE_P(Nics, JoiningAnew, testing::Values(1, 2));
+
+TEST_P(JoiningAnew, WhereThePeerHasForgottenTheFlowThatWasToBeShared) {
+  auto first = connect(from_.context(), 0, to_.context(), 0).value();
+  Attempt second = attempt();
+  first = {};
+  await_that_the_peer_forgets();
+  expect_made(second);
+}
+
+// What the second one was to share was not made when it was offered.
+TEST_P(JoiningAnew, WhereThePeerHasForgottenTheFlowThatIsMadeMeanwhile) {
+  Attempt first = attempt();
+  Attempt second = attempt();
+  EXPECT_TRUE(finish(first));
+  await_that_the_peer_forgets();
+  expect_made(second);
+}
+
+// The peer refuses whatever it is offered.
+TEST_P(JoiningAnew, OnceAndNotForEver) {
+  const auto first = connect(from_.context(), 0, to_.context(), 0).value();
+  const auto known = bootstrap::parse_handle({to_.context().listen(0).value()->handle().bytes});
+  Address address = known->address;
+  address.port = 0;
+  const auto listener =
+      BootstrapListener::open(address, known->identity, Duration::from_s(10)).value();
+  const auto connecting = from_.context().connect(0, {listener->handle().bytes}).value();
+  std::vector<std::unique_ptr<BootstrapSession>> sessions;
+  Result<std::unique_ptr<SendConnection>> made = nullptr;
+  while (made) {
+    made = connecting->poll();
+    if (auto session = listener->poll(clock_now())) {
+      session->refuse("not today");
+      sessions.push_back(std::move(session));
+    }
+    for (auto& session : sessions) session->poll(clock_now());
+  }
+  EXPECT_THAT(made.error().message, testing::HasSubstr("refused this connection: not today"));
+  EXPECT_EQ(sessions.size(), 2U);
+  expect_carries(from_.context(), to_.context(), first);
+}
+
+}  // namespace
+}  // namespace pacecar::test
