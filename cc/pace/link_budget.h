@@ -33,7 +33,7 @@
 #include "cc/host_link.h"
 #include "cc/pace/arrival_meter.h"
 #include "cc/pace/greedy_neighbor.h"
-#include "cc/pace/policer.h"
+#include "cc/pace/policer_watch.h"
 #include "transport/base/units.h"
 
 namespace pacecar {
@@ -107,7 +107,7 @@ class LinkBudget {
   int64_t patience_ = 1;
   ArrivalMeter meter_;
   GreedyNeighbor neighbor_;
-  Policer policer_;
+  PolicerWatch policer_;
   Instant given_at_;         // the link last gave about what we hold beside it
   Instant last_;             // arrival
   Duration delay_;           // at the last look

@@ -1,4 +1,4 @@
-// Policer: whether the link drops what exceeds a rate, without a queue, and which rate that is.
+// PolicerWatch: whether the link drops what exceeds a rate, without a queue, and which rate that is.
 //
 // A policer drops in every window in which more is sent than it lets through; random losses hit
 // some, and less than a twentieth of what is sent may be a cable's doing. What is not lost of what
@@ -16,12 +16,12 @@
 
 namespace pacecar {
 
-class Policer {
+class PolicerWatch {
  public:
-  explicit Policer(Duration window) : window_(window) {}
+  explicit PolicerWatch(Duration window) : window_(window) {}
 
   void begin(Instant now) {
-    *this = Policer(window_);
+    *this = PolicerWatch(window_);
     since_ = now;
   }
   void on_bytes(Bytes wire) { arrived_ += static_cast<double>(wire); }
