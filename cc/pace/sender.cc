@@ -300,8 +300,8 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     first_limit_ = standing.sent + std::max(first, environment_.mtu);
     short_ = has_grant_ && standing.backlog <= short_message();
     const Duration brief = base_round_trip(environment_) * kBriefRoundTrips;
-    opening_ = has_grant_ && !grant_.busy &&
-               (grant_.guessed || standing.backlog <= environment_.line_rate.bytes_in(brief));
+    brief_ = standing.backlog <= environment_.line_rate.bytes_in(brief);
+    opening_ = has_grant_ && !grant_.busy && (grant_.guessed || brief_);
   }
   if (has_backlog() != had_backlog) has_backlog() ? link_.begin() : link_.end();
   if (has_unsent() != had_unsent || opening_) refresh(now);

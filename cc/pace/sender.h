@@ -57,8 +57,11 @@ class PaceController final : public Controller {
   void tell_link(const AckSample& sample);
   bool outranks(const Grant& grant) const;
   bool has_backlog() const { return standing_.backlog > 0; }
-  // Not all of it is on its way: only then the flow needs a part of our link.
-  bool has_unsent() const { return standing_.backlog > standing_.in_flight; }
+  // Not all of it is on its way, so that the flow needs a part of our link.
+  // A long message keeps it: what it leaves for a round trip would be a queue when others begin.
+  bool has_unsent() const {
+    return brief_ ? standing_.backlog > standing_.in_flight : has_backlog();
+  }
   bool beginning(Instant now) const;
   Bytes short_message() const;
   double overcommitted() const;
@@ -89,6 +92,7 @@ class PaceController final : public Controller {
   bool alone_ = false;  // the receiver is late: c_f alone counts
   Instant heard_;       // an acknowledgement, last
   Instant busy_since_;
+  bool brief_ = false;     // this backlog began as one
   bool opening_ = false;   // no grant has come since this backlog began
   bool short_ = false;     // this backlog is too short to wait for an answer
   Bytes first_limit_ = 0;  // FlowStanding::sent up to which a flow may begin on a busy link
