@@ -157,6 +157,7 @@ void PaceController::on_grant(Instant now, const Grant& grant) {
   granted_at_ = now;
   has_grant_ = true;
   opening_ = opening_ && grant.guessed;
+  short_ = short_ && grant.busy;
   if (alone_) core_.resume();
   alone_ = false;
   align_wanted_ |= grant.aligned;
@@ -276,6 +277,8 @@ void PaceController::align(Instant now, Rate rate, Bytes burst) {
   const double wait = modulo(static_cast<double>((grid - now).ns()), gap);
   decision_.grid = {.point = now + Duration::from_ns(static_cast<int64_t>(wait)),
                     .period = Duration::from_ns(static_cast<int64_t>(gap))};
+  // A brief message would never make good for a gap that it loses.
+  if (brief_) decision_.grid.late = decision_.grid.period / 2;
 }
 
 // What was earned while idle is no licence to burst.

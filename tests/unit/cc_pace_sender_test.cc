@@ -376,13 +376,12 @@ TEST_F(CcPaceSender, RealignmentTakesNothingFromTheRate) {
   const Instant start = now_;
   double fair = 0;  // bytes
   Bytes sent = 0;
-  Instant word = now_;
   uint16_t epoch = 0;
   Rate rate = Rate::from_gbps(10);
   Pacer pacer(kMtu);
   pacer.set_rate(rate, now_);
   pace_.decide(now_);
-  wait(Duration::from_ns(1));
+  Instant word = now_ + Duration::from_us(1);
   while (now_ - start < Duration::from_ms(20)) {
     if (word <= pacer.next_send()) {
       fair += static_cast<double>(rate.bytes_in(word - now_));

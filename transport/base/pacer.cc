@@ -3,9 +3,6 @@
 namespace pacecar {
 namespace {
 
-// Of a grid's period: who is so late for an instant of it still meets nobody else's packet.
-constexpr int64_t kPassedShare = 32;
-
 // 0 .. period
 int64_t modulo_of(Duration span, int64_t period) {
   const int64_t rest = span.ns() % period;
@@ -59,7 +56,7 @@ void Pacer::move_to(const SendGrid& grid, Instant now) {
   const int64_t period = grid.period.ns();
   const int64_t beyond = modulo_of(wanted - grid.point, period);
   Instant next = wanted - Duration::from_ns(beyond);
-  const bool passed = line >= now && next + grid.period / kPassedShare < now;
+  const bool passed = line >= now && next + grid.late < now;
   if (beyond * 2 > period || passed) next = next + grid.period;
   const Duration moved = owed + (next - line);
   if (moved > grid.period) return;

@@ -10,6 +10,7 @@ namespace pacecar {
 struct SendGrid {
   Instant point;
   Duration period;
+  Duration late;  // by which an instant may have passed, and still count
 
   friend bool operator==(const SendGrid&, const SendGrid&) = default;
 };
