@@ -190,7 +190,7 @@ void PaceReceiver::advance(Flow& f) const {
   if (f.granted == Rate()) return;
   const Bytes in_time = f.granted.bytes_in(round_trip_);
   const Bytes rest = environment_.line_rate.bytes_in(round_trip_) / kRestShare;
-  if (f.phase == Phase::kLasting && !f.newcomer && f.remaining() <= in_time + rest) f.phase = Phase::kEnding;
+  if (f.phase == Phase::kLasting && f.remaining() <= in_time + rest) f.phase = Phase::kEnding;
   if (f.phase == Phase::kEnding && f.remaining() <= in_time) f.phase = Phase::kDone;
 }
 

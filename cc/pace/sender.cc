@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "cc/grant_limit.h"
 #include "cc/pace/phase.h"
@@ -31,7 +32,7 @@ constexpr int64_t kAtOnceShare = 2;
 constexpr int64_t kBriefRoundTrips = 1;
 constexpr size_t kMostOvercommitted = 4;
 // Of the hold, where no grant came for a flow that began.
-constexpr double kLateShare = 16;
+constexpr double kUnansweredShare = 16;
 
 // --- grants ---
 // Of the line rate: the least without a valid grant.
@@ -45,6 +46,9 @@ constexpr int16_t kNearEpochs = 256;
 constexpr Bytes kWindowBursts = 4;
 constexpr Duration kGathered = Duration::from_ms(1);  // longer than acknowledgements are
 constexpr int64_t kWindowJitters = 4;
+
+// Of a gap: by so much a brief message may be late for its place in it.
+constexpr int64_t kLateShare = 2;
 
 // --- demands ---
 // A backlog that is gone within this part of a round trip is not announced: no answer would come in
@@ -200,7 +204,7 @@ double PaceController::granted(Instant now) const {
   auto rate = static_cast<double>(grant_.rate.bps());
   if (short_) return line;
   if (opening_) rate = std::min(rate * overcommitted(), line);
-  if (grant_.busy && !beginning(now)) rate /= kLateShare;
+  if (grant_.busy && !beginning(now)) rate /= kUnansweredShare;
   const Duration over = now - std::max(granted_at_, busy_since_) - grant_.validity;
   if (over < Duration() || !has_backlog()) return rate;
   const int64_t halvings = std::min<int64_t>(1 + over.ns() / halving().ns(), 60);
@@ -256,8 +260,11 @@ Decision PaceController::decide(Instant now) {
   }
   decision_.aligned = false;
   decision_.grid = {};
-  // What others of the NIC do at the same instant counts for where it begins.
-  const bool begins = has_backlog() && now == busy_since_;
+  // A guess is another one when others of the NIC begin at the same instant: then it begins anew.
+  begins_ |= opening_ && grant_.guessed && now == busy_since_ &&
+             link_.backlogged() != begun_beside_;
+  const bool begins = std::exchange(begins_, false) && has_backlog();
+  if (begins) begun_beside_ = link_.backlogged();
   if (begins) align_wanted_ = grant_.aligned && standing_.backlog > environment_.mtu;
   if (align_wanted_ && has_backlog()) align(now, rate, burst);
   if (begins) begin(now);
@@ -278,7 +285,7 @@ void PaceController::align(Instant now, Rate rate, Bytes burst) {
   decision_.grid = {.point = now + Duration::from_ns(static_cast<int64_t>(wait)),
                     .period = Duration::from_ns(static_cast<int64_t>(gap))};
   // A brief message would never make good for a gap that it loses.
-  if (brief_) decision_.grid.late = decision_.grid.period / 2;
+  if (brief_) decision_.grid.late = decision_.grid.period / kLateShare;
 }
 
 // What was earned while idle is no licence to burst.
@@ -297,6 +304,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
   standing_ = standing;
   if (has_backlog() && !had_backlog) {
     busy_since_ = now;
+    begins_ = true;
     announced_ = false;
     if (now - link_.clear_since() <= core_.base_rtt() * kClearRoundTrips) core_.trust();
     const Bytes first = grant_.rate.bytes_in(base_round_trip(environment_) / kFirstShare);

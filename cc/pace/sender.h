@@ -97,6 +97,8 @@ class PaceController final : public Controller {
   bool short_ = false;     // this backlog is too short to wait for an answer
   Bytes first_limit_ = 0;  // FlowStanding::sent up to which a flow may begin on a busy link
 
+  bool begins_ = false;        // the flow was idle
+  size_t begun_beside_ = 0;    // flows with a backlog
   bool align_wanted_ = false;  // to the grid of the newest grant
 
   // What was said last.
