@@ -1,6 +1,6 @@
 // The 8-byte control words in which grants and demands travel between two hosts.
 //
-//   grant word   rate 23 | guessed 1 | phase 16 | validity 8 | epoch 16      (most significant bits first)
+//   grant word   rate 23 | guessed 1 | phase 16 | validity 8 | epoch 16   (upper bits first)
 //   demand word  usable 16 | turn 8 | wanted 24 | epoch 16
 //   either       0xFFFFFF 24 | credit 24 | epoch 16      in place of a rate
 //

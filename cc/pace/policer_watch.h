@@ -1,4 +1,5 @@
-// PolicerWatch: whether the link drops what exceeds a rate, without a queue, and which rate that is.
+// PolicerWatch: whether the link drops what exceeds a rate, without a queue, and which rate that
+// is.
 //
 // A policer drops in every window in which more is sent than it lets through; random losses hit
 // some, and less than a twentieth of what is sent may be a cable's doing. What is not lost of what

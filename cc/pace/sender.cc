@@ -325,7 +325,8 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
   ++said_.epoch;
   said_.usable = has_backlog() ? rate_of(usable) : Rate();
   said_.wanted = said_wanted_;
-  said_.turn = link_.backlogged() == 1 ? static_cast<uint8_t>(1 + link_.turns() % Demand::kTurns) : 0;
+  const bool takes_turns = link_.backlogged() == 1;
+  said_.turn = takes_turns ? static_cast<uint8_t>(1 + link_.turns() % Demand::kTurns) : 0;
   return said_;
 }
 

@@ -97,7 +97,7 @@ TEST(CcGrantWord, OutOfRangeSaturates) {
                                                            .aligned = true,
                                                            .validity = Duration::max(),
                                                            .epoch = 0xFFFF}));
-  EXPECT_EQ(out.rate.bps(), uint64_t{(1U << 20) - 2} << 30);
+  EXPECT_EQ(out.rate.bps(), uint64_t{(1U << 19) - 2} << 30);
   EXPECT_FALSE(out.is_credit);
   EXPECT_EQ(out.phase.ns(), 0xFFFD * 64);
   EXPECT_EQ(out.validity.ns(), (int64_t{15} << 30) * 1000);

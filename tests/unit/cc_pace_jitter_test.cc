@@ -28,6 +28,20 @@ TEST(CcPaceJitter, WhatLeavesAtOnceIsAQuarterOfARoundTripOrTheJitter) {
   EXPECT_EQ(pace_moment(late_by(kFabric.base_rtt)), kFabric.base_rtt);
 }
 
+TEST(CcPaceJitter, PacketsThatAreLaterThanABurstTakesKeepNoPhase) {
+  Instant now = Instant::from_ns(1'000'000'000);
+  PaceController pace(late_by(Duration::from_us(20)), PaceConstants{});
+  pace.demand(now, {.backlog = kEndless});
+  pace.decide(now);
+  now = now + Duration::from_us(1);
+  pace.on_grant(now, {.rate = Rate::from_gbps(10),
+                      .phase = Duration::from_ns(640),
+                      .aligned = true,
+                      .validity = Duration::from_us(100),
+                      .epoch = 1});
+  EXPECT_EQ(pace.decide(now).grid, SendGrid());
+}
+
 // Others that come and go at our end change what is usable again and again.
 TEST(CcPaceJitter, WhatASenderCouldUseIsToldOnceInIt) {
   Instant now = Instant::from_ns(1'000'000'000);

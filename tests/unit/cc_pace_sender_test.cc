@@ -443,20 +443,6 @@ TEST_F(CcPaceSender, WhatTheLinkLimitsKeepsNoGrid) {
   EXPECT_EQ(pace_.decide(now_).grid, SendGrid());
 }
 
-TEST_F(CcPaceSender, EndHostsThatAreLateKeepNoPhase) {
-  FlowEnvironment environment = kFabric;
-  environment.jitter = Duration::from_us(20);
-  PaceController pace(environment, PaceConstants{});
-  pace.demand(now_, {.backlog = 1 << 30});
-  pace.decide(now_);
-  pace.on_grant(now_, {.rate = Rate::from_gbps(10),
-                       .phase = Duration::from_ns(640),
-                       .aligned = true,
-                       .validity = kValidity,
-                       .epoch = 1});
-  EXPECT_EQ(pace.decide(now_).grid, SendGrid());
-}
-
 // What was earned while idle is no licence to burst.
 TEST_F(CcPaceSender, AFlowBeginsWithItsFirstPacketNow) {
   cts(100, 1);

@@ -186,11 +186,14 @@ TEST(SoftNicCredit, SendingIsSignalledWithTheFlowsThatShareTheLink) {
   EXPECT_GT(traffic.signal().sharing, 0U);
 }
 
-TEST(SoftNicCredit, WithoutItSendingIsNotSignalled) {
+TEST(SoftNicCredit, WithoutItOnlyTheEndOfWhatWasPostedIsSignalled) {
   Traffic traffic(experiment());
   traffic.post();
-  ASSERT_EQ(traffic.send().size(), 8U);
+  std::array<TxPacket, 1> packet;
+  ASSERT_EQ(traffic.pair.nic(0).poll_transmit(traffic.pair.now, packet), 1U);
   EXPECT_EQ(traffic.signal().sent, 0U);
+  ASSERT_EQ(traffic.send().size(), 7U);
+  EXPECT_EQ(traffic.signal().in_flight, 8 * kMtu);
 }
 
 TEST(SoftNicCredit, RepetitionsSpendIt) {

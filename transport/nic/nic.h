@@ -130,8 +130,9 @@ struct Completion {
 };
 
 // What came back about a flow's data since the last signal, for the congestion control. A flow that
-// had to wait for its rate also signals when all that was posted has been sent. A flow on credit also signals that it has sent, and how many of the NIC's flows had something to send then
-// and were allowed to, itself included.
+// had to wait for its rate also signals when all that was posted has been sent. A flow on credit
+// signals whenever it has sent, and how many of the NIC's flows had something to send then and were
+// allowed to, itself included.
 struct FlowSignal {
   FlowId flow = 0;
   Duration rtt;              // of the newest packet acknowledged; 0 when there is none
