@@ -12,9 +12,9 @@
 namespace pacecar {
 namespace {
 
-constexpr std::array<std::string_view, 7> kFaultKinds{
-    "cable-down",  "cable-up",  "cable-rate", "cable-loss",
-    "host-frozen", "word-loss", "packet-loss"};
+constexpr std::array<std::string_view, 7> kFaultKinds{"cable-down", "cable-up",    "cable-rate",
+                                                      "cable-loss", "host-frozen", "word-loss",
+                                                      "packet-loss"};
 
 // A cable by its number or by one of its directions: "leaf 0 > spine 2".
 uint32_t read_cable(SpecReader& reader, const Topology& topology) {

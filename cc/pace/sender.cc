@@ -261,8 +261,8 @@ Decision PaceController::decide(Instant now) {
   decision_.aligned = false;
   decision_.grid = {};
   // A guess is another one when others of the NIC begin at the same instant: then it begins anew.
-  begins_ |= opening_ && grant_.guessed && now == busy_since_ &&
-             link_.backlogged() != begun_beside_;
+  begins_ |=
+      opening_ && grant_.guessed && now == busy_since_ && link_.backlogged() != begun_beside_;
   const bool begins = std::exchange(begins_, false) && has_backlog();
   if (begins) begun_beside_ = link_.backlogged();
   if (begins) align_wanted_ = grant_.aligned && standing_.backlog > environment_.mtu;

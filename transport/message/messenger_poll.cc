@@ -279,8 +279,7 @@ void Messenger::decide(Flow& flow, Instant now) {
   const bool same =
       decision.rate == flow.decision.rate && decision.first_send == flow.decision.first_send &&
       decision.window == flow.decision.window && decision.credit == flow.decision.credit &&
-      decision.burst == flow.decision.burst && !decision.aligned &&
-      decision.grid == SendGrid();
+      decision.burst == flow.decision.burst && !decision.aligned && decision.grid == SendGrid();
   flow.decision = decision;
   if (same) return;
   nic_.set_flow_limits(flow.id,

@@ -142,8 +142,8 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
 }
 
 bool SoftNic::has_work(const Flow& flow) const {
-  return std::ranges::any_of(
-      flow.queue_pairs, [&](uint32_t slot) { return queue_pairs_[slot]->has_work(); });
+  return std::ranges::any_of(flow.queue_pairs,
+                             [&](uint32_t slot) { return queue_pairs_[slot]->has_work(); });
 }
 
 // What the flow's window and credit leave to send now; no bound for a queue pair without them. Into
