@@ -63,10 +63,11 @@ enum class LossKind : uint8_t {
 struct LossSample {
   Instant now;
   LossKind kind = LossKind::kMissing;
-  Bytes lost = 0;       // newly known to be lost, payload bytes
-  Duration rtt{};       // kTrimmed: from sending the packet to this word of it; 0: unknown
-  Bytes in_flight = 0;  // after this
-  Bytes sent = 0;       // as in AckSample
+  Bytes lost = 0;          // newly known to be lost, payload bytes
+  Duration rtt{};          // kTrimmed: from sending the packet to this word of it; 0: unknown
+  Bytes in_flight = 0;     // after this
+  Bytes sent = 0;          // as in AckSample
+  bool rerouting = false;  // likewise
 };
 
 // A receiver's word on how fast this flow may go (congestion-control grant).

@@ -15,24 +15,31 @@ namespace pacecar {
 
 class ArrivalMeter {
  public:
-  // `packet`: a full one; measurements of fewer than a few are too noisy.
-  ArrivalMeter(Duration window, Duration round_trip, Bytes packet)
+  // `packet`: a full one; measurements of fewer than a few are too noisy. `spread`: by which what
+  // met the same queue may overtake each other.
+  ArrivalMeter(Duration window, Duration round_trip, Bytes packet, Duration spread)
       : window_(window),
         round_trip_(round_trip),
         look_(window / static_cast<int64_t>(kLooks)),
-        packet_(packet) {}
+        packet_(packet),
+        spread_(spread) {}
 
   // Forgets everything; what comes now is not counted, as nobody knows how long it took.
   void begin(Instant now) {
     looks_.fill({});
     began_ = now;
-    bytes_ = 0;
+    bytes_ = overtaken_ = 0;
     least_ = Duration::max();
   }
 
   // `delay` of the fastest of them, Duration::max() if it is not known. True when a look is over.
   bool on_bytes(Instant now, Bytes bytes, Duration delay) {
     bytes_ += bytes;
+    if (delay < Duration::max()) {
+      const Instant unhindered = now - delay;
+      if (unhindered + spread_ < latest_) overtaken_ += bytes;
+      latest_ = std::max(latest_, unhindered);
+    }
     least_ = std::min(least_, delay);
     const Duration lasted = now - began_;
     if (lasted < look_) return false;
@@ -55,6 +62,9 @@ class ArrivalMeter {
   double most_lately() const {
     return std::max_element(looks_.begin(), looks_.end(), slower)->rate;
   }
+  // Much of what came in the last window was overtaken by what had less delay: they met different
+  // queues, so not that of the link.
+  bool scattered() const { return scattered_; }
   // Duration::max() if it is not known.
   Duration delay() const { return delay_; }
 
@@ -65,11 +75,13 @@ class ArrivalMeter {
   static constexpr Bytes kPacketsPerLook =
       6;  // fewer may all be late by chance, unless they are all of a window
   static constexpr Bytes kFewPackets = 2;
+  static constexpr Bytes kScattered = 16;  // one of so many bytes was overtaken
 
   struct Look {
     Instant began;
     Instant end = Instant::from_ns(0);
     Bytes bytes = 0;
+    Bytes overtaken = 0;
     Duration least = Duration::max();
     double rate = 0;  // of the window that ended with it
   };
@@ -80,9 +92,10 @@ class ArrivalMeter {
 
   void close_look(Instant now) {
     Look& newest = looks_[next_];
-    newest = {began_, now, bytes_, least_};
+    newest = {began_, now, bytes_, overtaken_, least_};
     next_ = (next_ + 1) % kLooks;
     Bytes bytes = 0;
+    Bytes overtaken = 0;
     Instant began = now;
     delay_ = Duration::max();
     // On a slow link a look takes longer than a window.
@@ -90,13 +103,15 @@ class ArrivalMeter {
     for (const Look& look : looks_) {
       if (look.bytes == 0 || now - look.end >= window) continue;
       bytes += look.bytes;
+      overtaken += look.overtaken;
       began = std::min(began, look.began);
       if (now - look.end < round_trip_) delay_ = std::min(delay_, look.least);
     }
     rate_ = now > began ? rate_of(bytes, now - began) : 0;
     newest.rate = rate_;
+    scattered_ = overtaken * kScattered > bytes;
     began_ = now;
-    bytes_ = 0;
+    bytes_ = overtaken_ = 0;
     least_ = Duration::max();
   }
 
@@ -104,13 +119,17 @@ class ArrivalMeter {
   const Duration round_trip_;
   const Duration look_;
   const Bytes packet_;
+  const Duration spread_;
   std::array<Look, kLooks> looks_{};  // the last ones
   size_t next_ = 0;
   double rate_ = 0;
   Duration delay_ = Duration::max();
+  bool scattered_ = false;
+  Instant latest_;  // when something that has come would have come without delay
   // The present look.
   Instant began_;
   Bytes bytes_ = 0;
+  Bytes overtaken_ = 0;
   Duration least_ = Duration::max();
 };
 

@@ -17,12 +17,10 @@ struct PaceConstants {
   double core_start = 0.85;      // c_f of a flow that knows nothing of its paths, of the line rate
   double core_delay = 0.25;      // T: queueing delay that makes a path bad, in round trips
   double core_loaded = 0.98;     // most of the line rate while paths show queues
-  double core_decrease = 0.8;    // as swift's beta
-  double core_least = 0.5;       // of c_f that one decrease leaves
-  double core_recover = 0.5;     // of what is missing, per clean round trip
+  double core_least = 0.5;       // of c_f that one cut for delays leaves
   double validity_round_trips = 4;            // V, and
   Duration validity = Duration::from_us(50);  // at least
-  double window_round_trips = 2;              // most in flight, at the flow's rate
+  double window_round_trips = 1.25;           // most in flight, at the flow's rate
 
   static constexpr auto table() {
     using C = PaceConstants;
@@ -40,9 +38,7 @@ struct PaceConstants {
          "most of the line rate while paths show queues"},
         {"core_delay", "1", 0.01, 10, &C::core_delay,
          "queueing delay that makes a path bad, in round trips"},
-        {"core_decrease", "1", 0, 1, &C::core_decrease, "weight of the excess delay in a decrease"},
         {"core_least", "1", 0.01, 1, &C::core_least, "what one decrease leaves"},
-        {"core_recover", "1", 0, 1, &C::core_recover, "of what is missing, per clean round trip"},
         {"validity_round_trips", "1", 1, 1000, &C::validity_round_trips, "that a grant holds"},
         {"validity", "us", 1, 1e6, &C::validity, "that a grant holds at least"},
         {"window_round_trips", "1", 1, 100, &C::window_round_trips, "at the flow's rate in flight"},

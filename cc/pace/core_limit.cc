@@ -1,23 +1,39 @@
 #include "cc/pace/core_limit.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pacecar {
 namespace {
 
-constexpr int64_t kBinsPerTarget = 4;
+constexpr int64_t kBinsPerUnit = 4;
+// Bursts of others that may be before ours although no path is full.
+constexpr int64_t kBurstsMet = 3;
+constexpr double kMostScale = 3;  // of T, for flows that are slow
 // Bad round trips in a row before the flow slows down.
 constexpr uint32_t kPatience = 2;
 constexpr uint32_t kPatienceRerouting = 16;
 constexpr int64_t kDenseRoundTrips = 3;
 constexpr uint32_t kFewPackets = 8;  // say nothing about a path
 
-constexpr double kNearTop = 0.9;
-constexpr double kNearLine = 0.99;
-constexpr double kLeastShare = 1.0 / 256;  // of the line rate
 // Losses of so much of a round trip's bytes are congestion, also without delay; fewer are the
 // cable's.
 constexpr double kManyLosses = 0.05;
+// What is heard of after the first packet that was trimmed, before that is believed.
+constexpr Bytes kTrimPackets = 32;
+constexpr Bytes kTrimBursts = 8;
+constexpr int64_t kTrimRoundTrips = 2;  // they belong together
+constexpr double kLeastPassed = 0.25;   // of what was sent; less may be by chance
+
+constexpr double kDrainRoundTrips = 8;
+constexpr double kLasting = 0.25;  // of a cut, when the queue is drained
+constexpr double kMostDrained = 0.5;
+
+constexpr double kNearLine = 0.99;
+constexpr double kLeastShare = 1.0 / 256;  // of the line rate
+constexpr double kStep = 1.0 / 64;         // of the line rate; doubles while paths are empty
+constexpr uint32_t kMostCalm = 4;
+constexpr double kMostGrowth = 0.25;  // of the rate, likewise, while they are not
 
 constexpr Duration kBaseMemory = Duration::from_s(1);
 // A sample above this says "stuck", whatever its value.
@@ -28,37 +44,80 @@ constexpr Duration kMaxRtt = Duration::from_s(1);
 CoreLimit::CoreLimit(const FlowEnvironment& environment, const PaceConstants& constants)
     : constants_(constants),
       line_(static_cast<double>(environment.line_rate.bps())),
+      wire_(static_cast<double>(environment.mtu + environment.overhead) /
+            static_cast<double>(environment.mtu)),
+      trims_believed_(
+          std::max(environment.mtu * kTrimPackets, environment.burst_bytes * kTrimBursts)),
+      least_unit_(std::max({environment.jitter,
+                            environment.line_rate.time_for(environment.burst_bytes) * kBurstsMet,
+                            Duration::from_ns(kBinsPerUnit)})),
       jitter_(environment.jitter),
       base_(base_round_trip(environment)),
-      rate_(line_ * constants.core_start),
-      top_(line_) {}
+      rate_(line_ * constants.core_start) {}
 
-Duration CoreLimit::target() const {
+// T of a flow at line rate.
+Duration CoreLimit::unit() const {
   const double share = static_cast<double>(base_.ns()) * constants_.core_delay;
-  return std::max(
-      {Duration::from_ns(static_cast<int64_t>(share)), jitter_, Duration::from_ns(kBinsPerTarget)});
+  return std::max(Duration::from_ns(static_cast<int64_t>(share)), least_unit_);
+}
+
+// A slow flow bears more than a fast one behind the same queue, so that they become alike.
+Duration CoreLimit::target() const {
+  const double scale = std::min(line_ / rate_, kMostScale);
+  return Duration::from_ns(static_cast<int64_t>(static_cast<double>(unit().ns()) * scale));
 }
 
 bool CoreLimit::on_ack(const AckSample& sample, double rate) {
-  if (acked_ == 0) began_ = sample.now;
-  acked_ += sample.acked;
-  fastest_ = std::max(fastest_, rate);
-  if (sample.rtt > Duration()) {
-    const Duration rtt = std::min(sample.rtt, kMaxRtt);
-    observe_base(sample.now, rtt);
-    const Duration delay = rtt - base_;
-    // A mark, too, says that there is a queue: it counts as half of what makes a packet late.
-    const Duration counted = sample.echo_marked ? delay + target() / 2 : delay;
-    const int64_t bin = counted.ns() * kBinsPerTarget / target().ns();
-    ++delays_[static_cast<size_t>(std::min<int64_t>(bin, kBins - 1))];
-    least_ = std::min(least_, delay);
-    ++heard_;
-    reroutes_ |= sample.rerouting;
+  const double before = this->rate();
+  if (sample.now >= yields_until_) yielded_ = 1;
+  const Duration rtt = std::min(sample.rtt, kMaxRtt);
+  if (rtt > Duration()) observe_base(sample.now, rtt);
+  reroutes_ |= sample.rerouting;
+  if (!awaits_effect(sample.sent, sample.in_flight)) {
+    if (acked_ == 0) began_ = sample.now;
+    acked_ += sample.acked;
+    passed_ += sample.acked;
+    fastest_ = std::max(fastest_, rate);
+    if (rtt > Duration()) {
+      const Duration delay = rtt - base_;
+      // A mark, too, says that there is a queue: it counts as half of what makes a packet late.
+      const Duration counted = sample.echo_marked ? delay + unit() / 2 : delay;
+      const int64_t bin = counted.ns() * kBinsPerUnit / unit().ns();
+      ++delays_[static_cast<size_t>(std::min<int64_t>(bin, kBins - 1))];
+      least_ = std::min(least_, delay);
+      ++heard_;
+    }
+    if (round_trip_(sample) && heard_ >= kFewPackets) judge(sample.now, sample.sent);
   }
-  if (!round_trip_(sample) || heard_ < kFewPackets) return false;
-  const double before = rate_;
-  judge(sample.now);
-  return rate_ != before;
+  return this->rate() != before;
+}
+
+// What is heard of had been sent before the last cut.
+bool CoreLimit::awaits_effect(Bytes sent, Bytes in_flight) {
+  if (sent_at_cut_ == 0) return false;
+  if (sent - std::min(sent, in_flight) <= sent_at_cut_) return true;
+  sent_at_cut_ = 0;
+  forget();
+  return false;
+}
+
+// A full queue lets through what the path carries, and a switch says so at once.
+bool CoreLimit::on_loss(const LossSample& sample) {
+  reroutes_ |= sample.rerouting;
+  if (awaits_effect(sample.sent, sample.in_flight)) return false;
+  lost_ += sample.lost;
+  if (sample.kind != LossKind::kTrimmed || reroutes_) return false;
+  if (trimmed_ == 0 || sample.now - trimmed_since_ > base_ * kTrimRoundTrips) {
+    trimmed_since_ = sample.now;
+    trimmed_ = passed_ = 0;
+  }
+  trimmed_ += sample.lost;
+  if (passed_ + trimmed_ < trims_believed_) return false;
+  const double passed = static_cast<double>(passed_) / static_cast<double>(passed_ + trimmed_);
+  trimmed_ = passed_ = 0;
+  if (passed > 1 - kManyLosses) return false;
+  cut(sample.now, rate_ * std::max(passed, kLeastPassed), base_, sample.sent);
+  return true;
 }
 
 // A path may become longer for good: the least round trip is forgotten after a while. What is
@@ -79,22 +138,21 @@ void CoreLimit::observe_base(Instant now, Duration rtt) {
 void CoreLimit::restart(double rate) {
   before_ = rate_;
   rate_ = std::min(rate_, rate);
-  top_ = line_;
 }
 
 // What packets met beyond the delay that all of them had.
 CoreLimit::Delays CoreLimit::delays() const {
-  const Duration target = this->target();
-  const auto quarter = static_cast<double>(target.ns() / kBinsPerTarget);
+  const auto target = static_cast<double>(this->target().ns());
+  const auto quarter = static_cast<double>(unit().ns() / kBinsPerUnit);
   const auto shared =
-      static_cast<double>(std::min(least_, std::max(base_, jitter_ * kBinsPerTarget)).ns());
+      static_cast<double>(std::min(least_, std::max(base_, jitter_ * kBinsPerUnit)).ns());
   Delays delays;
   double sum = 0;
   double sum_late = 0;
   for (size_t bin = 0; bin < kBins; ++bin) {
     const double beyond = std::max(static_cast<double>(bin) * quarter - shared, 0.0);
     sum += delays_[bin] * beyond;
-    if (beyond + quarter <= static_cast<double>(target.ns())) continue;
+    if (beyond + quarter <= target) continue;
     delays.late += delays_[bin];
     sum_late += delays_[bin] * beyond;
   }
@@ -106,44 +164,67 @@ CoreLimit::Delays CoreLimit::delays() const {
 // A round trip is over. Trouble counts when it lasts: a queue of the last hop may just have come,
 // and a NIC that looks for better paths is given time to find one. Over a longer time the delays of
 // a last hop that comes and goes look like those of the core.
-void CoreLimit::judge(Instant now) {
+void CoreLimit::judge(Instant now, Bytes sent) {
   const Delays delays = this->delays();
   const bool dense = now - began_ <= std::max(base_, jitter_) * kDenseRoundTrips;
   const bool late = delays.late * 2 > heard_;
-  const double sent = std::max(static_cast<double>(acked_ + lost_), fastest_ / 8 * base_.seconds());
-  const bool lossy = static_cast<double>(lost_) > kManyLosses * sent;
+  const double due = std::max(static_cast<double>(acked_ + lost_), fastest_ / 8 * base_.seconds());
+  const bool lossy = static_cast<double>(lost_) > kManyLosses * due;
+  // Of two round trips: bursts make one of them a poor measure.
+  const double span = std::max((now - began_).seconds(), base_.seconds() / 2);
+  const double arrived = static_cast<double>(acked_) * 8 * wire_ / span;
+  const double most = std::max(std::exchange(arrived_, arrived), arrived);
   clear_ = false;
   if (!dense || !(late || lossy)) {
     bad_round_trips_ = 0;
     recover(delays.mean_ns);
   } else if (++bad_round_trips_ >= (reroutes_ ? kPatienceRerouting : kPatience)) {
-    const auto target = static_cast<double>(this->target().ns());
-    const double excess = std::max(delays.mean_late_ns - target, 0.0) / delays.mean_late_ns;
-    const double factor = 1 - constants_.core_decrease * excess;
-    decrease(fastest_, late ? std::max(factor, constants_.core_least) : constants_.core_least);
+    const double passed = static_cast<double>(acked_) / static_cast<double>(acked_ + lost_);
+    // Not what the flow has sent: it may have been another limit that made that little.
+    const double least = rate_ * constants_.core_least;
+    const double through = late ? std::clamp(most, least, rate_) : rate_ * passed;
+    return cut(now, through, Duration::from_ns(static_cast<int64_t>(delays.mean_late_ns)), sent);
   }
+  forget();
+}
+
+// While there is a queue, what comes through is all that the paths carry for this flow.
+void CoreLimit::cut(Instant now, double through, Duration delay, Bytes sent) {
+  const Duration round_trip = base_ + delay;
+  const double beyond =
+      static_cast<double>((delay - target()).ns()) / static_cast<double>(round_trip.ns());
+  const double drained = std::clamp(beyond / kDrainRoundTrips, 0.0, kMostDrained);
+  rate_ = std::max(through * (1 - drained * kLasting), line_ * kLeastShare);
+  yielded_ = 1 - drained * (1 - kLasting);
+  yields_until_ = now + round_trip * 2;
+  sent_at_cut_ = sent;
+  calm_ = bad_round_trips_ = 0;
+  arrived_ = 0;
+  clear_ = false;
+  forget();
+}
+
+void CoreLimit::forget() {
   delays_.fill(0);
   heard_ = 0;
   least_ = Duration::max();
-  acked_ = lost_ = 0;
+  acked_ = lost_ = passed_ = trimmed_ = 0;
   fastest_ = 0;
 }
 
 void CoreLimit::recover(double mean_delay_ns) {
-  const bool loaded = mean_delay_ns * kBinsPerTarget > static_cast<double>(target().ns());
+  const bool loaded = mean_delay_ns * kBinsPerUnit > static_cast<double>(unit().ns());
   const double most = loaded ? constants_.core_loaded * line_ : line_;
-  troubled_ = false;
+  const double room = std::max(1 - mean_delay_ns / static_cast<double>(target().ns()), 0.0);
   clear_ = !loaded;
-  if (rate_ > kNearTop * top_) top_ = line_;
-  rate_ += constants_.core_recover * (std::min(top_, most) - rate_);
+  calm_ = loaded ? 0 : std::min(calm_ + 1, kMostCalm);
+  const double step = line_ * kStep * (1 << calm_);
+  rate_ += room * (loaded ? std::min(step, rate_ * kMostGrowth) : step);
   if (rate_ > kNearLine * most) rate_ = most;
 }
 
-void CoreLimit::decrease(double from, double factor) {
-  const double used = std::min(rate_, from);
-  if (!troubled_) top_ = used;
-  troubled_ = true;
-  rate_ = std::max(used * factor, line_ * kLeastShare);
+void CoreLimit::on_timeout(double rate) {
+  rate_ = std::max(std::min(rate_, std::max(fastest_, rate)) * kTimeoutFactor, line_ * kLeastShare);
 }
 
 }  // namespace pacecar

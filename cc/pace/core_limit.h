@@ -2,14 +2,22 @@
 // marks and losses tell. Re-routing comes first and is the NIC's work, path by path; a flow slows
 // down only when the median packet of a round trip had trouble, so when most paths are bad:
 //
-//   c = min(c, r) * max(1 - 0.8 (d - T) / d, 0.5)   d: mean delay of those in trouble; T = RTT / 4
-//   c += (top - c) / 2                              per clean round trip
+//   c = min(c, r, a) (1 - x / 4), and 3/4 x less of it for two round trips, in which the queue
+//       drains; x = (d - T) / 8 (RTT + d)
+//   c += (1 - m / T) C / 64 per round trip without trouble; more and more while paths are empty
+//
+// a is what arrives: while there is a queue, all that the paths carry for this flow. d is the mean
+// delay of the packets in trouble, m that of all. T = C / c RTT / 4, three times RTT / 4 at most:
+// of flows behind one queue the slower ones bear more of it, so that they become alike. Where
+// switches trim, the part of what was sent that passes a full queue is known before a round trip is
+// over, and takes the place of a / r. What had been sent before a cut says nothing about it, and is
+// not counted.
 //
 // A delay that all packets of a round trip share is that of the last hop, which is loop 1's work:
-// it does not count here, as long as it is below a round trip. `top` is where trouble began, until
-// it is reached again; then the line rate, or a little less while the paths show queues: at 100%
-// they would only grow. A flow begins below the line rate, too, unless others on the NIC have just
-// found the network clear. Round trips in which the NIC looks for a better path say nothing.
+// it does not count here, as long as it is below a round trip. While the paths show queues, c stays
+// a little below the line rate: at 100% they would only grow. A flow begins below the line rate,
+// too, unless others on the NIC have just found the network clear. Round trips in which the NIC
+// looks for a better path say nothing.
 //
 // Rates in bit/s. Same purity and thread rule as Controller.
 #pragma once
@@ -29,8 +37,8 @@ class CoreLimit {
 
   // `rate` is what the flow sends at. True when the limit is another now.
   bool on_ack(const AckSample& sample, double rate);
-  void on_loss(const LossSample& sample) { lost_ += sample.lost; }
-  void on_timeout(double rate) { decrease(std::max(fastest_, rate), kTimeoutFactor); }
+  bool on_loss(const LossSample& sample);
+  void on_timeout(double rate);
   // Goes on from `rate`: nothing else limits the flow any more.
   void restart(double rate);
   // Something else does again: what was known of the paths before counts, unless less was found.
@@ -42,7 +50,7 @@ class CoreLimit {
   }
   // The last round trip showed no trouble and no queues.
   bool clear() const { return clear_; }
-  double rate() const { return rate_; }
+  double rate() const { return rate_ * yielded_; }
   Duration base_rtt() const { return base_; }
 
  private:
@@ -55,26 +63,35 @@ class CoreLimit {
     double mean_late_ns = 0;
   };
 
+  Duration unit() const;
   Duration target() const;
   void observe_base(Instant now, Duration rtt);
+  bool awaits_effect(Bytes sent, Bytes in_flight);
   Delays delays() const;
-  void judge(Instant now);
+  void judge(Instant now, Bytes sent);
+  void cut(Instant now, double through, Duration delay, Bytes sent);
+  void forget();
   void recover(double mean_delay_ns);
-  void decrease(double from, double factor);
 
   const PaceConstants& constants_;
   const double line_;
+  const double wire_;  // bytes on the wire for a byte of payload
+  const Bytes trims_believed_;
+  const Duration least_unit_;
   const Duration jitter_;
   Duration base_;
   double rate_;
-  double top_;
+  double yielded_ = 1;  // of it, until then
+  Instant yields_until_;
   double before_ = 0;             // rate_ at the last restart
   uint32_t bad_round_trips_ = 0;  // in a row
+  uint32_t calm_ = 0;             // round trips in a row without queues
   bool clear_ = false;
   bool reroutes_ = false;  // the NIC has looked for better paths
-  bool troubled_ = false;  // so was the last round trip
+  Bytes sent_at_cut_ = 0;  // by the flow since it began; 0: what is heard of is newer
+  double arrived_ = 0;     // rate of the last round trip
   OncePerRoundTrip round_trip_;
-  // Packets heard of since the last judgement, by their delay in quarters of T.
+  // Packets heard of since the last judgement, by their delay in quarters of T at line rate.
   std::array<uint32_t, kBins> delays_{};
   uint32_t heard_ = 0;
   Duration least_ = Duration::max();
@@ -82,6 +99,10 @@ class CoreLimit {
   double fastest_ = 0;  // that the flow has been
   Bytes acked_ = 0;
   Bytes lost_ = 0;
+  // Since a packet was trimmed.
+  Instant trimmed_since_;
+  Bytes trimmed_ = 0;
+  Bytes passed_ = 0;
   // The least round trip of the present period; base_ is that of the one before, too.
   Duration next_base_ = Duration::max();
   Instant base_since_;

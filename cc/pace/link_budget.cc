@@ -74,7 +74,8 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
       rate_(config.first > Rate() ? std::min(static_cast<double>(config.first.bps()), told_)
                                   : told_),
       allowed_(told_),
-      meter_(window_, config.round_trip, config.packet),
+      meter_(window_, config.round_trip, config.packet,
+             config.jitter + config.line.time_for(config.packet) * kUsualPackets),
       policer_(window_),
       last_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)),
       starting_(rate_ < told_),
@@ -160,14 +161,14 @@ void LinkBudget::look(Instant now) {
   if (now - given_at_ > (window_ + neighbor_.kept()) * kGivenRoundTrips) neighbor_.forget();
   yield_to_base(now);
   if (now >= yields_until_) yielded_ = 1;
-  late_looks_ = delay > target() ? late_looks_ + 1 : 0;
+  late_looks_ = delay > target() && !meter_.scattered() ? late_looks_ + 1 : 0;
   // Hosts that are late by chance are late for a look, too.
   const bool queued = late_looks_ >= (config_.jitter > Duration() ? kLateLooks : 1);
   if (lossy && !queued) {
     police(now);
   } else if (learnt() || doubted(now, queued && meter_.rate() < kFull * part_)) {
     if (queued) cut(now, delay);
-    if (late_looks_ == 0) grow(now, delay);
+    if (delay <= target()) grow(now, delay);
   }
   level(now);
 }

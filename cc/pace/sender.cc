@@ -128,7 +128,7 @@ void PaceController::tell_link(const AckSample& sample) {
 }
 
 void PaceController::on_loss(const LossSample& sample) {
-  core_.on_loss(sample);
+  if (core_.on_loss(sample)) refresh(sample.now);
   if (sample.kind == LossKind::kMissing) link_.on_lost(on_wire(sample.lost));
 }
 
@@ -249,8 +249,9 @@ Decision PaceController::decide(Instant now) {
   decision_.rate = rate;
   decision_.limited_by = choice.limited_by;
   decision_.burst = burst;
-  const auto round_trips = static_cast<int64_t>(constants_.window_round_trips);
-  const Duration span = round_trip * round_trips + environment_.jitter * kWindowJitters;
+  const auto trips = static_cast<double>(round_trip.ns()) * constants_.window_round_trips;
+  const Duration span =
+      Duration::from_ns(static_cast<int64_t>(trips)) + environment_.jitter * kWindowJitters;
   const Bytes gathered =
       rate < gathered_rate_ ? rate.bytes_in(kGathered) : environment_.burst_bytes;
   decision_.window = rate.bytes_in(span) + kWindowBursts * std::max(burst, gathered);

@@ -210,18 +210,28 @@ class CcPaceCore : public ::testing::Test {
   // Acknowledgements of some round trips; the delay of each packet by its number.
   void hear(const std::function<Duration(int)>& delay, int round_trips = 1) {
     for (int i = 0; i < kPackets * round_trips; ++i) {
-      now_ = now_ + kRoundTrip / kPackets;
-      sent_ += 4096;
-      core_.on_ack({.now = now_,
-                    .rtt = kRoundTrip + delay(i),
-                    .acked = 4096,
-                    .in_flight = kPackets * 4096,
-                    .sent = sent_},
-                   core_.rate());
+      acknowledge(kRoundTrip / kPackets, delay(i));
     }
+  }
+  void acknowledge(Duration gap, Duration delay = {}) {
+    now_ = now_ + gap;
+    sent_ += 4096;
+    core_.on_ack({.now = now_,
+                  .rtt = kRoundTrip + delay,
+                  .acked = 4096,
+                  .in_flight = kPackets * 4096,
+                  .sent = sent_},
+                 core_.rate());
   }
   void hear(Duration delay, int round_trips = 1) {
     hear([=](int) { return delay; }, round_trips);
+  }
+  void lose(int packets, LossKind kind = LossKind::kMissing) {
+    core_.on_loss({.now = now_,
+                   .kind = kind,
+                   .lost = static_cast<Bytes>(packets) * 4096,
+                   .in_flight = kPackets * 4096,
+                   .sent = sent_});
   }
   static Duration most_late(int i) { return i % 10 < 7 ? Duration::from_us(6) : Duration(); }
   static Duration some_late(int i) { return i % 10 < 3 ? Duration::from_us(6) : Duration(); }
@@ -324,15 +334,53 @@ TEST_F(CcPaceCore, JitterIsNoDelay) {
 TEST_F(CcPaceCore, ManyLossesAreCongestionFewAreTheCables) {
   hear(Duration(), 20);
   for (int i = 0; i < 4; ++i) {
-    core_.on_loss({.now = now_, .lost = 4096});
+    lose(1);
     hear(Duration(), 1);
   }
   EXPECT_EQ(core_.rate(), kLine);
   for (int i = 0; i < 4; ++i) {
-    core_.on_loss({.now = now_, .lost = 10 * 4096});
+    lose(10);
     hear(Duration(), 1);
   }
-  EXPECT_LE(core_.rate(), 0.6 * kLine);
+  EXPECT_LE(core_.rate(), 0.85 * kLine) << "a fifth";
+}
+
+TEST_F(CcPaceCore, WhatIsTrimmedTellsWhatPassesBeforeTheRoundTripIsOver) {
+  hear(Duration(), 20);
+  lose(1, LossKind::kTrimmed);
+  hear(Duration(), 1);
+  EXPECT_EQ(core_.rate(), kLine) << "one says nothing";
+  hear(Duration(), 3);
+  for (int i = 0; i < 40; ++i) {
+    lose(1, LossKind::kTrimmed);
+    if (i % 2 == 1) acknowledge(kRoundTrip / (2 * kPackets));
+  }
+  const double passed = core_.rate();
+  EXPECT_LE(passed, 0.4 * kLine);
+  EXPECT_GE(passed, 0.2 * kLine);
+  for (int i = 0; i < 40; ++i) lose(1, LossKind::kTrimmed);
+  EXPECT_EQ(core_.rate(), passed) << "sent before that could help";
+}
+
+TEST_F(CcPaceCore, ASlowFlowBearsMoreOfAQueueThanAFastOne) {
+  const auto late = [](int i) { return i % 10 < 7 ? Duration::from_us(3) : Duration(); };
+  hear(Duration(), 20);
+  hear(late, 10);
+  EXPECT_LT(core_.rate(), 0.95 * kLine);
+  hear(most_late, 20);
+  const double slow = core_.rate();
+  ASSERT_LT(slow, 0.5 * kLine);
+  hear(late, 20);
+  EXPECT_GT(core_.rate(), slow);
+}
+
+TEST_F(CcPaceCore, ACutIsJudgedByWhatWasSentAfterIt) {
+  hear(Duration(), 20);
+  hear(most_late, 3);
+  const double cut = core_.rate();
+  ASSERT_LT(cut, 0.95 * kLine);
+  hear(most_late, 1);
+  EXPECT_EQ(core_.rate(), cut);
 }
 
 // What is lost was sent some time ago: what is acknowledged while a sender waits is no measure.
@@ -341,7 +389,7 @@ TEST_F(CcPaceCore, FewLossesAreFewAlsoWhileLittleIsAcknowledged) {
   for (int i = 0; i < 200; ++i) {
     now_ = now_ + kRoundTrip / 10;
     sent_ += 4096;
-    if (i % 10 == 0) core_.on_loss({.now = now_, .lost = 2 * 4096});
+    if (i % 10 == 0) lose(2);
     core_.on_ack(
         {.now = now_, .rtt = kRoundTrip, .acked = 4096, .in_flight = 10 * 4096, .sent = sent_},
         core_.rate());

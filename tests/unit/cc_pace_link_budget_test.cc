@@ -412,6 +412,13 @@ TEST(CcPaceLinkBudgetLink, ACableThatLosesIsNoPolicer) {
   }
 }
 
+TEST_F(CcPaceLinkBudget, QueuesOnThePathsAreNotTheLinks) {
+  for (int i = 0; i < 5000; ++i) {
+    arrive(0.5, kQueue + (i % 4 == 0 ? Duration() : kQueue), Duration::from_us(20));
+  }
+  EXPECT_EQ(share(), 1);
+}
+
 // Losses that a timeout tells of while the sender waits say nothing of what the link lets through.
 TEST_F(CcPaceLinkBudget, WhoWaitsForWhatWasLostMeetsNoPolicer) {
   arrive(1, Duration(), Duration::from_ms(20));

@@ -204,12 +204,12 @@ TEST_F(CcPaceSender, ExplainsItsRate) {
   EXPECT_EQ(pace_.explain(now_).limited_by, LimitedBy::kApplication);
 }
 
-TEST_F(CcPaceSender, TheWindowHoldsTwoRoundTripsAtItsRate) {
+TEST_F(CcPaceSender, TheWindowHoldsARoundTripAndAQuarterAtItsRate) {
   want(1 << 30);
   grant(100, 1);
   const Bytes round_trip = Rate::from_gbps(100).bytes_in(kRoundTrip);
-  EXPECT_GE(pace_.decide(now_).window, 2 * round_trip);
-  EXPECT_LE(pace_.decide(now_).window, 4 * round_trip);
+  EXPECT_GE(pace_.decide(now_).window, round_trip * 5 / 4);
+  EXPECT_LE(pace_.decide(now_).window, round_trip * 2);
 }
 
 // --- demand ---

@@ -24,7 +24,7 @@ class CcPaceArrivalMeter : public ::testing::Test {
     return looks;
   }
 
-  ArrivalMeter meter_{Duration::from_ms(1), Duration::from_us(300), kPacket};
+  ArrivalMeter meter_{Duration::from_ms(1), Duration::from_us(300), kPacket, Duration::from_us(20)};
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 
@@ -47,6 +47,20 @@ TEST_F(CcPaceArrivalMeter, TheLeastDelayIsThatOfARoundTrip) {
   EXPECT_EQ(meter_.delay(), Duration::from_us(500)) << "that was long ago";
   arrive(Duration::from_us(10), 100, Duration::max());
   EXPECT_EQ(meter_.delay(), Duration::max());
+}
+
+TEST_F(CcPaceArrivalMeter, ScatteredDelaysAreThoseOfSeveralQueues) {
+  meter_.begin(now_);
+  const auto meet = [this](std::initializer_list<int64_t> delays) {
+    for (int i = 0; i < 60; ++i) {
+      for (const int64_t us : delays) arrive(Duration::from_us(10), 1, Duration::from_us(us));
+    }
+    return meter_.scattered();
+  };
+  EXPECT_FALSE(meet({500, 510, 515}));
+  EXPECT_TRUE(meet({500, 560, 600}));
+  EXPECT_TRUE(meet({500, 505, 600, 510, 500, 505, 510, 500})) << "of which one is enough";
+  EXPECT_FALSE(meet({0}));
 }
 
 // On a slow link a look takes longer than a window, and one of two packets says little of the rate.

@@ -244,7 +244,8 @@ void Messenger::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
                               .lost = lost,
                               .rtt = kind == LossKind::kTrimmed ? signal.trimmed_rtt : Duration(),
                               .in_flight = signal.in_flight,
-                              .sent = signal.sent});
+                              .sent = signal.sent,
+                              .rerouting = signal.rerouting});
   };
   on_loss(LossKind::kMissing, signal.lost);
   on_loss(LossKind::kTrimmed, signal.trimmed);

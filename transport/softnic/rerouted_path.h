@@ -24,7 +24,8 @@ class ReroutedPath {
   // `path` is one of ours.
   void on_feedback(uint16_t path, const PathFeedback& feedback, Prng& prng);
 
-  bool searching() const { return searching_; }
+  // A better path is looked for, or about to be.
+  bool searching() const { return searching_ || kept_.refused > 0; }
 
   static Bytes bytes(uint32_t paths);
 
