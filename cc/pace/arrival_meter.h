@@ -15,14 +15,12 @@ namespace pacecar {
 
 class ArrivalMeter {
  public:
-  // `packet`: a full one; measurements of fewer than a few are too noisy. `spread`: by which what
-  // met the same queue may overtake each other.
-  ArrivalMeter(Duration window, Duration round_trip, Bytes packet, Duration spread)
+  // `packet`: a full one; measurements of fewer than a few are too noisy.
+  ArrivalMeter(Duration window, Duration round_trip, Bytes packet)
       : window_(window),
         round_trip_(round_trip),
         look_(window / static_cast<int64_t>(kLooks)),
-        packet_(packet),
-        spread_(spread) {}
+        packet_(packet) {}
 
   // Forgets everything; what comes now is not counted, as nobody knows how long it took.
   void begin(Instant now) {
@@ -32,14 +30,11 @@ class ArrivalMeter {
     least_ = Duration::max();
   }
 
-  // `delay` of the fastest of them, Duration::max() if it is not known. True when a look is over.
-  bool on_bytes(Instant now, Bytes bytes, Duration delay) {
+  // `delay` of the fastest of them, Duration::max() if it is not known; `overtaken` by others of
+  // their flow (ArrivalOrder). True when a look is over.
+  bool on_bytes(Instant now, Bytes bytes, Duration delay, bool overtaken = false) {
     bytes_ += bytes;
-    if (delay < Duration::max()) {
-      const Instant unhindered = now - delay;
-      if (unhindered + spread_ < latest_) overtaken_ += bytes;
-      latest_ = std::max(latest_, unhindered);
-    }
+    if (overtaken) overtaken_ += bytes;
     least_ = std::min(least_, delay);
     const Duration lasted = now - began_;
     if (lasted < look_) return false;
@@ -62,8 +57,7 @@ class ArrivalMeter {
   double most_lately() const {
     return std::max_element(looks_.begin(), looks_.end(), slower)->rate;
   }
-  // Much of what came in the last window was overtaken by what had less delay: they met different
-  // queues, so not that of the link.
+  // Much of what came in the last window was overtaken: it met several queues, so not the link's.
   bool scattered() const { return scattered_; }
   // Duration::max() if it is not known.
   Duration delay() const { return delay_; }
@@ -119,13 +113,11 @@ class ArrivalMeter {
   const Duration round_trip_;
   const Duration look_;
   const Bytes packet_;
-  const Duration spread_;
   std::array<Look, kLooks> looks_{};  // the last ones
   size_t next_ = 0;
   double rate_ = 0;
   Duration delay_ = Duration::max();
   bool scattered_ = false;
-  Instant latest_;  // when something that has come would have come without delay
   // The present look.
   Instant began_;
   Bytes bytes_ = 0;

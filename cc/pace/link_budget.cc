@@ -74,8 +74,7 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
       rate_(config.first > Rate() ? std::min(static_cast<double>(config.first.bps()), told_)
                                   : told_),
       allowed_(told_),
-      meter_(window_, config.round_trip, config.packet,
-             config.jitter + config.line.time_for(config.packet) * kUsualPackets),
+      meter_(window_, config.round_trip, config.packet),
       policer_(window_),
       last_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)),
       starting_(rate_ < told_),
@@ -105,13 +104,13 @@ void LinkBudget::begin(Instant now) {
   next_cut_ = next_growth_ = now + window_;
 }
 
-bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess) {
+bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess, bool overtaken) {
   const Duration pause = now - last_;
   last_ = now;
   policer_.on_bytes(wire);
   if (pause > ArrivalMeter::kLongestLook && pause > idle_limit()) {
     begin(now);
-  } else if (meter_.on_bytes(now, wire, excess)) {
+  } else if (meter_.on_bytes(now, wire, excess, overtaken)) {
     look(now);
   } else {
     return false;
@@ -123,6 +122,10 @@ bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess) {
 void LinkBudget::set_weight(double mean, double share) {
   weight_ = mean * share;
   usual_packets_ = std::max(kUsualPackets, static_cast<int64_t>(kMeeting / share));
+}
+
+Duration LinkBudget::spread() const {
+  return config_.jitter + config_.line.time_for(config_.packet) * kUsualPackets;
 }
 
 // The delay of a link that is well used.

@@ -53,8 +53,11 @@ class LinkBudget {
   explicit LinkBudget(const LinkBudgetConfig& config);
 
   // `wire` bytes have come; `excess` is the least one-way delay or round trip of them over the
-  // recent minimum, Duration::max() if that is not known. True when the rate is another.
-  bool on_bytes(Instant now, Bytes wire, Duration excess);
+  // recent minimum, Duration::max() if that is not known; `overtaken` by later ones of their flow,
+  // by more than spread(). True when the rate is another.
+  bool on_bytes(Instant now, Bytes wire, Duration excess, bool overtaken = false);
+  // By which packets that met one queue may overtake each other: hosts are late.
+  Duration spread() const;
   // Some of what was sent is lost.
   void on_loss(Bytes wire) { policer_.on_loss(wire); }
   // `mean` of the flows' weights; `share` of the weights of all of the host that this process has.

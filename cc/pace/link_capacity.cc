@@ -29,12 +29,13 @@ LinkCapacity::LinkCapacity(const FlowEnvironment& environment, Duration round_tr
                .base_memory = base_memory,
                .host_link = environment.host_link}) {}
 
-bool LinkCapacity::on_arrival(Instant now, Bytes wire, bool covered, Duration excess) {
+bool LinkCapacity::on_arrival(Instant now, Bytes wire, bool covered, Duration excess,
+                              bool overtaken) {
   const bool over = now - started_ >= window_;
   if (over) close_window(now);
   if (!covered) foreign_ += wire;
   least_excess_ = std::min(least_excess_, excess);
-  return budget_.on_bytes(now, wire, excess) || over;
+  return budget_.on_bytes(now, wire, excess, overtaken) || over;
 }
 
 // A window without arrivals lasts until there is one: it is longer, and its rate lower.

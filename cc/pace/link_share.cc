@@ -80,12 +80,12 @@ Instant LinkShare::next_deadline() const {
   return host_link_ == nullptr ? Instant::never() : host_link_->next_deadline();
 }
 
-void LinkShare::on_acked(Instant now, Bytes wire, Duration excess) {
+void LinkShare::on_acked(Instant now, Bytes wire, Duration excess, bool overtaken) {
   const bool granted = level_ == WaterFill::kNoLevel;
   budget_.set_patience(granted ? kPatienceGranted : kPatience);
   budget_.set_allowed(granted ? fill_.limits() : line());
   const Duration counted = receivers_look_ ? Duration::max() : excess;
-  if (budget_.on_bytes(now, wire, counted)) look(kInactive);
+  if (budget_.on_bytes(now, wire, counted, overtaken)) look(kInactive);
 }
 
 void LinkShare::look(uint32_t causer) {

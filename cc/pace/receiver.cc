@@ -133,6 +133,8 @@ void PaceReceiver::on_demand(Instant now, uint32_t flow, const Demand& demand) {
 void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, uint32_t transit_ns) {
   Flow& f = at(flow);
   const Duration late = excess(f, transit_ns, now);
+  const auto sent_ns = static_cast<uint32_t>(now.ns()) - transit_ns;
+  const bool overtaken = f.order.overtaken(sent_ns, capacity_.spread());
   const Bytes packets = (bytes + environment_.mtu - 1) / environment_.mtu;
   const Bytes wire = bytes + packets * environment_.overhead;
   // What is too little to be announced is a sign of life all the same.
@@ -145,7 +147,7 @@ void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, uint32_t 
   f.spell += bytes;
   // A flow at full speed was announced: that word has been lost.
   const bool full_speed = f.spell * 2 > f.granted.bytes_in(now - f.spell_began);
-  changed_ |= capacity_.on_arrival(now, wire, f.active() || full_speed, late);
+  changed_ |= capacity_.on_arrival(now, wire, f.active() || full_speed, late, overtaken);
   f.received += bytes;
   if (f.active() || f.remaining() > 0) update(now, flow);
 }

@@ -21,6 +21,7 @@
 #include "cc/allocator.h"
 #include "cc/grant_word.h"
 #include "cc/host_link.h"
+#include "cc/pace/arrival_order.h"
 #include "cc/pace/constants.h"
 #include "cc/pace/fan_in.h"
 #include "cc/pace/link_capacity.h"
@@ -82,6 +83,7 @@ class PaceReceiver final : public Allocator {
     uint32_t base_transit = 0;  // least of the last period, and of the one before
     uint32_t next_transit = 0;
     Instant base_since;
+    ArrivalOrder order;
     uint8_t said_turn = 0;  // Demand::turn
     uint8_t turn = 0;       // in turns_; 0: it does not take part
     uint16_t epoch = 0;     // of the newest grant sent

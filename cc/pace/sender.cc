@@ -124,7 +124,9 @@ void PaceController::on_ack(const AckSample& sample) {
 void PaceController::tell_link(const AckSample& sample) {
   const Duration base = std::min(core_.base_rtt(), sample.rtt);
   const Duration excess = sample.rtt > Duration() ? sample.rtt - base : Duration::max();
-  link_.on_acked(sample.now, on_wire(sample.acked), excess);
+  const auto sent_ns = static_cast<uint32_t>((sample.now - sample.rtt).ns());
+  const bool overtaken = sample.rtt > Duration() && order_.overtaken(sent_ns, link_.spread());
+  link_.on_acked(sample.now, on_wire(sample.acked), excess, overtaken);
 }
 
 void PaceController::on_loss(const LossSample& sample) {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cc/controller_set.h"
+#include "cc/pace/arrival_order.h"
 #include "cc/pace/constants.h"
 #include "cc/pace/core_limit.h"
 #include "cc/pace/link_share.h"
@@ -82,6 +83,7 @@ class PaceController final : public Controller {
   const Rate gathered_rate_;  // above which a NIC's burst is sent before it is acknowledged
   uint32_t weight_ = 1;
   CoreLimit core_;
+  ArrivalOrder order_;
   FlowStanding standing_;
   Decision decision_;
 

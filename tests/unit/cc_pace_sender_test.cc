@@ -204,11 +204,11 @@ TEST_F(CcPaceSender, ExplainsItsRate) {
   EXPECT_EQ(pace_.explain(now_).limited_by, LimitedBy::kApplication);
 }
 
-TEST_F(CcPaceSender, TheWindowHoldsARoundTripAndAQuarterAtItsRate) {
+TEST_F(CcPaceSender, TheWindowHoldsMoreThanARoundTripAtItsRate) {
   want(1 << 30);
   grant(100, 1);
   const Bytes round_trip = Rate::from_gbps(100).bytes_in(kRoundTrip);
-  EXPECT_GE(pace_.decide(now_).window, round_trip * 5 / 4);
+  EXPECT_GE(pace_.decide(now_).window, round_trip * 11 / 8);
   EXPECT_LE(pace_.decide(now_).window, round_trip * 2);
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cc/pace/arrival_meter.h"
+#include "cc/pace/arrival_order.h"
 #include "cc/pace/greedy_neighbor.h"
 
 namespace pacecar {
@@ -24,7 +25,7 @@ class CcPaceArrivalMeter : public ::testing::Test {
     return looks;
   }
 
-  ArrivalMeter meter_{Duration::from_ms(1), Duration::from_us(300), kPacket, Duration::from_us(20)};
+  ArrivalMeter meter_{Duration::from_ms(1), Duration::from_us(300), kPacket};
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 
@@ -49,18 +50,32 @@ TEST_F(CcPaceArrivalMeter, TheLeastDelayIsThatOfARoundTrip) {
   EXPECT_EQ(meter_.delay(), Duration::max());
 }
 
-TEST_F(CcPaceArrivalMeter, ScatteredDelaysAreThoseOfSeveralQueues) {
+TEST_F(CcPaceArrivalMeter, WhatIsOvertakenMetSeveralQueues) {
   meter_.begin(now_);
-  const auto meet = [this](std::initializer_list<int64_t> delays) {
-    for (int i = 0; i < 60; ++i) {
-      for (const int64_t us : delays) arrive(Duration::from_us(10), 1, Duration::from_us(us));
+  const auto one_of = [this](int many) {
+    for (int i = 0; i < 200; ++i) {
+      now_ = now_ + Duration::from_us(10);
+      meter_.on_bytes(now_, kPacket, Duration::from_us(500), i % many == 0);
     }
     return meter_.scattered();
   };
-  EXPECT_FALSE(meet({500, 510, 515}));
-  EXPECT_TRUE(meet({500, 560, 600}));
-  EXPECT_TRUE(meet({500, 505, 600, 510, 500, 505, 510, 500})) << "of which one is enough";
-  EXPECT_FALSE(meet({0}));
+  EXPECT_TRUE(one_of(8));
+  EXPECT_FALSE(one_of(40)) << "by chance";
+  EXPECT_TRUE(one_of(2));
+}
+
+TEST(CcPaceArrivalOrder, PacketsThatLeftEarlierAreOvertaken) {
+  ArrivalOrder order;
+  const auto arrives = [&](uint32_t sent_ns) {
+    return order.overtaken(sent_ns, Duration::from_ns(300));
+  };
+  EXPECT_FALSE(arrives(0xFFFF'FF00));
+  EXPECT_FALSE(arrives(0xFFFF'FE00)) << "by little";
+  EXPECT_TRUE(arrives(0xFFFF'F000));
+  EXPECT_FALSE(arrives(1000)) << "times wrap";
+  EXPECT_TRUE(arrives(0xFFFF'FF00));
+  EXPECT_FALSE(arrives(3'000'000'000)) << "after a pause";
+  EXPECT_FALSE(arrives(3'000'000'100));
 }
 
 // On a slow link a look takes longer than a window, and one of two packets says little of the rate.
