@@ -20,7 +20,7 @@ struct PaceConstants {
   double core_least = 0.5;       // of c_f that one cut for delays leaves
   double validity_round_trips = 4;            // V, and
   Duration validity = Duration::from_us(50);  // at least
-  double window_round_trips = 1.375;           // most in flight, at the flow's rate
+  double window_round_trips = 1.375;          // most in flight, at the flow's rate
 
   static constexpr auto table() {
     using C = PaceConstants;

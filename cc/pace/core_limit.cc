@@ -52,49 +52,50 @@ CoreLimit::CoreLimit(const FlowEnvironment& environment, const PaceConstants& co
                             environment.line_rate.time_for(environment.burst_bytes) * kBurstsMet,
                             Duration::from_ns(kBinsPerUnit)})),
       jitter_(environment.jitter),
-      base_(base_round_trip(environment)),
-      rate_(line_ * constants.core_start) {}
+      rate_(line_ * constants.core_start) {
+  set_base(base_round_trip(environment));
+}
 
-// T of a flow at line rate.
-Duration CoreLimit::unit() const {
-  const double share = static_cast<double>(base_.ns()) * constants_.core_delay;
-  return std::max(Duration::from_ns(static_cast<int64_t>(share)), least_unit_);
+void CoreLimit::set_base(Duration base) {
+  base_ = base;
+  const double share = static_cast<double>(base.ns()) * constants_.core_delay;
+  unit_ = std::max(Duration::from_ns(static_cast<int64_t>(share)), least_unit_);
 }
 
 // A slow flow bears more than a fast one behind the same queue, so that they become alike.
 Duration CoreLimit::target() const {
   const double scale = std::min(line_ / rate_, kMostScale);
-  return Duration::from_ns(static_cast<int64_t>(static_cast<double>(unit().ns()) * scale));
+  return Duration::from_ns(static_cast<int64_t>(static_cast<double>(unit_.ns()) * scale));
 }
 
 bool CoreLimit::on_ack(const AckSample& sample, double rate) {
-  const double before = this->rate();
-  if (sample.now >= yields_until_) yielded_ = 1;
+  const bool drained = yielded_ < 1 && sample.now >= yields_until_;
+  if (drained) yielded_ = 1;
   const Duration rtt = std::min(sample.rtt, kMaxRtt);
   if (rtt > Duration()) observe_base(sample.now, rtt);
   reroutes_ |= sample.rerouting;
-  if (!awaits_effect(sample.sent, sample.in_flight)) {
-    if (acked_ == 0) began_ = sample.now;
-    acked_ += sample.acked;
-    passed_ += sample.acked;
-    fastest_ = std::max(fastest_, rate);
-    if (rtt > Duration()) {
-      const Duration delay = rtt - base_;
-      // A mark, too, says that there is a queue: it counts as half of what makes a packet late.
-      const Duration counted = sample.echo_marked ? delay + unit() / 2 : delay;
-      const int64_t bin = counted.ns() * kBinsPerUnit / unit().ns();
-      ++delays_[static_cast<size_t>(std::min<int64_t>(bin, kBins - 1))];
-      least_ = std::min(least_, delay);
-      ++heard_;
-    }
-    if (round_trip_(sample) && heard_ >= kFewPackets) judge(sample.now, sample.sent);
+  if (sent_at_cut_ > 0 && awaits_effect(sample.sent, sample.in_flight)) return drained;
+  if (acked_ == 0) began_ = sample.now;
+  acked_ += sample.acked;
+  passed_ += sample.acked;
+  fastest_ = std::max(fastest_, rate);
+  if (rtt > Duration()) {
+    const Duration delay = rtt - base_;
+    // A mark, too, says that there is a queue: it counts as half of what makes a packet late.
+    const Duration counted = sample.echo_marked ? delay + unit_ / 2 : delay;
+    const int64_t bin = counted.ns() * kBinsPerUnit / unit_.ns();
+    ++delays_[static_cast<size_t>(std::min<int64_t>(bin, kBins - 1))];
+    least_ = std::min(least_, delay);
+    ++heard_;
   }
-  return this->rate() != before;
+  if (!round_trip_(sample) || heard_ < kFewPackets) return drained;
+  const double before = this->rate();
+  judge(sample.now, sample.sent);
+  return drained || this->rate() != before;
 }
 
 // What is heard of had been sent before the last cut.
 bool CoreLimit::awaits_effect(Bytes sent, Bytes in_flight) {
-  if (sent_at_cut_ == 0) return false;
   if (sent - std::min(sent, in_flight) <= sent_at_cut_) return true;
   sent_at_cut_ = 0;
   forget();
@@ -104,7 +105,7 @@ bool CoreLimit::awaits_effect(Bytes sent, Bytes in_flight) {
 // A full queue lets through what the path carries, and a switch says so at once.
 bool CoreLimit::on_loss(const LossSample& sample) {
   reroutes_ |= sample.rerouting;
-  if (awaits_effect(sample.sent, sample.in_flight)) return false;
+  if (sent_at_cut_ > 0 && awaits_effect(sample.sent, sample.in_flight)) return false;
   lost_ += sample.lost;
   if (sample.kind != LossKind::kTrimmed || reroutes_) return false;
   if (trimmed_ == 0 || sample.now - trimmed_since_ > base_ * kTrimRoundTrips) {
@@ -128,11 +129,11 @@ void CoreLimit::observe_base(Instant now, Duration rtt) {
     base_since_ = now;
   } else if (now - base_since_ >= kBaseMemory) {
     base_since_ = now;
-    base_ = next_base_;
+    set_base(next_base_);
     next_base_ = rtt;
   }
   next_base_ = std::min(next_base_, rtt);
-  base_ = std::min(base_, rtt);
+  if (rtt < base_) set_base(rtt);
 }
 
 void CoreLimit::restart(double rate) {
@@ -143,7 +144,7 @@ void CoreLimit::restart(double rate) {
 // What packets met beyond the delay that all of them had.
 CoreLimit::Delays CoreLimit::delays() const {
   const auto target = static_cast<double>(this->target().ns());
-  const auto quarter = static_cast<double>(unit().ns() / kBinsPerUnit);
+  const auto quarter = static_cast<double>(unit_.ns() / kBinsPerUnit);
   const auto shared =
       static_cast<double>(std::min(least_, std::max(base_, jitter_ * kBinsPerUnit)).ns());
   Delays delays;
@@ -213,7 +214,7 @@ void CoreLimit::forget() {
 }
 
 void CoreLimit::recover(double mean_delay_ns) {
-  const bool loaded = mean_delay_ns * kBinsPerUnit > static_cast<double>(unit().ns());
+  const bool loaded = mean_delay_ns * kBinsPerUnit > static_cast<double>(unit_.ns());
   const double most = loaded ? constants_.core_loaded * line_ : line_;
   const double room = std::max(1 - mean_delay_ns / static_cast<double>(target().ns()), 0.0);
   clear_ = !loaded;

@@ -63,7 +63,7 @@ class CoreLimit {
     double mean_late_ns = 0;
   };
 
-  Duration unit() const;
+  void set_base(Duration base);
   Duration target() const;
   void observe_base(Instant now, Duration rtt);
   bool awaits_effect(Bytes sent, Bytes in_flight);
@@ -80,6 +80,7 @@ class CoreLimit {
   const Duration least_unit_;
   const Duration jitter_;
   Duration base_;
+  Duration unit_;  // T of a flow at line rate
   double rate_;
   double yielded_ = 1;  // of it, until then
   Instant yields_until_;

@@ -69,6 +69,7 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
     : config_(config),
       window_(std::max({config.round_trip, config.jitter * kJittersPerWindow,
                         config.line.time_for(config.packet * kPacketsPerWindow)})),
+      spread_(config.jitter + config.line.time_for(config.packet) * kUsualPackets),
       told_(static_cast<double>(config.line.bps())),
       part_(told_),
       rate_(config.first > Rate() ? std::min(static_cast<double>(config.first.bps()), told_)
@@ -122,10 +123,6 @@ bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess, bool overtak
 void LinkBudget::set_weight(double mean, double share) {
   weight_ = mean * share;
   usual_packets_ = std::max(kUsualPackets, static_cast<int64_t>(kMeeting / share));
-}
-
-Duration LinkBudget::spread() const {
-  return config_.jitter + config_.line.time_for(config_.packet) * kUsualPackets;
 }
 
 // The delay of a link that is well used.

@@ -57,7 +57,7 @@ class LinkBudget {
   // by more than spread(). True when the rate is another.
   bool on_bytes(Instant now, Bytes wire, Duration excess, bool overtaken = false);
   // By which packets that met one queue may overtake each other: hosts are late.
-  Duration spread() const;
+  Duration spread() const { return spread_; }
   // Some of what was sent is lost.
   void on_loss(Bytes wire) { policer_.on_loss(wire); }
   // `mean` of the flows' weights; `share` of the weights of all of the host that this process has.
@@ -101,6 +101,7 @@ class LinkBudget {
 
   const LinkBudgetConfig config_;
   const Duration window_;  // W
+  const Duration spread_;
   const double told_;
   double part_;
   double rate_;        // b

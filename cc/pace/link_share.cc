@@ -83,7 +83,6 @@ Instant LinkShare::next_deadline() const {
 void LinkShare::on_acked(Instant now, Bytes wire, Duration excess, bool overtaken) {
   const bool granted = level_ == WaterFill::kNoLevel;
   budget_.set_patience(granted ? kPatienceGranted : kPatience);
-  budget_.set_allowed(granted ? fill_.limits() : line());
   const Duration counted = receivers_look_ ? Duration::max() : excess;
   if (budget_.on_bytes(now, wire, counted, overtaken)) look(kInactive);
 }
@@ -93,6 +92,7 @@ void LinkShare::look(uint32_t causer) {
     const double mean = static_cast<double>(fill_.weights()) / static_cast<double>(active_.size());
     budget_.set_weight(mean, weight_share_);
   }
+  budget_.set_allowed(fill_.limits());
   const double line = this->line();
   const double reach = budget_.learnt() ? line : reach_;
   level_ = fill_.level(line);

@@ -25,8 +25,8 @@ class PolicerWatch {
     *this = PolicerWatch(window_);
     since_ = now;
   }
-  void on_bytes(Bytes wire) { arrived_ += static_cast<double>(wire); }
-  void on_loss(Bytes wire) { lost_ += static_cast<double>(wire); }
+  void on_bytes(Bytes wire) { arrived_ += wire; }
+  void on_loss(Bytes wire) { lost_ += wire; }
 
   // Nothing was lost lately.
   bool quiet() const { return lost_ == 0 && lossy_windows_ == 0; }
@@ -35,13 +35,15 @@ class PolicerWatch {
   bool look(Instant now, double arriving) {
     if (now - since_ < window_) return false;
     const double few = std::max(known_ ? kFew : kMany, kSuspicious * usual_);
-    const bool lossy = lost_ > few * (arrived_ + lost_);
+    const auto arrived = static_cast<double>(arrived_);
+    const auto lost = static_cast<double>(lost_);
+    const bool lossy = lost > few * (arrived + lost);
     lossy_windows_ = lossy ? lossy_windows_ + 1 : 0;
-    run_arrived_ = lossy ? run_arrived_ + arrived_ : 0;
-    run_lost_ = lossy ? run_lost_ + lost_ : 0;
+    run_arrived_ = lossy ? run_arrived_ + arrived : 0;
+    run_lost_ = lossy ? run_lost_ + lost : 0;
     lasted_ += (now - since_).seconds() - lasted_ / kTimeout;
-    arrived_lately_ += arrived_ - arrived_lately_ / kTimeout;
-    lost_lately_ += lost_ - lost_lately_ / kTimeout;
+    arrived_lately_ += arrived - arrived_lately_ / kTimeout;
+    lost_lately_ += lost - lost_lately_ / kTimeout;
     since_ = now;
     arrived_ = lost_ = 0;
     return lossy_windows_ >= kLossyWindows && arriving * lasted_ > kGoesOn * arrived_lately_ * 8;
@@ -81,8 +83,8 @@ class PolicerWatch {
   Duration window_;
   // The present window, in bytes.
   Instant since_;
-  double arrived_ = 0;
-  double lost_ = 0;
+  Bytes arrived_ = 0;
+  Bytes lost_ = 0;
   // Those in a row that were lossy.
   uint32_t lossy_windows_ = 0;
   double run_arrived_ = 0;

@@ -46,6 +46,7 @@ constexpr int16_t kNearEpochs = 256;
 constexpr Bytes kWindowBursts = 4;
 constexpr Duration kGathered = Duration::from_ms(1);  // longer than acknowledgements are
 constexpr int64_t kWindowJitters = 4;
+constexpr int kWindowShift = 6;  // the window is kept in 64ths of a round trip
 
 // Of a gap: by so much a brief message may be late for its place in it.
 constexpr int64_t kLateShare = 2;
@@ -84,6 +85,8 @@ PaceController::PaceController(const FlowEnvironment& environment, const Constan
       link_(link),
       flow_(flow),
       gathered_rate_(rate_in(environment.burst_bytes, kGathered)),
+      window_parts_(static_cast<int64_t>(constants.window_round_trips * (1 << kWindowShift))),
+      window_jitter_(environment.jitter * kWindowJitters),
       core_(environment, constants_) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   link_.join();
@@ -96,6 +99,8 @@ PaceController::PaceController(const FlowEnvironment& environment, const Constan
       link_(*own_link_),
       flow_(0),
       gathered_rate_(rate_in(environment.burst_bytes, kGathered)),
+      window_parts_(static_cast<int64_t>(constants.window_round_trips * (1 << kWindowShift))),
+      window_jitter_(environment.jitter * kWindowJitters),
       core_(environment, constants_) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   link_.join();
@@ -117,16 +122,18 @@ void PaceController::set_weight(Instant now, uint32_t weight) {
 void PaceController::on_ack(const AckSample& sample) {
   heard_ = sample.now;
   if (link_.listens()) tell_link(sample);
-  if (core_.on_ack(sample, choose(sample.now).rate)) refresh(sample.now);
+  if (core_.on_ack(sample, static_cast<double>(decision_.rate.bps()))) refresh(sample.now);
   if (core_.clear()) link_.note_clear(sample.now);
 }
 
 void PaceController::tell_link(const AckSample& sample) {
+  const Bytes wire = on_wire(sample.acked);
+  if (sample.rtt <= Duration()) return link_.on_acked(sample.now, wire, Duration::max());
   const Duration base = std::min(core_.base_rtt(), sample.rtt);
-  const Duration excess = sample.rtt > Duration() ? sample.rtt - base : Duration::max();
-  const auto sent_ns = static_cast<uint32_t>((sample.now - sample.rtt).ns());
-  const bool overtaken = sample.rtt > Duration() && order_.overtaken(sent_ns, link_.spread());
-  link_.on_acked(sample.now, on_wire(sample.acked), excess, overtaken);
+  const Instant sent = sample.now - sample.rtt;
+  const bool overtaken = sent + link_.spread() < newest_echo_;
+  newest_echo_ = std::max(newest_echo_, sent);
+  link_.on_acked(sample.now, wire, sample.rtt - base, overtaken);
 }
 
 void PaceController::on_loss(const LossSample& sample) {
@@ -251,9 +258,8 @@ Decision PaceController::decide(Instant now) {
   decision_.rate = rate;
   decision_.limited_by = choice.limited_by;
   decision_.burst = burst;
-  const auto trips = static_cast<double>(round_trip.ns()) * constants_.window_round_trips;
   const Duration span =
-      Duration::from_ns(static_cast<int64_t>(trips)) + environment_.jitter * kWindowJitters;
+      Duration::from_ns((round_trip.ns() * window_parts_) >> kWindowShift) + window_jitter_;
   const Bytes gathered =
       rate < gathered_rate_ ? rate.bytes_in(kGathered) : environment_.burst_bytes;
   decision_.window = rate.bytes_in(span) + kWindowBursts * std::max(burst, gathered);

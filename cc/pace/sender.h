@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "cc/controller_set.h"
-#include "cc/pace/arrival_order.h"
 #include "cc/pace/constants.h"
 #include "cc/pace/core_limit.h"
 #include "cc/pace/link_share.h"
@@ -81,9 +80,11 @@ class PaceController final : public Controller {
   LinkShare& link_;
   const uint32_t flow_;
   const Rate gathered_rate_;  // above which a NIC's burst is sent before it is acknowledged
+  const int64_t window_parts_;
+  const Duration window_jitter_;
   uint32_t weight_ = 1;
   CoreLimit core_;
-  ArrivalOrder order_;
+  Instant newest_echo_;  // when a packet was sent that is known to have arrived
   FlowStanding standing_;
   Decision decision_;
 
