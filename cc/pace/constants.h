@@ -8,16 +8,19 @@
 
 namespace pacecar {
 
+// Of a demand or a grant, on the wire.
+inline constexpr Bytes kWordBytes = 128;
+
 struct PaceConstants {
-  double shared = 0.985;         // eta: of the link that two and more flows are granted
-  double drain_round_trips = 4;  // in which a queue at the last hop is drained
-  double least_share = 0.5;      // of the link against traffic that no grant covers
-  double regrant = 1.0 / 64;     // smaller changes of a rate are not told
-  double hold_regrant = 0.2;     // likewise for flows that are idle
-  double core_start = 0.85;      // c_f of a flow that knows nothing of its paths, of the line rate
-  double core_delay = 0.25;      // T: queueing delay that makes a path bad, in round trips
-  double core_loaded = 0.98;     // most of the line rate while paths show queues
-  double core_least = 0.5;       // of c_f that one cut for delays leaves
+  double shared = 0.985;          // eta: of the link that two and more flows are granted
+  double drain_round_trips = 4;   // in which a queue at the last hop is drained
+  double least_share = 0.5;       // of the link against traffic that no grant covers
+  double regrant = 1.0 / 64;      // smaller changes of a rate are not told
+  double hold_regrant = 0.2;      // likewise for flows that are idle
+  double core_start = 15.0 / 16;  // c_f of a flow that knows nothing of its paths, of the line rate
+  double core_delay = 0.25;       // T: queueing delay that makes a path bad, in round trips
+  double core_loaded = 0.98;      // most of the line rate while paths show queues
+  double core_least = 0.5;        // of c_f that one cut for delays leaves
   double validity_round_trips = 4;            // V, and
   Duration validity = Duration::from_us(50);  // at least
   double window_round_trips = 1.375;          // most in flight, at the flow's rate

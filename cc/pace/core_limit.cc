@@ -8,8 +8,10 @@ namespace {
 
 constexpr int64_t kBinsPerUnit = 4;
 // Bursts of others that may be before ours although no path is full.
-constexpr int64_t kBurstsMet = 3;
-constexpr double kMostScale = 3;  // of T, for flows that are slow
+constexpr int64_t kBurstsMet = 6;
+// Of T, for flows that are slow: 1 from 0.7 of the line rate on, 3 at 0.4.
+constexpr double kSlowScale = 0.5;
+constexpr double kMostScale = 3;
 // Bad round trips in a row before the flow slows down.
 constexpr uint32_t kPatience = 2;
 constexpr uint32_t kPatienceRerouting = 16;
@@ -31,7 +33,7 @@ constexpr double kMostDrained = 0.5;
 
 constexpr double kNearLine = 0.99;
 constexpr double kLeastShare = 1.0 / 256;  // of the line rate
-constexpr double kStep = 1.0 / 64;         // of the line rate; doubles while paths are empty
+constexpr double kStep = 1.0 / 32;         // of the line rate; doubles while paths are empty
 constexpr uint32_t kMostCalm = 4;
 constexpr double kMostGrowth = 0.25;  // of the rate, likewise, while they are not
 
@@ -59,12 +61,14 @@ CoreLimit::CoreLimit(const FlowEnvironment& environment, const PaceConstants& co
 void CoreLimit::set_base(Duration base) {
   base_ = base;
   const double share = static_cast<double>(base.ns()) * constants_.core_delay;
-  unit_ = std::max(Duration::from_ns(static_cast<int64_t>(share)), least_unit_);
+  const Duration unit = std::max(Duration::from_ns(static_cast<int64_t>(share)), least_unit_);
+  if (std::exchange(unit_, unit) != unit) forget();  // delays are counted in it
 }
 
 // A slow flow bears more than a fast one behind the same queue, so that they become alike.
 Duration CoreLimit::target() const {
-  const double scale = std::min(line_ / rate_, kMostScale);
+  const double slowness = line_ / rate_;
+  const double scale = std::clamp(slowness * slowness * kSlowScale, 1.0, kMostScale);
   return Duration::from_ns(static_cast<int64_t>(static_cast<double>(unit_.ns()) * scale));
 }
 
@@ -183,7 +187,7 @@ void CoreLimit::judge(Instant now, Bytes sent) {
     const double passed = static_cast<double>(acked_) / static_cast<double>(acked_ + lost_);
     // Not what the flow has sent: it may have been another limit that made that little.
     const double least = rate_ * constants_.core_least;
-    const double through = late ? std::clamp(most, least, rate_) : rate_ * passed;
+    const double through = std::clamp(late ? most : rate_ * passed, least, rate_);
     return cut(now, through, Duration::from_ns(static_cast<int64_t>(delays.mean_late_ns)), sent);
   }
   forget();
@@ -216,7 +220,7 @@ void CoreLimit::forget() {
 void CoreLimit::recover(double mean_delay_ns) {
   const bool loaded = mean_delay_ns * kBinsPerUnit > static_cast<double>(unit_.ns());
   const double most = loaded ? constants_.core_loaded * line_ : line_;
-  const double room = std::max(1 - mean_delay_ns / static_cast<double>(target().ns()), 0.0);
+  const double room = std::max(1 - mean_delay_ns / static_cast<double>(target().ns()), -1.0);
   clear_ = !loaded;
   calm_ = loaded ? 0 : std::min(calm_ + 1, kMostCalm);
   const double step = line_ * kStep * (1 << calm_);

@@ -19,12 +19,13 @@ namespace pacecar {
 
 class FanIn {
  public:
-  explicit FanIn(Duration round_trip) : round_trip_(round_trip) {}
+  // `word`: time of a demand on the link.
+  FanIn(Duration round_trip, Duration word) : round_trip_(round_trip), word_(word) {}
 
   // A flow has woken up; `competing` flows want more than a round trip's worth now, itself
   // included.
   void on_wake(Instant now, uint32_t competing) {
-    if (now >= began_ + round_trip_) {
+    if (now >= std::max(began_ + round_trip_, gathered())) {
       if (woken_ > 0) close_episode();
       began_ = now;
       woken_ = seen_ = 0;
@@ -35,7 +36,10 @@ class FanIn {
 
   // Flows wake up, and more may be about to.
   bool gathering(Instant now) const { return now < gathered(); }
-  Instant gathered() const { return began_ + round_trip_ / kGatheringShare; }
+  // The more there are, the longer their demands take, beside their first packets.
+  Instant gathered() const {
+    return began_ + round_trip_ / kGatheringShare + word_ * woken_ * kWordsApart;
+  }
 
   // So many have been seen that the next may be like them.
   bool learned() const { return episodes_ >= kLearning; }
@@ -49,6 +53,7 @@ class FanIn {
   static constexpr size_t kEpisodes = 5;
   static constexpr size_t kLearning = 1;  // episodes before they are trusted
   static constexpr int64_t kGatheringShare = 4;
+  static constexpr int64_t kWordsApart = 2;
 
   void close_episode() {
     last_[episodes_ % kEpisodes] = seen_;
@@ -67,7 +72,8 @@ class FanIn {
     return before;
   }
 
-  Duration round_trip_;
+  const Duration round_trip_;
+  const Duration word_;
   std::array<uint32_t, kEpisodes> last_{};  // most that competed in each
   size_t episodes_ = 0;                     // that are over
   uint32_t usual_ = 1;

@@ -5,8 +5,8 @@
 namespace pacecar {
 namespace {
 
-constexpr Bytes kWindowPackets = 16;  // fewer arrivals may all be late by chance
-constexpr double kForget = 1.0 / 4;   // of X, per round trip
+constexpr int64_t kWindowPackets = 16;  // fewer arrivals may all be late by chance
+constexpr double kForget = 1.0 / 4;     // of X, per round trip
 constexpr double kManyUncovered = 0.25;
 constexpr double kMostDrain = 0.5;  // of what could be granted
 constexpr double kWeight = 0.5;     // of the newest round trip in X
@@ -16,9 +16,8 @@ constexpr double kWeight = 0.5;     // of the newest round trip in X
 LinkCapacity::LinkCapacity(const FlowEnvironment& environment, Duration round_trip,
                            Duration base_memory, const PaceConstants& constants)
     : line_(static_cast<double>(environment.line_rate.bps())),
-      window_(std::max(round_trip, environment.line_rate.time_for(
-                                       (environment.mtu + environment.overhead) * kWindowPackets))),
       packet_time_(environment.line_rate.time_for(environment.mtu + environment.overhead)),
+      least_window_(std::max(round_trip, packet_time_ * kWindowPackets)),
       jitter_(environment.jitter),
       constants_(constants),
       budget_({.line = environment.line_rate,

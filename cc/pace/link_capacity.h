@@ -34,6 +34,10 @@ class LinkCapacity {
   Duration spread() const { return budget_.spread(); }
   // What is there for `flows` flows.
   double available(size_t flows) const;
+  // So many take turns to send a packet: a queue that is gone once in a turn does not stand.
+  void set_flows(size_t flows) {
+    window_ = std::max(least_window_, packet_time_ * static_cast<int64_t>(flows));
+  }
 
   // This process's part of the link.
   void set_line(double line) { budget_.set_part(line_ = line); }
@@ -47,14 +51,15 @@ class LinkCapacity {
   void close_window(Instant now);
 
   double line_;
-  const Duration window_;
   const Duration packet_time_;  // of a full one
+  const Duration least_window_;
+  Duration window_ = least_window_;
   const Duration jitter_;
   const PaceConstants& constants_;
   LinkBudget budget_;
   double uncovered_ = 0;  // X
   Duration queue_;        // q / C
-  // The present round trip.
+  // The present window.
   Instant started_;
   Bytes foreign_ = 0;
   Duration least_excess_ = Duration::max();

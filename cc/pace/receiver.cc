@@ -36,7 +36,7 @@ PaceReceiver::PaceReceiver(const FlowEnvironment& environment, uint32_t max_flow
       phases_(environment.jitter <= environment.line_rate.time_for(environment.burst_bytes)),
       base_memory_(std::clamp(environment.jitter * kMemoryJitters, kLeastMemory, kMostMemory)),
       capacity_(environment, round_trip_, base_memory_, constants_),
-      fan_in_(round_trip_),
+      fan_in_(round_trip_, environment.line_rate.time_for(kWordBytes)),
       flows_(max_flows),
       homes_(max_flows),
       slots_(max_flows),

@@ -89,7 +89,8 @@ class PaceReceiver final : public Allocator {
     uint16_t epoch = 0;     // of the newest grant sent
     uint16_t demand_epoch = 0;
     bool present = false;
-    bool sent_busy = false;   // as the newest grant said
+    bool sent_busy = false;  // as the newest grant said
+    bool sent_guessed = false;
     bool has_demand = false;  // ever
     bool yielding = false;    // counted in yielding_
     bool newcomer = false;    // woke up in the present episode
@@ -118,8 +119,10 @@ class PaceReceiver final : public Allocator {
   uint32_t expected(uint32_t posted) const;
   Rate hold(uint32_t posted) const;
   Duration validity() const;
+  Duration words_take(size_t flows) const;
   Instant repeat_at(const Flow& flow) const;
   uint32_t first_slot() const;
+  bool guesses(const Flow& flow) const;
   bool differs(const Flow& flow, double tolerance) const;
   GrantUpdate send(Instant now, uint32_t flow);
   void start_pass(Instant now);
@@ -158,11 +161,13 @@ class PaceReceiver final : public Allocator {
   uint32_t newcomers_ = 0;
   TurnOrder turns_;  // of active flows that last
   double level_ = WaterFill::kNoLevel;
-  double waiting_ = 0;       // bit/s for each flow that waits for its turn
-  double spare_ = 0;         // per weight, when all limits are met
-  double passed_level_ = 0;  // level and spare of the last pass over all active flows
-  bool changed_ = false;     // level_ may have moved
-  bool serving_ = false;     // a pass, or what is due, has not all left yet
+  double waiting_ = 0;        // bit/s for each flow that waits for its turn
+  double spare_ = 0;          // per weight, when all limits are met
+  double passed_level_ = 0;   // level and spare of the last pass over all active flows
+  bool changed_ = false;      // level_ may have moved
+  bool raise_waits_ = false;  // all may have more, but words would take too much of the link
+  Instant next_raise_;
+  bool serving_ = false;  // a pass, or what is due, has not all left yet
   Stage stage_ = Stage::kDone;
   size_t cursor_ = 0;                      // next index of active_ in this stage
   Instant busy_since_ = Instant::never();  // flows that last use the link

@@ -22,8 +22,9 @@ constexpr uint32_t kHoldsAtATime = 16;
 constexpr int64_t kHoldsPerRoundTrip = 4;
 constexpr int64_t kRepeatsPerValidity = 4;  // three in a row may be lost
 // Repeats take a hundredth of the link, whatever the number of flows.
-constexpr Bytes kWordBytes = 128;  // on the wire
-constexpr Bytes kWordShare = 100;
+constexpr int64_t kWordShare = 100;
+// Raises a tenth: where many flows end one after the other, all others have more each time.
+constexpr int64_t kRaiseShare = 10;
 constexpr int64_t kPausesPerValidity = 4;
 
 Rate rate_of(double bps) { return Rate::from_bps(static_cast<uint64_t>(std::max(bps, 1.0))); }
@@ -54,19 +55,28 @@ Rate PaceReceiver::target(const Flow& f) const {
 
 Duration PaceReceiver::validity() const {
   const auto round_trips = static_cast<int64_t>(constants_.validity_round_trips);
+  const size_t flows = std::max<size_t>(active_.size(), expected(posted_));
   return std::max({round_trip_ * round_trips, constants_.validity,
                    environment_.pause * kPausesPerValidity,
-                   rate_of(capacity_.line()).time_for(kWordBytes * kWordShare * active_.size()) *
-                       kRepeatsPerValidity});
+                   words_take(flows) * kWordShare * kRepeatsPerValidity});
+}
+
+// A word to each of so many flows takes so long on the link.
+Duration PaceReceiver::words_take(size_t flows) const {
+  return rate_of(capacity_.line()).time_for(kWordBytes * flows);
 }
 
 Instant PaceReceiver::repeat_at(const Flow& f) const {
   return f.sent + validity() / kRepeatsPerValidity;
 }
 
+// What an idle flow holds before any have woken up together.
+bool PaceReceiver::guesses(const Flow& f) const { return !f.active() && !fan_in_.learned(); }
+
 bool PaceReceiver::differs(const Flow& f, double tolerance) const {
   if (f.granted == Rate() || (phases_ && f.slot != f.sent_slot)) return true;
   if (f.sent_busy != (busy_ && !f.active())) return true;
+  if (f.sent_guessed != guesses(f)) return true;
   const double granted = bps_of(f.granted);
   return std::abs(bps_of(target(f)) - granted) > tolerance * granted;
 }
@@ -93,7 +103,7 @@ GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   if (f.active()) next_repeat_ = std::min(next_repeat_, repeat_at(f));
   GrantUpdate update{flow, grant(flow)};
   f.sent_busy = update.grant.busy = busy_ && !f.active();
-  update.grant.guessed = !f.active() && !fan_in_.learned();
+  f.sent_guessed = update.grant.guessed;
   if (f.sent_busy) return update;
   const Bytes burst =
       pace_burst(f.granted, pace_moment(environment_), environment_.mtu, environment_.burst_bytes);
@@ -112,7 +122,7 @@ Grant PaceReceiver::grant(uint32_t flow) const {
   const Flow& f = at(flow);
   return {.rate = f.granted == Rate() ? hold(posted_ + (f.posted == 0 ? 1 : 0)) : f.granted,
           .phase = {},
-          .guessed = !f.active() && !fan_in_.learned(),
+          .guessed = guesses(f),
           .validity = validity(),
           .epoch = f.epoch};
 }
@@ -120,6 +130,7 @@ Grant PaceReceiver::grant(uint32_t flow) const {
 Instant PaceReceiver::next_deadline() const {
   if (stage_ != Stage::kDone || !due_.empty() || changed_) return next_look_;
   Instant next = active_.empty() ? Instant::never() : next_repeat_;
+  if (raise_waits_) next = std::min(next, next_raise_);
   if (hold_left_ > 0) next = std::min(next, next_hold_);
   if (newcomers_ > 0) next = std::min(next, fan_in_.gathered());
   if (host_link_ != nullptr) next = std::min(next, host_link_->next_deadline());
@@ -153,6 +164,7 @@ void PaceReceiver::start_pass(Instant now) {
     const double mean = static_cast<double>(fill_.weights()) / charged_;
     capacity_.set_weight(mean, host_link_ != nullptr ? host_link_->share_of_weights() : 1);
   }
+  capacity_.set_flows(active_.size());
   const double available = capacity_.available(active_.size());
   level_ = fill_.level(available);
   const double left = level_ == WaterFill::kNoLevel ? available - fill_.limits() : 0;
@@ -160,8 +172,12 @@ void PaceReceiver::start_pass(Instant now) {
   spare_ = charged_ > 0 && yielding_ == 0 ? left / static_cast<double>(fill_.weights()) : 0;
   const double shown = level_ == WaterFill::kNoLevel ? -left : level_;
   const bool moved = std::abs(shown - passed_level_) > constants_.regrant * std::abs(passed_level_);
-  if (moved || now >= next_repeat_) {
+  const bool cuts = level_ != WaterFill::kNoLevel && (passed_level_ <= 0 || level_ < passed_level_);
+  raise_waits_ = moved && !cuts && now < next_raise_;
+  if ((moved && !raise_waits_) || now >= next_repeat_) {
     passed_level_ = shown;
+    raise_waits_ = false;
+    next_raise_ = now + words_take(active_.size()) * kRaiseShare;
     stage_ = Stage::kCuts;
     cursor_ = 0;
   }

@@ -42,11 +42,11 @@ constexpr Duration kMinValidity = Duration::from_us(1);
 constexpr Duration kMaxValidity = Duration::from_s(10);
 // By which the grant of a CTS may be newer and still count.
 constexpr int16_t kNearEpochs = 256;
-// Acknowledgements are gathered at the receiver: beside the round trips, this is in flight.
-constexpr Bytes kWindowBursts = 4;
+// Acknowledgements are gathered at the receiver: so much is in flight beside a round trip's worth.
+constexpr Bytes kWindowBursts = 3;
 constexpr Duration kGathered = Duration::from_ms(1);  // longer than acknowledgements are
 constexpr int64_t kWindowJitters = 4;
-constexpr int kWindowShift = 6;  // the window is kept in 64ths of a round trip
+constexpr int kWindowShift = 6;  // what is beyond a round trip is kept in 64ths of one
 
 // Of a gap: by so much a brief message may be late for its place in it.
 constexpr int64_t kLateShare = 2;
@@ -63,8 +63,10 @@ constexpr double kUsableChangeBeyond = 1.0 / 4;   // likewise where the grant is
 constexpr double kFarBeyond = 2;                  // of the grant: no change is told
 // A flow that has been idle for so long says so, lest a count went wrong somewhere.
 constexpr Duration kFarewell = Duration::from_ms(1);
-// Round trips after which a demand that nothing has answered is repeated.
+// Round trips after which a demand that nothing has answered is repeated; twice as many each time:
+// to what the flow has already, nothing is answered.
 constexpr int64_t kPatience = 2;
+constexpr int kMostDoublings = 16;
 // Active flows are looked at so often within the validity of a grant.
 constexpr int64_t kSweepsPerValidity = 4;
 
@@ -85,7 +87,7 @@ PaceController::PaceController(const FlowEnvironment& environment, const Constan
       link_(link),
       flow_(flow),
       gathered_rate_(rate_in(environment.burst_bytes, kGathered)),
-      window_parts_(static_cast<int64_t>(constants.window_round_trips * (1 << kWindowShift))),
+      ahead_parts_(static_cast<int64_t>((constants.window_round_trips - 1) * (1 << kWindowShift))),
       window_jitter_(environment.jitter * kWindowJitters),
       core_(environment, constants_) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
@@ -99,7 +101,7 @@ PaceController::PaceController(const FlowEnvironment& environment, const Constan
       link_(*own_link_),
       flow_(0),
       gathered_rate_(rate_in(environment.burst_bytes, kGathered)),
-      window_parts_(static_cast<int64_t>(constants.window_round_trips * (1 << kWindowShift))),
+      ahead_parts_(static_cast<int64_t>((constants.window_round_trips - 1) * (1 << kWindowShift))),
       window_jitter_(environment.jitter * kWindowJitters),
       core_(environment, constants_) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
@@ -197,13 +199,19 @@ Bytes PaceController::short_message() const {
   return grant_.guessed ? 0 : grant_.rate.bytes_in(round_trip / kAtOnceShare);
 }
 
-// How many times its hold a brief message begins with. Before anything is known of the fan-in, a
-// host takes its own fan-out for that of its peers. Then: who serves several shares its own link
-// among them, and does not use all that it holds; with those that wait for their last
-// acknowledgements, the link would have nothing to do.
+Bytes PaceController::brief_message() const {
+  return environment_.line_rate.bytes_in(base_round_trip(environment_) * kBriefRoundTrips);
+}
+
+// How many times what it holds a flow begins with. Before anything is known of the fan-in, a host
+// takes its own fan-out for that of its peers; a long message does so within limits, as others may
+// begin that are one to many. Then: who serves several shares its own link among them, and does not
+// use all that it holds; with those that wait for their last acknowledgements, the link would have
+// nothing to do.
 double PaceController::overcommitted() const {
-  if (grant_.guessed) return link_.spare_fan_out();
-  return static_cast<double>(std::clamp<size_t>(link_.backlogged(), 1, kMostOvercommitted));
+  const auto most = static_cast<double>(kMostOvercommitted);
+  if (!grant_.guessed) return std::clamp(static_cast<double>(link_.backlogged()), 1.0, most);
+  return brief_ ? link_.spare_fan_out() : std::min(link_.spare_fan_out(), most);
 }
 
 // What the receiver lets the flow have, in bit/s.
@@ -258,11 +266,12 @@ Decision PaceController::decide(Instant now) {
   decision_.rate = rate;
   decision_.limited_by = choice.limited_by;
   decision_.burst = burst;
-  const Duration span =
-      Duration::from_ns((round_trip.ns() * window_parts_) >> kWindowShift) + window_jitter_;
+  const Duration ahead = Duration::from_ns((round_trip.ns() * ahead_parts_) >> kWindowShift);
   const Bytes gathered =
       rate < gathered_rate_ ? rate.bytes_in(kGathered) : environment_.burst_bytes;
-  decision_.window = rate.bytes_in(span) + kWindowBursts * std::max(burst, gathered);
+  const Bytes bursts = kWindowBursts * std::max(burst, gathered);
+  decision_.window =
+      rate.bytes_in(round_trip + window_jitter_) + std::max(rate.bytes_in(ahead), bursts);
   if (link_.starting()) {  // what is acknowledged makes room for as much again
     const Bytes first = kFirstPackets * environment_.mtu + standing_.acked;
     decision_.window = std::min(decision_.window, first);
@@ -310,6 +319,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
   const bool had_backlog = has_backlog();
   const bool had_unsent = has_unsent();
   short_ = short_ && standing.backlog <= standing_.backlog;
+  brief_ = brief_ && standing.backlog <= brief_message();
   standing_ = standing;
   if (has_backlog() && !had_backlog) {
     busy_since_ = now;
@@ -319,8 +329,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     const Bytes first = grant_.rate.bytes_in(base_round_trip(environment_) / kFirstShare);
     first_limit_ = standing.sent + std::max(first, environment_.mtu);
     short_ = has_grant_ && standing.backlog <= short_message();
-    const Duration brief = base_round_trip(environment_) * kBriefRoundTrips;
-    brief_ = standing.backlog <= environment_.line_rate.bytes_in(brief);
+    brief_ = standing.backlog <= brief_message();
     opening_ = has_grant_ && !grant_.busy && (grant_.guessed || brief_);
   }
   if (has_backlog() != had_backlog) has_backlog() ? link_.begin() : link_.end();
@@ -328,6 +337,8 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
   const double usable = std::min(link_.usable(flow_), core_.rate());
   if (!worth_saying(now, usable)) return ever_said_ ? std::optional(said_) : std::nullopt;
   ever_said_ = true;
+  unanswered_ =
+      announced_ && granted_at_ < said_at_ ? std::min(unanswered_ + 1, kMostDoublings) : 0;
   announced_ = farewell_due_ = has_backlog();
   said_at_ = now;
   said_wanted_ = standing.acked + std::min(standing.backlog, kMostAnnounced);
@@ -364,8 +375,9 @@ bool PaceController::worth_saying(Instant now, double usable) const {
   if (changed && has_unsent() && now - said_at_ >= environment_.jitter) return true;
   // A word that nothing has answered may be lost.
   const bool answered = granted_at_ >= said_at_;
-  const Duration patience =
-      answered ? grant_.validity : std::min(grant_.validity, halving() * kPatience);
+  const Duration patience = answered
+                                ? grant_.validity
+                                : std::min(grant_.validity, halving() * (kPatience << unanswered_));
   return has_grant_ && now - said_at_ >= patience;
 }
 

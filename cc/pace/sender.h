@@ -64,6 +64,7 @@ class PaceController final : public Controller {
   }
   bool beginning(Instant now) const;
   Bytes short_message() const;
+  Bytes brief_message() const;
   double overcommitted() const;
   double granted(Instant now) const;
   Choice choose(Instant now) const;
@@ -80,7 +81,7 @@ class PaceController final : public Controller {
   LinkShare& link_;
   const uint32_t flow_;
   const Rate gathered_rate_;  // above which a NIC's burst is sent before it is acknowledged
-  const int64_t window_parts_;
+  const int64_t ahead_parts_;
   const Duration window_jitter_;
   uint32_t weight_ = 1;
   CoreLimit core_;
@@ -95,8 +96,8 @@ class PaceController final : public Controller {
   bool alone_ = false;  // the receiver is late: c_f alone counts
   Instant heard_;       // an acknowledgement, last
   Instant busy_since_;
-  bool brief_ = false;     // this backlog began as one
-  bool opening_ = false;   // no grant has come since this backlog began
+  bool brief_ = false;     // this backlog was never more than such a message
+  bool opening_ = false;   // no grant but guesses has come since this backlog began
   bool short_ = false;     // this backlog is too short to wait for an answer
   Bytes first_limit_ = 0;  // FlowStanding::sent up to which a flow may begin on a busy link
 
@@ -109,6 +110,7 @@ class PaceController final : public Controller {
   Instant said_at_;
   Bytes said_wanted_ = 0;   // not modulo anything
   bool announced_ = false;  // the receiver knows of this backlog
+  int unanswered_ = 0;      // times that this was said and no grant has come
   bool farewell_due_ = false;
   bool ever_said_ = false;
 };

@@ -98,6 +98,20 @@ TEST_F(CcPaceCapacity, AStandingQueueIsDrained) {
   EXPECT_NEAR(capacity_.available(2), empty, 0.01 * kLine);
 }
 
+// So many flows that each sends one packet in a dozen round trips: whether a queue stands shows
+// when all have had their turn.
+TEST_F(CcPaceCapacity, AQueueThatIsGoneOnceInATurnOfAllFlowsDoesNotStand) {
+  capacity_.set_flows(1200);
+  for (int i = 0; i < 10; ++i) {
+    arrive(390, true, kQueue, 6);
+    arrive(390, true, Duration(), 1);
+  }
+  EXPECT_EQ(capacity_.queue(), Duration());
+  capacity_.set_flows(2);
+  arrive(390, true, kQueue, 2);
+  EXPECT_GT(capacity_.queue(), Duration());
+}
+
 // One packet that met no queue shows that the last hop has none: the others were late elsewhere.
 TEST_F(CcPaceCapacity, DelaysOfSomePacketsAreNoQueueHere) {
   for (int i = 0; i < 200; ++i) {
@@ -372,6 +386,29 @@ TEST_F(CcPaceCore, ASlowFlowBearsMoreOfAQueueThanAFastOne) {
   ASSERT_LT(slow, 0.5 * kLine);
   hear(late, 20);
   EXPECT_GT(core_.rate(), slow);
+}
+
+// Behind one queue, without a cut.
+TEST_F(CcPaceCore, AFastFlowYieldsToASlowOne) {
+  hear(Duration(), 20);
+  core_.restart(0.72 * kLine);
+  // Less than half are late by more than T, 2 us, so that nothing is cut; on average all are.
+  const auto late = [](int i) { return Duration::from_us(i % 10 < 4 ? 6 : 0); };
+  hear(late, 10);
+  EXPECT_LT(core_.rate(), 0.71 * kLine);
+  core_.restart(0.45 * kLine);
+  hear(late, 10);
+  EXPECT_GT(core_.rate(), 0.46 * kLine);
+}
+
+TEST_F(CcPaceCore, EvenWhenNearlyAllIsLostACutLeavesHalf) {
+  hear(Duration(), 20);
+  for (int i = 0; i < 2; ++i) {
+    lose(500);
+    hear(Duration(), 1);
+  }
+  EXPECT_GE(core_.rate(), kConstants.core_least * kLine * 0.99);
+  EXPECT_LE(core_.rate(), 0.6 * kLine);
 }
 
 TEST_F(CcPaceCore, ACutIsJudgedByWhatWasSentAfterIt) {

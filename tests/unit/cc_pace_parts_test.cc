@@ -72,7 +72,8 @@ class CcPaceFanIn : public ::testing::Test {
     now_ = now_ + kRoundTrip * 3;
   }
 
-  FanIn fan_in_{kRoundTrip};
+  static constexpr Duration kWord = Duration::from_ns(40);
+  FanIn fan_in_{kRoundTrip, kWord};
   Instant now_ = Instant::from_ns(1'000'000);
 };
 
@@ -115,6 +116,20 @@ TEST_F(CcPaceFanIn, GathersForAPartOfARoundTrip) {
   EXPECT_TRUE(fan_in_.gathering(now_));
   EXPECT_FALSE(fan_in_.gathering(fan_in_.gathered()));
   EXPECT_LT(fan_in_.gathered() - now_, kRoundTrip);
+}
+
+// On a slow link the demands of many take longer than that.
+TEST_F(CcPaceFanIn, GathersForLongerTheMoreThereAre) {
+  for (uint32_t i = 1; i <= 400; ++i) {
+    EXPECT_TRUE(i == 1 || fan_in_.gathering(now_)) << i;
+    fan_in_.on_wake(now_, i);
+    now_ = now_ + kWord;
+  }
+  EXPECT_GT(fan_in_.gathered() - now_, Duration());
+  now_ = now_ + kRoundTrip * 10;
+  EXPECT_FALSE(fan_in_.gathering(now_));
+  fan_in_.on_wake(now_, 1);
+  EXPECT_EQ(fan_in_.expected(1000), 400) << "one episode, although longer than a round trip";
 }
 
 // --- slots, turns, levels: examples; the rest are properties ---

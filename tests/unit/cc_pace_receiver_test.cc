@@ -307,6 +307,25 @@ TEST_F(CcPaceReceiver, ManyFlowsAreToldSeldomEnoughToLeaveRoomForData) {
   EXPECT_GE(words, 900U) << "but everybody is told";
 }
 
+// Each that ends would be a word to each that is left.
+TEST_F(CcPaceReceiver, RaisesTakeATenthOfTheLinkAtMost) {
+  add(500);
+  for (uint32_t flow = 0; flow < 500; ++flow) begin(flow);
+  run(kRoundTrip * 4);
+  size_t words = 0;
+  const Instant began = now_;
+  for (uint32_t flow = 0; flow < 400; ++flow) {
+    say(flow, 0, 0);
+    now_ = now_ + Duration::from_ns(250);
+    words += poll().size();
+  }
+  const double taken = static_cast<double>(words * kWordBytes * 8) / (now_ - began).seconds();
+  EXPECT_LE(taken, 0.12 * kLine * 1e9);
+  words = run(kRoundTrip * 4).size();
+  EXPECT_GE(words, 100U);
+  expect_rate(450, kShared / 100);
+}
+
 TEST_F(CcPaceReceiver, SaysNothingWhileNothingChanges) {
   add(3);
   EXPECT_TRUE(poll().empty());

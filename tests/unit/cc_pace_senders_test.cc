@@ -63,6 +63,20 @@ TEST_F(CcPaceSenders, ADemandThatNothingAnswersIsSaidAgainSoon) {
   EXPECT_EQ(flows_[0]->demand(now_, standing)->epoch, again);
 }
 
+// To what a flow has already, nothing is answered.
+TEST_F(CcPaceSenders, ADemandThatIsNeverAnsweredIsSaidMoreAndMoreSeldom) {
+  const FlowStanding standing{.backlog = 1 << 30};
+  now_ = now_ + Duration::from_us(1);
+  const uint16_t first = flows_[0]->demand(now_, standing)->epoch;
+  uint16_t last = first;
+  for (int i = 0; i < 1000; ++i) {
+    now_ = now_ + Duration::from_us(1);
+    last = flows_[0]->demand(now_, standing)->epoch;
+  }
+  EXPECT_GE(last - first, 4);
+  EXPECT_LE(last - first, 6) << "16, 32, 64, ... us apart";
+}
+
 TEST_F(CcPaceSenders, FlowsWithABacklogShareTheLink) {
   want(0, 1 << 30);
   EXPECT_EQ(gbps(0), 400);

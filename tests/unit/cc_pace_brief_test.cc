@@ -1,0 +1,184 @@
+// How messages of less than a round trip begin: with what they hold, with more, or at once.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <span>
+
+#include "cc/pace/receiver.h"
+#include "cc/pace/sender.h"
+
+namespace pacecar {
+namespace {
+
+constexpr FlowEnvironment kFabric{.line_rate = Rate::from_gbps(400),
+                                  .mtu = 4096,
+                                  .overhead = 64,
+                                  .burst_bytes = 4096,
+                                  .base_rtt = Duration::from_us(8)};
+constexpr Bytes kBrief = 300'000;  // a round trip's worth is 400'000
+constexpr Bytes kEndless = Bytes{1} << 30;
+
+class CcPaceBrief : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kFlows = 12;
+  CcPaceBrief() {
+    for (uint32_t flow = 0; flow < kFlows; ++flow) flows_[flow] = &senders_.add_flow(now_, flow);
+  }
+  // What the receivers let idle flows hold.
+  void hold(uint64_t gbps, bool guessed) {
+    ++epoch_;
+    for (Controller* flow : flows_) {
+      flow->on_grant(now_, {.rate = Rate::from_gbps(gbps),
+                            .aligned = true,
+                            .guessed = guessed,
+                            .validity = Duration::from_s(9),
+                            .epoch = epoch_});
+    }
+  }
+  void want(uint32_t flow, const FlowStanding& standing) {
+    flows_[flow]->demand(now_, standing);
+    flows_[flow]->decide(now_);
+  }
+  double gbps(uint32_t flow) { return flows_[flow]->decide(now_).rate.gbps(); }
+
+  static PaceConstants clear_core() {
+    PaceConstants constants;
+    constants.core_start = 1;
+    return constants;
+  }
+  Instant now_ = Instant::from_ns(1'000'000'000);
+  PaceSenders senders_{kFabric, clear_core(), kFlows};
+  std::array<Controller*, kFlows> flows_{};
+  uint16_t epoch_ = 0;
+};
+
+TEST_F(CcPaceBrief, AGuessIsReplacedByTheOwnFanOut) {
+  hold(20, true);
+  want(0, {.backlog = kBrief});
+  EXPECT_NEAR(gbps(0), 240, 1);
+  want(1, {.backlog = kBrief});
+  EXPECT_NEAR(gbps(0), 120, 1) << "now one of two: it begins anew at the same instant";
+  hold(30, false);
+  EXPECT_NEAR(gbps(0), 30, 0.1) << "until the receiver has answered";
+}
+
+// Many senders of one long message each may be an incast.
+TEST_F(CcPaceBrief, ALongMessageTrustsTheOwnFanOutWithinLimits) {
+  hold(20, true);
+  want(0, {.backlog = kEndless});
+  EXPECT_NEAR(gbps(0), 80, 1);
+}
+
+TEST_F(CcPaceBrief, WhoServesSeveralBeginsWithMoreThanItHolds) {
+  hold(30, false);
+  for (uint32_t flow = 0; flow < 3; ++flow) want(flow, {.backlog = kBrief});
+  EXPECT_NEAR(gbps(2), 90, 1);
+}
+
+TEST_F(CcPaceBrief, ALongOneDoesNot) {
+  hold(30, false);
+  for (uint32_t flow = 0; flow < 3; ++flow) want(flow, {.backlog = kEndless});
+  EXPECT_NEAR(gbps(2), 30, 0.1);
+}
+
+TEST_F(CcPaceBrief, HalfARoundTripOfTheHoldGoesAtOnce) {
+  hold(40, false);
+  want(0, {.backlog = 19'000});
+  EXPECT_EQ(gbps(0), 400);
+  want(1, {.backlog = 24'000});
+  EXPECT_LT(gbps(1), 100);
+}
+
+TEST_F(CcPaceBrief, ButNotOfAGuess) {
+  hold(20, true);
+  want(0, {.backlog = 9'000});
+  EXPECT_NEAR(gbps(0), 240, 1);
+}
+
+TEST_F(CcPaceBrief, WhatIsAllOnItsWayLeavesTheLink) {
+  hold(400, false);
+  want(0, {.backlog = kBrief});
+  want(1, {.backlog = kEndless});
+  EXPECT_NEAR(gbps(1), 200, 3);
+  want(0, {.backlog = kBrief, .in_flight = kBrief});
+  EXPECT_EQ(gbps(1), 400);
+}
+
+TEST_F(CcPaceBrief, ALongOneStaysUntilItIsAcknowledged) {
+  hold(400, false);
+  want(0, {.backlog = 1'000'000});
+  want(1, {.backlog = kEndless});
+  want(0, {.backlog = 1'000'000, .in_flight = 1'000'000});
+  EXPECT_NEAR(gbps(1), 200, 3);
+}
+
+TEST_F(CcPaceBrief, ABacklogThatGrowsIsBriefNoMore) {
+  hold(400, false);
+  want(0, {.backlog = kBrief});
+  want(1, {.backlog = kEndless});
+  want(0, {.backlog = 1 << 20, .in_flight = 1 << 20});
+  EXPECT_NEAR(gbps(1), 200, 3);
+}
+
+TEST_F(CcPaceBrief, WhatIsFarBeyondTheGrantIsNotAdvertised) {
+  hold(80, false);
+  const FlowStanding busy{.backlog = kEndless};
+  const uint16_t epoch = flows_[0]->demand(now_, busy)->epoch;
+  want(1, busy);  // 320 Gb/s are usable now
+  now_ = now_ + Duration::from_us(1);
+  EXPECT_EQ(flows_[0]->demand(now_, busy)->epoch, epoch);
+  for (uint32_t flow = 2; flow < 6; ++flow) want(flow, busy);
+  EXPECT_NE(flows_[0]->demand(now_, busy)->epoch, epoch) << "but what limits is";
+}
+
+// --- the receiver's word for it ---
+
+TEST(CcPaceGuess, IsMarkedUntilOneEpisodeIsOver) {
+  constexpr uint32_t kFlows = 10;
+  constexpr Bytes kMessage = 1 << 20;
+  constexpr Bytes kLittle = 16'384;
+  PaceReceiver receiver(kFabric, kFlows);
+  Instant now = Instant::from_ns(1'000'000'000);
+  std::array<GrantUpdate, 16> updates;
+  std::array<bool, kFlows> guessed{};
+  const auto run = [&](Duration span) {
+    for (const Instant end = now + span; now < end; now = now + Duration::from_ns(250)) {
+      const size_t count = receiver.poll_grants(now, updates);
+      for (const GrantUpdate& update : std::span(updates).first(count)) {
+        guessed[update.flow] = update.grant.guessed;
+      }
+    }
+  };
+  const auto arrive = [&](uint32_t flow, Bytes bytes) {
+    for (Bytes got = 0; got < bytes; got += 4096) receiver.on_arrival(now, flow, 4096, 4000);
+    receiver.on_finished(now, flow, bytes);
+  };
+  for (uint32_t flow = 0; flow < kFlows; ++flow) {
+    receiver.add_flow(now, flow);
+    receiver.on_posted(now, flow, kMessage);
+  }
+  run(Duration::from_us(20));
+  EXPECT_TRUE(guessed[9]);
+  EXPECT_TRUE(receiver.grant(9).guessed) << "in the CTS, too";
+  for (uint32_t flow = 0; flow < 9; ++flow) {
+    receiver.on_demand(now, flow, {.usable = kFabric.line_rate, .wanted = kMessage, .epoch = 1});
+  }
+  run(Duration::from_us(30));
+  EXPECT_FALSE(guessed[0]) << "what an active flow is granted is no guess";
+  for (uint32_t flow = 0; flow < 9; ++flow) {
+    arrive(flow, kMessage);
+    receiver.on_posted(now, flow, kMessage);
+  }
+  run(Duration::from_ms(1));
+  // The next one that wakes up ends the episode: of nine flows, where ten could have come.
+  receiver.on_demand(now, 0,
+                     {.usable = kFabric.line_rate, .wanted = kMessage + kLittle, .epoch = 2});
+  run(Duration::from_us(2));
+  arrive(0, kLittle);
+  run(Duration::from_ms(1));
+  EXPECT_FALSE(receiver.grant(9).guessed);
+  EXPECT_FALSE(guessed[9]) << "although what it holds is hardly another";
+}
+
+}  // namespace
+}  // namespace pacecar
