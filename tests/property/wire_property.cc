@@ -24,6 +24,7 @@ DataHeader any_data_header(size_t payload_bytes) {
   DataHeader header{.opcode = *rc::gen::element(Opcode::kWrite, Opcode::kWriteWithImm),
                     .ack_request = any<bool>(),
                     .taken_back = payload_bytes == 0 && any<bool>(),
+                    .joined = any<bool>(),
                     .destination_qp = any24(),
                     .psn = any24(),
                     .address = any<uint64_t>(),
@@ -120,6 +121,42 @@ RC_GTEST_PROP(WireProperty, AcknowledgementsComeBack, ()) {
   RC_ASSERT(telemetry.hops() == hops.size());
   for (size_t i = 0; i < hops.size(); ++i) RC_ASSERT(telemetry[i] == hops[i]);
   RC_ASSERT(verify_checksum(packet, packet.size() - kChecksumBytes, any_coverage()));
+}
+
+RC_GTEST_PROP(WireProperty, JoinedAcknowledgementsComeApart, ()) {
+  const Packet payload = any_payload();
+  DataHeader header = any_data_header(payload.size());
+  header.joined = true;
+  std::vector<Packet> sent{encode_data(header, payload, any_coverage())};
+  Packet all = sent[0];
+  for (auto left = *rc::gen::inRange(0, 5); left > 0; --left) {
+    sent.push_back(encode_ack(any_ack_header(), any_bitmap(), any_telemetry()));
+    all.insert(all.end(), sent.back().begin(), sent.back().end());
+  }
+  const size_t joined = all.size() - sent[0].size();
+  all.push_back(static_cast<uint8_t>(joined >> 8));
+  all.push_back(static_cast<uint8_t>(joined));
+  std::span<const uint8_t> rest = all;
+  for (const Packet& packet : sent) {
+    const auto first = take_first(rest);
+    RC_ASSERT(std::equal(first.begin(), first.end(), packet.begin(), packet.end()));
+  }
+  RC_ASSERT(rest.empty());
+}
+
+// Each step takes something and goes beyond nothing, whatever the bytes say of themselves.
+RC_GTEST_PROP(WireProperty, WhateverIsTakenApartLiesWithin, ()) {
+  Packet bytes = any_packet();
+  const Packet more = any_payload();
+  bytes.insert(bytes.end(), more.begin(), more.end());
+  std::span<const uint8_t> rest = bytes;
+  const uint8_t* at = bytes.data();
+  while (!rest.empty()) {
+    const auto first = take_first(rest);
+    RC_ASSERT(first.data() == at && !first.empty());
+    at += first.size();
+    RC_ASSERT(rest.size() <= bytes.size() - static_cast<size_t>(at - bytes.data()));
+  }
 }
 
 RC_GTEST_PROP(WireProperty, RefusalsComeBack, ()) {

@@ -279,6 +279,62 @@ TEST(SoftNicAcks, WithoutADelayNothingIsSentByTimeAlone) {
   EXPECT_TRUE(traffic.pair.transmit_for(1, Duration::from_ms(10)).empty());
 }
 
+// What travels in one direction acknowledges what has come from the other.
+class SoftNicJoins : public ::testing::Test {
+ protected:
+  static SoftNicConfig config() {
+    SoftNicConfig config = experiment();
+    config.joins_packets = true;
+    config.burst_bytes = 4 * kMtu;
+    config.ack = {.bytes = 64 * kMtu, .delay = kDelay, .quiet = kDelay};
+    return config;
+  }
+  // A packet of `bytes` goes to side 1, and later as much comes back.
+  std::vector<Datagram> back_after(Duration wait, Bytes bytes) {
+    const auto& there = pair_.memory(0, bytes);
+    const auto& here = pair_.memory(1, bytes);
+    pair_.post(0, ends_[0], SoftNicPair::write(there, here, bytes, 1));
+    for (const Datagram& packet : pair_.transmit(0)) pair_.deliver(1, packet);
+    pair_.now = pair_.now + wait;
+    pair_.post(1, ends_[1], SoftNicPair::write(here, there, bytes, 2));
+    return pair_.transmit(1);
+  }
+  bool completed_by(const std::vector<Datagram>& packets) {
+    for (const Datagram& packet : packets) pair_.deliver(0, packet);
+    pair_.collect();
+    return pair_.completions[0].size() == 1;
+  }
+
+  static constexpr Duration kDelay = Duration::from_us(300);
+  SoftNicPair pair_{config()};
+  SoftNicPair::Ends ends_ = pair_.connect();
+};
+
+TEST_F(SoftNicJoins, AnAcknowledgementAndAShortPacketAreOneDatagram) {
+  const auto back = back_after(kDelay / 2, 100);
+  ASSERT_EQ(back.size(), 1U);
+  EXPECT_TRUE(completed_by(back));
+  pair_.now = pair_.now + kDelay * 2;
+  EXPECT_TRUE(pair_.transmit(1).empty()) << "it has been said";
+}
+
+TEST_F(SoftNicJoins, AnAcknowledgementEndsABurstOfFullPackets) {
+  pair_.connect();  // another queue pair of the same peer is no obstacle
+  const auto second = pair_.connect();
+  ends_[1] = second[1];
+  const auto back = back_after(kDelay / 2, 2 * kMtu);
+  ASSERT_EQ(back.size(), 3U);
+  EXPECT_EQ(back[2].kind(), PacketKind::kAck);
+  EXPECT_EQ(back[2].path, back[0].path);
+  EXPECT_TRUE(completed_by(back));
+}
+
+TEST_F(SoftNicJoins, AFreshAcknowledgementMayWaitForMore) {
+  const auto back = back_after(kDelay / 100, 100);
+  ASSERT_EQ(back.size(), 1U);
+  EXPECT_FALSE(completed_by(back));
+}
+
 TEST(SoftNicLoss, EachPacketTimesOutByItself) {
   constexpr Duration kTimeout = Duration::from_us(50);
   SoftNicConfig config = experiment();

@@ -184,7 +184,7 @@ TEST(WireData, AWriteTakenBackHasNoPayload) {
 TEST(WireData, RefusesUnknownFlags) {
   const auto empty = std::span(kDataPacket).first(kDataHeaderBytes + kChecksumBytes);
   for (int flags = 0; flags < 256; ++flags) {
-    EXPECT_EQ(decodes_with(empty, 35, static_cast<uint8_t>(flags)), flags <= 1) << flags;
+    EXPECT_EQ(decodes_with(empty, 35, static_cast<uint8_t>(flags)), flags <= 3) << flags;
   }
 }
 
@@ -314,7 +314,7 @@ TEST(WireTrimmed, IsTheHeaderOfADataPacketAlone) {
   EXPECT_FALSE(decode_trimmed(packet, header));
   EXPECT_FALSE(decode_trimmed(std::span(kAckPacket).first(kDataHeaderBytes), header));
   Packet unknown_flag(packet.begin(), packet.begin() + kDataHeaderBytes);
-  unknown_flag[35] = 2;
+  unknown_flag[35] = 4;
   EXPECT_FALSE(decode_trimmed(unknown_flag, header));
 }
 

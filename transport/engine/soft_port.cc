@@ -19,6 +19,9 @@ constexpr Bytes kMaxDefaultMtu = 8192;
 constexpr Bytes kCtsSlotBytes = sizeof(CtsSlot);
 // Longer than a ping-pong between two processes takes, which has no time for more packets.
 constexpr Duration kQuiet = Duration::from_us(10);
+// Acknowledgements go with data where that saves datagrams, if any goes to that peer within this
+// time. Who waits for one asks for it.
+constexpr Duration kJoinDelay = Duration::from_us(300);
 // What an acknowledgement answers for at least, where it is two bursts of few packets.
 constexpr Bytes kPacketsPerAck = 4;
 
@@ -37,6 +40,8 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io) {
   const Bytes packets_per_burst = std::max<Bytes>(1, caps.burst_bytes / packet);
   const bool full = params.integrity == Integrity::kFull ||
                     (params.integrity == Integrity::kAuto && !caps.checks_payload);
+  const bool joins = packets_per_burst > 1;
+  const LossRecovery loss;
   return SoftNicConfig{
       .address = io.local_address(),
       .line_rate = params.line_rate.bps() != 0 ? params.line_rate
@@ -55,10 +60,15 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io) {
       .window_packets = params.window_packets,
       .full_checksum = full,
       .sees_ecn = caps.sees_ecn,
+      .joins_packets = joins,
       .wire_mode = params.wire,
       .source_ports = source_ports(io),
       .knows_ip_header = caps.sees_ipv4_header || !is_ipv4(io.local_address()),
-      .ack = {.bytes = mtu * std::max(packets_per_burst * 2, kPacketsPerAck), .quiet = kQuiet},
+      .ack = {.bytes = mtu * std::max(packets_per_burst * 2, kPacketsPerAck),
+              .delay = joins ? kJoinDelay : AckPolicy().delay,
+              .quiet = joins ? kJoinDelay : kQuiet},
+      // Where nothing is lost, an acknowledgement comes before the probe.
+      .loss = {.min_probe = loss.min_probe + (joins ? kJoinDelay : Duration())},
       // With the keep-alive's interval (a fifth) this stays below the limit that people set.
       .silence_limit = params.timeout * 6 / 10,
   };

@@ -70,6 +70,7 @@ struct QueuePair {
   uint32_t unacknowledged_packets = 0;  // likewise
   bool ack_owed = false;                // asked for while packets before were missing
   uint32_t answer_path = 0;             // of the next acknowledgement or refusal
+  uint32_t sibling = 0;                 // slot of the next one with this peer's NIC, in a ring
   FixedQueue<ReceiveRequest> receives{0};
   // From connect on: of the extended mode both, or of standard RC the third.
   std::optional<Requester> requester;

@@ -27,6 +27,8 @@ class Slab {
     used_ += size;
     return piece;
   }
+  // The end of the last piece is not needed.
+  void give_back(size_t size) { used_ -= size; }
 
  private:
   size_t used_ = 0;

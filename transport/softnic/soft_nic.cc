@@ -205,7 +205,27 @@ Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t
   qp->responder.emplace(qp->local.window_packets, qp->local.writes, qp->remote.first_psn,
                         config_.mtu);
   qp->state = QueuePair::State::kConnected;
+  join_siblings(*qp);
   return {};
+}
+
+void SoftNic::join_siblings(QueuePair& qp) {
+  const uint32_t slot = slot_of(qp);
+  qp.sibling = slot;
+  for (auto& other : queue_pairs_) {
+    if (other == nullptr || other.get() == &qp || !other->responder ||
+        other->remote.address != qp.remote.address) {
+      continue;
+    }
+    qp.sibling = std::exchange(other->sibling, slot);
+    return;
+  }
+}
+
+void SoftNic::leave_siblings(const QueuePair& qp) {
+  QueuePair* before = queue_pairs_[qp.sibling].get();
+  while (before->sibling != slot_of(qp)) before = queue_pairs_[before->sibling].get();
+  before->sibling = qp.sibling;
 }
 
 uint32_t SoftNic::window(const QueuePairConfig& config) const {
@@ -247,6 +267,7 @@ void SoftNic::destroy_queue_pair(QueuePairId id) {
   const uint32_t slot = slot_of(*qp);
   for (WorkList* list : {&acks_, &later_, &controls_, &events_}) list->remove(slot);
   timers_.cancel(slot);
+  if (qp->responder) leave_siblings(*qp);
   if (qp->config.paced) {
     Flow& flow = flows_[qp->config.flow];
     std::erase(flow.queue_pairs, slot);

@@ -102,7 +102,10 @@ class SoftNic final : public Nic {
            (config_.wire_mode == WireMode::kAuto && config.receives == 0);
   }
   Result<void> connect_standard(QueuePair& qp, const RcEndpoint& peer);
+  void join_siblings(QueuePair& qp);
+  void leave_siblings(const QueuePair& qp);
 
+  void on_packet(Instant now, const RxPacket& packet);
   void on_data(Instant now, const RxPacket& packet);
   void on_trimmed(Instant now, const RxPacket& packet);
   void on_ack(Instant now, const RxPacket& packet);
@@ -136,6 +139,11 @@ class SoftNic final : public Nic {
   void on_queue_pair_timeout(QueuePair& qp, Instant now);
 
   TxPacket answer(QueuePair& qp, std::span<const uint8_t> bytes) const;
+  std::span<const uint8_t> take_ack(QueuePair& qp, Instant now);
+  bool worth_joining(uint32_t slot, Instant now) const;
+  size_t join_acks(QueuePair& qp, Instant now, Bytes room);
+  size_t follow_with_ack(const QueuePair& qp, Instant now, std::span<const TxPacket> burst,
+                         std::span<TxPacket> out);
   size_t transmit_naks(std::span<TxPacket> out);
   size_t transmit_acks(Instant due, Instant now, std::span<TxPacket> out);
   size_t transmit_control(Instant now, std::span<TxPacket> out);

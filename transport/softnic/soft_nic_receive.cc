@@ -11,20 +11,25 @@ void SoftNic::on_packets(Instant now, std::span<const RxPacket> packets) {
       on_trimmed(now, packet);
       continue;
     }
-    switch (wire::classify(packet.bytes)) {
-      case wire::PacketKind::kData:
-        on_data(now, packet);
-        break;
-      case wire::PacketKind::kAck:
-        on_ack(now, packet);
-        break;
-      case wire::PacketKind::kNak:
-        on_nak(now, packet);
-        break;
-      case wire::PacketKind::kMalformed:
-        on_standard(now, packet);
-        break;
-    }
+    RxPacket one = packet;
+    std::span<const uint8_t> rest = packet.bytes;
+    do {
+      one.bytes = wire::take_first(rest);
+      on_packet(now, one);
+    } while (!rest.empty());
+  }
+}
+
+void SoftNic::on_packet(Instant now, const RxPacket& packet) {
+  switch (wire::classify(packet.bytes)) {
+    case wire::PacketKind::kData:
+      return on_data(now, packet);
+    case wire::PacketKind::kAck:
+      return on_ack(now, packet);
+    case wire::PacketKind::kNak:
+      return on_nak(now, packet);
+    case wire::PacketKind::kMalformed:
+      return on_standard(now, packet);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "transport/softnic/soft_nic.h"
+#include "transport/wire/big_endian.h"
 #include "transport/wire/extended.h"
 
 namespace pacecar {
@@ -14,6 +15,8 @@ namespace {
 constexpr Duration kInPassing = Duration::from_us(40);
 // What a turn of a loop that polls takes: two packets of a fast flow may go at once after it.
 constexpr Duration kTurn = Duration::from_us(1);
+// An acknowledgement goes with data when it has waited for this part of what it may.
+constexpr int64_t kEarlyJoin = 6;
 constexpr size_t kDataOverheadBytes = wire::kDataHeaderBytes + wire::kChecksumBytes;
 
 }  // namespace
@@ -85,17 +88,78 @@ size_t SoftNic::transmit_acks(Instant due, Instant now, std::span<TxPacket> out)
       continue;
     }
     if (slab_.room() < qp.responder->max_ack_bytes()) break;
-    acks_.take();
-    later_.remove(slot_of(qp));
-    qp.unacknowledged_bytes = 0;
-    qp.unacknowledged_packets = 0;
-    if (!qp.responder->ack_due()) continue;
-    const auto bytes = slab_.take(qp.responder->max_ack_bytes());
-    out[count++] =
-        answer(qp, bytes.first(qp.responder->write_ack(qp.remote.queue_pair, now, bytes)));
-    ++counters_.acks_sent;
+    const auto ack = take_ack(qp, now);
+    if (!ack.empty()) out[count++] = answer(qp, ack);
   }
   return count;
+}
+
+// The acknowledgement of all that has arrived on a queue pair; empty when it has been told. The
+// slab must have room.
+std::span<const uint8_t> SoftNic::take_ack(QueuePair& qp, Instant now) {
+  acks_.remove(slot_of(qp));
+  later_.remove(slot_of(qp));
+  qp.unacknowledged_bytes = 0;
+  qp.unacknowledged_packets = 0;
+  if (!qp.responder->ack_due()) return {};
+  const auto bytes = slab_.take(qp.responder->max_ack_bytes());
+  const size_t size = qp.responder->write_ack(qp.remote.queue_pair, now, bytes);
+  slab_.give_back(bytes.size() - size);
+  ++counters_.acks_sent;
+  return bytes.first(size);
+}
+
+// It is due, or will soon be: where packets are small and many, and data goes to and fro without a
+// pause, one with each packet would cost more than one now and then.
+bool SoftNic::worth_joining(uint32_t slot, Instant now) const {
+  if (acks_.listed(slot)) return true;
+  if (!later_.listed(slot)) return false;
+  const QueuePair& qp = *queue_pairs_[slot];
+  const Instant since = qp.ack_deadline - config_.ack.delay;
+  return qp.unacknowledged_packets * 4 >= config_.ack.small_packets * 3 ||
+         now - since >= config_.ack.delay / kEarlyJoin;
+}
+
+// Puts acknowledgements that wait for this peer behind a packet to it of which the slab has given
+// the trailer last, in at most `room` bytes. Returns how many.
+size_t SoftNic::join_acks(QueuePair& qp, Instant now, Bytes room) {
+  if (!config_.joins_packets || (later_.empty() && acks_.empty())) return 0;
+  size_t bytes = 0;
+  uint32_t slot = slot_of(qp);
+  do {
+    QueuePair& sibling = *queue_pairs_[slot];
+    const size_t most = sibling.responder->max_ack_bytes() + wire::kJoinedBytes;
+    if (worth_joining(slot, now) && bytes + most <= room && slab_.room() >= most) {
+      bytes += take_ack(sibling, now).size();
+    }
+    slot = sibling.sibling;
+  } while (slot != slot_of(qp));
+  if (bytes == 0) return 0;
+  wire::store_be16(static_cast<uint16_t>(bytes), slab_.take(wire::kJoinedBytes).data());
+  return bytes + wire::kJoinedBytes;
+}
+
+// Where a burst of full packets has no such room, an acknowledgement is its last packet: only that
+// one may be shorter than the first.
+size_t SoftNic::follow_with_ack(const QueuePair& qp, Instant now, std::span<const TxPacket> burst,
+                                std::span<TxPacket> out) {
+  if (!config_.joins_packets || qp.rc || out.empty()) return 0;
+  if (burst.back().size() < burst.front().size()) return 0;
+  for (uint32_t slot = qp.sibling; slot != slot_of(qp); slot = queue_pairs_[slot]->sibling) {
+    QueuePair& sibling = *queue_pairs_[slot];
+    const size_t most = sibling.responder->max_ack_bytes();
+    if (!worth_joining(slot, now) || burst.back().size() < most || slab_.room() < most) continue;
+    const auto ack = take_ack(sibling, now);
+    if (ack.empty()) continue;
+    out[0] = {.header = ack,
+              .payload = {},
+              .trailer = {},
+              .destination = &qp.remote.address,
+              .path = burst.back().path,
+              .traffic_class = burst.back().traffic_class};
+    return 1;
+  }
+  return 0;
 }
 
 size_t SoftNic::transmit_control(Instant now, std::span<TxPacket> out) {
@@ -130,8 +194,9 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
       budget = config_.mtu;
     }
     if (waited) flow.pacer.excuse(now, kTurn, flow.repaid);
-    const size_t count = transmit_queue_pair(qp, now, std::min(budget, flow.burst), out);
+    size_t count = transmit_queue_pair(qp, now, std::min(budget, flow.burst), out);
     if (count == 0) continue;  // what it had lost has been acknowledged after all
+    count += follow_with_ack(qp, now, out.first(count), out.subspan(count));
     flow.turn = static_cast<uint32_t>((flow.turn + i + 1) % pairs);
     if (waited && !has_work(flow)) signals_.add(index);
     flow.waiting = true;
@@ -185,6 +250,7 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
   const uint16_t path = qp.requester->choose_path(now);
   const Bytes last_from = this->last_from(qp);
   const bool sparse = qp.config.paced && flows_[qp.config.flow].sparse;
+  const Bytes mtu = std::min<Bytes>(config_.mtu, qp.remote.mtu);
   while (count < out.size() && slab_.room() >= kDataOverheadBytes &&
          (count == 0 || payload_bytes + config_.mtu <= budget ||
           payload_bytes + qp.requester->next_bytes() <= budget) &&
@@ -194,17 +260,19 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
         packet.retransmission || sparse || qp.requester->full() || then >= last_from;
     const auto header = slab_.take(wire::kDataHeaderBytes);
     const auto trailer = slab_.take(wire::kChecksumBytes);
+    const size_t joined = join_acks(qp, now, mtu - packet.payload.size());
+    packet.header.joined = joined > 0;
     wire::encode(packet.header, header.first<wire::kDataHeaderBytes>());
     wire::store_checksum(wire::checksum(header, packet.payload, qp.coverage),
                          trailer.first<wire::kChecksumBytes>());
     out[count++] = TxPacket{.header = header,
                             .payload = packet.payload,
-                            .trailer = trailer,
+                            .trailer = {trailer.data(), trailer.size() + joined},
                             .destination = &qp.remote.address,
                             .path = path,
                             .traffic_class = qp.config.traffic_class};
     payload_bytes = then;
-    wire_bytes += packet.payload.size() + caps_.packet_overhead;
+    wire_bytes += packet.payload.size() + caps_.packet_overhead + joined;
     counters_.packets_retransmitted += packet.retransmission ? 1 : 0;
   }
   if (count == 0) return 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "transport/base/check.h"
 
@@ -18,10 +19,17 @@ constexpr uint64_t kBthFixedValue = 0x0000'FFFF'0000'0000;
 constexpr uint32_t kBthAckRequest = 0x8000'0000;
 constexpr uint32_t kBthReservedBits = 0x7F00'0000;
 constexpr uint32_t kDataTakenBack = 0x01;
-constexpr uint32_t kDataUnusedBits = 0xFE;
+constexpr uint32_t kDataJoined = 0x02;
+constexpr uint32_t kDataUnusedBits = 0xFC;
 constexpr uint32_t kAckEchoValid = 0x0000'0100;
 constexpr uint32_t kAckEchoMarked = 0x0000'0200;
 constexpr uint32_t kAckUnusedBits = 0x0000'FCFF;
+
+// Where take_first looks: flags of a data packet; bitmap words and hops of an acknowledgement.
+constexpr size_t kFlagsAt = 35;
+constexpr size_t kAckWordsAt = 32;
+constexpr size_t kAckHopsAt = 31;
+constexpr size_t kLeastJoined = kDataHeaderBytes + kChecksumBytes + kJoinedBytes;
 
 struct Bth {
   Opcode opcode{};
@@ -71,7 +79,9 @@ void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to) {
   store_be32(header.key, p + 20);
   store_be32(header.length, p + 24);
   store_be32(header.immediate, p + 28);
-  store_be32(header.msn << 8 | (header.taken_back ? kDataTakenBack : 0), p + 32);
+  store_be32(header.msn << 8 | (header.taken_back ? kDataTakenBack : 0) |
+                 (header.joined ? kDataJoined : 0),
+             p + 32);
   store_be32(header.timestamp, p + 36);
 }
 
@@ -87,6 +97,7 @@ bool decode(std::span<const uint8_t> datagram, DataHeader& header,
   header.opcode = bth.opcode;
   header.ack_request = bth.ack_request;
   header.taken_back = (msn_and_flags & kDataTakenBack) != 0;
+  header.joined = (msn_and_flags & kDataJoined) != 0;
   header.destination_qp = bth.destination_qp;
   header.psn = bth.psn;
   header.address = load_be64(p + 12);
@@ -100,6 +111,26 @@ bool decode(std::span<const uint8_t> datagram, DataHeader& header,
                            (bth.opcode == Opcode::kWrite && header.immediate == 0);
   const size_t most = header.taken_back ? 0 : header.length;
   return opcode_fits && (msn_and_flags & kDataUnusedBits) == 0 && payload.size() <= most;
+}
+
+std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram) {
+  const size_t size = datagram.size();
+  size_t first = size;
+  size_t others = 0;
+  const PacketKind kind = classify(datagram);
+  const bool may_join = kind == PacketKind::kData && size >= kLeastJoined;
+  if (may_join && (datagram[kFlagsAt] & kDataJoined) != 0) {
+    const size_t told = load_be16(&datagram[size - kJoinedBytes]);
+    if (told > size - kLeastJoined) return std::exchange(datagram, {});
+    first = size - kJoinedBytes - told;
+    others = told;
+  } else if (kind == PacketKind::kAck && size >= kAckHeaderBytes) {
+    first = std::min(size, ack_bytes(load_be16(&datagram[kAckWordsAt]), datagram[kAckHopsAt]));
+    others = size - first;
+  }
+  const auto packet = datagram.first(first);
+  datagram = datagram.subspan(first, others);
+  return packet;
 }
 
 bool decode_trimmed(std::span<const uint8_t> datagram, DataHeader& header) {

@@ -32,6 +32,7 @@ inline constexpr size_t kDataHeaderBytes = 40;  // BTH, RETH, extended data head
 inline constexpr size_t kAckHeaderBytes = 36;   // without bitmap and telemetry
 inline constexpr size_t kTelemetryHopBytes = 16;
 inline constexpr size_t kNakBytes = 24;  // with the checksum
+inline constexpr size_t kJoinedBytes = 2;  // what ends a datagram of several packets
 inline constexpr size_t kMaxBitmapWords = 256;
 inline constexpr size_t kMaxDatagramBytes = 65527;  // UDP over IPv6 without jumbograms (RFC 8200)
 
@@ -64,6 +65,7 @@ struct DataHeader {
   bool ack_request = false;
   // The sender takes the write back: this packet has no payload, and stands for its PSN only.
   bool taken_back = false;
+  bool joined = false;  // acknowledgements follow in the datagram: take_first
   uint32_t destination_qp = 0;
   uint32_t psn = 0;
   uint64_t address = 0;    // where this packet's payload goes
@@ -83,6 +85,10 @@ bool decode(std::span<const uint8_t> datagram, DataHeader& header,
             std::span<const uint8_t>& payload);
 // A data packet of which a switch has left nothing but the header. No checksum vouches for it.
 bool decode_trimmed(std::span<const uint8_t> datagram, DataHeader& header);
+
+// Takes the first packet off a datagram. Behind a data packet (`joined`) there may be
+// acknowledgements, and then how many bytes they have together. Anything else is one packet.
+std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram);
 
 // What a receiver has got: everything before `cumulative`, and what the bitmap says beyond. The
 // echo tells of one packet, the newest: what it carried, and what it met on its way.
