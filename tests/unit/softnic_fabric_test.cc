@@ -284,6 +284,7 @@ class SoftNicJoins : public ::testing::Test {
  protected:
   static SoftNicConfig config() {
     SoftNicConfig config = experiment();
+    config.control_first = false;
     config.joins_packets = true;
     config.burst_bytes = 4 * kMtu;
     config.ack = {.bytes = 64 * kMtu, .delay = kDelay, .quiet = kDelay};
@@ -320,13 +321,28 @@ TEST_F(SoftNicJoins, AnAcknowledgementAndAShortPacketAreOneDatagram) {
 
 TEST_F(SoftNicJoins, AnAcknowledgementEndsABurstOfFullPackets) {
   pair_.connect();  // another queue pair of the same peer is no obstacle
-  const auto second = pair_.connect();
-  ends_[1] = second[1];
+  ends_[1] = pair_.connect()[1];
   const auto back = back_after(kDelay / 2, 2 * kMtu);
   ASSERT_EQ(back.size(), 3U);
   EXPECT_EQ(back[2].kind(), PacketKind::kAck);
   EXPECT_EQ(back[2].path, back[0].path);
   EXPECT_TRUE(completed_by(back));
+}
+
+TEST_F(SoftNicJoins, AWordThatMayOvertakeOthersGoesWithDataToItsPeer) {
+  const auto words = pair_.connect({.paced = false});
+  const auto& from = pair_.memory(1, 64, Access::kLocalRead, 7);
+  const auto& to = pair_.memory(0, 64);
+  WorkRequest word = SoftNicPair::write(from, to, 64, 3);
+  word.passing = true;
+  pair_.post(1, words[1], word);
+  const auto back = back_after(kDelay / 2, 100);
+  ASSERT_EQ(back.size(), 1U);
+  EXPECT_TRUE(completed_by(back));
+  EXPECT_EQ(to.bytes, from.bytes);
+  word.passing = false;
+  pair_.post(1, words[1], word);
+  EXPECT_EQ(back_after(kDelay / 2, 100).size(), 2U);
 }
 
 TEST_F(SoftNicJoins, AFreshAcknowledgementMayWaitForMore) {

@@ -14,7 +14,7 @@ namespace {
 constexpr int kWritesPerTurn = 8;
 // How long a posted buffer may wait to be told of, while the peer has others.
 constexpr Duration kTellDelay = Duration::from_ms(1);
-// How much earlier it is told when data leaves by the same poll: the peer is busy with that.
+// How much earlier it is told when data goes to that peer by the same poll.
 constexpr Duration kInPassing = Duration::from_us(400);
 // Words of a flow that may be on their way at once; the next waits for room, and takes over what
 // those that it has overtaken had to say. 800 Gb/s and 8 us take 50, credit for four packets each.
@@ -387,7 +387,7 @@ void Messenger::want_slots(Sender& sender) {
 }
 
 void Messenger::poll_posting(Instant now) {
-  data_posted_ = false;
+  data_posted_to_ = nullptr;
   more_to_post_ = false;
   for (size_t left = posting_.size(); left > 0; --left) {
     Sender& sender = *senders_[posting_.take()];
@@ -410,7 +410,7 @@ void Messenger::post_writes(Sender& sender, Instant now) {
     bytes += sender.queue.on_posted();
   }
   if (posted == 0) return;
-  data_posted_ = true;
+  data_posted_to_ = &flow.peer;
   const bool begins = flow.standing.backlog == 0;
   flow.writes += static_cast<uint32_t>(posted);
   flow.standing.backlog += bytes;
@@ -427,21 +427,20 @@ void Messenger::poll_telling(Instant now) {
     const ReceiveQueue::Run run = receiver.queue.next_run();
     if (run.count == 0) continue;
     if (receiver.tell_at == Instant::never()) receiver.tell_at = now + kTellDelay;
-    const Instant tell_at = data_posted_ ? receiver.tell_at - kInPassing : receiver.tell_at;
+    const bool passes = data_posted_to_ != nullptr && *data_posted_to_ == receiver.flow->peer;
+    const Instant tell_at = passes ? receiver.tell_at - kInPassing : receiver.tell_at;
     if (now < tell_at && !receiver.queue.urgent(read_word(receiver.table->peer_wanted))) {
       next_telling_ = std::min(next_telling_, receiver.tell_at);
       telling_.add(receiver.id);
       continue;
     }
     receiver.queue.write(run, grant_word(*receiver.flow), *receiver.table);
-    const bool posted =
-        post_control(*receiver.flow,
-                     {.id = WorkId{WorkId::Kind::kTell, receiver.id, 0}.pack(),
-                      .local = reinterpret_cast<const uint8_t*>(&receiver.table->slots[run.first]),
-                      .remote = receiver.remote_table.address + run.first * sizeof(CtsSlot),
-                      .length = run.count * sizeof(CtsSlot),
-                      .local_key = receiver.table_region.key,
-                      .remote_key = receiver.remote_table.key});
+    WorkRequest write = table_write(
+        {WorkId::Kind::kTell, receiver.id, 0}, &receiver.table->slots[run.first],
+        run.count * sizeof(CtsSlot), receiver.table_region, receiver.remote_table,
+        run.first * sizeof(CtsSlot));
+    write.passing = true;
+    const bool posted = post_control(*receiver.flow, write);
     if (posted) {
       receiver.queue.on_run_posted(run.count);
       ++receiver.tells_outstanding;
@@ -486,7 +485,8 @@ void Messenger::post_word(Flow& flow, Instant now) {
                           .remote = flow.remote.words.address,
                           .length = sizeof(uint64_t),
                           .local_key = words_out_region_.key,
-                          .remote_key = flow.remote.words.key});
+                          .remote_key = flow.remote.words.key,
+                          .passing = true});
   if (!posted) return speaking_.add(flow.id);  // no room: again at the next poll
   ++flow.words_outstanding;
   flow.word_posted = words_out_[flow.id];

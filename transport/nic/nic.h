@@ -93,6 +93,7 @@ struct WorkRequest {
   Opcode opcode = Opcode::kWrite;
   bool signaled = true;  // false: completes silently unless it fails
   bool awaited = false;  // somebody waits for it: it should complete soon also if it is the last
+  bool passing = false;  // it may overtake others of its queue pair: it may go with any packet
 };
 
 // Where the next send of the peer goes; the memory must be writable.

@@ -66,8 +66,8 @@ struct SoftNicConfig {
   // Acknowledgements and control words go before data, not after a first burst of it: for a
   // packet I/O that takes few packets at a time.
   bool control_first = false;
-  // A datagram costs this host so much that acknowledgements go with data to the same peer, in its
-  // last datagram or, by a packet I/O that sends a burst as one piece, as the last one of that.
+  // A datagram costs this host so much that acknowledgements and control words go with data to the
+  // same peer, in its last datagram or, by a packet I/O that sends a burst as one piece, behind it.
   bool joins_packets = false;
   // --- standard RC ---
   WireMode wire_mode = WireMode::kExtended;

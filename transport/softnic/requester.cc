@@ -72,6 +72,12 @@ Bytes Requester::next_bytes() {
   return std::min(config_.mtu, next.work_request.length - Bytes{next.sent} * config_.mtu);
 }
 
+bool Requester::next_passes() {
+  if (probe_ || window_.has_lost() || !unsent() || window_.full()) return false;
+  const Posted& next = posted(next_request_);
+  return next.work_request.passing && next.packets == 1 && next.status == CompletionStatus::kOk;
+}
+
 bool Requester::next_packet(Instant now, Outgoing* out) {
   uint64_t psn = 0;
   SendWindow::Packet packet;

@@ -141,9 +141,11 @@ class SoftNic final : public Nic {
   TxPacket answer(QueuePair& qp, std::span<const uint8_t> bytes) const;
   std::span<const uint8_t> take_ack(QueuePair& qp, Instant now);
   bool worth_joining(uint32_t slot, Instant now) const;
-  size_t join_acks(QueuePair& qp, Instant now, Bytes room);
-  size_t follow_with_ack(const QueuePair& qp, Instant now, std::span<const TxPacket> burst,
-                         std::span<TxPacket> out);
+  size_t gather(const QueuePair& qp, Instant now, Bytes room);
+  size_t take_word(QueuePair& qp, Instant now, Bytes room);
+  size_t join(const QueuePair& qp, Instant now, Bytes room);
+  size_t follow(const QueuePair& qp, Instant now, std::span<const TxPacket> burst,
+                std::span<TxPacket> out);
   size_t transmit_naks(std::span<TxPacket> out);
   size_t transmit_acks(Instant due, Instant now, std::span<TxPacket> out);
   size_t transmit_control(Instant now, std::span<TxPacket> out);

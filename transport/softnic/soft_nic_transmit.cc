@@ -120,51 +120,79 @@ bool SoftNic::worth_joining(uint32_t slot, Instant now) const {
          now - since >= config_.ack.delay / kEarlyJoin;
 }
 
-// Puts acknowledgements that wait for this peer behind a packet to it of which the slab has given
-// the trailer last, in at most `room` bytes. Returns how many.
-size_t SoftNic::join_acks(QueuePair& qp, Instant now, Bytes room) {
-  if (!config_.joins_packets || (later_.empty() && acks_.empty())) return 0;
+// What waits for this peer and fits into `room` bytes, at the end of the slab: acknowledgements,
+// and last one control word.
+size_t SoftNic::gather(const QueuePair& qp, Instant now, Bytes room) {
+  if (!config_.joins_packets) return 0;
   size_t bytes = 0;
+  QueuePair* word = nullptr;
   uint32_t slot = slot_of(qp);
   do {
     QueuePair& sibling = *queue_pairs_[slot];
-    const size_t most = sibling.responder->max_ack_bytes() + wire::kJoinedBytes;
-    if (worth_joining(slot, now) && bytes + most <= room && slab_.room() >= most) {
+    const size_t most = sibling.responder->max_ack_bytes();
+    if (worth_joining(slot, now) && bytes + most <= std::min<Bytes>(room, slab_.room())) {
       bytes += take_ack(sibling, now).size();
+    }
+    if (controls_.listed(slot) && &sibling != &qp && sibling.requester->next_passes()) {
+      word = &sibling;
     }
     slot = sibling.sibling;
   } while (slot != slot_of(qp));
+  if (word != nullptr) bytes += take_word(*word, now, std::min<Bytes>(room, slab_.room()) - bytes);
+  return bytes;
+}
+
+// The next packet of a queue pair, as a whole in the slab.
+size_t SoftNic::take_word(QueuePair& qp, Instant now, Bytes room) {
+  if (qp.state != QueuePair::State::kConnected) return 0;
+  if (kDataOverheadBytes + qp.next_bytes() > room) return 0;
+  qp.requester->choose_path(now);
+  Requester::Outgoing packet;
+  if (!qp.requester->next_packet(now, &packet)) return 0;
+  const auto header = slab_.take(wire::kDataHeaderBytes);
+  wire::encode(packet.header, header.first<wire::kDataHeaderBytes>());
+  const auto payload = slab_.take(packet.payload.size());
+  std::ranges::copy(packet.payload, payload.begin());
+  wire::store_checksum(wire::checksum(header, payload, qp.coverage),
+                       slab_.take(wire::kChecksumBytes).first<wire::kChecksumBytes>());
+  ++counters_.data_packets_sent;
+  account(qp, now, {.in_flight = 0, .payload = payload.size(), .wire = 0});
+  controls_.remove(slot_of(qp));
+  wake(qp);
+  return kDataOverheadBytes + payload.size();
+}
+
+// Puts what waits for this peer behind a packet to it, of which the slab has given the trailer
+// last. Returns how many bytes.
+size_t SoftNic::join(const QueuePair& qp, Instant now, Bytes room) {
+  if (room < wire::kJoinedBytes || slab_.room() < wire::kJoinedBytes) return 0;
+  const size_t bytes = gather(qp, now, room - wire::kJoinedBytes);
   if (bytes == 0) return 0;
   wire::store_be16(static_cast<uint16_t>(bytes), slab_.take(wire::kJoinedBytes).data());
   return bytes + wire::kJoinedBytes;
 }
 
-// Where a burst of full packets has no such room, an acknowledgement is its last packet: only that
-// one may be shorter than the first.
-size_t SoftNic::follow_with_ack(const QueuePair& qp, Instant now, std::span<const TxPacket> burst,
-                                std::span<TxPacket> out) {
-  if (!config_.joins_packets || qp.rc || out.empty()) return 0;
-  if (burst.back().size() < burst.front().size()) return 0;
-  for (uint32_t slot = qp.sibling; slot != slot_of(qp); slot = queue_pairs_[slot]->sibling) {
-    QueuePair& sibling = *queue_pairs_[slot];
-    const size_t most = sibling.responder->max_ack_bytes();
-    if (!worth_joining(slot, now) || burst.back().size() < most || slab_.room() < most) continue;
-    const auto ack = take_ack(sibling, now);
-    if (ack.empty()) continue;
-    out[0] = {.header = ack,
-              .payload = {},
-              .trailer = {},
-              .destination = &qp.remote.address,
-              .path = burst.back().path,
-              .traffic_class = burst.back().traffic_class};
-    return 1;
-  }
-  return 0;
+// Where a burst of full packets has no such room, it is the last packet: only that one may be
+// shorter than the first.
+size_t SoftNic::follow(const QueuePair& qp, Instant now, std::span<const TxPacket> burst,
+                       std::span<TxPacket> out) {
+  if (qp.rc || out.empty() || burst.back().size() < burst.front().size()) return 0;
+  const uint8_t* const begin = slab_.take(0).data();
+  const size_t bytes = gather(qp, now, burst.back().size());
+  if (bytes == 0) return 0;
+  out[0] = {.header = {begin, bytes},
+            .payload = {},
+            .trailer = {},
+            .destination = &qp.remote.address,
+            .path = burst.back().path,
+            .traffic_class = burst.back().traffic_class};
+  return 1;
 }
 
 size_t SoftNic::transmit_control(Instant now, std::span<TxPacket> out) {
   size_t count = 0;
   for (size_t left = controls_.size(); left > 0 && count < out.size(); --left) {
+    if (controls_.empty()) break;  // another's packet has taken it along
     QueuePair& qp = *queue_pairs_[controls_.take()];
     if (qp.state != QueuePair::State::kConnected) continue;
     count += transmit_queue_pair(qp, now, config_.burst_bytes, out.subspan(count));
@@ -196,7 +224,7 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
     if (waited) flow.pacer.excuse(now, kTurn, flow.repaid);
     size_t count = transmit_queue_pair(qp, now, std::min(budget, flow.burst), out);
     if (count == 0) continue;  // what it had lost has been acknowledged after all
-    count += follow_with_ack(qp, now, out.first(count), out.subspan(count));
+    count += follow(qp, now, out.first(count), out.subspan(count));
     flow.turn = static_cast<uint32_t>((flow.turn + i + 1) % pairs);
     if (waited && !has_work(flow)) signals_.add(index);
     flow.waiting = true;
@@ -260,7 +288,7 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
         packet.retransmission || sparse || qp.requester->full() || then >= last_from;
     const auto header = slab_.take(wire::kDataHeaderBytes);
     const auto trailer = slab_.take(wire::kChecksumBytes);
-    const size_t joined = join_acks(qp, now, mtu - packet.payload.size());
+    const size_t joined = join(qp, now, mtu - packet.payload.size());
     packet.header.joined = joined > 0;
     wire::encode(packet.header, header.first<wire::kDataHeaderBytes>());
     wire::store_checksum(wire::checksum(header, packet.payload, qp.coverage),

@@ -65,7 +65,7 @@ struct DataHeader {
   bool ack_request = false;
   // The sender takes the write back: this packet has no payload, and stands for its PSN only.
   bool taken_back = false;
-  bool joined = false;  // acknowledgements follow in the datagram: take_first
+  bool joined = false;  // others follow in the datagram: take_first
   uint32_t destination_qp = 0;
   uint32_t psn = 0;
   uint64_t address = 0;    // where this packet's payload goes
@@ -86,8 +86,8 @@ bool decode(std::span<const uint8_t> datagram, DataHeader& header,
 // A data packet of which a switch has left nothing but the header. No checksum vouches for it.
 bool decode_trimmed(std::span<const uint8_t> datagram, DataHeader& header);
 
-// Takes the first packet off a datagram. Behind a data packet (`joined`) there may be
-// acknowledgements, and then how many bytes they have together. Anything else is one packet.
+// Takes the first packet off a datagram. Behind a data packet (`joined`) or an acknowledgement
+// there may be others; after a data packet two bytes at the end say how long they are together.
 std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram);
 
 // What a receiver has got: everything before `cumulative`, and what the bitmap says beyond. The
