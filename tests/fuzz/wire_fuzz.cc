@@ -37,10 +37,23 @@ void try_every_decoder(std::span<const uint8_t> datagram) {
   if (verify_checksum(datagram, body.size(), Coverage::kHeader) != same) std::abort();
 }
 
+// What a datagram is taken apart into lies within it, one packet after another, and ends.
+void take_apart(std::span<const uint8_t> datagram) {
+  const uint8_t* at = datagram.data();
+  const uint8_t* const end = at + datagram.size();
+  while (!datagram.empty()) {
+    const auto first = take_first(datagram);
+    if (first.empty() || first.data() != at) std::abort();
+    at += first.size();
+    if (datagram.size() > static_cast<size_t>(end - at)) std::abort();
+  }
+}
+
 }  // namespace
 }  // namespace pacecar::wire
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   pacecar::wire::try_every_decoder({data, size});
+  pacecar::wire::take_apart({data, size});
   return 0;
 }
