@@ -11,7 +11,8 @@ namespace pacecar {
 namespace {
 
 // A flow of which no more than this part of a bandwidth-delay product would be left when a raise
-// takes effect is not raised: flows that end together would all be, at the same time.
+// takes effect, and that for a round trip more at most, is not raised: flows that end together would
+// all be, at the same time.
 constexpr Bytes kRestShare = 32;
 // Messages that take less than so many round trips of the whole link take turns.
 constexpr int64_t kShort = 8;
@@ -191,7 +192,7 @@ void PaceReceiver::update(Instant now, uint32_t flow) {
 void PaceReceiver::advance(Flow& f) const {
   if (f.granted == Rate()) return;
   const Bytes in_time = f.granted.bytes_in(round_trip_);
-  const Bytes rest = environment_.line_rate.bytes_in(round_trip_) / kRestShare;
+  const Bytes rest = std::min(environment_.line_rate.bytes_in(round_trip_) / kRestShare, in_time);
   if (f.phase == Phase::kLasting && f.remaining() <= in_time + rest) f.phase = Phase::kEnding;
   if (f.phase == Phase::kEnding && f.remaining() <= in_time) f.phase = Phase::kDone;
 }

@@ -445,6 +445,21 @@ TEST_F(CcPaceReceiver, WhoIsLateGoesFirst) {
   expect_rate(2, kShared / 2);
 }
 
+// The rest of what waited is little, but not at the rate that it waited with.
+TEST_F(CcPaceReceiver, TheEndOfAMessageThatWaitedIsServedAtOnce) {
+  add(2);
+  post(0);
+  post(1);
+  say(0, kLine, 1'000'000, 1);
+  say(1, kLine, 10'000, 3);
+  run(kRoundTrip);
+  ASSERT_LT(heard_[1], 2) << "it waits for its turn";
+  receiver_.on_arrival(now_, 1, 1'000, 1000);
+  receiver_.on_arrival(now_, 0, 1'000'000, 1000);
+  run(kRoundTrip);
+  EXPECT_GT(heard_[1], 0.9 * kLine);
+}
+
 TEST_F(CcPaceReceiver, LongMessagesTakeNoTurns) {
   add(2);
   for (uint32_t flow = 0; flow < 2; ++flow) {
