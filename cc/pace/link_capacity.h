@@ -39,6 +39,12 @@ class LinkCapacity {
     window_ = std::max(least_window_, packet_time_ * static_cast<int64_t>(flows));
   }
 
+  // What the flows could use in all. Where that is less than the link, a queue is not the link's,
+  // or the senders act, too.
+  void set_usable(double usable) {
+    budget_.set_patience(usable < kUnlimited * line() ? kPatienceUnlimited : 1);
+  }
+
   // This process's part of the link.
   void set_line(double line) { budget_.set_part(line_ = line); }
   // LinkBudget::set_weight.
@@ -48,6 +54,9 @@ class LinkCapacity {
   Duration queue() const { return queue_; }
 
  private:
+  static constexpr double kUnlimited = 7.0 / 8;
+  static constexpr int64_t kPatienceUnlimited = 8;
+
   void close_window(Instant now);
 
   double line_;

@@ -11,8 +11,8 @@ namespace pacecar {
 namespace {
 
 // A flow of which no more than this part of a bandwidth-delay product would be left when a raise
-// takes effect, and that for a round trip more at most, is not raised: flows that end together would
-// all be, at the same time.
+// takes effect, and that for a round trip more at most, is not raised: flows that end together
+// would all be, at the same time.
 constexpr Bytes kRestShare = 32;
 // Messages that take less than so many round trips of the whole link take turns.
 constexpr int64_t kShort = 8;

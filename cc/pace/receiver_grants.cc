@@ -165,6 +165,7 @@ void PaceReceiver::start_pass(Instant now) {
     capacity_.set_weight(mean, host_link_ != nullptr ? host_link_->share_of_weights() : 1);
   }
   capacity_.set_flows(active_.size());
+  if (charged_ > 0) capacity_.set_usable(fill_.limits());
   const double available = capacity_.available(active_.size());
   level_ = fill_.level(available);
   const double left = level_ == WaterFill::kNoLevel ? available - fill_.limits() : 0;

@@ -65,6 +65,16 @@ TEST_F(CcPaceCapacity, WhatArrivesWhileAQueueStandsIsAllThatTheLinkGives) {
   EXPECT_EQ(capacity_.uncovered(), 0);
 }
 
+// Senders that could use no more than that are held back by the core: its queues are their work.
+TEST_F(CcPaceCapacity, AQueueBehindWhichLessIsUsableThanTheLinkGivesIsNotTheLinks) {
+  capacity_.set_usable(200e9);
+  arrive(200, true, kQueue, 12);
+  EXPECT_EQ(capacity_.line(), kLine);
+  capacity_.set_usable(390e9);
+  arrive(200, true, kQueue, 12);
+  EXPECT_LT(capacity_.line(), 205e9);
+}
+
 TEST_F(CcPaceCapacity, AHalfEmptyLinkWithoutAQueueHidesNothing) {
   arrive(200, true, Duration(), 20);
   EXPECT_EQ(capacity_.available(2), kConstants.shared * kLine);
