@@ -70,8 +70,10 @@ Instant PaceReceiver::repeat_at(const Flow& f) const {
   return f.sent + validity() / kRepeatsPerValidity;
 }
 
-// What an idle flow holds before any have woken up together.
-bool PaceReceiver::guesses(const Flow& f) const { return !f.active() && !fan_in_.learned(); }
+// What a flow holds before it is known how many wake up together.
+bool PaceReceiver::guesses(const Flow& f) const {
+  return (!f.active() || f.newcomer) && !fan_in_.learned();
+}
 
 bool PaceReceiver::differs(const Flow& f, double tolerance) const {
   if (f.granted == Rate() || (phases_ && f.slot != f.sent_slot)) return true;
