@@ -87,26 +87,24 @@ PaceController::PaceController(const FlowEnvironment& environment, const Constan
       link_(link),
       flow_(flow),
       gathered_rate_(rate_in(environment.burst_bytes, kGathered)),
-      ahead_parts_(static_cast<int64_t>((constants.window_round_trips - 1) * (1 << kWindowShift))),
+      ahead_parts_(static_cast<Bytes>((constants.window_round_trips - 1) * (1 << kWindowShift))),
       window_jitter_(environment.jitter * kWindowJitters),
+      brief_message_(
+          environment.line_rate.bytes_in(base_round_trip(environment) * kBriefRoundTrips)),
       core_(environment, constants_) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   link_.join();
 }
 
-PaceController::PaceController(const FlowEnvironment& environment, const Constants& constants)
-    : environment_(environment),
-      constants_(constants),
-      own_link_(std::make_unique<LinkShare>(environment, 1, constants.regrant)),
-      link_(*own_link_),
-      flow_(0),
-      gathered_rate_(rate_in(environment.burst_bytes, kGathered)),
-      ahead_parts_(static_cast<int64_t>((constants.window_round_trips - 1) * (1 << kWindowShift))),
-      window_jitter_(environment.jitter * kWindowJitters),
-      core_(environment, constants_) {
-  PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
-  link_.join();
+PaceController::PaceController(const FlowEnvironment& environment, const Constants& constants,
+                               std::unique_ptr<LinkShare> link)
+    : PaceController(environment, constants, *link, 0) {
+  own_link_ = std::move(link);
 }
+
+PaceController::PaceController(const FlowEnvironment& environment, const Constants& constants)
+    : PaceController(environment, constants,
+                     std::make_unique<LinkShare>(environment, 1, constants.regrant)) {}
 
 PaceController::~PaceController() {
   link_.set(flow_, Rate(), weight_);
@@ -199,10 +197,6 @@ Bytes PaceController::short_message() const {
   return grant_.guessed ? 0 : grant_.rate.bytes_in(round_trip / kAtOnceShare);
 }
 
-Bytes PaceController::brief_message() const {
-  return environment_.line_rate.bytes_in(base_round_trip(environment_) * kBriefRoundTrips);
-}
-
 // How many times what it holds a flow begins with. Before anything is known of the fan-in, a host
 // takes its own fan-out for that of its peers; a long message does so within limits, as others may
 // begin that are one to many. Then: who serves several shares its own link among them, and does not
@@ -266,12 +260,12 @@ Decision PaceController::decide(Instant now) {
   decision_.rate = rate;
   decision_.limited_by = choice.limited_by;
   decision_.burst = burst;
-  const Duration ahead = Duration::from_ns((round_trip.ns() * ahead_parts_) >> kWindowShift);
   const Bytes gathered =
       rate < gathered_rate_ ? rate.bytes_in(kGathered) : environment_.burst_bytes;
   const Bytes bursts = kWindowBursts * std::max(burst, gathered);
-  decision_.window =
-      rate.bytes_in(round_trip + window_jitter_) + std::max(rate.bytes_in(ahead), bursts);
+  const Bytes worth = rate.bytes_in(round_trip);
+  decision_.window = worth + std::max((worth * ahead_parts_) >> kWindowShift, bursts);
+  if (window_jitter_ > Duration()) decision_.window += rate.bytes_in(window_jitter_);
   if (link_.starting()) {  // what is acknowledged makes room for as much again
     const Bytes first = kFirstPackets * environment_.mtu + standing_.acked;
     decision_.window = std::min(decision_.window, first);
@@ -319,7 +313,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
   const bool had_backlog = has_backlog();
   const bool had_unsent = has_unsent();
   short_ = short_ && standing.backlog <= standing_.backlog;
-  brief_ = brief_ && standing.backlog <= brief_message();
+  brief_ = brief_ && standing.backlog <= brief_message_;
   standing_ = standing;
   if (has_backlog() && !had_backlog) {
     busy_since_ = now;
@@ -329,7 +323,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     const Bytes first = grant_.rate.bytes_in(base_round_trip(environment_) / kFirstShare);
     first_limit_ = standing.sent + std::max(first, environment_.mtu);
     short_ = has_grant_ && standing.backlog <= short_message();
-    brief_ = standing.backlog <= brief_message();
+    brief_ = standing.backlog <= brief_message_;
     opening_ = has_grant_ && !grant_.busy && (grant_.guessed || brief_);
   }
   if (has_backlog() != had_backlog) has_backlog() ? link_.begin() : link_.end();

@@ -48,6 +48,8 @@ class PaceController final : public Controller {
   void set_weight(Instant now, uint32_t weight);
 
  private:
+  PaceController(const FlowEnvironment& environment, const Constants& constants,
+                 std::unique_ptr<LinkShare> link);
   struct Choice {
     double rate = 0;
     LimitedBy limited_by = LimitedBy::kLine;
@@ -64,7 +66,6 @@ class PaceController final : public Controller {
   }
   bool beginning(Instant now) const;
   Bytes short_message() const;
-  Bytes brief_message() const;
   double overcommitted() const;
   double granted(Instant now) const;
   Choice choose(Instant now) const;
@@ -81,8 +82,9 @@ class PaceController final : public Controller {
   LinkShare& link_;
   const uint32_t flow_;
   const Rate gathered_rate_;  // above which a NIC's burst is sent before it is acknowledged
-  const int64_t ahead_parts_;
+  const Bytes ahead_parts_;   // of a round trip: in flight beside it
   const Duration window_jitter_;
+  const Bytes brief_message_;
   uint32_t weight_ = 1;
   CoreLimit core_;
   Instant newest_echo_;  // when a packet was sent that is known to have arrived
