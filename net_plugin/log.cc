@@ -46,6 +46,7 @@ NcclResult control_result(ErrorCode code) {
     case ErrorCode::kInvalidArgument:
       return NcclResult::kInvalidArgument;
     case ErrorCode::kPeer:
+    case ErrorCode::kStale:
       return NcclResult::kRemoteError;
     case ErrorCode::kNotFound:
     case ErrorCode::kUnavailable:

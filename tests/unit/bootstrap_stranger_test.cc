@@ -251,7 +251,7 @@ TEST(BootstrapStranger, ConnectorNamesBothVersions) {
   Frame notice = encode_frame(FrameType::kVersionNotice, {});
   notice.bytes[4] = 9;
   EXPECT_THAT(complaint_about(bytes_of(notice)),
-              HasSubstr("speaks bootstrap version 9, this process version 3"));
+              HasSubstr("speaks bootstrap version 9, this process version 4"));
 }
 
 TEST(BootstrapStranger, ConnectorRecognisesAnotherProgram) {

@@ -95,7 +95,7 @@ TEST(Bootstrap, RefusalReachesTheConnectorAsASentence) {
   BootstrapWorld world;
   auto connector = world.connect({});
   auto session = world.accept(*connector);
-  session->refuse("the MTU differs:\n1024 here");
+  session->refuse({ErrorCode::kUnavailable, "the MTU differs:\n1024 here"});
   const auto outcome = finish(*connector, world.now);
   ASSERT_FALSE(outcome);
   EXPECT_EQ(outcome.error().code, ErrorCode::kPeer);
@@ -103,6 +103,17 @@ TEST(Bootstrap, RefusalReachesTheConnectorAsASentence) {
   EXPECT_THAT(outcome.error().message, HasSubstr(connector->peer()));
   EXPECT_EQ(finish(*session, world.now), State::kFailed);
   EXPECT_THAT(session->error().message, HasSubstr("the MTU differs"));
+}
+
+TEST(Bootstrap, ConnectorIsToldWhetherAnotherOfferMayDo) {
+  BootstrapWorld world;
+  auto connector = world.connect({});
+  auto session = world.accept(*connector);
+  session->refuse({ErrorCode::kStale, "the flow has ended"});
+  const auto outcome = finish(*connector, world.now);
+  ASSERT_FALSE(outcome);
+  EXPECT_EQ(outcome.error().code, ErrorCode::kStale);
+  EXPECT_THAT(outcome.error().message, HasSubstr("the flow has ended"));
 }
 
 TEST(Bootstrap, SessionFailsWithoutConfirmation) {
@@ -253,7 +264,7 @@ TEST(BootstrapHandle, NamesBothVersions) {
   BootstrapHandle other = world.listener->handle();
   other.bytes[7] = 9;
   EXPECT_THAT(bootstrap::parse_handle(other).error().message,
-              HasSubstr("version 9, this process speaks version 3"));
+              HasSubstr("version 9, this process speaks version 4"));
 }
 
 }  // namespace

@@ -30,6 +30,28 @@ class JoiningAnew : public testing::TestWithParam<size_t> {
   void await_that_the_peer_forgets() {
     while (to_.context().statistics(0).flows > 0) sched_yield();
   }
+  // How many offers there are to a peer that refuses them all.
+  size_t offers_refused_for(const Error& reason) {
+    const auto known = bootstrap::parse_handle({to_.context().listen(0).value()->handle().bytes});
+    Address address = known->address;
+    address.port = 0;
+    const auto listener =
+        BootstrapListener::open(address, known->identity, Duration::from_s(10)).value();
+    const auto connecting = from_.context().connect(0, {listener->handle().bytes}).value();
+    std::vector<std::unique_ptr<BootstrapSession>> sessions;
+    Result<std::unique_ptr<SendConnection>> made = nullptr;
+    while (made) {
+      made = connecting->poll();
+      if (auto session = listener->poll(clock_now())) {
+        session->refuse(reason);
+        sessions.push_back(std::move(session));
+      }
+      for (auto& session : sessions) session->poll(clock_now());
+    }
+    EXPECT_THAT(made.error().message,
+                testing::HasSubstr("refused this connection: " + reason.message));
+    return sessions.size();
+  }
   void expect_made(Attempt& attempt) {
     const auto ends = finish(attempt);
     ASSERT_TRUE(ends) << ends.error().message;
@@ -60,28 +82,19 @@ TEST_P(JoiningAnew, WhereThePeerHasForgottenTheFlowThatIsMadeMeanwhile) {
   expect_made(second);
 }
 
-// The peer refuses whatever it is offered.
 TEST_P(JoiningAnew, OnceAndNotForEver) {
   const auto first = connect(from_.context(), 0, to_.context(), 0).value();
-  const auto known = bootstrap::parse_handle({to_.context().listen(0).value()->handle().bytes});
-  Address address = known->address;
-  address.port = 0;
-  const auto listener =
-      BootstrapListener::open(address, known->identity, Duration::from_s(10)).value();
-  const auto connecting = from_.context().connect(0, {listener->handle().bytes}).value();
-  std::vector<std::unique_ptr<BootstrapSession>> sessions;
-  Result<std::unique_ptr<SendConnection>> made = nullptr;
-  while (made) {
-    made = connecting->poll();
-    if (auto session = listener->poll(clock_now())) {
-      session->refuse("not today");
-      sessions.push_back(std::move(session));
-    }
-    for (auto& session : sessions) session->poll(clock_now());
-  }
-  EXPECT_THAT(made.error().message, testing::HasSubstr("refused this connection: not today"));
-  EXPECT_EQ(sessions.size(), 2U);
+  EXPECT_EQ(offers_refused_for({ErrorCode::kStale, "not today"}), 2U);
   expect_carries(from_.context(), to_.context(), first);
+}
+
+// It is healthy, and later connections share it as before.
+TEST_P(JoiningAnew, NotWhereTheFlowIsNotTheReason) {
+  const auto first = connect(from_.context(), 0, to_.context(), 0).value();
+  const uint64_t flows = from_.context().statistics(0).flows;
+  EXPECT_EQ(offers_refused_for({ErrorCode::kUnavailable, "not today"}), 1U);
+  const auto second = connect(from_.context(), 0, to_.context(), 0).value();
+  EXPECT_EQ(from_.context().statistics(0).flows, flows);
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ class MessengerFlowTest : public testing::Test {
     PACECAR_CHECK(finish(offered, answered).has_value());
     return answered.connection;
   }
-  bool doubt(const Offered& offered) {
-    return sender().doubt_flow(offered.connection, network_.now());
+  bool doubt(const Offered& offered, ErrorCode failure = ErrorCode::kStale) {
+    return sender().doubt_flow(offered.connection, failure, network_.now());
   }
   void give_up(const Offered& offered) { sender().close_send(offered.connection, network_.now()); }
   // Until the receiver has let their flow go; the sender keeps it for those that it has offered.
@@ -62,7 +62,7 @@ TEST_F(MessengerFlowTest, OfferOfAFlowThatTheReceiverHasForgottenIsRefused) {
   close(first, receive);
   const auto answered = answer(second);
   ASSERT_FALSE(answered);
-  EXPECT_EQ(answered.error().code, ErrorCode::kPeer);
+  EXPECT_EQ(answered.error().code, ErrorCode::kStale);
   EXPECT_EQ(receiver().report().flows, 0U) << "nothing is kept of it";
   expect_made_anew(second);
 }
@@ -76,7 +76,7 @@ TEST_F(MessengerFlowTest, AnswerWithAnotherFlowThanTheOneThatWasJoinedIsRefused)
   ASSERT_TRUE(answered);
   const auto finished = finish(second, *answered);
   ASSERT_FALSE(finished);
-  EXPECT_EQ(finished.error().code, ErrorCode::kPeer);
+  EXPECT_EQ(finished.error().code, ErrorCode::kStale);
   expect_made_anew(second);
 }
 
@@ -95,6 +95,15 @@ TEST_F(MessengerFlowTest, FlowOfOnesOwnIsDoubtedOnlyWhenItHasBroken) {
   EXPECT_FALSE(doubt(only));
   sender().break_send(only.connection);
   EXPECT_TRUE(doubt(only));
+}
+
+TEST_F(MessengerFlowTest, FlowIsSharedAfterARefusalOfWhichItIsNotTheReason) {
+  make(offer());
+  for (const ErrorCode failure : {ErrorCode::kPeer, ErrorCode::kUnavailable}) {
+    EXPECT_FALSE(doubt(offer(), failure));
+  }
+  make(offer());
+  EXPECT_EQ(sender().report().flows, 1U);
 }
 
 // Those that use it go on.

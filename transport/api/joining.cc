@@ -111,7 +111,7 @@ class EngineListener final : public Listener {
     auto opened = open(session->offer());
     if (!opened && opened.error().place_comes && time < waiting.until) return false;
     if (!opened) {
-      session->refuse(opened.error().error.message);
+      session->refuse(opened.error().error);
       refused_.push_back(std::move(session));
       return true;
     }
@@ -230,7 +230,7 @@ class EngineConnecting final : public Connecting {
 
   Result<std::unique_ptr<SendConnection>> poll() override {
     auto made = advance();
-    if (!made && begin_anew()) return nullptr;
+    if (!made && begin_anew(made.error().code)) return nullptr;
     return made;
   }
 
@@ -285,12 +285,12 @@ class EngineConnecting final : public Connecting {
 
   // Others' flows that were to be shared may have ended before the peer saw the offer: once more,
   // over flows that they have not made.
-  bool begin_anew() {
+  bool begin_anew(ErrorCode failure) {
     bool doubtful = false;
     for (size_t lane = 0; lane < connections_.size(); ++lane) {
       doubtful |= nic_of_lane(device_, lane)
                       .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-                        return messenger.doubt_flow(connections_[lane], now);
+                        return messenger.doubt_flow(connections_[lane], failure, now);
                       });
     }
     if (!doubtful || anew_ || clock_now() >= deadline_) return false;

@@ -14,6 +14,7 @@ enum class ErrorCode {
   kPermission,       // the operating system refuses
   kSystem,           // an operating-system call failed
   kPeer,             // the other side is gone, silent, or speaks another protocol
+  kStale,            // what was agreed upon has ended meanwhile; agreeing anew may do
   kInternal,         // misuse of an internal interface
 };
 

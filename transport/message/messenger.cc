@@ -299,7 +299,7 @@ Result<void> Messenger::finish_send(ConnectionId connection, std::span<const uin
     }
   } else if (flow.state == Flow::State::kBroken ||
              !std::ranges::equal(flow.remote.data.view(), answer->end.data.view())) {
-    return fail(ErrorCode::kPeer, std::string(kFlowEnded));
+    return fail(ErrorCode::kStale, std::string(kFlowEnded));
   }
   if (answer->connection >= Immediate::kMaxConnections) {
     return fail(ErrorCode::kPeer,
@@ -320,12 +320,13 @@ Result<void> Messenger::finish_send(ConnectionId connection, std::span<const uin
   return {};
 }
 
-bool Messenger::doubt_flow(ConnectionId connection, Instant now) {
+bool Messenger::doubt_flow(ConnectionId connection, ErrorCode failure, Instant now) {
   poll_completions(now);
   const Sender& sender = *senders_[connection];
   Flow& flow = *sender.flow;
-  flow.doubted = flow.doubted || sender.shares;
-  return sender.shares || flow.state == Flow::State::kBroken;
+  const bool ended = sender.shares && failure == ErrorCode::kStale;
+  flow.doubted = flow.doubted || ended;
+  return ended || flow.state == Flow::State::kBroken;
 }
 
 Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> bytes, Instant now) {
@@ -352,7 +353,7 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
   };
   Flow* flow = find_flow(false, offer->sender, offer->flow);
   if (flow == nullptr) {
-    if (offer->joined) return give_up({ErrorCode::kPeer, std::string(kFlowEnded)});
+    if (offer->joined) return give_up({ErrorCode::kStale, std::string(kFlowEnded)});
     auto made = make_flow(false, offer->sender, offer->flow);
     if (!made) return give_up(made.error());
     flow = *made;

@@ -104,14 +104,15 @@ class Messenger {
   // Errors: kUnavailable (connections, flows or queue pairs used up).
   Result<Offered> open_send(const NicIdentity& peer, Instant now, uint32_t weight = 0,
                             Role role = Role::kWhole);
-  // Errors: kPeer for an answer that makes no sense, or when the connection's flow has ended.
+  // Errors: kPeer for an answer that makes no sense; kStale when the connection's flow has ended.
   Result<void> finish_send(ConnectionId connection, std::span<const uint8_t> answer, Instant now);
-  // Errors: kUnavailable as above; kPeer for such an offer, also of a flow that has ended here.
+  // Errors: kUnavailable as above; kPeer for such an offer; kStale for one of a flow that
+  // has ended here.
   Result<Answered> open_receive(std::span<const uint8_t> offer, Instant now);
-  // What was offered has come to nothing. True: maybe because of its flow, that another connection
-  // made and that has ended since, here or at the peer: an offer of another one may do better. No
-  // further connection shares that flow.
-  bool doubt_flow(ConnectionId sender, Instant now);
+  // What was offered has come to nothing by this error. True: because of its flow, which has broken
+  // or, made by another connection, ended at the peer (kStale): an offer of another one may do. No
+  // further connection shares such a flow.
+  bool doubt_flow(ConnectionId sender, ErrorCode failure, Instant now);
 
   // Whether a connection that has been closed still holds its place, for its peer's last word.
   bool releasing_sends() const;

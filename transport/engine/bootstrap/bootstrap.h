@@ -37,10 +37,10 @@ class BootstrapSession {
   std::span<const uint8_t> offer() const { return offer_; }
   std::string peer() const;  // "host:port" of the connecting side
 
-  // Exactly one of the two, once. The reason reaches the connecting side inside an error sentence;
-  // the session then fails with it here, too.
+  // Exactly one of the two, once. The reason's message reaches the connecting side inside an error
+  // sentence, and of its code whether it is kStale; the session then fails with it here, too.
   void reply(std::span<const uint8_t> payload);
-  void refuse(std::string_view reason);
+  void refuse(const Error& reason);
 
   State poll(Instant now);
   const Error& error() const { return error_; }  // of a failed session
@@ -102,7 +102,8 @@ class BootstrapListener {
 class BootstrapConnector {
  public:
   // Errors, here and of what follows, after which the object is of no use: kInvalidArgument (the
-  // handle), kPeer (refused, not a Pacecar listener, gone, or no answer in time), kSystem.
+  // handle), kPeer (refused, not a Pacecar listener, gone, or no answer in time), kStale
+  // (refused, another offer may do), kSystem.
   static Result<std::unique_ptr<BootstrapConnector>> open(const BootstrapHandle& handle,
                                                           std::span<const uint8_t> offer,
                                                           Duration timeout, Instant now);

@@ -179,10 +179,12 @@ BootstrapConnector::Step BootstrapConnector::take_reply() {
   const auto content = handshake_.open(FrameType::kReply, channel_->body());
   const auto reply = content ? bootstrap::parse_reply(*content) : std::nullopt;
   if (!reply) return protocol_error(ChannelStatus::kForeign);
-  if (reply->status == bootstrap::ReplyStatus::kRefused) {
+  if (reply->status != bootstrap::ReplyStatus::kAccepted) {
+    const bool stale = reply->status == bootstrap::ReplyStatus::kStale;
     const std::string reason(reply->payload.begin(), reply->payload.end());
-    return fail(ErrorCode::kPeer, fmt::format("the listener at {} refused this connection: {}",
-                                              peer(), printable(reason)));
+    return fail(
+        stale ? ErrorCode::kStale : ErrorCode::kPeer,
+        fmt::format("the listener at {} refused this connection: {}", peer(), printable(reason)));
   }
   reply_.assign(reply->payload.begin(), reply->payload.end());
   stage_ = Stage::kAnswered;

@@ -26,9 +26,9 @@ void BootstrapSession::reply(std::span<const uint8_t> payload) {
   answer(ReplyStatus::kAccepted, payload);
 }
 
-void BootstrapSession::refuse(std::string_view reason) {
-  refusal_ = reason.substr(0, kMaxBootstrapPayload);
-  answer(ReplyStatus::kRefused,
+void BootstrapSession::refuse(const Error& reason) {
+  refusal_ = reason.message.substr(0, kMaxBootstrapPayload);
+  answer(reason.code == ErrorCode::kStale ? ReplyStatus::kStale : ReplyStatus::kRefused,
          {reinterpret_cast<const uint8_t*>(refusal_->data()), refusal_->size()});
 }
 

@@ -154,7 +154,7 @@ std::optional<SealedBody> parse_sealed(std::span<const uint8_t> body) {
 }
 
 std::optional<Reply> parse_reply(std::span<const uint8_t> content) {
-  if (content.empty() || content[0] > static_cast<uint8_t>(ReplyStatus::kRefused)) {
+  if (content.empty() || content[0] > static_cast<uint8_t>(ReplyStatus::kStale)) {
     return std::nullopt;
   }
   return Reply{static_cast<ReplyStatus>(content[0]), content.subspan(1)};

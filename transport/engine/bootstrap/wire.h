@@ -34,7 +34,7 @@ constexpr size_t kMaxBootstrapPayload = 4096;  // bytes of an offer or of a repl
 
 namespace bootstrap {
 
-constexpr uint8_t kVersion = 3;
+constexpr uint8_t kVersion = 4;
 constexpr size_t kHeaderBytes = 8;
 
 using Secret = std::array<uint8_t, 16>;
@@ -61,7 +61,11 @@ enum class FrameType : uint8_t {
   kVersionNotice,  // "I speak the version in this header"; no body
 };
 
-enum class ReplyStatus : uint8_t { kAccepted = 0, kRefused = 1 };
+enum class ReplyStatus : uint8_t {
+  kAccepted = 0,
+  kRefused = 1,
+  kStale = 2,  // refused, because the offer relies on what has ended since
+};
 
 // A frame as it travels; the largest is a reply.
 struct Frame {
@@ -96,7 +100,7 @@ struct SealedBody {
 
 struct Reply {
   ReplyStatus status;
-  std::span<const uint8_t> payload;  // of an accepted one; the reason of a refused one
+  std::span<const uint8_t> payload;  // of an accepted one; else the reason
 };
 
 std::vector<uint8_t> encode_reply(const Reply& reply);
