@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "transport/ofi/ofi_nic.h"
+#include "transport/ofi/patience.h"
 
 namespace pacecar {
 namespace {
@@ -14,9 +15,6 @@ namespace {
 // endpoints are closed, which nothing outlives.
 constexpr Duration kDrainLimit = Duration::from_ms(50);
 constexpr Duration kAnswerLimit = Duration::from_ms(500);
-// What a turn counts for at most. It takes far less: in the rest this thread was kept from its
-// core, and could hear nobody.
-constexpr Duration kTurnLimit = Duration::from_ms(2);
 
 }  // namespace
 
@@ -33,13 +31,10 @@ bool OfiNic::wait_until(Duration limit, const std::function<bool()>& done) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   const Instant begin_now = now_;
-  Duration waited;
-  Duration counted;
+  Patience patience(limit);
   while (!done()) {
-    const Duration last = waited;
-    waited = Duration::from_ns(std::chrono::nanoseconds(Clock::now() - begin).count());
-    counted = counted + std::min(waited - last, kTurnLimit);
-    if (counted > limit) return false;
+    const auto waited = Duration::from_ns(std::chrono::nanoseconds(Clock::now() - begin).count());
+    if (!patience.lasts(waited)) return false;
     receive(begin_now + waited);
     retry_stuck(begin_now + waited);
     transmit_letters();

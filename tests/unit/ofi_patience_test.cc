@@ -1,0 +1,33 @@
+// How long the libfabric NIC waits for others, on hosts that stall.
+#include <gtest/gtest.h>
+
+#include "transport/ofi/patience.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Duration kLimit = Duration::from_ms(500);
+
+// How long it waits in turns of that length.
+Duration wait_of(Duration turn) {
+  Patience patience(kLimit);
+  Duration waited;
+  while (patience.lasts(waited)) waited = waited + turn;
+  return waited;
+}
+
+TEST(OfiPatience, LastsForItsLimitWhereTurnsAreShort) {
+  EXPECT_EQ(wait_of(Duration::from_us(100)), kLimit + Duration::from_us(100));
+}
+
+TEST(OfiPatience, TurnsOfAHostThatStallsCountForLittle) {
+  EXPECT_EQ(wait_of(Duration::from_ms(20)), Duration::from_ms(20) * 251);
+}
+
+TEST(OfiPatience, HostThatStallsInEveryTurnEndsItAsWell) {
+  const Duration turn = Duration::from_ms(700);
+  EXPECT_LE(wait_of(turn), kLimit * 20 + turn);
+}
+
+}  // namespace
+}  // namespace pacecar
