@@ -1,11 +1,17 @@
 #include "cc/credit_share.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "cc/credit.h"
 #include "transport/base/check.h"
 
 namespace pacecar {
+namespace {
+
+constexpr uint64_t kWholeRate = 1 << 30;  // the core's share is counted in parts of this
+
+}  // namespace
 
 CreditShare::CreditShare(const FlowEnvironment& environment, uint32_t max_flows)
     : pull_units_(credit_units(kCredit.pull_packets * environment.mtu)),
@@ -73,11 +79,11 @@ bool CreditShare::pull(uint32_t* flow) {
   return true;
 }
 
-// Exact over time: what the nanoseconds leave over is kept.
+// Exact over time, but for what the core's share is rounded by: what the nanoseconds leave over is
+// kept.
 void CreditShare::advance(uint64_t units) {
-  constexpr double kWhole = 1 << 16;
-  const auto part = static_cast<uint64_t>(kWhole * core_.rate());
-  time_remainder_ += unit_time_numerator_ * units * static_cast<uint64_t>(kWhole) / part;
+  const auto part = static_cast<uint64_t>(std::llround(core_.rate() * kWholeRate));
+  time_remainder_ += unit_time_numerator_ * units * kWholeRate / part;
   const auto ns = time_remainder_ / unit_time_denominator_;
   time_remainder_ -= ns * unit_time_denominator_;
   next_pull_ = next_pull_ + Duration::from_ns(static_cast<int64_t>(ns));

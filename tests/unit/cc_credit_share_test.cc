@@ -95,6 +95,21 @@ TEST_F(CcCreditShare, TheRateIsExactOverTime) {
   EXPECT_NEAR(rate / 49.5, 1, 1e-6);
 }
 
+TEST_F(CcCreditShare, TheRateIsExactOverTimeAlsoWhereTheCoreCarriesLess) {
+  share_.on_counts(now_, {});
+  now_ = now_ + Duration::from_us(20);
+  share_.on_counts(now_, {.packets = 20, .trimmed = 10, .trimmed_in_core = 10});
+  const Instant start = now_;
+  const size_t count = 100'000;
+  for (size_t i = 0; i < count; ++i) {
+    wish(0, ((i + 2) * kPull) & 0xFFFFFF);
+    pulls(1);
+  }
+  const double wire = static_cast<double>(count * kPull * kCreditUnit) * 4150 / 4086;
+  const double rate = wire / static_cast<double>((share_.next_deadline() - start).ns());
+  EXPECT_NEAR(rate / 49.5, 2.0 / 3, 1e-6);
+}
+
 TEST_F(CcCreditShare, PullsAreRarerWhereTheCoreTrims) {
   wish(0, 100'000);
   share_.on_counts(now_, {});
