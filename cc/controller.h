@@ -170,8 +170,8 @@ class Controller {
   virtual void on_timeout(Instant now) = 0;
   virtual void on_grant(Instant now, const Grant& grant) = 0;
   virtual Decision decide(Instant now) = 0;
-  // What the receiver should know, if it should know anything; asked after whatever may change it,
-  // and sent when it differs from what was sent last.
+  // What the receiver should know, if it should know anything; asked after whatever may change it
+  // and, while there is a backlog, from time to time; sent when it differs from what was sent last.
   virtual std::optional<Demand> demand(Instant, const FlowStanding&) { return std::nullopt; }
   virtual Explanation explain(Instant now) {
     return {.limited_by = decide(now).limited_by, .rate = decide(now).rate};

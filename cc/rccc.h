@@ -8,9 +8,9 @@
 // With every packet that it sends the flow asks for what it has to send and has no credit for; of
 // flows that compete for their link each asks for its part.
 //
-// Invariant: a flow that has something to send, and no credit, has asked for some within
-// kCredit.ask_again. A receiver that grants rates is obeyed instead. Purity and thread rule as for
-// Controller.
+// Invariant: a flow that has something to send, and no credit, has asked for some by the first
+// demand() after kCredit.ask_again: there must be one by the passing of time alone. A receiver that
+// grants rates is obeyed instead. Purity and thread rule as for Controller.
 #pragma once
 
 #include "cc/controller.h"

@@ -157,7 +157,7 @@ RC_GTEST_PROP(CcProperty, AnyAcceptedConstantsAreSafe, ()) {
 // --- credit ---
 
 // Senders on credit and their receiver, with the words between them on the wire for a while, words
-// overtaken by newer ones, and packets lost.
+// that are lost, sent again and overtaken by newer ones, and packets lost.
 class CreditModel {
  public:
   explicit CreditModel(uint32_t flows) : share_(kLink, flows), senders_(flows) {
@@ -176,6 +176,7 @@ class CreditModel {
       for (size_t i = 0; i < count; ++i) grant(updates[i]);
     }
     for (uint32_t f = 0; f < senders_.size(); ++f) {
+      if (now_ >= senders_[f].word_repeated) hear_grant(f);
       hear(f, lossy);
       transmit(f);
     }
@@ -190,19 +191,30 @@ class CreditModel {
                                          .overhead = 60,
                                          .burst_bytes = 4000,
                                          .base_rtt = Duration::from_us(4)};
+  static constexpr Duration kRepeat = Duration::from_us(20);  // by the NIC, of a word that is lost
   struct Sender {
     RcccController controller{kLink};
     Bytes unsent = 0;
     Bytes away = 0;  // sent and not heard of
     Bytes sent = 0;
+    Instant word_repeated = Instant::never();
   };
 
   void grant(const GrantUpdate& update) {
     RC_ASSERT(update.grant.is_credit);
-    if (*rc::gen::inRange(0, 4) == 0) return;  // a newer one will come, or the CTS
-    Controller& controller = senders_[update.flow].controller;
-    controller.on_grant(now_, wire::decode_grant(wire::encode_grant(share_.grant(update.flow))));
-    announce(update.flow);
+    if (*rc::gen::inRange(0, 4) == 0) {
+      senders_[update.flow].word_repeated = now_ + kRepeat;
+    } else {
+      hear_grant(update.flow);
+    }
+  }
+
+  // The newest: a word that is sent again says what holds then.
+  void hear_grant(uint32_t flow) {
+    Sender& s = senders_[flow];
+    s.word_repeated = Instant::never();
+    s.controller.on_grant(now_, wire::decode_grant(wire::encode_grant(share_.grant(flow))));
+    announce(flow);
   }
 
   void hear(uint32_t flow, bool lossy) {
