@@ -23,6 +23,14 @@ Rate random_rate(Prng& prng) {
       static_cast<uint64_t>(static_cast<double>(kSlowest) * std::pow(10, decades * fraction)));
 }
 
+Duration up_to(Prng& prng, Duration most) {
+  return Duration::from_ns(static_cast<int64_t>(prng.below(static_cast<uint64_t>(most.ns()) + 1)));
+}
+
+SendGrid grid_around(Prng& prng, Instant now, Duration period) {
+  return {now + up_to(prng, period), period, up_to(prng, period)};
+}
+
 RC_GTEST_PROP(Pacer, LongRunRateIsExactWhenPollsAreLate, (uint64_t seed)) {
   constexpr Bytes kCatchUp = 64 << 10;
   constexpr int kPackets = 2'000;
@@ -81,6 +89,10 @@ RC_GTEST_PROP(Pacer, NeverAheadOfTheLineByMoreThanCatchUpAndOnePacket, (uint64_t
   Prng prng(seed);
   const Rate rate = random_rate(prng);
   const Bytes catch_up = prng.below(100'000);
+  // Of grids to which the flow is moved now and then; 0: never.
+  const int64_t period_ns = prng.chance(0.5) ? up_to(prng, rate.time_for(16'000)).ns() : 0;
+  const __int128 most = static_cast<__int128>(catch_up) * kUnitsPerByte +
+                        static_cast<__int128>(rate.bps()) * (period_ns * 3 / 2 + 1);
   Pacer pacer(catch_up);
   pacer.set_rate(rate, Instant());
   const auto longest_late = static_cast<uint64_t>(rate.time_for(2 * catch_up + 1).ns());
@@ -91,11 +103,36 @@ RC_GTEST_PROP(Pacer, NeverAheadOfTheLineByMoreThanCatchUpAndOnePacket, (uint64_t
     const auto late = Duration::from_ns(static_cast<int64_t>(prng.below(longest_late)));
     const Instant now = std::max(last, pacer.next_send() + late);
     ahead = std::max<__int128>(0, ahead - static_cast<__int128>(rate.bps()) * (now - last).ns());
-    RC_ASSERT(ahead <= static_cast<__int128>(catch_up) * kUnitsPerByte);
+    RC_ASSERT(ahead <= most);
     const Bytes size = 1 + prng.below(9'000);
     pacer.on_sent(size, now);
+    if (prng.chance(0.5)) pacer.move_to(grid_around(prng, now, Duration::from_ns(period_ns)), now);
     ahead += static_cast<__int128>(size) * kUnitsPerByte;
     last = now;
+  }
+}
+
+// Grids of one period, at any point: of a flow that is in time.
+RC_GTEST_PROP(Pacer, GridsPutAFlowOffByAPeriodAndLetItBeHalfAPeriodEarly, (uint64_t seed)) {
+  constexpr int kPackets = 1'000;
+  constexpr Bytes kPacket = 4'000;
+  Prng prng(seed);
+  const Rate rate = random_rate(prng);
+  const Duration gap = rate.time_for(kPacket);
+  const Duration period = Duration::from_ns(1) + up_to(prng, gap * 2);
+  Pacer pacer(kPacket);
+  pacer.set_rate(rate, Instant());
+  int64_t moves = 0;
+  for (int i = 0; i < kPackets; ++i) {
+    pacer.on_sent(kPacket, pacer.next_send());
+    if (prng.chance(0.5)) continue;
+    const Instant now = pacer.next_send() - up_to(prng, gap);
+    pacer.move_to(grid_around(prng, now, period), now);
+    ++moves;
+    const auto bytes = static_cast<unsigned __int128>(kPacket) * static_cast<unsigned>(i + 1);
+    const auto ideal = static_cast<int64_t>(bytes * 8'000'000'000U / rate.bps());
+    RC_ASSERT(pacer.next_send().ns() >= ideal - period.ns() / 2 - 1);
+    RC_ASSERT(pacer.next_send().ns() <= ideal + period.ns() + 1 + moves);  // whole nanoseconds
   }
 }
 

@@ -206,6 +206,21 @@ TEST(Pacer, AFlowThatHasLostAPeriodToGridsStaysWhereItIs) {
   EXPECT_LE(pacer.next_send(), at(6000));
 }
 
+TEST(Pacer, AMoveEndsAHold) {
+  Pacer pacer = pacer_with_next_at(5000);
+  pacer.hold_until(at(5600));
+  pacer.move_to({at(4400), kPeriod}, at(4100));
+  EXPECT_EQ(pacer.next_send(), at(5400));
+}
+
+TEST(Pacer, AlignmentForgetsWhatGridsHaveMoved) {
+  Pacer pacer = pacer_with_next_at(5000);
+  pacer.move_to({at(5400), kPeriod}, at(4100));
+  pacer.align(at(6000));
+  pacer.move_to({at(6450), kPeriod}, at(4100));  // to make good for 400 would be 5450
+  EXPECT_EQ(pacer.next_send(), at(6450));
+}
+
 TEST(Pacer, AGridWithoutAPeriodMovesNothing) {
   Pacer pacer = pacer_with_next_at(5000);
   pacer.move_to({}, at(4000));

@@ -3,9 +3,10 @@
 // adds up: the long-run rate is exact although polls come late and at whole nanoseconds.
 //
 // Invariant: over any interval of length t at rate r, a caller that sends only when
-// next_send() <= now sends at most r * t + catch_up_bytes + one packet; one that is excused, 9/8 of
-// r * t until that is made good for.
-// Instants are not negative. Thread rule: one owner.
+// next_send() <= now sends at most r * t + catch_up_bytes + one packet. One that is excused sends
+// 9/8 of r * t until that is made good for; one that is moved to grids, what one and a half of
+// their longest period carry more, in all: grids put it off by a period at most, and let it be half
+// a period early. Instants are not negative. Thread rule: one owner.
 #pragma once
 
 #include <algorithm>
@@ -51,9 +52,10 @@ class Pacer {
     moved_ = {};
   }
 
-  // The next byte leaves at the instant of the grid that is nearest to when it would have left: at
-  // once, when that is over. What packets have been put off by is
-  // made good by later moves; a flow that has lost a period to them stays where it is.
+  // The next byte leaves at the instant of the grid that is nearest to when it would have left, or
+  // at the one after it where that has passed by more than the grid allows, unless the byte was due
+  // before now anyway. What packets have been put off by is made good by later moves; a flow that
+  // has lost a period to them stays where it is.
   void move_to(const SendGrid& grid, Instant now);
 
   // The caller sends at `now`, had something to send since next_send(), and was kept from it. What
@@ -95,7 +97,7 @@ class Pacer {
   uint64_t ns_per_byte_fraction_ = 0;  // in 2^-64 ns
   Duration catch_up_;                  // catch_up_bytes_ at this rate
   Duration behind_;                    // excused, and not yet made good for
-  Duration moved_;                     // by grids, towards the future
+  Duration moved_;                     // by grids, towards the future: -period / 2 to period
   Instant hold_ = kNoHold;
   Rate rate_;
   Bytes catch_up_bytes_;
