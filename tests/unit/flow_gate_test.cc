@@ -1,7 +1,7 @@
 // A flow's limits in virtual time: chunks leave as wholes, at the rate, within window and credit.
-#include <gtest/gtest.h>
-
 #include "transport/nic/paced/flow_gate.h"
+
+#include <gtest/gtest.h>
 
 namespace pacecar {
 namespace {
@@ -67,6 +67,12 @@ TEST(FlowGate, AnAlignedFlowLeavesAtFirstSendAlthoughItWouldHaveWaited) {
   limits.aligned = true;
   gate.set_limits(limits, kBegin);
   EXPECT_EQ(gate.next_send(), limits.first_send);
+}
+
+TEST(FlowGate, AFlowIsMovedToItsGrid) {
+  const SendGrid grid{.point = kBegin + Duration::from_us(7), .period = Duration::from_us(50)};
+  const FlowGate gate = open_gate({.rate = Rate::from_gbps(10), .grid = grid, .window = 1 << 30});
+  EXPECT_EQ(gate.next_send(), grid.point);
 }
 
 TEST(FlowGate, AChunkMustFitTheWindowAsAWhole) {

@@ -354,6 +354,23 @@ TEST(BalancedPaths, PacketsWhoseRoundTripIsUnknownMakeRoom) {
   EXPECT_FALSE(recycle.counts());
 }
 
+// Of a packet that was acknowledged only, nobody knows how it fared.
+TEST(BalancedPaths, OnlyAnEchoedPacketEndsTheTimeForWhichAPathIsLeftOut) {
+  for (const bool echoed : {false, true}) {
+    PathSelector selector(PathPolicy::kBalanced, kPaths, 3, Duration::from_us(1));
+    const Instant now = Instant::from_ns(1'000'000);
+    selector.on_feedback(5, {.event = PathEvent::kTrimmed, .now = now});
+    selector.on_feedback(5, {.event = echoed ? PathEvent::kGood : PathEvent::kArrived,
+                             .rtt = Duration::from_us(echoed ? 10 : 0),
+                             .now = now,
+                             .sent = now});
+    EXPECT_EQ(selector.next(now), 5) << "the place that it frees";
+    std::set<uint16_t> taken;
+    for (uint32_t i = 0; i < kPaths; ++i) taken.insert(selector.next(now));
+    EXPECT_EQ(taken.contains(5), echoed);
+  }
+}
+
 TEST(BalancedPaths, MemoryIsBounded) {
   EXPECT_LE(PathSelector::bytes(PathPolicy::kBalanced, 64), 64 * 16 + 64);
   EXPECT_LE(PathSelector::bytes(PathPolicy::kReroute, 64), 16 * 32);
@@ -383,6 +400,22 @@ TEST(ReroutedPath, LeavesADeadPathAtTheFirstLoss) {
   const int round_trip = Network::kRoundTrip / 100;
   network.send(10 * round_trip, 100);  // 2 until the loss is known, 4 to search
   EXPECT_EQ(std::ranges::count(network.send(1000, 100), path), 0);
+}
+
+TEST(ReroutedPath, SearchesFromTheFirstPacketOnThatIsTrimmed) {
+  PathSelector selector(PathPolicy::kReroute, kPaths, 3);
+  const auto hear = [&](PathEvent event, int64_t us) {
+    selector.on_feedback(
+        selector.next(Instant()),
+        {.event = event, .rtt = Duration::from_us(10), .now = Instant::from_ns(us * 1000)});
+  };
+  hear(PathEvent::kGood, 100);  // a round trip begins
+  EXPECT_FALSE(selector.searching());
+  hear(PathEvent::kTrimmed, 101);
+  EXPECT_TRUE(selector.searching()) << "or is about to";
+  for (int i = 0; i < 20; ++i) hear(PathEvent::kGood, 102);
+  hear(PathEvent::kGood, 111);
+  EXPECT_FALSE(selector.searching()) << "one in many was trimmed";
 }
 
 TEST(ReroutedPath, DelaysBelowTheFloorAreNoReasonToLeave) {

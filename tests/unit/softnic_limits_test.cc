@@ -1,7 +1,10 @@
 // What holds SoftNic back: window, credit, and timeouts where they apply.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
+#include <vector>
 
 #include "tests/support/soft_nic_traffic.h"
 
@@ -135,6 +138,40 @@ TEST(SoftNicAcks, OnlyTheLastOfWhatIsAwaitedAsksForOne) {
   }
 }
 
+// One acknowledgement of all packets, which echoes the last: each frees its place on its path,
+// once.
+TEST(SoftNicPaths, EachPacketThatIsAcknowledgedCountsOnce) {
+  constexpr size_t kPackets =
+      12;  // on some paths two, and the echoed one is the second of its path
+  SoftNicConfig config = experiment();
+  config.paths = 8;
+  config.path_policy = PathPolicy::kBalanced;
+  Traffic traffic(config, kPackets);
+  const auto paths_of = [](const std::vector<Datagram>& packets) {
+    std::vector<uint16_t> paths;
+    std::ranges::transform(packets, std::back_inserter(paths), &Datagram::path);
+    return paths;
+  };
+  traffic.post();
+  const auto packets = traffic.send();
+  ASSERT_EQ(packets.size(), kPackets);
+  traffic.deliver(1, packets);
+  const auto answers = traffic.pair.transmit(1);
+  ASSERT_EQ(answers.size(), 1U);
+  traffic.deliver(0, answers);
+  traffic.post(2);
+  traffic.post(3);
+  const auto then = paths_of(traffic.send());
+  ASSERT_GT(then.size(), kPackets);
+  auto first = paths_of(packets);
+  const uint16_t echoed = first.back();
+  std::ranges::sort(first);
+  std::vector<uint16_t> again(then.begin(), then.begin() + kPackets);
+  std::ranges::sort(again);
+  EXPECT_EQ(again, first);
+  EXPECT_NE(then[kPackets], echoed) << "a path whose turn it is";
+}
+
 TEST(SoftNicWindow, APacketGoesOnlyWhenAllOfItFits) {
   Traffic traffic(experiment());
   traffic.pair.limit(0, 0, {.rate = Rate::from_gbps(1000), .window = 3 * kMtu - 1});
@@ -231,6 +268,18 @@ TEST(SoftNicPacing, LateHostMakesGoodForItWithoutABurst) {
     const auto due = static_cast<size_t>((traffic.pair.now - begin).ns() / gap.ns() + 1);
     EXPECT_EQ(sent, real ? due : due - 6) << "what is later than four packets is lost";
   }
+}
+
+TEST(SoftNicPacing, FlowIsMovedToItsGrid) {
+  Traffic traffic(experiment(), 4);
+  const Rate rate = Rate::from_gbps(1);
+  const auto gap = rate.time_for(kMtu + traffic.pair.nic(0).caps().packet_overhead);
+  const SendGrid grid{.point = traffic.pair.now + Duration::from_us(3), .period = gap};
+  traffic.pair.limit(0, 0, {.rate = rate, .grid = grid, .window = Bytes{1} << 40});
+  traffic.post();
+  const auto packets = traffic.pair.transmit_for(0, gap * 5);
+  ASSERT_EQ(packets.size(), 4U);
+  EXPECT_EQ(packets[0].sent, grid.point);
 }
 
 // It was idle: that is nothing to make good for.
