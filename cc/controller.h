@@ -35,7 +35,7 @@ struct FlowEnvironment {
   bool receivers_look = false;
   // What the NIC uses before anything is known of its link; 0: the line rate.
   Rate first_rate;
-  // Added to the phases of our grids: hosts have clocks of their own, but simulated ones.
+  // Added to the phases of our grids. Simulation only: real hosts have clocks of their own.
   Duration grid_origin;
   // The direction of the link that is meant, where processes of one host share it; null: none do.
   HostLink* host_link = nullptr;

@@ -38,7 +38,7 @@ struct MessengerConfig {
   Rate rate_max;                                  // 0: none
   uint32_t weight = 1;                            // of flows whose connections name none
   Rate first_rate;                                // FlowEnvironment::first_rate
-  Duration grid_origin;                           // FlowEnvironment::grid_origin
+  Duration grid_origin;                           // FlowEnvironment's: simulation only
   HostLink* outgoing = nullptr;                   // shared with other processes of the host; they
   HostLink* incoming = nullptr;                   // outlive the messenger
   Duration base_rtt;                              // expected without queues; 0: unknown

@@ -2,12 +2,12 @@
 //
 // A burst that comes back (the first word of any packet of it) frees its place on its path, and the
 // next burst takes it: each path carries what it has delivered, so a path that is too full is not
-// filled further. On top of that,
-// places move from paths that are slower than the average to faster ones, as many as the difference
-// of delay in round trips: a place of a slower path is given up with that probability, one of a
-// faster path is doubled. Where no place is free, and now and then in exchange for one, a path that
-// is not known to be slow has its turn. Delays are compared with each other only: when all paths
-// are equally bad, nothing is gained by moving. Differences below the floor mean nothing.
+// filled further. On top of that, places move from paths that are slower than the average to faster
+// ones, as many as the difference of delay in round trips: a place of a slower path is given up
+// with that probability, one of a faster path is doubled. Where no place is free, and now and then
+// in exchange for one, a path that is not known to be slow has its turn. Delays are compared with
+// each other only: when all paths are equally bad, nothing is gained by moving. Differences below
+// the floor mean nothing.
 //
 // A path that loses a packet is left out for 8 round trips, then tried with one packet at a time,
 // for twice as long after each one that is lost, too.

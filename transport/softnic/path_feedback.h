@@ -11,7 +11,7 @@ namespace pacecar {
 
 enum class PathEvent : uint8_t {
   kGood,     // a packet arrived unmarked
-  kArrived,  // likewise, and nothing else is known of it
+  kArrived,  // a packet arrived; whether it was marked is not known
   kMarked,   // a packet arrived with congestion experienced
   kTrimmed,  // a packet lost its payload to a full queue
   kLost,     // a packet was lost without a word

@@ -41,9 +41,9 @@ class PathSelector {
   // Whether it matters what arrives, not only what is lost.
   bool learns() const { return !penalties_.empty() || balanced_ || rerouted_; }
 
-  // Memory beside the object itself.
   // A better path is looked for.
   bool searching() const { return rerouted_ && rerouted_->searching(); }
+  // Memory beside the object itself.
   static Bytes bytes(PathPolicy policy, uint32_t paths);
 
  private:

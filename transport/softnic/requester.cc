@@ -138,7 +138,8 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   last_heard_ = now;
   probes_ = 0;
   probe_ = false;
-  // The packet that is echoed is told of first and apart, with its round trip.
+  // The packet that is echoed is reported to the paths first, with its round trip, and is not
+  // counted again when it is acknowledged.
   uint64_t echoed = window_.next();
   const auto elapsed = static_cast<uint32_t>(arrival.ns()) - ack.echo_timestamp;
   if (ack.echo_valid) {

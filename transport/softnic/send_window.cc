@@ -30,7 +30,7 @@ uint64_t SendWindow::send(const Packet& packet, uint16_t path, Instant now) {
   Slot& slot = packets_[place];
   slot.sent = now;
   slot.request = packet.request;
-  slot.index = packet.index & 0x3FFF'FFFF;
+  slot.index = packet.index & kIndexMask;
   slot.set(State::kInFlight);
   slot.bytes = static_cast<uint16_t>(packet.bytes);
   slot.path = path;

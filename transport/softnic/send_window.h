@@ -79,11 +79,16 @@ class SendWindow {
   enum class State : uint8_t { kAcknowledged, kInFlight, kLost };
   using Place = uint16_t;  // in packets_
   static constexpr Place kNone = 0xFFFF;
+  // A work request has less than 2^32 bytes, and packets 256 and more.
+  static constexpr uint32_t kIndexBits = 30;
+  static constexpr uint32_t kStateBits = 2;
+  static constexpr uint32_t kIndexMask = (1U << kIndexBits) - 1;
+  static constexpr uint32_t kStateMask = (1U << kStateBits) - 1;
   struct Slot {
     Instant sent;
     uint32_t request = 0;
-    uint32_t index : 30 = 0;  // a work request has less than 2^32 bytes, and packets 256 and more
-    uint32_t state : 2 = static_cast<uint32_t>(State::kAcknowledged);
+    uint32_t index : kIndexBits = 0;
+    uint32_t state : kStateBits = static_cast<uint32_t>(State::kAcknowledged);
     uint16_t bytes = 0;
     uint16_t path = 0;
     Place next = kNone;  // in its list
@@ -91,7 +96,7 @@ class SendWindow {
 
     Packet packet() const { return {request, index, bytes}; }
     bool is(State wanted) const { return state == static_cast<uint32_t>(wanted); }
-    void set(State now) { state = static_cast<uint32_t>(now) & 3; }
+    void set(State now) { state = static_cast<uint32_t>(now) & kStateMask; }
   };
   static_assert(sizeof(Slot) == 24);
   struct List {
