@@ -13,7 +13,6 @@ INTERFACE = "net0"
 @dataclasses.dataclass(frozen=True)
 class Hosts:
     count: int
-    mtu_bytes: int
     mark: str
     interface = INTERFACE
 
@@ -40,7 +39,7 @@ class Hosts:
 @contextlib.contextmanager
 def hosts(count, mtu_bytes):
     check_needs()
-    made = Hosts(count, mtu_bytes, f"pacecar-{os.getpid()}")
+    made = Hosts(count, f"pacecar-{os.getpid()}")
     try:
         make_namespaces(made)
         command("ip", "-n", made.hub, "link", "add", "bridge0", "type", "bridge")

@@ -1,0 +1,36 @@
+"""How a program of this folder talks to whoever started it, and ends."""
+
+import os
+import signal
+import sys
+
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+def progress(text):
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def say(text):
+    progress("")
+    print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)
+
+
+def usage(text):
+    say(text)
+    return USAGE
+
+
+def exit_with(main):
+    """Exits with what main() returns. Whoever is told to end does so as if interrupted."""
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        say("interrupted")
+        sys.exit(INTERRUPTED)
+
+
+def interrupt(*unused):
+    raise KeyboardInterrupt
