@@ -1,10 +1,8 @@
 #include "bench/nccl/all_to_all.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
-#include "bench/nccl/value_or_throw.h"
+#include "bench/nccl/until.h"
 
 namespace pacecar::nccl {
 
@@ -15,22 +13,13 @@ AllToAll::AllToAll(const Host& host, Board& board, int rank, size_t capacity)
       ranks_(static_cast<size_t>(board.ranks())),
       given_(capacity),
       taken_(capacity) {
-  for (size_t distance = 1; distance < ranks_; ++distance) links_.emplace_back(*this, distance);
+  for (size_t distance = 1; distance < ranks_; ++distance) {
+    links_.emplace_back(host, board, rank_, distance, given_, taken_);
+  }
 }
 
-AllToAll::Link::Link(AllToAll& all, size_t distance)
-    : to((all.rank_ + distance) % all.ranks_),
-      from((all.rank_ + all.ranks_ - distance) % all.ranks_),
-      ends(connect_around(all.host_, all.board_, all.rank_, distance)),
-      send_memory(all.host_, ends.send, bytes_of(all.given_)),
-      receive_memory(all.host_, ends.receive, bytes_of(all.taken_)) {}
-
 void AllToAll::close() {
-  for (Link& link : links_) {
-    link.send_memory.deregister();
-    link.receive_memory.deregister();
-    host_.close(link.ends);
-  }
+  for (Link& link : links_) link.close(host_);
 }
 
 void AllToAll::load(size_t elements) {
@@ -54,19 +43,18 @@ uint64_t AllToAll::wrong(size_t elements) const {
 
 void AllToAll::run(size_t elements) {
   part_ = elements / ranks_;
-  for (Link& link : links_) link.sends = link.receives = {};
+  for (Link& link : links_) link.begin();
   std::copy_n(given_.begin() + static_cast<ptrdiff_t>(rank_ * part_), part_,
               taken_.begin() + static_cast<ptrdiff_t>(rank_ * part_));
   const auto finished = [this](const Link& link) {
     return link.sends.done() == slices() && link.receives.done() == slices();
   };
-  while (!std::ranges::all_of(links_, finished)) {
+  const auto done = [&] { return std::ranges::all_of(links_, finished); };
+  until(board_, done, [this] {
     bool progress = false;
     for (Link& link : links_) progress |= advance(link);
-    if (progress) continue;
-    value_or_throw(board_.others_are_well());
-    sched_yield();
-  }
+    return progress;
+  });
 }
 
 std::span<uint8_t> AllToAll::slice(std::vector<float>& all, size_t peer, size_t index) const {

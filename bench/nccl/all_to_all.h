@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/nccl/collective.h"
-#include "bench/nccl/request_stream.h"
+#include "bench/nccl/link.h"
 
 namespace pacecar::nccl {
 
@@ -30,19 +30,6 @@ class AllToAll final : public Collective {
  private:
   static constexpr size_t kSliceElements = 1 << 15;  // 128 KiB, as NCCL's over a network
 
-  // To one rank, and from the one as far before us.
-  struct Link {
-    Link(AllToAll& all, size_t distance);
-
-    const size_t to;
-    const size_t from;
-    const Ends ends;
-    Registration send_memory;
-    Registration receive_memory;
-    RequestStream sends;
-    RequestStream receives;
-  };
-
   // Element `index` of what `from` has for `to`.
   static float element(size_t index, size_t from, size_t to) {
     return static_cast<float>((index * 7 + from * 131 + to * 1031 + 1) % 65521);
@@ -58,8 +45,8 @@ class AllToAll final : public Collective {
   const size_t ranks_;
   std::vector<float> given_;  // a part for each rank
   std::vector<float> taken_;  // a part of each rank
-  std::deque<Link> links_;
-  size_t part_ = 0;  // elements, of the operation that runs
+  std::deque<Link> links_;    // one for each distance around the ring
+  size_t part_ = 0;           // elements, of the operation that runs
 };
 
 }  // namespace pacecar::nccl

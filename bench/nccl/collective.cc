@@ -1,13 +1,9 @@
 #include "bench/nccl/collective.h"
 
-#include <sched.h>
-
-#include <algorithm>
 #include <array>
 
 #include "bench/nccl/all_to_all.h"
 #include "bench/nccl/ring.h"
-#include "bench/nccl/value_or_throw.h"
 
 namespace pacecar::nccl {
 namespace {
@@ -22,7 +18,6 @@ constexpr std::array kKinds{
                    .title = "ring all-reduce",
                    .reduction = "sum",
                    .turns = 2,
-                   .divided = false,
                    .make = make<Ring>},
     CollectiveKind{.name = "alltoall",
                    .title = "all-to-all",
@@ -34,24 +29,6 @@ constexpr std::array kKinds{
 
 }  // namespace
 
-const CollectiveKind* find_collective(std::string_view name) {
-  const auto* const found = std::ranges::find(kKinds, name, &CollectiveKind::name);
-  return found == kKinds.end() ? nullptr : found;
-}
-
-Ends connect_around(const Host& host, Board& board, size_t rank, size_t distance) {
-  const Listening listening = host.listen();
-  board.handles[rank] = listening.handle;
-  value_or_throw(board.barrier());
-  HandleBytes next = board.handles[(rank + distance) % static_cast<size_t>(board.ranks())];
-  Ends ends;
-  // Both at once: each rank's connect waits for the next rank's accept, all around the ring.
-  while (!host.try_both(next, listening.comm, &ends)) {
-    value_or_throw(board.others_are_well());
-    sched_yield();
-  }
-  host.close_listen(listening.comm);
-  return ends;
-}
+std::span<const CollectiveKind> collectives() { return kKinds; }
 
 }  // namespace pacecar::nccl

@@ -32,8 +32,8 @@ struct CollectiveKind {
   std::string_view name;  // on the command line
   std::string_view title;
   std::string_view reduction;
-  int turns;     // so often (ranks - 1) / ranks of the bytes pass the bus
-  bool divided;  // NCCL counts the elements for one peer
+  int turns;             // so often (ranks - 1) / ranks of the bytes pass the bus
+  bool divided = false;  // NCCL counts the elements for one peer
   // Connects `rank`; every rank does. `capacity`: the largest buffer, in elements.
   std::unique_ptr<Collective> (*make)(const Host& host, Board& board, int rank, size_t capacity);
 
@@ -46,15 +46,7 @@ struct CollectiveKind {
   }
 };
 
-// By its name; nullptr when there is none.
-const CollectiveKind* find_collective(std::string_view name);
-
-// Connects `rank` to the one `distance` further around the ring and from the one as far before it;
-// every rank does.
-Ends connect_around(const Host& host, Board& board, size_t rank, size_t distance);
-
-inline std::span<uint8_t> bytes_of(std::span<float> elements) {
-  return {reinterpret_cast<uint8_t*>(elements.data()), elements.size_bytes()};
-}
+// Not empty.
+std::span<const CollectiveKind> collectives();
 
 }  // namespace pacecar::nccl

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ constexpr int kAllRanks = -1;
 constexpr Duration kBoardLimit = Duration::from_s(120);
 
 struct Options {
-  const CollectiveKind* kind = find_collective("allreduce");
+  const CollectiveKind* kind = &collectives().front();
   std::string plugin;
   std::string against;  // another plugin; empty: none
   size_t rounds = 5;    // with it
@@ -178,11 +179,13 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app("A checked collective over a net plugin, as NCCL would run it.");
   const CLI::AsSizeValue size(false);
+  std::map<std::string, const CollectiveKind*> kinds;
+  for (const CollectiveKind& kind : collectives()) kinds.emplace(kind.name, &kind);
   app.add_option_function<std::string>(
-         "--op", [&](const std::string& name) { options.kind = find_collective(name); },
+         "--op", [&](const std::string& name) { options.kind = kinds.at(name); },
          "what the ranks do")
-      ->check(CLI::IsMember({"allreduce", "alltoall"}))
-      ->default_str("allreduce");
+      ->check(CLI::IsMember(kinds))
+      ->default_str(std::string(options.kind->name));
   app.add_option("--plugin", options.plugin, "libnccl-net-pacecar.so")->required();
   app.add_option("--ranks", options.ranks, "processes")->check(CLI::Range(2, kMaxRanks));
   auto* against = app.add_option("--against", options.against,

@@ -1,10 +1,8 @@
 #include "bench/nccl/ring.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
-#include "bench/nccl/value_or_throw.h"
+#include "bench/nccl/until.h"
 
 namespace pacecar::nccl {
 
@@ -15,15 +13,9 @@ Ring::Ring(const Host& host, Board& board, int rank, size_t capacity)
       ranks_(static_cast<size_t>(board.ranks())),
       data_(capacity),
       scratch_(kWindow * kSliceElements),
-      ends_(connect_around(host, board, rank_, 1)),
-      send_memory_(host, ends_.send, bytes_of(data_)),
-      scratch_memory_(host, ends_.receive, bytes_of(scratch_)) {}
+      link_(host, board, rank_, 1, data_, scratch_) {}
 
-void Ring::close() {
-  send_memory_.deregister();
-  scratch_memory_.deregister();
-  host_.close(ends_);
-}
+void Ring::close() { link_.close(host_); }
 
 void Ring::load(size_t elements) {
   for (size_t i = 0; i < elements; ++i) data_[i] = element(i, rank_);
@@ -43,15 +35,16 @@ uint64_t Ring::wrong(size_t elements) const {
 
 void Ring::run(size_t elements) {
   plan(elements);
-  while (receives_.done() < total_ || sends_.done() < total_) {
+  const auto done = [this] {
+    return link_.receives.done() == total_ && link_.sends.done() == total_;
+  };
+  until(board_, done, [this] {
     bool progress = post_receive();
     progress |= post_send();
     progress |= finish_receive();
-    progress |= sends_.finish_send(host_);
-    if (progress) continue;
-    value_or_throw(board_.others_are_well());
-    sched_yield();
-  }
+    progress |= link_.sends.finish_send(host_);
+    return progress;
+  });
 }
 
 void Ring::plan(size_t count) {
@@ -59,8 +52,7 @@ void Ring::plan(size_t count) {
   const size_t longest_segment = (count + ranks_ - 1) / ranks_;
   slices_per_step_ = std::max<size_t>(1, (longest_segment + kSliceElements - 1) / kSliceElements);
   total_ = 2 * (ranks_ - 1) * slices_per_step_;
-  sends_ = {};
-  receives_ = {};
+  link_.begin();
 }
 
 std::span<float> Ring::part(size_t index, size_t first_segment) {
@@ -77,27 +69,27 @@ std::span<float> Ring::scratch(size_t index) {
 }
 
 bool Ring::post_receive() {
-  const size_t index = receives_.posted();
-  if (!receives_.may_post(total_)) return false;
-  return receives_.post(
-      host_.try_receive(ends_.receive, {bytes_of(scratch(index)), 0, scratch_memory_.memory()}));
+  const size_t index = link_.receives.posted();
+  if (!link_.receives.may_post(total_)) return false;
+  return link_.receives.post(host_.try_receive(
+      link_.ends.receive, {bytes_of(scratch(index)), 0, link_.receive_memory.memory()}));
 }
 
 bool Ring::post_send() {
-  const size_t index = sends_.posted();
-  if (!sends_.may_post(total_)) return false;
-  if (index >= slices_per_step_ && receives_.done() <= index - slices_per_step_) return false;
-  return sends_.post(
-      host_.try_send(ends_.send, {bytes_of(outgoing(index)), 0, send_memory_.memory()}));
+  const size_t index = link_.sends.posted();
+  if (!link_.sends.may_post(total_)) return false;
+  if (index >= slices_per_step_ && link_.receives.done() <= index - slices_per_step_) return false;
+  return link_.sends.post(
+      host_.try_send(link_.ends.send, {bytes_of(outgoing(index)), 0, link_.send_memory.memory()}));
 }
 
 bool Ring::finish_receive() {
-  const size_t index = receives_.done();
+  const size_t index = link_.receives.done();
   // A result overwrites what was sent one turn of the ring before.
   const size_t turn = (ranks_ - 1) * slices_per_step_;
-  if (!reduces(index) && sends_.done() <= index - turn) return false;
+  if (!reduces(index) && link_.sends.done() <= index - turn) return false;
   const std::span<float> target = incoming(index);
-  if (!receives_.finish_receive(host_, target.size_bytes())) return false;
+  if (!link_.receives.finish_receive(host_, target.size_bytes())) return false;
   const std::span<const float> came = scratch(index);
   if (reduces(index)) {
     std::transform(target.begin(), target.end(), came.begin(), target.begin(), std::plus<>());

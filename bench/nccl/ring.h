@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/nccl/collective.h"
-#include "bench/nccl/request_stream.h"
+#include "bench/nccl/link.h"
 
 namespace pacecar::nccl {
 
@@ -54,16 +54,12 @@ class Ring final : public Collective {
   const size_t ranks_;
   std::vector<float> data_;
   std::vector<float> scratch_;
-  const Ends ends_;
-  Registration send_memory_;
-  Registration scratch_memory_;
+  Link link_;
 
   // Of the operation that runs.
   size_t count_ = 0;
   size_t slices_per_step_ = 0;
   size_t total_ = 0;  // slices each way
-  RequestStream sends_;
-  RequestStream receives_;
 };
 
 }  // namespace pacecar::nccl
