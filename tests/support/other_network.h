@@ -11,7 +11,7 @@
 
 namespace pacecar::test {
 
-class OtherNetworkNic final : public Nic {
+class OtherNetworkNic : public Nic {
  public:
   OtherNetworkNic(Nic& inner, std::vector<std::string> networks)
       : inner_(inner), caps_(inner.caps()) {

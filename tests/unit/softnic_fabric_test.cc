@@ -44,6 +44,23 @@ TEST(SoftNicTrimming, ReceiverAsksAndTheSenderRepeatsAtOnce) {
   EXPECT_EQ(traffic.signal().sent, 11 * kMtu);
 }
 
+TEST(SoftNicTrimming, IsSignalledWithTheSearchForABetterPathThatItBegins) {
+  for (const PathPolicy policy : {PathPolicy::kReroute, PathPolicy::kBalanced}) {
+    SoftNicConfig config = experiment();
+    config.paths = 8;
+    config.path_policy = policy;
+    Traffic traffic(config);
+    traffic.post();
+    auto packets = traffic.send();
+    packets[0].trim();
+    traffic.pair.deliver(1, packets[0]);
+    traffic.deliver(0, traffic.pair.transmit(1));
+    const FlowSignal signal = traffic.signal();
+    EXPECT_EQ(signal.trimmed, kMtu);
+    EXPECT_EQ(signal.rerouting, policy == PathPolicy::kReroute);
+  }
+}
+
 TEST(SoftNicTrimming, RemainsOfWhatHasArrivedAreAcknowledged) {
   Traffic traffic(experiment());
   traffic.post();
