@@ -200,6 +200,10 @@ TEST(SimulationRun, FaultsHappen) {
   EXPECT_TRUE(lossy.complete);
   EXPECT_GT(lossy.fabric.dropped_for(FabricDrop::kLoss), 0U);
   EXPECT_GT(lossy.nics.packets_retransmitted, 0U);
+  const RunResult everywhere =
+      run_of(spec_of(flow + "[[fault]]\nkind = \"packet-loss\"\nprobability = 0.05"));
+  EXPECT_TRUE(everywhere.complete);
+  EXPECT_GT(everywhere.fabric.dropped_for(FabricDrop::kLoss), 20U);
   const RunResult slow = run_of(spec_of(
       flow + "[[fault]]\nkind = \"cable-rate\"\ncable = \"host 0 > leaf 0\"\nrate = \"10G\""));
   EXPECT_TRUE(slow.complete);

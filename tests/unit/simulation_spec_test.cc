@@ -279,6 +279,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"[workload]\nweight = 0", {"weight is 0", "from 1 to 64"}},
         Mistake{"[[fault]]\nkind = \"word-loss\"\nhost = 128", {"host is 128", "127"}},
         Mistake{"[[fault]]\nkind = \"word-loss\"\nprobability = 2", {"probability is 2"}},
+        Mistake{"[[fault]]\nkind = \"packet-loss\"\nprobability = 2", {"probability is 2"}},
+        Mistake{"[[fault]]\nkind = \"packet-loss\"\ncable = 0", {"no key 'cable'"}},
         Mistake{"[transport]\nburst = \"1MB\"", {"burst", "64 packets"}},
         Mistake{"[workload]\nfile = \"nowhere.cm\"",
                 {"x.toml, line 1", "[workload]", "nowhere.cm"}},
