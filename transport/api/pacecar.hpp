@@ -216,7 +216,8 @@ class Context {
   // Peers come to this NIC. Where a peer has none of its networks, they are joined over another of
   // this process's NICs (never one that takes less GPU memory): the connection's nic().
   virtual Result<std::unique_ptr<Listener>> listen(size_t nic) = 0;
-  // Likewise. Poll errors: kPeer also when there is no network that both processes have.
+  // Likewise. Poll errors: kPeer also when there is no network that both processes have; kStale
+  // when what this connection was to share with others has ended twice: connecting anew may do.
   // All connections from one NIC to another share a flow, which has the largest weight of them;
   // `weight` is from 1 to 64, or 0 for PACECAR_WEIGHT.
   virtual Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
