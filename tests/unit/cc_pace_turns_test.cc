@@ -1,0 +1,67 @@
+// The receiver's half of `pace`: messages of a few round trips take turns.
+#include <gtest/gtest.h>
+
+#include "tests/support/pace_receiver.h"
+
+namespace pacecar {
+namespace {
+
+using namespace test;
+using CcPaceTurns = PaceReceiverTest;
+
+TEST_F(CcPaceTurns, WhoIsLateGoesFirst) {
+  add(3);
+  for (uint32_t flow = 0; flow < 3; ++flow) {
+    post(flow, 1'000'000);
+    say(flow, kLine, 1'000'000, flow == 1 ? 5 : 6);
+  }
+  run(kRoundTrip * 2);
+  EXPECT_GT(heard_[1], 0.9 * kLine);
+  EXPECT_LT(heard_[0], 0.05 * kLine);
+  EXPECT_LT(heard_[2], 0.05 * kLine);
+  EXPECT_GT(heard_[0], 0) << "nobody is stopped";
+  receiver_.on_arrival(now_, 1, 1'000'000, 1000);
+  run(kRoundTrip);
+  expect_rate(0, kShared / 2);
+  expect_rate(2, kShared / 2);
+}
+
+// The rest of what waited is little, but not at the rate that it waited with.
+TEST_F(CcPaceTurns, TheEndOfAMessageThatWaitedIsServedAtOnce) {
+  add(2);
+  post(0);
+  post(1);
+  say(0, kLine, 1'000'000, 1);
+  say(1, kLine, 10'000, 3);
+  run(kRoundTrip);
+  ASSERT_LT(heard_[1], 2) << "it waits for its turn";
+  receiver_.on_arrival(now_, 1, 1'000, 1000);
+  receiver_.on_arrival(now_, 0, 1'000'000, 1000);
+  run(kRoundTrip);
+  EXPECT_GT(heard_[1], 0.9 * kLine);
+}
+
+TEST_F(CcPaceTurns, LongMessagesTakeNoTurns) {
+  add(2);
+  for (uint32_t flow = 0; flow < 2; ++flow) {
+    post(flow);
+    say(flow, kLine, kEndless, static_cast<uint8_t>(5 + flow));
+  }
+  run(kRoundTrip * 2);
+  expect_rate(0, kShared / 2);
+  expect_rate(1, kShared / 2);
+}
+
+// What all who wait for their turn may send together is part of the link as well.
+TEST_F(CcPaceTurns, ManyWhoWaitLeaveTheLinkToWhoIsLate) {
+  add(128);
+  for (uint32_t flow = 0; flow < 128; ++flow) {
+    post(flow, 1'000'000);
+    say(flow, kLine, 1'000'000, flow == 0 ? 5 : 6);
+  }
+  run(kRoundTrip * 2);
+  EXPECT_LE(sum(), kLine * (1 + kTolerance));
+}
+
+}  // namespace
+}  // namespace pacecar
