@@ -52,8 +52,8 @@ constexpr int kWindowShift = 6;  // what is beyond a round trip is kept in 64ths
 constexpr int64_t kLateShare = 2;
 
 // --- demands ---
-// A backlog that is gone within this part of a round trip is not announced: no answer would come in
-// time.
+// A backlog that is gone within this part of a round trip, or leaves at once (pace_moment), is not
+// announced: no answer would come in time.
 constexpr double kTooSmall = 0.25;
 // More is announced when what was announced is gone within so many round trips.
 constexpr double kAnnounceAhead = 4;
@@ -61,7 +61,8 @@ constexpr Bytes kMostAnnounced = Bytes{1} << 30;  // the word counts modulo 2^32
 constexpr double kUsableChange = 1.0 / 32;        // smaller ones are not told
 constexpr double kUsableChangeBeyond = 1.0 / 4;   // likewise where the grant is what limits
 constexpr double kFarBeyond = 2;                  // of the grant: no change is told
-// A flow that has been idle for so long says so, lest a count went wrong somewhere.
+// A flow that has been idle for so long (and for as long as its host may pause) says so, lest a
+// count went wrong somewhere.
 constexpr Duration kFarewell = Duration::from_ms(1);
 // Round trips after which a demand that nothing has answered is repeated; twice as many each time:
 // to what the flow has already, nothing is answered.
@@ -352,11 +353,14 @@ double PaceController::worthy_change(Instant now, double usable) const {
 }
 
 bool PaceController::worth_saying(Instant now, double usable) const {
-  if (!has_backlog()) return farewell_due_ && now - said_at_ >= kFarewell;
-  const double round_trip_bytes =
-      choose(now).rate / 8 * std::max(core_.base_rtt(), environment_.jitter).seconds();
+  if (!has_backlog())
+    return farewell_due_ && now - said_at_ >= std::max(kFarewell, environment_.pause);
+  const double rate = choose(now).rate / 8;
+  const double round_trip_bytes = rate * std::max(core_.base_rtt(), environment_.jitter).seconds();
   const auto backlog = static_cast<double>(standing_.backlog);
-  if (!announced_) return backlog > kTooSmall * round_trip_bytes;
+  if (!announced_) {
+    return backlog > std::max(kTooSmall * round_trip_bytes, rate * environment_.jitter.seconds());
+  }
   const Bytes said_left = said_wanted_ - std::min(standing_.acked, said_wanted_);
   if (standing_.acked + standing_.backlog > said_wanted_ &&
       static_cast<double>(said_left) <
