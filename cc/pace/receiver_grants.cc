@@ -15,6 +15,9 @@ constexpr int64_t kBusyRoundTrips = 1;
 constexpr int64_t kBusyJitters = 8;
 // What a flow may send while it waits for its turn, of the line rate.
 constexpr double kWaitingShare = 256;
+// What an idle flow holds swings with the fan-in. Where hosts have jitter, and what is told there
+// costs a datagram, less than this factor is not told.
+constexpr double kHoldSwing = 2;
 // On top of what a flow can use, so that it can show that it could use more.
 constexpr double kSlack = 1.0 / 16;
 // Idle flows whose hold is told at a time, and how often: there may be many, and they can wait.
@@ -80,7 +83,11 @@ bool PaceReceiver::differs(const Flow& f, double tolerance) const {
   if (f.sent_busy != (busy_ && !f.active())) return true;
   if (f.sent_guessed != guesses(f)) return true;
   const double granted = bps_of(f.granted);
-  return std::abs(bps_of(target(f)) - granted) > tolerance * granted;
+  const double rate = bps_of(target(f));
+  if (!f.active() && environment_.jitter > Duration()) {
+    return std::max(rate, granted) > std::min(rate, granted) * kHoldSwing;
+  }
+  return std::abs(rate - granted) > tolerance * granted;
 }
 
 // The slots of the host's other processes are before or behind ours.

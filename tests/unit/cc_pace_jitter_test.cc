@@ -58,6 +58,37 @@ TEST(CcPaceJitter, WhatASenderCouldUseIsToldOnceInIt) {
   EXPECT_EQ(one.demand(now, busy)->usable, Rate::from_gbps(200));
 }
 
+// No answer would come before it is gone.
+TEST(CcPaceJitter, WhatLeavesAtOnceIsNotAnnounced) {
+  const Instant now = Instant::from_ns(1'000'000'000);
+  const FlowStanding some{.backlog = kFabric.line_rate.bytes_in(kFabric.base_rtt / 2)};
+  PaceController exact(kFabric, PaceConstants{});
+  EXPECT_TRUE(exact.demand(now, some).has_value());
+  PaceController late(late_by(kFabric.base_rtt), PaceConstants{});
+  EXPECT_FALSE(late.demand(now, some).has_value());
+  EXPECT_TRUE(late.demand(now, {.backlog = some.backlog * 3}).has_value());
+}
+
+TEST(CcPaceJitter, WhatIdleFlowsHoldIsToldWhenItIsAnotherByAFactorOfTwo) {
+  for (const Duration jitter : {Duration(), Duration::from_us(100)}) {
+    PaceReceiver receiver(late_by(jitter), 8);
+    Instant now = Instant::from_ns(1'000'000'000);
+    std::array<GrantUpdate, 8> words;
+    const auto told = [&](uint32_t peers) {
+      receiver.on_hint(now, {.peers = peers});
+      now = now + Duration::from_ms(1);
+      return receiver.poll_grants(now, words);
+    };
+    for (uint32_t flow = 0; flow < 8; ++flow) {
+      receiver.add_flow(now, flow);
+      receiver.on_posted(now, flow, kEndless);
+    }
+    EXPECT_EQ(told(8), 8U);
+    EXPECT_EQ(told(5), jitter == Duration() ? 8U : 0U);
+    EXPECT_EQ(told(3), 8U);
+  }
+}
+
 // The sixth flow is the first to wake up: what it is granted stays, its place in the gap does not.
 TEST(CcPaceJitter, ANewPlaceInTheGapIsToldOnlyWhereHostsKeepIt) {
   for (const Duration jitter : {Duration(), Duration::from_us(100)}) {
