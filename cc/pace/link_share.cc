@@ -96,7 +96,7 @@ void LinkShare::look(uint32_t causer) {
   const double line = this->line();
   const double reach = budget_.learnt() ? line : reach_;
   level_ = fill_.level(line);
-  reach_level_ = fill_.level(reach);
+  reach_level_ = reach == line ? level_ : fill_.level(reach);
   spare_ = reach_level_ == WaterFill::kNoLevel ? reach - fill_.limits() : 0;
   const double shown = reach_level_ == WaterFill::kNoLevel ? reach + spare_ : reach_level_;
   const double given = level_ == WaterFill::kNoLevel ? line : level_;
