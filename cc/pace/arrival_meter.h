@@ -45,14 +45,6 @@ class ArrivalMeter {
   }
 
   double rate() const { return rate_; }
-  // Of the last looks, by itself: what a burst came in with.
-  double peak() const {
-    double peak = 0;
-    for (const Look& look : looks_) {
-      if (look.bytes > 0) peak = std::max(peak, rate_of(look.bytes, look.end - look.began));
-    }
-    return peak;
-  }
   // Highest of the last looks: a sender that pauses must not be taken for a slower link.
   double most_lately() const {
     return std::max_element(looks_.begin(), looks_.end(), slower)->rate;

@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "cc/pace/phase.h"
+
 namespace pacecar {
 namespace {
 
@@ -99,6 +101,7 @@ void LinkBudget::begin(Instant now) {
   }
   calm_ = 0;
   yielded_ = 1;
+  forget_bursts();
   neighbor_.forget();
   meter_.begin(now);
   policer_.begin(now);
@@ -109,9 +112,11 @@ bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess, bool overtak
   const Duration pause = now - last_;
   last_ = now;
   policer_.on_bytes(wire);
+  note_burst(now, wire, excess);
+  const Duration judged = config_.yields ? excess : Duration::max();
   if (pause > ArrivalMeter::kLongestLook && pause > idle_limit()) {
     begin(now);
-  } else if (meter_.on_bytes(now, wire, excess, overtaken)) {
+  } else if (meter_.on_bytes(now, wire, judged, overtaken)) {
     look(now);
   } else {
     return false;
@@ -183,6 +188,7 @@ bool LinkBudget::doubted(Instant now, bool reason) {
 void LinkBudget::slow_down(double rate) {
   rate_ = std::max(rate, std::min(kLeast, told_));
   starting_ = false;
+  forget_bursts();
   calm_ = 0;
 }
 
@@ -220,16 +226,31 @@ void LinkBudget::yield(double factor, Instant until) {
   yields_until_ = until;
 }
 
+// More came at the budget than leaves at once whatever it is, and than packets that meet by chance.
+void LinkBudget::note_burst(Instant now, Bytes wire, Duration excess) {
+  burst_.on_bytes(excess == Duration::max() ? now : now - excess, wire, kUsed * rate_);
+  const Duration moment = pace_moment(config_.round_trip, config_.jitter);
+  const double at_once = rate_ / 8 * moment.seconds();
+  const auto least = static_cast<double>(config_.packet * kPacketsPerWindow);
+  burst_used_ |= static_cast<double>(burst_.bytes()) >= std::max(at_once, least);
+}
+
+void LinkBudget::forget_bursts() {
+  burst_used_ = false;
+  burst_.forget();
+}
+
 // Much of the budget; or all of it now and then, by an application that sends in bursts.
 bool LinkBudget::used(Instant now) const {
   if (meter_.rate() >= kUsed * rate_) return true;
-  return meter_.peak() >= kUsed * rate_ && now - next_growth_ >= window_ * kBurstyWindows;
+  return burst_used_ && now - next_growth_ >= window_ * kBurstyWindows;
 }
 
 void LinkBudget::grow(Instant now, Duration delay) {
   cut_delay_ = Duration();
   if (now < next_growth_ || rate_ >= told_ || !used(now)) return;
   next_growth_ = now + window_ + delay;
+  forget_bursts();
   const double packet = static_cast<double>(config_.packet) * 8 * weight_;
   if (neighbor_.kept() > Duration()) {
     rate_ = std::min(rate_ + packet / (window_ + delay).seconds(), told_);

@@ -32,6 +32,7 @@
 
 #include "cc/host_link.h"
 #include "cc/pace/arrival_meter.h"
+#include "cc/pace/burst_use.h"
 #include "cc/pace/greedy_neighbor.h"
 #include "cc/pace/policer_watch.h"
 #include "transport/base/units.h"
@@ -45,6 +46,7 @@ struct LinkBudgetConfig {
   Duration round_trip;            // without queues
   Duration jitter;                // FlowEnvironment::jitter
   Duration base_memory;           // how long the least delay counts as that of an empty path; not 0
+  bool yields = true;             // to delays; false: others act on them
   HostLink* host_link = nullptr;  // FlowEnvironment::host_link
 };
 
@@ -94,6 +96,8 @@ class LinkBudget {
   void police(Instant now);
   void cut(Instant now, Duration delay);
   void yield(double factor, Instant until);
+  void note_burst(Instant now, Bytes wire, Duration excess);
+  void forget_bursts();
   bool used(Instant now) const;
   void grow(Instant now, Duration delay);
   void yield_to_base(Instant now);
@@ -110,6 +114,8 @@ class LinkBudget {
   int64_t usual_packets_ = kUsualPackets;
   int64_t patience_ = 1;
   ArrivalMeter meter_;
+  BurstUse burst_;
+  bool burst_used_ = false;  // all of the budget, since it is what it is
   GreedyNeighbor neighbor_;
   PolicerWatch policer_;
   Instant given_at_;         // the link last gave about what we hold beside it

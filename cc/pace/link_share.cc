@@ -31,6 +31,7 @@ LinkShare::LinkShare(const FlowEnvironment& environment, uint32_t max_flows, dou
                .round_trip = base_round_trip(environment),
                .jitter = environment.jitter,
                .base_memory = kBaseMemory,
+               .yields = !environment.receivers_look,
                .host_link = environment.host_link}),
       members_(max_flows),
       changed_(max_flows) {
@@ -83,8 +84,7 @@ Instant LinkShare::next_deadline() const {
 void LinkShare::on_acked(Instant now, Bytes wire, Duration excess, bool overtaken) {
   const bool granted = level_ == WaterFill::kNoLevel;
   budget_.set_patience(granted ? kPatienceGranted : kPatience);
-  const Duration counted = receivers_look_ ? Duration::max() : excess;
-  if (budget_.on_bytes(now, wire, counted, overtaken)) look(kInactive);
+  if (budget_.on_bytes(now, wire, excess, overtaken)) look(kInactive);
 }
 
 void LinkShare::look(uint32_t causer) {

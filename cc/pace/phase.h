@@ -13,8 +13,11 @@
 namespace pacecar {
 
 // A quarter of a round trip; the hosts' jitter where they keep no better time than that.
+inline Duration pace_moment(Duration round_trip, Duration jitter) {
+  return std::max(round_trip / 4, jitter);
+}
 inline Duration pace_moment(const FlowEnvironment& environment) {
-  return std::max(base_round_trip(environment) / 4, environment.jitter);
+  return pace_moment(base_round_trip(environment), environment.jitter);
 }
 
 // What leaves a flow at once, payload: a moment's worth in whole packets, between one packet and

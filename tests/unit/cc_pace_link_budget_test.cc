@@ -139,6 +139,21 @@ TEST_F(CcPaceLinkBudget, WhatIsNotUsedDoesNotGrow) {
   EXPECT_EQ(budget.rate(), 0.1 * kTold);
 }
 
+// Packets meet by chance, and hosts take late and at once what was sent at leisure.
+TEST_F(CcPaceLinkBudget, WhatOnlyLooksLikeABurstDoesNotGrow) {
+  LinkBudget budget(config(0.1 * kTold));
+  const Duration gap = Duration::from_us(840);
+  for (int i = 0; i < 500; ++i) {
+    const bool meet = i % 2 == 0;
+    const int packets = meet ? 10 : 40;
+    now_ = now_ + gap * 50;
+    for (int late = packets; late-- > 0;) {
+      budget.on_bytes(now_, kPacket, meet ? Duration() : gap * late);
+    }
+  }
+  EXPECT_EQ(budget.rate(), 0.1 * kTold);
+}
+
 TEST_F(CcPaceLinkBudget, APartIsACapThatForgetsNothing) {
   budget_.set_part(0.3 * kTold);
   EXPECT_EQ(budget_.rate(), 0.3 * kTold);
