@@ -52,8 +52,8 @@ constexpr int kWindowShift = 6;  // what is beyond a round trip is kept in 64ths
 constexpr int64_t kLateShare = 2;
 
 // --- demands ---
-// A backlog that is gone within this part of a round trip, or leaves at once (pace_moment), is not
-// announced: no answer would come in time.
+// A backlog that is gone within this part of a round trip, or leaves at once, is not announced: no
+// answer would come in time.
 constexpr double kTooSmall = 0.25;
 // More is announced when what was announced is gone within so many round trips.
 constexpr double kAnnounceAhead = 4;
@@ -259,6 +259,7 @@ Decision PaceController::decide(Instant now) {
   const Bytes burst =
       pace_burst(rate, pace_moment(environment_), environment_.mtu, environment_.burst_bytes);
   decision_.rate = rate;
+  at_once_ = rate.bytes_in(environment_.jitter);
   decision_.limited_by = choice.limited_by;
   decision_.burst = burst;
   const Bytes gathered =
@@ -355,12 +356,10 @@ double PaceController::worthy_change(Instant now, double usable) const {
 bool PaceController::worth_saying(Instant now, double usable) const {
   if (!has_backlog())
     return farewell_due_ && now - said_at_ >= std::max(kFarewell, environment_.pause);
-  const double rate = choose(now).rate / 8;
-  const double round_trip_bytes = rate * std::max(core_.base_rtt(), environment_.jitter).seconds();
+  const double round_trip_bytes =
+      choose(now).rate / 8 * std::max(core_.base_rtt(), environment_.jitter).seconds();
   const auto backlog = static_cast<double>(standing_.backlog);
-  if (!announced_) {
-    return backlog > std::max(kTooSmall * round_trip_bytes, rate * environment_.jitter.seconds());
-  }
+  if (!announced_) return backlog > kTooSmall * round_trip_bytes && unsent() >= at_once_;
   const Bytes said_left = said_wanted_ - std::min(standing_.acked, said_wanted_);
   if (standing_.acked + standing_.backlog > said_wanted_ &&
       static_cast<double>(said_left) <

@@ -14,6 +14,7 @@
 // Purity and thread rule as for Controller and ControllerSet.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -59,11 +60,13 @@ class PaceController final : public Controller {
   void tell_link(const AckSample& sample);
   bool outranks(const Grant& grant) const;
   bool has_backlog() const { return standing_.backlog > 0; }
-  // Not all of it is on its way, so that the flow needs a part of our link.
-  // A long message keeps it: what it leaves for a round trip would be a queue when others begin.
-  bool has_unsent() const {
-    return brief_ ? standing_.backlog > standing_.in_flight : has_backlog();
+  // Not on its way yet, as far as signals tell.
+  Bytes unsent() const {
+    return standing_.backlog - std::min(standing_.in_flight, standing_.backlog);
   }
+  // More than leaves at once is not on its way, so that the flow needs a part of our link.
+  // A long message keeps it: what it leaves for a round trip would be a queue when others begin.
+  bool has_unsent() const { return brief_ ? unsent() > at_once_ : has_backlog(); }
   bool beginning(Instant now) const;
   Bytes short_message() const;
   double overcommitted() const;
@@ -90,6 +93,7 @@ class PaceController final : public Controller {
   Instant newest_echo_;  // when a packet was sent that is known to have arrived
   FlowStanding standing_;
   Decision decision_;
+  Bytes at_once_ = 0;  // leaves within the hosts' jitter
 
   // The newest grant.
   Grant grant_;

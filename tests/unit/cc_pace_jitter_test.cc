@@ -58,15 +58,24 @@ TEST(CcPaceJitter, WhatASenderCouldUseIsToldOnceInIt) {
   EXPECT_EQ(one.demand(now, busy)->usable, Rate::from_gbps(200));
 }
 
-// No answer would come before it is gone.
-TEST(CcPaceJitter, WhatLeavesAtOnceIsNotAnnounced) {
+// No answer would come before it is gone, and no part of our link is needed.
+TEST(CcPaceJitter, WhatLeavesAtOnceIsNeitherAnnouncedNorDivided) {
   const Instant now = Instant::from_ns(1'000'000'000);
-  const FlowStanding some{.backlog = kFabric.line_rate.bytes_in(kFabric.base_rtt / 2)};
-  PaceController exact(kFabric, PaceConstants{});
-  EXPECT_TRUE(exact.demand(now, some).has_value());
-  PaceController late(late_by(kFabric.base_rtt), PaceConstants{});
-  EXPECT_FALSE(late.demand(now, some).has_value());
-  EXPECT_TRUE(late.demand(now, {.backlog = some.backlog * 3}).has_value());
+  const Bytes some = kFabric.line_rate.bytes_in(kFabric.base_rtt / 2);
+  for (const Duration jitter : {Duration(), kFabric.base_rtt}) {
+    const bool exact = jitter == Duration();
+    const FlowEnvironment environment = late_by(jitter);
+    LinkShare link(environment, 1, PaceConstants{}.regrant);
+    PaceController pace(environment, PaceConstants{}, link, 0);
+    pace.decide(now);
+    EXPECT_EQ(pace.demand(now, {.backlog = some}).has_value(), exact);
+    EXPECT_EQ(link.active(), exact ? 1U : 0U);
+    EXPECT_TRUE(pace.demand(now, {.backlog = some * 2}).has_value());
+    EXPECT_EQ(link.active(), 1U);
+    // All but a little is on its way.
+    pace.demand(now, {.backlog = some * 2, .in_flight = some * 3 / 2});
+    EXPECT_EQ(link.active(), exact ? 1U : 0U);
+  }
 }
 
 TEST(CcPaceJitter, WhatIdleFlowsHoldIsToldWhenItIsAnotherByAFactorOfTwo) {
