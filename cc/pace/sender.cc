@@ -259,7 +259,7 @@ Decision PaceController::decide(Instant now) {
   const Bytes burst =
       pace_burst(rate, pace_moment(environment_), environment_.mtu, environment_.burst_bytes);
   decision_.rate = rate;
-  at_once_ = rate.bytes_in(environment_.jitter);
+  if (window_jitter_ > Duration()) at_once_ = rate.bytes_in(environment_.jitter);
   decision_.limited_by = choice.limited_by;
   decision_.burst = burst;
   const Bytes gathered =
