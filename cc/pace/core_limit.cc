@@ -33,7 +33,7 @@ constexpr double kMostDrained = 0.5;
 
 constexpr double kNearLine = 0.99;
 constexpr double kLeastShare = 1.0 / 256;  // of the line rate
-constexpr double kStep = 1.0 / 32;         // of the line rate; doubles while paths are empty
+constexpr double kStep = 1.0 / 64;         // of the line rate; doubles while paths are empty
 constexpr uint32_t kMostCalm = 4;
 constexpr double kMostGrowth = 0.25;  // of the rate, likewise, while they are not
 

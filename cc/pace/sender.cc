@@ -44,6 +44,7 @@ constexpr Duration kMaxValidity = Duration::from_s(10);
 constexpr int16_t kNearEpochs = 256;
 // Acknowledgements are gathered at the receiver: so much is in flight beside a round trip's worth.
 constexpr Bytes kWindowBursts = 3;
+constexpr Bytes kWindowPackets = 4;
 constexpr Duration kGathered = Duration::from_ms(1);  // longer than acknowledgements are
 constexpr int64_t kWindowJitters = 4;
 constexpr int kWindowShift = 6;  // what is beyond a round trip is kept in 64ths of one
@@ -266,7 +267,8 @@ Decision PaceController::decide(Instant now) {
       rate < gathered_rate_ ? rate.bytes_in(kGathered) : environment_.burst_bytes;
   const Bytes bursts = kWindowBursts * std::max(burst, gathered);
   const Bytes worth = rate.bytes_in(round_trip);
-  decision_.window = worth + std::max((worth * ahead_parts_) >> kWindowShift, bursts);
+  const Bytes ahead = ((worth * ahead_parts_) >> kWindowShift) + kWindowPackets * environment_.mtu;
+  decision_.window = worth + std::max(ahead, bursts);
   if (window_jitter_ > Duration()) decision_.window += rate.bytes_in(window_jitter_);
   if (link_.starting()) {  // what is acknowledged makes room for as much again
     const Bytes first = kFirstPackets * environment_.mtu + standing_.acked;

@@ -42,7 +42,7 @@ void take_apart(std::span<const uint8_t> datagram) {
   const uint8_t* at = datagram.data();
   const uint8_t* const end = at + datagram.size();
   while (!datagram.empty()) {
-    const auto first = take_first(datagram);
+    const auto first = take_first(datagram, classify(datagram));
     if (first.empty() || first.data() != at) std::abort();
     at += first.size();
     if (datagram.size() > static_cast<size_t>(end - at)) std::abort();

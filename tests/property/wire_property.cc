@@ -138,7 +138,7 @@ RC_GTEST_PROP(WireProperty, JoinedAcknowledgementsComeApart, ()) {
   all.push_back(static_cast<uint8_t>(joined));
   std::span<const uint8_t> rest = all;
   for (const Packet& packet : sent) {
-    const auto first = take_first(rest);
+    const auto first = take_first(rest, classify(rest));
     RC_ASSERT(std::equal(first.begin(), first.end(), packet.begin(), packet.end()));
   }
   RC_ASSERT(rest.empty());
@@ -152,7 +152,7 @@ RC_GTEST_PROP(WireProperty, WhateverIsTakenApartLiesWithin, ()) {
   std::span<const uint8_t> rest = bytes;
   const uint8_t* at = bytes.data();
   while (!rest.empty()) {
-    const auto first = take_first(rest);
+    const auto first = take_first(rest, classify(rest));
     RC_ASSERT(first.data() == at && !first.empty());
     at += first.size();
     RC_ASSERT(rest.size() <= bytes.size() - static_cast<size_t>(at - bytes.data()));

@@ -11,17 +11,26 @@ void SoftNic::on_packets(Instant now, std::span<const RxPacket> packets) {
       on_trimmed(now, packet);
       continue;
     }
-    RxPacket one = packet;
     std::span<const uint8_t> rest = packet.bytes;
-    do {
-      one.bytes = wire::take_first(rest);
-      on_packet(now, one);
-    } while (!rest.empty());
+    const wire::PacketKind kind = wire::classify(rest);
+    const auto first = wire::take_first(rest, kind);
+    if (first.size() == packet.bytes.size()) {
+      on_packet(now, kind, packet);
+      continue;
+    }
+    RxPacket one = packet;
+    one.bytes = first;
+    on_packet(now, kind, one);
+    while (!rest.empty()) {
+      const wire::PacketKind next = wire::classify(rest);
+      one.bytes = wire::take_first(rest, next);
+      on_packet(now, next, one);
+    }
   }
 }
 
-void SoftNic::on_packet(Instant now, const RxPacket& packet) {
-  switch (wire::classify(packet.bytes)) {
+void SoftNic::on_packet(Instant now, wire::PacketKind kind, const RxPacket& packet) {
+  switch (kind) {
     case wire::PacketKind::kData:
       return on_data(now, packet);
     case wire::PacketKind::kAck:

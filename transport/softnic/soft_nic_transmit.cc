@@ -123,7 +123,6 @@ bool SoftNic::worth_joining(uint32_t slot, Instant now) const {
 // What waits for this peer and fits into `room` bytes, at the end of the slab: acknowledgements,
 // and last one control word.
 size_t SoftNic::gather(const QueuePair& qp, Instant now, Bytes room) {
-  if (!config_.joins_packets) return 0;
   size_t bytes = 0;
   QueuePair* word = nullptr;
   uint32_t slot = slot_of(qp);
@@ -224,7 +223,7 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
     if (waited) flow.pacer.excuse(now, kTurn, flow.repaid);
     size_t count = transmit_queue_pair(qp, now, std::min(budget, flow.burst), out);
     if (count == 0) continue;  // what it had lost has been acknowledged after all
-    count += follow(qp, now, out.first(count), out.subspan(count));
+    if (config_.joins_packets) count += follow(qp, now, out.first(count), out.subspan(count));
     flow.turn = static_cast<uint32_t>((flow.turn + i + 1) % pairs);
     if (waited && !has_work(flow)) signals_.add(index);
     flow.waiting = true;
@@ -288,7 +287,7 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
         packet.retransmission || sparse || qp.requester->full() || then >= last_from;
     const auto header = slab_.take(wire::kDataHeaderBytes);
     const auto trailer = slab_.take(wire::kChecksumBytes);
-    const size_t joined = join(qp, now, mtu - packet.payload.size());
+    const size_t joined = config_.joins_packets ? join(qp, now, mtu - packet.payload.size()) : 0;
     packet.header.joined = joined > 0;
     wire::encode(packet.header, header.first<wire::kDataHeaderBytes>());
     wire::store_checksum(wire::checksum(header, packet.payload, qp.coverage),

@@ -113,11 +113,10 @@ bool decode(std::span<const uint8_t> datagram, DataHeader& header,
   return opcode_fits && (msn_and_flags & kDataUnusedBits) == 0 && payload.size() <= most;
 }
 
-std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram) {
+std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram, PacketKind kind) {
   const size_t size = datagram.size();
   size_t first = size;
   size_t others = 0;
-  const PacketKind kind = classify(datagram);
   const bool may_join = kind == PacketKind::kData && size >= kLeastJoined;
   if (may_join && (datagram[kFlagsAt] & kDataJoined) != 0) {
     const size_t told = load_be16(&datagram[size - kJoinedBytes]);

@@ -88,7 +88,8 @@ bool decode_trimmed(std::span<const uint8_t> datagram, DataHeader& header);
 
 // Takes the first packet off a datagram. Behind a data packet (`joined`) or an acknowledgement
 // there may be others; after a data packet two bytes at the end say how long they are together.
-std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram);
+// `kind`: what classify says.
+std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram, PacketKind kind);
 
 // What a receiver has got: everything before `cumulative`, and what the bitmap says beyond. The
 // echo tells of one packet, the newest: what it carried, and what it met on its way.
