@@ -19,14 +19,12 @@ constexpr uint64_t kBthFixedValue = 0x0000'FFFF'0000'0000;
 constexpr uint32_t kBthAckRequest = 0x8000'0000;
 constexpr uint32_t kBthReservedBits = 0x7F00'0000;
 constexpr uint32_t kDataTakenBack = 0x01;
-constexpr uint32_t kDataJoined = 0x02;
 constexpr uint32_t kDataUnusedBits = 0xFC;
 constexpr uint32_t kAckEchoValid = 0x0000'0100;
 constexpr uint32_t kAckEchoMarked = 0x0000'0200;
 constexpr uint32_t kAckUnusedBits = 0x0000'FCFF;
 
-// Where take_first looks: flags of a data packet; bitmap words and hops of an acknowledgement.
-constexpr size_t kFlagsAt = 35;
+// Where take_first looks: bitmap words and hops of an acknowledgement.
 constexpr size_t kAckWordsAt = 32;
 constexpr size_t kAckHopsAt = 31;
 constexpr size_t kLeastJoined = kDataHeaderBytes + kChecksumBytes + kJoinedBytes;
@@ -118,7 +116,7 @@ std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram, PacketKi
   size_t first = size;
   size_t others = 0;
   const bool may_join = kind == PacketKind::kData && size >= kLeastJoined;
-  if (may_join && (datagram[kFlagsAt] & kDataJoined) != 0) {
+  if (may_join && !stands_alone(datagram)) {
     const size_t told = load_be16(&datagram[size - kJoinedBytes]);
     if (told > size - kLeastJoined) return std::exchange(datagram, {});
     first = size - kJoinedBytes - told;

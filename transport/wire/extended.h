@@ -86,6 +86,14 @@ bool decode(std::span<const uint8_t> datagram, DataHeader& header,
 // A data packet of which a switch has left nothing but the header. No checksum vouches for it.
 bool decode_trimmed(std::span<const uint8_t> datagram, DataHeader& header);
 
+// Where a data packet has its flags, and the one that says that others follow.
+inline constexpr size_t kFlagsAt = 35;
+inline constexpr uint32_t kDataJoined = 0x02;
+// Nothing follows this data packet in its datagram, as far as its flag tells.
+inline bool stands_alone(std::span<const uint8_t> data) {
+  return data.size() <= kFlagsAt || (data[kFlagsAt] & kDataJoined) == 0;
+}
+
 // Takes the first packet off a datagram. Behind a data packet (`joined`) or an acknowledgement
 // there may be others; after a data packet two bytes at the end say how long they are together.
 // `kind`: what classify says.
