@@ -105,7 +105,7 @@ class SoftNic final : public Nic {
   void join_siblings(QueuePair& qp);
   void leave_siblings(const QueuePair& qp);
 
-  void on_packet(Instant now, wire::PacketKind kind, const RxPacket& packet);
+  void take_apart(Instant now, const RxPacket& datagram);
   void on_data(Instant now, const RxPacket& packet);
   void on_trimmed(Instant now, const RxPacket& packet);
   void on_ack(Instant now, const RxPacket& packet);

@@ -11,35 +11,36 @@ void SoftNic::on_packets(Instant now, std::span<const RxPacket> packets) {
       on_trimmed(now, packet);
       continue;
     }
-    std::span<const uint8_t> rest = packet.bytes;
-    const wire::PacketKind kind = wire::classify(rest);
-    const auto first = wire::take_first(rest, kind);
-    if (first.size() == packet.bytes.size()) {
-      on_packet(now, kind, packet);
-      continue;
-    }
-    RxPacket one = packet;
-    one.bytes = first;
-    on_packet(now, kind, one);
-    while (!rest.empty()) {
-      const wire::PacketKind next = wire::classify(rest);
-      one.bytes = wire::take_first(rest, next);
-      on_packet(now, next, one);
+    const wire::PacketKind kind = wire::classify(packet.bytes);
+    if (kind == wire::PacketKind::kData && wire::stands_alone(packet.bytes)) {
+      on_data(now, packet);
+    } else {
+      take_apart(now, packet);
     }
   }
 }
 
-void SoftNic::on_packet(Instant now, wire::PacketKind kind, const RxPacket& packet) {
-  switch (kind) {
-    case wire::PacketKind::kData:
-      return on_data(now, packet);
-    case wire::PacketKind::kAck:
-      return on_ack(now, packet);
-    case wire::PacketKind::kNak:
-      return on_nak(now, packet);
-    case wire::PacketKind::kMalformed:
-      return on_standard(now, packet);
-  }
+void SoftNic::take_apart(Instant now, const RxPacket& datagram) {
+  RxPacket packet = datagram;
+  std::span<const uint8_t> rest = datagram.bytes;
+  do {
+    const wire::PacketKind kind = wire::classify(rest);
+    packet.bytes = wire::take_first(rest, kind);
+    switch (kind) {
+      case wire::PacketKind::kData:
+        on_data(now, packet);
+        break;
+      case wire::PacketKind::kAck:
+        on_ack(now, packet);
+        break;
+      case wire::PacketKind::kNak:
+        on_nak(now, packet);
+        break;
+      case wire::PacketKind::kMalformed:
+        on_standard(now, packet);
+        break;
+    }
+  } while (!rest.empty());
 }
 
 // The connected queue pair that a packet names, if the packet comes from its peer.
