@@ -105,7 +105,7 @@ class SoftNic final : public Nic {
   void join_siblings(QueuePair& qp);
   void leave_siblings(const QueuePair& qp);
 
-  void take_apart(Instant now, const RxPacket& datagram);
+  [[gnu::noinline]] void take_apart(Instant now, const RxPacket& datagram);
   void on_data(Instant now, const RxPacket& packet);
   void on_trimmed(Instant now, const RxPacket& packet);
   void on_ack(Instant now, const RxPacket& packet);
@@ -142,10 +142,10 @@ class SoftNic final : public Nic {
   std::span<const uint8_t> take_ack(QueuePair& qp, Instant now);
   bool worth_joining(uint32_t slot, Instant now) const;
   size_t gather(const QueuePair& qp, Instant now, Bytes room);
-  size_t take_word(QueuePair& qp, Instant now, Bytes room);
-  size_t join(const QueuePair& qp, Instant now, Bytes room);
-  size_t follow(const QueuePair& qp, Instant now, std::span<const TxPacket> burst,
-                std::span<TxPacket> out);
+  [[gnu::noinline]] size_t take_word(QueuePair& qp, Instant now, Bytes room);
+  [[gnu::noinline]] size_t join(const QueuePair& qp, Instant now, Bytes room);
+  [[gnu::noinline]] size_t follow(const QueuePair& qp, Instant now, std::span<const TxPacket> burst,
+                                  std::span<TxPacket> out);
   size_t transmit_naks(std::span<TxPacket> out);
   size_t transmit_acks(Instant due, Instant now, std::span<TxPacket> out);
   size_t transmit_control(Instant now, std::span<TxPacket> out);
@@ -153,7 +153,8 @@ class SoftNic final : public Nic {
   size_t transmit_flow(uint32_t index, Instant now, std::span<TxPacket> out);
   Bytes room(QueuePair& qp) const;
   Bytes last_from(const QueuePair& qp) const;
-  size_t transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget, std::span<TxPacket> out);
+  [[gnu::flatten]] size_t transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
+                                              std::span<TxPacket> out);
   // What a turn of a queue pair has sent.
   struct Sent {
     Bytes in_flight = 0;  // more than before
