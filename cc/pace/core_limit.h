@@ -2,16 +2,17 @@
 // marks and losses tell. Re-routing comes first and is the NIC's work, path by path; a flow slows
 // down only when the median packet of a round trip had trouble, so when most paths are bad:
 //
-//   c = min(c, r, a) (1 - x / 4), and 3/4 x less of it for two round trips, in which the queue
-//       drains; x = (d - T) / 8 (RTT + d)
+//   c = min(c, a) (1 - x / 4), and 3/4 x less of it for two round trips, in which the queue drains;
+//       x = (d - T) / 8 (RTT + d)
 //   c += (1 - m / T) C / 64 per round trip without trouble; more and more while paths are empty
 //
-// a is what arrives: while there is a queue, all that the paths carry for this flow. d is the mean
-// delay of the packets in trouble, m that of all. T = C / c RTT / 4, three times RTT / 4 at most:
-// of flows behind one queue the slower ones bear more of it, so that they become alike. Where
-// switches trim, the part of what was sent that passes a full queue is known before a round trip is
-// over, and takes the place of a / r. What had been sent before a cut says nothing about it, and is
-// not counted.
+// a is the most that arrived in either of the last two round trips: while there is a queue, all
+// that the paths carry for this flow. It counts as c / 2 at least. d is the mean delay of the
+// packets in trouble, m that of all. T = (C / c)^2 / 2 times RTT / 4, between one and three times
+// RTT / 4: of flows behind one queue the slower ones bear more of it, so that they become alike.
+// Where switches trim, the part of what was sent that passes a full queue is known before a round
+// trip is over, and c becomes that part of itself. What had been sent before a cut says nothing
+// about it, and is not counted.
 //
 // A delay that all packets of a round trip share is that of the last hop, which is loop 1's work:
 // it does not count here, as long as it is below a round trip. While the paths show queues, c stays
@@ -44,9 +45,11 @@ class CoreLimit {
   // Something else does again: what was known of the paths before counts, unless less was found.
   void resume() { rate_ = std::max(rate_, before_); }
 
-  // Nothing has been heard yet, but other flows have found the network clear.
-  void trust() {
-    if (!measured_) rate_ = line_;
+  // The flow begins anew. `found_clear`: others of the NIC have just found the network so, which
+  // counts while the flow itself knows nothing of it.
+  void begin(Instant now, bool found_clear) {
+    if (now >= yields_until_) yielded_ = 1;
+    if (found_clear && !measured_) rate_ = line_;
   }
   // The last round trip showed no trouble and no queues.
   bool clear() const { return clear_; }
@@ -88,7 +91,7 @@ class CoreLimit {
   uint32_t bad_round_trips_ = 0;  // in a row
   uint32_t calm_ = 0;             // round trips in a row without queues
   bool clear_ = false;
-  bool reroutes_ = false;  // the NIC has looked for better paths
+  bool reroutes_ = false;  // this NIC looks for better paths
   Bytes sent_at_cut_ = 0;  // by the flow since it began; 0: what is heard of is newer
   double arrived_ = 0;     // rate of the last round trip
   OncePerRoundTrip round_trip_;
@@ -101,7 +104,6 @@ class CoreLimit {
   Bytes acked_ = 0;
   Bytes lost_ = 0;
   // Since a packet was trimmed.
-  Instant trimmed_since_;
   Bytes trimmed_ = 0;
   Bytes passed_ = 0;
   // The least round trip of the present period; base_ is that of the one before, too.

@@ -41,8 +41,8 @@ class FanIn {
     return began_ + round_trip_ / kGatheringShare + word_ * woken_ * kWordsApart;
   }
 
-  // So many have been seen that the next may be like them.
-  bool learned() const { return episodes_ >= kLearning; }
+  // One episode is over: the next may be like it.
+  bool learned() const { return episodes_ > 0; }
 
   // `possible`: flows that could wake up.
   uint32_t expected(uint32_t possible) const {
@@ -51,7 +51,6 @@ class FanIn {
 
  private:
   static constexpr size_t kEpisodes = 5;
-  static constexpr size_t kLearning = 1;  // episodes before they are trusted
   static constexpr int64_t kGatheringShare = 4;
   static constexpr int64_t kWordsApart = 2;
 

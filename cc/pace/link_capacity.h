@@ -30,7 +30,7 @@ class LinkCapacity {
   // `wire` bytes have arrived; `excess` is how much longer the fastest of them was on its way than
   // the fastest lately.
   // True when the result may be another.
-  bool on_arrival(Instant now, Bytes wire, bool covered, Duration excess, bool overtaken = false);
+  bool on_arrival(Instant now, Bytes wire, bool covered, Duration excess, bool overtaken);
   Duration spread() const { return budget_.spread(); }
   // What is there for `flows` flows.
   double available(size_t flows) const;

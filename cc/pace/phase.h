@@ -20,6 +20,11 @@ inline Duration pace_moment(const FlowEnvironment& environment) {
   return pace_moment(base_round_trip(environment), environment.jitter);
 }
 
+// End hosts that are late by more than a burst takes on the line keep no phases.
+inline bool keeps_phases(const FlowEnvironment& environment) {
+  return environment.jitter <= environment.line_rate.time_for(environment.burst_bytes);
+}
+
 // What leaves a flow at once, payload: a moment's worth in whole packets, between one packet and
 // `most`. Sender and receiver compute the same.
 inline Bytes pace_burst(Rate rate, Duration moment, Bytes mtu, Bytes most) {

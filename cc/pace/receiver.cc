@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "cc/pace/phase.h"
 #include "cc/rate_law.h"
 #include "transport/base/check.h"
 
@@ -34,7 +35,7 @@ PaceReceiver::PaceReceiver(const FlowEnvironment& environment, uint32_t max_flow
       constants_(constants),
       host_link_(environment.host_link),
       round_trip_(base_round_trip(environment)),
-      phases_(environment.jitter <= environment.line_rate.time_for(environment.burst_bytes)),
+      phases_(keeps_phases(environment)),
       base_memory_(std::clamp(environment.jitter * kMemoryJitters, kLeastMemory, kMostMemory)),
       capacity_(environment, round_trip_, base_memory_, constants_),
       fan_in_(round_trip_, environment.line_rate.time_for(kWordBytes)),
@@ -156,7 +157,7 @@ void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, uint32_t 
 void PaceReceiver::on_foreign_arrival(Instant now, Bytes bytes) {
   const Bytes packets = (bytes + environment_.mtu - 1) / environment_.mtu;
   const Bytes wire = bytes + packets * environment_.overhead;
-  changed_ |= capacity_.on_arrival(now, wire, /*covered=*/false, Duration::max());
+  changed_ |= capacity_.on_arrival(now, wire, /*covered=*/false, Duration::max(), /*overtaken=*/false);
 }
 
 // How much longer than the least of late this transit was.

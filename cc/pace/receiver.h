@@ -143,7 +143,7 @@ class PaceReceiver final : public Allocator {
   LinkClaim claim_;
   Instant claimed_since_ = Instant::never();  // that flows are active
   const Duration round_trip_;
-  const bool phases_;           // this kind of host keeps them
+  const bool phases_;           // the hosts keep them
   const Duration base_memory_;  // of shortest transits
   LinkCapacity capacity_;
   WaterFill fill_;

@@ -130,11 +130,12 @@ void PaceController::on_ack(const AckSample& sample) {
 
 void PaceController::tell_link(const AckSample& sample) {
   const Bytes wire = on_wire(sample.acked);
-  if (sample.rtt <= Duration()) return link_.on_acked(sample.now, wire, Duration::max());
+  if (sample.rtt <= Duration()) {
+    return link_.on_acked(sample.now, wire, Duration::max(), /*overtaken=*/false);
+  }
   const Duration base = std::min(core_.base_rtt(), sample.rtt);
-  const Instant sent = sample.now - sample.rtt;
-  const bool overtaken = sent + link_.spread() < newest_echo_;
-  newest_echo_ = std::max(newest_echo_, sent);
+  const auto sent_ns = static_cast<uint32_t>((sample.now - sample.rtt).ns());
+  const bool overtaken = echoes_.overtaken(sent_ns, link_.spread());
   link_.on_acked(sample.now, wire, sample.rtt - base, overtaken);
 }
 
@@ -287,13 +288,11 @@ Decision PaceController::decide(Instant now) {
   return decision_;
 }
 
-// The packets leave in the grid that the receiver gave. End hosts that are late by more than a
-// burst's time cannot keep a phase.
+// The packets leave in the grid that the receiver gave.
 void PaceController::align(Instant now, Rate rate, Bytes burst) {
   align_wanted_ = false;
-  const Duration longest = environment_.line_rate.time_for(burst);
   const bool possible = grant_.aligned && decision_.limited_by == LimitedBy::kGrant &&
-                        rate == grant_.rate && environment_.jitter <= longest;
+                        rate == grant_.rate && keeps_phases(environment_);
   if (!possible) return;
   const double gap = pace_gap_ns(rate, burst, environment_.mtu, environment_.overhead);
   const Instant grid = granted_at_ - base_round_trip(environment_) + grant_.phase;
@@ -323,7 +322,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     busy_since_ = now;
     begins_ = true;
     announced_ = false;
-    if (now - link_.clear_since() <= core_.base_rtt() * kClearRoundTrips) core_.trust();
+    core_.begin(now, now - link_.clear_since() <= core_.base_rtt() * kClearRoundTrips);
     const Bytes first = grant_.rate.bytes_in(base_round_trip(environment_) / kFirstShare);
     first_limit_ = standing.sent + std::max(first, environment_.mtu);
     short_ = has_grant_ && standing.backlog <= short_message();

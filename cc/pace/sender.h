@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "cc/controller_set.h"
+#include "cc/pace/arrival_order.h"
 #include "cc/pace/constants.h"
 #include "cc/pace/core_limit.h"
 #include "cc/pace/link_share.h"
@@ -90,7 +91,7 @@ class PaceController final : public Controller {
   const Bytes brief_message_;
   uint32_t weight_ = 1;
   CoreLimit core_;
-  Instant newest_echo_;  // when a packet was sent that is known to have arrived
+  ArrivalOrder echoes_;  // of packets that are acknowledged
   FlowStanding standing_;
   Decision decision_;
   Bytes at_once_ = 0;  // leaves within the hosts' jitter

@@ -253,7 +253,8 @@ RC_GTEST_PROP(CcPaceProperty, CapacityStaysInBounds, ()) {
     now = now + Duration::from_ns(*rc::gen::element<int64_t>(0, 1, 100, 10'000, 1'000'000'000));
     capacity.on_arrival(
         now, *rc::gen::element<Bytes>(0, 64, 4160, 1'000'000'000), *rc::gen::arbitrary<bool>(),
-        *rc::gen::element(Duration(), Duration::from_us(5), Duration::from_s(2), Duration::max()));
+        *rc::gen::element(Duration(), Duration::from_us(5), Duration::from_s(2), Duration::max()),
+        *rc::gen::arbitrary<bool>());
     const size_t flows = *rc::gen::inRange<size_t>(0, 5000);
     RC_ASSERT(capacity.available(flows) <= capacity.line());
     RC_ASSERT(capacity.available(flows) >= 0.5 * constants.least_share * capacity.line());
