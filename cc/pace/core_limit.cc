@@ -24,7 +24,8 @@ constexpr double kManyLosses = 0.05;
 // What is heard of after the first packet that was trimmed, before that is believed.
 constexpr Bytes kTrimPackets = 32;
 constexpr Bytes kTrimBursts = 8;
-constexpr double kLeastPassed = 0.25;  // of what was sent; less may be by chance
+constexpr int64_t kTrimRoundTrips = 2;  // they belong together
+constexpr double kLeastPassed = 0.25;   // of what was sent; less may be by chance
 
 constexpr double kDrainRoundTrips = 8;
 constexpr double kLasting = 0.25;  // of a cut, when the queue is drained
@@ -111,7 +112,10 @@ bool CoreLimit::on_loss(const LossSample& sample) {
   if (sent_at_cut_ > 0 && awaits_effect(sample.sent, sample.in_flight)) return false;
   lost_ += sample.lost;
   if (sample.kind != LossKind::kTrimmed || reroutes_) return false;
-  if (trimmed_ == 0) passed_ = 0;
+  if (trimmed_ == 0 || sample.now - trimmed_since_ > base_ * kTrimRoundTrips) {
+    trimmed_since_ = sample.now;
+    trimmed_ = passed_ = 0;
+  }
   trimmed_ += sample.lost;
   if (passed_ + trimmed_ < trims_believed_) return false;
   const double passed = static_cast<double>(passed_) / static_cast<double>(passed_ + trimmed_);

@@ -104,6 +104,7 @@ class CoreLimit {
   Bytes acked_ = 0;
   Bytes lost_ = 0;
   // Since a packet was trimmed.
+  Instant trimmed_since_;
   Bytes trimmed_ = 0;
   Bytes passed_ = 0;
   // The least round trip of the present period; base_ is that of the one before, too.
