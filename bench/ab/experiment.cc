@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSchemaVersion = 1;
+constexpr int kExperimentVersion = 1;
 
 // JSON has no infinity: an absent bound is null.
 Json bound_json(double bound) { return std::isinf(bound) ? Json() : Json(bound); }
@@ -125,7 +125,7 @@ Json to_json(const Experiment& experiment) {
     thresholds.push_back(threshold_json(threshold));
   }
   const bool programs = experiment.kind == Experiment::Kind::kPrograms;
-  return {{"schema_version", kSchemaVersion},
+  return {{"schema_version", kExperimentVersion},
           {"kind", programs ? "programs" : "simulation"},
           {"name", experiment.name},
           {"description", experiment.description},
@@ -140,7 +140,7 @@ Json to_json(const Experiment& experiment) {
 
 Result<Experiment> experiment_from_json(const Json& json) {
   try {
-    if (json.at("schema_version") != kSchemaVersion) {
+    if (json.at("schema_version") != kExperimentVersion) {
       return fail(ErrorCode::kInvalidArgument, "another version of pacecar wrote it");
     }
     Experiment experiment = parse(json);

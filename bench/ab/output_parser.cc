@@ -11,7 +11,7 @@
 namespace pacecar::ab {
 namespace {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 using Words = std::vector<std::string_view>;
 
 constexpr double kGbitsPerMib = 1024 * 1024 * 8 / 1e9;
@@ -116,11 +116,11 @@ constexpr std::pair<const char*, const char*> kJsonKeys[] = {
     {"percentile_99", "lat_p99_us"},  {"percentile_99.9", "lat_p999_us"},
 };
 
-SizeFigures json_figures(const Json& result, const Json& document) {
+SizeFigures json_figures(const SortedJson& result, const SortedJson& document) {
   SizeFigures figures;
   if (result.contains("MsgSize")) figures.size = result["MsgSize"].dump();
   // Ours names the unit beside the figures, perftest at the top.
-  const Json unit = result.value("BW_unit", document.value("BW_unit", Json()));
+  const SortedJson unit = result.value("BW_unit", document.value("BW_unit", SortedJson()));
   const bool mebibytes = unit.is_string() && unit.get<std::string>().starts_with("M");
   for (const auto& [key, metric] : kJsonKeys) {
     if (!result.contains(key) || !result[key].is_number()) continue;
@@ -134,11 +134,12 @@ std::vector<SizeFigures> perftest_json(std::string_view output) {
   const size_t begin = output.find('{');
   const size_t end = output.rfind('}');
   if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) return {};
-  const Json document = Json::parse(output.substr(begin, end - begin + 1), nullptr, false);
+  const SortedJson document =
+      SortedJson::parse(output.substr(begin, end - begin + 1), nullptr, false);
   if (!document.is_object() || !document.contains("results")) return {};
-  const Json& results = document["results"];
+  const SortedJson& results = document["results"];
   std::vector<SizeFigures> sizes;
-  for (const Json& result : results.is_array() ? results : Json::array({results})) {
+  for (const SortedJson& result : results.is_array() ? results : SortedJson::array({results})) {
     if (!result.is_object()) continue;
     SizeFigures figures = json_figures(result, document);
     if (!figures.values.empty()) sizes.push_back(std::move(figures));
@@ -188,9 +189,9 @@ std::vector<SizeFigures> nccl_table(std::string_view output, std::optional<doubl
 void add_named(std::string_view output, ParsedOutput& parsed) {
   const auto lines = lines_of(output);
   if (lines.empty()) return;
-  const Json document = Json::parse(lines.back(), nullptr, false);
+  const SortedJson document = SortedJson::parse(lines.back(), nullptr, false);
   if (!document.is_object() || !document.contains("metrics")) return;
-  const Json& metrics = document["metrics"];
+  const SortedJson& metrics = document["metrics"];
   if (!metrics.is_object()) return;
   for (const auto& [name, value] : metrics.items()) {
     if (!value.is_number() || !std::isfinite(value.get<double>())) continue;

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kSchemaVersion = 1;
+constexpr int kRecordVersion = 1;
 
 RunRecord parse(const Json& json) {
   RunRecord record;
@@ -54,7 +54,7 @@ RunRecord record_of(const Experiment& experiment, size_t run) {
 std::string to_line(const RunRecord& record) {
   Json factors = Json::object();
   for (const auto& [name, value] : record.factors) factors[name] = value;
-  const Json json = {{"schema_version", kSchemaVersion},
+  const Json json = {{"schema_version", kRecordVersion},
                      {"plan", record.plan},
                      {"index", record.index},
                      {"arm", record.arm},

@@ -1,22 +1,20 @@
 #include "bench/ab/report_data.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "bench/ab/metric_info.h"
+#include "bench/ab/run_detail.h"
 
 namespace pacecar::ab {
 namespace {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
-constexpr int kSchemaVersion = 1;
+constexpr int kReportVersion = 1;
 constexpr size_t kCdfPoints = 200;
 constexpr size_t kSizeClasses = 10;
-
-double rounded(double value) { return std::round(value * 1000) / 1000; }
 
 // The flows of a cell that are done, all runs together.
 struct DoneFlows {
@@ -28,7 +26,7 @@ struct DoneFlows {
   std::vector<Flow> flows;
 };
 
-void add_flows(const Json& flows, DoneFlows& done) {
+void add_flows(const SortedJson& flows, DoneFlows& done) {
   for (size_t i = 0; i < flows.at("id").size(); ++i) {
     if (flows.at("finish_us")[i].is_null()) continue;
     const double time =
@@ -39,12 +37,12 @@ void add_flows(const Json& flows, DoneFlows& done) {
   }
 }
 
-Json cdf_json(std::vector<double>& samples) {
+SortedJson cdf_json(std::vector<double>& samples) {
   if (samples.empty()) return {};
   std::sort(samples.begin(), samples.end());
   const size_t points = std::min(kCdfPoints, samples.size());
-  Json x = Json::array();
-  Json y = Json::array();
+  SortedJson x = SortedJson::array();
+  SortedJson y = SortedJson::array();
   for (size_t i = 0; i < points; ++i) {
     // The last sample of each of `points` equal parts, so that both ends are exact.
     const size_t rank = (i + 1) * samples.size() / points;
@@ -55,10 +53,10 @@ Json cdf_json(std::vector<double>& samples) {
 }
 
 // Classes of about equally many flows; flows of one size stay together.
-Json slowdowns_json(std::vector<DoneFlows::Flow>& flows) {
+SortedJson slowdowns_json(std::vector<DoneFlows::Flow>& flows) {
   std::sort(flows.begin(), flows.end(),
             [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
-  Json classes = Json::array();
+  SortedJson classes = SortedJson::array();
   for (size_t begin = 0; begin < flows.size();) {
     size_t end = std::min(begin + flows.size() / kSizeClasses + 1, flows.size());
     while (end < flows.size() && flows[end].bytes == flows[end - 1].bytes) ++end;
@@ -76,19 +74,19 @@ Json slowdowns_json(std::vector<DoneFlows::Flow>& flows) {
 }
 
 // A cell has what is shown of its flows; of the queues the longest is drawn.
-void keep_what_is_shown(Json& detail) {
+void keep_what_is_shown(SortedJson& detail) {
   detail.erase("flows");
   detail.erase("jobs");
-  const auto peak = [](const Json& queue) {
+  const auto peak = [](const SortedJson& queue) {
     double most = 0;
-    for (const Json& value : queue.at("values")) most = std::max(most, value.get<double>());
+    for (const SortedJson& value : queue.at("values")) most = std::max(most, value.get<double>());
     return most;
   };
-  Json& queues = detail.at("queues");
+  SortedJson& queues = detail.at("queues");
   const auto longest =
       std::max_element(queues.begin(), queues.end(),
-                       [&](const Json& a, const Json& b) { return peak(a) < peak(b); });
-  detail["queue"] = longest == queues.end() ? Json() : std::move(*longest);
+                       [&](const SortedJson& a, const SortedJson& b) { return peak(a) < peak(b); });
+  detail["queue"] = longest == queues.end() ? SortedJson() : std::move(*longest);
   detail.erase("queues");
 }
 
@@ -101,18 +99,18 @@ class Builder {
   }
 
   void add_cell(const CellSummary& summary) {
-    Json cell = cell_json(experiment_, summary);
+    SortedJson cell = cell_json(experiment_, summary);
     const size_t number = cells_.size();
     DoneFlows done;
     bool kept = false;
     for (const size_t run : summary.runs) {
       const RunRecord& record = *records_.at(run);
-      Json detail = folder_.read_detail(record);
+      SortedJson detail = folder_.read_detail(record);
       if (!detail.is_null()) {
         add_flows(detail.at("flows"), done);
         keep_what_is_shown(detail);
       }
-      add_run(record, number, kept ? Json() : detail);
+      add_run(record, number, kept ? SortedJson() : detail);
       kept = kept || !detail.is_null();
     }
     cell["fct_cdf_us"] = cdf_json(done.times_us);
@@ -120,23 +118,23 @@ class Builder {
     cells_.push_back(std::move(cell));
   }
 
-  Json result() {
+  SortedJson result() {
     const bool programs = experiment_.kind == Experiment::Kind::kPrograms;
-    Json arms = Json::array();
+    SortedJson arms = SortedJson::array();
     for (const Arm& arm : experiment_.arms) {
       arms.push_back({{"name", arm.name}, {"settings", arm.settings}});
     }
-    Json factors = Json::array();
+    SortedJson factors = SortedJson::array();
     for (const Factor& factor : experiment_.factors) {
       factors.push_back({{"name", factor.name}, {"values", factor.values}});
     }
-    return {{"schema_version", kSchemaVersion},
+    return {{"schema_version", kReportVersion},
             {"kind", programs ? "programs" : "simulation"},
             {"name", experiment_.name},
             {"description", experiment_.description},
             {"baseline", experiment_.arms[experiment_.baseline].name},
-            {"provenance",
-             records_.empty() ? Json::object() : Json(records_.begin()->second->provenance)},
+            {"provenance", records_.empty() ? SortedJson::object()
+                                            : SortedJson(records_.begin()->second->provenance)},
             {"arms", arms},
             {"factors", factors},
             {"seeds", experiment_.seeds},
@@ -149,7 +147,7 @@ class Builder {
   }
 
  private:
-  void add_run(const RunRecord& record, size_t cell, Json detail) {
+  void add_run(const RunRecord& record, size_t cell, SortedJson detail) {
     runs_.push_back({{"index", record.index},
                      {"cell", cell},
                      {"seed", record.seed},
@@ -160,7 +158,7 @@ class Builder {
   }
 
   // Those that any run has, the ones that are shown first.
-  Json metrics() const {
+  SortedJson metrics() const {
     std::set<std::string> names;
     for (const CellSummary& cell : summary_.cells) {
       for (const auto& [name, value] : cell.metrics) names.insert(name);
@@ -170,7 +168,7 @@ class Builder {
       if (names.erase(name) > 0) order.push_back(name);
     }
     order.insert(order.end(), names.begin(), names.end());
-    Json metrics = Json::array();
+    SortedJson metrics = SortedJson::array();
     for (const std::string& name : order) {
       const MetricInfo info = metric_info(name);
       metrics.push_back({{"name", name},
@@ -185,13 +183,13 @@ class Builder {
   const Summary& summary_;
   const ResultsFolder& folder_;
   std::map<size_t, const RunRecord*> records_;
-  Json cells_ = Json::array();
-  Json runs_ = Json::array();
+  SortedJson cells_ = SortedJson::array();
+  SortedJson runs_ = SortedJson::array();
 };
 
 }  // namespace
 
-Json report_data(const Experiment& experiment, const Summary& summary,
+SortedJson report_data(const Experiment& experiment, const Summary& summary,
                  const std::vector<RunRecord>& records, const ResultsFolder& folder) {
   Builder builder(experiment, summary, records, folder);
   for (const CellSummary& cell : summary.cells) builder.add_cell(cell);

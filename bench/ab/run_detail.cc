@@ -24,8 +24,6 @@ constexpr size_t kFlowsExplained = 4;             // a reader looks at one at a 
 constexpr size_t kLimitPoints = 250;              // of each of their four lines
 constexpr std::string_view kWallTime = "wall_s";  // has a place of its own in the record
 
-double rounded(double value) { return std::round(value * 1000) / 1000; }
-
 Json time_json(Duration time) { return time == Duration::max() ? Json() : Json(time.us()); }
 
 Json flows_json(const std::vector<FlowResult>& flows) {
@@ -175,6 +173,8 @@ void add_metric(std::map<std::string, double>& values, const RunResult& run,
 }
 
 }  // namespace
+
+double rounded(double value) { return std::round(value * 1000) / 1000; }
 
 Json run_detail(const RunResult& run) {
   Json queues = Json::array();

@@ -11,6 +11,8 @@
 namespace pacecar::ab {
 
 nlohmann::ordered_json run_detail(const RunResult& run);
+// To thousandths, which is all that a plot shows.
+double rounded(double value);
 
 // All metrics that the run has; with several jobs also those of each job alone ("fct_p99_us@bulk").
 std::map<std::string, double> run_metrics(const RunResult& run);

@@ -8,24 +8,24 @@
 namespace pacecar::ab {
 namespace {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
-constexpr int kSchemaVersion = 1;
+constexpr int kSummaryVersion = 1;
 
 template <typename Value>
-Json optional_json(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json();
+SortedJson optional_json(const std::optional<Value>& value) {
+  return value ? SortedJson(*value) : SortedJson();
 }
 
-Json factors_json(const Experiment& experiment, const Cell& cell) {
-  Json factors = Json::object();
+SortedJson factors_json(const Experiment& experiment, const Cell& cell) {
+  SortedJson factors = SortedJson::object();
   for (size_t i = 0; i < experiment.factors.size(); ++i) {
     factors[experiment.factors[i].name] = experiment.factors[i].values[cell.values[i]];
   }
   return factors;
 }
 
-Json comparison_json(const Experiment& experiment, const Comparison& comparison) {
+SortedJson comparison_json(const Experiment& experiment, const Comparison& comparison) {
   const PairedResult& result = comparison.result;
   const Cell& cell = experiment.cells[comparison.cell];
   return {{"factors", factors_json(experiment, cell)},
@@ -36,8 +36,8 @@ Json comparison_json(const Experiment& experiment, const Comparison& comparison)
           {"arm_mean", result.arm_mean},
           {"baseline_mean", result.baseline_mean},
           {"difference", result.difference},
-          {"low", result.interval ? Json(result.interval->low) : Json()},
-          {"high", result.interval ? Json(result.interval->high) : Json()},
+          {"low", result.interval ? SortedJson(result.interval->low) : SortedJson()},
+          {"high", result.interval ? SortedJson(result.interval->high) : SortedJson()},
           {"interval", !result.interval   ? ""
                        : result.bootstrap ? "bootstrap"
                                           : "student"},
@@ -85,9 +85,9 @@ const Comparison* find_comparison(const Summary& summary, size_t cell, const std
 
 }  // namespace
 
-Json cell_json(const Experiment& experiment, const CellSummary& summary) {
+SortedJson cell_json(const Experiment& experiment, const CellSummary& summary) {
   const Cell& cell = experiment.cells[summary.cell];
-  Json metrics = Json::object();
+  SortedJson metrics = SortedJson::object();
   for (const auto& [name, value] : summary.metrics) {
     metrics[name] = {{"n", value.n},
                      {"mean", value.mean},
@@ -102,16 +102,16 @@ Json cell_json(const Experiment& experiment, const CellSummary& summary) {
           {"metrics", metrics}};
 }
 
-Json comparisons_json(const Experiment& experiment, const Summary& summary) {
-  Json comparisons = Json::array();
+SortedJson comparisons_json(const Experiment& experiment, const Summary& summary) {
+  SortedJson comparisons = SortedJson::array();
   for (const Comparison& comparison : summary.comparisons) {
     comparisons.push_back(comparison_json(experiment, comparison));
   }
   return comparisons;
 }
 
-Json thresholds_json(const Experiment& experiment, const Summary& summary) {
-  Json thresholds = Json::array();
+SortedJson thresholds_json(const Experiment& experiment, const Summary& summary) {
+  SortedJson thresholds = SortedJson::array();
   for (const ThresholdResult& result : summary.thresholds) {
     thresholds.push_back({{"text", subject_of(experiment, result.threshold)},
                           {"expected", result.threshold.expected},
@@ -124,13 +124,13 @@ Json thresholds_json(const Experiment& experiment, const Summary& summary) {
 }
 
 std::string summary_json(const Experiment& experiment, const Summary& summary) {
-  Json cells = Json::array();
+  SortedJson cells = SortedJson::array();
   for (const CellSummary& cell : summary.cells) cells.push_back(cell_json(experiment, cell));
-  Json failed = Json::array();
+  SortedJson failed = SortedJson::array();
   for (const RunRecord& record : summary.failed) {
     failed.push_back({{"index", record.index}, {"error", record.error}});
   }
-  const Json json = {{"schema_version", kSchemaVersion},
+  const SortedJson json = {{"schema_version", kSummaryVersion},
                      {"name", experiment.name},
                      {"baseline", experiment.arms[experiment.baseline].name},
                      {"seeds", experiment.seeds},
@@ -140,7 +140,7 @@ std::string summary_json(const Experiment& experiment, const Summary& summary) {
                      {"failed", failed},
                      {"unfinished", summary.unfinished},
                      {"passed", summary.passed() && summary.failed.empty()}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(1, ' ', false, SortedJson::error_handler_t::replace) + "\n";
 }
 
 std::string summary_csv(const Experiment& experiment, const Summary& summary) {

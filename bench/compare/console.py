@@ -1,10 +1,23 @@
-"""How a program of this folder talks to whoever started it, and ends."""
+"""How a program of this folder or of bench/nccl talks to whoever started it, and ends."""
 
+import argparse
 import os
 import signal
 import sys
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+
+def between(kind, least, most):
+    """The type of a flag whose numbers are in this range."""
+    def parse_number(text):
+        value = kind(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not in {least} to {most}")
+        return value
+
+    parse_number.__name__ = "number"
+    return parse_number
 
 
 def progress(text):

@@ -6,6 +6,7 @@ import pathlib
 
 import incast_arms
 import machine
+from console import between
 
 DEFAULT_BUILD = machine.ROOT / "build/release"
 UNITS = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -155,17 +156,6 @@ def sentence(options):
     beside = f", beside {options.beside}" if options.beside else ""
     return (f"{options.senders} {people}{beside}, {link}, told {told}, MTU {options.mtu}, "
             f"FIFO of {options.queue / 1e6:g} MB")
-
-
-def between(kind, least, most):
-    def parse_number(text):
-        value = kind(text)
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text} is not in {least} to {most}")
-        return value
-
-    parse_number.__name__ = "number"
-    return parse_number
 
 
 def rates(text):

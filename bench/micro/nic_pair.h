@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -136,7 +138,14 @@ class NicPair {
   std::array<RxPacket, Wire::kBurst> received_;
 };
 
-// What the programs for instruction_counts.py do: moves at least so many packets, by writes of 1
+// The one argument of the programs for instruction_counts.py; 0 where it is missing or none.
+inline uint64_t packets_to_move(int argc, char** argv) {
+  const uint64_t packets = argc == 2 ? std::strtoull(argv[1], nullptr, 10) : 0;
+  if (packets == 0) std::fprintf(stderr, "usage: %s PACKETS\n", argv[0]);
+  return packets;
+}
+
+// What they do: moves at least so many packets, by writes of 1
 // MiB.
 inline constexpr Bytes kCostMtu = 4096;
 inline bool move_packets(uint64_t packets, Wire& wire) {

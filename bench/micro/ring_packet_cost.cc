@@ -4,7 +4,6 @@
 #include <rte_eth_ring.h>
 #include <rte_ring.h>
 
-#include <CLI/CLI.hpp>
 #include <utility>
 
 #include "bench/micro/nic_pair.h"
@@ -62,10 +61,8 @@ Result<std::unique_ptr<Wire>> open_wire(Bytes mtu) {
 }  // namespace pacecar
 
 int main(int argc, char** argv) {
-  CLI::App app{"moves packets of 4 KiB between two software NICs on DPDK rings"};
-  uint64_t packets = 0;
-  app.add_option("packets", packets, "how many")->required()->check(CLI::Range(1, 1'000'000));
-  CLI11_PARSE(app, argc, argv);
+  const uint64_t packets = pacecar::packets_to_move(argc, argv);
+  if (packets == 0) return 2;
   const auto wire = pacecar::open_wire(pacecar::kCostMtu);
   if (!wire) {
     fmt::print(stderr, "{}\n", wire.error().message);

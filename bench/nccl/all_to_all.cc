@@ -7,12 +7,7 @@
 namespace pacecar::nccl {
 
 AllToAll::AllToAll(const Host& host, Board& board, int rank, size_t capacity)
-    : host_(host),
-      board_(board),
-      rank_(static_cast<size_t>(rank)),
-      ranks_(static_cast<size_t>(board.ranks())),
-      given_(capacity),
-      taken_(capacity) {
+    : Collective(host, board, rank), given_(capacity), taken_(capacity) {
   for (size_t distance = 1; distance < ranks_; ++distance) {
     links_.emplace_back(host, board, rank_, distance, given_, taken_);
   }

@@ -18,8 +18,6 @@ namespace pacecar::nccl {
 class AllToAll final : public Collective {
  public:
   AllToAll(const Host& host, Board& board, int rank, size_t capacity);
-  AllToAll(const AllToAll&) = delete;
-  AllToAll& operator=(const AllToAll&) = delete;
 
   void load(size_t elements) override;
   void clear(size_t elements) override;
@@ -39,10 +37,6 @@ class AllToAll final : public Collective {
   std::span<uint8_t> slice(std::vector<float>& all, size_t peer, size_t index) const;
   bool advance(Link& link);
 
-  const Host& host_;
-  Board& board_;
-  const size_t rank_;
-  const size_t ranks_;
   std::vector<float> given_;  // a part for each rank
   std::vector<float> taken_;  // a part of each rank
   std::deque<Link> links_;    // one for each distance around the ring

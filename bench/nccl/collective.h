@@ -17,6 +17,13 @@ namespace pacecar::nccl {
 
 class Collective {
  public:
+  Collective(const Host& host, Board& board, int rank)
+      : host_(host),
+        board_(board),
+        rank_(static_cast<size_t>(rank)),
+        ranks_(static_cast<size_t>(board.ranks())) {}
+  Collective(const Collective&) = delete;
+  Collective& operator=(const Collective&) = delete;
   virtual ~Collective() = default;
 
   // What is given: values that a check knows, or zeros, on which any number of turns may run.
@@ -26,6 +33,12 @@ class Collective {
   // After load() and one run(): how many elements are not what they should be.
   virtual uint64_t wrong(size_t elements) const = 0;
   virtual void close() = 0;
+
+ protected:
+  const Host& host_;
+  Board& board_;
+  const size_t rank_;
+  const size_t ranks_;
 };
 
 struct CollectiveKind {

@@ -7,10 +7,7 @@
 namespace pacecar::nccl {
 
 Ring::Ring(const Host& host, Board& board, int rank, size_t capacity)
-    : host_(host),
-      board_(board),
-      rank_(static_cast<size_t>(rank)),
-      ranks_(static_cast<size_t>(board.ranks())),
+    : Collective(host, board, rank),
       data_(capacity),
       scratch_(kWindow * kSliceElements),
       link_(host, board, rank_, 1, data_, scratch_) {}

@@ -18,8 +18,6 @@ namespace pacecar::nccl {
 class Ring final : public Collective {
  public:
   Ring(const Host& host, Board& board, int rank, size_t capacity);
-  Ring(const Ring&) = delete;
-  Ring& operator=(const Ring&) = delete;
 
   void load(size_t elements) override;
   void clear(size_t elements) override;
@@ -48,10 +46,6 @@ class Ring final : public Collective {
   bool post_send();
   bool finish_receive();
 
-  const Host& host_;
-  Board& board_;
-  const size_t rank_;
-  const size_t ranks_;
   std::vector<float> data_;
   std::vector<float> scratch_;
   Link link_;

@@ -21,7 +21,8 @@ import machine
 import mps
 import rounds
 import toolkit
-from command_line import ERROR, MET, add_common, arm_list, finish, number, recorded, say
+from command_line import ERROR, MET, add_common, arm_list, finish, recorded
+from console import between, say
 from exchange import Failed
 from report import aligned, spread, text_of
 
@@ -76,22 +77,22 @@ def parse():
                                      epilog=EPILOG,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--ranks", type=number(int, 2, 16), default=2, metavar="N", help="default 2")
+    add("--ranks", type=between(int, 2, 16), default=2, metavar="N", help="default 2")
     add("--arms", type=arm_list, default="socket,soft:udp:lo", metavar="LIST",
         help="as of bench/nccl/run; default socket,soft:udp:lo")
-    add("--layers", type=number(int, 1, 1000), default=4, metavar="N", help="default 4")
+    add("--layers", type=between(int, 1, 1000), default=4, metavar="N", help="default 4")
     add("--width", type=heads, default=1024, metavar="N",
         help="of the model, a multiple of 64; a layer has 12 times its square of parameters; "
              "default 1024")
-    add("--batch", type=number(int, 1, 10_000), default=8, metavar="N", help="default 8")
-    add("--tokens", type=number(int, 1, 100_000), default=128, metavar="N", help="default 128")
-    add("--steps", type=number(int, 1, 100_000), default=20, metavar="N",
+    add("--batch", type=between(int, 1, 10_000), default=8, metavar="N", help="default 8")
+    add("--tokens", type=between(int, 1, 100_000), default=128, metavar="N", help="default 128")
+    add("--steps", type=between(int, 1, 100_000), default=20, metavar="N",
         help="timed in a round; default 20")
-    add("--warm-up", type=number(int, 1, 100_000), default=5, metavar="N", help="default 5")
-    add("--rounds", type=number(int, 1, 1000), default=3, metavar="N", help="default 3")
-    add("--timeout", type=number(float, 1, 86_400), default=180, metavar="S",
+    add("--warm-up", type=between(int, 1, 100_000), default=5, metavar="N", help="default 5")
+    add("--rounds", type=between(int, 1, 1000), default=3, metavar="N", help="default 3")
+    add("--timeout", type=between(float, 1, 86_400), default=180, metavar="S",
         help="a run that takes longer is killed; default 180")
-    add("--budget", type=number(float, 0, 1e6), default=0, metavar="S",
+    add("--budget", type=between(float, 0, 1e6), default=0, metavar="S",
         help="no round begins that would not end in time; default 0: no limit")
     add_common(add)
     return parser.parse_args()

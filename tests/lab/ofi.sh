@@ -14,9 +14,10 @@ conformance() {
     "--gtest_filter=$2"
 }
 conformance "NIC conformance, as libfabric is without being told" '*Write*/verbs_four_paths'
-# An emulated machine takes long to pin the receive buffers of each connection, which nobody uses,
-# and to make the connection.
-export FI_OFI_RXM_USE_SRX=1 FI_OFI_RXM_BUFFER_SIZE=1024
+# An emulated machine takes long to pin the buffers and queues of each connection, which nobody
+# fills, and to make the connection.
+export FI_OFI_RXM_USE_SRX=1 FI_OFI_RXM_BUFFER_SIZE=1024 FI_OFI_RXM_{,MSG_}{RX,TX}_SIZE=64 \
+  FI_VERBS_{RX,TX}_SIZE=64
 conformance "NIC conformance" '*/verbs:*Immediate*/verbs_told*'
 
 export PACECAR_TIMEOUT=4s

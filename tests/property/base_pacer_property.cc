@@ -31,14 +31,28 @@ SendGrid grid_around(Prng& prng, Instant now, Duration period) {
   return {now + up_to(prng, period), period, up_to(prng, period)};
 }
 
+Pacer pacer_at(Rate rate, Bytes catch_up) {
+  Pacer pacer(catch_up);
+  pacer.set_rate(rate, Instant());
+  return pacer;
+}
+
+// All these bytes are sent, and the last packets were in time.
+void check_on_the_line(const Pacer& pacer, unsigned __int128 bytes) {
+  // The first instant, in whole nanoseconds, at which the line has moved them.
+  const uint64_t bps = pacer.rate().bps();
+  const auto ideal = static_cast<int64_t>((bytes * 8'000'000'000U + bps - 1) / bps);
+  RC_ASSERT(pacer.next_send().ns() >= ideal);
+  RC_ASSERT(pacer.next_send().ns() <= ideal + 1);
+}
+
 RC_GTEST_PROP(Pacer, LongRunRateIsExactWhenPollsAreLate, (uint64_t seed)) {
   constexpr Bytes kCatchUp = 64 << 10;
   constexpr int kPackets = 2'000;
   Prng prng(seed);
   const Rate rate = random_rate(prng);
   const int64_t lateness_ns = rate.time_for(kCatchUp - 1'000).ns();
-  Pacer pacer(kCatchUp);
-  pacer.set_rate(rate, Instant());
+  Pacer pacer = pacer_at(rate, kCatchUp);
   unsigned __int128 bytes_sent = 0;
   Instant now;
   for (int i = 0; i < kPackets; ++i) {
@@ -48,11 +62,7 @@ RC_GTEST_PROP(Pacer, LongRunRateIsExactWhenPollsAreLate, (uint64_t seed)) {
     pacer.on_sent(size, now);
     bytes_sent += size;
   }
-  // The first instant, in whole nanoseconds, at which the line has moved all these bytes.
-  const auto ideal =
-      static_cast<int64_t>((bytes_sent * 8'000'000'000U + rate.bps() - 1) / rate.bps());
-  RC_ASSERT(pacer.next_send().ns() >= ideal);
-  RC_ASSERT(pacer.next_send().ns() <= ideal + 1);
+  check_on_the_line(pacer, bytes_sent);
 }
 
 // As above, with a catch-up that alone would not do, and without bursts.
@@ -62,8 +72,7 @@ RC_GTEST_PROP(Pacer, LongRunRateIsExactWhenLatenessIsExcused, (uint64_t seed)) {
   Prng prng(seed);
   const Rate rate = random_rate(prng);
   const Duration gap = rate.time_for(kPacket);
-  Pacer pacer(kPacket);
-  pacer.set_rate(rate, Instant());
+  Pacer pacer = pacer_at(rate, kPacket);
   Instant now;
   for (int i = 0; i < kPackets; ++i) {
     // Now and then by many packets; the last ones are in time.
@@ -76,11 +85,7 @@ RC_GTEST_PROP(Pacer, LongRunRateIsExactWhenLatenessIsExcused, (uint64_t seed)) {
     pacer.excuse(now, gap / 8, gap * 10'000);
     pacer.on_sent(kPacket, now);
   }
-  const unsigned __int128 units =
-      static_cast<unsigned __int128>(kPackets) * kPacket * 8'000'000'000U;
-  const auto ideal = static_cast<int64_t>((units + rate.bps() - 1) / rate.bps());
-  RC_ASSERT(pacer.next_send().ns() >= ideal);
-  RC_ASSERT(pacer.next_send().ns() <= ideal + 1);
+  check_on_the_line(pacer, kPackets * kPacket);
 }
 
 RC_GTEST_PROP(Pacer, NeverAheadOfTheLineByMoreThanCatchUpAndOnePacket, (uint64_t seed)) {
@@ -93,8 +98,7 @@ RC_GTEST_PROP(Pacer, NeverAheadOfTheLineByMoreThanCatchUpAndOnePacket, (uint64_t
   const int64_t period_ns = prng.chance(0.5) ? up_to(prng, rate.time_for(16'000)).ns() : 0;
   const __int128 most = static_cast<__int128>(catch_up) * kUnitsPerByte +
                         static_cast<__int128>(rate.bps()) * (period_ns * 3 / 2 + 1);
-  Pacer pacer(catch_up);
-  pacer.set_rate(rate, Instant());
+  Pacer pacer = pacer_at(rate, catch_up);
   const auto longest_late = static_cast<uint64_t>(rate.time_for(2 * catch_up + 1).ns());
   // The most that any interval that ends now, before this packet, is ahead of the line.
   __int128 ahead = 0;
@@ -120,8 +124,7 @@ RC_GTEST_PROP(Pacer, GridsPutAFlowOffByAPeriodAndLetItBeHalfAPeriodEarly, (uint6
   const Rate rate = random_rate(prng);
   const Duration gap = rate.time_for(kPacket);
   const Duration period = Duration::from_ns(1) + up_to(prng, gap * 2);
-  Pacer pacer(kPacket);
-  pacer.set_rate(rate, Instant());
+  Pacer pacer = pacer_at(rate, kPacket);
   int64_t moves = 0;
   for (int i = 0; i < kPackets; ++i) {
     pacer.on_sent(kPacket, pacer.next_send());

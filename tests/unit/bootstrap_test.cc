@@ -91,29 +91,34 @@ TEST(Bootstrap, NamesBothEnds) {
   EXPECT_THAT(world.accept(*connector)->peer(), testing::StartsWith("127.0.0.1:"));
 }
 
-TEST(Bootstrap, RefusalReachesTheConnectorAsASentence) {
+// A connector whose offer is refused.
+struct Refused {
+  explicit Refused(const Error& reason) {
+    session->refuse(reason);
+    const auto outcome = finish(*connector, world.now);
+    EXPECT_FALSE(outcome);
+    if (!outcome) heard = outcome.error();
+  }
+
   BootstrapWorld world;
-  auto connector = world.connect({});
-  auto session = world.accept(*connector);
-  session->refuse({ErrorCode::kUnavailable, "the MTU differs:\n1024 here"});
-  const auto outcome = finish(*connector, world.now);
-  ASSERT_FALSE(outcome);
-  EXPECT_EQ(outcome.error().code, ErrorCode::kPeer);
-  EXPECT_THAT(outcome.error().message, HasSubstr("the MTU differs:?1024 here"));
-  EXPECT_THAT(outcome.error().message, HasSubstr(connector->peer()));
-  EXPECT_EQ(finish(*session, world.now), State::kFailed);
-  EXPECT_THAT(session->error().message, HasSubstr("the MTU differs"));
+  std::unique_ptr<BootstrapConnector> connector = world.connect({});
+  std::unique_ptr<BootstrapSession> session = world.accept(*connector);
+  Error heard{};
+};
+
+TEST(Bootstrap, RefusalReachesTheConnectorAsASentence) {
+  Refused refused({ErrorCode::kUnavailable, "the MTU differs:\n1024 here"});
+  EXPECT_EQ(refused.heard.code, ErrorCode::kPeer);
+  EXPECT_THAT(refused.heard.message, HasSubstr("the MTU differs:?1024 here"));
+  EXPECT_THAT(refused.heard.message, HasSubstr(refused.connector->peer()));
+  EXPECT_EQ(finish(*refused.session, refused.world.now), State::kFailed);
+  EXPECT_THAT(refused.session->error().message, HasSubstr("the MTU differs"));
 }
 
 TEST(Bootstrap, ConnectorIsToldWhetherAnotherOfferMayDo) {
-  BootstrapWorld world;
-  auto connector = world.connect({});
-  auto session = world.accept(*connector);
-  session->refuse({ErrorCode::kStale, "the flow has ended"});
-  const auto outcome = finish(*connector, world.now);
-  ASSERT_FALSE(outcome);
-  EXPECT_EQ(outcome.error().code, ErrorCode::kStale);
-  EXPECT_THAT(outcome.error().message, HasSubstr("the flow has ended"));
+  const Refused refused({ErrorCode::kStale, "the flow has ended"});
+  EXPECT_EQ(refused.heard.code, ErrorCode::kStale);
+  EXPECT_THAT(refused.heard.message, HasSubstr("the flow has ended"));
 }
 
 TEST(Bootstrap, SessionFailsWithoutConfirmation) {

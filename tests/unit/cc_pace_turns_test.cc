@@ -7,15 +7,22 @@ namespace pacecar {
 namespace {
 
 using namespace test;
-using CcPaceTurns = PaceReceiverTest;
+
+class CcPaceTurns : public PaceReceiverTest {
+ protected:
+  // All have a message of a few round trips to send, and one is late with its own.
+  void run_with_one_late(uint32_t flows, uint32_t late) {
+    add(flows);
+    for (uint32_t flow = 0; flow < flows; ++flow) {
+      post(flow, 1'000'000);
+      say(flow, kLine, 1'000'000, flow == late ? 5 : 6);
+    }
+    run(kRoundTrip * 2);
+  }
+};
 
 TEST_F(CcPaceTurns, WhoIsLateGoesFirst) {
-  add(3);
-  for (uint32_t flow = 0; flow < 3; ++flow) {
-    post(flow, 1'000'000);
-    say(flow, kLine, 1'000'000, flow == 1 ? 5 : 6);
-  }
-  run(kRoundTrip * 2);
+  run_with_one_late(3, 1);
   EXPECT_GT(heard_[1], 0.9 * kLine);
   EXPECT_LT(heard_[0], 0.05 * kLine);
   EXPECT_LT(heard_[2], 0.05 * kLine);
@@ -54,12 +61,7 @@ TEST_F(CcPaceTurns, LongMessagesTakeNoTurns) {
 
 // What all who wait for their turn may send together is part of the link as well.
 TEST_F(CcPaceTurns, ManyWhoWaitLeaveTheLinkToWhoIsLate) {
-  add(128);
-  for (uint32_t flow = 0; flow < 128; ++flow) {
-    post(flow, 1'000'000);
-    say(flow, kLine, 1'000'000, flow == 0 ? 5 : 6);
-  }
-  run(kRoundTrip * 2);
+  run_with_one_late(128, 0);
   EXPECT_LE(sum(), kLine * (1 + kTolerance));
 }
 

@@ -1,28 +1,15 @@
-"""What the programs of bench/nccl share towards their user: options, words, exit codes."""
+"""What the programs of bench/nccl share towards their user: options and exit codes."""
 
 import argparse
 import os
 import pathlib
-import signal
 import subprocess
-import sys
 
 import arms
 import toolkit
+from console import exit_with, say
 
 MET, MISSED, ERROR, SKIPPED = 0, 1, 2, 77
-INTERRUPTED = 130
-
-
-def number(kind, least, most):
-    def parse_number(text):
-        value = kind(text)
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text} is not in {least} to {most}")
-        return value
-
-    parse_number.__name__ = "number"
-    return parse_number
 
 
 def arm_list(text):
@@ -58,34 +45,17 @@ def recorded(options):
     return {name: str(value) for name, value in values.items()}
 
 
-def progress(text):
-    if sys.stderr.isatty():
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-
-
-def say(text):
-    progress("")
-    print(f"{pathlib.Path(sys.argv[0]).name}: {text}", file=sys.stderr, flush=True)
-
-
-def interrupt(*unused):
-    raise KeyboardInterrupt
-
-
 def finish(main):
     """Runs `main` and exits with what it returns."""
-    signal.signal(signal.SIGTERM, interrupt)
+    exit_with(lambda: status_of(main))
+
+
+def status_of(main):
     try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        say("interrupted")
-        sys.exit(INTERRUPTED)
+        return main()
     except toolkit.Skipped as reason:
         say(f"skipped: {reason}")
-        sys.exit(SKIPPED)
-    except toolkit.Broken as reason:
-        say(str(reason))
-        sys.exit(ERROR)
-    except subprocess.SubprocessError as error:
-        say(str(error))
-        sys.exit(ERROR)
+        return SKIPPED
+    except (toolkit.Broken, subprocess.SubprocessError) as reason:
+        say(reason)
+        return ERROR

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 
 import toolkit
-from command_line import say
+from console import say
 
 CONTROL = "nvidia-cuda-mps-control"
 LIMIT_S = 30

@@ -3,7 +3,7 @@
 import random
 import time
 
-from command_line import progress, say
+from console import progress, say
 from exchange import Failed
 
 
