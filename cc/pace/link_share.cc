@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "cc/rate_law.h"
 
@@ -36,6 +37,7 @@ LinkShare::LinkShare(const FlowEnvironment& environment, uint32_t max_flows, dou
       members_(max_flows),
       changed_(max_flows) {
   active_.reserve(max_flows);
+  queue_.reserve(max_flows);
 }
 
 void LinkShare::set(uint32_t flow, Rate limit, uint32_t weight) {
@@ -57,6 +59,34 @@ void LinkShare::set(uint32_t flow, Rate limit, uint32_t weight) {
     changed_.remove(flow);
   }
   look(flow);
+}
+
+void LinkShare::queue(uint32_t flow) {
+  if (std::exchange(members_[flow].queued, true)) return;
+  queue_.push_back(flow);
+  divide_queue(flow);
+}
+
+void LinkShare::leave_queue(uint32_t flow) {
+  if (!std::exchange(members_[flow].queued, false)) return;
+  queue_.erase(std::ranges::find(queue_, flow));
+  divide_queue(flow);
+}
+
+void LinkShare::divide_queue(uint32_t causer) {
+  const auto limit = [](const Member& m) { return static_cast<double>(m.limit.bps()); };
+  double left = 0;
+  for (const uint32_t flow : queue_) {
+    const Member& m = members_[flow];
+    left += std::min(level_ * m.weight, limit(m));
+  }
+  for (const uint32_t flow : queue_) {
+    Member& m = members_[flow];
+    const double before = std::exchange(m.served, left);
+    left -= std::min(left, limit(m));
+    const bool other = std::abs(m.served - before) > tolerance_ * before;
+    if (other && flow != causer && m.position != kInactive) changed_.add(flow);
+  }
 }
 
 void LinkShare::poll(Instant now) {
@@ -97,6 +127,7 @@ void LinkShare::look(uint32_t causer) {
   const double reach = budget_.learnt() ? line : reach_;
   level_ = fill_.level(line);
   reach_level_ = reach == line ? level_ : fill_.level(reach);
+  divide_queue(causer);
   spare_ = reach_level_ == WaterFill::kNoLevel ? reach - fill_.limits() : 0;
   const double shown = reach_level_ == WaterFill::kNoLevel ? reach + spare_ : reach_level_;
   const double given = level_ == WaterFill::kNoLevel ? line : level_;
@@ -113,7 +144,7 @@ void LinkShare::look(uint32_t causer) {
 
 double LinkShare::share(uint32_t flow) const {
   if (level_ == WaterFill::kNoLevel) return line();
-  return level_ * members_[flow].weight;
+  return members_[flow].queued ? members_[flow].served : level_ * members_[flow].weight;
 }
 
 double LinkShare::usable(uint32_t flow) const {

@@ -7,6 +7,9 @@
 // C is the told rate, or this process's part of it; b what the link really gives us, from what is
 // acknowledged on all flows (link_budget.h).
 //
+// Flows in the queue have the same in all, but use it one after another, each up to its limit:
+// where brief messages share a link, they end together and leave it idle until the next ones begin.
+//
 // Cost: O(log) per change of a limit; O(active flows) when lambda has moved by more than the
 // tolerance. Pure; one thread.
 #pragma once
@@ -53,6 +56,10 @@ class LinkShare {
   double share(uint32_t flow) const;
   double usable(uint32_t flow) const;
 
+  // The flow is served after those that are queued already, or shares again.
+  void queue(uint32_t flow);
+  void leave_queue(uint32_t flow);
+
   // Flows that have something to send, not only something that is not acknowledged.
   size_t active() const { return active_.size(); }
   // A flow has a backlog, or all of it is acknowledged.
@@ -84,10 +91,13 @@ class LinkShare {
     Rate limit;
     uint32_t weight = 1;
     uint32_t position = kInactive;
+    bool queued = false;
+    double served = 0;  // what the link gives it while it is queued, in bit/s
   };
 
   // The one that caused it knows already.
   void look(uint32_t causer);
+  void divide_queue(uint32_t causer);
 
   const double told_line_;
   const bool receivers_look_;
@@ -101,6 +111,7 @@ class LinkShare {
   WaterFill fill_;
   std::vector<Member> members_;
   std::vector<uint32_t> active_;
+  std::vector<uint32_t> queue_;
   WorkList changed_;
   Instant clear_;  // when the network was found so last
   uint32_t begun_ = 0;

@@ -30,7 +30,11 @@ constexpr int64_t kShortShare = 16;
 constexpr int64_t kAtOnceShare = 2;
 // Messages of so many round trips of the whole link are brief.
 constexpr int64_t kBriefRoundTrips = 1;
-constexpr size_t kMostOvercommitted = 4;
+constexpr double kMostOvercommitted = 4;
+// How many times faster than by even division brief messages leave when it is their turn.
+constexpr double kInTurn = 3;
+// Of what a flow can use: whose receiver gives so much is limited by its own link.
+constexpr double kUnhindered = 0.6;
 // Of the hold, where no grant came for a flow that began.
 constexpr double kUnansweredShare = 16;
 
@@ -80,6 +84,8 @@ Rate rate_of(double bps) {
   return std::max(Rate::from_bps(static_cast<uint64_t>(std::max(bps, 0.0))), kLeastRate);
 }
 
+double bps(Rate rate) { return static_cast<double>(rate.bps()); }
+
 }  // namespace
 
 PaceController::PaceController(const FlowEnvironment& environment, const Constants& constants,
@@ -109,6 +115,7 @@ PaceController::PaceController(const FlowEnvironment& environment, const Constan
                      std::make_unique<LinkShare>(environment, 1, constants.regrant)) {}
 
 PaceController::~PaceController() {
+  link_.leave_queue(flow_);
   link_.set(flow_, Rate(), weight_);
   if (has_backlog()) link_.end();
   link_.leave();
@@ -173,6 +180,10 @@ void PaceController::on_grant(Instant now, const Grant& grant) {
   granted_at_ = now;
   has_grant_ = true;
   opening_ = opening_ && grant.guessed;
+  if (announced_) {
+    const bool enough = bps(grant.rate) >= bps(said_.usable) * kUnhindered;
+    unhindered_ = enough && (unhindered_ || link_.backlogged() > 1);
+  }
   short_ = short_ && grant.busy;
   if (alone_) core_.resume();
   alone_ = false;
@@ -206,9 +217,24 @@ Bytes PaceController::short_message() const {
 // use all that it holds; with those that wait for their last acknowledgements, the link would have
 // nothing to do.
 double PaceController::overcommitted() const {
-  const auto most = static_cast<double>(kMostOvercommitted);
-  if (!grant_.guessed) return std::clamp(static_cast<double>(link_.backlogged()), 1.0, most);
-  return brief_ ? link_.spare_fan_out() : std::min(link_.spare_fan_out(), most);
+  if (grant_.guessed && brief_) return link_.spare_fan_out();
+  const double flows =
+      grant_.guessed ? link_.spare_fan_out() : static_cast<double>(link_.backlogged());
+  return std::clamp(flows, 1.0, kMostOvercommitted);
+}
+
+// The receiver gives about what the flow can use: it is our link that limits it.
+bool PaceController::unhindered(double granted) const {
+  if (unhindered_) return true;
+  const auto flows = static_cast<double>(link_.backlogged());
+  return flows > 1 && granted * flows >= link_.line() * kUnhindered;
+}
+
+// How fast a brief message leaves when those before it are gone, while others wait behind it: the
+// receivers are granted the same in all, and find out when it is too much.
+double PaceController::in_its_turn() const {
+  const auto flows = static_cast<double>(std::max<size_t>(link_.backlogged(), 1));
+  return link_.line() * std::min(kInTurn / flows, 1.0);
 }
 
 // What the receiver lets the flow have, in bit/s.
@@ -218,6 +244,7 @@ double PaceController::granted(Instant now) const {
   auto rate = static_cast<double>(grant_.rate.bps());
   if (short_) return line;
   if (opening_) rate = std::min(rate * overcommitted(), line);
+  if (brief_ && unhindered(rate)) rate = std::max(rate, in_its_turn());
   if (grant_.busy && !beginning(now)) rate /= kUnansweredShare;
   const Duration over = now - std::max(granted_at_, busy_since_) - grant_.validity;
   if (over < Duration() || !has_backlog()) return rate;
@@ -327,8 +354,11 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     first_limit_ = standing.sent + std::max(first, environment_.mtu);
     short_ = has_grant_ && standing.backlog <= short_message();
     brief_ = standing.backlog <= brief_message_;
+    unhindered_ = false;
     opening_ = has_grant_ && !grant_.busy && (grant_.guessed || brief_);
   }
+  const bool queued = brief_ && has_unsent() && weight_ == 1;
+  queued ? link_.queue(flow_) : link_.leave_queue(flow_);
   if (has_backlog() != had_backlog) has_backlog() ? link_.begin() : link_.end();
   if (has_unsent() != had_unsent || opening_) refresh(now);
   const double usable = std::min(link_.usable(flow_), core_.rate());
@@ -370,7 +400,8 @@ bool PaceController::worth_saying(Instant now, double usable) const {
   }
   const auto said = static_cast<double>(said_.usable.bps());
   const bool changed = std::abs(usable - said) > worthy_change(now, std::min(usable, said)) * said;
-  if (changed && has_unsent() && now - said_at_ >= environment_.jitter) return true;
+  const bool matters = has_unsent() && !(brief_ && unhindered_);
+  if (changed && matters && now - said_at_ >= environment_.jitter) return true;
   // A word that nothing has answered may be lost.
   const bool answered = granted_at_ >= said_at_;
   const Duration patience = answered

@@ -71,6 +71,8 @@ class PaceController final : public Controller {
   bool beginning(Instant now) const;
   Bytes short_message() const;
   double overcommitted() const;
+  bool unhindered(double granted) const;
+  double in_its_turn() const;
   double granted(Instant now) const;
   Choice choose(Instant now) const;
   void refresh(Instant now);
@@ -104,6 +106,7 @@ class PaceController final : public Controller {
   Instant heard_;       // an acknowledgement, last
   Instant busy_since_;
   bool brief_ = false;     // this backlog was never more than such a message
+  bool unhindered_ = false;  // as the newest grant for this backlog says
   bool opening_ = false;   // no grant but guesses has come since this backlog began
   bool short_ = false;     // this backlog is too short to wait for an answer
   Bytes first_limit_ = 0;  // FlowStanding::sent up to which a flow may begin on a busy link

@@ -36,8 +36,17 @@ class CcPaceBrief : public ::testing::Test {
     }
   }
   void want(uint32_t flow, const FlowStanding& standing) {
+    standing_[flow] = standing;
     flows_[flow]->demand(now_, standing);
     flows_[flow]->decide(now_);
+  }
+  // All those whom a change concerns look at it.
+  void settle() {
+    std::array<uint32_t, kFlows> changed;
+    for (int round = 0; round < 8; ++round) {
+      const size_t count = senders_.poll_changed(now_, changed);
+      for (const uint32_t flow : std::span(changed).first(count)) want(flow, standing_[flow]);
+    }
   }
   double gbps(uint32_t flow) { return flows_[flow]->decide(now_).rate.gbps(); }
 
@@ -49,15 +58,16 @@ class CcPaceBrief : public ::testing::Test {
   Instant now_ = Instant::from_ns(1'000'000'000);
   PaceSenders senders_{kFabric, clear_core(), kFlows};
   std::array<Controller*, kFlows> flows_{};
+  std::array<FlowStanding, kFlows> standing_{};
   uint16_t epoch_ = 0;
 };
 
 TEST_F(CcPaceBrief, AGuessIsReplacedByTheOwnFanOut) {
-  hold(20, true);
+  hold(10, true);
   want(0, {.backlog = kBrief});
-  EXPECT_NEAR(gbps(0), 240, 1);
+  EXPECT_NEAR(gbps(0), 120, 1);
   want(1, {.backlog = kBrief});
-  EXPECT_NEAR(gbps(0), 120, 1) << "now one of two: it begins anew at the same instant";
+  EXPECT_NEAR(gbps(0), 60, 1) << "now one of two: it begins anew at the same instant";
   hold(30, false);
   EXPECT_NEAR(gbps(0), 30, 0.1) << "until the receiver has answered";
 }
@@ -70,9 +80,95 @@ TEST_F(CcPaceBrief, ALongMessageTrustsTheOwnFanOutWithinLimits) {
 }
 
 TEST_F(CcPaceBrief, WhoServesSeveralBeginsWithMoreThanItHolds) {
-  hold(30, false);
+  hold(15, false);
   for (uint32_t flow = 0; flow < 3; ++flow) want(flow, {.backlog = kBrief});
-  EXPECT_NEAR(gbps(2), 90, 1);
+  EXPECT_NEAR(gbps(2), 45, 1);
+}
+
+// --- one after another ---
+
+TEST_F(CcPaceBrief, LeaveInTheOrderInWhichTheyBegan) {
+  hold(50, false);
+  for (uint32_t flow = 0; flow < 6; ++flow) want(flow, {.backlog = kBrief});
+  settle();
+  EXPECT_NEAR(gbps(0), 200, 2) << "three times its even part";
+  EXPECT_NEAR(gbps(1), 200, 2);
+  EXPECT_LT(gbps(2), 5);
+  want(0, {.backlog = kBrief, .in_flight = kBrief});
+  settle();
+  EXPECT_NEAR(gbps(1) + gbps(2), 400, 5) << "all of the first is on its way";
+  EXPECT_LT(gbps(3), 5);
+}
+
+TEST_F(CcPaceBrief, WhoComesLaterWaits) {
+  hold(50, false);
+  for (uint32_t flow = 0; flow < 4; ++flow) want(flow, {.backlog = kBrief});
+  want(0, {.backlog = kBrief, .in_flight = kBrief});
+  want(0, {});
+  want(0, {.backlog = kBrief});
+  settle();
+  EXPECT_LT(gbps(0), 5) << "the three others began before";
+  for (uint32_t flow = 1; flow < 4; ++flow) want(flow, {});
+  settle();
+  EXPECT_NEAR(gbps(0), 50, 1) << "what it holds";
+}
+
+TEST_F(CcPaceBrief, TogetherTheyTakeNoMoreThanIfTheyShared) {
+  hold(200, false);
+  want(4, {.backlog = kEndless});
+  want(5, {.backlog = kEndless});
+  for (uint32_t flow = 0; flow < 2; ++flow) want(flow, {.backlog = kBrief});
+  settle();
+  EXPECT_NEAR(gbps(4), 100, 2);
+  EXPECT_NEAR(gbps(5), 100, 2);
+  EXPECT_NEAR(gbps(0) + gbps(1), 200, 4);
+}
+
+TEST_F(CcPaceBrief, FlowsWithAWeightShare) {
+  hold(50, false);
+  for (uint32_t flow = 0; flow < 4; ++flow) senders_.set_weight(now_, flow, 2);
+  for (uint32_t flow = 0; flow < 4; ++flow) want(flow, {.backlog = kBrief});
+  settle();
+  for (uint32_t flow = 0; flow < 4; ++flow) EXPECT_NEAR(gbps(flow), 100, 2);
+}
+
+TEST_F(CcPaceBrief, AReceiverThatGivesLessThanHalfIsObeyed) {
+  hold(50, false);
+  for (uint32_t flow = 0; flow < 4; ++flow) want(flow, {.backlog = kBrief});
+  settle();
+  EXPECT_NEAR(gbps(0), 300, 2);
+  now_ = now_ + Duration::from_us(1);
+  hold(60, false);
+  settle();
+  EXPECT_NEAR(gbps(0), 300, 2) << "what it could use by even division is 100";
+  hold(40, false);
+  settle();
+  EXPECT_NEAR(gbps(0), 40, 1) << "many send there";
+  hold(60, false);
+  settle();
+  EXPECT_NEAR(gbps(0), 300, 2);
+}
+
+// The last ones would wait for raises that come when all is over.
+TEST_F(CcPaceBrief, TheLastOneGoesOnThoughNobodyWaitsBehindIt) {
+  hold(50, false);
+  for (uint32_t flow = 0; flow < 8; ++flow) want(flow, {.backlog = kBrief});
+  hold(50, false);
+  for (uint32_t flow = 0; flow < 7; ++flow) want(flow, {});
+  settle();
+  EXPECT_EQ(gbps(7), 400);
+}
+
+// Each that ends would be a reason for all others to tell their receivers.
+TEST_F(CcPaceBrief, WhoIsNotHeldUpByItsReceiverAdvertisesNoChange) {
+  hold(50, false);
+  const FlowStanding brief = {.backlog = kBrief};
+  for (uint32_t flow = 0; flow < 8; ++flow) want(flow, brief);
+  hold(50, false);
+  const uint16_t epoch = flows_[7]->demand(now_, brief)->epoch;
+  for (uint32_t flow = 0; flow < 6; ++flow) want(flow, {});
+  settle();
+  EXPECT_EQ(flows_[7]->demand(now_, brief)->epoch, epoch);
 }
 
 TEST_F(CcPaceBrief, ALongOneDoesNot) {
