@@ -65,6 +65,9 @@ void CoreLimit::set_base(Duration base) {
   if (std::exchange(unit_, unit) != unit) forget();  // delays are counted in it
 }
 
+// What c_f is not cut below, where it is above.
+double CoreLimit::least() const { return std::min(rate_, line_ * kLeastShare); }
+
 // A slow flow bears more than a fast one behind the same queue, so that they become alike.
 Duration CoreLimit::target() const {
   const double slowness = line_ / rate_;
@@ -75,6 +78,7 @@ Duration CoreLimit::target() const {
 bool CoreLimit::on_ack(const AckSample& sample, double rate) {
   const bool drained = yielded_ < 1 && sample.now >= yields_until_;
   if (drained) yielded_ = 1;
+  silent_ = false;
   const Duration rtt = std::min(sample.rtt, kMaxRtt);
   if (rtt > Duration()) observe_base(sample.now, rtt);
   reroutes_ |= sample.rerouting;
@@ -168,7 +172,8 @@ CoreLimit::Delays CoreLimit::delays() const {
 
 // A round trip is over. Trouble counts when it lasts: a queue of the last hop may just have come,
 // and a NIC that looks for better paths is given time to find one. Over a longer time the delays of
-// a last hop that comes and goes look like those of the core.
+// a last hop that comes and goes look like those of the core; those of hosts that are late by
+// chance do so, too, and say nothing at all.
 void CoreLimit::judge(Instant now, Bytes sent) {
   const Delays delays = this->delays();
   const bool dense = now - began_ <= std::max(base_, jitter_) * kDenseRoundTrips;
@@ -182,7 +187,7 @@ void CoreLimit::judge(Instant now, Bytes sent) {
   clear_ = false;
   if (!dense || !(late || lossy)) {
     bad_round_trips_ = 0;
-    recover(delays.mean_ns);
+    recover(delays.mean_ns, dense || jitter_ == Duration());
   } else if (++bad_round_trips_ >= (reroutes_ ? kPatienceRerouting : kPatience)) {
     const double passed = static_cast<double>(acked_) / static_cast<double>(acked_ + lost_);
     // Not what the flow has sent: it may have been another limit that made that little.
@@ -199,7 +204,7 @@ void CoreLimit::cut(Instant now, double through, Duration delay, Bytes sent) {
   const double beyond =
       static_cast<double>((delay - target()).ns()) / static_cast<double>(round_trip.ns());
   const double drained = std::clamp(beyond / kDrainRoundTrips, 0.0, kMostDrained);
-  rate_ = std::max(through * (1 - drained * kLasting), line_ * kLeastShare);
+  rate_ = std::max(through * (1 - drained * kLasting), least());
   yielded_ = 1 - drained * (1 - kLasting);
   yields_until_ = now + round_trip * 2;
   sent_at_cut_ = sent;
@@ -217,19 +222,21 @@ void CoreLimit::forget() {
   fastest_ = 0;
 }
 
-void CoreLimit::recover(double mean_delay_ns) {
+void CoreLimit::recover(double mean_delay_ns, bool heeds) {
   const bool loaded = mean_delay_ns * kBinsPerUnit > static_cast<double>(unit_.ns());
   const double most = loaded ? constants_.core_loaded * line_ : line_;
-  const double room = std::max(1 - mean_delay_ns / static_cast<double>(target().ns()), -1.0);
+  const double missing = 1 - mean_delay_ns / static_cast<double>(target().ns());
+  const double room = heeds ? std::max(missing, -1.0) : 1;
   clear_ = !loaded;
   calm_ = loaded ? 0 : std::min(calm_ + 1, kMostCalm);
   const double step = line_ * kStep * (1 << calm_);
-  rate_ += room * (loaded ? std::min(step, rate_ * kMostGrowth) : step);
+  rate_ = std::max(rate_ + room * (loaded ? std::min(step, rate_ * kMostGrowth) : step), least());
   if (rate_ > kNearLine * most) rate_ = most;
 }
 
 void CoreLimit::on_timeout(double rate) {
-  rate_ = std::max(std::min(rate_, std::max(fastest_, rate)) * kTimeoutFactor, line_ * kLeastShare);
+  if (std::exchange(silent_, true)) return;
+  rate_ = std::max(std::min(rate_, std::max(fastest_, rate)) * kTimeoutFactor, least());
 }
 
 }  // namespace pacecar

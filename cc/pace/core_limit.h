@@ -18,7 +18,8 @@
 // it does not count here, as long as it is below a round trip. While the paths show queues, c stays
 // a little below the line rate: at 100% they would only grow. A flow begins below the line rate,
 // too, unless others on the NIC have just found the network clear. Round trips in which the NIC
-// looks for a better path say nothing.
+// looks for a better path say nothing; nor, where hosts are late by chance, do few packets over a
+// longer time. c is not cut below C / 256: a flow must be able to find out that things are better.
 //
 // Rates in bit/s. Same purity and thread rule as Controller.
 #pragma once
@@ -39,6 +40,7 @@ class CoreLimit {
   // `rate` is what the flow sends at. True when the limit is another now.
   bool on_ack(const AckSample& sample, double rate);
   bool on_loss(const LossSample& sample);
+  // Timeouts without an acknowledgement in between are one sign.
   void on_timeout(double rate);
   // Goes on from `rate`: nothing else limits the flow any more.
   void restart(double rate);
@@ -67,6 +69,7 @@ class CoreLimit {
   };
 
   void set_base(Duration base);
+  double least() const;
   Duration target() const;
   void observe_base(Instant now, Duration rtt);
   bool awaits_effect(Bytes sent, Bytes in_flight);
@@ -74,7 +77,7 @@ class CoreLimit {
   void judge(Instant now, Bytes sent);
   void cut(Instant now, double through, Duration delay, Bytes sent);
   void forget();
-  void recover(double mean_delay_ns);
+  void recover(double mean_delay_ns, bool heeds);
 
   const PaceConstants& constants_;
   const double line_;
@@ -91,6 +94,7 @@ class CoreLimit {
   uint32_t bad_round_trips_ = 0;  // in a row
   uint32_t calm_ = 0;             // round trips in a row without queues
   bool clear_ = false;
+  bool silent_ = false;    // nothing has come since the last timeout
   bool reroutes_ = false;  // this NIC looks for better paths
   Bytes sent_at_cut_ = 0;  // by the flow since it began; 0: what is heard of is newer
   double arrived_ = 0;     // rate of the last round trip

@@ -12,7 +12,6 @@ namespace {
 // The peer is asked to acknowledge at least every so many packets.
 constexpr uint32_t kPacketsPerQuestion = 16;
 constexpr size_t kSamples = 64;
-constexpr uint32_t kMaxBackoff = 6;
 
 CompletionStatus status_of(uint8_t syndrome) {
   return syndrome == roce::kNakRemoteAccess ? CompletionStatus::kRemoteAccessError
@@ -373,7 +372,8 @@ bool RcRequester::pop_completed(WorkRequest* work_request, CompletionStatus* sta
 
 SendTimeout RcRequester::on_timeout(Instant now, SendProgress* progress) {
   if (idle() || failure_ != CompletionStatus::kOk || now < deadline_) return SendTimeout::kNotYet;
-  if (now - last_progress_ >= config_.silence_limit) {
+  const bool asked = not_ready_ || probes_ >= kTimeoutsInVain;
+  if (asked && now - last_progress_ >= config_.silence_limit) {
     failure_ = not_ready_ ? CompletionStatus::kReceiverNotReady : CompletionStatus::kRetryExceeded;
     return SendTimeout::kPeerDead;
   }
@@ -388,7 +388,7 @@ SendTimeout RcRequester::on_timeout(Instant now, SendProgress* progress) {
   paths_.on_feedback(path_, {.event = PathEvent::kLost, .rtt = {}, .now = now});
   progress->timed_out = probes_ > 0;
   deadline_ = now + std::min(rtt_.timeout() * (int64_t{1} << probes_), config_.loss.max_timeout);
-  probes_ = std::min(probes_ + 1, kMaxBackoff);
+  probes_ = std::min(probes_ + 1, kTimeoutsInVain);
   return SendTimeout::kRepair;
 }
 

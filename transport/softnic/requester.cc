@@ -253,7 +253,8 @@ bool Requester::pop_completed(WorkRequest* work_request, CompletionStatus* statu
 
 SendTimeout Requester::on_timeout(Instant now, SendProgress* progress) {
   if (window_.empty() || now < deadline_) return SendTimeout::kNotYet;
-  if (now - last_heard_ >= config_.silence_limit) return SendTimeout::kPeerDead;
+  const bool asked = packet_timeouts() || probes_ >= kTimeoutsInVain;
+  if (asked && now - last_heard_ >= config_.silence_limit) return SendTimeout::kPeerDead;
   if (packet_timeouts()) {
     const Instant limit = now - config_.loss.packet_timeout + Duration::from_ns(1);
     declare_lost_before(limit, now, progress);
@@ -265,7 +266,7 @@ SendTimeout Requester::on_timeout(Instant now, SendProgress* progress) {
   paths_.on_feedback(path_, {.event = PathEvent::kLost, .rtt = {}, .now = now});
   progress->timed_out = probes_ > 0;
   deadline_ = now + std::min(rtt_.timeout() * (int64_t{1} << probes_), config_.loss.max_timeout);
-  probes_ = std::min(probes_ + 1, 6U);
+  probes_ = std::min(probes_ + 1, kTimeoutsInVain);
   return SendTimeout::kRepair;
 }
 

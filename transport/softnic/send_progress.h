@@ -18,10 +18,15 @@ struct SendProgress {
   bool timed_out = false;  // nothing came back for long: a sign of congestion
 };
 
+// Timeouts in a row double the wait so often; a peer that was asked less often in vain is not dead,
+// however long ago it was heard: this host may have been stopped meanwhile, or have hardly any
+// time.
+inline constexpr uint32_t kTimeoutsInVain = 6;
+
 enum class SendTimeout : uint8_t {
   kNotYet,
   kRepair,    // something is to be sent again
-  kPeerDead,  // the limit of silence has passed
+  kPeerDead,  // the limit of silence has passed, and it was asked often enough
 };
 
 }  // namespace pacecar
