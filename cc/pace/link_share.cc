@@ -62,13 +62,13 @@ void LinkShare::set(uint32_t flow, Rate limit, uint32_t weight) {
 }
 
 void LinkShare::queue(uint32_t flow) {
-  if (std::exchange(members_[flow].queued, true)) return;
+  members_[flow].queued = true;
   queue_.push_back(flow);
   divide_queue(flow);
 }
 
 void LinkShare::leave_queue(uint32_t flow) {
-  if (!std::exchange(members_[flow].queued, false)) return;
+  members_[flow].queued = false;
   queue_.erase(std::ranges::find(queue_, flow));
   divide_queue(flow);
 }
@@ -127,7 +127,7 @@ void LinkShare::look(uint32_t causer) {
   const double reach = budget_.learnt() ? line : reach_;
   level_ = fill_.level(line);
   reach_level_ = reach == line ? level_ : fill_.level(reach);
-  divide_queue(causer);
+  if (!queue_.empty()) divide_queue(causer);
   spare_ = reach_level_ == WaterFill::kNoLevel ? reach - fill_.limits() : 0;
   const double shown = reach_level_ == WaterFill::kNoLevel ? reach + spare_ : reach_level_;
   const double given = level_ == WaterFill::kNoLevel ? line : level_;

@@ -56,9 +56,10 @@ class LinkShare {
   double share(uint32_t flow) const;
   double usable(uint32_t flow) const;
 
-  // The flow is served after those that are queued already, or shares again.
-  void queue(uint32_t flow);
-  void leave_queue(uint32_t flow);
+  // The flow is served after those that are queued already; or it shares again.
+  void set_queued(uint32_t flow, bool queued) {
+    if (members_[flow].queued != queued) queued ? queue(flow) : leave_queue(flow);
+  }
 
   // Flows that have something to send, not only something that is not acknowledged.
   size_t active() const { return active_.size(); }
@@ -97,6 +98,8 @@ class LinkShare {
 
   // The one that caused it knows already.
   void look(uint32_t causer);
+  void queue(uint32_t flow);
+  void leave_queue(uint32_t flow);
   void divide_queue(uint32_t causer);
 
   const double told_line_;

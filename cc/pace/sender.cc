@@ -115,7 +115,7 @@ PaceController::PaceController(const FlowEnvironment& environment, const Constan
                      std::make_unique<LinkShare>(environment, 1, constants.regrant)) {}
 
 PaceController::~PaceController() {
-  link_.leave_queue(flow_);
+  link_.set_queued(flow_, false);
   link_.set(flow_, Rate(), weight_);
   if (has_backlog()) link_.end();
   link_.leave();
@@ -357,8 +357,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     unhindered_ = false;
     opening_ = has_grant_ && !grant_.busy && (grant_.guessed || brief_);
   }
-  const bool queued = brief_ && has_unsent() && weight_ == 1;
-  queued ? link_.queue(flow_) : link_.leave_queue(flow_);
+  link_.set_queued(flow_, brief_ && has_unsent() && weight_ == 1);
   if (has_backlog() != had_backlog) has_backlog() ? link_.begin() : link_.end();
   if (has_unsent() != had_unsent || opening_) refresh(now);
   const double usable = std::min(link_.usable(flow_), core_.rate());
