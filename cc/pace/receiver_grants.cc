@@ -26,8 +26,8 @@ constexpr int64_t kHoldsPerRoundTrip = 4;
 constexpr int64_t kRepeatsPerValidity = 4;  // three in a row may be lost
 // Repeats take a hundredth of the link, whatever the number of flows.
 constexpr int64_t kWordShare = 100;
-// Raises a sixteenth: where many flows end one after the other, all others have more each time.
-constexpr int64_t kRaiseShare = 16;
+// Raises a tenth: where many flows end one after the other, all others have more each time.
+constexpr int64_t kRaiseShare = 10;
 constexpr int64_t kPausesPerValidity = 4;
 
 Rate rate_of(double bps) { return Rate::from_bps(static_cast<uint64_t>(std::max(bps, 1.0))); }
