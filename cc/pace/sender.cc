@@ -343,7 +343,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
   const bool had_backlog = has_backlog();
   const bool had_unsent = has_unsent();
   short_ = short_ && standing.backlog <= standing_.backlog;
-  brief_ = brief_ && standing.backlog <= brief_message_;
+  brief_ = brief_ && standing.acked + standing.backlog <= brief_until_;
   standing_ = standing;
   if (has_backlog() && !had_backlog) {
     busy_since_ = now;
@@ -354,6 +354,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     first_limit_ = standing.sent + std::max(first, environment_.mtu);
     short_ = has_grant_ && standing.backlog <= short_message();
     brief_ = standing.backlog <= brief_message_;
+    brief_until_ = standing.acked + brief_message_;
     unhindered_ = false;
     opening_ = has_grant_ && !grant_.busy && (grant_.guessed || brief_);
   }

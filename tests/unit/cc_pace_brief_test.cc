@@ -113,6 +113,18 @@ TEST_F(CcPaceBrief, WhoComesLaterWaits) {
   EXPECT_NEAR(gbps(0), 50, 1) << "what it holds";
 }
 
+// A stream of them never ends.
+TEST_F(CcPaceBrief, AStreamOfMessagesIsNotBrief) {
+  hold(200, false);
+  want(0, {.backlog = kBrief});
+  want(1, {.backlog = kBrief});
+  settle();
+  EXPECT_LT(gbps(1), 5) << "its turn comes soon";
+  want(0, {.backlog = kBrief, .acked = kBrief});
+  settle();
+  EXPECT_NEAR(gbps(1), 200, 4);
+}
+
 TEST_F(CcPaceBrief, TogetherTheyTakeNoMoreThanIfTheyShared) {
   hold(200, false);
   want(4, {.backlog = kEndless});
