@@ -157,7 +157,8 @@ void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, uint32_t 
 void PaceReceiver::on_foreign_arrival(Instant now, Bytes bytes) {
   const Bytes packets = (bytes + environment_.mtu - 1) / environment_.mtu;
   const Bytes wire = bytes + packets * environment_.overhead;
-  changed_ |= capacity_.on_arrival(now, wire, /*covered=*/false, Duration::max(), /*overtaken=*/false);
+  changed_ |= capacity_.on_arrival(now, wire, /*covered=*/false, Duration::max(),
+                                   /*overtaken=*/false);
 }
 
 // How much longer than the least of late this transit was.
