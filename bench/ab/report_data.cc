@@ -190,7 +190,7 @@ class Builder {
 }  // namespace
 
 SortedJson report_data(const Experiment& experiment, const Summary& summary,
-                 const std::vector<RunRecord>& records, const ResultsFolder& folder) {
+                       const std::vector<RunRecord>& records, const ResultsFolder& folder) {
   Builder builder(experiment, summary, records, folder);
   for (const CellSummary& cell : summary.cells) builder.add_cell(cell);
   return builder.result();

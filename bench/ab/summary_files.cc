@@ -131,15 +131,15 @@ std::string summary_json(const Experiment& experiment, const Summary& summary) {
     failed.push_back({{"index", record.index}, {"error", record.error}});
   }
   const SortedJson json = {{"schema_version", kSummaryVersion},
-                     {"name", experiment.name},
-                     {"baseline", experiment.arms[experiment.baseline].name},
-                     {"seeds", experiment.seeds},
-                     {"cells", cells},
-                     {"comparisons", comparisons_json(experiment, summary)},
-                     {"thresholds", thresholds_json(experiment, summary)},
-                     {"failed", failed},
-                     {"unfinished", summary.unfinished},
-                     {"passed", summary.passed() && summary.failed.empty()}};
+                           {"name", experiment.name},
+                           {"baseline", experiment.arms[experiment.baseline].name},
+                           {"seeds", experiment.seeds},
+                           {"cells", cells},
+                           {"comparisons", comparisons_json(experiment, summary)},
+                           {"thresholds", thresholds_json(experiment, summary)},
+                           {"failed", failed},
+                           {"unfinished", summary.unfinished},
+                           {"passed", summary.passed() && summary.failed.empty()}};
   return json.dump(1, ' ', false, SortedJson::error_handler_t::replace) + "\n";
 }
 

@@ -280,6 +280,7 @@ Decision PaceController::decide(Instant now) {
     }
     refresh(now);
   }
+  if (brief_) refresh(now);  // how fast it is in its turn depends on how many there are
   const Choice choice = choose(now);
   const Rate rate = std::min(rate_of(choice.rate), environment_.line_rate);
   const bool waits = beginning(now);

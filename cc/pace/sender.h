@@ -105,12 +105,12 @@ class PaceController final : public Controller {
   bool alone_ = false;  // the receiver is late: c_f alone counts
   Instant heard_;       // an acknowledgement, last
   Instant busy_since_;
-  bool brief_ = false;     // this backlog was never more than such a message, in all
+  bool brief_ = false;       // this backlog was never more than such a message, in all
   bool unhindered_ = false;  // as the newest grant for this backlog says
-  bool opening_ = false;   // no grant but guesses has come since this backlog began
-  bool short_ = false;     // this backlog is too short to wait for an answer
-  Bytes brief_until_ = 0;  // FlowStanding::acked up to which it is
-  Bytes first_limit_ = 0;  // FlowStanding::sent up to which a flow may begin on a busy link
+  bool opening_ = false;     // no grant but guesses has come since this backlog began
+  bool short_ = false;       // this backlog is too short to wait for an answer
+  Bytes brief_until_ = 0;    // FlowStanding::acked up to which it is
+  Bytes first_limit_ = 0;    // FlowStanding::sent up to which a flow may begin on a busy link
 
   bool begins_ = false;        // the flow was idle
   size_t begun_beside_ = 0;    // flows with a backlog

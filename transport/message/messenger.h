@@ -294,7 +294,7 @@ class Messenger {
   Instant next_telling_ = Instant::never();
   uint64_t silent_packets_seen_ = 0;
   uint64_t stall_changes_ = 0;
-  bool look_ = true;          // into memory that peers write, although none may have written
+  bool look_ = true;  // into memory that peers write, although none may have written
   const NicIdentity* data_posted_to_ = nullptr;  // by this poll: the last peer
   bool more_to_post_ = false;
   bool house_busy_ = false;  // something may change by the passing of time alone

@@ -233,7 +233,7 @@ void Messenger::poll_changed(Instant now) {
       announce(*flows_[id], now);
       decide(*flows_[id], now);
     }
-  } while (count == changed_.size());
+  } while (count > 0);
 }
 
 void Messenger::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
@@ -435,10 +435,10 @@ void Messenger::poll_telling(Instant now) {
       continue;
     }
     receiver.queue.write(run, grant_word(*receiver.flow), *receiver.table);
-    WorkRequest write = table_write(
-        {WorkId::Kind::kTell, receiver.id, 0}, &receiver.table->slots[run.first],
-        run.count * sizeof(CtsSlot), receiver.table_region, receiver.remote_table,
-        run.first * sizeof(CtsSlot));
+    WorkRequest write =
+        table_write({WorkId::Kind::kTell, receiver.id, 0}, &receiver.table->slots[run.first],
+                    run.count * sizeof(CtsSlot), receiver.table_region, receiver.remote_table,
+                    run.first * sizeof(CtsSlot));
     write.passing = true;
     const bool posted = post_control(*receiver.flow, write);
     if (posted) {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "transport/base/seq.h"
 #include "transport/base/ordered_copy.h"
+#include "transport/base/seq.h"
 
 namespace pacecar {
 namespace {
