@@ -244,7 +244,7 @@ double PaceController::granted(Instant now) const {
   auto rate = static_cast<double>(grant_.rate.bps());
   if (short_) return line;
   if (opening_) rate = std::min(rate * overcommitted(), line);
-  if (brief_ && unhindered(rate)) rate = std::max(rate, in_its_turn());
+  if (queues() && unhindered(rate)) rate = std::max(rate, in_its_turn());
   if (grant_.busy && !beginning(now)) rate /= kUnansweredShare;
   const Duration over = now - std::max(granted_at_, busy_since_) - grant_.validity;
   if (over < Duration() || !has_backlog()) return rate;
@@ -280,7 +280,7 @@ Decision PaceController::decide(Instant now) {
     }
     refresh(now);
   }
-  if (brief_) refresh(now);  // how fast it is in its turn depends on how many there are
+  if (queues()) refresh(now);  // how fast it is in its turn depends on how many there are
   const Choice choice = choose(now);
   const Rate rate = std::min(rate_of(choice.rate), environment_.line_rate);
   const bool waits = beginning(now);
@@ -359,7 +359,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     unhindered_ = false;
     opening_ = has_grant_ && !grant_.busy && (grant_.guessed || brief_);
   }
-  link_.set_queued(flow_, brief_ && has_unsent() && weight_ == 1);
+  link_.set_queued(flow_, queues() && has_unsent());
   if (has_backlog() != had_backlog) has_backlog() ? link_.begin() : link_.end();
   if (has_unsent() != had_unsent || opening_) refresh(now);
   const double usable = std::min(link_.usable(flow_), core_.rate());
@@ -401,7 +401,7 @@ bool PaceController::worth_saying(Instant now, double usable) const {
   }
   const auto said = static_cast<double>(said_.usable.bps());
   const bool changed = std::abs(usable - said) > worthy_change(now, std::min(usable, said)) * said;
-  const bool matters = has_unsent() && !(brief_ && unhindered_);
+  const bool matters = has_unsent() && !(queues() && unhindered_);
   if (changed && matters && now - said_at_ >= environment_.jitter) return true;
   // A word that nothing has answered may be lost.
   const bool answered = granted_at_ >= said_at_;

@@ -68,6 +68,8 @@ class PaceController final : public Controller {
   // More than leaves at once is not on its way, so that the flow needs a part of our link.
   // A long message keeps it: what it leaves for a round trip would be a queue when others begin.
   bool has_unsent() const { return brief_ ? unsent() > at_once_ : has_backlog(); }
+  // Its messages leave after those that began before them; flows with a weight share.
+  bool queues() const { return brief_ && weight_ == 1; }
   bool beginning(Instant now) const;
   Bytes short_message() const;
   double overcommitted() const;
