@@ -21,6 +21,9 @@ constexpr FaultConfig kStorm{.loss = 0.05,
                              .on_send = true,
                              .on_receive = true};
 
+// A storm takes a question or its answer one time in four, and a busy machine leaves time for few.
+constexpr Duration kSilenceLimit = Duration::from_s(2);
+
 std::vector<std::unique_ptr<PacketIo>> open_ends(DpdkHub& hub, const FaultConfig& faults) {
   std::vector<std::unique_ptr<PacketIo>> ends;
   for (size_t i = 0; i < 2; ++i) {
@@ -39,8 +42,8 @@ NicWorld make_dpdk_world(DpdkLink link, const FaultConfig& faults, WireMode wire
     World(DpdkLink kind, const FaultConfig& network_faults, WireMode mode)
         : hub(kind, 2, folder.path().string()),
           ios(open_ends(hub, network_faults)),
-          a(*ios[0], 2, 1024, test::rested_now(), mode),
-          b(*ios[1], 3, 2048, test::rested_now(), mode) {}
+          a(*ios[0], 2, 1024, test::rested_now(), mode, kSilenceLimit),
+          b(*ios[1], 3, 2048, test::rested_now(), mode, kSilenceLimit) {}
     test::ScratchDirectory folder;
     DpdkHub hub;
     std::vector<std::unique_ptr<PacketIo>> ios;

@@ -14,7 +14,8 @@ namespace pacecar::test {
 class SoftNicHost {
  public:
   SoftNicHost(PacketIo& io, uint64_t seed, Bytes mtu, Instant now,
-              WireMode wire_mode = WireMode::kExtended)
+              WireMode wire_mode = WireMode::kExtended,
+              Duration silence_limit = Duration::from_ms(300))
       : io_(io),
         random_(seed),
         nic_({.address = io.local_address(),
@@ -28,7 +29,7 @@ class SoftNicHost {
               .window_packets = 64,
               .wire_mode = wire_mode,
               .source_ports = source_ports(io),
-              .silence_limit = Duration::from_ms(300)},
+              .silence_limit = silence_limit},
              {next_random, &random_}, now) {}
 
   SoftNic& nic() { return nic_; }
