@@ -322,7 +322,7 @@ void World::poll_senders() {
   for (uint32_t sender = 0; sender < senders_.size(); ++sender) {
     std::array<uint32_t, 2> changed{};
     size_t count = changed.size();
-    while (count > 0) {
+    for (int round = 0; round < 2 || count == changed.size(); ++round) {  // as Messenger does
       count = senders_[sender].senders->poll_changed(now_, changed);
       for (size_t i = 0; i < count; ++i) {
         Flow& flow = flows_[index(sender, changed[i])];

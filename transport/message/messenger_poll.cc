@@ -226,14 +226,17 @@ void Messenger::poll_arrivals(Instant now) {
 
 // What one flow does may change what others may do.
 void Messenger::poll_changed(Instant now) {
-  size_t count = 0;
-  do {
-    count = controllers_->poll_changed(now, changed_);
-    for (const uint32_t id : std::span(changed_).first(count)) {
-      announce(*flows_[id], now);
-      decide(*flows_[id], now);
-    }
-  } while (count > 0);
+  for (int round = 0; round < 2; ++round) {  // at most: the rest is for the next turn
+    size_t count = 0;
+    do {
+      count = controllers_->poll_changed(now, changed_);
+      for (const uint32_t id : std::span(changed_).first(count)) {
+        announce(*flows_[id], now);
+        decide(*flows_[id], now);
+      }
+    } while (count == changed_.size());
+    if (count == 0) return;
+  }
 }
 
 void Messenger::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
