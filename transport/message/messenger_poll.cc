@@ -226,16 +226,14 @@ void Messenger::poll_arrivals(Instant now) {
 
 // What one flow does may change what others may do.
 void Messenger::poll_changed(Instant now) {
-  for (int round = 0; round < 2; ++round) {  // at most: the rest is for the next turn
-    size_t count = 0;
-    do {
-      count = controllers_->poll_changed(now, changed_);
-      for (const uint32_t id : std::span(changed_).first(count)) {
-        announce(*flows_[id], now);
-        decide(*flows_[id], now);
-      }
-    } while (count == changed_.size());
-    if (count == 0) return;
+  size_t count = changed_.size();
+  // Two rounds at least, if they are needed; the rest is for the next turn.
+  for (int round = 0; count == changed_.size() || (round < 2 && count > 0); ++round) {
+    count = controllers_->poll_changed(now, changed_);
+    for (const uint32_t id : std::span(changed_).first(count)) {
+      announce(*flows_[id], now);
+      decide(*flows_[id], now);
+    }
   }
 }
 
