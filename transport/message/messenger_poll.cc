@@ -224,10 +224,9 @@ void Messenger::poll_arrivals(Instant now) {
   } while (count == arrivals_.size());
 }
 
-// What one flow does may change what others may do.
+// What one flow does may change what others may do. After two rounds the rest can wait.
 void Messenger::poll_changed(Instant now) {
   size_t count = changed_.size();
-  // Two rounds at least, if they are needed; the rest is for the next turn.
   for (int round = 0; count == changed_.size() || (round < 2 && count > 0); ++round) {
     count = controllers_->poll_changed(now, changed_);
     for (const uint32_t id : std::span(changed_).first(count)) {
