@@ -124,7 +124,7 @@ void LinkShare::look(uint32_t causer) {
   }
   budget_.set_allowed(fill_.limits());
   const double line = this->line();
-  const double reach = budget_.learnt() ? line : reach_;
+  const double reach = this->reach();
   level_ = fill_.level(line);
   reach_level_ = reach == line ? level_ : fill_.level(reach);
   if (!queue_.empty()) divide_queue(causer);

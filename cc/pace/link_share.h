@@ -52,6 +52,9 @@ class LinkShare {
   bool starting() const { return budget_.starting(); }
   // Of the link, what may be used.
   double line() const { return std::min(line_, budget_.rate()); }
+  // Likewise, if our flows could use all of it. What this process claims may depend on it, but not
+  // on the part that the claim leads to.
+  double reach() const { return budget_.learnt() ? line() : reach_; }
   // What the link gives the flow, and what it would give if its limit were higher; in bit/s.
   double share(uint32_t flow) const;
   double usable(uint32_t flow) const;

@@ -227,14 +227,14 @@ double PaceController::overcommitted() const {
 bool PaceController::unhindered(double granted) const {
   if (unhindered_) return true;
   const auto flows = static_cast<double>(link_.backlogged());
-  return flows > 1 && granted * flows >= link_.line() * kUnhindered;
+  return flows > 1 && granted * flows >= link_.reach() * kUnhindered;
 }
 
 // How fast a brief message leaves when those before it are gone, while others wait behind it: the
 // receivers are granted the same in all, and find out when it is too much.
 double PaceController::in_its_turn() const {
   const auto flows = static_cast<double>(std::max<size_t>(link_.backlogged(), 1));
-  return link_.line() * std::min(kInTurn / flows, 1.0);
+  return link_.reach() * std::min(kInTurn / flows, 1.0);
 }
 
 // What the receiver lets the flow have, in bit/s.

@@ -322,7 +322,8 @@ void World::poll_senders() {
   for (uint32_t sender = 0; sender < senders_.size(); ++sender) {
     std::array<uint32_t, 2> changed{};
     size_t count = changed.size();
-    for (int round = 0; round < 2 || count == changed.size(); ++round) {  // as Messenger does
+    // As Messenger does.
+    for (int round = 0; count == changed.size() || (round < 2 && count > 0); ++round) {
       count = senders_[sender].senders->poll_changed(now_, changed);
       for (size_t i = 0; i < count; ++i) {
         Flow& flow = flows_[index(sender, changed[i])];

@@ -380,6 +380,29 @@ TEST_F(CcPaceSendersHostLink, ClaimWhatActiveFlowsCouldUse) {
   EXPECT_EQ(link_.last().demand, Rate());
 }
 
+// A claim that followed the part that it leads to would never come to rest.
+TEST_F(CcPaceSendersHostLink, WhatBriefMessagesClaimDoesNotDependOnTheirPart) {
+  link_.given = link_.could = Rate::from_gbps(200);
+  turn();
+  for (uint32_t flow = 0; flow < 2; ++flow) want(flow, 200'000);
+  uint16_t epoch = 0;
+  for (const uint64_t part : {200, 50, 100, 50}) {
+    link_.given = Rate::from_gbps(part);
+    link_.wakes = true;
+    ++epoch;
+    for (Controller* flow : flows_) {
+      flow->on_grant(now_, {.rate = Rate::from_gbps(50),
+                            .aligned = true,
+                            .validity = Duration::from_s(9),
+                            .epoch = epoch});
+    }
+    turn();
+    for (uint32_t flow = 0; flow < 2; ++flow) gbps(flow);
+    turn();
+    EXPECT_NEAR(link_.last().demand.gbps(), 100, 1) << part;
+  }
+}
+
 TEST_F(CcPaceSendersHostLink, FlowsShareTheirPart) {
   link_.given = link_.could = Rate::from_gbps(100);
   want(0, kEndless);
