@@ -443,15 +443,17 @@ TEST(SoftNicWireMode, ExtendedConnectionsTakeNoSendsAndReads) {
   EXPECT_EQ(pair.post(0, ends[0], send), 0U);
 }
 
-// Who was stopped for long asks before it takes the peer for dead.
+// A host that was stopped for long asks its peer, in either mode, before it takes it for dead.
 TEST(SoftNicRc, SilenceIsWhatIsAskedInVain) {
-  SoftNicPair pair(rc_config());
-  const auto ends = pair.connect();
-  pair.post(0, ends[0], SoftNicPair::write(pair.memory(0, 64), pair.memory(1, 64), 64));
-  ASSERT_FALSE(pair.transmit(0).empty()) << "and lost";
-  pair.now = pair.now + SoftNicPair::default_config().silence_limit * 2;
-  ASSERT_TRUE(pair.run_until_completed(0, 1));
-  EXPECT_EQ(pair.completions[0][0].kind, CompletionKind::kSent);
+  for (const SoftNicConfig& config : {SoftNicPair::default_config(), rc_config()}) {
+    SoftNicPair pair(config);
+    const auto ends = pair.connect();
+    pair.post(0, ends[0], SoftNicPair::write(pair.memory(0, 64), pair.memory(1, 64), 64));
+    ASSERT_FALSE(pair.transmit(0).empty()) << "and lost";
+    pair.now = pair.now + config.silence_limit * 2;
+    ASSERT_TRUE(pair.run_until_completed(0, 1));
+    EXPECT_EQ(pair.completions[0][0].kind, CompletionKind::kSent);
+  }
 }
 
 }  // namespace

@@ -236,17 +236,6 @@ TEST(SoftNic, SilentPeerBreaksTheQueuePairAtTheLimit) {
   EXPECT_EQ(pair.completions[0].size(), 1U);
 }
 
-// Who was stopped for long asks before it takes the peer for dead.
-TEST(SoftNic, SilenceIsWhatIsAskedInVain) {
-  SoftNicPair pair;
-  const auto ends = pair.connect();
-  pair.post(0, ends[0], SoftNicPair::write(pair.memory(0, 64), pair.memory(1, 64), 64));
-  ASSERT_FALSE(pair.transmit(0).empty()) << "and lost";
-  pair.now = pair.now + SoftNicPair::default_config().silence_limit * 2;
-  ASSERT_TRUE(pair.run_until_completed(0, 1));
-  EXPECT_EQ(pair.completions[0][0].kind, CompletionKind::kSent);
-}
-
 TEST(SoftNic, PostTakesNoMoreThanTheQueuePairHolds) {
   SoftNicPair pair;
   const auto ends = pair.connect({.work_requests = 8});
