@@ -105,8 +105,8 @@ struct ReceiveRequest {
 };
 
 enum class CompletionKind : uint8_t {
-  kSent,          // a work request of ours: all of its bytes are in place
-  kReceived,      // a peer's write with immediate: likewise
+  kSent,          // a work request of ours: the peer's NIC has all of its bytes, or we those read
+  kReceived,      // a peer's write with immediate: all of its bytes are in place, and those before
   kReceivedSend,  // a peer's send: likewise
   kBroken,        // the queue pair is in error; its work requests will not complete
 };

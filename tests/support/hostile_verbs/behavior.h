@@ -1,0 +1,58 @@
+// What a hostile device does of all that the specification, or a manual, lets a device do. Drawn
+// from a seed, or set by hand.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "transport/base/units.h"
+
+namespace pacecar::hostile {
+
+struct Behavior {
+  uint64_t seed = 1;
+  // The devices work in a thread of their own. Otherwise they do so in turn() and whenever they are
+  // polled; then the same seed does the same.
+  bool threaded = true;
+
+  // --- the port ---
+  bool infiniband = false;    // else RoCE v2
+  bool grh_required = false;  // IBV_QPF_GRH_REQUIRED
+  uint16_t pkey_table = 1;    // entries; the last one is the only full member
+  uint32_t mtu = 4096;
+  uint32_t devices = 1;
+
+  // --- how data reaches memory ---
+  // Data lands up to so many ticks after it was accepted, and acknowledged. What is told by a
+  // completion is in place by then, but for a GPU's memory: there only a read makes sure.
+  uint32_t late_landing = 0;
+  // Pieces of what lies between two completions land in any order, as with PCIe's relaxed ordering,
+  // or adaptive routing: in memory that was registered so, or (forced) in all memory.
+  bool relaxed_ordering = false;
+  // Payload is read from memory up to so many ticks after it was posted.
+  uint32_t late_reading = 0;
+
+  // --- completions ---
+  uint32_t late_completions = 0;  // ticks
+  uint32_t completion_burst = 1;  // appear together, once there are so many or the first is late
+
+  // --- limits, as small as the specification allows ---
+  uint32_t max_queue_pairs = 4096;
+  uint32_t max_work_requests = 4096;  // of a queue
+  uint32_t max_completions = 65535;   // of a completion queue
+  uint32_t max_shared_receives = 8192;
+  uint32_t max_inline = 220;
+  uint8_t max_reads = 16;
+  uint32_t max_regions = 1 << 16;
+
+  Duration registration;  // that one takes
+  bool peer_memory = true;
+  bool dma_buf = true;
+};
+
+Behavior draw_behavior(uint64_t seed);
+// "seed=7,infiniband=1,mtu=1024": the seed draws all, the others are as said. Throws
+// std::invalid_argument.
+Behavior parse_behavior(std::string_view text);
+
+}  // namespace pacecar::hostile

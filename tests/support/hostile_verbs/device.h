@@ -1,0 +1,97 @@
+// A hostile device as one process has it opened.
+//
+// It does its work in ticks; where Behavior::threaded is false a tick is a microsecond.
+//
+// Thread rule: any thread; one lock.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "tests/support/hostile_verbs/behavior.h"
+#include "tests/support/hostile_verbs/memory.h"
+#include "tests/support/hostile_verbs/queue_pair.h"
+#include "tests/support/hostile_verbs/queues.h"
+#include "tests/support/hostile_verbs/wire.h"
+#include "transport/base/prng.h"
+
+namespace pacecar::hostile {
+
+class Device {
+ public:
+  Device(ibv_device* device, uint16_t number);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  static Device& of(ibv_context* context);
+  ibv_context* context() { return &verbs_.context; }
+
+  std::mutex& lock() { return lock_; }
+  void tick();
+  // Ends what is with the device, as when its cable, its driver or itself is gone.
+  void set_link(bool up);
+  void die();
+  bool dead() const { return dead_; }
+
+  // --- for the entry points; under the lock ---
+  void describe(ibv_device_attr& attributes) const;
+  void describe(ibv_port_attr& port) const;
+  ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr& wanted);
+  int destroy_queue_pair(ibv_qp* queue_pair);
+  ibv_cq* create_completion_queue(int entries, ibv_comp_channel* channel, void* user);
+  int destroy_completion_queue(ibv_cq* queue);
+  void remove_region(const Region& region);
+  bool uses(const ibv_pd* domain) const;
+  bool take_event(ibv_async_event& event);
+  ibv_cq* take_completion_event(CompletionChannel& channel);
+
+  // --- for queue pairs ---
+  const Behavior& behavior() const { return behavior_; }
+  Prng& prng() { return prng_; }
+  Regions& regions() { return regions_; }
+  Wire& wire() { return *wire_; }
+  uint64_t ticks() const { return ticks_; }
+  int64_t now_ns() const;
+  void complete(ibv_cq* queue, const ibv_wc& completion, bool solicited, uint64_t send = 0);
+  size_t poll(ibv_cq* queue, size_t most, ibv_wc* completions);
+  void raise(ibv_event_type type, ibv_qp* queue_pair);
+  // Before a read: what was written is pushed ahead of it.
+  void finish_landing();
+  uint16_t number() const { return number_; }
+
+  std::unordered_set<SharedReceives*> shared_receives;
+  std::unordered_set<ibv_pd*> domains;
+
+ private:
+  void run();
+  void raise(const ibv_async_event& event);
+
+  verbs_context verbs_{};
+  Behavior behavior_;
+  Prng prng_;
+  uint16_t number_;
+  mutable std::mutex lock_;
+  std::unique_ptr<Wire> wire_;
+  Regions regions_;
+  std::map<uint32_t, std::unique_ptr<QueuePair>> queue_pairs_;  // by number: the order is the same
+  std::vector<std::unique_ptr<CompletionQueue>> completion_queues_;
+  EventQueue<ibv_async_event> events_;
+  uint64_t ticks_ = 0;
+  bool dead_ = false;
+  bool idle_ = false;
+  std::atomic<bool> ends_{false};
+  std::thread thread_;
+};
+
+}  // namespace pacecar::hostile

@@ -1,0 +1,361 @@
+// The functions of libibverbs, by its published header; those that touch no device are the
+// library's own.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <net/if.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "tests/support/hostile_verbs/device.h"
+#include "tests/support/hostile_verbs/world.h"
+
+#undef ibv_reg_mr
+#undef ibv_query_port
+
+namespace pacecar::hostile {
+namespace {
+
+Device& device_of(const ibv_pd* domain) { return Device::of(domain->context); }
+
+template <typename T>
+T* refuse(int error) {
+  errno = error;
+  return nullptr;
+}
+
+QueuePair& own(ibv_qp* queue_pair) { return *reinterpret_cast<QueuePair*>(queue_pair); }
+
+int poll_cq(ibv_cq* queue, int most, ibv_wc* completions) {
+  Device& device = Device::of(queue->context);
+  if (!device.behavior().threaded) World::instance().turn();
+  size_t count = 0;
+  {
+    const std::lock_guard lock(device.lock());
+    if (!device.dead()) count = device.poll(queue, static_cast<size_t>(most), completions);
+  }
+  if (count == 0 && device.behavior().threaded) std::this_thread::yield();  // to the device
+  return static_cast<int>(count);
+}
+
+int req_notify_cq(ibv_cq* queue, int solicited_only) {
+  Device& device = Device::of(queue->context);
+  const std::lock_guard lock(device.lock());
+  reinterpret_cast<CompletionQueue*>(queue)->arm(solicited_only != 0);
+  return 0;
+}
+
+int post_send(ibv_qp* queue_pair, ibv_send_wr* request, ibv_send_wr** refused) {
+  Device& device = Device::of(queue_pair->context);
+  const std::lock_guard lock(device.lock());
+  return device.dead() ? EIO : own(queue_pair).post_send(request, refused);
+}
+
+int post_recv(ibv_qp* queue_pair, ibv_recv_wr* request, ibv_recv_wr** refused) {
+  Device& device = Device::of(queue_pair->context);
+  const std::lock_guard lock(device.lock());
+  return device.dead() ? EIO : own(queue_pair).post_receive(request, refused);
+}
+
+int post_srq_recv(ibv_srq* queue, ibv_recv_wr* request, ibv_recv_wr** refused) {
+  Device& device = Device::of(queue->context);
+  const std::lock_guard lock(device.lock());
+  auto& shared = *reinterpret_cast<SharedReceives*>(queue);
+  for (; request != nullptr; request = request->next) {
+    *refused = request;
+    if (device.dead()) return EIO;
+    if (shared.requests.size() >= shared.capacity) return ENOMEM;
+    shared.requests.push_back(
+        {request->wr_id, {request->sg_list, request->sg_list + request->num_sge}});
+  }
+  return 0;
+}
+
+int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attributes, size_t length) {
+  Device& device = Device::of(context);
+  const std::lock_guard lock(device.lock());
+  if (port != 1) return EINVAL;
+  if (device.dead()) return EIO;
+  ibv_port_attr all;
+  device.describe(all);
+  std::memcpy(attributes, &all, std::min(length, sizeof all));
+  return 0;
+}
+
+void fill_gid(const Device& device, ibv_gid_entry& entry) {
+  entry = {};
+  entry.port_num = 1;
+  if (device.behavior().infiniband) {
+    entry.gid_type = IBV_GID_TYPE_IB;
+    entry.gid.raw[0] = 0xFE;
+    entry.gid.raw[1] = 0x80;
+  } else {
+    constexpr uint8_t kIpv4[] = {0xFF, 0xFF, 192, 0, 2};
+    entry.gid_type = IBV_GID_TYPE_ROCE_V2;
+    entry.ndev_ifindex = if_nametoindex("lo");
+    std::ranges::copy(kIpv4, entry.gid.raw + 10);
+  }
+  entry.gid.raw[15] = static_cast<uint8_t>(device.number() + 1);
+}
+
+ibv_mr* registered(Region* region, const Device& device) {
+  if (device.behavior().registration > Duration()) {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(device.behavior().registration.ns()));
+  }
+  return region == nullptr ? nullptr : &region->verbs;
+}
+
+// As the kernel would: what is not mapped cannot be locked.
+bool mapped(const void* address, size_t length) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(address) / page * page;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(address) + length;
+  return length > 0 && end > begin &&
+         msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0;
+}
+
+}  // namespace
+
+void set_up_operations(verbs_context& context, Device& device, ibv_device* verbs) {
+  context.sz = sizeof context;
+  context.query_port = query_port;
+  context.context.device = verbs;
+  context.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+  context.context.num_comp_vectors = 1;
+  context.context.cmd_fd = -1;
+  context.context.ops.poll_cq = poll_cq;
+  context.context.ops.req_notify_cq = req_notify_cq;
+  context.context.ops.post_send = post_send;
+  context.context.ops.post_recv = post_recv;
+  context.context.ops.post_srq_recv = post_srq_recv;
+  context.priv = reinterpret_cast<verbs_ex_private*>(&device);
+}
+
+Device& Device::of(ibv_context* context) {
+  return *reinterpret_cast<Device*>(verbs_get_ctx(context)->priv);
+}
+
+}  // namespace pacecar::hostile
+
+using namespace pacecar::hostile;
+
+extern "C" {
+
+ibv_device** ibv_get_device_list(int* count) {
+  const auto& devices = World::instance().devices();
+  auto** const list = new ibv_device*[devices.size() + 1]();
+  std::ranges::copy(devices, list);
+  if (count != nullptr) *count = static_cast<int>(devices.size());
+  return list;
+}
+
+void ibv_free_device_list(ibv_device** list) { delete[] list; }
+const char* ibv_get_device_name(ibv_device* device) { return device->name; }
+
+__be64 ibv_get_device_guid(ibv_device* device) {
+  return htobe64(0x0200'0000'0000'0001 + static_cast<uint64_t>(device->name[7] - '0'));
+}
+
+ibv_context* ibv_open_device(ibv_device* device) {
+  const auto& devices = World::instance().devices();
+  const auto found = std::ranges::find(devices, device);
+  if (found == devices.end()) return refuse<ibv_context>(ENODEV);
+  return (new Device(device, static_cast<uint16_t>(found - devices.begin())))->context();
+}
+
+int ibv_close_device(ibv_context* context) {
+  delete &Device::of(context);
+  return 0;
+}
+
+int ibv_query_device(ibv_context* context, ibv_device_attr* attributes) {
+  Device& device = Device::of(context);
+  const std::lock_guard lock(device.lock());
+  if (device.dead()) return EIO;
+  device.describe(*attributes);
+  return 0;
+}
+
+ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t most, uint32_t,
+                             size_t) {
+  if (most == 0) return 0;
+  fill_gid(Device::of(context), *entries);
+  return 1;
+}
+
+int ibv_query_gid(ibv_context* context, uint8_t, int index, ibv_gid* gid) {
+  ibv_gid_entry entry;
+  fill_gid(Device::of(context), entry);
+  *gid = entry.gid;
+  return index == 0 ? 0 : -1;
+}
+
+int ibv_query_pkey(ibv_context* context, uint8_t, int index, __be16* key) {
+  constexpr uint16_t kFullMember = 0x8000;
+  const uint16_t count = Device::of(context).behavior().pkey_table;
+  if (index < 0 || index >= count) return -1;
+  *key = htons(static_cast<uint16_t>(0x7FFF - index) | (index + 1 == count ? kFullMember : 0));
+  return 0;
+}
+
+ibv_pd* ibv_alloc_pd(ibv_context* context) {
+  Device& device = Device::of(context);
+  const std::lock_guard lock(device.lock());
+  if (device.dead()) return refuse<ibv_pd>(EIO);
+  auto* const domain = new ibv_pd{.context = context, .handle = 0};
+  device.domains.insert(domain);
+  return domain;
+}
+
+int ibv_dealloc_pd(ibv_pd* domain) {
+  Device& device = device_of(domain);
+  const std::lock_guard lock(device.lock());
+  if (device.uses(domain)) return EBUSY;
+  device.domains.erase(domain);
+  delete domain;
+  return 0;
+}
+
+ibv_mr* ibv_reg_mr(ibv_pd* domain, void* address, size_t length, int access) {
+  return ibv_reg_mr_iova2(domain, address, length, reinterpret_cast<uintptr_t>(address),
+                          static_cast<unsigned>(access));
+}
+
+ibv_mr* ibv_reg_mr_iova2(ibv_pd* domain, void* address, size_t length, uint64_t begin,
+                         unsigned access) {
+  Device& device = device_of(domain);
+  const std::lock_guard lock(device.lock());
+  const Behavior& behavior = device.behavior();
+  constexpr unsigned kRemote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+  const bool writable = (access & kRemote) == 0 || (access & IBV_ACCESS_LOCAL_WRITE) != 0;
+  if (device.dead()) return refuse<ibv_mr>(EIO);
+  if (!writable) return refuse<ibv_mr>(EINVAL);
+  if (device.regions().size() >= behavior.max_regions) return refuse<ibv_mr>(ENOMEM);
+  const bool reachable =
+      as_gpu_sees(address) != nullptr ? behavior.peer_memory : mapped(address, length);
+  if (!reachable) return refuse<ibv_mr>(EFAULT);
+  return registered(device.regions().add(domain, address, length, begin, static_cast<int>(access)),
+                    device);
+}
+
+ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* domain, uint64_t offset, size_t length, uint64_t begin, int fd,
+                          int access) {
+  Device& device = device_of(domain);
+  const std::lock_guard lock(device.lock());
+  if (!device.behavior().dma_buf) return refuse<ibv_mr>(EOPNOTSUPP);
+  if (fcntl(fd, F_GETFD) < 0) return refuse<ibv_mr>(EBADF);
+  if (device.dead()) return refuse<ibv_mr>(EIO);
+  return registered(device.regions().add_dma_buf(domain, fd, offset, length, begin, access),
+                    device);
+}
+
+int ibv_dereg_mr(ibv_mr* memory) {
+  Device& device = Device::of(memory->context);
+  const std::lock_guard lock(device.lock());
+  device.remove_region(*reinterpret_cast<Region*>(memory));
+  return 0;
+}
+
+ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  auto* const channel = new CompletionChannel;
+  channel->events.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+  channel->verbs = {.context = context, .fd = channel->events.fd, .refcnt = 0};
+  return &channel->verbs;
+}
+
+int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
+  close(channel->fd);
+  delete reinterpret_cast<CompletionChannel*>(channel);
+  return 0;
+}
+
+int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** queue, void** user) {
+  eventfd_t one = 0;
+  if (eventfd_read(channel->fd, &one) != 0) return -1;
+  Device& device = Device::of(channel->context);
+  const std::lock_guard lock(device.lock());
+  *queue = device.take_completion_event(*reinterpret_cast<CompletionChannel*>(channel));
+  if (*queue == nullptr) return errno = EAGAIN, -1;
+  *user = (*queue)->cq_context;
+  return 0;
+}
+
+void ibv_ack_cq_events(ibv_cq*, unsigned) {}
+
+int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
+  eventfd_t one = 0;
+  if (eventfd_read(context->async_fd, &one) != 0) return -1;
+  Device& device = Device::of(context);
+  const std::lock_guard lock(device.lock());
+  if (!device.take_event(*event)) return errno = EAGAIN, -1;
+  return 0;
+}
+
+void ibv_ack_async_event(ibv_async_event*) {}
+
+ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* user, ibv_comp_channel* channel,
+                      int) {
+  Device& device = Device::of(context);
+  const std::lock_guard lock(device.lock());
+  if (device.dead()) return refuse<ibv_cq>(EIO);
+  return device.create_completion_queue(entries, channel, user);
+}
+
+int ibv_destroy_cq(ibv_cq* queue) {
+  Device& device = Device::of(queue->context);
+  const std::lock_guard lock(device.lock());
+  return device.destroy_completion_queue(queue);
+}
+
+ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
+  Device& device = device_of(domain);
+  const std::lock_guard lock(device.lock());
+  if (device.dead()) return refuse<ibv_srq>(EIO);
+  if (attributes->attr.max_wr > device.behavior().max_shared_receives) {
+    return refuse<ibv_srq>(EINVAL);
+  }
+  auto* const queue = new SharedReceives;
+  queue->verbs.context = domain->context;
+  queue->verbs.pd = domain;
+  queue->capacity = attributes->attr.max_wr;
+  device.shared_receives.insert(queue);
+  return &queue->verbs;
+}
+
+int ibv_destroy_srq(ibv_srq* queue) {
+  Device& device = Device::of(queue->context);
+  const std::lock_guard lock(device.lock());
+  auto* const shared = reinterpret_cast<SharedReceives*>(queue);
+  if (shared->users > 0) return EBUSY;
+  device.shared_receives.erase(shared);
+  delete shared;
+  return 0;
+}
+
+ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* wanted) {
+  Device& device = device_of(domain);
+  const std::lock_guard lock(device.lock());
+  return device.dead() ? refuse<ibv_qp>(EIO) : device.create_queue_pair(domain, *wanted);
+}
+
+int ibv_modify_qp(ibv_qp* queue_pair, ibv_qp_attr* attributes, int mask) {
+  Device& device = Device::of(queue_pair->context);
+  const std::lock_guard lock(device.lock());
+  return device.dead() ? EIO : own(queue_pair).modify(*attributes, mask);
+}
+
+int ibv_destroy_qp(ibv_qp* queue_pair) {
+  Device& device = Device::of(queue_pair->context);
+  const std::lock_guard lock(device.lock());
+  return device.destroy_queue_pair(queue_pair);
+}
+
+}  // extern "C"

@@ -1,0 +1,26 @@
+// Hostile RDMA devices: libibverbs' functions for devices that exist in this process and others of
+// the same world only, and that do everything that a real one may do and rdma_rxe does not. A
+// program that is linked with them, or preloads them, finds them instead of the machine's.
+//
+// Environment, for programs that preload them: HOSTILE_VERBS, see parse_behavior();
+// HOSTILE_VERBS_WORLD, the same for those that shall reach each other.
+#pragma once
+
+#include <cstdint>
+
+#include "tests/support/hostile_verbs/behavior.h"
+#include "tests/support/hostile_verbs/memory.h"
+
+namespace pacecar::hostile {
+
+// Of devices opened from now on.
+void configure(const Behavior& behavior);
+// A tick of every device that is open.
+void turn();
+// The devices' time, which turn() moves on.
+int64_t now_ns();
+
+void set_link(uint32_t device, bool up);
+void kill_device(uint32_t device);
+
+}  // namespace pacecar::hostile

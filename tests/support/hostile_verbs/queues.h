@@ -1,0 +1,75 @@
+// Queues of a hostile device that queue pairs share: completion queues and shared receive queues.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "tests/support/hostile_verbs/behavior.h"
+
+namespace pacecar::hostile {
+
+struct ReceiveRequest {
+  uint64_t id = 0;
+  std::vector<ibv_sge> pieces;
+};
+
+// The verbs object comes first: its address is ours.
+struct SharedReceives {
+  ibv_srq verbs{};
+  uint32_t capacity = 0;
+  uint32_t users = 0;
+  std::deque<ReceiveRequest> requests;
+};
+
+// What tells a program of events: a counter that can be waited for, and the events.
+template <typename Event>
+struct EventQueue {
+  int fd = -1;
+  std::deque<Event> events;
+};
+
+struct CompletionChannel {
+  ibv_comp_channel verbs{};
+  EventQueue<ibv_cq*> events;
+};
+
+class CompletionQueue {
+ public:
+  ibv_cq verbs{};
+  uint32_t users = 0;
+
+  explicit CompletionQueue(const Behavior& behavior) : behavior_(behavior) {}
+
+  // False: it overflowed, and is of no use any more. `solicited`: wakes who waits for such only.
+  // `send`: the number of the request, if it is a send.
+  bool add(const ibv_wc& completion, bool solicited, uint64_t send, uint64_t tick);
+  // True: the channel has to tell that something appeared.
+  bool advance(uint64_t tick);
+  bool idle() const { return held_.empty(); }
+  // `on_polled(queue pair, send)`.
+  size_t poll(size_t most, ibv_wc* completions,
+              const std::function<void(uint32_t, uint64_t)>& on_polled);
+  void arm(bool solicited_only);
+  // Those of a queue pair that is destroyed are gone with it.
+  void forget(uint32_t queue_pair);
+
+ private:
+  struct Entry {
+    ibv_wc completion;
+    bool solicited;
+    uint64_t send;
+    uint64_t due;
+  };
+  enum class Armed { kNo, kSolicited, kAny };
+
+  const Behavior& behavior_;
+  std::deque<Entry> held_;
+  std::deque<Entry> visible_;
+  Armed armed_ = Armed::kNo;
+};
+
+}  // namespace pacecar::hostile

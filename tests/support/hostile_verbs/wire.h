@@ -1,0 +1,76 @@
+// The network between hostile devices: packets as datagrams between sockets of this machine, so
+// that devices of several processes reach each other. It loses nothing while both links are up.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace pacecar::hostile {
+
+// A device as one process has it opened: what a packet is addressed to.
+struct Port {
+  uint16_t device = 0;
+  uint16_t context = 0;
+
+  bool operator==(const Port&) const = default;
+};
+
+enum class PacketKind : uint8_t { kWrite, kSend, kReadRequest, kReadResponse, kAck, kNak };
+enum class Nak : uint8_t { kSequence, kNotReady, kInvalid, kAccess, kOperation };
+
+struct PacketHeader {
+  uint32_t queue_pair = 0;  // the destination's
+  uint32_t psn = 0;
+  uint64_t address = 0;  // of this packet's part
+  uint64_t total = 0;    // of the message
+  uint32_t key = 0;
+  uint32_t immediate = 0;
+  Port from;
+  PacketKind kind = PacketKind::kAck;
+  Nak nak = Nak::kSequence;
+  bool first = false;
+  bool last = false;
+  bool has_immediate = false;
+  bool solicited = false;
+};
+
+struct Packet {
+  PacketHeader header;
+  std::vector<uint8_t> payload;
+};
+
+class Wire {
+ public:
+  static constexpr size_t kSegment = 16384;  // most payload of a packet
+
+  // Takes the first context number of the device that is free. Throws std::system_error.
+  Wire(std::string world, uint16_t device);
+  ~Wire();
+  Wire(const Wire&) = delete;
+  Wire& operator=(const Wire&) = delete;
+
+  Port port() const { return port_; }
+  int fd() const { return socket_; }
+  void send(Port to, Packet packet);
+  // Sends what had no room before.
+  void flush();
+  bool backlogged() const { return !waiting_.empty(); }
+  std::optional<Packet> receive();
+
+  bool up = true;  // while it is not, nothing passes in either direction
+
+ private:
+  bool try_send(Port to, const Packet& packet);
+
+  std::string world_;
+  Port port_;
+  int socket_ = -1;
+  std::unordered_map<uint32_t, std::deque<Packet>> waiting_;  // by port
+  std::vector<uint8_t> buffer_;
+};
+
+}  // namespace pacecar::hostile

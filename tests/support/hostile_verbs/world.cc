@@ -1,0 +1,90 @@
+#include "tests/support/hostile_verbs/world.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/support/hostile_verbs/device.h"
+#include "tests/support/hostile_verbs/hostile_verbs.h"
+
+namespace pacecar::hostile {
+namespace {
+
+constexpr int64_t kTickNs = 1000;
+constexpr uint32_t kMostDevices = 8;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+}  // namespace
+
+World& World::instance() {
+  static World* const world = new World;  // outlives those who close their devices at the end
+  return *world;
+}
+
+World::World() : behavior_(parse_behavior(variable("HOSTILE_VERBS"))) {
+  name_ = variable("HOSTILE_VERBS_WORLD");
+  if (name_.empty()) name_ = std::to_string(getpid());
+}
+
+void World::configure(const Behavior& behavior) {
+  const std::lock_guard lock(mutex_);
+  behavior_ = behavior;
+}
+
+const std::vector<ibv_device*>& World::devices() {
+  const std::lock_guard lock(mutex_);
+  while (devices_.size() < std::min(behavior_.devices, kMostDevices)) {
+    auto* const device = new ibv_device{};
+    device->node_type = IBV_NODE_CA;
+    device->transport_type = IBV_TRANSPORT_IB;
+    std::snprintf(device->name, sizeof device->name, "hostile%zu", devices_.size());
+    std::snprintf(device->dev_name, sizeof device->dev_name, "uverbs%zu", devices_.size());
+    devices_.push_back(device);
+  }
+  devices_.resize(std::min<size_t>(devices_.size(), std::min(behavior_.devices, kMostDevices)));
+  return devices_;
+}
+
+void World::turn() {
+  const std::lock_guard lock(mutex_);
+  now_ns_ += kTickNs;
+  for (Device* device : open_) device->tick();
+}
+
+void World::add(Device& device) {
+  const std::lock_guard lock(mutex_);
+  open_.push_back(&device);
+}
+
+void World::remove(Device& device) {
+  const std::lock_guard lock(mutex_);
+  std::erase(open_, &device);
+}
+
+void World::set_link(uint32_t device, bool up) {
+  const std::lock_guard lock(mutex_);
+  for (Device* each : open_) {
+    if (each->number() == device) each->set_link(up);
+  }
+}
+
+void World::kill_device(uint32_t device) {
+  const std::lock_guard lock(mutex_);
+  for (Device* each : open_) {
+    if (each->number() == device) each->die();
+  }
+}
+
+void configure(const Behavior& behavior) { World::instance().configure(behavior); }
+void turn() { World::instance().turn(); }
+int64_t now_ns() { return World::instance().now_ns(); }
+void set_link(uint32_t device, bool up) { World::instance().set_link(device, up); }
+void kill_device(uint32_t device) { World::instance().kill_device(device); }
+
+}  // namespace pacecar::hostile

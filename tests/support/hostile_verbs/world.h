@@ -1,0 +1,50 @@
+// The devices of this process, and what they have in common. The entry points of libibverbs find
+// their device here.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tests/support/hostile_verbs/behavior.h"
+
+namespace pacecar::hostile {
+
+class Device;
+
+class World {
+ public:
+  static World& instance();
+
+  const Behavior& behavior() const { return behavior_; }
+  const std::string& name() const { return name_; }
+  int64_t now_ns() const { return now_ns_; }
+  // The verbs objects of the devices; they live as long as the process.
+  const std::vector<ibv_device*>& devices();
+
+  void configure(const Behavior& behavior);
+  void turn();
+  void add(Device& device);
+  void remove(Device& device);
+  void set_link(uint32_t device, bool up);
+  void kill_device(uint32_t device);
+
+ private:
+  World();
+
+  std::recursive_mutex mutex_;
+  Behavior behavior_;
+  std::string name_;
+  std::atomic<int64_t> now_ns_{1'000'000'000};
+  std::vector<ibv_device*> devices_;
+  std::vector<Device*> open_;
+};
+
+// Fills in what a program calls through its context.
+void set_up_operations(verbs_context& context, Device& device, ibv_device* verbs);
+
+}  // namespace pacecar::hostile
