@@ -28,6 +28,8 @@ struct NicWorld {
   bool refusals_break = false;
   // Likewise memory that is gone while it is sent.
   bool lost_memory_breaks = false;
+  // How a send fails that never finds a receive request.
+  CompletionStatus not_ready = CompletionStatus::kReceiverNotReady;
   // Lets a little time pass, runs timers, moves packets, and returns the time it is then.
   std::function<Instant()> step;
   std::shared_ptr<void> owner;

@@ -63,6 +63,14 @@ TEST(GidChoice, AWantedEntryIsTakenAgainstTheRule) {
   EXPECT_EQ(choice->entry.index, 4U);
 }
 
+TEST(GidChoice, OfInfinibandIsTheFirstOrTheWanted) {
+  const Entries entries{{0, GidKind::kInfiniband, kLocal}, {1, GidKind::kInfiniband, kGlobal}};
+  EXPECT_EQ(choose_infiniband_gid(entries, {})->entry.gid, kLocal);
+  EXPECT_EQ(choose_infiniband_gid(entries, 1)->entry.gid, kGlobal);
+  EXPECT_EQ(choose_infiniband_gid(entries, 2).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(choose_infiniband_gid({}, {}).error().code, ErrorCode::kNotFound);
+}
+
 TEST(GidChoice, AWantedEntryThatIsNoneIsRefusedWithTheTable) {
   const Entries entries{{2, GidKind::kRoceV2, kIpv4}, {3, GidKind::kRoceV1, kIpv4}};
   for (const uint32_t wanted : {3, 9}) {

@@ -76,7 +76,8 @@ class EngineSendConnection final : public SendConnection {
                                   .size = size,
                                   .tag = tag,
                                   .key = memory != nullptr ? memory->region().key : 0,
-                                  .request = request};
+                                  .request = request,
+                                  .host = memory != nullptr && memory->host()};
     if (!at_.nic.engine->sends().push(at_.connection, operation)) {
       pool_.give_back(request);
       return nullptr;

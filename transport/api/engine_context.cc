@@ -257,7 +257,8 @@ Result<const Memory*> EngineContext::register_memory(size_t nic, const MemoryRan
     }
     regions.push_back(*region);
   }
-  return new Memory(std::move(regions), nic);  // until deregister_memory
+  return new Memory(std::move(regions), nic,
+                    range.kind == MemoryKind::kHost);  // until deregister_memory
 }
 
 Result<void> EngineContext::deregister_memory(size_t nic, const Memory* memory) {

@@ -15,14 +15,16 @@ namespace pacecar {
 class Memory {
  public:
   // `nic` is the one that it is registered with, in Context::nics.
-  explicit Memory(std::vector<MemoryRegion> regions, size_t nic = 0)
-      : regions_(std::move(regions)), nic_(nic) {}
+  explicit Memory(std::vector<MemoryRegion> regions, size_t nic = 0, bool host = false)
+      : regions_(std::move(regions)), nic_(nic), host_(host) {}
   explicit Memory(std::shared_ptr<StagedRange> staged) : regions_(1), staged_(std::move(staged)) {}
   const MemoryRegion& region(size_t member = 0) const { return regions_[member]; }
   std::span<const MemoryRegion> regions() const { return regions_; }
   // GPU memory that the NIC does not know: its messages are copied. Null for all other.
   const std::shared_ptr<StagedRange>& staged() const { return staged_; }
   size_t nic() const { return nic_; }
+  // Memory of the host, which the processor may read.
+  bool host() const { return host_; }
   // Whether [data, data + size) lies inside.
   bool covers(const void* data, size_t size) const {
     const auto start = reinterpret_cast<uintptr_t>(data);
@@ -33,6 +35,7 @@ class Memory {
  private:
   std::vector<MemoryRegion> regions_;
   size_t nic_ = 0;
+  bool host_ = false;
   std::shared_ptr<StagedRange> staged_;
 };
 

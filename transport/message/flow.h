@@ -32,7 +32,8 @@ inline WorkRequest table_write(const WorkId& id, const void* from, Bytes length,
           .remote = table.address + offset,
           .length = length,
           .local_key = own.key,
-          .remote_key = table.key};
+          .remote_key = table.key,
+          .host = true};
 }
 
 struct Messenger::Flow {

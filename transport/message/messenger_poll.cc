@@ -475,8 +475,7 @@ void Messenger::poll_grants(Instant now) {
   } while (count == grants_.size());
 }
 
-// Writes the flow's own word into the peer's memory. Every write takes the word that is newest when
-// it leaves or is repeated, so that words which follow each other closely cannot go back in time.
+// Each write carries the word that is newest when it leaves or is repeated: none goes back in time.
 void Messenger::post_word(Flow& flow, Instant now) {
   if (flow.words_outstanding == kMaxWords || flow.state != Flow::State::kOpen) return;
   const bool posted =
@@ -486,7 +485,8 @@ void Messenger::post_word(Flow& flow, Instant now) {
                           .length = sizeof(uint64_t),
                           .local_key = words_out_region_.key,
                           .remote_key = flow.remote.words.key,
-                          .passing = true});
+                          .passing = true,
+                          .host = true});
   if (!posted) return speaking_.add(flow.id);  // no room: again at the next poll
   ++flow.words_outstanding;
   flow.word_posted = words_out_[flow.id];

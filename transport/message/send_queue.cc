@@ -152,6 +152,7 @@ bool SendQueue::copy(Send& send) {
   send.cell = eager_.copy(operation.data, operation.size);
   operation.data = eager_.message(send.cell);
   operation.key = eager_.key();
+  operation.host = true;
   finish(send);
   return true;
 }
@@ -186,6 +187,7 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
             Immediate{.connection = connection, .slot = send.cell, .writes = Immediate::kEager}
                 .pack(),
         .opcode = Opcode::kWriteWithImm,
+        .host = true,
     };
     return true;
   }
@@ -209,6 +211,7 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
       .immediate = immediate.pack(),
       .opcode = Opcode::kWriteWithImm,
       .awaited = !send.told,
+      .host = send.operation.host,
   };
   return true;
 }

@@ -29,6 +29,7 @@ struct SendOperation {
   uint32_t key = 0;
   MessageRequest* request = nullptr;
   Bytes offset = 0;  // in the receiver's buffer: other lanes carry the rest of the message
+  bool host = false;  // memory of the host, not of a GPU
 };
 
 class SendQueue {

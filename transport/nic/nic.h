@@ -94,6 +94,7 @@ struct WorkRequest {
   bool signaled = true;  // false: completes silently unless it fails
   bool awaited = false;  // somebody waits for it: it should complete soon also if it is the last
   bool passing = false;  // it may overtake others of its queue pair: it may go with any packet
+  bool host = false;     // memory of the host, not of a GPU: the processor may read it, now
 };
 
 // Where the next send of the peer goes; the memory must be writable.

@@ -95,8 +95,9 @@ Result<void> choose_address(VerbsDevice& device, std::optional<uint32_t> gid_ind
                             const LogSink& log) {
   const GidTable table = read_gids(device.context.get(), device.port);
   device.netdev = table.netdev;
-  if (device.link_layer == LinkLayer::kInfiniband) return {};
-  const auto choice = choose_gid(table.entries, gid_index);
+  const bool ethernet = device.link_layer == LinkLayer::kEthernet;
+  const auto choice = ethernet ? choose_gid(table.entries, gid_index)
+                               : choose_infiniband_gid(table.entries, gid_index);
   if (!choice) {
     return fail(choice.error().code,
                 fmt::format("{} port {}: {}", device.name, device.port, choice.error().message));

@@ -51,7 +51,7 @@ struct VerbsDevice {
   std::string netdev;
   bool hardware = true;  // else the host's processors do its work, and share them with everybody
   LinkLayer link_layer = LinkLayer::kEthernet;
-  GidEntry gid;  // Ethernet only
+  GidEntry gid;
   uint32_t mtu = 0;
 
   // Errors: kNotFound (no such device, port or GID), kInvalidArgument (the wanted GID is none),

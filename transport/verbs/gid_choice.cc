@@ -77,6 +77,21 @@ Result<GidChoice> choose_gid(std::span<const GidEntry> entries, std::optional<ui
                           list(entries)));
 }
 
+Result<GidChoice> choose_infiniband_gid(std::span<const GidEntry> entries,
+                                        std::optional<uint32_t> wanted) {
+  const auto found = std::ranges::find(entries, wanted.value_or(0), &GidEntry::index);
+  if (found != entries.end()) return GidChoice{*found, {}};
+  if (wanted) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("PACECAR_GID_INDEX is {}, but the port has no such GID: its table {}",
+                            *wanted, list(entries)));
+  }
+  return fail(
+      ErrorCode::kNotFound,
+      fmt::format("the port has no GID 0 (its table {}): check that the subnet manager runs",
+                  list(entries)));
+}
+
 Result<std::optional<uint32_t>> parse_gid_index(std::string_view text) {
   if (text.empty()) return std::nullopt;
   uint32_t index = 0;

@@ -1,6 +1,6 @@
-// Which entry of a port's GID table is ours: RoCE v2 only; IPv4-mapped first, then global IPv6,
-// then link-local, which works within one subnet only. A wrong choice is the commonest reason why
-// RoCE connections do not come up.
+// Which entry of a port's GID table is ours. Of an Ethernet port RoCE v2 only; IPv4-mapped first,
+// then global IPv6, then link-local, which works within one subnet only. A wrong choice is the
+// commonest reason why RoCE connections do not come up.
 //
 // Pure. Thread rule: any.
 #pragma once
@@ -32,6 +32,11 @@ struct GidChoice {
 // `entries` are the valid ones of an Ethernet port; `wanted` is an index that somebody insists on.
 // Errors: kNotFound, when there is no usable entry; kInvalidArgument, when the wanted one is none.
 Result<GidChoice> choose_gid(std::span<const GidEntry> entries, std::optional<uint32_t> wanted);
+
+// Of an InfiniBand port: the first, whose prefix is the subnet's, or the wanted one. Errors: as
+// above.
+Result<GidChoice> choose_infiniband_gid(std::span<const GidEntry> entries,
+                                        std::optional<uint32_t> wanted);
 
 // What PACECAR_GID_INDEX says; empty: nothing is wanted. Error: kInvalidArgument.
 Result<std::optional<uint32_t>> parse_gid_index(std::string_view text);

@@ -28,6 +28,15 @@ ibv_mtu mtu_code(uint32_t bytes) {
   return static_cast<ibv_mtu>(std::countr_zero(bytes) - std::countr_zero(128U));
 }
 
+// Always on Ethernet; on InfiniBand where the port asks for it, and between subnets, which their
+// prefixes tell apart.
+bool needs_global_route(const VerbsDevice& device, const RcEndpoint& remote) {
+  constexpr size_t kPrefix = 8;
+  const bool asked = (device.port_attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
+  if (device.link_layer == LinkLayer::kEthernet || asked) return true;
+  return !std::equal(remote.gid.begin(), remote.gid.begin() + kPrefix, device.gid.gid.begin());
+}
+
 uint8_t service_level(const LaneConfig& config) { return config.traffic_class >> 5; }
 
 ibv_ah_attr path_to(const VerbsDevice& device, const LaneConfig& config, const Lane& lane,
@@ -36,7 +45,7 @@ ibv_ah_attr path_to(const VerbsDevice& device, const LaneConfig& config, const L
   path.sl = service_level(config);
   path.port_num = static_cast<uint8_t>(device.port);
   path.dlid = remote.lid;
-  if (device.link_layer == LinkLayer::kInfiniband) return path;
+  if (!needs_global_route(device, remote)) return path;
   path.is_global = 1;
   std::ranges::copy(remote.gid, path.grh.dgid.raw);
   path.grh.flow_label = lane.flow_label;

@@ -49,7 +49,7 @@ void PostBatch::add(const WorkRequest& request, uint64_t number, Instant departu
   const size_t index = queue_pair_.next_lane();
   Lane& lane = queue_pair_.lanes[index];
   const bool signaled = lane.ledger.wants_signal(request.length);
-  const bool copied = request.length <= lane.inline_bytes && request.opcode != Opcode::kRead;
+  const bool copied = request.host && request.length <= lane.inline_bytes;
   pieces_[count_] = {.addr = reinterpret_cast<uint64_t>(request.local),
                      .length = static_cast<uint32_t>(request.length),
                      .lkey = request.local_key};

@@ -44,6 +44,8 @@ class GpuMemories {
 // What is written at once in any order.
 constexpr size_t kPiece = 32;
 constexpr size_t kPieces = 8;  // of a packet, at most
+// How much later data lands in a GPU's memory than in the host's.
+constexpr uint64_t kGpuLate = 64;
 
 }  // namespace
 
@@ -180,9 +182,9 @@ void Landing::then(std::function<void()> what) {
 }
 
 void Landing::advance() {
-  const bool late = behavior_.late_landing > 0 && prng_.below(behavior_.late_landing + 1) > 0;
-  if (late) return;
-  land_some(gpu_, true);
+  const uint64_t late = behavior_.late_landing;
+  if (!gpu_.empty() && prng_.below(late * kGpuLate + 1) == 0) land_some(gpu_, true);
+  if (prng_.below(late + 1) > 0) return;
   while (!steps_.empty()) {
     Step& step = steps_.front();
     land_some(step.pieces, step.pieces.empty() ? false : step.pieces.front().relaxed);
