@@ -33,7 +33,7 @@ Device::Device(ibv_device* device, uint16_t number)
     : behavior_(World::instance().behavior()),
       prng_(behavior_.seed ^ number),
       number_(number),
-      wire_(std::make_unique<Wire>(World::instance().name(), number)) {
+      wire_(std::make_unique<Wire>(World::instance().name(), number, !behavior_.threaded)) {
   set_up_operations(verbs_, *this, device);
   events_.fd = verbs_.context.async_fd = event_counter();
   World::instance().add(*this);

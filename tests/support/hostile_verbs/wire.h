@@ -1,5 +1,8 @@
 // The network between hostile devices: packets as datagrams between sockets of this machine, so
-// that devices of several processes reach each other. It loses nothing while both links are up.
+// that devices of several processes reach each other; or, where all are of this process, from hand
+// to hand. It loses nothing while both links are up.
+//
+// Thread rule: one thread at a time; from hand to hand, one thread.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +51,7 @@ class Wire {
   static constexpr size_t kSegment = 16384;  // most payload of a packet
 
   // Takes the first context number of the device that is free. Throws std::system_error.
-  Wire(std::string world, uint16_t device);
+  Wire(std::string world, uint16_t device, bool by_hand);
   ~Wire();
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
@@ -67,7 +70,9 @@ class Wire {
   bool try_send(Port to, const Packet& packet);
 
   std::string world_;
+  const bool by_hand_;
   Port port_;
+  std::deque<Packet> arrived_;  // by hand
   int socket_ = -1;
   std::unordered_map<uint32_t, std::deque<Packet>> waiting_;  // by port
   std::vector<uint8_t> buffer_;
