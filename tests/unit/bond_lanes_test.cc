@@ -33,10 +33,18 @@ TEST(LaneList, WordsOfLanesComeBackAndNothingElseDoes) {
 }
 
 TEST(LaneNote, HalfANoteIsNotRead) {
-  auto place = std::bit_cast<NoteWords>(LaneNote{.begin = 3, .epoch = 9, .number = 3});
-  EXPECT_EQ(read_note(place)->epoch, 9U);
-  place.front() = 4;  // the next one is being written
-  EXPECT_FALSE(read_note(place));
+  const NoteWords old = seal({.epoch = 9, .next = 5, .done = {1, 2, 3, 4}, .number = 3});
+  const NoteWords next = seal({.epoch = 10, .next = 6, .done = {5, 6, 7, 8}, .number = 4});
+  EXPECT_EQ(read_note(old)->epoch, 9U);
+  for (unsigned there = 1; there < 255; ++there) {  // words of the next one, in any order
+    NoteWords place = old;
+    for (size_t i = 0; i < place.size(); ++i) {
+      if ((there >> i & 1) != 0) place[i] = next[i];
+    }
+    EXPECT_FALSE(read_note(place)) << there;
+  }
+  EXPECT_EQ(read_note(next)->epoch, 10U);
+  EXPECT_EQ(read_note({})->number, 0U);
 }
 
 TEST(LaneNote, SlotsBeforeTheRememberedOnesAreDone) {

@@ -308,7 +308,7 @@ TEST(Bond, NotesOfNonsenseHurtNobody) {
                     .lanes = static_cast<uint8_t>(random.next_u64()),
                     .next = random.below(2) * random.next_u64(),
                     .done = {random.next_u64(), random.next_u64(), 0, ~0ULL}};
-      note.begin = note.number = ++number;
+      note.number = ++number;
       const bool to_sender = random.below(2) == 0;
       const BondDevice& device = to_sender ? world.to() : world.from();
       device.engine(random.below(2)).exclusively([&](Messenger& messenger, Nic&, Instant) {

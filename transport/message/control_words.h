@@ -1,6 +1,7 @@
 // The words by which two hosts coordinate, as they lie in memory: small RDMA writes into tables
 // that the other side polls. Nothing tells the target; the newest write wins. What is read from a
-// table was written by the peer: it is checked before it is used.
+// table was written by the peer: it is checked before it is used. Nothing lies across a cache line,
+// and what is longer than a word vouches for itself, whatever becomes visible first.
 #pragma once
 
 #include <array>
@@ -17,22 +18,33 @@ namespace pacecar {
 // Words change under us: the peer's NIC writes them (in hardware, while we read).
 inline uint64_t read_word(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
 
+// What a NIC writes becomes visible in units of at least so many aligned bytes. Their order is that
+// of the addresses, but under relaxed ordering (a setting of the machine's, or of its firmware) any.
+constexpr size_t kVisibleUnit = 32;
+
 // One posted receive buffer, written by the receiver into the sender's ring of slots: permission to
-// send, and how fast. `sequence` lies last, so that it becomes visible last.
-struct CtsSlot {
+// send, and how fast. `sequence` lies last in each half, so that it becomes visible last there: who
+// finds it in both has read a whole slot.
+struct alignas(64) CtsSlot {
   uint64_t address = 0;
   uint64_t size = 0;
-  uint64_t grant = 0;  // the grant word in force (cc/grant_word.h)
   uint32_t key = 0;
   int32_t tag = 0;
-  uint16_t group_size = 0;   // buffers of the same receive request
-  uint16_t group_index = 0;  // of this one
+  uint64_t first_sequence = 0;  // the same as `sequence`
+  uint16_t group_size = 0;      // buffers of the same receive request
+  uint16_t group_index = 0;     // of this one
   uint32_t reserved = 0;
   uint64_t eager_freed = 0;  // eager messages that the receiver has taken, ever
-  uint64_t unused = 0;
-  uint64_t sequence = 0;  // 1 + how many slots the receiver has posted before this one
+  uint64_t grant = 0;        // the grant word in force (cc/grant_word.h)
+  uint64_t sequence = 0;     // 1 + how many slots the receiver has posted before this one
+
+  bool holds(uint64_t wanted) const {
+    return read_word(sequence) == wanted && read_word(first_sequence) == wanted;
+  }
 };
-static_assert(sizeof(CtsSlot) == 64 && std::is_trivially_copyable_v<CtsSlot>);
+static_assert(sizeof(CtsSlot) == 2 * kVisibleUnit && std::is_trivially_copyable_v<CtsSlot>);
+static_assert(offsetof(CtsSlot, first_sequence) == kVisibleUnit - sizeof(uint64_t));
+static_assert(offsetof(CtsSlot, sequence) == sizeof(CtsSlot) - sizeof(uint64_t));
 
 constexpr uint32_t kCtsSlots = 256;  // ring size: 32 receives of up to 8 buffers
 
@@ -66,10 +78,10 @@ struct CloseWord {
 };
 
 // What the ends of a connection that is one lane of several say to each other when a lane is lost;
-// what it says is for those above to know. Written front to back: who finds the same number at both
-// ends has read a whole note.
+// what it says is for those above to know. A note may be written over while it is read: it counts
+// when its checksum is right.
 struct LaneNote {
-  uint64_t begin = 0;  // the same as `number`
+  uint64_t checksum = 0;  // of the rest: seal()
   uint32_t epoch = 0;
   uint8_t kind = 0;
   uint8_t lanes = 0;  // bit per lane
@@ -83,18 +95,32 @@ static_assert(sizeof(LaneNote) == 64 && std::is_trivially_copyable_v<LaneNote>);
 // A note as it lies in memory that the peer writes.
 using NoteWords = std::array<uint64_t, sizeof(LaneNote) / sizeof(uint64_t)>;
 
+// Of all words but the first (FNV-1a, with words for bytes). That of no note is 0.
+constexpr uint64_t note_checksum(const NoteWords& words) {
+  uint64_t sum = 0;
+  for (size_t i = 1; i < words.size(); ++i) sum = (sum ^ words[i]) * 0x100000001B3;
+  return sum;
+}
+
+// The note as it is written.
+constexpr NoteWords seal(const LaneNote& note) {
+  auto words = std::bit_cast<NoteWords>(note);
+  words.front() = note_checksum(words);
+  return words;
+}
+
 // The newest note; nullopt while it is being written.
 inline std::optional<LaneNote> read_note(const NoteWords& place) {
   NoteWords words;
-  for (size_t i = words.size(); i-- > 0;) words[i] = read_word(place[i]);  // against the writing
-  const auto note = std::bit_cast<LaneNote>(words);
-  return note.begin == note.number ? std::optional(note) : std::nullopt;
+  for (size_t i = 0; i < words.size(); ++i) words[i] = read_word(place[i]);
+  if (words.front() != note_checksum(words)) return std::nullopt;
+  return std::bit_cast<LaneNote>(words);
 }
 
 // What a connection's sending end exposes to the receiving end.
 struct SendTable {
   CtsSlot slots[kCtsSlots];
-  NoteWords peer_note{};
+  alignas(64) NoteWords peer_note{};
   NoteWords own_note{};  // source of our own
   uint64_t peer_close = 0;
   uint64_t own_close = 0;   // source of our own close word
@@ -104,7 +130,7 @@ struct SendTable {
 // The receiving end: the sources of its writes, and the peer's close word.
 struct ReceiveTable {
   CtsSlot slots[kCtsSlots];
-  NoteWords peer_note{};
+  alignas(64) NoteWords peer_note{};
   NoteWords own_note{};
   uint64_t peer_close = 0;
   uint64_t own_close = 0;

@@ -9,8 +9,8 @@ namespace pacecar {
 namespace {
 
 // "PCM" and the version of the message layer: raise it with every change of what travels.
-constexpr uint32_t kOfferMagic = 0x50434D06;
-constexpr uint32_t kAnswerMagic = 0x50434E06;
+constexpr uint32_t kOfferMagic = 0x50434D07;
+constexpr uint32_t kAnswerMagic = 0x50434E07;
 
 class Writer {
  public:

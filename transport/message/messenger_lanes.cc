@@ -1,5 +1,4 @@
 // What Messenger does for connections that are lanes of a bonded one.
-#include <bit>
 #include <cstddef>
 
 #include "transport/base/check.h"
@@ -18,7 +17,7 @@ const NoteWords& Messenger::note_to_receiver(ConnectionId connection) const {
 bool Messenger::write_to_receiver(ConnectionId connection, const LaneNote& note) {
   Sender& sender = *senders_[connection];
   if (!sender.open || sender.flow->state != FlowState::kOpen) return false;
-  sender.table->own_note = std::bit_cast<NoteWords>(note);
+  sender.table->own_note = seal(note);
   return post_control(
       *sender.flow,
       table_write({WorkId::Kind::kNote, connection, 0}, &sender.table->own_note, sizeof(NoteWords),
@@ -28,7 +27,7 @@ bool Messenger::write_to_receiver(ConnectionId connection, const LaneNote& note)
 bool Messenger::write_to_sender(ConnectionId connection, const LaneNote& note) {
   Receiver& receiver = *receivers_[connection];
   if (receiver.flow->state != FlowState::kOpen) return false;
-  receiver.table->own_note = std::bit_cast<NoteWords>(note);
+  receiver.table->own_note = seal(note);
   return post_control(*receiver.flow,
                       table_write({WorkId::Kind::kNote, connection, 1}, &receiver.table->own_note,
                                   sizeof(NoteWords), receiver.table_region, receiver.remote_table,

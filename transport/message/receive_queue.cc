@@ -39,12 +39,13 @@ void ReceiveQueue::write(const Run& run, uint64_t grant, ReceiveTable& table) co
     table.slots[run.first + i] = CtsSlot{
         .address = reinterpret_cast<uint64_t>(buffer.data),
         .size = buffer.size,
-        .grant = grant,
         .key = buffer.key,
         .tag = buffer.tag,
+        .first_sequence = told_ + i + 1,
         .group_size = buffer.group_size,
         .group_index = buffer.group_index,
         .eager_freed = inbox_.freed(),
+        .grant = grant,
         .sequence = told_ + i + 1,
     };
   }

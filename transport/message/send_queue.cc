@@ -38,9 +38,9 @@ uint32_t SendQueue::take() {
 
 // Copies the next receive request's slots out of the table once all of them are there.
 bool SendQueue::load_group(const SendTable& table, bool* malformed) {
-  // A slot is read after the sequence number that vouches for it: the NIC may be writing it.
+  // A slot is read after the sequence numbers that vouch for it: the NIC may be writing it.
   const CtsSlot& told = table.slots[next_sequence_ % kCtsSlots];
-  if (read_word(told.sequence) != next_sequence_ + 1) return false;
+  if (!told.holds(next_sequence_ + 1)) return false;
   const CtsSlot first = told;
   if (first.group_size == 0 || first.group_size > kMaxGroup) {
     *malformed = true;
@@ -48,7 +48,7 @@ bool SendQueue::load_group(const SendTable& table, bool* malformed) {
   }
   for (uint32_t i = 0; i < first.group_size; ++i) {
     const CtsSlot& slot = table.slots[(next_sequence_ + i) % kCtsSlots];
-    if (read_word(slot.sequence) != next_sequence_ + i + 1) return false;
+    if (!slot.holds(next_sequence_ + i + 1)) return false;
     group_[i] = slot;
     if (group_[i].group_size != first.group_size || group_[i].group_index != i ||
         !eager_.on_freed(group_[i].eager_freed)) {

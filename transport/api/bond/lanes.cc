@@ -50,7 +50,7 @@ LaneNotes::LaneNotes(std::span<const BondLane> lanes, Inbox inbox, Write write) 
 }
 
 void LaneNotes::say(LaneNote note) {
-  note.begin = note.number = note_.number + 1;
+  note.number = note_.number + 1;
   note_ = note;
 }
 
