@@ -1,7 +1,5 @@
 // The NIC conformance suites over hostile devices (tests/support/hostile_verbs), of which each seed
 // makes another. HOSTILE_SEEDS=FIRST:COUNT chooses others; a seed does the same each time.
-#include <cstdio>
-#include <cstdlib>
 #include <deque>
 #include <string>
 
@@ -13,7 +11,7 @@ namespace {
 
 NicWorld make_world(uint64_t seed) {
   const uint32_t paths = seed % 2 == 0 ? 1 : 4;
-  const auto nics = std::make_shared<test::HostileNics>(hostile::draw_behavior(seed), paths);
+  const auto nics = std::make_shared<test::HostileNics>(hostile::draw_behavior(seed), 2, paths);
   return {.nics = {&(*nics)[0], &(*nics)[1]},
           .refusals_break = true,
           .lost_memory_breaks = true,
@@ -23,10 +21,7 @@ NicWorld make_world(uint64_t seed) {
 }
 
 std::vector<NicCase> cases() {
-  unsigned long first = 1;
-  unsigned long count = 200;
-  const char* const chosen = std::getenv("HOSTILE_SEEDS");
-  if (chosen != nullptr) std::sscanf(chosen, "%lu:%lu", &first, &count);
+  const auto [first, count] = test::hostile_seeds(200);
   static std::deque<std::string> names;  // NicCase keeps none
   std::vector<NicCase> all;
   for (uint64_t seed = first; seed < first + count; ++seed) {

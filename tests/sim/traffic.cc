@@ -11,53 +11,19 @@ namespace {
 constexpr uint8_t kCanary = 0xC5;
 constexpr Duration kFaultyPhase = Duration::from_ms(200);
 constexpr Duration kLivenessLimit = Duration::from_s(30);
+constexpr Duration kSettling = Duration::from_ms(100);
 constexpr size_t kGroupsAhead = kMaxReceives;
 constexpr size_t kSendsAhead = 40;
 
 }  // namespace
 
-Traffic::Traffic(uint64_t seed) : seed_(seed), random_(seed) {
-  const auto hosts = static_cast<uint32_t>(2 + random_.below(3));
-  const CableSpec cable{.rate = Rate::from_gbps(1 + random_.below(100)),
-                        .delay = Duration::from_ns(static_cast<int64_t>(random_.below(20'000)))};
-  FabricConfig config = star_config();
-  config.switches.queue_bytes = 16'384 << random_.below(6);
-  if (random_.chance(0.5)) {
-    config.switches.ecn = {.kind = EcnConfig::Kind::kStep, .low = 16'384};
-  }
-  network_ = std::make_unique<SimStar>(hosts, config, cable, seed);
-  make_hosts();
-  for (size_t from = 0; from < hosts_.size(); ++from) {
-    for (size_t to = 0; to < hosts_.size(); ++to) {
+Traffic::Traffic(TrafficWorld& world, Prng& random) : world_(world), random_(random) {
+  for (size_t from = 0; from < world_.hosts(); ++from) {
+    for (size_t to = 0; to < world_.hosts(); ++to) {
       if (from != to && random_.chance(0.7)) make_stream(from, to);
     }
   }
   make_stream(0, 1);  // at least one; it shares a flow if there is another
-  make_faults();
-}
-
-void Traffic::make_hosts() {
-  for (uint32_t port = 0; port < network_->fabric().hosts(); ++port) {
-    const SimHostConfig config{
-        .mtu = 256U << random_.below(5),
-        .burst_bytes = 4096,
-        .window_packets = 64U << random_.below(3),
-        .line_rate = network_->port(port).caps().line_rate,
-        .congestion_control = random_.chance(0.8) ? "swift" : "fixed",
-    };
-    hosts_.push_back(std::make_unique<SimHost>(*network_, port, random_.next_u64(), config));
-  }
-}
-
-void Traffic::make_faults() {
-  SimFaults faults{.loss = 0.05, .duplication = 0.05, .reordering = 0.05, .corruption = 0.05};
-  const auto window = [this] {
-    const auto from = Instant::from_ns(static_cast<int64_t>(random_.below(5'000'000)));
-    return SimWindow{from, from + Duration::from_us(static_cast<int64_t>(random_.below(3'000)))};
-  };
-  if (random_.chance(0.3)) faults.partitions.push_back({window(), {random_.below(hosts_.size())}});
-  if (random_.chance(0.3)) faults.stalls.push_back({window(), random_.below(hosts_.size())});
-  network_->fabric().set_faults(faults);
 }
 
 Bytes Traffic::random_size() {
@@ -77,7 +43,7 @@ void Traffic::make_stream(size_t from, size_t to) {
   Stream& stream = streams_.emplace_back();
   stream.from = from;
   stream.to = to;
-  stream.ends = connect(*hosts_[from], *hosts_[to], to, network_->now());
+  stream.ends = connect_messengers(world_.messenger(from), world_.messenger(to), to, world_.now());
   stream.groups.resize(1 + random_.below(16));
   for (Group& group : stream.groups) {
     group.messages.resize(random_.chance(0.5) ? 1 : 1 + random_.below(kMaxGroup));
@@ -100,7 +66,7 @@ void Traffic::make_stream(size_t from, size_t to) {
 
 // Posts whatever the bounds allow and checks whatever has completed.
 void Traffic::drive(Stream& stream) {
-  const Instant now = network_->now();
+  const Instant now = world_.now();
   while (stream.groups_posted < stream.groups.size() &&
          stream.groups_posted - stream.groups_received < kGroupsAhead) {
     Group& group = stream.groups[stream.groups_posted++];
@@ -110,12 +76,12 @@ void Traffic::drive(Stream& stream) {
                                .request = &request};
     for (size_t i = 0; i < group.messages.size(); ++i) {
       Group::Message& message = group.messages[i];
-      const auto region = hosts_[stream.to]->nic().register_memory(
+      const auto region = world_.nic(stream.to).register_memory(
           message.received.data(), message.received.size(), Access::kRemoteWrite);
       operation.buffers[i] = {message.received.data(), message.received.size(), message.tag,
                               region.value().key};
     }
-    if (!hosts_[stream.to]->messenger().receive(stream.ends.receive, operation, now)) {
+    if (!world_.messenger(stream.to).receive(stream.ends.receive, operation, now)) {
       complain("a receive within the bounds was refused");
     }
   }
@@ -148,17 +114,16 @@ void Traffic::post_sends(Stream& stream) {
     Group::Message& message = group.messages[group.send_order[index]];
     uint32_t key = 0;
     if (!message.sent.empty()) {
-      key = hosts_[stream.from]
-                ->nic()
+      key = world_.nic(stream.from)
                 .register_memory(message.sent.data(), message.sent.size(), Access::kLocalRead)
                 .value()
                 .key;
     }
     MessageRequest& request = stream.send_requests.emplace_back();
     request.set(MessageRequest::State::kPending);
-    if (!hosts_[stream.from]->messenger().send(
-            stream.ends.send,
-            {message.sent.data(), message.sent.size(), message.tag, key, &request})) {
+    if (!world_.messenger(stream.from)
+             .send(stream.ends.send,
+                   {message.sent.data(), message.sent.size(), message.tag, key, &request})) {
       complain("a send within the bounds was refused");
     }
     ++stream.sends_posted;
@@ -222,22 +187,16 @@ void Traffic::complain(std::string what) {
 
 TrafficResult Traffic::run() {
   const auto done = [this] { return all_done(); };
-  const Instant faults_end = network_->now() + kFaultyPhase;
-  if (!test::run(*network_, hosts_, faults_end, done)) {
-    network_->fabric().set_faults({});
-    if (!test::run(*network_, hosts_, network_->now() + kLivenessLimit, done)) {
+  if (!world_.run(world_.now() + kFaultyPhase, done)) {
+    world_.stop_faults();
+    if (!world_.run(world_.now() + kLivenessLimit, done)) {
       complain("something is still pending long after the faults stopped");
     }
   }
   // What is still in the network arrives late, into buffers that are not its own any more.
-  const Instant settled = network_->now() + Duration::from_ms(100);
-  test::run(*network_, hosts_, settled, [] { return false; });
+  world_.run(world_.now() + kSettling, [] { return false; });
   if (result_.failure.empty()) check_canaries();
-  if (!network_->fabric().counters().conserved())
-    complain("the simulated network lost count of a packet");
-  result_.trace_hash = network_->fabric().trace_hash();
-  result_.virtual_time = network_->now() - Instant();
-  for (auto& host : hosts_) result_.retransmissions += host->nic().counters().packets_retransmitted;
+  if (!world_.complaint().empty()) complain(world_.complaint());
   return std::move(result_);
 }
 

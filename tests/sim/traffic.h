@@ -1,29 +1,45 @@
-// Random traffic over a simulated network, and the checks that every run must pass: each message
-// arrives exactly once and byte for byte; a buffer whose receive has completed is never written
-// again; everything completes once the faults stop.
+// Random traffic between hosts, and the checks that every run must pass: each message arrives
+// exactly once and byte for byte; a buffer whose receive has completed is never written again;
+// everything completes once the faults stop.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "tests/support/sim_host.h"
+#include "tests/support/connect_messengers.h"
+#include "transport/base/prng.h"
+#include "transport/message/messenger.h"
 
 namespace pacecar::test {
 
+// Hosts that reach each other, through whatever is between them.
+class TrafficWorld {
+ public:
+  virtual ~TrafficWorld() = default;
+
+  virtual size_t hosts() const = 0;
+  virtual Messenger& messenger(size_t host) = 0;
+  virtual Nic& nic(size_t host) = 0;
+  virtual Instant now() const = 0;
+  // Runs all hosts until `done` or `limit`; false when the limit came first.
+  virtual bool run(Instant limit, const std::function<bool()>& done) = 0;
+  virtual void stop_faults() = 0;
+  // What is wrong with the world itself; empty: nothing.
+  virtual std::string complaint() const { return {}; }
+};
+
 struct TrafficResult {
   std::string failure;  // empty: passed
-  uint64_t trace_hash = 0;
   uint64_t messages = 0;
-  uint64_t retransmissions = 0;
-  Duration virtual_time;
 };
 
 class Traffic {
  public:
-  explicit Traffic(uint64_t seed);
+  Traffic(TrafficWorld& world, Prng& random);
   TrafficResult run();
 
  private:
@@ -53,9 +69,7 @@ class Traffic {
     size_t sends = 0;
   };
 
-  void make_hosts();
   void make_stream(size_t from, size_t to);
-  void make_faults();
   Bytes random_size();
   void drive(Stream& stream);
   void post_sends(Stream& stream);
@@ -64,10 +78,8 @@ class Traffic {
   void check_canaries();
   void complain(std::string what);
 
-  uint64_t seed_;
-  Prng random_;
-  std::unique_ptr<SimStar> network_;
-  std::vector<std::unique_ptr<SimHost>> hosts_;
+  TrafficWorld& world_;
+  Prng& random_;
   std::deque<Stream> streams_;
   TrafficResult result_;
 };

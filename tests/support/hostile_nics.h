@@ -1,9 +1,13 @@
-// Two NICs on hostile devices, which work when the test lets them.
+// NICs on hostile devices, one each, which work when the test lets them.
 #pragma once
 
-#include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/support/hostile_verbs/hostile_verbs.h"
 #include "transport/verbs/verbs_nic.h"
@@ -12,23 +16,27 @@ namespace pacecar::test {
 
 class HostileNics {
  public:
-  explicit HostileNics(hostile::Behavior behavior, uint32_t paths = 1) {
+  static constexpr Duration kSilence = Duration::from_ms(300);
+
+  explicit HostileNics(hostile::Behavior behavior, size_t count = 2, uint32_t paths = 1) {
     behavior.threaded = false;
+    behavior.devices = static_cast<uint32_t>(count);
     hostile::configure(behavior);
-    for (auto& nic : nics_) {
-      auto opened = VerbsNic::open({.device = "hostile0",
-                                    .flows = 4,
-                                    .queue_pairs = 16,
-                                    .regions = 32,
+    for (size_t i = 0; i < count; ++i) {
+      auto opened = VerbsNic::open({.device = "hostile" + std::to_string(i),
+                                    .flows = 16,
+                                    .queue_pairs = 32,
+                                    .regions = 512,
                                     .paths = paths,
-                                    .silence_limit = Duration::from_ms(300)},
+                                    .silence_limit = kSilence},
                                    now());
       if (!opened) throw std::runtime_error(opened.error().message);
-      nic = std::move(*opened);
+      nics_.push_back(std::move(*opened));
     }
   }
 
-  VerbsNic& operator[](size_t side) { return *nics_[side]; }
+  size_t size() const { return nics_.size(); }
+  VerbsNic& operator[](size_t i) { return *nics_[i]; }
   static Instant now() { return Instant::from_ns(hostile::now_ns()); }
 
   Instant step() {
@@ -44,7 +52,20 @@ class HostileNics {
  private:
   static constexpr int kTurns = 4;  // of the devices
 
-  std::array<std::unique_ptr<VerbsNic>, 2> nics_;
+  std::vector<std::unique_ptr<VerbsNic>> nics_;
 };
+
+struct HostileSeeds {
+  uint64_t first = 1;
+  uint64_t count = 0;
+};
+
+// From 1 on, or what HOSTILE_SEEDS=FIRST:COUNT says.
+inline HostileSeeds hostile_seeds(uint64_t count) {
+  HostileSeeds seeds{.count = count};
+  const char* const chosen = std::getenv("HOSTILE_SEEDS");
+  if (chosen != nullptr) std::sscanf(chosen, "%lu:%lu", &seeds.first, &seeds.count);
+  return seeds;
+}
 
 }  // namespace pacecar::test

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "tests/support/connect_messengers.h"
 #include "tests/support/sim_star.h"
-#include "transport/base/check.h"
 #include "transport/base/prng.h"
 #include "transport/engine/poll_loop.h"
 #include "transport/engine/soft_port.h"
@@ -66,11 +66,7 @@ class SimHost {
         port_(network.port(port), nic_, config.transmit),
         loop_(port_, *messenger_) {}
 
-  static NicIdentity identity_of(size_t port) {
-    NicIdentity identity{};
-    identity[0] = static_cast<uint8_t>(port + 1);
-    return identity;
-  }
+  static NicIdentity identity_of(size_t port) { return identity_of_host(port); }
 
   void step(Instant now) {
     while (loop_.receive(now) > 0) {
@@ -94,19 +90,9 @@ class SimHost {
   PollLoop loop_;
 };
 
-struct ConnectionPair {
-  ConnectionId send = 0;
-  ConnectionId receive = 0;
-};
-
-// What the bootstrap does, without its sockets.
 inline ConnectionPair connect(SimHost& from, SimHost& to, size_t to_port, Instant now,
                               uint32_t weight = 0) {
-  const auto offered =
-      from.messenger().open_send(SimHost::identity_of(to_port), now, weight).value();
-  const auto answered = to.messenger().open_receive(offered.offer, now).value();
-  PACECAR_CHECK(from.messenger().finish_send(offered.connection, answered.answer, now).has_value());
-  return {offered.connection, answered.connection};
+  return connect_messengers(from.messenger(), to.messenger(), to_port, now, weight);
 }
 
 // Runs all hosts until `done` or `limit`; false when the limit came first.

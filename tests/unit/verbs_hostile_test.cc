@@ -18,7 +18,7 @@ class VerbsHostile : public testing::Test {
   static constexpr size_t kSize = 4096;
 
   void open(const Behavior& behavior, uint32_t paths = 1) {
-    nics_ = std::make_unique<HostileNics>(behavior, paths);
+    nics_ = std::make_unique<HostileNics>(behavior, 2, paths);
     for (size_t side = 0; side < 2; ++side) {
       nic(side).set_flow_limits(0, {.rate = Rate::from_gbps(1000), .window = 1 << 20},
                                 HostileNics::now());
