@@ -69,12 +69,14 @@ struct Immediate {
 };
 static_assert(kCtsSlots == 256, "a slot number has 8 bits");
 
-// Written at the end of a connection: the receiver says how many slots were filled and completed.
+// Written at the end of a connection, with a count: by the receiver, of the slots that were filled
+// and completed; by the sender, of the writes that have arrived, whose completions the receiver may
+// not have seen yet.
 struct CloseWord {
   static constexpr uint64_t kClosed = uint64_t{1} << 63;
-  static uint64_t pack(uint64_t completed_slots) { return kClosed | completed_slots; }
+  static uint64_t pack(uint64_t count) { return kClosed | count; }
   static bool closed(uint64_t word) { return (word & kClosed) != 0; }
-  static uint64_t completed_slots(uint64_t word) { return word & ~kClosed; }
+  static uint64_t count(uint64_t word) { return word & ~kClosed; }
 };
 
 // What the ends of a connection that is one lane of several say to each other when a lane is lost;

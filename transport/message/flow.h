@@ -112,8 +112,9 @@ struct Messenger::Receiver {
   uint32_t tells_outstanding = 0;
   uint64_t tells_done = 0;
   uint64_t notes_done = 0;
-  Instant tell_at = Instant::never();  // at the latest; never: nothing to tell
-  uint64_t completed_slots = 0;        // that the peer is told of when we close
+  Instant tell_at = Instant::never();    // at the latest; never: nothing to tell
+  uint64_t completed_slots = 0;          // that the peer is told of when we close
+  Instant close_due = Instant::never();  // the peer has closed: what arrived is awaited until then
   bool closed = false;
   bool close_told = false;
   bool peer_closed = false;

@@ -44,7 +44,7 @@ void Messenger::close_receive(ConnectionId connection, Instant, uint64_t complet
 void Messenger::tell_close(Sender& sender) {
   if (sender.close_told || sender.flow->state != Flow::State::kOpen) return;
   if (sender.lingers && !sender.queue.settled()) return;
-  sender.table->own_close = CloseWord::pack(0);
+  sender.table->own_close = CloseWord::pack(sender.queue.arrived());
   sender.close_told = sender.close_outstanding = post_control(
       *sender.flow,
       table_write({WorkId::Kind::kClose, sender.id, 0}, &sender.table->own_close, sizeof(uint64_t),

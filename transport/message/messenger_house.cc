@@ -35,7 +35,7 @@ bool Messenger::keep_house(Sender& sender, Instant now) {
   const uint64_t word = read_word(sender.table->peer_close);
   if (CloseWord::closed(word) && !sender.peer_closed) {
     sender.peer_closed = true;
-    sender.queue.on_peer_closed(CloseWord::completed_slots(word));
+    sender.queue.on_peer_closed(CloseWord::count(word));
     fail_connection(sender, MessageFailure::kPeerClosed);
   }
   if (sender.closed) tell_close(sender);
@@ -57,7 +57,12 @@ bool Messenger::keep_house(Sender& sender, Instant now) {
 bool Messenger::keep_house(Receiver& receiver, Instant now) {
   Flow& flow = *receiver.flow;
   const uint64_t word = read_word(receiver.table->peer_close);
-  if (CloseWord::closed(word) && !receiver.peer_closed) {
+  const bool closing = CloseWord::closed(word) && !receiver.peer_closed;
+  if (closing && receiver.close_due == Instant::never()) {
+    receiver.close_due = now + config_.silence_limit;
+  }
+  // What had arrived before counts: its completions may be under way.
+  if (closing && (receiver.queue.moves() >= CloseWord::count(word) || now >= receiver.close_due)) {
     receiver.peer_closed = true;
     fail_connection(receiver, MessageFailure::kPeerClosed);
   }
@@ -72,7 +77,7 @@ bool Messenger::keep_house(Receiver& receiver, Instant now) {
   if (receiver.failure == MessageFailure::kNone) {
     watch(receiver.progress, waits && !receiver.closed, receiver.queue.moves(), now);
   }
-  const bool busy = receiver.closed || waits;
+  const bool busy = receiver.closed || waits || (closing && !receiver.peer_closed);
   if (busy) flow.active = true;
   return busy;
 }

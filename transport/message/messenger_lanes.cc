@@ -51,7 +51,7 @@ Messenger::LaneSight Messenger::receive_lane(ConnectionId connection) const {
 }
 
 uint64_t Messenger::completed_by_peer(ConnectionId sender) const {
-  return CloseWord::completed_slots(read_word(senders_[sender]->table->peer_close));
+  return CloseWord::count(read_word(senders_[sender]->table->peer_close));
 }
 
 void Messenger::hold_sends(ConnectionId connection, bool held) {

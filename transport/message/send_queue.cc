@@ -234,6 +234,7 @@ uint32_t SendQueue::on_write_done(uint32_t number, CompletionStatus status) {
   ++moves_;
   --outstanding_;
   ++send.writes_done;
+  if (status == CompletionStatus::kOk) ++arrived_;
   if (send.failure == MessageFailure::kNone && status != CompletionStatus::kOk) {
     send.failure = status == CompletionStatus::kMemoryGone ? MessageFailure::kMemoryGone
                                                            : MessageFailure::kPeerRefused;

@@ -78,6 +78,8 @@ class SendQueue {
   uint64_t moves() const { return moves_; }
   // Writes that were posted and are not done.
   uint32_t outstanding() const { return outstanding_; }
+  // Writes that the peer's NIC has taken, ever.
+  uint64_t arrived() const { return arrived_; }
   // A write of send `number` is done. Returns how many sends that completed, successfully or not.
   uint32_t on_write_done(uint32_t number, CompletionStatus status);
 
@@ -141,6 +143,7 @@ class SendQueue {
   uint32_t group_used_ = 0;                 // bit per slot
   uint64_t next_sequence_ = 0;              // of the first slot after the group
   uint32_t outstanding_ = 0;
+  uint64_t arrived_ = 0;
   uint64_t moves_ = 0;
   bool told_late_ = false;  // after the last send that left the receiver tells of buffers late
 };

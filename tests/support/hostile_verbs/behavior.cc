@@ -34,6 +34,7 @@ void set(Behavior& b, std::string_view name, uint64_t value) {
       set(name, value, "relaxed_ordering", b.relaxed_ordering) ||
       set(name, value, "late_reading", b.late_reading) ||
       set(name, value, "late_completions", b.late_completions) ||
+      set(name, value, "late_receives", b.late_receives) ||
       set(name, value, "completion_burst", b.completion_burst) ||
       set(name, value, "max_queue_pairs", b.max_queue_pairs) ||
       set(name, value, "max_work_requests", b.max_work_requests) ||
@@ -63,6 +64,7 @@ Behavior draw_behavior(uint64_t seed) {
   b.relaxed_ordering = prng.below(4) == 0;
   b.late_reading = one_of(std::to_array<uint32_t>({0, 3, 50}));
   b.late_completions = one_of(std::to_array<uint32_t>({0, 5, 200}));
+  b.late_receives = one_of(std::to_array<uint32_t>({0, 0, 100, 6'000}));
   b.completion_burst = one_of(std::to_array<uint32_t>({1, 1, 16, 4096}));
   b.max_work_requests = one_of(std::to_array<uint32_t>({256, 4096, 32768}));
   b.max_inline = one_of(std::to_array<uint32_t>({0, 64, 220, 956}));

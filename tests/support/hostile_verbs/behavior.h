@@ -34,7 +34,9 @@ struct Behavior {
 
   // --- completions ---
   uint32_t late_completions = 0;  // ticks
-  uint32_t completion_burst = 1;  // appear together, once there are so many or the first is late
+  uint32_t late_receives = 0;     // likewise, beside those: completions of what has arrived
+  // More than one: they appear together, once there are so many or the first is due.
+  uint32_t completion_burst = 1;
 
   // --- limits, as small as the specification allows ---
   uint32_t max_queue_pairs = 4096;

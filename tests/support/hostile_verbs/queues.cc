@@ -7,13 +7,15 @@ namespace pacecar::hostile {
 bool CompletionQueue::add(const ibv_wc& completion, bool solicited, uint64_t send, uint64_t tick) {
   if (held_.size() + visible_.size() >= static_cast<size_t>(verbs.cqe)) return false;
   const bool error = completion.status != IBV_WC_SUCCESS;
-  held_.push_back({completion, solicited || error, send, tick + behavior_.late_completions});
+  const bool arrived = (completion.opcode & IBV_WC_RECV) != 0;
+  const uint64_t late = behavior_.late_completions + (arrived ? behavior_.late_receives : 0);
+  held_.push_back({completion, solicited || error, send, tick + late});
   return true;
 }
 
 bool CompletionQueue::advance(uint64_t tick) {
-  const bool appear =
-      !held_.empty() && (held_.size() >= behavior_.completion_burst || held_.front().due <= tick);
+  const bool many = behavior_.completion_burst > 1 && held_.size() >= behavior_.completion_burst;
+  const bool appear = !held_.empty() && (many || held_.front().due <= tick);
   if (!appear) return false;
   bool wakes = false;
   for (const Entry& entry : held_) {
