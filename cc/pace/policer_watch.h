@@ -5,7 +5,8 @@
 // some, and less than a twentieth of what is sent may be a cable's doing. What is not lost of what
 // may be sent gets through: a sender that waits for something has no slow link. When cuts for two
 // timeouts have not helped, it is the cable after all: what was taken is given back, and only twice
-// as many losses are suspicious again.
+// as many losses are suspicious again. That is forgotten in time: a policer may have taken its
+// place.
 //
 // Rates are bit/s. Pure; one thread.
 #pragma once
@@ -44,6 +45,7 @@ class PolicerWatch {
     lasted_ += (now - since_).seconds() - lasted_ / kTimeout;
     arrived_lately_ += arrived - arrived_lately_ / kTimeout;
     lost_lately_ += lost - lost_lately_ / kTimeout;
+    usual_ -= usual_ / kMemory;
     since_ = now;
     arrived_ = lost_ = 0;
     return lossy_windows_ >= kLossyWindows && arriving * lasted_ > kGoesOn * arrived_lately_ * 8;
@@ -77,6 +79,7 @@ class PolicerWatch {
   static constexpr double kGoesOn = 0.75;       // of the usual arrives, or the sender waits
   static constexpr double kBelow = 0.98;
   static constexpr double kHelped = 0.75;
+  static constexpr double kMemory = 1024;  // windows for which a cable is known
   // In windows: losses that are found by timeouts are told of so late.
   static constexpr int64_t kTimeout = 8;
 
