@@ -18,7 +18,7 @@ struct Means {
   double used = 0;  // of what was told
 };
 
-// A sender that uses all of its budget, which grows again some time after a cut.
+// A sender with a budget that grows again some time after a cut.
 class Sender {
  public:
   Sender() { watch_.begin(now_); }
@@ -27,9 +27,10 @@ class Sender {
     Means means;
     for (int i = 0; i < windows; ++i) {
       now_ = now_ + kWindow;
-      const double arriving = std::min(budget_ * (1 - cable), policed);
-      const double lost = budget_ - arriving;
-      means.lost += lost / budget_ / windows;
+      const double sent = std::min(offered, budget_);
+      const double arriving = std::min(sent * (1 - cable), policed);
+      const double lost = sent - arriving;
+      means.lost += lost / sent / windows;
       means.used += budget_ / kTold / windows;
       watch_.on_bytes(bytes(arriving));
       watch_.on_loss(bytes(lost));
@@ -43,6 +44,9 @@ class Sender {
     return means;
   }
 
+  double budget() const { return budget_; }
+
+  double offered = kTold;
   double policed = kTold;
   double cable = 0;  // the part of all packets that it loses
 
@@ -61,7 +65,7 @@ TEST(CcPacePolicer, TheBudgetSettlesBelowIt) {
   sender.policed = 0.4 * kTold;
   sender.send(100);
   const Means means = sender.send(kLong);
-  EXPECT_LT(means.lost, 0.05);
+  EXPECT_LT(means.lost, 0.01);
   EXPECT_GT(means.used, 0.36);
 }
 
@@ -70,6 +74,46 @@ TEST(CcPacePolicer, WhatACableLosesIsNoReasonToSlowDown) {
   sender.cable = 0.1;
   sender.send(100);
   EXPECT_GT(sender.send(kLong).used, 0.95);
+  Sender good;
+  good.cable = 0.03;
+  EXPECT_NEAR(good.send(kLong).used, 1, 1e-9) << "not even for a while";
+}
+
+// It has no slower link than one who uses it.
+TEST(CcPacePolicer, WhoUsesAPartOfItsBudgetLosesTheSamePartOfIt) {
+  Sender sender;
+  sender.offered = 0.3 * kTold;
+  sender.cable = 0.1;
+  sender.send(4);
+  EXPECT_LT(sender.budget(), 0.95 * kTold);
+  EXPECT_GT(sender.budget(), 0.7 * kTold);
+}
+
+// Losses that are found late were those of a larger budget.
+TEST(CcPacePolicer, WhatArrivesGetsThrough) {
+  PolicerWatch watch(kWindow);
+  Instant now = Instant::from_ns(1'000'000'000);
+  watch.begin(now);
+  for (int i = 0; i < 3; ++i) {
+    now = now + kWindow;
+    watch.on_bytes(75'000);
+    watch.on_loss(50'000);
+    ASSERT_EQ(watch.look(now, 0.6 * kTold), i == 2);
+  }
+  EXPECT_GT(watch.judge(now, 0.6 * kTold, 0.6 * kTold, 0.6 * kTold), 0.55 * kTold);
+  EXPECT_LT(watch.judge(now, 0.6 * kTold, 0.6 * kTold, 0.5 * kTold), 0.5 * kTold)
+      << "but no budget grows by losses";
+}
+
+TEST(CcPacePolicer, IsQuietWhenNothingWasLostLately) {
+  PolicerWatch watch(kWindow);
+  EXPECT_TRUE(watch.quiet());
+  watch.on_loss(4096);
+  EXPECT_FALSE(watch.quiet());
+  watch.look(Instant::from_ns(1'000'000'000), kTold);
+  EXPECT_FALSE(watch.quiet()) << "the window was lossy";
+  watch.look(Instant::from_ns(2'000'000'000), kTold);
+  EXPECT_TRUE(watch.quiet());
 }
 
 // The cuts seem to help as little as they would with a cable.
