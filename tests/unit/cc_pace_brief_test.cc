@@ -204,6 +204,7 @@ TEST_F(CcPaceBrief, ALongOneAdvertisesWhatOthersLeave) {
   hold(200, false);
   const FlowStanding busy{.backlog = kEndless};
   for (uint32_t flow = 0; flow < 3; ++flow) want(flow, busy);
+  settle();
   hold(200, false);
   const uint16_t epoch = flows_[0]->demand(now_, busy)->epoch;
   want(1, {});
