@@ -221,6 +221,7 @@ TEST_F(CcPaceBrief, ALoneOneIsObeyed) {
 TEST_F(CcPaceBrief, WhatWasGivenToTheLastMessageSaysNothingOfTheNext) {
   hold(21, false);
   for (uint32_t flow = 0; flow < kFlows; ++flow) want(flow, {.backlog = kBrief});
+  settle();
   hold(21, false);
   for (uint32_t flow = 0; flow < kFlows; ++flow) want(flow, {});
   for (uint32_t flow = 0; flow < 2; ++flow) want(flow, {.backlog = kBrief});
