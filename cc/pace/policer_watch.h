@@ -32,7 +32,7 @@ class PolicerWatch {
   // Nothing was lost lately.
   bool quiet() const { return lost_ == 0 && lossy_windows_ == 0; }
 
-  // `arriving` is the rate of what arrives. True at the end of a window that speaks for a policer.
+  // `arriving` is the rate of what arrives. True at the end of a window that looks like a policer.
   bool look(Instant now, double arriving) {
     if (now - since_ < window_) return false;
     const double few = std::max(known_ ? kFew : kMany, kSuspicious * usual_);
@@ -80,7 +80,7 @@ class PolicerWatch {
   static constexpr double kBelow = 0.98;
   static constexpr double kHelped = 0.75;
   static constexpr double kMemory = 1024;  // windows for which a cable is known
-  // In windows: losses that are found by timeouts are told of so late.
+  // In windows: losses that are found by timeouts are known so late.
   static constexpr int64_t kTimeout = 8;
 
   Duration window_;
