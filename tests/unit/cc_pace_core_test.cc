@@ -343,6 +343,11 @@ TEST_F(CcPaceCore, WhatWasKnownBeforeARestartCountsAgain) {
   EXPECT_EQ(core_.rate(), 0.1 * kLine);
   core_.resume();
   EXPECT_EQ(core_.rate(), kLine);
+  core_.restart(0.5 * kLine);
+  core_.restart(0.4 * kLine);
+  hear(Duration(), 20);
+  core_.resume();
+  EXPECT_EQ(core_.rate(), kLine) << "more was found since";
 }
 
 // A failed cable sends all packets on a longer way: they are late no more once that is known.
