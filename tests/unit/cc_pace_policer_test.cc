@@ -72,8 +72,12 @@ TEST(CcPacePolicer, TheBudgetSettlesBelowIt) {
 TEST(CcPacePolicer, WhatACableLosesIsNoReasonToSlowDown) {
   Sender sender;
   sender.cable = 0.1;
-  sender.send(100);
+  sender.send(kExperiment + 8);
+  EXPECT_EQ(sender.budget(), kTold) << "what was taken is given back";
   EXPECT_GT(sender.send(kLong).used, 0.95);
+  sender.cable = 0.03;
+  sender.send(kLong);
+  EXPECT_NEAR(sender.send(kLong).used, 1, 1e-9) << "it is no policer that is known";
   Sender good;
   good.cable = 0.03;
   EXPECT_NEAR(good.send(kLong).used, 1, 1e-9) << "not even for a while";
