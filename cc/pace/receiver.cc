@@ -1,4 +1,4 @@
-// What PaceReceiver hears of flows: who is active, and what each is charged.
+// What PaceReceiver learns of flows: who is active, and what each is charged.
 #include "cc/pace/receiver.h"
 
 #include <algorithm>
@@ -112,7 +112,7 @@ void PaceReceiver::on_hint(Instant, const TrafficHint& hint) {
   changed_ = true;  // what idle flows hold
 }
 
-// --- what is heard of flows ---
+// --- signals of flows ---
 
 void PaceReceiver::on_demand(Instant now, uint32_t flow, const Demand& demand) {
   Flow& f = at(flow);
@@ -248,7 +248,7 @@ void PaceReceiver::activate(Instant now, uint32_t flow) {
   f.newcomer = true;
   f.phase = Phase::kLasting;
   ++newcomers_;
-  // What it holds may be what it is granted, and then counts from when it was said.
+  // What it holds may be what it is granted, and then counts from when it was sent.
   if (f.granted > Rate()) next_repeat_ = std::min(next_repeat_, repeat_at(f));
   const uint32_t together = std::max(expected(posted_), static_cast<uint32_t>(active_.size()));
   if (f.home < std::bit_ceil(together) && slots_.is_free(f.home)) {

@@ -1,5 +1,5 @@
 // PaceReceiver: the receiver's half of `pace`. Divides one receiving link among the flows that have
-// announced a backlog, by weighted max-min, and says so in grants of rate and phase.
+// announced a backlog, by weighted max-min, in grants of rate and phase.
 //
 //   sum over active flows of min(w_f * mu, u_f) = eta * min(C, b) - X - drain
 //   g_f = min(w_f * mu, u_f)

@@ -63,9 +63,9 @@ constexpr double kTooSmall = 0.25;
 // More is announced when what was announced is gone within so many round trips.
 constexpr double kAnnounceAhead = 4;
 constexpr Bytes kMostAnnounced = Bytes{1} << 30;  // the word counts modulo 2^32
-constexpr double kUsableChange = 1.0 / 32;        // smaller ones are not told
+constexpr double kUsableChange = 1.0 / 32;        // smaller ones are not advertised
 constexpr double kUsableChangeBeyond = 1.0 / 4;   // likewise where the grant is what limits
-constexpr double kFarBeyond = 2;                  // of the grant: no change is told
+constexpr double kFarBeyond = 2;                  // of the grant: no change is advertised
 // A flow that has been idle for so long (and for as long as its host may pause) says so, lest a
 // count went wrong somewhere.
 constexpr Duration kFarewell = Duration::from_ms(1);
@@ -181,7 +181,7 @@ void PaceController::on_grant(Instant now, const Grant& grant) {
   has_grant_ = true;
   opening_ = opening_ && grant.guessed;
   if (announced_) {
-    const bool enough = bps(grant.rate) >= bps(said_.usable) * kUnhindered;
+    const bool enough = bps(grant.rate) >= bps(advertised_.usable) * kUnhindered;
     unhindered_ = enough && (unhindered_ || link_.backlogged() > 1);
   }
   short_ = short_ && grant.busy;
@@ -265,7 +265,7 @@ PaceController::Choice PaceController::choose(Instant now) const {
   return choice;
 }
 
-// Tells the others on our link what this flow can use of it.
+// Shows the others on our link what this flow can use of it.
 void PaceController::refresh(Instant now) {
   const double limit = has_unsent() ? std::min(granted(now), core_.rate()) : 0;
   link_.set(flow_, has_unsent() ? rate_of(limit) : Rate(), weight_);
@@ -338,7 +338,7 @@ void PaceController::begin(Instant now) {
   decision_.grid = {};
 }
 
-// --- what the receiver is told ---
+// --- what is advertised ---
 
 std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& standing) {
   const bool had_backlog = has_backlog();
@@ -363,52 +363,54 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
   if (has_backlog() != had_backlog) has_backlog() ? link_.begin() : link_.end();
   if (has_unsent() != had_unsent || opening_) refresh(now);
   const double usable = std::min(link_.usable(flow_), core_.rate());
-  if (!worth_saying(now, usable)) return ever_said_ ? std::optional(said_) : std::nullopt;
-  ever_said_ = true;
+  if (!worth_advertising(now, usable))
+    return ever_advertised_ ? std::optional(advertised_) : std::nullopt;
+  ever_advertised_ = true;
   unanswered_ =
-      announced_ && granted_at_ < said_at_ ? std::min(unanswered_ + 1, kMostDoublings) : 0;
+      announced_ && granted_at_ < advertised_at_ ? std::min(unanswered_ + 1, kMostDoublings) : 0;
   announced_ = farewell_due_ = has_backlog();
-  said_at_ = now;
-  said_wanted_ = standing.acked + std::min(standing.backlog, kMostAnnounced);
-  ++said_.epoch;
-  said_.usable = has_backlog() ? rate_of(usable) : Rate();
-  said_.wanted = said_wanted_;
+  advertised_at_ = now;
+  advertised_wanted_ = standing.acked + std::min(standing.backlog, kMostAnnounced);
+  ++advertised_.epoch;
+  advertised_.usable = has_backlog() ? rate_of(usable) : Rate();
+  advertised_.wanted = advertised_wanted_;
   const bool takes_turns = link_.backlogged() == 1;
-  said_.turn = takes_turns ? static_cast<uint8_t>(1 + link_.turns() % Demand::kTurns) : 0;
-  return said_;
+  advertised_.turn = takes_turns ? static_cast<uint8_t>(1 + link_.turns() % Demand::kTurns) : 0;
+  return advertised_;
 }
 
-// Of what was said to be usable. What is far beyond the grant changes nothing for the receiver.
+// Of what was advertised as usable. What is far beyond the grant changes nothing for the receiver.
 double PaceController::worthy_change(Instant now, double usable) const {
   const double grant = granted(now);
   if (usable > grant * kFarBeyond) return std::numeric_limits<double>::infinity();
   return usable > grant * (1 + kUsableChange) ? kUsableChangeBeyond : kUsableChange;
 }
 
-bool PaceController::worth_saying(Instant now, double usable) const {
+bool PaceController::worth_advertising(Instant now, double usable) const {
   if (!has_backlog())
-    return farewell_due_ && now - said_at_ >= std::max(kFarewell, environment_.pause);
+    return farewell_due_ && now - advertised_at_ >= std::max(kFarewell, environment_.pause);
   const double round_trip_bytes =
       choose(now).rate / 8 * std::max(core_.base_rtt(), environment_.jitter).seconds();
   const auto backlog = static_cast<double>(standing_.backlog);
   if (!announced_) return backlog > kTooSmall * round_trip_bytes && unsent() >= at_once_;
-  const Bytes said_left = said_wanted_ - std::min(standing_.acked, said_wanted_);
-  if (standing_.acked + standing_.backlog > said_wanted_ &&
-      static_cast<double>(said_left) <
+  const Bytes advertised_left = advertised_wanted_ - std::min(standing_.acked, advertised_wanted_);
+  if (standing_.acked + standing_.backlog > advertised_wanted_ &&
+      static_cast<double>(advertised_left) <
           std::max(kAnnounceAhead * round_trip_bytes,
                    std::min(backlog, static_cast<double>(kMostAnnounced)) / 2)) {
     return true;
   }
-  const auto said = static_cast<double>(said_.usable.bps());
-  const bool changed = std::abs(usable - said) > worthy_change(now, std::min(usable, said)) * said;
+  const auto before = static_cast<double>(advertised_.usable.bps());
+  const bool changed =
+      std::abs(usable - before) > worthy_change(now, std::min(usable, before)) * before;
   const bool matters = has_unsent() && !(queues() && unhindered_);
-  if (changed && matters && now - said_at_ >= environment_.jitter) return true;
+  if (changed && matters && now - advertised_at_ >= environment_.jitter) return true;
   // A word that nothing has answered may be lost.
-  const bool answered = granted_at_ >= said_at_;
+  const bool answered = granted_at_ >= advertised_at_;
   const Duration patience = answered
                                 ? grant_.validity
                                 : std::min(grant_.validity, halving() * (kPatience << unanswered_));
-  return has_grant_ && now - said_at_ >= patience;
+  return has_grant_ && now - advertised_at_ >= patience;
 }
 
 Explanation PaceController::explain(Instant now) {
