@@ -26,8 +26,6 @@ constexpr int64_t kClearRoundTrips = 16;
 constexpr int64_t kFirstShare = 4;
 // Of a bandwidth-delay product: a message on a busy link that is so short goes at once.
 constexpr int64_t kShortShare = 16;
-// Of a bandwidth-delay product: the queue that brief messages may make where they begin at once.
-constexpr int64_t kQueueShare = 2;
 // Messages of so many round trips of the whole link are brief.
 constexpr int64_t kBriefRoundTrips = 1;
 constexpr double kMostOvercommitted = 4;
