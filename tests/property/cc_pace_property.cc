@@ -138,6 +138,7 @@ RC_GTEST_PROP(CcPaceProperty, TheOldestTurnsPresentAreServed, ()) {
   uint32_t front = *rc::gen::inRange<uint32_t>(0, 1000);
   for (int i = *rc::gen::inRange(0, 400); i > 0; --i) {
     const std::set<uint32_t> before = std::exchange(served, {});
+    const std::multiset<uint32_t> present_before = present;
     bool moved = false;
     if (present.empty() || *rc::gen::inRange(0, 2) == 0) {
       front += *rc::gen::inRange<uint32_t>(0, 5);
@@ -161,7 +162,10 @@ RC_GTEST_PROP(CcPaceProperty, TheOldestTurnsPresentAreServed, ()) {
       left += kLeft;
       RC_ASSERT(order.is_served(told(turn)) == served.contains(turn));
     }
-    RC_ASSERT(moved || before == served);
+    for (const uint32_t turn : present) {
+      if (moved || !present_before.contains(turn)) continue;
+      RC_ASSERT(before.contains(turn) == served.contains(turn));
+    }
   }
 }
 
