@@ -11,6 +11,9 @@ namespace pacecar {
 // Of a demand or a grant, on the wire.
 inline constexpr Bytes kWordBytes = 128;
 
+// Of a bandwidth-delay product: the queue that brief messages may make where they begin at once.
+inline constexpr int64_t kQueueShare = 2;
+
 struct PaceConstants {
   double shared = 0.985;          // eta: of the link that two and more flows are granted
   double drain_round_trips = 4;   // in which a queue at the last hop is drained

@@ -101,10 +101,11 @@ uint32_t PaceReceiver::first_slot() const {
 GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   Flow& f = flows_[flow];
   const Rate before = f.granted;
+  f.granted_before = before;
   f.granted = target(f);
   if (f.granted < before && f.phase != Phase::kLasting) {  // it will last for longer
     f.phase = Phase::kLasting;
-    advance(f);
+    advance(now, f);
     charge(f, limit(f));
   }
   f.sent = now;

@@ -26,8 +26,6 @@ constexpr int64_t kClearRoundTrips = 16;
 constexpr int64_t kFirstShare = 4;
 // Of a bandwidth-delay product: a message on a busy link that is so short goes at once.
 constexpr int64_t kShortShare = 16;
-// Of a round trip's worth of the hold: likewise on a link that is not.
-constexpr int64_t kAtOnceShare = 2;
 // Messages of so many round trips of the whole link are brief.
 constexpr int64_t kBriefRoundTrips = 1;
 constexpr double kMostOvercommitted = 4;
@@ -202,13 +200,10 @@ bool PaceController::beginning(Instant now) const {
   return has_backlog() && grant_.busy && !short_ && now - busy_since_ < halving() * 2;
 }
 
-// The longest message that goes at once, whatever the flow is granted: on a busy link one that is
-// next to nothing; else half of a round trip's worth, which makes half of a round trip's queue when
-// all come at once that are expected to.
-Bytes PaceController::short_message() const {
+// Next to nothing: goes at once, whatever the flow is granted on a busy link.
+bool PaceController::next_to_nothing(Bytes message) const {
   const Duration round_trip = base_round_trip(environment_);
-  if (grant_.busy) return environment_.line_rate.bytes_in(round_trip / kShortShare);
-  return grant_.guessed ? 0 : grant_.rate.bytes_in(round_trip / kAtOnceShare);
+  return grant_.busy && message <= environment_.line_rate.bytes_in(round_trip / kShortShare);
 }
 
 // How many times what it holds a flow begins with. Before anything is known of the fan-in, a host
@@ -220,7 +215,19 @@ double PaceController::overcommitted() const {
   if (grant_.guessed && brief_) return link_.spare_fan_out();
   const double flows =
       grant_.guessed ? link_.spare_fan_out() : static_cast<double>(link_.backlogged());
-  return std::clamp(flows, 1.0, kMostOvercommitted);
+  const double shared = std::clamp(flows, 1.0, kMostOvercommitted);
+  return grant_.guessed ? shared : std::max(shared, queueing());
+}
+
+// Likewise, so that messages like this one make half of a round trip's queue when all begin at once
+// that are expected to. A word about who was first would come too late for them; in a queue they
+// are served in that order.
+double PaceController::queueing() const {
+  if (!brief_) return 1;
+  const Bytes queued = grant_.rate.bytes_in(base_round_trip(environment_) / kQueueShare);
+  const Bytes message = standing_.acked + standing_.backlog - (brief_until_ - brief_message_);
+  if (queued >= message) return std::numeric_limits<double>::infinity();
+  return static_cast<double>(message) / static_cast<double>(message - queued);
 }
 
 // The receiver gives about what the flow can use: it is our link that limits it.
@@ -353,7 +360,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     core_.begin(now, now - link_.clear_since() <= core_.base_rtt() * kClearRoundTrips);
     const Bytes first = grant_.rate.bytes_in(base_round_trip(environment_) / kFirstShare);
     first_limit_ = standing.sent + std::max(first, environment_.mtu);
-    short_ = has_grant_ && standing.backlog <= short_message();
+    short_ = has_grant_ && next_to_nothing(standing.backlog);
     brief_ = standing.backlog <= brief_message_;
     brief_until_ = standing.acked + brief_message_;
     unhindered_ = false;

@@ -71,8 +71,9 @@ class PaceController final : public Controller {
   // Its messages leave after those that began before them; flows with a weight share.
   bool queues() const { return brief_ && weight_ == 1; }
   bool beginning(Instant now) const;
-  Bytes short_message() const;
+  bool next_to_nothing(Bytes message) const;
   double overcommitted() const;
+  double queueing() const;
   bool unhindered(double granted) const;
   double in_its_turn() const;
   double granted(Instant now) const;
