@@ -11,11 +11,14 @@ namespace pacecar {
 // Of a demand or a grant, on the wire.
 inline constexpr Bytes kWordBytes = 128;
 
+// Of a bandwidth-delay product: the queue that brief messages may make where they begin at once.
+inline constexpr int64_t kQueueShare = 2;
+
 struct PaceConstants {
   double shared = 0.985;          // eta: of the link that two and more flows are granted
   double drain_round_trips = 4;   // in which a queue at the last hop is drained
   double least_share = 0.5;       // of the link against traffic that no grant covers
-  double regrant = 1.0 / 64;      // smaller changes of a rate are not told
+  double regrant = 1.0 / 64;      // smaller changes of a rate are not advertised
   double hold_regrant = 0.2;      // likewise for flows that are idle
   double core_start = 15.0 / 16;  // c_f of a flow that knows nothing of its paths, of the line rate
   double core_delay = 0.25;       // T: queueing delay that makes a path bad, in round trips
@@ -33,7 +36,7 @@ struct PaceConstants {
          "to drain a queue at the last hop"},
         {"least_share", "1", 0, 1, &C::least_share,
          "of the link, against traffic that no grant covers"},
-        {"regrant", "1", 0, 0.5, &C::regrant, "smaller changes of a rate are not told"},
+        {"regrant", "1", 0, 0.5, &C::regrant, "smaller changes of a rate are not advertised"},
         {"hold_regrant", "1", 0, 1, &C::hold_regrant, "likewise while a flow is idle"},
         {"core_start", "1", 0.01, 1, &C::core_start,
          "of the line rate, before anything is known of the paths"},

@@ -209,7 +209,6 @@ void CoreLimit::cut(Instant now, double through, Duration delay, Bytes sent) {
   yields_until_ = now + round_trip * 2;
   sent_at_cut_ = sent;
   calm_ = bad_round_trips_ = 0;
-  arrived_ = 0;
   clear_ = false;
   forget();
 }

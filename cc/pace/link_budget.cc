@@ -22,11 +22,10 @@ constexpr int64_t kUsualShare = 8;  // of a round trip
 constexpr double kOwnPart = 0.25;   // of a packet: what each user keeps in the queue
 
 // --- the law ---
-constexpr int64_t kDoubtWindows =
-    3;                              // before what was told is doubted: others may re-route, or end
-constexpr uint32_t kLateLooks = 2;  // in a row, on hosts that are late by chance
-constexpr double kFull = 7.0 / 8;   // of the told rate: what arrives fills the link
-constexpr double kLeast = 1e5;      // bit/s: a packet within a second, to see how things are
+constexpr int64_t kDoubtWindows = 3;     // before a rate is doubted: others may re-route, or end
+constexpr uint32_t kLateLooks = 2;       // in a row, on hosts that are late by chance
+constexpr double kFull = 7.0 / 8;        // of the nominal rate: what arrives fills the link
+constexpr double kLeast = 1e5;           // bit/s: a packet within a second, to see how things are
 constexpr int64_t kDrainRoundTrips = 2;  // in which what is beyond T is drained
 constexpr double kLasting = 0.25;        // of the cut: what is left of it then
 constexpr double kLeastFactor = 0.5;
@@ -72,15 +71,15 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
       window_(std::max({config.round_trip, config.jitter * kJittersPerWindow,
                         config.line.time_for(config.packet * kPacketsPerWindow)})),
       spread_(config.jitter + config.line.time_for(config.packet) * kUsualPackets),
-      told_(static_cast<double>(config.line.bps())),
-      part_(told_),
-      rate_(config.first > Rate() ? std::min(static_cast<double>(config.first.bps()), told_)
-                                  : told_),
-      allowed_(told_),
+      nominal_(static_cast<double>(config.line.bps())),
+      part_(nominal_),
+      rate_(config.first > Rate() ? std::min(static_cast<double>(config.first.bps()), nominal_)
+                                  : nominal_),
+      allowed_(nominal_),
       meter_(window_, config.round_trip, config.packet),
       policer_(window_),
       last_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)),
-      starting_(rate_ < told_),
+      starting_(rate_ < nominal_),
       shown_(rate_) {}
 
 double LinkBudget::rate() const { return std::min(rate_ * yielded_, part_); }
@@ -91,13 +90,13 @@ Duration LinkBudget::idle_limit() const {
          delay_ * kIdleDelays;
 }
 
-// After a long pause: the told rate, or, where b began below it, what the link gave at the last
+// After a long pause: the nominal rate, or, where b began below it, what the link gave at the last
 // cut.
 void LinkBudget::begin(Instant now) {
-  if (config_.first == Rate()) rate_ = told_;
+  if (config_.first == Rate()) rate_ = nominal_;
   if (config_.first > Rate()) {
     rate_ = std::max(rate_, bound_ > 0 ? bound_ : static_cast<double>(config_.first.bps()));
-    rate_ = std::min(rate_, told_);
+    rate_ = std::min(rate_, nominal_);
   }
   calm_ = 0;
   yielded_ = 1;
@@ -154,7 +153,7 @@ void LinkBudget::look(Instant now) {
   const bool lossy = policer_.look(now, meter_.rate());
   if (delay == Duration::max()) return lossy ? police(now) : grow(now, Duration());
   delay_ = delay;
-  most_ = std::max(most_, std::min(meter_.rate(), told_));
+  most_ = std::max(most_, std::min(meter_.rate(), nominal_));
   if (!learnt()) neighbor_.forget();
   const Duration among_many = agreed(std::max(rate_, most_ / kManyUsers));
   if (learnt() && neighbor_.look(now, delay, among_many, window_, std::min(rate_, meter_.rate()))) {
@@ -178,7 +177,8 @@ void LinkBudget::look(Instant now) {
   level(now);
 }
 
-// Whether the link carries less than told: a queue that our own flows made would have drained.
+// Whether the link carries less than its nominal rate: a queue that our own flows made would have
+// drained.
 bool LinkBudget::doubted(Instant now, bool reason) {
   if (!reason) doubted_since_ = Instant::never();
   if (reason && doubted_since_ == Instant::never()) doubted_since_ = now;
@@ -186,7 +186,7 @@ bool LinkBudget::doubted(Instant now, bool reason) {
 }
 
 void LinkBudget::slow_down(double rate) {
-  rate_ = std::max(rate, std::min(kLeast, told_));
+  rate_ = std::max(rate, std::min(kLeast, nominal_));
   starting_ = false;
   forget_bursts();
   calm_ = 0;
@@ -248,12 +248,12 @@ bool LinkBudget::used(Instant now) const {
 
 void LinkBudget::grow(Instant now, Duration delay) {
   cut_delay_ = Duration();
-  if (now < next_growth_ || rate_ >= told_ || !used(now)) return;
+  if (now < next_growth_ || rate_ >= nominal_ || !used(now)) return;
   next_growth_ = now + window_ + delay;
   forget_bursts();
   const double packet = static_cast<double>(config_.packet) * 8 * weight_;
   if (neighbor_.kept() > Duration()) {
-    rate_ = std::min(rate_ + packet / (window_ + delay).seconds(), told_);
+    rate_ = std::min(rate_ + packet / (window_ + delay).seconds(), nominal_);
     return;
   }
   const double missing = 1 - ratio(delay, target());
@@ -266,11 +266,11 @@ void LinkBudget::grow(Instant now, Duration delay) {
   } else if (empty) {
     grown = std::max(grown, rate_ * (1 + kProbe * (1 << calm_)));
   }
-  rate_ = std::min(grown, told_);
-  starting_ = starting_ && rate_ < told_;
+  rate_ = std::min(grown, nominal_);
+  starting_ = starting_ && rate_ < nominal_;
 }
 
-// What the processes of the host have learnt of the link they divide, as what was told.
+// What the processes of the host have learnt of the link they divide, as its nominal rate.
 void LinkBudget::level(Instant now) {
   if (config_.host_link == nullptr) return;
   const bool counts = learnt() && !starting_ && meter_.rate() >= kUsed * rate();
@@ -278,7 +278,8 @@ void LinkBudget::level(Instant now) {
   next_level_ = now + window_;
   const Rate own = Rate::from_bps(counts ? static_cast<uint64_t>(rate_) : 0);
   const auto fair = static_cast<double>(config_.host_link->fair_part(own).bps());
-  if (counts) rate_ = std::clamp(rate_ + kLevel * (fair - rate_), std::min(kLeast, told_), told_);
+  if (counts)
+    rate_ = std::clamp(rate_ + kLevel * (fair - rate_), std::min(kLeast, nominal_), nominal_);
 }
 
 // A queue that never empties is in time taken for the path, and at once by those who come late. So

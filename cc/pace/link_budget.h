@@ -1,6 +1,6 @@
-// LinkBudget: what one process may use of a link whose real rate, and whose other users, nobody has
-// told. The told rate is an upper bound. The law looks at what arrives (or is acknowledged), a, and
-// at the least queueing delay of it, d, both from ArrivalMeter:
+// LinkBudget: what one process may use of a link whose real rate, and whose other users, are not
+// known. The nominal rate is an upper bound. The law looks at what arrives (or is acknowledged), a,
+// and at the least queueing delay of it, d, both from ArrivalMeter:
 //
 //   d > T     b = min(b, a) (1 - x / 4), and 3/4 x less of it for 2 (W + d), in which the queue
 //             drains; x = min((d - T) / 2 (W + d), 1/2)         once per W + RTT/2 + d
@@ -21,7 +21,7 @@
 // Where several processes of a host know each other, their budgets move towards equal parts of
 // their sum (HostLink::fair_part): those with more would see the shorter delays of more packets.
 //
-// The law is idle while own arrivals fill the told rate, and until a queue has stood for some
+// The law is idle while own arrivals fill the nominal rate, and until a queue has stood for some
 // windows although they do not.
 //
 // Rates are bit/s on the wire. Pure; one thread.
@@ -40,7 +40,7 @@
 namespace pacecar {
 
 struct LinkBudgetConfig {
-  Rate line;                      // told; never 0
+  Rate line;                      // nominal; never 0
   Rate first;                     // until anything is known; 0: the line rate
   Bytes packet = 4096;            // a full one on the wire
   Duration round_trip;            // without queues
@@ -68,7 +68,7 @@ class LinkBudget {
   void set_allowed(double rate) { allowed_ = rate; }
   // Multiplies T: of two ends that see the same queue the one with the smaller value acts first.
   void set_patience(int64_t patience) { patience_ = patience; }
-  // This process's part of the told rate, where several know each other.
+  // This process's part of the nominal rate, where several know each other.
   void set_part(double part) { part_ = part; }
 
   // That meet without being a queue.
@@ -77,8 +77,8 @@ class LinkBudget {
   // b is what limits, not our part.
   bool learnt() const { return rate_ < part_; }
   // Nothing is learnt and nothing was lost lately: without delays there is nothing to look at.
-  bool unconcerned() const { return rate_ >= told_ && policer_.quiet(); }
-  // No queue has been met yet, and the told rate has not been reached.
+  bool unconcerned() const { return rate_ >= nominal_ && policer_.quiet(); }
+  // No queue has been met yet, and the nominal rate has not been reached.
   bool starting() const { return starting_; }
 
  private:
@@ -106,7 +106,7 @@ class LinkBudget {
   const LinkBudgetConfig config_;
   const Duration window_;  // W
   const Duration spread_;
-  const double told_;
+  const double nominal_;
   double part_;
   double rate_;        // b
   double weight_ = 1;  // w
@@ -129,7 +129,7 @@ class LinkBudget {
   Instant next_cut_;
   Instant next_growth_;
   Instant next_level_;
-  Instant doubted_since_ = Instant::never();  // that the link is as told
+  Instant doubted_since_ = Instant::never();  // that the link gives its nominal rate
   Duration cut_delay_;                        // at the last cut; 0 since there was no cause for one
   double yielded_ = 1;  // of b, to drain a queue, or to see how long an empty path takes
   Instant yields_until_;

@@ -2,12 +2,13 @@
 //
 //   available = eta * min(C, b) - X - q / (4 RTT)
 //
-// C is the told rate, or this process's part of it; b what the link really gives us
+// C is the nominal rate, or this process's part of it; b what the link really gives us
 // (link_budget.h). eta is 1 for a flow alone, else 0.985. X is traffic that arrives here and that
 // no grant covers; it follows what is seen by half per round trip and falls by a quarter, and flows
 // on grants keep half of the link against it. q is the queue at the last hop: line rate times the
 // least excess delay of all packets of a round trip; queues elsewhere are on the way of some
-// packets only. It is drained while the link is as told: where it is not, b is cut for it.
+// packets only. It is drained while the link gives its nominal rate: where it does not, b is cut
+// for it.
 //
 // Rates are in bit/s on the wire. Pure; one thread.
 #pragma once

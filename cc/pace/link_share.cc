@@ -20,11 +20,11 @@ constexpr Duration kBaseMemory = Duration::from_s(1);
 }  // namespace
 
 LinkShare::LinkShare(const FlowEnvironment& environment, uint32_t max_flows, double tolerance)
-    : told_line_(static_cast<double>(environment.line_rate.bps())),
+    : nominal_(static_cast<double>(environment.line_rate.bps())),
       receivers_look_(environment.receivers_look),
       host_link_(environment.host_link),
-      line_(told_line_),
-      reach_(told_line_),
+      line_(nominal_),
+      reach_(nominal_),
       tolerance_(tolerance),
       budget_({.line = environment.line_rate,
                .first = environment.first_rate,
@@ -91,14 +91,14 @@ void LinkShare::divide_queue(uint32_t causer) {
 
 void LinkShare::poll(Instant now) {
   if (host_link_ == nullptr) return;
-  const double limits = std::min(fill_.limits(), told_line_);
+  const double limits = std::min(fill_.limits(), nominal_);
   const LinkClaim claim{.demand = Rate::from_bps(static_cast<uint64_t>(limits)),
                         .weight = static_cast<uint32_t>(fill_.weights())};
   if (claim == claim_ && !host_link_->due(now)) return;
   claim_ = claim;
   host_link_->claim(now, claim);
-  const double part = std::min(static_cast<double>(host_link_->part().bps()), told_line_);
-  const double reach = std::clamp(static_cast<double>(host_link_->reach().bps()), part, told_line_);
+  const double part = std::min(static_cast<double>(host_link_->part().bps()), nominal_);
+  const double reach = std::clamp(static_cast<double>(host_link_->reach().bps()), part, nominal_);
   weight_share_ = host_link_->share_of_weights();
   if (part == line_ && reach == reach_) return;
   line_ = part;
@@ -131,12 +131,12 @@ void LinkShare::look(uint32_t causer) {
   spare_ = reach_level_ == WaterFill::kNoLevel ? reach - fill_.limits() : 0;
   const double shown = reach_level_ == WaterFill::kNoLevel ? reach + spare_ : reach_level_;
   const double given = level_ == WaterFill::kNoLevel ? line : level_;
-  const auto other = [&](double rate, double told) {
-    return std::abs(rate - told) > tolerance_ * told;
+  const auto other = [&](double rate, double before) {
+    return std::abs(rate - before) > tolerance_ * before;
   };
-  if (!other(shown, told_) && !other(given, told_given_)) return;
-  told_ = shown;
-  told_given_ = given;
+  if (!other(shown, shown_) && !other(given, shown_given_)) return;
+  shown_ = shown;
+  shown_given_ = given;
   for (const uint32_t flow : active_) {
     if (flow != causer) changed_.add(flow);
   }

@@ -4,8 +4,8 @@
 //
 //   sum of min(w_f * lambda, limit_f) = min(C, b);  limit_f = min(g_f, c_f)
 //
-// C is the told rate, or this process's part of it; b what the link really gives us, from what is
-// acknowledged on all flows (link_budget.h).
+// C is the nominal rate, or this process's part of it; b what the link really gives us, from what
+// is acknowledged on all flows (link_budget.h).
 //
 // Flows in the queue have the same in all, but use it one after another, each up to its limit:
 // where brief messages share a link, they end together and leave it idle until the next ones begin.
@@ -41,7 +41,7 @@ class LinkShare {
   // `limit` 0: the flow has nothing to send.
   void set(uint32_t flow, Rate limit, uint32_t weight);
 
-  // Whether on_acked wants to hear.
+  // Whether on_acked has a use for acknowledgements.
   bool listens() const { return !receivers_look_ || !budget_.unconcerned(); }
   // Of all flows: `wire` bytes are acknowledged, after the time that the path takes and `excess`.
   void on_acked(Instant now, Bytes wire, Duration excess, bool overtaken);
@@ -105,7 +105,7 @@ class LinkShare {
   void leave_queue(uint32_t flow);
   void divide_queue(uint32_t causer);
 
-  const double told_line_;
+  const double nominal_;
   const bool receivers_look_;
   HostLink* const host_link_;
   LinkClaim claim_;
@@ -126,8 +126,8 @@ class LinkShare {
   double level_ = WaterFill::kNoLevel;
   double reach_level_ = WaterFill::kNoLevel;  // with all of what our part could be
   double spare_ = 0;                          // of that, when all limits are met
-  double told_ = 0;                           // level or spare of that when all were touched last
-  double told_given_ = 0;                     // level or line of our part likewise
+  double shown_ = 0;                          // level or spare of that when all were touched last
+  double shown_given_ = 0;                    // level or line of our part likewise
 };
 
 }  // namespace pacecar

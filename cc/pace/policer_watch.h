@@ -5,7 +5,8 @@
 // some, and less than a twentieth of what is sent may be a cable's doing. What is not lost of what
 // may be sent gets through: a sender that waits for something has no slow link. When cuts for two
 // timeouts have not helped, it is the cable after all: what was taken is given back, and only twice
-// as many losses are suspicious again.
+// as many losses are suspicious again. That is forgotten in time: a policer may have taken its
+// place.
 //
 // Rates are bit/s. Pure; one thread.
 #pragma once
@@ -31,7 +32,7 @@ class PolicerWatch {
   // Nothing was lost lately.
   bool quiet() const { return lost_ == 0 && lossy_windows_ == 0; }
 
-  // `arriving` is the rate of what arrives. True at the end of a window that speaks for a policer.
+  // `arriving` is the rate of what arrives. True at the end of a window that looks like a policer.
   bool look(Instant now, double arriving) {
     if (now - since_ < window_) return false;
     const double few = std::max(known_ ? kFew : kMany, kSuspicious * usual_);
@@ -44,6 +45,7 @@ class PolicerWatch {
     lasted_ += (now - since_).seconds() - lasted_ / kTimeout;
     arrived_lately_ += arrived - arrived_lately_ / kTimeout;
     lost_lately_ += lost - lost_lately_ / kTimeout;
+    usual_ -= usual_ / kMemory;
     since_ = now;
     arrived_ = lost_ = 0;
     return lossy_windows_ >= kLossyWindows && arriving * lasted_ > kGoesOn * arrived_lately_ * 8;
@@ -77,7 +79,8 @@ class PolicerWatch {
   static constexpr double kGoesOn = 0.75;       // of the usual arrives, or the sender waits
   static constexpr double kBelow = 0.98;
   static constexpr double kHelped = 0.75;
-  // In windows: losses that are found by timeouts are told of so late.
+  static constexpr double kMemory = 1024;  // windows for which a cable is known
+  // In windows: losses that are found by timeouts are known so late.
   static constexpr int64_t kTimeout = 8;
 
   Duration window_;

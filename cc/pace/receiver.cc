@@ -1,8 +1,9 @@
-// What PaceReceiver hears of flows: who is active, and what each is charged.
+// What PaceReceiver learns of flows: who is active, and what each is charged.
 #include "cc/pace/receiver.h"
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "cc/pace/phase.h"
 #include "cc/rate_law.h"
@@ -17,6 +18,9 @@ namespace {
 constexpr Bytes kRestShare = 32;
 // Messages that take less than so many round trips of the whole link take turns.
 constexpr int64_t kShort = 8;
+// Of a round trip's worth: so much is missing at least of those together whose turn it is. With all
+// of it the next would begin just before the last of them is kDone.
+constexpr int64_t kTurnParts = 16;
 // A shortest transit is forgotten after a while, since clocks drift apart: by less than a tenth of
 // the jitter at 5 parts in a million.
 constexpr int64_t kMemoryJitters = 20'000;
@@ -42,7 +46,8 @@ PaceReceiver::PaceReceiver(const FlowEnvironment& environment, uint32_t max_flow
       flows_(max_flows),
       homes_(max_flows),
       slots_(max_flows),
-      due_(max_flows) {
+      due_(max_flows),
+      turns_(environment.line_rate.bytes_in(round_trip_ - round_trip_ / kTurnParts)) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   active_.reserve(max_flows);
 }
@@ -112,7 +117,7 @@ void PaceReceiver::on_hint(Instant, const TrafficHint& hint) {
   changed_ = true;  // what idle flows hold
 }
 
-// --- what is heard of flows ---
+// --- signals of flows ---
 
 void PaceReceiver::on_demand(Instant now, uint32_t flow, const Demand& demand) {
   Flow& f = at(flow);
@@ -183,7 +188,7 @@ void PaceReceiver::update(Instant now, uint32_t flow) {
   const bool wanted = f.usable > Rate() && f.remaining() > 0;
   if (wanted != f.active()) wanted ? activate(now, flow) : deactivate(flow);
   if (!f.active()) return;
-  advance(f);
+  advance(now, f);
   const bool takes_turn = f.said_turn > 0 && f.phase != Phase::kDone &&
                           f.remaining() <= environment_.line_rate.bytes_in(round_trip_ * kShort);
   take_turn(f, takes_turn ? f.said_turn : 0);
@@ -191,9 +196,16 @@ void PaceReceiver::update(Instant now, uint32_t flow) {
   due_.add(flow);
 }
 
-void PaceReceiver::advance(Flow& f) const {
+// Within a round trip. What a word adds arrives a round trip after it was sent.
+Bytes PaceReceiver::arrives_in_time(Instant now, const Flow& f) const {
+  const Duration since = std::min(now - f.sent, round_trip_);
+  const Rate before = std::min(f.granted, f.granted_before);
+  return f.granted.bytes_in(since) + before.bytes_in(round_trip_ - since);
+}
+
+void PaceReceiver::advance(Instant now, Flow& f) const {
   if (f.granted == Rate()) return;
-  const Bytes in_time = f.granted.bytes_in(round_trip_);
+  const Bytes in_time = arrives_in_time(now, f);
   const Bytes rest = std::min(environment_.line_rate.bytes_in(round_trip_) / kRestShare, in_time);
   if (f.phase == Phase::kLasting && f.remaining() <= in_time + rest) f.phase = Phase::kEnding;
   if (f.phase == Phase::kEnding && f.remaining() <= in_time) f.phase = Phase::kDone;
@@ -209,10 +221,16 @@ Rate PaceReceiver::limit(const Flow& f) const {
 // a sender that is late goes first, so that ranks that take turns stay together. Senders of the
 // same turn share.
 void PaceReceiver::take_turn(Flow& f, uint8_t turn) {
-  if (turn == f.turn) return;
-  bool moved = f.turn > 0 && turns_.remove(f.turn);
-  f.turn = turn;
-  moved |= f.turn > 0 && turns_.add(f.turn);
+  const Bytes before = std::exchange(f.turn_left, turn > 0 ? f.remaining() : 0);
+  bool moved = false;
+  if (turn == f.turn) {
+    if (turn == 0 || before == f.turn_left) return;
+    moved = turns_.change(turn, before, f.turn_left);
+  } else {
+    if (f.turn > 0) moved = turns_.remove(f.turn, before);
+    f.turn = turn;
+    if (turn > 0) moved |= turns_.add(turn, f.turn_left);
+  }
   if (!moved) return;
   for (const uint32_t other : active_) {
     charge(flows_[other], limit(flows_[other]));
@@ -220,7 +238,7 @@ void PaceReceiver::take_turn(Flow& f, uint8_t turn) {
   }
 }
 
-bool PaceReceiver::yields(const Flow& f) const { return f.turn > 0 && !turns_.is_late(f.turn); }
+bool PaceReceiver::yields(const Flow& f) const { return f.turn > 0 && !turns_.is_served(f.turn); }
 
 void PaceReceiver::charge(Flow& f, Rate limit) {
   const bool yielding = f.active() && yields(f);
@@ -240,15 +258,24 @@ void PaceReceiver::charge(Flow& f, Rate limit) {
   changed_ = true;
 }
 
+// A brief message of a sender that serves nobody else is on its way before the first word about it
+// can arrive, if its hold sends it in a round trip and what may queue beside
+// (PaceController::queueing) is the rest.
+bool PaceReceiver::too_brief(const Flow& f) const {
+  if (f.said_turn == 0 || f.sent_busy || f.sent_guessed || f.granted == Rate()) return false;
+  const Bytes most = f.granted.bytes_in(round_trip_ + round_trip_ / kQueueShare);
+  return f.remaining() <= std::min(most, environment_.line_rate.bytes_in(round_trip_));
+}
+
 void PaceReceiver::activate(Instant now, uint32_t flow) {
   Flow& f = flows_[flow];
   f.position = static_cast<uint32_t>(active_.size());
   active_.push_back(flow);
   fan_in_.on_wake(now, charged_ + 1);
   f.newcomer = true;
-  f.phase = Phase::kLasting;
+  f.phase = too_brief(f) ? Phase::kDone : Phase::kLasting;
   ++newcomers_;
-  // What it holds may be what it is granted, and then counts from when it was said.
+  // What it holds may be what it is granted, and then counts from when it was sent.
   if (f.granted > Rate()) next_repeat_ = std::min(next_repeat_, repeat_at(f));
   const uint32_t together = std::max(expected(posted_), static_cast<uint32_t>(active_.size()));
   if (f.home < std::bit_ceil(together) && slots_.is_free(f.home)) {

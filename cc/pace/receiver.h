@@ -1,5 +1,5 @@
 // PaceReceiver: the receiver's half of `pace`. Divides one receiving link among the flows that have
-// announced a backlog, by weighted max-min, and says so in grants of rate and phase.
+// announced a backlog, by weighted max-min, in grants of rate and phase.
 //
 //   sum over active flows of min(w_f * mu, u_f) = eta * min(C, b) - X - drain
 //   g_f = min(w_f * mu, u_f)
@@ -71,6 +71,7 @@ class PaceReceiver final : public Allocator {
     Rate usable;
     Rate charged;         // its limit in fill_; 0: it is not there
     Rate granted;         // newest grant sent; 0: none yet
+    Rate granted_before;  // by the word before it
     Instant sent;         // when it was
     Instant heard;        // of the flow, last
     Instant spell_began;  // of arrivals without a pause of a round trip
@@ -86,6 +87,7 @@ class PaceReceiver final : public Allocator {
     ArrivalOrder order;
     uint8_t said_turn = 0;  // Demand::turn
     uint8_t turn = 0;       // in turns_; 0: it does not take part
+    Bytes turn_left = 0;    // what turns_ knows of remaining()
     uint16_t epoch = 0;     // of the newest grant sent
     uint16_t demand_epoch = 0;
     bool present = false;
@@ -111,7 +113,9 @@ class PaceReceiver final : public Allocator {
   Rate limit(const Flow& flow) const;
   void take_turn(Flow& flow, uint8_t turn);
   bool yields(const Flow& flow) const;
-  void advance(Flow& flow) const;
+  bool too_brief(const Flow& flow) const;
+  Bytes arrives_in_time(Instant now, const Flow& flow) const;
+  void advance(Instant now, Flow& flow) const;
   void charge(Flow& flow, Rate limit);
   Duration excess(Flow& flow, uint32_t transit_ns, Instant now) const;
 

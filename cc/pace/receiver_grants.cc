@@ -1,4 +1,4 @@
-// What PaceReceiver grants: rates and phases, and when they are said.
+// What PaceReceiver grants: rates and phases, and when they are sent.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -15,12 +15,13 @@ constexpr int64_t kBusyRoundTrips = 1;
 constexpr int64_t kBusyJitters = 8;
 // What a flow may send while it waits for its turn, of the line rate.
 constexpr double kWaitingShare = 256;
-// What an idle flow holds swings with the fan-in. Where hosts have jitter, and what is told there
-// costs a datagram, less than this factor is not told.
+// What an idle flow holds swings with the fan-in. Where hosts have jitter, and a grant there
+// costs a datagram, less than this factor is not advertised.
 constexpr double kHoldSwing = 2;
 // On top of what a flow can use, so that it can show that it could use more.
 constexpr double kSlack = 1.0 / 16;
-// Idle flows whose hold is told at a time, and how often: there may be many, and they can wait.
+// Idle flows whose hold is advertised at a time, and how often: there may be many, and they can
+// wait.
 constexpr uint32_t kHoldsAtATime = 16;
 constexpr int64_t kHoldsPerRoundTrip = 4;
 constexpr int64_t kRepeatsPerValidity = 4;  // three in a row may be lost
@@ -100,10 +101,11 @@ uint32_t PaceReceiver::first_slot() const {
 GrantUpdate PaceReceiver::send(Instant now, uint32_t flow) {
   Flow& f = flows_[flow];
   const Rate before = f.granted;
+  f.granted_before = before;
   f.granted = target(f);
   if (f.granted < before && f.phase != Phase::kLasting) {  // it will last for longer
     f.phase = Phase::kLasting;
-    advance(f);
+    advance(now, f);
     charge(f, limit(f));
   }
   f.sent = now;
@@ -243,8 +245,8 @@ bool PaceReceiver::in_use() const {
   return host_link_->used_by_others() > Rate() && host_link_->prospect(1) < environment_.line_rate;
 }
 
-// Idle flows are told when a link has been in use for so long that it will probably stay so, or
-// no longer is.
+// Grants of idle flows carry "busy" when a link has been in use for so long that it will probably
+// stay so, or no longer is.
 void PaceReceiver::look_at_busyness(Instant now) {
   if (!in_use()) {
     busy_since_ = Instant::never();

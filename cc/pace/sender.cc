@@ -26,8 +26,6 @@ constexpr int64_t kClearRoundTrips = 16;
 constexpr int64_t kFirstShare = 4;
 // Of a bandwidth-delay product: a message on a busy link that is so short goes at once.
 constexpr int64_t kShortShare = 16;
-// Of a round trip's worth of the hold: likewise on a link that is not.
-constexpr int64_t kAtOnceShare = 2;
 // Messages of so many round trips of the whole link are brief.
 constexpr int64_t kBriefRoundTrips = 1;
 constexpr double kMostOvercommitted = 4;
@@ -63,9 +61,9 @@ constexpr double kTooSmall = 0.25;
 // More is announced when what was announced is gone within so many round trips.
 constexpr double kAnnounceAhead = 4;
 constexpr Bytes kMostAnnounced = Bytes{1} << 30;  // the word counts modulo 2^32
-constexpr double kUsableChange = 1.0 / 32;        // smaller ones are not told
+constexpr double kUsableChange = 1.0 / 32;        // smaller ones are not advertised
 constexpr double kUsableChangeBeyond = 1.0 / 4;   // likewise where the grant is what limits
-constexpr double kFarBeyond = 2;                  // of the grant: no change is told
+constexpr double kFarBeyond = 2;                  // of the grant: no change is advertised
 // A flow that has been idle for so long (and for as long as its host may pause) says so, lest a
 // count went wrong somewhere.
 constexpr Duration kFarewell = Duration::from_ms(1);
@@ -181,7 +179,7 @@ void PaceController::on_grant(Instant now, const Grant& grant) {
   has_grant_ = true;
   opening_ = opening_ && grant.guessed;
   if (announced_) {
-    const bool enough = bps(grant.rate) >= bps(said_.usable) * kUnhindered;
+    const bool enough = bps(grant.rate) >= bps(advertised_.usable) * kUnhindered;
     unhindered_ = enough && (unhindered_ || link_.backlogged() > 1);
   }
   short_ = short_ && grant.busy;
@@ -202,13 +200,10 @@ bool PaceController::beginning(Instant now) const {
   return has_backlog() && grant_.busy && !short_ && now - busy_since_ < halving() * 2;
 }
 
-// The longest message that goes at once, whatever the flow is granted: on a busy link one that is
-// next to nothing; else half of a round trip's worth, which makes half of a round trip's queue when
-// all come at once that are expected to.
-Bytes PaceController::short_message() const {
+// Next to nothing: goes at once, whatever the flow is granted on a busy link.
+bool PaceController::next_to_nothing(Bytes message) const {
   const Duration round_trip = base_round_trip(environment_);
-  if (grant_.busy) return environment_.line_rate.bytes_in(round_trip / kShortShare);
-  return grant_.guessed ? 0 : grant_.rate.bytes_in(round_trip / kAtOnceShare);
+  return grant_.busy && message <= environment_.line_rate.bytes_in(round_trip / kShortShare);
 }
 
 // How many times what it holds a flow begins with. Before anything is known of the fan-in, a host
@@ -220,7 +215,19 @@ double PaceController::overcommitted() const {
   if (grant_.guessed && brief_) return link_.spare_fan_out();
   const double flows =
       grant_.guessed ? link_.spare_fan_out() : static_cast<double>(link_.backlogged());
-  return std::clamp(flows, 1.0, kMostOvercommitted);
+  const double shared = std::clamp(flows, 1.0, kMostOvercommitted);
+  return grant_.guessed ? shared : std::max(shared, queueing());
+}
+
+// Likewise, so that messages like this one make half of a round trip's queue when all begin at once
+// that are expected to. A word about who was first would come too late for them; in a queue they
+// are served in that order.
+double PaceController::queueing() const {
+  if (!brief_) return 1;
+  const Bytes queued = grant_.rate.bytes_in(base_round_trip(environment_) / kQueueShare);
+  const Bytes message = standing_.acked + standing_.backlog - (brief_until_ - brief_message_);
+  if (queued >= message) return std::numeric_limits<double>::infinity();
+  return static_cast<double>(message) / static_cast<double>(message - queued);
 }
 
 // The receiver gives about what the flow can use: it is our link that limits it.
@@ -265,7 +272,7 @@ PaceController::Choice PaceController::choose(Instant now) const {
   return choice;
 }
 
-// Tells the others on our link what this flow can use of it.
+// Shows the others on our link what this flow can use of it.
 void PaceController::refresh(Instant now) {
   const double limit = has_unsent() ? std::min(granted(now), core_.rate()) : 0;
   link_.set(flow_, has_unsent() ? rate_of(limit) : Rate(), weight_);
@@ -338,7 +345,7 @@ void PaceController::begin(Instant now) {
   decision_.grid = {};
 }
 
-// --- what the receiver is told ---
+// --- what is advertised ---
 
 std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& standing) {
   const bool had_backlog = has_backlog();
@@ -353,7 +360,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
     core_.begin(now, now - link_.clear_since() <= core_.base_rtt() * kClearRoundTrips);
     const Bytes first = grant_.rate.bytes_in(base_round_trip(environment_) / kFirstShare);
     first_limit_ = standing.sent + std::max(first, environment_.mtu);
-    short_ = has_grant_ && standing.backlog <= short_message();
+    short_ = has_grant_ && next_to_nothing(standing.backlog);
     brief_ = standing.backlog <= brief_message_;
     brief_until_ = standing.acked + brief_message_;
     unhindered_ = false;
@@ -363,52 +370,54 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
   if (has_backlog() != had_backlog) has_backlog() ? link_.begin() : link_.end();
   if (has_unsent() != had_unsent || opening_) refresh(now);
   const double usable = std::min(link_.usable(flow_), core_.rate());
-  if (!worth_saying(now, usable)) return ever_said_ ? std::optional(said_) : std::nullopt;
-  ever_said_ = true;
+  if (!worth_advertising(now, usable))
+    return ever_advertised_ ? std::optional(advertised_) : std::nullopt;
+  ever_advertised_ = true;
   unanswered_ =
-      announced_ && granted_at_ < said_at_ ? std::min(unanswered_ + 1, kMostDoublings) : 0;
+      announced_ && granted_at_ < advertised_at_ ? std::min(unanswered_ + 1, kMostDoublings) : 0;
   announced_ = farewell_due_ = has_backlog();
-  said_at_ = now;
-  said_wanted_ = standing.acked + std::min(standing.backlog, kMostAnnounced);
-  ++said_.epoch;
-  said_.usable = has_backlog() ? rate_of(usable) : Rate();
-  said_.wanted = said_wanted_;
+  advertised_at_ = now;
+  advertised_wanted_ = standing.acked + std::min(standing.backlog, kMostAnnounced);
+  ++advertised_.epoch;
+  advertised_.usable = has_backlog() ? rate_of(usable) : Rate();
+  advertised_.wanted = advertised_wanted_;
   const bool takes_turns = link_.backlogged() == 1;
-  said_.turn = takes_turns ? static_cast<uint8_t>(1 + link_.turns() % Demand::kTurns) : 0;
-  return said_;
+  advertised_.turn = takes_turns ? static_cast<uint8_t>(1 + link_.turns() % Demand::kTurns) : 0;
+  return advertised_;
 }
 
-// Of what was said to be usable. What is far beyond the grant changes nothing for the receiver.
+// Of what was advertised as usable. What is far beyond the grant changes nothing for the receiver.
 double PaceController::worthy_change(Instant now, double usable) const {
   const double grant = granted(now);
   if (usable > grant * kFarBeyond) return std::numeric_limits<double>::infinity();
   return usable > grant * (1 + kUsableChange) ? kUsableChangeBeyond : kUsableChange;
 }
 
-bool PaceController::worth_saying(Instant now, double usable) const {
+bool PaceController::worth_advertising(Instant now, double usable) const {
   if (!has_backlog())
-    return farewell_due_ && now - said_at_ >= std::max(kFarewell, environment_.pause);
+    return farewell_due_ && now - advertised_at_ >= std::max(kFarewell, environment_.pause);
   const double round_trip_bytes =
       choose(now).rate / 8 * std::max(core_.base_rtt(), environment_.jitter).seconds();
   const auto backlog = static_cast<double>(standing_.backlog);
   if (!announced_) return backlog > kTooSmall * round_trip_bytes && unsent() >= at_once_;
-  const Bytes said_left = said_wanted_ - std::min(standing_.acked, said_wanted_);
-  if (standing_.acked + standing_.backlog > said_wanted_ &&
-      static_cast<double>(said_left) <
+  const Bytes advertised_left = advertised_wanted_ - std::min(standing_.acked, advertised_wanted_);
+  if (standing_.acked + standing_.backlog > advertised_wanted_ &&
+      static_cast<double>(advertised_left) <
           std::max(kAnnounceAhead * round_trip_bytes,
                    std::min(backlog, static_cast<double>(kMostAnnounced)) / 2)) {
     return true;
   }
-  const auto said = static_cast<double>(said_.usable.bps());
-  const bool changed = std::abs(usable - said) > worthy_change(now, std::min(usable, said)) * said;
+  const auto before = static_cast<double>(advertised_.usable.bps());
+  const bool changed =
+      std::abs(usable - before) > worthy_change(now, std::min(usable, before)) * before;
   const bool matters = has_unsent() && !(queues() && unhindered_);
-  if (changed && matters && now - said_at_ >= environment_.jitter) return true;
+  if (changed && matters && now - advertised_at_ >= environment_.jitter) return true;
   // A word that nothing has answered may be lost.
-  const bool answered = granted_at_ >= said_at_;
+  const bool answered = granted_at_ >= advertised_at_;
   const Duration patience = answered
                                 ? grant_.validity
                                 : std::min(grant_.validity, halving() * (kPatience << unanswered_));
-  return has_grant_ && now - said_at_ >= patience;
+  return has_grant_ && now - advertised_at_ >= patience;
 }
 
 Explanation PaceController::explain(Instant now) {

@@ -3,13 +3,13 @@
 //   r_f = min(w_f * lambda, g_f, c_f)
 //
 // lambda is the flow's part of our own link (link_share.h), g_f the receiver's grant, c_f what the
-// core carries (core_limit.h). The receiver is told what the flow could use, u_f, and how much it
-// wants to send in all. Packets of a flow that is limited by its grant leave in the receiver's
-// grid.
+// core carries (core_limit.h). Demands advertise what the flow could use, u_f, and how much it
+// wants to send in all. Packets of a flow that is limited by its grant leave in the
+// receiver's grid.
 //
 // A grant holds for its validity V; then the rate halves per round trip down to 1/256 of the line
 // rate. A receiver that acknowledges but has been silent for 2 V is alive, and only late: then c_f
-// alone counts until it speaks. A grant is a peer's word: any content is made harmless here.
+// alone counts until its next grant. A grant comes from a peer: any content is made harmless here.
 //
 // Purity and thread rule as for Controller and ControllerSet.
 #pragma once
@@ -61,7 +61,7 @@ class PaceController final : public Controller {
   void tell_link(const AckSample& sample);
   bool outranks(const Grant& grant) const;
   bool has_backlog() const { return standing_.backlog > 0; }
-  // Not on its way yet, as far as signals tell.
+  // Not on its way yet, as far as signals show.
   Bytes unsent() const {
     return standing_.backlog - std::min(standing_.in_flight, standing_.backlog);
   }
@@ -71,15 +71,16 @@ class PaceController final : public Controller {
   // Its messages leave after those that began before them; flows with a weight share.
   bool queues() const { return brief_ && weight_ == 1; }
   bool beginning(Instant now) const;
-  Bytes short_message() const;
+  bool next_to_nothing(Bytes message) const;
   double overcommitted() const;
+  double queueing() const;
   bool unhindered(double granted) const;
   double in_its_turn() const;
   double granted(Instant now) const;
   Choice choose(Instant now) const;
   void refresh(Instant now);
   double worthy_change(Instant now, double usable) const;
-  bool worth_saying(Instant now, double usable) const;
+  bool worth_advertising(Instant now, double usable) const;
   Duration halving() const;
   void align(Instant now, Rate rate, Bytes burst);
   void begin(Instant now);
@@ -108,7 +109,7 @@ class PaceController final : public Controller {
   Instant heard_;       // an acknowledgement, last
   Instant busy_since_;
   bool brief_ = false;       // this backlog was never more than such a message, in all
-  bool unhindered_ = false;  // as the newest grant for this backlog says
+  bool unhindered_ = false;  // by the newest grant for this backlog
   bool opening_ = false;     // no grant but guesses has come since this backlog began
   bool short_ = false;       // this backlog is too short to wait for an answer
   Bytes brief_until_ = 0;    // FlowStanding::acked up to which it is
@@ -118,14 +119,14 @@ class PaceController final : public Controller {
   size_t begun_beside_ = 0;    // flows with a backlog
   bool align_wanted_ = false;  // to the grid of the newest grant
 
-  // What was said last.
-  Demand said_;
-  Instant said_at_;
-  Bytes said_wanted_ = 0;   // not modulo anything
-  bool announced_ = false;  // the receiver knows of this backlog
-  int unanswered_ = 0;      // times that this was said and no grant has come
+  // What was advertised last.
+  Demand advertised_;
+  Instant advertised_at_;
+  Bytes advertised_wanted_ = 0;  // not modulo anything
+  bool announced_ = false;       // the receiver knows of this backlog
+  int unanswered_ = 0;           // times that this was advertised and no grant has come
   bool farewell_due_ = false;
-  bool ever_said_ = false;
+  bool ever_advertised_ = false;
 };
 
 class PaceSenders final : public ControllerSet {

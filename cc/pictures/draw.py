@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the pictures of cc/README.md from runs of `pacecar sim`, on the network of
-bench/plans/pace.toml. Python 3.11, nothing else."""
+"""Draws the pictures of cc/README.md and cc/pace/method.md from runs of `pacecar sim`, on the
+network of bench/plans/pace.toml. Python 3.11, nothing else."""
 
 import argparse
 import json

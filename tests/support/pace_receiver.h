@@ -15,7 +15,7 @@ inline constexpr double kLine = 400;
 inline constexpr Duration kRoundTrip = Duration::from_us(8);
 inline constexpr PaceConstants kConstants;
 inline constexpr double kShared = kConstants.shared * kLine;
-// A level is at most 1.1% low, and changes below 1/64 are not told.
+// A level is at most 1.1% low, and changes below 1/64 are not advertised.
 inline constexpr double kTolerance = 0.03;
 inline constexpr Bytes kEndless = Bytes{1} << 30;
 inline constexpr FlowEnvironment kFabric{.line_rate = Rate::from_gbps(400),

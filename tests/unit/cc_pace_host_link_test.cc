@@ -422,6 +422,14 @@ TEST_F(CcPaceSendersHostLink, FlowsShareTheirPart) {
   EXPECT_GE(gbps(0) + gbps(1), 390);
 }
 
+TEST_F(CcPaceSendersHostLink, ALapsedGrantLeavesALittleOfTheirPart) {
+  link_.given = link_.could = Rate::from_gbps(40);
+  want(0, kEndless);
+  turn();
+  now_ = now_ + Duration::from_s(10);
+  EXPECT_NEAR(gbps(0), 40.0 / 256, 0.01);
+}
+
 TEST_F(CcPaceSendersHostLink, ThoseWhomAnotherPartConcernsAreNamed) {
   want(0, kEndless);
   turn();

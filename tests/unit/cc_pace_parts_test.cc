@@ -144,18 +144,33 @@ TEST(CcPaceSlots, TheLowestFreeOneIsNext) {
 }
 
 TEST(CcPaceTurnOrder, OldestAcrossTheWrap) {
-  TurnOrder order;
+  TurnOrder order(1);
   EXPECT_TRUE(order.empty());
-  order.add(2);
-  EXPECT_TRUE(order.add(127)) << "127, 128, 1, 2: 127 is late";
-  EXPECT_TRUE(order.is_late(127));
-  EXPECT_FALSE(order.is_late(2));
-  EXPECT_FALSE(order.add(1));
-  EXPECT_TRUE(order.remove(127));
-  EXPECT_TRUE(order.is_late(1));
-  EXPECT_FALSE(order.remove(2)) << "1 is still late";
-  order.remove(1);
+  order.add(2, 9);
+  EXPECT_TRUE(order.add(127, 9)) << "127, 128, 1, 2: 127 is late";
+  EXPECT_TRUE(order.is_served(127));
+  EXPECT_FALSE(order.is_served(2));
+  EXPECT_FALSE(order.add(1, 9));
+  EXPECT_TRUE(order.remove(127, 9));
+  EXPECT_TRUE(order.is_served(1));
+  EXPECT_FALSE(order.remove(2, 9)) << "1 is still late";
+  order.remove(1, 9);
   EXPECT_TRUE(order.empty());
+}
+
+TEST(CcPaceTurnOrder, AsManyAreServedAsHaveEnoughTogether) {
+  TurnOrder order(10);
+  order.add(1, 6);
+  EXPECT_TRUE(order.add(3, 6)) << "6 is not enough";
+  EXPECT_FALSE(order.add(4, 6));
+  EXPECT_TRUE(order.is_served(3));
+  EXPECT_FALSE(order.is_served(4));
+  EXPECT_FALSE(order.change(1, 6, 4));
+  EXPECT_TRUE(order.change(3, 6, 5)) << "9 is not";
+  EXPECT_TRUE(order.is_served(4));
+  EXPECT_TRUE(order.add(2, 6)) << "who is late goes first";
+  EXPECT_TRUE(order.is_served(2));
+  EXPECT_FALSE(order.is_served(3));
 }
 
 TEST(CcPaceWaterFill, LevelOfAFewMembers) {

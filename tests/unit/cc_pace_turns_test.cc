@@ -48,6 +48,39 @@ TEST_F(CcPaceTurns, TheEndOfAMessageThatWaitedIsServedAtOnce) {
   EXPECT_GT(heard_[1], 0.9 * kLine);
 }
 
+// The word for the next ones takes a round trip, in which the link would have nothing to do.
+TEST_F(CcPaceTurns, AsManyGoTogetherAsFillTheLinkForARoundTrip) {
+  constexpr Bytes kQuarter = 100'000;  // of a round trip's worth
+  add(8);
+  for (uint32_t flow = 0; flow < 8; ++flow) {
+    post(flow, kQuarter);
+    say(flow, kLine, kQuarter, static_cast<uint8_t>(10 + flow));
+  }
+  run(kRoundTrip * 2);
+  for (uint32_t flow = 0; flow < 4; ++flow) EXPECT_GT(heard_[flow], 0.2 * kLine) << flow;
+  for (uint32_t flow = 4; flow < 8; ++flow) EXPECT_LT(heard_[flow], 0.05 * kLine) << flow;
+}
+
+// What it is granted arrives a round trip later: until then it has the link still before it.
+TEST_F(CcPaceTurns, WhoHasBeenRaisedIsNotDoneAtOnce) {
+  add(3);
+  for (uint32_t flow = 0; flow < 3; ++flow) post(flow, 1'000'000);
+  say(0, kLine, 1'000'000, 1);
+  say(1, kLine, 382'000, 3);  // all but a little of a round trip's worth
+  say(2, kLine, 382'000, 5);
+  run(kRoundTrip * 2);
+  receiver_.on_arrival(now_, 0, 1'000'000, 1000);
+  run(kRoundTrip / 4);
+  ASSERT_GT(heard_[1], 0.9 * kLine);
+  receiver_.on_arrival(now_, 1, 1'000, 1000);
+  run(kRoundTrip / 4);
+  EXPECT_LT(heard_[2], 0.05 * kLine);
+  now_ = now_ + kRoundTrip;
+  receiver_.on_arrival(now_, 1, 1'000, 1000);
+  run(kRoundTrip / 4);
+  EXPECT_GT(heard_[2], 0.9 * kLine);
+}
+
 TEST_F(CcPaceTurns, LongMessagesTakeNoTurns) {
   add(2);
   for (uint32_t flow = 0; flow < 2; ++flow) {

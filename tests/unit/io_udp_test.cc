@@ -79,6 +79,15 @@ TEST(SendBatch, DestinationsAreGroupsAndSocketsAreBatches) {
   EXPECT_EQ(plan(batch, packets), (std::vector<size_t>{2, 2}));
 }
 
+TEST(SendBatch, ControlHasOneSocketWhateverItsPath) {
+  SendBatch batch(9000, true);
+  auto packets = packets_of(std::vector<size_t>(3, 100));
+  for (TxPacket& packet : packets) packet.traffic_class = TrafficClass::kControl;
+  packets[1].path = 1;
+  packets[2].destination = &kPeerB;
+  EXPECT_EQ(plan(batch, packets), (std::vector<size_t>{2, 1}));
+}
+
 TEST(SendBatch, EqualDestinationsAtDifferentPlacesAreOne) {
   SendBatch batch(9000, true);
   auto packets = packets_of({100, 100});

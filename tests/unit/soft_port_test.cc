@@ -76,5 +76,15 @@ TEST_F(SoftPortArrivals, VirtualTimeStandsStillMeanwhile) {
   EXPECT_EQ(transit(), Duration::from_us(5));
 }
 
+// A reader that polls them takes a line for whole when it sees its flag.
+TEST(SoftPort, NoLineOf128BytesIsSplitOverTwoPackets) {
+  for (const Bytes wanted : {0U, 1000U, 4032U, 16384U}) {
+    Params params;
+    params.mtu = wanted;
+    const auto port = make_soft_port(params, std::make_unique<ScriptedPacketIo>(), Instant());
+    EXPECT_EQ(port->nic().caps().mtu % 128, 0U) << wanted;
+  }
+}
+
 }  // namespace
 }  // namespace pacecar

@@ -85,5 +85,12 @@ TEST_F(SoftNicJoins, AFreshAcknowledgementMayWaitForMore) {
   EXPECT_FALSE(completed_by(back));
 }
 
+TEST_F(SoftNicJoins, AFreshAcknowledgementGoesBehindSeveralPackets) {
+  for (const Bytes bytes : {2 * kMtu, 2 * kMtu + 100}) {
+    EXPECT_TRUE(completed_by(back_after(kDelay / 100, bytes))) << bytes;
+    pair_.completions[0].clear();
+  }
+}
+
 }  // namespace
 }  // namespace pacecar::test

@@ -35,11 +35,6 @@ Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request
   return tl::unexpected(describe(failure, at.peer, at.nic.timeout, cause));
 }
 
-// After an operation has been handed over: it is moved on at once, or by whoever polls next.
-void submitted(const Attachment& at, bool at_once) {
-  at_once ? at.nic.engine->submitted() : at.nic.engine->noted();
-}
-
 double bps_of(Rate rate) { return static_cast<double>(rate.bps()); }
 
 FlowView view_of(const Explanation& flow, Duration rtt) {
@@ -84,7 +79,7 @@ class EngineSendConnection final : public SendConnection {
     }
     // The first leaves at once. More of them leave together, with the next poll: who has not asked
     // after the first yet, will.
-    submitted(at_, ++outstanding_ == 1);
+    ++outstanding_ == 1 ? at_.nic.engine->submitted() : at_.nic.engine->noted();
     return request;
   }
 
@@ -140,8 +135,8 @@ class EngineReceiveConnection final : public ReceiveConnection {
       pool_.give_back(operation.request);
       return nullptr;
     }
-    // The peer can go on with the buffers that it knows of; the next poll will tell it of this one.
-    submitted(at_, ++outstanding_ == 1);
+    // The next poll tells the peer, with what else there is to say: data may go there, too.
+    at_.nic.engine->noted();
     return operation.request;
   }
 
@@ -149,11 +144,9 @@ class EngineReceiveConnection final : public ReceiveConnection {
     stalls_.look(at_, "receive from", [this](const Messenger& messenger) {
       return messenger.receive_stall(at_.connection);
     });
-    auto result = test_request(at_, pool_, request, [this](const Messenger& messenger) {
+    return test_request(at_, pool_, request, [this](const Messenger& messenger) {
       return messenger.receive_fault(at_.connection);
     });
-    if (!result || result->done) --outstanding_;
-    return result;
   }
   std::string peer() const override { return at_.peer; }
   size_t nic() const override { return at_.device; }
@@ -162,7 +155,6 @@ class EngineReceiveConnection final : public ReceiveConnection {
   const Attachment at_;
   RequestPool pool_;
   StallWatch stalls_;
-  uint32_t outstanding_ = 0;
 };
 
 }  // namespace

@@ -16,7 +16,10 @@ namespace {
 // The nominal rate of a device that does not know its own.
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 constexpr Bytes kMaxDefaultMtu = 8192;
-constexpr Bytes kCtsSlotBytes = sizeof(CtsSlot);
+// What polls a buffer while it is filled, or a table, takes so much for whole at the sight of its
+// end: NCCL's LL128 a line, a sender a slot.
+constexpr Bytes kLineBytes = 128;
+static_assert(kLineBytes % sizeof(CtsSlot) == 0);
 // Longer than a ping-pong between two processes takes, which has no time for more packets.
 constexpr Duration kQuiet = Duration::from_us(10);
 // Acknowledgements go with data where that saves datagrams, if any goes to that peer within this
@@ -25,12 +28,11 @@ constexpr Duration kJoinDelay = Duration::from_us(300);
 // What an acknowledgement answers for at least, where it is two bursts of few packets.
 constexpr Bytes kPacketsPerAck = 4;
 
-// As much as fits into the device's datagrams, in whole slots of control words: none is ever split
-// over two packets, so that a slot becomes visible as a whole.
+// As much as fits into the device's datagrams, in whole lines: none is ever split over two packets.
 Bytes choose_mtu(const Params& params, const PacketIoCaps& caps) {
   const Bytes room = caps.datagram_bytes - wire::kDataHeaderBytes - wire::kChecksumBytes;
   const Bytes wanted = params.mtu != 0 ? params.mtu : kMaxDefaultMtu;
-  return std::min(wanted, room) / kCtsSlotBytes * kCtsSlotBytes;
+  return std::min(wanted, room) / kLineBytes * kLineBytes;
 }
 
 SoftNicConfig nic_config(const Params& params, const PacketIo& io) {

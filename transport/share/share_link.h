@@ -124,6 +124,7 @@ class BasicShareLink final : public HostLink {
   // Our part if we could use the whole link, beside the demands of others; with `ready_begin` those
   // that are only ready demand all of it, too.
   Rate could_have(uint32_t weight, bool ready_begin) const {
+    if (others().empty()) return Rate::from_bps(capacity_);  // asked for at every turn
     std::array<ShareOfLink, kShareSlots> shares;
     size_t count = 0;
     shares[count++] = {.demand = capacity_, .weight = std::max(weight, 1U)};

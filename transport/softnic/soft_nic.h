@@ -140,10 +140,10 @@ class SoftNic final : public Nic {
 
   TxPacket answer(QueuePair& qp, std::span<const uint8_t> bytes) const;
   std::span<const uint8_t> take_ack(QueuePair& qp, Instant now);
-  bool worth_joining(uint32_t slot, Instant now) const;
-  size_t gather(const QueuePair& qp, Instant now, Bytes room);
+  bool worth_joining(uint32_t slot, Instant now, size_t company) const;
+  size_t gather(const QueuePair& qp, Instant now, Bytes room, size_t company);
   [[gnu::noinline]] size_t take_word(QueuePair& qp, Instant now, Bytes room);
-  [[gnu::noinline]] size_t join(const QueuePair& qp, Instant now, Bytes room);
+  [[gnu::noinline]] size_t join(const QueuePair& qp, Instant now, Bytes room, size_t company);
   [[gnu::noinline]] size_t follow(const QueuePair& qp, Instant now, std::span<const TxPacket> burst,
                                   std::span<TxPacket> out);
   size_t transmit_naks(std::span<TxPacket> out);

@@ -110,10 +110,12 @@ std::span<const uint8_t> SoftNic::take_ack(QueuePair& qp, Instant now) {
 }
 
 // It is due, or will soon be: where packets are small and many, and data goes to and fro without a
-// pause, one with each packet would cost more than one now and then.
-bool SoftNic::worth_joining(uint32_t slot, Instant now) const {
+// pause, one with each packet would cost more than one now and then. Beside several packets it
+// costs next to nothing.
+bool SoftNic::worth_joining(uint32_t slot, Instant now, size_t company) const {
   if (acks_.listed(slot)) return true;
   if (!later_.listed(slot)) return false;
+  if (company > 1) return true;
   const QueuePair& qp = *queue_pairs_[slot];
   const Instant since = qp.ack_deadline - config_.ack.delay;
   return qp.unacknowledged_packets * 4 >= config_.ack.small_packets * 3 ||
@@ -121,15 +123,15 @@ bool SoftNic::worth_joining(uint32_t slot, Instant now) const {
 }
 
 // What waits for this peer and fits into `room` bytes, at the end of the slab: acknowledgements,
-// and last one control word.
-size_t SoftNic::gather(const QueuePair& qp, Instant now, Bytes room) {
+// and last one control word. It will go with `company` packets.
+size_t SoftNic::gather(const QueuePair& qp, Instant now, Bytes room, size_t company) {
   size_t bytes = 0;
   QueuePair* word = nullptr;
   uint32_t slot = slot_of(qp);
   do {
     QueuePair& sibling = *queue_pairs_[slot];
     const size_t most = sibling.responder->max_ack_bytes();
-    if (worth_joining(slot, now) && bytes + most <= std::min<Bytes>(room, slab_.room())) {
+    if (worth_joining(slot, now, company) && bytes + most <= std::min<Bytes>(room, slab_.room())) {
       bytes += take_ack(sibling, now).size();
     }
     if (controls_.listed(slot) && &sibling != &qp && sibling.requester->next_passes()) {
@@ -163,9 +165,9 @@ size_t SoftNic::take_word(QueuePair& qp, Instant now, Bytes room) {
 
 // Puts what waits for this peer behind a packet to it, of which the slab has given the trailer
 // last. Returns how many bytes.
-size_t SoftNic::join(const QueuePair& qp, Instant now, Bytes room) {
+size_t SoftNic::join(const QueuePair& qp, Instant now, Bytes room, size_t company) {
   if (room < wire::kJoinedBytes || slab_.room() < wire::kJoinedBytes) return 0;
-  const size_t bytes = gather(qp, now, room - wire::kJoinedBytes);
+  const size_t bytes = gather(qp, now, room - wire::kJoinedBytes, company);
   if (bytes == 0) return 0;
   wire::store_be16(static_cast<uint16_t>(bytes), slab_.take(wire::kJoinedBytes).data());
   return bytes + wire::kJoinedBytes;
@@ -177,7 +179,7 @@ size_t SoftNic::follow(const QueuePair& qp, Instant now, std::span<const TxPacke
                        std::span<TxPacket> out) {
   if (qp.rc || out.empty() || burst.back().size() < burst.front().size()) return 0;
   const uint8_t* const begin = slab_.take(0).data();
-  const size_t bytes = gather(qp, now, burst.back().size());
+  const size_t bytes = gather(qp, now, burst.back().size(), burst.size());
   if (bytes == 0) return 0;
   out[0] = {.header = {begin, bytes},
             .payload = {},
@@ -287,7 +289,8 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
         packet.retransmission || sparse || qp.requester->full() || then >= last_from;
     const auto header = slab_.take(wire::kDataHeaderBytes);
     const auto trailer = slab_.take(wire::kChecksumBytes);
-    const size_t joined = config_.joins_packets ? join(qp, now, mtu - packet.payload.size()) : 0;
+    const size_t joined =
+        config_.joins_packets ? join(qp, now, mtu - packet.payload.size(), count + 1) : 0;
     packet.header.joined = joined > 0;
     wire::encode(packet.header, header.first<wire::kDataHeaderBytes>());
     wire::store_checksum(wire::checksum(header, packet.payload, qp.coverage),

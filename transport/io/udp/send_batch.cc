@@ -11,8 +11,10 @@
 namespace pacecar {
 namespace {
 
+// Control has one, whatever its path.
 bool same_socket(const TxPacket& a, const TxPacket& b) {
-  return a.path == b.path && a.traffic_class == b.traffic_class;
+  return a.traffic_class == b.traffic_class &&
+         (a.path == b.path || a.traffic_class == TrafficClass::kControl);
 }
 
 bool same_destination(const TxPacket& a, const TxPacket& b) {
