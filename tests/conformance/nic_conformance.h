@@ -252,6 +252,7 @@ TEST_P(NicConformance, RefusedWriteFailsAlone) {
     EXPECT_EQ(completions_[0][i].status, CompletionStatus::kRemoteAccessError);
   }
   EXPECT_EQ(completions_[0][4].status, CompletionStatus::kOk);
+  EXPECT_TRUE(wait_for_completions(1, 1));
   EXPECT_EQ(locked.bytes, before);
   EXPECT_EQ(to.bytes, from.bytes);
   ASSERT_EQ(completions_[1].size(), 1U);

@@ -13,8 +13,6 @@ NicWorld make_world(uint64_t seed) {
   const uint32_t paths = seed % 2 == 0 ? 1 : 4;
   const auto nics = std::make_shared<test::HostileNics>(hostile::draw_behavior(seed), 2, paths);
   return {.nics = {&(*nics)[0], &(*nics)[1]},
-          .refusals_break = true,
-          .lost_memory_breaks = true,
           .not_ready = CompletionStatus::kRetryExceeded,  // the device itself would wait for ever
           .step = [nics] { return nics->step(); },
           .owner = nics};

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <deque>
 #include <memory>
+#include <optional>
 
 #include "tests/sim/traffic.h"
 #include "tests/support/hostile_nics.h"
@@ -91,42 +92,97 @@ TEST(MessagesOverHostileDevices, EveryMessageArrivesExactlyOnce) {
   }
 }
 
-// The sender closes as soon as it knows that all has arrived; at the receiver that is told later.
-TEST(MessagesOverHostileDevices, WhatArrivedBeforeTheCloseCounts) {
-  constexpr size_t kMessages = 24;
-  constexpr size_t kSize = 4096;
-  Prng random(1);
-  HostileWorld world({.late_receives = 50'000}, random);
-  const ConnectionPair ends =
-      connect_messengers(world.messenger(0), world.messenger(1), 1, world.now());
-  std::vector<uint8_t> from(kSize, 7);
-  std::vector<std::vector<uint8_t>> to(kMessages, std::vector<uint8_t>(kSize));
-  const auto local = world.nic(0).register_memory(from.data(), kSize, Access::kLocalRead).value();
-  std::deque<MessageRequest> sends(kMessages);
-  std::deque<MessageRequest> receives(kMessages);
-  for (size_t i = 0; i < kMessages; ++i) {
-    const auto remote =
-        world.nic(1).register_memory(to[i].data(), kSize, Access::kRemoteWrite).value();
-    sends[i].set(MessageRequest::State::kPending);
-    receives[i].set(MessageRequest::State::kPending);
-    ReceiveOperation operation{.count = 1, .request = &receives[i]};
-    operation.buffers[0] = {to[i].data(), kSize, 0, remote.key};
-    ASSERT_TRUE(world.messenger(1).receive(ends.receive, operation, world.now()));
-    ASSERT_TRUE(world.messenger(0).send(ends.send, {from.data(), kSize, 0, local.key, &sends[i]}));
-  }
-  const auto ended = [](const std::deque<MessageRequest>& requests) {
-    return std::ranges::none_of(requests, [](const MessageRequest& each) {
-      return each.state() == MessageRequest::State::kPending;
-    });
+class TwoHosts : public testing::Test {
+ protected:
+  static constexpr size_t kSize = 4096;
+  struct Message {
+    std::vector<uint8_t> from = std::vector<uint8_t>(kSize, 7);
+    std::vector<uint8_t> to = std::vector<uint8_t>(kSize);
+    MemoryRegion local;
+    MemoryRegion remote;
+    MessageRequest send;
+    MessageRequest receive;
   };
-  ASSERT_TRUE(world.run(world.now() + Duration::from_s(5), [&] { return ended(sends); }));
-  EXPECT_FALSE(ended(receives)) << "the device is not hostile enough";
-  world.messenger(0).close_send(ends.send, world.now());
-  ASSERT_TRUE(world.run(world.now() + Duration::from_s(5), [&] { return ended(receives); }));
-  for (const MessageRequest& each : receives) {
-    EXPECT_EQ(each.state(), MessageRequest::State::kDone) << static_cast<int>(each.failure);
+
+  void open(const hostile::Behavior& behavior) { world_.emplace(behavior, random_); }
+  ConnectionPair connect() {
+    return connect_messengers(messenger(0), messenger(1), 1, world_->now());
   }
-  EXPECT_EQ(to.back(), from);
+  Messenger& messenger(size_t host) { return world_->messenger(host); }
+  // Posts both ends of a message.
+  Message& post(const ConnectionPair& ends) {
+    Message& message = messages_.emplace_back();
+    message.local = need(world_->nic(0), message.from, Access::kLocalRead);
+    message.remote = need(world_->nic(1), message.to, Access::kRemoteWrite);
+    message.send.set(MessageRequest::State::kPending);
+    message.receive.set(MessageRequest::State::kPending);
+    ReceiveOperation operation{.count = 1, .request = &message.receive};
+    operation.buffers[0] = {message.to.data(), kSize, 0, message.remote.key};
+    EXPECT_TRUE(messenger(1).receive(ends.receive, operation, world_->now()));
+    EXPECT_TRUE(messenger(0).send(
+        ends.send, {message.from.data(), kSize, 0, message.local.key, &message.send}));
+    return message;
+  }
+  template <typename Done>
+  bool wait(Done done) {
+    return world_->run(world_->now() + Duration::from_s(5), done);
+  }
+  static bool ended(const MessageRequest& request) {
+    return request.state() != MessageRequest::State::kPending;
+  }
+  static void expect_done(const MessageRequest& request) {
+    EXPECT_EQ(request.state(), MessageRequest::State::kDone) << static_cast<int>(request.failure);
+  }
+
+  Prng random_{1};
+  std::optional<HostileWorld> world_;
+  std::deque<Message> messages_;
+
+ private:
+  static MemoryRegion need(Nic& nic, std::vector<uint8_t>& memory, Access access) {
+    return nic.register_memory(memory.data(), memory.size(), access).value();
+  }
+};
+
+// The sender closes as soon as it knows that all has arrived; at the receiver that is told later.
+TEST_F(TwoHosts, WhatArrivedBeforeTheCloseCounts) {
+  open({.late_receives = 50'000});
+  const ConnectionPair ends = connect();
+  for (int i = 0; i < 24; ++i) post(ends);
+  ASSERT_TRUE(wait([&] { return ended(messages_.back().send); }));
+  EXPECT_FALSE(ended(messages_.back().receive)) << "the device is not hostile enough";
+  messenger(0).close_send(ends.send, world_->now());
+  ASSERT_TRUE(wait([&] { return ended(messages_.back().receive); }));
+  for (const Message& each : messages_) expect_done(each.receive);
+  EXPECT_EQ(messages_.back().to, messages_.back().from);
+}
+
+// Connections between two NICs share their queue pairs, which the specification has break when a
+// request is refused.
+TEST_F(TwoHosts, OneConnectionsEndDoesNotDisturbAnother) {
+  for (const size_t host : {0, 1}) {
+    SCOPED_TRACE(host == 0 ? "the sender's memory goes" : "the receiver's memory goes");
+    messages_.clear();
+    open({.late_reading = 50});
+    const ConnectionPair aborted = connect();
+    const ConnectionPair other = connect();
+    for (int round = 0; round < 20; ++round) {
+      Message& lost = post(aborted);
+      Message& kept = post(other);
+      for (uint64_t turns = random_.below(40); turns > 0; --turns)
+        wait([&] { return --turns == 0; });
+      messenger(host).forget_memory(host == 0 ? lost.local.key : lost.remote.key);
+      world_->nic(host).deregister_memory(host == 0 ? lost.local : lost.remote);
+      std::ranges::fill(host == 0 ? lost.from : lost.to, uint8_t{0xEE});
+      ASSERT_TRUE(wait([&] { return ended(kept.send) && ended(kept.receive); }));
+      expect_done(kept.send);
+      expect_done(kept.receive);
+      EXPECT_EQ(kept.to, kept.from);
+    }
+    ASSERT_TRUE(wait([&] {
+      return std::ranges::all_of(messages_, [](const Message& each) { return ended(each.send); });
+    }));
+  }
 }
 
 }  // namespace

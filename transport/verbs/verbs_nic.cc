@@ -168,19 +168,24 @@ void VerbsNic::deregister_memory(const MemoryRegion& region) {
   }
   if (!wait_until_unused(region.key)) {
     for (const auto& qp : queue_pairs_) {
-      if (qp == nullptr || !qp->work.in_use(region.key)) continue;
-      break_queue_pair(
-          *qp, CompletionStatus::kMemoryGone,
-          describe_fault(place_of(*qp), "memory was deregistered while the NIC used it",
-                         "keep memory registered until its requests are done"));
-    }
-    if (!wait_until_unused(region.key)) {
-      for (const auto& qp : queue_pairs_) {
-        if (qp != nullptr && qp->work.in_use(region.key)) drop_lanes(*qp);
-      }
+      if (qp != nullptr && qp->work.in_use(region.key)) take_back(*qp, region.key);
     }
   }
   registrations_.remove(region.key);
+}
+
+void VerbsNic::take_back(QueuePair& qp, uint32_t key) {
+  const std::string fault =
+      describe_fault(place_of(qp), "memory was deregistered while the NIC used it",
+                     "keep memory registered until its requests are done");
+  for (Lane& lane : qp.lanes) {
+    if (!qp.recovers() || !lane.recovery.up() || lane.ledger.empty()) continue;
+    fail_lane(qp, lane, CompletionStatus::kMemoryGone, fault);
+    replace_lane(qp, lane, now_);
+  }
+  if (!qp.work.in_use(key)) return;
+  break_queue_pair(qp, CompletionStatus::kMemoryGone, fault);
+  if (!wait_until_unused(key)) drop_lanes(qp);
 }
 
 bool VerbsNic::wait_until_unused(uint32_t key) {
@@ -382,7 +387,9 @@ void VerbsNic::drop_lanes(QueuePair& qp) {
 void VerbsNic::lose_all(QueuePair& qp, Lane& lane) {
   if (qp.config.paced) flows_.on_done(qp.config.flow, lane.ledger.in_flight());
   for (; !lane.ledger.empty(); --qp.started, --started_) {
-    lane.account.on_lost(lane.ledger.take());
+    const LaneLedger::Entry entry = lane.ledger.take();
+    qp.work.lose(entry.number);
+    lane.account.on_lost(entry);
   }
 }
 

@@ -142,6 +142,8 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   void on_device_failed(std::string_view what);
   FaultPlace place_of(const QueuePair& qp) const;
 
+  // Takes from the device what uses the memory of this key.
+  void take_back(QueuePair& qp, uint32_t key);
   // Waits until the device is done with the memory; false when it takes too long.
   bool wait_until_unused(uint32_t key);
 
@@ -153,9 +155,8 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   void look_at_events();
 
   // lanes that fail and come back
-  // `final`: it is the fault of a request, and would come again. Breaks the queue pair where its
-  // lanes cannot come back.
-  void fail_lane(QueuePair& qp, Lane& lane, bool final, CompletionStatus status, std::string fault);
+  // Breaks the queue pair where its lanes cannot come back.
+  void fail_lane(QueuePair& qp, Lane& lane, CompletionStatus status, std::string fault);
   void on_standby(QueuePair& qp, const ibv_wc& completion);
   void on_standby_message(QueuePair& qp, const RecoveryMessage& message);
   void on_standby_failed(QueuePair& qp);

@@ -60,12 +60,13 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
     } else if (left == 1 && failure->own && qp.state == QueuePair::State::kConnected) {
       qp.work.finish(entry.number, failure->completion);
     } else {
+      qp.work.lose(entry.number);
       lane.account.on_lost(entry);
     }
   }
   completed_.add(slot_of(qp));
   if (failure != nullptr) {
-    fail_lane(qp, lane, failure->own, failure->completion,
+    fail_lane(qp, lane, failure->completion,
               describe_fault(place_of(qp), completion.status, completion.vendor_err));
   }
   if (qp.state == QueuePair::State::kBroken) lane.account.abandon(qp.work);
@@ -80,7 +81,7 @@ void VerbsNic::on_received(const ibv_wc& completion, bool shared) {
   Lane& lane = qp->lanes[name.lane];
   if (completion.status != IBV_WC_SUCCESS) {
     const StatusInfo& failure = status_info(completion.status);
-    return fail_lane(*qp, lane, failure.own, failure.completion,
+    return fail_lane(*qp, lane, failure.completion,
                      describe_fault(place_of(*qp), completion.status, completion.vendor_err));
   }
   const bool written = completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
@@ -139,9 +140,7 @@ void VerbsNic::on_lane_event(const AsyncEvents::Event& event) {
     qp->standby->stop();
     return on_standby_failed(*qp);
   }
-  // The others mean that the peer has asked for what it may not have.
-  const bool final = event.type != IBV_EVENT_QP_FATAL;
-  fail_lane(*qp, qp->lanes[name.lane], final, CompletionStatus::kLocalError,
+  fail_lane(*qp, qp->lanes[name.lane], CompletionStatus::kLocalError,
             describe_fault(place_of(*qp), ibv_event_type_str(event.type),
                            "look at the peer's log: it may have asked for memory that is not "
                            "registered here"));

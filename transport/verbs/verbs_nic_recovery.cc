@@ -22,10 +22,8 @@ constexpr Duration kSettling = Duration::from_ms(200);
 
 }  // namespace
 
-void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, bool final, CompletionStatus status,
-                         std::string fault) {
+void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, CompletionStatus status, std::string fault) {
   if (qp.state == QueuePair::State::kBroken) return;
-  if (final) return break_queue_pair(qp, status, std::move(fault));
   if (lane.recovery.state() == LaneRecovery::State::kFailed) return;
   fault = likely_cause(qp, std::move(fault));
   if (!qp.recovers() || !lane.recovery.up()) return break_queue_pair(qp, status, std::move(fault));
@@ -55,7 +53,7 @@ void VerbsNic::watch_lanes(Instant now) {
     if (!drain(now)) return;  // it may be done, and we are late
     for (Lane& lane : qp->lanes) {
       if (!stalled(lane)) continue;
-      fail_lane(*qp, lane, false, CompletionStatus::kRetryExceeded,
+      fail_lane(*qp, lane, CompletionStatus::kRetryExceeded,
                 describe_fault(place_of(*qp), "nothing of what was sent is acknowledged any more",
                                "check that the peer's process runs and that the path carries this "
                                "traffic class; else look at the kernel's log"));
@@ -86,7 +84,7 @@ void VerbsNic::on_standby_message(QueuePair& qp, const RecoveryMessage& message)
   }
   Lane& lane = qp.lanes[message.lane];
   if (!lane.recovery.up() || !lane.recovery.offered()) return;
-  fail_lane(qp, lane, false, CompletionStatus::kLocalError,
+  fail_lane(qp, lane, CompletionStatus::kLocalError,
             describe_fault(place_of(qp), "the peer's end of a lane has failed",
                            "look at the peer's log"));
 }

@@ -26,22 +26,31 @@ uint64_t WorkQueue::start() {
 
 void WorkQueue::finish(uint64_t number, CompletionStatus status) {
   Entry& entry = entries_[index_of(number)];
-  PACECAR_CHECK(entry.state == State::kStarted);
+  PACECAR_CHECK(entry.state == State::kStarted || entry.state == State::kLost);
   entry.state = State::kDone;
   entry.status = status;
 }
 
-void WorkQueue::put_back(uint64_t number) {
+void WorkQueue::lose(uint64_t number) {
   Entry& entry = entries_[index_of(number)];
   PACECAR_CHECK(entry.state == State::kStarted);
+  entry.state = State::kLost;
+}
+
+void WorkQueue::put_back(uint64_t number) {
+  Entry& entry = entries_[index_of(number)];
+  if (entry.revoked) return finish(number, CompletionStatus::kMemoryGone);
+  PACECAR_CHECK(entry.state == State::kStarted || entry.state == State::kLost);
   entry.state = State::kWaiting;
   next_ = std::min(next_, number);
 }
 
 void WorkQueue::revoke(uint32_t local_key) {
-  for (size_t i = index_of(next_); i < entries_.size(); ++i) {
+  for (size_t i = 0; i < entries_.size(); ++i) {
     Entry& entry = entries_[i];
-    if (entry.state != State::kWaiting || entry.request.local_key != local_key) continue;
+    if (entry.request.local_key != local_key) continue;
+    entry.revoked = true;
+    if (entry.state != State::kWaiting) continue;
     entry.state = State::kDone;
     entry.status = CompletionStatus::kMemoryGone;
   }

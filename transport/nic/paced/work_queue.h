@@ -24,12 +24,15 @@ class WorkQueue {
   // Hands it to a lane; finish() takes the number that is returned.
   uint64_t start();
   void finish(uint64_t number, CompletionStatus status);
-  // No lane has it any more, and it waits again, before all that was posted after it.
+  // No lane has it any more; what became of it is not known yet. Then finish() or put_back().
+  void lose(uint64_t number);
+  // It is not done, and waits again, before all that was posted after it; or fails, when its memory
+  // was revoked meanwhile.
   void put_back(uint64_t number);
   // No lane has it any more, and it will never complete: its queue pair is broken.
   void abandon(uint64_t number) { entries_[index_of(number)].state = State::kAbandoned; }
 
-  // Fails what still waits and uses the memory.
+  // Fails what uses the memory and still waits, or is put back later.
   void revoke(uint32_t local_key);
   // Whether a lane may still use the memory.
   bool in_use(uint32_t local_key) const;
@@ -38,10 +41,11 @@ class WorkQueue {
   bool pop_completed(WorkRequest* request, CompletionStatus* status);
 
  private:
-  enum class State : uint8_t { kWaiting, kStarted, kDone, kAbandoned };
+  enum class State : uint8_t { kWaiting, kStarted, kLost, kDone, kAbandoned };
   struct Entry {
     WorkRequest request;
     State state = State::kWaiting;
+    bool revoked = false;
     CompletionStatus status = CompletionStatus::kOk;
   };
 
