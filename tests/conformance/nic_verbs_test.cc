@@ -31,8 +31,6 @@ NicWorld make_world(uint32_t paths) {
   const auto world = std::make_shared<test::TurnedNics<VerbsNic>>();
   world->nics = {open_nic(*port, paths), open_nic(*port, paths)};
   return {.nics = {world->nics[0].get(), world->nics[1].get()},
-          .refusals_break = true,
-          .lost_memory_breaks = true,
           .step = [world] { return world->step(); },
           .owner = world};
 }

@@ -169,8 +169,8 @@ TEST_F(TwoHosts, OneConnectionsEndDoesNotDisturbAnother) {
     for (int round = 0; round < 20; ++round) {
       Message& lost = post(aborted);
       Message& kept = post(other);
-      for (uint64_t turns = random_.below(40); turns > 0; --turns)
-        wait([&] { return --turns == 0; });
+      uint64_t turns = random_.below(40);
+      wait([&] { return turns-- == 0; });
       messenger(host).forget_memory(host == 0 ? lost.local.key : lost.remote.key);
       world_->nic(host).deregister_memory(host == 0 ? lost.local : lost.remote);
       std::ranges::fill(host == 0 ? lost.from : lost.to, uint8_t{0xEE});
@@ -179,6 +179,7 @@ TEST_F(TwoHosts, OneConnectionsEndDoesNotDisturbAnother) {
       expect_done(kept.receive);
       EXPECT_EQ(kept.to, kept.from);
     }
+    messenger(1).close_receive(aborted.receive, world_->now());
     ASSERT_TRUE(wait([&] {
       return std::ranges::all_of(messages_, [](const Message& each) { return ended(each.send); });
     }));

@@ -1,5 +1,7 @@
 #include "transport/verbs/lane_recovery.h"
 
+#include <utility>
+
 namespace pacecar {
 
 void LaneRecovery::on_failed(Instant deadline) {
@@ -40,12 +42,13 @@ LaneRecovery::Step LaneRecovery::next(bool path_ready) const {
   return ready_ ? Step::kUse : Step::kWait;
 }
 
-void LaneRecovery::on_used() {
+bool LaneRecovery::on_used() {
   go_to(State::kUp);
   ready_ = false;
   offer_.reset();
   deadline_ = Instant::never();
   ++generation_;
+  return std::exchange(failed_again_, false);
 }
 
 }  // namespace pacecar

@@ -30,6 +30,9 @@ class LaneRecovery {
 
   // The lane must be back by then.
   void on_failed(Instant deadline);
+  // The peer may use the new connection, and break it, before we know that it is joined.
+  bool may_fail_again() const { return state_ == State::kJoined && told_; }
+  void on_failed_again() { failed_again_ = true; }
   // False: nothing that the peer may say now. An offer for a lane that is up means that its other
   // end has failed, and so must this one.
   bool on_message(const RecoveryMessage& message);
@@ -42,7 +45,8 @@ class LaneRecovery {
   void on_replaced() { go_to(State::kReplaced); }
   void on_told() { told_ = true; }
   void on_joined() { go_to(State::kJoined); }
-  void on_used();
+  // True: it has failed again meanwhile.
+  bool on_used();
 
  private:
   void go_to(State state) {
@@ -53,6 +57,7 @@ class LaneRecovery {
   State state_ = State::kUp;
   bool told_ = false;   // the peer, of the state that we are in
   bool ready_ = false;  // the peer is joined
+  bool failed_again_ = false;
   uint32_t generation_ = 0;
   Instant deadline_ = Instant::never();
   std::optional<RecoveryMessage> offer_;

@@ -26,14 +26,18 @@ void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, CompletionStatus status, std
   if (qp.state == QueuePair::State::kBroken) return;
   if (lane.recovery.state() == LaneRecovery::State::kFailed) return;
   fault = likely_cause(qp, std::move(fault));
-  if (!qp.recovers() || !lane.recovery.up()) return break_queue_pair(qp, status, std::move(fault));
+  const bool again = lane.recovery.may_fail_again();
+  if (!qp.recovers() || !(lane.recovery.up() || again)) {
+    return break_queue_pair(qp, status, std::move(fault));
+  }
   stop_lane(lane);
   // One that has used its retries up has been silent for more than half of the limit.
   const Duration left = status == CompletionStatus::kRetryExceeded ? config_.silence_limit / 2
                                                                    : config_.silence_limit;
-  lane.recovery.on_failed(now_ + left);
   lane.failed_by = status;
   lane.failed_because = std::move(fault);
+  if (again) return lane.recovery.on_failed_again();
+  lane.recovery.on_failed(now_ + left);
   config_.log(LogLevel::kWarn, fmt::format("lane {} has failed and is being replaced: {}",
                                            &lane - qp.lanes.data(), lane.failed_because));
   recovering_.add(slot_of(qp));
@@ -135,8 +139,11 @@ bool VerbsNic::take_step(QueuePair& qp, Lane& lane, LaneRecovery::Step step, Ins
     case LaneRecovery::Step::kTellReady:
       return tell_peer(qp, lane, RecoveryMessage::Kind::kReady);
     case LaneRecovery::Step::kUse:
-      lane.recovery.on_used();
-      wake(qp);
+      if (lane.recovery.on_used()) {
+        fail_lane(qp, lane, lane.failed_by, lane.failed_because);
+      } else {
+        wake(qp);
+      }
       return true;
     case LaneRecovery::Step::kWait:
       break;
