@@ -38,6 +38,8 @@ AsyncEvents::Event AsyncEvents::take(const ibv_async_event& event) {
     case IBV_EVENT_QP_ACCESS_ERR:
       ++counts_.queue_pair_errors;
       return {Event::Kind::kQueuePairFailed, event.element.qp->qp_num, event.event_type};
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      return {Event::Kind::kReceivedAll, event.element.qp->qp_num, event.event_type};
     case IBV_EVENT_CQ_ERR:
     case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_DEVICE_FATAL:

@@ -26,7 +26,7 @@ struct AsyncEventCounts {
 class AsyncEvents {
  public:
   struct Event {
-    enum class Kind : uint8_t { kNone, kQueuePairFailed, kDeviceFailed };
+    enum class Kind : uint8_t { kNone, kQueuePairFailed, kReceivedAll, kDeviceFailed };
     Kind kind = Kind::kNone;
     uint32_t queue_pair = 0;  // the device's number
     ibv_event_type type{};

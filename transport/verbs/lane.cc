@@ -70,7 +70,7 @@ Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint
   init.send_cq = init.recv_cq = config.completions;
   init.srq = config.shared_receives;
   init.qp_type = IBV_QPT_RC;
-  init.cap.max_send_wr = config.work_requests;
+  init.cap.max_send_wr = config.work_requests + 1;  // mark_end()
   init.cap.max_send_sge = 1;
   init.cap.max_recv_wr = config.receives;
   init.cap.max_recv_sge = config.receives > 0 ? 1 : 0;
@@ -131,6 +131,15 @@ void stop_lane(const Lane& lane) {
   attributes.qp_state = IBV_QPS_ERR;
   // A failure means that the device is gone: then nothing is sent or received either.
   ibv_modify_qp(lane.queue_pair.get(), &attributes, IBV_QP_STATE);
+}
+
+bool mark_end(const Lane& lane, uint64_t id) {
+  ibv_send_wr request{};
+  request.wr_id = id;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = IBV_SEND_SIGNALED;
+  ibv_send_wr* refused = nullptr;
+  return ibv_post_send(lane.queue_pair.get(), &request, &refused) == 0;
 }
 
 uint8_t choose_ack_timeout(Duration silence) {

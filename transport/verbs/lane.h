@@ -29,6 +29,15 @@ struct LaneConfig {
   uint8_t ack_timeout = 0;  // of the queue pair's attributes: 4.096 us * 2^ack_timeout
 };
 
+// How far a connection that was stopped has got. Drivers throw away the completions of one that is
+// destroyed: what it has received is counted before.
+struct LaneEnd {
+  Instant stopped;
+  bool received_all = false;  // nothing more is taken from the shared receive requests
+  bool marked = false;        // a last work request was posted, behind all completions
+  bool drained = false;       // it has come back
+};
+
 struct Lane {
   explicit Lane(uint32_t work_requests) : ledger(work_requests), account(work_requests) {}
 
@@ -39,6 +48,7 @@ struct Lane {
   RcLane local;
   uint32_t flow_label = 0;
   uint32_t inline_bytes = 0;
+  LaneEnd ending;
   CompletionStatus failed_by = CompletionStatus::kOk;
   std::string failed_because;  // for people; while it is not up
 };
@@ -62,6 +72,9 @@ Result<void> connect_lane(const VerbsDevice& device, const LaneConfig& config, c
 // Nothing more is sent or received, and all that is on its way completes with an error. A lane
 // without a connection has neither.
 void stop_lane(const Lane& lane);
+// Posts a work request that comes back behind all others of a lane that was stopped. False: the
+// device takes none.
+bool mark_end(const Lane& lane, uint64_t id);
 
 // The largest ack timeout at which all tries together last at most `silence`.
 uint8_t choose_ack_timeout(Duration silence);

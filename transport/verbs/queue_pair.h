@@ -23,7 +23,8 @@ struct VerbsQueuePair {
   enum class State : uint8_t { kCreated, kConnected, kBroken };
   // Most work requests that the device has at once, over all lanes.
   static constexpr uint32_t kMaxStarted = 128;
-  static constexpr uint32_t kMaxCompletions = kMaxStarted + StandbyLane::kCompletions;
+  static constexpr uint32_t kMaxCompletions =
+      kMaxStarted + StandbyLane::kCompletions + RcEndpoint::kMaxLanes;
 
   VerbsQueuePair(QueuePairId number, const QueuePairConfig& wanted)
       : id(number), config(wanted), work(wanted.work_requests), receives(wanted.receives) {}
@@ -36,7 +37,7 @@ struct VerbsQueuePair {
   // Completions that it may have outstanding.
   static uint32_t max_completions(const QueuePairConfig& config) {
     return max_started(config) + config.receives +
-           (has_standby(config) ? StandbyLane::kCompletions : 0);
+           (has_standby(config) ? StandbyLane::kCompletions + RcEndpoint::kMaxLanes : 0);
   }
 
   bool can_start() const {

@@ -181,9 +181,8 @@ void VerbsNic::take_back(QueuePair& qp, uint32_t key) {
   for (Lane& lane : qp.lanes) {
     if (!qp.recovers() || !lane.recovery.up() || lane.ledger.empty()) continue;
     fail_lane(qp, lane, CompletionStatus::kMemoryGone, fault);
-    replace_lane(qp, lane, now_);
   }
-  if (!qp.work.in_use(key)) return;
+  if (wait_until_unused(key)) return;  // it has all come back
   break_queue_pair(qp, CompletionStatus::kMemoryGone, fault);
   if (!wait_until_unused(key)) drop_lanes(qp);
 }

@@ -165,6 +165,7 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   void recover_queue_pair(QueuePair& qp, bool path_ready, Instant now);
   // True: done, look for what is next.
   bool take_step(QueuePair& qp, Lane& lane, LaneRecovery::Step step, Instant now);
+  bool drained(const QueuePair& qp, Lane& lane, Instant now);
   bool replace_lane(QueuePair& qp, Lane& lane, Instant now);
   bool join_lane(QueuePair& qp, Lane& lane);
   bool tell_peer(QueuePair& qp, Lane& lane, RecoveryMessage::Kind kind);

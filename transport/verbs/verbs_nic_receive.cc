@@ -37,6 +37,11 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
                        Instant now) {
   if (id.lane >= qp.lanes.size()) return;
   Lane& lane = qp.lanes[id.lane];
+  if (id.sequence == lane.ledger.next_sequence() && lane.ending.marked) {
+    lane.ending.drained = true;
+    next_recovery_ = now;
+    return;
+  }
   const size_t count = lane.ledger.up_to(id.sequence);
   if (count == 0) return;  // of a connection that was replaced
   lane.ledger.on_completion(now);
@@ -136,6 +141,11 @@ void VerbsNic::on_lane_event(const AsyncEvents::Event& event) {
   const LaneName name = find_lane(event.queue_pair);
   QueuePair* qp = find(name.queue_pair);
   if (qp == nullptr) return;
+  if (event.kind == AsyncEvents::Event::Kind::kReceivedAll) {
+    if (name.lane < qp->lanes.size()) qp->lanes[name.lane].ending.received_all = true;
+    next_recovery_ = now_;
+    return;
+  }
   if (name.lane == StandbyLane::kLaneNumber) {
     qp->standby->stop();
     return on_standby_failed(*qp);

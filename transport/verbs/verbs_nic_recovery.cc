@@ -11,11 +11,14 @@
 
 #include "transport/base/random_word.h"
 #include "transport/verbs/verbs_nic.h"
+#include "transport/verbs/work_id.h"
 
 namespace pacecar {
 namespace {
 
 constexpr Duration kRecoveryPeriod = Duration::from_ms(50);
+// Not every driver tells of the last receive.
+constexpr Duration kLastReceive = Duration::from_ms(20);
 constexpr Duration kWatchPeriod = Duration::from_ms(100);
 // From a port that is active to a network that carries packets: addresses, routes, switches.
 constexpr Duration kSettling = Duration::from_ms(200);
@@ -31,6 +34,7 @@ void VerbsNic::fail_lane(QueuePair& qp, Lane& lane, CompletionStatus status, std
     return break_queue_pair(qp, status, std::move(fault));
   }
   stop_lane(lane);
+  lane.ending.stopped = now_;
   // One that has used its retries up has been silent for more than half of the limit.
   const Duration left = status == CompletionStatus::kRetryExceeded ? config_.silence_limit / 2
                                                                    : config_.silence_limit;
@@ -151,11 +155,25 @@ bool VerbsNic::take_step(QueuePair& qp, Lane& lane, LaneRecovery::Step step, Ins
   return false;
 }
 
+// Whether all that the lane's old connection has received is counted.
+bool VerbsNic::drained(const QueuePair& qp, Lane& lane, Instant now) {
+  LaneEnd& ending = lane.ending;
+  look_at_events();
+  const bool received_all = ending.received_all || now - ending.stopped >= kLastReceive;
+  if (received_all && !ending.marked) {
+    const VerbsWorkId id{.queue_pair = qp.id,
+                         .lane = static_cast<uint8_t>(&lane - qp.lanes.data()),
+                         .sequence = lane.ledger.next_sequence()};
+    ending.marked = true;
+    ending.drained = !mark_end(lane, id.pack());  // a device that takes nothing gives nothing
+  }
+  return drain(now) && ending.drained;
+}
+
 bool VerbsNic::replace_lane(QueuePair& qp, Lane& lane, Instant now) {
-  // Before the connection's end, when drivers throw away what they have of it, and after, when
-  // nothing more comes.
-  if (!drain(now)) return false;
+  if (!drained(qp, lane, now)) return false;
   lane.queue_pair.reset();
+  lane.ending = {};
   if (!drain(now) || qp.state != QueuePair::State::kConnected) return false;
   by_lane_.erase(lane.local.queue_pair);
   lose_all(qp, lane);

@@ -215,7 +215,8 @@ int Device::destroy_queue_pair(ibv_qp* which) {
   if (which->srq != nullptr) --reinterpret_cast<SharedReceives*>(which->srq)->users;
   std::erase_if(events_.events, [&](const ibv_async_event& event) {
     const bool of_queue_pair =
-        event.event_type <= IBV_EVENT_PATH_MIG_ERR && event.event_type != IBV_EVENT_CQ_ERR;
+        event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED ||
+        (event.event_type <= IBV_EVENT_PATH_MIG_ERR && event.event_type != IBV_EVENT_CQ_ERR);
     return of_queue_pair && event.element.qp == which;
   });
   queue_pairs_.erase(found);

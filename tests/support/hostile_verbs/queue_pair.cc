@@ -166,8 +166,11 @@ bool QueuePair::advance() {
 }
 
 void QueuePair::fail() {
+  if (verbs.state == IBV_QPS_ERR) return;
   verbs.state = IBV_QPS_ERR;
+  landing_.finish();
   flush();
+  if (verbs.srq != nullptr) device_.raise(IBV_EVENT_QP_LAST_WQE_REACHED, &verbs);
 }
 
 // What is posted comes back undone; what is shared with others stays.
