@@ -70,7 +70,8 @@ Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint
   init.send_cq = init.recv_cq = config.completions;
   init.srq = config.shared_receives;
   init.qp_type = IBV_QPT_RC;
-  init.cap.max_send_wr = config.work_requests + 1;  // mark_end()
+  const auto most = static_cast<uint32_t>(device.attributes.max_qp_wr);
+  init.cap.max_send_wr = std::min(config.work_requests + 1, most);  // one for mark_end()
   init.cap.max_send_sge = 1;
   init.cap.max_recv_wr = config.receives;
   init.cap.max_recv_sge = config.receives > 0 ? 1 : 0;
