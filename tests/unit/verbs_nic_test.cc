@@ -80,7 +80,7 @@ class VerbsNicTest : public testing::Test {
   }
   // Turns both until `side` has so many completions; false when that does not come about.
   bool wait(size_t side, size_t count) {
-    for (int i = 0; i < 2'000 && completions_[side].size() < count; ++i) {
+    for (int i = 0; i < 20'000 && completions_[side].size() < count; ++i) {
       turn(0);
       turn(1);
       if (completions_[side].size() < count) ::poll(nullptr, 0, 1);

@@ -18,8 +18,8 @@ namespace pacecar {
 // Words change under us: the peer's NIC writes them (in hardware, while we read).
 inline uint64_t read_word(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
 
-// What a NIC writes becomes visible in units of at least so many aligned bytes. Their order is that
-// of the addresses, but under relaxed ordering (a setting of the machine's, or of its firmware) any.
+// What a NIC writes becomes visible in units of at least so many aligned bytes: in the order of
+// their addresses, or in any under relaxed ordering (a setting of the machine, or of firmware).
 constexpr size_t kVisibleUnit = 32;
 
 // One posted receive buffer, written by the receiver into the sender's ring of slots: permission to
