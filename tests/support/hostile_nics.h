@@ -28,6 +28,7 @@ class HostileNics {
                                     .queue_pairs = 32,
                                     .regions = 512,
                                     .paths = paths,
+                                    .pkey_index = behavior.pkey_table - 1U,
                                     .silence_limit = kSilence},
                                    now());
       if (!opened) throw std::runtime_error(opened.error().message);

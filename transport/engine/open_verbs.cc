@@ -96,6 +96,8 @@ Result<OpenedNic> open_verbs_nic(const NicCandidate& candidate, const Params& pa
                              .chunk = params.chunk,
                              .traffic_class = params.tc,
                              .control_traffic_class = params.control_tc,
+                             .pkey_index = params.pkey,
+                             .service_level = params.sl,
                              .line_rate = params.line_rate,
                              .silence_limit = params.timeout * 6 / 10,
                              .address = *address,

@@ -130,6 +130,19 @@ Result<std::vector<VerbsPortInfo>> list_verbs_ports() {
   return ports;
 }
 
+namespace {
+
+// XDR and beyond have a field of their own, in newer versions of the library.
+template <typename Port>
+uint32_t active_speed(const Port& port) {
+  if constexpr (requires { port.active_speed_ex; }) {
+    if (port.active_speed_ex != 0) return port.active_speed_ex;
+  }
+  return port.active_speed;
+}
+
+}  // namespace
+
 Rate port_rate(const ibv_port_attr& port) {
   struct Code {
     uint32_t code;
@@ -142,9 +155,10 @@ Rate port_rate(const ibv_port_attr& port) {
                                                 {16, 13'636},
                                                 {32, 25'000},
                                                 {64, 50'000},
-                                                {128, 100'000}});
+                                                {128, 100'000},
+                                                {256, 200'000}});
   constexpr auto kWidths = std::to_array<Code>({{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}});
-  const auto speed = std::ranges::find(kSpeeds, port.active_speed, &Code::code);
+  const auto speed = std::ranges::find(kSpeeds, active_speed(port), &Code::code);
   const auto width = std::ranges::find(kWidths, port.active_width, &Code::code);
   if (speed == kSpeeds.end() || width == kWidths.end()) return {};
   return Rate::from_bps(speed->mbps * width->mbps * 1'000'000);

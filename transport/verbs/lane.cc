@@ -37,12 +37,16 @@ bool needs_global_route(const VerbsDevice& device, const RcEndpoint& remote) {
   return !std::equal(remote.gid.begin(), remote.gid.begin() + kPrefix, device.gid.gid.begin());
 }
 
-uint8_t service_level(const LaneConfig& config) { return config.traffic_class >> 5; }
+// On Ethernet the priority of VLAN tags, where the switch goes by these.
+uint8_t service_level(const VerbsDevice& device, const LaneConfig& config) {
+  const bool ethernet = device.link_layer == LinkLayer::kEthernet;
+  return ethernet ? config.traffic_class >> 5 : config.service_level;
+}
 
 ibv_ah_attr path_to(const VerbsDevice& device, const LaneConfig& config, const Lane& lane,
                     const RcEndpoint& remote) {
   ibv_ah_attr path{};
-  path.sl = service_level(config);
+  path.sl = service_level(device, config);
   path.port_num = static_cast<uint8_t>(device.port);
   path.dlid = remote.lid;
   if (!needs_global_route(device, remote)) return path;
@@ -88,6 +92,7 @@ Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = static_cast<uint8_t>(device.port);
+  attributes.pkey_index = config.pkey_index;
   attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   const int error =
       ibv_modify_qp(lane.queue_pair.get(), &attributes,

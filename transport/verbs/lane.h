@@ -26,6 +26,8 @@ struct LaneConfig {
   uint32_t receives = 0;
   uint32_t work_requests = 0;
   uint8_t traffic_class = 0;
+  uint16_t pkey_index = 0;
+  uint8_t service_level = 0;  // on InfiniBand
   uint8_t ack_timeout = 0;  // of the queue pair's attributes: 4.096 us * 2^ack_timeout
 };
 

@@ -45,6 +45,13 @@ bool is_ipv4_gid(const VerbsDevice& device) { return is_ipv4(Address{.ip = devic
 Result<std::unique_ptr<VerbsNic>> VerbsNic::open(const VerbsConfig& config, Instant now) {
   auto device = VerbsDevice::open(config.device, config.port, config.gid_index, config.log);
   if (!device) return tl::unexpected(device.error());
+  if (config.pkey_index >= device->port_attributes.pkey_tbl_len) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("PACECAR_PKEY is {}, but the P_Key table of {} port {} has {} entries: "
+                            "give one of them, counted from 0",
+                            config.pkey_index, config.device, config.port,
+                            device->port_attributes.pkey_tbl_len));
+  }
   DomainHandle domain(ibv_alloc_pd(device->context.get()));
   if (domain == nullptr) {
     return tl::unexpected(verbs_error(Call::kOther, "ibv_alloc_pd", errno, config.device));
@@ -229,6 +236,8 @@ LaneConfig VerbsNic::lane_config(const QueuePairConfig& config) const {
           .work_requests = QueuePair::max_started(config),
           .traffic_class =
               static_cast<uint8_t>(control ? config_.control_traffic_class : config_.traffic_class),
+          .pkey_index = static_cast<uint16_t>(config_.pkey_index),
+          .service_level = static_cast<uint8_t>(config_.service_level),
           .ack_timeout = choose_ack_timeout(config_.silence_limit)};
 }
 

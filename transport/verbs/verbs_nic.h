@@ -40,6 +40,8 @@ struct VerbsConfig {
   Bytes chunk = 0;     // what one write should carry at most; 0: kDefaultChunk
   uint32_t traffic_class = 0;
   uint32_t control_traffic_class = 184;
+  uint32_t pkey_index = 0;
+  uint32_t service_level = 0;  // on InfiniBand
   Rate line_rate;                                // 0: what the device says
   Duration silence_limit = Duration::from_s(6);  // a peer that answers nothing for so long is dead
   Address address;                               // where the bootstrap reaches this host

@@ -18,7 +18,7 @@ struct Behavior {
   // --- the port ---
   bool infiniband = false;    // else RoCE v2
   bool grh_required = false;  // IBV_QPF_GRH_REQUIRED
-  uint16_t pkey_table = 1;    // entries; the last one is the only full member
+  uint16_t pkey_table = 1;    // entries; only in the last one the port is a full member
   uint32_t mtu = 4096;
   uint32_t devices = 1;
 

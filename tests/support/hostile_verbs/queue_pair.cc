@@ -171,7 +171,18 @@ void QueuePair::flush() {
   }
 }
 
+bool QueuePair::full_member() const {
+  return attributes_.pkey_index + 1 == device_.behavior().pkey_table;
+}
+
+void QueuePair::emit(Packet packet) {
+  packet.header.full_member = full_member();
+  device_.wire().send(remote_, std::move(packet));
+}
+
 void QueuePair::take(const Packet& packet) {
+  if (!packet.header.full_member && !full_member())
+    return;  // of one partition, but not for each other
   const PacketKind kind = packet.header.kind;
   if (kind == PacketKind::kAck || kind == PacketKind::kNak || kind == PacketKind::kReadResponse) {
     if (!sends_packets()) return;

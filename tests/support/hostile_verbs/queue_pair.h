@@ -86,6 +86,8 @@ class QueuePair {
   void received(const Packet& packet, const ReceiveRequest& request, ibv_wc_opcode opcode,
                 ibv_wc_status status);
   void flush();
+  bool full_member() const;
+  void emit(Packet packet);
   bool sends_packets() const { return verbs.state == IBV_QPS_RTS; }
   bool takes_packets() const { return verbs.state == IBV_QPS_RTR || verbs.state == IBV_QPS_RTS; }
 

@@ -50,7 +50,7 @@ bool QueuePair::transmit_packet(Send& send) {
       packet.header.psn = send.first_psn;
       send.read = 0;
       cursor_psn_ = psn_after(send.first_psn, send.packets);
-      device_.wire().send(remote_, std::move(packet));
+      emit(std::move(packet));
       return true;
     case IBV_WR_SEND:
     case IBV_WR_SEND_WITH_IMM:
@@ -66,7 +66,7 @@ bool QueuePair::transmit_packet(Send& send) {
     return false;
   }
   cursor_psn_ = psn_after(cursor_psn_, 1);
-  device_.wire().send(remote_, std::move(packet));
+  emit(std::move(packet));
   return true;
 }
 

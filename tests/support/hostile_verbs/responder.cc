@@ -101,7 +101,7 @@ void QueuePair::on_read_request(const Packet& packet) {
       response.payload.assign(bytes,
                               bytes + std::min<uint64_t>(Wire::kSegment, header.total - offset));
     }
-    device_.wire().send(remote_, std::move(response));
+    emit(std::move(response));
   }
   if (header.psn == expected_psn_) expected_psn_ = psn_after(expected_psn_, packets);
 }
@@ -135,18 +135,16 @@ void QueuePair::received(const Packet& packet, const ReceiveRequest& request, ib
 }
 
 void QueuePair::acknowledge(uint32_t psn) {
-  device_.wire().send(
-      remote_,
-      {.header = {.queue_pair = attributes_.dest_qp_num, .psn = psn, .kind = PacketKind::kAck},
-       .payload = {}});
+  emit({.header = {.queue_pair = attributes_.dest_qp_num, .psn = psn, .kind = PacketKind::kAck},
+        .payload = {}});
 }
 
 void QueuePair::refuse(Nak nak) {
-  device_.wire().send(remote_, {.header = {.queue_pair = attributes_.dest_qp_num,
-                                           .psn = expected_psn_,
-                                           .kind = PacketKind::kNak,
-                                           .nak = nak},
-                                .payload = {}});
+  emit({.header = {.queue_pair = attributes_.dest_qp_num,
+                   .psn = expected_psn_,
+                   .kind = PacketKind::kNak,
+                   .nak = nak},
+        .payload = {}});
 }
 
 void QueuePair::refuse_for_ever(Nak nak) {

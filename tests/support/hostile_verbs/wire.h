@@ -39,6 +39,7 @@ struct PacketHeader {
   bool last = false;
   bool has_immediate = false;
   bool solicited = false;
+  bool full_member = true;  // the sender, of its partition
 };
 
 struct Packet {
