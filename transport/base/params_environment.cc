@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string_view>
 #include <system_error>
@@ -60,6 +61,13 @@ std::vector<ParamSetting> environment_settings() {
   return settings;
 }
 
+// What other programs' settings mean for us, where nothing of ours says it.
+std::vector<ParamSetting> borrowed_settings() {
+  const char* const interface = std::getenv("NCCL_SOCKET_IFNAME");
+  if (interface == nullptr) return {};
+  return {{"PACECAR_BOOTSTRAP", interface, "NCCL_SOCKET_IFNAME"}};
+}
+
 }  // namespace
 
 Result<Params> load_params_from_environment(std::span<const ParamSetting> given,
@@ -77,6 +85,8 @@ Result<Params> load_params_from_environment(std::span<const ParamSetting> given,
   if (!settings && settings.error().code == ErrorCode::kNotFound) settings.emplace();
   if (!settings) return tl::unexpected(settings.error());
   settings->insert(settings->begin(), defaults.begin(), defaults.end());
+  const std::vector<ParamSetting> borrowed = borrowed_settings();
+  settings->insert(settings->begin(), borrowed.begin(), borrowed.end());
   if (!conf_file.empty()) {
     const auto more = read_settings(conf_file);
     if (!more) return tl::unexpected(more.error());

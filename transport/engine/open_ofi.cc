@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "transport/engine/bootstrap_choice.h"
 #include "transport/engine/clock.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/udp/interfaces.h"
@@ -18,8 +19,8 @@ namespace pacecar {
 namespace {
 
 // Where the bootstrap's TCP connections go: to the provider's own address where that is one of IP,
-// on this host alone where the provider does not leave it, else to the first interface that does.
-std::optional<Address> bootstrap_address(const OfiProvider& provider) {
+// on this host alone where the provider does not leave it.
+std::optional<Address> bootstrap_address(const OfiProvider& provider, const std::string& wish) {
   const fi_info& info = *provider.info;
   const bool ip = info.addr_format == FI_SOCKADDR || info.addr_format == FI_SOCKADDR_IN ||
                   info.addr_format == FI_SOCKADDR_IN6;
@@ -28,10 +29,11 @@ std::optional<Address> bootstrap_address(const OfiProvider& provider) {
     address.port = 0;
     return address;
   }
-  const bool loopback = provider.traits.host_only;
-  for (const InterfaceInfo& interface : list_interfaces()) {
+  const std::vector<InterfaceInfo> interfaces = list_interfaces();
+  if (!provider.traits.host_only) return choose_bootstrap(interfaces, wish, {}, routed_source());
+  for (const InterfaceInfo& interface : interfaces) {
     const auto address = interface.up ? preferred_address(interface) : std::nullopt;
-    if (address && interface.loopback == loopback) return address;
+    if (address && interface.loopback) return address;
   }
   return std::nullopt;
 }
@@ -109,7 +111,7 @@ Result<OpenedNic> open_ofi_nic(const NicCandidate& candidate, const Params& para
   const auto [name, domain] = provider_and_domain(candidate.device);
   auto provider = choose_ofi_provider(name, domain, params.gpu != GpuSetting::kHost);
   if (!provider) return tl::unexpected(provider.error());
-  const auto address = bootstrap_address(*provider);
+  const auto address = bootstrap_address(*provider, params.bootstrap);
   if (!address) {
     return fail(ErrorCode::kNotFound,
                 fmt::format("no interface has an address by which peers could set up connections "

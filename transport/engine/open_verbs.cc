@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "transport/engine/bootstrap_choice.h"
 #include "transport/engine/clock.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/verbs/device.h"
@@ -37,17 +38,8 @@ std::vector<Port> list_ports() {
   return ports;
 }
 
-// Where the bootstrap's TCP connections go: the Ethernet side of the port, else any interface that
-// leaves the host.
-std::optional<Address> bootstrap_address(const std::string& netdev) {
-  std::optional<Address> any;
-  for (const InterfaceInfo& interface : list_interfaces()) {
-    const auto address = preferred_address(interface);
-    if (!interface.up || !address) continue;
-    if (interface.name == netdev) return address;
-    if (!any && !interface.loopback) any = address;
-  }
-  return any;
+std::optional<Address> bootstrap_address(const std::string& wish, const std::string& netdev) {
+  return choose_bootstrap(list_interfaces(), wish, netdev, routed_source());
 }
 
 // Better now than at the first buffers: what any use takes at least must be there to be locked.
@@ -65,9 +57,10 @@ Result<void> check_locking(Nic& nic) {
 std::vector<NicCandidate> list_verbs_nics() {
   std::vector<NicCandidate> nics;
   for (const Port& port : list_ports()) {
-    nics.push_back({.kind = NicKind::kVerbs,
-                    .device = port.name,
-                    .usable = port.info.active && bootstrap_address(port.info.netdev).has_value()});
+    nics.push_back(
+        {.kind = NicKind::kVerbs,
+         .device = port.name,
+         .usable = port.info.active && bootstrap_address({}, port.info.netdev).has_value()});
   }
   return nics;
 }
@@ -76,12 +69,13 @@ Result<OpenedNic> open_verbs_nic(const NicCandidate& candidate, const Params& pa
                                  const LogSink& log) {
   const std::vector<Port> ports = list_ports();
   const auto port = std::ranges::find(ports, candidate.device, &Port::name);
-  const auto address = port == ports.end() ? std::nullopt : bootstrap_address(port->info.netdev);
+  const auto address =
+      port == ports.end() ? std::nullopt : bootstrap_address(params.bootstrap, port->info.netdev);
   if (!address) {
     return fail(ErrorCode::kNotFound,
-                fmt::format("the RDMA NIC {} or its interface has gone: see 'rdma link' and 'ip "
-                            "address'",
-                            candidate.device));
+                fmt::format("the RDMA NIC {} has gone, or no interface has an address for the "
+                            "bootstrap: see 'rdma link', 'ip address' and PACECAR_BOOTSTRAP ('{}')",
+                            candidate.device, params.bootstrap));
   }
   const auto gid = parse_gid_index(params.gid_index);
   if (!gid) return tl::unexpected(gid.error());

@@ -1,0 +1,76 @@
+#include "transport/engine/bootstrap_choice.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "transport/io/sockaddr.h"
+#include "transport/wire/address.h"
+
+namespace pacecar {
+namespace {
+
+std::optional<Address> usable_address(const InterfaceInfo& interface) {
+  const auto address = interface.up ? preferred_address(interface) : std::nullopt;
+  return address && !is_link_local(*address) ? address : std::nullopt;
+}
+
+}  // namespace
+
+bool names_interface(std::string_view wish, std::string_view interface) {
+  const bool others = wish.starts_with('^');
+  if (others) wish.remove_prefix(1);
+  const bool whole = wish.starts_with('=');
+  if (whole) wish.remove_prefix(1);
+  if (wish.empty()) return true;
+  bool found = false;
+  while (!wish.empty()) {
+    const std::string_view name = wish.substr(0, wish.find(','));
+    wish.remove_prefix(std::min(wish.size(), name.size() + 1));
+    found |= !name.empty() && (whole ? interface == name : interface.starts_with(name));
+  }
+  return found != others;
+}
+
+std::optional<Address> choose_bootstrap(std::span<const InterfaceInfo> interfaces,
+                                        std::string_view wish, std::string_view netdev,
+                                        const std::optional<Address>& routed) {
+  const auto first = [&](const auto& good) -> std::optional<Address> {
+    for (const InterfaceInfo& interface : interfaces) {
+      const auto address = usable_address(interface);
+      if (address && names_interface(wish, interface.name) && good(interface)) return address;
+    }
+    return std::nullopt;
+  };
+  const bool exactly = !wish.empty() && !wish.starts_with('^');
+  if (exactly) return first([](const InterfaceInfo&) { return true; });
+  const auto own = first([&](const InterfaceInfo& each) { return each.name == netdev; });
+  if (own) return own;
+  const auto leaves = first([&](const InterfaceInfo& each) {
+    return routed && !each.loopback &&
+           std::ranges::find(each.addresses, *routed) != each.addresses.end();
+  });
+  return leaves ? leaves : first([](const InterfaceInfo& each) { return !each.loopback; });
+}
+
+// Nothing is sent: a datagram socket that is connected has its source chosen.
+std::optional<Address> routed_source() {
+  sockaddr_in anywhere{.sin_family = AF_INET, .sin_port = htons(9), .sin_addr = {}, .sin_zero = {}};
+  inet_pton(AF_INET, "198.51.100.1", &anywhere.sin_addr);  // TEST-NET-2 (RFC 5737)
+  const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (socket < 0) return std::nullopt;
+  SocketAddress source{};
+  socklen_t size = sizeof source;
+  const bool known =
+      connect(socket, reinterpret_cast<const sockaddr*>(&anywhere), sizeof anywhere) == 0 &&
+      getsockname(socket, &source.any, &size) == 0;
+  close(socket);
+  if (!known) return std::nullopt;
+  Address address = from_sockaddr(source);
+  address.port = 0;
+  return address;
+}
+
+}  // namespace pacecar
