@@ -36,8 +36,10 @@ constexpr Bytes kInfinibandOverhead = 26;
 constexpr Bytes kIpv4Header = 20;
 constexpr Bytes kIpv6Header = 40;
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
-// How long the device may take to be done with memory that is deregistered.
+// How long the device may take to be done with memory that is deregistered; a thread that was not
+// run meanwhile has not looked.
 constexpr auto kDrainLimit = std::chrono::milliseconds(50);
+constexpr int kDrainLooks = 10'000;
 bool is_ipv4_gid(const VerbsDevice& device) { return is_ipv4(Address{.ip = device.gid.gid}); }
 
 }  // namespace
@@ -202,9 +204,9 @@ bool VerbsNic::wait_until_unused(uint32_t key) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   const Instant begin_now = now_;
-  while (in_use()) {
+  for (int looks = 0; in_use(); ++looks) {
     const auto waited = Clock::now() - begin;
-    if (waited > kDrainLimit) return false;
+    if (waited > kDrainLimit && looks >= kDrainLooks) return false;
     receive(begin_now + Duration::from_ns(std::chrono::nanoseconds(waited).count()));
     sched_yield();
   }
