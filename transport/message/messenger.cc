@@ -103,7 +103,10 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
   sender->eager = role == Role::kWhole ? config_.eager : 0;
   sender->table = send_tables_.renew(place);
   const auto region = expose(nic_, *sender->table, send_tables_.place_bytes());
-  if (!region) return tl::unexpected(region.error());
+  if (!region) {
+    send_tables_.give_back(place);
+    return tl::unexpected(region.error());
+  }
   sender->table_region = *region;
   Flow* flow = find_flow(true, peer, std::nullopt);
   sender->shares = flow != nullptr;
@@ -111,6 +114,7 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
     auto made = make_flow(true, peer, next_flow_number_++);
     if (!made) {
       nic_.deregister_memory(*region);
+      send_tables_.give_back(place);
       return tl::unexpected(made.error());
     }
     flow = *made;
@@ -187,10 +191,14 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
   receiver->remote_table = offer->table;
   receiver->queue.enable_eager(EagerCells(eager), receive_tables_.cells(place));
   const auto region = expose(nic_, *receiver->table, receive_tables_.place_bytes());
-  if (!region) return tl::unexpected(region.error());
+  if (!region) {
+    receive_tables_.give_back(place);
+    return tl::unexpected(region.error());
+  }
   receiver->table_region = *region;
   const auto give_up = [&](Error error) {
     nic_.deregister_memory(*region);
+    receive_tables_.give_back(place);
     return tl::unexpected(std::move(error));
   };
   Flow* flow = find_flow(false, offer->sender, offer->flow);

@@ -92,6 +92,7 @@ void Messenger::release(const Sender& sender, Instant now) {
   nic_.deregister_memory(sender.table_region);
   flow.numbered.remove(sender.number);
   minded_senders_.remove(sender.id);
+  send_tables_.give_back(sender.id);
   senders_.remove(sender.id);
   weigh(flow, now);
   leave(flow, now);
@@ -102,6 +103,7 @@ void Messenger::release(const Receiver& receiver, Instant now) {
   nic_.deregister_memory(receiver.table_region);
   flow.numbered.take(receiver.number, receiver.id);
   minded_receivers_.remove(receiver.id);
+  receive_tables_.give_back(receiver.id);
   receivers_.remove(receiver.id);
   weigh(flow, now);
   leave(flow, now);
