@@ -128,7 +128,7 @@ class World {
 int main(int argc, char** argv) {
   size_t connections = 16384;
   size_t peers = 16;
-  int rounds = 2000;
+  int rounds = 20000;
   std::string nic = "soft:udp:lo";
   CLI::App app{"Makes, uses and closes many connections of one process."};
   app.add_option("--connections", connections, "How many")->check(CLI::Range(1, 65'536));

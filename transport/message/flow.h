@@ -114,7 +114,8 @@ struct Messenger::Sender {
 struct Messenger::Receiver {
   ConnectionId id = 0;
   Flow* flow = nullptr;
-  uint32_t number = 0;  // in the flow
+  uint32_t number = 0;   // in the flow
+  uint64_t offered = 0;  // Offer::count
   uint32_t weight = 1;
   ReceiveQueue queue;
   ReceiveTable* table = nullptr;

@@ -118,6 +118,7 @@ std::vector<uint8_t> encode(const Offer& offer) {
   out.u32(offer.weight);
   out.u32(offer.eager);
   out.u32(offer.number);
+  out.u64(offer.count);
   write(out, offer.end);
   write(out, offer.table);
   return out.take();
@@ -148,6 +149,7 @@ Result<Offer> decode_offer(std::span<const uint8_t> bytes) {
   if (offer.eager > kMaxEager) in.refuse();
   offer.number = in.u32();
   if (offer.number >= Immediate::kMaxConnections) in.refuse();
+  offer.count = in.u64();
   read(in, offer.end);
   read(in, offer.table);
   if (!in.exhausted()) return other_version("offer");

@@ -131,6 +131,7 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
                     .weight = sender->weight,
                     .eager = sender->eager,
                     .number = sender->number,
+                    .count = ++offers_,
                     .end = flow->local,
                     .table = place_of(*region, 0)};
   senders_.add(std::move(sender));
@@ -214,28 +215,37 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
     }
   } else if (!std::ranges::equal(flow->remote.data.view(), offer->end.data.view())) {
     return give_up({ErrorCode::kPeer, "the peer offers a flow that is another one here"});
+  } else if (!takes_number(*flow, *offer)) {
+    return give_up({ErrorCode::kPeer, "the peer has given up this offer"});
   }
   flow->state = Flow::State::kOpen;  // also when it was about to leave
   look_ = true;
   ++flow->connections;
   receiver->flow = flow;
   receiver->number = offer->number;
+  receiver->offered = offer->count;
   receiver->weight = offer->weight;
-  take_number(*flow, offer->number, place);
+  take_number(*flow, *offer, place);
   const Answer answer{.end = flow->local, .eager = eager, .table = place_of(*region, 0)};
   receivers_.add(std::move(receiver));
   weigh(*flow, now);
   return Answered{place, encode(answer)};
 }
 
-// Of a connection that the sender has forgotten: nothing comes any more.
-void Messenger::take_number(Flow& flow, uint32_t number, ConnectionId receiver) {
-  const ConnectionId last = flow.numbered.at(number);
+// An offer that the sender has given up may come late.
+bool Messenger::takes_number(const Flow& flow, const Offer& offer) const {
+  const ConnectionId last = flow.numbered.at(offer.number);
+  return last == FlowConnections::kNone || receivers_[last].offered < offer.count;
+}
+
+// Of a connection that the sender has forgotten, if of any: nothing comes for it any more.
+void Messenger::take_number(Flow& flow, const Offer& offer, ConnectionId receiver) {
+  const ConnectionId last = flow.numbered.at(offer.number);
   if (last != FlowConnections::kNone) {
     receivers_[last].peer_closed = true;
     fail_connection(receivers_[last], MessageFailure::kPeerClosed);
   }
-  flow.numbered.put(number, receiver);
+  flow.numbered.put(offer.number, receiver);
 }
 
 // --- what the application asks for ---

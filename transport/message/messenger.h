@@ -224,7 +224,8 @@ class Messenger {
   void destroy_queue_pairs(const Flow& flow);
   Flow* flow_of(QueuePairId queue_pair) const;
   void break_flow(Flow& flow, MessageFailure failure);
-  void take_number(Flow& flow, uint32_t number, ConnectionId receiver);
+  bool takes_number(const Flow& flow, const Offer& offer) const;
+  void take_number(Flow& flow, const Offer& offer, ConnectionId receiver);
   void weigh(Flow& flow, Instant now);  // after its connections have changed
   void decide(Flow& flow, Instant now);
   void announce(Flow& flow, Instant now);
@@ -308,6 +309,7 @@ class Messenger {
   WorkList minded_senders_;
   WorkList minded_receivers_;
   uint64_t next_flow_number_;
+  uint64_t offers_ = 0;
   Instant now_;            // of the last poll
   Instant last_change_;    // when a peer was last seen to have written something, or was awaited
   bool awaiting_ = false;  // a buffer or a word of a peer, that wakes nobody
