@@ -13,13 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/perf/clock.h"
 #include "transport/api/pacecar.hpp"
+#include "transport/engine/clock.h"
 
 namespace {
 
 using pacecar::Context;
-using pacecar::Duration;
 using pacecar::Memory;
 
 template <typename T>
@@ -45,9 +44,9 @@ double resident_kib() {
 }
 
 double seconds_of(auto work) {
-  const auto begin = pacecar::perf::steady_now();
+  const auto begin = pacecar::clock_now();
   work();
-  return (pacecar::perf::steady_now() - begin).seconds();
+  return (pacecar::clock_now() - begin).seconds();
 }
 
 struct Pair {
