@@ -134,8 +134,7 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
                     .count = ++offers_,
                     .end = flow->local,
                     .table = place_of(*region, 0)};
-  senders_.add(std::move(sender));
-  weigh(*flow, now);
+  if (senders_.add(std::move(sender)).weight > flow->weight) weigh(*flow, now);
   return Offered{place, encode(offer)};
 }
 
@@ -227,8 +226,7 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
   receiver->weight = offer->weight;
   take_number(*flow, *offer, place);
   const Answer answer{.end = flow->local, .eager = eager, .table = place_of(*region, 0)};
-  receivers_.add(std::move(receiver));
-  weigh(*flow, now);
+  if (receivers_.add(std::move(receiver)).weight > flow->weight) weigh(*flow, now);
   return Answered{place, encode(answer)};
 }
 

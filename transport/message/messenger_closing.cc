@@ -93,8 +93,9 @@ void Messenger::release(const Sender& sender, Instant now) {
   flow.numbered.remove(sender.number);
   minded_senders_.remove(sender.id);
   send_tables_.give_back(sender.id);
+  const uint32_t weight = sender.weight;
   senders_.remove(sender.id);
-  weigh(flow, now);
+  if (weight > 1 && weight == flow.weight) weigh(flow, now);
   leave(flow, now);
 }
 
@@ -104,8 +105,9 @@ void Messenger::release(const Receiver& receiver, Instant now) {
   flow.numbered.take(receiver.number, receiver.id);
   minded_receivers_.remove(receiver.id);
   receive_tables_.give_back(receiver.id);
+  const uint32_t weight = receiver.weight;
   receivers_.remove(receiver.id);
-  weigh(flow, now);
+  if (weight > 1 && weight == flow.weight) weigh(flow, now);
   leave(flow, now);
 }
 
