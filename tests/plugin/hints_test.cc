@@ -79,7 +79,7 @@ Statistics statistics() { return plugin::current_context()->statistics(0); }
 TEST_F(HintsTest, SendersThatNcclExpectsReachTheAllocator) {
   Communicator communicator;
   EXPECT_EQ(statistics().expected_senders, 0U) << "nothing is known yet";
-  for (const int32_t peers : {1, 12, 3, 256}) {
+  for (const int32_t peers : {1, 12, 3, 2048}) {
     EXPECT_EQ(communicator.expect(peers), NcclResult::kSuccess);
     EXPECT_EQ(statistics().expected_senders, static_cast<uint64_t>(peers));
   }
@@ -87,7 +87,7 @@ TEST_F(HintsTest, SendersThatNcclExpectsReachTheAllocator) {
 
 TEST_F(HintsTest, CountsThatCannotBeAreUnknown) {
   Communicator communicator;
-  for (const int32_t nonsense : {0, -1, INT_MIN, 257, INT_MAX}) {
+  for (const int32_t nonsense : {0, -1, INT_MIN, 2049, INT_MAX}) {
     EXPECT_EQ(communicator.expect(7), NcclResult::kSuccess);
     EXPECT_EQ(communicator.expect(nonsense), NcclResult::kSuccess);
     EXPECT_EQ(statistics().expected_senders, 0U) << nonsense;

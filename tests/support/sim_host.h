@@ -28,6 +28,7 @@ struct SimHostConfig {
   size_t transmit = SoftPort::kMaxTransmit;  // packets that the NIC makes at a time
   bool control_first = false;
   uint32_t eager = 0;
+  uint32_t connections = 64;
   WireMode wire_mode = WireMode::kExtended;
 };
 
@@ -42,7 +43,7 @@ class SimHost {
                            .paths = network.port(port).caps().paths,
                            .flows = 16,
                            .queue_pairs = 32,
-                           .regions = 512,
+                           .regions = 448 + config.connections,
                            .window_packets = config.window_packets,
                            .control_first = config.control_first,
                            .wire_mode = config.wire_mode,
@@ -56,7 +57,7 @@ class SimHost {
                                                    .allocator = config.allocator,
                                                    .line_rate = config.line_rate,
                                                    .rate_max = config.rate_max,
-                                                   .max_connections = 64,
+                                                   .max_connections = config.connections,
                                                    .silence_limit = config.silence_limit,
                                                    .first_flow_number = random_.next_u64(),
                                                    .eager = config.eager,

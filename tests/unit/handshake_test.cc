@@ -19,10 +19,11 @@ const Offer kOffer{.sender = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
                    .obeys = allocator_name("credit"),
                    .weight = 64,
                    .eager = 5000,
+                   .number = 1023,
+                   .count = 0x123456789ABCDEF0,
                    .end = {address(48), address(64), {0xAABBCCDDEEFF0011, 0x1234}},
                    .table = {0x99, 0xFFFFFFFF}};
 const Answer kAnswer{.end = {address(0), address(7), {1, 2}},
-                     .connection = 1023,
                      .eager = 4000,
                      .table = {0xFFFFFFFFFFFFFFFF, 9}};
 
@@ -42,6 +43,8 @@ TEST(Handshake, OfferSurvivesItsEncoding) {
   EXPECT_EQ(offer->obeys, kOffer.obeys);
   EXPECT_EQ(offer->weight, kOffer.weight);
   EXPECT_EQ(offer->eager, kOffer.eager);
+  EXPECT_EQ(offer->number, kOffer.number);
+  EXPECT_EQ(offer->count, kOffer.count);
   expect_same(offer->end, kOffer.end);
   EXPECT_EQ(offer->table.address, kOffer.table.address);
   EXPECT_EQ(offer->table.key, kOffer.table.key);
@@ -51,7 +54,6 @@ TEST(Handshake, AnswerSurvivesItsEncoding) {
   const auto answer = decode_answer(encode(kAnswer));
   ASSERT_TRUE(answer);
   expect_same(answer->end, kAnswer.end);
-  EXPECT_EQ(answer->connection, kAnswer.connection);
   EXPECT_EQ(answer->eager, kAnswer.eager);
   EXPECT_EQ(answer->table.address, kAnswer.table.address);
   EXPECT_EQ(answer->table.key, kAnswer.table.key);
@@ -87,7 +89,7 @@ TEST(Handshake, OtherVersionIsRefused) {
 
 // An address that claims to be longer than any can be, in a message of the right size.
 TEST(Handshake, ImpossibleAddressIsRefused) {
-  constexpr size_t kControlSize = 4 + 16 + 8 + 4 + 16 + 4 + 4 + 4 + 48;
+  constexpr size_t kControlSize = 4 + 16 + 8 + 4 + 16 + 4 + 4 + 4 + 8 + 4 + 48;
   auto offer = encode(kOffer);
   ASSERT_EQ(offer[kControlSize + 3], 64);
   offer[kControlSize + 3] = 65;
@@ -108,6 +110,12 @@ TEST(Handshake, ImpossibleWeightIsRefused) {
     offer.weight = weight;
     EXPECT_FALSE(decode_offer(encode(offer))) << weight;
   }
+}
+
+TEST(Handshake, ImpossibleNumberIsRefused) {
+  Offer offer = kOffer;
+  offer.number = 1024;
+  EXPECT_FALSE(decode_offer(encode(offer)));
 }
 
 TEST(Handshake, ImpossibleEagerMessageIsRefused) {

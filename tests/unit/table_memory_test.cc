@@ -14,13 +14,18 @@ namespace {
 constexpr Bytes kCells = 5000;
 
 TEST(TableMemory, APlaceThatIsUsedAgainIsAsGoodAsNew) {
-  TableMemory<SendTable> tables(1, kCells);
+  TableMemory<SendTable> tables(2, kCells);
   SendTable* table = tables.renew(0);
   const SendTable fresh = *table;
   EXPECT_EQ(fresh.slots[0].sequence, 0U);
   std::memset(static_cast<void*>(table), 0xFF, sizeof *table);
+  tables.renew(1);  // keeps the block
+  tables.give_back(0);
   EXPECT_EQ(tables.renew(0), table);
   EXPECT_EQ(std::memcmp(table, &fresh, sizeof fresh), 0);
+  tables.give_back(0);
+  tables.give_back(1);
+  EXPECT_EQ(std::memcmp(tables.renew(0), &fresh, sizeof fresh), 0) << "in a new block";
 }
 
 TEST(TableMemory, PlacesDoNotOverlap) {

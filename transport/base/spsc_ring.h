@@ -1,7 +1,8 @@
 // A bounded ring between two threads. Invariants: 0 <= tail - head <= capacity; slots in
 // [head, tail) belong to the consumer, all others to the producer. Each side keeps a copy of the
 // other's index and refreshes it only when the ring looks full (or empty), so that in the steady
-// state the two indexes' cache lines do not bounce.
+// state the two indexes' cache lines do not bounce. Memory is touched only where elements come to
+// lie.
 // Thread rule: one thread pushes, one thread pops; empty() is exact for the consumer, a hint for
 // everyone else.
 #pragma once
@@ -24,7 +25,7 @@ class SpscRing {
   // `capacity` is a power of two. The only allocation.
   explicit SpscRing(size_t capacity) : mask_(capacity - 1) {
     PACECAR_CHECK(std::has_single_bit(capacity));
-    slots_ = std::make_unique<T[]>(capacity);
+    slots_ = std::make_unique_for_overwrite<Slot[]>(capacity);
   }
 
   // False when full.
@@ -34,7 +35,7 @@ class SpscRing {
       seen_head_ = head_.load(std::memory_order_acquire);
       if (tail - seen_head_ > mask_) return false;
     }
-    slots_[tail & mask_] = value;
+    std::construct_at(&slots_[tail & mask_].element, value);
     tail_.store(tail + 1, std::memory_order_release);
     return true;
   }
@@ -46,7 +47,7 @@ class SpscRing {
       seen_tail_ = tail_.load(std::memory_order_acquire);
       if (head == seen_tail_) return false;
     }
-    value = slots_[head & mask_];
+    value = slots_[head & mask_].element;
     head_.store(head + 1, std::memory_order_release);
     return true;
   }
@@ -59,9 +60,13 @@ class SpscRing {
 
  private:
   static constexpr size_t kCacheLine = 64;
+  union Slot {
+    Slot() {}  // leaves the memory alone
+    T element;
+  };
 
   const size_t mask_;
-  std::unique_ptr<T[]> slots_;
+  std::unique_ptr<Slot[]> slots_;
   alignas(kCacheLine) std::atomic<size_t> tail_{0};  // written by the producer
   size_t seen_head_ = 0;
   alignas(kCacheLine) std::atomic<size_t> head_{0};  // written by the consumer

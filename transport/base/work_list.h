@@ -25,6 +25,8 @@ class WorkList {
   }
   // The list is not empty.
   uint32_t front() const { return queue_.front(); }
+  // `index` places behind the front; index < size().
+  uint32_t operator[](size_t index) const { return queue_[index]; }
   uint32_t take() {
     const uint32_t number = queue_.front();
     queue_.pop_front();

@@ -19,7 +19,10 @@ class Submissions {
  public:
   // For connections 0 .. connections-1, `depth` operations each (a power of two).
   Submissions(uint32_t connections, uint32_t depth)
-      : depth_(depth), rings_(connections), bells_((connections + 63) / 64) {}
+      : depth_(depth),
+        rings_(connections),
+        bells_((connections + 63) / 64),
+        floors_((bells_.size() + 63) / 64) {}
 
   // Both only while nobody drains.
   void attach(uint32_t connection) {
@@ -30,7 +33,8 @@ class Submissions {
   // False when the ring is full.
   bool push(uint32_t connection, const Operation& operation) {
     if (!rings_[connection]->push(operation)) return false;
-    bells_[connection / 64].fetch_or(uint64_t{1} << (connection % 64));
+    ring(bells_, connection);
+    ring(floors_, connection / 64);
     rung_.store(true);
     return true;
   }
@@ -43,24 +47,39 @@ class Submissions {
     if (!rung_.load(std::memory_order_relaxed)) return 0;
     rung_.store(false);  // before the bells are read: whoever rings one later sets it again
     size_t count = 0;
-    for (uint32_t word = 0; word < bells_.size(); ++word) {
-      if (bells_[word].load(std::memory_order_relaxed) == 0) continue;
-      for (uint64_t bits = bells_[word].exchange(0); bits != 0; bits &= bits - 1) {
-        const uint32_t connection = word * 64 + static_cast<uint32_t>(std::countr_zero(bits));
-        Operation operation;
-        while (rings_[connection] != nullptr && rings_[connection]->pop(operation)) {
-          take(connection, operation);
-          ++count;
-        }
-      }
+    for (uint32_t place = 0; place < floors_.size(); ++place) {
+      each_rung(floors_, place, [&](uint32_t floor) {
+        each_rung(bells_, floor, [&](uint32_t connection) {
+          Operation operation;
+          while (rings_[connection] != nullptr && rings_[connection]->pop(operation)) {
+            take(connection, operation);
+            ++count;
+          }
+        });
+      });
     }
     return count;
   }
 
  private:
+  using Bells = std::vector<std::atomic<uint64_t>>;
+
+  static void ring(Bells& bells, uint32_t number) {
+    bells[number / 64].fetch_or(uint64_t{1} << (number % 64));
+  }
+  // Of one word of bells, which are silent then.
+  template <typename Answer>
+  static void each_rung(Bells& bells, uint32_t word, Answer answer) {
+    if (bells[word].load(std::memory_order_relaxed) == 0) return;
+    for (uint64_t bits = bells[word].exchange(0); bits != 0; bits &= bits - 1) {
+      answer(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
+    }
+  }
+
   uint32_t depth_;
   std::vector<std::unique_ptr<SpscRing<Operation>>> rings_;
-  std::vector<std::atomic<uint64_t>> bells_;
+  Bells bells_;                    // by connection
+  Bells floors_;                   // by word of bells_: some of its bells may be rung
   std::atomic<bool> rung_{false};  // some bell may be
 };
 

@@ -69,7 +69,8 @@ bool EagerSource::on_freed(uint64_t count) {
 void EagerInbox::enable(const EagerCells& cells, const uint8_t* memory) {
   cells_ = cells;
   memory_ = memory;
-  messages_.resize(cells.bytes() == 0 ? 0 : EagerCells::kMessages);
+  messages_ =
+      cells.bytes() == 0 ? nullptr : std::make_unique_for_overwrite<Place[]>(EagerCells::kMessages);
 }
 
 bool EagerInbox::on_write(uint32_t cell, Bytes bytes, Bytes* payload) {
@@ -83,9 +84,10 @@ bool EagerInbox::on_write(uint32_t cell, Bytes bytes, Bytes* payload) {
     std::memcpy(&header, train + begin, sizeof header);
     if (header.size > bytes - begin - sizeof header) return false;
     const uint32_t ahead = header.number - static_cast<uint32_t>(freed_);
-    if (ahead >= EagerCells::kMessages || message(freed_ + ahead).arrived) return false;
-    message(freed_ + ahead) = {
-        .header = header, .data = train + begin + sizeof header, .cell = cell, .arrived = true};
+    const size_t at = place(freed_ + ahead);
+    if (ahead >= EagerCells::kMessages || arrived_[at]) return false;
+    arrived_.set(at);
+    messages_[at].message = {.header = header, .data = train + begin + sizeof header, .cell = cell};
     ++held_[cell];
     *payload += header.size;
     begin = EagerCells::next(begin + sizeof header + header.size);
@@ -95,9 +97,8 @@ bool EagerInbox::on_write(uint32_t cell, Bytes bytes, Bytes* payload) {
 }
 
 EagerInbox::Message* EagerInbox::at(uint32_t index) {
-  if (index >= messages_.size()) return nullptr;
-  Message& place = message(freed_ + index);
-  return place.arrived ? &place : nullptr;
+  const size_t at = place(freed_ + index);
+  return index < EagerCells::kMessages && arrived_[at] ? &messages_[at].message : nullptr;
 }
 
 void EagerInbox::free_taken() {
@@ -106,8 +107,7 @@ void EagerInbox::free_taken() {
       ++(oldest->cell < EagerCells::kTinyCells ? untold_tiny_ : untold_large_);
       --occupied_;
     }
-    *oldest = {};
-    ++freed_;
+    arrived_.reset(place(freed_++));
   }
 }
 

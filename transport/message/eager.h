@@ -11,7 +11,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -141,7 +143,6 @@ class EagerInbox {
     EagerHeader header;
     const uint8_t* data = nullptr;
     uint32_t cell = 0;
-    bool arrived = false;
     bool taken = false;
   };
 
@@ -168,11 +169,16 @@ class EagerInbox {
   }
 
  private:
-  Message& message(uint64_t number) { return messages_[number % EagerCells::kMessages]; }
+  union Place {
+    Place() {}  // leaves the memory alone
+    Message message;
+  };
+  static size_t place(uint64_t number) { return number % EagerCells::kMessages; }
 
   EagerCells cells_;
   const uint8_t* memory_ = nullptr;
-  std::vector<Message> messages_;                    // by number; none without cells
+  std::unique_ptr<Place[]> messages_;                // by number; none without cells
+  std::bitset<EagerCells::kMessages> arrived_;       // which of them there are
   std::array<uint32_t, EagerCells::kCells> held_{};  // messages in each cell
   uint32_t occupied_ = 0;                            // cells that hold some
   uint64_t freed_ = 0;                               // all below this number

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "transport/message/flow_connections.h"
 #include "transport/message/messenger.h"
 
 namespace pacecar {
@@ -23,6 +24,16 @@ struct WorkId {
             static_cast<uint32_t>(id & 0xFFFFFF)};
   }
 };
+
+inline RemotePlace place_of(const MemoryRegion& region, size_t offset) {
+  return {reinterpret_cast<uint64_t>(region.address) + offset, region.key};
+}
+
+// Lets the peer write there.
+template <typename T>
+Result<MemoryRegion> expose(Nic& nic, T& place, size_t size = sizeof(T)) {
+  return nic.register_memory(&place, size, Access::kRemoteWrite);
+}
 
 // Writes from our table of a connection into the peer's.
 inline WorkRequest table_write(const WorkId& id, const void* from, Bytes length,
@@ -51,12 +62,13 @@ struct Messenger::Flow {
   MemoryRegion word_region;        // of the peer's word
   uint32_t words_outstanding = 0;  // words of ours that are on their way
   uint64_t word_posted = 0;        // the newest of them
-  uint32_t connections = 0;
-  bool active = false;   // some request is under way: the peer must be alive
-  bool obeys = false;    // receiving: the sender takes our allocator's grants
-  bool doubted = false;  // sending: no further connection shares it
-  uint32_t weight = 1;   // the largest of its connections'
-  uint32_t writes = 0;   // sending: at the NIC
+  FlowConnections numbered;
+  uint32_t connections = 0;  // also those whose number is another's by now
+  bool active = false;       // some request is under way: the peer must be alive
+  bool obeys = false;        // receiving: the sender takes our allocator's grants
+  bool doubted = false;      // sending: no further connection shares it
+  uint32_t weight = 1;       // the largest of its connections'
+  uint32_t writes = 0;       // sending: at the NIC
   FlowStanding standing;
   Instant last_word;
   Instant leave_at;
@@ -82,8 +94,8 @@ struct Messenger::Sender {
   SendQueue queue;
   SendTable* table = nullptr;
   MemoryRegion table_region;
-  uint32_t eager = 0;  // bytes of the largest eager message that was offered
-  uint32_t remote_connection = 0;
+  uint32_t eager = 0;        // bytes of the largest eager message that was offered
+  uint32_t number = 0;       // in the flow
   RemotePlace remote_table;  // the peer's ReceiveTable
   uint64_t notes_done = 0;
   uint64_t wanted = 0;  // slots that we have asked for
@@ -102,6 +114,8 @@ struct Messenger::Sender {
 struct Messenger::Receiver {
   ConnectionId id = 0;
   Flow* flow = nullptr;
+  uint32_t number = 0;   // in the flow
+  uint64_t offered = 0;  // Offer::count
   uint32_t weight = 1;
   ReceiveQueue queue;
   ReceiveTable* table = nullptr;

@@ -3,14 +3,15 @@
 #include <algorithm>
 
 #include "cc/allocator.h"
+#include "transport/message/control_words.h"
 #include "transport/wire/big_endian.h"
 
 namespace pacecar {
 namespace {
 
 // "PCM" and the version of the message layer: raise it with every change of what travels.
-constexpr uint32_t kOfferMagic = 0x50434D07;
-constexpr uint32_t kAnswerMagic = 0x50434E07;
+constexpr uint32_t kOfferMagic = 0x50434D08;
+constexpr uint32_t kAnswerMagic = 0x50434E08;
 
 class Writer {
  public:
@@ -116,6 +117,8 @@ std::vector<uint8_t> encode(const Offer& offer) {
   out.bytes(offer.obeys);
   out.u32(offer.weight);
   out.u32(offer.eager);
+  out.u32(offer.number);
+  out.u64(offer.count);
   write(out, offer.end);
   write(out, offer.table);
   return out.take();
@@ -125,7 +128,6 @@ std::vector<uint8_t> encode(const Answer& answer) {
   Writer out;
   out.u32(kAnswerMagic);
   write(out, answer.end);
-  out.u32(answer.connection);
   out.u32(answer.eager);
   write(out, answer.table);
   return out.take();
@@ -145,6 +147,9 @@ Result<Offer> decode_offer(std::span<const uint8_t> bytes) {
   if (offer.weight == 0 || offer.weight > kMaxWeight) in.refuse();
   offer.eager = in.u32();
   if (offer.eager > kMaxEager) in.refuse();
+  offer.number = in.u32();
+  if (offer.number >= Immediate::kMaxConnections) in.refuse();
+  offer.count = in.u64();
   read(in, offer.end);
   read(in, offer.table);
   if (!in.exhausted()) return other_version("offer");
@@ -156,7 +161,6 @@ Result<Answer> decode_answer(std::span<const uint8_t> bytes) {
   Answer answer;
   if (in.u32() != kAnswerMagic) return other_version("answer");
   read(in, answer.end);
-  answer.connection = in.u32();
   answer.eager = in.u32();
   read(in, answer.table);
   if (!in.exhausted()) return other_version("answer");

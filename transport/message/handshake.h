@@ -43,15 +43,19 @@ struct Offer {
   AllocatorName obeys{};
   uint32_t weight = 1;  // the connection's; the flow has the largest of its connections'
   uint32_t eager = 0;   // bytes of the largest eager message that it may send; 0: none
+  // The connection's number in the flow, below Immediate::kMaxConnections: what was sent by this
+  // number before has arrived, or will never. Of two offers of a number the one with the higher
+  // count is the newer one, which alone is meant.
+  uint32_t number = 0;
+  uint64_t count = 0;
   FlowEnd end;
   RemotePlace table;  // the connection's SendTable
 };
 
 struct Answer {
   FlowEnd end;
-  uint32_t connection = 0;  // the receiver's number of the connection
-  uint32_t eager = 0;       // as the offer's, and not more than that
-  RemotePlace table;        // the connection's ReceiveTable, and behind it the eager cells
+  uint32_t eager = 0;  // as the offer's, and not more than that
+  RemotePlace table;   // the connection's ReceiveTable, and behind it the eager cells
 };
 
 std::vector<uint8_t> encode(const Offer& offer);

@@ -1,4 +1,4 @@
-// Making and ending flows and connections.
+// Making connections, and what the application asks of them.
 #include "transport/message/messenger.h"
 
 #include <algorithm>
@@ -12,43 +12,14 @@
 namespace pacecar {
 namespace {
 
-constexpr uint32_t kDataWorkRequests = 256;
-constexpr uint32_t kControlWorkRequests = 64;
 constexpr std::string_view kFlowEnded =
     "the flow that this connection was to share has ended: connect again";
-
-// Data goes one way; the other end of a flow answers by control words.
-QueuePairConfig data_config(FlowId flow, bool sending) {
-  return {.flow = flow, .work_requests = kDataWorkRequests, .posts = sending};
-}
-
-QueuePairConfig control_config(FlowId flow) {
-  return {.flow = flow,
-          .traffic_class = TrafficClass::kControl,
-          .paced = false,
-          .work_requests = kControlWorkRequests};
-}
-
-// A free place in a table of bounded size; its size when full.
-template <typename T>
-size_t free_place(const std::vector<std::unique_ptr<T>>& table) {
-  return static_cast<size_t>(std::find(table.begin(), table.end(), nullptr) - table.begin());
-}
-
-RemotePlace place_of(const MemoryRegion& region, size_t offset) {
-  return {reinterpret_cast<uint64_t>(region.address) + offset, region.key};
-}
-
-template <typename T>
-Result<MemoryRegion> expose(Nic& nic, T& place, size_t size = sizeof(T)) {
-  return nic.register_memory(&place, size, Access::kRemoteWrite);
-}
 
 }  // namespace
 
 Result<std::unique_ptr<Messenger>> Messenger::create(Nic& nic, const MessengerConfig& config,
                                                      Instant now) {
-  PACECAR_CHECK(config.max_connections <= Immediate::kMaxConnections);
+  PACECAR_CHECK(config.max_connections <= kMaxConnections);
   PACECAR_CHECK(config.line_rate.bps() > 0);
   PACECAR_CHECK(config.eager <= std::min<Bytes>(kMaxEager, nic.caps().write_bytes / 2));
   FlowEnvironment flow = environment(nic, config);
@@ -108,6 +79,8 @@ Messenger::Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Al
       posting_(config.max_connections),
       telling_(config.max_connections),
       speaking_(nic.caps().flows),
+      minded_senders_(config.max_connections),
+      minded_receivers_(config.max_connections),
       next_flow_number_(config.first_flow_number),
       now_(now),
       next_housekeeping_(now) {
@@ -116,148 +89,24 @@ Messenger::Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Al
 
 Messenger::~Messenger() { nic_.deregister_memory(words_out_region_); }
 
-QueuePairMemory Messenger::flow_memory() const {
-  const QueuePairMemory data = nic_.queue_pair_memory(data_config(0, true));
-  const QueuePairMemory control = nic_.queue_pair_memory(control_config(0));
-  return {sizeof(Flow) + 3 * sizeof(uint64_t) + data.state + control.state,
-          data.queues + control.queues};
-}
-
-// --- flows ---
-
-Result<Messenger::Flow*> Messenger::make_flow(bool sending, const NicIdentity& peer,
-                                              uint64_t number) {
-  const size_t place = free_place(flows_);
-  if (place == flows_.size()) {
-    return fail(ErrorCode::kUnavailable,
-                "all flows of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
-  }
-  auto flow = std::make_unique<Flow>();
-  flow->id = static_cast<FlowId>(place);
-  flow->sending = sending;
-  flow->peer = peer;
-  flow->number = number;
-  words_in_[place] = words_seen_[place] = words_out_[place] = 0;
-  const auto data = nic_.create_queue_pair(data_config(flow->id, sending));
-  if (!data) return tl::unexpected(data.error());
-  const auto control = nic_.create_queue_pair(control_config(flow->id));
-  const auto region = expose(nic_, words_in_[place]);
-  if (!control || !region) {
-    nic_.destroy_queue_pair(*data);
-    if (control) nic_.destroy_queue_pair(*control);
-    if (region) nic_.deregister_memory(*region);
-    return tl::unexpected(control ? region.error() : control.error());
-  }
-  flow->data = *data;
-  flow->control = *control;
-  flow->word_region = *region;
-  flow->local = FlowEnd{nic_.queue_pair_address(*data), nic_.queue_pair_address(*control),
-                        place_of(*region, 0)};
-  open_flows_.push_back(flow->id);
-  flows_[place] = std::move(flow);
-  return flows_[place].get();
-}
-
-// The sender finds a flow that it may use for a new connection by its peer alone; the receiver
-// finds the one that the sender means by its number.
-Messenger::Flow* Messenger::find_flow(bool sending, const NicIdentity& peer,
-                                      std::optional<uint64_t> number) {
-  for (const FlowId id : open_flows_) {
-    Flow& flow = *flows_[id];
-    if (flow.sending != sending || flow.peer != peer || flow.state == Flow::State::kBroken)
-      continue;
-    const bool shareable = flow.state != Flow::State::kLeaving && !flow.doubted;
-    if (number ? flow.number == *number : shareable) return &flow;
-  }
-  return nullptr;
-}
-
-Result<void> Messenger::join(Flow& flow, const FlowEnd& remote, Instant now) {
-  if (auto joined = nic_.connect_queue_pair(flow.data, remote.data.view()); !joined) return joined;
-  if (auto joined = nic_.connect_queue_pair(flow.control, remote.control.view()); !joined) {
-    return joined;
-  }
-  flow.remote = remote;
-  flow.peer_address = nic_.peer(flow.data);
-  flow.state = Flow::State::kOpen;
-  flow.last_word = now;
-  look_ = true;  // the peer may have been faster
-  if (!flow.sending) {
-    if (flow.obeys) allocator_->add_flow(now, flow.id);
-    return {};
-  }
-  flow.controller = &controllers_->add_flow(now, flow.id);
-  controllers_->set_weight(now, flow.id, flow.weight);
-  decide(flow, now);
-  return {};
-}
-
-void Messenger::leave(Flow& flow, Instant now) {
-  if (--flow.connections > 0) return;
-  if (flow.state != Flow::State::kOpen) return destroy_flow(flow);
-  flow.state = Flow::State::kLeaving;
-  flow.leave_at = now + config_.silence_limit / 5;
-  house_busy_ = true;
-}
-
-void Messenger::destroy_flow(Flow& flow) {
-  if (flow.state != Flow::State::kJoining) {
-    if (flow.obeys) allocator_->remove_flow(now_, flow.id);
-    if (flow.controller != nullptr) controllers_->remove_flow(now_, flow.id);
-  }
-  nic_.destroy_queue_pair(flow.data);
-  nic_.destroy_queue_pair(flow.control);
-  nic_.deregister_memory(flow.word_region);
-  speaking_.remove(flow.id);
-  std::erase(open_flows_, flow.id);
-  flows_[flow.id].reset();
-}
-
-void Messenger::weigh(Flow& flow, Instant now) {
-  uint32_t weight = 1;
-  const auto look = [&](const auto& ends) {
-    for (const auto& end : ends) {
-      if (end != nullptr && end->flow == &flow) weight = std::max(weight, end->weight);
-    }
-  };
-  look(senders_);
-  look(receivers_);
-  if (weight == flow.weight) return;
-  flow.weight = weight;
-  if (flow.controller != nullptr) controllers_->set_weight(now, flow.id, weight);
-  if (flow.obeys) allocator_->set_weight(now, flow.id, weight);
-}
-
-void Messenger::break_flow(Flow& flow, MessageFailure failure) {
-  flow.state = Flow::State::kBroken;
-  nic_.destroy_queue_pair(flow.data);
-  nic_.destroy_queue_pair(flow.control);
-  for (auto& sender : senders_) {
-    if (sender != nullptr && sender->flow == &flow) fail_connection(*sender, failure);
-  }
-  for (auto& receiver : receivers_) {
-    if (receiver != nullptr && receiver->flow == &flow) fail_connection(*receiver, failure);
-  }
-  house_busy_ = true;
-}
-
-// --- connections ---
-
 Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant now,
                                                 uint32_t weight, Role role) {
   PACECAR_CHECK(weight <= kMaxWeight);
   poll_completions(now);  // a flow that has broken is not shared
-  const size_t place = free_place(senders_);
-  if (place == senders_.size()) {
+  if (senders_.full()) {
     return fail(ErrorCode::kUnavailable,
                 "all connections of the NIC are used: close some or raise PACECAR_MAX_CONNECTIONS");
   }
+  const ConnectionId place = senders_.next();
   auto sender = std::make_unique<Sender>();
-  sender->id = static_cast<ConnectionId>(place);
+  sender->id = place;
   sender->eager = role == Role::kWhole ? config_.eager : 0;
   sender->table = send_tables_.renew(place);
   const auto region = expose(nic_, *sender->table, send_tables_.place_bytes());
-  if (!region) return tl::unexpected(region.error());
+  if (!region) {
+    send_tables_.give_back(place);
+    return tl::unexpected(region.error());
+  }
   sender->table_region = *region;
   Flow* flow = find_flow(true, peer, std::nullopt);
   sender->shares = flow != nullptr;
@@ -265,6 +114,7 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
     auto made = make_flow(true, peer, next_flow_number_++);
     if (!made) {
       nic_.deregister_memory(*region);
+      send_tables_.give_back(place);
       return tl::unexpected(made.error());
     }
     flow = *made;
@@ -272,6 +122,7 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
   }
   sender->flow = flow;
   sender->weight = weight == 0 ? config_.weight : weight;
+  sender->number = flow->numbered.add(place);
   ++flow->connections;
   const Offer offer{.sender = config_.identity,
                     .flow = flow->number,
@@ -279,16 +130,17 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
                     .obeys = obeys_,
                     .weight = sender->weight,
                     .eager = sender->eager,
+                    .number = sender->number,
+                    .count = ++offers_,
                     .end = flow->local,
                     .table = place_of(*region, 0)};
-  senders_[place] = std::move(sender);
-  weigh(*flow, now);
-  return Offered{static_cast<ConnectionId>(place), encode(offer)};
+  if (senders_.add(std::move(sender)).weight > flow->weight) weigh(*flow, now);
+  return Offered{place, encode(offer)};
 }
 
 Result<void> Messenger::finish_send(ConnectionId connection, std::span<const uint8_t> bytes,
                                     Instant now) {
-  Sender& sender = *senders_[connection];
+  Sender& sender = senders_[connection];
   auto answer = decode_answer(bytes);
   if (!answer) return tl::unexpected(answer.error());
   Flow& flow = *sender.flow;
@@ -301,12 +153,6 @@ Result<void> Messenger::finish_send(ConnectionId connection, std::span<const uin
              !std::ranges::equal(flow.remote.data.view(), answer->end.data.view())) {
     return fail(ErrorCode::kStale, std::string(kFlowEnded));
   }
-  if (answer->connection >= Immediate::kMaxConnections) {
-    return fail(ErrorCode::kPeer,
-                "the peer's answer names an impossible connection: run the same "
-                "version of Pacecar on both sides");
-  }
-  sender.remote_connection = answer->connection;
   if (answer->eager > sender.eager) {
     return fail(ErrorCode::kPeer,
                 "the peer's answer has more room than was asked for: run the same version of "
@@ -322,7 +168,7 @@ Result<void> Messenger::finish_send(ConnectionId connection, std::span<const uin
 
 bool Messenger::doubt_flow(ConnectionId connection, ErrorCode failure, Instant now) {
   poll_completions(now);
-  const Sender& sender = *senders_[connection];
+  const Sender& sender = senders_[connection];
   Flow& flow = *sender.flow;
   const bool ended = sender.shares && failure == ErrorCode::kStale;
   flow.doubted = flow.doubted || ended;
@@ -333,22 +179,26 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
   auto offer = decode_offer(bytes);
   if (!offer) return tl::unexpected(offer.error());
   poll_completions(now);  // a flow that has broken is not shared
-  const size_t place = free_place(receivers_);
-  if (place == receivers_.size()) {
+  if (receivers_.full()) {
     return fail(ErrorCode::kUnavailable,
                 "all connections of the NIC are used: close some or raise PACECAR_MAX_CONNECTIONS");
   }
   const uint32_t eager = std::min(offer->eager, config_.eager);
+  const ConnectionId place = receivers_.next();
   auto receiver = std::make_unique<Receiver>();
-  receiver->id = static_cast<ConnectionId>(place);
+  receiver->id = place;
   receiver->table = receive_tables_.renew(place);
   receiver->remote_table = offer->table;
   receiver->queue.enable_eager(EagerCells(eager), receive_tables_.cells(place));
   const auto region = expose(nic_, *receiver->table, receive_tables_.place_bytes());
-  if (!region) return tl::unexpected(region.error());
+  if (!region) {
+    receive_tables_.give_back(place);
+    return tl::unexpected(region.error());
+  }
   receiver->table_region = *region;
   const auto give_up = [&](Error error) {
     nic_.deregister_memory(*region);
+    receive_tables_.give_back(place);
     return tl::unexpected(std::move(error));
   };
   Flow* flow = find_flow(false, offer->sender, offer->flow);
@@ -364,25 +214,42 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
     }
   } else if (!std::ranges::equal(flow->remote.data.view(), offer->end.data.view())) {
     return give_up({ErrorCode::kPeer, "the peer offers a flow that is another one here"});
+  } else if (!takes_number(*flow, *offer)) {
+    return give_up({ErrorCode::kPeer, "the peer has given up this offer"});
   }
   flow->state = Flow::State::kOpen;  // also when it was about to leave
   look_ = true;
   ++flow->connections;
   receiver->flow = flow;
+  receiver->number = offer->number;
+  receiver->offered = offer->count;
   receiver->weight = offer->weight;
-  const Answer answer{.end = flow->local,
-                      .connection = receiver->id,
-                      .eager = eager,
-                      .table = place_of(*region, 0)};
-  receivers_[place] = std::move(receiver);
-  weigh(*flow, now);
-  return Answered{static_cast<ConnectionId>(place), encode(answer)};
+  take_number(*flow, *offer, place);
+  const Answer answer{.end = flow->local, .eager = eager, .table = place_of(*region, 0)};
+  if (receivers_.add(std::move(receiver)).weight > flow->weight) weigh(*flow, now);
+  return Answered{place, encode(answer)};
+}
+
+// An offer that the sender has given up may come late.
+bool Messenger::takes_number(const Flow& flow, const Offer& offer) const {
+  const ConnectionId last = flow.numbered.at(offer.number);
+  return last == FlowConnections::kNone || receivers_[last].offered < offer.count;
+}
+
+// Of a connection that the sender has forgotten, if of any: nothing comes for it any more.
+void Messenger::take_number(Flow& flow, const Offer& offer, ConnectionId receiver) {
+  const ConnectionId last = flow.numbered.at(offer.number);
+  if (last != FlowConnections::kNone) {
+    receivers_[last].peer_closed = true;
+    fail_connection(receivers_[last], MessageFailure::kPeerClosed);
+  }
+  flow.numbered.put(offer.number, receiver);
 }
 
 // --- what the application asks for ---
 
 bool Messenger::send(ConnectionId connection, const SendOperation& operation) {
-  Sender& sender = *senders_[connection];
+  Sender& sender = senders_[connection];
   if (sender.failure != MessageFailure::kNone) {
     operation.request->failure = sender.failure;
     operation.request->set(MessageRequest::State::kFailed);
@@ -390,13 +257,15 @@ bool Messenger::send(ConnectionId connection, const SendOperation& operation) {
   }
   if (!sender.queue.post(operation)) return false;
   matching_.add(connection);
+  minded_senders_.add(connection);
   look_ = true;
   house_busy_ = true;
   return true;
 }
 
 bool Messenger::receive(ConnectionId connection, const ReceiveOperation& operation, Instant now) {
-  Receiver& receiver = *receivers_[connection];
+  Receiver& receiver = receivers_[connection];
+  look_for_close(receiver, now);
   // A peer that has closed may have sent ahead before.
   const bool failed = receiver.failure != MessageFailure::kNone;
   const bool closed = receiver.failure == MessageFailure::kPeerClosed;
@@ -422,18 +291,18 @@ bool Messenger::receive(ConnectionId connection, const ReceiveOperation& operati
     return true;
   }
   telling_.add(connection);
+  minded_receivers_.add(connection);
   house_busy_ = true;
   return true;
 }
 
 void Messenger::forget_memory(uint32_t key) {
-  for (auto& sender : senders_) {
-    if (sender != nullptr) sender->queue.forget_memory(key);
+  for (size_t i = 0; i < minded_senders_.size(); ++i) {
+    senders_[minded_senders_[i]].queue.forget_memory(key);
   }
-  for (auto& receiver : receivers_) {
-    if (receiver != nullptr && receiver->queue.uses(key)) {
-      fail_connection(*receiver, MessageFailure::kMemoryGone);
-    }
+  for (size_t i = 0; i < minded_receivers_.size(); ++i) {
+    Receiver& receiver = receivers_[minded_receivers_[i]];
+    if (receiver.queue.uses(key)) fail_connection(receiver, MessageFailure::kMemoryGone);
   }
 }
 

@@ -10,9 +10,11 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "cc/allocator.h"
@@ -22,6 +24,7 @@
 #include "transport/base/work_list.h"
 #include "transport/message/flow_status.h"
 #include "transport/message/handshake.h"
+#include "transport/message/places.h"
 #include "transport/message/receive_queue.h"
 #include "transport/message/send_queue.h"
 #include "transport/message/table_memory.h"
@@ -44,7 +47,7 @@ struct MessengerConfig {
   Duration base_rtt;                              // expected without queues; 0: unknown
   bool trimming = false;                          // switches cut off payloads
   double oversubscription = 1;                    // FlowEnvironment::oversubscription
-  uint32_t max_connections = 1024;                // each way
+  uint32_t max_connections = 1024;                // each way, at most Messenger::kMaxConnections
   Duration silence_limit = Duration::from_s(10);  // a peer that is silent for longer is dead
   uint64_t first_flow_number = 0;                 // random
   uint32_t eager = 0;  // bytes of the largest message that is sent before its buffer is known; only
@@ -83,6 +86,8 @@ using ConnectionId = uint32_t;
 
 class Messenger {
  public:
+  static constexpr uint32_t kMaxConnections = 1U << 16;
+
   // Errors: kInvalidArgument for an unknown congestion control, constant or allocator; kUnavailable
   // when the NIC's memory regions are used up. `nic` outlives the messenger.
   static Result<std::unique_ptr<Messenger>> create(Nic& nic, const MessengerConfig& config,
@@ -195,6 +200,12 @@ class Messenger {
   QueuePairMemory flow_memory() const;
 
  private:
+  struct IdentityHash {  // identities are random
+    size_t operator()(const NicIdentity& identity) const {
+      const auto halves = std::bit_cast<std::array<uint64_t, 2>>(identity);
+      return halves[0] ^ halves[1];
+    }
+  };
   struct Flow;
   struct Progress;
   struct Sender;
@@ -210,7 +221,11 @@ class Messenger {
   Result<void> join(Flow& flow, const FlowEnd& remote, Instant now);
   void leave(Flow& flow, Instant now);
   void destroy_flow(Flow& flow);
+  void destroy_queue_pairs(const Flow& flow);
+  Flow* flow_of(QueuePairId queue_pair) const;
   void break_flow(Flow& flow, MessageFailure failure);
+  bool takes_number(const Flow& flow, const Offer& offer) const;
+  void take_number(Flow& flow, const Offer& offer, ConnectionId receiver);
   void weigh(Flow& flow, Instant now);  // after its connections have changed
   void decide(Flow& flow, Instant now);
   void announce(Flow& flow, Instant now);
@@ -243,10 +258,11 @@ class Messenger {
   void on_arrival(Receiver& receiver, ReceiveQueue::Arrival arrival,
                   const ReceiveQueue::Progress& progress, Instant now);
   void keep_house(Instant now);
-  // Each returns whether the passing of time may bring more to do.
+  // Each returns whether it is to be looked at again.
   bool keep_house(Sender& sender, Instant now);
   bool keep_house(Receiver& receiver, Instant now);
   bool keep_house(Flow& flow, Instant now);
+  bool look_for_close(Receiver& receiver, Instant now);
   void watch(Progress& progress, bool waits, uint64_t moves, Instant now);
 
   Explanation explain(const Flow& flow) const;
@@ -257,8 +273,8 @@ class Messenger {
   void break_now(Flow& flow);
   void fail_connection(Sender& sender, MessageFailure failure);
   void fail_connection(Receiver& receiver, MessageFailure failure);
-  void release(Sender& sender, Instant now);
-  void release(Receiver& receiver, Instant now);
+  void release(const Sender& sender, Instant now);
+  void release(const Receiver& receiver, Instant now);
   void tell_close(Sender& sender);
   void tell_close(Receiver& receiver);
 
@@ -270,23 +286,30 @@ class Messenger {
   AllocatorName obeys_;  // the allocator of which our controllers take grants
   AllocatorName own_allocator_;
   TrafficHint hint_;
-  std::vector<std::unique_ptr<Flow>> flows_;  // by FlowId
-  std::vector<uint32_t> open_flows_;          // ids
+  Places<Flow> flows_;                // by FlowId
+  std::vector<uint32_t> open_flows_;  // ids
+  std::unordered_map<QueuePairId, FlowId> flow_ids_;
+  std::unordered_multimap<NicIdentity, FlowId, IdentityHash> flows_with_;  // by peer
   // The words by which the two ends of a flow coordinate, by FlowId: close together, because they
   // are looked at often.
   std::vector<uint64_t> words_in_;    // written by the peer
   std::vector<uint64_t> words_seen_;  // of words_in_
   std::vector<uint64_t> words_out_;   // source of our own writes
   MemoryRegion words_out_region_;
-  TableMemory<SendTable> send_tables_;                // by ConnectionId
-  TableMemory<ReceiveTable> receive_tables_;          // by ConnectionId
-  std::vector<std::unique_ptr<Sender>> senders_;      // by ConnectionId
-  std::vector<std::unique_ptr<Receiver>> receivers_;  // by ConnectionId
-  WorkList matching_;                                 // senders with sends that wait for a buffer
-  WorkList posting_;                                  // senders with writes to post
-  WorkList telling_;   // receivers with slots that the peer has not been told
-  WorkList speaking_;  // flows with a word to write
+  TableMemory<SendTable> send_tables_;        // by ConnectionId
+  TableMemory<ReceiveTable> receive_tables_;  // by ConnectionId
+  Places<Sender> senders_;                    // by ConnectionId
+  Places<Receiver> receivers_;                // by ConnectionId
+  WorkList matching_;                         // senders with sends that wait for a buffer
+  WorkList posting_;                          // senders with writes to post
+  WorkList telling_;                          // receivers with slots that the peer was not told
+  WorkList speaking_;                         // flows with a word to write
+  // With requests that may be under way, or closed by the application: for the others nothing
+  // happens by the passing of time.
+  WorkList minded_senders_;
+  WorkList minded_receivers_;
   uint64_t next_flow_number_;
+  uint64_t offers_ = 0;
   Instant now_;            // of the last poll
   Instant last_change_;    // when a peer was last seen to have written something, or was awaited
   bool awaiting_ = false;  // a buffer or a word of a peer, that wakes nobody

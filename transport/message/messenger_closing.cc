@@ -8,15 +8,21 @@
 namespace pacecar {
 
 bool Messenger::releasing_sends() const {
-  return std::ranges::any_of(senders_, [](const auto& end) { return end && end->closed; });
+  for (size_t i = 0; i < minded_senders_.size(); ++i) {
+    if (senders_[minded_senders_[i]].closed) return true;
+  }
+  return false;
 }
 
 bool Messenger::releasing_receives() const {
-  return std::ranges::any_of(receivers_, [](const auto& end) { return end && end->closed; });
+  for (size_t i = 0; i < minded_receivers_.size(); ++i) {
+    if (receivers_[minded_receivers_[i]].closed) return true;
+  }
+  return false;
 }
 
 void Messenger::close_send(ConnectionId connection, Instant now) {
-  Sender& sender = *senders_[connection];
+  Sender& sender = senders_[connection];
   sender.lingers = !sender.queue.owes();
   sender.queue.drop_requests();
   sender.closed = true;
@@ -24,19 +30,21 @@ void Messenger::close_send(ConnectionId connection, Instant now) {
   if (!sender.lingers) posting_.remove(connection);
   house_busy_ = true;
   if (!sender.open) return release(sender, now);  // the peer finds out by itself
+  minded_senders_.add(connection);
   tell_close(sender);
 }
 
 void Messenger::close_receive(ConnectionId connection, Instant now) {
-  close_receive(connection, now, receivers_[connection]->queue.completed_slots());
+  close_receive(connection, now, receivers_[connection].queue.completed_slots());
 }
 
 void Messenger::close_receive(ConnectionId connection, Instant, uint64_t completed_slots) {
-  Receiver& receiver = *receivers_[connection];
+  Receiver& receiver = receivers_[connection];
   receiver.completed_slots = completed_slots;
   receiver.queue.drop_requests();
   receiver.closed = true;
   telling_.remove(connection);
+  minded_receivers_.add(connection);
   house_busy_ = true;
   tell_close(receiver);
 }
@@ -79,29 +87,42 @@ void Messenger::fail_connection(Receiver& receiver, MessageFailure failure) {
   if (receiver.flow->obeys) allocator_->on_finished(now_, receiver.flow->id, posted);
 }
 
-void Messenger::release(Sender& sender, Instant now) {
+void Messenger::release(const Sender& sender, Instant now) {
   Flow& flow = *sender.flow;
   nic_.deregister_memory(sender.table_region);
-  senders_[sender.id].reset();
-  weigh(flow, now);
+  flow.numbered.remove(sender.number);
+  minded_senders_.remove(sender.id);
+  send_tables_.give_back(sender.id);
+  const uint32_t weight = sender.weight;
+  senders_.remove(sender.id);
+  if (weight > 1 && weight == flow.weight) weigh(flow, now);
   leave(flow, now);
 }
 
-void Messenger::release(Receiver& receiver, Instant now) {
+void Messenger::release(const Receiver& receiver, Instant now) {
   Flow& flow = *receiver.flow;
   nic_.deregister_memory(receiver.table_region);
-  receivers_[receiver.id].reset();
-  weigh(flow, now);
+  flow.numbered.take(receiver.number, receiver.id);
+  minded_receivers_.remove(receiver.id);
+  receive_tables_.give_back(receiver.id);
+  const uint32_t weight = receiver.weight;
+  receivers_.remove(receiver.id);
+  if (weight > 1 && weight == flow.weight) weigh(flow, now);
   leave(flow, now);
 }
 
 bool Messenger::drained() const {
-  const auto telling = [](const auto& end) {
-    return end != nullptr && end->closed && end->flow->state == Flow::State::kOpen &&
-           (!end->close_told || end->close_outstanding);
+  const auto telling = [](const WorkList& minded, const auto& ends) {
+    for (size_t i = 0; i < minded.size(); ++i) {
+      const auto& end = ends[minded[i]];
+      if (end.closed && end.flow->state == Flow::State::kOpen &&
+          (!end.close_told || end.close_outstanding)) {
+        return true;
+      }
+    }
+    return false;
   };
-  return std::none_of(senders_.begin(), senders_.end(), telling) &&
-         std::none_of(receivers_.begin(), receivers_.end(), telling);
+  return !telling(minded_senders_, senders_) && !telling(minded_receivers_, receivers_);
 }
 
 }  // namespace pacecar

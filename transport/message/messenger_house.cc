@@ -14,18 +14,20 @@ constexpr Duration kStallLimit = Duration::from_s(5);
 
 void Messenger::keep_house(Instant now) {
   next_housekeeping_ = now + kHousekeeping;
-  bool busy = false;
   for (const FlowId id : open_flows_) {
-    flows_[id]->active = false;
+    flows_[id].active = false;
   }
-  for (auto& sender : senders_) {
-    if (sender != nullptr && keep_house(*sender, now)) busy = true;
+  for (size_t left = minded_senders_.size(); left > 0; --left) {
+    const ConnectionId id = minded_senders_.take();
+    if (keep_house(senders_[id], now)) minded_senders_.add(id);
   }
-  for (auto& receiver : receivers_) {
-    if (receiver != nullptr && keep_house(*receiver, now)) busy = true;
+  for (size_t left = minded_receivers_.size(); left > 0; --left) {
+    const ConnectionId id = minded_receivers_.take();
+    if (keep_house(receivers_[id], now)) minded_receivers_.add(id);
   }
+  bool busy = !minded_senders_.empty() || !minded_receivers_.empty();
   for (size_t i = open_flows_.size(); i-- > 0;) {  // backwards: a flow that ends leaves the list
-    if (keep_house(*flows_[open_flows_[i]], now)) busy = true;
+    if (keep_house(flows_[open_flows_[i]], now)) busy = true;
   }
   house_busy_ = busy;
 }
@@ -43,7 +45,7 @@ bool Messenger::keep_house(Sender& sender, Instant now) {
   const bool over = (told && sender.queue.outstanding() == 0) || flow.state == Flow::State::kBroken;
   if (sender.closed && over) {
     release(sender, now);
-    return true;
+    return false;
   }
   const bool waits = !sender.queue.idle() && sender.failure == MessageFailure::kNone;
   if (sender.failure == MessageFailure::kNone) {
@@ -54,8 +56,8 @@ bool Messenger::keep_house(Sender& sender, Instant now) {
   return busy;
 }
 
-bool Messenger::keep_house(Receiver& receiver, Instant now) {
-  Flow& flow = *receiver.flow;
+// True while what the peer has sent before it closed may be under way.
+bool Messenger::look_for_close(Receiver& receiver, Instant now) {
   const uint64_t word = read_word(receiver.table->peer_close);
   const bool closing = CloseWord::closed(word) && !receiver.peer_closed;
   if (closing && receiver.close_due == Instant::never()) {
@@ -66,19 +68,25 @@ bool Messenger::keep_house(Receiver& receiver, Instant now) {
     receiver.peer_closed = true;
     fail_connection(receiver, MessageFailure::kPeerClosed);
   }
+  return closing && !receiver.peer_closed;
+}
+
+bool Messenger::keep_house(Receiver& receiver, Instant now) {
+  const Flow& flow = *receiver.flow;
+  const bool closing = look_for_close(receiver, now);
   if (receiver.closed) tell_close(receiver);
   const bool told = receiver.close_told && !receiver.close_outstanding && receiver.peer_closed;
   const bool over = (told && receiver.tells_outstanding == 0) || flow.state == Flow::State::kBroken;
   if (receiver.closed && over) {
     release(receiver, now);
-    return true;
+    return false;
   }
   const bool waits = !receiver.queue.idle() && receiver.failure == MessageFailure::kNone;
   if (receiver.failure == MessageFailure::kNone) {
     watch(receiver.progress, waits && !receiver.closed, receiver.queue.moves(), now);
   }
-  const bool busy = receiver.closed || waits || (closing && !receiver.peer_closed);
-  if (busy) flow.active = true;
+  const bool busy = receiver.closed || waits || closing;
+  if (busy) receiver.flow->active = true;
   return busy;
 }
 

@@ -7,15 +7,15 @@
 
 namespace pacecar {
 const NoteWords& Messenger::note_to_sender(ConnectionId connection) const {
-  return senders_[connection]->table->peer_note;
+  return senders_[connection].table->peer_note;
 }
 
 const NoteWords& Messenger::note_to_receiver(ConnectionId connection) const {
-  return receivers_[connection]->table->peer_note;
+  return receivers_[connection].table->peer_note;
 }
 
 bool Messenger::write_to_receiver(ConnectionId connection, const LaneNote& note) {
-  Sender& sender = *senders_[connection];
+  Sender& sender = senders_[connection];
   if (!sender.open || sender.flow->state != FlowState::kOpen) return false;
   sender.table->own_note = seal(note);
   return post_control(
@@ -25,7 +25,7 @@ bool Messenger::write_to_receiver(ConnectionId connection, const LaneNote& note)
 }
 
 bool Messenger::write_to_sender(ConnectionId connection, const LaneNote& note) {
-  Receiver& receiver = *receivers_[connection];
+  Receiver& receiver = receivers_[connection];
   if (receiver.flow->state != FlowState::kOpen) return false;
   receiver.table->own_note = seal(note);
   return post_control(*receiver.flow,
@@ -35,7 +35,7 @@ bool Messenger::write_to_sender(ConnectionId connection, const LaneNote& note) {
 }
 
 Messenger::LaneSight Messenger::send_lane(ConnectionId connection) const {
-  const Sender& sender = *senders_[connection];
+  const Sender& sender = senders_[connection];
   return {.writes = sender.queue.outstanding(),
           .life = sender.queue.moves() + sender.flow->standing.acked + sender.notes_done,
           .closed = CloseWord::closed(read_word(sender.table->peer_close)),
@@ -43,7 +43,7 @@ Messenger::LaneSight Messenger::send_lane(ConnectionId connection) const {
 }
 
 Messenger::LaneSight Messenger::receive_lane(ConnectionId connection) const {
-  const Receiver& receiver = *receivers_[connection];
+  const Receiver& receiver = receivers_[connection];
   return {.writes = receiver.tells_outstanding,
           .life = receiver.queue.moves() + receiver.tells_done + receiver.notes_done,
           .closed = CloseWord::closed(read_word(receiver.table->peer_close)),
@@ -51,11 +51,11 @@ Messenger::LaneSight Messenger::receive_lane(ConnectionId connection) const {
 }
 
 uint64_t Messenger::completed_by_peer(ConnectionId sender) const {
-  return CloseWord::count(read_word(senders_[sender]->table->peer_close));
+  return CloseWord::count(read_word(senders_[sender].table->peer_close));
 }
 
 void Messenger::hold_sends(ConnectionId connection, bool held) {
-  Sender& sender = *senders_[connection];
+  Sender& sender = senders_[connection];
   sender.held = held;
   if (held || sender.failure != MessageFailure::kNone) return;
   matching_.add(connection);
@@ -64,25 +64,25 @@ void Messenger::hold_sends(ConnectionId connection, bool held) {
 }
 
 void Messenger::renew_sends(ConnectionId connection, uint64_t next_slot) {
-  Sender& sender = *senders_[connection];
+  Sender& sender = senders_[connection];
   PACECAR_CHECK(sender.held);
   sender.queue.renew(next_slot);
 }
 
 void Messenger::renew_receives(ConnectionId connection, Instant now) {
-  Receiver& receiver = *receivers_[connection];
+  Receiver& receiver = receivers_[connection];
   const Bytes forgotten = receiver.queue.renew();
   if (receiver.flow->obeys && receiver.failure == MessageFailure::kNone)
     allocator_->on_finished(now, receiver.flow->id, forgotten);
 }
 
 const ReceiveQueue& Messenger::receives(ConnectionId connection) const {
-  return receivers_[connection]->queue;
+  return receivers_[connection].queue;
 }
 
-void Messenger::break_send(ConnectionId connection) { break_now(*senders_[connection]->flow); }
+void Messenger::break_send(ConnectionId connection) { break_now(*senders_[connection].flow); }
 
-void Messenger::break_receive(ConnectionId connection) { break_now(*receivers_[connection]->flow); }
+void Messenger::break_receive(ConnectionId connection) { break_now(*receivers_[connection].flow); }
 
 // What the peer holds for acknowledged must have been counted here.
 void Messenger::break_now(Flow& flow) {

@@ -28,13 +28,6 @@ constexpr Duration kWriteTime = Duration::from_ms(1);
 constexpr Duration kFirstLook = Duration::from_us(20);
 constexpr Duration kLastLook = Duration::from_ms(1);
 
-// The peer keeps its table until both have closed: a refusal says that it is gone already.
-template <typename End>
-void on_close_told(End& end, bool ok) {
-  end.close_outstanding = false;
-  if (!ok) end.peer_closed = true;
-}
-
 }  // namespace
 
 void Messenger::poll(Instant now) {
@@ -51,7 +44,7 @@ void Messenger::poll(Instant now) {
   poll_changed(now);
   poll_telling(now);
   poll_grants(now);
-  for (size_t left = speaking_.size(); left > 0; --left) post_word(*flows_[speaking_.take()], now);
+  for (size_t left = speaking_.size(); left > 0; --left) post_word(flows_[speaking_.take()], now);
   if (house_busy_ && now >= next_housekeeping_) keep_house(now);
 }
 
@@ -73,7 +66,7 @@ bool Messenger::memory_changed() {
 // Whether a peer's next write without immediate, of which nobody will tell, matters here.
 void Messenger::note_waiting(Instant now) {
   const bool awaiting = !matching_.empty() || std::ranges::any_of(open_flows_, [this](FlowId id) {
-    return flows_[id]->writes > 0;
+    return flows_[id].writes > 0;
   });
   if (awaiting && !awaiting_) last_change_ = now;
   awaiting_ = awaiting;
@@ -90,118 +83,12 @@ Instant Messenger::next_deadline() const {
   return house_busy_ ? std::min(next_housekeeping_, next) : next;
 }
 
-void Messenger::poll_completions(Instant now) {
-  size_t count = 0;
-  do {
-    count = nic_.poll(completions_);
-    for (const Completion& completion : std::span(completions_).first(count)) {
-      switch (completion.kind) {
-        case CompletionKind::kSent:
-          on_sent(completion);
-          break;
-        case CompletionKind::kReceived:
-          on_received(completion, now);
-          break;
-        case CompletionKind::kBroken:
-          on_broken(completion);
-          break;
-        case CompletionKind::kReceivedSend:  // only where receive requests were posted
-          break;
-      }
-    }
-  } while (count == completions_.size());
-}
-
-void Messenger::on_sent(const Completion& completion) {
-  const WorkId id = WorkId::unpack(completion.work_request);
-  const bool ok = completion.status == CompletionStatus::kOk;
-  switch (id.kind) {
-    case WorkId::Kind::kData: {
-      Sender& sender = *senders_[id.owner];
-      // What was taken back is never acknowledged: without writes there is no backlog.
-      if (--sender.flow->writes == 0) {
-        sender.flow->standing.backlog = 0;
-        announce(*sender.flow, now_);
-      }
-      const uint32_t done = sender.queue.on_write_done(id.number, completion.status);
-      if (ok) counters_.messages_sent += done;
-      if (done > 0 && sender.queue.waiting()) look_ = true;  // a cell is free
-      if (sender.closed) tell_close(sender);
-      break;
-    }
-    case WorkId::Kind::kTell: {
-      Receiver& receiver = *receivers_[id.owner];
-      --receiver.tells_outstanding;
-      ++receiver.tells_done;
-      if (!ok) fail_connection(receiver, MessageFailure::kPeerClosed);  // its table is gone
-      break;
-    }
-    case WorkId::Kind::kWord: {
-      Flow& flow = *flows_[id.owner];
-      --flow.words_outstanding;
-      if (words_out_[flow.id] != flow.word_posted) speaking_.add(flow.id);
-      break;
-    }
-    case WorkId::Kind::kClose:
-      if (id.number == 0) {
-        on_close_told(*senders_[id.owner], ok);
-      } else {
-        on_close_told(*receivers_[id.owner], ok);
-      }
-      break;
-    case WorkId::Kind::kWant:
-      break;
-    case WorkId::Kind::kNote:  // the connection may be gone
-      if (id.number == 0) {
-        if (Sender* sender = senders_[id.owner].get(); sender && ok) ++sender->notes_done;
-      } else if (Receiver* receiver = receivers_[id.owner].get(); receiver && ok) {
-        ++receiver->notes_done;
-      }
-      break;
-  }
-}
-
-void Messenger::on_broken(const Completion& completion) {
-  for (const FlowId id : open_flows_) {
-    Flow& flow = *flows_[id];
-    if (flow.data != completion.queue_pair && flow.control != completion.queue_pair) continue;
-    flow.fault = nic_.fault(completion.queue_pair);
-    return break_flow(flow, MessageFailure::kPeerSilent);
-  }
-}
-
-void Messenger::on_received(const Completion& completion, Instant now) {
-  const Immediate immediate = Immediate::unpack(completion.immediate);
-  Receiver* receiver =
-      immediate.connection < receivers_.size() ? receivers_[immediate.connection].get() : nullptr;
-  if (receiver == nullptr || receiver->flow->data != completion.queue_pair) {
-    ++counters_.protocol_errors;
-    return;
-  }
-  if (receiver->failure != MessageFailure::kNone) return;
-  ReceiveQueue::Progress progress;
-  const auto arrival = receiver->queue.on_write(immediate, completion.bytes, &progress);
-  on_arrival(*receiver, arrival, progress, now);
-}
-
-void Messenger::on_arrival(Receiver& receiver, ReceiveQueue::Arrival arrival,
-                           const ReceiveQueue::Progress& progress, Instant now) {
-  if (progress.finished > 0 && receiver.flow->obeys) {
-    allocator_->on_finished(now, receiver.flow->id, progress.finished);
-  }
-  counters_.bytes_received += progress.payload;
-  counters_.messages_received += progress.messages;
-  if (arrival == ReceiveQueue::Arrival::kOk) return;
-  ++counters_.protocol_errors;
-  fail_connection(receiver, MessageFailure::kPeerProtocol);
-}
-
 void Messenger::poll_signals(Instant now) {
   size_t count = 0;
   do {
     count = nic_.poll_signals(signals_);
     for (const FlowSignal& signal : std::span(signals_).first(count)) {
-      Flow* flow = flows_[signal.flow].get();
+      Flow* flow = flows_.find(signal.flow);
       if (flow == nullptr || flow->controller == nullptr) continue;
       on_signal(*flow, signal, now);
     }
@@ -213,7 +100,7 @@ void Messenger::poll_arrivals(Instant now) {
   do {
     count = nic_.poll_arrivals(arrivals_);
     for (const FlowArrival& arrival : std::span(arrivals_).first(count)) {
-      const Flow* flow = flows_[arrival.flow].get();
+      const Flow* flow = flows_.find(arrival.flow);
       if (flow == nullptr || flow->sending) continue;
       if (flow->obeys) {
         allocator_->on_arrival(now, arrival.flow, arrival.bytes, arrival.transit_ns);
@@ -230,8 +117,8 @@ void Messenger::poll_changed(Instant now) {
   for (int round = 0; count == changed_.size() || (round < 2 && count > 0); ++round) {
     count = controllers_->poll_changed(now, changed_);
     for (const uint32_t id : std::span(changed_).first(count)) {
-      announce(*flows_[id], now);
-      decide(*flows_[id], now);
+      announce(flows_[id], now);
+      decide(flows_[id], now);
     }
   }
 }
@@ -321,7 +208,7 @@ void Messenger::poll_flow_words(Instant now) {
   for (const FlowId id : open_flows_) {
     const uint64_t word = read_word(words_in_[id]);
     if (word == words_seen_[id]) continue;
-    Flow& flow = *flows_[id];
+    Flow& flow = flows_[id];
     if (flow.state != Flow::State::kOpen) continue;
     words_seen_[id] = word;
     last_change_ = now;
@@ -347,7 +234,7 @@ Bytes Messenger::write_bytes(const Flow& flow) const {
 
 void Messenger::poll_matching(Instant now) {
   for (size_t left = matching_.size(); left > 0; --left) {
-    Sender& sender = *senders_[matching_.take()];
+    Sender& sender = senders_[matching_.take()];
     if (!sender.open || sender.held || sender.failure != MessageFailure::kNone) continue;
     Flow& flow = *sender.flow;
     uint64_t newest_grant = 0;
@@ -390,7 +277,7 @@ void Messenger::poll_posting(Instant now) {
   data_posted_to_ = nullptr;
   more_to_post_ = false;
   for (size_t left = posting_.size(); left > 0; --left) {
-    Sender& sender = *senders_[posting_.take()];
+    Sender& sender = senders_[posting_.take()];
     if (!sender.held) post_writes(sender, now);
   }
 }
@@ -400,7 +287,7 @@ void Messenger::post_writes(Sender& sender, Instant now) {
   Bytes bytes = 0;
   WorkRequest write;
   int posted = 0;
-  for (; sender.queue.next_write(sender.remote_connection, &write); ++posted) {
+  for (; sender.queue.next_write(sender.number, &write); ++posted) {
     write.id = WorkId{WorkId::Kind::kData, sender.id, static_cast<uint32_t>(write.id)}.pack();
     if (posted == kWritesPerTurn || nic_.post(flow.data, {&write, 1}) == 0) {
       more_to_post_ |= posted == kWritesPerTurn;  // else a completion makes room
@@ -423,7 +310,7 @@ void Messenger::post_writes(Sender& sender, Instant now) {
 void Messenger::poll_telling(Instant now) {
   next_telling_ = Instant::never();
   for (size_t left = telling_.size(); left > 0; --left) {
-    Receiver& receiver = *receivers_[telling_.take()];
+    Receiver& receiver = receivers_[telling_.take()];
     const ReceiveQueue::Run run = receiver.queue.next_run();
     if (run.count == 0) continue;
     if (receiver.tell_at == Instant::never()) receiver.tell_at = now + kTellDelay;
@@ -470,7 +357,7 @@ void Messenger::poll_grants(Instant now) {
   do {
     count = allocator_->poll_grants(now, grants_);
     for (const GrantUpdate& update : std::span(grants_).first(count)) {
-      say(*flows_[update.flow], wire::encode_grant(update.grant));
+      say(flows_[update.flow], wire::encode_grant(update.grant));
     }
   } while (count == grants_.size());
 }

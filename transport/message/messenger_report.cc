@@ -5,11 +5,11 @@
 namespace pacecar {
 
 Bytes Messenger::acknowledged_bytes(ConnectionId connection) const {
-  return senders_[connection]->flow->standing.acked;
+  return senders_[connection].flow->standing.acked;
 }
 
 Explanation Messenger::explain(ConnectionId connection) const {
-  return explain(*senders_[connection]->flow);
+  return explain(*senders_[connection].flow);
 }
 
 Explanation Messenger::explain(const Flow& flow) const {
@@ -23,10 +23,10 @@ bool Messenger::awaits_buffer(const Sender& sender) {
   return sender.queue.outstanding() == 0 && sender.queue.waiting();
 }
 
-Duration Messenger::rtt(ConnectionId connection) const { return senders_[connection]->flow->rtt; }
+Duration Messenger::rtt(ConnectionId connection) const { return senders_[connection].flow->rtt; }
 
 std::optional<Stall> Messenger::send_stall(ConnectionId connection) const {
-  const Sender& sender = *senders_[connection];
+  const Sender& sender = senders_[connection];
   if (!sender.progress.stalled) return std::nullopt;
   return Stall{.lasted = now_ - sender.progress.since,
                .requests = sender.queue.requests(),
@@ -37,7 +37,7 @@ std::optional<Stall> Messenger::send_stall(ConnectionId connection) const {
 }
 
 std::optional<Stall> Messenger::receive_stall(ConnectionId connection) const {
-  const Receiver& receiver = *receivers_[connection];
+  const Receiver& receiver = receivers_[connection];
   if (!receiver.progress.stalled) return std::nullopt;
   return Stall{.lasted = now_ - receiver.progress.since,
                .requests = receiver.queue.requests(),
@@ -45,11 +45,11 @@ std::optional<Stall> Messenger::receive_stall(ConnectionId connection) const {
 }
 
 std::string Messenger::send_fault(ConnectionId connection) const {
-  return senders_[connection]->flow->fault;
+  return senders_[connection].flow->fault;
 }
 
 std::string Messenger::receive_fault(ConnectionId connection) const {
-  return receivers_[connection]->flow->fault;
+  return receivers_[connection].flow->fault;
 }
 
 FlowStatus Messenger::status(const Flow& flow) const {
@@ -72,7 +72,7 @@ std::vector<FlowStatus> Messenger::flow_statuses(Instant now) const {
   std::vector<size_t> places(flows_.size());  // in `told`, by FlowId
   for (const FlowId id : open_flows_) {
     places[id] = told.size();
-    told.push_back(status(*flows_[id]));
+    told.push_back(status(flows_[id]));
   }
   const auto look = [&](const auto& end, uint32_t writes, bool awaits_peer) {
     FlowStatus& status = told[places[end.flow->id]];
@@ -83,19 +83,20 @@ std::vector<FlowStatus> Messenger::flow_statuses(Instant now) const {
     status.writes = writes;
     status.awaits_peer = awaits_peer;
   };
-  for (const auto& sender : senders_) {
-    if (sender == nullptr || !sender->progress.waits) continue;
-    look(*sender, sender->queue.outstanding(), awaits_buffer(*sender));
+  for (size_t i = 0; i < minded_senders_.size(); ++i) {
+    const Sender& sender = senders_[minded_senders_[i]];
+    if (sender.progress.waits) look(sender, sender.queue.outstanding(), awaits_buffer(sender));
   }
-  for (const auto& receiver : receivers_) {
-    if (receiver != nullptr && receiver->progress.waits) look(*receiver, 0, true);
+  for (size_t i = 0; i < minded_receivers_.size(); ++i) {
+    const Receiver& receiver = receivers_[minded_receivers_[i]];
+    if (receiver.progress.waits) look(receiver, 0, true);
   }
   return told;
 }
 
 FlowReport Messenger::report() const {
   FlowReport report{.flows = open_flows_.size(), .hint = hint_};
-  const Flow* flow = flows_[last_flow_].get();
+  const Flow* flow = flows_.find(last_flow_);
   if (flow != nullptr) {
     report.weight = flow->weight;
     report.decision = flow->decision;

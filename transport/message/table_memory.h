@@ -1,6 +1,6 @@
 // The ends of connections as they lie in registered memory: the table that the peer writes, and
-// behind it the cells of eager messages. Memory is set aside for a few places at a time, once; what
-// of a place is not used takes none, and a place that is used again takes no more.
+// behind it the cells of eager messages. Memory is set aside for a few places at a time, and given
+// back when none of them is in use; what of a place is not used takes none.
 #pragma once
 
 #include <algorithm>
@@ -23,33 +23,43 @@ class TableMemory {
   TableMemory(size_t places, Bytes cells)
       : place_bytes_((sizeof(Table) + cells + kPage - 1) / kPage * kPage),
         block_places_(std::min(places, kMaxBlockPlaces)),
-        blocks_((places + kMaxBlockPlaces - 1) / kMaxBlockPlaces),
-        used_(places) {}
+        blocks_((places + kMaxBlockPlaces - 1) / kMaxBlockPlaces) {}
 
   // A table as good as new.
   Table* renew(size_t place) {
-    auto& block = blocks_[place / kMaxBlockPlaces];
-    if (!block) block = make_fresh_pages(block_places_ * place_bytes_);
-    if (used_[place]) return new (at(place)) Table();
-    used_[place] = true;
+    Block& block = blocks_[place / kMaxBlockPlaces];
+    if (block.used == 0) block.pages = make_fresh_pages(block_places_ * place_bytes_);
+    ++block.used;
+    const uint32_t bit = 1U << place % kMaxBlockPlaces;
+    if ((block.touched & bit) != 0) return new (at(place)) Table();
+    block.touched |= bit;
     return reinterpret_cast<Table*>(at(place));  // its pages are fresh: as new, and not yet touched
   }
-  // Of a place that has been renewed.
+  // Of a place that has been renewed; nobody looks into it any more.
+  void give_back(size_t place) {
+    Block& block = blocks_[place / kMaxBlockPlaces];
+    if (--block.used == 0) block = Block();
+  }
+  // Likewise.
   uint8_t* cells(size_t place) { return at(place) + sizeof(Table); }
   Bytes place_bytes() const { return place_bytes_; }
 
  private:
   static constexpr Bytes kPage = 4096;  // what is used of one place is not the next one's
   static constexpr size_t kMaxBlockPlaces = 8;
+  struct Block {
+    FreshPages pages;
+    uint32_t used = 0;     // places
+    uint32_t touched = 0;  // bit per place: not as new
+  };
 
   uint8_t* at(size_t place) {
-    return blocks_[place / kMaxBlockPlaces].get() + place % kMaxBlockPlaces * place_bytes_;
+    return blocks_[place / kMaxBlockPlaces].pages.get() + place % kMaxBlockPlaces * place_bytes_;
   }
 
   Bytes place_bytes_;
   size_t block_places_;
-  std::vector<FreshPages> blocks_;
-  std::vector<bool> used_;
+  std::vector<Block> blocks_;
 };
 
 }  // namespace pacecar

@@ -7,8 +7,9 @@
 namespace pacecar {
 
 MemoryTable::MemoryTable(uint32_t capacity, RandomSource random)
-    : slots_(std::bit_ceil(capacity * 2)),
-      mask_(static_cast<uint32_t>(slots_.size()) - 1),
+    : memory_(make_fresh_pages(std::bit_ceil(capacity * 2) * sizeof(Slot))),
+      slots_(reinterpret_cast<Slot*>(memory_.get())),
+      mask_(std::bit_ceil(capacity * 2) - 1),
       capacity_(capacity),
       random_(random) {
   PACECAR_CHECK(capacity > 0 && capacity <= (1U << 24));

@@ -1,12 +1,13 @@
 // The registered regions of a NIC, by key. Every packet that wants to write is checked here: known
 // key, within bounds, right to write. Keys are random, so a peer cannot guess a neighbour's.
 //
-// Bounded: an open-addressing table of twice the number of regions, allocated once.
+// Bounded: an open-addressing table of twice the number of regions, set aside once; what of it is
+// not used takes no memory.
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
+#include "transport/base/fresh_pages.h"
 #include "transport/nic/nic.h"
 #include "transport/softnic/random_source.h"
 
@@ -42,7 +43,8 @@ class MemoryTable {
   uint32_t index_of(uint32_t key) const;
   const Slot* find(uint32_t key, uint64_t address, Bytes length) const;
 
-  std::vector<Slot> slots_;
+  FreshPages memory_;  // of slots_
+  Slot* slots_;
   uint32_t mask_;
   uint32_t capacity_;
   uint32_t size_ = 0;

@@ -82,6 +82,10 @@ struct QueuePair {
     return rc ? rc->requester.post(work_requests) : requester->post(work_requests);
   }
   bool has_work() const { return rc ? rc->requester.has_work() : requester->has_work(); }
+  // Posted, and not told of as done.
+  bool has_requests() const {
+    return rc ? rc->requester.has_requests() : requester->has_requests();
+  }
   bool full() const { return rc ? rc->requester.full() : requester->full(); }
   bool probing() const { return rc ? rc->requester.probing() : requester->probing(); }
   bool rerouting() const { return !rc && requester->rerouting(); }

@@ -49,6 +49,8 @@ class RcRequester {
   static Bytes work_request_bytes(uint32_t work_requests);
 
   size_t post(std::span<const WorkRequest> work_requests);
+  // Posted, and not popped.
+  bool has_requests() const { return !requests_.empty(); }
   // Something could be sent, were pacing and window to allow it.
   bool has_work() const;
   // No new packet can be sent before an acknowledgement.

@@ -44,6 +44,8 @@ class Requester {
   static Bytes work_request_bytes(uint32_t work_requests);
 
   size_t post(std::span<const WorkRequest> work_requests);
+  // Posted, and not popped.
+  bool has_requests() const { return !requests_.empty(); }
   // What is sent next is all of a write that may overtake others.
   bool next_passes();
   // Something could be sent, were pacing and window to allow it.

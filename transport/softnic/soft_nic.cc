@@ -63,6 +63,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       controls_(queue_pairs_.size()),
       ready_(config.flows),
       events_(queue_pairs_.size()),
+      posted_(queue_pairs_.size()),
       signals_(config.flows),
       arrivals_(config.flows),
       received_(config.completions),
@@ -73,13 +74,6 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
   PACECAR_CHECK(!speaks_standard() || config_.source_ports.size() == config_.paths + 1);
   PACECAR_CHECK(config.burst_bytes >= config.mtu && config.paths > 0);
   if (config_.ack.bytes == 0) config_.ack.bytes = config.burst_bytes * kBurstsPerAck;
-  flows_.reserve(config.flows);
-  for (uint32_t i = 0; i < config.flows; ++i) {
-    flows_.emplace_back(config.burst_bytes * kCatchUpBursts);
-    flows_.back().signal.flow = i;
-    flows_.back().arrival.flow = i;
-    flows_.back().burst = config.burst_bytes;
-  }
   caps_ = NicCaps{
       .line_rate = config.line_rate,
       .mtu = config_.mtu,
@@ -128,24 +122,27 @@ Result<MemoryRegion> SoftNic::register_memory(void* address, size_t length, Acce
 void SoftNic::deregister_memory(const MemoryRegion& region) {
   if (!memory_.remove(region.key)) return;
   ++invalidations_;
-  for (auto& qp : queue_pairs_) {
-    if (qp == nullptr || qp->state == QueuePair::State::kCreated) continue;
-    qp->revoke(region.key);
+  for (size_t left = posted_.size(); left > 0; --left) {
+    const uint32_t slot = posted_.take();
+    QueuePair& qp = *queue_pairs_[slot];
+    if (!qp.has_requests()) continue;
+    posted_.add(slot);
+    qp.revoke(region.key);
     // What has not begun has failed already.
-    if (qp->rc && qp->state == QueuePair::State::kConnected) events_.add(slot_of(*qp));
-    wake(*qp);
+    if (qp.rc && qp.state == QueuePair::State::kConnected) events_.add(slot);
+    wake(qp);
   }
 }
 
 Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
-  PACECAR_CHECK(config.flow < flows_.size());
-  const auto free = std::find(queue_pairs_.begin(), queue_pairs_.end(), nullptr);
-  if (free == queue_pairs_.end()) {
+  PACECAR_CHECK(config.flow < config_.flows);
+  const bool used_before = !free_slots_.empty();
+  if (!used_before && unused_slots_ == queue_pairs_.size()) {
     return fail(
         ErrorCode::kUnavailable,
         "all queue pairs of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
   }
-  const auto slot = static_cast<uint32_t>(free - queue_pairs_.begin());
+  const uint32_t slot = used_before ? free_slots_.back() : unused_slots_;
   const auto slots = static_cast<uint32_t>(queue_pairs_.size());
   auto qp = std::make_unique<QueuePair>();
   qp->config = config;
@@ -160,10 +157,21 @@ Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
       .mtu = static_cast<uint32_t>(config_.mtu),
       .full_checksum = config_.full_checksum,
   };
+  make_flows(config.flow);
   if (config.paced) flows_[config.flow].queue_pairs.push_back(slot);
   const QueuePairId id = qp->local.queue_pair;
-  *free = std::move(qp);
+  used_before ? free_slots_.pop_back() : void(++unused_slots_);
+  queue_pairs_[slot] = std::move(qp);
   return id;
+}
+
+// As many as have ever been used.
+void SoftNic::make_flows(FlowId newest) {
+  while (flows_.size() <= newest) {
+    Flow& flow = flows_.emplace_back(config_.burst_bytes * kCatchUpBursts);
+    flow.signal.flow = flow.arrival.flow = static_cast<FlowId>(flows_.size() - 1);
+    flow.burst = config_.burst_bytes;
+  }
 }
 
 QueuePairAddress SoftNic::queue_pair_address(QueuePairId id) const {
@@ -209,25 +217,6 @@ Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t
   return {};
 }
 
-void SoftNic::join_siblings(QueuePair& qp) {
-  const uint32_t slot = slot_of(qp);
-  qp.sibling = slot;
-  for (auto& other : queue_pairs_) {
-    if (other == nullptr || other.get() == &qp || !other->responder ||
-        other->remote.address != qp.remote.address) {
-      continue;
-    }
-    qp.sibling = std::exchange(other->sibling, slot);
-    return;
-  }
-}
-
-void SoftNic::leave_siblings(const QueuePair& qp) {
-  QueuePair* before = queue_pairs_[qp.sibling].get();
-  while (before->sibling != slot_of(qp)) before = queue_pairs_[before->sibling].get();
-  before->sibling = qp.sibling;
-}
-
 uint32_t SoftNic::window(const QueuePairConfig& config) const {
   return config.paced ? config_.window_packets : kControlWindowPackets;
 }
@@ -265,7 +254,7 @@ void SoftNic::destroy_queue_pair(QueuePairId id) {
   QueuePair* qp = find(id);
   if (qp == nullptr) return;
   const uint32_t slot = slot_of(*qp);
-  for (WorkList* list : {&acks_, &later_, &controls_, &events_}) list->remove(slot);
+  for (WorkList* list : {&acks_, &later_, &controls_, &events_, &posted_}) list->remove(slot);
   timers_.cancel(slot);
   if (qp->responder) leave_siblings(*qp);
   if (qp->config.paced) {
@@ -283,6 +272,7 @@ void SoftNic::destroy_queue_pair(QueuePairId id) {
     ready_.add(qp->config.flow);  // the others have more window now
   }
   queue_pairs_[slot].reset();
+  free_slots_.push_back(slot);
   ++invalidations_;
 }
 
@@ -297,7 +287,9 @@ size_t SoftNic::post(QueuePairId id, std::span<const WorkRequest> work_requests)
     PACECAR_CHECK(work_request.length <= (qp->rc ? roce::kMaxMessageBytes : 0xFFFF'FFFF));
   }
   const size_t accepted = qp->post(work_requests);
-  if (accepted > 0) wake(*qp);
+  if (accepted == 0) return 0;
+  posted_.add(slot_of(*qp));
+  wake(*qp);
   return accepted;
 }
 
@@ -352,6 +344,7 @@ size_t SoftNic::poll_arrivals(std::span<FlowArrival> arrivals) {
 }
 
 void SoftNic::set_flow_limits(FlowId index, const FlowLimits& limits, Instant now) {
+  make_flows(index);
   Flow& flow = flows_[index];
   flow.burst =
       limits.burst == 0 ? config_.burst_bytes : std::min(limits.burst, config_.burst_bytes);

@@ -9,7 +9,10 @@
 // Thread rule: one thread at a time.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -66,6 +69,13 @@ class SoftNic final : public Nic {
   Instant next_deadline() const override;
 
  private:
+  struct AddressHash {
+    size_t operator()(const Address& address) const {
+      const std::string_view ip(reinterpret_cast<const char*>(address.ip.data()),
+                                address.ip.size());
+      return std::hash<std::string_view>()(ip) ^ address.port;
+    }
+  };
   struct Flow {
     explicit Flow(Bytes catch_up) : pacer(catch_up) {}
     Pacer pacer;
@@ -102,6 +112,7 @@ class SoftNic final : public Nic {
            (config_.wire_mode == WireMode::kAuto && config.receives == 0);
   }
   Result<void> connect_standard(QueuePair& qp, const RcEndpoint& peer);
+  void make_flows(FlowId newest);
   void join_siblings(QueuePair& qp);
   void leave_siblings(const QueuePair& qp);
 
@@ -175,7 +186,10 @@ class SoftNic final : public Nic {
   NicCounters counters_;
   MemoryTable memory_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
-  std::vector<Flow> flows_;
+  std::vector<uint32_t> free_slots_;                     // used since, and free again
+  uint32_t unused_slots_ = 0;                            // from here on
+  std::unordered_map<Address, uint32_t, AddressHash> companies_;  // one of each peer's siblings
+  std::vector<Flow> flows_;                                       // as far as ever used
   TimerWheel timers_;  // ids: slots of queue pairs, then flows
   // Refusals to send; those that do not fit are lost, as others are in the network.
   FixedQueue<std::pair<QueuePairId, wire::Nak>> naks_;
@@ -185,6 +199,7 @@ class SoftNic final : public Nic {
   WorkList controls_;  // slots of unpaced queue pairs with work
   WorkList ready_;     // flows that may have something to send
   WorkList events_;    // slots of queue pairs with completions
+  WorkList posted_;    // slots of queue pairs with work requests that may not be done
   WorkList signals_;   // flows with a signal
   WorkList arrivals_;  // flows with arrivals that have not been told
   FixedQueue<Completion> received_;

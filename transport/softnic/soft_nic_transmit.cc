@@ -329,4 +329,22 @@ void SoftNic::account(QueuePair& qp, Instant now, const Sent& sent) {
   arm_timeout(qp);
 }
 
+void SoftNic::join_siblings(QueuePair& qp) {
+  const uint32_t slot = slot_of(qp);
+  const auto [known, first] = companies_.try_emplace(qp.remote.address, slot);
+  qp.sibling = first ? slot : std::exchange(queue_pairs_[known->second]->sibling, slot);
+}
+
+void SoftNic::leave_siblings(const QueuePair& qp) {
+  const uint32_t slot = slot_of(qp);
+  uint32_t before = qp.sibling;
+  while (queue_pairs_[before]->sibling != slot) before = queue_pairs_[before]->sibling;
+  queue_pairs_[before]->sibling = qp.sibling;
+  if (before == slot) {
+    companies_.erase(qp.remote.address);
+  } else {
+    companies_[qp.remote.address] = before;
+  }
+}
+
 }  // namespace pacecar

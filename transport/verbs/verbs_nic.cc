@@ -29,6 +29,9 @@ constexpr Duration kSoftwareJitter = Duration::from_us(1000);
 constexpr Duration kPause = Duration::from_ms(25);
 // Writes with immediate that may arrive between two looks; more wait at their senders.
 constexpr uint32_t kSharedReceives = 4096;
+// The completion queue, which is locked memory, has room for so many at least; beyond, a queue pair
+// that finds no room is refused.
+constexpr uint32_t kBusyQueuePairs = 1024;
 // Of a packet on the link beyond its payload: Ethernet with preamble and gap (38), IP, UDP (8), BTH
 // (12) and ICRC (4); or the headers of InfiniBand (LRH 8, BTH 12, ICRC 4, VCRC 2).
 constexpr Bytes kRoceOverhead = 38 + 8 + 12 + 4;
@@ -59,7 +62,8 @@ Result<std::unique_ptr<VerbsNic>> VerbsNic::open(const VerbsConfig& config, Inst
     return tl::unexpected(verbs_error(Call::kOther, "ibv_alloc_pd", errno, config.device));
   }
   auto completions = CompletionQueue::create(*device, domain.get(), kSharedReceives,
-                                             config.queue_pairs * VerbsQueuePair::kMaxCompletions);
+                                             std::min(config.queue_pairs, kBusyQueuePairs) *
+                                                 VerbsQueuePair::kMaxCompletions);
   if (!completions) return tl::unexpected(completions.error());
   auto nic = std::unique_ptr<VerbsNic>(
       new VerbsNic(config, std::move(*device), std::move(domain), std::move(*completions), now));

@@ -1,0 +1,179 @@
+// Many connections of one process: how fast they are made, what each takes of memory when it idles
+// after a message, what they cost those that work meanwhile, and whether all is given back. One
+// context sends to several others over an interface; all are in this process, so that what is told
+// of a connection is that of its two ends. Prints one line of JSON.
+#include <fmt/core.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdio>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "transport/api/pacecar.hpp"
+#include "transport/engine/clock.h"
+
+namespace {
+
+using pacecar::Context;
+using pacecar::Memory;
+
+template <typename T>
+T must(pacecar::Result<T> result) {
+  if (result) return std::move(*result);
+  fmt::print(stderr, "connections: {}\n", result.error().message);
+  std::exit(1);
+}
+
+void must(const pacecar::Result<void>& result) {
+  if (result) return;
+  fmt::print(stderr, "connections: {}\n", result.error().message);
+  std::exit(1);
+}
+
+double resident_kib() {
+  malloc_trim(0);  // what is free is not the connections'
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  unsigned long pages = 0;
+  if (file == nullptr || std::fscanf(file, "%*u %lu", &pages) != 1) std::exit(1);
+  std::fclose(file);
+  return static_cast<double>(pages) * static_cast<double>(sysconf(_SC_PAGESIZE)) / 1024;
+}
+
+double seconds_of(auto work) {
+  const auto begin = pacecar::clock_now();
+  work();
+  return (pacecar::clock_now() - begin).seconds();
+}
+
+struct Pair {
+  std::unique_ptr<pacecar::SendConnection> send;
+  std::unique_ptr<pacecar::ReceiveConnection> receive;
+};
+
+// A context with memory for one message.
+struct Process {
+  std::unique_ptr<Context> context;
+  std::unique_ptr<pacecar::Listener> listener;
+  std::array<uint8_t, 64> bytes{};
+  const Memory* memory = nullptr;
+
+  explicit Process(const pacecar::Options& options)
+      : context(must(Context::open(options))),
+        listener(must(context->listen(0))),
+        memory(must(context->register_memory(0, bytes.data(), bytes.size()))) {}
+  Process(const Process&) = delete;
+  ~Process() { must(context->deregister_memory(0, memory)); }
+};
+
+class World {
+ public:
+  World(const pacecar::Options& options, size_t peers) : from_(options) {
+    for (size_t i = 0; i < peers; ++i) to_.emplace_back(options);
+  }
+
+  // Joins so many more, in turns with all peers, one after the other.
+  void connect(size_t count) {
+    for (; count > 0; --count) join();
+  }
+
+  // One message over each from `begin` on.
+  void send_each(size_t begin) {
+    for (size_t i = begin; i < pairs_.size(); ++i) round(i);
+  }
+
+  // A message over this one, there.
+  void round(size_t index) {
+    Process& to = peer(index);
+    const pacecar::ReceiveBuffer buffer{to.bytes.data(), to.bytes.size(), 0, to.memory};
+    auto* const arrival = must(pairs_[index].receive->irecv({&buffer, 1}));
+    auto* const sent =
+        must(pairs_[index].send->isend(from_.bytes.data(), from_.bytes.size(), 0, from_.memory));
+    bool arrived = false;
+    bool left = false;
+    while (!arrived || !left) {
+      if (!left) left = must(pairs_[index].send->test(sent)).done;
+      if (!arrived) arrived = must(pairs_[index].receive->test(arrival)).done;
+    }
+  }
+
+  // All but the first so many.
+  void close(size_t kept) { pairs_.resize(kept); }
+
+ private:
+  Process& peer(size_t index) { return to_[index % to_.size()]; }
+
+  void join() {
+    Process& to = peer(pairs_.size());
+    const auto connecting = must(from_.context->connect(0, to.listener->handle()));
+    Pair pair;
+    while (pair.send == nullptr || pair.receive == nullptr) {
+      if (pair.receive == nullptr) pair.receive = must(to.listener->accept());
+      if (pair.send == nullptr) pair.send = must(connecting->poll());
+    }
+    pairs_.push_back(std::move(pair));
+  }
+
+  Process from_;
+  std::deque<Process> to_;
+  std::vector<Pair> pairs_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  size_t connections = 16384;
+  size_t peers = 16;
+  int rounds = 20000;
+  std::string nic = "soft:udp:lo";
+  CLI::App app{"Makes, uses and closes many connections of one process."};
+  app.add_option("--connections", connections, "How many")->check(CLI::Range(1, 65'536));
+  app.add_option("--peers", peers, "Between how many pairs of NICs")->check(CLI::Range(1, 1024));
+  app.add_option("--rounds", rounds, "Messages in turn, to see what the others cost");
+  app.add_option("--nic", nic, "NIC to use, as in PACECAR_NICS");
+  CLI11_PARSE(app, argc, argv);
+
+  const double begin_kib = resident_kib();
+  World world({.settings = {{"PACECAR_NICS", nic}}}, peers);
+  const double open_kib = resident_kib();
+  world.connect(1);
+  const auto rounds_us = [&] {
+    return seconds_of([&] {
+             for (int i = 0; i < rounds; ++i) world.round(0);
+           }) *
+           1e6 / rounds;
+  };
+  const double alone_us = rounds_us();
+  const double first_kib = resident_kib();
+  const double set_up_s = seconds_of([&] { world.connect(connections); });
+  const double made_kib = resident_kib();
+  world.send_each(1);
+  const double used_kib = resident_kib();
+  usleep(1000 * 1000);  // until all that is to be told of them is told: they idle
+  const double among_us = rounds_us();
+  const double close_s = seconds_of([&] { world.close(1); });
+  const double closed_kib = resident_kib();
+  usleep(1000 * 3000);
+  const double settled_kib = resident_kib();
+  // Once more: what stays behind is not a leak unless it grows.
+  const double again_s = seconds_of([&] { world.connect(connections); });
+  world.send_each(1);
+  world.close(1);
+  usleep(1000 * 3000);
+  const double again_kib = resident_kib();
+  const auto each = static_cast<double>(connections);
+  fmt::print(
+      "{{\"connections\":{},\"peers\":{},\"context_kib\":{:.0f},\"set_up_per_s\":{:.0f},"
+      "\"again_per_s\":{:.0f},\"made_kib_each\":{:.1f},\"used_kib_each\":{:.1f},\"alone_us\":{:.1f}"
+      ","
+      "\"among_us\":{:.1f},\"close_per_s\":{:.0f},\"closed_kib_each\":{:.1f},"
+      "\"settled_kib_each\":{:.1f},\"settled_again_kib_each\":{:.1f}}}\n",
+      connections, peers, (open_kib - begin_kib) / static_cast<double>(peers + 1), each / set_up_s,
+      each / again_s, (made_kib - first_kib) / each, (used_kib - first_kib) / each, alone_us,
+      among_us, each / close_s, (closed_kib - first_kib) / each, (settled_kib - first_kib) / each,
+      (again_kib - first_kib) / each);
+  return 0;
+}

@@ -1,0 +1,52 @@
+// Things by number, up to a bound: the number that was given back last is used next, so that few
+// things take little memory. Memory grows only when one is added.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace pacecar {
+
+template <typename T>
+class Places {
+ public:
+  explicit Places(size_t most) : most_(most) {}
+
+  bool full() const { return free_.empty() && things_.size() == most_; }
+  // The number of the thing that is added next. Not when full.
+  uint32_t next() const {
+    return free_.empty() ? static_cast<uint32_t>(things_.size()) : free_.back();
+  }
+  T& add(std::unique_ptr<T> thing) {
+    const uint32_t number = next();
+    if (free_.empty()) {
+      things_.emplace_back();
+    } else {
+      free_.pop_back();
+    }
+    things_[number] = std::move(thing);
+    return *things_[number];
+  }
+  void remove(uint32_t number) {
+    things_[number].reset();
+    free_.push_back(number);
+  }
+
+  // That there is.
+  T& operator[](uint32_t number) const { return *things_[number]; }
+  // nullptr: there is none.
+  T* find(uint32_t number) const {
+    return number < things_.size() ? things_[number].get() : nullptr;
+  }
+  // Numbers are below it.
+  size_t size() const { return things_.size(); }
+
+ private:
+  size_t most_;
+  std::vector<std::unique_ptr<T>> things_;
+  std::vector<uint32_t> free_;
+};
+
+}  // namespace pacecar
