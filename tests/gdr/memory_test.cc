@@ -94,10 +94,7 @@ TEST_F(GpuMemory, ARefusedExportNamesCauseAndCure) {
   EXPECT_EQ(never.error().code, ErrorCode::kUnavailable);
 }
 
-TEST_F(GpuMemory, TheFlushIsAsTheGpuWantsIt) {
-  EXPECT_EQ(flush_way({.flush_call = true, .orders_writes = true}), FlushWay::kNone);
-  EXPECT_EQ(flush_way({.flush_call = true}), FlushWay::kDriver);
-  EXPECT_EQ(flush_way({}), FlushWay::kRead);
+TEST_F(GpuMemory, TheDriverFlushes) {
   const auto engine = system_->engine(0).value();
   EXPECT_TRUE(flush_writes(engine->context()));
   EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.flushes; }), 1);

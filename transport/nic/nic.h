@@ -206,8 +206,8 @@ class Nic {
   virtual bool shared(const MemoryRegion& /*region*/) const { return false; }
 
   // Pushes what peers have written into memory of a GPU so far to where the GPU sees it: reads a
-  // byte of it, behind those writes. Returns what flushed() takes, nullopt when there is nothing to
-  // wait for, as for memory of the host. Errors: kUnavailable (too many at once), kSystem.
+  // byte of it, behind those writes. Returns what flushed() takes; nullopt from a NIC that never
+  // reads. Errors: kUnavailable (too many at once), kSystem.
   virtual Result<std::optional<uint64_t>> start_flush(const MemoryRegion& /*region*/,
                                                       const uint8_t* /*data*/) {
     return std::nullopt;
