@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "transport/base/fixed_queue.h"
+#include "transport/base/fresh_pages.h"
 #include "transport/base/log.h"
 #include "transport/base/work_list.h"
 #include "transport/nic/nic.h"
@@ -177,7 +178,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   std::vector<std::unique_ptr<OfiEndpoint>> endpoints_;  // for control words, then for data
   size_t name_bytes_ = 0;                                // of the longest name of them
   OfiRegistrations memory_;
-  std::vector<OfiRings> rings_;  // by slot
+  OwnPages<OfiRings> rings_;  // by slot
   OfiRegistrations::Region rings_region_;
   std::optional<uint32_t> taken_back_;  // the key that is being deregistered
   NicCaps caps_;
