@@ -171,6 +171,7 @@ TEST_F(GpuContextTest, MemoryIsExportedUnlessTheCallerHas) {
   ASSERT_EQ(script_.registered.size(), 1U);
   EXPECT_GE(script_.registered[0].dmabuf_fd, 0);
   EXPECT_EQ(script_.registered[0].dmabuf_offset, 5000U % 4096);
+  EXPECT_NE(script_.registered[0].allocation, 0U);
   EXPECT_EQ(fcntl(script_.registered[0].dmabuf_fd, F_GETFD), -1) << "closed again";
 
   const int file = fcntl(0, F_DUPFD_CLOEXEC, 0);

@@ -42,6 +42,19 @@ TEST_F(GpuMemory, PointersAreToldApart) {
   EXPECT_FALSE(kind_of_pointer(driver(), &host)->cuda);
 }
 
+// Who keeps what lay there before must not take the one for the other.
+TEST_F(GpuMemory, AnAllocationHasANumberThatNoOtherHas) {
+  uint64_t first = 0;
+  {
+    const GpuBuffer memory(fake_, 1 << 20);
+    first = kind_of_gpu_range(driver(), memory.data() + 5, 100)->allocation;
+    EXPECT_EQ(kind_of_gpu_range(driver(), memory.data(), 1 << 20)->allocation, first);
+  }
+  EXPECT_NE(first, 0U);
+  const GpuBuffer again(fake_, 1 << 20);
+  EXPECT_NE(kind_of_pointer(driver(), again.data())->allocation, first);
+}
+
 TEST_F(GpuMemory, ARangeBeginsAndEndsOnOneGpu) {
   const GpuBuffer memory(fake_, 1 << 20);
   EXPECT_TRUE(kind_of_gpu_range(driver(), memory.data(), 1 << 20));

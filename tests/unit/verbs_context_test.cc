@@ -1,12 +1,17 @@
-// A Context's memory over hostile devices: flushes of a GPU's, by each NIC of a device.
+// A Context's memory over hostile devices: registrations beside the traffic, flushes of a GPU's
+// memory by each NIC of a device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "tests/support/hostile_process.h"
 #include "tests/support/hostile_verbs/gpu_memory.h"
+#include "transport/base/file_descriptor.h"
 
 namespace pacecar::test {
 namespace {
@@ -34,11 +39,11 @@ class GpuMessages {
     EXPECT_TRUE(to_->context().deregister_memory(0, target_));
   }
 
-  void carry() {
+  void carry(size_t size = kSize) {
     std::ranges::fill(gpu_.as_gpu_sees(), uint8_t{0});
-    const ReceiveBuffer buffer{gpu_.address(), kSize, 0, target_};
+    const ReceiveBuffer buffer{gpu_.address(), size, 0, target_};
     Request* receiving = ends_.receive->irecv({&buffer, 1}).value();
-    Request* const sending = ends_.send->isend(bytes_.data(), kSize, 0, source_).value();
+    Request* const sending = ends_.send->isend(bytes_.data(), size, 0, source_).value();
     while (!ends_.receive->test(receiving).value().done) {
     }
     while (!ends_.send->test(sending).value().done) {
@@ -97,6 +102,53 @@ TEST(VerbsContext, ALostNicThatHasWrittenNothingSinceIsLeftOut) {
   messages.carry();
   EXPECT_TRUE(messages.flush());
   EXPECT_TRUE(messages.seen_by_gpu());
+}
+
+TEST(VerbsContext, MessagesMoveWhileMemoryIsRegistered) {
+  constexpr int kRegistrations = 10;
+  GpuMessages messages(1, {.registration = Duration::from_ms(50)});
+  std::vector<uint8_t> others(1000);
+  std::atomic<size_t> step = 0;  // even: a registration; odd: a deregistration
+  std::thread registering([&] {
+    for (; step < 2 * kRegistrations; ++step) {
+      const auto memory =
+          messages.receiver().register_memory(0, others.data(), others.size()).value();
+      ++step;
+      EXPECT_TRUE(messages.receiver().deregister_memory(0, memory));
+    }
+  });
+  std::array<int, 2> moved{};
+  for (size_t now = 0; now < 2 * kRegistrations; now = step) {
+    messages.carry(1000);
+    if (step == now) ++moved[now % 2];
+  }
+  registering.join();
+  EXPECT_GT(moved[0], kRegistrations) << "while memory was registered";
+  EXPECT_GT(moved[1], kRegistrations) << "while memory was deregistered";
+}
+
+TEST(VerbsContext, TheSameMemoryOfAGpuIsRegisteredOnce) {
+  hostile::configure({.devices = 1});
+  HostileProcess process(0, 1);
+  const GpuBuffer gpu(kSize);
+  std::vector<const Memory*> memories;
+  for (const uint64_t allocation : {7U, 7U, 8U, 0U, 0U}) {
+    const FileDescriptor file(hostile::dma_buf_of(gpu.address()));
+    const auto registered = process.context().register_memory(0, {.address = gpu.address(),
+                                                                  .length = kSize,
+                                                                  .kind = MemoryKind::kCuda,
+                                                                  .dmabuf_fd = file.get(),
+                                                                  .allocation = allocation});
+    ASSERT_TRUE(registered) << registered.error().message;
+    memories.push_back(*registered);
+  }
+  const auto key = [&](size_t i) { return memories[i]->region().key; };
+  EXPECT_EQ(key(0), key(1));
+  EXPECT_NE(key(0), key(2)) << "what was there before is registered still";
+  EXPECT_NE(key(3), key(4)) << "nobody knows whether it is the same";
+  for (const Memory* memory : memories) {
+    EXPECT_TRUE(process.context().deregister_memory(0, memory));
+  }
 }
 
 TEST(VerbsContext, MemoryOfTheHostNeedsNoFlush) {

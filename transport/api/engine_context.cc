@@ -211,10 +211,14 @@ Result<const Memory*> EngineContext::register_memory(size_t nic, const MemoryRan
   const Group& group = groups_[nic];
   std::vector<MemoryRegion> regions;
   for (const RunningNic& running : group) {
-    auto region = running.engine->exclusively([&](Messenger&, Nic& device, Instant) {
+    auto region = running.engine->registering([&](Nic& device) {
       if (range.dmabuf_fd < 0) return device.register_memory(range.address, range.length, access);
-      return device.register_dmabuf(range.dmabuf_fd, range.dmabuf_offset, range.length,
-                                    reinterpret_cast<uint64_t>(range.address), access);
+      return device.register_dmabuf({.fd = range.dmabuf_fd,
+                                     .offset = range.dmabuf_offset,
+                                     .address = reinterpret_cast<uint64_t>(range.address),
+                                     .length = range.length,
+                                     .allocation = range.allocation},
+                                    access);
     });
     if (!region) {
       release(group, regions);
@@ -237,9 +241,10 @@ Result<void> EngineContext::deregister_memory(size_t nic, const Memory* memory) 
 // As many of the group's as there are.
 void EngineContext::release(const Group& group, std::span<const MemoryRegion> regions) {
   for (size_t i = 0; i < regions.size(); ++i) {
+    // What is returned goes when others may use the engine again.
     group[i].engine->exclusively([&](Messenger& messenger, Nic& device, Instant) {
       if (!device.shared(regions[i])) messenger.forget_memory(regions[i].key);
-      device.deregister_memory(regions[i]);
+      return device.retire_memory(regions[i]);
     });
   }
 }

@@ -115,7 +115,8 @@ struct MemoryRange {
   int dmabuf_fd = -1;          // of kCuda, where the caller has exported it; still the caller's
   uint64_t dmabuf_offset = 0;  // of the memory in it
   // Found out by the Context itself where it can ask the driver:
-  int gpu = kUnknownGpu;  // the ordinal of the GPU whose it is
+  int gpu = kUnknownGpu;    // the ordinal of the GPU whose it is
+  uint64_t allocation = 0;  // what it lies in, by the driver's number; 0: not known, or several
 };
 
 struct ReceiveBuffer {

@@ -62,8 +62,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   const NicCaps& caps() const override { return caps_; }
   const NicCounters& counters() const override { return counters_; }
   Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
-  Result<MemoryRegion> register_dmabuf(int fd, uint64_t offset, size_t length, uint64_t address,
-                                       Access access) override;
+  Result<MemoryRegion> register_dmabuf(const DmaBufMemory& memory, Access access) override;
   // Waits, for a bounded time, for the provider and for peers that may write there; closes the
   // endpoints if they do not answer.
   void deregister_memory(const MemoryRegion& region) override;

@@ -106,7 +106,7 @@ void fill_gid(const Device& device, ibv_gid_entry& entry) {
   entry.gid.raw[15] = static_cast<uint8_t>(device.number() + 1);
 }
 
-// Pages are pinned by the kernel, which takes its time; the device goes on meanwhile.
+// Pages are pinned, and let go, by the kernel, which takes its time; the device goes on meanwhile.
 void pin(const Device& device) {
   if (device.behavior().registration == Duration()) return;
   std::this_thread::sleep_for(std::chrono::nanoseconds(device.behavior().registration.ns()));
@@ -260,6 +260,7 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* domain, uint64_t offset, size_t length, uint64
 
 int ibv_dereg_mr(ibv_mr* memory) {
   Device& device = Device::of(memory->context);
+  pin(device);
   const std::lock_guard lock(device.lock());
   device.remove_region(*reinterpret_cast<Region*>(memory));
   return 0;

@@ -137,6 +137,7 @@ Result<const Memory*> GpuContext::register_memory(size_t nic, const MemoryRange&
   if (is_direct(way(nic)) && !kind->managed) {
     MemoryRange known = range;
     known.gpu = kind->device;
+    known.allocation = kind->allocation;
     auto direct = register_direct(nic, known);
     if (direct) return direct;
     if (!told_refusal_.exchange(true)) {
