@@ -27,6 +27,7 @@ inline constexpr int kAttributeDmaBufSupported = 124;
 
 // CUpointer_attribute
 inline constexpr int kPointerMemoryType = 2;
+inline constexpr int kPointerBufferId = 7;
 inline constexpr int kPointerIsManaged = 8;
 inline constexpr int kPointerDeviceOrdinal = 9;
 inline constexpr int kPointerRangeStart = 11;

@@ -2,11 +2,6 @@
 
 namespace pacecar {
 
-FlushWay flush_way(const Gpu& gpu) {
-  if (gpu.orders_writes) return FlushWay::kNone;
-  return gpu.flush_call ? FlushWay::kDriver : FlushWay::kRead;
-}
-
 Result<void> flush_writes(const PrimaryContext& context) {
   const PrimaryContext::Current current(context);
   const cuda::Status status =

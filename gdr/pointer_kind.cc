@@ -10,10 +10,11 @@ Result<PointerKind> kind_of_pointer(const CudaDriver& driver, const void* pointe
   int device = 0;
   cuda::DevicePointer base = 0;
   size_t size = 0;
-  std::array<int, 5> attributes{cuda::kPointerMemoryType, cuda::kPointerIsManaged,
+  unsigned long long allocation = 0;
+  std::array<int, 6> attributes{cuda::kPointerMemoryType,    cuda::kPointerIsManaged,
                                 cuda::kPointerDeviceOrdinal, cuda::kPointerRangeStart,
-                                cuda::kPointerRangeSize};
-  std::array<void*, 5> values{&type, &managed, &device, &base, &size};
+                                cuda::kPointerRangeSize,     cuda::kPointerBufferId};
+  std::array<void*, 6> values{&type, &managed, &device, &base, &size, &allocation};
   const cuda::Status status =
       driver->pointer_attributes(attributes.size(), attributes.data(), values.data(),
                                  reinterpret_cast<cuda::DevicePointer>(pointer));
@@ -25,7 +26,8 @@ Result<PointerKind> kind_of_pointer(const CudaDriver& driver, const void* pointe
                      .managed = managed != 0,
                      .device = device,
                      .base = base,
-                     .size = size};
+                     .size = size,
+                     .allocation = allocation};
 }
 
 Result<PointerKind> kind_of_gpu_range(const CudaDriver& driver, const void* pointer,
@@ -41,6 +43,7 @@ Result<PointerKind> kind_of_gpu_range(const CudaDriver& driver, const void* poin
                 "memory that was given as a GPU's is not, or not all of it: pass what cudaMalloc "
                 "returned, with its size");
   }
+  if (kind->allocation != end->allocation) kind->allocation = 0;
   return kind;
 }
 

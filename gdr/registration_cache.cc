@@ -2,58 +2,83 @@
 
 #include <unistd.h>
 
-#include "transport/base/check.h"
+#include <utility>
 
 namespace pacecar {
 
-RegistrationCache::RegistrationCache(Registrar& registrar, size_t capacity)
-    : registrar_(registrar), capacity_(capacity), owner_(getpid()) {}
+RegistrationCache::RegistrationCache(size_t capacity) : capacity_(capacity), owner_(getpid()) {}
 
 RegistrationCache::~RegistrationCache() {
-  if (in_child()) return;
-  for (const auto& [what, registration] : registrations_) registrar_.remove(registration.key);
+  if (!in_child()) return;
+  for (auto& [memory, entry] : entries_) new Hold(std::move(entry.hold));  // the parent's: stays
 }
 
-Result<RegistrationCache::Lease> RegistrationCache::acquire(uint64_t address, size_t length,
-                                                            uint32_t rights) {
+Result<uint32_t> RegistrationCache::acquire(const Memory& memory, const Register& make) {
   if (in_child()) {
     return fail(ErrorCode::kUnavailable,
                 "a process that was forked cannot use its parent's NIC: open one after fork()");
   }
-  if (address == 0 || length == 0 || address + length < address) {
+  if (memory.range.begin == 0 || memory.range.end <= memory.range.begin) {
     return fail(
         ErrorCode::kInvalidArgument,
         "cannot register an empty or wrapping memory range: pass a valid address and length");
   }
-  if (leases_ == capacity_) {
+  std::unique_lock lock(mutex_);
+  auto entry = entries_.end();
+  if (memory.allocation != kUnknown) {
+    changed_.wait(lock, [&] {
+      entry = entries_.find(memory);
+      return entry == entries_.end() || entry->second.hold != nullptr;
+    });
+  }
+  if (users_ == capacity_) {
     return fail(
         ErrorCode::kUnavailable,
         "all memory regions of the NIC are used: deregister some or raise PACECAR_MAX_REGIONS");
   }
-  const AddressRange range{address, address + length};
-  auto found = registrations_.find({range, rights});
-  if (found == registrations_.end()) {
-    const Result<uint32_t> key = registrar_.add(range, rights);
-    if (!key) return tl::unexpected(key.error());
-    found = registrations_.emplace(std::pair{range, rights}, Registration{.key = *key}).first;
+  ++users_;
+  if (entry == entries_.end()) {
+    entry = entries_.emplace(memory, Entry());
+    lock.unlock();
+    Result<Registration> made = make();
+    lock.lock();
+    changed_.notify_all();
+    if (!made) {
+      --users_;
+      entries_.erase(entry);
+      return tl::unexpected(made.error());
+    }
+    entry->second.hold = std::move(made->hold);
+    entry->second.key = made->key;
+    by_key_.emplace(made->key, entry);
   }
-  ++found->second.users;
-  ++leases_;
-  return Lease{range, rights, found->second.key};
+  ++entry->second.users;
+  return entry->second.key;
 }
 
-bool RegistrationCache::last(const Lease& lease) const {
-  return registrations_.at({lease.range, lease.rights}).users == 1;
+bool RegistrationCache::last(uint32_t key) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = by_key_.find(key);
+  return found == by_key_.end() || found->second->second.users == 1;
 }
 
-void RegistrationCache::release(const Lease& lease) {
-  if (in_child()) return;
-  const auto found = registrations_.find({lease.range, lease.rights});
-  PACECAR_CHECK(found != registrations_.end());
-  --leases_;
-  if (--found->second.users > 0) return;
-  registrar_.remove(found->second.key);
-  registrations_.erase(found);
+RegistrationCache::Hold RegistrationCache::release(uint32_t key) {
+  if (in_child()) return nullptr;
+  const std::lock_guard lock(mutex_);
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return nullptr;
+  Entry& entry = found->second->second;
+  --users_;
+  if (--entry.users > 0) return nullptr;
+  Hold hold = std::move(entry.hold);
+  entries_.erase(found->second);
+  by_key_.erase(found);
+  return hold;
+}
+
+size_t RegistrationCache::users() const {
+  const std::lock_guard lock(mutex_);
+  return users_;
 }
 
 bool RegistrationCache::in_child() const { return getpid() != owner_; }

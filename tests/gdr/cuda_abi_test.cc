@@ -22,6 +22,7 @@ static_assert(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING ==
               cuda::kAttributeWritesOrdering);
 static_assert(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED == cuda::kAttributeDmaBufSupported);
 static_assert(CU_POINTER_ATTRIBUTE_MEMORY_TYPE == cuda::kPointerMemoryType &&
+              CU_POINTER_ATTRIBUTE_BUFFER_ID == cuda::kPointerBufferId &&
               CU_POINTER_ATTRIBUTE_IS_MANAGED == cuda::kPointerIsManaged &&
               CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL == cuda::kPointerDeviceOrdinal &&
               CU_POINTER_ATTRIBUTE_RANGE_START_ADDR == cuda::kPointerRangeStart &&

@@ -58,6 +58,7 @@ struct Allocation {
   int device = 0;
   int file = -1;
   uint8_t* contents = nullptr;
+  uint64_t number = 0;
 };
 
 struct Fake {
@@ -65,6 +66,7 @@ struct Fake {
   std::condition_variable changed;
   FakeCuda state;
   std::map<uint64_t, Allocation> memory;  // by the address that programs know
+  uint64_t allocations = 0;               // that there have been
   OpaqueContext contexts[kMaxDevices];
   std::deque<std::unique_ptr<OpaqueStream>> streams;
   std::thread worker;
@@ -152,6 +154,7 @@ FAKE void* fake_cuda_allocate(size_t bytes, int device) {
   void* const hidden = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
   if (known == MAP_FAILED || hidden == MAP_FAILED) std::abort();
   made.contents = static_cast<uint8_t*>(hidden);
+  made.number = ++fake().allocations;
   fake().memory[reinterpret_cast<uint64_t>(known)] = made;
   return known;
 }
@@ -279,6 +282,9 @@ FAKE Status cuPointerGetAttributes(unsigned count, int* attributes, void** value
         break;
       case kPointerRangeSize:
         *static_cast<size_t*>(values[i]) = known ? std::prev(after)->second.bytes : 0;
+        break;
+      case kPointerBufferId:
+        *static_cast<unsigned long long*>(values[i]) = known ? std::prev(after)->second.number : 0;
         break;
       default:
         return kInvalidValue;

@@ -26,6 +26,7 @@ struct Script {
   size_t joins_over = 0;     // the NIC of connections
   bool refuses_dmabuf = false;
   bool refuses_address = false;
+  bool never_reads = false;
   int flushes = 0;
 };
 
@@ -93,14 +94,17 @@ class ScriptedContext final : public Context {
     }
     script_.registered.push_back(range);
     script_.nics.push_back(nic);
-    return new Memory(std::vector<MemoryRegion>(1));
+    const auto gpu = range.kind == MemoryKind::kCuda ? std::optional(range.gpu) : std::nullopt;
+    return new Memory(std::vector<MemoryRegion>(1), nic, gpu);
   }
   Result<void> deregister_memory(size_t, const Memory* memory) override {
     delete memory;
     return {};
   }
   Result<std::optional<FlushId>> start_flush(size_t, const Memory*, const void*) override {
-    return ++script_.flushes;
+    ++script_.flushes;
+    if (script_.never_reads) return std::nullopt;
+    return script_.flushes;
   }
   Result<bool> flushed(size_t, FlushId flush) override { return flush == 1; }
   void rest(size_t) override {}
@@ -129,6 +133,12 @@ class GpuContextTest : public testing::Test {
     return {.address = memory_.data() + offset, .length = 4096, .kind = MemoryKind::kCuda};
   }
   const Memory* add(const MemoryRange& what) { return context_->register_memory(0, what).value(); }
+  Result<std::optional<FlushId>> flush() {
+    const Memory* const memory = add(range());
+    const auto started = context_->start_flush(0, memory, memory_.data());
+    forget(memory);
+    return started;
+  }
   void forget(const Memory* memory) { EXPECT_TRUE(context_->deregister_memory(0, memory)); }
 
   static constexpr NicReach kBuf{.dma_buf = true};
@@ -161,6 +171,7 @@ TEST_F(GpuContextTest, MemoryIsExportedUnlessTheCallerHas) {
   ASSERT_EQ(script_.registered.size(), 1U);
   EXPECT_GE(script_.registered[0].dmabuf_fd, 0);
   EXPECT_EQ(script_.registered[0].dmabuf_offset, 5000U % 4096);
+  EXPECT_NE(script_.registered[0].allocation, 0U);
   EXPECT_EQ(fcntl(script_.registered[0].dmabuf_fd, F_GETFD), -1) << "closed again";
 
   const int file = fcntl(0, F_DUPFD_CLOEXEC, 0);
@@ -243,30 +254,39 @@ TEST_F(GpuContextTest, HostMemoryIsNoneOfItsBusiness) {
   EXPECT_FALSE(wrong);
 }
 
-TEST_F(GpuContextTest, FlushesAsTheGpuWantsIt) {
-  const auto flush = [this] {
-    const Memory* const memory = add(range());
-    const auto started = context_->start_flush(0, memory, memory_.data()).value();
-    forget(memory);
-    return started;
-  };
+TEST_F(GpuContextTest, AFlushIsAReadWhateverTheGpuSays) {
+  for (const int options : {0, 1}) {
+    for (const int ordering : {0, 100}) {
+      fake_.with([&](FakeCuda& cuda) {
+        cuda.flush_options = options;
+        cuda.writes_ordering = ordering;
+      });
+      open(kBuf);
+      EXPECT_EQ(info_.gpu_flush, ordering == 0) << "whether the application is told to ask for it";
+      EXPECT_TRUE(flush().value());
+    }
+  }
+  EXPECT_EQ(script_.flushes, 4);
+  EXPECT_EQ(script_.registered.at(0).gpu, 0);
+  EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.flushes; }), 0);
+}
+
+TEST_F(GpuContextTest, ANicThatNeverReadsLeavesTheFlushToTheDriver) {
+  script_.never_reads = true;
   open(kBuf);
-  EXPECT_EQ(flush(), std::nullopt) << "done at once, by the driver";
+  EXPECT_EQ(flush().value(), std::nullopt) << "done at once";
   EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.flushes; }), 1);
-  EXPECT_EQ(script_.flushes, 0);
 
   fake_.with([](FakeCuda& cuda) { cuda.flush_options = 0; });
   open(kBuf);
-  EXPECT_EQ(flush(), FlushId{1});
-  EXPECT_TRUE(context_->flushed(0, 1).value());
-  EXPECT_EQ(script_.flushes, 1);
+  const auto refused = flush();
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, HasSubstr("PACECAR_GPU=host"));
 
   fake_.with([](FakeCuda& cuda) { cuda.writes_ordering = 100; });
   open(kBuf);
-  EXPECT_FALSE(info_.gpu_flush);
-  EXPECT_EQ(flush(), std::nullopt);
+  EXPECT_EQ(flush().value(), std::nullopt);
   EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.flushes; }), 1);
-  EXPECT_EQ(script_.flushes, 1);
 }
 
 TEST_F(GpuContextTest, WhatCannotBeHadIsSaidInOneLine) {

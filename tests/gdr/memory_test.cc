@@ -42,6 +42,19 @@ TEST_F(GpuMemory, PointersAreToldApart) {
   EXPECT_FALSE(kind_of_pointer(driver(), &host)->cuda);
 }
 
+// Who keeps what lay there before must not take the one for the other.
+TEST_F(GpuMemory, AnAllocationHasANumberThatNoOtherHas) {
+  uint64_t first = 0;
+  {
+    const GpuBuffer memory(fake_, 1 << 20);
+    first = kind_of_gpu_range(driver(), memory.data() + 5, 100)->allocation;
+    EXPECT_EQ(kind_of_gpu_range(driver(), memory.data(), 1 << 20)->allocation, first);
+  }
+  EXPECT_NE(first, 0U);
+  const GpuBuffer again(fake_, 1 << 20);
+  EXPECT_NE(kind_of_pointer(driver(), again.data())->allocation, first);
+}
+
 TEST_F(GpuMemory, ARangeBeginsAndEndsOnOneGpu) {
   const GpuBuffer memory(fake_, 1 << 20);
   EXPECT_TRUE(kind_of_gpu_range(driver(), memory.data(), 1 << 20));
@@ -94,10 +107,7 @@ TEST_F(GpuMemory, ARefusedExportNamesCauseAndCure) {
   EXPECT_EQ(never.error().code, ErrorCode::kUnavailable);
 }
 
-TEST_F(GpuMemory, TheFlushIsAsTheGpuWantsIt) {
-  EXPECT_EQ(flush_way({.flush_call = true, .orders_writes = true}), FlushWay::kNone);
-  EXPECT_EQ(flush_way({.flush_call = true}), FlushWay::kDriver);
-  EXPECT_EQ(flush_way({}), FlushWay::kRead);
+TEST_F(GpuMemory, TheDriverFlushes) {
   const auto engine = system_->engine(0).value();
   EXPECT_TRUE(flush_writes(engine->context()));
   EXPECT_EQ(fake_.with([](FakeCuda& cuda) { return cuda.flushes; }), 1);

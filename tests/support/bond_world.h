@@ -120,7 +120,7 @@ class BondDevice {
         return own.register_memory(bytes.data(), bytes.size(), Access::kRemoteWrite).value();
       }));
     }
-    return {new Memory(std::move(regions)), [this](const Memory* memory) {
+    return {new Memory(std::move(regions), 0, std::nullopt), [this](const Memory* memory) {
               own_.keeper->forget_memory(*memory);
               for (size_t i = 0; i < own_.asked().nics.size(); ++i) {
                 const MemoryRegion& region = memory->region(i);

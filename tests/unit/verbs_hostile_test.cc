@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "tests/support/hostile_nics.h"
+#include "tests/support/hostile_verbs/gpu_memory.h"
 
 namespace pacecar {
 namespace {
 
 using hostile::Behavior;
+using hostile::GpuBuffer;
 using test::HostileNics;
 
 class VerbsHostile : public testing::Test {
@@ -58,25 +60,9 @@ class VerbsHostile : public testing::Test {
   std::array<std::vector<Completion>, 2> completions_;
 };
 
-class GpuMemory {
- public:
-  explicit GpuMemory(size_t length)
-      : address_(static_cast<uint8_t*>(hostile::allocate_gpu_memory(length))), length_(length) {}
-  ~GpuMemory() { hostile::free_gpu_memory(address_); }
-  GpuMemory(const GpuMemory&) = delete;
-  GpuMemory& operator=(const GpuMemory&) = delete;
-
-  uint8_t* address() const { return address_; }
-  std::span<uint8_t> as_gpu_sees() const { return {hostile::as_gpu_sees(address_), length_}; }
-
- private:
-  uint8_t* address_;
-  size_t length_;
-};
-
 TEST_F(VerbsHostile, TheProcessorDoesNotTouchMemoryOfAGpu) {
-  GpuMemory from(kSize);
-  GpuMemory to(kSize);
+  GpuBuffer from(kSize);
+  GpuBuffer to(kSize);
   open({});
   std::iota(from.as_gpu_sees().begin(), from.as_gpu_sees().end(), uint8_t{1});
   const MemoryRegion local =
@@ -94,7 +80,7 @@ TEST_F(VerbsHostile, TheProcessorDoesNotTouchMemoryOfAGpu) {
 
 // A completion says nothing of a GPU's memory: a read of it does.
 TEST_F(VerbsHostile, AFlushPushesDataIntoAGpusMemory) {
-  GpuMemory to(kSize);
+  GpuBuffer to(kSize);
   open({.late_landing = 50});
   std::vector<uint8_t> from(kSize);
   std::iota(from.begin(), from.end(), uint8_t{1});

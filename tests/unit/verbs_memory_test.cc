@@ -84,9 +84,11 @@ TEST_F(RegistrationsTest, TheSameRangeIsRegisteredOnce) {
   EXPECT_EQ(one->key, same->key);
   EXPECT_EQ(library.registered, 1);
   EXPECT_FALSE(registrations_.last(one->key));
-  registrations_.remove(one->key);
+  EXPECT_EQ(registrations_.remove(one->key), nullptr);
   EXPECT_EQ(library.deregistered, 0);
-  registrations_.remove(one->key);
+  auto last = registrations_.remove(one->key);
+  EXPECT_EQ(library.deregistered, 0) << "when it goes, which takes time, and no sooner";
+  last.reset();
   EXPECT_EQ(library.deregistered, 1);
 }
 
@@ -97,9 +99,11 @@ TEST_F(RegistrationsTest, OtherRightsAreNotShared) {
   EXPECT_NE(written->key, read->key);
 }
 
-TEST_F(RegistrationsTest, ADmaBufIsItsOwnWhateverItsAddress) {
-  const auto one = registrations_.add_dmabuf(5, 4096, 100, 0x7000, Access::kRemoteAll);
-  const auto other = registrations_.add_dmabuf(6, 0, 100, 0x7000, Access::kRemoteAll);
+TEST_F(RegistrationsTest, ADmaBufOfUnknownMemoryIsItsOwnWhateverItsAddress) {
+  const DmaBufMemory memory{.fd = 5, .offset = 4096, .address = 0x7000, .length = 100};
+  const auto one = registrations_.add_dmabuf(memory, Access::kRemoteAll);
+  const auto other =
+      registrations_.add_dmabuf({.fd = 6, .address = 0x7000, .length = 100}, Access::kRemoteAll);
   ASSERT_TRUE(one && other);
   EXPECT_NE(one->key, other->key);
   EXPECT_EQ(library.file, 6);
@@ -110,6 +114,22 @@ TEST_F(RegistrationsTest, ADmaBufIsItsOwnWhateverItsAddress) {
   const auto third = registrations_.add(at(4096), 1, Access::kLocalRead);
   ASSERT_FALSE(third);
   EXPECT_THAT(third.error().message, HasSubstr("PACECAR_MAX_REGIONS"));
+}
+
+TEST_F(RegistrationsTest, ADmaBufOfTheSameAllocationIsRegisteredOnce) {
+  const auto add = [&](int fd, uint64_t allocation) {
+    return registrations_
+        .add_dmabuf({.fd = fd, .address = 0x7000, .length = 100, .allocation = allocation},
+                    Access::kRemoteAll)
+        .value()
+        .key;
+  };
+  const uint32_t one = add(5, 77);
+  EXPECT_EQ(add(6, 77), one);
+  EXPECT_EQ(library.registered, 1);
+  EXPECT_EQ(registrations_.remove(one), nullptr);
+  EXPECT_NE(add(7, 78), one) << "the address has come back, the memory has not";
+  EXPECT_NE(registrations_.remove(one), nullptr);
 }
 
 TEST_F(RegistrationsTest, AsksTheDriverWhetherItTakesDmaBufs) {
@@ -123,7 +143,8 @@ TEST_F(RegistrationsTest, AsksTheDriverWhetherItTakesDmaBufs) {
 TEST_F(RegistrationsTest, RefusalsNameDeviceCauseAndCure) {
   const auto refusal = [&](int error, bool dmabuf) {
     library.refuses = error;
-    const auto region = dmabuf ? registrations_.add_dmabuf(5, 0, 100, 4096, Access::kRemoteAll)
+    const DmaBufMemory memory{.fd = 5, .address = 4096, .length = 100};
+    const auto region = dmabuf ? registrations_.add_dmabuf(memory, Access::kRemoteAll)
                                : registrations_.add(at(4096), 100, Access::kRemoteAll);
     return region ? Error{} : region.error();
   };

@@ -164,7 +164,8 @@ TEST_F(VerbsNicTest, MemoryThatIsNotThereIsRefusedWithASentence) {
   ASSERT_FALSE(unmapped);
   EXPECT_EQ(unmapped.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(unmapped.error().message, HasSubstr("ibv_reg_mr"));
-  const auto no_dmabuf = nics_[0]->register_dmabuf(-1, 0, 4096, 4096, Access::kRemoteWrite);
+  const auto no_dmabuf =
+      nics_[0]->register_dmabuf({.address = 4096, .length = 4096}, Access::kRemoteWrite);
   ASSERT_FALSE(no_dmabuf);
   EXPECT_THAT(no_dmabuf.error().message, HasSubstr("ibv_reg_dmabuf_mr"));
 }

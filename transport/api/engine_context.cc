@@ -56,45 +56,10 @@ void EngineContext::expect(uint32_t senders, uint32_t connections_per_sender) {
   }
 }
 
-// What makes a GPU see what was written is chosen above (gpu/gpu_context.h); this is the NICs' way.
-// Each of them orders its own writes only. One that is lost has none to order any more: it is left
-// out as long as there is another.
 Result<std::optional<FlushId>> EngineContext::start_flush(size_t nic, const Memory* memory,
                                                           const void* data) {
   if (nic >= known_) return no_such_nic(nic);
-  const Group& group = groups_[nic];
-  std::vector<Flushing> started;
-  size_t failed = 0;
-  for (size_t i = 0; i < group.size(); ++i) {
-    const auto flush = group[i].engine->exclusively([&](Messenger&, Nic& device, Instant) {
-      return device.start_flush(memory->region(i), static_cast<const uint8_t*>(data));
-    });
-    if (!flush && ++failed == group.size()) return tl::unexpected(flush.error());
-    if (flush && *flush) started.push_back({group[i].engine, **flush});
-  }
-  if (started.empty()) return std::nullopt;
-  const std::lock_guard lock(flushing_mutex_);
-  flushing_.emplace(++next_flush_, std::move(started));
-  return next_flush_;
-}
-
-Result<bool> EngineContext::flushed(size_t nic, FlushId flush) {
-  const std::lock_guard lock(flushing_mutex_);
-  const auto found = flushing_.find(flush);
-  if (found == flushing_.end()) return true;
-  std::vector<Flushing>& left = found->second;
-  while (!left.empty()) {
-    const auto done = left.back().engine->exclusively(
-        [&](Messenger&, Nic& device, Instant) { return device.flushed(left.back().flush); });
-    if (done && !*done) return false;
-    left.pop_back();
-    if (!done && groups_[nic].size() == 1) {
-      flushing_.erase(found);
-      return done;
-    }
-  }
-  flushing_.erase(found);
-  return true;
+  return flushes_.start(groups_[nic], *memory, static_cast<const uint8_t*>(data));
 }
 
 // Of several NICs: in turns, so that what arrives at any of them is seen before long.
@@ -246,10 +211,14 @@ Result<const Memory*> EngineContext::register_memory(size_t nic, const MemoryRan
   const Group& group = groups_[nic];
   std::vector<MemoryRegion> regions;
   for (const RunningNic& running : group) {
-    auto region = running.engine->exclusively([&](Messenger&, Nic& device, Instant) {
+    auto region = running.engine->registering([&](Nic& device) {
       if (range.dmabuf_fd < 0) return device.register_memory(range.address, range.length, access);
-      return device.register_dmabuf(range.dmabuf_fd, range.dmabuf_offset, range.length,
-                                    reinterpret_cast<uint64_t>(range.address), access);
+      return device.register_dmabuf({.fd = range.dmabuf_fd,
+                                     .offset = range.dmabuf_offset,
+                                     .address = reinterpret_cast<uint64_t>(range.address),
+                                     .length = range.length,
+                                     .allocation = range.allocation},
+                                    access);
     });
     if (!region) {
       release(group, regions);
@@ -257,8 +226,8 @@ Result<const Memory*> EngineContext::register_memory(size_t nic, const MemoryRan
     }
     regions.push_back(*region);
   }
-  return new Memory(std::move(regions), nic,
-                    range.kind == MemoryKind::kHost);  // until deregister_memory
+  const auto gpu = range.kind == MemoryKind::kCuda ? std::optional(range.gpu) : std::nullopt;
+  return new Memory(std::move(regions), nic, gpu);  // until deregister_memory
 }
 
 Result<void> EngineContext::deregister_memory(size_t nic, const Memory* memory) {
@@ -272,9 +241,10 @@ Result<void> EngineContext::deregister_memory(size_t nic, const Memory* memory) 
 // As many of the group's as there are.
 void EngineContext::release(const Group& group, std::span<const MemoryRegion> regions) {
   for (size_t i = 0; i < regions.size(); ++i) {
+    // What is returned goes when others may use the engine again.
     group[i].engine->exclusively([&](Messenger& messenger, Nic& device, Instant) {
       if (!device.shared(regions[i])) messenger.forget_memory(regions[i].key);
-      device.deregister_memory(regions[i]);
+      return device.retire_memory(regions[i]);
     });
   }
 }

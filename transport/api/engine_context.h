@@ -5,7 +5,6 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,8 +13,10 @@
 #include <vector>
 
 #include "transport/api/bond/keeper.h"
+#include "transport/api/flushes.h"
 #include "transport/api/joining.h"
 #include "transport/api/pacecar.hpp"
+#include "transport/api/running_nic.h"
 #include "transport/api/state_document.h"
 #include "transport/base/params.h"
 #include "transport/engine/clock.h"
@@ -26,10 +27,7 @@ namespace pacecar {
 
 class EngineContext final : public Context {
  public:
-  struct RunningNic {
-    NicInfo info;
-    std::shared_ptr<Engine> engine;
-  };
+  using RunningNic = pacecar::RunningNic;
   // What is offered as one NIC.
   using Group = std::vector<RunningNic>;
 
@@ -49,7 +47,7 @@ class EngineContext final : public Context {
 
   Result<std::optional<FlushId>> start_flush(size_t nic, const Memory* memory,
                                              const void* data) override;
-  Result<bool> flushed(size_t nic, FlushId flush) override;
+  Result<bool> flushed(size_t /*nic*/, FlushId flush) override { return flushes_.done(flush); }
   void rest(size_t nic) override;
   Statistics statistics(size_t nic) const override;
 
@@ -75,14 +73,7 @@ class EngineContext final : public Context {
   const size_t own_;            // of PACECAR_NICS
   std::atomic<size_t> known_;   // those that are complete
   std::atomic<size_t> turn_{0};
-  // Of joined NICs: what each of them has still to flush.
-  struct Flushing {
-    std::shared_ptr<Engine> engine;
-    uint64_t flush = 0;
-  };
-  std::mutex flushing_mutex_;
-  std::map<FlushId, std::vector<Flushing>> flushing_;
-  FlushId next_flush_ = 0;
+  Flushes flushes_;
   const ProcessName process_ = own_process();
   const Instant opened_ = clock_now();
   std::unique_ptr<StateServer> state_server_;  // the last: it calls state()

@@ -3,20 +3,23 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "gdr/staging.h"
+#include "transport/api/pacecar.hpp"
 #include "transport/nic/nic.h"
 
 namespace pacecar {
 
 class Memory {
  public:
-  // `nic` is the one that it is registered with, in Context::nics.
-  explicit Memory(std::vector<MemoryRegion> regions, size_t nic = 0, bool host = false)
-      : regions_(std::move(regions)), nic_(nic), host_(host) {}
+  // `nic` is the one that it is registered with, in Context::nics; `gpu` says whose it is, nullopt
+  // the host's.
+  explicit Memory(std::vector<MemoryRegion> regions, size_t nic, std::optional<int> gpu)
+      : regions_(std::move(regions)), nic_(nic), gpu_(gpu) {}
   explicit Memory(std::shared_ptr<StagedRange> staged) : regions_(1), staged_(std::move(staged)) {}
   const MemoryRegion& region(size_t member = 0) const { return regions_[member]; }
   std::span<const MemoryRegion> regions() const { return regions_; }
@@ -24,7 +27,9 @@ class Memory {
   const std::shared_ptr<StagedRange>& staged() const { return staged_; }
   size_t nic() const { return nic_; }
   // Memory of the host, which the processor may read.
-  bool host() const { return host_; }
+  bool host() const { return !gpu_ && staged_ == nullptr; }
+  // The ordinal of the GPU that it is of, kUnknownGpu otherwise.
+  int gpu() const { return gpu_.value_or(kUnknownGpu); }
   // Whether [data, data + size) lies inside.
   bool covers(const void* data, size_t size) const {
     const auto start = reinterpret_cast<uintptr_t>(data);
@@ -35,7 +40,7 @@ class Memory {
  private:
   std::vector<MemoryRegion> regions_;
   size_t nic_ = 0;
-  bool host_ = false;
+  std::optional<int> gpu_;
   std::shared_ptr<StagedRange> staged_;
 };
 

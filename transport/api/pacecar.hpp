@@ -53,8 +53,8 @@ struct NicInfo {
   uint32_t max_connections = 0;
   uint32_t traffic_class = 0;  // IP traffic class byte of data packets, without its ECN bits
   bool ecn = false;
-  bool cuda = false;     // takes memory of kind kCuda
-  bool dma_buf = false;  // and as a dma-buf
+  bool cuda = false;       // takes memory of kind kCuda
+  bool dma_buf = false;    // and as a dma-buf
   bool gpu_flush = false;  // a GPU may not see what was received before a flush (start_flush)
   // What one message with GPU memory should carry at most; 0: no limit.
   uint64_t gpu_message_bytes = 0;
@@ -106,12 +106,17 @@ class Memory;  // a registration; opaque
 enum class MemoryKind : uint8_t { kHost, kCuda };
 
 // Memory to register.
+constexpr int kUnknownGpu = -1;
+
 struct MemoryRange {
   void* address = nullptr;
   size_t length = 0;
   MemoryKind kind = MemoryKind::kHost;
-  int dmabuf_fd = -1;  // of kCuda, where the caller has exported it; still the caller's
+  int dmabuf_fd = -1;          // of kCuda, where the caller has exported it; still the caller's
   uint64_t dmabuf_offset = 0;  // of the memory in it
+  // Found out by the Context itself where it can ask the driver:
+  int gpu = kUnknownGpu;    // the ordinal of the GPU whose it is
+  uint64_t allocation = 0;  // what it lies in, by the driver's number; 0: not known, or several
 };
 
 struct ReceiveBuffer {

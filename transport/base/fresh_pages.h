@@ -1,10 +1,13 @@
 // Memory in whole pages from the kernel: zero, and none is taken for a page before it is written.
-// For tables of which most is seldom used. Throws std::bad_alloc. Thread rule: one owner.
+// For tables of which most is seldom used, and for memory that is registered with a NIC: kernels
+// before 5.12 take registered pages away from a child after fork(), with all that lies in them.
+// Throws std::bad_alloc. Thread rule: one owner.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 
 namespace pacecar {
 
@@ -14,6 +17,26 @@ struct UnmapPages {
 };
 using FreshPages = std::unique_ptr<uint8_t[], UnmapPages>;
 
+// At least one page.
 FreshPages make_fresh_pages(size_t bytes);
+
+// Values in pages that hold nothing else; all zero at first.
+template <typename T>
+class OwnPages {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+ public:
+  explicit OwnPages(size_t size = 1) : size_(size), pages_(make_fresh_pages(size * sizeof(T))) {}
+
+  size_t size() const { return size_; }
+  size_t bytes() const { return size_ * sizeof(T); }
+  T* data() const { return reinterpret_cast<T*>(pages_.get()); }
+  T& operator[](size_t i) const { return data()[i]; }
+  T* operator->() const { return data(); }
+
+ private:
+  size_t size_;
+  FreshPages pages_;
+};
 
 }  // namespace pacecar

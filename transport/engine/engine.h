@@ -51,6 +51,14 @@ class Engine {
     return use(messenger(), nic(), now());
   }
 
+  // Runs `use(nic)`, which registers memory: beside all else where the NIC can, as it may take
+  // long.
+  template <typename Use>
+  auto registering(Use use) {
+    if (caps().registers_beside) return use(nic());
+    return exclusively([&](Messenger&, Nic& nic, Instant) { return use(nic); });
+  }
+
   Submissions<SendOperation>& sends() { return sends_; }
   Submissions<ReceiveOperation>& receives() { return receives_; }
   // After a submission: moves it on at once where that is this thread's to do.

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "transport/base/fresh_pages.h"
 #include "transport/engine/bootstrap_choice.h"
 #include "transport/engine/clock.h"
 #include "transport/io/udp/interfaces.h"
@@ -45,7 +46,7 @@ std::optional<Address> bootstrap_address(const std::string& wish, const std::str
 // Better now than at the first buffers: what any use takes at least must be there to be locked.
 Result<void> check_locking(Nic& nic) {
   constexpr size_t kLeast = size_t{16} << 20;
-  const std::unique_ptr<uint8_t[]> memory(new uint8_t[kLeast]);
+  const FreshPages memory = make_fresh_pages(kLeast);
   const auto region = nic.register_memory(memory.get(), kLeast, Access::kLocalRead);
   if (!region) return tl::unexpected(region.error());
   nic.deregister_memory(*region);

@@ -38,9 +38,8 @@ Result<std::unique_ptr<Messenger>> Messenger::create(Nic& nic, const MessengerCo
       new Messenger(nic, config, std::move(*allocator), std::move(*controllers), now));
   messenger->obeys_ = allocator_name(own);
   messenger->own_allocator_ = allocator_name(name);
-  const auto region =
-      nic.register_memory(messenger->words_out_.data(),
-                          messenger->words_out_.size() * sizeof(uint64_t), Access::kLocalRead);
+  const auto region = nic.register_memory(messenger->words_out_.data(),
+                                          messenger->words_out_.size_bytes(), Access::kLocalRead);
   if (!region) return tl::unexpected(region.error());
   messenger->words_out_region_ = *region;
   return messenger;
@@ -68,9 +67,10 @@ Messenger::Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Al
       allocator_(std::move(allocator)),
       controllers_(std::move(controllers)),
       flows_(nic.caps().flows),
-      words_in_(nic.caps().flows),
+      words_(2 * size_t{nic.caps().flows}),
+      words_in_(words_.data(), nic.caps().flows),
+      words_out_(words_.data() + nic.caps().flows, nic.caps().flows),
       words_seen_(nic.caps().flows),
-      words_out_(nic.caps().flows),
       send_tables_(config.max_connections, EagerCells(config.eager).bytes()),
       receive_tables_(config.max_connections, EagerCells(config.eager).bytes()),
       senders_(config.max_connections),

@@ -21,6 +21,7 @@
 #include "cc/constants.h"
 #include "cc/controller_set.h"
 #include "cc/host_link.h"
+#include "transport/base/fresh_pages.h"
 #include "transport/base/work_list.h"
 #include "transport/message/flow_status.h"
 #include "transport/message/handshake.h"
@@ -292,9 +293,10 @@ class Messenger {
   std::unordered_multimap<NicIdentity, FlowId, IdentityHash> flows_with_;  // by peer
   // The words by which the two ends of a flow coordinate, by FlowId: close together, because they
   // are looked at often.
-  std::vector<uint64_t> words_in_;    // written by the peer
+  OwnPages<uint64_t> words_;
+  std::span<uint64_t> words_in_;      // written by the peer
+  std::span<uint64_t> words_out_;     // source of our own writes
   std::vector<uint64_t> words_seen_;  // of words_in_
-  std::vector<uint64_t> words_out_;   // source of our own writes
   MemoryRegion words_out_region_;
   TableMemory<SendTable> send_tables_;        // by ConnectionId
   TableMemory<ReceiveTable> receive_tables_;  // by ConnectionId

@@ -41,6 +41,8 @@ struct NicCaps {
   // (register_memory).
   bool dma_buf = false;
   bool peer_memory = false;
+  // register_memory and register_dmabuf may be called by any thread, beside the NIC's turns.
+  bool registers_beside = false;
   // Writes without immediate are noticed while the engine sleeps; otherwise memory that peers write
   // must be looked at from time to time.
   bool silent_writes_wake = true;

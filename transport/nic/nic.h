@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,6 +41,17 @@ struct MemoryRegion {
   uint8_t* address = nullptr;
   size_t length = 0;
   uint32_t key = 0;  // local and remote key in one
+};
+
+// Memory behind a dma-buf, such as a GPU's: `length` bytes from `offset` on, addressed by peers
+// from `address` on.
+struct DmaBufMemory {
+  static constexpr uint64_t kUnknown = 0;
+  int fd = -1;
+  uint64_t offset = 0;
+  uint64_t address = 0;
+  size_t length = 0;
+  uint64_t allocation = kUnknown;  // its owner's number for what it lies in, never used again
 };
 
 // What a peer needs to reach a queue pair, as bytes for the bootstrap to carry. Opaque above the
@@ -192,22 +204,26 @@ class Nic {
   // Errors: kInvalidArgument for an empty or wrapping range, kUnavailable when all caps().regions
   // are used.
   virtual Result<MemoryRegion> register_memory(void* address, size_t length, Access access) = 0;
-  // Memory behind a dma-buf, such as a GPU's: `length` bytes from `offset` on, addressed by peers
-  // from `address` on. Only where caps().dma_buf. Errors: as above, and what the device refuses.
-  virtual Result<MemoryRegion> register_dmabuf(int /*fd*/, uint64_t /*offset*/, size_t /*length*/,
-                                               uint64_t /*address*/, Access /*access*/) {
+  // Only where caps().dma_buf. Errors: as above, and what the device refuses.
+  virtual Result<MemoryRegion> register_dmabuf(const DmaBufMemory& /*memory*/, Access /*access*/) {
     return fail(ErrorCode::kInvalidArgument, "the NIC takes no dma-buf: use memory of the host");
   }
   // After this returns, nothing reads or writes the region any more.
   virtual void deregister_memory(const MemoryRegion& region) = 0;
+  // The same in two steps: what takes long and needs no turn of the NIC's happens when what is
+  // returned goes, on any thread, before the NIC does.
+  [[nodiscard]] virtual std::shared_ptr<void> retire_memory(const MemoryRegion& region) {
+    deregister_memory(region);
+    return nullptr;
+  }
 
   // Whether another registration has the same key: then the memory stays registered after this one
   // is gone.
   virtual bool shared(const MemoryRegion& /*region*/) const { return false; }
 
   // Pushes what peers have written into memory of a GPU so far to where the GPU sees it: reads a
-  // byte of it, behind those writes. Returns what flushed() takes, nullopt when there is nothing to
-  // wait for, as for memory of the host. Errors: kUnavailable (too many at once), kSystem.
+  // byte of it, behind those writes. Returns what flushed() takes; nullopt from a NIC that never
+  // reads. Errors: kUnavailable (too many at once), kSystem.
   virtual Result<std::optional<uint64_t>> start_flush(const MemoryRegion& /*region*/,
                                                       const uint8_t* /*data*/) {
     return std::nullopt;

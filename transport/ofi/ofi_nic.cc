@@ -63,7 +63,7 @@ OfiNic::OfiNic(const OfiConfig& config, OfiDomain domain, Instant now)
 
 Result<void> OfiNic::set_up() {
   if (auto opened = open_endpoints(); !opened) return opened;
-  auto region = memory_.lend(rings_.data(), rings_.size() * sizeof(OfiRings));
+  auto region = memory_.lend(rings_.data(), rings_.bytes());
   if (!region) return tl::unexpected(region.error());
   rings_region_ = std::move(*region);
   return {};

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "transport/base/fixed_queue.h"
+#include "transport/base/fresh_pages.h"
 #include "transport/base/log.h"
 #include "transport/base/work_list.h"
 #include "transport/nic/nic.h"
@@ -61,8 +62,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   const NicCaps& caps() const override { return caps_; }
   const NicCounters& counters() const override { return counters_; }
   Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
-  Result<MemoryRegion> register_dmabuf(int fd, uint64_t offset, size_t length, uint64_t address,
-                                       Access access) override;
+  Result<MemoryRegion> register_dmabuf(const DmaBufMemory& memory, Access access) override;
   // Waits, for a bounded time, for the provider and for peers that may write there; closes the
   // endpoints if they do not answer.
   void deregister_memory(const MemoryRegion& region) override;
@@ -177,7 +177,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   std::vector<std::unique_ptr<OfiEndpoint>> endpoints_;  // for control words, then for data
   size_t name_bytes_ = 0;                                // of the longest name of them
   OfiRegistrations memory_;
-  std::vector<OfiRings> rings_;  // by slot
+  OwnPages<OfiRings> rings_;  // by slot
   OfiRegistrations::Region rings_region_;
   std::optional<uint32_t> taken_back_;  // the key that is being deregistered
   NicCaps caps_;

@@ -22,9 +22,8 @@ Result<MemoryRegion> OfiNic::register_memory(void* address, size_t length, Acces
   return memory_.add(address, length, access);
 }
 
-Result<MemoryRegion> OfiNic::register_dmabuf(int fd, uint64_t offset, size_t length,
-                                             uint64_t address, Access access) {
-  return memory_.add_dmabuf(fd, offset, length, address, access);
+Result<MemoryRegion> OfiNic::register_dmabuf(const DmaBufMemory& memory, Access access) {
+  return memory_.add_dmabuf(memory, access);
 }
 
 bool OfiNic::wait_until(Duration limit, const std::function<bool()>& done) {

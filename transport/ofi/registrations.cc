@@ -46,22 +46,22 @@ Result<MemoryRegion> OfiRegistrations::add(void* address, size_t length, Access 
 }
 
 #ifdef FI_MR_DMABUF
-Result<MemoryRegion> OfiRegistrations::add_dmabuf(int fd, uint64_t offset, size_t length,
-                                                  uint64_t address, Access access) {
-  if (auto checked = check(address, length); !checked) return tl::unexpected(checked.error());
-  const fi_mr_dmabuf buffer{.fd = fd,
-                            .offset = offset,
-                            .len = length,
-                            .base_addr = reinterpret_cast<void*>(address - offset)};
+Result<MemoryRegion> OfiRegistrations::add_dmabuf(const DmaBufMemory& memory, Access access) {
+  if (auto checked = check(memory.address, memory.length); !checked) {
+    return tl::unexpected(checked.error());
+  }
+  const fi_mr_dmabuf buffer{.fd = memory.fd,
+                            .offset = memory.offset,
+                            .len = memory.length,
+                            .base_addr = reinterpret_cast<void*>(memory.address - memory.offset)};
   fi_mr_attr attributes{.dmabuf = &buffer, .iov_count = 1};
   attributes.iface = FI_HMEM_CUDA;
-  auto region = enroll(attributes, address, length, access, FI_MR_DMABUF);
+  auto region = enroll(attributes, memory.address, memory.length, access, FI_MR_DMABUF);
   if (region) region->in_gpu = true;
   return keep(std::move(region));
 }
 #else
-Result<MemoryRegion> OfiRegistrations::add_dmabuf(int /*fd*/, uint64_t /*offset*/,
-                                                  size_t /*length*/, uint64_t /*address*/,
+Result<MemoryRegion> OfiRegistrations::add_dmabuf(const DmaBufMemory& /*memory*/,
                                                   Access /*access*/) {
   return fail(ErrorCode::kInvalidArgument,
               "this build knows no dma-bufs of libfabric: build it with version 1.20 or later");

@@ -40,8 +40,7 @@ class OfiRegistrations {
   // Errors: kInvalidArgument (empty or wrapping range), kUnavailable (all are used), and what the
   // provider refuses.
   Result<MemoryRegion> add(void* address, size_t length, Access access);
-  Result<MemoryRegion> add_dmabuf(int fd, uint64_t offset, size_t length, uint64_t address,
-                                  Access access);
+  Result<MemoryRegion> add_dmabuf(const DmaBufMemory& memory, Access access);
   void remove(uint32_t key) { regions_.erase(key); }
   void clear() { regions_.clear(); }
   // nullptr: there is none.

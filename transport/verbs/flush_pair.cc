@@ -5,8 +5,8 @@
 #include <chrono>
 #include <utility>
 
-#include "transport/verbs/errors.h"
 #include "transport/base/random_word.h"
+#include "transport/verbs/errors.h"
 
 namespace pacecar {
 namespace {
@@ -44,7 +44,7 @@ Result<void> FlushPair::set_up(const VerbsDevice& device) {
     return tl::unexpected(verbs_error(Call::kOther, "ibv_create_cq", errno, device_));
   }
   config_.completions = completions_.get();
-  memory_.reset(ibv_reg_mr(config_.domain, byte_.get(), 1, IBV_ACCESS_LOCAL_WRITE));
+  memory_.reset(ibv_reg_mr(config_.domain, byte_.data(), byte_.bytes(), IBV_ACCESS_LOCAL_WRITE));
   if (memory_ == nullptr) {
     return tl::unexpected(verbs_error(Call::kRegister, "ibv_reg_mr", errno, device_));
   }
@@ -66,7 +66,7 @@ Result<uint64_t> FlushPair::start(const MemoryRegion& region, const uint8_t* dat
     return fail(ErrorCode::kUnavailable, "too many flushes at once: wait for those before");
   }
   ibv_sge piece{
-      .addr = reinterpret_cast<uint64_t>(byte_.get()), .length = 1, .lkey = memory_->lkey};
+      .addr = reinterpret_cast<uint64_t>(byte_.data()), .length = 1, .lkey = memory_->lkey};
   ibv_send_wr request{};
   request.wr_id = started_;
   request.sg_list = &piece;

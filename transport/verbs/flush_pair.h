@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "transport/base/fresh_pages.h"
 #include "transport/base/result.h"
 #include "transport/nic/nic.h"
 #include "transport/verbs/handles.h"
@@ -42,7 +43,7 @@ class FlushPair {
   LaneConfig config_;
   // Each is made from those before it; the connection goes before the memory that it uses.
   CompletionQueueHandle completions_;
-  const std::unique_ptr<uint8_t> byte_ = std::make_unique<uint8_t>();
+  const OwnPages<uint8_t> byte_;
   MemoryHandle memory_;
   std::optional<Lane> lane_;
   const uint64_t first_;  // those before it were another's, which failed

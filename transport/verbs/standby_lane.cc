@@ -20,7 +20,7 @@ Result<std::unique_ptr<StandbyLane>> StandbyLane::create(const VerbsDevice& devi
 }
 
 StandbyLane::StandbyLane(const LaneConfig& lanes, QueuePairId id)
-    : config_(lanes), id_(id), buffers_(std::make_unique<Buffers>()), lane_(kMessages) {
+    : config_(lanes), id_(id), lane_(kMessages) {
   config_.shared_receives = nullptr;
   config_.receives = kMessages;
   config_.work_requests = kMessages;
@@ -28,7 +28,7 @@ StandbyLane::StandbyLane(const LaneConfig& lanes, QueuePairId id)
 
 Result<void> StandbyLane::set_up(const VerbsDevice& device, uint32_t flow_label) {
   memory_.reset(
-      ibv_reg_mr(config_.domain, buffers_.get(), sizeof(Buffers), IBV_ACCESS_LOCAL_WRITE));
+      ibv_reg_mr(config_.domain, buffers_.data(), buffers_.bytes(), IBV_ACCESS_LOCAL_WRITE));
   if (memory_ == nullptr) {
     return tl::unexpected(verbs_error(Call::kRegister, "ibv_reg_mr", errno, device.name));
   }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "transport/base/fresh_pages.h"
 #include "transport/base/result.h"
 #include "transport/verbs/handles.h"
 #include "transport/verbs/lane.h"
@@ -67,7 +68,7 @@ class StandbyLane {
   LaneConfig config_;
   QueuePairId id_;
   // The connection is gone before the memory that it uses.
-  std::unique_ptr<Buffers> buffers_;
+  OwnPages<Buffers> buffers_;
   MemoryHandle memory_;
   Lane lane_;
   uint32_t sent_ = 0;

@@ -14,8 +14,8 @@
 
 #include "gdr/peermem.h"
 #include "transport/base/check.h"
-#include "transport/verbs/errors.h"
 #include "transport/base/random_word.h"
+#include "transport/verbs/errors.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -127,6 +127,7 @@ NicCaps VerbsNic::make_caps() const {
           .reads = true,
           .dma_buf = registrations_.takes_dmabuf(),
           .peer_memory = device_.hardware && peer_memory_module().has_value(),
+          .registers_beside = true,
           .silent_writes_wake = false,
           .networks = {ethernet ? kRoceNetwork : kInfinibandNetwork}};
 }
@@ -151,9 +152,8 @@ Result<MemoryRegion> VerbsNic::register_memory(void* address, size_t length, Acc
   return registrations_.add(address, length, access);
 }
 
-Result<MemoryRegion> VerbsNic::register_dmabuf(int fd, uint64_t offset, size_t length,
-                                               uint64_t address, Access access) {
-  return registrations_.add_dmabuf(fd, offset, length, address, access);
+Result<MemoryRegion> VerbsNic::register_dmabuf(const DmaBufMemory& memory, Access access) {
+  return registrations_.add_dmabuf(memory, access);
 }
 
 Result<std::optional<uint64_t>> VerbsNic::start_flush(const MemoryRegion& region,
@@ -171,7 +171,7 @@ Result<bool> VerbsNic::flushed(uint64_t flush) {
   return flushes_->done(flush);
 }
 
-void VerbsNic::deregister_memory(const MemoryRegion& region) {
+std::shared_ptr<void> VerbsNic::retire_memory(const MemoryRegion& region) {
   if (flushes_ != nullptr) flushes_->finish();
   if (!registrations_.last(region.key)) return registrations_.remove(region.key);
   for (const auto& qp : queue_pairs_) {
@@ -184,7 +184,7 @@ void VerbsNic::deregister_memory(const MemoryRegion& region) {
       if (qp != nullptr && qp->work.in_use(region.key)) take_back(*qp, region.key);
     }
   }
-  registrations_.remove(region.key);
+  return registrations_.remove(region.key);
 }
 
 void VerbsNic::take_back(QueuePair& qp, uint32_t key) {

@@ -2,7 +2,7 @@
 // InfiniBand. A data queue pair has several lanes, each with a path of its own through the network;
 // what is posted waits here until the flow's limits let it out, chunk by chunk.
 //
-// Thread rule: one thread at a time, except wait_fd().
+// Thread rule: one thread at a time, except wait_fd() and what registers memory.
 #pragma once
 
 #include <memory>
@@ -68,14 +68,14 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
     return hardware_counters_.deltas();
   }
   Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
-  Result<MemoryRegion> register_dmabuf(int fd, uint64_t offset, size_t length, uint64_t address,
-                                       Access access) override;
+  Result<MemoryRegion> register_dmabuf(const DmaBufMemory& memory, Access access) override;
   Result<std::optional<uint64_t>> start_flush(const MemoryRegion& region,
                                               const uint8_t* data) override;
   Result<bool> flushed(uint64_t flush) override;
   // Waits, for a bounded time, for what the device may still do with the memory; breaks the queue
   // pairs that are not done by then.
-  void deregister_memory(const MemoryRegion& region) override;
+  std::shared_ptr<void> retire_memory(const MemoryRegion& region) override;
+  void deregister_memory(const MemoryRegion& region) override { retire_memory(region).reset(); }
   bool shared(const MemoryRegion& region) const override {
     return !registrations_.last(region.key);
   }

@@ -47,7 +47,7 @@ struct Behavior {
   uint8_t max_reads = 16;
   uint32_t max_regions = 1 << 16;
 
-  Duration registration;  // that one takes
+  Duration registration;  // that one takes, and a deregistration
   bool peer_memory = true;
   bool dma_buf = true;
 };

@@ -106,12 +106,13 @@ void fill_gid(const Device& device, ibv_gid_entry& entry) {
   entry.gid.raw[15] = static_cast<uint8_t>(device.number() + 1);
 }
 
-ibv_mr* registered(Region* region, const Device& device) {
-  if (device.behavior().registration > Duration()) {
-    std::this_thread::sleep_for(std::chrono::nanoseconds(device.behavior().registration.ns()));
-  }
-  return region == nullptr ? nullptr : &region->verbs;
+// Pages are pinned, and let go, by the kernel, which takes its time; the device goes on meanwhile.
+void pin(const Device& device) {
+  if (device.behavior().registration == Duration()) return;
+  std::this_thread::sleep_for(std::chrono::nanoseconds(device.behavior().registration.ns()));
 }
+
+ibv_mr* registered(Region* region) { return region == nullptr ? nullptr : &region->verbs; }
 
 // As the kernel would: what is not mapped cannot be locked.
 bool mapped(const void* address, size_t length) {
@@ -232,6 +233,7 @@ ibv_mr* ibv_reg_mr(ibv_pd* domain, void* address, size_t length, int access) {
 ibv_mr* ibv_reg_mr_iova2(ibv_pd* domain, void* address, size_t length, uint64_t begin,
                          unsigned access) {
   Device& device = device_of(domain);
+  pin(device);
   const std::lock_guard lock(device.lock());
   const Behavior& behavior = device.behavior();
   constexpr unsigned kRemote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
@@ -242,23 +244,23 @@ ibv_mr* ibv_reg_mr_iova2(ibv_pd* domain, void* address, size_t length, uint64_t 
   const bool reachable =
       as_gpu_sees(address) != nullptr ? behavior.peer_memory : mapped(address, length);
   if (!reachable) return refuse<ibv_mr>(EFAULT);
-  return registered(device.regions().add(domain, address, length, begin, static_cast<int>(access)),
-                    device);
+  return registered(device.regions().add(domain, address, length, begin, static_cast<int>(access)));
 }
 
 ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* domain, uint64_t offset, size_t length, uint64_t begin, int fd,
                           int access) {
   Device& device = device_of(domain);
+  pin(device);
   const std::lock_guard lock(device.lock());
   if (!device.behavior().dma_buf) return refuse<ibv_mr>(EOPNOTSUPP);
   if (fcntl(fd, F_GETFD) < 0) return refuse<ibv_mr>(EBADF);
   if (device.dead()) return refuse<ibv_mr>(EIO);
-  return registered(device.regions().add_dma_buf(domain, fd, offset, length, begin, access),
-                    device);
+  return registered(device.regions().add_dma_buf(domain, fd, offset, length, begin, access));
 }
 
 int ibv_dereg_mr(ibv_mr* memory) {
   Device& device = Device::of(memory->context);
+  pin(device);
   const std::lock_guard lock(device.lock());
   device.remove_region(*reinterpret_cast<Region*>(memory));
   return 0;

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "tests/support/hostile_verbs/behavior.h"
 #include "tests/support/hostile_verbs/memory.h"
@@ -22,5 +24,8 @@ int64_t now_ns();
 
 void set_link(uint32_t device, bool up);
 void kill_device(uint32_t device);
+
+// Memory of this process that is registered with a device now, by its address.
+std::vector<std::span<const uint8_t>> registered_memory();
 
 }  // namespace pacecar::hostile

@@ -156,6 +156,13 @@ bool Regions::any_in(const ibv_pd* domain) const {
                              [&](const auto& each) { return each.second->verbs.pd == domain; });
 }
 
+void Regions::list(std::vector<std::span<const uint8_t>>& all) const {
+  for (const auto& [key, region] : by_key_) {
+    const ibv_mr& verbs = region->verbs;
+    if (verbs.addr != nullptr) all.emplace_back(static_cast<uint8_t*>(verbs.addr), verbs.length);
+  }
+}
+
 // --- landing ---
 
 void Landing::write(Region& region, uint64_t address, const std::vector<uint8_t>& data) {

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -51,6 +52,8 @@ class Regions {
   Region* find(uint32_t key, const ibv_pd* domain) const;
   size_t size() const { return by_key_.size(); }
   bool any_in(const ibv_pd* domain) const;
+  // Appends those that were registered by their address.
+  void list(std::vector<std::span<const uint8_t>>& all) const;
 
  private:
   Region* keep(std::unique_ptr<Region> region, ibv_pd* domain, void* address);

@@ -81,10 +81,23 @@ void World::kill_device(uint32_t device) {
   }
 }
 
+std::vector<std::span<const uint8_t>> World::registered_memory() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::span<const uint8_t>> all;
+  for (Device* device : open_) {
+    const std::lock_guard device_lock(device->lock());
+    device->regions().list(all);
+  }
+  return all;
+}
+
 void configure(const Behavior& behavior) { World::instance().configure(behavior); }
 void turn() { World::instance().turn(); }
 int64_t now_ns() { return World::instance().now_ns(); }
 void set_link(uint32_t device, bool up) { World::instance().set_link(device, up); }
 void kill_device(uint32_t device) { World::instance().kill_device(device); }
+std::vector<std::span<const uint8_t>> registered_memory() {
+  return World::instance().registered_memory();
+}
 
 }  // namespace pacecar::hostile

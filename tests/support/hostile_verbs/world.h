@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ class World {
   void remove(Device& device);
   void set_link(uint32_t device, bool up);
   void kill_device(uint32_t device);
+  std::vector<std::span<const uint8_t>> registered_memory();
 
  private:
   World();

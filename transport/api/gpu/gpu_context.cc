@@ -120,6 +120,7 @@ class GpuContext final : public Context {
  private:
   GpuWay way(size_t nic) const { return nic < nics().size() ? way_of(nics()[nic]) : GpuWay::kHost; }
   Result<const Memory*> register_direct(size_t nic, const MemoryRange& range);
+  Result<void> flush_without_read(const void* data);
   Result<const Memory*> register_dmabuf(size_t nic, MemoryRange range);
 
   const std::shared_ptr<Context> inner_;
@@ -134,7 +135,10 @@ Result<const Memory*> GpuContext::register_memory(size_t nic, const MemoryRange&
   const auto kind = kind_of_gpu_range(gpus_->driver(), range.address, range.length);
   if (!kind) return tl::unexpected(kind.error());
   if (is_direct(way(nic)) && !kind->managed) {
-    auto direct = register_direct(nic, range);
+    MemoryRange known = range;
+    known.gpu = kind->device;
+    known.allocation = kind->allocation;
+    auto direct = register_direct(nic, known);
     if (direct) return direct;
     if (!told_refusal_.exchange(true)) {
       log_(LogLevel::kWarn,
@@ -171,32 +175,29 @@ Result<const Memory*> GpuContext::register_dmabuf(size_t nic, MemoryRange range)
   return inner_->register_memory(nic, range);
 }
 
+// Whatever the GPU's attributes say: what is asked for is done.
 Result<std::optional<FlushId>> GpuContext::start_flush(size_t nic, const Memory* memory,
                                                        const void* data) {
-  // A copy of the GPU's own needs no flush.
-  if (memory->staged() != nullptr || !is_direct(way(nic))) {
-    return std::nullopt;
-  }
-  if (std::ranges::all_of(gpus_->gpus(), &Gpu::orders_writes)) return std::nullopt;
+  if (memory->staged() != nullptr) return std::nullopt;  // a copy of the GPU's own
+  auto read = inner_->start_flush(nic, memory, data);
+  if (!read || *read || memory->host()) return read;
+  if (auto done = flush_without_read(data); !done) return tl::unexpected(done.error());
+  return std::nullopt;
+}
+
+// For NICs that never read.
+Result<void> GpuContext::flush_without_read(const void* data) {
   const auto kind = kind_of_pointer(gpus_->driver(), data);
   if (!kind) return tl::unexpected(kind.error());
   const auto gpu = std::ranges::find(gpus_->gpus(), kind->device, &Gpu::device);
-  if (!kind->cuda || gpu == gpus_->gpus().end()) return std::nullopt;
-  switch (flush_way(*gpu)) {
-    case FlushWay::kNone:
-      break;
-    case FlushWay::kRead:
-      return inner_->start_flush(nic, memory, data);
-    case FlushWay::kDriver: {
-      const auto engine = gpus_->engine(kind->device);
-      if (!engine) return tl::unexpected(engine.error());
-      if (auto done = flush_writes((*engine)->context()); !done) {
-        return tl::unexpected(done.error());
-      }
-      break;
-    }
+  if (kind->cuda && gpu != gpus_->gpus().end() && gpu->orders_writes) return {};
+  if (!kind->cuda || gpu == gpus_->gpus().end() || !gpu->flush_call) {
+    return fail(ErrorCode::kUnavailable,
+                "neither the NIC nor the GPU's driver can flush GPU memory: set PACECAR_GPU=host");
   }
-  return std::nullopt;
+  const auto engine = gpus_->engine(kind->device);
+  if (!engine) return tl::unexpected(engine.error());
+  return flush_writes((*engine)->context());
 }
 
 // " (nearest: 0000:3b:00.0, PIX)"; empty where nothing is known.

@@ -1,0 +1,167 @@
+// A Context's memory over hostile devices: registrations beside the traffic, flushes of a GPU's
+// memory by each NIC of a device.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "tests/support/hostile_process.h"
+#include "tests/support/hostile_verbs/gpu_memory.h"
+#include "transport/base/file_descriptor.h"
+
+namespace pacecar::test {
+namespace {
+
+using hostile::Behavior;
+using hostile::GpuBuffer;
+
+constexpr size_t kSize = 1 << 20;
+
+// Two processes of `nics` devices each, and messages into the second one's GPU.
+class GpuMessages {
+ public:
+  explicit GpuMessages(uint32_t nics, Behavior behavior = {.late_landing = 200}) {
+    behavior.devices = 2 * nics;
+    hostile::configure(behavior);
+    from_ = std::make_unique<HostileProcess>(0, nics);
+    to_ = std::make_unique<HostileProcess>(nics, nics);
+    ends_ = connect(from_->context(), 0, to_->context(), 0).value();
+    std::iota(bytes_.begin(), bytes_.end(), uint8_t{3});
+    source_ = from_->register_memory(bytes_.data(), kSize, MemoryKind::kHost);
+    target_ = to_->register_memory(gpu_.address(), kSize, MemoryKind::kCuda);
+  }
+  ~GpuMessages() {
+    EXPECT_TRUE(from_->context().deregister_memory(0, source_));
+    EXPECT_TRUE(to_->context().deregister_memory(0, target_));
+  }
+
+  void carry(size_t size = kSize) {
+    std::ranges::fill(gpu_.as_gpu_sees(), uint8_t{0});
+    const ReceiveBuffer buffer{gpu_.address(), size, 0, target_};
+    Request* receiving = ends_.receive->irecv({&buffer, 1}).value();
+    Request* const sending = ends_.send->isend(bytes_.data(), size, 0, source_).value();
+    while (!ends_.receive->test(receiving).value().done) {
+    }
+    while (!ends_.send->test(sending).value().done) {
+    }
+  }
+  Context& receiver() { return to_->context(); }
+  bool seen_by_gpu() const { return std::ranges::equal(gpu_.as_gpu_sees(), bytes_); }
+  // True: all that was received is where the GPU sees it; false: that cannot be had.
+  bool flush() {
+    const auto started = receiver().start_flush(0, target_, gpu_.address());
+    if (!started) return false;
+    EXPECT_TRUE(*started) << "nothing was read";
+    if (!*started) return true;
+    for (;;) {
+      const auto done = receiver().flushed(0, **started);
+      if (!done || *done) return done.has_value();
+    }
+  }
+
+ private:
+  std::unique_ptr<HostileProcess> from_;
+  std::unique_ptr<HostileProcess> to_;
+  Ends ends_;
+  std::vector<uint8_t> bytes_ = std::vector<uint8_t>(kSize);
+  GpuBuffer gpu_{kSize};
+  const Memory* source_ = nullptr;
+  const Memory* target_ = nullptr;
+};
+
+TEST(VerbsContext, AFlushPushesWhatEachNicOfADeviceWrote) {
+  for (const uint32_t nics : {1U, 2U}) {
+    GpuMessages messages(nics);
+    messages.carry();
+    EXPECT_FALSE(messages.seen_by_gpu()) << "the devices are not hostile enough";
+    EXPECT_TRUE(messages.flush());
+    EXPECT_TRUE(messages.seen_by_gpu());
+  }
+}
+
+// What it wrote may be anywhere between it and the GPU.
+TEST(VerbsContext, AFlushFailsWithANicThatHasWritten) {
+  for (const uint32_t killed : {2U, 3U}) {
+    GpuMessages messages(2);
+    messages.carry();
+    hostile::kill_device(killed);
+    EXPECT_FALSE(messages.flush()) << "by device " << killed;
+  }
+}
+
+TEST(VerbsContext, ALostNicThatHasWrittenNothingSinceIsLeftOut) {
+  GpuMessages messages(2);
+  messages.carry();
+  EXPECT_TRUE(messages.flush());
+  hostile::kill_device(3);
+  EXPECT_TRUE(messages.flush());
+  messages.carry();
+  EXPECT_TRUE(messages.flush());
+  EXPECT_TRUE(messages.seen_by_gpu());
+}
+
+TEST(VerbsContext, MessagesMoveWhileMemoryIsRegistered) {
+  constexpr int kRegistrations = 10;
+  GpuMessages messages(1, {.registration = Duration::from_ms(50)});
+  std::vector<uint8_t> others(1000);
+  std::atomic<size_t> step = 0;  // even: a registration; odd: a deregistration
+  std::thread registering([&] {
+    for (; step < 2 * kRegistrations; ++step) {
+      const auto memory =
+          messages.receiver().register_memory(0, others.data(), others.size()).value();
+      ++step;
+      EXPECT_TRUE(messages.receiver().deregister_memory(0, memory));
+    }
+  });
+  std::array<int, 2> moved{};
+  for (size_t now = 0; now < 2 * kRegistrations; now = step) {
+    messages.carry(1000);
+    if (step == now) ++moved[now % 2];
+  }
+  registering.join();
+  EXPECT_GT(moved[0], kRegistrations) << "while memory was registered";
+  EXPECT_GT(moved[1], kRegistrations) << "while memory was deregistered";
+}
+
+TEST(VerbsContext, TheSameMemoryOfAGpuIsRegisteredOnce) {
+  hostile::configure({.devices = 1});
+  HostileProcess process(0, 1);
+  const GpuBuffer gpu(kSize);
+  std::vector<const Memory*> memories;
+  for (const uint64_t allocation : {7U, 7U, 8U, 0U, 0U}) {
+    const FileDescriptor file(hostile::dma_buf_of(gpu.address()));
+    const auto registered = process.context().register_memory(0, {.address = gpu.address(),
+                                                                  .length = kSize,
+                                                                  .kind = MemoryKind::kCuda,
+                                                                  .dmabuf_fd = file.get(),
+                                                                  .allocation = allocation});
+    ASSERT_TRUE(registered) << registered.error().message;
+    memories.push_back(*registered);
+  }
+  const auto key = [&](size_t i) { return memories[i]->region().key; };
+  EXPECT_EQ(key(0), key(1));
+  EXPECT_NE(key(0), key(2)) << "what was there before is registered still";
+  EXPECT_NE(key(3), key(4)) << "nobody knows whether it is the same";
+  for (const Memory* memory : memories) {
+    EXPECT_TRUE(process.context().deregister_memory(0, memory));
+  }
+}
+
+TEST(VerbsContext, MemoryOfTheHostNeedsNoFlush) {
+  hostile::configure({.devices = 1});
+  HostileProcess process(0, 1);
+  std::vector<uint8_t> bytes(100);
+  const Memory* const memory =
+      process.register_memory(bytes.data(), bytes.size(), MemoryKind::kHost);
+  const auto started = process.context().start_flush(0, memory, bytes.data());
+  ASSERT_TRUE(started);
+  EXPECT_EQ(*started, std::nullopt);
+  EXPECT_TRUE(process.context().deregister_memory(0, memory));
+}
+
+}  // namespace
+}  // namespace pacecar::test

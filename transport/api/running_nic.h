@@ -1,0 +1,16 @@
+// A NIC of a Context: what is told of it, and the engine that drives it.
+#pragma once
+
+#include <memory>
+
+#include "transport/api/pacecar.hpp"
+#include "transport/engine/engine.h"
+
+namespace pacecar {
+
+struct RunningNic {
+  NicInfo info;
+  std::shared_ptr<Engine> engine;
+};
+
+}  // namespace pacecar
