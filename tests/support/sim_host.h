@@ -28,6 +28,7 @@ struct SimHostConfig {
   size_t transmit = SoftPort::kMaxTransmit;  // packets that the NIC makes at a time
   bool control_first = false;
   uint32_t eager = 0;
+  bool strict = false;
   WireMode wire_mode = WireMode::kExtended;
 };
 
@@ -60,6 +61,7 @@ class SimHost {
                                                    .silence_limit = config.silence_limit,
                                                    .first_flow_number = random_.next_u64(),
                                                    .eager = config.eager,
+                                                   .strict = config.strict,
                                                },
                                                network.now())
                                  .value())),

@@ -53,8 +53,8 @@ struct NicInfo {
   uint32_t max_connections = 0;
   uint32_t traffic_class = 0;  // IP traffic class byte of data packets, without its ECN bits
   bool ecn = false;
-  bool cuda = false;     // takes memory of kind kCuda
-  bool dma_buf = false;  // and as a dma-buf
+  bool cuda = false;       // takes memory of kind kCuda
+  bool dma_buf = false;    // and as a dma-buf
   bool gpu_flush = false;  // a GPU may not see what was received before a flush (start_flush)
   // What one message with GPU memory should carry at most; 0: no limit.
   uint64_t gpu_message_bytes = 0;
@@ -110,7 +110,7 @@ struct MemoryRange {
   void* address = nullptr;
   size_t length = 0;
   MemoryKind kind = MemoryKind::kHost;
-  int dmabuf_fd = -1;  // of kCuda, where the caller has exported it; still the caller's
+  int dmabuf_fd = -1;          // of kCuda, where the caller has exported it; still the caller's
   uint64_t dmabuf_offset = 0;  // of the memory in it
 };
 
@@ -153,7 +153,8 @@ class SendConnection {
   virtual ~SendConnection() = default;  // closes; never waits for the peer
   // Starts a send; nullptr means "full, again later". `memory` must cover [data, data+size). The
   // first leaves at once; those that are started before it was tested leave together, with the next
-  // test().
+  // test(). What the receive buffer does not hold is cut off, unless Params::strict makes that an
+  // error; the size that test() gives is what was sent.
   virtual Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) = 0;
   // Errors: kPeer (dead, silent or closed; names the peer), kInvalidArgument (larger than the
   // receiver's buffer).

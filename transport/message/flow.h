@@ -76,6 +76,8 @@ struct Messenger::Progress {
 };
 
 struct Messenger::Sender {
+  explicit Sender(bool strict) : queue(strict) {}
+
   ConnectionId id = 0;
   Flow* flow = nullptr;
   uint32_t weight = 1;
@@ -100,6 +102,8 @@ struct Messenger::Sender {
 };
 
 struct Messenger::Receiver {
+  explicit Receiver(bool strict) : queue(strict) {}
+
   ConnectionId id = 0;
   Flow* flow = nullptr;
   uint32_t weight = 1;

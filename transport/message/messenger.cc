@@ -252,7 +252,7 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
     return fail(ErrorCode::kUnavailable,
                 "all connections of the NIC are used: close some or raise PACECAR_MAX_CONNECTIONS");
   }
-  auto sender = std::make_unique<Sender>();
+  auto sender = std::make_unique<Sender>(config_.strict);
   sender->id = static_cast<ConnectionId>(place);
   sender->eager = role == Role::kWhole ? config_.eager : 0;
   sender->table = send_tables_.renew(place);
@@ -339,7 +339,7 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
                 "all connections of the NIC are used: close some or raise PACECAR_MAX_CONNECTIONS");
   }
   const uint32_t eager = std::min(offer->eager, config_.eager);
-  auto receiver = std::make_unique<Receiver>();
+  auto receiver = std::make_unique<Receiver>(config_.strict);
   receiver->id = static_cast<ConnectionId>(place);
   receiver->table = receive_tables_.renew(place);
   receiver->remote_table = offer->table;
