@@ -12,6 +12,7 @@
 namespace pacecar::check {
 
 constexpr int kMaxRanks = 2;
+constexpr size_t kMaxListeners = 4;  // of rank 0
 
 // A sentence that one of several processes sets; the first one stays.
 class SharedLine {
@@ -29,7 +30,7 @@ struct Arena {
   std::atomic<int> arrived{0};
   std::atomic<uint32_t> barrier_round{0};
   std::atomic<int> finished{0};  // ranks that came to their end
-  std::array<std::array<uint8_t, nccl::kHandleBytes>, kMaxRanks> handles{};
+  std::array<std::array<uint8_t, nccl::kHandleBytes>, kMaxListeners> handles{};
   SharedLine violation;
   SharedLine not_offered;
   SharedLine said;  // the plugin's first warning

@@ -49,7 +49,8 @@ struct Options {
 
 std::vector<Rule> rules_of(const Options& options) {
   std::vector<Rule> rules;
-  for (const auto& group : {setup_rules(), transfer_rules(), teardown_rules()}) {
+  for (const auto& group :
+       {setup_rules(), transfer_rules(), group_rules(), crowd_rules(), teardown_rules()}) {
     std::copy_if(group.begin(), group.end(), std::back_inserter(rules), [&](const Rule& rule) {
       return options.only.empty() || rule.name.find(options.only) != std::string_view::npos;
     });

@@ -16,17 +16,25 @@ Host::Host(Arena& arena, const Subject& subject, int rank)
       rank_(rank) {}
 
 void* Host::connect_ranks() {
+  const std::vector<Listening> listening = listen_for_ranks(1);
+  void* const comm = join_ranks(listening, 0);
+  for (const Listening& one : listening) close_listen(one.comm);
+  return comm;
+}
+
+std::vector<Listening> Host::listen_for_ranks(size_t count) {
   start();
-  if (rank_ == 0) {
-    const Listening listening = listen();
-    arena_.handles[0] = listening.handle;
-    barrier();
-    void* const comm = accept(listening.comm);
-    close_listen(listening.comm);
-    return comm;
+  std::vector<Listening> listening;
+  for (size_t i = 0; i < count && rank_ == 0; ++i) {
+    listening.push_back(listen());
+    arena_.handles[i] = listening.back().handle;
   }
   barrier();
-  return connect(arena_.handles[0]);
+  return listening;
+}
+
+void* Host::join_ranks(const std::vector<Listening>& listening, size_t number) const {
+  return rank_ == 0 ? accept(listening[number].comm) : connect(arena_.handles[number]);
 }
 
 void Host::barrier() {

@@ -24,6 +24,10 @@ class Host : public nccl::Host {
   int rank() const { return rank_; }
   // Rank 1's sending end, rank 0's receiving one.
   void* connect_ranks();
+  // For several connections of that kind: rank 0's listeners, whose handles rank 1 knows then.
+  std::vector<Listening> listen_for_ranks(size_t count);
+  // This rank's end of a connection by the listener of that number.
+  void* join_ranks(const std::vector<Listening>& listening, size_t number) const;
   void close_rank(void* comm) const { rank_ == 0 ? close_receive(comm) : close_send(comm); }
   // `body` over a connection of the process to itself, which is closed when the body is done with
   // its memory.

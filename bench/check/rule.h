@@ -23,6 +23,8 @@ struct Rule {
 
 std::span<const Rule> setup_rules();
 std::span<const Rule> transfer_rules();
+std::span<const Rule> group_rules();
+std::span<const Rule> crowd_rules();
 std::span<const Rule> teardown_rules();
 
 }  // namespace pacecar::check

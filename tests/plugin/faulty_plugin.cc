@@ -15,6 +15,8 @@
 #include <mutex>
 #include <set>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 #include "net_plugin/abi/tables.h"
 
@@ -85,6 +87,21 @@ NcclResult few_connections(void* context, int device, void* handle, void** comm,
   if (*comm != nullptr && ++calls > 8) return NcclResult::kSystemError;
   return result;
 }
+NcclResult connect_in_one_thread(void* context, int device, void* handle, void** comm,
+                                 DeviceHandle** device_handle) {
+  static const std::thread::id own = std::this_thread::get_id();
+  if (std::this_thread::get_id() != own) return NcclResult::kInternalError;
+  return real.connect(context, device, handle, comm, device_handle);
+}
+NcclResult accept_once(void* listening, void** comm, DeviceHandle** device_handle) {
+  static std::mutex mutex;
+  static std::set<void*> used;
+  const std::lock_guard lock(mutex);
+  if (used.contains(listening)) return NcclResult::kInternalError;
+  const NcclResult result = real.accept(listening, comm, device_handle);
+  if (*comm != nullptr) used.insert(listening);
+  return result;
+}
 NcclResult leaking_accept(void* listening, void** comm, DeviceHandle** device_handle) {
   const NcclResult result = real.accept(listening, comm, device_handle);
   if (*comm != nullptr && open("/dev/null", O_RDONLY) < 0) return NcclResult::kSystemError;
@@ -125,6 +142,24 @@ NcclResult posted_sizes(void* request, int* done, int* sizes) {
   const NcclResult result = real.test(request, done, sizes);
   const std::lock_guard lock(receives_mutex);
   if (*done == 1 && receives.contains(request)) sizes[0] = receives[request];
+  return result;
+}
+NcclResult init_strict(void** context, uint64_t id, CommConfig* config, Logger logger,
+                       ProfilerCallback profiler) {
+  setenv("PACECAR_STRICT", "1", 1);
+  return real.init(context, id, config, logger, profiler);
+}
+NcclResult counting_receive(void* comm, int count, void** data, size_t* sizes, int* tags,
+                            void** memories, void** handles, void** request) {
+  const NcclResult result = real.irecv(comm, count, data, sizes, tags, memories, handles, request);
+  const std::lock_guard lock(receives_mutex);
+  if (*request != nullptr) receives[*request] = count;
+  return result;
+}
+NcclResult mixed_up_sizes(void* request, int* done, int* sizes) {
+  const NcclResult result = real.test(request, done, sizes);
+  const std::lock_guard lock(receives_mutex);
+  if (*done == 1 && receives.contains(request)) std::swap(sizes[0], sizes[receives[request] - 1]);
   return result;
 }
 NcclResult shallow_receive(void* comm, int count, void** data, size_t* sizes, int* tags,
@@ -218,6 +253,7 @@ NcclResult reluctant_test(void* request, int* done, int* sizes) {
   return result;
 }
 
+NcclResult no_close_in_flight(void*) { return NcclResult::kInternalError; }
 NcclResult close_blocks(void*) {
   block();
   return NcclResult::kSuccess;
@@ -250,6 +286,11 @@ NcclResult no_errors(void* request, int* done, int* sizes) {
   if (fault == "damage") net.isend = damaging_send;
   if (fault == "empty") net.isend = no_empty_send;
   if (fault == "short") net.irecv = noting_receive, net.test = posted_sizes;
+  if (fault == "long") net.init = init_strict;
+  if (fault == "groups") net.irecv = counting_receive, net.test = mixed_up_sizes;
+  if (fault == "crowd") net.connect = connect_in_one_thread;
+  if (fault == "listen-again") net.accept = accept_once;
+  if (fault == "close-in-flight") net.closeRecv = no_close_in_flight;
   if (fault == "depth") net.irecv = shallow_receive;
   if (fault == "full") net.irecv = silent_when_full;
   if (fault == "reluctant") {

@@ -217,8 +217,8 @@ class BondTransfer {
 // A connection from a device of `from` NICs to one of `to`.
 class BondWorld {
  public:
-  BondWorld(size_t from, size_t to, Duration timeout = Duration::from_s(2))
-      : params_(params(timeout)), from_(params_, from, 1), to_(params_, to, 2) {
+  BondWorld(size_t from, size_t to, Duration timeout = Duration::from_s(2), bool strict = false)
+      : params_(params(timeout, strict)), from_(params_, from, 1), to_(params_, to, 2) {
     auto listener = make_listener(to_.own(), params_).value();
     auto connecting = make_connecting(from_.own(), params_, listener->handle(), 0).value();
     while (send_ == nullptr || receive_ == nullptr) {
@@ -235,9 +235,10 @@ class BondWorld {
   void close_receive() { receive_.reset(); }
 
  private:
-  static Params params(Duration timeout) {
+  static Params params(Duration timeout, bool strict) {
     Params params;
     params.timeout = timeout;
+    params.strict = strict;
     return params;
   }
 

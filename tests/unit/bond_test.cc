@@ -268,29 +268,54 @@ TEST(Bond, GroupsOfBuffersAreFilledByTheirTags) {
   }
 }
 
-TEST(Bond, AMessageThatIsTooLongFailsAtBothEnds) {
-  BondWorld world(2, 2);
-  std::vector<uint8_t> bytes(100'000);
-  const auto out = world.from().register_memory(bytes);
-  const auto in = world.to().register_memory(bytes);
-  const ReceiveBuffer buffer{bytes.data(), bytes.size() - 1, 0, in.get()};
-  Request* receiving = world.receive().irecv({&buffer, 1}).value();
-  Request* sending = world.send().isend(bytes.data(), bytes.size(), 0, out.get()).value();
-  std::string sent, received;
-  while (sent.empty() || received.empty()) {
-    if (sent.empty()) {
-      const auto result = world.send().test(sending);
-      ASSERT_TRUE(!result || !result->done);
-      if (!result) sent = result.error().message;
-    }
-    if (received.empty()) {
-      const auto result = world.receive().test(receiving);
-      ASSERT_TRUE(!result || !result->done);
-      if (!result) received = result.error().message;
-    }
+// Of two NICs at both ends: a message, and a receive of `kept` of its bytes.
+void send_too_much(BondWorld& world, size_t kept, Result<TestResult>* sent,
+                   Result<TestResult>* received) {
+  std::vector<uint8_t> from(100'000, 7);
+  std::vector<uint8_t> to(100'000, 9);
+  const auto out = world.from().register_memory(from);
+  const auto in = world.to().register_memory(to);
+  const ReceiveBuffer buffer{to.data(), kept, 0, in.get()};
+  Request* const receiving = world.receive().irecv({&buffer, 1}).value();
+  Request* const sending = world.send().isend(from.data(), from.size(), 0, out.get()).value();
+  *sent = *received = TestResult();
+  const Instant give_up = clock_now() + Duration::from_s(30);
+  while ((*sent && !(*sent)->done) || (*received && !(*received)->done)) {
+    ASSERT_LT(clock_now(), give_up);
+    if (*sent && !(*sent)->done) *sent = world.send().test(sending);
+    if (*received && !(*received)->done) *received = world.receive().test(receiving);
   }
-  EXPECT_NE(sent.find("larger than the posted receive buffer"), std::string::npos) << sent;
-  EXPECT_NE(received.find("larger than the posted receive buffer"), std::string::npos) << received;
+  const auto end = to.begin() + static_cast<ptrdiff_t>(kept);
+  if (*received) {
+    EXPECT_EQ(std::count(to.begin(), end, 7), end - to.begin());
+  }
+  EXPECT_EQ(std::count(end, to.end(), 9), to.end() - end);
+}
+
+TEST(Bond, AMessageThatIsTooLongIsCut) {
+  BondWorld world(2, 2);
+  for (const size_t kept : {99'999, 60'000, 40'000, 1, 0}) {
+    SCOPED_TRACE(kept);
+    Result<TestResult> sent = TestResult();
+    Result<TestResult> received = TestResult();
+    send_too_much(world, kept, &sent, &received);
+    ASSERT_TRUE(sent) << sent.error().message;
+    ASSERT_TRUE(received) << received.error().message;
+    EXPECT_EQ(sent->sizes[0], kept);
+    EXPECT_EQ(received->sizes[0], kept);
+  }
+}
+
+TEST(Bond, AMessageThatIsTooLongFailsAtBothEndsWhereThatIsAskedFor) {
+  BondWorld world(2, 2, Duration::from_s(10), true);
+  Result<TestResult> sent = TestResult();
+  Result<TestResult> received = TestResult();
+  send_too_much(world, 99'999, &sent, &received);
+  for (const Result<TestResult>* end : {&sent, &received}) {
+    ASSERT_FALSE(*end);
+    const std::string& message = end->error().message;
+    EXPECT_NE(message.find("larger than the posted receive buffer"), std::string::npos) << message;
+  }
 }
 
 // Whatever notes a peer makes up: what it says of itself may fail its messages, and nothing else.

@@ -18,10 +18,10 @@ uint8_t* pointer(uint64_t address) { return reinterpret_cast<uint8_t*>(address);
 
 class SendQueueTest : public testing::Test {
  protected:
-  MessageRequest& send(Bytes size, int32_t tag = 0, uint32_t key = 1) {
+  MessageRequest& send(Bytes size, int32_t tag = 0, uint32_t key = 1, Bytes offset = 0) {
     MessageRequest& request = requests_.emplace_back();
     request.set(State::kPending);
-    EXPECT_TRUE(queue_.post({pointer(0x1000), size, tag, key, &request}));
+    EXPECT_TRUE(queue_.post({pointer(0x1000), size, tag, key, &request, offset}));
     return request;
   }
   // One receive request with these tags; `count` of its slots arrive (default: all).
@@ -207,7 +207,60 @@ TEST_F(SendQueueTest, HalfASlotIsNotThereYet) {
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{0}));
 }
 
-TEST_F(SendQueueTest, TooLongMessageTellsTheReceiver) {
+TEST_F(SendQueueTest, MessageLongerThanItsBufferIsCut) {
+  constexpr Bytes kBuffer = kWriteBytes + 7;
+  const auto& request = send(3 * kWriteBytes);
+  const auto& nothing = send(100);
+  grant({0}, 8, kBuffer);
+  grant({0}, 8, 0);
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 0, 1}));
+  EXPECT_EQ(writes_[0].length, kWriteBytes);
+  EXPECT_EQ(writes_[1].length, 7U);
+  EXPECT_EQ(Immediate::unpack(writes_[1].immediate).writes, 2U);
+  EXPECT_EQ(writes_[2].length, 0U);
+  EXPECT_EQ(Immediate::unpack(writes_[2].immediate).writes, 1U);
+  for (const size_t write : {0, 1, 2}) done(write);
+  EXPECT_EQ(request.state(), State::kDone);
+  EXPECT_EQ(request.sizes[0], kBuffer);
+  EXPECT_EQ(nothing.state(), State::kDone);
+  EXPECT_EQ(nothing.sizes[0], 0U);
+}
+
+TEST_F(SendQueueTest, OfALongGroupEachMessageIsCutToItsOwnBuffer) {
+  send(200, 1);
+  send(200, 2);
+  send(200, 3);
+  grant({3, 2, 1}, 8, 100);
+  for (const uint32_t slot : {0, 1, 2}) table_->slots[slot].size = 100 * (slot + 1);
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(post_all(), (std::vector<uint32_t>{2, 1, 0}));
+  for (const size_t write : {0, 1, 2}) done(write);
+  EXPECT_EQ(requests_[0].sizes[0], 200U);
+  EXPECT_EQ(requests_[1].sizes[0], 200U);
+  EXPECT_EQ(requests_[2].sizes[0], 100U);
+}
+
+// Each lane brings what of its part lies within the buffer, if anything does.
+TEST_F(SendQueueTest, PartOfALaneIsCutToItsPlaceInTheBuffer) {
+  send(400, 0, 1, 500);
+  send(400, 0, 1, 1000);
+  send(400, 0, 1, 5000);
+  for (int i = 0; i < 3; ++i) grant({0}, 8, 600);
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(writes_[0].length, 100U);
+  EXPECT_EQ(writes_[0].remote, 0x100000U + 500);
+  for (const size_t write : {1, 2}) {
+    EXPECT_EQ(writes_[write].length, 0U);
+    EXPECT_LE(writes_[write].remote, 0x100000U * (write + 1) + 600);
+    EXPECT_EQ(Immediate::unpack(writes_[write].immediate).writes, 1U);
+  }
+  EXPECT_EQ(requests_[0].sizes[0], 100U) << "known before it is done";
+}
+
+TEST_F(SendQueueTest, StrictQueueTellsTheReceiverOfATooLongMessage) {
+  queue_ = SendQueue(true);
   const auto& request = send(101);
   const auto& next = send(100);
   grant({0}, 8, 100);

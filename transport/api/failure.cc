@@ -32,7 +32,7 @@ Error describe(MessageFailure failure, const std::string& peer, Duration timeout
       return {
           ErrorCode::kInvalidArgument,
           fmt::format("a message to or from {} is larger than the posted receive buffer: post a "
-                      "buffer at least as large",
+                      "buffer at least as large, or let it be cut (PACECAR_STRICT=0)",
                       peer)};
     case MessageFailure::kMemoryGone:
       return {ErrorCode::kInvalidArgument,

@@ -158,7 +158,8 @@ class SendConnection {
   virtual ~SendConnection() = default;  // closes; never waits for the peer
   // Starts a send; nullptr means "full, again later". `memory` must cover [data, data+size). The
   // first leaves at once; those that are started before it was tested leave together, with the next
-  // test().
+  // test(). What the receive buffer does not hold is cut off, unless Params::strict makes that an
+  // error; the size that test() gives is what was sent.
   virtual Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) = 0;
   // Errors: kPeer (dead, silent or closed; names the peer), kInvalidArgument (larger than the
   // receiver's buffer).

@@ -90,7 +90,8 @@ Result<void> Engine::start() {
                       .max_connections = params_.max_connections,
                       .silence_limit = params_.timeout,
                       .first_flow_number = random_value<uint64_t>(),
-                      .eager = eager},
+                      .eager = eager,
+                      .strict = params_.strict},
       start);
   if (!messenger) {
     return fail(messenger.error().code, "PACECAR_CC: " + messenger.error().message);

@@ -88,6 +88,8 @@ struct Messenger::Progress {
 };
 
 struct Messenger::Sender {
+  explicit Sender(bool strict) : queue(strict) {}
+
   ConnectionId id = 0;
   Flow* flow = nullptr;
   uint32_t weight = 1;
@@ -112,6 +114,8 @@ struct Messenger::Sender {
 };
 
 struct Messenger::Receiver {
+  explicit Receiver(bool strict) : queue(strict) {}
+
   ConnectionId id = 0;
   Flow* flow = nullptr;
   uint32_t number = 0;   // in the flow

@@ -31,8 +31,9 @@ class MessageRequest {
   MessageFailure failure = MessageFailure::kNone;
   uint8_t count = 0;                     // buffers
   std::array<Bytes, kMaxGroup> sizes{};  // bytes moved
-  // Of a send: the receive buffer that it fills, counted from the connection's first; read it when
-  // the request is done, or while nobody polls.
+  // Of a send: the receive buffer that it fills, counted from the connection's first. It and the
+  // size, which is the buffer's if that is smaller, are known before the request is done: read them
+  // then only while nobody polls.
   static constexpr uint64_t kNoSlot = ~uint64_t{0};
   uint64_t slot = kNoSlot;
 

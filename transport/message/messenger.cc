@@ -98,7 +98,7 @@ Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant
                 "all connections of the NIC are used: close some or raise PACECAR_MAX_CONNECTIONS");
   }
   const ConnectionId place = senders_.next();
-  auto sender = std::make_unique<Sender>();
+  auto sender = std::make_unique<Sender>(config_.strict);
   sender->id = place;
   sender->eager = role == Role::kWhole ? config_.eager : 0;
   sender->table = send_tables_.renew(place);
@@ -185,7 +185,7 @@ Result<Messenger::Answered> Messenger::open_receive(std::span<const uint8_t> byt
   }
   const uint32_t eager = std::min(offer->eager, config_.eager);
   const ConnectionId place = receivers_.next();
-  auto receiver = std::make_unique<Receiver>();
+  auto receiver = std::make_unique<Receiver>(config_.strict);
   receiver->id = place;
   receiver->table = receive_tables_.renew(place);
   receiver->remote_table = offer->table;

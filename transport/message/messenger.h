@@ -53,6 +53,7 @@ struct MessengerConfig {
   uint64_t first_flow_number = 0;                 // random
   uint32_t eager = 0;  // bytes of the largest message that is sent before its buffer is known; only
                        // where the processor reaches all memory that is registered
+  bool strict = false;  // a message larger than its buffer fails instead of being cut
 };
 
 struct MessengerCounters {

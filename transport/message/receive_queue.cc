@@ -97,10 +97,10 @@ ReceiveQueue::Arrival ReceiveQueue::take_eager(Progress* progress) {
     if (buffer == nullptr) continue;
     if (!buffer->active || buffer->writes_seen > 0) return Arrival::kProtocolError;
     message->taken = buffer->eager = true;
-    buffer->failed = header.size > buffer->size;
+    buffer->failed = strict_ && header.size > buffer->size;
     if (!buffer->failed) {
-      ordered_copy(buffer->data, message->data, header.size);
-      buffer->received = header.size;
+      buffer->received = std::min<Bytes>(header.size, buffer->size);
+      ordered_copy(buffer->data, message->data, buffer->received);
     }
     if (complete(*buffer, progress) != Arrival::kOk) return Arrival::kProtocolError;
   }

@@ -32,7 +32,10 @@ struct ReceiveOperation {
 
 class ReceiveQueue {
  public:
-  ReceiveQueue() : requests_(kMaxReceives) { buffers_.reserve(kCtsSlots); }
+  // `strict`: an eager message larger than its buffer fails the receive; else it is cut.
+  explicit ReceiveQueue(bool strict = false) : requests_(kMaxReceives), strict_(strict) {
+    buffers_.reserve(kCtsSlots);
+  }
 
   // Eager messages may come into cells in this memory.
   void enable_eager(const EagerCells& cells, const uint8_t* memory) {
@@ -135,6 +138,7 @@ class ReceiveQueue {
   uint64_t read_by_peer_ = 0;  // of those told: all below this number, for certain
   uint64_t moves_ = 0;
   EagerInbox inbox_;
+  bool strict_;
   bool tells_late_ = false;  // the last message was eager, or as good as that
 };
 

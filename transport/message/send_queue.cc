@@ -85,14 +85,18 @@ bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
       send_eagerly(number, send.sequence);
       return true;
     }
-    send.remote = slot.address + send.operation.offset;
-    send.remote_key = slot.key;
-    if (send.operation.request != nullptr) send.operation.request->slot = send.sequence;
+    if (!strict_) cut(send, slot);
     const Bytes size = send.operation.size;
+    const Bytes offset = send.operation.offset;
+    send.remote = slot.address + offset;
+    send.remote_key = slot.key;
+    if (MessageRequest* const request = send.operation.request; request != nullptr) {
+      request->slot = send.sequence;
+      request->sizes[0] = size;
+    }
     send.write_bytes = std::max(write_bytes, divide_up(size, Immediate::kMaxWrites));
     send.writes = static_cast<uint32_t>(std::max<Bytes>(divide_up(size, send.write_bytes), 1));
-    if (size > slot.size || send.operation.offset > slot.size - size ||
-        send.write_bytes > kMostWriteBytes) {
+    if (size > slot.size || offset > slot.size - size || send.write_bytes > kMostWriteBytes) {
       send.remote = slot.address;
       give_up(send, MessageFailure::kTooLong);
     } else {
@@ -103,6 +107,12 @@ bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
     return true;
   }
   return false;
+}
+
+// To what of it lies within the buffer.
+void SendQueue::cut(Send& send, const CtsSlot& slot) const {
+  send.operation.offset = std::min(send.operation.offset, slot.size);
+  send.operation.size = std::min(send.operation.size, slot.size - send.operation.offset);
 }
 
 // Others are there to share a write with.
@@ -274,7 +284,7 @@ void SendQueue::fail(MessageFailure failure) {
 
 void SendQueue::renew(uint64_t next_slot) {
   PACECAR_CHECK(outstanding_ == 0);
-  *this = SendQueue();  // no lane sends ahead
+  *this = SendQueue(strict_);  // no lane sends ahead
   next_sequence_ = next_slot;
 }
 

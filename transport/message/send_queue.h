@@ -28,13 +28,15 @@ struct SendOperation {
   int32_t tag = 0;
   uint32_t key = 0;
   MessageRequest* request = nullptr;
-  Bytes offset = 0;  // in the receiver's buffer: other lanes carry the rest of the message
+  Bytes offset = 0;   // in the receiver's buffer: other lanes carry the rest of the message
   bool host = false;  // memory of the host, not of a GPU
 };
 
 class SendQueue {
  public:
-  SendQueue() : waiting_(kCapacity), matched_(kCapacity) {
+  // `strict`: a message larger than its buffer fails at both ends; else it is cut.
+  explicit SendQueue(bool strict = false)
+      : waiting_(kCapacity), matched_(kCapacity), strict_(strict) {
     sends_.reserve(kCapacity);
     free_.reserve(kCapacity);
   }
@@ -120,6 +122,7 @@ class SendQueue {
   bool load_group(const SendTable& table, bool* malformed);
   bool match_one(uint32_t number, Bytes write_bytes);
   bool joins_others(const Send& send, const CtsSlot& slot) const;
+  void cut(Send& send, const CtsSlot& slot) const;
   void send_ahead();
   void send_eagerly(uint32_t number, uint64_t next_slot);
   bool copy(Send& send);
@@ -145,6 +148,7 @@ class SendQueue {
   uint32_t outstanding_ = 0;
   uint64_t arrived_ = 0;
   uint64_t moves_ = 0;
+  bool strict_;
   bool told_late_ = false;  // after the last send that left the receiver tells of buffers late
 };
 

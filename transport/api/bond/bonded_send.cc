@@ -70,6 +70,10 @@ class BondedSend final : public SendConnection, public Tended {
   void lose_others(LaneMask known);
   void on_resume(const LaneNote& note, Instant now);
   uint64_t slot_of(const Message& message);
+  // What the receive buffer takes of its part, once the lane has come to it.
+  Bytes size_on(size_t lane, const Message& message) {
+    return (message.lanes & bit_of(lane)) == 0 ? 0 : part(message, lane).request.sizes[0];
+  }
   MessageFailure trouble_of(const Message& message);
   void watch(Instant now);
   void finish_pause();
@@ -189,7 +193,7 @@ Result<TestResult> BondedSend::test(Request* request) {
   if (state == MessageRequest::State::kFree) return tested_again();
   const MessageFailure trouble = message.trouble;
   result = {.done = true, .count = 1};
-  result.sizes[0] = message.size;
+  result.sizes[0] = message.sizes[0];
   give_back(message);
   if (state == MessageRequest::State::kDone) return result;
   if (ended_) return tl::unexpected(*ended_);
@@ -228,6 +232,8 @@ void BondedSend::finish(Message& message) {
   const uint64_t slot = slot_of(message);
   if (slot != MessageRequest::kNoSlot) done_slots_[slot % kCtsSlots] = slot + 1;
   message.trouble = trouble_of(message);
+  message.sizes[0] = 0;
+  for (size_t i = 0; i < lanes_.size(); ++i) message.sizes[0] += size_on(i, message);
   message.set(message.trouble == MessageFailure::kNone ? MessageRequest::State::kDone
                                                        : MessageRequest::State::kFailed);
 }
@@ -352,6 +358,11 @@ void BondedSend::on_closed(size_t lane) {
     const uint64_t slot = part(*message, lane).request.slot;
     if (slot == MessageRequest::kNoSlot || slot >= completed) continue;
     if (message->state() == MessageRequest::State::kPending) {
+      message->sizes[0] = 0;
+      for (size_t i = 0; i < lanes_.size(); ++i) {  // which may be under way with it
+        lanes_[i].at.nic.engine->exclusively(
+            [&](Messenger&, Nic&, Instant) { message->sizes[0] += size_on(i, *message); });
+      }
       message->set(MessageRequest::State::kDone);
     }
   }

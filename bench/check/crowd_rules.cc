@@ -1,0 +1,150 @@
+// Rules of many connections and several threads.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include "bench/check/host.h"
+#include "bench/check/rule.h"
+#include "bench/perf/pattern.h"
+
+namespace pacecar::check {
+namespace {
+
+using nccl::NcclResult;
+using perf::fill_pattern;
+using perf::find_mismatch;
+
+constexpr size_t kThreads = 4;
+static_assert(kThreads <= kMaxListeners);
+
+// Runs `body(thread's number)` in kThreads threads; throws what the first of them throws.
+template <typename Body>
+void in_threads(const Body& body) {
+  std::array<std::exception_ptr, kThreads> troubles;
+  std::vector<std::jthread> threads;
+  for (size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        body(i);
+      } catch (...) {
+        troubles[i] = std::current_exception();
+      }
+    });
+  }
+  threads.clear();
+  for (const std::exception_ptr& trouble : troubles) {
+    if (trouble) std::rethrow_exception(trouble);
+  }
+}
+
+// Each thread makes its connections, uses all of them at once, and closes them, round by round.
+void many_in_several_threads(Host& host) {
+  constexpr size_t kEach = 8;
+  constexpr size_t kRounds = 3;
+  constexpr size_t kBytes = 40'000;
+  host.start();
+  const int most = host.properties(host.device()).max_connections;
+  const size_t each = std::min(kEach, static_cast<size_t>(most) / kThreads);
+  if (each == 0) throw NotOffered("maxComms is less than one for each of 4 threads");
+  in_threads([&](size_t thread) {
+    for (size_t round = 0; round < kRounds; ++round) {
+      std::vector<Ends> all;
+      for (size_t i = 0; i < each; ++i) all.push_back(host.connect_self());
+      {
+        std::vector<std::unique_ptr<Buffer>> buffers;
+        std::vector<void*> requests;
+        const auto number = [&](size_t i) { return (thread * kRounds + round) * kEach + i; };
+        for (size_t i = 0; i < each; ++i) {
+          buffers.push_back(std::make_unique<Buffer>(host, all[i].receive, kBytes));
+          requests.push_back(host.receive(all[i].receive, buffers.back()->whole()));
+        }
+        for (size_t i = 0; i < each; ++i) {
+          buffers.push_back(std::make_unique<Buffer>(host, all[i].send, kBytes));
+          fill_pattern(buffers.back()->bytes(), number(i));
+          requests.push_back(host.send(all[i].send, buffers.back()->whole()));
+        }
+        host.finish(requests);
+        for (size_t i = 0; i < each; ++i) {
+          expect(!find_mismatch(buffers[i]->bytes(), number(i)),
+                 "a connection brings another one's bytes");
+        }
+      }
+      for (const Ends& ends : all) host.close(ends);
+    }
+  });
+}
+
+// The receiving rank's threads accept from a listener each, as often as they are connected to.
+void listens_again(Host& host) {
+  constexpr size_t kRounds = 5;
+  constexpr size_t kBytes = 1U << 20;
+  const std::vector<Listening> listening = host.listen_for_ranks(kThreads);
+  in_threads([&](size_t thread) {
+    for (uint64_t round = 0; round < kRounds; ++round) {
+      void* const comm = host.join_ranks(listening, thread);
+      {
+        const Buffer buffer(host, comm, kBytes);
+        if (host.rank() == 0) {
+          host.finish(host.receive(comm, buffer.whole()));
+          expect(!find_mismatch(buffer.bytes(), round * kThreads + thread),
+                 "a listener that is used again brings another connection's bytes");
+        } else {
+          fill_pattern(buffer.bytes(), round * kThreads + thread);
+          host.finish(host.send(comm, buffer.whole()));
+        }
+      }
+      host.close_rank(comm);
+    }
+  });
+  for (const Listening& one : listening) host.close_listen(one.comm);
+}
+
+// Posts as many requests as it can: it may have been told that the peer has closed.
+void post_requests(Host& host, void* comm, const Part& part, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    void* request = nullptr;
+    const NcclResult result = host.rank() == 0
+                                  ? host.post_receive(comm, std::span(&part, 1), &request)
+                                  : host.post_send(comm, part, &request);
+    if (result != NcclResult::kSuccess || request == nullptr) return;
+  }
+}
+
+// Both ends give up at once, while their messages are under way; memory goes first.
+void closes_in_flight(Host& host) {
+  constexpr size_t kRounds = 4;
+  constexpr size_t kRequests = 8;
+  constexpr size_t kBytes = 1U << 20;
+  for (size_t round = 0; round < kRounds; ++round) {
+    const std::vector<Listening> listening = host.listen_for_ranks(kThreads);
+    in_threads([&](size_t thread) {
+      void* const comm = host.join_ranks(listening, thread);
+      Buffer buffer(host, comm, kBytes);
+      post_requests(host, comm, buffer.whole(), kRequests);
+      buffer.deregister();
+      buffer.forbid_access();
+      host.close_rank(comm);
+    });
+    for (const Listening& one : listening) host.close_listen(one.comm);
+    host.barrier();
+  }
+}
+
+constexpr std::array kRules = {
+    Rule{"crowd", "several threads make, use and close tens of connections", 1,
+         many_in_several_threads},
+    Rule{"listen-again", "a listener accepts one connection after another, in several threads", 2,
+         listens_again},
+    Rule{"close-in-flight", "several threads close connections with requests in flight", 2,
+         closes_in_flight},
+};
+
+}  // namespace
+
+std::span<const Rule> crowd_rules() { return kRules; }
+
+}  // namespace pacecar::check
