@@ -107,5 +107,27 @@ TEST_F(VerbsHostile, InfinibandPortsThatWantAGlobalRouteGetOne) {
   EXPECT_TRUE(wait(1, 1));
 }
 
+// Drivers throw away the completions of a connection that is destroyed: what it had received when a
+// request was refused is counted before.
+TEST_F(VerbsHostile, WhatArrivedBeforeARefusalIsNotLost) {
+  open({.late_receives = 20'000});
+  std::vector<uint8_t> memory(kSize);
+  const MemoryRegion local =
+      nic(0).register_memory(memory.data(), kSize, Access::kRemoteWrite).value();
+  const MemoryRegion remote =
+      nic(1).register_memory(memory.data(), kSize, Access::kRemoteWrite).value();
+  for (int i = 0; i < 10; ++i) post(local, remote, 100);
+  MemoryRegion wrong = remote;
+  wrong.key = ~wrong.key;
+  post(local, wrong, 100);
+  post(local, remote, 100);
+  ASSERT_TRUE(wait(0, 12));
+  ASSERT_TRUE(wait(1, 11));
+  for (size_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(completions_[0][i].status,
+              i == 10 ? CompletionStatus::kRemoteAccessError : CompletionStatus::kOk);
+  }
+}
+
 }  // namespace
 }  // namespace pacecar
