@@ -15,8 +15,8 @@ namespace pacecar {
 // commas between; behind '=' whole names, behind '^' those that are not meant. Empty: any.
 bool names_interface(std::string_view wish, std::string_view interface);
 
-// Of the interfaces that are up and have an address which is not link-local: where there is a wish,
-// the first that it names; else `netdev`, the NIC's own; else that of `routed`, from which this
+// Of the interfaces that are up, have an address which is not link-local, and are meant: where the
+// wish names some, the first; else `netdev`, the NIC's own; else that of `routed`, from which this
 // host's packets leave; else the first that leaves the host. The loopback is taken only when it is
 // named, or is the NIC's own.
 std::optional<Address> choose_bootstrap(std::span<const InterfaceInfo> interfaces,

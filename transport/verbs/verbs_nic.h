@@ -41,7 +41,7 @@ struct VerbsConfig {
   uint32_t traffic_class = 0;
   uint32_t control_traffic_class = 184;
   uint32_t pkey_index = 0;
-  uint32_t service_level = 0;  // on InfiniBand
+  uint32_t service_level = 0;                    // on InfiniBand
   Rate line_rate;                                // 0: what the device says
   Duration silence_limit = Duration::from_s(6);  // a peer that answers nothing for so long is dead
   Address address;                               // where the bootstrap reaches this host
@@ -72,8 +72,8 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   Result<std::optional<uint64_t>> start_flush(const MemoryRegion& region,
                                               const uint8_t* data) override;
   Result<bool> flushed(uint64_t flush) override;
-  // Waits, for a bounded time, for what the device may still do with the memory; breaks the queue
-  // pairs that are not done by then.
+  // Waits, for a bounded time, for what the device may still do with the memory; lanes that are not
+  // done by then are replaced.
   std::shared_ptr<void> retire_memory(const MemoryRegion& region) override;
   void deregister_memory(const MemoryRegion& region) override { retire_memory(region).reset(); }
   bool shared(const MemoryRegion& region) const override {

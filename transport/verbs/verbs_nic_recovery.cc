@@ -173,7 +173,6 @@ bool VerbsNic::drained(const QueuePair& qp, Lane& lane, Instant now) {
 bool VerbsNic::replace_lane(QueuePair& qp, Lane& lane, Instant now) {
   if (!drained(qp, lane, now)) return false;
   lane.queue_pair.reset();
-  lane.ending = {};
   if (!drain(now) || qp.state != QueuePair::State::kConnected) return false;
   by_lane_.erase(lane.local.queue_pair);
   lose_all(qp, lane);
@@ -185,6 +184,7 @@ bool VerbsNic::replace_lane(QueuePair& qp, Lane& lane, Instant now) {
   lane.queue_pair = std::move(fresh->queue_pair);
   lane.local = fresh->local;
   lane.flow_label = fresh->flow_label;
+  lane.ending = {};
   name_lanes(qp);
   lane.recovery.on_replaced();
   return true;
