@@ -11,6 +11,7 @@
 #include <ctime>
 #include <vector>
 
+#include "bench/perf/must.h"
 #include "bench/perf/clock.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/message/message_request.h"
@@ -20,13 +21,7 @@ namespace {
 using pacecar::Context;
 using pacecar::Duration;
 using pacecar::MessageRequest;
-
-template <typename T>
-T must(pacecar::Result<T> result) {
-  if (result) return std::move(*result);
-  fmt::print(stderr, "engine_idle: {}\n", result.error().message);
-  std::exit(1);
-}
+using pacecar::must;
 
 void sleep_for(Duration time) {
   const timespec span{time.ns() / 1'000'000'000, time.ns() % 1'000'000'000};

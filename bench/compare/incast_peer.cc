@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/perf/must.h"
 #include "bench/perf/clock.h"
 #include "bench/perf/message_buffer.h"
 #include "transport/api/pacecar.hpp"
@@ -51,18 +52,6 @@ struct Settings {
   double warm_up_s = 1;
   double seconds = 5;
 };
-
-template <typename T>
-T must(Result<T> result) {
-  if (result) return std::move(*result);
-  fmt::print(stderr, "incast_peer: {}\n", result.error().message);
-  std::exit(1);
-}
-
-[[noreturn]] void give_up(const std::string& sentence) {
-  fmt::print(stderr, "incast_peer: {}\n", sentence);
-  std::exit(1);
-}
 
 Duration from_seconds(double seconds) {
   return Duration::from_ns(static_cast<int64_t>(seconds * 1e9));

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/perf/must.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/engine/clock.h"
 
@@ -20,19 +21,7 @@ namespace {
 
 using pacecar::Context;
 using pacecar::Memory;
-
-template <typename T>
-T must(pacecar::Result<T> result) {
-  if (result) return std::move(*result);
-  fmt::print(stderr, "connections: {}\n", result.error().message);
-  std::exit(1);
-}
-
-void must(const pacecar::Result<void>& result) {
-  if (result) return;
-  fmt::print(stderr, "connections: {}\n", result.error().message);
-  std::exit(1);
-}
+using pacecar::must;
 
 double resident_kib() {
   malloc_trim(0);  // what is free is not the connections'

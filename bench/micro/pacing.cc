@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "bench/perf/must.h"
 #include "transport/base/histogram.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/engine.h"
@@ -38,17 +39,6 @@ constexpr Duration kWarmUp = Duration::from_ms(50);
 constexpr std::array<NicIdentity, 2> kIdentities = {NicIdentity{1}, NicIdentity{2}};
 
 constexpr int kCannotRunHere = 77;
-
-[[noreturn]] void give_up(const std::string& sentence, int code = 1) {
-  fmt::print(stderr, "pacing: {}\n", sentence);
-  std::_Exit(code);
-}
-
-template <typename T>
-T must(Result<T> result) {
-  if (!result) give_up(result.error().message);
-  if constexpr (!std::is_void_v<T>) return std::move(*result);
-}
 
 void sleep_for(Duration time) {
   const timespec span{time.ns() / 1'000'000'000, time.ns() % 1'000'000'000};
