@@ -1,11 +1,10 @@
-// The requests of one connection: a fixed number, taken and given back by the thread that uses the
-// connection. The one given back last is taken next, and memory is touched only where one was ever
-// taken: few at a time take little.
+// The requests of one connection: up to a fixed number, taken and given back by the thread that
+// uses the connection. Memory is allocated when more are taken than ever were at once: connections
+// that idle, or have few under way, are many and take little.
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <type_traits>
+#include <deque>
 #include <vector>
 
 #include "transport/message/message_request.h"
@@ -14,10 +13,7 @@ namespace pacecar {
 
 class RequestPool {
  public:
-  explicit RequestPool(uint32_t size)
-      : places_(std::make_unique_for_overwrite<Place[]>(size)), untaken_(size), size_(size) {
-    free_.reserve(size);
-  }
+  explicit RequestPool(uint32_t size) : size_(size) {}
 
   // A pending request; nullptr when all are in use.
   MessageRequest* take() {
@@ -25,8 +21,8 @@ class RequestPool {
     if (!free_.empty()) {
       request = free_.back();
       free_.pop_back();
-    } else if (untaken_ > 0) {
-      request = std::construct_at(&places_[size_ - untaken_--].request);
+    } else if (requests_.size() < size_) {
+      request = &requests_.emplace_back();
     } else {
       return nullptr;
     }
@@ -39,15 +35,8 @@ class RequestPool {
   }
 
  private:
-  static_assert(std::is_trivially_destructible_v<MessageRequest>);
-  union Place {
-    Place() {}  // leaves the memory alone
-    MessageRequest request;
-  };
-
-  std::unique_ptr<Place[]> places_;
+  std::deque<MessageRequest> requests_;  // each stays where it is
   std::vector<MessageRequest*> free_;
-  uint32_t untaken_;  // that were never taken
   uint32_t size_;
 };
 

@@ -69,8 +69,6 @@ bool EagerSource::on_freed(uint64_t count) {
 void EagerInbox::enable(const EagerCells& cells, const uint8_t* memory) {
   cells_ = cells;
   memory_ = memory;
-  messages_ =
-      cells.bytes() == 0 ? nullptr : std::make_unique_for_overwrite<Place[]>(EagerCells::kMessages);
 }
 
 bool EagerInbox::on_write(uint32_t cell, Bytes bytes, Bytes* payload) {
@@ -87,7 +85,8 @@ bool EagerInbox::on_write(uint32_t cell, Bytes bytes, Bytes* payload) {
     const size_t at = place(freed_ + ahead);
     if (ahead >= EagerCells::kMessages || arrived_[at]) return false;
     arrived_.set(at);
-    messages_[at].message = {.header = header, .data = train + begin + sizeof header, .cell = cell};
+    if (at >= messages_.size()) messages_.resize(at + 1);
+    messages_[at] = {.header = header, .data = train + begin + sizeof header, .cell = cell};
     ++held_[cell];
     *payload += header.size;
     begin = EagerCells::next(begin + sizeof header + header.size);
@@ -98,7 +97,7 @@ bool EagerInbox::on_write(uint32_t cell, Bytes bytes, Bytes* payload) {
 
 EagerInbox::Message* EagerInbox::at(uint32_t index) {
   const size_t at = place(freed_ + index);
-  return index < EagerCells::kMessages && arrived_[at] ? &messages_[at].message : nullptr;
+  return index < EagerCells::kMessages && arrived_[at] ? &messages_[at] : nullptr;
 }
 
 void EagerInbox::free_taken() {

@@ -13,7 +13,6 @@
 #include <array>
 #include <bitset>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -169,15 +168,11 @@ class EagerInbox {
   }
 
  private:
-  union Place {
-    Place() {}  // leaves the memory alone
-    Message message;
-  };
   static size_t place(uint64_t number) { return number % EagerCells::kMessages; }
 
   EagerCells cells_;
   const uint8_t* memory_ = nullptr;
-  std::unique_ptr<Place[]> messages_;                // by number; none without cells
+  std::vector<Message> messages_;                    // by number, as far as any ever came
   std::bitset<EagerCells::kMessages> arrived_;       // which of them there are
   std::array<uint32_t, EagerCells::kCells> held_{};  // messages in each cell
   uint32_t occupied_ = 0;                            // cells that hold some

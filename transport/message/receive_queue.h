@@ -33,9 +33,7 @@ struct ReceiveOperation {
 class ReceiveQueue {
  public:
   // `strict`: an eager message larger than its buffer fails the receive; else it is cut.
-  explicit ReceiveQueue(bool strict = false) : requests_(kMaxReceives), strict_(strict) {
-    buffers_.reserve(kCtsSlots);
-  }
+  explicit ReceiveQueue(bool strict = false) : requests_(kMaxReceives), strict_(strict) {}
 
   // Eager messages may come into cells in this memory.
   void enable_eager(const EagerCells& cells, const uint8_t* memory) {

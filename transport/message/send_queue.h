@@ -36,10 +36,7 @@ class SendQueue {
  public:
   // `strict`: a message larger than its buffer fails at both ends; else it is cut.
   explicit SendQueue(bool strict = false)
-      : waiting_(kCapacity), matched_(kCapacity), strict_(strict) {
-    sends_.reserve(kCapacity);
-    free_.reserve(kCapacity);
-  }
+      : waiting_(kCapacity), matched_(kCapacity), strict_(strict) {}
 
   // See EagerSource.
   void enable_eager(const EagerCells& cells, uint8_t* memory, uint32_t key,
@@ -131,16 +128,16 @@ class SendQueue {
   uint32_t take();
   void release(uint32_t number);
 
-  // As many as were ever under way at once, and which of them are free: the one used last is used
-  // next, so that few of them means little memory.
+  // As many as were ever under way at once (allocated when there are more than before, as
+  // connections that idle are many), and which of them are free.
   std::vector<Send> sends_;
-  std::vector<uint32_t> free_;
+  std::vector<uint16_t> free_;
   EagerSource eager_;
-  FixedQueue<uint32_t> waiting_;            // posted and not matched, in order: first those ahead
+  FixedQueue<uint16_t> waiting_;            // posted and not matched, in order: first those ahead
   uint32_t ahead_ = 0;                      // eager ones among them
   uint32_t resting_ = 0;                    // of these, done
   uint32_t owed_ = 0;                       // not done for the application
-  FixedQueue<uint32_t> matched_;            // with writes to post
+  FixedQueue<uint16_t> matched_;            // with writes to post
   std::array<CtsSlot, kMaxGroup> group_{};  // the oldest receive request that is not all matched
   uint32_t group_size_ = 0;                 // 0: none loaded
   uint32_t group_used_ = 0;                 // bit per slot
