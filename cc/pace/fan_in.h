@@ -55,8 +55,11 @@ class FanIn {
   static constexpr int64_t kWordsApart = 2;
 
   void close_episode() {
-    last_[episodes_ % kEpisodes] = seen_;
+    uint32_t& oldest = last_[episodes_ % kEpisodes];
+    const bool same = episodes_ >= kEpisodes && oldest == seen_;
+    oldest = seen_;
     ++episodes_;
+    if (same) return;  // and their median
     const size_t known = std::min(episodes_, kEpisodes);
     for (size_t i = 0; i < known; ++i) {
       if (rank(i, known) == known / 2) usual_ = last_[i];

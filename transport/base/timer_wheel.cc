@@ -59,6 +59,7 @@ void TimerWheel::link(uint32_t id) {
   nodes_[last].next = id;
   nodes_[head].previous = id;
   occupied_[level] |= uint64_t{1} << index;
+  levels_ |= 1U << level;
 }
 
 void TimerWheel::unlink(uint32_t id) {
@@ -69,19 +70,19 @@ void TimerWheel::unlink(uint32_t id) {
   nodes_[id].next = id;
   if (next == previous) {  // only the head is left
     const uint32_t slot = next - capacity_;
-    occupied_[slot / kSlots] &= ~(uint64_t{1} << (slot % kSlots));
+    const uint32_t level = slot / kSlots;
+    occupied_[level] &= ~(uint64_t{1} << (slot % kSlots));
+    if (occupied_[level] == 0) levels_ &= ~(1U << level);
   }
 }
 
 std::optional<TimerWheel::Slot> TimerWheel::earliest_slot() const {
-  for (unsigned level = 0; level < kLevels; ++level) {
-    if (occupied_[level] == 0) continue;
-    const auto index = static_cast<uint32_t>(std::countr_zero(occupied_[level]));
-    const unsigned shift = level * kDigitBits;
-    const uint64_t above = tick_ >> shift >> kDigitBits << kDigitBits;
-    return Slot{level, capacity_ + level * kSlots + index, (above | index) << shift};
-  }
-  return std::nullopt;
+  if (levels_ == 0) return std::nullopt;
+  const auto level = static_cast<unsigned>(std::countr_zero(levels_));
+  const auto index = static_cast<uint32_t>(std::countr_zero(occupied_[level]));
+  const unsigned shift = level * kDigitBits;
+  const uint64_t above = tick_ >> shift >> kDigitBits << kDigitBits;
+  return Slot{level, capacity_ + level * kSlots + index, (above | index) << shift};
 }
 
 // Moves the timers of a slot that the wheel has reached to the levels below.

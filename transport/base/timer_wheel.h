@@ -70,6 +70,7 @@ class TimerWheel {
   uint32_t capacity_;
   uint64_t tick_;                             // no armed timer sits before it
   std::array<uint64_t, kLevels> occupied_{};  // one bit per slot
+  uint32_t levels_ = 0;                       // one bit per level: some slot of it is occupied
   std::vector<Node> nodes_;  // the timers, then the heads of all slots, level by level
 };
 

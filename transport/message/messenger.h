@@ -170,8 +170,10 @@ class Messenger {
   void break_send(ConnectionId connection);
   void break_receive(ConnectionId connection);
 
-  // Moves everything that can be moved.
+  // Takes what has arrived, and moves messages as far as the NIC.
   void poll(Instant now);
+  // Then: what peers are to know by control writes, and housekeeping.
+  void inform(Instant now);
   // Fetches into the cache what poll touches, for one who polls many messengers.
   void prepare() const;
   // When poll has something to do by the passing of time alone.

@@ -41,6 +41,9 @@ void Messenger::poll(Instant now) {
     poll_matching(now);
   }
   poll_posting(now);
+}
+
+void Messenger::inform(Instant now) {
   poll_changed(now);
   poll_telling(now);
   poll_grants(now);
@@ -156,9 +159,10 @@ void Messenger::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
   flow.standing.sent = signal.sent;
   if (signal.sharing > 0) flow.standing.sharing = signal.sharing;
   announce(flow, now);
-  decide(flow, now);
+  if (flow.standing.backlog > 0) decide(flow, now);
 }
 
+// Of a flow that idles nothing is to be decided: it is as it begins.
 void Messenger::decide(Flow& flow, Instant now) {
   Decision decision = flow.controller->decide(now);
   const Bytes receive_bytes = nic_.caps().receive_bytes;
@@ -223,7 +227,7 @@ void Messenger::poll_flow_words(Instant now) {
 void Messenger::on_grant(Flow& flow, uint64_t word, Instant now) {
   flow.controller->on_grant(now, wire::decode_grant(word));
   announce(flow, now);
-  decide(flow, now);
+  if (flow.standing.backlog > 0) decide(flow, now);
 }
 
 Bytes Messenger::write_bytes(const Flow& flow) const {

@@ -47,6 +47,7 @@ class BasicShareLink final : public HostLink {
   void claim(Instant now, const LinkClaim& claim) override {
     // Read first: whatever others change from here on, due() will see.
     const uint64_t generation = number().load();
+    prospect_of_ = 0;
     active_ = claim.demand.bps() > 0;
     watchful_ = active_ || claim.ready;
     if (!seat_.take(now)) return do_without(now);
@@ -77,7 +78,14 @@ class BasicShareLink final : public HostLink {
 
   Rate reach() const override { return could_have(own_claim_.weight, /*ready_begin=*/false); }
 
-  Rate prospect(uint32_t weight) const override { return could_have(weight, /*ready_begin=*/true); }
+  Rate prospect(uint32_t weight) const override {
+    weight = std::max(weight, 1U);
+    if (prospect_of_ != weight) {  // asked for at every turn
+      prospect_of_ = weight;
+      prospect_ = could_have(weight, /*ready_begin=*/true);
+    }
+    return prospect_;
+  }
 
   double share_of_weights() const override {
     const double own = std::max(own_claim_.weight, 1U);
@@ -124,7 +132,7 @@ class BasicShareLink final : public HostLink {
   // Our part if we could use the whole link, beside the demands of others; with `ready_begin` those
   // that are only ready demand all of it, too.
   Rate could_have(uint32_t weight, bool ready_begin) const {
-    if (others().empty()) return Rate::from_bps(capacity_);  // asked for at every turn
+    if (others().empty()) return Rate::from_bps(capacity_);
     std::array<ShareOfLink, kShareSlots> shares;
     size_t count = 0;
     shares[count++] = {.demand = capacity_, .weight = std::max(weight, 1U)};
@@ -303,6 +311,8 @@ class BasicShareLink final : public HostLink {
   size_t first_ = 0;
   std::array<Other, kShareSlots> others_;  // at the last claim
   size_t count_ = 0;
+  mutable uint32_t prospect_of_ = 0;  // the weight that prospect_ is of, since then; 0: none
+  mutable Rate prospect_;
 };
 
 }  // namespace pacecar
