@@ -169,7 +169,7 @@ TEST(Bond, WithoutAnyLaneTheMessageFailsWithTheCause) {
 }
 
 TEST(Bond, APeerThatDiesWhileALaneIsMissedIsNotWaitedFor) {
-  BondWorld world(2, 2, Duration::from_ms(500));
+  BondWorld world(2, 2, Duration::from_s(2));
   exchange(world, 20, 4, 13, [](size_t) {});
   world.from().cut(0);
   BondTransfer transfer(world.from(), world.to(), kLargest);

@@ -275,8 +275,7 @@ class BasicShareLink final : public HostLink {
   }
 
   bool raise(Instant now, uint64_t taking, uint64_t gain) {
-    own().taking.store(taking + gain);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    own().taking.store(taking + gain);  // in one order with the loads that follow, for all
     used_ = taken_by_others(now);
     const uint64_t sum = used_ + taking + gain;
     const uint64_t excess = sum - std::min(sum, link_);
