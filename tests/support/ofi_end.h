@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <ostream>
 #include <stdexcept>
 #include <string>
@@ -61,14 +62,15 @@ class OfiEnd {
   static constexpr FlowLimits kUnlimited{.rate = Rate::from_gbps(1000), .window = 1 << 24};
 
   explicit OfiEnd(const OfiKind& kind, Duration silence_limit = Duration::from_s(10),
-                  uint32_t paths = 1) {
+                  uint32_t paths = 1, std::optional<OfiTelling> telling = {}) {
     nic_ =
         need(OfiNic::open({.name = std::string("ofi:") + kind.provider,
                            .flows = 4,
                            .queue_pairs = 8,
                            .regions = 32,
                            .paths = paths,
-                           .silence_limit = silence_limit},
+                           .silence_limit = silence_limit,
+                           .telling = telling},
                           need(choose_ofi_provider(kind.provider, kind.domain)), monotonic_now()));
     nic_->set_flow_limits(0, kUnlimited, monotonic_now());
   }
@@ -163,9 +165,9 @@ struct OfiConnection {
   QueuePairId a = 0;
   QueuePairId b = 0;
 };
-inline OfiConnection connect(OfiEnd& a, OfiEnd& b) {
-  const OfiConnection ends{need(a.nic().create_queue_pair({})),
-                           need(b.nic().create_queue_pair({}))};
+inline OfiConnection connect(OfiEnd& a, OfiEnd& b, const QueuePairConfig& config = {}) {
+  const OfiConnection ends{need(a.nic().create_queue_pair(config)),
+                           need(b.nic().create_queue_pair(config))};
   const QueuePairAddress at_a = a.nic().queue_pair_address(ends.a);
   join(a, ends.a, b.nic().queue_pair_address(ends.b).view());
   join(b, ends.b, at_a.view());

@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <vector>
 
+#include "transport/base/params.h"
 #include "transport/ofi/immediate.h"
 #include "transport/ofi/mailbox.h"
 
@@ -235,7 +237,7 @@ TEST_F(HalfWritten, MessagesAreNotThereUntilTheyAreWhole) {
 
 TEST(OfiImmediate, ComesBackAtItsBounds) {
   for (const uint32_t slot : {0U, 1U, OfiImmediate::kMaxSlots - 1}) {
-    for (const Bytes bytes : {Bytes{0}, Bytes{1}, OfiImmediate::kMaxBytes}) {
+    for (const Bytes bytes : {Bytes{1}, OfiImmediate::kMaxBytes}) {
       for (const uint32_t immediate : {0U, 1U, ~0U}) {
         const OfiImmediate back = OfiImmediate::unpack(
             OfiImmediate{.slot = slot, .bytes = bytes, .immediate = immediate}.pack());
@@ -254,6 +256,11 @@ TEST(OfiImmediate, NothingOverlaps) {
   EXPECT_EQ(slots & bytes, 0U);
   EXPECT_EQ((slots | bytes) & immediates, 0U);
   EXPECT_EQ(slots | bytes | immediates, ~uint64_t{0});
+}
+
+// A NIC has twice as many slots as queue pairs.
+TEST(OfiImmediate, NamesTheQueuePairsOfAllFlowsThatThereAreByDefault) {
+  EXPECT_LE(std::bit_ceil(2 * 2 * Params().max_flows), OfiImmediate::kMaxSlots);
 }
 
 }  // namespace

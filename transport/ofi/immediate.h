@@ -1,6 +1,6 @@
 // What a write brings along for the peer's completion queue, where the provider carries 64 bits:
 // which of its queue pairs the write is for, how long it is, and the immediate value. Providers do
-// not tell the length by themselves.
+// not tell the length by themselves; it is never 0.
 //
 // Pure.
 #pragma once
@@ -13,22 +13,23 @@ namespace pacecar {
 
 struct OfiImmediate {
   static constexpr Bytes kDataBytes = 8;
-  static constexpr unsigned kSlotBits = 10;
-  static constexpr unsigned kLengthBits = 22;
+  static constexpr unsigned kSlotBits = 13;
+  static constexpr unsigned kLengthBits = 19;
   static constexpr uint32_t kMaxSlots = 1U << kSlotBits;
   // Of a write.
-  static constexpr Bytes kMaxBytes = (Bytes{1} << kLengthBits) - 1;
+  static constexpr Bytes kMaxBytes = Bytes{1} << kLengthBits;
 
   uint32_t slot = 0;  // of the receiver's queue pair
-  Bytes bytes = 0;
+  Bytes bytes = 1;
   uint32_t immediate = 0;
 
   uint64_t pack() const {
-    return uint64_t{slot} << 54 | static_cast<uint64_t>(bytes) << 32 | immediate;
+    return uint64_t{slot} << (32 + kLengthBits) | static_cast<uint64_t>(bytes - 1) << 32 |
+           immediate;
   }
   static OfiImmediate unpack(uint64_t data) {
-    return {.slot = static_cast<uint32_t>(data >> 54),
-            .bytes = data >> 32 & kMaxBytes,
+    return {.slot = static_cast<uint32_t>(data >> (32 + kLengthBits)),
+            .bytes = (data >> 32 & (kMaxBytes - 1)) + 1,
             .immediate = static_cast<uint32_t>(data)};
   }
 };

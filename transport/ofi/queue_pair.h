@@ -45,7 +45,7 @@ struct OfiQueuePair {
     kBroken,
     kLeaving,  // destroyed by its owner; stays until the peer writes no more
   };
-  // Most writes that the provider has at once.
+  // Most writes that the provider has at once, and messages that tell of others.
   static constexpr uint32_t kMaxStarted = 128;
   // Messages that wait for the mailbox: those that tell of writes, and answers to the peer.
   static constexpr uint32_t kMaxWaiting = kMaxStarted + OfiRings::kMessages;
@@ -70,7 +70,7 @@ struct OfiQueuePair {
   // The peer, or the provider, is to do something.
   bool awaits() const { return !idle() || asked.has_value() || stuck || !outbox.empty(); }
   bool can_start() const {
-    return connected() && !stuck && started < kMaxStarted && outbox.size() < kMaxStarted &&
+    return connected() && !stuck && started + outbox.size() < kMaxStarted &&
            work.waiting() != nullptr;
   }
   // Whether the peer may still write into our memory.
