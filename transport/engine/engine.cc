@@ -177,7 +177,7 @@ void Engine::submitted() {
 
 void Engine::progress() {
   if (params_.progress == Progress::kThread) return std::this_thread::yield();
-  if (!try_lock()) return;
+  if (!try_lock()) return std::this_thread::yield();
   const Instant time = now();
   const bool moved = poll(time);
   empty_polls_ = moved ? 0 : empty_polls_ + 1;
