@@ -98,8 +98,7 @@ class OfiEnd {
     return nic_->post(id, {&request, 1}) == 1;
   }
 
-  void step() {
-    const Instant now = monotonic_now();
+  void step(Instant now = monotonic_now()) {
     size_t moved = nic_->receive(now);
     nic_->on_time(now);
     moved += nic_->transmit(now);

@@ -2,6 +2,9 @@
 // provider that is not there is skipped.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+
 #include "tests/support/over_ofi.h"
 
 namespace pacecar {
@@ -10,6 +13,7 @@ namespace {
 using test::monotonic_now;
 using test::OfiConnection;
 using test::OfiEnd;
+using test::OfiLoad;
 using test::run_until;
 
 class OfiWaitingTest : public test::OverOfi {};
@@ -36,6 +40,44 @@ TEST_P(OfiWaitingTest, PeerThatIsSlowToTakeMessagesIsWaitedFor) {
     return to.received(ends.b) == kWrites || from.broken(ends.a) != nullptr;
   }));
   EXPECT_EQ(from.broken(ends.a), nullptr) << from.nic().fault(ends.a);
+}
+
+// shm takes one small write at a time to each peer. A queue pair always has the next at hand when
+// the last is over; time stands still, so that the others' time to try again never comes.
+TEST_P(OfiWaitingTest, RoomGoesRoundAmongTheQueuePairsThatWereRefused) {
+  constexpr size_t kOthers = 3;
+  constexpr size_t kEach = 20;
+  OfiEnd from(kind());
+  OfiEnd to(kind());
+  const auto& source = from.memory(64, Access::kLocalRead, 7);
+  const auto& sink = to.memory(64, Access::kRemoteWrite);
+  std::array<OfiConnection, 1 + kOthers> all;
+  for (OfiConnection& one : all) one = connect(from, to, {.paced = false});
+  OfiLoad busy(from, all[0].a, source, sink.target());
+  const auto others_have = [&](size_t count) {
+    return std::all_of(all.begin() + 1, all.end(), [&](const OfiConnection& other) {
+      return from.finished(other.a) == count;
+    });
+  };
+  const auto post_to_others = [&](uint64_t id) {
+    for (size_t i = 1; i <= kOthers; ++i) {
+      ASSERT_TRUE(from.post(all[i].a, OfiEnd::write(id, source, sink.target())));
+    }
+  };
+  post_to_others(0);
+  ASSERT_TRUE(run_until({&from, &to}, [&] {
+    busy.top_up();
+    return from.finished(all[0].a) >= 20 && others_have(1);
+  }));
+  const size_t before = from.finished(all[0].a);
+  const Instant standing_still = monotonic_now();
+  for (size_t turn = 1; turn <= kEach; ++turn) post_to_others(turn);
+  while (!others_have(1 + kEach) && from.finished(all[0].a) < before + 1000) {
+    busy.top_up();
+    from.step(standing_still);
+    to.step();
+  }
+  EXPECT_TRUE(others_have(1 + kEach));
 }
 
 }  // namespace

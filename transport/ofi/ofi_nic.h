@@ -163,6 +163,9 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   bool accepted(QueuePair& qp, int error);
   void set_stuck(QueuePair& qp);
   void unstick(QueuePair& qp);
+  // Those of stuck_ that are `meant`, in the order in which they were refused.
+  void unstick_all(const std::function<bool(const QueuePair&)>& meant);
+  void on_room(QueuePair& qp);
   void retry_stuck(Instant now);
   void set_time(Instant now);
   void watch(Instant now);

@@ -70,7 +70,7 @@ void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {
     --qp->letters;
   }
   if (done.finishes && !done.tells) finish(*qp, done.number, CompletionStatus::kOk);
-  unstick(*qp);
+  on_room(*qp);
   wake(*qp);
   step_leaving(*qp);
 }

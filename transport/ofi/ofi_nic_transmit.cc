@@ -223,25 +223,40 @@ void OfiNic::set_stuck(QueuePair& qp) {
   retry_at_ = std::min(retry_at_, qp.retry_at);
 }
 
+// Not listed any more.
 void OfiNic::unstick(QueuePair& qp) {
-  if (!qp.stuck) return;
   qp.stuck = false;
-  stuck_.remove(slot_of(qp.id));
   talking_.add(slot_of(qp.id));
   wake(qp);
 }
 
-void OfiNic::retry_stuck(Instant now) {
-  if (now < retry_at_) return;
-  retry_at_ = Instant::never();
+void OfiNic::unstick_all(const std::function<bool(const QueuePair&)>& meant) {
   for (size_t left = stuck_.size(); left > 0; --left) {
-    QueuePair& qp = *queue_pairs_[stuck_.take()];
-    stuck_.add(slot_of(qp.id));
-    if (qp.retry_at <= now) {
+    const uint32_t slot = stuck_.take();
+    QueuePair& qp = *queue_pairs_[slot];
+    if (meant(qp)) {
       unstick(qp);
     } else {
-      retry_at_ = std::min(retry_at_, qp.retry_at);
+      stuck_.add(slot);
     }
+  }
+}
+
+// Something that went to the peer of `qp` is over: there may be room for one other thing, as in
+// shm. So the queue pair that has just had its turn comes after those that were refused.
+void OfiNic::on_room(QueuePair& qp) {
+  unstick_all([&qp](const QueuePair& other) { return &other != &qp && other.peers == qp.peers; });
+  if (!qp.stuck) return;
+  stuck_.remove(slot_of(qp.id));
+  unstick(qp);
+}
+
+void OfiNic::retry_stuck(Instant now) {
+  if (now < retry_at_) return;
+  unstick_all([now](const QueuePair& qp) { return qp.retry_at <= now; });
+  retry_at_ = Instant::never();
+  for (size_t i = 0; i < stuck_.size(); ++i) {
+    retry_at_ = std::min(retry_at_, queue_pairs_[stuck_[i]]->retry_at);
   }
 }
 

@@ -1,0 +1,62 @@
+// How a libfabric NIC goes while peers still write to it, on providers that every machine has. A
+// provider that is not there is skipped.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/support/over_ofi.h"
+
+namespace pacecar {
+namespace {
+
+using test::need;
+using test::OfiConnection;
+using test::OfiEnd;
+using test::OfiLoad;
+using test::run_until;
+
+class OfiFarewellTest : public test::OverOfi {
+ protected:
+  // Of the memory of a NIC that goes, which may belong to others by then. It also has something to
+  // say to one who is not there.
+  static bool left_alone(size_t size, bool paced) {
+    std::vector<uint8_t> memory(size);
+    OfiEnd from(kind());
+    OfiEnd other(kind());
+    const auto& source = from.memory(size, Access::kLocalRead, 3);
+    {
+      OfiEnd to(kind());
+      const OfiConnection ends = connect(from, to, {.paced = paced});
+      const OfiConnection more = connect(to, other);
+      EXPECT_TRUE(to.post(more.a, OfiEnd::write(1, to.memory(8, Access::kLocalRead), {1, 1})));
+      const auto sink =
+          need(to.nic().register_memory(memory.data(), size, Access::kRemoteWrite));
+      OfiLoad load(from, ends.a, source, {reinterpret_cast<uint64_t>(memory.data()), sink.key});
+      const bool flows = run_until({&from, &to}, [&] {
+        load.top_up();
+        return to.received(ends.b) >= 20;
+      });
+      EXPECT_TRUE(flows);
+      for (int turn = 0; turn < 20; ++turn) {
+        load.top_up();
+        from.step();
+      }
+      std::ranges::fill(memory, uint8_t{0xEE});
+    }
+    return std::ranges::all_of(memory, [](uint8_t byte) { return byte == 0xEE; });
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Over, OfiFarewellTest, test::every_ofi_kind(), test::ofi_kind_name);
+
+TEST_P(OfiFarewellTest, NoWordIsWrittenThroughANicThatGoes) {
+  for (int round = 0; round < 10; ++round) EXPECT_TRUE(left_alone(64, false));
+}
+
+TEST_P(OfiFarewellTest, NoDataIsWrittenThroughANicThatGoes) {
+  for (int round = 0; round < 10; ++round) EXPECT_TRUE(left_alone(kSize, true));
+}
+
+}  // namespace
+}  // namespace pacecar
