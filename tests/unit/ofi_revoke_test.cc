@@ -2,6 +2,7 @@
 // providers that every machine has. A provider that is not there is skipped.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <mutex>
@@ -95,6 +96,28 @@ TEST_P(OfiRevokeTest, DeregisteredMemoryIsLeftAloneAndTheQueuePairGoesOn) {
   expect_intact(from, ends.a);
   if (to.broken(ends.b) != nullptr) return expect_intact(to, ends.b);
   EXPECT_GE(from.sent(ends.a, CompletionStatus::kRemoteAccessError), rounds.size());
+}
+
+// A write is over when the peer has answered it.
+TEST_P(OfiRevokeTest, SourceOfAWriteIsWaitedForWhileThePeerIsKeptFromItsCore) {
+  OfiEnd from(kind());
+  OfiEnd to(kind());
+  const OfiConnection ends = connect(from, to);
+  const auto& source = from.memory(kSize, Access::kLocalRead, 3);
+  const auto& sink = to.memory(kSize, Access::kRemoteWrite);
+  ASSERT_TRUE(from.post(ends.a, OfiEnd::write(1, source, sink.target())));
+  ASSERT_TRUE(run_until({&from, &to}, [&] { return from.finished(ends.a) == 1; }));
+  ASSERT_TRUE(from.post(ends.a, OfiEnd::write(2, source, sink.target())));
+  from.step();
+  std::jthread late([&](const std::stop_token& stop) {
+    usleep(200'000);
+    while (!stop.stop_requested()) to.step();
+  });
+  from.nic().deregister_memory(source.region);
+  late.request_stop();
+  late.join();
+  for (int turn = 0; turn < 100; ++turn) from.step();
+  expect_intact(from, ends.a);
 }
 
 TEST_P(OfiRevokeTest, HaltedQueuePairTakesNothingMore) {

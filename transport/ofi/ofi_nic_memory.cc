@@ -11,10 +11,11 @@
 namespace pacecar {
 namespace {
 
-// How long the provider may take with memory of ours, and a peer to answer. After that the
-// endpoints are closed, which nothing outlives.
-constexpr Duration kDrainLimit = Duration::from_ms(50);
+// How long a peer may take to answer: a write of ours, too, is over when it has been answered. After
+// that the endpoints are closed, which nothing outlives.
 constexpr Duration kAnswerLimit = Duration::from_ms(500);
+// The same while others of its queue pairs wait: a lane that is given up.
+constexpr Duration kHaltLimit = Duration::from_ms(50);
 
 }  // namespace
 
@@ -68,7 +69,7 @@ void OfiNic::deregister_memory(const MemoryRegion& region) {
       return qp != nullptr && qp->trusted() && qp->lent.contains(key);
     });
   };
-  const bool unused = wait_until(kDrainLimit, [&] { return !in_use(key); });
+  const bool unused = wait_until(kAnswerLimit, [&] { return !in_use(key); });
   if (!unused || !wait_until(kAnswerLimit, [&] { return !lent(); })) {
     for (OfiOperation& operation : operations_.all()) {
       if (operation.kind != OfiOperation::Kind::kWrite || operation.local_key != key) continue;
@@ -91,7 +92,7 @@ void OfiNic::halt_queue_pair(QueuePairId id) {
   qp->halted = true;
   for (const uint32_t key : qp->lent) revoke(*qp, key);
   const auto quiet = [&] { return !qp->trusted(); };
-  if (!wait_until(kDrainLimit, quiet)) {
+  if (!wait_until(kHaltLimit, quiet)) {
     reopen_endpoints("a peer did not say that it writes no more");
   }
 }
