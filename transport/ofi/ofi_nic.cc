@@ -70,17 +70,17 @@ Result<void> OfiNic::set_up() {
 }
 
 // Peers that are told need not wait for us. A provider in software may take what has arrived while
-// its endpoints are closed: nothing may be left to write to, for its owner may have gone before.
+// they are told, and while its endpoints are closed: nothing may be left to write to but what is
+// ours, for its owner may have gone before.
 OfiNic::~OfiNic() {
+  const bool software = !domain_.traits().device;
+  if (software) memory_.clear();
   for (const uint32_t slot : live_) {
     QueuePair& qp = *queue_pairs_[slot];
     if (qp.gone_sent || qp.peer_dead || !qp.mailbox.has_room_to_tell()) continue;
     send_letter(qp, {.message = {.kind = OfiMessage::Kind::kGone}});
   }
-  if (!domain_.traits().device) {
-    rings_region_ = {};
-    memory_.clear();
-  }
+  if (software) rings_region_ = {};
   close_endpoints();
 }
 
