@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "transport/base/prng.h"
+#include "transport/nic/lanes/lane_recovery.h"
+#include "transport/nic/lanes/recovery_message.h"
 #include "transport/verbs/lane_account.h"
-#include "transport/verbs/lane_recovery.h"
-#include "transport/verbs/recovery_message.h"
 
 namespace pacecar {
 namespace {

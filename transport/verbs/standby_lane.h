@@ -11,9 +11,9 @@
 
 #include "transport/base/fresh_pages.h"
 #include "transport/base/result.h"
+#include "transport/nic/lanes/recovery_message.h"
 #include "transport/verbs/handles.h"
 #include "transport/verbs/lane.h"
-#include "transport/verbs/recovery_message.h"
 #include "transport/verbs/work_id.h"
 
 namespace pacecar {

@@ -1,4 +1,4 @@
-#include "transport/verbs/recovery_message.h"
+#include "transport/nic/lanes/recovery_message.h"
 
 #include <algorithm>
 

@@ -14,7 +14,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/units.h"
-#include "transport/verbs/recovery_message.h"
+#include "transport/nic/lanes/recovery_message.h"
 
 namespace pacecar {
 

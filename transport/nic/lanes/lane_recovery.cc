@@ -1,4 +1,4 @@
-#include "transport/verbs/lane_recovery.h"
+#include "transport/nic/lanes/lane_recovery.h"
 
 #include <utility>
 
