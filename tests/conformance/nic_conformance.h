@@ -228,7 +228,6 @@ TEST_P(NicConformance, RefusedWriteWritesNothing) {
 }
 
 TEST_P(NicConformance, RefusedWriteFailsAlone) {
-  if (world_.refusals_break) GTEST_SKIP() << "what the peer refuses breaks the queue pair here";
   const Ends ends = connect();
   const Bytes mtu = nic(0).caps().mtu;
   auto& from = memory(0, 3 * mtu, Access::kLocalRead, 5);

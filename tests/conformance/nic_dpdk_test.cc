@@ -52,8 +52,6 @@ NicWorld make_dpdk_world(DpdkLink link, const FaultConfig& faults, WireMode wire
   };
   const auto world = std::make_shared<World>(link, faults, wire_mode);
   return {.nics = {&world->a.nic(), &world->b.nic()},
-          .refusals_break = wire_mode == WireMode::kRoce,
-          .lost_memory_breaks = wire_mode == WireMode::kRoce,
           .step =
               [world] {
                 const Instant now = test::rested_now();

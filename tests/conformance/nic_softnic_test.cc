@@ -29,8 +29,6 @@ NicWorld make_sim_world(const SimFaults& faults, WireMode wire_mode = WireMode::
   };
   const auto world = std::make_shared<World>(faults, wire_mode);
   return {.nics = {&world->a.nic(), &world->b.nic()},
-          .refusals_break = wire_mode == WireMode::kRoce,
-          .lost_memory_breaks = wire_mode == WireMode::kRoce,
           .step =
               [world] {
                 test::SimStar& network = world->network;

@@ -1,15 +1,19 @@
 // The whole stack against a hostile network, once per seed: 5% loss, duplication, reordering and
-// corruption at once, sometimes a partition or a stalled host.
+// corruption at once, sometimes a partition or a stalled host; with standard RC also connections
+// that end in the middle.
 //
-// PACECAR_SIM_SEEDS is how many seeds to run (200), PACECAR_SIM_SEED the first one.
+// PACECAR_SIM_SEEDS is how many seeds to run (200; 60 with standard RC), PACECAR_SIM_SEED the first
+// one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
 #include "tests/sim/traffic.h"
 #include "tests/support/sim_host.h"
+#include "tests/support/two_hosts.h"
 
 namespace pacecar::test {
 namespace {
@@ -19,7 +23,7 @@ constexpr Duration kFaultsBegin = Duration::from_ms(5);  // at most so late
 // A star of hosts with software NICs.
 class SimWorld final : public TrafficWorld {
  public:
-  SimWorld(uint64_t seed, Prng& random) {
+  SimWorld(uint64_t seed, Prng& random, WireMode wire_mode = WireMode::kExtended) {
     const auto hosts = static_cast<uint32_t>(2 + random.below(3));
     const CableSpec cable{.rate = Rate::from_gbps(1 + random.below(100)),
                           .delay = Duration::from_ns(static_cast<int64_t>(random.below(20'000)))};
@@ -29,6 +33,8 @@ class SimWorld final : public TrafficWorld {
       config.switches.ecn = {.kind = EcnConfig::Kind::kStep, .low = 16'384};
     }
     network_ = std::make_unique<SimStar>(hosts, config, cable, seed);
+    const bool standard = wire_mode != WireMode::kExtended;
+    const uint32_t eager = standard && random.chance(0.5) ? 4096 : 0;
     for (uint32_t port = 0; port < hosts; ++port) {
       const SimHostConfig host{
           .mtu = 256U << random.below(5),
@@ -36,10 +42,13 @@ class SimWorld final : public TrafficWorld {
           .window_packets = 64U << random.below(3),
           .line_rate = network_->port(port).caps().line_rate,
           .congestion_control = random.chance(0.8) ? "swift" : "fixed",
+          .eager = eager,
+          .wire_mode = wire_mode,
       };
       hosts_.push_back(std::make_unique<SimHost>(*network_, port, random.next_u64(), host));
     }
     make_faults(random);
+    if (standard) make_upsets(random);
   }
 
   size_t hosts() const override { return hosts_.size(); }
@@ -47,9 +56,17 @@ class SimWorld final : public TrafficWorld {
   Nic& nic(size_t host) override { return hosts_[host]->nic(); }
   Instant now() const override { return network_->now(); }
   bool run(Instant limit, const std::function<bool()>& done) override {
-    return test::run(*network_, hosts_, limit, done);
+    return test::run(*network_, hosts_, limit, [&] {
+      for (; !upsets_.empty() && now() >= upsets_.back().at; upsets_.pop_back()) {
+        hosts_[upsets_.back().host]->nic().upset_lanes(now());
+      }
+      return done();
+    });
   }
-  void stop_faults() override { network_->fabric().set_faults({}); }
+  void stop_faults() override {
+    network_->fabric().set_faults({});
+    upsets_.clear();
+  }
   std::string complaint() const override {
     const bool conserved = network_->fabric().counters().conserved();
     return conserved ? "" : "the simulated network lost count of a packet";
@@ -63,6 +80,19 @@ class SimWorld final : public TrafficWorld {
   }
 
  private:
+  // The connections of a host end, those of all its queue pairs.
+  struct Upset {
+    Instant at;
+    size_t host = 0;
+  };
+
+  void make_upsets(Prng& random) {
+    while (random.chance(0.8)) {
+      const auto at = Duration::from_us(static_cast<int64_t>(random.below(20'000)));
+      upsets_.push_back({now() + at, random.below(hosts_.size())});
+    }
+    std::ranges::sort(upsets_, std::ranges::greater(), &Upset::at);
+  }
   void make_faults(Prng& random) {
     SimFaults faults{.loss = 0.05, .duplication = 0.05, .reordering = 0.05, .corruption = 0.05};
     const auto window = [&] {
@@ -77,6 +107,7 @@ class SimWorld final : public TrafficWorld {
 
   std::unique_ptr<SimStar> network_;
   std::vector<std::unique_ptr<SimHost>> hosts_;
+  std::vector<Upset> upsets_;  // the next one last
 };
 
 struct Outcome {
@@ -86,9 +117,9 @@ struct Outcome {
   Instant end;
 };
 
-Outcome run_seed(uint64_t seed) {
+Outcome run_seed(uint64_t seed, WireMode wire_mode = WireMode::kExtended) {
   Prng random(seed);
-  SimWorld world(seed, random);
+  SimWorld world(seed, random, wire_mode);
   TrafficResult traffic = Traffic(world, random).run();
   return {std::move(traffic), world.trace_hash(), world.retransmissions(), world.now()};
 }
@@ -98,25 +129,45 @@ uint64_t number_from_environment(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-TEST(HostileNetwork, EveryMessageArrivesExactlyOnce) {
+void run_seeds(uint64_t usual, WireMode wire_mode, const char* filter) {
   const uint64_t first = number_from_environment("PACECAR_SIM_SEED", 1);
-  const uint64_t seeds = number_from_environment("PACECAR_SIM_SEEDS", 200);
+  const uint64_t seeds = number_from_environment("PACECAR_SIM_SEEDS", usual);
   uint64_t messages = 0;
   uint64_t retransmissions = 0;
   const auto start = std::chrono::steady_clock::now();
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
-    const Outcome result = run_seed(seed);
+    const Outcome result = run_seed(seed, wire_mode);
     messages += result.traffic.messages;
     retransmissions += result.retransmissions;
-    ASSERT_EQ(result.traffic.failure, "")
-        << "replay with PACECAR_SIM_SEED=" << seed
-        << " PACECAR_SIM_SEEDS=1 hostile_network_test "
-           "--gtest_filter=HostileNetwork.EveryMessageArrivesExactlyOnce";
+    ASSERT_EQ(result.traffic.failure, "") << "replay with PACECAR_SIM_SEED=" << seed
+                                          << " PACECAR_SIM_SEEDS=1 hostile_network_test "
+                                             "--gtest_filter=HostileNetwork."
+                                          << filter;
   }
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   std::printf("%lu seeds, %lu messages, %lu retransmissions, %.2f ms per seed\n", seeds, messages,
               retransmissions, took.count() / static_cast<double>(seeds));
   EXPECT_GT(retransmissions, seeds);  // the network was hostile indeed
+}
+
+TEST(HostileNetwork, EveryMessageArrivesExactlyOnce) {
+  run_seeds(200, WireMode::kExtended, "EveryMessageArrivesExactlyOnce");
+}
+
+TEST(HostileNetwork, EveryMessageArrivesExactlyOnceOverStandardRc) {
+  run_seeds(60, WireMode::kRoce, "EveryMessageArrivesExactlyOnceOverStandardRc");
+}
+
+// Connections between two NICs share their queue pairs.
+TEST_F(TwoHosts, OneConnectionsEndDoesNotDisturbAnother) {
+  for (const WireMode wire_mode : {WireMode::kExtended, WireMode::kRoce}) {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      SCOPED_TRACE(seed);
+      random_ = Prng(seed);
+      open(std::make_unique<SimWorld>(seed, random_, wire_mode));
+      one_connections_end_disturbs_no_other(seed % 2);
+    }
+  }
 }
 
 TEST(HostileNetwork, TheSameSeedGivesTheSameRun) {

@@ -55,6 +55,17 @@ TEST(Standby, IsAnnouncedToItsOwnKindOnly) {
   EXPECT_FALSE(announced_standby(endpoint));
 }
 
+TEST(Standby, StandsBehindWhatElseIsTold) {
+  RcEndpoint endpoint;
+  endpoint.extension_bytes = 32;
+  endpoint.extension.fill(0xEE);
+  announce_standby({.queue_pair = 5, .first_psn = 6}, endpoint);
+  EXPECT_EQ(endpoint.extension_bytes, 32 + kStandbyBytes);
+  EXPECT_EQ(announced_standby(endpoint), (RcLane{.queue_pair = 5, .first_psn = 6}));
+  --endpoint.extension_bytes;
+  EXPECT_FALSE(announced_standby(endpoint));
+}
+
 // Two ends, joined by a channel that keeps order and takes its time.
 class LaneRecoveries : public testing::Test {
  protected:

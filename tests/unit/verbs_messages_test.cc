@@ -2,14 +2,13 @@
 // HOSTILE_SEEDS=FIRST:COUNT chooses other seeds.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <deque>
 #include <memory>
-#include <optional>
+#include <vector>
 
 #include "tests/sim/traffic.h"
 #include "tests/support/hostile_nics.h"
+#include "tests/support/two_hosts.h"
 
 namespace pacecar::test {
 namespace {
@@ -92,60 +91,15 @@ TEST(MessagesOverHostileDevices, EveryMessageArrivesExactlyOnce) {
   }
 }
 
-class TwoHosts : public testing::Test {
+class TwoHostileHosts : public TwoHosts {
  protected:
-  static constexpr size_t kSize = 4096;
-  struct Message {
-    std::vector<uint8_t> from = std::vector<uint8_t>(kSize, 7);
-    std::vector<uint8_t> to = std::vector<uint8_t>(kSize);
-    MemoryRegion local;
-    MemoryRegion remote;
-    MessageRequest send;
-    MessageRequest receive;
-  };
-
-  void open(const hostile::Behavior& behavior) { world_.emplace(behavior, random_); }
-  ConnectionPair connect() {
-    return connect_messengers(messenger(0), messenger(1), 1, world_->now());
-  }
-  Messenger& messenger(size_t host) { return world_->messenger(host); }
-  // Posts both ends of a message.
-  Message& post(const ConnectionPair& ends) {
-    Message& message = messages_.emplace_back();
-    message.local = need(world_->nic(0), message.from, Access::kLocalRead);
-    message.remote = need(world_->nic(1), message.to, Access::kRemoteWrite);
-    message.send.set(MessageRequest::State::kPending);
-    message.receive.set(MessageRequest::State::kPending);
-    ReceiveOperation operation{.count = 1, .request = &message.receive};
-    operation.buffers[0] = {message.to.data(), kSize, 0, message.remote.key};
-    EXPECT_TRUE(messenger(1).receive(ends.receive, operation, world_->now()));
-    EXPECT_TRUE(messenger(0).send(
-        ends.send, {message.from.data(), kSize, 0, message.local.key, &message.send}));
-    return message;
-  }
-  template <typename Done>
-  bool wait(Done done) {
-    return world_->run(world_->now() + Duration::from_s(5), done);
-  }
-  static bool ended(const MessageRequest& request) {
-    return request.state() != MessageRequest::State::kPending;
-  }
-  static void expect_done(const MessageRequest& request) {
-    EXPECT_EQ(request.state(), MessageRequest::State::kDone) << static_cast<int>(request.failure);
-  }
-
-  Prng random_{1};
-  std::optional<HostileWorld> world_;
-  std::deque<Message> messages_;
-
- private:
-  static MemoryRegion need(Nic& nic, std::vector<uint8_t>& memory, Access access) {
-    return nic.register_memory(memory.data(), memory.size(), access).value();
+  void open(const hostile::Behavior& behavior) {
+    TwoHosts::open(std::make_unique<HostileWorld>(behavior, random_));
   }
 };
 
 // The sender closes as soon as it knows that all has arrived; at the receiver that is told later.
-TEST_F(TwoHosts, WhatArrivedBeforeTheCloseCounts) {
+TEST_F(TwoHostileHosts, WhatArrivedBeforeTheCloseCounts) {
   open({.late_receives = 50'000});
   const ConnectionPair ends = connect();
   for (int i = 0; i < 24; ++i) post(ends);
@@ -159,30 +113,10 @@ TEST_F(TwoHosts, WhatArrivedBeforeTheCloseCounts) {
 
 // Connections between two NICs share their queue pairs, which the specification has break when a
 // request is refused.
-TEST_F(TwoHosts, OneConnectionsEndDoesNotDisturbAnother) {
+TEST_F(TwoHostileHosts, OneConnectionsEndDoesNotDisturbAnother) {
   for (const size_t host : {0, 1}) {
-    SCOPED_TRACE(host == 0 ? "the sender's memory goes" : "the receiver's memory goes");
-    messages_.clear();
     open({.late_reading = 50});
-    const ConnectionPair aborted = connect();
-    const ConnectionPair other = connect();
-    for (int round = 0; round < 20; ++round) {
-      Message& lost = post(aborted);
-      Message& kept = post(other);
-      uint64_t turns = random_.below(40);
-      wait([&] { return turns-- == 0; });
-      messenger(host).forget_memory(host == 0 ? lost.local.key : lost.remote.key);
-      world_->nic(host).deregister_memory(host == 0 ? lost.local : lost.remote);
-      std::ranges::fill(host == 0 ? lost.from : lost.to, uint8_t{0xEE});
-      ASSERT_TRUE(wait([&] { return ended(kept.send) && ended(kept.receive); }));
-      expect_done(kept.send);
-      expect_done(kept.receive);
-      EXPECT_EQ(kept.to, kept.from);
-    }
-    messenger(1).close_receive(aborted.receive, world_->now());
-    ASSERT_TRUE(wait([&] {
-      return std::ranges::all_of(messages_, [](const Message& each) { return ended(each.send); });
-    }));
+    one_connections_end_disturbs_no_other(host);
   }
 }
 

@@ -7,12 +7,15 @@
 #include <memory>
 #include <optional>
 
+#include "transport/base/seq.h"
+#include "transport/nic/lanes/lane_recovery.h"
 #include "transport/nic/nic.h"
 #include "transport/nic/rc_endpoint.h"
 #include "transport/softnic/rc_requester.h"
 #include "transport/softnic/rc_responder.h"
 #include "transport/softnic/requester.h"
 #include "transport/softnic/responder.h"
+#include "transport/softnic/standby_messages.h"
 #include "transport/wire/packet.h"
 
 namespace pacecar {
@@ -32,11 +35,13 @@ struct SoftEndpoint {
 // offers the extended mode goes on with what that needs.
 struct PeerEndpoint {
   RcEndpoint standard;
+  std::optional<RcLane> standby;  // where connections that failed come back
   std::optional<SoftEndpoint> extended;
 };
 
-// `local` as an address, with or without the extended mode.
-QueuePairAddress encode(const SoftEndpoint& local, bool extended);
+// `local` as an address, with or without the extended mode and a standby lane.
+QueuePairAddress encode(const SoftEndpoint& local, bool extended,
+                        const std::optional<RcLane>& standby);
 // Errors: kPeer for anything that encode() and other NICs of standard RC do not write, or values
 // out of range.
 Result<PeerEndpoint> decode_endpoint(std::span<const uint8_t> bytes);
@@ -45,13 +50,18 @@ Result<PeerEndpoint> decode_endpoint(std::span<const uint8_t> bytes);
 constexpr uint32_t standard_mtu(Bytes mtu) {
   return static_cast<uint32_t>(std::bit_floor(std::clamp<Bytes>(mtu, 256, 4096)));
 }
+// Sequence numbers begin a whole turn above zero, so that those before the first have a place.
+constexpr uint64_t wide_psn(uint32_t first) { return (uint64_t{1} << kPsnBits) + first; }
 // Requests to read that we take at once, and send.
 inline constexpr uint8_t kReadsAtOnce = 16;
 
-// A connection of standard RC.
+// A connection of standard RC, the one lane of its queue pair.
 struct RcConnection {
   RcRequester requester;
   RcResponder responder;
+  LaneRecovery recovery;
+  CompletionStatus failed_by = CompletionStatus::kOk;  // while it is not up
+  bool open = true;               // it takes packets: joined, and has not failed since
   Instant next_notification;      // of congestion: not before
   bool notification_due = false;  // a marked packet has arrived
 };
@@ -59,11 +69,13 @@ struct RcConnection {
 struct QueuePair {
   enum class State : uint8_t { kCreated, kConnected, kBroken };
 
+  QueuePairId id = 0;  // its first number; in packets it has that of `local`
   SoftEndpoint local;
   SoftEndpoint remote;
   QueuePairConfig config;
   State state = State::kCreated;
   CompletionStatus broken_by = CompletionStatus::kOk;
+  const char* fault = nullptr;  // what the peer did that broke it, where the status says less
   wire::Coverage coverage = wire::Coverage::kFull;
   Instant ack_deadline;                 // of the acknowledgement that may wait
   Bytes unacknowledged_bytes = 0;       // received since the last acknowledgement
@@ -72,6 +84,8 @@ struct QueuePair {
   uint32_t answer_path = 0;             // of the next acknowledgement or refusal
   uint32_t sibling = 0;                 // slot of the next one with this peer's NIC, in a ring
   FixedQueue<ReceiveRequest> receives{0};
+  std::optional<RcLane> standby;              // our end of its standby lane
+  std::unique_ptr<StandbyMessages> messages;  // of one that is a standby lane itself
   // From connect on: of the extended mode both, or of standard RC the third.
   std::optional<Requester> requester;
   std::optional<Responder> responder;
@@ -81,7 +95,9 @@ struct QueuePair {
   size_t post(std::span<const WorkRequest> work_requests) {
     return rc ? rc->requester.post(work_requests) : requester->post(work_requests);
   }
-  bool has_work() const { return rc ? rc->requester.has_work() : requester->has_work(); }
+  bool has_work() const {
+    return rc ? rc->recovery.up() && rc->requester.has_work() : requester->has_work();
+  }
   // Posted, and not told of as done.
   bool has_requests() const {
     return rc ? rc->requester.has_requests() : requester->has_requests();
@@ -99,7 +115,10 @@ struct QueuePair {
     return rc ? rc->requester.pop_completed(work_request, status)
               : requester->pop_completed(work_request, status);
   }
-  Instant deadline() const { return rc ? rc->requester.deadline() : requester->deadline(); }
+  Instant deadline() const {
+    if (!rc) return requester->deadline();
+    return rc->recovery.up() ? rc->requester.deadline() : rc->recovery.deadline();
+  }
   SendTimeout on_timeout(Instant now, SendProgress* progress) {
     return rc ? rc->requester.on_timeout(now, progress) : requester->on_timeout(now, progress);
   }

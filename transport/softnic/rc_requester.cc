@@ -43,12 +43,15 @@ size_t RcRequester::post(std::span<const WorkRequest> work_requests) {
   size_t accepted = 0;
   for (const WorkRequest& work_request : work_requests) {
     if (requests_.full()) break;
-    const Bytes packets = (work_request.length + config_.mtu - 1) / config_.mtu;
-    requests_.push(Posted{.work_request = work_request,
-                          .packets = std::max<uint32_t>(1, static_cast<uint32_t>(packets))});
+    requests_.push(Posted{.work_request = work_request, .packets = packets_of(work_request)});
     ++accepted;
   }
   return accepted;
+}
+
+uint32_t RcRequester::packets_of(const WorkRequest& work_request) const {
+  const Bytes packets = (work_request.length + config_.mtu - 1) / config_.mtu;
+  return std::max<uint32_t>(1, static_cast<uint32_t>(packets));
 }
 
 bool RcRequester::has_work() const {
@@ -87,19 +90,19 @@ uint32_t RcRequester::reads_outstanding() const {
 void RcRequester::start(Posted& posted) {
   posted.started = true;
   posted.first_psn = allocated_;
-  if (posted.revoked) posted.packets = 0;
+  if (posted.over) posted.packets = 0;
   allocated_ += posted.packets;
 }
 
 // Moves the cursors over what is done: acknowledged, sent, or never to be sent.
 void RcRequester::settle() {
-  while (oldest_ < cursor_ && unacknowledged_ >= posted(oldest_).end()) ++oldest_;
-  while (cursor_ < end_of_requests()) {
+  for (; cursor_ < end_of_requests(); ++cursor_) {
     Posted& request = posted(cursor_);
-    if (!request.started && request.revoked) start(request);
+    if (!request.started && request.over) start(request);
     if (!request.started || next_ < request.end()) break;
-    ++cursor_;
-    if (unacknowledged_ >= request.end()) oldest_ = std::max(oldest_, cursor_);
+  }
+  for (; oldest_ < cursor_ && unacknowledged_ >= posted(oldest_).end(); ++oldest_) {
+    confirmed_ += posted(oldest_).counted() ? 1 : 0;
   }
 }
 
@@ -123,7 +126,7 @@ bool RcRequester::next_packet(Instant now, bool ask, Outgoing* out) {
     out->retransmission = true;
     out->packet.ack_request = true;
     probe_mark_ = next_;
-    while (!samples_.empty()) samples_.pop_front();  // which sending is answered will not be known
+    forget_samples();  // which sending is answered will not be known
     return true;
   }
   if (cursor_ == end_of_requests()) return false;
@@ -271,8 +274,7 @@ void RcRequester::on_nak(uint8_t syndrome, Instant now, SendProgress* progress) 
     return;
   }
   if (roce::classify(syndrome) == roce::Syndrome::kNak) {
-    posted(oldest_).status = status_of(syndrome);
-    fail(status_of(syndrome));
+    fail_oldest(status_of(syndrome));
     return;
   }
   go_back(progress);
@@ -300,7 +302,7 @@ SendProgress RcRequester::on_read_response(const roce::Packet& response, const M
   const Bytes offset = bytes_before(read, psn);
   const Bytes length = bytes_before(read, psn + 1) - offset;
   if (response.payload.size() != length) {
-    fail(CompletionStatus::kLocalError);
+    fail_oldest(CompletionStatus::kLocalError);
     return progress;
   }
   uint8_t* place = const_cast<uint8_t*>(work_request.local) + offset;
@@ -332,6 +334,10 @@ void RcRequester::go_back(SendProgress* progress) {
   probe_mark_ = 0;
   unasked_ = 0;
   gone_back_ = true;
+  forget_samples();
+}
+
+void RcRequester::forget_samples() {
   while (!samples_.empty()) samples_.pop_front();
 }
 
@@ -340,33 +346,85 @@ void RcRequester::revoke(uint32_t local_key) {
     Posted& pending = posted(request);
     if (pending.work_request.local_key != local_key || pending.work_request.length == 0) continue;
     pending.revoked = true;
-    if (!pending.started) pending.status = CompletionStatus::kMemoryGone;
+    if (pending.started || pending.over) continue;
+    pending.over = true;
+    pending.status = CompletionStatus::kMemoryGone;
   }
   settle();
 }
 
 void RcRequester::fail(CompletionStatus status) {
-  if (failure_ != CompletionStatus::kOk) return;
-  failure_ = status;
-  if (oldest_ < end_of_requests()) posted(oldest_).status = status;
+  if (failure_ == CompletionStatus::kOk) failure_ = status;
 }
 
-// The first that failed is told, those behind it are not.
+// It is the one to blame, and all before it is done.
+void RcRequester::fail_oldest(CompletionStatus status) {
+  fail(status);
+  if (oldest_ == end_of_requests()) return;
+  posted(oldest_).over = true;
+  posted(oldest_).status = status;
+  cursor_ = std::max(cursor_, ++oldest_);
+}
+
+// --- the end of a connection, and the next one ---
+
+void RcRequester::stop(CompletionStatus status) {
+  fail(status);
+  in_flight_ = 0;
+  forget_samples();
+}
+
+void RcRequester::abandon() {
+  if (failure_ == CompletionStatus::kMemoryGone) fail_oldest(failure_);
+}
+
+std::optional<Bytes> RcRequester::restart(uint32_t peer_queue_pair, uint64_t first_psn,
+                                          uint64_t received) {
+  uint64_t most = confirmed_;
+  for (uint64_t request = oldest_; request < end_of_requests(); ++request) {
+    const Posted& sent = posted(request);
+    if (!sent.started || sent.end() > highest_) break;
+    most += sent.counted() ? 1 : 0;
+  }
+  if (received < confirmed_ || received > most) return std::nullopt;
+  uint64_t covered = received - confirmed_;  // of those with immediate, and all that is before them
+  Bytes arrived = 0;
+  for (uint64_t request = oldest_; request < end_of_requests(); ++request) {
+    Posted& again = posted(request);
+    // What was read may have been lost on its way back.
+    const bool has_arrived = covered > 0 && !again.over && !again.is_read();
+    if (has_arrived) {
+      covered -= again.counted() ? 1 : 0;
+      arrived += again.work_request.length;
+    } else if (again.revoked && !again.over) {
+      again.status = CompletionStatus::kMemoryGone;
+    }
+    again.over |= has_arrived || again.revoked;
+    again.started = false;
+    again.packets = packets_of(again.work_request);
+  }
+  config_.peer_queue_pair = peer_queue_pair;
+  begin_at(first_psn);
+  return arrived;
+}
+
+void RcRequester::begin_at(uint64_t psn) {
+  unacknowledged_ = next_ = highest_ = allocated_ = psn;
+  cursor_ = oldest_;
+  confirmed_ = 0;
+  probe_mark_ = 0;
+  probes_ = unasked_ = 0;
+  probe_ = gone_back_ = receiver_waits_ = not_ready_ = congested_ = false;
+  failure_ = CompletionStatus::kOk;
+  settle();
+}
+
 bool RcRequester::pop_completed(WorkRequest* work_request, CompletionStatus* status) {
-  if (requests_.empty()) return false;
-  const Posted& front = requests_.front();
-  const bool done = first_request_ < oldest_;
-  const bool failed = failure_ != CompletionStatus::kOk && first_request_ == oldest_ &&
-                      front.status != CompletionStatus::kOk;
-  if (!done && !failed) return false;
-  *work_request = front.work_request;
-  *status = front.status;
+  if (first_request_ == oldest_) return false;
+  *work_request = requests_.front().work_request;
+  *status = requests_.front().status;
   requests_.pop_front();
   ++first_request_;
-  if (failed) {
-    ++oldest_;
-    cursor_ = std::max(cursor_, oldest_);
-  }
   return true;
 }
 

@@ -6,13 +6,15 @@
 // that the window bounds what is on its way, and the responses acknowledge it.
 //
 // What a peer refuses, and memory that is deregistered while its packets are on their way, ends
-// the queue pair: failure(). A work request of which nothing has been sent fails alone.
+// the connection: failure(). On another one restart() goes on with what the peer has not got. A
+// work request of which nothing has been sent fails alone.
 //
 // Invariants: unacknowledged_ <= next_ <= highest_; PSNs are given to work requests in order, when
 // their first packet is made.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "transport/base/fixed_queue.h"
 #include "transport/nic/nic.h"
@@ -76,8 +78,17 @@ class RcRequester {
 
   // Next completed work request, in order; false if there is none.
   bool pop_completed(WorkRequest* work_request, CompletionStatus* status);
-  // kOk as long as the queue pair can go on.
+  // kOk as long as the connection can go on.
   CompletionStatus failure() const { return failure_; }
+
+  // The connection has ended: nothing of it is on its way any more.
+  void stop(CompletionStatus status);
+  // No other will follow: what has ended it is told of the work request to blame.
+  void abandon();
+  // Goes on over another connection with that peer, which has received so many writes with
+  // immediate on the one before; RC keeps order, so that this says the same of all before them.
+  // Returns the bytes of what had arrived; nullopt for a number that cannot be.
+  std::optional<Bytes> restart(uint32_t peer_queue_pair, uint64_t first_psn, uint64_t received);
 
   Instant deadline() const { return idle() ? Instant::never() : deadline_; }
   SendTimeout on_timeout(Instant now, SendProgress* progress);
@@ -89,10 +100,13 @@ class RcRequester {
     uint32_t packets = 0;    // sequence numbers that it takes
     bool started = false;
     bool revoked = false;  // its memory may not be read any more
+    bool over = false;     // nothing of it goes any more: it has failed, or had arrived
     CompletionStatus status = CompletionStatus::kOk;
 
     uint64_t end() const { return first_psn + packets; }
     bool is_read() const { return work_request.opcode == Opcode::kRead; }
+    // The peer counts it when it has arrived.
+    bool counted() const { return work_request.opcode == Opcode::kWriteWithImm && !over; }
   };
   // A packet whose acknowledgement will be timed.
   struct Sample {
@@ -104,6 +118,7 @@ class RcRequester {
   uint64_t end_of_requests() const { return first_request_ + requests_.size(); }
   Posted& posted(uint64_t request) { return requests_[request - first_request_]; }
   const Posted& posted(uint64_t request) const { return requests_[request - first_request_]; }
+  uint32_t packets_of(const WorkRequest& work_request) const;
   Bytes bytes_before(const Posted& posted, uint64_t psn) const;
   uint64_t piece_end(const Posted& posted, uint64_t psn) const;
   uint32_t reads_outstanding() const;
@@ -120,13 +135,17 @@ class RcRequester {
   void on_progress(Instant now);
   void go_back(SendProgress* progress);
   void fail(CompletionStatus status);
+  void fail_oldest(CompletionStatus status);
+  void begin_at(uint64_t psn);
+  void forget_samples();
 
   Config config_;
   PathSelector paths_;
   FixedQueue<Posted> requests_;  // numbers first_request_ .. ; the front completes first
   uint64_t first_request_ = 0;
-  uint64_t oldest_ = 0;  // the first request that is not acknowledged
-  uint64_t cursor_ = 0;  // the request of next_
+  uint64_t oldest_ = 0;     // the first request that is not acknowledged
+  uint64_t cursor_ = 0;     // the request of next_
+  uint64_t confirmed_ = 0;  // writes with immediate that are acknowledged, on this connection
   uint64_t unacknowledged_;
   uint64_t next_;       // the PSN to send next
   uint64_t highest_;    // beyond every PSN ever sent

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "transport/base/seq.h"
 #include "transport/base/ordered_copy.h"
+#include "transport/base/seq.h"
 
 namespace pacecar {
 namespace {
@@ -17,6 +17,17 @@ RcResponder::RcResponder(const Config& config, FixedQueue<ReceiveRequest>& recei
       receives_(receives),
       reads_(2 * config.read_depth),
       expected_(config.first_psn) {}
+
+void RcResponder::restart(uint32_t peer_queue_pair, uint64_t first_psn) {
+  config_.peer_queue_pair = peer_queue_pair;
+  expected_ = first_psn;
+  while (!reads_.empty()) reads_.pop_front();
+  message_ = Message{};
+  writes_received_ = 0;
+  msn_ = 0;
+  nak_ = refusal_ = 0;
+  gap_told_ = ack_due_ = false;
+}
 
 uint64_t RcResponder::packets_of(Bytes length) const {
   return std::max<uint64_t>(1, (length + config_.mtu - 1) / config_.mtu);
@@ -121,6 +132,7 @@ RcResponder::Outcome RcResponder::finish(const roce::Packet& packet, roce::Shape
   message_ = Message{};
   const bool send = shape.kind == roce::Kind::kSend;
   if (!send && !shape.immediate) return Outcome::kPlaced;
+  writes_received_ += send ? 0 : 1;
   completion_ =
       Completion{.bytes = bytes,
                  .immediate = packet.immediate,

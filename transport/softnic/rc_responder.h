@@ -4,7 +4,8 @@
 //
 // Answers leave in the order of the requests: an acknowledgement never overtakes the response to an
 // earlier read. Every packet's key, bounds and rights are checked before a byte is placed. A
-// refusal ends what this half accepts; it is repeated to a peer that asks again.
+// refusal ends what this half accepts; it is repeated to a peer that asks again. restart() begins
+// anew, on another connection with the peer.
 //
 // Invariants: what precedes expected_ has been placed and is never placed again; the bytes of a
 // message that have been placed never exceed what its first packet announced.
@@ -39,6 +40,8 @@ class RcResponder {
 
   // `receives` outlives it; without room for any, sends are refused.
   RcResponder(const Config& config, FixedQueue<ReceiveRequest>& receives);
+  // What came in on the connection before this is placed, or will never be.
+  void restart(uint32_t peer_queue_pair, uint64_t first_psn);
 
   // A packet of kind kSend, kWrite or kReadRequest.
   Outcome on_request(const roce::Packet& packet, const MemoryTable& memory);
@@ -51,6 +54,8 @@ class RcResponder {
   bool next_answer(const MemoryTable& memory, roce::Packet* answer);
   // Refused something: the peer's queue pair is at its end, too.
   bool refused() const { return refusal_ != 0; }
+  // Writes with immediate that are complete.
+  uint64_t writes_received() const { return writes_received_; }
 
  private:
   // A response that is being sent.
@@ -93,6 +98,7 @@ class RcResponder {
   uint64_t nak_psn_ = 0;
   Message message_;
   Completion completion_;
+  uint64_t writes_received_ = 0;
   uint32_t msn_ = 0;       // messages completed
   uint8_t nak_ = 0;        // to be sent; 0: none
   uint8_t refusal_ = 0;    // the last word; 0: none

@@ -37,6 +37,14 @@ std::span<const WorkRequest> leading_writes(std::span<const WorkRequest> work_re
   return {work_requests.begin(), end};
 }
 
+uint32_t regions_of(const SoftNicConfig& config) {
+  return config.regions + (config.wire_mode == WireMode::kExtended ? 0 : 1);  // standby_rooms_
+}
+
+size_t slots_of(const SoftNicConfig& config) {
+  return std::bit_ceil(config.queue_pairs) * (config.wire_mode == WireMode::kExtended ? 1U : 2U);
+}
+
 std::vector<std::string> networks_of(WireMode mode) {
   switch (mode) {
     case WireMode::kExtended:
@@ -54,8 +62,9 @@ std::vector<std::string> networks_of(WireMode mode) {
 SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
     : config_(config),
       random_(random),
-      memory_(config.regions, random),
-      queue_pairs_(std::bit_ceil(config.queue_pairs)),
+      memory_(regions_of(config), random),
+      queue_pairs_(slots_of(config)),
+      standby_rooms_(speaks_standard() ? std::bit_ceil(config.queue_pairs) : 0),
       timers_(static_cast<uint32_t>(queue_pairs_.size()) + config.flows, now),
       naks_(std::min<size_t>(config.completions, kNaks)),
       acks_(queue_pairs_.size()),
@@ -69,7 +78,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       received_(config.completions),
       slab_(header_memory(config)),
       next_generation_(random()) {
-  PACECAR_CHECK(queue_pairs_.size() <= (1U << 16));
+  PACECAR_CHECK(queue_pairs_.size() <= (1U << 17));
   if (config_.wire_mode == WireMode::kRoce) config_.mtu = standard_mtu(config_.mtu);
   PACECAR_CHECK(!speaks_standard() || config_.source_ports.size() == config_.paths + 1);
   PACECAR_CHECK(config.burst_bytes >= config.mtu && config.paths > 0);
@@ -87,7 +96,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       .pause = config.pause,
       .paths = config.paths,
       .flows = config.flows,
-      .queue_pairs = static_cast<uint32_t>(queue_pairs_.size()),
+      .queue_pairs = std::bit_ceil(config.queue_pairs),
       .regions = config.regions,
       .reliable = true,
       .software = true,
@@ -100,6 +109,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       .counts_silent_packets = true,
       .networks = networks_of(config.wire_mode),
   };
+  if (speaks_standard()) register_standby_rooms();
 }
 
 SoftNic::~SoftNic() = default;
@@ -137,32 +147,41 @@ void SoftNic::deregister_memory(const MemoryRegion& region) {
 Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
   PACECAR_CHECK(config.flow < config_.flows);
   const bool used_before = !free_slots_.empty();
-  if (!used_before && unused_slots_ == queue_pairs_.size()) {
+  if (!used_before && unused_slots_ == caps_.queue_pairs) {
     return fail(
         ErrorCode::kUnavailable,
         "all queue pairs of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
   }
   const uint32_t slot = used_before ? free_slots_.back() : unused_slots_;
-  const auto slots = static_cast<uint32_t>(queue_pairs_.size());
   auto qp = std::make_unique<QueuePair>();
   qp->config = config;
   qp->receives = FixedQueue<ReceiveRequest>(config.receives);
-  if (((next_generation_ * slots) & kPsnMask) == 0) ++next_generation_;  // 0 and 1 are taken
+  qp->id = next_number(slot);
   qp->local = SoftEndpoint{
       .address = config_.address,
-      .queue_pair = (next_generation_++ * slots | slot) & static_cast<uint32_t>(kPsnMask),
+      .queue_pair = qp->id,
       .first_psn = random_() & static_cast<uint32_t>(kPsnMask),
       .window_packets = window(config),
       .writes = config.work_requests,
       .mtu = static_cast<uint32_t>(config_.mtu),
       .full_checksum = config_.full_checksum,
   };
+  if (speaks_standard() && config.receives == 0) {
+    qp->standby = RcLane{.queue_pair = next_number(slot + caps_.queue_pairs),
+                         .first_psn = random_() & static_cast<uint32_t>(kPsnMask)};
+  }
   make_flows(config.flow);
   if (config.paced) flows_[config.flow].queue_pairs.push_back(slot);
-  const QueuePairId id = qp->local.queue_pair;
+  const QueuePairId id = qp->id;
   used_before ? free_slots_.pop_back() : void(++unused_slots_);
   queue_pairs_[slot] = std::move(qp);
   return id;
+}
+
+uint32_t SoftNic::next_number(uint32_t slot) {
+  const auto slots = static_cast<uint32_t>(queue_pairs_.size());
+  if (((next_generation_ * slots) & kPsnMask) == 0) ++next_generation_;  // 0 and 1 are taken
+  return (next_generation_++ * slots | slot) & static_cast<uint32_t>(kPsnMask);
 }
 
 // As many as have ever been used.
@@ -177,7 +196,7 @@ void SoftNic::make_flows(FlowId newest) {
 QueuePairAddress SoftNic::queue_pair_address(QueuePairId id) const {
   const QueuePair* qp = find(id);
   PACECAR_CHECK(qp != nullptr);
-  return encode(qp->local, offers_extended(qp->config));
+  return encode(qp->local, offers_extended(qp->config), qp->standby);
 }
 
 Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) {
@@ -186,7 +205,7 @@ Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t
   auto peer = decode_endpoint(remote);
   if (!peer) return tl::unexpected(std::move(peer.error()));
   if (!peer->extended || !offers_extended(qp->config)) {
-    return connect_standard(*qp, peer->standard);
+    return connect_standard(*qp, *peer);
   }
   qp->remote = *peer->extended;
   qp->remote.address.scope_id = config_.address.scope_id;  // scopes are numbered per host
@@ -236,12 +255,7 @@ PathPolicy SoftNic::path_policy(const QueuePairConfig& config) const {
 }
 
 QueuePairMemory SoftNic::queue_pair_memory(const QueuePairConfig& config) const {
-  if (config_.wire_mode == WireMode::kRoce) {
-    return {.state = sizeof(QueuePair) + sizeof(RcConnection) +
-                     RcRequester::work_request_bytes(config.work_requests) +
-                     config.receives * sizeof(ReceiveRequest),
-            .queues = 0};
-  }
+  if (config_.wire_mode == WireMode::kRoce) return {.state = standard_state(config), .queues = 0};
   const Bytes queues =
       SendWindow::queue_bytes(send_window(config)) + 2 * ReceiveWindow::queue_bytes(window(config));
   const Bytes state = sizeof(QueuePair) + Requester::work_request_bytes(work_requests(config)) +
@@ -257,6 +271,7 @@ void SoftNic::destroy_queue_pair(QueuePairId id) {
   for (WorkList* list : {&acks_, &later_, &controls_, &events_, &posted_}) list->remove(slot);
   timers_.cancel(slot);
   if (qp->responder) leave_siblings(*qp);
+  drop_standby(*qp);
   if (qp->config.paced) {
     Flow& flow = flows_[qp->config.flow];
     std::erase(flow.queue_pairs, slot);
@@ -302,7 +317,7 @@ size_t SoftNic::poll(std::span<Completion> completions) {
   }
   while (count < completions.size() && !events_.empty()) {
     QueuePair& qp = *queue_pairs_[events_.front()];
-    Completion completion{.queue_pair = qp.local.queue_pair, .kind = CompletionKind::kSent};
+    Completion completion{.queue_pair = qp.id, .kind = CompletionKind::kSent};
     WorkRequest work_request;
     if (qp.pop_completed(&work_request, &completion.status)) {
       if (!work_request.signaled && completion.status == CompletionStatus::kOk) continue;
@@ -396,6 +411,7 @@ Instant SoftNic::next_deadline() const {
 
 void SoftNic::on_queue_pair_timeout(QueuePair& qp, Instant now) {
   if (qp.state != QueuePair::State::kConnected) return;
+  if (qp.rc && !qp.rc->recovery.up()) return on_lane_timeout(qp, now);
   const Bytes in_flight_before = qp.in_flight();
   SendProgress progress;
   switch (qp.on_timeout(now, &progress)) {
@@ -415,19 +431,18 @@ void SoftNic::on_queue_pair_timeout(QueuePair& qp, Instant now) {
   arm_timeout(qp);
 }
 
-void SoftNic::break_queue_pair(QueuePair& qp, CompletionStatus status) {
-  qp.state = QueuePair::State::kBroken;
-  qp.broken_by = status;
-  events_.add(slot_of(qp));
-}
-
 QueuePair* SoftNic::find(QueuePairId id) {
   return const_cast<QueuePair*>(static_cast<const SoftNic*>(this)->find(id));
 }
 
 const QueuePair* SoftNic::find(QueuePairId id) const {
   const QueuePair* qp = queue_pairs_[id & (queue_pairs_.size() - 1)].get();
-  return qp != nullptr && qp->local.queue_pair == id ? qp : nullptr;
+  return qp != nullptr && qp->id == id ? qp : nullptr;
+}
+
+QueuePair* SoftNic::find_end(uint32_t number) {
+  QueuePair* qp = queue_pairs_[number & (queue_pairs_.size() - 1)].get();
+  return qp != nullptr && qp->local.queue_pair == number ? qp : nullptr;
 }
 
 uint32_t SoftNic::slot_of(const QueuePair& qp) const {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "transport/base/fixed_queue.h"
+#include "transport/base/fresh_pages.h"
 #include "transport/base/pacer.h"
 #include "transport/base/timer_wheel.h"
 #include "transport/base/work_list.h"
@@ -45,6 +46,8 @@ class SoftNic final : public Nic {
   // Changes when packets of the last poll_transmit may point to memory that is gone: those not yet
   // handed over must be dropped (they count as lost, and are repaired).
   uint64_t invalidations() const { return invalidations_; }
+  // Ends all connections of standard RC, as a refusal does: for drills.
+  void upset_lanes(Instant now);
 
   // --- Nic ---
   const NicCaps& caps() const override { return caps_; }
@@ -103,6 +106,8 @@ class SoftNic final : public Nic {
 
   QueuePair* find(QueuePairId id);
   const QueuePair* find(QueuePairId id) const;
+  // By the number in packets.
+  QueuePair* find_end(uint32_t number);
   QueuePair* find_sender(const RxPacket& packet, uint32_t queue_pair);
 
   bool speaks_standard() const { return config_.wire_mode != WireMode::kExtended; }
@@ -111,7 +116,9 @@ class SoftNic final : public Nic {
     return config_.wire_mode == WireMode::kExtended ||
            (config_.wire_mode == WireMode::kAuto && config.receives == 0);
   }
-  Result<void> connect_standard(QueuePair& qp, const RcEndpoint& peer);
+  uint32_t next_number(uint32_t slot);
+  Result<void> connect_standard(QueuePair& qp, const PeerEndpoint& peer);
+  void open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& end) const;
   void make_flows(FlowId newest);
   void join_siblings(QueuePair& qp);
   void leave_siblings(const QueuePair& qp);
@@ -126,11 +133,31 @@ class SoftNic final : public Nic {
   void on_answer(QueuePair& qp, const roce::Packet& packet, Instant arrival, Instant now);
   void on_request(QueuePair& qp, const roce::Packet& packet, Instant now);
   void notify_congestion(QueuePair& qp, Instant now);
-  void check_failure(QueuePair& qp);
+  void on_received(QueuePair& qp, Completion completion, Instant now);
+  void check_failure(QueuePair& qp, Instant now);
+
+  // connections of standard RC that fail and come back
+  bool is_standby(const QueuePair& qp) const { return qp.messages != nullptr; }
+  QueuePair* standby_of(const QueuePair& qp) const;
+  QueuePair& owner_of(const QueuePair& standby) const;
+  void register_standby_rooms();
+  void make_standby(const QueuePair& qp, const PeerEndpoint& peer);
+  void drop_standby(const QueuePair& qp);
+  // Breaks the queue pair where its connection cannot come back.
+  void fail_lane(QueuePair& qp, CompletionStatus status, Instant now);
+  void advance_lane(QueuePair& qp, Instant now);
+  bool take_step(QueuePair& qp, LaneRecovery::Step step, Instant now);
+  bool replace_lane(QueuePair& qp);
+  bool join_lane(QueuePair& qp);
+  void use_lane(QueuePair& qp, Instant now);
+  void on_lane_timeout(QueuePair& qp, Instant now);
+  bool tell_peer(QueuePair& qp, RecoveryMessage::Kind kind);
+  void on_standby_message(QueuePair& standby, const Completion& completion, Instant now);
+  void on_standby_sent(QueuePair& standby, Instant now);
   bool ack_at_once(QueuePair& qp, const wire::DataHeader& header) const;
   void note_arrival(FlowId flow, const Responder::Data& data);
   void refuse(const QueuePair& qp, const wire::DataHeader& header, wire::Syndrome syndrome);
-  void break_queue_pair(QueuePair& qp, CompletionStatus status);
+  void break_queue_pair(QueuePair& qp, CompletionStatus status, const char* fault = nullptr);
 
   // Puts a queue pair with something to send where poll_transmit finds it.
   void wake(QueuePair& qp);
@@ -144,6 +171,7 @@ class SoftNic final : public Nic {
   uint32_t window(const QueuePairConfig& config) const;
   uint32_t send_window(const QueuePairConfig& config) const;
   static uint32_t work_requests(const QueuePairConfig& config);
+  static Bytes standard_state(const QueuePairConfig& config);
   PathPolicy path_policy(const QueuePairConfig& config) const;
   void want_ack(QueuePair& qp, Instant now, bool at_once);
   void arm_timeout(const QueuePair& qp);
@@ -174,7 +202,7 @@ class SoftNic final : public Nic {
   };
   void account(QueuePair& qp, Instant now, const Sent& sent);
   size_t transmit_standard(QueuePair& qp, Instant now, Bytes budget, std::span<TxPacket> out);
-  size_t transmit_answers(QueuePair& qp, std::span<TxPacket> out);
+  size_t transmit_answers(QueuePair& qp, Instant now, std::span<TxPacket> out);
   TxPacket standard_packet(const QueuePair& qp, const roce::Packet& packet, uint16_t path,
                            TrafficClass traffic_class);
   // Brings the flow up to date after its requester has changed.
@@ -185,9 +213,12 @@ class SoftNic final : public Nic {
   NicCaps caps_;
   NicCounters counters_;
   MemoryTable memory_;
-  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
-  std::vector<uint32_t> free_slots_;                     // used since, and free again
-  uint32_t unused_slots_ = 0;                            // from here on
+  // By slot, the low bits of the number; in the upper half the standby lanes of those below.
+  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;
+  OwnPages<StandbyMessages::Room> standby_rooms_;  // by slot of their owners
+  uint32_t standby_key_ = 0;
+  std::vector<uint32_t> free_slots_;                              // used since, and free again
+  uint32_t unused_slots_ = 0;                                     // from here on
   std::unordered_map<Address, uint32_t, AddressHash> companies_;  // one of each peer's siblings
   std::vector<Flow> flows_;                                       // as far as ever used
   TimerWheel timers_;  // ids: slots of queue pairs, then flows

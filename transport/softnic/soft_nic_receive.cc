@@ -45,10 +45,11 @@ void SoftNic::take_apart(Instant now, const RxPacket& datagram) {
   } while (!rest.empty());
 }
 
-// The connected queue pair that a packet names, if the packet comes from its peer.
+// The connected queue pair that a packet names, if it is one of the extended mode and the packet
+// comes from its peer.
 QueuePair* SoftNic::find_sender(const RxPacket& packet, uint32_t queue_pair) {
-  QueuePair* qp = find(queue_pair);
-  if (qp == nullptr || qp->state != QueuePair::State::kConnected) {
+  QueuePair* qp = find_end(queue_pair);
+  if (qp == nullptr || qp->state != QueuePair::State::kConnected || !qp->responder) {
     ++counters_.unknown_queue_pair;
     return nullptr;
   }

@@ -17,12 +17,9 @@ namespace {
 constexpr Duration kNotificationInterval = Duration::from_us(50);
 constexpr size_t kMaxOverheadBytes = roce::kMaxHeaderBytes + roce::kMaxTrailerBytes;
 
-// Sequence numbers begin a whole turn above zero, so that those before the first have a place.
-constexpr uint64_t first_psn(uint32_t wire24) { return (uint64_t{1} << kPsnBits) + wire24; }
-
 }  // namespace
 
-Result<void> SoftNic::connect_standard(QueuePair& qp, const RcEndpoint& peer) {
+Result<void> SoftNic::connect_standard(QueuePair& qp, const PeerEndpoint& peer) {
   if (!speaks_standard()) {
     return fail(ErrorCode::kPeer,
                 "the peer's NIC speaks standard RoCE v2 only, and this software NIC its own mode "
@@ -34,14 +31,21 @@ Result<void> SoftNic::connect_standard(QueuePair& qp, const RcEndpoint& peer) {
                 "do not show: use soft:raw:INTERFACE, or an interface with an IPv6 address");
   }
   const bool ipv4 = is_ipv4(config_.address);
-  Address address{.ip = peer.gid, .scope_id = config_.address.scope_id, .port = roce::kUdpPort};
+  const Address address{.ip = peer.standard.gid};
   if (is_ipv4(address) != ipv4) {
     return fail(ErrorCode::kPeer,
                 std::string("the peer's GID ") + ip_to_string(address) +
                     " is of another IP version " +
                     "than our address: choose a GID or an address so that both are of one");
   }
-  const RcLane& lane = peer.lane[0];
+  make_standby(qp, peer);
+  open_lane(qp, peer.standard, peer.standard.lane[0]);
+  return {};
+}
+
+void SoftNic::open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& lane) const {
+  const Address address{
+      .ip = peer.gid, .scope_id = config_.address.scope_id, .port = roce::kUdpPort};
   qp.remote = SoftEndpoint{.address = address,
                            .queue_pair = lane.queue_pair,
                            .first_psn = lane.first_psn,
@@ -49,7 +53,7 @@ Result<void> SoftNic::connect_standard(QueuePair& qp, const RcEndpoint& peer) {
   const uint32_t read_depth = std::clamp<uint32_t>(peer.read_depth, 1, kReadsAtOnce);
   qp.rc = std::make_unique<RcConnection>(
       RcConnection{.requester = RcRequester({.peer_queue_pair = lane.queue_pair,
-                                             .first_psn = first_psn(qp.local.first_psn),
+                                             .first_psn = wide_psn(qp.local.first_psn),
                                              .window_packets = qp.local.window_packets,
                                              .work_requests = qp.config.work_requests,
                                              .mtu = qp.remote.mtu,
@@ -59,13 +63,13 @@ Result<void> SoftNic::connect_standard(QueuePair& qp, const RcEndpoint& peer) {
                                              .loss = config_.loss,
                                              .silence_limit = config_.silence_limit}),
                    .responder = RcResponder({.peer_queue_pair = lane.queue_pair,
-                                             .first_psn = first_psn(lane.first_psn),
-                                             .read_depth = kReadsAtOnce,
+                                             .first_psn = wide_psn(lane.first_psn),
+                                             .read_depth = is_standby(qp) ? 1U : kReadsAtOnce,
                                              .mtu = qp.remote.mtu},
                                             qp.receives),
+                   .recovery = {},
                    .next_notification = Instant()});
   qp.state = QueuePair::State::kConnected;
-  return {};
 }
 
 size_t SoftNic::post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) {
@@ -91,6 +95,7 @@ std::string SoftNic::fault(QueuePairId id) const {
   const QueuePair* qp = find(id);
   if (qp == nullptr || qp->state != QueuePair::State::kBroken) return {};
   const std::string peer = to_string(qp->remote.address);
+  if (qp->fault != nullptr) return "the peer at " + peer + " " + qp->fault;
   if (qp->rc && qp->rc->responder.refused()) {
     return "the peer at " + peer +
            " asked for memory that it may not touch, or sent more than there is room for: look at "
@@ -120,10 +125,11 @@ void SoftNic::on_standard(Instant now, const RxPacket& packet) {
     ++counters_.malformed;
     return;
   }
-  QueuePair* qp = find(rc.destination_qp);
-  // A refusal is repeated until the peer has heard it.
-  const bool open = qp != nullptr && qp->rc &&
-                    (qp->state == QueuePair::State::kConnected || qp->rc->responder.refused());
+  QueuePair* qp = find_end(rc.destination_qp);
+  // What has broken repeats its refusal until the peer has heard it.
+  const bool open =
+      qp != nullptr && qp->rc &&
+      (qp->state == QueuePair::State::kBroken ? qp->rc->responder.refused() : qp->rc->open);
   if (!open) {
     ++counters_.unknown_queue_pair;
     return;
@@ -175,17 +181,26 @@ void SoftNic::on_answer(QueuePair& qp, const roce::Packet& packet, Instant arriv
   }
   if (qp.config.paced) flows_[qp.config.flow].signal.echo_marked |= progress.marked > 0;
   on_progress(qp, in_flight_before, progress);
-  events_.add(slot_of(qp));
   arm_timeout(qp);
-  check_failure(qp);
+  if (is_standby(qp)) {
+    on_standby_sent(qp, now);
+  } else {
+    events_.add(slot_of(qp));
+  }
+  check_failure(qp, now);
   wake(qp);
 }
 
-void SoftNic::check_failure(QueuePair& qp) {
-  if (qp.state == QueuePair::State::kConnected &&
-      qp.rc->requester.failure() != CompletionStatus::kOk) {
-    break_queue_pair(qp, qp.rc->requester.failure());
+void SoftNic::check_failure(QueuePair& qp, Instant now) {
+  if (qp.rc->open && qp.rc->requester.failure() != CompletionStatus::kOk) {
+    fail_lane(qp, qp.rc->requester.failure(), now);
   }
+}
+
+void SoftNic::on_received(QueuePair& qp, Completion completion, Instant now) {
+  if (is_standby(qp)) return on_standby_message(qp, completion, now);
+  completion.queue_pair = qp.id;
+  received_.push(completion);
 }
 
 void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now) {
@@ -196,8 +211,7 @@ void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now)
   RcResponder& responder = qp.rc->responder;
   switch (responder.on_request(packet, memory_)) {
     case RcResponder::Outcome::kCompleted:
-      received_.push(responder.completion());
-      received_[received_.size() - 1].queue_pair = qp.local.queue_pair;
+      on_received(qp, responder.completion(), now);
       [[fallthrough]];
     case RcResponder::Outcome::kPlaced:
       ++counters_.data_packets_received;
@@ -223,9 +237,7 @@ void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now)
       break;
     case RcResponder::Outcome::kRefused:
       ++counters_.access_errors;
-      if (qp.state == QueuePair::State::kConnected) {
-        break_queue_pair(qp, CompletionStatus::kLocalError);
-      }
+      fail_lane(qp, CompletionStatus::kLocalError, now);
       break;
   }
   if (responder.answer_due()) acks_.add(slot_of(qp));
@@ -273,17 +285,18 @@ size_t SoftNic::transmit_standard(QueuePair& qp, Instant now, Bytes budget,
     sent.wire += out[count++].size() + config_.wire_overhead_bytes;
     counters_.packets_retransmitted += packet.retransmission ? 1 : 0;
   }
-  check_failure(qp);
-  if (count == 0) return 0;
-  counters_.data_packets_sent += count;
-  sent.in_flight = requester.in_flight() - in_flight_before;
-  account(qp, now, sent);
+  if (count > 0) {
+    counters_.data_packets_sent += count;
+    sent.in_flight = requester.in_flight() - in_flight_before;
+    account(qp, now, sent);
+  }
+  check_failure(qp, now);
   return count;
 }
 
 // A turn of one queue pair: at most a burst of the responses to reads, so that others have theirs.
 // All answers keep to one path: none may overtake another.
-size_t SoftNic::transmit_answers(QueuePair& qp, std::span<TxPacket> out) {
+size_t SoftNic::transmit_answers(QueuePair& qp, Instant now, std::span<TxPacket> out) {
   const uint32_t slot = acks_.take();
   later_.remove(slot);
   qp.unacknowledged_bytes = 0;
@@ -314,9 +327,8 @@ size_t SoftNic::transmit_answers(QueuePair& qp, std::span<TxPacket> out) {
   }
   if (rc.responder.answer_due() || rc.notification_due) acks_.add(slot);
   // Memory that is read may be gone by now.
-  if (rc.responder.refused() && qp.state == QueuePair::State::kConnected) {
-    break_queue_pair(qp, CompletionStatus::kLocalError);
-  }
+  if (rc.open && rc.responder.refused()) fail_lane(qp, CompletionStatus::kLocalError, now);
+  advance_lane(qp, now);  // a refusal goes before the connection does
   return count;
 }
 

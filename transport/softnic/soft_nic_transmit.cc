@@ -84,7 +84,7 @@ size_t SoftNic::transmit_acks(Instant due, Instant now, std::span<TxPacket> out)
   for (size_t left = acks_.size(); left > 0 && count < out.size(); --left) {
     QueuePair& qp = *queue_pairs_[acks_.front()];
     if (qp.rc) {
-      count += transmit_answers(qp, out.subspan(count));
+      count += transmit_answers(qp, now, out.subspan(count));
       continue;
     }
     if (slab_.room() < qp.responder->max_ack_bytes()) break;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "transport/base/check.h"
 #include "transport/wire/big_endian.h"
 
 namespace pacecar {
@@ -16,7 +17,6 @@ constexpr size_t kPsnAt = 12;
 constexpr size_t kReceivedAt = 16;
 
 constexpr uint32_t kStandbyMagic = 0x50435331;  // "PCS1"
-constexpr size_t kStandbyBytes = 12;
 
 constexpr uint32_t kMax24 = (1U << 24) - 1;
 
@@ -53,15 +53,18 @@ std::optional<RecoveryMessage> decode_recovery_message(std::span<const uint8_t> 
 }
 
 void announce_standby(const RcLane& end, RcEndpoint& endpoint) {
-  endpoint.extension_bytes = kStandbyBytes;
-  wire::store_be32(kStandbyMagic, endpoint.extension.data());
-  wire::store_be32(end.queue_pair, endpoint.extension.data() + 4);
-  wire::store_be32(end.first_psn, endpoint.extension.data() + 8);
+  uint8_t* to = &endpoint.extension[endpoint.extension_bytes];
+  endpoint.extension_bytes += kStandbyBytes;
+  PACECAR_CHECK(endpoint.extension_bytes <= RcEndpoint::kMaxExtension);
+  wire::store_be32(kStandbyMagic, to);
+  wire::store_be32(end.queue_pair, to + 4);
+  wire::store_be32(end.first_psn, to + 8);
 }
 
 std::optional<RcLane> announced_standby(const RcEndpoint& endpoint) {
-  const auto bytes = endpoint.extension_view();
-  if (bytes.size() != kStandbyBytes || wire::load_be32(bytes.data()) != kStandbyMagic) return {};
+  if (endpoint.extension_bytes < kStandbyBytes) return {};
+  const auto bytes = endpoint.extension_view().last(kStandbyBytes);
+  if (wire::load_be32(bytes.data()) != kStandbyMagic) return {};
   const RcLane end{.queue_pair = wire::load_be32(&bytes[4]),
                    .first_psn = wire::load_be32(&bytes[8])};
   return possible(end) ? std::optional(end) : std::nullopt;

@@ -33,7 +33,8 @@ std::array<uint8_t, RecoveryMessage::kBytes> encode(const RecoveryMessage& messa
 // nullopt for anything that no encode() has made.
 std::optional<RecoveryMessage> decode_recovery_message(std::span<const uint8_t> bytes);
 
-// The end of the standby lane, in RcEndpoint's extension.
+// The end of the standby lane, behind what else RcEndpoint's extension holds.
+inline constexpr size_t kStandbyBytes = 12;
 void announce_standby(const RcLane& end, RcEndpoint& endpoint);
 // nullopt: the peer has none.
 std::optional<RcLane> announced_standby(const RcEndpoint& endpoint);

@@ -1,0 +1,95 @@
+// Messages from one host to another, over whatever NICs, and what the end of one connection must
+// not do to another's.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "tests/sim/traffic.h"
+
+namespace pacecar::test {
+
+class TwoHosts : public testing::Test {
+ protected:
+  static constexpr size_t kSize = 4096;
+  struct Message {
+    std::vector<uint8_t> from = std::vector<uint8_t>(kSize, 7);
+    std::vector<uint8_t> to = std::vector<uint8_t>(kSize);
+    MemoryRegion local;
+    MemoryRegion remote;
+    MessageRequest send;
+    MessageRequest receive;
+  };
+
+  void open(std::unique_ptr<TrafficWorld> world) {
+    messages_.clear();
+    world_ = std::move(world);
+  }
+  ConnectionPair connect() {
+    return connect_messengers(messenger(0), messenger(1), 1, world_->now());
+  }
+  Messenger& messenger(size_t host) { return world_->messenger(host); }
+  // Posts both ends of a message.
+  Message& post(const ConnectionPair& ends) {
+    Message& message = messages_.emplace_back();
+    message.local = need(world_->nic(0), message.from, Access::kLocalRead);
+    message.remote = need(world_->nic(1), message.to, Access::kRemoteWrite);
+    message.send.set(MessageRequest::State::kPending);
+    message.receive.set(MessageRequest::State::kPending);
+    ReceiveOperation operation{.count = 1, .request = &message.receive};
+    operation.buffers[0] = {message.to.data(), kSize, 0, message.remote.key};
+    EXPECT_TRUE(messenger(1).receive(ends.receive, operation, world_->now()));
+    EXPECT_TRUE(messenger(0).send(
+        ends.send, {message.from.data(), kSize, 0, message.local.key, &message.send}));
+    return message;
+  }
+  template <typename Done>
+  bool wait(Done done) {
+    return world_->run(world_->now() + Duration::from_s(5), done);
+  }
+  static bool ended(const MessageRequest& request) {
+    return request.state() != MessageRequest::State::kPending;
+  }
+  static void expect_done(const MessageRequest& request) {
+    EXPECT_EQ(request.state(), MessageRequest::State::kDone) << static_cast<int>(request.failure);
+  }
+
+  // The memory of one connection's messages goes at `host` while they are on their way.
+  void one_connections_end_disturbs_no_other(size_t host) {
+    SCOPED_TRACE(host == 0 ? "the sender's memory goes" : "the receiver's memory goes");
+    const ConnectionPair aborted = connect();
+    const ConnectionPair other = connect();
+    for (int round = 0; round < 20; ++round) {
+      Message& lost = post(aborted);
+      Message& kept = post(other);
+      uint64_t turns = random_.below(40);
+      wait([&] { return turns-- == 0; });
+      messenger(host).forget_memory(host == 0 ? lost.local.key : lost.remote.key);
+      world_->nic(host).deregister_memory(host == 0 ? lost.local : lost.remote);
+      std::ranges::fill(host == 0 ? lost.from : lost.to, uint8_t{0xEE});
+      ASSERT_TRUE(wait([&] { return ended(kept.send) && ended(kept.receive); }));
+      expect_done(kept.send);
+      expect_done(kept.receive);
+      EXPECT_EQ(kept.to, kept.from);
+    }
+    messenger(1).close_receive(aborted.receive, world_->now());
+    ASSERT_TRUE(wait([&] {
+      return std::ranges::all_of(messages_, [](const Message& each) { return ended(each.send); });
+    }));
+  }
+
+  Prng random_{1};
+  std::unique_ptr<TrafficWorld> world_;
+  std::deque<Message> messages_;
+
+ private:
+  static MemoryRegion need(Nic& nic, std::vector<uint8_t>& memory, Access access) {
+    return nic.register_memory(memory.data(), memory.size(), access).value();
+  }
+};
+
+}  // namespace pacecar::test
