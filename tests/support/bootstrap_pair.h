@@ -45,15 +45,17 @@ struct BootstrapWorld {
       : listener(std::move(BootstrapListener::open(local, {}, timeout).value())),
         contents(bootstrap::parse_handle(listener->handle()).value()) {}
 
-  std::unique_ptr<BootstrapConnector> connect(const Payload& offer) {
-    return std::move(BootstrapConnector::open(listener->handle(), offer, kTimeout, now).value());
+  std::unique_ptr<BootstrapConnector> connect(const Payload& offer, const Address& local = {}) {
+    return std::move(
+        BootstrapConnector::open(listener->handle(), local, offer, kTimeout, now).value());
   }
   // The same listener, behind another port.
   std::unique_ptr<BootstrapConnector> connect_through(uint16_t port, const Payload& offer) {
     auto changed = contents;
     changed.address.port = port;
     return std::move(
-        BootstrapConnector::open(bootstrap::encode_handle(changed), offer, kTimeout, now).value());
+        BootstrapConnector::open(bootstrap::encode_handle(changed), {}, offer, kTimeout, now)
+            .value());
   }
   uint16_t port() const { return contents.address.port; }
 

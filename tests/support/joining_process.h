@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,12 @@ using Networks = std::vector<std::string>;
 // A process with a device for each element: the networks of each of its NICs.
 class Process {
  public:
-  explicit Process(const std::vector<std::vector<Networks>>& devices) {
+  explicit Process(const std::vector<std::vector<Networks>>& devices)
+      : Process(std::nullopt, devices) {}
+  // With that address for the bootstrap; nullopt: the NICs' own.
+  Process(const std::optional<Address>& bootstrap,
+          const std::vector<std::vector<Networks>>& devices)
+      : bootstrap_(bootstrap) {
     Params params;
     params.state_dir = kNoStateDirectory;
     for (const auto& nics : devices) {
@@ -51,12 +57,13 @@ class Process {
   EngineContext::RunningNic make_nic(const Params& params, const Networks& networks) {
     auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp).value();
     auto port = std::make_unique<OtherNetworkPort>(
-        make_soft_port(params, std::move(io), clock_now()), networks);
+        make_soft_port(params, std::move(io), clock_now(), bootstrap_), networks);
     NicInfo info{.name = "nic" + std::to_string(number_)};
     auto engine = Engine::open(params, std::move(port), identity_of_nic(identity_, number_++));
     return {.info = std::move(info), .engine = std::move(*engine)};
   }
 
+  const std::optional<Address> bootstrap_;
   const NicIdentity identity_ = random_identity();
   uint8_t number_ = 0;
   Params params_;

@@ -91,6 +91,27 @@ TEST(Bootstrap, NamesBothEnds) {
   EXPECT_THAT(world.accept(*connector)->peer(), testing::StartsWith("127.0.0.1:"));
 }
 
+TEST(Bootstrap, CallsFromTheAddressThatItIsTold) {
+  BootstrapWorld world;
+  Address local = test::ipv4_loopback(4791);  // whose port is another's affair
+  local.ip.back() = 2;
+  auto connector = world.connect({}, local);
+  EXPECT_THAT(world.accept(*connector)->peer(), testing::StartsWith("127.0.0.2:"));
+  // Of the other version of IP it has none that would do.
+  connector = world.connect({}, {.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}});
+  EXPECT_THAT(world.accept(*connector)->peer(), testing::StartsWith("127.0.0.1:"));
+}
+
+TEST(Bootstrap, SaysWhichAddressItCannotCallFrom) {
+  BootstrapWorld world;
+  const Address elsewhere{.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 198, 51, 100, 77}};
+  const auto opened = BootstrapConnector::open(world.listener->handle(), elsewhere, {},
+                                               BootstrapWorld::kTimeout, world.now);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code, ErrorCode::kNotFound);
+  EXPECT_THAT(opened.error().message, HasSubstr("from 198.51.100.77"));
+}
+
 // A connector whose offer is refused.
 struct Refused {
   explicit Refused(const Error& reason) {
@@ -242,7 +263,7 @@ TEST(BootstrapHandle, CarriesAddressSecretAndIdentity) {
 
 TEST(BootstrapHandle, RejectsBytesThatAreNoHandle) {
   const BootstrapHandle zeros;
-  const auto opened = BootstrapConnector::open(zeros, {}, Duration::from_s(1), Instant());
+  const auto opened = BootstrapConnector::open(zeros, {}, {}, Duration::from_s(1), Instant());
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(opened.error().message, HasSubstr("not the handle"));

@@ -7,6 +7,7 @@
 
 #include "tests/support/joining_process.h"
 #include "transport/engine/bootstrap/bootstrap.h"
+#include "transport/wire/address.h"
 
 namespace pacecar::test {
 namespace {
@@ -166,6 +167,28 @@ TEST(MixedNetworks, AStandInFlushesAndLimitsAsWasTold) {
   }
 }
 
+// Hosts may route by the source, and firewalls look at it.
+TEST(Bootstrapping, CallsComeFromTheAddressThatWasChosen) {
+  const auto loopback = [](uint8_t host) {
+    return Address{.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, host}};
+  };
+  Process ours(loopback(2), {{{"soft"}}});
+  Process theirs({{{"soft"}}});
+  // Behind their handle listens somebody who looks at callers only.
+  auto contents =
+      bootstrap::parse_handle({theirs.context().listen(0).value()->handle().bytes}).value();
+  const auto listener = bootstrap::Socket::listen_on(loopback(1));
+  contents.address = listener.local();
+  const auto connecting = ours.context().connect(0, {bootstrap::encode_handle(contents).bytes});
+  ASSERT_TRUE(connecting) << connecting.error().message;
+  Address caller;
+  while (!listener.accept(caller)) {
+    ASSERT_TRUE((*connecting)->poll());
+    sched_yield();
+  }
+  EXPECT_EQ(ip_to_string(caller), "127.0.0.2");
+}
+
 // A peer that speaks another way, or lies.
 class ListenerUnderAttack : public testing::Test {
  protected:
@@ -176,7 +199,7 @@ class ListenerUnderAttack : public testing::Test {
 
   // What the listener answers to these bytes.
   std::string answer(const Blob& offer) {
-    auto connector = BootstrapConnector::open({listener_->handle().bytes}, offer,
+    auto connector = BootstrapConnector::open({listener_->handle().bytes}, {}, offer,
                                               Duration::from_s(10), clock_now());
     EXPECT_TRUE(connector);
     for (;;) {

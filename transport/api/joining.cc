@@ -306,7 +306,8 @@ class EngineConnecting final : public Connecting {
     const Instant now = clock_now();
     if (!anew_) deadline_ = now + connect_timeout_;
     const Duration left = std::max(deadline_ - now, Duration::from_ms(1));
-    auto bootstrap = BootstrapConnector::open(handle_, offer, left, now);
+    const Address& local = device_.nics.front().engine->address();
+    auto bootstrap = BootstrapConnector::open(handle_, local, offer, left, now);
     if (!bootstrap) return tl::unexpected(bootstrap.error());
     bootstrap_ = std::move(*bootstrap);
     return true;

@@ -101,10 +101,12 @@ class BootstrapListener {
 // timeout; its offer is sent at most once.
 class BootstrapConnector {
  public:
+  // `local`: the IP that it calls from, if the listener's is of the same version.
   // Errors, here and of what follows, after which the object is of no use: kInvalidArgument (the
   // handle), kPeer (refused, not a Pacecar listener, gone, or no answer in time), kStale
   // (refused, another offer may do), kSystem.
   static Result<std::unique_ptr<BootstrapConnector>> open(const BootstrapHandle& handle,
+                                                          const Address& local,
                                                           std::span<const uint8_t> offer,
                                                           Duration timeout, Instant now);
 
@@ -121,8 +123,8 @@ class BootstrapConnector {
   // True: go on with the next stage; false: wait; an error is for good.
   using Step = Result<bool>;
 
-  BootstrapConnector(const bootstrap::HandleContents& contents, std::span<const uint8_t> offer,
-                     Duration timeout, Instant now);
+  BootstrapConnector(const bootstrap::HandleContents& contents, const Address& local,
+                     std::span<const uint8_t> offer, Duration timeout, Instant now);
 
   Step in_time(Step step, Instant now);
   Step advance(Instant now);
@@ -136,6 +138,7 @@ class BootstrapConnector {
   Step protocol_error(bootstrap::ChannelStatus status) const;
 
   Address listener_;
+  Address local_;
   bootstrap::Handshake handshake_;
   std::vector<uint8_t> offer_;
   Duration timeout_;

@@ -28,6 +28,18 @@ void send_at_once(const Socket& socket) {
   ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
+// The port is chosen when the peer is known, so that many connections may have the same. Where the
+// peer is of another version of IP than our address, the system chooses both.
+bool bind_source(const Socket& socket, Address local, sa_family_t family) {
+  local.port = 0;
+  SocketAddress address;
+  const socklen_t size = to_sockaddr(local, address);
+  if (address.any.sa_family != family) return true;
+  const int on = 1;
+  ::setsockopt(socket.fd(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+  return ::bind(socket.fd(), &address.any, size) == 0;
+}
+
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK; }
 
 }  // namespace
@@ -73,11 +85,11 @@ Socket Socket::listen_on(const Address& local) {
   return socket;
 }
 
-Socket Socket::connect_to(const Address& remote) {
+Socket Socket::connect_to(const Address& remote, const Address& local) {
   SocketAddress address;
   const socklen_t size = to_sockaddr(remote, address);
   Socket socket = open_socket(address);
-  if (!socket) return {};
+  if (!socket || !bind_source(socket, local, address.any.sa_family)) return {};
   send_at_once(socket);
   if (::connect(socket.fd_, &address.any, size) != 0 && errno != EINPROGRESS) return {};
   return socket;

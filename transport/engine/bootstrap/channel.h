@@ -24,9 +24,9 @@ class Socket {
   ~Socket();
 
   // A listening or a connecting TCP socket; an empty one on failure. A connecting one may still be
-  // on its way.
+  // on its way; it comes from the IP of `local`, unless that is of another version than `remote`.
   static Socket listen_on(const Address& local);
-  static Socket connect_to(const Address& remote);
+  static Socket connect_to(const Address& remote, const Address& local);
   // The next caller of a listening socket and its address; an empty one when there is none.
   Socket accept(Address& remote) const;
 

@@ -23,9 +23,10 @@ constexpr Duration kLastPause = Duration::from_ms(320);
 }  // namespace
 
 BootstrapConnector::BootstrapConnector(const bootstrap::HandleContents& contents,
-                                       std::span<const uint8_t> offer, Duration timeout,
-                                       Instant now)
+                                       const Address& local, std::span<const uint8_t> offer,
+                                       Duration timeout, Instant now)
     : listener_(contents.address),
+      local_(local),
       offer_(offer.begin(), offer.end()),
       timeout_(timeout),
       deadline_(now + timeout),
@@ -35,6 +36,7 @@ BootstrapConnector::BootstrapConnector(const bootstrap::HandleContents& contents
 }
 
 Result<std::unique_ptr<BootstrapConnector>> BootstrapConnector::open(const BootstrapHandle& handle,
+                                                                     const Address& local,
                                                                      std::span<const uint8_t> offer,
                                                                      Duration timeout,
                                                                      Instant now) {
@@ -42,7 +44,7 @@ Result<std::unique_ptr<BootstrapConnector>> BootstrapConnector::open(const Boots
   const auto contents = bootstrap::parse_handle(handle);
   if (!contents) return tl::unexpected(contents.error());
   std::unique_ptr<BootstrapConnector> connector(
-      new BootstrapConnector(*contents, offer, timeout, now));
+      new BootstrapConnector(*contents, local, offer, timeout, now));
   if (const auto started = connector->start(now); !started) return tl::unexpected(started.error());
   return connector;
 }
@@ -112,7 +114,7 @@ BootstrapConnector::Step BootstrapConnector::start(Instant now) {
     return fail(ErrorCode::kSystem,
                 "the system gives no random numbers: check the OpenSSL configuration");
   }
-  auto socket = bootstrap::Socket::connect_to(listener_);
+  auto socket = bootstrap::Socket::connect_to(listener_, local_);
   if (!socket) return connect_failed(errno, now);
   channel_.emplace(std::move(socket), listener_);
   stage_ = Stage::kConnecting;
@@ -136,7 +138,8 @@ BootstrapConnector::Step BootstrapConnector::connect_failed(int error, Instant n
     case EHOSTUNREACH:  // its link may be coming up
       return try_later(std::generic_category().message(error), now);
     default:
-      return tl::unexpected(bootstrap::socket_error("cannot connect to " + peer(), error));
+      return tl::unexpected(bootstrap::socket_error(
+          fmt::format("cannot connect to {} from {}", peer(), ip_to_string(local_)), error));
   }
 }
 
