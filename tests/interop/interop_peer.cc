@@ -1,5 +1,6 @@
 // One of two programs that check each other's NICs: every operation in many sizes, both ways,
-// byte for byte, with guards around what is written. Any kind of NIC on either side.
+// byte for byte, with guards around what is written; and refusals, which concern one request only.
+// Any kind of NIC on either side.
 //
 //   interop_peer --nic soft:raw:eth0 --server 18600
 //   interop_peer --nic soft:udp:eth0 --client HOST:18600
@@ -29,6 +30,9 @@ constexpr Bytes kGuard = 4096;
 constexpr uint8_t kGuardByte = 0xA5;
 constexpr Duration kPatience = Duration::from_s(30);
 constexpr QueuePairConfig kQueuePair{.paced = false, .receives = 4};
+// As connections share them.
+constexpr QueuePairConfig kShared{.paced = false};
+constexpr Bytes kRefusedSize = 3 * 4096 + 7;
 
 // What a side says about a case.
 constexpr uint8_t kBad = 0;
@@ -44,14 +48,19 @@ constexpr std::array<Kind, 4> kKinds = {{{"SEND", Opcode::kSend},
                                          {"WRITE_WITH_IMM", Opcode::kWriteWithImm},
                                          {"READ", Opcode::kRead}}};
 
+constexpr Kind kRefusal{"refusal", Opcode::kWriteWithImm};
+constexpr int kRefusals = 3;
+
 // What each side tells the other before the first case.
 struct Hello {
-  uint8_t address_bytes = 0;
-  std::array<uint8_t, QueuePairAddress::kMaxBytes> address{};
+  QueuePairAddress address;
+  QueuePairAddress shared;
   uint64_t source = 0;
   uint64_t sink = 0;
+  uint64_t locked = 0;
   uint32_t source_key = 0;
   uint32_t sink_key = 0;
+  uint32_t locked_key = 0;
 };
 
 struct Case {
@@ -59,6 +68,7 @@ struct Case {
   Bytes size = 0;
   bool by_server = false;  // who posts the work request
   uint8_t seed = 0;
+  bool refusal = false;
 
   uint32_t immediate() const { return 0xC0DE0000U | static_cast<uint32_t>(size & 0xFFFF); }
 };
@@ -70,13 +80,21 @@ class Peer {
         channel_(std::move(channel)),
         server_(server),
         source_(kMaxSize),
-        sink_(kMaxSize + 2 * kGuard) {}
+        sink_(kMaxSize + 2 * kGuard),
+        locked_(kRefusedSize, kGuardByte) {}
 
   Result<void> meet();
   // Whether the case passed on both sides; an error ends the run.
   Result<bool> run(const Case& test);
+  // Likewise for a write that is refused, between two that are not.
+  Result<bool> run_refusal(const Case& test);
 
  private:
+  // From the start of a case on: whether both sides find it good.
+  Result<bool> agree(bool good);
+  Result<void> connect(QueuePairId id, const QueuePairAddress& peer);
+  bool initiate_refusal(const Case& test);
+  bool answer_refusal();
   void turn();
   Result<void> sync() {
     const uint8_t mine = 1;
@@ -99,9 +117,12 @@ class Peer {
   bool server_;
   std::vector<uint8_t> source_;
   std::vector<uint8_t> sink_;
+  std::vector<uint8_t> locked_;  // the other side may not touch it
   MemoryRegion source_region_;
   MemoryRegion sink_region_;
+  MemoryRegion locked_region_;
   QueuePairId queue_pair_ = 0;
+  QueuePairId shared_ = 0;
   Hello peer_;
   std::vector<Completion> completions_;
   bool broken_ = false;
@@ -128,28 +149,39 @@ Result<void> Peer::meet() {
   if (!source) return tl::unexpected(source.error());
   const auto sink = nic.register_memory(sink_.data(), sink_.size(), Access::kRemoteAll);
   if (!sink) return tl::unexpected(sink.error());
+  const auto locked = nic.register_memory(locked_.data(), locked_.size(), Access::kLocalRead);
+  if (!locked) return tl::unexpected(locked.error());
   source_region_ = *source;
   sink_region_ = *sink;
+  locked_region_ = *locked;
   const auto created = nic.create_queue_pair(kQueuePair);
   if (!created) return tl::unexpected(created.error());
+  const auto shared = nic.create_queue_pair(kShared);
+  if (!shared) return tl::unexpected(shared.error());
   queue_pair_ = *created;
-  const QueuePairAddress address = nic.queue_pair_address(queue_pair_);
-  const Hello mine{.address_bytes = address.size,
-                   .address = address.bytes,
+  shared_ = *shared;
+  const Hello mine{.address = nic.queue_pair_address(queue_pair_),
+                   .shared = nic.queue_pair_address(shared_),
                    .source = reinterpret_cast<uint64_t>(source_.data()),
                    .sink = reinterpret_cast<uint64_t>(sink_.data()),
+                   .locked = reinterpret_cast<uint64_t>(locked_.data()),
                    .source_key = source_region_.key,
-                   .sink_key = sink_region_.key};
+                   .sink_key = sink_region_.key,
+                   .locked_key = locked_region_.key};
   std::array<uint8_t, sizeof(Hello)> out;
   std::array<uint8_t, sizeof(Hello)> in;
   std::memcpy(out.data(), &mine, sizeof mine);
   const auto idle = [this] { turn(); };
   if (auto met = channel_.exchange(out, in, idle); !met) return met;
   std::memcpy(&peer_, in.data(), sizeof peer_);
-  const size_t bytes = std::min<size_t>(peer_.address_bytes, peer_.address.size());
-  auto connected = nic.connect_queue_pair(queue_pair_, std::span(peer_.address).first(bytes));
-  if (!connected) return connected;
-  return sync();
+  return connect(queue_pair_, peer_.address)
+      .and_then([&] { return connect(shared_, peer_.shared); })
+      .and_then([&] { return sync(); });
+}
+
+Result<void> Peer::connect(QueuePairId id, const QueuePairAddress& peer) {
+  const size_t bytes = std::min<size_t>(peer.size, peer.bytes.size());
+  return port_.nic().connect_queue_pair(id, std::span(peer.bytes).first(bytes));
 }
 
 void Peer::fill(const Case& test) {
@@ -234,7 +266,10 @@ Result<bool> Peer::run(const Case& test) {
   bool good = ready && (initiator ? initiate(test) : answer(test));
   if (auto met = sync(); !met) return tl::unexpected(met.error());
   const bool written = initiator == (test.kind.opcode == Opcode::kRead);
-  good = sink_is_right(test, written) && completions_.empty() && good;
+  return agree(sink_is_right(test, written) && completions_.empty() && good);
+}
+
+Result<bool> Peer::agree(bool good) {
   const uint8_t mine = broken_ ? kBroken : good ? kGood : kBad;
   uint8_t theirs = kBad;
   const auto idle = [this] { turn(); };
@@ -242,31 +277,87 @@ Result<bool> Peer::run(const Case& test) {
     return tl::unexpected(met.error());
   }
   if (mine == kBroken || theirs == kBroken) {
-    const std::string why = port_.nic().fault(queue_pair_);
+    const std::string why = port_.nic().fault(queue_pair_) + port_.nic().fault(shared_);
     return fail(ErrorCode::kPeer, why.empty() ? "the other side's queue pair is broken" : why);
   }
   return mine == kGood && theirs == kGood;
 }
 
+bool Peer::initiate_refusal(const Case& test) {
+  const WorkRequest first{.id = 1,
+                          .local = source_.data(),
+                          .remote = peer_.sink + kGuard,
+                          .length = test.size,
+                          .local_key = source_region_.key,
+                          .remote_key = peer_.sink_key,
+                          .immediate = 1,
+                          .opcode = Opcode::kWriteWithImm};
+  WorkRequest refused = first;
+  refused.id = refused.immediate = 2;
+  refused.remote = peer_.locked;
+  refused.remote_key = peer_.locked_key;
+  WorkRequest last = first;
+  last.id = last.immediate = 3;
+  bool good = true;
+  for (const WorkRequest& request : {first, refused, last}) {
+    good &= port_.nic().post(shared_, {&request, 1}) == 1;
+  }
+  for (const WorkRequest& request : {first, refused, last}) {
+    const auto done = wait();
+    const bool is_refused = request.id == refused.id;
+    good &=
+        done && done->work_request == request.id &&
+        done->status == (is_refused ? CompletionStatus::kRemoteAccessError : CompletionStatus::kOk);
+  }
+  return good;
+}
+
+bool Peer::answer_refusal() {
+  bool good = true;
+  for (const uint32_t immediate : {1U, 3U}) {
+    const auto received = wait();
+    good &=
+        received && received->kind == CompletionKind::kReceived && received->immediate == immediate;
+  }
+  return good && std::ranges::all_of(locked_, [](uint8_t byte) { return byte == kGuardByte; });
+}
+
+Result<bool> Peer::run_refusal(const Case& test) {
+  fill(test);
+  if (auto met = sync(); !met) return tl::unexpected(met.error());
+  const bool initiator = test.by_server == server_;
+  const bool good = initiator ? initiate_refusal(test) : answer_refusal();
+  if (auto met = sync(); !met) return tl::unexpected(met.error());
+  return agree(sink_is_right(test, !initiator) && completions_.empty() && good);
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  uint8_t seed = 0;
+  const auto add = [&](const Kind& kind, Bytes size, bool refusal) {
+    for (const bool by_server : {false, true}) {
+      cases.push_back({kind, size, by_server, ++seed, refusal});
+    }
+  };
+  for (const Kind& kind : kKinds) {
+    for (const Bytes size : kSizes) add(kind, size, false);
+  }
+  for (int round = 0; round < kRefusals; ++round) add(kRefusal, kRefusedSize, true);
+  return cases;
+}
+
 int run_all(Peer& peer) {
   unsigned passed = 0;
   unsigned failed = 0;
-  uint8_t seed = 0;
-  for (const Kind& kind : kKinds) {
-    for (const Bytes size : kSizes) {
-      for (const bool by_server : {false, true}) {
-        const auto good =
-            peer.run({.kind = kind, .size = size, .by_server = by_server, .seed = ++seed});
-        if (!good) {
-          std::printf("%s\n%u passed, %u failed\n", good.error().message.c_str(), passed,
-                      failed + 1);
-          return 1;
-        }
-        std::printf("%-14s %8zu bytes by the %s: %s\n", kind.name, size,
-                    by_server ? "server" : "client", *good ? "passed" : "FAILED");
-        ++(*good ? passed : failed);
-      }
+  for (const Case& test : all_cases()) {
+    const auto good = test.refusal ? peer.run_refusal(test) : peer.run(test);
+    if (!good) {
+      std::printf("%s\n%u passed, %u failed\n", good.error().message.c_str(), passed, failed + 1);
+      return 1;
     }
+    std::printf("%-14s %8zu bytes by the %s: %s\n", test.kind.name, test.size,
+                test.by_server ? "server" : "client", *good ? "passed" : "FAILED");
+    ++(*good ? passed : failed);
   }
   std::printf("%u passed, %u failed\n", passed, failed);
   return failed == 0 ? 0 : 1;

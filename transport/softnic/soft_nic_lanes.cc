@@ -6,7 +6,6 @@
 // the peer has said that its end is replaced, too. Its count then says what has arrived.
 #include <utility>
 
-#include "transport/base/check.h"
 #include "transport/base/seq.h"
 #include "transport/softnic/soft_nic.h"
 
