@@ -88,7 +88,7 @@ struct LaneNote {
   uint8_t kind = 0;
   uint8_t lanes = 0;  // bit per lane
   uint16_t reserved = 0;
-  uint64_t next = 0;      // slot
+  uint64_t next = 0;      // slot; from the sender: writes that have arrived on this lane
   uint64_t done[4] = {};  // bit per slot, by slot number modulo kCtsSlots
   uint64_t number = 0;    // counts the notes of this end; 0: none
 };

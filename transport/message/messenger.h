@@ -145,9 +145,10 @@ class Messenger {
   // What the peer says; stays where it is as long as the connection. Any thread may read it.
   const NoteWords& note_to_sender(ConnectionId connection) const;
   const NoteWords& note_to_receiver(ConnectionId connection) const;
-  // The newest note counts. False: no room, again later.
-  bool write_to_receiver(ConnectionId sender, const LaneNote& note);
-  bool write_to_sender(ConnectionId receiver, const LaneNote& note);
+  // The newest note counts. False: no room, again later. To the receiver it says how many writes
+  // have arrived: their completions may not be there yet.
+  bool write_to_receiver(ConnectionId sender, LaneNote note);
+  bool write_to_sender(ConnectionId receiver, LaneNote note);
   struct LaneSight {
     uint32_t writes = 0;  // at the NIC: of data, or that tell of buffers
     uint64_t life = 0;    // changes whenever the peer has acknowledged any

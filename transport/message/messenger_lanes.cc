@@ -14,9 +14,10 @@ const NoteWords& Messenger::note_to_receiver(ConnectionId connection) const {
   return receivers_[connection].table->peer_note;
 }
 
-bool Messenger::write_to_receiver(ConnectionId connection, const LaneNote& note) {
+bool Messenger::write_to_receiver(ConnectionId connection, LaneNote note) {
   Sender& sender = senders_[connection];
   if (!sender.open || sender.flow->state != FlowState::kOpen) return false;
+  note.next = sender.queue.arrived();
   sender.table->own_note = seal(note);
   return post_control(
       *sender.flow,
@@ -24,7 +25,7 @@ bool Messenger::write_to_receiver(ConnectionId connection, const LaneNote& note)
                   sender.table_region, sender.remote_table, offsetof(ReceiveTable, peer_note)));
 }
 
-bool Messenger::write_to_sender(ConnectionId connection, const LaneNote& note) {
+bool Messenger::write_to_sender(ConnectionId connection, LaneNote note) {
   Receiver& receiver = receivers_[connection];
   if (receiver.flow->state != FlowState::kOpen) return false;
   receiver.table->own_note = seal(note);

@@ -66,6 +66,7 @@ class BondedReceive final : public ReceiveConnection, public Tended {
   void fail(MessageFailure failure, size_t lane);
   void on_note(const LaneNote& note);
   bool healthy(size_t lane, MessageFailure failure);
+  bool sender_paused() const;
   void begin_pause();
   void resume();
   void take_stock(size_t lane, std::vector<std::array<Arrived, kMaxReceiveBuffers>>& arrived);
@@ -270,6 +271,7 @@ bool BondedReceive::tend(Instant now) {
     on_note(*note);
   }
   if (!ended_) watch(now);
+  if (!ended_ && state_ == State::kPausing && sender_paused()) resume();
   if (ended_) return false;
   notes_.deliver(lanes_);
   return state_ != State::kFlowing || !notes_.delivered(lanes_);
@@ -364,11 +366,28 @@ void BondedReceive::on_note(const LaneNote& note) {
       if (ended_) return;
     }
   }
-  if (now && kind == NoteKind::kPaused && state_ == State::kPausing) resume();
 }
 
-// Which buffers one lane has done with. The sender has nothing under way any more: what it knows to
-// be there is there.
+// Whether it has nothing under way any more, and what it knows to have arrived is counted here. A
+// NIC may acknowledge a write before its host is told.
+bool BondedReceive::sender_paused() const {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (!lanes_[i].alive) continue;
+    const std::optional<LaneNote> said = notes_.last(i);
+    const bool paused = said && said->epoch == epoch_ &&
+                        static_cast<NoteKind>(said->kind) == NoteKind::kPaused;
+    if (!paused) return false;
+    const Attachment& at = lanes_[i].at;
+    const uint64_t counted =
+        at.nic.engine->exclusively([&](const Messenger& messenger, Nic&, Instant) {
+          return messenger.receives(at.connection).moves();
+        });
+    if (counted < said->next) return false;
+  }
+  return true;
+}
+
+// Which buffers one lane has done with.
 void BondedReceive::take_stock(size_t lane,
                                std::vector<std::array<Arrived, kMaxReceiveBuffers>>& arrived) {
   const Attachment& at = lanes_[lane].at;

@@ -4,9 +4,10 @@
 //   sender                                   receiver
 //     complaint: these lanes are lost   ->
 //                                       <-   pause: post no more writes; these lanes are lost
-//     paused: nothing is under way      ->
-//                                            takes nothing more from the lost lanes, sees which
-//                                            buffers are filled, posts the others again
+//     paused: nothing is under way, and
+//       so much has arrived on the lane ->
+//                                            waits for it, takes nothing more from the lost lanes,
+//                                            sees which buffers are filled, posts the others again
 //                                       <-   resume: over these lanes, from this slot on; of the
 //                                            earlier ones these are done
 //     does again what is not done; resumed ->
@@ -64,7 +65,7 @@ class LaneNotes {
  public:
   // Where the peer's notes appear, and how ours are written.
   using Inbox = const NoteWords& (Messenger::*)(ConnectionId) const;
-  using Write = bool (Messenger::*)(ConnectionId, const LaneNote&);
+  using Write = bool (Messenger::*)(ConnectionId, LaneNote);
   LaneNotes(std::span<const BondLane> lanes, Inbox inbox, Write write);
 
   void say(LaneNote note);
@@ -76,6 +77,8 @@ class LaneNotes {
   bool delivered(std::span<const BondLane> lanes) const;
   // A note of the peer's that is newer than all before it.
   std::optional<LaneNote> hear(std::span<const BondLane> lanes);
+  // What it has said last on one lane.
+  std::optional<LaneNote> last(size_t lane) const { return read_note(*inboxes_[lane]); }
 
  private:
   std::vector<const NoteWords*> inboxes_;  // by lane
