@@ -1,6 +1,8 @@
 // NICs on hostile devices, one each, which work when the test lets them.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -29,14 +31,23 @@ class HostileNics {
                                     .regions = 512,
                                     .paths = paths,
                                     .pkey_index = behavior.pkey_table - 1U,
-                                    .silence_limit = kSilence},
+                                    .silence_limit = kSilence,
+                                    .log = {&write_log, &log_}},
                                    now());
       if (!opened) throw std::runtime_error(opened.error().message);
       nics_.push_back(std::move(*opened));
     }
   }
 
+  ~HostileNics() {
+    nics_.clear();
+    EXPECT_EQ(hostile::left_over(), "");
+  }
+  HostileNics(const HostileNics&) = delete;
+  HostileNics& operator=(const HostileNics&) = delete;
+
   size_t size() const { return nics_.size(); }
+  const std::string& log() const { return log_; }  // of all
   VerbsNic& operator[](size_t i) { return *nics_[i]; }
   static Instant now() { return Instant::from_ns(hostile::now_ns()); }
 
@@ -53,6 +64,11 @@ class HostileNics {
  private:
   static constexpr int kTurns = 4;  // of the devices
 
+  static void write_log(void* context, LogLevel, std::string_view line) {
+    static_cast<std::string*>(context)->append(line).append("\n");
+  }
+
+  std::string log_;
   std::vector<std::unique_ptr<VerbsNic>> nics_;
 };
 

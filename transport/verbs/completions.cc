@@ -35,17 +35,17 @@ Result<void> CompletionQueue::set_up(const VerbsDevice& device, ibv_pd* domain,
   if (fcntl(channel_->fd, F_SETFL, fcntl(channel_->fd, F_GETFL) | O_NONBLOCK) != 0) {
     return failed("fcntl", errno);
   }
-  const auto most = static_cast<uint32_t>(std::max(device.attributes.max_cqe, 1));
-  const uint32_t receives =
-      std::min(shared_receives, static_cast<uint32_t>(std::max(device.attributes.max_srq_wr, 1)));
-  const uint32_t size = std::min(most, receives + entries);
-  queue_.reset(ibv_create_cq(context, static_cast<int>(size), nullptr, channel_.get(), 0));
-  if (queue_ == nullptr) return failed("ibv_create_cq", errno);
   ibv_srq_init_attr attributes{};
-  attributes.attr.max_wr = receives;
+  attributes.attr.max_wr =
+      std::min(shared_receives, static_cast<uint32_t>(std::max(device.attributes.max_srq_wr, 1)));
   attributes.attr.max_sge = 1;
   receives_.reset(ibv_create_srq(domain, &attributes));
   if (receives_ == nullptr) return failed("ibv_create_srq", errno);
+  const uint32_t receives = receives_room_ = attributes.attr.max_wr;  // which may be more
+  const auto most = static_cast<uint32_t>(std::max(device.attributes.max_cqe, 1));
+  const uint32_t size = std::min(most, receives + entries);
+  queue_.reset(ibv_create_cq(context, static_cast<int>(size), nullptr, channel_.get(), 0));
+  if (queue_ == nullptr) return failed("ibv_create_cq", errno);
   free_ = size - std::min(size, receives);
   receives_batch_ = std::clamp(receives / 8, 1U, kReceivesPerPost);
   for (uint32_t posted = 0; posted < receives;) {
@@ -79,7 +79,14 @@ int CompletionQueue::post_receives(uint32_t count) {
 void CompletionQueue::on_receive_used() {
   if (++receives_used_ < receives_batch_) return;
   const int error = post_receives(receives_used_);
-  if (error != 0 && error_ == 0) error_ = error;
+  const bool full = error == ENOMEM;  // it was refilled meanwhile
+  if (error != 0 && !full && error_ == 0) error_ = error;
+  receives_used_ = 0;
+}
+
+void CompletionQueue::refill_receives() {
+  uint32_t posted = 0;  // bounded, as a device that is gone may take any number
+  while (posted < receives_room_ && post_receives(receives_batch_) == 0) posted += receives_batch_;
   receives_used_ = 0;
 }
 

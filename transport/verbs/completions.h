@@ -38,6 +38,9 @@ class CompletionQueue {
 
   // A shared receive request was used up: gives new ones to the device, in batches.
   void on_receive_used();
+  // A queue pair is destroyed: what it had used up and not told of is gone with it. Gives the
+  // device as many as it takes.
+  void refill_receives();
 
   // What wakes one who waits: any completion, or only what the peer says is worth it (arrivals).
   enum class Wake : uint8_t { kAny, kSolicited };
@@ -57,6 +60,7 @@ class CompletionQueue {
   CompletionQueueHandle queue_;
   SharedReceivesHandle receives_;
   uint32_t free_ = 0;
+  uint32_t receives_room_ = 0;  // of the shared receive queue
   uint32_t receives_used_ = 0;
   uint32_t receives_batch_ = 0;
   int error_ = 0;

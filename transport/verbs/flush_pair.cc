@@ -55,7 +55,7 @@ Result<void> FlushPair::set_up(const VerbsDevice& device) {
                         .lid = device.port_attributes.lid,
                         .link_layer = device.link_layer,
                         .mtu = device.mtu,
-                        .read_depth = kReadDepth};
+                        .read_depth = read_depth(device)};
   return connect_lane(device, config_, *lane_, self, lane_->local);
 }
 

@@ -14,6 +14,7 @@ namespace {
 // Of retry_cnt; not the most that RC has, 7, which rdma_rxe takes for "for ever".
 constexpr uint8_t kRetries = 6;
 constexpr uint8_t kForEver = 7;        // of rnr_retry
+constexpr uint8_t kReadDepth = 16;     // most reads on their way from one end of a lane
 constexpr uint8_t kReceiverDelay = 1;  // of min_rnr_timer: 10 us
 constexpr uint8_t kHops = 64;
 constexpr int64_t kTimeoutUnitNs = 4096;
@@ -60,6 +61,10 @@ ibv_ah_attr path_to(const VerbsDevice& device, const LaneConfig& config, const L
 }
 
 }  // namespace
+
+uint8_t read_depth(const VerbsDevice& device) {
+  return static_cast<uint8_t>(std::clamp<int>(device.attributes.max_qp_rd_atom, 0, kReadDepth));
+}
 
 // The low 14 bits of a flow label become the UDP source port (InfiniBand Architecture
 // Specification, annex A17), so that lanes differ in theirs when these differ.
@@ -110,8 +115,7 @@ Result<void> connect_lane(const VerbsDevice& device, const LaneConfig& config, c
   attributes.path_mtu = mtu_code(std::min(device.mtu, remote.mtu));
   attributes.dest_qp_num = remote_lane.queue_pair;
   attributes.rq_psn = remote_lane.first_psn;
-  attributes.max_dest_rd_atomic =
-      static_cast<uint8_t>(std::clamp<int>(device.attributes.max_qp_rd_atom, 0, kReadDepth));
+  attributes.max_dest_rd_atomic = read_depth(device);
   attributes.min_rnr_timer = kReceiverDelay;
   attributes.ah_attr = path_to(device, config, lane, remote);
   int error = ibv_modify_qp(lane.queue_pair.get(), &attributes,

@@ -55,8 +55,8 @@ struct Lane {
   std::string failed_because;  // for people; while it is not up
 };
 
-// Most reads on their way from one end of a lane.
-constexpr uint8_t kReadDepth = 16;
+// How many reads of the peer's a lane holds at once.
+uint8_t read_depth(const VerbsDevice& device);
 // Writes up to this size carry their bytes in the work request, where the device allows it.
 constexpr uint32_t kInlineBytes = 64;
 

@@ -21,7 +21,7 @@ namespace pacecar {
 
 struct VerbsQueuePair {
   enum class State : uint8_t { kCreated, kConnected, kBroken };
-  // Most work requests that the device has at once, over all lanes.
+  // Most work requests that the device has at once, over all lanes; fewer where queues are short.
   static constexpr uint32_t kMaxStarted = 128;
   static constexpr uint32_t kMaxCompletions =
       kMaxStarted + StandbyLane::kCompletions + RcEndpoint::kMaxLanes;
@@ -41,7 +41,7 @@ struct VerbsQueuePair {
   }
 
   bool can_start() const {
-    return state == State::kConnected && started < max_started(config) &&
+    return state == State::kConnected && started < lane_config.work_requests &&
            work.waiting() != nullptr && any_lane_up();
   }
   bool any_lane_up() const;

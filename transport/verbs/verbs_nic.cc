@@ -43,6 +43,7 @@ constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 // run meanwhile has not looked.
 constexpr auto kDrainLimit = std::chrono::milliseconds(50);
 constexpr int kDrainLooks = 10'000;
+constexpr std::string_view kStartAgain = "look at the kernel's log (dmesg), and start again";
 bool is_ipv4_gid(const VerbsDevice& device) { return is_ipv4(Address{.ip = device.gid.gid}); }
 
 }  // namespace
@@ -88,6 +89,7 @@ VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle d
       recovering_(queue_pairs_.size()),
       received_(2 * kSharedReceives),
       next_generation_(random_word()),
+      most_started_(static_cast<uint32_t>(std::max(device_.attributes.max_qp_wr - 1, 1))),
       mtu_shift_(std::countr_zero(device_.mtu)),
       now_(now),
       departures_(now),
@@ -239,7 +241,7 @@ LaneConfig VerbsNic::lane_config(const QueuePairConfig& config) const {
           .completions = completions_.queue(),
           .shared_receives = config.receives == 0 ? completions_.shared_receives() : nullptr,
           .receives = config.receives,
-          .work_requests = QueuePair::max_started(config),
+          .work_requests = std::min(QueuePair::max_started(config), most_started_),
           .traffic_class =
               static_cast<uint8_t>(control ? config_.control_traffic_class : config_.traffic_class),
           .pkey_index = static_cast<uint16_t>(config_.pkey_index),
@@ -254,6 +256,7 @@ uint32_t VerbsNic::lanes_of(const QueuePairConfig& config) const {
 
 Result<QueuePairId> VerbsNic::create_queue_pair(const QueuePairConfig& config) {
   PACECAR_CHECK(config.flow < flows_.size());
+  if (device_failed_) return fail(ErrorCode::kSystem, device_fault_);
   const auto free = std::find(queue_pairs_.begin(), queue_pairs_.end(), nullptr);
   if (free == queue_pairs_.end()) {
     return fail(
@@ -313,7 +316,7 @@ QueuePairAddress VerbsNic::queue_pair_address(QueuePairId id) const {
                       .lid = device_.port_attributes.lid,
                       .link_layer = device_.link_layer,
                       .mtu = device_.mtu,
-                      .read_depth = kReadDepth,
+                      .read_depth = read_depth(device_),
                       .lanes = static_cast<uint8_t>(qp->lanes.size())};
   for (size_t i = 0; i < qp->lanes.size(); ++i) endpoint.lane[i] = qp->lanes[i].local;
   if (qp->standby != nullptr) announce_standby(qp->standby->end(), endpoint);
@@ -322,7 +325,8 @@ QueuePairAddress VerbsNic::queue_pair_address(QueuePairId id) const {
 
 Result<void> VerbsNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) {
   QueuePair* qp = find(id);
-  PACECAR_CHECK(qp != nullptr && qp->state == QueuePair::State::kCreated);
+  PACECAR_CHECK(qp != nullptr && qp->state != QueuePair::State::kConnected);
+  if (qp->state == QueuePair::State::kBroken) return fail(ErrorCode::kSystem, qp->fault);
   const auto endpoint = decode_rc_endpoint(remote);
   if (!endpoint) return tl::unexpected(endpoint.error());
   if (endpoint->link_layer != device_.link_layer) {
@@ -382,6 +386,7 @@ void VerbsNic::destroy_queue_pair(QueuePairId id) {
   // What it has left in the completion queue must not be taken for another's of the same number.
   while (receive(now_) > 0) {
   }
+  completions_.refill_receives();
   completions_.give_back(reserved);
 }
 
@@ -439,11 +444,12 @@ void VerbsNic::break_queue_pair(QueuePair& qp, CompletionStatus status, std::str
 
 void VerbsNic::on_device_failed(std::string_view what) {
   device_failed_ = true;
+  device_fault_ = describe_fault({.device = device_.name, .port = device_.port}, what, kStartAgain);
   for (const auto& qp : queue_pairs_) {
     if (qp == nullptr) continue;
     break_queue_pair(
         *qp, CompletionStatus::kLocalError,
-        describe_fault(place_of(*qp), what, "look at the kernel's log (dmesg), and start again"));
+        describe_fault(place_of(*qp), what, kStartAgain));
   }
 }
 

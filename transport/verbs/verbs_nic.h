@@ -208,6 +208,7 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   WorkList recovering_;  // slots of queue pairs with lanes that are not up
   FixedQueue<Completion> received_;
   uint32_t next_generation_;
+  const uint32_t most_started_;  // that a queue of the device holds, less one for mark_end()
   int mtu_shift_;
   int wait_fd_ = -1;
   Instant now_;         // of the last turn
@@ -218,6 +219,7 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   size_t started_ = 0;     // work requests that the device has
   Instant path_ready_at_;  // as of the last look at the port; never(): it was down
   bool device_failed_ = false;
+  std::string device_fault_;  // of `device_failed_`, for people
 };
 
 }  // namespace pacecar

@@ -19,8 +19,8 @@ uint64_t number(std::string_view text) {
   return value;
 }
 
-template <typename T>
-bool set(std::string_view name, uint64_t value, std::string_view wanted, T& member) {
+template <typename Value, typename T>
+bool set(std::string_view name, Value value, std::string_view wanted, T& member) {
   if (name == wanted) member = static_cast<T>(value);
   return name == wanted;
 }
@@ -42,12 +42,18 @@ void set(Behavior& b, std::string_view name, uint64_t value) {
       set(name, value, "max_shared_receives", b.max_shared_receives) ||
       set(name, value, "max_inline", b.max_inline) || set(name, value, "max_reads", b.max_reads) ||
       set(name, value, "max_regions", b.max_regions) ||
+      set(name, value, "max_pieces", b.max_pieces) ||
+      set(name, value, "max_reads_started", b.max_reads_started) ||
+      set(name, value, "max_completion_queues", b.max_completion_queues) ||
+      set(name, value, "max_region_bytes", b.max_region_bytes) ||
+      set(name, value, "idle_talk", b.idle_talk) ||
       set(name, value, "peer_memory", b.peer_memory) || set(name, value, "dma_buf", b.dma_buf);
   if (known) return;
-  if (name != "registration_us") {
-    throw std::invalid_argument("a device has no " + std::string(name));
-  }
-  b.registration = Duration::from_us(static_cast<int64_t>(value));
+  const auto time = Duration::from_us(static_cast<int64_t>(value));
+  const bool taken = set(name, time, "registration_us", b.registration) ||
+                     set(name, time, "destruction_us", b.destruction) ||
+                     set(name, time, "late_last_receive_us", b.late_last_receive);
+  if (!taken) throw std::invalid_argument("a device has no " + std::string(name));
 }
 
 }  // namespace
@@ -70,6 +76,11 @@ Behavior draw_behavior(uint64_t seed) {
   b.max_inline = one_of(std::to_array<uint32_t>({0, 64, 220, 956}));
   b.max_reads = one_of(std::to_array<uint8_t>({1, 4, 16, 128}));
   b.max_shared_receives = one_of(std::to_array<uint32_t>({128, 4096, 32767}));
+  b.late_last_receive = Duration::from_us(one_of(std::to_array<int64_t>({0, 0, 100, 3'000})));
+  b.max_pieces = one_of(std::to_array<uint32_t>({1, 4, 30}));
+  b.max_reads_started = one_of(std::to_array<uint8_t>({1, 16, 128}));
+  b.max_completion_queues = one_of(std::to_array<uint32_t>({2, 64}));
+  b.idle_talk = one_of(std::to_array<uint32_t>({0, 0, 50, 5'000}));
   return b;
 }
 

@@ -26,8 +26,9 @@ struct Behavior {
   // Data lands up to so many ticks after it was accepted, and acknowledged. What is told by a
   // completion is in place by then, but for a GPU's memory: there only a read makes sure.
   uint32_t late_landing = 0;
-  // Pieces of what lies between two completions land in any order, as with PCIe's relaxed ordering,
-  // or adaptive routing: in memory that was registered so, or (forced) in all memory.
+  // Pieces of what one queue pair writes land in any order, also before what is posted earlier, as
+  // with adaptive routing or PCIe's relaxed ordering; completions keep theirs. In all memory;
+  // where it was registered so, at least between two completions.
   bool relaxed_ordering = false;
   // Payload is read from memory up to so many ticks after it was posted.
   uint32_t late_reading = 0;
@@ -35,21 +36,32 @@ struct Behavior {
   // --- completions ---
   uint32_t late_completions = 0;  // ticks
   uint32_t late_receives = 0;     // likewise, beside those: completions of what has arrived
+  // How long after a failure of a queue pair what it took from a shared receive queue still
+  // completes; then an event says that it was the last.
+  Duration late_last_receive;
   // More than one: they appear together, once there are so many or the first is due.
   uint32_t completion_burst = 1;
 
   // --- limits, as small as the specification allows ---
   uint32_t max_queue_pairs = 4096;
   uint32_t max_work_requests = 4096;  // of a queue
+  uint32_t max_pieces = 4;            // of a request
   uint32_t max_completions = 65535;   // of a completion queue
   uint32_t max_shared_receives = 8192;
   uint32_t max_inline = 220;
-  uint8_t max_reads = 16;
+  uint8_t max_reads = 16;           // at a time for the peer
+  uint8_t max_reads_started = 128;  // at a time from the peer
+  uint32_t max_completion_queues = 64;
+  uint64_t max_region_bytes = UINT64_MAX;
   uint32_t max_regions = 1 << 16;
 
   Duration registration;  // that one takes, and a deregistration
+  Duration destruction;   // that the one of a queue pair takes
   bool peer_memory = true;
   bool dma_buf = true;
+
+  // Every so many ticks, about, the device tells of something that nobody need care about.
+  uint32_t idle_talk = 0;
 };
 
 Behavior draw_behavior(uint64_t seed);

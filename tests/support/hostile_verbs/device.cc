@@ -2,10 +2,10 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <utility>
@@ -19,13 +19,11 @@ constexpr uint32_t kQueuePairBits = 12;  // of a number, under those of the cont
 constexpr uint32_t kFirstQueuePair = 2;  // 0 and 1 are special
 constexpr std::chrono::microseconds kTick{20};
 
-template <typename Event>
-void push(EventQueue<Event>& queue, const Event& event) {
-  queue.events.push_back(event);
-  eventfd_write(queue.fd, 1);
+void tell(CompletionQueue& queue) {
+  auto& events = reinterpret_cast<CompletionChannel*>(queue.verbs.channel)->events;
+  events.events.push_back(&queue.verbs);
+  count_event(events.fd);
 }
-
-int event_counter() { return eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE); }
 
 }  // namespace
 
@@ -35,7 +33,7 @@ Device::Device(ibv_device* device, uint16_t number)
       number_(number),
       wire_(std::make_unique<Wire>(World::instance().name(), number, !behavior_.threaded)) {
   set_up_operations(verbs_, *this, device);
-  events_.fd = verbs_.context.async_fd = event_counter();
+  verbs_.context.async_fd = events_.fd();
   World::instance().add(*this);
   if (behavior_.threaded) thread_ = std::thread([this] { run(); });
 }
@@ -44,7 +42,22 @@ Device::~Device() {
   World::instance().remove(*this);
   ends_ = true;
   if (thread_.joinable()) thread_.join();
-  close(events_.fd);
+  World::instance().leave_over(rest());
+}
+
+std::string Device::rest() const {
+  std::string all;
+  const auto add = [&](size_t count, const char* what) {
+    if (count > 0) all += std::to_string(count) + " " + what + " of hostile" +
+                          std::to_string(number_) + ", ";
+  };
+  add(queue_pairs_.size(), "queue pairs");
+  add(completion_queues_.size(), "completion queues");
+  add(shared_receives.size(), "shared receive queues");
+  add(channels.size(), "completion channels");
+  add(regions_.size(), "regions");
+  add(domains.size(), "protection domains");
+  return all;
 }
 
 void Device::run() {
@@ -67,7 +80,8 @@ void Device::run() {
 void Device::tick() {
   const std::lock_guard lock(lock_);
   ++ticks_;
-  if (dead_) return;
+  if (death_) return;
+  talk_idly();
   wire_->flush();
   while (const auto packet = wire_->receive()) {
     const auto queue_pair = queue_pairs_.find(packet->header.queue_pair);
@@ -76,9 +90,7 @@ void Device::tick() {
   idle_ = !wire_->backlogged();
   for (const auto& [number, queue_pair] : queue_pairs_) idle_ = !queue_pair->advance() && idle_;
   for (const auto& queue : completion_queues_) {
-    if (queue->advance(ticks_)) {
-      push(reinterpret_cast<CompletionChannel*>(queue->verbs.channel)->events, &queue->verbs);
-    }
+    if (queue->advance(ticks_)) tell(*queue);
     idle_ = idle_ && queue->idle();
   }
 }
@@ -91,30 +103,93 @@ int64_t Device::now_ns() const {
 void Device::set_link(bool up) {
   const std::lock_guard lock(lock_);
   wire_->up = up;
-  raise(
+  events_.push(
       {.element = {.port_num = 1}, .event_type = up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR});
 }
 
-void Device::die() {
+int Device::call() {
+  const auto fatal = World::instance().on_call(number_);
+  if (fatal && !death_) end(*fatal);
+  return death_ ? death_->error : 0;
+}
+
+void Device::die(const Death& how) {
   const std::lock_guard lock(lock_);
-  dead_ = true;
+  if (!death_) end(how);
+}
+
+void Device::end(const Death& how) {
+  if (how.polls == Death::Polls::kFlushed) {
+    for (const auto& [number, queue_pair] : queue_pairs_) queue_pair->fail();
+    for (const auto& queue : completion_queues_) {
+      if (queue->advance(UINT64_MAX)) tell(*queue);
+    }
+  }
+  death_ = how;
   wire_->up = false;
-  raise({.element = {.port_num = 1}, .event_type = IBV_EVENT_DEVICE_FATAL});
+  if (how.told) events_.push({.element = {.port_num = 1}, .event_type = IBV_EVENT_DEVICE_FATAL});
 }
 
 // --- events ---
 
-void Device::raise(const ibv_async_event& event) { push(events_, event); }
-
 void Device::raise(ibv_event_type type, ibv_qp* queue_pair) {
-  raise({.element = {.qp = queue_pair}, .event_type = type});
+  events_.push({.element = {.qp = queue_pair}, .event_type = type});
 }
 
-bool Device::take_event(ibv_async_event& event) {
-  if (events_.events.empty()) return false;
-  event = events_.events.front();
-  events_.events.pop_front();
-  return true;
+void Device::raise(ibv_event_type type) {
+  const std::lock_guard lock(lock_);
+  ibv_async_event event{.element = {.port_num = 1}, .event_type = type};
+  switch (type) {
+    case IBV_EVENT_CQ_ERR:
+      if (completion_queues_.empty()) return;
+      event.element.cq = &completion_queues_.front()->verbs;
+      break;
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      if (shared_receives.empty()) return;
+      event.element.srq = &(*shared_receives.begin())->verbs;
+      break;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_PATH_MIG:
+    case IBV_EVENT_PATH_MIG_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED: {
+      QueuePair* const lane = any_lane();
+      if (lane == nullptr) return;
+      const bool fatal = type <= IBV_EVENT_QP_ACCESS_ERR;
+      if (fatal) lane->fail();
+      event.element.qp = &lane->verbs;
+      break;
+    }
+    default:
+      break;
+  }
+  events_.push(event);
+}
+
+QueuePair* Device::any_lane() const {
+  for (const auto& [number, queue_pair] : queue_pairs_) {
+    if (queue_pair->verbs.srq != nullptr) return queue_pair.get();
+  }
+  return nullptr;
+}
+
+void Device::talk_idly() {
+  if (behavior_.idle_talk == 0 || prng_.below(behavior_.idle_talk) > 0) return;
+  constexpr std::array kTalk{IBV_EVENT_GID_CHANGE,  IBV_EVENT_LID_CHANGE,
+                             IBV_EVENT_PKEY_CHANGE, IBV_EVENT_SM_CHANGE,
+                             IBV_EVENT_PORT_ACTIVE, IBV_EVENT_CLIENT_REREGISTER,
+                             IBV_EVENT_PORT_ERR,    IBV_EVENT_COMM_EST};
+  const ibv_event_type type = kTalk[prng_.below(kTalk.size())];
+  if (type == IBV_EVENT_COMM_EST) {
+    if (!queue_pairs_.empty()) raise(type, &queue_pairs_.begin()->second->verbs);
+    return;
+  }
+  const int port = type == IBV_EVENT_PORT_ERR ? 2 : 1;  // one that we do not use
+  events_.push({.element = {.port_num = port}, .event_type = type});
 }
 
 ibv_cq* Device::take_completion_event(CompletionChannel& channel) {
@@ -127,7 +202,7 @@ ibv_cq* Device::take_completion_event(CompletionChannel& channel) {
 void Device::complete(ibv_cq* queue, const ibv_wc& completion, bool solicited, uint64_t send) {
   auto& into = *reinterpret_cast<CompletionQueue*>(queue);
   if (into.add(completion, solicited, send, ticks_)) return;
-  raise({.element = {.cq = queue}, .event_type = IBV_EVENT_CQ_ERR});
+  events_.push({.element = {.cq = queue}, .event_type = IBV_EVENT_CQ_ERR});
 }
 
 size_t Device::poll(ibv_cq* queue, size_t most, ibv_wc* completions) {
@@ -147,17 +222,17 @@ void Device::finish_landing() {
 void Device::describe(ibv_device_attr& attributes) const {
   attributes = {};
   std::snprintf(attributes.fw_ver, sizeof attributes.fw_ver, "hostile %lu", behavior_.seed);
-  attributes.max_mr_size = UINT64_MAX;
+  attributes.max_mr_size = behavior_.max_region_bytes;
   attributes.page_size_cap = 4096;
   attributes.max_qp = static_cast<int>(behavior_.max_queue_pairs);
   attributes.max_qp_wr = static_cast<int>(behavior_.max_work_requests);
-  attributes.max_sge = attributes.max_srq_sge = 4;
-  attributes.max_cq = 64;
+  attributes.max_sge = attributes.max_srq_sge = static_cast<int>(behavior_.max_pieces);
+  attributes.max_cq = static_cast<int>(behavior_.max_completion_queues);
   attributes.max_cqe = static_cast<int>(behavior_.max_completions);
   attributes.max_mr = static_cast<int>(behavior_.max_regions);
-  attributes.max_pd = 64;
-  attributes.max_qp_rd_atom = attributes.max_qp_init_rd_atom = behavior_.max_reads;
-  attributes.max_srq = 64;
+  attributes.max_pd = attributes.max_srq = 1;
+  attributes.max_qp_rd_atom = behavior_.max_reads;
+  attributes.max_qp_init_rd_atom = behavior_.max_reads_started;
   attributes.max_srq_wr = static_cast<int>(behavior_.max_shared_receives);
   attributes.max_pkeys = behavior_.pkey_table;
   attributes.phys_port_cnt = 1;
@@ -187,8 +262,10 @@ ibv_qp* Device::create_queue_pair(ibv_pd* domain, ibv_qp_init_attr& wanted) {
   const bool possible = wanted.qp_type == IBV_QPT_RC && wanted.send_cq != nullptr &&
                         wanted.recv_cq != nullptr &&
                         cap.max_send_wr <= behavior_.max_work_requests &&
-                        cap.max_recv_wr <= behavior_.max_work_requests && cap.max_send_sge <= 4 &&
-                        cap.max_recv_sge <= 4 && cap.max_inline_data <= behavior_.max_inline;
+                        cap.max_recv_wr <= behavior_.max_work_requests &&
+                        cap.max_send_sge <= behavior_.max_pieces &&
+                        cap.max_recv_sge <= behavior_.max_pieces &&
+                        cap.max_inline_data <= behavior_.max_inline;
   if (!possible) return errno = EINVAL, nullptr;
   if (queue_pairs_.size() >= behavior_.max_queue_pairs) return errno = ENOMEM, nullptr;
   auto queue_pair = std::make_unique<QueuePair>(*this, wanted);
@@ -203,22 +280,16 @@ ibv_qp* Device::create_queue_pair(ibv_pd* domain, ibv_qp_init_attr& wanted) {
   return &(queue_pairs_[number] = std::move(queue_pair))->verbs;
 }
 
-int Device::destroy_queue_pair(ibv_qp* which) {
+int Device::destroy_queue_pair(ibv_qp* which, std::unique_lock<std::mutex>& lock) {
+  events_.forget(which, lock);
   const auto found = queue_pairs_.find(which->qp_num);
   if (found == queue_pairs_.end()) return EINVAL;
-  found->second->finish_landing();
+  found->second->give_back();
   for (ibv_cq* queue : {which->send_cq, which->recv_cq}) {
     auto* const completions = reinterpret_cast<CompletionQueue*>(queue);
     completions->forget(which->qp_num);
     --completions->users;
   }
-  if (which->srq != nullptr) --reinterpret_cast<SharedReceives*>(which->srq)->users;
-  std::erase_if(events_.events, [&](const ibv_async_event& event) {
-    const bool of_queue_pair =
-        event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED ||
-        (event.event_type <= IBV_EVENT_PATH_MIG_ERR && event.event_type != IBV_EVENT_CQ_ERR);
-    return of_queue_pair && event.element.qp == which;
-  });
   queue_pairs_.erase(found);
   return 0;
 }
@@ -226,6 +297,8 @@ int Device::destroy_queue_pair(ibv_qp* which) {
 ibv_cq* Device::create_completion_queue(int entries, ibv_comp_channel* channel, void* user) {
   const bool possible = entries > 0 && static_cast<uint32_t>(entries) <= behavior_.max_completions;
   if (!possible) return errno = EINVAL, nullptr;
+  const bool room = completion_queues_.size() < behavior_.max_completion_queues;
+  if (!room) return errno = ENOMEM, nullptr;
   auto queue = std::make_unique<CompletionQueue>(behavior_);
   queue->verbs.context = context();
   queue->verbs.channel = channel;
@@ -235,7 +308,8 @@ ibv_cq* Device::create_completion_queue(int entries, ibv_comp_channel* channel, 
   return &completion_queues_.back()->verbs;
 }
 
-int Device::destroy_completion_queue(ibv_cq* which) {
+int Device::destroy_completion_queue(ibv_cq* which, std::unique_lock<std::mutex>& lock) {
+  events_.forget(which, lock);
   const auto found = std::ranges::find_if(completion_queues_,
                                           [&](const auto& each) { return &each->verbs == which; });
   if (found == completion_queues_.end()) return EINVAL;

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -19,6 +20,8 @@
 #include <vector>
 
 #include "tests/support/hostile_verbs/behavior.h"
+#include "tests/support/hostile_verbs/death.h"
+#include "tests/support/hostile_verbs/events.h"
 #include "tests/support/hostile_verbs/memory.h"
 #include "tests/support/hostile_verbs/queue_pair.h"
 #include "tests/support/hostile_verbs/queues.h"
@@ -41,19 +44,23 @@ class Device {
   void tick();
   // Ends what is with the device, as when its cable, its driver or itself is gone.
   void set_link(bool up);
-  void die();
-  bool dead() const { return dead_; }
+  void die(const Death& how);
+  void raise(ibv_event_type type);
 
   // --- for the entry points; under the lock ---
+  // Counts a call, which may be the last. What it returns; 0: the device lives.
+  int call();
+  // How it died.
+  const std::optional<Death>& death() const { return death_; }
+  AsyncEvents& events() { return events_; }
   void describe(ibv_device_attr& attributes) const;
   void describe(ibv_port_attr& port) const;
   ibv_qp* create_queue_pair(ibv_pd* domain, ibv_qp_init_attr& wanted);
-  int destroy_queue_pair(ibv_qp* queue_pair);
+  int destroy_queue_pair(ibv_qp* queue_pair, std::unique_lock<std::mutex>& lock);
   ibv_cq* create_completion_queue(int entries, ibv_comp_channel* channel, void* user);
-  int destroy_completion_queue(ibv_cq* queue);
+  int destroy_completion_queue(ibv_cq* queue, std::unique_lock<std::mutex>& lock);
   void remove_region(const Region& region);
   bool uses(const ibv_pd* domain) const;
-  bool take_event(ibv_async_event& event);
   ibv_cq* take_completion_event(CompletionChannel& channel);
 
   // --- for queue pairs ---
@@ -72,10 +79,15 @@ class Device {
 
   std::unordered_set<SharedReceives*> shared_receives;
   std::unordered_set<ibv_pd*> domains;
+  std::unordered_set<CompletionChannel*> channels;
 
  private:
   void run();
-  void raise(const ibv_async_event& event);
+  void end(const Death& how);
+  void talk_idly();
+  QueuePair* any_lane() const;
+  // What is there still, for people.
+  std::string rest() const;
 
   verbs_context verbs_{};
   Behavior behavior_;
@@ -86,9 +98,9 @@ class Device {
   Regions regions_;
   std::map<uint32_t, std::unique_ptr<QueuePair>> queue_pairs_;  // by number: the order is the same
   std::vector<std::unique_ptr<CompletionQueue>> completion_queues_;
-  EventQueue<ibv_async_event> events_;
+  AsyncEvents events_;
   uint64_t ticks_ = 0;
-  bool dead_ = false;
+  std::optional<Death> death_;
   bool idle_ = false;
   std::atomic<bool> ends_{false};
   std::thread thread_;

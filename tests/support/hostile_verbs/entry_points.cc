@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -40,7 +42,11 @@ int poll_cq(ibv_cq* queue, int most, ibv_wc* completions) {
   size_t count = 0;
   {
     const std::lock_guard lock(device.lock());
-    if (!device.dead()) count = device.poll(queue, static_cast<size_t>(most), completions);
+    const auto& death = device.death();
+    if (death && death->polls == Death::Polls::kError) return -1;
+    const bool brings = !death || death->polls == Death::Polls::kFlushed;
+    if (brings) count = device.poll(queue, static_cast<size_t>(most), completions);
+    if (count > 0) device.call();
   }
   if (count == 0 && device.behavior().threaded) std::this_thread::yield();  // to the device
   return static_cast<int>(count);
@@ -49,30 +55,40 @@ int poll_cq(ibv_cq* queue, int most, ibv_wc* completions) {
 int req_notify_cq(ibv_cq* queue, int solicited_only) {
   Device& device = Device::of(queue->context);
   const std::lock_guard lock(device.lock());
+  if (const int error = device.call()) return error;
   reinterpret_cast<CompletionQueue*>(queue)->arm(solicited_only != 0);
   return 0;
+}
+
+// A driver writes requests into memory and rings: that may go well with nobody there.
+template <typename Request>
+int after_death(const Device& device, int error, Request* request, Request** refused) {
+  *refused = request;
+  return device.death()->takes_posts ? 0 : error;
 }
 
 int post_send(ibv_qp* queue_pair, ibv_send_wr* request, ibv_send_wr** refused) {
   Device& device = Device::of(queue_pair->context);
   const std::lock_guard lock(device.lock());
-  return device.dead() ? EIO : own(queue_pair).post_send(request, refused);
+  if (const int error = device.call()) return after_death(device, error, request, refused);
+  return own(queue_pair).post_send(request, refused);
 }
 
 int post_recv(ibv_qp* queue_pair, ibv_recv_wr* request, ibv_recv_wr** refused) {
   Device& device = Device::of(queue_pair->context);
   const std::lock_guard lock(device.lock());
-  return device.dead() ? EIO : own(queue_pair).post_receive(request, refused);
+  if (const int error = device.call()) return after_death(device, error, request, refused);
+  return own(queue_pair).post_receive(request, refused);
 }
 
 int post_srq_recv(ibv_srq* queue, ibv_recv_wr* request, ibv_recv_wr** refused) {
   Device& device = Device::of(queue->context);
   const std::lock_guard lock(device.lock());
+  if (const int error = device.call()) return after_death(device, error, request, refused);
   auto& shared = *reinterpret_cast<SharedReceives*>(queue);
   for (; request != nullptr; request = request->next) {
     *refused = request;
-    if (device.dead()) return EIO;
-    if (shared.requests.size() >= shared.capacity) return ENOMEM;
+    if (shared.full()) return ENOMEM;
     shared.requests.push_back(
         {request->wr_id, {request->sg_list, request->sg_list + request->num_sge}});
   }
@@ -83,7 +99,7 @@ int query_port(ibv_context* context, uint8_t port, ibv_port_attr* attributes, si
   Device& device = Device::of(context);
   const std::lock_guard lock(device.lock());
   if (port != 1) return EINVAL;
-  if (device.dead()) return EIO;
+  if (const int error = device.call()) return error;
   ibv_port_attr all;
   device.describe(all);
   std::memcpy(attributes, &all, std::min(length, sizeof all));
@@ -106,11 +122,14 @@ void fill_gid(const Device& device, ibv_gid_entry& entry) {
   entry.gid.raw[15] = static_cast<uint8_t>(device.number() + 1);
 }
 
-// Pages are pinned, and let go, by the kernel, which takes its time; the device goes on meanwhile.
-void pin(const Device& device) {
-  if (device.behavior().registration == Duration()) return;
-  std::this_thread::sleep_for(std::chrono::nanoseconds(device.behavior().registration.ns()));
+// In the kernel; the device goes on meanwhile.
+void pause_for(Duration time) {
+  if (time == Duration()) return;
+  std::this_thread::sleep_for(std::chrono::nanoseconds(time.ns()));
 }
+
+// Pages are pinned, and let go, by the kernel, which takes its time; the device goes on meanwhile.
+void pin(const Device& device) { pause_for(device.behavior().registration); }
 
 ibv_mr* registered(Region* region) { return region == nullptr ? nullptr : &region->verbs; }
 
@@ -169,26 +188,34 @@ ibv_context* ibv_open_device(ibv_device* device) {
   const auto& devices = World::instance().devices();
   const auto found = std::ranges::find(devices, device);
   if (found == devices.end()) return refuse<ibv_context>(ENODEV);
-  return (new Device(device, static_cast<uint16_t>(found - devices.begin())))->context();
+  auto opened = std::make_unique<Device>(device, static_cast<uint16_t>(found - devices.begin()));
+  {
+    const std::lock_guard lock(opened->lock());
+    if (const int error = opened->call()) return refuse<ibv_context>(error);
+  }
+  return opened.release()->context();
 }
 
 int ibv_close_device(ibv_context* context) {
-  delete &Device::of(context);
+  delete &Device::of(context);  // whose file can be closed whatever the device is
   return 0;
 }
 
 int ibv_query_device(ibv_context* context, ibv_device_attr* attributes) {
   Device& device = Device::of(context);
   const std::lock_guard lock(device.lock());
-  if (device.dead()) return EIO;
+  if (const int error = device.call()) return error;
   device.describe(*attributes);
   return 0;
 }
 
 ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry* entries, size_t most, uint32_t,
                              size_t) {
+  Device& device = Device::of(context);
+  const std::lock_guard lock(device.lock());
+  if (const int error = device.call()) return -error;
   if (most == 0) return 0;
-  fill_gid(Device::of(context), *entries);
+  fill_gid(device, *entries);
   return 1;
 }
 
@@ -210,7 +237,8 @@ int ibv_query_pkey(ibv_context* context, uint8_t, int index, __be16* key) {
 ibv_pd* ibv_alloc_pd(ibv_context* context) {
   Device& device = Device::of(context);
   const std::lock_guard lock(device.lock());
-  if (device.dead()) return refuse<ibv_pd>(EIO);
+  if (const int error = device.call()) return refuse<ibv_pd>(error);
+  if (!device.domains.empty()) return refuse<ibv_pd>(ENOMEM);
   auto* const domain = new ibv_pd{.context = context, .handle = 0};
   device.domains.insert(domain);
   return domain;
@@ -219,10 +247,11 @@ ibv_pd* ibv_alloc_pd(ibv_context* context) {
 int ibv_dealloc_pd(ibv_pd* domain) {
   Device& device = device_of(domain);
   const std::lock_guard lock(device.lock());
+  const int error = device.call();
   if (device.uses(domain)) return EBUSY;
   device.domains.erase(domain);
   delete domain;
-  return 0;
+  return error;
 }
 
 ibv_mr* ibv_reg_mr(ibv_pd* domain, void* address, size_t length, int access) {
@@ -238,8 +267,8 @@ ibv_mr* ibv_reg_mr_iova2(ibv_pd* domain, void* address, size_t length, uint64_t 
   const Behavior& behavior = device.behavior();
   constexpr unsigned kRemote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
   const bool writable = (access & kRemote) == 0 || (access & IBV_ACCESS_LOCAL_WRITE) != 0;
-  if (device.dead()) return refuse<ibv_mr>(EIO);
-  if (!writable) return refuse<ibv_mr>(EINVAL);
+  if (const int error = device.call()) return refuse<ibv_mr>(error);
+  if (!writable || length > behavior.max_region_bytes) return refuse<ibv_mr>(EINVAL);
   if (device.regions().size() >= behavior.max_regions) return refuse<ibv_mr>(ENOMEM);
   const bool reachable =
       as_gpu_sees(address) != nullptr ? behavior.peer_memory : mapped(address, length);
@@ -254,7 +283,7 @@ ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* domain, uint64_t offset, size_t length, uint64
   const std::lock_guard lock(device.lock());
   if (!device.behavior().dma_buf) return refuse<ibv_mr>(EOPNOTSUPP);
   if (fcntl(fd, F_GETFD) < 0) return refuse<ibv_mr>(EBADF);
-  if (device.dead()) return refuse<ibv_mr>(EIO);
+  if (const int error = device.call()) return refuse<ibv_mr>(error);
   return registered(device.regions().add_dma_buf(domain, fd, offset, length, begin, access));
 }
 
@@ -262,20 +291,29 @@ int ibv_dereg_mr(ibv_mr* memory) {
   Device& device = Device::of(memory->context);
   pin(device);
   const std::lock_guard lock(device.lock());
+  const int error = device.call();
   device.remove_region(*reinterpret_cast<Region*>(memory));
-  return 0;
+  return error;
 }
 
 ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  Device& device = Device::of(context);
+  const std::lock_guard lock(device.lock());
+  if (const int error = device.call()) return refuse<ibv_comp_channel>(error);
   auto* const channel = new CompletionChannel;
   channel->events.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
   channel->verbs = {.context = context, .fd = channel->events.fd, .refcnt = 0};
+  device.channels.insert(channel);
   return &channel->verbs;
 }
 
 int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
+  Device& device = Device::of(channel->context);
+  const std::lock_guard lock(device.lock());
+  auto* const own_channel = reinterpret_cast<CompletionChannel*>(channel);
+  device.channels.erase(own_channel);
   close(channel->fd);
-  delete reinterpret_cast<CompletionChannel*>(channel);
+  delete own_channel;
   return 0;
 }
 
@@ -286,78 +324,105 @@ int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** queue, void** user) {
   const std::lock_guard lock(device.lock());
   *queue = device.take_completion_event(*reinterpret_cast<CompletionChannel*>(channel));
   if (*queue == nullptr) return errno = EAGAIN, -1;
+  device.events().owe(*queue);
   *user = (*queue)->cq_context;
   return 0;
 }
 
-void ibv_ack_cq_events(ibv_cq*, unsigned) {}
+void ibv_ack_cq_events(ibv_cq* queue, unsigned count) {
+  Device& device = Device::of(queue->context);
+  const std::lock_guard lock(device.lock());
+  device.events().acknowledge(queue, count);
+}
 
 int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
   eventfd_t one = 0;
   if (eventfd_read(context->async_fd, &one) != 0) return -1;
   Device& device = Device::of(context);
   const std::lock_guard lock(device.lock());
-  if (!device.take_event(*event)) return errno = EAGAIN, -1;
+  const auto taken = device.events().take();
+  if (!taken) return errno = EAGAIN, -1;
+  *event = *taken;
   return 0;
 }
 
-void ibv_ack_async_event(ibv_async_event*) {}
+void ibv_ack_async_event(ibv_async_event* event) {
+  const void* const subject = subject_of(*event);
+  if (subject == nullptr) return;
+  Device& device = Device::of(context_of(*event));
+  const std::lock_guard lock(device.lock());
+  device.events().acknowledge(subject, 1);
+}
 
 ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* user, ibv_comp_channel* channel,
                       int) {
   Device& device = Device::of(context);
   const std::lock_guard lock(device.lock());
-  if (device.dead()) return refuse<ibv_cq>(EIO);
+  if (const int error = device.call()) return refuse<ibv_cq>(error);
   return device.create_completion_queue(entries, channel, user);
 }
 
 int ibv_destroy_cq(ibv_cq* queue) {
   Device& device = Device::of(queue->context);
-  const std::lock_guard lock(device.lock());
-  return device.destroy_completion_queue(queue);
+  std::unique_lock lock(device.lock());
+  const int error = device.call();
+  const int refused = device.destroy_completion_queue(queue, lock);
+  return refused != 0 ? refused : error;
 }
 
 ibv_srq* ibv_create_srq(ibv_pd* domain, ibv_srq_init_attr* attributes) {
   Device& device = device_of(domain);
   const std::lock_guard lock(device.lock());
-  if (device.dead()) return refuse<ibv_srq>(EIO);
-  if (attributes->attr.max_wr > device.behavior().max_shared_receives) {
-    return refuse<ibv_srq>(EINVAL);
-  }
+  if (const int error = device.call()) return refuse<ibv_srq>(error);
+  ibv_srq_attr& wanted = attributes->attr;
+  const Behavior& behavior = device.behavior();
+  const bool possible =
+      wanted.max_wr <= behavior.max_shared_receives && wanted.max_sge <= behavior.max_pieces;
+  if (!possible) return refuse<ibv_srq>(EINVAL);
+  if (!device.shared_receives.empty()) return refuse<ibv_srq>(ENOMEM);
+  wanted.max_wr =  // devices round up
+      std::min(std::bit_ceil(wanted.max_wr + 1) - 1, behavior.max_shared_receives);
   auto* const queue = new SharedReceives;
   queue->verbs.context = domain->context;
   queue->verbs.pd = domain;
-  queue->capacity = attributes->attr.max_wr;
+  queue->capacity = wanted.max_wr;
   device.shared_receives.insert(queue);
   return &queue->verbs;
 }
 
 int ibv_destroy_srq(ibv_srq* queue) {
   Device& device = Device::of(queue->context);
-  const std::lock_guard lock(device.lock());
+  std::unique_lock lock(device.lock());
+  const int error = device.call();
+  device.events().forget(queue, lock);
   auto* const shared = reinterpret_cast<SharedReceives*>(queue);
   if (shared->users > 0) return EBUSY;
   device.shared_receives.erase(shared);
   delete shared;
-  return 0;
+  return error;
 }
 
 ibv_qp* ibv_create_qp(ibv_pd* domain, ibv_qp_init_attr* wanted) {
   Device& device = device_of(domain);
   const std::lock_guard lock(device.lock());
-  return device.dead() ? refuse<ibv_qp>(EIO) : device.create_queue_pair(domain, *wanted);
+  if (const int error = device.call()) return refuse<ibv_qp>(error);
+  return device.create_queue_pair(domain, *wanted);
 }
 
 int ibv_modify_qp(ibv_qp* queue_pair, ibv_qp_attr* attributes, int mask) {
   Device& device = Device::of(queue_pair->context);
   const std::lock_guard lock(device.lock());
-  return device.dead() ? EIO : own(queue_pair).modify(*attributes, mask);
+  if (const int error = device.call()) return error;
+  return own(queue_pair).modify(*attributes, mask);
 }
 
 int ibv_destroy_qp(ibv_qp* queue_pair) {
   Device& device = Device::of(queue_pair->context);
-  const std::lock_guard lock(device.lock());
-  return device.destroy_queue_pair(queue_pair);
+  pause_for(device.behavior().destruction);
+  std::unique_lock lock(device.lock());
+  const int error = device.call();
+  const int refused = device.destroy_queue_pair(queue_pair, lock);
+  return refused != 0 ? refused : error;
 }
 
 }  // extern "C"

@@ -6,11 +6,15 @@
 // HOSTILE_VERBS_WORLD, the same for those that shall reach each other.
 #pragma once
 
+#include <infiniband/verbs.h>
+
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tests/support/hostile_verbs/behavior.h"
+#include "tests/support/hostile_verbs/death.h"
 #include "tests/support/hostile_verbs/memory.h"
 
 namespace pacecar::hostile {
@@ -23,7 +27,16 @@ void turn();
 int64_t now_ns();
 
 void set_link(uint32_t device, bool up);
-void kill_device(uint32_t device);
+void kill_device(uint32_t device, const Death& how = {});
+// Kills the device when so many calls were made of it, from now on.
+void plan_death(const Death& death);
+// Since the last plan.
+uint64_t calls(uint32_t device);
+// The device tells of it; what the event is about (the first of its kind; of queue pairs one with
+// shared receives) is in the state that goes with it.
+void raise(uint32_t device, ibv_event_type type);
+// What was not given back when a device was closed, and devices that are open; empty: nothing.
+std::string left_over();
 
 // Memory of this process that is registered with a device now, by its address.
 std::vector<std::span<const uint8_t>> registered_memory();

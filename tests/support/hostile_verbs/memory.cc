@@ -192,6 +192,9 @@ void Landing::advance() {
   const uint64_t late = behavior_.late_landing;
   if (!gpu_.empty() && prng_.below(late * kGpuLate + 1) == 0) land_some(gpu_, true);
   if (prng_.below(late + 1) > 0) return;
+  if (behavior_.relaxed_ordering) {  // what was sent later may overtake; what it tells may not
+    for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) land_some(step->pieces, true);
+  }
   while (!steps_.empty()) {
     Step& step = steps_.front();
     land_some(step.pieces, step.pieces.empty() ? false : step.pieces.front().relaxed);

@@ -61,6 +61,7 @@ int QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
       if (128U << wanted.path_mtu > behavior.mtu) return EINVAL;
       if (wanted.max_dest_rd_atomic > behavior.max_reads) return EINVAL;
       attributes_.dest_qp_num = wanted.dest_qp_num;
+      attributes_.max_dest_rd_atomic = wanted.max_dest_rd_atomic;
       expected_psn_ = wanted.rq_psn & kPsnMask;
       remote_ = {.device = behavior.infiniband ? static_cast<uint16_t>(path.dlid - 1)
                                                : static_cast<uint16_t>(path.grh.dgid.raw[15] - 1),
@@ -73,7 +74,7 @@ int QueuePair::modify(const ibv_qp_attr& wanted, int mask) {
                IBV_QP_MAX_QP_RD_ATOMIC)) {
         return EINVAL;
       }
-      if (wanted.max_rd_atomic > behavior.max_reads) return EINVAL;
+      if (wanted.max_rd_atomic > behavior.max_reads_started) return EINVAL;
       attributes_.timeout = wanted.timeout;
       attributes_.retry_cnt = wanted.retry_cnt;
       attributes_.rnr_retry = wanted.rnr_retry;
@@ -146,22 +147,53 @@ bool QueuePair::advance() {
     watch_timeout();
     transmit();
   }
-  landing_.advance();
-  return !sends_.empty() || !landing_.idle();
+  if (last_receive_told_) {
+    landing_.advance();
+  } else if (device_.now_ns() >= last_receive_ns_) {
+    end_receiving();
+  }
+  return !sends_.empty() || !landing_.idle() || !last_receive_told_;
 }
 
+// What was posted comes back at once; what was taken from a shared receive queue may come later,
+// and an event tells of the last (InfiniBand specification, 10.2.9).
 void QueuePair::fail() {
   if (verbs.state == IBV_QPS_ERR) return;
   verbs.state = IBV_QPS_ERR;
-  landing_.finish();
+  if (verbs.srq == nullptr) {
+    landing_.finish();
+    return flush();
+  }
   flush();
-  if (verbs.srq != nullptr) device_.raise(IBV_EVENT_QP_LAST_WQE_REACHED, &verbs);
+  last_receive_told_ = false;
+  last_receive_ns_ = device_.now_ns() + device_.behavior().late_last_receive.ns();
+  if (device_.now_ns() >= last_receive_ns_) end_receiving();
+}
+
+void QueuePair::end_receiving() {
+  landing_.finish();
+  last_receive_told_ = true;
+  device_.raise(IBV_EVENT_QP_LAST_WQE_REACHED, &verbs);
+}
+
+void QueuePair::on_polled(uint64_t send) {
+  polled_ = std::max(polled_, send);
+  if (send != 0 || verbs.srq == nullptr || shared_taken_ == 0) return;
+  --shared_taken_;
+  --shared().taken;
+}
+
+void QueuePair::give_back() {
+  landing_.finish();
+  if (verbs.srq == nullptr) return;
+  shared().taken -= shared_taken_;
+  --shared().users;
 }
 
 // What is posted comes back undone; what is shared with others stays.
 void QueuePair::flush() {
   while (!sends_.empty()) complete_front(IBV_WC_WR_FLUSH_ERR);
-  if (into_ && verbs.srq == nullptr) receives_.push_front(*std::exchange(into_, {}));
+  if (into_) receives_.push_front(*std::exchange(into_, {}));
   for (const ReceiveRequest& request : std::exchange(receives_, {})) {
     const ibv_wc completion{.wr_id = request.id,
                             .status = IBV_WC_WR_FLUSH_ERR,

@@ -34,8 +34,11 @@ class QueuePair {
   bool advance();
   void fail();
   void finish_landing() { landing_.finish(); }
-  // The completion of this send was polled: it and those before it need no room any more.
-  void on_polled(uint64_t send) { polled_ = std::max(polled_, send); }
+  // The completion of this send was polled: it and those before it need no room any more; 0: that
+  // of a receive.
+  void on_polled(uint64_t send);
+  // It is destroyed: what it took from others is theirs again.
+  void give_back();
   const ibv_qp_cap& capacity() const { return capacity_; }
 
  private:
@@ -79,6 +82,7 @@ class QueuePair {
   void on_send(const Packet& packet);
   void on_read_request(const Packet& packet);
   std::optional<ReceiveRequest> take_receive();
+  SharedReceives& shared() const { return *reinterpret_cast<SharedReceives*>(verbs.srq); }
   bool receive_waits() const;
   void acknowledge(uint32_t psn);
   void refuse(Nak nak);
@@ -86,6 +90,7 @@ class QueuePair {
   void received(const Packet& packet, const ReceiveRequest& request, ibv_wc_opcode opcode,
                 ibv_wc_status status);
   void flush();
+  void end_receiving();
   bool full_member() const;
   void emit(Packet packet);
   bool sends_packets() const { return verbs.state == IBV_QPS_RTS; }
@@ -109,7 +114,12 @@ class QueuePair {
   uint32_t retries_ = 0;
   uint32_t not_ready_ = 0;
 
+  uint32_t reads_landing_ = 0;  // later sends are told of behind them
+
   std::deque<ReceiveRequest> receives_;
+  uint32_t shared_taken_ = 0;      // whose completions were not polled
+  int64_t last_receive_ns_ = 0;    // when what was taken before the failure completes
+  bool last_receive_told_ = true;  // by an event
   uint32_t expected_psn_ = 0;
   bool sequence_refused_ = false;
   uint64_t message_bytes_ = 0;

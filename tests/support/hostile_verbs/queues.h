@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/support/hostile_verbs/behavior.h"
+#include "tests/support/hostile_verbs/events.h"
 
 namespace pacecar::hostile {
 
@@ -23,13 +24,10 @@ struct SharedReceives {
   uint32_t capacity = 0;
   uint32_t users = 0;
   std::deque<ReceiveRequest> requests;
-};
+  // Taken from them, and in their room until the completion is polled, or the queue pair is gone.
+  uint32_t taken = 0;
 
-// What tells a program of events: a counter that can be waited for, and the events.
-template <typename Event>
-struct EventQueue {
-  int fd = -1;
-  std::deque<Event> events;
+  bool full() const { return requests.size() + taken >= capacity; }
 };
 
 struct CompletionChannel {

@@ -48,6 +48,7 @@ bool QueuePair::transmit_packet(Send& send) {
       if (attributes_.max_rd_atomic == 0) return fail_front(IBV_WC_LOC_QP_OP_ERR), false;
       packet.header.kind = PacketKind::kReadRequest;
       packet.header.psn = send.first_psn;
+      packet.header.reads = attributes_.max_rd_atomic;
       send.read = 0;
       cursor_psn_ = psn_after(send.first_psn, send.packets);
       emit(std::move(packet));
@@ -193,9 +194,13 @@ void QueuePair::complete_front(ibv_wc_status status) {
   const auto tell = [this, completion, number = send.number] {
     device_.complete(verbs.send_cq, completion, false, number);
   };
-  // What was read is in place before its completion; no other send waits for what lands here.
-  if (send.opcode == IBV_WR_RDMA_READ) return landing_.then(tell);
-  tell();
+  // What was read is in place before its completion, and that of those behind it.
+  if (send.opcode != IBV_WR_RDMA_READ && reads_landing_ == 0) return tell();
+  ++reads_landing_;
+  landing_.then([this, tell] {
+    --reads_landing_;
+    tell();
+  });
 }
 
 void QueuePair::fail_front(ibv_wc_status status) {

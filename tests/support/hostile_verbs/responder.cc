@@ -86,6 +86,8 @@ void QueuePair::on_read_request(const Packet& packet) {
                             (region->access & IBV_ACCESS_REMOTE_READ) != 0 &&
                             (attributes_.qp_access_flags & IBV_ACCESS_REMOTE_READ) != 0);
   if (!allowed) return refuse_for_ever(Nak::kAccess);
+  // As if all of them came at once, which they may (specification, 9.7.4.1.2).
+  if (header.reads > attributes_.max_dest_rd_atomic) return refuse_for_ever(Nak::kInvalid);
   device_.finish_landing();
   const uint32_t packets = packets_of(header.total);
   for (uint32_t i = 0; i < packets; ++i) {
@@ -108,12 +110,15 @@ void QueuePair::on_read_request(const Packet& packet) {
 
 bool QueuePair::receive_waits() const {
   if (verbs.srq == nullptr) return !receives_.empty();
-  return !reinterpret_cast<SharedReceives*>(verbs.srq)->requests.empty();
+  return !shared().requests.empty();
 }
 
 std::optional<ReceiveRequest> QueuePair::take_receive() {
-  auto& queue =
-      verbs.srq == nullptr ? receives_ : reinterpret_cast<SharedReceives*>(verbs.srq)->requests;
+  auto& queue = verbs.srq == nullptr ? receives_ : shared().requests;
+  if (verbs.srq != nullptr) {
+    ++shared_taken_;
+    ++shared().taken;
+  }
   std::optional<ReceiveRequest> request(std::move(queue.front()));
   queue.pop_front();
   return request;

@@ -35,6 +35,7 @@ struct PacketHeader {
   Port from;
   PacketKind kind = PacketKind::kAck;
   Nak nak = Nak::kSequence;
+  uint8_t reads = 0;  // that the requester may have on their way
   bool first = false;
   bool last = false;
   bool has_immediate = false;

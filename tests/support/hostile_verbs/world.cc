@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "tests/support/hostile_verbs/device.h"
 #include "tests/support/hostile_verbs/hostile_verbs.h"
@@ -13,7 +14,6 @@ namespace pacecar::hostile {
 namespace {
 
 constexpr int64_t kTickNs = 1000;
-constexpr uint32_t kMostDevices = 8;
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -74,11 +74,41 @@ void World::set_link(uint32_t device, bool up) {
   }
 }
 
-void World::kill_device(uint32_t device) {
+void World::kill_device(uint32_t device, const Death& how) {
   const std::lock_guard lock(mutex_);
   for (Device* each : open_) {
-    if (each->number() == device) each->die();
+    if (each->number() == device) each->die(how);
   }
+}
+
+void World::plan_death(const Death& death) {
+  death_ = death;
+  for (auto& count : calls_) count = 0;
+}
+
+std::optional<Death> World::on_call(uint32_t device) {
+  const uint64_t call = ++calls_[device];
+  const bool planned = death_.at_call != 0 && device == death_.device;
+  if (!planned || call < death_.at_call) return std::nullopt;
+  return death_;
+}
+
+void World::raise(uint32_t device, ibv_event_type type) {
+  const std::lock_guard lock(mutex_);
+  for (Device* each : open_) {
+    if (each->number() == device) each->raise(type);
+  }
+}
+
+void World::leave_over(const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  left_over_ += what;
+}
+
+std::string World::left_over() {
+  const std::lock_guard lock(mutex_);
+  const std::string open = open_.empty() ? "" : std::to_string(open_.size()) + " open devices";
+  return std::exchange(left_over_, {}) + open;
 }
 
 std::vector<std::span<const uint8_t>> World::registered_memory() {
@@ -95,7 +125,13 @@ void configure(const Behavior& behavior) { World::instance().configure(behavior)
 void turn() { World::instance().turn(); }
 int64_t now_ns() { return World::instance().now_ns(); }
 void set_link(uint32_t device, bool up) { World::instance().set_link(device, up); }
-void kill_device(uint32_t device) { World::instance().kill_device(device); }
+void kill_device(uint32_t device, const Death& how) {
+  World::instance().kill_device(device, how);
+}
+void plan_death(const Death& death) { World::instance().plan_death(death); }
+uint64_t calls(uint32_t device) { return World::instance().calls(device); }
+void raise(uint32_t device, ibv_event_type type) { World::instance().raise(device, type); }
+std::string left_over() { return World::instance().left_over(); }
 std::vector<std::span<const uint8_t>> registered_memory() {
   return World::instance().registered_memory();
 }

@@ -4,14 +4,17 @@
 
 #include <infiniband/verbs.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "tests/support/hostile_verbs/behavior.h"
+#include "tests/support/hostile_verbs/death.h"
 
 namespace pacecar::hostile {
 
@@ -19,6 +22,8 @@ class Device;
 
 class World {
  public:
+  static constexpr uint32_t kMostDevices = 8;
+
   static World& instance();
 
   const Behavior& behavior() const { return behavior_; }
@@ -32,7 +37,14 @@ class World {
   void add(Device& device);
   void remove(Device& device);
   void set_link(uint32_t device, bool up);
-  void kill_device(uint32_t device);
+  void kill_device(uint32_t device, const Death& how);
+  void plan_death(const Death& death);
+  uint64_t calls(uint32_t device) const { return calls_[device]; }
+  // Counts a call of the device; how it dies, if this one kills it.
+  std::optional<Death> on_call(uint32_t device);
+  void raise(uint32_t device, ibv_event_type type);
+  void leave_over(const std::string& what);
+  std::string left_over();
   std::vector<std::span<const uint8_t>> registered_memory();
 
  private:
@@ -44,6 +56,9 @@ class World {
   std::atomic<int64_t> now_ns_{1'000'000'000};
   std::vector<ibv_device*> devices_;
   std::vector<Device*> open_;
+  Death death_;
+  std::array<std::atomic<uint64_t>, kMostDevices> calls_{};
+  std::string left_over_;
 };
 
 // Fills in what a program calls through its context.
