@@ -147,6 +147,29 @@ TEST(VerbsContext, MessagesMoveWhileMemoryIsRegistered) {
   EXPECT_GT(moved[1], kRegistrations) << "while memory was deregistered";
 }
 
+// Both take the kernel's time: connections are replaced while memory is registered.
+TEST(VerbsContext, MessagesArriveBesideSlowEndsOfQueuePairs) {
+  GpuMessages messages(1, {.registration = Duration::from_ms(50),
+                           .destruction = Duration::from_ms(50)});
+  std::vector<uint8_t> others(1000);
+  std::atomic<bool> over = false;
+  std::thread registering([&] {
+    while (!over) {
+      const auto memory =
+          messages.receiver().register_memory(0, others.data(), others.size()).value();
+      EXPECT_TRUE(messages.receiver().deregister_memory(0, memory));
+    }
+  });
+  for (uint32_t round = 0; round < 4; ++round) {
+    hostile::raise(round % 2, IBV_EVENT_QP_FATAL);
+    messages.carry();
+    EXPECT_TRUE(messages.flush());
+    EXPECT_TRUE(messages.seen_by_gpu());
+  }
+  over = true;
+  registering.join();
+}
+
 TEST(VerbsContext, TheSameMemoryOfAGpuIsRegisteredOnce) {
   hostile::configure({.devices = 1});
   HostileProcess process(0, 1);

@@ -66,7 +66,9 @@ TEST_F(VerbsHostile, InfinibandPortsThatWantAGlobalRouteGetOne) {
 // Drivers throw away the completions of a connection that is destroyed: what it had received when a
 // request was refused is counted before.
 TEST_F(VerbsHostile, WhatArrivedBeforeARefusalIsNotLost) {
-  open({.late_receives = 20'000});
+  open({.late_landing = 50,
+        .late_receives = 20'000,
+        .late_last_receive = Duration::from_ms(5)});
   std::vector<uint8_t> memory(kSize);
   const MemoryRegion local =
       nic(0).register_memory(memory.data(), kSize, Access::kRemoteWrite).value();

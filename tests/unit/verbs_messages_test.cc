@@ -38,6 +38,14 @@ class HostileWorld final : public TrafficWorld {
     }
   }
 
+  // Connections that fail by themselves.
+  void make_failures(Prng& random) {
+    while (random.chance(0.5)) {
+      const auto when = now() + Duration::from_us(static_cast<int64_t>(random.below(1'000)));
+      failures_.push_back({when, static_cast<uint32_t>(random.below(nics_.size()))});
+    }
+  }
+
   size_t hosts() const override { return nics_.size(); }
   Messenger& messenger(size_t host) override { return *messengers_[host]; }
   Nic& nic(size_t host) override { return nics_[host]; }
@@ -46,6 +54,11 @@ class HostileWorld final : public TrafficWorld {
     while (!done()) {
       if (now() >= limit) return false;
       for (Outage& outage : outages_) outage.turn(now());
+      std::erase_if(failures_, [&](const Failure& each) {
+        if (now() < each.when) return false;
+        hostile::raise(each.host, IBV_EVENT_QP_FATAL);
+        return true;
+      });
       nics_.step();
       for (const auto& each : messengers_) each->poll(now());
     }
@@ -75,9 +88,15 @@ class HostileWorld final : public TrafficWorld {
     }
   };
 
+  struct Failure {
+    Instant when;
+    uint32_t host;
+  };
+
   HostileNics nics_;
   std::vector<std::unique_ptr<Messenger>> messengers_;
   std::vector<Outage> outages_;
+  std::vector<Failure> failures_;
 };
 
 TEST(MessagesOverHostileDevices, EveryMessageArrivesExactlyOnce) {
@@ -86,6 +105,7 @@ TEST(MessagesOverHostileDevices, EveryMessageArrivesExactlyOnce) {
     Prng random(seed);
     HostileWorld world(hostile::draw_behavior(seed), random);
     world.make_outages(random);
+    world.make_failures(random);
     ASSERT_EQ(Traffic(world, random).run().failure, "")
         << "replay with HOSTILE_SEEDS=" << seed << ":1";
   }

@@ -41,13 +41,14 @@ GidKind kind_of(uint32_t gid_type) {
 struct GidTable {
   std::vector<GidEntry> entries;
   std::string netdev;  // of the first entry that has one
+  int error = 0;       // an errno: it cannot be read
 };
 
 GidTable read_gids(ibv_context* context, uint32_t port) {
   constexpr size_t kMost = 1024;
   std::vector<ibv_gid_entry> raw(kMost);
   const ssize_t count = ibv_query_gid_table(context, raw.data(), raw.size(), 0);
-  GidTable table;
+  GidTable table{.error = count < 0 ? static_cast<int>(-count) : 0};
   for (ssize_t i = 0; i < count; ++i) {
     const ibv_gid_entry& entry = raw[static_cast<size_t>(i)];
     if (entry.port_num != port) continue;
@@ -94,6 +95,10 @@ VerbsPortInfo describe(ibv_device* device, ibv_context* context, const ibv_devic
 Result<void> choose_address(VerbsDevice& device, std::optional<uint32_t> gid_index,
                             const LogSink& log) {
   const GidTable table = read_gids(device.context.get(), device.port);
+  if (table.error != 0) {
+    return tl::unexpected(
+        verbs_error(Call::kOther, "ibv_query_gid_table", table.error, device.name));
+  }
   device.netdev = table.netdev;
   const bool ethernet = device.link_layer == LinkLayer::kEthernet;
   const auto choice = ethernet ? choose_gid(table.entries, gid_index)

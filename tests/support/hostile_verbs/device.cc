@@ -170,11 +170,12 @@ void Device::raise(ibv_event_type type) {
   events_.push(event);
 }
 
-QueuePair* Device::any_lane() const {
+QueuePair* Device::any_lane() {
+  std::vector<QueuePair*> lanes;
   for (const auto& [number, queue_pair] : queue_pairs_) {
-    if (queue_pair->verbs.srq != nullptr) return queue_pair.get();
+    if (queue_pair->verbs.srq != nullptr) lanes.push_back(queue_pair.get());
   }
-  return nullptr;
+  return lanes.empty() ? nullptr : lanes[prng_.below(lanes.size())];
 }
 
 void Device::talk_idly() {

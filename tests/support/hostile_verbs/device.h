@@ -85,7 +85,7 @@ class Device {
   void run();
   void end(const Death& how);
   void talk_idly();
-  QueuePair* any_lane() const;
+  QueuePair* any_lane();
   // What is there still, for people.
   std::string rest() const;
 

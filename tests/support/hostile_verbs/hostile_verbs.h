@@ -32,8 +32,8 @@ void kill_device(uint32_t device, const Death& how = {});
 void plan_death(const Death& death);
 // Since the last plan.
 uint64_t calls(uint32_t device);
-// The device tells of it; what the event is about (the first of its kind; of queue pairs one with
-// shared receives) is in the state that goes with it.
+// The device tells of it; what the event is about (of queue pairs any with shared receives) is in
+// the state that goes with it.
 void raise(uint32_t device, ibv_event_type type);
 // What was not given back when a device was closed, and devices that are open; empty: nothing.
 std::string left_over();
