@@ -3,14 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/support/hostile_seeds.h"
 #include "tests/support/hostile_verbs/hostile_verbs.h"
 #include "transport/verbs/verbs_nic.h"
 
@@ -71,18 +70,5 @@ class HostileNics {
   std::string log_;
   std::vector<std::unique_ptr<VerbsNic>> nics_;
 };
-
-struct HostileSeeds {
-  uint64_t first = 1;
-  uint64_t count = 0;
-};
-
-// From 1 on, or what HOSTILE_SEEDS=FIRST:COUNT says.
-inline HostileSeeds hostile_seeds(uint64_t count) {
-  HostileSeeds seeds{.count = count};
-  const char* const chosen = std::getenv("HOSTILE_SEEDS");
-  if (chosen != nullptr) std::sscanf(chosen, "%lu:%lu", &seeds.first, &seeds.count);
-  return seeds;
-}
 
 }  // namespace pacecar::test

@@ -1,5 +1,5 @@
-// A device that goes away at any of the calls that a NIC makes of it: the NIC says so in a sentence,
-// nothing hangs or is left over, and other NICs do not notice. HOSTILE_SEEDS=1:24 goes through all
+// A device that goes away at any of the calls that a NIC makes of it: the NIC says so in a
+// sentence, nothing hangs or is left over, and other NICs do not notice. HOSTILE_SEEDS=1:24 goes through all
 // ways in which each call may be the last; without it each has another.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -148,7 +148,8 @@ class VerbsDeath : public testing::Test {
     }
     for (const Host* host : {&mortal, &peer}) {
       if (!host->broken) continue;
-      EXPECT_THAT((*host->nic)->fault(host->end), AnyOf(HasSubstr("look at "), HasSubstr("check ")));
+      const std::string fault = (*host->nic)->fault(host->end);
+      EXPECT_THAT(fault, AnyOf(HasSubstr("look at "), HasSubstr("check ")));
     }
     const auto flush = (*mortal.nic)->start_flush(mortal.region, mortal.memory.data());
     if (!flush) expect_sentence(flush.error());
