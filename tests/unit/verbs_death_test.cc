@@ -1,6 +1,6 @@
 // A device that goes away at any of the calls that a NIC makes of it: the NIC says so in a
-// sentence, nothing hangs or is left over, and other NICs do not notice. HOSTILE_SEEDS=1:24 goes through all
-// ways in which each call may be the last; without it each has another.
+// sentence, nothing hangs or is left over, and other NICs do not notice. HOSTILE_SEEDS=1:24 goes
+// through all ways in which each call may be the last; without it each has another.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

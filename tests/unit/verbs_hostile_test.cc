@@ -1,5 +1,6 @@
 // What a real RDMA NIC may do, and rdma_rxe does not: each with the device that does it.
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <numeric>
@@ -84,6 +85,72 @@ TEST_F(VerbsHostile, WhatArrivedBeforeARefusalIsNotLost) {
   for (size_t i = 0; i < 12; ++i) {
     EXPECT_EQ(completions_[0][i].status,
               i == 10 ? CompletionStatus::kRemoteAccessError : CompletionStatus::kOk);
+  }
+}
+
+// What is given back says nothing of those before it, which may have asked for no completion.
+TEST_F(VerbsHostile, FlushedRequestsGoOutAgain) {
+  open({.late_reading = 50, .quiet_flushes = true});
+  std::vector<uint8_t> memory(kSize);
+  const MemoryRegion local =
+      nic(0).register_memory(memory.data(), kSize, Access::kRemoteWrite).value();
+  const MemoryRegion remote =
+      nic(1).register_memory(memory.data(), kSize, Access::kRemoteWrite).value();
+  for (int i = 0; i < 10; ++i) post(local, remote, 100);
+  nic(0).transmit(HostileNics::now());
+  nic(0).upset_lane(ends_[0], 0);
+  EXPECT_TRUE(wait(0, 10) && wait(1, 10));
+}
+
+// Who waits for the network may lose their memory at any moment.
+TEST_F(VerbsHostile, WhatWaitsOnMemoryThatGoesNeverReachesTheDevice) {
+  open({.late_reading = 50});
+  std::vector<uint8_t> memory(kSize);
+  const MemoryRegion remote =
+      nic(1).register_memory(memory.data(), kSize, Access::kRemoteWrite).value();
+  for (const bool failed : {false, true}) {
+    SCOPED_TRACE(failed ? "on a lane that has failed" : "for the flow's window");
+    completions_ = {};
+    std::vector<uint8_t> going(kSize);
+    const MemoryRegion local =
+        nic(0).register_memory(going.data(), kSize, Access::kLocalRead).value();
+    nic(0).set_flow_limits(0, {.rate = Rate::from_gbps(1000), .window = Bytes{1} << (failed ? 20 : 0)},
+                           HostileNics::now());
+    for (int i = 0; i < 4; ++i) post(local, remote, 100);
+    nic(0).transmit(HostileNics::now());
+    if (failed) nic(0).upset_lane(ends_[0], 0);
+    for (int i = 0; i < (failed ? 2 : 0); ++i) turn();
+    nic(0).deregister_memory(local);
+    ASSERT_TRUE(wait(0, 4));
+    EXPECT_EQ(completions_[0].back().status, CompletionStatus::kMemoryGone);
+    EXPECT_EQ(nics_->log().find("may not use the local memory"), std::string::npos);
+  }
+}
+
+// One who waits is woken, whatever comes while it makes ready to wait.
+TEST_F(VerbsHostile, NoCompletionIsSleptThrough) {
+  open({.late_completions = 3});
+  std::vector<uint8_t> memory(kSize);
+  const MemoryRegion local =
+      nic(0).register_memory(memory.data(), kSize, Access::kRemoteWrite).value();
+  const MemoryRegion remote =
+      nic(1).register_memory(memory.data(), kSize, Access::kRemoteWrite).value();
+  const auto woken = [&](size_t side) {
+    pollfd wait{nic(side).wait_fd(), POLLIN, 0};
+    return ::poll(&wait, 1, 0) == 1;
+  };
+  for (int turns = 0; turns < 30; ++turns) {
+    while (!nic(0).prepare_to_wait() || !nic(1).prepare_to_wait()) turn();
+    post(local, remote, 100);
+    nic(0).transmit(HostileNics::now());
+    for (int i = 0; i < turns; ++i) hostile::turn();
+    const bool slept_before = turns % 2 == 0;
+    const std::array sleeps{nic(0).prepare_to_wait(), slept_before || nic(1).prepare_to_wait()};
+    for (int i = 0; i < 100; ++i) hostile::turn();
+    EXPECT_TRUE(!sleeps[0] || woken(0)) << "the sender, after " << turns;
+    EXPECT_TRUE(!sleeps[1] || woken(1)) << "the receiver, after " << turns;
+    const size_t count = static_cast<size_t>(turns) + 1;
+    ASSERT_TRUE(wait(0, count) && wait(1, count));
   }
 }
 

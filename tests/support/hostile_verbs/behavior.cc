@@ -47,6 +47,7 @@ void set(Behavior& b, std::string_view name, uint64_t value) {
       set(name, value, "max_completion_queues", b.max_completion_queues) ||
       set(name, value, "max_region_bytes", b.max_region_bytes) ||
       set(name, value, "idle_talk", b.idle_talk) ||
+      set(name, value, "quiet_flushes", b.quiet_flushes) ||
       set(name, value, "peer_memory", b.peer_memory) || set(name, value, "dma_buf", b.dma_buf);
   if (known) return;
   const auto time = Duration::from_us(static_cast<int64_t>(value));

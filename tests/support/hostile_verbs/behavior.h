@@ -36,6 +36,9 @@ struct Behavior {
   // --- completions ---
   uint32_t late_completions = 0;  // ticks
   uint32_t late_receives = 0;     // likewise, beside those: completions of what has arrived
+  // Requests that asked for no completion get none when they are flushed: against the specification
+  // (10.7.3.1), and so never drawn, but known of drivers.
+  bool quiet_flushes = false;
   // How long after a failure of a queue pair what it took from a shared receive queue still
   // completes; then an event says that it was the last.
   Duration late_last_receive;

@@ -54,6 +54,7 @@ int poll_cq(ibv_cq* queue, int most, ibv_wc* completions) {
 
 int req_notify_cq(ibv_cq* queue, int solicited_only) {
   Device& device = Device::of(queue->context);
+  if (!device.behavior().threaded) World::instance().turn();  // what appears now tells nobody
   const std::lock_guard lock(device.lock());
   if (const int error = device.call()) return error;
   reinterpret_cast<CompletionQueue*>(queue)->arm(solicited_only != 0);

@@ -184,7 +184,8 @@ void QueuePair::complete_front(ibv_wc_status status) {
   const Send send = std::move(sends_.front());
   sends_.pop_front();
   last_progress_ns_ = device_.now_ns();
-  if (!send.signaled && status == IBV_WC_SUCCESS) return;
+  const bool quiet = status == IBV_WC_WR_FLUSH_ERR && device_.behavior().quiet_flushes;
+  if (!send.signaled && (status == IBV_WC_SUCCESS || quiet)) return;
   const ibv_wc completion{.wr_id = send.id,
                           .status = status,
                           .opcode = completion_opcode(send.opcode),
