@@ -110,6 +110,25 @@ INSTANTIATE_TEST_SUITE_P(All, VerbsEventsOfTheDevice,
                                          IBV_EVENT_DEVICE_FATAL),
                          event_name);
 
+// The connection that takes a failed one's place is not spared.
+TEST_F(VerbsEvents, ALaneMayFailAtAnyMomentOfItsReturn) {
+  for (int turns = 0; turns < 60; ++turns) {
+    SCOPED_TRACE(turns);
+    open({.late_landing = 3}, 1);
+    for (size_t side = 0; side < 2; ++side) {
+      regions_[side] =
+          nic(side).register_memory(memory_.data(), kSize, Access::kRemoteWrite).value();
+    }
+    write(kWrites);
+    turn();
+    hostile::raise(0, IBV_EVENT_QP_FATAL);
+    for (int i = 0; i < turns; ++i) turn();
+    hostile::raise(static_cast<uint32_t>(turns % 2), IBV_EVENT_QP_FATAL);
+    ASSERT_TRUE(wait(0, kWrites) && wait(1, kWrites) && all_done())
+        << nic(0).fault(ends_[0]) << nic(1).fault(ends_[1]);
+  }
+}
+
 TEST_F(VerbsEvents, TheEndOfTheDeviceBeforeAQueuePairIsConnectedIsAnErrorToo) {
   begin();
   const QueuePairId early = nic(0).create_queue_pair({}).value();

@@ -114,7 +114,8 @@ TEST_F(VerbsHostile, WhatWaitsOnMemoryThatGoesNeverReachesTheDevice) {
     std::vector<uint8_t> going(kSize);
     const MemoryRegion local =
         nic(0).register_memory(going.data(), kSize, Access::kLocalRead).value();
-    nic(0).set_flow_limits(0, {.rate = Rate::from_gbps(1000), .window = Bytes{1} << (failed ? 20 : 0)},
+    const Bytes window = Bytes{1} << (failed ? 20 : 0);
+    nic(0).set_flow_limits(0, {.rate = Rate::from_gbps(1000), .window = window},
                            HostileNics::now());
     for (int i = 0; i < 4; ++i) post(local, remote, 100);
     nic(0).transmit(HostileNics::now());

@@ -192,9 +192,12 @@ bool VerbsNic::replace_lane(QueuePair& qp, Lane& lane, Instant now) {
 
 bool VerbsNic::join_lane(QueuePair& qp, Lane& lane) {
   const RecoveryMessage& offer = lane.recovery.offer();
-  if (auto joined = connect_lane(device_, qp.lane_config, lane, qp.remote, offer.end); !joined) {
-    lane.failed_because = joined.error().message;  // again a little later, when there is a route
-    return false;
+  if (!lane.recovery.failed_again()) {
+    auto joined = connect_lane(device_, qp.lane_config, lane, qp.remote, offer.end);
+    if (!joined) {
+      lane.failed_because = joined.error().message;  // again a little later, when there is a route
+      return false;
+    }
   }
   const auto settled = lane.account.settle(offer.received, qp.work);
   if (!settled) {

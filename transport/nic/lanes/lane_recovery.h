@@ -30,9 +30,11 @@ class LaneRecovery {
 
   // The lane must be back by then.
   void on_failed(Instant deadline);
-  // The peer may use the new connection, and break it, before we know that it is joined.
-  bool may_fail_again() const { return state_ == State::kJoined && told_; }
+  // The new connection may fail before it is used: by itself, or by the peer, which uses it before
+  // we know that it is joined. It goes its way to the end, and then fails as one that is up.
+  bool may_fail_again() const { return state_ == State::kReplaced || state_ == State::kJoined; }
   void on_failed_again() { failed_again_ = true; }
+  bool failed_again() const { return failed_again_; }
   // False: nothing that the peer may say now. An offer for a lane that is up means that its other
   // end has failed, and so must this one.
   bool on_message(const RecoveryMessage& message);
