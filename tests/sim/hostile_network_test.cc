@@ -158,6 +158,58 @@ TEST(HostileNetwork, EveryMessageArrivesExactlyOnceOverStandardRc) {
   run_seeds(60, WireMode::kRoce, "EveryMessageArrivesExactlyOnceOverStandardRc");
 }
 
+// How long so many messages take over a link that loses some packets by chance.
+Duration time_over_a_lossy_cable(WireMode wire_mode) {
+  constexpr size_t kMessages = 64;
+  constexpr size_t kSize = 1 << 20;
+  const CableSpec cable{.rate = Rate::from_gbps(10), .delay = Duration::from_us(1)};
+  SimStar network(2, star_config(), cable);
+  SimFaults faults;
+  faults.loss = 0.005;
+  network.fabric().set_faults(faults);
+  std::vector<std::unique_ptr<SimHost>> hosts;
+  for (uint32_t port = 0; port < 2; ++port) {
+    const SimHostConfig host{
+        .line_rate = cable.rate, .congestion_control = "pace", .wire_mode = wire_mode};
+    hosts.push_back(std::make_unique<SimHost>(network, port, 7 + port, host));
+  }
+  std::vector<uint8_t> from(kSize, 7);
+  std::vector<uint8_t> to(kSize);
+  const auto local = hosts[0]->nic().register_memory(from.data(), kSize, Access::kLocalRead);
+  const auto remote = hosts[1]->nic().register_memory(to.data(), kSize, Access::kRemoteWrite);
+  const ConnectionPair ends = connect(*hosts[0], *hosts[1], 1, network.now());
+  const Instant begin = network.now();
+  std::deque<MessageRequest> requests(2 * kMessages);
+  size_t posted = 0;
+  const auto done = [&](size_t i) {
+    return requests[i].state() != MessageRequest::State::kPending;
+  };
+  const auto drive = [&] {
+    while (posted < kMessages && (posted < 8 || done(2 * (posted - 8) + 1))) {
+      MessageRequest& send = requests[2 * posted];
+      MessageRequest& receive = requests[2 * posted + 1];
+      send.set(MessageRequest::State::kPending);
+      receive.set(MessageRequest::State::kPending);
+      ReceiveOperation operation{.count = 1, .request = &receive};
+      operation.buffers[0] = {to.data(), kSize, 0, remote.value().key};
+      EXPECT_TRUE(hosts[1]->messenger().receive(ends.receive, operation, network.now()));
+      EXPECT_TRUE(
+          hosts[0]->messenger().send(ends.send, {from.data(), kSize, 0, local.value().key, &send}));
+      ++posted;
+    }
+    return posted == kMessages && done(2 * kMessages - 1);
+  };
+  EXPECT_TRUE(test::run(network, hosts, begin + Duration::from_s(20), drive));
+  return network.now() - begin;
+}
+
+// What is sent again after a loss, although it had arrived, is not lost: no link is slow for it.
+TEST(LossyCable, GoingBackIsNoSlowLink) {
+  const Duration one_by_one = time_over_a_lossy_cable(WireMode::kExtended);
+  const Duration going_back = time_over_a_lossy_cable(WireMode::kRoce);
+  EXPECT_LT(going_back, one_by_one + one_by_one / 8);
+}
+
 // Connections between two NICs share their queue pairs.
 TEST_F(TwoHosts, OneConnectionsEndDoesNotDisturbAnother) {
   for (const WireMode wire_mode : {WireMode::kExtended, WireMode::kRoce}) {

@@ -112,6 +112,23 @@ TEST(SoftNicRc, LossIsToldOnceAndRepairedFromThere) {
   EXPECT_EQ(rc.pair.nic(0).counters().packets_retransmitted, 8U);
 }
 
+// What comes behind a gap has arrived, too, and is only not taken.
+TEST(SoftNicRc, OnlyTheFirstOfAGapIsKnownToBeLost) {
+  Rc rc({.receives = 0});
+  auto& from = rc.pair.memory(0, 10 * kMtu);
+  auto& to = rc.pair.memory(1, 10 * kMtu);
+  rc.pair.post(0, rc.ends[0], SoftNicPair::write(from, to, 10 * kMtu));
+  const auto sent = rc.pair.transmit_for(0, Duration::from_us(10));
+  ASSERT_EQ(sent.size(), 10U);
+  for (const size_t i : {0, 1, 3, 4, 5, 6, 7, 8, 9}) rc.pair.deliver(1, sent[i]);
+  for (const Datagram& answer : rc.pair.transmit(1)) rc.pair.deliver(0, answer);
+  FlowSignal signal;
+  ASSERT_EQ(rc.pair.nic(0).poll_signals({&signal, 1}), 1U);
+  EXPECT_EQ(signal.acked, 2 * kMtu);
+  EXPECT_EQ(signal.lost, kMtu);
+  EXPECT_EQ(signal.in_flight, 0U);
+}
+
 TEST(SoftNicRc, LostAcknowledgementCostsOnePacket) {
   Rc rc;
   auto& from = rc.pair.memory(0, 10 * kMtu);

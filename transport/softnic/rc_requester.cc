@@ -325,9 +325,10 @@ void RcRequester::on_progress(Instant now) {
   deadline_ = now + rtt_.probe_timeout();
 }
 
-// Everything that is not acknowledged goes again.
+// Everything that is not acknowledged goes again. The first of it is lost; of the others nobody
+// knows: most have arrived, and were not taken.
 void RcRequester::go_back(SendProgress* progress) {
-  progress->lost += in_flight_;
+  progress->lost += std::min(in_flight_, config_.mtu);
   in_flight_ = 0;
   next_ = unacknowledged_;
   cursor_ = oldest_;
