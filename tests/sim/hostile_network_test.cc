@@ -216,7 +216,7 @@ TEST_F(TwoHosts, OneConnectionsEndDoesNotDisturbAnother) {
     for (uint64_t seed = 1; seed <= 20; ++seed) {
       SCOPED_TRACE(seed);
       random_ = Prng(seed);
-      open(std::make_unique<SimWorld>(seed, random_, wire_mode));
+      open([&] { return std::make_unique<SimWorld>(seed, random_, wire_mode); });
       one_connections_end_disturbs_no_other(seed % 2);
     }
   }

@@ -25,9 +25,12 @@ class TwoHosts : public testing::Test {
     MessageRequest receive;
   };
 
-  void open(std::unique_ptr<TrafficWorld> world) {
+  // `make` makes a world when the one before is gone.
+  template <typename Make>
+  void open(Make make) {
+    world_.reset();
     messages_.clear();
-    world_ = std::move(world);
+    world_ = make();
   }
   ConnectionPair connect() {
     return connect_messengers(messenger(0), messenger(1), 1, world_->now());

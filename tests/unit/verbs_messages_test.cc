@@ -60,7 +60,10 @@ class HostileWorld final : public TrafficWorld {
         return true;
       });
       nics_.step();
-      for (const auto& each : messengers_) each->poll(now());
+      for (const auto& each : messengers_) {
+        each->poll(now());
+        each->inform(now());
+      }
     }
     return true;
   }
@@ -114,7 +117,7 @@ TEST(MessagesOverHostileDevices, EveryMessageArrivesExactlyOnce) {
 class TwoHostileHosts : public TwoHosts {
  protected:
   void open(const hostile::Behavior& behavior) {
-    TwoHosts::open(std::make_unique<HostileWorld>(behavior, random_));
+    TwoHosts::open([&] { return std::make_unique<HostileWorld>(behavior, random_); });
   }
 };
 
