@@ -18,6 +18,7 @@ namespace pacecar::test {
 class HostileNics {
  public:
   static constexpr Duration kSilence = Duration::from_ms(300);
+  static constexpr uint32_t kQueuePairs = 32;  // of each
 
   explicit HostileNics(hostile::Behavior behavior, size_t count = 2, uint32_t paths = 1) {
     behavior.threaded = false;
@@ -26,7 +27,7 @@ class HostileNics {
     for (size_t i = 0; i < count; ++i) {
       auto opened = VerbsNic::open({.device = "hostile" + std::to_string(i),
                                     .flows = 16,
-                                    .queue_pairs = 32,
+                                    .queue_pairs = kQueuePairs,
                                     .regions = 512,
                                     .paths = paths,
                                     .pkey_index = behavior.pkey_table - 1U,

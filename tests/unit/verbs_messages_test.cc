@@ -46,6 +46,8 @@ class HostileWorld final : public TrafficWorld {
     }
   }
 
+  void end_messenger(size_t host) { messengers_[host].reset(); }
+
   size_t hosts() const override { return nics_.size(); }
   Messenger& messenger(size_t host) override { return *messengers_[host]; }
   Nic& nic(size_t host) override { return nics_[host]; }
@@ -132,6 +134,18 @@ TEST_F(TwoHostileHosts, WhatArrivedBeforeTheCloseCounts) {
   ASSERT_TRUE(wait([&] { return ended(messages_.back().receive); }));
   for (const Message& each : messages_) expect_done(each.receive);
   EXPECT_EQ(messages_.back().to, messages_.back().from);
+}
+
+// Peers write into its tables and words as long as there are queue pairs.
+TEST_F(TwoHosts, AMessengerTakesItsQueuePairsWithIt) {
+  for (const size_t host : {0, 1}) {
+    open({});
+    post(connect());
+    world_->end_messenger(host);
+    size_t free = 0;
+    while (world_->nic(host).create_queue_pair({})) ++free;
+    EXPECT_EQ(free, HostileNics::kQueuePairs);
+  }
 }
 
 // Connections between two NICs share their queue pairs, which the specification has break when a

@@ -87,7 +87,14 @@ Messenger::Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Al
   nic_.tell_arrivals(allocator_->wants_arrivals());
 }
 
-Messenger::~Messenger() { nic_.deregister_memory(words_out_region_); }
+// Peers write into our words and tables until the queue pairs are gone.
+Messenger::~Messenger() {
+  for (const auto& [peer, id] : flows_with_) {
+    const Flow& flow = flows_[id];
+    if (flow.state != Flow::State::kBroken) destroy_queue_pairs(flow);
+  }
+  nic_.deregister_memory(words_out_region_);
+}
 
 Result<Messenger::Offered> Messenger::open_send(const NicIdentity& peer, Instant now,
                                                 uint32_t weight, Role role) {
