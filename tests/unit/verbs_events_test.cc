@@ -137,6 +137,7 @@ TEST_F(VerbsEvents, TheEndOfTheDeviceBeforeAQueuePairIsConnectedIsAnErrorToo) {
   const auto connected = nic(0).connect_queue_pair(early, peer.view());
   ASSERT_FALSE(connected);
   EXPECT_THAT(connected.error().message, HasSubstr("hostile0"));
+  EXPECT_THAT(connected.error().message, HasSubstr("look at the kernel's log"));
 }
 
 // Its number may be another's at once.

@@ -75,7 +75,7 @@ TEST_F(VerbsHostile, WhatArrivedBeforeARefusalIsNotLost) {
       nic(0).register_memory(memory.data(), kSize, Access::kRemoteWrite).value();
   const MemoryRegion remote =
       nic(1).register_memory(memory.data(), kSize, Access::kRemoteWrite).value();
-  for (int i = 0; i < 10; ++i) post(local, remote, 100);
+  for (Bytes i = 0; i < 10; ++i) post(local, remote, 100 + i);
   MemoryRegion wrong = remote;
   wrong.key = ~wrong.key;
   post(local, wrong, 100);
