@@ -27,6 +27,7 @@ class OfiMessengerTest : public test::OverOfi {
       end.nic().receive(now);
       end.nic().on_time(now);
       messenger->poll(now);
+      messenger->inform(now);
       end.nic().transmit(now);
     }
 
