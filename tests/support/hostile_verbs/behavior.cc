@@ -48,7 +48,16 @@ void set(Behavior& b, std::string_view name, uint64_t value) {
       set(name, value, "max_region_bytes", b.max_region_bytes) ||
       set(name, value, "idle_talk", b.idle_talk) ||
       set(name, value, "quiet_flushes", b.quiet_flushes) ||
-      set(name, value, "peer_memory", b.peer_memory) || set(name, value, "dma_buf", b.dma_buf);
+      set(name, value, "peer_memory", b.peer_memory) || set(name, value, "dma_buf", b.dma_buf) ||
+      set(name, value, "calls", b.calls) || set(name, value, "clock_khz", b.clock_khz) ||
+      set(name, value, "clock_bits", b.clock_bits) ||
+      set(name, value, "clock_fault", b.clock_fault) ||
+      set(name, value, "no_stamps", b.no_stamps) ||
+      set(name, value, "rate_limit_max", b.rate_limit_max) ||
+      set(name, value, "rate_limit_min", b.rate_limit_min) ||
+      set(name, value, "rate_limits_rc", b.rate_limits_rc) ||
+      set(name, value, "rate_burst", b.rate_burst) ||
+      set(name, value, "rate_commands", b.rate_commands);
   if (known) return;
   const auto time = Duration::from_us(static_cast<int64_t>(value));
   const bool taken = set(name, time, "registration_us", b.registration) ||
@@ -82,6 +91,18 @@ Behavior draw_behavior(uint64_t seed) {
   b.max_reads_started = one_of(std::to_array<uint8_t>({1, 16, 128}));
   b.max_completion_queues = one_of(std::to_array<uint32_t>({2, 64}));
   b.idle_talk = one_of(std::to_array<uint32_t>({0, 0, 50, 5'000}));
+  b.calls = prng.below(2) == 0;
+  b.clock_khz = one_of(std::to_array<uint32_t>({0, 156'250, 332'667, 1'000'000}));
+  b.clock_bits = one_of(std::to_array<uint32_t>({64, 48, 24}));
+  b.clock_fault =
+      one_of(std::to_array<ClockFault>({ClockFault::kNone, ClockFault::kNone, ClockFault::kZero,
+                                        ClockFault::kJumps, ClockFault::kSlow, ClockFault::kFast}));
+  b.no_stamps = prng.below(8) == 0;
+  b.rate_limit_max = one_of(std::to_array<uint32_t>({0, 10'000'000, 100'000'000}));
+  b.rate_limit_min = one_of(std::to_array<uint32_t>({1, 1'000'000}));
+  b.rate_limits_rc = prng.below(4) != 0;
+  b.rate_burst = one_of(std::to_array<uint32_t>({0, 16 << 10, 1 << 20}));
+  b.rate_commands = one_of(std::to_array<uint32_t>({~0U, ~0U, 3}));
   return b;
 }
 

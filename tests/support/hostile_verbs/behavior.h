@@ -9,6 +9,15 @@
 
 namespace pacecar::hostile {
 
+// What is wrong with the clock of a device's time stamps.
+enum class ClockFault : uint8_t {
+  kNone,
+  kZero,   // it stands
+  kJumps,  // now and then a stamp is far ahead
+  kSlow,   // it runs at half of the frequency that the device tells
+  kFast,   // at twice of it
+};
+
 struct Behavior {
   uint64_t seed = 1;
   // The devices work in a thread of their own. Otherwise they do so in turn() and whenever they are
@@ -57,6 +66,18 @@ struct Behavior {
   uint32_t max_completion_queues = 64;
   uint64_t max_region_bytes = UINT64_MAX;
   uint32_t max_regions = 1 << 16;
+
+  // --- what not every device has ---
+  bool calls = false;        // ibv_create_qp_ex and ibv_wr_*
+  uint32_t clock_khz = 0;    // of the clock that stamps completions; 0: there is none
+  uint32_t clock_bits = 64;  // it wraps
+  ClockFault clock_fault = ClockFault::kNone;
+  bool no_stamps = false;       // it has a clock, and no completion queue takes its stamps
+  uint32_t rate_limit_max = 0;  // kbps; 0: no rate limits
+  uint32_t rate_limit_min = 1;
+  bool rate_limits_rc = true;    // for RC; else for raw packets only
+  uint32_t rate_burst = 0;       // bytes that go beyond a limit at once
+  uint32_t rate_commands = ~0U;  // so many limits are set; then each is refused, a lift too
 
   Duration registration;  // that one takes, and a deregistration
   Duration destruction;   // that the one of a queue pair takes

@@ -202,7 +202,8 @@ ibv_cq* Device::take_completion_event(CompletionChannel& channel) {
 
 void Device::complete(ibv_cq* queue, const ibv_wc& completion, bool solicited, uint64_t send) {
   auto& into = *reinterpret_cast<CompletionQueue*>(queue);
-  if (into.add(completion, solicited, send, ticks_)) return;
+  const uint64_t stamp = time_stamp(behavior_, now_ns(), prng_);
+  if (into.add(completion, solicited, send, ticks_, stamp)) return;
   events_.push({.element = {.cq = queue}, .event_type = IBV_EVENT_CQ_ERR});
 }
 
@@ -320,6 +321,23 @@ int Device::destroy_completion_queue(ibv_cq* which, std::unique_lock<std::mutex>
   }
   completion_queues_.erase(found);
   return 0;
+}
+
+int Device::limit(QueuePair& queue_pair, uint32_t kbps) {
+  if (behavior_.rate_limit_max == 0) return EOPNOTSUPP;
+  if (!behavior_.rate_limits_rc || queue_pair.verbs.state != IBV_QPS_RTS) return EINVAL;
+  const bool possible = kbps >= behavior_.rate_limit_min && kbps <= behavior_.rate_limit_max;
+  if (kbps != 0 && !possible) return EINVAL;
+  if (rate_commands_ == behavior_.rate_commands) return ENOSPC;  // its table is full
+  ++rate_commands_;
+  queue_pair.send_limit.set(kbps);
+  return 0;
+}
+
+void Device::list_limits(std::vector<uint32_t>& kbps) const {
+  for (const auto& [number, queue_pair] : queue_pairs_) {
+    if (queue_pair->send_limit.kbps() != 0) kbps.push_back(queue_pair->send_limit.kbps());
+  }
 }
 
 // What the device has accepted is in place before it is done.

@@ -61,6 +61,9 @@ class Device {
   int destroy_completion_queue(ibv_cq* queue, std::unique_lock<std::mutex>& lock);
   void remove_region(const Region& region);
   bool uses(const ibv_pd* domain) const;
+  // What ibv_modify_qp_rate_limit returns.
+  int limit(QueuePair& queue_pair, uint32_t kbps);
+  void list_limits(std::vector<uint32_t>& kbps) const;
   ibv_cq* take_completion_event(CompletionChannel& channel);
 
   // --- for queue pairs ---
@@ -80,6 +83,7 @@ class Device {
   std::unordered_set<SharedReceives*> shared_receives;
   std::unordered_set<ibv_pd*> domains;
   std::unordered_set<CompletionChannel*> channels;
+  uint64_t built_requests = 0;  // that were posted by ibv_wr_*
 
  private:
   void run();
@@ -101,6 +105,7 @@ class Device {
   AsyncEvents events_;
   uint64_t ticks_ = 0;
   std::optional<Death> death_;
+  uint32_t rate_commands_ = 0;
   bool idle_ = false;
   std::atomic<bool> ends_{false};
   std::thread thread_;

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "tests/support/hostile_verbs/device.h"
+#include "tests/support/hostile_verbs/offloads.h"
 #include "tests/support/hostile_verbs/world.h"
 
 #undef ibv_reg_mr
@@ -148,6 +149,7 @@ bool mapped(const void* address, size_t length) {
 void set_up_operations(verbs_context& context, Device& device, ibv_device* verbs) {
   context.sz = sizeof context;
   context.query_port = query_port;
+  offer_offloads(context);
   context.context.device = verbs;
   context.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
   context.context.num_comp_vectors = 1;
@@ -180,6 +182,7 @@ ibv_device** ibv_get_device_list(int* count) {
 
 void ibv_free_device_list(ibv_device** list) { delete[] list; }
 const char* ibv_get_device_name(ibv_device* device) { return device->name; }
+int ibv_get_device_index(ibv_device*) { return -1; }  // the kernel knows none
 
 __be64 ibv_get_device_guid(ibv_device* device) {
   return htobe64(0x0200'0000'0000'0001 + static_cast<uint64_t>(device->name[7] - '0'));

@@ -38,6 +38,13 @@ void raise(uint32_t device, ibv_event_type type);
 // What was not given back when a device was closed, and devices that are open; empty: nothing.
 std::string left_over();
 
+// What the devices were asked for, and did, of what not every device has.
+struct OffloadUse {
+  uint64_t built_requests = 0;        // posted by ibv_wr_*
+  std::vector<uint32_t> rate_limits;  // kbps, of each queue pair that has one
+};
+OffloadUse offload_use();
+
 // Memory of this process that is registered with a device now, by its address.
 std::vector<std::span<const uint8_t>> registered_memory();
 

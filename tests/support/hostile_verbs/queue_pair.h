@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/support/hostile_verbs/memory.h"
+#include "tests/support/hostile_verbs/offloads.h"
 #include "tests/support/hostile_verbs/queues.h"
 #include "tests/support/hostile_verbs/wire.h"
 
@@ -20,7 +21,10 @@ class Device;
 
 class QueuePair {
  public:
-  ibv_qp verbs{};  // first: its address is ours
+  ibv_qp_ex extended{};  // first: its address is ours
+  ibv_qp& verbs = extended.qp_base;
+  RequestBuilder builder;
+  SendLimit send_limit;
 
   QueuePair(Device& device, const ibv_qp_init_attr& wanted);
 
@@ -40,6 +44,7 @@ class QueuePair {
   // It is destroyed: what it took from others is theirs again.
   void give_back();
   const ibv_qp_cap& capacity() const { return capacity_; }
+  uint64_t room() const { return capacity_.max_send_wr - (posted_ - polled_); }
 
  private:
   struct Send {

@@ -4,12 +4,13 @@
 
 namespace pacecar::hostile {
 
-bool CompletionQueue::add(const ibv_wc& completion, bool solicited, uint64_t send, uint64_t tick) {
+bool CompletionQueue::add(const ibv_wc& completion, bool solicited, uint64_t send, uint64_t tick,
+                          uint64_t time_stamp) {
   if (held_.size() + visible_.size() >= static_cast<size_t>(verbs.cqe)) return false;
   const bool error = completion.status != IBV_WC_SUCCESS;
   const bool arrived = (completion.opcode & IBV_WC_RECV) != 0;
   const uint64_t late = behavior_.late_completions + (arrived ? behavior_.late_receives : 0);
-  held_.push_back({completion, solicited || error, send, tick + late});
+  held_.push_back({completion, solicited || error, send, tick + late, time_stamp});
   return true;
 }
 
@@ -32,6 +33,7 @@ size_t CompletionQueue::poll(size_t most, ibv_wc* completions,
   const size_t count = std::min(most, visible_.size());
   for (size_t i = 0; i < count; ++i) {
     completions[i] = visible_.front().completion;
+    stamp = visible_.front().stamp;
     on_polled(completions[i].qp_num, visible_.front().send);
     visible_.pop_front();
   }

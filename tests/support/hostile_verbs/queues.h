@@ -37,14 +37,20 @@ struct CompletionChannel {
 
 class CompletionQueue {
  public:
-  ibv_cq verbs{};
+  ibv_cq_ex extended{};
+  ibv_cq& verbs = reinterpret_cast<ibv_cq&>(extended);  // the one begins as the other does
   uint32_t users = 0;
+  uint64_t stamp = 0;  // of the completion that was polled last
+  // Of ibv_start_poll and its like.
+  ibv_wc current{};
+  bool polling = false;
 
   explicit CompletionQueue(const Behavior& behavior) : behavior_(behavior) {}
 
   // False: it overflowed, and is of no use any more. `solicited`: wakes who waits for such only.
   // `send`: the number of the request, if it is a send.
-  bool add(const ibv_wc& completion, bool solicited, uint64_t send, uint64_t tick);
+  bool add(const ibv_wc& completion, bool solicited, uint64_t send, uint64_t tick,
+           uint64_t time_stamp);
   // True: the channel has to tell that something appeared.
   bool advance(uint64_t tick);
   bool idle() const { return held_.empty(); }
@@ -61,6 +67,7 @@ class CompletionQueue {
     bool solicited;
     uint64_t send;
     uint64_t due;
+    uint64_t stamp;
   };
   enum class Armed { kNo, kSolicited, kAny };
 

@@ -121,6 +121,17 @@ std::vector<std::span<const uint8_t>> World::registered_memory() {
   return all;
 }
 
+OffloadUse World::offload_use() {
+  const std::lock_guard lock(mutex_);
+  OffloadUse use;
+  for (Device* device : open_) {
+    const std::lock_guard device_lock(device->lock());
+    use.built_requests += device->built_requests;
+    device->list_limits(use.rate_limits);
+  }
+  return use;
+}
+
 void configure(const Behavior& behavior) { World::instance().configure(behavior); }
 void turn() { World::instance().turn(); }
 int64_t now_ns() { return World::instance().now_ns(); }
@@ -132,6 +143,7 @@ void plan_death(const Death& death) { World::instance().plan_death(death); }
 uint64_t calls(uint32_t device) { return World::instance().calls(device); }
 void raise(uint32_t device, ibv_event_type type) { World::instance().raise(device, type); }
 std::string left_over() { return World::instance().left_over(); }
+OffloadUse offload_use() { return World::instance().offload_use(); }
 std::vector<std::span<const uint8_t>> registered_memory() {
   return World::instance().registered_memory();
 }

@@ -15,6 +15,7 @@
 
 #include "tests/support/hostile_verbs/behavior.h"
 #include "tests/support/hostile_verbs/death.h"
+#include "tests/support/hostile_verbs/hostile_verbs.h"
 
 namespace pacecar::hostile {
 
@@ -46,6 +47,7 @@ class World {
   void leave_over(const std::string& what);
   std::string left_over();
   std::vector<std::span<const uint8_t>> registered_memory();
+  OffloadUse offload_use();
 
  private:
   World();
