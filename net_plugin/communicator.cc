@@ -49,6 +49,7 @@ Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_cl
   log(LogLevel::kInfo, (*opened)->banner());
   for (const NicInfo& nic : (*opened)->nics()) {
     log(LogLevel::kInfo, nic.name + ": " + nic.gpu_memory);
+    if (!nic.offloads.empty()) log(LogLevel::kInfo, nic.name + ": " + nic.offloads);
   }
   return std::shared_ptr<Context>(std::move(*opened));
 }

@@ -59,6 +59,7 @@ Json nic_json(const Context& context, size_t index) {
           {"paths", nic.paths},
           {"ecn", nic.ecn},
           {"gpu_memory", nic.gpu_memory},
+          {"offloads", nic.offloads},
           {"max_connections", nic.max_connections},
           {"flow_state_bytes", context.statistics(index).flow_state_bytes},
           {"flow_queue_bytes", context.statistics(index).flow_queue_bytes},
@@ -131,6 +132,7 @@ void print_nics(const Json& nics) {
                nic["max_connections"].get<uint64_t>(), nic["flow_state_bytes"].get<uint64_t>(),
                nic["flow_queue_bytes"].get<uint64_t>());
     fmt::print("    {}\n", text_of(nic["gpu_memory"]));
+    if (nic["offloads"] != "") fmt::print("    {}\n", text_of(nic["offloads"]));
     for (const Json& sharer : nic["sharing"]) print_sharer(sharer);
   }
 }

@@ -195,6 +195,14 @@ TEST(Connect, RefusesAHandleThatIsNotOne) {
   });
 }
 
+TEST(Connect, TheLogSaysWhichOffloadsOfAnRdmaDeviceAreUsed) {
+  expect_processes_pass(1, [](Rank&) {
+    const auto host = start_host();
+    const bool rdma_device = nic_names().find(':') == std::string::npos;
+    EXPECT_EQ(was_logged(nccl::LogSeverity::kInfo, ": offloads: "), rdma_device);
+  });
+}
+
 TEST(Connect, AsManyAgainAsWereClosed) {
   expect_processes_pass(1, [](Rank&) {
     constexpr size_t kMost = 4;

@@ -20,7 +20,8 @@ class HostileNics {
   static constexpr Duration kSilence = Duration::from_ms(300);
   static constexpr uint32_t kQueuePairs = 32;  // of each
 
-  explicit HostileNics(hostile::Behavior behavior, size_t count = 2, uint32_t paths = 1) {
+  explicit HostileNics(hostile::Behavior behavior, size_t count = 2, uint32_t paths = 1,
+                       const OffloadSet& without = {}) {
     behavior.threaded = false;
     behavior.devices = static_cast<uint32_t>(count);
     hostile::configure(behavior);
@@ -31,6 +32,7 @@ class HostileNics {
                                     .regions = 512,
                                     .paths = paths,
                                     .pkey_index = behavior.pkey_table - 1U,
+                                    .without = without,
                                     .silence_limit = kSilence,
                                     .log = {&write_log, &log_}},
                                    now());

@@ -34,6 +34,7 @@ NicInfo describe_nic(const OpenedNic& nic, const Params& params) {
       .max_connections = params.max_connections,
       .traffic_class = params.tc,
       .ecn = caps.sees_ecn,
+      .offloads = caps.offloads,
   };
 }
 

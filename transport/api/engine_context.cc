@@ -149,6 +149,7 @@ NicInfo EngineContext::describe(const Group& group) {
     all.gpu_flush = all.gpu_flush || nic.gpu_flush;
     all.gpu_message_bytes = std::max(all.gpu_message_bytes, nic.gpu_message_bytes);
     if (nic.gpu_memory != all.gpu_memory) all.gpu_memory += "; " + nic.gpu_memory;
+    if (nic.offloads != all.offloads) all.offloads += "; " + nic.offloads;
   }
   return all;
 }

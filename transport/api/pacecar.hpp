@@ -60,6 +60,8 @@ struct NicInfo {
   uint64_t gpu_message_bytes = 0;
   // Which way GPU memory takes and why, for people.
   std::string gpu_memory;
+  // Which of its offloads are used, and why others are not, for people; empty: it has none.
+  std::string offloads;
   std::optional<uint16_t> rail;  // PACECAR_RAILS: which of the network's rails it is on
   uint32_t ports = 1;            // NICs that are joined in it
   std::vector<size_t> members;   // of bond(): the NICs that it stands for

@@ -80,6 +80,8 @@ Result<OpenedNic> open_verbs_nic(const NicCandidate& candidate, const Params& pa
   }
   const auto gid = parse_gid_index(params.gid_index);
   if (!gid) return tl::unexpected(gid.error());
+  const auto without = parse_offloads(params.verbs_without);
+  if (!without) return tl::unexpected(without.error());
   const VerbsPortInfo& info = port->info;
   auto nic = VerbsNic::open({.device = info.device,
                              .port = info.port,
@@ -94,6 +96,7 @@ Result<OpenedNic> open_verbs_nic(const NicCandidate& candidate, const Params& pa
                              .pkey_index = params.pkey,
                              .service_level = params.sl,
                              .line_rate = params.line_rate,
+                             .without = *without,
                              .silence_limit = params.timeout * 6 / 10,
                              .address = *address,
                              .log = log},

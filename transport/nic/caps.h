@@ -51,6 +51,9 @@ struct NicCaps {
   // Those over which it speaks: two NICs can be joined if and only if they have one in common. The
   // name of one that ends at the host says which host.
   std::vector<std::string> networks = {};
+  // For people: which of the device's offloads are used, and why others are not. Empty: it has
+  // none.
+  std::string offloads = {};
 };
 
 // One of the device's own counters, of whoever uses the port.

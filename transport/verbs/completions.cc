@@ -1,9 +1,12 @@
 #include "transport/verbs/completions.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <utility>
 
 #include "transport/verbs/errors.h"
 #include "transport/verbs/work_id.h"
@@ -16,16 +19,18 @@ constexpr uint32_t kReceivesPerPost = 64;
 }  // namespace
 
 Result<CompletionQueue> CompletionQueue::create(const VerbsDevice& device, ibv_pd* domain,
-                                                uint32_t shared_receives, uint32_t entries) {
+                                                uint32_t shared_receives, uint32_t entries,
+                                                Offloads& offloads) {
   CompletionQueue queue;
-  if (auto done = queue.set_up(device, domain, shared_receives, entries); !done) {
+  if (auto done = queue.set_up(device, domain, shared_receives, entries, offloads); !done) {
     return tl::unexpected(done.error());
   }
   return queue;
 }
 
 Result<void> CompletionQueue::set_up(const VerbsDevice& device, ibv_pd* domain,
-                                     uint32_t shared_receives, uint32_t entries) {
+                                     uint32_t shared_receives, uint32_t entries,
+                                     Offloads& offloads) {
   const auto failed = [&](std::string_view call, int error) {
     return tl::unexpected(verbs_error(Call::kOther, call, error, device.name));
   };
@@ -44,8 +49,9 @@ Result<void> CompletionQueue::set_up(const VerbsDevice& device, ibv_pd* domain,
   const uint32_t receives = receives_room_ = attributes.attr.max_wr;  // which may be more
   const auto most = static_cast<uint32_t>(std::max(device.attributes.max_cqe, 1));
   const uint32_t size = std::min(most, receives + entries);
-  queue_.reset(ibv_create_cq(context, static_cast<int>(size), nullptr, channel_.get(), 0));
-  if (queue_ == nullptr) return failed("ibv_create_cq", errno);
+  if (const int error = make_queue(device, size, offloads); error != 0) {
+    return failed("ibv_create_cq", error);
+  }
   free_ = size - std::min(size, receives);
   receives_batch_ = std::clamp(receives / 8, 1U, kReceivesPerPost);
   for (uint32_t posted = 0; posted < receives;) {
@@ -56,6 +62,26 @@ Result<void> CompletionQueue::set_up(const VerbsDevice& device, ibv_pd* domain,
     posted += count;
   }
   return {};
+}
+
+int CompletionQueue::make_queue(const VerbsDevice& device, uint32_t entries, Offloads& offloads) {
+  if (offloads.uses(Offload::kTimeStamps)) {
+    ibv_cq_init_attr_ex wanted{};
+    wanted.cqe = entries;
+    wanted.channel = channel_.get();
+    wanted.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM |
+                      IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+    stamped_ = ibv_create_cq_ex(device.context.get(), &wanted);
+    if (stamped_ != nullptr) {
+      queue_.reset(ibv_cq_ex_to_cq(stamped_));
+      clock_.emplace(device.extended.hca_core_clock, device.extended.completion_timestamp_mask);
+      return 0;
+    }
+    offloads.refuse(Offload::kTimeStamps, fmt::format("ibv_create_cq_ex: {}", strerror(errno)));
+  }
+  queue_.reset(
+      ibv_create_cq(device.context.get(), static_cast<int>(entries), nullptr, channel_.get(), 0));
+  return queue_ == nullptr ? errno : 0;
 }
 
 bool CompletionQueue::reserve(uint32_t entries) {
@@ -90,18 +116,54 @@ void CompletionQueue::refill_receives() {
   receives_used_ = 0;
 }
 
-std::span<const ibv_wc> CompletionQueue::poll() {
-  const size_t count = stashed_ != 0 ? stashed_ : take();
-  stashed_ = 0;
+std::span<const ibv_wc> CompletionQueue::poll(Instant now) {
+  emptied_before_ = emptied_;
+  if (stashed_ != 0) return std::span(completions_).first(std::exchange(stashed_, 0));
+  const size_t count = take();
+  if (count < kBatch) emptied_ = now;
   return std::span(completions_).first(count);
 }
 
 size_t CompletionQueue::take() {
   if (error_ != 0) return 0;
-  const int count = ibv_poll_cq(queue_.get(), kBatch, completions_.data());
+  const int count =
+      stamped_ != nullptr ? poll_stamped() : ibv_poll_cq(queue_.get(), kBatch, completions_.data());
   if (count < 0) error_ = EIO;
   if (count > 0) armed_.reset();
   return count < 0 ? 0 : static_cast<size_t>(count);
+}
+
+// As ibv_poll_cq, and with the time stamps.
+int CompletionQueue::poll_stamped() {
+  ibv_poll_cq_attr attributes{};
+  int error = ibv_start_poll(stamped_, &attributes);
+  if (error != 0) return error == ENOENT ? 0 : -1;
+  size_t count = 0;
+  do {
+    ibv_wc& out = completions_[count];
+    out.wr_id = stamped_->wr_id;
+    out.status = stamped_->status;
+    out.qp_num = ibv_wc_read_qp_num(stamped_);
+    stamps_[count] = 0;
+    if (out.status != IBV_WC_SUCCESS) {
+      out.vendor_err = ibv_wc_read_vendor_err(stamped_);
+    } else if (VerbsWorkId::unpack(out.wr_id).receive) {
+      out.opcode = ibv_wc_read_opcode(stamped_);
+      out.byte_len = ibv_wc_read_byte_len(stamped_);
+      out.wc_flags = ibv_wc_read_wc_flags(stamped_);
+      out.imm_data = ibv_wc_read_imm_data(stamped_);
+    } else {
+      stamps_[count] = ibv_wc_read_completion_ts(stamped_);
+    }
+  } while (++count < kBatch && (error = ibv_next_poll(stamped_)) == 0);
+  ibv_end_poll(stamped_);
+  return error == 0 || error == ENOENT ? static_cast<int>(count) : -1;
+}
+
+Duration CompletionQueue::lateness(size_t index, Instant now) {
+  const bool stamped = clock_.has_value() && completions_[index].status == IBV_WC_SUCCESS &&
+                       !VerbsWorkId::unpack(completions_[index].wr_id).receive;
+  return stamped ? clock_->lateness(stamps_[index], now, emptied_before_) : Duration();
 }
 
 bool CompletionQueue::prepare_to_wait(Wake wake) {

@@ -12,7 +12,9 @@
 
 #include "transport/base/result.h"
 #include "transport/verbs/device.h"
+#include "transport/verbs/device_clock.h"
 #include "transport/verbs/handles.h"
+#include "transport/verbs/offloads.h"
 
 namespace pacecar {
 
@@ -21,8 +23,10 @@ class CompletionQueue {
   static constexpr size_t kBatch = 32;
 
   // With room for `shared_receives` of its own and `entries` more, or as many as the device has.
+  // Tells `offloads` when the device makes none with time stamps.
   static Result<CompletionQueue> create(const VerbsDevice& device, ibv_pd* domain,
-                                        uint32_t shared_receives, uint32_t entries);
+                                        uint32_t shared_receives, uint32_t entries,
+                                        Offloads& offloads);
 
   ibv_cq* queue() const { return queue_.get(); }
   ibv_srq* shared_receives() const { return receives_.get(); }
@@ -33,7 +37,11 @@ class CompletionQueue {
 
   // What has completed, at most kBatch; valid until the next call. Empty: nothing. A queue that
   // fails (the device is gone) has nothing any more: error() tells.
-  std::span<const ibv_wc> poll();
+  std::span<const ibv_wc> poll(Instant now);
+  // How late one of these was seen, by its time stamp: a send that succeeded; 0: not known.
+  Duration lateness(size_t index, Instant now);
+  // The device stamps completions, and the stamps make no sense.
+  bool distrusts_stamps() const { return clock_.has_value() && !clock_->trusted(); }
   int error() const { return error_; }
 
   // A shared receive request was used up: gives new ones to the device, in batches.
@@ -51,13 +59,17 @@ class CompletionQueue {
  private:
   CompletionQueue() = default;
   Result<void> set_up(const VerbsDevice& device, ibv_pd* domain, uint32_t shared_receives,
-                      uint32_t entries);
+                      uint32_t entries, Offloads& offloads);
+  // errno, where there is none.
+  int make_queue(const VerbsDevice& device, uint32_t entries, Offloads& offloads);
   int post_receives(uint32_t count);
   size_t take();
+  int poll_stamped();
 
   // Each is made from those before it.
   ChannelHandle channel_;
   CompletionQueueHandle queue_;
+  ibv_cq_ex* stamped_ = nullptr;  // the same, where it has time stamps
   SharedReceivesHandle receives_;
   uint32_t free_ = 0;
   uint32_t receives_room_ = 0;  // of the shared receive queue
@@ -67,6 +79,10 @@ class CompletionQueue {
   std::optional<Wake> armed_;  // for wait_fd(), and nothing has completed since
   size_t stashed_ = 0;         // polled by prepare_to_wait
   std::array<ibv_wc, kBatch> completions_;
+  std::array<uint64_t, kBatch> stamps_;  // of successful sends
+  std::optional<DeviceClock> clock_;     // where there are time stamps
+  Instant emptied_;                      // when nothing was left here the last time
+  Instant emptied_before_;               // likewise, before what was polled last
 };
 
 }  // namespace pacecar

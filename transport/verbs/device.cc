@@ -196,6 +196,9 @@ Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
   if (device_error != 0) {
     return tl::unexpected(verbs_error(Call::kOther, "ibv_query_device", device_error, name));
   }
+  if (ibv_query_device_ex(device.context.get(), nullptr, &device.extended) != 0) {
+    device.extended = {};
+  }
   if (port == 0 || port > device.attributes.phys_port_cnt) {
     return fail(ErrorCode::kNotFound, fmt::format("{} has no port {}: its ports are 1 to {}", name,
                                                   port, device.attributes.phys_port_cnt));

@@ -45,6 +45,7 @@ Rate port_rate(const ibv_port_attr& port);
 struct VerbsDevice {
   ContextHandle context;
   ibv_device_attr attributes{};
+  ibv_device_attr_ex extended{};  // zero where the library or the driver is too old
   ibv_port_attr port_attributes{};
   std::string name;
   uint32_t port = 1;

@@ -4,9 +4,10 @@
 #include <bit>
 #include <cerrno>
 
+#include "transport/base/random_word.h"
 #include "transport/base/seq.h"
 #include "transport/verbs/errors.h"
-#include "transport/base/random_word.h"
+#include "transport/verbs/offloads.h"
 
 namespace pacecar {
 namespace {
@@ -75,7 +76,10 @@ uint32_t path_label(uint32_t random, uint32_t lane) {
 
 Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint32_t flow_label) {
   Lane lane(config.work_requests);
-  ibv_qp_init_attr init{};
+  ibv_qp_init_attr_ex init{};
+  init.comp_mask = IBV_QP_INIT_ATTR_PD | (config.calls ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0);
+  init.pd = config.domain;
+  init.send_ops_flags = config.calls ? kPostedOperations : 0;
   init.send_cq = init.recv_cq = config.completions;
   init.srq = config.shared_receives;
   init.qp_type = IBV_QPT_RC;
@@ -85,10 +89,10 @@ Result<Lane> make_lane(const VerbsDevice& device, const LaneConfig& config, uint
   init.cap.max_recv_wr = config.receives;
   init.cap.max_recv_sge = config.receives > 0 ? 1 : 0;
   init.cap.max_inline_data = kInlineBytes;
-  lane.queue_pair.reset(ibv_create_qp(config.domain, &init));
+  lane.queue_pair.reset(ibv_create_qp_ex(device.context.get(), &init));
   if (lane.queue_pair == nullptr) {
     init.cap.max_inline_data = 0;  // not every device has it
-    lane.queue_pair.reset(ibv_create_qp(config.domain, &init));
+    lane.queue_pair.reset(ibv_create_qp_ex(device.context.get(), &init));
   }
   if (lane.queue_pair == nullptr) return failed(device, "ibv_create_qp", errno);
   lane.inline_bytes = std::min(init.cap.max_inline_data, kInlineBytes);

@@ -15,6 +15,7 @@
 #include "transport/verbs/handles.h"
 #include "transport/verbs/lane_account.h"
 #include "transport/verbs/lane_ledger.h"
+#include "transport/verbs/lane_limit.h"
 
 namespace pacecar {
 
@@ -25,10 +26,11 @@ struct LaneConfig {
   ibv_srq* shared_receives = nullptr;  // or, when there is none:
   uint32_t receives = 0;
   uint32_t work_requests = 0;
+  bool calls = false;  // Offload::kCalls: the device takes ibv_wr_*
   uint8_t traffic_class = 0;
   uint16_t pkey_index = 0;
   uint8_t service_level = 0;  // on InfiniBand
-  uint8_t ack_timeout = 0;  // of the queue pair's attributes: 4.096 us * 2^ack_timeout
+  uint8_t ack_timeout = 0;    // of the queue pair's attributes: 4.096 us * 2^ack_timeout
 };
 
 // How far a connection that was stopped has got. Drivers throw away the completions of one that is
@@ -44,6 +46,7 @@ struct Lane {
   explicit Lane(uint32_t work_requests) : ledger(work_requests), account(work_requests) {}
 
   QueuePairHandle queue_pair;
+  LaneLimit limit;  // of what the device was told
   LaneLedger ledger;
   LaneAccount account;
   LaneRecovery recovery;

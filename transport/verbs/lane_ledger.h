@@ -22,6 +22,7 @@ class LaneLedger {
     uint64_t number = 0;  // of the work request in its queue pair's WorkQueue
     Bytes bytes = 0;
     Instant departure;  // when its last byte leaves the device, were nothing to hold it up
+    Duration held;      // and so much later at most, by the lane's rate limit
     Opcode opcode = Opcode::kWrite;
     bool signaled = false;
   };
@@ -66,7 +67,8 @@ class LaneLedger {
   void on_completion(Instant now) { moved_ = now; }
   // Since when nothing has been done of what the device has; never() when it has nothing.
   Instant stalled_since() const {
-    return entries_.empty() ? Instant::never() : std::max(entries_.front().departure, moved_);
+    return entries_.empty() ? Instant::never()
+                            : std::max(entries_.front().departure + entries_.front().held, moved_);
   }
 
   bool empty() const { return entries_.empty(); }

@@ -12,10 +12,10 @@
 
 #include "transport/base/fixed_queue.h"
 #include "transport/nic/nic.h"
+#include "transport/nic/paced/work_queue.h"
 #include "transport/nic/rc_endpoint.h"
 #include "transport/verbs/lane.h"
 #include "transport/verbs/standby_lane.h"
-#include "transport/nic/paced/work_queue.h"
 
 namespace pacecar {
 
@@ -80,7 +80,10 @@ class PostBatch {
 
   bool full() const { return count_ == kCapacity; }
   size_t size() const { return count_; }
-  void add(const WorkRequest& request, uint64_t number, Instant departure);
+  // `departure`: when its last byte leaves the device at line rate; `wire_bytes`: what it takes of
+  // the link.
+  void add(const WorkRequest& request, uint64_t number, Instant now, Instant departure,
+           Bytes wire_bytes);
   // 0, or the errno of the first lane that refused.
   int post();
 

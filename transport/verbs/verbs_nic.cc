@@ -62,21 +62,25 @@ Result<std::unique_ptr<VerbsNic>> VerbsNic::open(const VerbsConfig& config, Inst
   if (domain == nullptr) {
     return tl::unexpected(verbs_error(Call::kOther, "ibv_alloc_pd", errno, config.device));
   }
-  auto completions = CompletionQueue::create(*device, domain.get(), kSharedReceives,
-                                             std::min(config.queue_pairs, kBusyQueuePairs) *
-                                                 VerbsQueuePair::kMaxCompletions);
+  Offloads offloads(device->extended, config.without);
+  auto completions = CompletionQueue::create(
+      *device, domain.get(), kSharedReceives,
+      std::min(config.queue_pairs, kBusyQueuePairs) * VerbsQueuePair::kMaxCompletions, offloads);
   if (!completions) return tl::unexpected(completions.error());
-  auto nic = std::unique_ptr<VerbsNic>(
-      new VerbsNic(config, std::move(*device), std::move(domain), std::move(*completions), now));
+  offloads.try_calls(domain.get(), completions->queue());
+  auto nic =
+      std::unique_ptr<VerbsNic>(new VerbsNic(config, std::move(*device), std::move(domain),
+                                             std::move(offloads), std::move(*completions), now));
   if (auto done = nic->set_up_waiting(); !done) return tl::unexpected(done.error());
   return nic;
 }
 
 VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle domain,
-                   CompletionQueue completions, Instant now)
+                   Offloads offloads, CompletionQueue completions, Instant now)
     : config_(config),
       device_(std::move(device)),
       domain_(std::move(domain)),
+      offloads_(std::move(offloads)),
       registrations_(domain_.get(), config.regions, config.device),
       completions_(std::move(completions)),
       events_(device_.context.get(), config.device, config.port, config.log),
@@ -84,6 +88,8 @@ VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle d
       queue_pairs_(std::bit_ceil(config.queue_pairs)),
       caps_(make_caps()),
       flows_(*this, config.flows, caps_.burst_bytes, caps_.jitter, now),
+      rate_limits_({.least = offloads_.least_limit(), .most = offloads_.most_limit()},
+                   caps_.line_rate, config.flows, now),
       controls_(queue_pairs_.size()),
       completed_(queue_pairs_.size()),
       recovering_(queue_pairs_.size()),
@@ -96,8 +102,10 @@ VerbsNic::VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle d
       next_look_at_events_(now),
       next_recovery_(now),
       next_watch_(now),
+      next_limit_(now),
       path_ready_at_(now) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 16) && config.paths > 0);
+  if (!offloads_.uses(Offload::kRateLimits)) rate_limits_.stop();
 }
 
 VerbsNic::~VerbsNic() {
@@ -131,7 +139,8 @@ NicCaps VerbsNic::make_caps() const {
           .peer_memory = device_.hardware && peer_memory_module().has_value(),
           .registers_beside = true,
           .silent_writes_wake = false,
-          .networks = {ethernet ? kRoceNetwork : kInfinibandNetwork}};
+          .networks = {ethernet ? kRoceNetwork : kInfinibandNetwork},
+          .offloads = offloads_.text()};
 }
 
 Result<void> VerbsNic::set_up_waiting() {
@@ -242,6 +251,7 @@ LaneConfig VerbsNic::lane_config(const QueuePairConfig& config) const {
           .shared_receives = config.receives == 0 ? completions_.shared_receives() : nullptr,
           .receives = config.receives,
           .work_requests = std::min(QueuePair::max_started(config), most_started_),
+          .calls = offloads_.uses(Offload::kCalls),
           .traffic_class =
               static_cast<uint8_t>(control ? config_.control_traffic_class : config_.traffic_class),
           .pkey_index = static_cast<uint16_t>(config_.pkey_index),
@@ -351,6 +361,7 @@ Result<void> VerbsNic::connect_queue_pair(QueuePairId id, std::span<const uint8_
   qp->peer = device_.link_layer == LinkLayer::kEthernet ? gid_text(endpoint->gid)
                                                         : fmt::format("LID {}", endpoint->lid);
   qp->lanes_used = lanes;
+  if (qp->config.paced) rate_limits_.on_lanes(qp->config.flow);
   qp->state = QueuePair::State::kConnected;
   return {};
 }

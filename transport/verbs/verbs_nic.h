@@ -24,7 +24,9 @@
 #include "transport/verbs/flush_pair.h"
 #include "transport/verbs/hardware_counters.h"
 #include "transport/verbs/memory.h"
+#include "transport/verbs/offloads.h"
 #include "transport/verbs/queue_pair.h"
+#include "transport/verbs/rate_limits.h"
 #include "transport/verbs/work_id.h"
 
 namespace pacecar {
@@ -43,6 +45,7 @@ struct VerbsConfig {
   uint32_t pkey_index = 0;
   uint32_t service_level = 0;                    // on InfiniBand
   Rate line_rate;                                // 0: what the device says
+  OffloadSet without{};                          // offloads not to use
   Duration silence_limit = Duration::from_s(6);  // a peer that answers nothing for so long is dead
   Address address;                               // where the bootstrap reaches this host
   LogSink log;
@@ -99,6 +102,7 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   }
   void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override {
     flows_.set_limits(flow, limits, now);
+    rate_limits_.on_rate(flow, limits.rate);
   }
   void on_time(Instant now) override;
   Instant next_deadline() const override;
@@ -120,7 +124,7 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
     uint8_t lane = 0;  // or StandbyLane::kLaneNumber
   };
 
-  VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle domain,
+  VerbsNic(const VerbsConfig& config, VerbsDevice device, DomainHandle domain, Offloads offloads,
            CompletionQueue completions, Instant now);
   Result<void> set_up_waiting();
   NicCaps make_caps() const;
@@ -150,8 +154,10 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   bool wait_until_unused(uint32_t key);
 
   // what has arrived
-  void on_completion(const ibv_wc& completion, Instant now);
-  void on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& completion, Instant now);
+  // `late`: how late we saw it.
+  void on_completion(const ibv_wc& completion, Duration late, Instant now);
+  void on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& completion, Duration late,
+               Instant now);
   void on_received(const ibv_wc& completion, bool shared);
   void on_lane_event(const AsyncEvents::Event& event);
   void look_at_events();
@@ -186,6 +192,10 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   size_t transmit_control(QueuePair& qp, Instant now);
   void start(QueuePair& qp, PostBatch& batch, Instant now);
   size_t post_batch(QueuePair& qp, PostBatch& batch);
+  void turn_rate_limits(Instant now);
+  // One of the flow's lanes that is up and has another limit; nullptr: there is none.
+  Lane* unlike(FlowId flow, Rate limit, QueuePair** of);
+  void limit_lane(QueuePair& qp, Lane& lane, Rate limit);
   Bytes packets_of(Bytes payload) const;
   Bytes wire_bytes(Bytes payload) const;
 
@@ -193,6 +203,7 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   // Each is made from those before it.
   VerbsDevice device_;
   DomainHandle domain_;
+  Offloads offloads_;
   Registrations registrations_;
   CompletionQueue completions_;
   AsyncEvents events_;
@@ -200,6 +211,7 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number
   NicCaps caps_;
   PacedFlows flows_;
+  RateLimits rate_limits_;
   NicCounters counters_;
   std::unique_ptr<FlushPair> flushes_;              // made for the first one
   std::unordered_map<uint32_t, LaneName> by_lane_;  // by the device's number
@@ -216,10 +228,13 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   Instant next_look_at_events_;
   Instant next_recovery_;
   Instant next_watch_;
+  Instant next_limit_;
   size_t started_ = 0;     // work requests that the device has
   Instant path_ready_at_;  // as of the last look at the port; never(): it was down
   bool device_failed_ = false;
   std::string device_fault_;  // of `device_failed_`, for people
+  bool told_distrust_ = false;
+  uint32_t limits_refused_ = 0;  // one after the other
 };
 
 }  // namespace pacecar

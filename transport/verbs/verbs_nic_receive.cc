@@ -10,19 +10,32 @@
 #include "transport/verbs/verbs_nic.h"
 
 namespace pacecar {
+namespace {
+
+// A stamp by which it was done before it left is not of this world: then it was done now.
+Duration round_trip(Lane& lane, const LaneLedger::Entry& entry, Duration late, Instant now) {
+  constexpr auto kShortest = Duration::from_ns(1);
+  const Duration seen = std::max(now - entry.departure, kShortest);
+  return lane.limit.round_trip(late < seen ? seen - late : seen, entry.held);
+}
+
+}  // namespace
+
 size_t VerbsNic::receive(Instant now) {
   now_ = now;
   // What does not fit here stays in the device's queue, which has room for all.
   if (received_.size() + CompletionQueue::kBatch > received_.capacity()) return 0;
-  const auto completions = completions_.poll();
-  for (const ibv_wc& completion : completions) on_completion(completion, now);
+  const auto completions = completions_.poll(now);
+  for (size_t i = 0; i < completions.size(); ++i) {
+    on_completion(completions[i], completions_.lateness(i, now), now);
+  }
   if (completions_.error() != 0 && !device_failed_) {
     on_device_failed("the device's completion queue cannot be read");
   }
   return completions.size();
 }
 
-void VerbsNic::on_completion(const ibv_wc& completion, Instant now) {
+void VerbsNic::on_completion(const ibv_wc& completion, Duration late, Instant now) {
   const VerbsWorkId id = VerbsWorkId::unpack(completion.wr_id);
   if (id.receive && id.lane != StandbyLane::kLaneNumber) {
     return on_received(completion, id.queue_pair == 0);
@@ -30,11 +43,11 @@ void VerbsNic::on_completion(const ibv_wc& completion, Instant now) {
   QueuePair* qp = find(id.queue_pair);
   if (qp == nullptr) return;
   if (id.lane == StandbyLane::kLaneNumber) return on_standby(*qp, completion);
-  on_sent(*qp, id, completion, now);
+  on_sent(*qp, id, completion, late, now);
 }
 
 void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& completion,
-                       Instant now) {
+                       Duration late, Instant now) {
   if (id.lane >= qp.lanes.size()) return;
   Lane& lane = qp.lanes[id.lane];
   if (id.sequence == lane.ledger.next_sequence() && lane.ending.marked) {
@@ -57,10 +70,10 @@ void VerbsNic::on_sent(QueuePair& qp, const VerbsWorkId& id, const ibv_wc& compl
     if (left > 1 ? earlier_done : failure == nullptr) {
       qp.work.finish(entry.number, CompletionStatus::kOk);
       lane.account.on_done(entry);
-      // Later than it is for those that asked for no completion of their own.
-      const Duration rtt = std::max(now - entry.departure, Duration::from_ns(1));
       if (qp.config.paced) {
-        flows_.on_acknowledged(qp.config.flow, entry.bytes, entry.signaled ? rtt : Duration());
+        // Those that asked for no completion of their own were done before.
+        const Duration rtt = entry.signaled ? round_trip(lane, entry, late, now) : Duration();
+        flows_.on_acknowledged(qp.config.flow, entry.bytes, rtt);
       }
     } else if (left == 1 && failure->own && qp.state == QueuePair::State::kConnected) {
       qp.work.finish(entry.number, failure->completion);

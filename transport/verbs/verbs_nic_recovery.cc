@@ -146,6 +146,7 @@ bool VerbsNic::take_step(QueuePair& qp, Lane& lane, LaneRecovery::Step step, Ins
       if (lane.recovery.on_used()) {
         fail_lane(qp, lane, lane.failed_by, lane.failed_because);
       } else {
+        if (qp.config.paced) rate_limits_.on_lanes(qp.config.flow);
         wake(qp);
       }
       return true;
@@ -182,6 +183,7 @@ bool VerbsNic::replace_lane(QueuePair& qp, Lane& lane, Instant now) {
     return false;
   }
   lane.queue_pair = std::move(fresh->queue_pair);
+  lane.limit.set({});
   lane.local = fresh->local;
   lane.flow_label = fresh->flow_label;
   lane.ending = {};

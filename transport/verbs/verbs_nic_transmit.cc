@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "transport/base/check.h"
 #include "transport/verbs/verbs_nic.h"
@@ -61,9 +62,16 @@ void VerbsNic::on_time(Instant now) {
   flows_.on_time(now);
   watch_lanes(now);
   recover(now);
+  turn_rate_limits(now);
   if (now < next_look_at_events_) return;
   next_look_at_events_ = now + kLookAtEvents;
   look_at_events();
+  if (completions_.distrusts_stamps() && !std::exchange(told_distrust_, true)) {
+    config_.log(LogLevel::kWarn,
+                fmt::format("the time stamps of {} make no sense: its round trips are measured by "
+                            "our clock; PACECAR_VERBS_WITHOUT=time_stamps leaves them out",
+                            device_.name));
+  }
 }
 
 Instant VerbsNic::next_deadline() const {
@@ -123,12 +131,13 @@ size_t VerbsNic::transmit_turn(PacedFlows::Turn turn, Instant now) {
 
 void VerbsNic::start(QueuePair& qp, PostBatch& batch, Instant now) {
   const WorkRequest& request = *qp.work.waiting();
-  departures_ = std::max(departures_, now) + caps_.line_rate.time_for(wire_bytes(request.length));
+  const Bytes on_wire = wire_bytes(request.length);
+  departures_ = std::max(departures_, now) + caps_.line_rate.time_for(on_wire);
   counters_.data_packets_sent += packets_of(request.length);
   counters_.data_bytes_sent += request.length;
   ++qp.started;
   ++started_;
-  batch.add(request, qp.work.start(), departures_);
+  batch.add(request, qp.work.start(), now, departures_, on_wire);
 }
 
 size_t VerbsNic::post_batch(QueuePair& qp, PostBatch& batch) {

@@ -269,14 +269,15 @@ void RequestBuilder::start() {
 }
 
 void RequestBuilder::add(const ibv_qp_ex& queue_pair, ibv_wr_opcode opcode, uint64_t operation) {
-  constexpr unsigned kFlags = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
+  constexpr unsigned kFlags =
+      IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
   require(open_, "a request outside of ibv_wr_start and ibv_wr_complete");
   broken_ = broken_ || (operations_ & operation) == 0 || (queue_pair.wr_flags & ~kFlags) != 0 ||
             !last_takes_data();
   ibv_send_wr& request = built_.emplace_back().request;
   request.wr_id = queue_pair.wr_id;
   request.opcode = opcode;
-  request.send_flags = queue_pair.wr_flags;
+  request.send_flags = queue_pair.wr_flags & ~static_cast<unsigned>(IBV_SEND_INLINE);
 }
 
 bool RequestBuilder::last_takes_data() { return built_.empty() || built_.back().setters == 1; }

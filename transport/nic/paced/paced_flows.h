@@ -35,6 +35,7 @@ class PacedFlows {
   void join(FlowId flow, uint32_t slot);
   // With its last queue pair a flow ends; the next of its number begins anew.
   void leave(FlowId flow, uint32_t slot);
+  std::span<const uint32_t> slots(FlowId flow) const { return flows_[flow].slots; }
 
   void set_limits(FlowId flow, const FlowLimits& limits, Instant now);
   // A queue pair has more to send, or something has made room.

@@ -1,0 +1,61 @@
+#include "transport/verbs/device_clock.h"
+
+#include <bit>
+
+namespace pacecar {
+namespace {
+
+// A clock of a NIC and that of a host are 100 ppm (IEEE 802.3) and 500 ppm (NTP) wrong at most:
+// less than one part of 1024 together.
+constexpr int64_t kDrift = 1024;
+// A completion may be so much slower than others from the device to where we see it.
+constexpr Duration kSlowest = Duration::from_us(100);
+constexpr uint64_t kNsPerTickAtOneKhz = 1'000'000;
+constexpr int kFraction = 32;
+
+}  // namespace
+
+DeviceClock::DeviceClock(uint64_t khz, uint64_t mask)
+    : mask_(mask), tick_((kNsPerTickAtOneKhz << kFraction) / khz) {
+  const unsigned __int128 half = (static_cast<unsigned __int128>(mask / 2) * tick_) >> kFraction;
+  half_period_ = Duration::from_ns(static_cast<int64_t>(
+      std::min<unsigned __int128>(half, static_cast<uint64_t>(Duration::max().ns()))));
+}
+
+Duration DeviceClock::since_anchor(uint64_t stamp) const {
+  const int spare = std::countl_zero(mask_);
+  const auto ticks = static_cast<int64_t>((stamp - anchor_stamp_) << spare) >> spare;
+  return Duration::from_ns(
+      static_cast<int64_t>((static_cast<__int128>(ticks) * tick_) >> kFraction));
+}
+
+void DeviceClock::anchor(uint64_t stamp, Instant now) {
+  anchor_stamp_ = stamp;
+  anchored_ = now;
+}
+
+Duration DeviceClock::distrust(uint64_t stamp, Instant now) {
+  nonsense_ += kNonsense;
+  anchor(stamp, now);
+  return {};
+}
+
+Duration DeviceClock::lateness(uint64_t stamp, Instant now, Instant looked) {
+  if (!trusted()) return {};
+  if (anchored_ == Instant::never() || now - anchored_ >= half_period_) {
+    anchor(stamp, now);
+    return {};
+  }
+  const Duration ours = now - anchored_;
+  const Duration late = ours - since_anchor(stamp) - ours / kDrift;
+  if (late <= Duration()) {
+    anchor(stamp, now);
+    return {};
+  }
+  const Duration most = now - looked;
+  if (late > most + kSlowest) return distrust(stamp, now);
+  if (nonsense_ > 0) --nonsense_;
+  return std::min(late, most);
+}
+
+}  // namespace pacecar

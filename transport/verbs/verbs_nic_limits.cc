@@ -1,0 +1,75 @@
+// The part of VerbsNic that tells the device how fast lanes may send.
+//
+// A command takes the device and its driver some tens of microseconds, in which nothing else
+// happens here. So there is one per turn at most, and one per kBetween: the flow goes on meanwhile,
+// as fast as its lanes could together. What the limits should be: RateLimits.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "transport/verbs/verbs_nic.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Duration kBetween = Duration::from_ms(2);
+constexpr uint64_t kBpsPerKbps = 1000;
+// One after the other; a connection that has failed, and we do not know yet, takes no limit either.
+constexpr uint32_t kMostRefused = 3;
+
+}  // namespace
+
+void VerbsNic::turn_rate_limits(Instant now) {
+  rate_limits_.on_time(now);
+  if (now < next_limit_) return;
+  for (; rate_limits_.any_unequal(); rate_limits_.settled()) {
+    const FlowId flow = rate_limits_.unequal();
+    const Rate limit = rate_limits_.limit(flow);
+    QueuePair* qp = nullptr;
+    Lane* const lane = unlike(flow, limit, &qp);
+    if (lane == nullptr) continue;
+    next_limit_ = now + kBetween;
+    return limit_lane(*qp, *lane, limit);
+  }
+}
+
+Lane* VerbsNic::unlike(FlowId flow, Rate limit, QueuePair** of) {
+  for (const uint32_t slot : flows_.slots(flow)) {
+    QueuePair& qp = *queue_pairs_[slot];
+    if (qp.state != QueuePair::State::kConnected) continue;
+    for (Lane& lane : std::span(qp.lanes).first(qp.lanes_used)) {
+      if (!lane.recovery.up() || lane.limit.rate() == limit) continue;
+      *of = &qp;
+      return &lane;
+    }
+  }
+  return nullptr;
+}
+
+void VerbsNic::limit_lane(QueuePair& qp, Lane& lane, Rate limit) {
+  ibv_qp_rate_limit_attr wanted{};  // bursts as the device does them, packets of the port's MTU
+  wanted.rate_limit = static_cast<uint32_t>((limit.bps() + kBpsPerKbps - 1) / kBpsPerKbps);
+  const int error = ibv_modify_qp_rate_limit(lane.queue_pair.get(), &wanted);
+  if (error == 0) {
+    limits_refused_ = 0;
+    return lane.limit.set(limit);
+  }
+  const std::string fault =
+      verbs_error(Call::kOther, "ibv_modify_qp_rate_limit", error, device_.name).message;
+  if (limit == Rate()) {
+    // It would hold the flow up: the connection goes, and its limit with it.
+    lane.limit.set({});
+    if (qp.recovers()) fail_lane(qp, lane, CompletionStatus::kLocalError, fault);
+  } else {
+    rate_limits_.settled();  // until it changes
+  }
+  if (++limits_refused_ == kMostRefused) {
+    config_.log(LogLevel::kWarn,
+                fmt::format("{}; from here on it has no rate limits: chunks leave at line rate, "
+                            "when the pacer lets them out",
+                            fault));
+    rate_limits_.stop();
+  }
+}
+
+}  // namespace pacecar
