@@ -42,13 +42,13 @@ class OfiChild {
   }
 
   // A queue pair of `end` that leads there, and what may be written.
-  std::pair<QueuePairId, OfiTarget> connect(OfiEnd& end) {
+  std::pair<QueuePairId, OfiTarget> connect(OfiEnd& end, const QueuePairConfig& config = {}) {
     ask_for(kConnect);
     Hello hello;
     if (recv(socket_, &hello, sizeof hello, 0) != sizeof hello) {
       throw std::runtime_error("the other process could not open its NIC");
     }
-    const QueuePairId id = need(end.nic().create_queue_pair({}));
+    const QueuePairId id = need(end.nic().create_queue_pair(config));
     const Hello own{.address = end.nic().queue_pair_address(id), .target = {}};
     send(socket_, &own, sizeof own, 0);
     join(end, id, hello.address.view());

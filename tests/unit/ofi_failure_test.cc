@@ -155,6 +155,30 @@ TEST_P(OfiFailureTest, SilentPeerBreaksItsQueuePairAndMayComeBack) {
   EXPECT_EQ(from.finished(id), finished) << "a broken queue pair completes nothing more";
 }
 
+TEST_P(OfiFailureTest, PeerThatGetsNothingButWordsIsMissedWhenItIsSilent) {
+  OfiChild child(kind());
+  OfiEnd from(kind(), Duration::from_s(1));
+  const auto [id, target] = child.connect(from, {.paced = false});
+  const auto& word = from.memory(64, Access::kLocalRead, 3);
+  uint64_t written = 0;
+  const auto write_another = [&, id = id, target = target] {
+    if (from.finished(id) == written && from.post(id, OfiEnd::write(written, word, target))) {
+      ++written;
+    }
+  };
+  ASSERT_TRUE(run_until({&from}, [&, id = id] {
+    write_another();
+    return from.sent(id) >= 100;
+  }));
+  child.ask_for(SIGSTOP);
+  child.await();
+  EXPECT_TRUE(run_until({&from}, [&, id = id] {
+    write_another();
+    return from.broken(id) != nullptr;
+  }));
+  child.resume();
+}
+
 TEST_P(OfiFailureTest, TimeInWhichNobodyTurnsTheNicIsNotSilence) {
   OfiEnd from(kind(), Duration::from_ms(200));
   OfiEnd to(kind());

@@ -140,8 +140,10 @@ TEST_F(OfiProviderTest, WritesAreAsLongAsCanBeTold) {
 
 TEST_F(OfiProviderTest, SharedMemoryEndsAtTheHost) {
   EXPECT_FALSE(traits().host_only);
+  EXPECT_EQ(traits().word, 0U);
   name("shm");
   EXPECT_TRUE(traits().host_only);
+  EXPECT_EQ(traits().word, 64U);
   EXPECT_EQ(lowest_layer("tcp;ofi_rxm"), "tcp");
   EXPECT_EQ(lowest_layer("shm"), "shm");
 }

@@ -42,6 +42,24 @@ TEST_P(OfiWaitingTest, PeerThatIsSlowToTakeMessagesIsWaitedFor) {
   EXPECT_EQ(from.broken(ends.a), nullptr) << from.nic().fault(ends.a);
 }
 
+// The peer is not turned.
+TEST_P(OfiWaitingTest, WordsInSharedMemoryDoNotWaitForEachOther) {
+  if (!kind().shares_fate) GTEST_SKIP() << "only where the provider shares memory";
+  constexpr size_t kWords = 100;
+  OfiEnd from(kind(), Duration::from_s(1000));  // it need not show that the peer lives
+  OfiEnd to(kind());
+  const auto& source = from.memory(64, Access::kLocalRead, 7);
+  const auto& sink = to.memory(64, Access::kRemoteWrite);
+  const OfiConnection ends = connect(from, to, {.paced = false, .work_requests = kWords});
+  ASSERT_TRUE(from.post(ends.a, OfiEnd::write(0, source, sink.target())));
+  ASSERT_TRUE(run_until({&from, &to}, [&] { return to.received(ends.b) == 1; }));
+  for (uint64_t id = 1; id < kWords; ++id) {
+    ASSERT_TRUE(from.post(ends.a, OfiEnd::write(id, source, sink.target())));
+  }
+  EXPECT_TRUE(run_until({&from}, [&] { return from.finished(ends.a) == kWords; }));
+  EXPECT_TRUE(run_until({&to}, [&] { return to.received(ends.b) == kWords; }));
+}
+
 // shm takes one small write at a time to each peer. A queue pair always has the next at hand when
 // the last is over; time stands still, so that the others' time to try again never comes.
 TEST_P(OfiWaitingTest, RoomGoesRoundAmongTheQueuePairsThatWereRefused) {

@@ -99,7 +99,8 @@ int OfiEndpoint::write(const OfiWrite& write) const {
                            .rma_iov_count = 1,
                            .context = write.context,
                            .data = write.completion_data};
-  uint64_t flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
+  uint64_t flags = FI_COMPLETION;
+  if (write.answered) flags |= FI_DELIVERY_COMPLETE;
   if (write.length <= domain_.traits().inject && !write.from_gpu) flags |= FI_INJECT;
   if (write.has_completion_data) flags |= FI_REMOTE_CQ_DATA;
   return static_cast<int>(fi_writemsg(endpoint_.get(), &message, flags));

@@ -28,6 +28,7 @@ struct OfiWrite {
   fi_addr_t peer = FI_ADDR_UNSPEC;
   uint64_t place = 0;  // in the peer's memory, as the provider wants it
   uint64_t key = 0;
+  bool answered = true;  // it completes when the data is there; else once it lies with the peer
   bool has_completion_data = false;
   uint64_t completion_data = 0;
   void* context = nullptr;

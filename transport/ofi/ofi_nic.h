@@ -151,6 +151,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   void settle_waiting(QueuePair& qp);
   size_t transmit_letters();
   bool send_letter(QueuePair& qp, const OfiQueuePair::Letter& letter);
+  bool wants_answer(const QueuePair& qp, Bytes bytes) const;
   void write_letter(QueuePair& qp, const OfiMessage& message,
                     uint64_t finishes = OfiQueuePair::kNoNumber, uint8_t endpoint = 0);
   size_t transmit_control(QueuePair& qp, Instant now);

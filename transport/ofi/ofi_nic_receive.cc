@@ -55,7 +55,7 @@ void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {
   operations_.give_back(*operation);
   QueuePair* qp = find_any(done.queue_pair);
   if (qp == nullptr) return;
-  qp->since = now;
+  if (done.answered) qp->since = qp->heard = now;
   if (done.kind == OfiOperation::Kind::kWrite) {
     on_write_over(*qp, done);
     const Duration rtt = std::max(now - done.departure, Duration::from_ns(1));
@@ -137,7 +137,7 @@ size_t OfiNic::take_messages(QueuePair& qp) {
     const auto message = qp.mailbox.take();
     if (!message) break;
     ++count;
-    qp.since = now_;
+    qp.since = qp.heard = now_;
     on_message(qp, *message);
   }
   if (qp.mailbox.nonsense()) on_nonsense(qp);

@@ -146,6 +146,7 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
                  .peer = qp.peers[endpoint],
                  .place = region.place + (request.remote - region.address),
                  .key = region.provider_key,
+                 .answered = qp.config.paced || wants_answer(qp, request.length),
                  .has_completion_data = data,
                  .context = &operation->context};
   if (data) {
@@ -169,6 +170,7 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   operation->remote_key = request.remote_key;
   operation->immediate = request.immediate;
   operation->endpoint = endpoint;
+  operation->answered = write.answered;
   operation->tells = tells && !data;
   ++qp.started;
   ++region.writes;
@@ -260,6 +262,13 @@ void OfiNic::retry_stuck(Instant now) {
   }
 }
 
+// shm answers one small write at a time to each peer. A word needs no answer there: it lies with
+// the peer, in order, when it has been posted. But from time to time one must show that the peer
+// lives. (Data does so always: the congestion control counts on it.)
+bool OfiNic::wants_answer(const QueuePair& qp, Bytes bytes) const {
+  return bytes > domain_.traits().word || now_ - qp.heard >= config_.silence_limit / 16;
+}
+
 // --- messages ---
 
 void OfiNic::write_letter(QueuePair& qp, const OfiMessage& message, uint64_t finishes,
@@ -304,6 +313,7 @@ bool OfiNic::send_letter(QueuePair& qp, const OfiQueuePair::Letter& letter) {
                        .peer = qp.peers[letter.endpoint],
                        .place = qp.remote.rings + place,
                        .key = qp.remote.rings_key,
+                       .answered = wants_answer(qp, sizeof(OfiMessage)),
                        .context = &operation->context};
   if (!accepted(qp, hand_over(qp, letter.endpoint, write))) {
     qp.mailbox.take_back();
@@ -313,6 +323,7 @@ bool OfiNic::send_letter(QueuePair& qp, const OfiQueuePair::Letter& letter) {
   operation->queue_pair = qp.id;
   operation->order = ++handed_over_;
   operation->number = letter.finishes;
+  operation->answered = write.answered;
   operation->finishes = letter.finishes != OfiQueuePair::kNoNumber;
   operation->endpoint = letter.endpoint;
   ++qp.letters;

@@ -30,6 +30,7 @@ struct OfiOperation {
   Kind kind = Kind::kFree;
   uint8_t endpoint = 0;
   uint32_t immediate = 0;
+  bool answered = true;  // by the peer, when it is done
   bool finishes = true;  // its work request, when it is done
   bool tells = false;    // the peer is to be told of it, when it is done
 };

@@ -19,6 +19,8 @@ constexpr int kKnownMemoryModes =
 constexpr int kLoneMemoryModes = 0b11;
 constexpr uint64_t kWriteOrder = FI_ORDER_WAW | FI_ORDER_RMA_WAW;
 constexpr Bytes kDefaultMtu = 4096;
+// Our control words and messages; shm's commands to the peer have room for more.
+constexpr Bytes kWord = 64;
 
 InfoHandle query(const OfiLibrary& library, const fi_info& hints) {
   fi_info* infos = nullptr;
@@ -132,6 +134,7 @@ std::string_view lowest_layer(std::string_view provider) {
 
 OfiTraits traits_of(const fi_info& info) {
   const int mode = info.domain_attr->mr_mode;
+  const bool host_only = lowest_layer(text_or(info.fabric_attr->prov_name, "")) == "shm";
   const size_t key_bytes = std::min<size_t>(info.domain_attr->mr_key_size, 8);
   OfiTraits traits{
       .virtual_addresses = (mode & FI_MR_VIRT_ADDR) != 0,
@@ -140,11 +143,12 @@ OfiTraits traits_of(const fi_info& info) {
       .endpoint_memory = (mode & FI_MR_ENDPOINT) != 0,
       .ordered = (info.tx_attr->msg_order & kWriteOrder) != 0 &&
                  info.ep_attr->max_order_waw_size >= OfiImmediate::kMaxBytes,
-      .host_only = lowest_layer(text_or(info.fabric_attr->prov_name, "")) == "shm",
+      .host_only = host_only,
       .device = (mode & FI_MR_ALLOCATED) != 0,
       .gpu_memory = (info.caps & FI_HMEM) != 0,
       .key_mask = key_bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * key_bytes) - 1,
       .inject = info.tx_attr->inject_size,
+      .word = host_only ? kWord : 0,
       .completion_data = info.domain_attr->cq_data_size,
       .max_write = std::min<Bytes>(info.ep_attr->max_msg_size, OfiImmediate::kMaxBytes),
       .mtu = kDefaultMtu};

@@ -41,6 +41,7 @@ struct OfiTraits {
   bool gpu_memory = false;         // FI_HMEM, as dma-buf
   uint64_t key_mask = 0;           // of the keys that we choose
   Bytes inject = 0;                // bytes that are copied when they are posted
+  Bytes word = 0;                  // bytes of a write that lies with the peer when it is posted
   Bytes completion_data = 0;       // bytes that a write can bring along
   Bytes max_write = 0;
   Bytes mtu = 0;
