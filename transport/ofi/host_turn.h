@@ -35,8 +35,7 @@ class HostTurn {
   // Of one that was made here.
   Place place() const;
 
-  // 0: until give_back(). -EAGAIN: another has it for longer than a provider takes for a transfer.
-  // For ever: -EOWNERDEAD, a process has died inside, nobody may go there any more; -ESHUTDOWN,
+  // 0: until give_back(). -EAGAIN: another has it, again later. For ever: -EOWNERDEAD, a process has died inside, nobody may go there any more; -ESHUTDOWN,
   // after close().
   int take();
   void give_back();
