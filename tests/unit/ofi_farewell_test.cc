@@ -30,8 +30,7 @@ class OfiFarewellTest : public test::OverOfi {
       const OfiConnection ends = connect(from, to, {.paced = paced});
       const OfiConnection more = connect(to, other);
       EXPECT_TRUE(to.post(more.a, OfiEnd::write(1, to.memory(8, Access::kLocalRead), {1, 1})));
-      const auto sink =
-          need(to.nic().register_memory(memory.data(), size, Access::kRemoteWrite));
+      const auto sink = need(to.nic().register_memory(memory.data(), size, Access::kRemoteWrite));
       OfiLoad load(from, ends.a, source, {reinterpret_cast<uint64_t>(memory.data()), sink.key});
       const bool flows = run_until({&from, &to}, [&] {
         load.top_up();

@@ -111,9 +111,9 @@ TEST_F(OfiProviderTest, KeysAreAsLongAsTheProviderSays) {
 
 TEST_F(OfiProviderTest, OrderCountsWhereItHoldsForTheLargestWrite) {
   EXPECT_TRUE(traits().ordered);
-  info_->ep_attr->max_order_waw_size = OfiImmediate::kMaxBytes;
+  info_->ep_attr->max_order_waw_size = OfiTraits::kMaxWrite;
   EXPECT_TRUE(traits().ordered);
-  info_->ep_attr->max_order_waw_size = OfiImmediate::kMaxBytes - 1;
+  info_->ep_attr->max_order_waw_size = OfiTraits::kMaxWrite - 1;
   EXPECT_FALSE(traits().ordered);
   info_->ep_attr->max_order_waw_size = 1 << 30;
   info_->tx_attr->msg_order = FI_ORDER_RAW;
@@ -133,7 +133,7 @@ TEST_F(OfiProviderTest, TellsOfWritesByTheBestThatThereIs) {
 }
 
 TEST_F(OfiProviderTest, WritesAreAsLongAsCanBeTold) {
-  EXPECT_EQ(traits().max_write, OfiImmediate::kMaxBytes);
+  EXPECT_EQ(traits().max_write, OfiTraits::kMaxWrite);
   info_->ep_attr->max_msg_size = 8192;
   EXPECT_EQ(traits().max_write, 8192U);
 }

@@ -73,9 +73,8 @@ TEST_P(OfiWaitingTest, RoomGoesRoundAmongTheQueuePairsThatWereRefused) {
   for (OfiConnection& one : all) one = connect(from, to, {.paced = false});
   OfiLoad busy(from, all[0].a, source, sink.target());
   const auto others_have = [&](size_t count) {
-    return std::all_of(all.begin() + 1, all.end(), [&](const OfiConnection& other) {
-      return from.finished(other.a) == count;
-    });
+    return std::all_of(all.begin() + 1, all.end(),
+                       [&](const OfiConnection& other) { return from.finished(other.a) == count; });
   };
   const auto post_to_others = [&](uint64_t id) {
     for (size_t i = 1; i <= kOthers; ++i) {

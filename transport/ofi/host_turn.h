@@ -35,8 +35,8 @@ class HostTurn {
   // Of one that was made here.
   Place place() const;
 
-  // 0: until give_back(). -EAGAIN: another has it, again later. For ever: -EOWNERDEAD, a process has died inside, nobody may go there any more; -ESHUTDOWN,
-  // after close().
+  // 0: until give_back(). -EAGAIN: another has it, again later. For ever: -EOWNERDEAD, a process
+  // has died inside, nobody may go there any more; -ESHUTDOWN, after close().
   int take();
   void give_back();
   // What it leads to is about to be closed: in the same process it may be gone at once.

@@ -16,7 +16,7 @@ struct OfiImmediate {
   static constexpr unsigned kSlotBits = 13;
   static constexpr unsigned kLengthBits = 19;
   static constexpr uint32_t kMaxSlots = 1U << kSlotBits;
-  // Of a write.
+  // Of a write that is told of so; of longer ones, messages tell.
   static constexpr Bytes kMaxBytes = Bytes{1} << kLengthBits;
 
   uint32_t slot = 0;  // of the receiver's queue pair

@@ -11,8 +11,8 @@
 namespace pacecar {
 namespace {
 
-// How long a peer may take to answer: a write of ours, too, is over when it has been answered. After
-// that the endpoints are closed, which nothing outlives.
+// How long a peer may take to answer: a write of ours, too, is over when it has been answered.
+// After that the endpoints are closed, which nothing outlives.
 constexpr Duration kAnswerLimit = Duration::from_ms(500);
 // The same while others of its queue pairs wait: a lane that is given up.
 constexpr Duration kHaltLimit = Duration::from_ms(50);

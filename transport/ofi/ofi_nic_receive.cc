@@ -162,7 +162,7 @@ void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
       qp.lent.erase(message.key);
       return;
     case OfiMessage::Kind::kTold:
-      if (message.length > OfiImmediate::kMaxBytes) return on_nonsense(qp);
+      if (message.length > OfiTraits::kMaxWrite) return on_nonsense(qp);
       return on_told(qp, message.key, message.length);
     case OfiMessage::Kind::kTaken:
       return;

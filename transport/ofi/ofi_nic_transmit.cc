@@ -138,7 +138,8 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
     return false;
   }
   const bool tells = request.opcode == Opcode::kWriteWithImm;
-  const bool data = tells && qp.remote.slot != OfiAddress::kNoSlot;
+  const bool data =
+      tells && qp.remote.slot != OfiAddress::kNoSlot && request.length <= OfiImmediate::kMaxBytes;
   OfiWrite write{.data = request.local,
                  .length = request.length,
                  .descriptor = local->descriptor(),

@@ -136,22 +136,21 @@ OfiTraits traits_of(const fi_info& info) {
   const int mode = info.domain_attr->mr_mode;
   const bool host_only = lowest_layer(text_or(info.fabric_attr->prov_name, "")) == "shm";
   const size_t key_bytes = std::min<size_t>(info.domain_attr->mr_key_size, 8);
-  OfiTraits traits{
-      .virtual_addresses = (mode & FI_MR_VIRT_ADDR) != 0,
-      .provider_keys = (mode & FI_MR_PROV_KEY) != 0,
-      .local_keys = (mode & FI_MR_LOCAL) != 0,
-      .endpoint_memory = (mode & FI_MR_ENDPOINT) != 0,
-      .ordered = (info.tx_attr->msg_order & kWriteOrder) != 0 &&
-                 info.ep_attr->max_order_waw_size >= OfiImmediate::kMaxBytes,
-      .host_only = host_only,
-      .device = (mode & FI_MR_ALLOCATED) != 0,
-      .gpu_memory = (info.caps & FI_HMEM) != 0,
-      .key_mask = key_bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * key_bytes) - 1,
-      .inject = info.tx_attr->inject_size,
-      .word = host_only ? kWord : 0,
-      .completion_data = info.domain_attr->cq_data_size,
-      .max_write = std::min<Bytes>(info.ep_attr->max_msg_size, OfiImmediate::kMaxBytes),
-      .mtu = kDefaultMtu};
+  OfiTraits traits{.virtual_addresses = (mode & FI_MR_VIRT_ADDR) != 0,
+                   .provider_keys = (mode & FI_MR_PROV_KEY) != 0,
+                   .local_keys = (mode & FI_MR_LOCAL) != 0,
+                   .endpoint_memory = (mode & FI_MR_ENDPOINT) != 0,
+                   .ordered = (info.tx_attr->msg_order & kWriteOrder) != 0 &&
+                              info.ep_attr->max_order_waw_size >= OfiTraits::kMaxWrite,
+                   .host_only = host_only,
+                   .device = (mode & FI_MR_ALLOCATED) != 0,
+                   .gpu_memory = (info.caps & FI_HMEM) != 0,
+                   .key_mask = key_bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * key_bytes) - 1,
+                   .inject = info.tx_attr->inject_size,
+                   .word = host_only ? kWord : 0,
+                   .completion_data = info.domain_attr->cq_data_size,
+                   .max_write = std::min<Bytes>(info.ep_attr->max_msg_size, OfiTraits::kMaxWrite),
+                   .mtu = kDefaultMtu};
   if (info.nic != nullptr && info.nic->link_attr != nullptr) {
     traits.speed = Rate::from_bps(info.nic->link_attr->speed);
     if (info.nic->link_attr->mtu > 0) traits.mtu = info.nic->link_attr->mtu;

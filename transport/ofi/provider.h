@@ -31,6 +31,9 @@ enum class OfiTelling : uint8_t {
 
 // What follows from what a provider says of itself.
 struct OfiTraits {
+  // A write of ours is no longer, whatever the provider takes.
+  static constexpr Bytes kMaxWrite = 4 << 20;
+
   bool virtual_addresses = false;  // peers name memory by address; else by its offset
   bool provider_keys = false;      // the provider chooses the keys of memory; else we do
   bool local_keys = false;         // local memory must be registered, too
