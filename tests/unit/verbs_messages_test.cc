@@ -137,11 +137,11 @@ TEST_F(TwoHostileHosts, WhatArrivedBeforeTheCloseCounts) {
 }
 
 // Peers write into its tables and words as long as there are queue pairs.
-TEST_F(TwoHosts, AMessengerTakesItsQueuePairsWithIt) {
+TEST_F(TwoHostileHosts, AMessengerTakesItsQueuePairsWithIt) {
   for (const size_t host : {0, 1}) {
     open({});
     post(connect());
-    world_->end_messenger(host);
+    static_cast<HostileWorld&>(*world_).end_messenger(host);
     size_t free = 0;
     while (world_->nic(host).create_queue_pair({})) ++free;
     EXPECT_EQ(free, HostileNics::kQueuePairs);
