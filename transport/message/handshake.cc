@@ -10,8 +10,8 @@ namespace pacecar {
 namespace {
 
 // "PCM" and the version of the message layer: raise it with every change of what travels.
-constexpr uint32_t kOfferMagic = 0x50434D08;
-constexpr uint32_t kAnswerMagic = 0x50434E08;
+constexpr uint32_t kOfferMagic = 0x50434D09;
+constexpr uint32_t kAnswerMagic = 0x50434E09;
 
 class Writer {
  public:
