@@ -1,6 +1,7 @@
 // What waits in a libfabric NIC until its turn comes, on providers that every machine has. A
 // provider that is not there is skipped.
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <array>
@@ -58,6 +59,25 @@ TEST_P(OfiWaitingTest, WordsInSharedMemoryDoNotWaitForEachOther) {
   }
   EXPECT_TRUE(run_until({&from}, [&] { return from.finished(ends.a) == kWords; }));
   EXPECT_TRUE(run_until({&to}, [&] { return to.received(ends.b) == kWords; }));
+}
+
+// A peer that is asked for its memory sleeps whenever it may, and is turned only when it is woken.
+TEST_P(OfiWaitingTest, NoMessageIsSleptThrough) {
+  OfiEnd from(kind());
+  OfiEnd to(kind());
+  const auto& source = from.memory(64, Access::kLocalRead, 7);
+  const OfiConnection ends = connect(from, to, {});
+  for (size_t round = 1; round <= 16; ++round) {
+    const auto& sink = to.memory(64, Access::kRemoteWrite);  // that `from` has to ask for
+    ASSERT_TRUE(from.post(ends.a, OfiEnd::write(round, source, sink.target())));
+    ASSERT_TRUE(run_until({&from}, [&] {
+      pollfd woken{to.nic().wait_fd(), POLLIN, 0};
+      const bool sleeps = to.nic().prepare_to_wait();
+      const bool late = to.nic().next_deadline() <= monotonic_now();
+      if (!sleeps || late || poll(&woken, 1, 0) > 0) to.step();
+      return from.finished(ends.a) == round;
+    })) << "round " << round;
+  }
 }
 
 // shm takes one small write at a time to each peer. A queue pair always has the next at hand when

@@ -141,6 +141,13 @@ bool Engine::poll_without_receiving(Instant now) {
   return sent + submitted > 0;
 }
 
+// A NIC that moves only while it is polled may have moved there, and peers have written: nothing
+// would wake us for it again.
+bool Engine::prepare_to_wait() {
+  if (!port_->prepare_to_wait()) return false;
+  return !caps().manual_progress || !poll_without_receiving(now());
+}
+
 void Engine::expect(const TrafficHint& hint) {
   hint_.store(uint64_t{hint.peers} << 32 | hint.connections_per_peer);
 }
@@ -201,7 +208,7 @@ void Engine::rest() {
     } else if (time - last_moved_ < moment * kStreamRests) {
       until = sleep_limit(std::min(deadline_, time + moment));
     } else {
-      until = port_->prepare_to_wait() ? sleep_limit(std::min(deadline_, until)) : time;
+      until = prepare_to_wait() ? sleep_limit(std::min(deadline_, until)) : time;
       fd = port_->wait_fd();
     }
     end_inline_poll(time);
@@ -283,7 +290,7 @@ void Engine::sleep_until_needed() {
   Instant deadline = Instant::never();
   {
     const Hold hold(*this);
-    deadline_ = port_->prepare_to_wait() ? loop_->next_deadline() : Instant();
+    deadline_ = prepare_to_wait() ? loop_->next_deadline() : Instant();
     deadline = sleep_limit(deadline_);
     // From here on, who submits or polls sees that we sleep and wakes us if need be.
     asleep_until_ns_.store(deadline.ns());

@@ -108,6 +108,8 @@ class Engine {
   // All with the lock held.
   bool poll(Instant now);
   bool poll_without_receiving(Instant now);
+  // As NicPort::prepare_to_wait.
+  bool prepare_to_wait();
   size_t drain_submissions(Instant now);
 
   bool try_lock();

@@ -31,11 +31,14 @@ OfiMailbox::Outgoing OfiMailbox::send(OfiMessage message) {
   return {&rings_.out[place], place};
 }
 
-std::optional<OfiMessage> OfiMailbox::take() {
+bool OfiMailbox::has_come() const {
   const OfiMessage& place = rings_.in[taken_ % OfiRings::kMessages];
-  const uint64_t next = uint64_t{taken_ + 1};
-  if (__atomic_load_n(&place.sequence, __ATOMIC_ACQUIRE) != next) return std::nullopt;
-  const OfiMessage message = place;
+  return __atomic_load_n(&place.sequence, __ATOMIC_ACQUIRE) == uint64_t{taken_ + 1};
+}
+
+std::optional<OfiMessage> OfiMailbox::take() {
+  if (!has_come()) return std::nullopt;
+  const OfiMessage message = rings_.in[taken_ % OfiRings::kMessages];
   if (message.to != own_ || message.check != message.make_check()) return std::nullopt;
   ++taken_;
   if (message.taken - taken_by_peer_ > sent_ - taken_by_peer_) {

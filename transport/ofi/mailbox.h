@@ -78,6 +78,8 @@ class OfiMailbox {
   // --- receiving ---
   // The next message, if it is there. What is not for this queue pair is not there.
   std::optional<OfiMessage> take();
+  // Something has come for take() to look at.
+  bool has_come() const;
   // The peer says that it has taken more than there was.
   bool nonsense() const { return nonsense_; }
 

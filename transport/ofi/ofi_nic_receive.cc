@@ -243,7 +243,9 @@ size_t OfiNic::poll(std::span<Completion> completions) {
 
 bool OfiNic::prepare_to_wait() {
   const bool idle = domain_.prepare_to_wait();
-  return idle && completed_.empty() && received_.empty();
+  // The provider may have moved what arrives: nothing would wake us for it again.
+  const auto has_mail = [this](uint32_t slot) { return queue_pairs_[slot]->mailbox.has_come(); };
+  return idle && completed_.empty() && received_.empty() && std::ranges::none_of(live_, has_mail);
 }
 
 }  // namespace pacecar
