@@ -56,7 +56,7 @@ class FanIn {
 
   void close_episode() {
     uint32_t& oldest = last_[episodes_ % kEpisodes];
-    const bool same = episodes_ >= kEpisodes && oldest == seen_;
+    const bool same = oldest == seen_;  // an episode is never 0, as places without one are
     oldest = seen_;
     ++episodes_;
     if (same) return;  // and their median

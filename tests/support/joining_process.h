@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/other_network.h"
+#include "tests/support/passing_nic.h"
 #include "transport/api/engine_context.h"
 #include "transport/engine/open_io.h"
 #include "transport/engine/soft_port.h"
@@ -56,8 +56,10 @@ class Process {
 
   EngineContext::RunningNic make_nic(const Params& params, const Networks& networks) {
     auto io = open_io(params, find_interface("lo").value(), Sockets::kUdp).value();
-    auto port = std::make_unique<OtherNetworkPort>(
-        make_soft_port(params, std::move(io), clock_now(), bootstrap_), networks);
+    auto port = make_soft_port(params, std::move(io), clock_now(), bootstrap_);
+    NicCaps caps = port->nic().caps();
+    caps.networks = networks;  // it exchanges packets with others whatever they say
+    port = std::make_unique<PassingPort>(std::move(port), std::move(caps));
     NicInfo info{.name = "nic" + std::to_string(number_)};
     auto engine = Engine::open(params, std::move(port), identity_of_nic(identity_, number_++));
     return {.info = std::move(info), .engine = std::move(*engine)};

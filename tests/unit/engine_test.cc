@@ -2,8 +2,14 @@
 #include "transport/engine/engine.h"
 
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include <atomic>
+
+#include "tests/support/passing_nic.h"
 #include "tests/support/scripted_packet_io.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/soft_port.h"
 
@@ -46,6 +52,41 @@ TEST(Engine, NewestHintReachesTheMessenger) {
     engine->expect(hint);
     EXPECT_EQ(report(*engine).hint, hint);
   }
+}
+
+// A port whose provider moves what arrives while somebody prepares to sleep, which wakes nobody.
+class LateMover final : public test::PassingPort {
+ public:
+  LateMover(std::unique_ptr<NicPort> inner, const NicCaps& caps, std::atomic<bool>& taken)
+      : PassingPort(std::move(inner), caps), taken_(taken) {}
+
+  bool prepare_to_wait() override {
+    moved_ = true;
+    return true;
+  }
+  size_t transmit(Instant now) override {
+    if (moved_) taken_ = true;
+    return PassingPort::transmit(now);
+  }
+  int wait_fd() const override { return silent_.get(); }
+
+ private:
+  std::atomic<bool>& taken_;
+  bool moved_ = false;
+  const FileDescriptor silent_{eventfd(0, EFD_CLOEXEC)};
+};
+
+TEST(Engine, WhatIsMovedWhileTheKeeperGoesToSleepIsTaken) {
+  Params params;
+  params.progress = Progress::kThread;
+  auto port = make_soft_port(params, std::make_unique<ScriptedPacketIo>(), clock_now());
+  NicCaps caps = port->nic().caps();
+  caps.manual_progress = true;
+  std::atomic<bool> taken = false;
+  const auto engine =
+      Engine::open(params, std::make_unique<LateMover>(std::move(port), caps, taken), {}).value();
+  for (int ms = 0; ms < 5000 && !taken; ++ms) usleep(1000);
+  EXPECT_TRUE(taken);
 }
 
 TEST(Engine, UnknownCongestionControlIsNamed) {

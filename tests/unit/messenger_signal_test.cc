@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "tests/support/other_network.h"
+#include "tests/support/passing_nic.h"
 #include "tests/support/soft_nic_pair.h"
 #include "transport/message/messenger.h"
 
@@ -11,9 +11,9 @@ namespace pacecar::test {
 namespace {
 
 // A NIC whose next signal can be chosen.
-class SignallingNic final : public OtherNetworkNic {
+class SignallingNic final : public PassingNic {
  public:
-  explicit SignallingNic(Nic& inner) : OtherNetworkNic(inner, inner.caps().networks) {}
+  explicit SignallingNic(Nic& inner) : PassingNic(inner, inner.caps()) {}
 
   size_t poll_signals(std::span<FlowSignal> signals) override {
     if (!next) return 0;

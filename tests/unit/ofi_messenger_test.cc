@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/over_ofi.h"
+#include "transport/engine/poll_loop.h"
 #include "transport/message/messenger.h"
 
 namespace pacecar {
@@ -21,19 +22,18 @@ class OfiMessengerTest : public test::OverOfi {
           messenger(need(Messenger::create(
               end.nic(),
               {.identity = identity, .line_rate = Rate::from_gbps(10), .max_connections = 16},
-              monotonic_now()))) {}
+              monotonic_now()))),
+          loop(end.nic(), *messenger) {}
     void step() {
       const Instant now = monotonic_now();
-      end.nic().receive(now);
-      end.nic().on_time(now);
-      messenger->poll(now);
-      messenger->inform(now);
-      end.nic().transmit(now);
+      loop.receive(now);
+      loop.advance(now);
     }
 
     NicIdentity identity;
     OfiEnd end;
     std::unique_ptr<Messenger> messenger;
+    PollLoop loop;
   };
 
   // Nobody is turned meanwhile.

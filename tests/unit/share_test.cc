@@ -161,6 +161,9 @@ TEST_F(ShareTest, AProspectCountsThoseThatAreReady) {
   link(2).claim(now_, {});
   EXPECT_DOUBLE_EQ(link(2).prospect(1).gbps(), 45);
   EXPECT_DOUBLE_EQ(link(2).prospect(2).gbps(), 60);
+  link(1).claim(now_, {.demand = Rate::from_gbps(40), .weight = 1, .ready = false});
+  link(2).claim(now_, {});
+  EXPECT_DOUBLE_EQ(link(2).prospect(2).gbps(), 50);
 }
 
 TEST_F(ShareTest, AllDivideTheLargestRateThatAnybodyKnows) {

@@ -23,7 +23,7 @@ Bytes SoftNic::standard_state(const QueuePairConfig& config) {
 
 // --- the standby lane ---
 
-// Of memory that peers may write the owner's own receives may be: nobody else is told the key.
+// Receives need memory that peers may write. This key is not advertised: only sends arrive there.
 void SoftNic::register_standby_rooms() {
   standby_key_ =
       memory_.add(standby_rooms_.data(), standby_rooms_.bytes(), Access::kRemoteWrite).value().key;

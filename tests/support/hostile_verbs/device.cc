@@ -139,24 +139,16 @@ void Device::raise(ibv_event_type type, ibv_qp* queue_pair) {
 void Device::raise(ibv_event_type type) {
   const std::lock_guard lock(lock_);
   ibv_async_event event{.element = {.port_num = 1}, .event_type = type};
-  switch (type) {
-    case IBV_EVENT_CQ_ERR:
+  switch (subject_kind(type)) {
+    case EventSubject::kCompletions:
       if (completion_queues_.empty()) return;
       event.element.cq = &completion_queues_.front()->verbs;
       break;
-    case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED:
+    case EventSubject::kReceives:
       if (shared_receives.empty()) return;
       event.element.srq = &(*shared_receives.begin())->verbs;
       break;
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_SQ_DRAINED:
-    case IBV_EVENT_PATH_MIG:
-    case IBV_EVENT_PATH_MIG_ERR:
-    case IBV_EVENT_QP_LAST_WQE_REACHED: {
+    case EventSubject::kQueuePair: {
       QueuePair* const lane = any_lane();
       if (lane == nullptr) return;
       const bool fatal = type <= IBV_EVENT_QP_ACCESS_ERR;
@@ -164,7 +156,7 @@ void Device::raise(ibv_event_type type) {
       event.element.qp = &lane->verbs;
       break;
     }
-    default:
+    case EventSubject::kDevice:
       break;
   }
   events_.push(event);

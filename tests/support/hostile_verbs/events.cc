@@ -17,13 +17,13 @@ constexpr std::chrono::seconds kForEver{20};
 int event_counter() { return eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE); }
 void count_event(int fd) { eventfd_write(fd, 1); }
 
-const void* subject_of(const ibv_async_event& event) {
-  switch (event.event_type) {
+EventSubject subject_kind(ibv_event_type type) {
+  switch (type) {
     case IBV_EVENT_CQ_ERR:
-      return event.element.cq;
+      return EventSubject::kCompletions;
     case IBV_EVENT_SRQ_ERR:
     case IBV_EVENT_SRQ_LIMIT_REACHED:
-      return event.element.srq;
+      return EventSubject::kReceives;
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
@@ -32,17 +32,38 @@ const void* subject_of(const ibv_async_event& event) {
     case IBV_EVENT_PATH_MIG:
     case IBV_EVENT_PATH_MIG_ERR:
     case IBV_EVENT_QP_LAST_WQE_REACHED:
-      return event.element.qp;
+      return EventSubject::kQueuePair;
     default:
-      return nullptr;
+      return EventSubject::kDevice;
   }
 }
 
+const void* subject_of(const ibv_async_event& event) {
+  switch (subject_kind(event.event_type)) {
+    case EventSubject::kCompletions:
+      return event.element.cq;
+    case EventSubject::kReceives:
+      return event.element.srq;
+    case EventSubject::kQueuePair:
+      return event.element.qp;
+    case EventSubject::kDevice:
+      break;
+  }
+  return nullptr;
+}
+
 ibv_context* context_of(const ibv_async_event& event) {
-  if (event.event_type == IBV_EVENT_CQ_ERR) return event.element.cq->context;
-  const bool of_receives = event.event_type == IBV_EVENT_SRQ_ERR ||
-                           event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED;
-  return of_receives ? event.element.srq->context : event.element.qp->context;
+  switch (subject_kind(event.event_type)) {
+    case EventSubject::kCompletions:
+      return event.element.cq->context;
+    case EventSubject::kReceives:
+      return event.element.srq->context;
+    case EventSubject::kQueuePair:
+      return event.element.qp->context;
+    case EventSubject::kDevice:
+      break;
+  }
+  return nullptr;
 }
 
 AsyncEvents::AsyncEvents() { queue_.fd = event_counter(); }

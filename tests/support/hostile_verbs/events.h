@@ -27,7 +27,11 @@ struct EventQueue {
 int event_counter();
 void count_event(int fd);
 
-// The queue pair, completion queue or shared receive queue of an event; null: the port, or all.
+// What an event is about.
+enum class EventSubject { kDevice, kCompletions, kReceives, kQueuePair };
+EventSubject subject_kind(ibv_event_type type);
+// The queue pair, completion queue or shared receive queue of an event, and its context; null: the
+// port, or all.
 const void* subject_of(const ibv_async_event& event);
 ibv_context* context_of(const ibv_async_event& event);
 

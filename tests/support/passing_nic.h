@@ -1,22 +1,17 @@
-// A software NIC that says that it speaks over other networks: two of them exchange packets
-// whatever they say, so that it shows who was joined with whom.
+// A NIC and a port that pass everything on to others, for tests that change a little of what those
+// do; the NIC says of itself what it is told to.
 #pragma once
 
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "transport/nic/nic_port.h"
 
 namespace pacecar::test {
 
-class OtherNetworkNic : public Nic {
+class PassingNic : public Nic {
  public:
-  OtherNetworkNic(Nic& inner, std::vector<std::string> networks)
-      : inner_(inner), caps_(inner.caps()) {
-    caps_.networks = std::move(networks);
-  }
+  PassingNic(Nic& inner, NicCaps caps) : inner_(inner), caps_(std::move(caps)) {}
 
   const NicCaps& caps() const override { return caps_; }
   const NicCounters& counters() const override { return inner_.counters(); }
@@ -59,10 +54,10 @@ class OtherNetworkNic : public Nic {
   NicCaps caps_;
 };
 
-class OtherNetworkPort final : public NicPort {
+class PassingPort : public NicPort {
  public:
-  OtherNetworkPort(std::unique_ptr<NicPort> inner, std::vector<std::string> networks)
-      : inner_(std::move(inner)), nic_(inner_->nic(), std::move(networks)) {}
+  PassingPort(std::unique_ptr<NicPort> inner, NicCaps caps)
+      : inner_(std::move(inner)), nic_(inner_->nic(), std::move(caps)) {}
 
   Nic& nic() override { return nic_; }
   size_t receive(Instant now) override { return inner_->receive(now); }
@@ -74,7 +69,7 @@ class OtherNetworkPort final : public NicPort {
 
  private:
   const std::unique_ptr<NicPort> inner_;
-  OtherNetworkNic nic_;
+  PassingNic nic_;
 };
 
 }  // namespace pacecar::test

@@ -1,0 +1,32 @@
+// RequestPool: how many requests a connection has, and that each stays where it is.
+#include "transport/api/request_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace pacecar {
+namespace {
+
+TEST(RequestPool, HasSoManyRequestsAndNoMore) {
+  constexpr uint32_t kSize = 40;
+  RequestPool pool(kSize);
+  for (int round = 0; round < 2; ++round) {
+    std::set<MessageRequest*> taken;
+    while (MessageRequest* const request = pool.take()) ASSERT_TRUE(taken.insert(request).second);
+    EXPECT_EQ(taken.size(), kSize);
+    for (MessageRequest* request : taken) pool.give_back(request);
+  }
+}
+
+TEST(RequestPool, RequestStaysWhereItIsWhileOthersAreTaken) {
+  RequestPool pool(64);
+  MessageRequest* const first = pool.take();
+  for (int i = 0; i < 63; ++i) EXPECT_NE(pool.take(), nullptr);
+  EXPECT_EQ(pool.take(), nullptr);
+  pool.give_back(first);
+  EXPECT_EQ(pool.take(), first);
+}
+
+}  // namespace
+}  // namespace pacecar
