@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <thread>
 #include <vector>
 
 #include "tests/support/over_ofi.h"
@@ -10,6 +12,7 @@
 namespace pacecar {
 namespace {
 
+using test::monotonic_now;
 using test::need;
 using test::OfiConnection;
 using test::OfiEnd;
@@ -55,6 +58,36 @@ TEST_P(OfiFarewellTest, NoWordIsWrittenThroughANicThatGoes) {
 
 TEST_P(OfiFarewellTest, NoDataIsWrittenThroughANicThatGoes) {
   for (int round = 0; round < 10; ++round) EXPECT_TRUE(left_alone(kSize, true));
+}
+
+// As those do who learn that the peer's end is gone.
+TEST_P(OfiFarewellTest, EndThatIsDestroyedBeforeItHasAnsweredAFarewellAnswersItStill) {
+  OfiEnd first(kind());
+  OfiEnd second(kind());
+  const OfiConnection ends = connect(second, first);
+  const OfiConnection others = connect(second, first);
+  const auto& source = second.memory(kSize, Access::kLocalRead, 3);
+  const auto& sink = first.memory(kSize, Access::kRemoteWrite);
+  ASSERT_TRUE(second.post(ends.a, OfiEnd::write(1, source, sink.target())));
+  ASSERT_TRUE(run_until({&first, &second}, [&] { return second.finished(ends.a) == 1; }));
+
+  first.nic().destroy_queue_pair(ends.b);
+  ASSERT_TRUE(run_until({&first}, [&] {
+    second.nic().receive(monotonic_now());
+    std::array<Completion, 4> some;
+    const auto completions = std::span(some).first(second.nic().poll(some));
+    return std::ranges::find(completions, CompletionKind::kBroken, &Completion::kind) !=
+           completions.end();
+  }));
+  second.nic().destroy_queue_pair(ends.a);
+  {
+    const std::jthread turns([&second](const std::stop_token& stop) {
+      while (!stop.stop_requested()) second.step();
+    });
+    first.nic().deregister_memory(sink.region);
+  }
+  first.step();
+  EXPECT_EQ(first.broken(others.b), nullptr) << first.nic().fault(others.b);
 }
 
 }  // namespace

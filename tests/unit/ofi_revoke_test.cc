@@ -98,26 +98,60 @@ TEST_P(OfiRevokeTest, DeregisteredMemoryIsLeftAloneAndTheQueuePairGoesOn) {
   EXPECT_GE(from.sent(ends.a, CompletionStatus::kRemoteAccessError), rounds.size());
 }
 
+// Turns `end` in a thread of its own, but not at first.
+class LateTurns {
+ public:
+  explicit LateTurns(OfiEnd& end)
+      : thread_([&end](const std::stop_token& stop) {
+          usleep(1'000'000);
+          while (!stop.stop_requested()) end.step();
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+// Two NICs, one of which has written to the other and may do so again.
+struct Written {
+  Written(const test::OfiKind& kind, size_t size)
+      : from(kind),
+        to(kind),
+        ends(connect(from, to)),
+        source(from.memory(size, Access::kLocalRead, 3)),
+        sink(to.memory(size, Access::kRemoteWrite)) {
+    EXPECT_TRUE(post(1));
+    EXPECT_TRUE(run_until({&from, &to}, [this] { return from.finished(ends.a) == 1; }));
+  }
+  bool post(uint64_t id) { return from.post(ends.a, OfiEnd::write(id, source, sink.target())); }
+
+  OfiEnd from;
+  OfiEnd to;
+  OfiConnection ends;
+  const OfiEnd::Memory& source;
+  const OfiEnd::Memory& sink;
+};
+
 // A write is over when the peer has answered it.
 TEST_P(OfiRevokeTest, SourceOfAWriteIsWaitedForWhileThePeerIsKeptFromItsCore) {
-  OfiEnd from(kind());
-  OfiEnd to(kind());
-  const OfiConnection ends = connect(from, to);
-  const auto& source = from.memory(kSize, Access::kLocalRead, 3);
-  const auto& sink = to.memory(kSize, Access::kRemoteWrite);
-  ASSERT_TRUE(from.post(ends.a, OfiEnd::write(1, source, sink.target())));
-  ASSERT_TRUE(run_until({&from, &to}, [&] { return from.finished(ends.a) == 1; }));
-  ASSERT_TRUE(from.post(ends.a, OfiEnd::write(2, source, sink.target())));
-  from.step();
-  std::jthread late([&](const std::stop_token& stop) {
-    usleep(200'000);
-    while (!stop.stop_requested()) to.step();
-  });
-  from.nic().deregister_memory(source.region);
-  late.request_stop();
-  late.join();
-  for (int turn = 0; turn < 100; ++turn) from.step();
-  expect_intact(from, ends.a);
+  Written world(kind(), kSize);
+  ASSERT_TRUE(world.post(2));
+  world.from.step();
+  {
+    const LateTurns late(world.to);
+    world.from.nic().deregister_memory(world.source.region);
+  }
+  for (int turn = 0; turn < 100; ++turn) world.from.step();
+  expect_intact(world.from, world.ends.a);
+}
+
+TEST_P(OfiRevokeTest, PeerThatIsKeptFromItsCoreIsWaitedForUntilItGivesMemoryBack) {
+  Written world(kind(), kSize);
+  {
+    const LateTurns late(world.from);
+    world.to.nic().deregister_memory(world.sink.region);
+  }
+  for (int turn = 0; turn < 100; ++turn) world.to.step();
+  EXPECT_EQ(world.to.broken(world.ends.b), nullptr) << world.to.nic().fault(world.ends.b);
 }
 
 TEST_P(OfiRevokeTest, HaltedQueuePairTakesNothingMore) {

@@ -294,7 +294,7 @@ void OfiNic::destroy_queue_pair(QueuePairId id) {
   if (qp->config.paced) flows_.leave(qp->config.flow, slot);
   const bool joined = qp->state != QueuePair::State::kCreated && !qp->peers.empty();
   qp->state = QueuePair::State::kLeaving;
-  qp->outbox.clear();
+  if (!qp->gone_sent) qp->outbox.clear();
   qp->asked.reset();
   controls_.remove(slot);
   completed_.remove(slot);

@@ -11,10 +11,8 @@
 namespace pacecar {
 namespace {
 
-// How long a peer may take to answer: a write of ours, too, is over when it has been answered.
-// After that the endpoints are closed, which nothing outlives.
-constexpr Duration kAnswerLimit = Duration::from_ms(500);
-// The same while others of its queue pairs wait: a lane that is given up.
+// How long the peer of a lane that is given up may take to answer: its messages wait to go on on
+// another lane.
 constexpr Duration kHaltLimit = Duration::from_ms(50);
 
 }  // namespace
@@ -69,8 +67,9 @@ void OfiNic::deregister_memory(const MemoryRegion& region) {
       return qp != nullptr && qp->trusted() && qp->lent.contains(key);
     });
   };
-  const bool unused = wait_until(kAnswerLimit, [&] { return !in_use(key); });
-  if (!unused || !wait_until(kAnswerLimit, [&] { return !lent(); })) {
+  // A write of ours, too, is over when it has been answered. Nothing outlives the endpoints.
+  const bool unused = wait_until(config_.silence_limit, [&] { return !in_use(key); });
+  if (!unused || !wait_until(config_.silence_limit, [&] { return !lent(); })) {
     for (OfiOperation& operation : operations_.all()) {
       if (operation.kind != OfiOperation::Kind::kWrite || operation.local_key != key) continue;
       QueuePair* qp = find(operation.queue_pair);
