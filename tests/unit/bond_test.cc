@@ -344,6 +344,36 @@ TEST(Bond, NotesOfNonsenseHurtNobody) {
   }
 }
 
+// Its lanes are queue pairs of their own: a peer may write all of a message on each.
+TEST(Bond, APeerThatSendsMoreThanOneMessageOfItBreaksTheProtocol) {
+  constexpr size_t kSize = 1000;
+  BondWorld world(2, 2);
+  std::vector<uint8_t> in(kSize);
+  std::vector<uint8_t> out(kSize);
+  const auto in_memory = world.to().register_memory(in);
+  const auto out_memory = world.from().register_memory(out);
+  const ReceiveBuffer buffer{in.data(), in.size(), 7, in_memory.get()};
+  Request* receiving = world.receive().irecv({&buffer, 1}).value();
+  std::array<MessageRequest, 2> sent;
+  for (size_t lane = 0; lane < sent.size(); ++lane) {
+    world.from().engine(lane).exclusively([&](Messenger& messenger, Nic&, Instant) {
+      ASSERT_TRUE(messenger.send(0, {.data = out.data(),
+                                     .size = kSize,
+                                     .tag = 7,
+                                     .key = out_memory->region(lane).key,
+                                     .request = &sent[lane]}));
+    });
+  }
+  auto result = world.receive().test(receiving);
+  while (result && !result->done) {
+    for (size_t nic = 0; nic < sent.size(); ++nic) world.from().engine(nic).progress();
+    result = world.receive().test(receiving);
+  }
+  ASSERT_FALSE(result) << result->sizes[0] << " bytes are said to be in " << kSize;
+  EXPECT_NE(result.error().message.find("broke the protocol"), std::string::npos)
+      << result.error().message;
+}
+
 TEST(Bond, AnEndThatClosesEndsTheOther) {
   BondWorld world(2, 2);
   exchange(world, 20, 4, 12, [](size_t) {});

@@ -252,8 +252,13 @@ bool BondedReceive::look(Receive& receive) {
   return true;
 }
 
+// Each lane's peer may write all of a buffer, but they share one message.
 void BondedReceive::finish(Receive& receive) {
-  for (size_t i = 0; i < receive.buffer_count; ++i) receive.sizes[i] = receive.buffers[i].received;
+  for (size_t i = 0; i < receive.buffer_count; ++i) {
+    const Buffer& buffer = receive.buffers[i];
+    if (buffer.received > buffer.size) return fail(MessageFailure::kPeerProtocol, 0);
+    receive.sizes[i] = buffer.received;
+  }
   receive.set(receive.failure == MessageFailure::kNone ? MessageRequest::State::kDone
                                                        : MessageRequest::State::kFailed);
 }
