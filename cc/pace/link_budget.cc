@@ -27,6 +27,7 @@ constexpr uint32_t kLateLooks = 2;       // in a row, on hosts that are late by 
 constexpr double kFull = 7.0 / 8;        // of the nominal rate: what arrives fills the link
 constexpr double kLeast = 1e5;           // bit/s: a packet within a second, to see how things are
 constexpr int64_t kDrainRoundTrips = 2;  // in which what is beyond T is drained
+constexpr int64_t kStopWindows = 4;  // a queue of more windows is that of a link that had stopped
 constexpr double kLasting = 0.25;        // of the cut: what is left of it then
 constexpr double kLeastFactor = 0.5;
 constexpr double kDrained = 0.75;  // a delay that has fallen to this since the last cut is falling
@@ -164,6 +165,7 @@ void LinkBudget::look(Instant now) {
   if (meter_.most_lately() >= kGiven * rate_) given_at_ = now;
   if (now - given_at_ > (window_ + neighbor_.kept()) * kGivenRoundTrips) neighbor_.forget();
   yield_to_base(now);
+  if (cut_delay_ > window_ * kStopWindows && delay <= target() / 2) end_drain(now);
   if (now >= yields_until_) yielded_ = 1;
   late_looks_ = delay > target() && !meter_.scattered() ? late_looks_ + 1 : 0;
   // Hosts that are late by chance are late for a look, too.
@@ -219,6 +221,13 @@ void LinkBudget::cut(Instant now, Duration delay) {
   slow_down(bound_ * (1 - lasting));
   yield(1 - (drained - lasting), now + (window_ + delay) * kDrainRoundTrips);
   next_growth_ = yields_until_ + window_;
+}
+
+// The queue is gone before its time: a link that had stopped for a while serves again.
+void LinkBudget::end_drain(Instant now) {
+  cut_delay_ = Duration();
+  yields_until_ = std::min(yields_until_, now);
+  next_growth_ = std::min(next_growth_, now + window_);
 }
 
 void LinkBudget::yield(double factor, Instant until) {

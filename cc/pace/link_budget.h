@@ -3,7 +3,8 @@
 // and at the least queueing delay of it, d, both from ArrivalMeter:
 //
 //   d > T     b = min(b, a) (1 - x / 4), and 3/4 x less of it for 2 (W + d), in which the queue
-//             drains; x = min((d - T) / 2 (W + d), 1/2)         once per W + RTT/2 + d
+//             drains, where d > 4 W until d < T/2; x = min((d - T) / 2 (W + d), 1/2)
+//                                                               once per W + RTT/2 + d
 //   d <= T    b += (1 - d / T) w P / 4 W                        once per W + d
 //   d < T/2   faster: b *= 5/4 before the first queue and far below what the link gave at the last
 //             cut, and more and more than w P / 4 W where that is exceeded without a queue
@@ -95,6 +96,7 @@ class LinkBudget {
   void slow_down(double rate);
   void police(Instant now);
   void cut(Instant now, Duration delay);
+  void end_drain(Instant now);
   void yield(double factor, Instant until);
   void note_burst(Instant now, Bytes wire, Duration excess);
   void forget_bursts();

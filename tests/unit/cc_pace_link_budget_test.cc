@@ -270,6 +270,9 @@ class Link {
     }
   }
 
+  // As one that others are served on, or whose device is of software and waits for a core.
+  void stop_for(Duration span) { free_ = std::max(free_, now_) + span; }
+
   LinkBudget& budget() { return budget_; }
   double rate() const { return budget_.rate(); }
   // Since it was asked for last.
@@ -361,6 +364,19 @@ TEST(CcPaceLinkBudgetLink, GrowsBackWhenTheLinkDoes) {
   link.link = kTold;
   link.run(Duration::from_ms(200));
   EXPECT_GT(link.rate(), 0.95 * kTold);
+}
+
+// What it serves between two stops is used: the queue of a stop is no reason to yield once it is
+// gone.
+TEST(CcPaceLinkBudgetLink, ALinkThatStopsAgainAndAgainIsUsed) {
+  Link link(config());
+  link.link = 0.5 * kTold;
+  for (int i = 0; i < 150; ++i) {
+    if (i == 50) link.take_use();
+    link.stop_for(Duration::from_ms(10));
+    link.run(Duration::from_ms(20));
+  }
+  EXPECT_GE(link.take_use(), 0.3) << "of 0.5";
 }
 
 TEST(CcPaceLinkBudgetLink, BeginsAtTheFirstRateAndGrowsWithoutAQueue) {
