@@ -196,17 +196,20 @@ class CommandLine(Job):
 
     def test_a_document_that_is_none_is_told_and_left_out(self):
         self.state.mkdir(mode=0o700)
-        with socket.socket(socket.AF_UNIX) as server:
-            server.bind(str(self.state / "7-0.sock"))
-            server.listen()
-            asking = self.start(PROGRAM, "doctor", "--watch", "0")
-            caller, _ = server.accept()
-            caller.sendall(b'{"schema_version": 1, "host": "\\u001b[2J"}')
-            caller.close()
-            output, errors = asking.communicate(timeout=LIMIT_S)
-        self.assertEqual((asking.returncode, output), (2, ""))
-        self.assertIn("warning: pid 7: ", errors)
-        self.assertNotIn("\x1b[2J", errors)
+        for document in (b'{"schema_version": 1, "host": "\\u001b[2J"}',
+                         b'{"schema_version": 1, "nics": ' + b"[" * 80000 + b"]" * 80000 + b"}"):
+            with socket.socket(socket.AF_UNIX) as server:
+                server.bind(str(self.state / "7-0.sock"))
+                server.listen()
+                asking = self.start(PROGRAM, "doctor", "--watch", "0")
+                caller, _ = server.accept()
+                caller.sendall(document)
+                caller.close()
+                output, errors = asking.communicate(timeout=LIMIT_S)
+            (self.state / "7-0.sock").unlink()
+            self.assertEqual((asking.returncode, output), (2, ""))
+            self.assertIn("warning: pid 7: ", errors)
+            self.assertNotIn("\x1b[2J", errors)
 
     def test_help_tells_the_exit_codes(self):
         process = self.doctor("--help")

@@ -2,6 +2,7 @@
 #include "transport/state/state_server.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -56,7 +57,8 @@ FileDescriptor connect_to(const std::filesystem::path& path) {
 class StateServerTest : public testing::Test {
  protected:
   std::unique_ptr<StateServer> serve(const std::string& document) {
-    auto server = StateServer::open(path_, [document] { return document; });
+    auto server =
+        StateServer::open(StateDirectory::make(path_).value(), [document] { return document; });
     EXPECT_TRUE(server) << server.error().message;
     return server ? std::move(*server) : nullptr;
   }
@@ -111,7 +113,7 @@ TEST_F(StateServerTest, NothingOfItOutlivesAnExec) {
 TEST_F(StateServerTest, DirectoriesThatOthersCanEnterAreRefused) {
   std::filesystem::create_directory(path_);
   chmod(path_.c_str(), 0755);
-  const auto open_to_others = StateServer::open(path_, [] { return ""; });
+  const auto open_to_others = StateDirectory::make(path_);
   ASSERT_FALSE(open_to_others);
   EXPECT_EQ(open_to_others.error().code, ErrorCode::kPermission);
   EXPECT_THAT(open_to_others.error().message, HasSubstr("chmod 700"));
@@ -121,11 +123,11 @@ TEST_F(StateServerTest, LinksAndFilesAreNoDirectories) {
   std::filesystem::create_directory(scratch_.path() / "elsewhere");
   chmod((scratch_.path() / "elsewhere").c_str(), 0700);
   std::filesystem::create_symlink(scratch_.path() / "elsewhere", path_);
-  EXPECT_FALSE(StateServer::open(path_, [] { return ""; }));
+  EXPECT_FALSE(StateDirectory::make(path_));
   EXPECT_TRUE(std::filesystem::is_empty(scratch_.path() / "elsewhere"));
   std::filesystem::remove(path_);
   std::ofstream(path_) << "file";
-  EXPECT_FALSE(StateServer::open(path_, [] { return ""; }));
+  EXPECT_FALSE(StateDirectory::make(path_));
 }
 
 TEST_F(StateServerTest, AnotherUsersDirectoryIsRefusedEvenByRoot) {
@@ -133,13 +135,91 @@ TEST_F(StateServerTest, AnotherUsersDirectoryIsRefusedEvenByRoot) {
   std::filesystem::create_directory(path_);
   chmod(path_.c_str(), 0700);
   ASSERT_EQ(chown(path_.c_str(), 12345, 12345), 0);
-  EXPECT_FALSE(StateServer::open(path_, [] { return ""; }));
+  EXPECT_FALSE(StateDirectory::make(path_));
   EXPECT_TRUE(StateDirectory::find(path_)) << "root may look into it";
   // What listens there is not its owner's.
   const FileDescriptor impostor = bind_to(file("1-0.sock"), true);
   const auto read = directory().read("1-0.sock", kLimit);
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, ErrorCode::kPermission);
+}
+
+// Whoever made the name in /tmp first hid all of a user's processes, and only INFO said so.
+class TakenNameTest : public StateServerTest {
+ protected:
+  TakenNameTest() {
+    setenv("XDG_RUNTIME_DIR", "/nonexistent", 1);
+    std::filesystem::create_directory(usual_);
+    chmod(usual_.c_str(), 0755);  // open to others: as little ours as another user's
+  }
+  ~TakenNameTest() override { unsetenv("XDG_RUNTIME_DIR"); }
+
+  std::unique_ptr<StateServer> serve_as_usual() {
+    const auto note = [](void* said, LogLevel level, std::string_view line) {
+      static_cast<Said*>(said)->emplace_back(level, line);
+    };
+    auto directory =
+        StateDirectory::make_usual({.function = note, .context = &said_}, scratch_.path());
+    EXPECT_TRUE(directory) << directory.error().message;
+    auto server = StateServer::open(std::move(*directory), [] { return "{}"; });
+    return server ? std::move(*server) : nullptr;
+  }
+
+  std::vector<std::string> found_by_the_doctor() const {
+    std::vector<std::string> found;
+    for (const std::string& path : usual_state_directories(scratch_.path())) {
+      if (!path.starts_with(scratch_.path().string())) continue;
+      const auto directory = StateDirectory::find(path);
+      if (!directory) continue;
+      for (const std::string& name : directory->sockets()) {
+        if (directory->read(name, kLimit)) found.push_back(path);
+      }
+    }
+    return found;
+  }
+
+  using Said = std::vector<std::pair<LogLevel, std::string>>;
+  const std::string usual_ = scratch_.path() / fmt::format("pacecar-{}", geteuid());
+  Said said_;
+};
+
+TEST_F(TakenNameTest, HidesNobodyFromTheDoctor) {
+  const auto first = serve_as_usual();
+  const auto second = serve_as_usual();
+  const auto found = found_by_the_doctor();
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0], found[1]) << "one directory serves all";
+  EXPECT_EQ(mode_of(found[0]), 0700U);
+  ASSERT_EQ(said_.size(), 2U);
+  EXPECT_EQ(said_[0].first, LogLevel::kWarn);
+  EXPECT_THAT(said_[0].second, HasSubstr(usual_ + " is another user's"));
+  EXPECT_THAT(said_[0].second, HasSubstr(found[0]));
+}
+
+TEST_F(TakenNameTest, OfAnotherUserHidesNobodyEither) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give directories away";
+  for (const std::string& name : {usual_, usual_ + ".XYZ"}) {
+    std::filesystem::create_directory(name);
+    chmod(name.c_str(), 0700);
+    ASSERT_EQ(chown(name.c_str(), 12345, 12345), 0);
+  }
+  const auto server = serve_as_usual();
+  ASSERT_THAT(found_by_the_doctor(), testing::SizeIs(1));
+  EXPECT_NE(found_by_the_doctor()[0], usual_ + ".XYZ");
+}
+
+TEST_F(TakenNameTest, TheUsualOneServesWhenItIsOursAlone) {
+  chmod(usual_.c_str(), 0700);
+  const auto server = serve_as_usual();
+  EXPECT_THAT(found_by_the_doctor(), ElementsAre(usual_));
+  EXPECT_THAT(said_, IsEmpty());
+}
+
+TEST_F(TakenNameTest, TheRuntimeDirectoryServesWhenItIsOurs) {
+  setenv("XDG_RUNTIME_DIR", scratch_.path().c_str(), 1);
+  const auto server = serve_as_usual();
+  EXPECT_THAT(found_by_the_doctor(), ElementsAre((scratch_.path() / "pacecar").string()));
+  EXPECT_THAT(said_, IsEmpty());
 }
 
 TEST_F(StateServerTest, OnlyWhatNobodyServesAnyMoreIsRemoved) {

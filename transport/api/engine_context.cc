@@ -95,13 +95,15 @@ OwnDevices EngineContext::own(size_t nic) const {
 // Without it everything works but `pacecar doctor`.
 void EngineContext::serve_state() {
   if (params_.state_dir == kNoStateDirectory) return;
-  const std::string directory =
-      params_.state_dir.empty() ? default_state_directory() : params_.state_dir;
-  auto server = StateServer::open(directory, [this] { return state(); });
+  auto directory = params_.state_dir.empty() ? StateDirectory::make_usual(log_)
+                                             : StateDirectory::make(params_.state_dir);
+  auto server = std::move(directory).and_then([this](StateDirectory&& made) {
+    return StateServer::open(std::move(made), [this] { return state(); });
+  });
   if (server) {
     state_server_ = std::move(*server);
   } else {
-    log_(LogLevel::kInfo, "pacecar doctor will not see this process: " + server.error().message);
+    log_(LogLevel::kWarn, "pacecar doctor will not see this process: " + server.error().message);
   }
 }
 

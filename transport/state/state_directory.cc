@@ -96,30 +96,54 @@ Result<std::string> receive_all(const FileDescriptor& socket, Duration limit) {
   }
 }
 
-void add_matches(const char* pattern, std::vector<std::string>& paths) {
+std::vector<std::string> matches(const std::string& pattern) {
   glob_t found{};
-  if (glob(pattern, GLOB_NOSORT, nullptr, &found) == 0) {
-    paths.insert(paths.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  std::vector<std::string> paths;
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   }
   globfree(&found);
+  return paths;
+}
+
+bool is_our_folder(const std::string& path) {
+  struct stat information {};
+  return lstat(path.c_str(), &information) == 0 && S_ISDIR(information.st_mode) &&
+         information.st_uid == geteuid();
+}
+
+// Empty: there is none, or it is another user's, as after sudo.
+std::string runtime_folder() {
+  const char* const path = std::getenv("XDG_RUNTIME_DIR");
+  return path != nullptr && *path == '/' && is_our_folder(path) ? path : "";
+}
+
+std::string shared_name(const std::string& shared) {
+  return fmt::format("{}/pacecar-{}", shared, geteuid());
+}
+
+// Those that this user's processes made in place of shared_name().
+std::vector<std::string> substitutes(const std::string& shared) {
+  std::vector<std::string> paths = matches(shared_name(shared) + ".*");
+  std::erase_if(paths, [](const std::string& path) { return !is_our_folder(path); });
+  return paths;
 }
 
 }  // namespace
 
-std::string default_state_directory() {
-  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime == '/') return std::string(runtime) + "/pacecar";
-  return fmt::format("/tmp/pacecar-{}", geteuid());
-}
-
-std::vector<std::string> usual_state_directories() {
+std::vector<std::string> usual_state_directories(const std::string& shared) {
   // A shell may have another $XDG_RUNTIME_DIR than the job, or none.
-  std::vector<std::string> paths = {default_state_directory(),
-                                    fmt::format("/run/user/{}/pacecar", geteuid()),
-                                    fmt::format("/tmp/pacecar-{}", geteuid())};
+  std::vector<std::string> paths = substitutes(shared);
+  paths.push_back(fmt::format("/run/user/{}/pacecar", geteuid()));
+  paths.push_back(shared_name(shared));
+  if (const std::string runtime = runtime_folder(); !runtime.empty()) {
+    paths.push_back(runtime + "/pacecar");
+  }
   if (geteuid() == 0) {
-    add_matches("/run/user/*/pacecar", paths);
-    add_matches("/tmp/pacecar-*", paths);
+    for (const std::string& pattern : {std::string("/run/user/*/pacecar"), shared + "/pacecar-*"}) {
+      const auto found = matches(pattern);
+      paths.insert(paths.end(), found.begin(), found.end());
+    }
   }
   std::sort(paths.begin(), paths.end());
   paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
@@ -146,6 +170,29 @@ Result<StateDirectory> StateDirectory::make(const std::string& path) {
   auto directory = find(path);
   if (directory && directory->owner_ != geteuid()) return not_ours(path);
   return directory;
+}
+
+Result<StateDirectory> StateDirectory::make_usual(const LogSink& log, const std::string& shared) {
+  if (const std::string runtime = runtime_folder(); !runtime.empty()) {
+    if (auto directory = make(runtime + "/pacecar")) return directory;
+  }
+  auto usual = make(shared_name(shared));
+  if (usual) return usual;
+  auto instead = make_substitute(shared);
+  if (instead) {
+    log(LogLevel::kWarn, fmt::format("{}; meanwhile pacecar doctor finds this process in {}",
+                                     usual.error().message, instead->path()));
+  }
+  return instead;
+}
+
+Result<StateDirectory> StateDirectory::make_substitute(const std::string& shared) {
+  for (const std::string& path : substitutes(shared)) {
+    if (auto directory = make(path)) return directory;
+  }
+  std::string name = shared_name(shared) + ".XXXXXX";
+  if (mkdtemp(name.data()) == nullptr) return system_error("cannot make " + name);
+  return make(name);
 }
 
 Result<StateDirectory> StateDirectory::find(const std::string& path) {

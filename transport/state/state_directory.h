@@ -15,20 +15,21 @@
 #include <string_view>
 #include <vector>
 
+#include "transport/base/file_descriptor.h"
+#include "transport/base/log.h"
 #include "transport/base/result.h"
 #include "transport/base/units.h"
-#include "transport/base/file_descriptor.h"
 
 namespace pacecar {
 
 // The value of PACECAR_STATE_DIR that switches all of this off.
 inline constexpr std::string_view kNoStateDirectory = "none";
 
-// Where this process serves its state unless told otherwise: pacecar in $XDG_RUNTIME_DIR, or else
-// /tmp/pacecar-UID.
-std::string default_state_directory();
-// Where processes of this user may serve theirs; for root: those of all users.
-std::vector<std::string> usual_state_directories();
+// A folder in which anybody may make a name before we do.
+inline constexpr const char* kSharedFolder = "/tmp";
+
+// Where processes of this user may serve their state; for root: those of all users.
+std::vector<std::string> usual_state_directories(const std::string& shared = kSharedFolder);
 
 // The process that a socket's name says; nullopt for any other file.
 std::optional<pid_t> pid_of_socket(std::string_view name);
@@ -37,6 +38,12 @@ class StateDirectory {
  public:
   // Makes it where it is missing. Errors: kPermission (another's, or open to others), kSystem.
   static Result<StateDirectory> make(const std::string& path);
+  // Where this process serves its state unless told otherwise, made where it is missing: pacecar in
+  // $XDG_RUNTIME_DIR, if that is this user's; or pacecar-UID in the shared folder; or, where others
+  // have taken that name, with a warning, pacecar-UID.RANDOM: a name that nobody can take before,
+  // the same for all of the user's processes. Errors: kSystem.
+  static Result<StateDirectory> make_usual(const LogSink& log,
+                                           const std::string& shared = kSharedFolder);
   // To read from. Errors: kNotFound; kPermission (another's, for all but root; open to others).
   static Result<StateDirectory> find(const std::string& path);
 
@@ -62,6 +69,7 @@ class StateDirectory {
   static constexpr size_t kMaxDocumentBytes = 32U << 20;
 
  private:
+  static Result<StateDirectory> make_substitute(const std::string& shared);
   StateDirectory(std::string path, FileDescriptor directory, uid_t owner)
       : path_(std::move(path)), directory_(std::move(directory)), owner_(owner) {}
 

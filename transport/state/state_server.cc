@@ -33,16 +33,14 @@ tl::unexpected<Error> cannot(std::string_view what, int code) {
 
 }  // namespace
 
-Result<std::unique_ptr<StateServer>> StateServer::open(const std::string& path,
+Result<std::unique_ptr<StateServer>> StateServer::open(StateDirectory directory,
                                                        std::function<std::string()> document) {
-  auto directory = StateDirectory::make(path);
-  if (!directory) return tl::unexpected(directory.error());
-  directory->remove_stale();
+  directory.remove_stale();
   FileDescriptor stop(eventfd(0, EFD_CLOEXEC));
   if (!stop) return cannot("an eventfd", errno);
-  auto listening = directory->listen();
+  auto listening = directory.listen();
   if (!listening) return tl::unexpected(listening.error());
-  std::unique_ptr<StateServer> server(new StateServer(std::move(*directory), std::move(*listening),
+  std::unique_ptr<StateServer> server(new StateServer(std::move(directory), std::move(*listening),
                                                       std::move(stop), std::move(document)));
   try {
     server->thread_ = std::thread([raw = server.get()] { raw->serve(); });

@@ -18,9 +18,8 @@ namespace pacecar {
 
 class StateServer {
  public:
-  // `document` is called by the server's thread, until the server is destroyed. Errors: those of
-  // StateDirectory; kSystem.
-  static Result<std::unique_ptr<StateServer>> open(const std::string& directory,
+  // `document` is called by the server's thread, until the server is destroyed. Errors: kSystem.
+  static Result<std::unique_ptr<StateServer>> open(StateDirectory directory,
                                                    std::function<std::string()> document);
   // Waits for `document` to return, never for callers.
   ~StateServer();
