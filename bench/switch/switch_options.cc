@@ -23,8 +23,8 @@ Examples, as root, in the namespace that holds the interfaces:
   pacecar switch --port veth0,10G --port veth1,500M --buffer 2M --ecn 100K,400K,0.2 --delay 10us
   pacecar switch --port veth0 --port veth1 --rate 500M --loss 0.01 --seconds 10 --json figures.json
 and between processes that share memory (DPDK; the other ends have role=client):
-  pacecar switch --rate 10G --port dpdk:net_memif0,id=0,socket=/tmp/s,socket-abstract=no
-                            --port dpdk:net_memif1,id=1,socket=/tmp/s,socket-abstract=no,1G
+  S=socket=$HOME/switch.sock,socket-abstract=no
+  pacecar switch --rate 10G --port dpdk:net_memif0,id=0,$S --port dpdk:net_memif1,id=1,$S,1G
 It runs until --seconds are over or it is interrupted; SIGUSR1 prints the figures so far.
 Exit codes: 0 success, 1 failed, 2 wrong usage.)";
 

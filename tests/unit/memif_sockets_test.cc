@@ -100,6 +100,18 @@ TEST(MemifSockets, ServerTakesThePlaceOfADeadOneAlone) {
   EXPECT_TRUE(std::filesystem::is_socket(path + "3"));
 }
 
+// Whoever may connect may end the server.
+TEST(MemifSockets, ServersFileIsItsUsersAloneAndGoesWithIt) {
+  const test::ScratchDirectory folder;
+  const std::string path = (folder.path() / "file").string();
+  {
+    const auto server = open_memif("net_memif0", "role=server,socket-abstract=no,socket=" + path);
+    const auto rights = std::filesystem::status(path).permissions();
+    EXPECT_EQ(rights, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST(MemifSockets, ServerGivesItsNameBack) {
   const test::ScratchDirectory folder;
   serve_again_and_again("socket-abstract=no,socket=" + (folder.path() / "file").string());

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -70,6 +71,8 @@ void remove_dead_memif_socket(const std::string& path) {
   }
   close(fd);
 }
+
+void keep_memif_socket_private(const std::string& path) { chmod(path.c_str(), S_IRUSR | S_IWUSR); }
 
 bool memif_client_is_connected(std::string_view socket) {
   return !find_sockets(getpeername, socket).empty();

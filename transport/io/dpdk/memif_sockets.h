@@ -5,6 +5,9 @@
 //   of what the EAL's interrupt thread waits for; the thread then panics. So clients are patient.
 // - A server's listener stays open and on that list when its device is closed, and refers to memory
 //   that is free. So it is put out of use.
+//
+// By the first of them whoever may connect to a server may end it. So its file is its user's alone,
+// and names that are no files, to which everybody on the host may connect, are warned of.
 #pragma once
 
 #include <string>
@@ -15,6 +18,9 @@ namespace pacecar {
 // Removes the file of a socket at which nobody listens any more: a server that was killed leaves
 // it, and its successor could not listen there.
 void remove_dead_memif_socket(const std::string& path);
+
+// Once a server listens at this file.
+void keep_memif_socket_private(const std::string& path);
 
 // Whether a client of this process has a connection to the server, greeted or not.
 bool memif_client_is_connected(std::string_view socket);

@@ -63,6 +63,18 @@ bool serves_at_file(const DpdkDevice& device) {
          device.argument("socket-abstract") == "no";
 }
 
+void guard_memif_server(const DpdkDevice& device, const LogSink& log) {
+  if (serves_at_file(device)) {
+    keep_memif_socket_private(memif_socket(device));
+  } else if (device.driver() == kMemifDriver && device.argument("role") == "server") {
+    log(LogLevel::kWarn,
+        fmt::format("the DPDK device '{}': every user of this host may connect to its socket, and "
+                    "so end this process (DPDK 22.11): add socket-abstract=no at both ends, and "
+                    "name a socket in a directory of your own",
+                    device.name));
+  }
+}
+
 // The devices of this process that are in use, and what sockets of net_memif they have. With
 // eal_mutex() held.
 std::map<std::string, std::string>& devices_in_use() {
@@ -152,6 +164,7 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
   }
   name_ = device.name;
   devices_in_use()[name_] = memif_socket(device);
+  guard_memif_server(device, log);
   return {};
 }
 
