@@ -17,6 +17,8 @@ import struct
 import subprocess
 import tempfile
 
+import private
+
 HERE = pathlib.Path(__file__).resolve().parent
 META_PACKAGE = "linux-image-amd64"
 
@@ -49,6 +51,9 @@ def prepare():
     """The image to boot, made now if it is not in the cache."""
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
+    if not private.is_own(cache) or private.is_open_to_all(cache):
+        raise Unavailable(f"{cache}, from which guests boot, is not this user's alone: name "
+                          "another place in XDG_CACHE_HOME")
     with locked(cache / "lock"):
         kernel = newest_kernel(cache) or fetch_kernel(cache)
         return Image(kernel, make_initramfs(cache, kernel))

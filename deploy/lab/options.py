@@ -5,6 +5,8 @@ import pathlib
 import re
 import sys
 
+import private
+
 MAX_GUESTS = 16
 EPILOG = """\
 Each guest sees the host's file system as it is, and keeps what it writes in memory; only the
@@ -110,6 +112,8 @@ def check(parser, options):
     for folder in [options.share, options.output]:
         if folder and not folder.is_dir():
             parser.error(f"{folder} is no directory: make it first")
+        if folder and private.is_open_to_all(folder):
+            parser.error(f"every user may write to {folder}: name a directory of your own")
 
 
 def ranks(parser, name, text, guests):

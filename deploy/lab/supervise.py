@@ -7,6 +7,7 @@ import sys
 import time
 
 import network
+import private
 from guest import Guest
 from output import Lines, open_output
 
@@ -33,7 +34,7 @@ class Run:
         try:
             for guest, nic in zip(self._guests, nics):
                 guest.start(image, accel, nic, environment, directory)
-                self._pid_file(guest).write_text(f"{guest.process.pid}\n", encoding="ascii")
+                private.write_new(self._pid_file(guest), f"{guest.process.pid}\n")
                 self._watch(guest)
             return self._wait()
         finally:

@@ -3,6 +3,7 @@
 lab_test.py [unittest flags]; exits with 77 when this machine can run no guest.
 """
 
+import os
 import pathlib
 import selectors
 import subprocess
@@ -42,6 +43,73 @@ class Usage(unittest.TestCase):
             self.assertEqual(done.returncode, 2, words)
             self.assertIn(part, done.stderr)
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+
+class OtherUsers(unittest.TestCase):
+    """What they may leave in places that all share: none of it is waited for, or removed."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def call(self, code, *words):
+        """Runs it beside the program's modules; a FIFO that is waited for is a test that fails."""
+        load = ("import importlib.machinery, importlib.util\n"
+                "loader = importlib.machinery.SourceFileLoader('program', 'run')\n"
+                "run = importlib.util.module_from_spec("
+                "importlib.util.spec_from_loader('program', loader))\n"
+                "loader.exec_module(run)\n")
+        done = subprocess.run([sys.executable, "-B", "-c", load + code, *map(str, words)],
+                              cwd=FOLDER, env={**os.environ, "TMPDIR": str(self.root)}, text=True,
+                              capture_output=True, timeout=LIMIT_S / 10, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_left_behind_is_only_what_is_ours(self):
+        with_fifo, with_link, ours = (self.root / f"pacecar-lab.{i}" for i in range(3))
+        for folder in (with_fifo, with_link, ours):
+            folder.mkdir()
+        os.mkfifo(with_fifo / "lock")
+        (ours / "lock").touch()
+        (with_link / "lock").symlink_to(ours / "lock")
+        (self.root / "pacecar-lab.3").symlink_to(self.root)
+        theirs = self.root / "pacecar-lab.4"
+        if os.geteuid() == 0:
+            theirs.mkdir()
+            (theirs / "lock").touch()
+            os.chown(theirs, 12345, 12345)
+        self.call("run.remove_left_behind()")
+        self.assertFalse(ours.exists())
+        self.assertTrue(with_link.exists())
+        self.assertEqual(theirs.exists(), os.geteuid() == 0)
+
+    def test_pid_files_are_new_files(self):
+        elsewhere = self.root / "elsewhere"
+        elsewhere.write_text("kept")
+        os.mkfifo(self.root / "guest.0.pid")
+        (self.root / "guest.1.pid").symlink_to(elsewhere)
+        code = ("import pathlib, private, sys\n"
+                "for path in sys.argv[1:]: private.write_new(pathlib.Path(path), '7\\n')")
+        files = [self.root / "guest.0.pid", self.root / "guest.1.pid"]
+        self.call(code, *files)
+        self.assertEqual([file.read_text() for file in files], ["7\n", "7\n"])
+        self.assertEqual(elsewhere.read_text(), "kept")
+
+    def test_a_directory_that_all_may_write_to_is_refused(self):
+        self.root.chmod(0o1777)
+        for flag in ("--share", "--output"):
+            done = run(flag, str(self.root), "--", "true")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"every user may write to {self.root}", done.stderr)
+
+    def test_a_cache_that_all_may_write_to_is_refused(self):
+        (self.root / "pacecar/lab").mkdir(parents=True)
+        (self.root / "pacecar/lab").chmod(0o777)
+        self.call("import os, sys, image\n"
+                  "os.environ['XDG_CACHE_HOME'] = sys.argv[1]\n"
+                  "try: image.prepare()\n"
+                  "except image.Unavailable as why: assert 'XDG_CACHE_HOME' in str(why), why\n"
+                  "else: raise SystemExit('prepared')", self.root)
 
 
 class Knobs(unittest.TestCase):
