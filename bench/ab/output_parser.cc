@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "bench/perf/json_fields.h"
+
 namespace pacecar::ab {
 namespace {
 
@@ -134,8 +136,7 @@ std::vector<SizeFigures> perftest_json(std::string_view output) {
   const size_t begin = output.find('{');
   const size_t end = output.rfind('}');
   if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) return {};
-  const SortedJson document =
-      SortedJson::parse(output.substr(begin, end - begin + 1), nullptr, false);
+  const SortedJson document = perf::parse_json(output.substr(begin, end - begin + 1));
   if (!document.is_object() || !document.contains("results")) return {};
   const SortedJson& results = document["results"];
   std::vector<SizeFigures> sizes;
@@ -189,7 +190,7 @@ std::vector<SizeFigures> nccl_table(std::string_view output, std::optional<doubl
 void add_named(std::string_view output, ParsedOutput& parsed) {
   const auto lines = lines_of(output);
   if (lines.empty()) return;
-  const SortedJson document = SortedJson::parse(lines.back(), nullptr, false);
+  const SortedJson document = perf::parse_json(lines.back());
   if (!document.is_object() || !document.contains("metrics")) return;
   const SortedJson& metrics = document["metrics"];
   if (!metrics.is_object()) return;

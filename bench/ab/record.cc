@@ -8,6 +8,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "bench/perf/json_fields.h"
+
 namespace pacecar::ab {
 namespace {
 
@@ -73,8 +75,10 @@ std::string to_line(const RunRecord& record) {
 }
 
 Result<RunRecord> record_from_line(const std::string& line) {
+  const Json json = perf::parse_json<Json>(line);
+  if (json.is_discarded()) return fail(ErrorCode::kInvalidArgument, "it is no JSON");
   try {
-    return parse(Json::parse(line));
+    return parse(json);
   } catch (const Json::exception& error) {
     return fail(ErrorCode::kInvalidArgument, error.what());
   }

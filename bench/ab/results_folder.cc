@@ -8,6 +8,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "bench/perf/json_fields.h"
+
 namespace pacecar::ab {
 namespace {
 
@@ -89,7 +91,7 @@ Result<void> ResultsFolder::write_records(const std::vector<RunRecord>& records)
 }
 
 Result<Experiment> ResultsFolder::read_experiment() const {
-  const Json json = Json::parse(text_of_file(file(kExperiment)), nullptr, false);
+  const Json json = perf::parse_json<Json>(text_of_file(file(kExperiment)));
   auto experiment = experiment_from_json(json);
   if (experiment) return experiment;
   return fail(experiment.error().code,
@@ -104,7 +106,7 @@ Result<std::vector<RunRecord>> ResultsFolder::read_finished() const {
 
 nlohmann::json ResultsFolder::read_detail(const RunRecord& record) const {
   if (record.detail.empty()) return {};
-  nlohmann::json detail = nlohmann::json::parse(text_of_file(file(record.detail)), nullptr, false);
+  nlohmann::json detail = perf::parse_json(text_of_file(file(record.detail)));
   return detail.is_discarded() ? nlohmann::json() : detail;
 }
 

@@ -79,8 +79,9 @@ def stream(gbps, sender, receiver):
 def plugin_bench(tools, link, seconds, *flags):
     port = free_port()
     program = [tools.plugin_bench, tools.plugin]
-    client = [*program, "--connect", f"{link.address}:{port}", "--seconds", seconds, "--json"]
-    return json.loads(exchange(link, [*program, "--listen", port], [*client, *flags], seconds,
+    place = f"{link.address}:{port}"
+    client = [*program, "--connect", place, "--seconds", seconds, "--json"]
+    return json.loads(exchange(link, [*program, "--listen", place], [*client, *flags], seconds,
                                port))
 
 

@@ -230,7 +230,7 @@ Json to_json(const Evidence& evidence) {
 }
 
 Result<void> add_evidence(std::string_view text, Evidence& evidence) {
-  const Json object = Json::parse(text, nullptr, false);
+  const Json object = perf::parse_json(text);
   Evidence more;
   Reader reader(object);
   reader.version();

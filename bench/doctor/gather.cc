@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "bench/perf/json_fields.h"
 #include "transport/state/state_directory.h"
 
 namespace pacecar::doctor {
@@ -53,7 +54,7 @@ bool look(Socket& socket, Json& document, Gathered& gathered) {
     }
     return false;
   }
-  document = Json::parse(*text, nullptr, false);
+  document = perf::parse_json(*text);
   if (const auto process = read_sighting({nullptr, document}); !process) {
     gathered.warnings.push_back(fmt::format("pid {}: {}", pid, process.error().message));
     return false;

@@ -32,7 +32,7 @@ struct Options {
   size_t rounds = 5;    // with it
   int ranks = 2;
   int rank = kAllRanks;  // which one this process is
-  std::string root;      // rank 0's host
+  std::string root;      // rank 0's address
   uint16_t port = 18515;
   size_t min_bytes = 4096;
   size_t max_bytes = 64 << 20;
@@ -195,7 +195,8 @@ int main(int argc, char** argv) {
       ->needs(against);
   auto* rank = app.add_option("--rank", options.rank, "be this one rank; the others run elsewhere")
                    ->check(CLI::Range(0, kMaxRanks - 1));
-  app.add_option("--root", options.root, "host of rank 0, for the others")->needs(rank);
+  app.add_option("--root", options.root, "address of rank 0, where the others meet it")
+      ->needs(rank);
   app.add_option("--port", options.port, "of rank 0, where the ranks meet")->needs(rank);
   app.add_option("-b,--minbytes", options.min_bytes, "first size")->transform(size);
   app.add_option("-e,--maxbytes", options.max_bytes, "last size")->transform(size);
@@ -210,8 +211,8 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "--minbytes must be from {} to --maxbytes\n", least);
     return 2;
   }
-  if (options.rank >= options.ranks || (options.rank > 0 && options.root.empty())) {
-    fmt::print(stderr, "--rank must be below --ranks, and all but rank 0 need --root HOST\n");
+  if (options.rank >= options.ranks || (options.rank != kAllRanks && options.root.empty())) {
+    fmt::print(stderr, "--rank must be below --ranks, and needs --root HOST, rank 0 its own\n");
     return 2;
   }
   const auto body = [&](Board& board, int self) { run_rank(options, board, self); };

@@ -9,6 +9,6 @@ run "$@" --rank 1 --root 127.0.0.1 &
 first=$!
 run "$@" --rank 2 --root 127.0.0.1 &
 second=$!
-run "$@" --rank 0
+run "$@" --rank 0 --root 127.0.0.1
 wait "$first"
 wait "$second"

@@ -12,6 +12,7 @@
 #include "bench/nccl/value_or_throw.h"
 #include "bench/perf/clock.h"
 #include "bench/perf/control_channel.h"
+#include "bench/perf/control_listener.h"
 
 namespace pacecar::nccl {
 namespace {
@@ -21,6 +22,8 @@ using perf::ControlChannel;
 using perf::ControlListener;
 
 constexpr Duration kSetUpLimit = Duration::from_s(60);
+constexpr const char* kLoopback = "127.0.0.1";
+constexpr const char* kGreeting = "pair";
 
 Duration length_of(const PairPlan& plan) {
   return Duration::from_ns(static_cast<int64_t>(plan.seconds * 1e9));
@@ -164,18 +167,24 @@ Json drive_pair(const PairPlan& plan, perf::ControlChannel channel) {
 }
 
 perf::ControlChannel connect_pair(const std::string& host, uint16_t port) {
-  return value_or_throw(ControlChannel::connect(host, port, kSetUpLimit));
+  ControlChannel channel = value_or_throw(ControlChannel::connect(host, port, kSetUpLimit));
+  value_or_throw(channel.send({{"type", kGreeting}}));
+  return channel;
+}
+
+perf::ControlChannel await_pair(perf::ControlListener& listener) {
+  return value_or_throw(listener.accept(kGreeting)).channel;
 }
 
 // The child receives.
 Json run_pair(const PairPlan& plan) {
-  ControlListener listener = value_or_throw(ControlListener::open(0));
+  ControlListener listener = value_or_throw(ControlListener::open({kLoopback}, 0));
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     int status = EXIT_SUCCESS;
     try {
-      serve_pair(plan, connect_pair("127.0.0.1", listener.port()));
+      serve_pair(plan, connect_pair(kLoopback, listener.port()));
     } catch (const std::exception&) {
       status = EXIT_FAILURE;  // the sender has been told why
     }
@@ -184,7 +193,7 @@ Json run_pair(const PairPlan& plan) {
   int status = 0;
   Json result;
   try {
-    result = drive_pair(plan, value_or_throw(listener.accept()));
+    result = drive_pair(plan, await_pair(listener));
   } catch (...) {
     kill(child, SIGKILL);
     waitpid(child, &status, 0);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "bench/perf/control_channel.h"
+#include "bench/perf/control_listener.h"
 #include "net_plugin/host/host.h"
 
 namespace pacecar::nccl {
@@ -31,6 +32,8 @@ void serve_pair(const PairPlan& plan, perf::ControlChannel channel);
 // The sending process: decides, measures, and returns the figures with their units in their names.
 nlohmann::json drive_pair(const PairPlan& plan, perf::ControlChannel channel);
 perf::ControlChannel connect_pair(const std::string& host, uint16_t port);
+// Waits for who calls connect_pair there.
+perf::ControlChannel await_pair(perf::ControlListener& listener);
 // Both processes here.
 nlohmann::json run_pair(const PairPlan& plan);
 

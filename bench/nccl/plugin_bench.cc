@@ -26,9 +26,9 @@ struct Options {
   bool json = false;
   size_t setup_connections = 0;  // instead of all else, when not 0
   size_t rounds = 10;
-  std::string against;  // another plugin; empty: none
-  uint16_t listen_port = 0;
-  std::string connect_to;
+  std::string against;     // another plugin; empty: none
+  std::string listen_at;   // HOST:PORT
+  std::string connect_to;  // likewise
 };
 
 void print(const Options& options, const Json& result) {
@@ -42,11 +42,17 @@ void print(const Options& options, const Json& result) {
   }
 }
 
-perf::ControlChannel connect_channel(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) throw std::runtime_error("--connect needs HOST:PORT");
-  const int port = std::stoi(address.substr(colon + 1));
-  return connect_pair(address.substr(0, colon), static_cast<uint16_t>(port));
+struct Place {
+  std::string host;
+  uint16_t port;
+};
+
+Place place_of(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos) {
+    throw std::runtime_error("--listen and --connect need HOST:PORT");
+  }
+  return {text.substr(0, colon), static_cast<uint16_t>(std::stoi(text.substr(colon + 1)))};
 }
 
 Json set_up(const Options& options) {
@@ -94,18 +100,22 @@ int run(const Options& options) {
     print(options, set_up(options));
     return perf::kExitOk;
   }
-  if (options.listen_port != 0) {
-    auto listener = value_or_throw(perf::ControlListener::open(options.listen_port));
-    serve_pair(options.plan, value_or_throw(listener.accept()));
+  if (!options.listen_at.empty()) {
+    const Place place = place_of(options.listen_at);
+    auto listener = value_or_throw(perf::ControlListener::open({place.host}, place.port));
+    serve_pair(options.plan, await_pair(listener));
     return perf::kExitOk;
   }
   if (!options.against.empty()) {
     print(options, compare(options));
     return perf::kExitOk;
   }
-  print(options, options.connect_to.empty()
-                     ? run_pair(options.plan)
-                     : drive_pair(options.plan, connect_channel(options.connect_to)));
+  if (options.connect_to.empty()) {
+    print(options, run_pair(options.plan));
+    return perf::kExitOk;
+  }
+  const Place place = place_of(options.connect_to);
+  print(options, drive_pair(options.plan, connect_pair(place.host, place.port)));
   return perf::kExitOk;
 }
 
@@ -146,8 +156,8 @@ int main(int argc, char** argv) {
                  "Of --setup: how often they are made and closed; of --against: turns of each")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
-  auto* const listen = app.add_option("--listen", options.listen_port,
-                                      "Receive: wait for --connect on this TCP port")
+  auto* const listen = app.add_option("--listen", options.listen_at,
+                                      "Receive: wait for --connect at HOST:PORT, of this host")
                            ->excludes(against);
   app.add_option("--connect", options.connect_to, "Send: HOST:PORT of the process that listens")
       ->excludes(listen)

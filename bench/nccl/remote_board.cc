@@ -8,6 +8,9 @@
 #include <thread>
 #include <utility>
 
+#include "bench/perf/control_listener.h"
+#include "bench/perf/json_fields.h"
+
 namespace pacecar::nccl {
 namespace {
 
@@ -45,6 +48,33 @@ Result<perf::ControlChannel> reach(const std::string& host, uint16_t port, Durat
   }
 }
 
+void warn(const Error& why) { fmt::print(stderr, "rank 0: {}\n", why.message); }
+
+// The channels to all ranks but 0, in their order. Who does not join as one of them is a stranger.
+Result<std::vector<perf::ControlChannel>> await_others(int ranks, const std::string& host,
+                                                       uint16_t port) {
+  auto listener = perf::ControlListener::open({host}, port);
+  if (!listener) return tl::unexpected(listener.error());
+  std::vector<std::optional<perf::ControlChannel>> joined(static_cast<size_t>(ranks));
+  for (size_t left = joined.size() - 1; left > 0;) {
+    auto caller = listener->accept("join", warn);
+    if (!caller) return tl::unexpected(caller.error());
+    const auto rank = perf::unsigned_field(caller->greeting, "rank", 1, joined.size() - 1);
+    if (!rank || joined[*rank]) {
+      const std::string why =
+          rank ? fmt::format("there is a rank {} already", *rank) : rank.error().message;
+      caller->channel.send_error(why);
+      warn({ErrorCode::kPeer, fmt::format("{}: {}", caller->channel.peer(), why)});
+      continue;
+    }
+    joined[*rank] = std::move(caller->channel);
+    --left;
+  }
+  std::vector<perf::ControlChannel> channels;
+  for (size_t rank = 1; rank < joined.size(); ++rank) channels.push_back(std::move(*joined[rank]));
+  return channels;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<RemoteBoard>> RemoteBoard::join(int ranks, int rank, const std::string& host,
@@ -59,19 +89,9 @@ Result<std::unique_ptr<RemoteBoard>> RemoteBoard::join(int ranks, int rank, cons
     board->channels_.push_back(std::move(*channel));
     return board;
   }
-  auto listener = perf::ControlListener::open(port);
-  if (!listener) return tl::unexpected(listener.error());
-  std::vector<std::optional<perf::ControlChannel>> joined(static_cast<size_t>(ranks) - 1);
-  for (size_t left = joined.size(); left > 0;) {
-    auto channel = listener->accept();
-    if (!channel) return tl::unexpected(channel.error());
-    const auto note = channel->expect("join", limit);
-    const int who = note ? note->value("rank", 0) : 0;
-    if (who < 1 || who >= ranks || joined[static_cast<size_t>(who) - 1]) continue;  // a stranger
-    joined[static_cast<size_t>(who) - 1] = std::move(*channel);
-    --left;
-  }
-  for (auto& channel : joined) board->channels_.push_back(std::move(*channel));
+  auto gathered = await_others(ranks, host, port);
+  if (!gathered) return tl::unexpected(gathered.error());
+  board->channels_ = std::move(*gathered);
   return board;
 }
 

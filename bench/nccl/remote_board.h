@@ -14,8 +14,8 @@ namespace pacecar::nccl {
 
 class RemoteBoard final : public Board {
  public:
-  // Rank 0 waits at `port` for all others; they try `host` until it answers, for at most `limit`.
-  // Errors: kSystem, kPeer.
+  // Rank 0 waits at `host`, an address of its own, and `port` for all others; they try there until
+  // it answers, for at most `limit`. Errors: kNotFound, kSystem, kPeer.
   static Result<std::unique_ptr<RemoteBoard>> join(int ranks, int rank, const std::string& host,
                                                    uint16_t port, Duration limit);
 

@@ -52,6 +52,19 @@ std::string address_text(const sockaddr* address, socklen_t size) {
   return fmt::format(fmt::runtime(v6 ? "[{}]:{}" : "{}:{}"), name, service.data());
 }
 
+std::string peer_of(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  getpeername(fd, any, &size);
+  return address_text(any, size);
+}
+
+void send_at_once(int fd) {
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
 // 0 or an errno.
 int connect_one(int fd, const addrinfo& target, Duration limit) {
   if (::connect(fd, target.ai_addr, target.ai_addrlen) == 0) return 0;
@@ -67,7 +80,7 @@ std::string connect_failure(const std::string& host, uint16_t port, int error) {
   if (error == ECONNREFUSED) {
     return fmt::format(
         "nobody listens on {} port {}: start the server there first (the same command without a "
-        "host), or name its port with -p",
+        "host), or name the address and, with -p, the port at which it says that it waits",
         host, port);
   }
   return fmt::format("cannot reach {} port {} ({}): check the address, the route and the firewall",
@@ -85,10 +98,14 @@ Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+ControlChannel::ControlChannel(Descriptor socket)
+    : socket_(std::move(socket)), peer_(peer_of(socket_.get())) {
+  send_at_once(socket_.get());
+}
+
 ControlChannel::ControlChannel(Descriptor socket, std::string peer)
     : socket_(std::move(socket)), peer_(std::move(peer)) {
-  const int on = 1;
-  setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  send_at_once(socket_.get());
 }
 
 Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t port,
@@ -113,7 +130,7 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
     }
     error = connect_one(fd.get(), *target, deadline - steady_now());
     if (error == 0) {
-      return ControlChannel(std::move(fd), address_text(target->ai_addr, target->ai_addrlen));
+      return ControlChannel(std::move(fd));
     }
   }
   return fail(ErrorCode::kPeer, connect_failure(host, port, error));
@@ -161,8 +178,7 @@ Result<bool> ControlChannel::fill(Duration limit) {
 Result<std::optional<Json>> ControlChannel::next_message() {
   const size_t end = input_.find('\n');
   if (end == std::string::npos) return std::optional<Json>();
-  Json message = Json::parse(input_.begin(), input_.begin() + static_cast<ptrdiff_t>(end), nullptr,
-                             /*allow_exceptions=*/false);
+  Json message = parse_json(std::string_view(input_).substr(0, end));
   input_.erase(0, end + 1);
   if (!message.is_object()) {
     return fail(ErrorCode::kPeer,
@@ -187,10 +203,7 @@ Result<Json> ControlChannel::receive(Duration limit) {
     if (*message) return std::move(**message);
     const Duration left = deadline - steady_now();
     if (left <= Duration()) {
-      return fail(ErrorCode::kPeer,
-                  fmt::format("{} did not answer within {:.0f} s: it is busy with another client "
-                              "or hangs, or another program uses this port",
-                              peer_, limit.seconds()));
+      return tl::unexpected(too_late(limit));
     }
     const auto filled = fill(left);
     if (!filled) return tl::unexpected(filled.error());
@@ -199,13 +212,24 @@ Result<Json> ControlChannel::receive(Duration limit) {
 
 Result<Json> ControlChannel::expect(std::string_view type, Duration limit) {
   auto message = receive(limit);
-  if (message && message->value("type", Json()) != type) {
-    return fail(ErrorCode::kPeer,
-                fmt::format("{} sent something else than '{}': run the same version of pacecar at "
-                            "both ends",
-                            peer_, type));
-  }
+  if (!message) return message;
+  if (auto meant = require(*message, type); !meant) return tl::unexpected(meant.error());
   return message;
+}
+
+Result<void> ControlChannel::require(const Json& message, std::string_view type) const {
+  if (message.value("type", Json()) == type) return {};
+  return fail(ErrorCode::kPeer,
+              fmt::format("{} sent something else than '{}': run the same version of pacecar at "
+                          "both ends",
+                          peer_, type));
+}
+
+Error ControlChannel::too_late(Duration limit) const {
+  return {ErrorCode::kPeer,
+          fmt::format("{} did not answer within {:.0f} s: it is busy with another client or hangs, "
+                      "or another program uses this port",
+                      peer_, limit.seconds())};
 }
 
 Result<std::optional<Json>> ControlChannel::poll() {
@@ -217,65 +241,13 @@ Result<std::optional<Json>> ControlChannel::poll() {
 }
 
 Error ControlChannel::explain(Error error) {
-  while (!gave_up_) {
-    auto message = receive(kExplainLimit);
+  const Instant deadline = steady_now() + kExplainLimit;
+  while (!gave_up_ && steady_now() < deadline) {
+    auto message = receive(deadline - steady_now());
     if (!message && gave_up_) return message.error();
     if (!message) break;
   }
   return error;
-}
-
-Result<ControlListener> ControlListener::open(uint16_t port) {
-  // One IPv6 socket serves IPv4 too; a host without IPv6 gets a plain IPv4 one.
-  Descriptor fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int on = 1;
-  const int off = 0;
-  sockaddr_storage address{};
-  socklen_t size = sizeof(sockaddr_in6);
-  if (fd.get() >= 0) {
-    auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
-    v6.sin6_family = AF_INET6;
-    v6.sin6_port = htons(port);
-    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-  } else {
-    fd = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    auto& v4 = reinterpret_cast<sockaddr_in&>(address);
-    v4.sin_family = AF_INET;
-    v4.sin_port = htons(port);
-    size = sizeof(sockaddr_in);
-  }
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-      ::listen(fd.get(), 8) != 0) {
-    return fail(ErrorCode::kSystem,
-                fmt::format("cannot listen on TCP port {} ({}): choose another one with -p", port,
-                            std::strerror(errno)));
-  }
-  socklen_t bound_size = sizeof address;
-  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &bound_size);
-  // The port lies at the same place in both families.
-  const uint16_t bound = ntohs(reinterpret_cast<sockaddr_in&>(address).sin_port);
-  return ControlListener(std::move(fd), bound);
-}
-
-Result<ControlChannel> ControlListener::accept() {
-  for (;;) {
-    sockaddr_storage address{};
-    socklen_t size = sizeof address;
-    const int fd = ::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size,
-                             SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd >= 0) {
-      return ControlChannel(Descriptor(fd),
-                            address_text(reinterpret_cast<sockaddr*>(&address), size));
-    }
-    // A client that gave up meanwhile is not our failure.
-    if (errno != EINTR && errno != ECONNABORTED) {
-      return fail(ErrorCode::kSystem,
-                  fmt::format("cannot accept a client ({}): close other programs' files or raise "
-                              "'ulimit -n'",
-                              std::strerror(errno)));
-    }
-  }
 }
 
 }  // namespace pacecar::perf

@@ -1,6 +1,6 @@
 // The control channel: a TCP connection between the two ends of a test. One message is one JSON
 // object on one line, with its kind in the member "type". The peer's bytes are data: a line has a
-// bound, and what is not a JSON object is an error of code kPeer.
+// bound, and what is not a JSON object is an error of code kPeer. Clients are control_listener.h's.
 //
 // Thread rule: one thread at a time. Time limits are relative to the call.
 #pragma once
@@ -36,6 +36,8 @@ class ControlChannel {
   static constexpr size_t kMaxLine = 1024 * 1024;  // bytes of one message
   static constexpr size_t kMaxText = 1024;         // characters of a peer's error message
 
+  // A connected socket, which does not block; of TCP, its peer is named by its address.
+  explicit ControlChannel(Descriptor socket);
   ControlChannel(Descriptor socket, std::string peer);
 
   // Tries every address of `host` within `limit`.
@@ -51,10 +53,15 @@ class ControlChannel {
   Result<nlohmann::json> expect(std::string_view type, Duration limit);
   // The next message if it is there already.
   Result<std::optional<nlohmann::json>> poll();
+  // An error if the message is of another type.
+  Result<void> require(const nlohmann::json& message, std::string_view type) const;
+  Error too_late(Duration limit) const;
 
   // What to tell people after a failure that the peer may have caused: the peer's own words if they
-  // come soon, else `error`.
+  // come within half a second, else `error`.
   Error explain(Error error);
+
+  int descriptor() const { return socket_.get(); }  // to wait for
 
   const std::string& peer() const { return peer_; }
 
@@ -67,21 +74,6 @@ class ControlChannel {
   std::string peer_;
   std::string input_;
   bool gave_up_ = false;  // the peer sent an error
-};
-
-class ControlListener {
- public:
-  // Port 0 takes any free port.
-  static Result<ControlListener> open(uint16_t port);
-  // Waits without limit for the next client.
-  Result<ControlChannel> accept();
-  uint16_t port() const { return port_; }
-
- private:
-  ControlListener(Descriptor socket, uint16_t port) : socket_(std::move(socket)), port_(port) {}
-
-  Descriptor socket_;
-  uint16_t port_;
 };
 
 }  // namespace pacecar::perf

@@ -23,6 +23,26 @@ const nlohmann::json* find(const nlohmann::json& object, std::string_view key) {
 
 }  // namespace
 
+// Sees what the parser sees, up to the first error.
+bool nests_too_deep(std::string_view text) {
+  size_t depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxJsonDepth) return true;
+    } else if (c == ']' || c == '}') {
+      if (depth > 0) --depth;
+    } else if (c == '"') {
+      in_string = true;
+    }
+  }
+  return false;
+}
+
 Result<uint64_t> unsigned_field(const nlohmann::json& object, std::string_view key, uint64_t min,
                                 uint64_t max) {
   const nlohmann::json* value = find(object, key);

@@ -1,5 +1,5 @@
-// Reads members of a JSON object that came from a peer: present, of the right type and in range, or
-// an error of code kPeer.
+// JSON that another process or a file gave us, and members of its objects: present, of the right
+// type and in range, or an error of code kPeer.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,20 @@
 #include "transport/base/result.h"
 
 namespace pacecar::perf {
+
+// Arrays and objects within each other. Ours have less than half as many.
+constexpr size_t kMaxJsonDepth = 32;
+
+bool nests_too_deep(std::string_view text);
+
+// Discarded (is_discarded(), of no other type) where the text is no JSON, or nests deeper: to copy,
+// compare or print a value takes stack for each level. How long a text may be is the reader's
+// affair. All text that is not our own is parsed here.
+template <typename Json = nlohmann::json>
+Json parse_json(std::string_view text) {
+  if (nests_too_deep(text)) return Json::value_t::discarded;
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
 
 Result<uint64_t> unsigned_field(const nlohmann::json& object, std::string_view key, uint64_t min,
                                 uint64_t max);

@@ -37,6 +37,13 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   app.add_option("-p,--port", options.port, "TCP port of the control channel")
       ->check(whole_number(0, 65535))
       ->capture_default_str();
+  app.add_option("--bind", options.bind,
+                 "server: the address or name at which it waits, '*' for all (default: the NIC's, "
+                 "and 127.0.0.1)");
+  app.add_option("--max-buffers", options.max_buffers,
+                 "server: what a client may make it take for messages, in bytes")
+      ->transform(byte_count(1, kMaxBufferBytes))
+      ->capture_default_str();
   app.add_option("-d,--ib-dev", options.nics, "NIC, as an entry of PACECAR_NICS: soft:udp:eth0");
   auto* size = app.add_option("-s,--size", raw.size, "bytes of a message")
                    ->transform(byte_count(1, kMaxMessageBytes))
@@ -182,8 +189,8 @@ Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* co
     add_latency_flags(app, options);
   }
   app.footer(
-      fmt::format("The client's flags rule the test; a server needs at most -p, -d and "
-                  "--run_infinitely.\n"
+      fmt::format("The client's flags rule the test; a server needs at most -p, -d, --bind, "
+                  "--max-buffers and --run_infinitely.\n"
                   "  server$ pacecar {0}\n"
                   "  client$ pacecar {0} -a server\n{1}",
                   name_of(kind), kExitCodesHelp));

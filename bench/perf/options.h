@@ -18,9 +18,11 @@ enum class TestKind { kBandwidth, kLatency };
 std::string_view name_of(TestKind kind);
 
 struct TestOptions {
-  std::string host;              // empty: this end is the server
-  uint16_t port = kDefaultPort;  // a server's 0 means any free port
-  std::string nics;              // as PACECAR_NICS; empty: its value
+  std::string host;                          // empty: this end is the server
+  uint16_t port = kDefaultPort;              // a server's 0 means any free port
+  std::string bind;                          // where a server waits; empty: at its NIC's address
+  uint64_t max_buffers = uint64_t{1} << 30;  // bytes that a client may make a server take
+  std::string nics;                          // as PACECAR_NICS; empty: its value
   std::vector<uint64_t> sizes;
   TestParameters parameters;
   bool run_infinitely = false;

@@ -39,6 +39,7 @@ struct Flags {
   std::string only;
   std::string root;
   std::string peer;
+  std::string bind;
   uint64_t watch_s = 0;
   uint16_t port = kDefaultPort;
   bool listen = false;
@@ -57,6 +58,8 @@ void add_flags(CLI::App& app, Flags& flags) {
   auto* watch = app.add_option("--watch", flags.watch_s, "watch the counters for these seconds")
                     ->check(whole_number(1, kLongestWatch));
   auto* listen = app.add_flag("--listen", flags.listen, "answer another host's --peer until ended");
+  app.add_option("--bind", flags.bind, "--listen at this address or name only (default: at all)")
+      ->needs(listen);
   app.add_option("-p,--port", flags.port, "UDP port of --peer and --listen")
       ->check(whole_number(0, UINT16_MAX))
       ->capture_default_str();
@@ -132,9 +135,10 @@ Result<int> examine_host(const Flags& flags, const Console& console) {
 }
 
 Result<int> listen(const Flags& flags, const Console& console) {
-  auto listener = preflight::ProbeListener::open(flags.port);
+  auto listener = preflight::ProbeListener::open(flags.bind, flags.port);
   if (!listener) return tl::unexpected(listener.error());
-  console.note(fmt::format("answering probes on UDP port {}; end with Ctrl-C", listener->port()));
+  console.note(fmt::format("answering probes at {} on UDP port {}; end with Ctrl-C",
+                           flags.bind.empty() ? "all addresses" : flags.bind, listener->port()));
   while (listener->answer_one()) {
   }
   return fail(ErrorCode::kSystem, "the listener's socket failed: start it again");

@@ -3,13 +3,14 @@
 //   client: hello {protocol, release, test, parameters}      server: welcome, or error
 //   per size -> test {size}; both set up streams; phases warm-up and measurement; result
 //   client: end {status}
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
-#include "bench/perf/control_channel.h"
+#include "bench/perf/control_listener.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/json_fields.h"
 #include "bench/perf/probe.h"
@@ -25,12 +26,14 @@ constexpr uint64_t kProtocol = 2;
 // Together below the 5 s that a client may take to say that it cannot reach its server.
 constexpr Duration kControlLimit = Duration::from_ms(2500);
 constexpr Duration kWelcomeLimit = Duration::from_s(2);
-constexpr Duration kHelloLimit = Duration::from_s(2);
+// Before the first connections, when it may be anybody.
+constexpr Duration kFirstLimit = Duration::from_s(5);
 // Between two sizes, and while the client prints.
 constexpr Duration kNextLimit = Duration::from_s(60);
 constexpr uint64_t kWarmupBytes = 4 << 20;
 constexpr uint64_t kMaxWarmupMessages = 1000;
 constexpr size_t kNic = 0;  // of those that match: the first
+constexpr const char* kLoopback = "127.0.0.1";
 
 uint64_t warmup_messages(const TestParameters& parameters, uint64_t size) {
   const uint64_t group = group_size(parameters.rx_depth);
@@ -152,19 +155,15 @@ class Server {
 
   // Returns an ExitCode: the client's, unless it runs infinitely.
   int run() {
-    const auto usable = check_nics();
-    if (!usable) {
-      console_.error(usable.error().message);
-      return exit_code_of(usable.error());
-    }
-    auto listener = ControlListener::open(options_.port);
+    auto listener = open_listener();
     if (!listener) {
       console_.error(listener.error().message);
-      return kExitFailed;
+      return exit_code_of(listener.error());
     }
     for (;;) {
-      console_.note(fmt::format("waiting for a client of 'pacecar {}' on port {}",
-                                name_of(definition_.kind), listener->port()));
+      console_.note(fmt::format("waiting for a client of 'pacecar {}' at {} on port {}",
+                                name_of(definition_.kind), fmt::join(hosts_, " and "),
+                                listener->port()));
       const auto status = serve_next(*listener);
       if (!status) console_.error(status.error().message);
       if (!options_.run_infinitely) return status ? *status : kExitFailed;
@@ -174,26 +173,32 @@ class Server {
  private:
   // Finds mistakes of this side before a client comes. Every client gets a context of its own, with
   // its parameters.
-  Result<void> check_nics() const {
+  Result<ControlListener> open_listener() {
     const auto context = open_context(options_, TestParameters(), console_);
     if (!context) return tl::unexpected(context.error());
     console_.note((*context)->banner());
-    return {};
+    hosts_ = {options_.bind};
+    if (options_.bind.empty()) {
+      hosts_ = {(*context)->nics()[kNic].address};
+      // Who is on this host reaches the NIC's address as well.
+      if (hosts_.front() != kLoopback) hosts_.emplace_back(kLoopback);
+    }
+    return ControlListener::open(hosts_, options_.port);
   }
 
+  // The next test. Until its first connections are made the client may be a stranger, or mistaken:
+  // not worth the end of this server.
   Result<int> serve_next(ControlListener& listener) {
     for (;;) {
-      auto channel = listener.accept();
-      if (!channel) return tl::unexpected(channel.error());
-      const auto hello = channel->expect("hello", kHelloLimit);
-      if (!hello) {
-        // A stranger, such as a port scanner: not worth the end of this server.
-        console_.warn(hello.error().message);
-        continue;
-      }
-      auto status = serve(*channel, *hello);
-      if (!status) channel->send_error(status.error().message);
-      return status;
+      auto caller =
+          listener.accept("hello", [this](const Error& why) { console_.warn(why.message); });
+      if (!caller) return tl::unexpected(caller.error());
+      std::optional<Reporter> reporter;  // of a test that has begun
+      auto status = serve(caller->channel, caller->greeting, reporter);
+      if (status) return status;
+      caller->channel.send_error(status.error().message);
+      if (reporter) return status;
+      console_.warn(fmt::format("{}: {}", caller->channel.peer(), status.error().message));
     }
   }
 
@@ -216,7 +221,7 @@ class Server {
     return test_parameters_from_json(hello.value("parameters", Json()));
   }
 
-  Result<int> serve(ControlChannel& channel, const Json& hello) {
+  Result<int> serve(ControlChannel& channel, const Json& hello, std::optional<Reporter>& reporter) {
     const auto parameters = check_hello(hello);
     if (!parameters) return tl::unexpected(parameters.error());
     const auto context = open_context(options_, *parameters, console_);
@@ -224,14 +229,13 @@ class Server {
     const auto said = channel.send({{"type", "welcome"}});
     if (!said) return tl::unexpected(said.error());
     console_.note(fmt::format("serving {}", channel.peer()));
-    Reporter reporter(definition_.kind, options_, *parameters);
     for (;;) {
-      const auto message = channel.receive(kNextLimit);
+      const auto message = channel.receive(reporter ? kNextLimit : kFirstLimit);
       if (!message) return tl::unexpected(message.error());
-      if (message->value("type", Json()) == "end") {
+      if (reporter && message->value("type", Json()) == "end") {
         const auto status = unsigned_field(*message, "status", kExitOk, kExitThresholdMissed);
         if (!status) return tl::unexpected(status.error());
-        const auto written = reporter.write_json((*context)->nics());
+        const auto written = reporter->write_json((*context)->nics());
         if (!written) return tl::unexpected(written.error());
         return static_cast<int>(*status);
       }
@@ -241,16 +245,21 @@ class Server {
   }
 
   Result<void> serve_size(Context& context, ControlChannel& channel, const Json& message,
-                          const TestParameters& parameters, Reporter& reporter) const {
+                          const TestParameters& parameters,
+                          std::optional<Reporter>& reporter) const {
     const auto size = unsigned_field(message, "size", 1, kMaxMessageBytes);
     if (!size) return tl::unexpected(size.error());
-    if (buffer_bytes(parameters, *size) > kMaxBufferBytes) {
-      return fail(ErrorCode::kPeer, "the client asks for more buffers than a test may have");
+    if (const uint64_t wanted = buffer_bytes(parameters, *size); wanted > options_.max_buffers) {
+      return fail(ErrorCode::kPeer,
+                  fmt::format("the client asks for {} MiB of buffers, and the server allows {}: "
+                              "lower -s, -q, -t or -r, or raise --max-buffers there",
+                              wanted >> 20, options_.max_buffers >> 20));
     }
     const StreamPlan plan{kNic, *size, parameters.bidirectional || definition_.echo, true};
     auto streams = make_streams(context, channel, plan, parameters);
     if (!streams) return tl::unexpected(streams.error());
-    reporter.set_nic(streams->nic);
+    if (!reporter) reporter.emplace(definition_.kind, options_, parameters);
+    reporter->set_nic(streams->nic);
     const End end{context, streams->nic, channel, *streams, !definition_.echo};
     for (int phase = 0; phase < 2; ++phase) {  // warm-up, measurement
       const auto served = serve_phase(end, definition_.echo);
@@ -258,12 +267,13 @@ class Server {
     }
     const auto told = channel.expect("result", kNextLimit);
     if (!told) return tl::unexpected(told.error());
-    return reporter.add(told->value("result", Json()));
+    return reporter->add(told->value("result", Json()));
   }
 
   const TestDefinition& definition_;
   const TestOptions& options_;
   const Console& console_;
+  std::vector<std::string> hosts_;  // where it waits
 };
 
 }  // namespace

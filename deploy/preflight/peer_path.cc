@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -136,6 +137,26 @@ class Prober {
   Duration wait_;
 };
 
+// Of this host, for a socket of both families; an empty name: any.
+bool find_address(const std::string& host, sockaddr_in6& address) {
+  address.sin6_family = AF_INET6;
+  if (host.empty()) return true;
+  addrinfo hints{};
+  hints.ai_family = AF_INET6;
+  hints.ai_socktype = SOCK_DGRAM;
+  hints.ai_flags = AI_V4MAPPED;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
+  std::memcpy(&address, found->ai_addr, sizeof(address));
+  freeaddrinfo(found);
+  return true;
+}
+
+Instant steady_now() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return Instant::from_ns(std::chrono::nanoseconds(now).count());
+}
+
 bool arrived(Reply reply) { return reply == Reply::kRefused || reply == Reply::kAnswered; }
 
 }  // namespace
@@ -161,7 +182,21 @@ PeerPath probe_peer(const std::string& host, const ProbePlan& plan) {
   return path;
 }
 
-Result<ProbeListener> ProbeListener::open(uint16_t port) {
+bool AnswerBudget::take(Instant now) {
+  if (now - second_ >= Duration::from_s(1)) {
+    second_ = now;
+    taken_ = 0;
+  }
+  return taken_++ < kPerSecond;
+}
+
+Result<ProbeListener> ProbeListener::open(const std::string& host, uint16_t port) {
+  sockaddr_in6 address{};
+  if (!find_address(host, address)) {
+    return fail(ErrorCode::kNotFound,
+                fmt::format("'{}' is no address: name one of this host with --bind", host));
+  }
+  address.sin6_port = htons(port);
   const int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) {
     return fail(ErrorCode::kSystem, fmt::format("no UDP socket: {}", describe(errno)));
@@ -169,9 +204,6 @@ Result<ProbeListener> ProbeListener::open(uint16_t port) {
   const int no = 0;
   setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
   forbid_fragments(fd, AF_INET6);
-  sockaddr_in6 address{};
-  address.sin6_family = AF_INET6;
-  address.sin6_port = htons(port);
   socklen_t size = sizeof(address);
   auto* any = reinterpret_cast<sockaddr*>(&address);
   if (bind(fd, any, size) != 0 || getsockname(fd, any, &size) != 0) {
@@ -180,14 +212,15 @@ Result<ProbeListener> ProbeListener::open(uint16_t port) {
     return fail(error == EADDRINUSE ? ErrorCode::kUnavailable
                 : error == EACCES   ? ErrorCode::kPermission
                                     : ErrorCode::kSystem,
-                fmt::format("cannot listen on UDP port {}: {}; choose another one with --port",
+                fmt::format("cannot listen on UDP port {}: {}; choose another one with --port, or "
+                            "an address of this host with --bind",
                             port, describe(error)));
   }
   return ProbeListener(fd, ntohs(address.sin6_port));
 }
 
 ProbeListener::ProbeListener(ProbeListener&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), port_(other.port_) {}
+    : fd_(std::exchange(other.fd_, -1)), port_(other.port_), budget_(other.budget_) {}
 
 ProbeListener::~ProbeListener() {
   if (fd_ >= 0) close(fd_);
@@ -204,7 +237,7 @@ bool ProbeListener::answer_one() {
   Probe probe;
   if (static_cast<size_t>(got) < sizeof(probe)) return true;
   std::memcpy(&probe, datagram.data(), sizeof(probe));
-  if (probe.magic != kQuestion) return true;
+  if (probe.magic != kQuestion || !budget_.take(steady_now())) return true;
   probe.magic = kAnswer;
   std::memcpy(datagram.data(), &probe, sizeof(probe));
   // An answer that does not fit into this side's interface is not sent: to the peer that is

@@ -27,17 +27,31 @@ struct ProbePlan {
 
 PeerPath probe_peer(const std::string& host, const ProbePlan& plan);
 
+// How many answers a second may have: a probe's source may be forged, and whoever it names shall
+// not be flooded by us. A peer sends some twenty probes.
+class AnswerBudget {
+ public:
+  static constexpr uint32_t kPerSecond = 100;
+  bool take(Instant now);
+
+ private:
+  Instant second_;  // when it began
+  uint32_t taken_ = 0;
+};
+
 // Answers probes. One socket for both families, bound at once; it is closed with the object.
 class ProbeListener {
  public:
-  // Port 0 takes any free one. Errors: kUnavailable, kPermission or kSystem.
-  static Result<ProbeListener> open(uint16_t port);
+  // At that address or name of this host, or, empty, at all. Port 0 takes any free one. Errors:
+  // kNotFound, kUnavailable, kPermission or kSystem.
+  static Result<ProbeListener> open(const std::string& host, uint16_t port);
   ProbeListener(ProbeListener&& other) noexcept;
   ProbeListener& operator=(ProbeListener&&) = delete;
   ~ProbeListener();
 
   uint16_t port() const { return port_; }
-  // Waits for one datagram and answers it if it is a probe. False: the socket failed.
+  // Waits for one datagram; answers it if it is a probe, within the budget. False: the socket
+  // failed.
   bool answer_one();
 
  private:
@@ -45,6 +59,7 @@ class ProbeListener {
 
   int fd_;
   uint16_t port_;
+  AnswerBudget budget_;
 };
 
 }  // namespace pacecar::preflight

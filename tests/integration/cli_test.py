@@ -324,7 +324,9 @@ class Failures(Cli):
         with Server("lat") as server:
             client = self.client_of(server.port)
             self.assert_one_sentence(client, "runs 'pacecar lat' and the client 'pacecar bw'")
-            self.assertEqual(server.finish()[0], 1)
+            right = run("lat", "-p", server.port, "-n", "10", "127.0.0.1")
+            self.assert_ok(right, server.finish()[0])
+            self.assertIn("warning: 127.0.0.1:", server.errors)
 
     def test_another_version(self):
         with Server("bw") as server:
@@ -334,7 +336,8 @@ class Failures(Cli):
                 answer = json.loads(old.makefile().readline())
             self.assertEqual(answer["type"], "error")
             self.assertIn("install the same one on both hosts", answer["message"])
-            self.assertEqual(server.finish()[0], 1)
+            client = run("bw", "-p", server.port, "-n", "10", "127.0.0.1")
+            self.assert_ok(client, server.finish()[0])
 
     def test_strangers_do_not_end_the_server(self):
         with Server("bw") as server:

@@ -22,6 +22,7 @@ SHARE = pathlib.Path(os.environ["LAB_SHARE"])
 MEET_LIMIT_S = 120
 JOB_LIMIT_S = 90  # a job that takes longer hangs
 TIMEOUT_S = 10    # PACECAR_TIMEOUT
+KEPT = 4000       # characters of what a job prints last
 NETEM_S = 15      # while packets are reordered, RC hardly moves: that a job survives it is enough
 FAULTS = {"none": 1, "netem": 5, "flap": 3, "kill": 2, "cut": 1, "delete": 1}  # how often each
 NETEM = ["loss {:.2f}%", "duplicate {:.2f}%", "corrupt {:.2f}%", "delay 2ms {:.2f}ms",
@@ -88,14 +89,29 @@ def play(round_, options):
         output, _ = job.communicate(timeout=JOB_LIMIT_S)
         status = job.returncode
     except subprocess.TimeoutExpired:
+        seen = where(job, options.build)
         job.kill()
-        output, status = job.communicate()[0], None
+        output, status = job.communicate()[0][-KEPT:] + seen, None
     mend(round_)
     outcome = {"round": round_.number, "rank": RANK, "fault": round_.fault,
                "verdict": verdict(round_, status, output), "status": status,
-               "output": output[-2000:], "size": round_.size}
+               "output": output if status is None else output[-KEPT:],
+               "size": round_.size}
     with (SHARE / f"rounds.{RANK}").open("a", encoding="utf-8") as file:
         file.write(json.dumps(outcome) + "\n")
+
+
+def where(job, build):
+    """What a job that hangs says of itself, and what its threads are doing."""
+    looks = [[build / "bench/pacecar", "doctor", "--watch", "0", "--json"],
+             ["gdb", "-p", str(job.pid), "-batch", "-ex", "thread apply all bt 12"]]
+    seen = ""
+    for look in looks:
+        with contextlib.suppress(FileNotFoundError, subprocess.TimeoutExpired):
+            seen += subprocess.run(look, text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL, timeout=MEET_LIMIT_S / 4,
+                                   check=False).stdout
+    return seen
 
 
 def start_job(round_, options):

@@ -162,6 +162,10 @@ TEST(DoctorDocumentsTest, DamagedTextIsSurvived) {
 TEST(DoctorDocumentsTest, DeepNestingIsSurvived) {
   Evidence evidence;
   EXPECT_FALSE(add_evidence(std::string(1'000'000, '['), evidence));
+  const std::string deep = std::string(80'000, '[') + std::string(80'000, ']');
+  EXPECT_FALSE(add_evidence(
+      R"({"schema_version":1,"silent":[],"processes":[{"before":null,"now":)" + deep + "}]}",
+      evidence));
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ class DeafPort {
 };
 
 TEST(PreflightPeer, AListenerProvesBothWays) {
-  auto listener = ProbeListener::open(0);
+  auto listener = ProbeListener::open("", 0);
   ASSERT_TRUE(listener) << listener.error().message;
   std::thread answers([&] {  // one for the small probe, one for the largest
     EXPECT_TRUE(listener->answer_one());
@@ -87,11 +87,34 @@ TEST(PreflightPeer, ANameThatHasNoAddress) {
 }
 
 TEST(PreflightPeer, TwoListenersOnOnePort) {
-  const auto first = ProbeListener::open(0);
+  const auto first = ProbeListener::open("", 0);
   ASSERT_TRUE(first);
-  const auto second = ProbeListener::open(first->port());
+  const auto second = ProbeListener::open("", first->port());
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
+}
+
+TEST(PreflightPeer, AListenerAtOneAddress) {
+  auto listener = ProbeListener::open("127.0.0.1", 0);
+  ASSERT_TRUE(listener) << listener.error().message;
+  const ProbePlan plan{.port = listener->port(), .tries = 1, .wait = Duration::from_s(20)};
+  EXPECT_EQ(probe_peer("127.0.0.2", plan).proof, PathProof::kOneWay) << "nobody listens there";
+  std::thread answers([&] { EXPECT_TRUE(listener->answer_one() && listener->answer_one()); });
+  EXPECT_EQ(probe_peer("127.0.0.1", plan).proof, PathProof::kBothWays);
+  answers.join();
+  EXPECT_FALSE(ProbeListener::open("192.0.2.1", 0)) << "another host's";
+  EXPECT_EQ(ProbeListener::open("no host", 0).error().code, ErrorCode::kNotFound);
+}
+
+TEST(PreflightPeer, AnswersASecondHaveABound) {
+  AnswerBudget budget;
+  for (int second = 5; second < 8; ++second) {
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < 10 * AnswerBudget::kPerSecond; ++i) {
+      taken += budget.take(Instant::from_ns(int64_t{1'000'000'000} * second + i)) ? 1 : 0;
+    }
+    EXPECT_EQ(taken, AnswerBudget::kPerSecond);
+  }
 }
 
 void append(std::vector<std::byte>& bytes, const void* data, size_t size) {

@@ -1,0 +1,150 @@
+#include "bench/perf/control_listener.h"
+
+#include <fmt/core.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "bench/perf/clock.h"
+
+namespace pacecar::perf {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kBacklog = 64;
+constexpr const char* kAnywhere = "*";
+
+Result<Json> first_message(ControlChannel& channel, std::string_view greeting) {
+  auto message = channel.poll();
+  if (!message) return tl::unexpected(message.error());
+  if (!*message) return Json();
+  if (auto meant = channel.require(**message, greeting); !meant) {
+    return tl::unexpected(meant.error());
+  }
+  return std::move(**message);
+}
+
+}  // namespace
+
+Result<ControlListener> ControlListener::open(const std::vector<std::string>& hosts,
+                                              uint16_t port) {
+  ControlListener listener;
+  listener.port_ = port;
+  for (const std::string& host : hosts) {
+    if (auto listens = listener.listen_at(host); !listens) return tl::unexpected(listens.error());
+  }
+  return listener;
+}
+
+Result<void> ControlListener::listen_at(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  // One IPv6 socket serves IPv4 too.
+  const bool anywhere = host == kAnywhere;
+  if (anywhere) hints.ai_family = AF_INET6;
+  addrinfo* list = nullptr;
+  const int status =
+      getaddrinfo(anywhere ? nullptr : host.c_str(), std::to_string(port_).c_str(), &hints, &list);
+  if (status != 0) {
+    return fail(ErrorCode::kNotFound, fmt::format("'{}' is no address ({}): name one of this host",
+                                                  host, gai_strerror(status)));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
+  Descriptor fd(::socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  const int only_v6 = anywhere ? 0 : 1;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof only_v6);
+  if (::bind(fd.get(), list->ai_addr, list->ai_addrlen) != 0 || ::listen(fd.get(), kBacklog) != 0) {
+    const char* cure =
+        errno == EADDRNOTAVAIL ? "name an address of this host" : "choose another one with -p";
+    return fail(ErrorCode::kSystem, fmt::format("cannot listen at {} on TCP port {} ({}): {}", host,
+                                                port_, std::strerror(errno), cure));
+  }
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  // The port lies at the same place in both families.
+  port_ = ntohs(reinterpret_cast<sockaddr_in&>(address).sin_port);
+  sockets_.push_back(std::move(fd));
+  return {};
+}
+
+Result<Caller> ControlListener::accept(std::string_view greeting, const OnStranger& on_stranger) {
+  for (;;) {
+    if (auto caller = take_greeted(greeting, on_stranger)) return std::move(*caller);
+    if (auto waited = wait(); !waited) return tl::unexpected(waited.error());
+    if (auto taken = take_connections(on_stranger); !taken) return tl::unexpected(taken.error());
+  }
+}
+
+// Until there is something to do.
+Result<void> ControlListener::wait() const {
+  std::vector<pollfd> entries;
+  for (const Descriptor& socket : sockets_) entries.push_back({socket.get(), POLLIN, 0});
+  for (const Waiting& one : waiting_) entries.push_back({one.channel.descriptor(), POLLIN, 0});
+  int limit_ms = -1;
+  if (!waiting_.empty()) {
+    const Duration left = std::max(waiting_.front().deadline - steady_now(), Duration());
+    limit_ms = static_cast<int>(left.ns() / 1'000'000) + 1;
+  }
+  if (::poll(entries.data(), entries.size(), limit_ms) >= 0 || errno == EINTR) return {};
+  return fail(ErrorCode::kSystem,
+              fmt::format("cannot wait for clients ({}): raise the limits (ulimit -a)",
+                          std::strerror(errno)));
+}
+
+Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
+  for (const Descriptor& socket : sockets_) {
+    const int fd = ::accept4(socket.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      // A client that gave up meanwhile is not our failure.
+      if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) continue;
+      return fail(ErrorCode::kSystem,
+                  fmt::format("cannot accept a client ({}): close other programs' files or raise "
+                              "'ulimit -n'",
+                              std::strerror(errno)));
+    }
+    if (waiting_.size() == kMaxWaiting) {
+      if (on_stranger) {
+        on_stranger({ErrorCode::kPeer, fmt::format("{} made way for others: it had said nothing",
+                                                   waiting_.front().channel.peer())});
+      }
+      waiting_.pop_front();
+    }
+    waiting_.push_back({ControlChannel(Descriptor(fd)), steady_now() + kGreetingLimit});
+  }
+  return {};
+}
+
+// Reads before it looks at the clock: what has arrived counts, however long we were away.
+std::optional<Caller> ControlListener::take_greeted(std::string_view greeting,
+                                                    const OnStranger& on_stranger) {
+  for (auto one = waiting_.begin(); one != waiting_.end();) {
+    auto message = first_message(one->channel, greeting);
+    if (message && message->is_object()) {
+      Caller caller{std::move(one->channel), std::move(*message)};
+      waiting_.erase(one);
+      return caller;
+    }
+    if (message && steady_now() < one->deadline) {
+      ++one;
+      continue;
+    }
+    const Error why = message ? one->channel.too_late(kGreetingLimit) : message.error();
+    one->channel.send_error(why.message);
+    if (on_stranger) on_stranger(why);
+    one = waiting_.erase(one);
+  }
+  return std::nullopt;
+}
+
+}  // namespace pacecar::perf

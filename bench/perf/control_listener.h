@@ -1,0 +1,61 @@
+// Where clients of a test come to: a TCP port at addresses of this host.
+//
+// Strangers come too. All who have connected are heard at once, so that nobody waits for another;
+// who says nothing in time, or anything but the greeting, is told so and sent away.
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/perf/control_channel.h"
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+
+namespace pacecar::perf {
+
+struct Caller {
+  ControlChannel channel;
+  nlohmann::json greeting;
+};
+
+class ControlListener {
+ public:
+  // Who is told why a stranger was sent away.
+  using OnStranger = std::function<void(const Error&)>;
+
+  static constexpr size_t kMaxWaiting = 64;  // who have not greeted; then the oldest has to go
+  static constexpr Duration kGreetingLimit = Duration::from_s(2);
+
+  // At each of these addresses, names allowed: those of this host. Port 0 takes any free port.
+  static Result<ControlListener> open(const std::vector<std::string>& hosts, uint16_t port);
+
+  // Waits without limit for the next whose first message is of the type `greeting`.
+  Result<Caller> accept(std::string_view greeting, const OnStranger& on_stranger = {});
+
+  uint16_t port() const { return port_; }
+
+ private:
+  struct Waiting {
+    ControlChannel channel;
+    Instant deadline;
+  };
+
+  Result<void> listen_at(const std::string& host);
+  Result<void> wait() const;
+  Result<void> take_connections(const OnStranger& on_stranger);
+  std::optional<Caller> take_greeted(std::string_view greeting, const OnStranger& on_stranger);
+
+  std::vector<Descriptor> sockets_;
+  uint16_t port_ = 0;
+  std::list<Waiting> waiting_;  // the oldest first
+};
+
+}  // namespace pacecar::perf

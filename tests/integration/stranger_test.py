@@ -1,0 +1,182 @@
+"""Strangers at the servers of the command line: stranger_test.py PROGRAM COLLECTIVE PLUGIN.
+
+Whatever they say or leave out, the server serves the next client. The program's own client speaks
+the protocol where a stranger is to get further.
+"""
+
+import contextlib
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import unittest
+
+PROGRAM = ""
+COLLECTIVE = ""
+PLUGIN = ""
+LIMIT_S = 60
+
+DEEP = b"[" * 80000 + b"]" * 80000
+GARBAGE = (b"GET / HTTP/1.1\r\n\r\n", b"\xff\xfe\0", b"null\n", b"{}\n", b'{"type":7}\n',
+           b'{"type":"error","message":7}\n', b'{"type":' + DEEP + b"}\n",
+           b'{"x":"' + b"x" * 3000000)
+
+
+def environment():
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
+    return {**clean, "PACECAR_NICS": "soft:udp:lo", "PACECAR_STATE_DIR": "none"}
+
+
+def run(*command):
+    return subprocess.run(command, env=environment(), text=True, capture_output=True,
+                          timeout=LIMIT_S, check=False)
+
+
+def line(**message):
+    return json.dumps(message).encode() + b"\n"
+
+
+class Strangers(unittest.TestCase):
+    def setUp(self):
+        self.strangers = contextlib.ExitStack()
+        self.addCleanup(self.strangers.close)
+        self.port = 0
+
+    def start(self, *command):
+        process = subprocess.Popen(command, env=environment(), text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        process.kill()
+        process.communicate()
+
+    def connect(self, says=b""):
+        """A stranger who stays, if he is let."""
+        stranger = socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_S)
+        self.strangers.enter_context(stranger)
+        with contextlib.suppress(OSError):  # the server may hang up first
+            stranger.sendall(says)
+        return stranger
+
+    def answer(self, stranger):
+        """The last line that he hears before the server hangs up."""
+        heard = b""
+        with contextlib.suppress(ConnectionError):
+            while part := stranger.recv(65536):
+                heard += part
+        return json.loads(heard.splitlines()[-1])
+
+    def greet_with_nonsense(self):
+        for says in GARBAGE:
+            self.connect(says)
+            self.connect(says).close()
+        for says in (b"", b'{"type":"hel'):  # and silence
+            self.connect(says)
+            self.connect(says).close()
+
+
+class Servers(Strangers):
+    def serve(self, test="bw", *flags):
+        server = self.start(PROGRAM, test, "-p", "0", *flags)
+        said = ""
+        while not (found := re.search(r"on port (\d+)$", said, re.MULTILINE)):
+            said += (more := server.stderr.readline())
+            self.assertTrue(more, said)
+        self.port = int(found.group(1))
+        return server
+
+    def hello(self, test="bw", **changes):
+        parameters = {"iterations": 1, "duration_s": 0, "connections": 1, "tx_depth": 1,
+                      "rx_depth": 2, "bidirectional": False, "validate": False, "gigabits": False,
+                      "cpu_util": False, "congestion_control": "", "mtu_bytes": 0, "tos": 0,
+                      "rate_bps": 0, **changes}
+        return line(type="hello", protocol=2, release="x", test=test, parameters=parameters)
+
+    def assert_serves(self, server, test="bw"):
+        client = run(PROGRAM, test, "-n", "10", "-p", str(self.port), "127.0.0.1")
+        self.assertEqual(client.returncode, 0, client.stderr)
+        output, errors = server.communicate(timeout=LIMIT_S)
+        self.assertEqual((server.returncode, output), (0, client.stdout), errors)
+
+    def test_nonsense_half_a_message_and_silence(self):
+        for test in ("bw", "lat"):
+            server = self.serve(test)
+            self.greet_with_nonsense()
+            self.assert_serves(server, test)
+
+    def test_who_gets_further_does_not_end_it(self):
+        server = self.serve()
+        for says in (self.hello(test="lat"), self.hello(connections=0), self.hello(tos="x"),
+                     self.hello(mtu_bytes=257.5), self.hello(congestion_control="nope"),
+                     line(type="hello", protocol="x"), line(type="hello", parameters={})):
+            self.assertEqual(self.answer(self.connect(says))["type"], "error", says)
+        for says in (line(type="end", status=0), line(type="test", size="x"),
+                     line(type="test", size=-1), line(type="test", size=1 << 63),
+                     line(type="test", size=8) + line(type="handle", handle="x"),
+                     line(type="test", size=8) + line(type="handle", handle="00" * 128) +
+                     line(type="error", message="!")):
+            self.assertEqual(self.answer(self.connect(self.hello() + says))["type"], "error", says)
+        self.connect(self.hello()).close()
+        self.assertEqual(self.answer(self.connect(self.hello()))["type"], "error", "silence")
+        self.assert_serves(server)
+
+    def test_what_a_client_may_take_has_a_bound(self):
+        server = self.serve("bw", "--max-buffers", "100M")
+        says = self.hello(connections=10, tx_depth=5, rx_depth=5) + line(type="test", size=2 << 20)
+        told = self.answer(self.connect(says))
+        self.assertEqual(told["type"], "error")
+        self.assertIn("200 MiB of buffers, and the server allows 100", told["message"])
+        self.assert_serves(server)
+        server = self.serve("bw")
+        says = self.hello(connections=256, tx_depth=7, rx_depth=9) + line(type="test", size=2 << 20)
+        self.assertIn("allows 1024", self.answer(self.connect(says)).get("message", ""))
+        self.assert_serves(server)
+
+    def test_it_listens_where_clients_look_for_it_and_nowhere_else(self):
+        server = self.serve()
+        with self.assertRaises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", self.port)).close()
+        self.assert_serves(server)
+        server = self.serve("bw", "--bind", "*")
+        socket.create_connection(("127.0.0.2", self.port)).close()
+        self.assert_serves(server)
+        other = run(PROGRAM, "bw", "--bind", "192.0.2.1")
+        self.assertEqual(other.returncode, 1)
+        self.assertRegex(other.stderr, "error: .*192.0.2.1.* of this host")
+
+
+class Ranks(Strangers):
+    def rank(self, number):
+        return self.start(COLLECTIVE, "--plugin", PLUGIN, "--ranks", "2", "--rank", str(number),
+                          "--root", "127.0.0.1", "--port", str(self.port), "-b", "64", "-e", "64",
+                          "-n", "1")
+
+    def test_rank_0_waits_on_for_the_others(self):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        root = self.rank(0)
+        while True:
+            with contextlib.suppress(ConnectionRefusedError):
+                self.connect()
+                break
+            self.assertIsNone(root.poll())
+        self.greet_with_nonsense()
+        for rank in ("x", -1, 0, 2, 1 << 40, None, 1.5):
+            told = self.answer(self.connect(line(type="join", rank=rank)))
+            self.assertEqual(told["type"], "error", rank)
+        with self.assertRaises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", self.port)).close()
+        other = self.rank(1)
+        for process in (other, root):
+            _, errors = process.communicate(timeout=LIMIT_S)
+            self.assertEqual(process.returncode, 0, errors)
+
+
+if __name__ == "__main__":
+    PROGRAM, COLLECTIVE, PLUGIN = (sys.argv.pop(1) for _ in range(3))
+    unittest.main()
