@@ -41,20 +41,22 @@ bool eventually(Done done) {
 struct BootstrapWorld {
   static constexpr Duration kTimeout = Duration::from_s(10);
 
-  explicit BootstrapWorld(const Address& local = ipv4_loopback(), Duration timeout = kTimeout)
-      : listener(std::move(BootstrapListener::open(local, {}, timeout).value())),
+  explicit BootstrapWorld(const Address& local = ipv4_loopback(), Duration timeout = kTimeout,
+                          const bootstrap::ClusterKey& listeners = {})
+      : listener(std::move(BootstrapListener::open(local, {}, timeout, listeners).value())),
         contents(bootstrap::parse_handle(listener->handle()).value()) {}
 
-  std::unique_ptr<BootstrapConnector> connect(const Payload& offer, const Address& local = {}) {
+  std::unique_ptr<BootstrapConnector> connect(const Payload& offer, const Address& local = {},
+                                              const bootstrap::ClusterKey& key = {}) {
     return std::move(
-        BootstrapConnector::open(listener->handle(), local, offer, kTimeout, now).value());
+        BootstrapConnector::open(listener->handle(), local, offer, kTimeout, key, now).value());
   }
   // The same listener, behind another port.
   std::unique_ptr<BootstrapConnector> connect_through(uint16_t port, const Payload& offer) {
     auto changed = contents;
     changed.address.port = port;
     return std::move(
-        BootstrapConnector::open(bootstrap::encode_handle(changed), {}, offer, kTimeout, now)
+        BootstrapConnector::open(bootstrap::encode_handle(changed), {}, offer, kTimeout, {}, now)
             .value());
   }
   uint16_t port() const { return contents.address.port; }

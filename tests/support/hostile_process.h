@@ -38,8 +38,9 @@ class HostileProcess {
       group.push_back({.info = {.name = name, .cuda = true, .dma_buf = true, .gpu_flush = true},
                        .engine = Engine::open(params, std::move(*port), identity).value()});
     }
-    context_ = std::make_unique<EngineContext>(
-        params, std::vector<EngineContext::Group>{std::move(group)}, LogSink{});
+    context_ =
+        std::make_unique<EngineContext>(params, std::vector<EngineContext::Group>{std::move(group)},
+                                        LogSink{}, bootstrap::ClusterKey{});
   }
 
   Context& context() { return *context_; }

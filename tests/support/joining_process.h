@@ -39,13 +39,15 @@ class Process {
 
   // What the application is told of that device.
   NicInfo& info(size_t device) { return groups_[device].front().info; }
+  // Before the first use of the context.
+  void share_key(bootstrap::ClusterKey key) { key_ = std::move(key); }
   Context& context() {
     if (context_ == nullptr) {
       const auto keep = [](void* lines, LogLevel, std::string_view line) {
         static_cast<std::vector<std::string>*>(lines)->emplace_back(line);
       };
-      context_ =
-          std::make_unique<EngineContext>(params_, std::move(groups_), LogSink{keep, &lines_});
+      context_ = std::make_unique<EngineContext>(params_, std::move(groups_),
+                                                 LogSink{keep, &lines_}, key_);
     }
     return *context_;
   }
@@ -71,6 +73,7 @@ class Process {
   Params params_;
   std::vector<Group> groups_;
   std::vector<std::string> lines_;
+  bootstrap::ClusterKey key_;
   std::unique_ptr<Context> context_;
 };
 

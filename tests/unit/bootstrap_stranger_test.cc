@@ -12,6 +12,7 @@ using bootstrap::encode_frame;
 using bootstrap::Frame;
 using bootstrap::FrameType;
 using bootstrap::Handshake;
+using bootstrap::handshake_key;
 using test::BootstrapWorld;
 using test::confirm;
 using test::eventually;
@@ -43,7 +44,7 @@ void expect_good_peer_gets_through(BootstrapWorld& world) {
 
 // Says hello and returns the handshake with the listener's nonce, as one who knows `secret`.
 Handshake begin(BootstrapWorld& world, TcpEnd& caller, const bootstrap::Secret& secret) {
-  Handshake handshake{.secret = secret};
+  Handshake handshake{.key = handshake_key(secret, {})};
   caller.send(bytes_of(encode_frame(FrameType::kHello, handshake.connector_nonce)));
   Payload challenge;
   EXPECT_TRUE(world.poll_until([&] {
@@ -92,6 +93,36 @@ TEST(BootstrapStranger, WrongSecretIsDropped) {
   EXPECT_TRUE(eventually([&] { return is_closed(caller); }));
 }
 
+TEST(BootstrapStranger, ManyWithoutTheSecretMakeOneLine) {
+  BootstrapWorld world;
+  const auto strangers_come = [&](uint64_t strangers) {
+    for (uint64_t more = 0; more < strangers; ++more) {
+      TcpEnd caller(world.port());
+      auto handshake = begin(world, caller, {});
+      caller.send(bytes_of(handshake.seal(FrameType::kOffer, {})));
+      ASSERT_TRUE(world.drops(world.listener->strangers() + 1));
+    }
+  };
+  strangers_come(3);
+  EXPECT_THAT(world.listener->take_warning().value_or(""), HasSubstr("the caller at 127.0.0.1:"));
+  world.now = world.now + Duration::from_s(10) - Duration::from_ns(1);
+  strangers_come(1);
+  EXPECT_EQ(world.listener->take_warning(), std::nullopt);
+  world.now = world.now + Duration::from_ns(1);
+  strangers_come(1);
+  EXPECT_NE(world.listener->take_warning(), std::nullopt);
+}
+
+TEST(BootstrapStranger, ScannersMakeNoLine) {
+  BootstrapWorld world;
+  TcpEnd(world.port()).close();
+  TcpEnd caller(world.port());
+  begin(world, caller, world.contents.secret);
+  caller.close();
+  EXPECT_TRUE(world.drops(2));
+  EXPECT_EQ(world.listener->take_warning(), std::nullopt);
+}
+
 TEST(BootstrapStranger, ReplayedOfferIsDropped) {
   BootstrapWorld world;
   TcpEnd first(world.port());
@@ -125,7 +156,8 @@ TEST(BootstrapStranger, OversizeLengthsAreRejectedUnread) {
 TEST(BootstrapStranger, FramesOutOfTurnAreRejected) {
   BootstrapWorld world;
   TcpEnd caller(world.port());
-  caller.send(bytes_of(Handshake{.secret = world.contents.secret}.seal(FrameType::kOffer, {})));
+  const Handshake handshake{.key = handshake_key(world.contents.secret, {})};
+  caller.send(bytes_of(handshake.seal(FrameType::kOffer, {})));
   EXPECT_TRUE(world.drops(1));
 }
 
@@ -174,7 +206,7 @@ TEST(BootstrapStranger, SlowOneGetsNoMoreTime) {
 TEST(BootstrapStranger, FrameInSingleBytesIsStillAFrame) {
   BootstrapWorld world;
   TcpEnd caller(world.port());
-  Handshake handshake{.secret = world.contents.secret};
+  const Handshake handshake{.key = handshake_key(world.contents.secret, {})};
   const Frame hello = encode_frame(FrameType::kHello, handshake.connector_nonce);
   for (const uint8_t byte : bytes_of(hello)) {
     EXPECT_EQ(world.listener->poll(world.now), nullptr);
@@ -263,7 +295,7 @@ TEST(BootstrapStranger, ConnectorRecognisesAnotherProgram) {
 TEST(BootstrapStranger, ConnectorRecognisesAListenerWithoutTheSecret) {
   const Handshake other{};
   EXPECT_THAT(complaint_about(bytes_of(other.seal(FrameType::kChallenge, bootstrap::Nonce{}))),
-              HasSubstr("does not know this handle's secret"));
+              HasSubstr("does not know the handle's secret"));
 }
 
 TEST(BootstrapStranger, ConnectorGivesUpOnSilence) {

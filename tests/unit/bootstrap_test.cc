@@ -106,7 +106,7 @@ TEST(Bootstrap, SaysWhichAddressItCannotCallFrom) {
   BootstrapWorld world;
   const Address elsewhere{.ip = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 198, 51, 100, 77}};
   const auto opened = BootstrapConnector::open(world.listener->handle(), elsewhere, {},
-                                               BootstrapWorld::kTimeout, world.now);
+                                               BootstrapWorld::kTimeout, {}, world.now);
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code, ErrorCode::kNotFound);
   EXPECT_THAT(opened.error().message, HasSubstr("from 198.51.100.77"));
@@ -227,15 +227,63 @@ TEST(Bootstrap, ConnectorComesBackAfterItWasDropped) {
   EXPECT_EQ(session->offer().size(), 10U);
 }
 
+bootstrap::ClusterKey cluster_key(uint8_t seed) { return {pattern(32, seed)}; }
+
+BootstrapWorld world_with(const bootstrap::ClusterKey& key) {
+  return BootstrapWorld(test::ipv4_loopback(), BootstrapWorld::kTimeout, key);
+}
+
+TEST(BootstrapKey, ProcessesWithTheSameAreJoined) {
+  BootstrapWorld world = world_with(cluster_key(1));
+  auto connector = world.connect(pattern(20, 1), {}, cluster_key(1));
+  auto session = world.accept(*connector);
+  ASSERT_NE(session, nullptr);
+  session->reply(pattern(30, 2));
+  EXPECT_EQ(finish(*connector, world.now), pattern(30, 2));
+  EXPECT_EQ(finish(*session, world.now), State::kConfirmed);
+  EXPECT_EQ(world.listener->take_warning(), std::nullopt);
+}
+
+void expect_both_say_why(const bootstrap::ClusterKey& listener,
+                         const bootstrap::ClusterKey& connector) {
+  const auto says = [](std::string_view peer, const bootstrap::ClusterKey& own) {
+    return testing::AllOf(
+        HasSubstr(std::string(peer)),
+        HasSubstr("let PACECAR_KEY_FILE name the same key on both hosts"),
+        HasSubstr(own ? "or not the cluster key that PACECAR_KEY_FILE names here"
+                      : "or has a cluster key, and here PACECAR_KEY_FILE is unset"));
+  };
+  BootstrapWorld world = world_with(listener);
+  auto caller = world.connect(pattern(20, 1), {}, connector);
+  Result<std::optional<Payload>> outcome;
+  ASSERT_TRUE(world.poll_until([&] {
+    outcome = caller->poll(world.now);
+    return !outcome;
+  }));
+  EXPECT_EQ(outcome.error().code, ErrorCode::kPeer);
+  EXPECT_THAT(outcome.error().message, says("the listener at " + caller->peer(), connector));
+  EXPECT_TRUE(world.drops(1));
+  EXPECT_THAT(world.listener->take_warning().value_or(""),
+              says("the caller at 127.0.0.1:", listener));
+}
+
+TEST(BootstrapKey, NobodyIsJoinedWithAnotherOne) {
+  expect_both_say_why(cluster_key(1), cluster_key(2));
+}
+
+TEST(BootstrapKey, NobodyIsJoinedWithoutTheListeners) { expect_both_say_why(cluster_key(1), {}); }
+
+TEST(BootstrapKey, NobodyWithAKeyJoinsWhoHasNone) { expect_both_say_why({}, cluster_key(1)); }
+
 TEST(Bootstrap, ListenerNeedsAnAddressOfItsOwn) {
-  const auto unspecified = BootstrapListener::open(Address{}, {}, BootstrapWorld::kTimeout);
+  const auto unspecified = BootstrapListener::open(Address{}, {}, BootstrapWorld::kTimeout, {});
   ASSERT_FALSE(unspecified);
   EXPECT_EQ(unspecified.error().code, ErrorCode::kInvalidArgument);
 
   Address elsewhere = test::ipv4_loopback();  // 192.0.2.1, of no host (RFC 5737)
   elsewhere.ip[12] = 192;
   elsewhere.ip[14] = 2;
-  const auto missing = BootstrapListener::open(elsewhere, {}, BootstrapWorld::kTimeout);
+  const auto missing = BootstrapListener::open(elsewhere, {}, BootstrapWorld::kTimeout, {});
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
   EXPECT_THAT(missing.error().message, HasSubstr("192.0.2.1"));
@@ -244,7 +292,7 @@ TEST(Bootstrap, ListenerNeedsAnAddressOfItsOwn) {
 TEST(Bootstrap, BusyPortIsAnError) {
   BootstrapWorld world;
   const auto second =
-      BootstrapListener::open(test::ipv4_loopback(world.port()), {}, BootstrapWorld::kTimeout);
+      BootstrapListener::open(test::ipv4_loopback(world.port()), {}, BootstrapWorld::kTimeout, {});
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::kUnavailable);
 }
@@ -263,7 +311,7 @@ TEST(BootstrapHandle, CarriesAddressSecretAndIdentity) {
 
 TEST(BootstrapHandle, RejectsBytesThatAreNoHandle) {
   const BootstrapHandle zeros;
-  const auto opened = BootstrapConnector::open(zeros, {}, {}, Duration::from_s(1), Instant());
+  const auto opened = BootstrapConnector::open(zeros, {}, {}, Duration::from_s(1), {}, Instant());
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(opened.error().message, HasSubstr("not the handle"));

@@ -36,7 +36,7 @@ class JoiningAnew : public testing::TestWithParam<size_t> {
     Address address = known->address;
     address.port = 0;
     const auto listener =
-        BootstrapListener::open(address, known->identity, Duration::from_s(10)).value();
+        BootstrapListener::open(address, known->identity, Duration::from_s(10), {}).value();
     const auto connecting = from_.context().connect(0, {listener->handle().bytes}).value();
     std::vector<std::unique_ptr<BootstrapSession>> sessions;
     Result<std::unique_ptr<SendConnection>> made = nullptr;

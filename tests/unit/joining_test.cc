@@ -105,6 +105,32 @@ TEST(MixedNetworks, MemoryOfTheNicThatWasAskedForIsRefused) {
   EXPECT_TRUE(to.context().deregister_memory(0, in));
 }
 
+const bootstrap::ClusterKey kKey{std::vector<uint8_t>(16, 0x5a)};
+
+TEST(ClusterKeys, JoinWhoHasTheSame) {
+  Process from({{{"soft"}}}), to({{{"soft"}}});
+  from.share_key(kKey);
+  to.share_key(kKey);
+  expect_joins(from, to, 0, 0);
+}
+
+TEST(ClusterKeys, KeepOutWhoKnowsTheHandleAlone) {
+  for (const bool listener_has_it : {false, true}) {
+    SCOPED_TRACE(listener_has_it);
+    Process from({{{"soft"}}}), to({{{"soft"}}});
+    (listener_has_it ? to : from).share_key(kKey);
+    const auto listener = to.context().listen(0).value();
+    const auto connecting = from.context().connect(0, listener->handle()).value();
+    const auto made = finish(*connecting, *listener);
+    ASSERT_FALSE(made);
+    EXPECT_THAT(made.error().message,
+                AllOf(HasSubstr("the listener at 127.0.0.1:"), HasSubstr("PACECAR_KEY_FILE")));
+    while (to.lines().empty()) EXPECT_EQ(listener->accept().value(), nullptr);
+    EXPECT_THAT(to.lines(), ElementsAre(AllOf(HasSubstr("the caller at 127.0.0.1:"),
+                                              HasSubstr("PACECAR_KEY_FILE"))));
+  }
+}
+
 // The error of the side that connects, which the side that listens has logged.
 std::string refusal(Process& from, Process& to) {
   const auto ends = connect(from.context(), 0, to.context(), 0);
@@ -200,7 +226,7 @@ class ListenerUnderAttack : public testing::Test {
   // What the listener answers to these bytes.
   std::string answer(const Blob& offer) {
     auto connector = BootstrapConnector::open({listener_->handle().bytes}, {}, offer,
-                                              Duration::from_s(10), clock_now());
+                                              Duration::from_s(10), {}, clock_now());
     EXPECT_TRUE(connector);
     for (;;) {
       EXPECT_EQ(listener_->accept().value(), nullptr);

@@ -4,6 +4,7 @@
 #include "transport/api/gpu/gpu_context.h"
 #include "transport/api/lane_list.h"
 #include "transport/base/params_environment.h"
+#include "transport/engine/cluster_key.h"
 #include "transport/engine/open_nic.h"
 #include "transport/wire/address.h"
 
@@ -101,11 +102,13 @@ Result<std::unique_ptr<Context>> Context::open(const Options& options) {
   LogSink log = options.log;
   log.most = params->log;
   for (const std::string& warning : warnings) log(LogLevel::kWarn, warning);
+  auto key = read_cluster_key(params->key_file);
+  if (!key) return tl::unexpected(key.error());
   GpuWays gpu_ways(params->gpu, log);
   auto groups = open_chosen(list_nics(), *params, log, gpu_ways);
   if (!groups) return tl::unexpected(groups.error());
-  return gpu_ways.apply(
-      std::make_unique<EngineContext>(std::move(*params), std::move(*groups), log));
+  return gpu_ways.apply(std::make_unique<EngineContext>(std::move(*params), std::move(*groups), log,
+                                                        std::move(*key)));
 }
 
 }  // namespace pacecar

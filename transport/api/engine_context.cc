@@ -25,8 +25,13 @@ bool takes_gpu_memory_as(const NicInfo& told, const NicInfo& other) {
 
 }  // namespace
 
-EngineContext::EngineContext(Params params, std::vector<Group> groups, LogSink log)
-    : params_(std::move(params)), log_(log), groups_(std::move(groups)), own_(groups_.size()) {
+EngineContext::EngineContext(Params params, std::vector<Group> groups, LogSink log,
+                             bootstrap::ClusterKey key)
+    : params_(std::move(params)),
+      log_(log),
+      key_(std::move(key)),
+      groups_(std::move(groups)),
+      own_(groups_.size()) {
   groups_.reserve(own_ + kMaxBonds);
   infos_.reserve(own_ + kMaxBonds);
   for (const Group& group : groups_) infos_.push_back(describe(group));
@@ -36,7 +41,7 @@ EngineContext::EngineContext(Params params, std::vector<Group> groups, LogSink l
 
 Result<std::unique_ptr<Listener>> EngineContext::listen(size_t nic) {
   if (nic >= known_) return no_such_nic(nic);
-  return make_listener(own(nic), params_);
+  return make_listener(own(nic), params_, key_);
 }
 
 Result<std::unique_ptr<Connecting>> EngineContext::connect(size_t nic, const Handle& handle,
@@ -47,7 +52,7 @@ Result<std::unique_ptr<Connecting>> EngineContext::connect(size_t nic, const Han
                 fmt::format("a connection's weight is {}: give 1 to {}, or 0 for PACECAR_WEIGHT",
                             weight, kMaxWeight));
   }
-  return make_connecting(own(nic), params_, handle, weight);
+  return make_connecting(own(nic), params_, key_, handle, weight);
 }
 
 void EngineContext::expect(uint32_t senders, uint32_t connections_per_sender) {

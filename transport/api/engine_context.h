@@ -32,7 +32,7 @@ class EngineContext final : public Context {
   using Group = std::vector<RunningNic>;
 
   // At most kMaxLanes NICs in a group, with consecutive last bytes of their identities.
-  EngineContext(Params params, std::vector<Group> groups, LogSink log);
+  EngineContext(Params params, std::vector<Group> groups, LogSink log, bootstrap::ClusterKey key);
 
   std::span<const NicInfo> nics() const override { return {infos_.data(), known_}; }
   Result<size_t> bond(std::span<const size_t> nics) override;
@@ -65,6 +65,7 @@ class EngineContext final : public Context {
 
   const Params params_;
   const LogSink log_;
+  const bootstrap::ClusterKey key_;
   const std::shared_ptr<BondKeeper> keeper_ = std::make_shared<BondKeeper>();
   const std::shared_ptr<StandIns> stand_ins_ = std::make_shared<StandIns>();
   std::mutex bonding_;

@@ -76,6 +76,9 @@ class EngineListener final : public Listener {
     while (auto session = bootstrap_->poll(now)) {
       waiting_.push_back({std::move(session), now + kPlaceWait});
     }
+    if (const auto warning = bootstrap_->take_warning()) {
+      own_.asked().nics.front().log(LogLevel::kWarn, *warning);
+    }
     while (!waiting_.empty() && answer(waiting_.front(), now)) waiting_.pop_front();
     for (auto joining = joining_.begin(); joining != joining_.end(); ++joining) {
       const BootstrapSession::State state = joining->session->poll(now);
@@ -206,10 +209,12 @@ class EngineConnecting final : public Connecting {
  public:
   // `device` is of `own`. No `peers`: there is no common network, which the listener is told.
   EngineConnecting(const OwnDevices& own, size_t device, BootstrapHandle handle,
-                   std::vector<NicIdentity> peers, Duration connect_timeout, uint32_t weight)
+                   bootstrap::ClusterKey key, std::vector<NicIdentity> peers,
+                   Duration connect_timeout, uint32_t weight)
       : own_(own),
         device_(own_.devices[device]),
         handle_(handle),
+        key_(std::move(key)),
         peers_(std::move(peers)),
         connect_timeout_(connect_timeout),
         weight_(weight),
@@ -307,7 +312,7 @@ class EngineConnecting final : public Connecting {
     if (!anew_) deadline_ = now + connect_timeout_;
     const Duration left = std::max(deadline_ - now, Duration::from_ms(1));
     const Address& local = device_.nics.front().engine->address();
-    auto bootstrap = BootstrapConnector::open(handle_, local, offer, left, now);
+    auto bootstrap = BootstrapConnector::open(handle_, local, offer, left, key_, now);
     if (!bootstrap) return tl::unexpected(bootstrap.error());
     bootstrap_ = std::move(*bootstrap);
     return true;
@@ -355,6 +360,7 @@ class EngineConnecting final : public Connecting {
   const OwnDevices own_;
   const OwnDevice& device_;  // of own_
   const BootstrapHandle handle_;
+  const bootstrap::ClusterKey key_;
   const std::vector<NicIdentity> peers_;
   const Duration connect_timeout_;
   const uint32_t weight_;
@@ -374,17 +380,19 @@ std::vector<DeviceNetworks> networks_of(std::span<const NamedDevice> devices) {
 
 }  // namespace
 
-Result<std::unique_ptr<Listener>> make_listener(const OwnDevices& own, const Params& params) {
+Result<std::unique_ptr<Listener>> make_listener(const OwnDevices& own, const Params& params,
+                                                const bootstrap::ClusterKey& key) {
   const Engine& engine = *own.asked().nics.front().engine;
   Address address = engine.address();
   address.port = 0;  // any
   const auto name = name_process(engine.identity(), usable_devices(own).named);
-  auto bootstrap = BootstrapListener::open(address, name, params.connect_timeout);
+  auto bootstrap = BootstrapListener::open(address, name, params.connect_timeout, key);
   if (!bootstrap) return tl::unexpected(bootstrap.error());
   return std::make_unique<EngineListener>(own, std::move(*bootstrap));
 }
 
 Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const Params& params,
+                                                    const bootstrap::ClusterKey& key,
                                                     const Handle& handle, uint32_t weight) {
   const BootstrapHandle bootstrap_handle{handle.bytes};
   const auto contents = bootstrap::parse_handle(bootstrap_handle);
@@ -401,7 +409,7 @@ Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const
   }
   auto connecting =
       std::make_unique<EngineConnecting>(own, pair ? usable.places[pair->own] : 0, bootstrap_handle,
-                                         std::move(nics), params.connect_timeout, weight);
+                                         key, std::move(nics), params.connect_timeout, weight);
   if (const auto begun = connecting->begin(); !begun) return tl::unexpected(begun.error());
   return connecting;
 }

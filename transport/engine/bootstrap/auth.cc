@@ -1,15 +1,68 @@
 #include "transport/engine/bootstrap/auth.h"
 
+#include <fmt/format.h>
+#include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/kdf.h>
+#include <openssl/params.h>
 #include <openssl/rand.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "transport/base/check.h"
 
 namespace pacecar::bootstrap {
+namespace {
+
+constexpr std::string_view kPurpose = "pacecar bootstrap";
+
+// OpenSSL does not write to what it is given here.
+OSSL_PARAM octets(const char* name, const void* bytes, size_t size) {
+  return OSSL_PARAM_construct_octet_string(name, const_cast<void*>(bytes), size);
+}
+
+}  // namespace
+
+MacKey derive_key(const ClusterKey& cluster, std::span<const uint8_t> salt,
+                  std::string_view purpose) {
+  PACECAR_CHECK(cluster && !salt.empty());
+  const std::unique_ptr<EVP_KDF, void (*)(EVP_KDF*)> hkdf(EVP_KDF_fetch(nullptr, "HKDF", nullptr),
+                                                          EVP_KDF_free);
+  PACECAR_CHECK(hkdf != nullptr);
+  const std::unique_ptr<EVP_KDF_CTX, void (*)(EVP_KDF_CTX*)> context(EVP_KDF_CTX_new(hkdf.get()),
+                                                                     EVP_KDF_CTX_free);
+  PACECAR_CHECK(context != nullptr);
+  char digest[] = "SHA256";
+  const std::array<OSSL_PARAM, 5> inputs{
+      OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
+      octets(OSSL_KDF_PARAM_KEY, cluster.bytes.data(), cluster.bytes.size()),
+      octets(OSSL_KDF_PARAM_SALT, salt.data(), salt.size()),
+      octets(OSSL_KDF_PARAM_INFO, purpose.data(), purpose.size()), OSSL_PARAM_construct_end()};
+  MacKey key;
+  PACECAR_CHECK(EVP_KDF_derive(context.get(), key.data(), key.size(), inputs.data()) == 1);
+  return key;
+}
+
+MacKey handshake_key(const Secret& secret, const ClusterKey& cluster) {
+  if (cluster) return derive_key(cluster, secret, kPurpose);
+  MacKey key{};  // HMAC takes a shorter key as if zeros followed (RFC 2104)
+  std::copy(secret.begin(), secret.end(), key.begin());
+  return key;
+}
+
+Mac mac_of(const MacKey& key, std::span<const uint8_t> content) {
+  Mac result;
+  PACECAR_CHECK(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), content.data(),
+                     content.size(), result.data(), nullptr) != nullptr);
+  return result;
+}
+
+bool same_mac(const Mac& one, const Mac& other) {
+  return CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
+}
 
 Mac Handshake::mac(FrameType type, std::span<const uint8_t> content) const {
   std::array<uint8_t, 1 + 2 * sizeof(Nonce) + Frame::kMaxBytes> input;
@@ -19,10 +72,7 @@ Mac Handshake::mac(FrameType type, std::span<const uint8_t> content) const {
   end = std::copy(connector_nonce.begin(), connector_nonce.end(), end);
   end = std::copy(listener_nonce.begin(), listener_nonce.end(), end);
   end = std::copy(content.begin(), content.end(), end);
-  Mac result;
-  PACECAR_CHECK(HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), input.data(),
-                     static_cast<size_t>(end - input.begin()), result.data(), nullptr) != nullptr);
-  return result;
+  return mac_of(key, std::span(input.begin(), end));
 }
 
 Frame Handshake::seal(FrameType type, std::span<const uint8_t> content) const {
@@ -33,9 +83,18 @@ std::optional<std::span<const uint8_t>> Handshake::open(FrameType type,
                                                         std::span<const uint8_t> body) const {
   const auto sealed = parse_sealed(body);
   if (!sealed) return std::nullopt;
-  const Mac expected = mac(type, sealed->content);
-  if (CRYPTO_memcmp(expected.data(), sealed->mac.data(), expected.size()) != 0) return std::nullopt;
+  if (!same_mac(mac(type, sealed->content), sealed->mac)) return std::nullopt;
   return sealed->content;
+}
+
+std::string without_proof(std::string_view peer, bool has_cluster_key) {
+  return fmt::format(
+      "{} does not know the handle's secret, {}: pass on the handle of a running "
+      "listener, and let PACECAR_KEY_FILE name the same key on both hosts or on "
+      "neither",
+      peer,
+      has_cluster_key ? "or not the cluster key that PACECAR_KEY_FILE names here"
+                      : "or has a cluster key, and here PACECAR_KEY_FILE is unset");
 }
 
 bool fill_random(std::span<uint8_t> out) {

@@ -1,6 +1,7 @@
 // Joins two processes over TCP before any packet flows: the listener's handle travels by the
-// application's own channel, the two sides prove its secret to each other, and each hands one
-// opaque payload (at most kMaxBootstrapPayload bytes: offer and reply) to the other.
+// application's own channel, the two sides prove its secret, and the cluster's key if they have
+// one, to each other, and each hands one opaque payload (at most kMaxBootstrapPayload bytes: offer
+// and reply) to the other.
 //
 // Nothing here blocks and no thread is started: the owner polls, with the time of its poll loop.
 // Whatever a caller sends or leaves out, it is dropped without delaying another caller.
@@ -12,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "transport/base/result.h"
@@ -64,11 +66,13 @@ class BootstrapListener {
  public:
   // Listens on that IP (the handle carries it and the identity, so it must be one that peers can
   // reach); port 0 lets the system choose. `handshake_timeout` bounds what a caller may take: up to
-  // its offer (there at most 2 s), and again from its offer to its confirmation. Errors:
-  // kInvalidArgument (an unspecified IP), kNotFound (no such IP here), kSystem.
+  // its offer (there at most 2 s), and again from its offer to its confirmation. Callers need the
+  // same cluster key, or none where this has none. Errors: kInvalidArgument (an unspecified IP),
+  // kNotFound (no such IP here), kSystem.
   static Result<std::unique_ptr<BootstrapListener>> open(const Address& local,
                                                          const bootstrap::Identity& identity,
-                                                         Duration handshake_timeout);
+                                                         Duration handshake_timeout,
+                                                         const bootstrap::ClusterKey& cluster);
 
   ~BootstrapListener();
 
@@ -79,36 +83,45 @@ class BootstrapListener {
 
   uint64_t strangers() const { return strangers_; }  // callers dropped so far
 
+  // A sentence for people: a caller spoke our protocol, but lacked the proof. Once in 10 s at most,
+  // since any stranger can bring it about.
+  std::optional<std::string> take_warning() { return std::exchange(warning_, std::nullopt); }
+
  private:
   struct Caller;
 
   BootstrapListener(bootstrap::Socket socket, const bootstrap::Secret& secret,
-                    const bootstrap::Identity& identity, Duration timeout);
+                    const bootstrap::Identity& identity, Duration timeout,
+                    const bootstrap::ClusterKey& cluster);
 
   void accept_callers(Instant now);
   bool advance(Caller& caller, Instant now);
+  void warn_of(const Caller& caller, Instant now);
   std::unique_ptr<BootstrapSession> take_proved(Instant now);
 
   bootstrap::Socket socket_;
-  bootstrap::Secret secret_;
+  bootstrap::MacKey key_;
+  bool has_cluster_key_;
   BootstrapHandle handle_;
   Duration timeout_;
   std::vector<std::unique_ptr<Caller>> callers_;  // the oldest first
   uint64_t strangers_ = 0;
+  std::optional<std::string> warning_;
+  std::optional<Instant> next_warning_;  // not before
 };
 
 // The connecting side. It tries again while nobody listens or the listener is too busy, until its
 // timeout; its offer is sent at most once.
 class BootstrapConnector {
  public:
-  // `local`: the IP that it calls from, if the listener's is of the same version.
+  // `local`: the IP that it calls from, if the listener's is of the same version. `cluster`: the
+  // same as the listener's.
   // Errors, here and of what follows, after which the object is of no use: kInvalidArgument (the
   // handle), kPeer (refused, not a Pacecar listener, gone, or no answer in time), kStale
   // (refused, another offer may do), kSystem.
-  static Result<std::unique_ptr<BootstrapConnector>> open(const BootstrapHandle& handle,
-                                                          const Address& local,
-                                                          std::span<const uint8_t> offer,
-                                                          Duration timeout, Instant now);
+  static Result<std::unique_ptr<BootstrapConnector>> open(
+      const BootstrapHandle& handle, const Address& local, std::span<const uint8_t> offer,
+      Duration timeout, const bootstrap::ClusterKey& cluster, Instant now);
 
   // The listener's reply, once; nullopt: not yet.
   Result<std::optional<std::vector<uint8_t>>> poll(Instant now);
@@ -124,13 +137,15 @@ class BootstrapConnector {
   using Step = Result<bool>;
 
   BootstrapConnector(const bootstrap::HandleContents& contents, const Address& local,
-                     std::span<const uint8_t> offer, Duration timeout, Instant now);
+                     std::span<const uint8_t> offer, Duration timeout,
+                     const bootstrap::ClusterKey& cluster, Instant now);
 
   Step in_time(Step step, Instant now);
   Step advance(Instant now);
   Step start(Instant now);
   Step finish_connect(Instant now);
   Step take_challenge(Instant now);
+  Step challenge_without_proof();
   Step take_reply();
   Step flush_confirm();
   Step connect_failed(int error, Instant now);
@@ -140,6 +155,7 @@ class BootstrapConnector {
   Address listener_;
   Address local_;
   bootstrap::Handshake handshake_;
+  bool has_cluster_key_;
   std::vector<uint8_t> offer_;
   Duration timeout_;
   Instant deadline_;

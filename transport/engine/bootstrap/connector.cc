@@ -24,27 +24,26 @@ constexpr Duration kLastPause = Duration::from_ms(320);
 
 BootstrapConnector::BootstrapConnector(const bootstrap::HandleContents& contents,
                                        const Address& local, std::span<const uint8_t> offer,
-                                       Duration timeout, Instant now)
+                                       Duration timeout, const bootstrap::ClusterKey& cluster,
+                                       Instant now)
     : listener_(contents.address),
       local_(local),
+      handshake_{.key = bootstrap::handshake_key(contents.secret, cluster)},
+      has_cluster_key_(cluster),
       offer_(offer.begin(), offer.end()),
       timeout_(timeout),
       deadline_(now + timeout),
       pause_(kFirstPause),
-      next_attempt_(now) {
-  handshake_.secret = contents.secret;
-}
+      next_attempt_(now) {}
 
-Result<std::unique_ptr<BootstrapConnector>> BootstrapConnector::open(const BootstrapHandle& handle,
-                                                                     const Address& local,
-                                                                     std::span<const uint8_t> offer,
-                                                                     Duration timeout,
-                                                                     Instant now) {
+Result<std::unique_ptr<BootstrapConnector>> BootstrapConnector::open(
+    const BootstrapHandle& handle, const Address& local, std::span<const uint8_t> offer,
+    Duration timeout, const bootstrap::ClusterKey& cluster, Instant now) {
   PACECAR_CHECK(offer.size() <= kMaxBootstrapPayload);
   const auto contents = bootstrap::parse_handle(handle);
   if (!contents) return tl::unexpected(contents.error());
   std::unique_ptr<BootstrapConnector> connector(
-      new BootstrapConnector(*contents, local, offer, timeout, now));
+      new BootstrapConnector(*contents, local, offer, timeout, cluster, now));
   if (const auto started = connector->start(now); !started) return tl::unexpected(started.error());
   return connector;
 }
@@ -162,16 +161,20 @@ BootstrapConnector::Step BootstrapConnector::take_challenge(Instant now) {
   const auto sealed = bootstrap::parse_sealed(channel_->body());
   handshake_.listener_nonce = *bootstrap::parse_nonce(sealed->content);
   if (!handshake_.open(FrameType::kChallenge, channel_->body())) {
-    return fail(ErrorCode::kPeer,
-                fmt::format("the listener at {} does not know this handle's secret: its process "
-                            "has probably ended and another one uses its port, so pass on the "
-                            "handle of a running listener",
-                            peer()));
+    return challenge_without_proof();
   }
   if (channel_->at_end()) return try_later("it hung up", now);
   channel_->queue(handshake_.seal(FrameType::kOffer, offer_));
   stage_ = Stage::kReply;
   return true;
+}
+
+// The listener hears of it as well, for its log.
+BootstrapConnector::Step BootstrapConnector::challenge_without_proof() {
+  channel_->queue(bootstrap::encode_frame(FrameType::kOffer, bootstrap::Mac{}));
+  channel_->flush();
+  return fail(ErrorCode::kPeer,
+              bootstrap::without_proof("the listener at " + peer(), has_cluster_key_));
 }
 
 BootstrapConnector::Step BootstrapConnector::take_reply() {

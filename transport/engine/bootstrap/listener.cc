@@ -27,6 +27,9 @@ constexpr Duration kProofTimeout = Duration::from_s(2);
 // kGrace * backlog / kMaxCallers = 0.4 s.
 constexpr Duration kGrace = Duration::from_ms(100);
 
+// Between two sentences about callers without the proof: strangers must not fill a log.
+constexpr Duration kWarningPause = Duration::from_s(10);
+
 // The unspecified address, IPv6's or IPv4's.
 bool is_unspecified(const Address& address) {
   return std::all_of(address.ip.begin() + 12, address.ip.end(), [](uint8_t b) { return b == 0; }) &&
@@ -50,9 +53,11 @@ struct BootstrapListener::Caller {
 };
 
 BootstrapListener::BootstrapListener(bootstrap::Socket socket, const bootstrap::Secret& secret,
-                                     const bootstrap::Identity& identity, Duration timeout)
+                                     const bootstrap::Identity& identity, Duration timeout,
+                                     const bootstrap::ClusterKey& cluster)
     : socket_(std::move(socket)),
-      secret_(secret),
+      key_(bootstrap::handshake_key(secret, cluster)),
+      has_cluster_key_(cluster),
       handle_(bootstrap::encode_handle({socket_.local(), secret, identity})),
       timeout_(timeout) {
   callers_.reserve(kMaxCallers);
@@ -61,7 +66,8 @@ BootstrapListener::BootstrapListener(bootstrap::Socket socket, const bootstrap::
 BootstrapListener::~BootstrapListener() = default;
 
 Result<std::unique_ptr<BootstrapListener>> BootstrapListener::open(
-    const Address& local, const bootstrap::Identity& identity, Duration handshake_timeout) {
+    const Address& local, const bootstrap::Identity& identity, Duration handshake_timeout,
+    const bootstrap::ClusterKey& cluster) {
   if (is_unspecified(local)) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("cannot listen on {}: peers need an address to connect to, so give "
@@ -78,7 +84,7 @@ Result<std::unique_ptr<BootstrapListener>> BootstrapListener::open(
     return tl::unexpected(bootstrap::socket_error("cannot listen on " + to_string(local), errno));
   }
   return std::unique_ptr<BootstrapListener>(
-      new BootstrapListener(std::move(socket), secret, identity, handshake_timeout));
+      new BootstrapListener(std::move(socket), secret, identity, handshake_timeout, cluster));
 }
 
 std::unique_ptr<BootstrapSession> BootstrapListener::poll(Instant now) {
@@ -98,7 +104,7 @@ void BootstrapListener::accept_callers(Instant now) {
     }
     Address remote;
     auto socket = socket_.accept(remote);
-    Handshake handshake{.secret = secret_};
+    Handshake handshake{.key = key_};
     if (!socket || !bootstrap::fill_random(handshake.listener_nonce)) return;
     if (oldest != callers_.end()) {
       callers_.erase(oldest);
@@ -137,11 +143,21 @@ bool BootstrapListener::advance(Caller& caller, Instant now) {
     if (status == ChannelStatus::kPending) return now < caller.deadline;
     if (status != ChannelStatus::kReady) return false;
     const auto offer = caller.handshake.open(FrameType::kOffer, channel.body());
-    if (!offer) return false;
+    if (!offer) {
+      warn_of(caller, now);
+      return false;
+    }
     caller.offer.assign(offer->begin(), offer->end());
     caller.stage = Caller::Stage::kProved;
   }
   return true;
+}
+
+void BootstrapListener::warn_of(const Caller& caller, Instant now) {
+  if (next_warning_ && now < *next_warning_) return;
+  next_warning_ = now + kWarningPause;
+  warning_ = bootstrap::without_proof("the caller at " + to_string(caller.channel.peer()),
+                                      has_cluster_key_);
 }
 
 std::unique_ptr<BootstrapSession> BootstrapListener::take_proved(Instant now) {

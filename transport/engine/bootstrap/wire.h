@@ -8,6 +8,8 @@
 //                                          <-   reply      MAC, status, payload
 //     confirm    MAC                       ->
 //
+// A connector to which the challenge's MAC is wrong says so by an offer of zeros, a MAC that nobody
+// has, and leaves.
 // The 8-byte frame header (magic, version, type, size of the body) is the same in every version, so
 // that peers of different versions can tell each other so. A MAC (auth.h) covers the rest
 // of its body.
