@@ -21,22 +21,13 @@ using Json = nlohmann::json;
 constexpr int kBacklog = 64;
 constexpr const char* kAnywhere = "*";
 
-Result<Json> first_message(ControlChannel& channel, std::string_view greeting) {
-  auto message = channel.poll();
-  if (!message) return tl::unexpected(message.error());
-  if (!*message) return Json();
-  if (auto meant = channel.require(**message, greeting); !meant) {
-    return tl::unexpected(meant.error());
-  }
-  return std::move(**message);
-}
-
 }  // namespace
 
-Result<ControlListener> ControlListener::open(const std::vector<std::string>& hosts,
-                                              uint16_t port) {
+Result<ControlListener> ControlListener::open(const std::vector<std::string>& hosts, uint16_t port,
+                                              bootstrap::ClusterKey key) {
   ControlListener listener;
   listener.port_ = port;
+  listener.key_ = std::move(key);
   for (const std::string& host : hosts) {
     if (auto listens = listener.listen_at(host); !listens) return tl::unexpected(listens.error());
   }
@@ -120,16 +111,32 @@ Result<void> ControlListener::take_connections(const OnStranger& on_stranger) {
       }
       waiting_.pop_front();
     }
-    waiting_.push_back({ControlChannel(Descriptor(fd)), steady_now() + kGreetingLimit});
+    waiting_.push_back({ControlChannel(Descriptor(fd)), steady_now() + kGreetingLimit, {}});
   }
   return {};
+}
+
+// His greeting; null: it has not come yet.
+Result<Json> ControlListener::first_message(Waiting& caller, std::string_view greeting) const {
+  for (;;) {
+    auto message = caller.channel.poll();
+    if (!message) return tl::unexpected(message.error());
+    if (!*message) return Json();
+    const auto proof = caller.proof.take(caller.channel, key_, **message);
+    if (!proof) return tl::unexpected(proof.error());
+    if (*proof) continue;
+    if (auto meant = caller.channel.require(**message, greeting); !meant) {
+      return tl::unexpected(meant.error());
+    }
+    return std::move(**message);
+  }
 }
 
 // Reads before it looks at the clock: what has arrived counts, however long we were away.
 std::optional<Caller> ControlListener::take_greeted(std::string_view greeting,
                                                     const OnStranger& on_stranger) {
   for (auto one = waiting_.begin(); one != waiting_.end();) {
-    auto message = first_message(one->channel, greeting);
+    auto message = first_message(*one, greeting);
     if (message && message->is_object()) {
       Caller caller{std::move(one->channel), std::move(*message)};
       waiting_.erase(one);

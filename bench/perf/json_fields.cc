@@ -8,6 +8,8 @@
 namespace pacecar::perf {
 namespace {
 
+constexpr std::string_view kHexDigits = "0123456789abcdef";
+
 tl::unexpected<Error> bad_field(std::string_view key) {
   return fail(ErrorCode::kPeer,
               fmt::format("the peer sent no usable '{}': run the same version of pacecar at both "
@@ -75,6 +77,27 @@ Result<std::string> text_field(const nlohmann::json& object, std::string_view ke
   const bool printable =
       std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
   if (text.size() > max_size || !printable) return bad_field(key);
+  return text;
+}
+
+Result<void> bytes_field(const nlohmann::json& object, std::string_view key,
+                         std::span<uint8_t> out) {
+  const auto text = text_field(object, key, 2 * out.size());
+  if (!text || text->size() != 2 * out.size()) return bad_field(key);
+  for (size_t i = 0; i < text->size(); ++i) {
+    const size_t digit = kHexDigits.find((*text)[i]);
+    if (digit == std::string_view::npos) return bad_field(key);
+    out[i / 2] = static_cast<uint8_t>(out[i / 2] << 4 | digit);
+  }
+  return {};
+}
+
+std::string to_hex(std::span<const uint8_t> bytes) {
+  std::string text;
+  for (const uint8_t byte : bytes) {
+    text += kHexDigits[byte >> 4];
+    text += kHexDigits[byte & 15];
+  }
   return text;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -33,5 +34,9 @@ Result<double> number_field(const nlohmann::json& object, std::string_view key, 
 Result<bool> bool_field(const nlohmann::json& object, std::string_view key);
 // Printable ASCII of at most max_size characters: a peer's text ends up on our terminal.
 Result<std::string> text_field(const nlohmann::json& object, std::string_view key, size_t max_size);
+// As many bytes as `out` has, in the form of to_hex().
+Result<void> bytes_field(const nlohmann::json& object, std::string_view key,
+                         std::span<uint8_t> out);
+std::string to_hex(std::span<const uint8_t> bytes);
 
 }  // namespace pacecar::perf

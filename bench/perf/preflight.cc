@@ -23,7 +23,7 @@ namespace pacecar::perf {
 namespace {
 
 constexpr uint64_t kLongestWatch = 3600;  // seconds
-constexpr uint16_t kDefaultPort = 18515;  // perftest's, here of UDP
+constexpr uint16_t kDefaultUdpPort = 18515;  // the number of perftest's TCP port
 
 constexpr const char* kFooter = R"(Examples:
   pacecar preflight                        this host
@@ -41,7 +41,7 @@ struct Flags {
   std::string peer;
   std::string bind;
   uint64_t watch_s = 0;
-  uint16_t port = kDefaultPort;
+  uint16_t port = kDefaultUdpPort;
   bool listen = false;
   bool list = false;
   bool json = false;

@@ -1,5 +1,6 @@
 // run_test(): the client's and the server's side of a session. On the control channel:
 //
+//   both prove the cluster's key, where there is one (control_proof.h)
 //   client: hello {protocol, release, test, parameters}      server: welcome, or error
 //   per size -> test {size}; both set up streams; phases warm-up and measurement; result
 //   client: end {status}
@@ -16,6 +17,8 @@
 #include "bench/perf/probe.h"
 #include "bench/perf/reporter.h"
 #include "bench/perf/streams.h"
+#include "transport/base/params_environment.h"
+#include "transport/engine/cluster_key.h"
 
 namespace pacecar::perf {
 namespace {
@@ -25,7 +28,7 @@ using Json = nlohmann::json;
 constexpr uint64_t kProtocol = 2;
 // Together below the 5 s that a client may take to say that it cannot reach its server.
 constexpr Duration kControlLimit = Duration::from_ms(2500);
-constexpr Duration kWelcomeLimit = Duration::from_s(2);
+constexpr Duration kWelcomeLimit = Duration::from_s(2);  // and for the first word of a proof
 // Before the first connections, when it may be anybody.
 constexpr Duration kFirstLimit = Duration::from_s(5);
 // Between two sizes, and while the client prints.
@@ -48,6 +51,13 @@ Result<std::unique_ptr<Context>> open_context(const TestOptions& options,
   opening.settings = transport_settings(parameters, options.nics);
   opening.log = console.log_sink();
   return Context::open(opening);
+}
+
+// As a context of this process finds it.
+Result<bootstrap::ClusterKey> cluster_key() {
+  const auto params = load_params_from_environment({}, nullptr);
+  if (!params) return tl::unexpected(params.error());
+  return read_cluster_key(params->key_file);
 }
 
 class Client {
@@ -101,6 +111,9 @@ class Client {
   }
 
   Result<void> greet(ControlChannel& channel) const {
+    const auto key = cluster_key();
+    if (!key) return tl::unexpected(key.error());
+    if (auto proved = prove(channel, *key, kWelcomeLimit); !proved) return proved;
     const auto said = channel.send({{"type", "hello"},
                                     {"protocol", kProtocol},
                                     {"release", PACECAR_VERSION},
@@ -177,13 +190,15 @@ class Server {
     const auto context = open_context(options_, TestParameters(), console_);
     if (!context) return tl::unexpected(context.error());
     console_.note((*context)->banner());
+    auto key = cluster_key();
+    if (!key) return tl::unexpected(key.error());
     hosts_ = {options_.bind};
     if (options_.bind.empty()) {
       hosts_ = {(*context)->nics()[kNic].address};
       // Who is on this host reaches the NIC's address as well.
       if (hosts_.front() != kLoopback) hosts_.emplace_back(kLoopback);
     }
-    return ControlListener::open(hosts_, options_.port);
+    return ControlListener::open(hosts_, options_.port, std::move(*key));
   }
 
   // The next test. Until its first connections are made the client may be a stranger, or mistaken:

@@ -19,37 +19,19 @@ constexpr Duration kConnectLimit = Duration::from_s(5);
 template <typename T>
 using Pointers = std::vector<std::unique_ptr<T>>;
 
-std::string to_hex(const Handle& handle) {
-  std::string text;
-  for (const uint8_t byte : handle.bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
-std::optional<Handle> from_hex(std::string_view text) {
-  Handle handle;
-  if (text.size() != 2 * handle.bytes.size()) return std::nullopt;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const size_t digit = std::string_view("0123456789abcdef").find(text[i]);
-    if (digit == std::string_view::npos) return std::nullopt;
-    handle.bytes[i / 2] = static_cast<uint8_t>(handle.bytes[i / 2] << 4 | digit);
-  }
-  return handle;
-}
-
+// The peer's, if it is wanted.
 Result<std::optional<Handle>> exchange_handles(ControlChannel& channel, const Listener* listener,
                                                bool wanted) {
-  const auto sent = channel.send(
-      {{"type", "handle"}, {"handle", listener != nullptr ? to_hex(listener->handle()) : ""}});
+  const auto sent =
+      channel.send({{"type", "handle"},
+                    {"handle", listener != nullptr ? to_hex(listener->handle().bytes) : ""}});
   if (!sent) return tl::unexpected(sent.error());
   const auto message = channel.expect("handle", kConnectLimit);
   if (!message) return tl::unexpected(message.error());
-  const auto text = text_field(*message, "handle", 2 * Handle::kBytes);
-  if (!text) return tl::unexpected(text.error());
-  const auto handle = from_hex(*text);
-  if (wanted && !handle) {
-    return fail(ErrorCode::kPeer,
-                "the peer sent no usable handle: run the same version of pacecar "
-                "at both ends");
+  if (!wanted) return std::nullopt;
+  Handle handle;
+  if (auto good = bytes_field(*message, "handle", handle.bytes); !good) {
+    return tl::unexpected(good.error());
   }
   return handle;
 }
@@ -156,7 +138,7 @@ Result<Streams> make_streams(Context& context, ControlChannel& channel, const St
   Pointers<SendConnection> senders;
   Pointers<ReceiveConnection> receivers;
   const auto connected = connect_all(context, plan.nic, parameters.connections, listener.get(),
-                                     plan.send ? *remote : std::nullopt, senders, receivers);
+                                     *remote, senders, receivers);
   if (!connected) return tl::unexpected(channel.explain(connected.error()));
 
   Streams streams;

@@ -1,0 +1,109 @@
+#include "bench/perf/control_proof.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "bench/perf/clock.h"
+#include "bench/perf/json_fields.h"
+
+namespace pacecar::perf {
+namespace {
+
+using bootstrap::ClusterKey;
+using bootstrap::Mac;
+using bootstrap::Nonce;
+using Json = nlohmann::json;
+
+constexpr std::string_view kPurpose = "pacecar control channel";
+constexpr std::string_view kCure =
+    "let PACECAR_KEY_FILE name the same key on both hosts or on neither";
+constexpr std::string_view kNonsense = "sends no usable proof of the cluster key";
+
+Mac mac_of_side(const ControlProof& proof, const ClusterKey& key, std::string_view side) {
+  std::array<uint8_t, 2 * sizeof(Nonce)> salt;
+  std::copy(proof.client.begin(), proof.client.end(), salt.begin());
+  std::copy(proof.server.begin(), proof.server.end(), salt.begin() + sizeof(Nonce));
+  return bootstrap::mac_of(bootstrap::derive_key(key, salt, kPurpose),
+                           {reinterpret_cast<const uint8_t*>(side.data()), side.size()});
+}
+
+Result<void> draw(Nonce& nonce) {
+  if (bootstrap::fill_random(nonce)) return {};
+  return fail(ErrorCode::kSystem,
+              "the system gives no random numbers: check the OpenSSL configuration");
+}
+
+// Both sides' people read it.
+tl::unexpected<Error> refuse(const ControlChannel& channel, std::string_view why) {
+  return fail(ErrorCode::kPeer, fmt::format("the client {} {}: {}", channel.peer(), why, kCure));
+}
+
+}  // namespace
+
+Mac ControlProof::of_client(const ClusterKey& key) const {
+  return mac_of_side(*this, key, "client");
+}
+
+Mac ControlProof::of_server(const ClusterKey& key) const {
+  return mac_of_side(*this, key, "server");
+}
+
+Result<void> prove(ControlChannel& channel, const ClusterKey& key, Duration limit) {
+  if (!key) return {};
+  const Instant deadline = steady_now() + limit;
+  ControlProof proof;
+  if (auto drawn = draw(proof.client); !drawn) return drawn;
+  auto said = channel.send({{"type", "prove"}, {"nonce", to_hex(proof.client)}});
+  if (!said) return said;
+  const auto challenge = channel.expect("challenge", limit);
+  if (!challenge) return tl::unexpected(challenge.error());
+  if (auto good = bytes_field(*challenge, "nonce", proof.server); !good) return good;
+  said = channel.send({{"type", "proof"}, {"mac", to_hex(proof.of_client(key))}});
+  if (!said) return said;
+  const auto answer = channel.expect("proof", std::max(deadline - steady_now(), Duration()));
+  if (!answer) return tl::unexpected(answer.error());
+  Mac mac;
+  if (auto good = bytes_field(*answer, "mac", mac); !good) return good;
+  if (bootstrap::same_mac(mac, proof.of_server(key))) return {};
+  return fail(ErrorCode::kPeer, fmt::format("the server {} has another cluster key than the "
+                                            "client: {}",
+                                            channel.peer(), kCure));
+}
+
+Result<bool> CallerProof::take(ControlChannel& channel, const ClusterKey& key,
+                               const Json& message) {
+  if (stage_ == Stage::kProved) return false;
+  if (stage_ == Stage::kChallenged) return check(channel, key, message);
+  const bool proves = message.value("type", Json()) == "prove";
+  if (!proves && !key) return false;
+  if (!proves) return refuse(channel, "does not show the cluster key that the server asks for");
+  if (!key) return refuse(channel, "has a cluster key, and the server has none");
+  return challenge(channel, message);
+}
+
+Result<bool> CallerProof::challenge(ControlChannel& channel, const Json& message) {
+  if (!bytes_field(message, "nonce", proof_.client)) return refuse(channel, kNonsense);
+  if (auto drawn = draw(proof_.server); !drawn) return tl::unexpected(drawn.error());
+  const auto said = channel.send({{"type", "challenge"}, {"nonce", to_hex(proof_.server)}});
+  if (!said) return tl::unexpected(said.error());
+  stage_ = Stage::kChallenged;
+  return true;
+}
+
+Result<bool> CallerProof::check(ControlChannel& channel, const ClusterKey& key,
+                                const Json& message) {
+  if (auto meant = channel.require(message, "proof"); !meant) return tl::unexpected(meant.error());
+  Mac mac;
+  if (!bytes_field(message, "mac", mac)) return refuse(channel, kNonsense);
+  if (!bootstrap::same_mac(mac, proof_.of_client(key))) {
+    return refuse(channel, "has another cluster key than the server");
+  }
+  const auto said = channel.send({{"type", "proof"}, {"mac", to_hex(proof_.of_server(key))}});
+  if (!said) return tl::unexpected(said.error());
+  stage_ = Stage::kProved;
+  return true;
+}
+
+}  // namespace pacecar::perf
