@@ -95,7 +95,7 @@ class NicPair {
   uint64_t move(size_t count) {
     const uint64_t before = nics_[0]->counters().data_packets_sent;
     const WorkRequest write{.local = memory_[0].data(),
-                            .remote = reinterpret_cast<uint64_t>(memory_[1].data()),
+                            .remote = regions_[1].remote_address,
                             .length = memory_[0].size(),
                             .local_key = regions_[0].key,
                             .remote_key = regions_[1].key,

@@ -52,7 +52,7 @@ class Pair {
   // Posts what there is room for, turns both ends once, and returns how many writes arrived.
   size_t turn() {
     const WorkRequest write{.local = buffer_.data(),
-                            .remote = reinterpret_cast<uint64_t>(buffer_.data() + bytes_),
+                            .remote = memory_[1].remote_address + bytes_,
                             .length = bytes_,
                             .local_key = memory_[0].key,
                             .remote_key = memory_[1].key,

@@ -65,9 +65,8 @@ class SimHost final : public EventSink {
   const SoftNic& nic() const { return nic_; }
   uint32_t number() const { return number_; }
   NicIdentity identity() const;
-  // An address and its key for `bytes` of payload, to send from or to receive into.
-  uint8_t* payload() const { return payload_.address; }
-  uint32_t payload_key() const { return payload_.key; }
+  // Of any message's payload, to send from or to receive into.
+  const MemoryRegion& payload() const { return payload_; }
 
   void on_event(Instant now, uint32_t what) override;
   void prepare(uint32_t what, unsigned events_before) override;

@@ -137,6 +137,7 @@ void Traffic::start(uint32_t flow, Instant now) {
 void Traffic::post_receives(Connection& connection) {
   const uint64_t wanted = receives_posted_ ? connection.flows.size() : connection.started;
   SimHost& host = *(*hosts_)[connection.destination];
+  const MemoryRegion& payload = host.payload();
   while (connection.receives_posted < wanted &&
          connection.receives_posted - connection.received < connection.ring) {
     MessageRequest& request = connection.receives[connection.receives_posted % connection.ring];
@@ -144,7 +145,7 @@ void Traffic::post_receives(Connection& connection) {
     const uint32_t flow = connection.flows[connection.receives_posted];
     const Bytes size = connection.order_known ? workload_.flows[flow].bytes : connection.largest;
     ReceiveOperation operation{.count = 1, .request = &request};
-    operation.buffers[0] = {host.payload(), size, 0, host.payload_key()};
+    operation.buffers[0] = {payload.address, size, 0, payload.key, payload.remote_address};
     PACECAR_CHECK(host.messenger().receive(connection.receive, operation, loop_.now()));
     ++connection.receives_posted;
     host.wake();
@@ -153,11 +154,12 @@ void Traffic::post_receives(Connection& connection) {
 
 void Traffic::post_sends(Connection& connection) {
   SimHost& host = *(*hosts_)[connection.source];
+  const MemoryRegion& payload = host.payload();
   while (!connection.unposted.empty()) {
     const uint32_t flow = connection.unposted.front();
     sends_[flow].set(MessageRequest::State::kPending);
-    if (!host.messenger().send(connection.send, {host.payload(), workload_.flows[flow].bytes, 0,
-                                                 host.payload_key(), &sends_[flow]})) {
+    if (!host.messenger().send(connection.send, {payload.address, workload_.flows[flow].bytes, 0,
+                                                 payload.key, &sends_[flow]})) {
       return;
     }
     connection.unposted.pop_front();

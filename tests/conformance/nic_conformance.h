@@ -282,7 +282,7 @@ TEST_P(NicConformance, DeregisteredLocalMemoryIsNotReadAgain) {
   post(0, ends[0],
        {.id = 1,
         .local = from->data(),
-        .remote = reinterpret_cast<uint64_t>(to.region.address),
+        .remote = to.region.remote_address,
         .length = from->size(),
         .local_key = region.key,
         .remote_key = to.region.key});

@@ -83,7 +83,7 @@ class NicConformance : public testing::TestWithParam<NicCase> {
   static WorkRequest write(uint64_t id, const Memory& from, const Memory& to, Bytes length) {
     return {.id = id,
             .local = from.region.address,
-            .remote = reinterpret_cast<uint64_t>(to.region.address),
+            .remote = to.region.remote_address,
             .length = length,
             .local_key = from.region.key,
             .remote_key = to.region.key};

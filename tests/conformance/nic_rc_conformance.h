@@ -32,9 +32,7 @@ class NicRcConformance : public NicConformance {
     std::ranges::fill(memory.bytes, kGuardByte);
     return memory;
   }
-  static uint64_t inside(const Memory& memory) {
-    return reinterpret_cast<uint64_t>(memory.region.address) + kGuard;
-  }
+  static uint64_t inside(const Memory& memory) { return memory.region.remote_address + kGuard; }
   static void expect_between_guards(const Memory& to, const Memory& from, Bytes size) {
     for (size_t i = 0; i < kGuard; ++i) {
       ASSERT_EQ(to.bytes[i], kGuardByte) << size;
@@ -54,7 +52,7 @@ class NicRcConformance : public NicConformance {
   static WorkRequest read(uint64_t id, const Memory& to, const Memory& from, Bytes length) {
     return {.id = id,
             .local = to.region.address + kGuard,
-            .remote = reinterpret_cast<uint64_t>(from.region.address),
+            .remote = from.region.remote_address,
             .length = length,
             .local_key = to.region.key,
             .remote_key = from.region.key,

@@ -115,8 +115,7 @@ class Target {
         .taken_back = (flags & 2) != 0,
         .destination_qp = ends_[0],
         .psn = some_psn(input, peer_psn_) & 0xFFFFFF,
-        .address =
-            reinterpret_cast<uint64_t>(region_.address) + input.u32() % (2 * kRegion) - kRegion / 2,
+        .address = region_.remote_address + input.u32() % (2 * kRegion) - kRegion / 2,
         .key = (flags & 4) != 0 ? input.u32() : region_.key,
         .msn = some_psn(input, 0) & 0xFFFFFF,
         .timestamp = input.u32()};

@@ -162,9 +162,9 @@ Result<void> Peer::meet() {
   shared_ = *shared;
   const Hello mine{.address = nic.queue_pair_address(queue_pair_),
                    .shared = nic.queue_pair_address(shared_),
-                   .source = reinterpret_cast<uint64_t>(source_.data()),
-                   .sink = reinterpret_cast<uint64_t>(sink_.data()),
-                   .locked = reinterpret_cast<uint64_t>(locked_.data()),
+                   .source = source_region_.remote_address,
+                   .sink = sink_region_.remote_address,
+                   .locked = locked_region_.remote_address,
                    .source_key = source_region_.key,
                    .sink_key = sink_region_.key,
                    .locked_key = locked_region_.key};

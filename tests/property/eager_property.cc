@@ -135,8 +135,9 @@ class World {
     ReceiveOperation operation{.count = receive.count, .request = &receive.request};
     for (uint32_t i = 0; i < receive.count; ++i) {
       receive.buffers[i].resize(kLargest);
+      uint8_t* const data = receive.buffers[i].data();
       receive.tags[i] = shuffled_tag(receive_bag_);
-      operation.buffers[i] = {receive.buffers[i].data(), kLargest, receive.tags[i], 1};
+      operation.buffers[i] = {data, kLargest, receive.tags[i], 1, reinterpret_cast<uint64_t>(data)};
     }
     receive.request.set(State::kPending);
     RC_ASSERT(receiver_.post(operation));

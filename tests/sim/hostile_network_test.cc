@@ -191,7 +191,8 @@ Duration time_over_a_lossy_cable(WireMode wire_mode) {
       send.set(MessageRequest::State::kPending);
       receive.set(MessageRequest::State::kPending);
       ReceiveOperation operation{.count = 1, .request = &receive};
-      operation.buffers[0] = {to.data(), kSize, 0, remote.value().key};
+      operation.buffers[0] = {to.data(), kSize, 0, remote.value().key,
+                              remote.value().remote_address};
       EXPECT_TRUE(hosts[1]->messenger().receive(ends.receive, operation, network.now()));
       EXPECT_TRUE(
           hosts[0]->messenger().send(ends.send, {from.data(), kSize, 0, local.value().key, &send}));

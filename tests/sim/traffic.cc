@@ -79,7 +79,7 @@ void Traffic::drive(Stream& stream) {
       const auto region = world_.nic(stream.to).register_memory(
           message.received.data(), message.received.size(), Access::kRemoteWrite);
       operation.buffers[i] = {message.received.data(), message.received.size(), message.tag,
-                              region.value().key};
+                              region.value().key, region.value().remote_address};
     }
     if (!world_.messenger(stream.to).receive(stream.ends.receive, operation, now)) {
       complain("a receive within the bounds was refused");

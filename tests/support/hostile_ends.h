@@ -40,7 +40,7 @@ class HostileEnds : public testing::Test {
   void post(const MemoryRegion& from, const MemoryRegion& to, Bytes length,
             Opcode opcode = Opcode::kWriteWithImm) {
     const WorkRequest request{.local = from.address,
-                              .remote = reinterpret_cast<uint64_t>(to.address),
+                              .remote = to.remote_address,
                               .length = length,
                               .local_key = from.key,
                               .remote_key = to.key,

@@ -57,7 +57,7 @@ class OfiEnd {
     std::vector<uint8_t> bytes;
     MemoryRegion region;
 
-    OfiTarget target() const { return {reinterpret_cast<uint64_t>(region.address), region.key}; }
+    OfiTarget target() const { return {region.remote_address, region.key}; }
   };
   static constexpr FlowLimits kUnlimited{.rate = Rate::from_gbps(1000), .window = 1 << 24};
 

@@ -52,9 +52,8 @@ struct TestMemory {
   std::vector<uint8_t> bytes;
   MemoryRegion region;
 
-  uint64_t address(size_t offset = 0) const {
-    return reinterpret_cast<uint64_t>(bytes.data()) + offset;
-  }
+  // As peers call it.
+  uint64_t address(size_t offset = 0) const { return region.remote_address + offset; }
 };
 
 inline Address test_address(uint8_t host) {

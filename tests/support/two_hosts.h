@@ -44,7 +44,8 @@ class TwoHosts : public testing::Test {
     message.send.set(MessageRequest::State::kPending);
     message.receive.set(MessageRequest::State::kPending);
     ReceiveOperation operation{.count = 1, .request = &message.receive};
-    operation.buffers[0] = {message.to.data(), kSize, 0, message.remote.key};
+    operation.buffers[0] = {message.to.data(), kSize, 0, message.remote.key,
+                            message.remote.remote_address};
     EXPECT_TRUE(messenger(1).receive(ends.receive, operation, world_->now()));
     EXPECT_TRUE(messenger(0).send(
         ends.send, {message.from.data(), kSize, 0, message.local.key, &message.send}));

@@ -80,7 +80,8 @@ class Stream {
     for (size_t i = 0; i < kSlots; ++i) {
       receives_[i].set(MessageRequest::State::kPending);
       ReceiveOperation receive{.count = 1, .request = &receives_[i]};
-      receive.buffers[0] = {&memory_[1][i * kSize], kSize, 0, regions_[1].key};
+      receive.buffers[0] = {&memory_[1][i * kSize], kSize, 0, regions_[1].key,
+                            regions_[1].remote_address + i * kSize};
       PACECAR_CHECK(hosts_[1]->messenger().receive(ends_.receive, receive, network_.now()));
       sends_[i].set(MessageRequest::State::kPending);
       PACECAR_CHECK(hosts_[0]->messenger().send(

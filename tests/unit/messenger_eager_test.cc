@@ -54,7 +54,7 @@ class MessengerEagerTest : public testing::Test {
   MessageRequest& receive(Bytes size = kLarge, int32_t tag = 0) {
     MessageRequest& request = pending();
     ReceiveOperation operation{.count = 1, .request = &request};
-    operation.buffers[0] = {to_.data(), size, tag, to_region_.key};
+    operation.buffers[0] = {to_.data(), size, tag, to_region_.key, to_region_.remote_address};
     EXPECT_TRUE(messenger(1).receive(ends_.receive, operation, network_.now()));
     return request;
   }
@@ -245,7 +245,7 @@ TEST_F(SlowMessengerEagerTest, WhatWasDoneArrivesBeforeTheWordThatTheSenderClose
 TEST_F(MessengerEagerTest, ReceiverThatKnowsOfTheCloseStillGetsWhatCameBefore) {
   const ConnectionPair busy = connect(*hosts_[0], *hosts_[1], 1, network_.now());
   ReceiveOperation waiting{.count = 1, .request = &pending()};
-  waiting.buffers[0] = {to_.data(), 1, 0, to_region_.key};
+  waiting.buffers[0] = {to_.data(), 1, 0, to_region_.key, to_region_.remote_address};
   ASSERT_TRUE(messenger(1).receive(busy.receive, waiting, network_.now()));
   send(100, 4);
   run_until_done(send(100, 5));

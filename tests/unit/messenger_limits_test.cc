@@ -41,7 +41,8 @@ class MessengerLimitsTest : public testing::Test {
   void receive(const ConnectionPair& ends, MessageRequest& request) {
     request.set(State::kPending);
     ReceiveOperation operation{.count = 1, .request = &request};
-    operation.buffers[0] = {memory_[1].data(), kSize, 0, regions_[1].key};
+    operation.buffers[0] = {memory_[1].data(), kSize, 0, regions_[1].key,
+                            regions_[1].remote_address};
     ASSERT_TRUE(messenger(1).receive(ends.receive, operation, network_.now()));
   }
   void send(const ConnectionPair& ends, MessageRequest& request) {

@@ -27,7 +27,8 @@ class MessengerShareTest : public testing::Test {
     job->ends = connect(*hosts_[from], *hosts_[to], to, network_.now(), weight);
     for (auto& request : job->requests) request.set(MessageRequest::State::kPending);
     ReceiveOperation receive{.count = 1, .request = &job->requests[0]};
-    receive.buffers[0] = {job->data.data(), kMessage, 0, expose(*job, to).key};
+    const MemoryRegion region = expose(*job, to);
+    receive.buffers[0] = {job->data.data(), kMessage, 0, region.key, region.remote_address};
     PACECAR_CHECK(hosts_[to]->messenger().receive(job->ends.receive, receive, network_.now()));
     jobs_.push_back(std::move(job));
     return jobs_.size() - 1;

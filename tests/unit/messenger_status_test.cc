@@ -30,7 +30,7 @@ class MessengerStatusTest : public testing::Test {
   }
   void receive() {
     ReceiveOperation operation{.count = 1, .request = &requests_[1]};
-    operation.buffers[0] = {to_.data(), kBytes, 0, to_region_.key};
+    operation.buffers[0] = {to_.data(), kBytes, 0, to_region_.key, to_region_.remote_address};
     ASSERT_TRUE(hosts_[1]->messenger().receive(ends_.receive, operation, network_.now()));
   }
   void run_for(Duration time) {

@@ -58,7 +58,7 @@ TEST_F(MessengerTest, ReceiverLearnsThatTheSenderHasClosed) {
   MessageRequest request;
   request.set(MessageRequest::State::kPending);
   ReceiveOperation receive{.count = 1, .request = &request};
-  receive.buffers[0] = {&byte, 1, 0, region.key};
+  receive.buffers[0] = {&byte, 1, 0, region.key, region.remote_address};
   ASSERT_TRUE(messenger(1).receive(ends.receive, receive, network_.now()));
   run_for(Duration::from_ms(1));
   messenger(0).close_send(ends.send, network_.now());
@@ -77,7 +77,7 @@ TEST_F(MessengerTest, WhatDoesNotMoveStallsAndWhatMovesAgainDoesNot) {
   std::array<MessageRequest, 3> requests;
   for (auto& request : requests) request.set(MessageRequest::State::kPending);
   ReceiveOperation receive{.count = 1, .request = &requests[0]};
-  receive.buffers[0] = {to.data(), 100, 0, to_region.key};
+  receive.buffers[0] = {to.data(), 100, 0, to_region.key, to_region.remote_address};
   run_for(Duration::from_s(20));  // idle is not stalled
   EXPECT_EQ(messenger(0).stall_changes() + messenger(1).stall_changes(), 0U);
 
@@ -122,7 +122,7 @@ TEST_F(MessengerTest, ForgottenMemoryFailsItsReceive) {
   std::array<MessageRequest, 2> requests;
   for (auto& request : requests) request.set(MessageRequest::State::kPending);
   ReceiveOperation receive{.count = 1, .request = &requests[1]};
-  receive.buffers[0] = {to->data(), 100, 0, to_region.key};
+  receive.buffers[0] = {to->data(), 100, 0, to_region.key, to_region.remote_address};
   ASSERT_TRUE(messenger(1).receive(ends.receive, receive, network_.now()));
   run_for(Duration::from_ms(1));
   messenger(1).forget_memory(to_region.key);

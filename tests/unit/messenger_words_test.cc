@@ -31,7 +31,7 @@ class Exchange {
   void receive() {
     received_.set(MessageRequest::State::kPending);
     ReceiveOperation operation{.count = 1, .request = &received_};
-    operation.buffers[0] = {to_.data(), to_.size(), 0, to_region_.key};
+    operation.buffers[0] = {to_.data(), to_.size(), 0, to_region_.key, to_region_.remote_address};
     ASSERT_TRUE(hosts_[1]->messenger().receive(ends_.receive, operation, network_.now()));
   }
   void send() {

@@ -34,7 +34,7 @@ class OfiFarewellTest : public test::OverOfi {
       const OfiConnection more = connect(to, other);
       EXPECT_TRUE(to.post(more.a, OfiEnd::write(1, to.memory(8, Access::kLocalRead), {1, 1})));
       const auto sink = need(to.nic().register_memory(memory.data(), size, Access::kRemoteWrite));
-      OfiLoad load(from, ends.a, source, {reinterpret_cast<uint64_t>(memory.data()), sink.key});
+      OfiLoad load(from, ends.a, source, {sink.remote_address, sink.key});
       const bool flows = run_until({&from, &to}, [&] {
         load.top_up();
         return to.received(ends.b) >= 20;

@@ -24,7 +24,7 @@ class ReceiveQueueTest : public testing::Test {
     request.set(State::kPending);
     ReceiveOperation operation{.count = static_cast<uint32_t>(sizes.size()), .request = &request};
     for (size_t i = 0; i < sizes.size(); ++i) {
-      operation.buffers[i] = {pointer(0x1000), sizes[i], static_cast<int32_t>(i), key};
+      operation.buffers[i] = {pointer(0x1000), sizes[i], static_cast<int32_t>(i), key, 0x7000};
     }
     EXPECT_TRUE(queue_.post(operation));
     return request;
@@ -47,7 +47,7 @@ TEST_F(ReceiveQueueTest, DescribesItsBuffersInSlots) {
   EXPECT_EQ(queue_.posted_bytes(), 30U);
   queue_.write(queue_.next_run(), 99, *table_);
   const CtsSlot& slot = table_->slots[1];
-  EXPECT_EQ(slot.address, 0x1000U);
+  EXPECT_EQ(slot.address, 0x7000U) << "what the peer calls it";
   EXPECT_EQ(slot.size, 20U);
   EXPECT_EQ(slot.grant, 99U);
   EXPECT_EQ(slot.key, 1U);

@@ -179,7 +179,7 @@ TEST(SoftNicMemory, DeregisteredRemoteMemoryIsNotWrittenAgain) {
       pair.nic(1).register_memory(to->data(), to->size(), Access::kRemoteWrite).value();
   WorkRequest write{.id = 1,
                     .local = from.bytes.data(),
-                    .remote = reinterpret_cast<uint64_t>(to->data()),
+                    .remote = region.remote_address,
                     .length = 1 << 20,
                     .local_key = from.region.key,
                     .remote_key = region.key,

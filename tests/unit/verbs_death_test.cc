@@ -60,7 +60,7 @@ struct Host {
   }
   void post(const Host& peer, uint64_t count) {
     const WorkRequest request{.local = region.address,
-                              .remote = reinterpret_cast<uint64_t>(peer.region.address),
+                              .remote = peer.region.remote_address,
                               .length = 100,
                               .local_key = region.key,
                               .remote_key = peer.region.key,

@@ -83,7 +83,7 @@ class VerbsNicRecovery : public testing::Test {
     const Side& peer = sides_[1 - from];
     return {.id = index,
             .local = mine.source.data() + index * kChunk,
-            .remote = reinterpret_cast<uint64_t>(peer.target.data() + index * kChunk),
+            .remote = peer.target_region.remote_address + index * kChunk,
             .length = kChunk,
             .local_key = mine.source_region.key,
             .remote_key = peer.target_region.key,

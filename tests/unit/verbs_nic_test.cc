@@ -59,7 +59,7 @@ class VerbsNicTest : public testing::Test {
   WorkRequest write(uint64_t id, Bytes length) const {
     return {.id = id,
             .local = memory_[0].data(),
-            .remote = reinterpret_cast<uint64_t>(memory_[1].data()),
+            .remote = regions_[1].remote_address,
             .length = length,
             .local_key = regions_[0].key,
             .remote_key = regions_[1].key,

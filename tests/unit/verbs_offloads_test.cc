@@ -53,7 +53,7 @@ class VerbsOffloads : public testing::Test {
 
   void post(Bytes length) {
     const WorkRequest request{.local = memory_[0].address,
-                              .remote = reinterpret_cast<uint64_t>(memory_[1].address),
+                              .remote = memory_[1].remote_address,
                               .length = length,
                               .local_key = memory_[0].key,
                               .remote_key = memory_[1].key,

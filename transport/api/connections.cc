@@ -124,10 +124,9 @@ class EngineReceiveConnection final : public ReceiveConnection {
     ReceiveOperation operation{.count = static_cast<uint32_t>(buffers.size())};
     for (size_t i = 0; i < buffers.size(); ++i) {
       const ReceiveBuffer& buffer = buffers[i];
-      operation.buffers[i] = {.data = static_cast<uint8_t*>(buffer.data),
-                              .size = buffer.size,
-                              .tag = buffer.tag,
-                              .key = buffer.size == 0 ? 0 : buffer.memory->region().key};
+      auto* const data = static_cast<uint8_t*>(buffer.data);
+      operation.buffers[i] = {.data = data, .size = buffer.size, .tag = buffer.tag};
+      if (buffer.size > 0) operation.buffers[i].lie_at(place_of(buffer.memory->region(), data));
     }
     operation.request = pool_.take();
     if (operation.request == nullptr) return nullptr;

@@ -25,10 +25,6 @@ struct WorkId {
   }
 };
 
-inline RemotePlace place_of(const MemoryRegion& region, size_t offset) {
-  return {reinterpret_cast<uint64_t>(region.address) + offset, region.key};
-}
-
 // Lets the peer write there.
 template <typename T>
 Result<MemoryRegion> expose(Nic& nic, T& place, size_t size = sizeof(T)) {

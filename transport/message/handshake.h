@@ -19,11 +19,18 @@ constexpr uint32_t kMaxEager = 1U << 16;
 // Names one opened NIC of one process: random, so that no two are the same.
 using NicIdentity = std::array<uint8_t, 16>;
 
-// A place in the peer's registered memory.
+// A place in registered memory, as peers of its owner name it.
 struct RemotePlace {
   uint64_t address = 0;
   uint32_t key = 0;
 };
+
+inline RemotePlace place_of(const MemoryRegion& region, const uint8_t* byte) {
+  return {region.remote(byte), region.key};
+}
+inline RemotePlace place_of(const MemoryRegion& region) {
+  return {region.remote_address, region.key};
+}
 
 // How to reach one end of a flow.
 struct FlowEnd {

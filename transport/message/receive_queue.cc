@@ -14,6 +14,7 @@ bool ReceiveQueue::post(const ReceiveOperation& operation) {
     const ReceiveOperation::Buffer& buffer = operation.buffers[i];
     if (!used(posted_)) buffers_.emplace_back();
     buffers_[posted_++ % kCtsSlots] = Buffer{.data = buffer.data,
+                                             .remote = buffer.remote,
                                              .size = buffer.size,
                                              .key = buffer.key,
                                              .tag = buffer.tag,
@@ -37,7 +38,7 @@ void ReceiveQueue::write(const Run& run, uint64_t grant, ReceiveTable& table) co
   for (uint32_t i = 0; i < run.count; ++i) {
     const Buffer& buffer = buffers_[run.first + i];
     table.slots[run.first + i] = CtsSlot{
-        .address = reinterpret_cast<uint64_t>(buffer.data),
+        .address = buffer.remote,
         .size = buffer.size,
         .key = buffer.key,
         .tag = buffer.tag,

@@ -24,6 +24,12 @@ struct ReceiveOperation {
     Bytes size = 0;
     int32_t tag = 0;
     uint32_t key = 0;
+    uint64_t remote = 0;  // what the peer calls its first byte
+
+    void lie_at(const RemotePlace& place) {
+      key = place.key;
+      remote = place.address;
+    }
   };
   std::array<Buffer, kMaxGroup> buffers{};
   uint32_t count = 0;
@@ -98,6 +104,7 @@ class ReceiveQueue {
  private:
   struct Buffer {
     uint8_t* data = nullptr;
+    uint64_t remote = 0;
     Bytes size = 0;
     Bytes received = 0;
     uint32_t key = 0;

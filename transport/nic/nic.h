@@ -36,12 +36,25 @@ constexpr bool allows(Access granted, Access wanted) {
          static_cast<uint8_t>(wanted);
 }
 
-// Registered memory. The remote key goes to a peer that may write; it cannot be guessed.
+// Registered memory. Its key and its remote address go to a peer that may write, and to nobody
+// else.
 struct MemoryRegion {
   uint8_t* address = nullptr;
   size_t length = 0;
   uint32_t key = 0;  // local and remote key in one
+  // What peers call its first byte: not where it lies, where the NIC can do otherwise. The low bits
+  // are those of `address` (kRemoteAlignment).
+  uint64_t remote_address = 0;
+
+  // What peers call a byte of it.
+  uint64_t remote(const uint8_t* byte) const {
+    return remote_address + static_cast<uint64_t>(byte - address);
+  }
 };
+
+// Remote addresses equal the owner's modulo this, so that what is aligned here, be it to a huge
+// page, is aligned to peers.
+inline constexpr uint64_t kRemoteAlignment = uint64_t{1} << 21;
 
 // Memory behind a dma-buf, such as a GPU's: `length` bytes from `offset` on, addressed by peers
 // from `address` on.

@@ -32,7 +32,7 @@ Result<MemoryRegion> MemoryTable::add(void* address, size_t length, Access acces
   while (key == 0 || slots_[index_of(key)].key == key) key = random_();
   slots_[index_of(key)] = Slot{start, length, key, access};
   ++size_;
-  return MemoryRegion{static_cast<uint8_t*>(address), length, key};
+  return MemoryRegion{static_cast<uint8_t*>(address), length, key, start};
 }
 
 bool MemoryTable::remove(uint32_t key) {

@@ -74,7 +74,7 @@ uint8_t RcResponder::begin(const roce::Packet& packet, const MemoryTable& memory
     if (!needs_receives()) return roce::kNakInvalidRequest;
     if (receives_.empty()) return roce::kReceiverNotReady;
     const ReceiveRequest& receive = receives_.front();
-    message_.address = reinterpret_cast<uint64_t>(receive.local);
+    message_.local = receive.local;
     message_.length = receive.length;
     message_.key = receive.local_key;
     return kGood;
@@ -109,12 +109,13 @@ uint8_t RcResponder::check(const roce::Packet& packet, roce::Shape shape) const 
 uint8_t RcResponder::place(const roce::Packet& packet, const MemoryTable& memory) {
   const Bytes size = packet.payload.size();
   if (size == 0) return kGood;
-  const uint64_t address = message_.address + message_.placed;
-  uint8_t* to = reinterpret_cast<uint8_t*>(address);
+  uint8_t* to = nullptr;
   if (message_.kind == roce::Kind::kSend) {
+    to = message_.local + message_.placed;
     if (!memory.owner_may_write(message_.key, to, size)) return roce::kNakRemoteOperation;
-  } else if (memory.writable(message_.key, address, size) == nullptr) {
-    return roce::kNakRemoteAccess;
+  } else {
+    to = memory.writable(message_.key, message_.address + message_.placed, size);
+    if (to == nullptr) return roce::kNakRemoteAccess;
   }
   ordered_copy(to, packet.payload.data(), size);
   message_.placed += size;

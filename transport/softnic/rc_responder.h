@@ -71,8 +71,9 @@ class RcResponder {
   // The message whose packets are coming in.
   struct Message {
     roce::Kind kind = roce::Kind::kUnknown;  // kUnknown: none
-    uint64_t address = 0;
-    Bytes length = 0;  // announced by a write, or the room that a send has
+    uint64_t address = 0;                    // where a write goes, as the peer calls it
+    uint8_t* local = nullptr;                // where a send goes
+    Bytes length = 0;                        // announced by a write, or the room that a send has
     Bytes placed = 0;
     uint32_t key = 0;
   };

@@ -74,7 +74,7 @@ Result<uint64_t> FlushPair::start(const MemoryRegion& region, const uint8_t* dat
   request.num_sge = 1;
   request.opcode = IBV_WR_RDMA_READ;
   request.send_flags = IBV_SEND_SIGNALED;
-  request.wr.rdma.remote_addr = reinterpret_cast<uint64_t>(data);
+  request.wr.rdma.remote_addr = region.remote(data);
   request.wr.rdma.rkey = region.key;
   ibv_send_wr* refused = nullptr;
   const int error = ibv_post_send(lane_->queue_pair.get(), &request, &refused);

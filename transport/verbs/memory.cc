@@ -34,7 +34,7 @@ Result<MemoryRegion> Registrations::add(void* address, size_t length, Access acc
                     access);
       });
   if (!key) return tl::unexpected(key.error());
-  return MemoryRegion{static_cast<uint8_t*>(address), length, *key};
+  return MemoryRegion{static_cast<uint8_t*>(address), length, *key, begin};
 }
 
 Result<MemoryRegion> Registrations::add_dmabuf(const DmaBufMemory& memory, Access access) {
@@ -49,7 +49,8 @@ Result<MemoryRegion> Registrations::add_dmabuf(const DmaBufMemory& memory, Acces
                     "ibv_reg_dmabuf_mr", access);
       });
   if (!key) return tl::unexpected(key.error());
-  return MemoryRegion{reinterpret_cast<uint8_t*>(memory.address), memory.length, *key};
+  return MemoryRegion{reinterpret_cast<uint8_t*>(memory.address), memory.length, *key,
+                      memory.address};
 }
 
 // Asked with a file that is none: who can would look at the file first, and refuse that.

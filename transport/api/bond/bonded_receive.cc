@@ -30,10 +30,10 @@ class BondedReceive final : public ReceiveConnection, public Tended {
     uint8_t* data = nullptr;
     Bytes size = 0;
     int tag = 0;
-    const Memory* memory = nullptr;          // to know it when it goes
-    std::array<uint32_t, kMaxLanes> keys{};  // of it
-    bool filled = false;                     // before it was posted again
-    Bytes received = 0;                      // then
+    const Memory* memory = nullptr;               // to know it when it goes
+    std::array<RemotePlace, kMaxLanes> places{};  // in it
+    bool filled = false;                          // before it was posted again
+    Bytes received = 0;                           // then
   };
   struct Receive : MessageRequest {
     std::array<Buffer, kMaxReceiveBuffers> buffers{};
@@ -142,12 +142,14 @@ Result<Request*> BondedReceive::irecv(std::span<const ReceiveBuffer> buffers) {
   for (size_t i = 0; i < buffers.size(); ++i) {
     const ReceiveBuffer& given = buffers[i];
     const bool empty = given.size == 0;
-    receive.buffers[i] = {.data = static_cast<uint8_t*>(given.data),
+    auto* const data = static_cast<uint8_t*>(given.data);
+    receive.buffers[i] = {.data = data,
                           .size = given.size,
                           .tag = given.tag,
                           .memory = empty ? nullptr : given.memory};
     for (size_t lane = 0; lane < lanes_.size() && !empty; ++lane) {
-      receive.buffers[i].keys[lane] = given.memory->region(lanes_[lane].member).key;
+      const MemoryRegion& region = given.memory->region(lanes_[lane].member);
+      receive.buffers[i].places[lane] = place_of(region, data);
     }
   }
   receive.set(MessageRequest::State::kPending);
@@ -171,7 +173,9 @@ void BondedReceive::post(Receive& receive) {
   next_slot_ += operation.count;
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if (!lanes_[i].alive) continue;
-    for (uint32_t k = 0; k < operation.count; ++k) operation.buffers[k].key = posted[k]->keys[i];
+    for (uint32_t k = 0; k < operation.count; ++k) {
+      operation.buffers[k].lie_at(posted[k]->places[i]);
+    }
     operation.request = &part(receive, i);
     operation.request->set(MessageRequest::State::kPending);
     Engine& engine = *lanes_[i].at.nic.engine;
@@ -379,8 +383,8 @@ bool BondedReceive::sender_paused() const {
   for (size_t i = 0; i < lanes_.size(); ++i) {
     if (!lanes_[i].alive) continue;
     const std::optional<LaneNote> said = notes_.last(i);
-    const bool paused = said && said->epoch == epoch_ &&
-                        static_cast<NoteKind>(said->kind) == NoteKind::kPaused;
+    const bool paused =
+        said && said->epoch == epoch_ && static_cast<NoteKind>(said->kind) == NoteKind::kPaused;
     if (!paused) return false;
     const Attachment& at = lanes_[i].at;
     const uint64_t counted =
