@@ -59,6 +59,7 @@ SoftNicConfig nic_config(const RunSpec& spec, const SimHostConfig& config, Fabri
           .completions = 512,  // a burst of the poll loop, and room
           .transmit_packets = packets_per_turn(transport),
           .full_checksum = false,
+          .random_addresses = false,
           .sees_ecn = true,
           .control_first = true,
           .ack = ack_policy(transport),

@@ -14,11 +14,13 @@ namespace pacecar {
 namespace {
 
 constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
+constexpr uint64_t kLongest = uint64_t{1} << 63;
 
 // Keys whose low bits are few, so that whole chains of them lie in each other's way; sometimes 0
-// or a key that is taken.
+// or a key that is taken. Remote addresses are made of them, too: some are the highest there are.
 uint32_t colliding_key(void* context) {
   Prng& prng = *static_cast<Prng*>(context);
+  if (prng.chance(0.2)) return ~0U;
   return static_cast<uint32_t>(prng.below(6) << 16 | prng.below(3) << 2);
 }
 
@@ -26,6 +28,7 @@ struct Region {
   uint64_t address;
   uint64_t length;
   Access access;
+  uint64_t remote = 0;
 };
 
 uint8_t* pointer(uint64_t address) { return reinterpret_cast<uint8_t*>(address); }
@@ -51,15 +54,16 @@ class Run {
   }
   uint64_t random_length() {
     if (prng_.chance(0.1)) return kMax - prng_.below(200);
+    if (prng_.chance(0.1)) return kLongest + 2 - prng_.below(4);
     return prng_.below(120);
   }
 
   void add() {
-    const Region region{random_address(), random_length(),
-                        prng_.chance(0.5) ? Access::kLocalRead : Access::kRemoteWrite};
+    Region region{random_address(), random_length(),
+                  prng_.chance(0.5) ? Access::kLocalRead : Access::kRemoteWrite};
     const auto added = table_.add(pointer(region.address), region.length, region.access);
     const bool wraps = region.length > 0 && region.address > kMax - region.length;
-    if (region.length == 0 || wraps) {
+    if (region.length == 0 || region.length > kLongest || wraps) {
       RC_ASSERT(!added);
       RC_ASSERT(added.error().code == ErrorCode::kInvalidArgument);
     } else if (model_.size() == capacity_) {
@@ -68,6 +72,9 @@ class Run {
     } else {
       RC_ASSERT(added.has_value());
       RC_ASSERT(added->key != 0);
+      region.remote = added->remote_address;
+      RC_ASSERT(region.remote % kRemoteAlignment == region.address % kRemoteAlignment);
+      RC_ASSERT(region.remote <= kMax - region.length);
       RC_ASSERT(model_.emplace(added->key, region).second);
     }
     RC_ASSERT(table_.size() == model_.size());
@@ -90,21 +97,25 @@ class Run {
     const uint32_t key = some_key();
     const auto found = model_.find(key);
     uint64_t address = random_address();
+    uint64_t remote = random_address();
     if (found != model_.end() && prng_.chance(0.7)) {
       const uint64_t reach = std::min(found->second.length, kMax - 3) + 3;  // and a little beyond
-      address = found->second.address + prng_.below(reach) - 1;
+      const uint64_t offset = prng_.below(reach) - 1;
+      address = found->second.address + offset;
+      remote = found->second.remote + offset;
     }
     const uint64_t length = 1 + random_length() % kMax;
-    bool inside = false;
-    if (found != model_.end()) {
-      using Wide = unsigned __int128;
-      const Region& region = found->second;
-      inside = address >= region.address &&
-               Wide{address} + length <= Wide{region.address} + region.length;
-    }
-    const bool writable = inside && found->second.access == Access::kRemoteWrite;
-    RC_ASSERT(table_.covers(key, pointer(address), length) == inside);
-    RC_ASSERT(table_.writable(key, address, length) == (writable ? pointer(address) : nullptr));
+    const Region region = found == model_.end() ? Region{} : found->second;
+    const bool local = within(address, length, region.address, region.length);
+    const bool reaches = within(remote, length, region.remote, region.length);
+    const bool writable = reaches && region.access == Access::kRemoteWrite;
+    RC_ASSERT(table_.covers(key, pointer(address), length) == local);
+    RC_ASSERT(table_.writable(key, remote, length) ==
+              (writable ? pointer(region.address + (remote - region.remote)) : nullptr));
+  }
+  static bool within(uint64_t address, uint64_t length, uint64_t begin, uint64_t size) {
+    using Wide = unsigned __int128;
+    return address >= begin && Wide{address} + length <= Wide{begin} + size;
   }
 
   Prng prng_;

@@ -79,6 +79,35 @@ TEST_P(SoftNicRefusal, OfReadOnlyMemoryConcernsOneWriteOnly) {
   EXPECT_EQ(read_only.bytes, before);
 }
 
+// A peer that has joined properly, and knows where the owner has its memory.
+TEST_P(SoftNicRefusal, OfTheOwnersAddressConcernsOneWriteOnly) {
+  SoftNicPair pair;
+  const auto ends = pair.connect();
+  const auto& from = pair.memory(0, 10 * kMtu);
+  const auto& to = pair.memory(1, 10 * kMtu);
+  const auto& lent_to_others = pair.memory(1, 10 * kMtu, Access::kRemoteWrite, 9);
+  const auto before = lent_to_others.bytes;
+  auto knows_key = SoftNicPair::write(from, lent_to_others, 10 * kMtu);
+  if (GetParam()) knows_key.opcode = Opcode::kWriteWithImm;
+  knows_key.remote = reinterpret_cast<uint64_t>(lent_to_others.bytes.data());
+  expect_only_middle_refused(pair, ends, from, to, knows_key);
+  EXPECT_EQ(lent_to_others.bytes, before);
+}
+
+TEST_P(SoftNicRefusal, OfAnotherRegionsAddressConcernsOneWriteOnly) {
+  SoftNicPair pair;
+  const auto ends = pair.connect();
+  const auto& from = pair.memory(0, 10 * kMtu);
+  const auto& to = pair.memory(1, 10 * kMtu);
+  const auto& lent_to_others = pair.memory(1, 10 * kMtu, Access::kRemoteWrite, 9);
+  const auto before = lent_to_others.bytes;
+  auto knows_base = SoftNicPair::write(from, lent_to_others, 10 * kMtu);
+  if (GetParam()) knows_base.opcode = Opcode::kWriteWithImm;
+  knows_base.remote_key = to.region.key;
+  expect_only_middle_refused(pair, ends, from, to, knows_base);
+  EXPECT_EQ(lent_to_others.bytes, before);
+}
+
 // Every refusal is lost on its way back at first.
 TEST(SoftNicMemory, LostRefusalIsRepeated) {
   SoftNicPair pair;

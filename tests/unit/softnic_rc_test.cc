@@ -351,6 +351,19 @@ TEST(SoftNicRcHostile, RefusalIsRepeatedToWhoeverAsksAgain) {
   EXPECT_EQ(to.bytes[5], 5);
 }
 
+TEST(SoftNicRcHostile, TheOwnersAddressReachesNothing) {
+  for (const auto opcode : {roce::Opcode::kWriteOnly, roce::Opcode::kReadRequest}) {
+    Rc rc;
+    auto& memory = rc.pair.memory(1, 100, Access::kRemoteAll);
+    auto request = rc.write(opcode, memory, 100);
+    request.address = reinterpret_cast<uint64_t>(memory.bytes.data());
+    if (opcode == roce::Opcode::kWriteOnly) request.payload = first(rc, 100);
+    rc.deliver(request);
+    rc.expect_refusal(roce::kNakRemoteAccess);
+    EXPECT_EQ(memory.bytes[5], 5);
+  }
+}
+
 TEST(SoftNicRcHostile, MemoryThatGoesWhileItIsReadOrWrittenIsNotTouched) {
   Rc rc;
   auto& to = rc.pair.memory(1, 3 * kMtu);

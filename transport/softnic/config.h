@@ -62,6 +62,9 @@ struct SoftNicConfig {
   uint32_t completions = 4096;     // received and not polled; packets beyond are dropped
   uint32_t transmit_packets = 0;   // poll_transmit makes at most; 0: as many as it is asked for
   bool full_checksum = true;       // nothing below us protects the payload
+  // Peers address memory from a random base on, which who was not told cannot guess. Else by the
+  // owner's own addresses: for simulations, in which nobody guesses.
+  bool random_addresses = true;
   bool sees_ecn = false;
   // Acknowledgements and control words go before data, not after a first burst of it: for a
   // packet I/O that takes few packets at a time.

@@ -5,19 +5,32 @@
 #include "transport/base/check.h"
 
 namespace pacecar {
+namespace {
 
-MemoryTable::MemoryTable(uint32_t capacity, RandomSource random)
+// Remote addresses begin below it, and end before they wrap.
+constexpr uint64_t kMostBytes = uint64_t{1} << 63;
+
+// Whether [offset, offset + length) is a part of `size` bytes. Of what begins before them `offset`
+// has wrapped, beyond their end: as they do not wrap themselves.
+bool within(uint64_t offset, Bytes length, uint64_t size) {
+  return length <= size && offset <= size - length;
+}
+
+}  // namespace
+
+MemoryTable::MemoryTable(uint32_t capacity, RandomSource random, bool random_addresses)
     : memory_(make_fresh_pages(std::bit_ceil(capacity * 2) * sizeof(Slot))),
       slots_(reinterpret_cast<Slot*>(memory_.get())),
       mask_(std::bit_ceil(capacity * 2) - 1),
       capacity_(capacity),
-      random_(random) {
+      random_(random),
+      random_addresses_(random_addresses) {
   PACECAR_CHECK(capacity > 0 && capacity <= (1U << 24));
 }
 
 Result<MemoryRegion> MemoryTable::add(void* address, size_t length, Access access) {
   const auto start = reinterpret_cast<uint64_t>(address);
-  if (address == nullptr || length == 0 || start + length < start) {
+  if (address == nullptr || length == 0 || start + length < start || length > kMostBytes) {
     return fail(
         ErrorCode::kInvalidArgument,
         "cannot register an empty or wrapping memory range: pass a valid address and length");
@@ -30,9 +43,17 @@ Result<MemoryRegion> MemoryTable::add(void* address, size_t length, Access acces
   // Keys are random and spread evenly by themselves: the low bits serve as the hash.
   uint32_t key = 0;
   while (key == 0 || slots_[index_of(key)].key == key) key = random_();
-  slots_[index_of(key)] = Slot{start, length, key, access};
+  const uint64_t remote = remote_address(start);
+  slots_[index_of(key)] = Slot{start, remote, length, key, access};
   ++size_;
-  return MemoryRegion{static_cast<uint8_t*>(address), length, key, start};
+  return MemoryRegion{static_cast<uint8_t*>(address), length, key, remote};
+}
+
+// The high bits are random.
+uint64_t MemoryTable::remote_address(uint64_t address) {
+  if (!random_addresses_) return address;
+  const uint64_t high = uint64_t{random_()} << 32;
+  return ((high | random_()) % kMostBytes & ~(kRemoteAlignment - 1)) | address % kRemoteAlignment;
 }
 
 bool MemoryTable::remove(uint32_t key) {
@@ -53,33 +74,39 @@ bool MemoryTable::remove(uint32_t key) {
 }
 
 uint8_t* MemoryTable::writable(uint32_t key, uint64_t address, Bytes length) const {
-  const Slot* slot = find(key, address, length);
+  const Slot* slot = find_remote(key, address, length);
   if (slot == nullptr || !allows(slot->access, Access::kRemoteWrite)) return nullptr;
-  return reinterpret_cast<uint8_t*>(address);
+  return reinterpret_cast<uint8_t*>(slot->address + (address - slot->remote));
 }
 
 const uint8_t* MemoryTable::readable(uint32_t key, uint64_t address, Bytes length) const {
-  const Slot* slot = find(key, address, length);
+  const Slot* slot = find_remote(key, address, length);
   if (slot == nullptr || !allows(slot->access, Access::kRemoteRead)) return nullptr;
-  return reinterpret_cast<const uint8_t*>(address);
+  return reinterpret_cast<const uint8_t*>(slot->address + (address - slot->remote));
 }
 
 bool MemoryTable::owner_may_write(uint32_t key, const uint8_t* address, Bytes length) const {
-  const Slot* slot = find(key, reinterpret_cast<uint64_t>(address), length);
+  const Slot* slot = find_local(key, address, length);
   return slot != nullptr && slot->access != Access::kLocalRead;
 }
 
 bool MemoryTable::covers(uint32_t key, const uint8_t* address, Bytes length) const {
-  return find(key, reinterpret_cast<uint64_t>(address), length) != nullptr;
+  return find_local(key, address, length) != nullptr;
 }
 
-const MemoryTable::Slot* MemoryTable::find(uint32_t key, uint64_t address, Bytes length) const {
+const MemoryTable::Slot* MemoryTable::find_remote(uint32_t key, uint64_t address,
+                                                  Bytes length) const {
   const Slot& slot = slots_[index_of(key)];
   if (key == 0 || slot.key != key) return nullptr;
-  // Written so that no sum can wrap.
-  if (address < slot.address || length > slot.length) return nullptr;
-  if (address - slot.address > slot.length - length) return nullptr;
-  return &slot;
+  return within(address - slot.remote, length, slot.length) ? &slot : nullptr;
+}
+
+const MemoryTable::Slot* MemoryTable::find_local(uint32_t key, const uint8_t* address,
+                                                 Bytes length) const {
+  const Slot& slot = slots_[index_of(key)];
+  if (key == 0 || slot.key != key) return nullptr;
+  const uint64_t offset = reinterpret_cast<uint64_t>(address) - slot.address;
+  return within(offset, length, slot.length) ? &slot : nullptr;
 }
 
 // The slot of `key`, or the free slot where it would go.

@@ -62,7 +62,7 @@ std::vector<std::string> networks_of(WireMode mode) {
 SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
     : config_(config),
       random_(random),
-      memory_(regions_of(config), random),
+      memory_(regions_of(config), random, config.random_addresses),
       queue_pairs_(slots_of(config)),
       standby_rooms_(speaks_standard() ? std::bit_ceil(config.queue_pairs) : 0),
       timers_(static_cast<uint32_t>(queue_pairs_.size()) + config.flows, now),
