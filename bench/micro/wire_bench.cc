@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 
 namespace pacecar::wire {

@@ -23,6 +23,8 @@ constexpr std::array kNicFields{
     CounterField<NicCounters>{"acks_received", &NicCounters::acks_received},
     CounterField<NicCounters>{"malformed", &NicCounters::malformed},
     CounterField<NicCounters>{"bad_checksum", &NicCounters::bad_checksum},
+    CounterField<NicCounters>{"forged", &NicCounters::forged},
+    CounterField<NicCounters>{"replayed", &NicCounters::replayed},
     CounterField<NicCounters>{"unknown_queue_pair", &NicCounters::unknown_queue_pair},
     CounterField<NicCounters>{"wrong_source", &NicCounters::wrong_source},
     CounterField<NicCounters>{"out_of_window", &NicCounters::out_of_window},

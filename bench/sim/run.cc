@@ -23,6 +23,7 @@
 #include "bench/sim/trace_file.h"
 #include "bench/sim/traffic.h"
 #include "transport/sim/routing.h"
+#include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 
 namespace pacecar {

@@ -8,6 +8,7 @@
 #include "bench/sim/ideal.h"
 #include "bench/sim/spec_parts.h"
 #include "bench/sim/spec_reader.h"
+#include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 
 namespace pacecar {

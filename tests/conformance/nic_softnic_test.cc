@@ -16,18 +16,21 @@ namespace {
 
 using test::SoftNicHost;
 
-NicWorld make_sim_world(const SimFaults& faults, WireMode wire_mode = WireMode::kExtended) {
+constexpr Duration kSilence = Duration::from_ms(300);
+
+NicWorld make_sim_world(const SimFaults& faults, WireMode wire_mode = WireMode::kExtended,
+                        Security security = Security::kOff) {
   struct World {
-    World(const SimFaults& network_faults, WireMode mode)
-        : a(network.port(0), 2, 1024, network.now(), mode),
-          b(network.port(1), 3, 2048, network.now(), mode) {
+    World(const SimFaults& network_faults, WireMode mode, Security protection)
+        : a(network.port(0), 2, 1024, network.now(), mode, kSilence, protection),
+          b(network.port(1), 3, 2048, network.now(), mode, kSilence, protection) {
       network.fabric().set_faults(network_faults);
     }
     test::SimStar network;
     SoftNicHost a;
     SoftNicHost b;
   };
-  const auto world = std::make_shared<World>(faults, wire_mode);
+  const auto world = std::make_shared<World>(faults, wire_mode, security);
   return {.nics = {&world->a.nic(), &world->b.nic()},
           .step =
               [world] {
@@ -45,6 +48,10 @@ constexpr SimFaults kStorm{
 
 NicWorld calm() { return make_sim_world({}); }
 NicWorld stormy() { return make_sim_world(kStorm); }
+NicWorld auth_stormy() { return make_sim_world(kStorm, WireMode::kExtended, Security::kAuth); }
+NicWorld encrypt_stormy() {
+  return make_sim_world(kStorm, WireMode::kExtended, Security::kEncrypt);
+}
 NicWorld roce_calm() { return make_sim_world({}, WireMode::kRoce); }
 NicWorld roce_stormy() { return make_sim_world(kStorm, WireMode::kRoce); }
 
@@ -60,14 +67,16 @@ std::unique_ptr<PacketIo> open_loopback() {
   return std::move(*io);
 }
 
-NicWorld loopback() {
+NicWorld loopback(Security security) {
   struct World {
+    explicit World(Security protection) : security(protection) {}
+    Security security;
     std::unique_ptr<PacketIo> io_a = open_loopback();
     std::unique_ptr<PacketIo> io_b = open_loopback();
-    SoftNicHost a{*io_a, 2, 4096, monotonic_now()};
-    SoftNicHost b{*io_b, 3, 4096, monotonic_now()};
+    SoftNicHost a{*io_a, 2, 4096, monotonic_now(), WireMode::kExtended, kSilence, security};
+    SoftNicHost b{*io_b, 3, 4096, monotonic_now(), WireMode::kExtended, kSilence, security};
   };
-  const auto world = std::make_shared<World>();
+  const auto world = std::make_shared<World>(security);
   return {.nics = {&world->a.nic(), &world->b.nic()},
           .step =
               [world] {
@@ -87,9 +96,15 @@ NicWorld loopback() {
           .owner = world};
 }
 
+NicWorld loopback_off() { return loopback(Security::kOff); }
+NicWorld loopback_encrypt() { return loopback(Security::kEncrypt); }
+
 INSTANTIATE_TEST_SUITE_P(SoftNic, NicConformance,
                          testing::Values(NicCase{"calm", calm}, NicCase{"stormy", stormy},
-                                         NicCase{"loopback", loopback},
+                                         NicCase{"auth_stormy", auth_stormy},
+                                         NicCase{"encrypt_stormy", encrypt_stormy},
+                                         NicCase{"loopback", loopback_off},
+                                         NicCase{"loopback_encrypt", loopback_encrypt},
                                          NicCase{"roce_calm", roce_calm},
                                          NicCase{"roce_stormy", roce_stormy}),
                          nic_case_name);

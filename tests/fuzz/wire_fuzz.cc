@@ -17,11 +17,12 @@ void try_every_decoder(std::span<const uint8_t> datagram) {
   std::span<const uint8_t> payload;
   Bitmap bitmap;
   TelemetryView telemetry;
-  const int accepted = decode(datagram, data, payload) + decode(datagram, ack, bitmap, telemetry) +
-                       decode(datagram, nak);
+  const auto packet = body(datagram);
+  const int accepted =
+      decode(packet, data, payload) + decode(packet, ack, bitmap, telemetry) + decode(packet, nak);
   // What is left of a data packet decodes on its own, and as it did within the packet.
   DataHeader trimmed;
-  const bool whole = decode(datagram, data, payload);
+  const bool whole = decode(packet, data, payload);
   const auto head = datagram.first(std::min(datagram.size(), kDataHeaderBytes));
   if (whole && !(decode_trimmed(head, trimmed) && trimmed == data)) std::abort();
   if (!whole && decode_trimmed(datagram, trimmed) && datagram.size() != kDataHeaderBytes) {
@@ -31,10 +32,9 @@ void try_every_decoder(std::span<const uint8_t> datagram) {
   if (accepted != (again ? 1 : 0)) std::abort();
   if (!again) return;
   if (again->size() != datagram.size()) std::abort();
-  const auto body = datagram.first(datagram.size() - kChecksumBytes);
-  if (!std::equal(body.begin(), body.end(), again->begin())) std::abort();
+  if (!std::equal(packet.begin(), packet.end(), again->begin())) std::abort();
   const bool same = std::equal(datagram.begin(), datagram.end(), again->begin());
-  if (verify_checksum(datagram, body.size(), Coverage::kHeader) != same) std::abort();
+  if (verify_checksum(datagram, packet.size(), Coverage::kHeader) != same) std::abort();
 }
 
 // What a datagram is taken apart into lies within it, one packet after another, and ends.
@@ -42,7 +42,7 @@ void take_apart(std::span<const uint8_t> datagram) {
   const uint8_t* at = datagram.data();
   const uint8_t* const end = at + datagram.size();
   while (!datagram.empty()) {
-    const auto first = take_first(datagram, classify(datagram));
+    const auto first = take_first(datagram, classify(datagram), kChecksumBytes);
     if (first.empty() || first.data() != at) std::abort();
     at += first.size();
     if (datagram.size() > static_cast<size_t>(end - at)) std::abort();

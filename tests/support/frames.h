@@ -12,6 +12,7 @@
 
 #include "bench/switch/frame_headers.h"
 #include "bench/switch/frame_port.h"
+#include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 
 namespace pacecar::test {

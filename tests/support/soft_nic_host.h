@@ -15,7 +15,7 @@ class SoftNicHost {
  public:
   SoftNicHost(PacketIo& io, uint64_t seed, Bytes mtu, Instant now,
               WireMode wire_mode = WireMode::kExtended,
-              Duration silence_limit = Duration::from_ms(300))
+              Duration silence_limit = Duration::from_ms(300), Security security = Security::kOff)
       : io_(io),
         random_(seed),
         nic_({.address = io.local_address(),
@@ -27,6 +27,7 @@ class SoftNicHost {
               .queue_pairs = 16,
               .regions = 32,
               .window_packets = 64,
+              .security = security,
               .wire_mode = wire_mode,
               .source_ports = source_ports(io),
               .silence_limit = silence_limit},

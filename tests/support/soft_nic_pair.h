@@ -15,6 +15,7 @@
 #include "transport/base/check.h"
 #include "transport/base/prng.h"
 #include "transport/softnic/soft_nic.h"
+#include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 
 namespace pacecar::test {
@@ -41,8 +42,7 @@ struct Datagram {
   wire::PacketKind kind() const { return wire::classify(bytes); }
   wire::DataHeader data() const {
     wire::DataHeader header;
-    std::span<const uint8_t> payload;
-    PACECAR_CHECK(wire::decode(bytes, header, payload));
+    PACECAR_CHECK(wire::decode_trimmed(std::span(bytes).first(wire::kDataHeaderBytes), header));
     return header;
   }
 };

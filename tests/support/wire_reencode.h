@@ -2,15 +2,22 @@
 // the decoders are tested on arbitrary bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 
 namespace pacecar::wire {
+
+// A packet without its checksum.
+inline std::span<const uint8_t> body(std::span<const uint8_t> packet) {
+  return packet.first(packet.size() - std::min(packet.size(), kChecksumBytes));
+}
 
 inline std::vector<uint8_t> encode_data(const DataHeader& header, std::span<const uint8_t> payload,
                                         Coverage coverage) {
@@ -25,14 +32,17 @@ inline std::vector<uint8_t> encode_data(const DataHeader& header, std::span<cons
 
 inline std::vector<uint8_t> encode_ack(const AckHeader& header, std::span<const uint64_t> bitmap,
                                        std::span<const TelemetryHop> telemetry = {}) {
-  std::vector<uint8_t> packet(ack_bytes(bitmap.size(), telemetry.size()));
-  if (encode(header, bitmap, telemetry, packet) != packet.size()) std::abort();
+  const size_t size = ack_bytes(bitmap.size(), telemetry.size());
+  std::vector<uint8_t> packet(size + kChecksumBytes);
+  if (encode(header, bitmap, telemetry, packet) != size) std::abort();
+  end_with_checksum(packet);
   return packet;
 }
 
 inline std::vector<uint8_t> encode_nak(const Nak& nak) {
-  std::vector<uint8_t> packet(kNakBytes);
+  std::vector<uint8_t> packet(kNakBytes + kChecksumBytes);
   encode(nak, std::span(packet).first<kNakBytes>());
+  end_with_checksum(packet);
   return packet;
 }
 
@@ -42,14 +52,14 @@ inline std::optional<std::vector<uint8_t>> reencode(std::span<const uint8_t> dat
     case PacketKind::kData: {
       DataHeader header;
       std::span<const uint8_t> payload;
-      if (!decode(datagram, header, payload)) return std::nullopt;
+      if (!decode(body(datagram), header, payload)) return std::nullopt;
       return encode_data(header, payload, Coverage::kFull);
     }
     case PacketKind::kAck: {
       AckHeader header;
       Bitmap bitmap;
       TelemetryView telemetry;
-      if (!decode(datagram, header, bitmap, telemetry)) return std::nullopt;
+      if (!decode(body(datagram), header, bitmap, telemetry)) return std::nullopt;
       std::vector<uint64_t> words(bitmap.words());
       for (size_t i = 0; i < words.size(); ++i) words[i] = bitmap[i];
       std::vector<TelemetryHop> hops(telemetry.hops());
@@ -58,7 +68,7 @@ inline std::optional<std::vector<uint8_t>> reencode(std::span<const uint8_t> dat
     }
     case PacketKind::kNak: {
       Nak nak;
-      if (!decode(datagram, nak)) return std::nullopt;
+      if (!decode(body(datagram), nak)) return std::nullopt;
       return encode_nak(nak);
     }
     case PacketKind::kMalformed:

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/soft_nic_traffic.h"
+#include "tests/support/wire_reencode.h"
 
 namespace pacecar::test {
 namespace {
@@ -75,19 +76,14 @@ TEST_F(SoftNicOneWay, DataArrivesWherePostingIsRefused) {
 }
 
 TEST_F(SoftNicOneWay, AnswersToWhatWasNeverSentChangeNothing) {
-  std::array<uint8_t, wire::ack_bytes(4)> ack;
   const std::array<uint64_t, 4> all{~0ULL, ~0ULL, ~0ULL, ~0ULL};
   Prng prng(1);
   for (int i = 0; i < 1000; ++i) {
     const auto psn = static_cast<uint32_t>(prng.below(1 << 24));
-    const size_t size = wire::encode(
-        {.destination_qp = ends_[1], .cumulative = psn, .echo_psn = psn, .echo_valid = true}, all,
-        {}, ack);
-    pair_.deliver(1, {.bytes = {ack.begin(), ack.begin() + static_cast<long>(size)}});
-    Datagram refusal{.bytes = std::vector<uint8_t>(wire::kNakBytes)};
-    wire::encode(wire::Nak{.destination_qp = ends_[1], .psn = psn},
-                 std::span(refusal.bytes).first<wire::kNakBytes>());
-    pair_.deliver(1, refusal);
+    const wire::AckHeader ack{
+        .destination_qp = ends_[1], .cumulative = psn, .echo_psn = psn, .echo_valid = true};
+    pair_.deliver(1, {.bytes = wire::encode_ack(ack, all)});
+    pair_.deliver(1, {.bytes = wire::encode_nak({.destination_qp = ends_[1], .psn = psn})});
   }
   EXPECT_TRUE(pair_.transmit(1).empty());
   move_data();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "transport/base/prng.h"
+#include "transport/wire/checksum.h"
 #include "transport/wire/extended.h"
 #include "transport/wire/telemetry_tail.h"
 

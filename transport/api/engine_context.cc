@@ -279,7 +279,8 @@ void EngineContext::add_statistics(const RunningNic& nic, Statistics& sum) const
     sum.packets_retransmitted += packets.packets_retransmitted;
     sum.timeouts += packets.timeouts;
     sum.duplicates += packets.duplicates;
-    sum.rejected += packets.malformed + packets.bad_checksum + packets.unknown_queue_pair +
+    sum.rejected += packets.malformed + packets.bad_checksum + packets.forged + packets.replayed +
+                    packets.unknown_queue_pair +
                     packets.wrong_source + packets.out_of_window + packets.access_errors +
                     messages.protocol_errors;
     sum.marked_packets += packets.marked_packets;

@@ -13,6 +13,7 @@
 #include "transport/base/log.h"
 #include "transport/base/param_value.h"
 #include "transport/base/result.h"
+#include "transport/base/security.h"
 #include "transport/base/units.h"
 #include "transport/base/wire_mode.h"
 

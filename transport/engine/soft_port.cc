@@ -30,7 +30,7 @@ constexpr Bytes kPacketsPerAck = 4;
 
 // As much as fits into the device's datagrams, in whole lines: none is ever split over two packets.
 Bytes choose_mtu(const Params& params, const PacketIoCaps& caps) {
-  const Bytes room = caps.datagram_bytes - wire::kDataHeaderBytes - wire::kChecksumBytes;
+  const Bytes room = caps.datagram_bytes - wire::kDataHeaderBytes - trailer_bytes(params.security);
   const Bytes wanted = params.mtu != 0 ? params.mtu : kMaxDefaultMtu;
   return std::min(wanted, room) / kLineBytes * kLineBytes;
 }
@@ -38,7 +38,7 @@ Bytes choose_mtu(const Params& params, const PacketIoCaps& caps) {
 SoftNicConfig nic_config(const Params& params, const PacketIo& io) {
   const PacketIoCaps& caps = io.caps();
   const Bytes mtu = choose_mtu(params, caps);
-  const Bytes packet = mtu + wire::kDataHeaderBytes + wire::kChecksumBytes;
+  const Bytes packet = mtu + wire::kDataHeaderBytes + trailer_bytes(params.security);
   const Bytes packets_per_burst = std::max<Bytes>(1, caps.burst_bytes / packet);
   const bool full = params.integrity == Integrity::kFull ||
                     (params.integrity == Integrity::kAuto && !caps.checks_payload);
@@ -61,6 +61,7 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io) {
       .regions = params.max_regions,
       .window_packets = params.window_packets,
       .full_checksum = full,
+      .security = params.security,
       .sees_ecn = caps.sees_ecn,
       .joins_packets = joins,
       .wire_mode = params.wire,

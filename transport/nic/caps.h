@@ -79,6 +79,8 @@ struct NicCounters {
   uint64_t acks_received = 0;
   uint64_t malformed = 0;           // too short, unknown opcode or bad fields: dropped
   uint64_t bad_checksum = 0;        // dropped
+  uint64_t forged = 0;              // with a tag that is not the peer's: dropped
+  uint64_t replayed = 0;            // taken before, or too old to tell: dropped
   uint64_t unknown_queue_pair = 0;  // dropped
   uint64_t wrong_source = 0;        // not from the connected peer: dropped
   uint64_t out_of_window = 0;       // a sequence number that no live sender uses: dropped

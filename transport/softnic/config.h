@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "transport/base/security.h"
 #include "transport/base/units.h"
 #include "transport/base/wire_mode.h"
+#include "transport/security/packet_keys.h"
 #include "transport/softnic/path_selector.h"
 #include "transport/wire/packet.h"
 
@@ -65,6 +67,9 @@ struct SoftNicConfig {
   // Peers address memory from a random base on, which who was not told cannot guess. Else by the
   // owner's own addresses: for simulations, in which nobody guesses.
   bool random_addresses = true;
+  // Of connections of the extended mode. Not with packets whose payload is left out.
+  Security security = Security::kOff;
+  unsigned packets_per_key_log2 = kPacketsPerKeyLog2;
   bool sees_ecn = false;
   // Acknowledgements and control words go before data, not after a first burst of it: for a
   // packet I/O that takes few packets at a time.

@@ -10,6 +10,19 @@ namespace {
 
 constexpr uint32_t kMagic = 0x50435351;  // "PCSQ": a Pacecar soft queue pair, with CRC-32C
 constexpr size_t kBytes = 32;
+// With security, behind those.
+constexpr size_t kPublicKeyAt = kBytes;
+constexpr size_t kSaltAt = kPublicKeyAt + sizeof(KeyExchange::PublicKey);
+constexpr size_t kSecuredBytes = kSaltAt + 8;
+static_assert(kSecuredBytes + kStandbyBytes <= RcEndpoint::kMaxExtension);
+
+// The last word.
+constexpr uint32_t kFullChecksum = 1;
+constexpr unsigned kSecurityShift = 8;
+
+size_t size_of(const SoftEndpoint& endpoint) {
+  return endpoint.security == Security::kOff ? kBytes : kSecuredBytes;
+}
 
 void store(const SoftEndpoint& endpoint, uint8_t* to) {
   wire::store_be32(kMagic, to);
@@ -19,7 +32,12 @@ void store(const SoftEndpoint& endpoint, uint8_t* to) {
   wire::store_be32(endpoint.window_packets, to + 16);
   wire::store_be32(endpoint.writes, to + 20);
   wire::store_be32(endpoint.mtu, to + 24);
-  wire::store_be32(endpoint.full_checksum ? 1 : 0, to + 28);
+  wire::store_be32((endpoint.full_checksum ? kFullChecksum : 0) |
+                       static_cast<uint32_t>(endpoint.security) << kSecurityShift,
+                   to + 28);
+  if (endpoint.security == Security::kOff) return;
+  std::ranges::copy(endpoint.public_key, to + kPublicKeyAt);
+  wire::store_be64(endpoint.salt, to + kSaltAt);
 }
 
 // Its IP is the standard one's.
@@ -28,7 +46,7 @@ Result<SoftEndpoint> load(std::span<const uint8_t> bytes, const std::array<uint8
     return fail(ErrorCode::kPeer, std::string("the peer's queue pair address has ") + what +
                                       ": both sides must run the same version of Pacecar");
   };
-  if (bytes.size() != kBytes) return refuse("another form");
+  if (bytes.size() < kBytes) return refuse("another form");
   const uint8_t* from = bytes.data();
   SoftEndpoint endpoint;
   endpoint.address.ip = ip;
@@ -39,8 +57,9 @@ Result<SoftEndpoint> load(std::span<const uint8_t> bytes, const std::array<uint8
   endpoint.window_packets = wire::load_be32(from + 16);
   endpoint.writes = wire::load_be32(from + 20);
   endpoint.mtu = wire::load_be32(from + 24);
-  const uint32_t full_checksum = wire::load_be32(from + 28);
-  endpoint.full_checksum = full_checksum == 1;
+  const uint32_t options = wire::load_be32(from + 28);
+  endpoint.full_checksum = (options & kFullChecksum) != 0;
+  endpoint.security = static_cast<Security>(options >> kSecurityShift);
   if (port == 0 || port > 0xFFFF) return refuse("no valid UDP port");
   if (endpoint.queue_pair > 0xFFFFFF || endpoint.first_psn > 0xFFFFFF) {
     return refuse("a number of more than 24 bits");
@@ -53,7 +72,15 @@ Result<SoftEndpoint> load(std::span<const uint8_t> bytes, const std::array<uint8
   if (endpoint.mtu < 256 || endpoint.mtu > wire::kMaxDatagramBytes) {
     return refuse("an impossible MTU");
   }
-  if (full_checksum > 1) return refuse("an unknown option");
+  if (endpoint.security > Security::kEncrypt ||
+      (options & ~kFullChecksum & ((1U << kSecurityShift) - 1)) != 0) {
+    return refuse("an unknown option");
+  }
+  if (bytes.size() != size_of(endpoint)) return refuse("another form");
+  if (endpoint.security != Security::kOff) {
+    std::copy_n(from + kPublicKeyAt, endpoint.public_key.size(), endpoint.public_key.begin());
+    endpoint.salt = wire::load_be64(from + kSaltAt);
+  }
   return endpoint;
 }
 
@@ -65,7 +92,7 @@ QueuePairAddress encode(const SoftEndpoint& local, bool extended,
       .gid = local.address.ip, .mtu = standard_mtu(local.mtu), .read_depth = kReadsAtOnce};
   standard.lane[0] = {.queue_pair = local.queue_pair, .first_psn = local.first_psn};
   if (extended) {
-    standard.extension_bytes = kBytes;
+    standard.extension_bytes = static_cast<uint8_t>(size_of(local));
     store(local, standard.extension.data());
   }
   if (standby) announce_standby(*standby, standard);

@@ -11,6 +11,7 @@
 #include "transport/nic/lanes/lane_recovery.h"
 #include "transport/nic/nic.h"
 #include "transport/nic/rc_endpoint.h"
+#include "transport/softnic/packet_guard.h"
 #include "transport/softnic/rc_requester.h"
 #include "transport/softnic/rc_responder.h"
 #include "transport/softnic/requester.h"
@@ -29,6 +30,10 @@ struct SoftEndpoint {
   uint32_t writes = 0;          // with immediate, that this side tracks at once
   uint32_t mtu = 0;
   bool full_checksum = false;  // this side insists on a checksum over the payload
+  Security security = Security::kOff;
+  // Only with security: of the NIC; and random, so that no two connections have a key in common.
+  KeyExchange::PublicKey public_key{};
+  uint64_t salt = 0;
 };
 
 // How the peer speaks: every queue pair address tells where standard RC finds us, and one that
@@ -76,7 +81,8 @@ struct QueuePair {
   State state = State::kCreated;
   CompletionStatus broken_by = CompletionStatus::kOk;
   const char* fault = nullptr;  // what the peer did that broke it, where the status says less
-  wire::Coverage coverage = wire::Coverage::kFull;
+  wire::Coverage coverage = wire::Coverage::kFull;  // of checksums, where there is no guard
+  std::unique_ptr<PacketGuard> guard;
   Instant ack_deadline;                 // of the acknowledgement that may wait
   Bytes unacknowledged_bytes = 0;       // received since the last acknowledgement
   uint32_t unacknowledged_packets = 0;  // likewise

@@ -20,12 +20,16 @@ constexpr size_t kNaks = 1024;  // at most, waiting to be sent
 // Control words are few and small.
 constexpr uint32_t kControlWindowPackets = 256;
 
-// For the headers of one poll_transmit: of few packets so much that none has to wait for it.
+// For the headers of one poll_transmit: of few packets so much that none has to wait for it. Where
+// payloads are enciphered, for these too: as much as the processor's cache has room for.
 size_t header_memory(const SoftNicConfig& config) {
   constexpr size_t kMost = 32768;
+  constexpr Bytes kSealedBursts = 4;
+  if (config.security == Security::kEncrypt) return kMost + kSealedBursts * config.burst_bytes;
   if (config.transmit_packets == 0) return kMost;
   const uint32_t window = std::max(config.window_packets, kControlWindowPackets);
-  const size_t largest = wire::ack_bytes(window / 64, kMaxTelemetryHops);
+  const size_t largest = wire::ack_bytes(window / 64, kMaxTelemetryHops) +
+                         trailer_bytes(config.security);
   return std::min(kMost, config.transmit_packets * largest);
 }
 
@@ -77,6 +81,9 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       arrivals_(config.flows),
       received_(config.completions),
       slab_(header_memory(config)),
+      trailer_bytes_(trailer_bytes(config.security)),
+      overhead_bytes_(wire::kDataHeaderBytes + trailer_bytes_),
+      opened_(config.security == Security::kEncrypt ? wire::kMaxDatagramBytes : 0),
       next_generation_(random()) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 17));
   if (config_.wire_mode == WireMode::kRoce) config_.mtu = standard_mtu(config_.mtu);
@@ -88,7 +95,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       .mtu = config_.mtu,
       .packet_overhead = (config.wire_mode == WireMode::kRoce
                               ? roce::kBthBytes + roce::kRethBytes + roce::kIcrcBytes
-                              : wire::kDataHeaderBytes + wire::kChecksumBytes) +
+                              : overhead_bytes_) +
                          config.wire_overhead_bytes,
       .burst_bytes = config.burst_bytes,
       .receive_bytes = config.receive_bytes,
@@ -110,6 +117,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       .networks = networks_of(config.wire_mode),
   };
   if (speaks_standard()) register_standby_rooms();
+  if (config_.security != Security::kOff && config_.wire_mode != WireMode::kRoce) make_keys();
 }
 
 SoftNic::~SoftNic() = default;
@@ -165,7 +173,12 @@ Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
       .writes = config.work_requests,
       .mtu = static_cast<uint32_t>(config_.mtu),
       .full_checksum = config_.full_checksum,
+      .security = config_.security,
   };
+  if (keys_) {
+    qp->local.public_key = keys_->public_key();
+    qp->local.salt = uint64_t{random_()} << 32 | random_();
+  }
   if (speaks_standard() && config.receives == 0) {
     qp->standby = RcLane{.queue_pair = next_number(slot + caps_.queue_pairs),
                          .first_psn = random_() & static_cast<uint32_t>(kPsnMask)};
@@ -207,33 +220,7 @@ Result<void> SoftNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t
   if (!peer->extended || !offers_extended(qp->config)) {
     return connect_standard(*qp, *peer);
   }
-  qp->remote = *peer->extended;
-  qp->remote.address.scope_id = config_.address.scope_id;  // scopes are numbered per host
-  LossRecovery loss = config_.loss;
-  if (!qp->config.paced) {  // words keep to one path, and are acknowledged late
-    loss.reordering = {};
-    loss.packet_timeout = {};
-  }
-  const bool full = qp->local.full_checksum || qp->remote.full_checksum;
-  qp->coverage = full ? wire::Coverage::kFull : wire::Coverage::kHeader;
-  qp->requester.emplace(Requester::Config{
-      .peer_queue_pair = qp->remote.queue_pair,
-      .first_psn = qp->local.first_psn,
-      .window_packets = std::min(send_window(qp->config), qp->remote.window_packets),
-      .work_requests = std::min(work_requests(qp->config), qp->remote.writes),
-      .mtu = std::min(qp->local.mtu, qp->remote.mtu),
-      .path_policy = path_policy(qp->config),
-      .paths = config_.paths,
-      .path_seed = uint64_t{qp->local.first_psn} << 32 | id,
-      .delay_floor = config_.jitter,
-      .loss = loss,
-      .silence_limit = config_.silence_limit,
-  });
-  qp->responder.emplace(qp->local.window_packets, qp->local.writes, qp->remote.first_psn,
-                        config_.mtu);
-  qp->state = QueuePair::State::kConnected;
-  join_siblings(*qp);
-  return {};
+  return connect_extended(*qp, *peer->extended);
 }
 
 uint32_t SoftNic::window(const QueuePairConfig& config) const {
@@ -260,7 +247,8 @@ QueuePairMemory SoftNic::queue_pair_memory(const QueuePairConfig& config) const 
       SendWindow::queue_bytes(send_window(config)) + 2 * ReceiveWindow::queue_bytes(window(config));
   const Bytes state = sizeof(QueuePair) + Requester::work_request_bytes(work_requests(config)) +
                       WriteTracker::bytes(config.work_requests) +
-                      PathSelector::bytes(path_policy(config), config_.paths);
+                      PathSelector::bytes(path_policy(config), config_.paths) +
+                      (keys_ ? PacketGuard::bytes(replay_window()) : 0);
   return config.paced ? QueuePairMemory{state, queues} : QueuePairMemory{state + queues, 0};
 }
 

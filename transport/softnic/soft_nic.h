@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string_view>
 #include <unordered_map>
@@ -117,6 +118,12 @@ class SoftNic final : public Nic {
            (config_.wire_mode == WireMode::kAuto && config.receives == 0);
   }
   uint32_t next_number(uint32_t slot);
+  void make_keys();
+  Result<void> connect_extended(QueuePair& qp, const SoftEndpoint& remote);
+  // Null without security. Errors: kPeer.
+  Result<std::unique_ptr<PacketGuard>> make_guard(const QueuePair& qp);
+  std::optional<Secret> agree(const KeyExchange::PublicKey& peer);
+  uint32_t replay_window() const { return config_.window_packets * 2; }
   Result<void> connect_standard(QueuePair& qp, const PeerEndpoint& peer);
   void open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& end) const;
   void make_flows(FlowId newest);
@@ -124,6 +131,16 @@ class SoftNic final : public Nic {
   void leave_siblings(const QueuePair& qp);
 
   [[gnu::noinline]] void take_apart(Instant now, const RxPacket& datagram);
+  // A received packet in its parts; false, and counted, when it is too short.
+  struct Parts {
+    std::span<const uint8_t> body;  // header and payload
+    std::span<const uint8_t> trailer;
+  };
+  bool split(std::span<const uint8_t> packet, Parts& parts);
+  // It is the peer's, whole and new; else it is counted. Where payloads are enciphered, `payload`
+  // becomes what it says.
+  bool vouches(QueuePair& qp, const Parts& parts, size_t header_bytes,
+               std::span<const uint8_t>& payload);
   void on_data(Instant now, const RxPacket& packet);
   void on_trimmed(Instant now, const RxPacket& packet);
   void on_ack(Instant now, const RxPacket& packet);
@@ -177,6 +194,20 @@ class SoftNic final : public Nic {
   void arm_timeout(const QueuePair& qp);
   void on_queue_pair_timeout(QueuePair& qp, Instant now);
 
+  // Ends a packet; returns the payload as it is sent.
+  std::span<const uint8_t> finish(QueuePair& qp, std::span<const uint8_t> header,
+                                  std::span<const uint8_t> payload, std::span<uint8_t> sealed,
+                                  std::span<uint8_t> trailer) const;
+  // Of the next data packet, in the slab.
+  size_t slab_bytes(Bytes payload) const {
+    return overhead_bytes_ + (config_.security == Security::kEncrypt ? payload : 0);
+  }
+  std::span<uint8_t> take_sealed(Bytes payload) {
+    return slab_.take(config_.security == Security::kEncrypt ? payload : 0);
+  }
+  size_t most_ack_bytes(const QueuePair& qp) const {
+    return qp.responder->max_ack_bytes() + trailer_bytes_;
+  }
   TxPacket answer(QueuePair& qp, std::span<const uint8_t> bytes) const;
   std::span<const uint8_t> take_ack(QueuePair& qp, Instant now);
   bool worth_joining(uint32_t slot, Instant now, size_t company) const;
@@ -235,6 +266,11 @@ class SoftNic final : public Nic {
   WorkList arrivals_;  // flows with arrivals that have not been told
   FixedQueue<Completion> received_;
   Slab slab_;
+  const size_t trailer_bytes_;   // of packets of the extended mode
+  const size_t overhead_bytes_;  // of data packets: header and trailer
+  std::optional<KeyExchange> keys_;                     // with security
+  std::map<KeyExchange::PublicKey, Secret> agreements_;  // with peers, as far as remembered
+  std::vector<uint8_t> opened_;                         // what the newest payload said
   // The upper bits of the next queue pair's number: late packets of an earlier one in its slot do
   // not find it.
   uint32_t next_generation_;

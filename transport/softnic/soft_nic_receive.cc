@@ -1,5 +1,5 @@
 // The part of SoftNic that takes packets in. Everything in them is a stranger's data until the
-// queue pair, the source and the checksum have been found right.
+// queue pair, the source and the trailer have been found right.
 #include "transport/softnic/soft_nic.h"
 #include "transport/wire/extended.h"
 
@@ -27,7 +27,7 @@ void SoftNic::take_apart(Instant now, const RxPacket& datagram) {
   std::span<const uint8_t> rest = datagram.bytes;
   do {
     const wire::PacketKind kind = wire::classify(rest);
-    packet.bytes = wire::take_first(rest, kind);
+    packet.bytes = wire::take_first(rest, kind, trailer_bytes_);
     switch (kind) {
       case wire::PacketKind::kData:
         on_data(now, packet);
@@ -93,17 +93,16 @@ void SoftNic::note_arrival(FlowId flow, const Responder::Data& data) {
 void SoftNic::on_data(Instant now, const RxPacket& packet) {
   Responder::Data data{.packet = packet, .arrival = now - packet.waited};
   const wire::DataHeader& header = data.header;
-  if (!wire::decode(packet.bytes, data.header, data.payload) ||
+  Parts parts;
+  if (!split(packet.bytes, parts)) return;
+  if (!wire::decode(parts.body, data.header, data.payload) ||
       (packet.elided > 0 && (header.taken_back || data.bytes() > header.length))) {
     ++counters_.malformed;
     return;
   }
   QueuePair* qp = find_sender(packet, header.destination_qp);
   if (qp == nullptr) return;
-  if (!wire::verify_checksum(packet.bytes, wire::kDataHeaderBytes, qp->coverage)) {
-    ++counters_.bad_checksum;
-    return;
-  }
+  if (!vouches(*qp, parts, wire::kDataHeaderBytes, data.payload)) return;
   if (received_.full()) {
     ++counters_.completions_full;
     return;
@@ -174,17 +173,16 @@ void SoftNic::on_ack(Instant now, const RxPacket& packet) {
   wire::AckHeader ack;
   wire::Bitmap bitmap;
   wire::TelemetryView telemetry;
-  if (!wire::decode(packet.bytes, ack, bitmap, telemetry)) {
+  Parts parts;
+  if (!split(packet.bytes, parts)) return;
+  if (!wire::decode(parts.body, ack, bitmap, telemetry)) {
     ++counters_.malformed;
     return;
   }
   QueuePair* qp = find_sender(packet, ack.destination_qp);
   if (qp == nullptr) return;
-  if (!wire::verify_checksum(packet.bytes, packet.bytes.size() - wire::kChecksumBytes,
-                             wire::Coverage::kFull)) {
-    ++counters_.bad_checksum;
-    return;
-  }
+  std::span<const uint8_t> no_payload;
+  if (!vouches(*qp, parts, parts.body.size(), no_payload)) return;
   ++counters_.acks_received;
   const Bytes in_flight_before = qp->requester->in_flight();
   const SendProgress progress = qp->requester->on_ack(ack, bitmap, now - packet.waited, now);
@@ -202,17 +200,16 @@ void SoftNic::on_ack(Instant now, const RxPacket& packet) {
 
 void SoftNic::on_nak(Instant now, const RxPacket& packet) {
   wire::Nak nak;
-  if (!wire::decode(packet.bytes, nak)) {
+  Parts parts;
+  if (!split(packet.bytes, parts)) return;
+  if (!wire::decode(parts.body, nak)) {
     ++counters_.malformed;
     return;
   }
   QueuePair* qp = find_sender(packet, nak.destination_qp);
   if (qp == nullptr) return;
-  if (!wire::verify_checksum(packet.bytes, packet.bytes.size() - wire::kChecksumBytes,
-                             wire::Coverage::kFull)) {
-    ++counters_.bad_checksum;
-    return;
-  }
+  std::span<const uint8_t> no_payload;
+  if (!vouches(*qp, parts, parts.body.size(), no_payload)) return;
   const Bytes in_flight_before = qp->requester->in_flight();
   const SendProgress progress = qp->requester->on_nak(nak, now - packet.waited, now);
   on_progress(*qp, in_flight_before, progress);

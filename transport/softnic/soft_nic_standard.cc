@@ -25,6 +25,11 @@ Result<void> SoftNic::connect_standard(QueuePair& qp, const PeerEndpoint& peer) 
                 "the peer's NIC speaks standard RoCE v2 only, and this software NIC its own mode "
                 "only: set PACECAR_WIRE=auto or PACECAR_WIRE=roce here");
   }
+  if (config_.security == Security::kEncrypt) {
+    return fail(ErrorCode::kPeer,
+                "PACECAR_SECURITY=encrypt needs packets of our own on both sides, and the peer "
+                "speaks standard RoCE v2: set PACECAR_WIRE=extended on all hosts");
+  }
   if (!config_.knows_ip_header) {
     return fail(ErrorCode::kPeer,
                 "standard RoCE v2 over IPv4 needs packets with their IP header, which UDP sockets "

@@ -17,7 +17,6 @@ constexpr Duration kInPassing = Duration::from_us(40);
 constexpr Duration kTurn = Duration::from_us(1);
 // An acknowledgement goes with data when it has waited for this part of what it may.
 constexpr int64_t kEarlyJoin = 6;
-constexpr size_t kDataOverheadBytes = wire::kDataHeaderBytes + wire::kChecksumBytes;
 
 }  // namespace
 
@@ -41,7 +40,7 @@ size_t SoftNic::poll_transmit(Instant now, std::span<TxPacket> packets) {
 // Each ready flow gets a turn of one burst; a flow that stays ready goes to the end.
 size_t SoftNic::transmit_flows(Instant now, std::span<TxPacket> packets) {
   size_t count = 0;
-  while (count < packets.size() && !ready_.empty() && slab_.room() >= kDataOverheadBytes) {
+  while (count < packets.size() && !ready_.empty() && slab_.room() >= slab_bytes(config_.mtu)) {
     count += transmit_flow(ready_.take(), now, packets.subspan(count));
   }
   return count;
@@ -62,11 +61,12 @@ TxPacket SoftNic::answer(QueuePair& qp, std::span<const uint8_t> bytes) const {
 
 size_t SoftNic::transmit_naks(std::span<TxPacket> out) {
   size_t count = 0;
-  while (!naks_.empty() && count < out.size() && slab_.room() >= wire::kNakBytes) {
+  while (!naks_.empty() && count < out.size() && slab_.room() >= wire::kNakBytes + trailer_bytes_) {
     const auto& [id, nak] = naks_.front();
     if (QueuePair* qp = find(id); qp != nullptr) {
-      const auto bytes = slab_.take(wire::kNakBytes);
+      const auto bytes = slab_.take(wire::kNakBytes + trailer_bytes_);
       wire::encode(nak, bytes.first<wire::kNakBytes>());
+      finish(*qp, bytes.first(wire::kNakBytes), {}, {}, bytes.last(trailer_bytes_));
       out[count++] = answer(*qp, bytes);
     }
     naks_.pop_front();
@@ -87,7 +87,7 @@ size_t SoftNic::transmit_acks(Instant due, Instant now, std::span<TxPacket> out)
       count += transmit_answers(qp, now, out.subspan(count));
       continue;
     }
-    if (slab_.room() < qp.responder->max_ack_bytes()) break;
+    if (slab_.room() < most_ack_bytes(qp)) break;
     const auto ack = take_ack(qp, now);
     if (!ack.empty()) out[count++] = answer(qp, ack);
   }
@@ -102,11 +102,12 @@ std::span<const uint8_t> SoftNic::take_ack(QueuePair& qp, Instant now) {
   qp.unacknowledged_bytes = 0;
   qp.unacknowledged_packets = 0;
   if (!qp.responder->ack_due()) return {};
-  const auto bytes = slab_.take(qp.responder->max_ack_bytes());
+  const auto bytes = slab_.take(most_ack_bytes(qp));
   const size_t size = qp.responder->write_ack(qp.remote.queue_pair, now, bytes);
-  slab_.give_back(bytes.size() - size);
+  finish(qp, bytes.first(size), {}, {}, bytes.subspan(size, trailer_bytes_));
+  slab_.give_back(bytes.size() - size - trailer_bytes_);
   ++counters_.acks_sent;
-  return bytes.first(size);
+  return bytes.first(size + trailer_bytes_);
 }
 
 // It is due, or will soon be: where packets are small and many, and data goes to and fro without a
@@ -130,7 +131,7 @@ size_t SoftNic::gather(const QueuePair& qp, Instant now, Bytes room, size_t comp
   uint32_t slot = slot_of(qp);
   do {
     QueuePair& sibling = *queue_pairs_[slot];
-    const size_t most = sibling.responder->max_ack_bytes();
+    const size_t most = most_ack_bytes(sibling);
     if (worth_joining(slot, now, company) && bytes + most <= std::min<Bytes>(room, slab_.room())) {
       bytes += take_ack(sibling, now).size();
     }
@@ -146,21 +147,20 @@ size_t SoftNic::gather(const QueuePair& qp, Instant now, Bytes room, size_t comp
 // The next packet of a queue pair, as a whole in the slab.
 size_t SoftNic::take_word(QueuePair& qp, Instant now, Bytes room) {
   if (qp.state != QueuePair::State::kConnected) return 0;
-  if (kDataOverheadBytes + qp.next_bytes() > room) return 0;
+  if (overhead_bytes_ + qp.next_bytes() > room) return 0;
   qp.requester->choose_path(now);
   Requester::Outgoing packet;
   if (!qp.requester->next_packet(now, &packet)) return 0;
   const auto header = slab_.take(wire::kDataHeaderBytes);
   wire::encode(packet.header, header.first<wire::kDataHeaderBytes>());
   const auto payload = slab_.take(packet.payload.size());
-  std::ranges::copy(packet.payload, payload.begin());
-  wire::store_checksum(wire::checksum(header, payload, qp.coverage),
-                       slab_.take(wire::kChecksumBytes).first<wire::kChecksumBytes>());
+  const auto sent = finish(qp, header, packet.payload, payload, slab_.take(trailer_bytes_));
+  if (sent.data() != payload.data()) std::ranges::copy(sent, payload.begin());
   ++counters_.data_packets_sent;
   account(qp, now, {.in_flight = 0, .payload = payload.size(), .wire = 0});
   controls_.remove(slot_of(qp));
   wake(qp);
-  return kDataOverheadBytes + payload.size();
+  return overhead_bytes_ + payload.size();
 }
 
 // Puts what waits for this peer behind a packet to it, of which the slab has given the trailer
@@ -280,7 +280,7 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
   const Bytes last_from = this->last_from(qp);
   const bool sparse = qp.config.paced && flows_[qp.config.flow].sparse;
   const Bytes mtu = std::min<Bytes>(config_.mtu, qp.remote.mtu);
-  while (count < out.size() && slab_.room() >= kDataOverheadBytes &&
+  while (count < out.size() && slab_.room() >= slab_bytes(qp.requester->next_bytes()) &&
          (count == 0 || payload_bytes + config_.mtu <= budget ||
           payload_bytes + qp.requester->next_bytes() <= budget) &&
          qp.requester->next_packet(now, &packet)) {
@@ -288,15 +288,14 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
     packet.header.ack_request |=
         packet.retransmission || sparse || qp.requester->full() || then >= last_from;
     const auto header = slab_.take(wire::kDataHeaderBytes);
-    const auto trailer = slab_.take(wire::kChecksumBytes);
+    const auto sealed = take_sealed(packet.payload.size());
+    const auto trailer = slab_.take(trailer_bytes_);
     const size_t joined =
         config_.joins_packets ? join(qp, now, mtu - packet.payload.size(), count + 1) : 0;
     packet.header.joined = joined > 0;
     wire::encode(packet.header, header.first<wire::kDataHeaderBytes>());
-    wire::store_checksum(wire::checksum(header, packet.payload, qp.coverage),
-                         trailer.first<wire::kChecksumBytes>());
     out[count++] = TxPacket{.header = header,
-                            .payload = packet.payload,
+                            .payload = finish(qp, header, packet.payload, sealed, trailer),
                             .trailer = {trailer.data(), trailer.size() + joined},
                             .destination = &qp.remote.address,
                             .path = path,

@@ -1,4 +1,4 @@
-// The checksum that ends every packet: CRC-32C (Castagnoli's polynomial, reflected, as iSCSI's, RFC
+// The checksum that ends a packet where nothing stronger does: CRC-32C (Castagnoli's polynomial, reflected, as iSCSI's, RFC
 // 3720, 12.1), for which processors have an instruction; sent with the least significant byte
 // first, as RoCE's ICRC. Unlike the ICRC it covers our own bytes only, from the BTH on: addresses
 // and ports may change on the way.
@@ -24,6 +24,8 @@ uint32_t checksum(std::span<const uint8_t> header, std::span<const uint8_t> payl
                   Coverage coverage);
 
 void store_checksum(uint32_t value, std::span<uint8_t, kChecksumBytes> to);
+// Ends a packet that is all header: its last four bytes are the checksum's.
+void end_with_checksum(std::span<uint8_t> packet);
 
 // Whether the last four bytes of `datagram` are the checksum of what precedes them, of which the
 // first `header_bytes` are header. False for a datagram that is too short for both.

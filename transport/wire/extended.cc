@@ -1,7 +1,6 @@
 #include "transport/wire/extended.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "transport/base/check.h"
@@ -27,7 +26,6 @@ constexpr uint32_t kAckUnusedBits = 0x0000'FCFF;
 // Where take_first looks: bitmap words and hops of an acknowledgement.
 constexpr size_t kAckWordsAt = 32;
 constexpr size_t kAckHopsAt = 31;
-constexpr size_t kLeastJoined = kDataHeaderBytes + kChecksumBytes + kJoinedBytes;
 
 struct Bth {
   Opcode opcode{};
@@ -60,12 +58,6 @@ bool any_without_rate(const TelemetryView& telemetry) {
   return false;
 }
 
-// Ends a packet that is all header.
-void append_checksum(std::span<uint8_t> packet) {
-  const auto header = packet.first(packet.size() - kChecksumBytes);
-  store_checksum(checksum(header, {}, Coverage::kHeader), packet.last<kChecksumBytes>());
-}
-
 }  // namespace
 
 void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to) {
@@ -83,11 +75,10 @@ void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to) {
   store_be32(header.timestamp, p + 36);
 }
 
-bool decode(std::span<const uint8_t> datagram, DataHeader& header,
+bool decode(std::span<const uint8_t> packet, DataHeader& header,
             std::span<const uint8_t>& payload) {
-  if (datagram.size() < kDataHeaderBytes + kChecksumBytes) return false;
-  if (datagram.size() > kMaxDatagramBytes) return false;
-  const uint8_t* p = datagram.data();
+  if (packet.size() < kDataHeaderBytes || packet.size() > kMaxDatagramBytes) return false;
+  const uint8_t* p = packet.data();
   Bth bth;
   if (!decode_bth(p, bth)) return false;
   const uint32_t msn_and_flags = load_be32(p + 32);
@@ -104,25 +95,28 @@ bool decode(std::span<const uint8_t> datagram, DataHeader& header,
   header.immediate = load_be32(p + 28);
   header.msn = msn_and_flags >> 8;
   header.timestamp = load_be32(p + 36);
-  payload = datagram.subspan(kDataHeaderBytes, datagram.size() - kDataHeaderBytes - kChecksumBytes);
+  payload = packet.subspan(kDataHeaderBytes);
   const bool opcode_fits = bth.opcode == Opcode::kWriteWithImm ||
                            (bth.opcode == Opcode::kWrite && header.immediate == 0);
   const size_t most = header.taken_back ? 0 : header.length;
   return opcode_fits && (msn_and_flags & kDataUnusedBits) == 0 && payload.size() <= most;
 }
 
-std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram, PacketKind kind) {
+std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram, PacketKind kind,
+                                    size_t trailer_bytes) {
+  const size_t least_joined = kDataHeaderBytes + trailer_bytes + kJoinedBytes;
   const size_t size = datagram.size();
   size_t first = size;
   size_t others = 0;
-  const bool may_join = kind == PacketKind::kData && size >= kLeastJoined;
+  const bool may_join = kind == PacketKind::kData && size >= least_joined;
   if (may_join && !stands_alone(datagram)) {
     const size_t told = load_be16(&datagram[size - kJoinedBytes]);
-    if (told > size - kLeastJoined) return std::exchange(datagram, {});
+    if (told > size - least_joined) return std::exchange(datagram, {});
     first = size - kJoinedBytes - told;
     others = told;
   } else if (kind == PacketKind::kAck && size >= kAckHeaderBytes) {
-    first = std::min(size, ack_bytes(load_be16(&datagram[kAckWordsAt]), datagram[kAckHopsAt]));
+    const size_t words = load_be16(&datagram[kAckWordsAt]);
+    first = std::min(size, ack_bytes(words, datagram[kAckHopsAt]) + trailer_bytes);
     others = size - first;
   }
   const auto packet = datagram.first(first);
@@ -131,11 +125,8 @@ std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram, PacketKi
 }
 
 bool decode_trimmed(std::span<const uint8_t> datagram, DataHeader& header) {
-  if (datagram.size() != kDataHeaderBytes) return false;
-  std::array<uint8_t, kDataHeaderBytes + kChecksumBytes> empty_packet{};
-  std::copy(datagram.begin(), datagram.end(), empty_packet.begin());
   std::span<const uint8_t> payload;
-  return decode(empty_packet, header, payload);
+  return datagram.size() == kDataHeaderBytes && decode(datagram, header, payload);
 }
 
 size_t encode(const AckHeader& header, std::span<const uint64_t> bitmap,
@@ -166,14 +157,13 @@ size_t encode(const AckHeader& header, std::span<const uint64_t> bitmap,
     store_be32(hop.rate_mbps, p + 12);
     p += kTelemetryHopBytes;
   }
-  append_checksum(to.first(size));
   return size;
 }
 
-bool decode(std::span<const uint8_t> datagram, AckHeader& header, Bitmap& bitmap,
+bool decode(std::span<const uint8_t> packet, AckHeader& header, Bitmap& bitmap,
             TelemetryView& telemetry) {
-  if (datagram.size() < ack_bytes(0)) return false;
-  const uint8_t* p = datagram.data();
+  if (packet.size() < ack_bytes(0)) return false;
+  const uint8_t* p = packet.data();
   Bth bth;
   if (!decode_bth(p, bth) || bth.opcode != Opcode::kAck || bth.ack_request) return false;
   const uint32_t psn_and_hops = load_be32(p + 28);
@@ -181,7 +171,7 @@ bool decode(std::span<const uint8_t> datagram, AckHeader& header, Bitmap& bitmap
   const size_t words = words_and_flags >> 16;
   const size_t hops = psn_and_hops & 0xFF;
   if ((words_and_flags & kAckUnusedBits) != 0 || words > kMaxBitmapWords ||
-      hops > kMaxTelemetryHops || datagram.size() != ack_bytes(words, hops)) {
+      hops > kMaxTelemetryHops || packet.size() != ack_bytes(words, hops)) {
     return false;
   }
   header = {.destination_qp = bth.destination_qp,
@@ -193,9 +183,9 @@ bool decode(std::span<const uint8_t> datagram, AckHeader& header, Bitmap& bitmap
             .echo_psn = psn_and_hops >> 8,
             .echo_valid = (words_and_flags & kAckEchoValid) != 0,
             .echo_marked = (words_and_flags & kAckEchoMarked) != 0};
-  bitmap = Bitmap(datagram.subspan(kAckHeaderBytes, 8 * words));
+  bitmap = Bitmap(packet.subspan(kAckHeaderBytes, 8 * words));
   telemetry =
-      TelemetryView(datagram.subspan(kAckHeaderBytes + 8 * words, kTelemetryHopBytes * hops));
+      TelemetryView(packet.subspan(kAckHeaderBytes + 8 * words, kTelemetryHopBytes * hops));
   return !any_without_rate(telemetry);
 }
 
@@ -203,12 +193,11 @@ void encode(const Nak& nak, std::span<uint8_t, kNakBytes> to) {
   encode_bth({Opcode::kNak, nak.destination_qp, nak.psn}, to.data());
   store_be32(nak.echo_timestamp, to.data() + 12);
   store_be32(static_cast<uint32_t>(nak.syndrome) << 24, to.data() + 16);
-  append_checksum(to);
 }
 
-bool decode(std::span<const uint8_t> datagram, Nak& nak) {
-  if (datagram.size() != kNakBytes) return false;
-  const uint8_t* p = datagram.data();
+bool decode(std::span<const uint8_t> packet, Nak& nak) {
+  if (packet.size() != kNakBytes) return false;
+  const uint8_t* p = packet.data();
   Bth bth;
   if (!decode_bth(p, bth) || bth.opcode != Opcode::kNak || bth.ack_request) return false;
   const uint32_t syndrome = load_be32(p + 16);

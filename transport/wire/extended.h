@@ -2,8 +2,10 @@
 // leaves to manufacturers. Every data packet says by itself where its payload goes, so packets may
 // arrive in any order. README.md has the layout.
 //
+// A packet ends with a trailer, of one size for all packets of a NIC: a checksum, or what proves who
+// has sent it. Encoders and decoders see the packet without it.
 // Decoders accept any bytes and refuse what no encoder writes: a packet that decodes, encodes back
-// to the same bytes. They do not look at the checksum, whose coverage only the connection knows.
+// to the same bytes.
 // Queue pair numbers, PSNs and MSNs have 24 bits; encoders send the low 24 bits.
 //
 // Pure functions; any thread.
@@ -15,7 +17,6 @@
 
 #include "transport/base/telemetry.h"
 #include "transport/wire/big_endian.h"
-#include "transport/wire/checksum.h"
 
 namespace pacecar::wire {
 
@@ -31,14 +32,14 @@ inline constexpr size_t kBthBytes = 12;
 inline constexpr size_t kDataHeaderBytes = 40;  // BTH, RETH, extended data header
 inline constexpr size_t kAckHeaderBytes = 36;   // without bitmap and telemetry
 inline constexpr size_t kTelemetryHopBytes = 16;
-inline constexpr size_t kNakBytes = 24;  // with the checksum
+inline constexpr size_t kNakBytes = 20;
 inline constexpr size_t kJoinedBytes = 2;  // what ends a datagram of several packets
 inline constexpr size_t kMaxBitmapWords = 256;
 inline constexpr size_t kMaxDatagramBytes = 65527;  // UDP over IPv6 without jumbograms (RFC 8200)
 
-// The size of an acknowledgement with its checksum.
+// The size of an acknowledgement.
 constexpr size_t ack_bytes(size_t bitmap_words, size_t hops = 0) {
-  return kAckHeaderBytes + 8 * bitmap_words + kTelemetryHopBytes * hops + kChecksumBytes;
+  return kAckHeaderBytes + 8 * bitmap_words + kTelemetryHopBytes * hops;
 }
 
 enum class PacketKind : uint8_t { kData, kAck, kNak, kMalformed };
@@ -78,12 +79,12 @@ struct DataHeader {
   bool operator==(const DataHeader&) const = default;
 };
 
-// The payload and the checksum of both follow the header.
+// The payload and the trailer follow the header.
 void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to);
-// `payload` points into `datagram`. On false the outputs are unspecified.
-bool decode(std::span<const uint8_t> datagram, DataHeader& header,
+// `payload` points into `packet`. On false the outputs are unspecified.
+bool decode(std::span<const uint8_t> packet, DataHeader& header,
             std::span<const uint8_t>& payload);
-// A data packet of which a switch has left nothing but the header. No checksum vouches for it.
+// A data packet of which a switch has left nothing but the header. No trailer vouches for it.
 bool decode_trimmed(std::span<const uint8_t> datagram, DataHeader& header);
 
 // Where a data packet has its flags, and the one that says that others follow.
@@ -94,10 +95,11 @@ inline bool stands_alone(std::span<const uint8_t> data) {
   return data.size() <= kFlagsAt || (data[kFlagsAt] & kDataJoined) == 0;
 }
 
-// Takes the first packet off a datagram. Behind a data packet (`joined`) or an acknowledgement
+// Takes the first packet off a datagram, with its trailer of that size. Behind a data packet (`joined`) or an acknowledgement
 // there may be others; after a data packet two bytes at the end say how long they are together.
 // `kind`: what classify says.
-std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram, PacketKind kind);
+std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram, PacketKind kind,
+                                    size_t trailer_bytes);
 
 // What a receiver has got: everything before `cumulative`, and what the bitmap says beyond. The
 // echo tells of one packet, the newest: what it carried, and what it met on its way.
@@ -145,12 +147,12 @@ class TelemetryView {
   std::span<const uint8_t> bytes_;
 };
 
-// Writes the whole packet with its checksum and returns its size, ack_bytes(bitmap.size(),
+// Writes the packet and returns its size, ack_bytes(bitmap.size(),
 // telemetry.size()), which `to` must hold. At most kMaxBitmapWords words and kMaxTelemetryHops
 // hops, none with rate 0.
 size_t encode(const AckHeader& header, std::span<const uint64_t> bitmap,
               std::span<const TelemetryHop> telemetry, std::span<uint8_t> to);
-bool decode(std::span<const uint8_t> datagram, AckHeader& header, Bitmap& bitmap,
+bool decode(std::span<const uint8_t> packet, AckHeader& header, Bitmap& bitmap,
             TelemetryView& telemetry);
 
 enum class Syndrome : uint8_t {
@@ -168,8 +170,7 @@ struct Nak {
   bool operator==(const Nak&) const = default;
 };
 
-// Writes the whole packet with its checksum.
 void encode(const Nak& nak, std::span<uint8_t, kNakBytes> to);
-bool decode(std::span<const uint8_t> datagram, Nak& nak);
+bool decode(std::span<const uint8_t> packet, Nak& nak);
 
 }  // namespace pacecar::wire

@@ -1,0 +1,29 @@
+// What protects the packets of the software NIC on the network. The two ends of a connection have
+// the same.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace pacecar {
+
+enum class Security : uint8_t {
+  kOff,      // a checksum
+  kAuth,     // a tag proves who has sent a packet, and that it is new
+  kEncrypt,  // likewise, and the payload is enciphered
+};
+
+// As PACECAR_SECURITY has it.
+constexpr std::string_view name_of(Security security) {
+  switch (security) {
+    case Security::kOff:
+      return "off";
+    case Security::kAuth:
+      return "auth";
+    case Security::kEncrypt:
+      break;
+  }
+  return "encrypt";
+}
+
+}  // namespace pacecar

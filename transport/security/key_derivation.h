@@ -1,0 +1,15 @@
+// HKDF with SHA-256 (RFC 5869): keys for many purposes from one secret.
+// Pure; any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace pacecar {
+
+// `purpose` and `context` together name what the key is for: no two keys have both in common.
+void derive_key(std::span<const uint8_t> secret, std::string_view purpose,
+                std::span<const uint8_t> context, std::span<uint8_t> key);
+
+}  // namespace pacecar

@@ -1,0 +1,46 @@
+// Which packets have been taken, by their counters: each once, in any order, as long as it is not
+// further behind the newest than the window is wide (as RFC 4303, 3.4.3).
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace pacecar {
+
+class ReplayWindow {
+ public:
+  // `width`: counters, a power of two, at least 128.
+  explicit ReplayWindow(uint32_t width) : words_(width / 64) {}
+
+  // The newest that was taken; 0 before the first.
+  uint64_t newest() const { return newest_; }
+  // Neither taken before nor too old.
+  bool fresh(uint64_t counter) const {
+    if (counter > newest_) return true;
+    // The word that the newest is in holds, further on, none of those a whole turn before it.
+    if (counter / 64 + words_.size() <= newest_ / 64) return false;
+    return (words_[word(counter)] & bit(counter)) == 0;
+  }
+  // Only what is fresh.
+  void take(uint64_t counter) {
+    if (counter > newest_) advance(counter);
+    words_[word(counter)] |= bit(counter);
+  }
+
+ private:
+  size_t word(uint64_t counter) const { return counter / 64 & (words_.size() - 1); }
+  static uint64_t bit(uint64_t counter) { return uint64_t{1} << (counter % 64); }
+  void advance(uint64_t counter) {
+    uint64_t turn = newest_ / 64;
+    newest_ = counter;
+    if (counter / 64 - turn > words_.size()) turn = counter / 64 - words_.size();
+    while (turn < counter / 64) words_[++turn & (words_.size() - 1)] = 0;
+  }
+
+  std::vector<uint64_t> words_;
+  uint64_t newest_ = 0;
+};
+
+}  // namespace pacecar

@@ -1,0 +1,66 @@
+// How packets of the extended mode end: with a checksum, or with a seal, which proves that the peer
+// of this queue pair has sent them, and not before. A seal is
+//
+//   counter 32 | tag 64 (auth) or 128 bits (encrypt)
+//
+// where the counter, of 64 bits at both ends, is never used twice: not for a repeated packet, and
+// not for an acknowledgement. The tag covers the whole header and, as the mode is, the payload:
+//
+//   auth      up to 128 bytes of it, as control writes have; of longer ones what the checksum covers
+//   encrypt   all, and it is enciphered
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "transport/base/security.h"
+#include "transport/base/units.h"
+#include "transport/security/packet_keys.h"
+#include "transport/security/replay_window.h"
+#include "transport/wire/checksum.h"
+
+namespace pacecar {
+
+constexpr size_t trailer_bytes(Security security) {
+  constexpr size_t kCounterBytes = 4;
+  constexpr size_t kShortTagBytes = 8;
+  constexpr size_t kTagBytes = 16;
+  if (security == Security::kOff) return wire::kChecksumBytes;
+  return kCounterBytes + (security == Security::kAuth ? kShortTagBytes : kTagBytes);
+}
+
+// The seals of one connection.
+class PacketGuard {
+ public:
+  enum class Verdict : uint8_t { kGood, kForged, kReplayed };
+  struct Config {
+    Security security = Security::kAuth;  // not kOff
+    wire::Coverage coverage = wire::Coverage::kHeader;
+    uint32_t replay_window = 0;  // counters that packets may overtake each other by; a power of two
+    unsigned packets_per_key_log2 = kPacketsPerKeyLog2;
+    Secret send{};
+    Secret receive{};
+  };
+  explicit PacketGuard(const Config& config);
+
+  bool enciphers() const { return security_ == Security::kEncrypt; }
+  // Writes the trailer; where it enciphers, also the payload as it is sent.
+  void seal(std::span<const uint8_t> header, std::span<const uint8_t> payload, uint8_t* enciphered,
+            std::span<uint8_t> trailer);
+  // Where the payload is enciphered, `payload` becomes what it says, in `room`.
+  Verdict open(std::span<const uint8_t> header, std::span<const uint8_t>& payload,
+               std::span<const uint8_t> trailer, uint8_t* room);
+
+  static Bytes bytes(uint32_t replay_window);  // of memory
+
+ private:
+  SealingKeys sealing_;
+  OpeningKeys opening_;
+  ReplayWindow window_;
+  Security security_;
+  wire::Coverage coverage_;
+};
+
+}  // namespace pacecar
