@@ -81,7 +81,8 @@ uint32_t window_of(const RunSpec& spec) {
 // Room for every packet that hosts with this window make.
 FabricConfig fabric_config(const RunSpec& spec, uint32_t window) {
   FabricConfig config = spec.fabric;
-  const size_t ack = wire::ack_bytes(window / kWindowBits, kMaxTelemetryHops);
+  const size_t ack =
+      wire::ack_bytes(window / kWindowBits, kMaxTelemetryHops) + wire::kChecksumBytes;
   const size_t told =
       wire::kDataHeaderBytes + Traffic::kReceivesAhead * sizeof(CtsSlot) + wire::kChecksumBytes;
   config.header_bytes = std::max(ack, told);

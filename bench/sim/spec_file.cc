@@ -67,7 +67,7 @@ Duration usual_reordering(const RunSpec& run, const SpecContext& context) {
 PacketSizes packet_sizes(const RunSpec& run, Bytes overhead) {
   return {.mtu = run.transport.mtu,
           .overhead = wire::kDataHeaderBytes + wire::kChecksumBytes + overhead,
-          .ack = wire::ack_bytes(0) + overhead};
+          .ack = wire::ack_bytes(0) + wire::kChecksumBytes + overhead};
 }
 
 Result<RunSpec> make_run_spec(const SpecTable& spec, const std::string& base_dir,

@@ -136,11 +136,27 @@ class SoftNic final : public Nic {
     std::span<const uint8_t> body;  // header and payload
     std::span<const uint8_t> trailer;
   };
-  bool split(std::span<const uint8_t> packet, Parts& parts);
+  bool split(std::span<const uint8_t> packet, Parts& parts) {
+    if (packet.size() < trailer_bytes_) {
+      ++counters_.malformed;
+      return false;
+    }
+    const size_t body = packet.size() - trailer_bytes_;
+    parts = {.body = packet.first(body), .trailer = packet.subspan(body)};
+    return true;
+  }
   // It is the peer's, whole and new; else it is counted. Where payloads are enciphered, `payload`
   // becomes what it says.
   bool vouches(QueuePair& qp, const Parts& parts, size_t header_bytes,
-               std::span<const uint8_t>& payload);
+               std::span<const uint8_t>& payload) {
+    if (qp.guard != nullptr) return opens(*qp.guard, parts, header_bytes, payload);
+    const std::span packet(parts.body.data(), parts.body.size() + wire::kChecksumBytes);
+    if (wire::verify_checksum(packet, header_bytes, qp.coverage)) return true;
+    ++counters_.bad_checksum;
+    return false;
+  }
+  [[gnu::noinline]] bool opens(PacketGuard& guard, const Parts& parts, size_t header_bytes,
+                               std::span<const uint8_t>& payload);
   void on_data(Instant now, const RxPacket& packet);
   void on_trimmed(Instant now, const RxPacket& packet);
   void on_ack(Instant now, const RxPacket& packet);
@@ -195,12 +211,16 @@ class SoftNic final : public Nic {
   void on_queue_pair_timeout(QueuePair& qp, Instant now);
 
   // Ends a packet; returns the payload as it is sent.
-  std::span<const uint8_t> finish(QueuePair& qp, std::span<const uint8_t> header,
-                                  std::span<const uint8_t> payload, std::span<uint8_t> sealed,
-                                  std::span<uint8_t> trailer) const;
-  // Of the next data packet, in the slab.
-  size_t slab_bytes(Bytes payload) const {
-    return overhead_bytes_ + (config_.security == Security::kEncrypt ? payload : 0);
+  static std::span<const uint8_t> finish(QueuePair& qp, std::span<const uint8_t> header,
+                                         std::span<const uint8_t> payload,
+                                         std::span<uint8_t> sealed, std::span<uint8_t> trailer) {
+    if (qp.guard != nullptr) {
+      qp.guard->seal(header, payload, sealed.data(), trailer);
+      return qp.guard->enciphers() ? sealed : payload;
+    }
+    wire::store_checksum(wire::checksum(header, payload, qp.coverage),
+                         trailer.first<wire::kChecksumBytes>());
+    return payload;
   }
   std::span<uint8_t> take_sealed(Bytes payload) {
     return slab_.take(config_.security == Security::kEncrypt ? payload : 0);
@@ -268,6 +288,7 @@ class SoftNic final : public Nic {
   Slab slab_;
   const size_t trailer_bytes_;   // of packets of the extended mode
   const size_t overhead_bytes_;  // of data packets: header and trailer
+  const size_t slab_bytes_;      // of a full data packet, in the slab
   std::optional<KeyExchange> keys_;                     // with security
   std::map<KeyExchange::PublicKey, Secret> agreements_;  // with peers, as far as remembered
   std::vector<uint8_t> opened_;                         // what the newest payload said

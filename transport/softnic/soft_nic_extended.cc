@@ -101,38 +101,9 @@ std::optional<Secret> SoftNic::agree(const KeyExchange::PublicKey& peer) {
   return secret;
 }
 
-std::span<const uint8_t> SoftNic::finish(QueuePair& qp, std::span<const uint8_t> header,
-                                         std::span<const uint8_t> payload,
-                                         std::span<uint8_t> sealed,
-                                         std::span<uint8_t> trailer) const {
-  if (!qp.guard) {
-    wire::store_checksum(wire::checksum(header, payload, qp.coverage),
-                         trailer.first<wire::kChecksumBytes>());
-    return payload;
-  }
-  qp.guard->seal(header, payload, sealed.data(), trailer);
-  return qp.guard->enciphers() ? sealed : payload;
-}
-
-bool SoftNic::split(std::span<const uint8_t> packet, Parts& parts) {
-  if (packet.size() < trailer_bytes_) {
-    ++counters_.malformed;
-    return false;
-  }
-  parts = {.body = packet.first(packet.size() - trailer_bytes_),
-           .trailer = packet.last(trailer_bytes_)};
-  return true;
-}
-
-bool SoftNic::vouches(QueuePair& qp, const Parts& parts, size_t header_bytes,
-                      std::span<const uint8_t>& payload) {
-  if (!qp.guard) {
-    const std::span packet(parts.body.data(), parts.body.size() + parts.trailer.size());
-    if (wire::verify_checksum(packet, header_bytes, qp.coverage)) return true;
-    ++counters_.bad_checksum;
-    return false;
-  }
-  switch (qp.guard->open(parts.body.first(header_bytes), payload, parts.trailer, opened_.data())) {
+bool SoftNic::opens(PacketGuard& guard, const Parts& parts, size_t header_bytes,
+                    std::span<const uint8_t>& payload) {
+  switch (guard.open(parts.body.first(header_bytes), payload, parts.trailer, opened_.data())) {
     case PacketGuard::Verdict::kGood:
       return true;
     case PacketGuard::Verdict::kForged:

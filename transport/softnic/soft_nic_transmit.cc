@@ -40,7 +40,7 @@ size_t SoftNic::poll_transmit(Instant now, std::span<TxPacket> packets) {
 // Each ready flow gets a turn of one burst; a flow that stays ready goes to the end.
 size_t SoftNic::transmit_flows(Instant now, std::span<TxPacket> packets) {
   size_t count = 0;
-  while (count < packets.size() && !ready_.empty() && slab_.room() >= slab_bytes(config_.mtu)) {
+  while (count < packets.size() && !ready_.empty() && slab_.room() >= slab_bytes_) {
     count += transmit_flow(ready_.take(), now, packets.subspan(count));
   }
   return count;
@@ -280,7 +280,7 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
   const Bytes last_from = this->last_from(qp);
   const bool sparse = qp.config.paced && flows_[qp.config.flow].sparse;
   const Bytes mtu = std::min<Bytes>(config_.mtu, qp.remote.mtu);
-  while (count < out.size() && slab_.room() >= slab_bytes(qp.requester->next_bytes()) &&
+  while (count < out.size() && slab_.room() >= slab_bytes_ &&
          (count == 0 || payload_bytes + config_.mtu <= budget ||
           payload_bytes + qp.requester->next_bytes() <= budget) &&
          qp.requester->next_packet(now, &packet)) {
