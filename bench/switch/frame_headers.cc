@@ -108,7 +108,7 @@ Bytes kept_when_trimmed(std::span<const uint8_t> frame, const FrameHeaders& head
   const size_t udp_bytes = get16(&frame[headers.udp_at + 4]);
   if (udp_bytes < kUdpBytes || headers.udp_at + udp_bytes > headers.end) return 0;
   const auto datagram = frame.subspan(headers.udp_at + kUdpBytes, udp_bytes - kUdpBytes);
-  // Whatever protects the packet, only its ends can tell: 55 bits of the header are always the same.
+  // Only its ends can tell what protects the packet: 55 bits of the header are always the same.
   wire::DataHeader header;
   const bool ours =
       datagram.size() > wire::kDataHeaderBytes + wire::kChecksumBytes &&

@@ -19,6 +19,11 @@ SoftNicConfig guarded(Security security) {
   return config;
 }
 
+// For another queue pair.
+void readdress(Datagram& datagram, uint32_t number) {
+  for (int i = 0; i < 3; ++i) datagram.bytes[5 + i] = static_cast<uint8_t>(number >> (16 - 8 * i));
+}
+
 class SoftNicGuard : public testing::TestWithParam<Security> {
  protected:
   // Both directions at once, so that acknowledgements and data mix; returns whether all arrived.
@@ -96,8 +101,7 @@ TEST_P(SoftNicGuard, ReflectedPacketsChangeNothing) {
   for (size_t from = 0; from < 2; ++from) {
     for (Datagram datagram : seen[from]) {
       // In the name of the peer, to the sender itself.
-      const uint32_t number = ends_[from];
-      for (int i = 0; i < 3; ++i) datagram.bytes[5 + i] = static_cast<uint8_t>(number >> (16 - 8 * i));
+      readdress(datagram, ends_[from]);
       expect_ignored(from, datagram, "reflected");
     }
   }
@@ -281,9 +285,7 @@ TEST(SoftNicSecurity, NoTwoConnectionsHaveAKeyInCommon) {
   pair.post(0, one[0], SoftNicPair::write(from, to, 100, 1, 7));
   auto sent = pair.transmit(0);
   ASSERT_EQ(sent.size(), 1U);
-  for (int i = 0; i < 3; ++i) {
-    sent[0].bytes[5 + i] = static_cast<uint8_t>(other[1] >> (16 - 8 * i));
-  }
+  readdress(sent[0], other[1]);
   pair.deliver(1, sent[0]);
   EXPECT_EQ(pair.nic(1).counters().forged, 1U);
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "cc/host_link.h"
@@ -60,6 +61,35 @@ void share_link(OpenedNic& nic, const Params& params, const LogSink& log) {
                   nic.name, share.error().message));
 }
 
+// Row of param_table().
+bool is_default(const Params& params, std::string_view name) {
+  const auto table = param_table();
+  const auto row = std::ranges::find(table, name, &ParamInfo::name);
+  return params.origin(static_cast<size_t>(row - table.begin())) == "default";
+}
+
+// Networks of a standard have no room for tags: that is said, and what was asked for and is not
+// to be had is refused.
+Result<void> check_security(const NicCandidate& candidate, const Params& params,
+                            const LogSink& log) {
+  const bool software = candidate.kind != NicKind::kVerbs && candidate.kind != NicKind::kOfi;
+  const bool ours = software && params.wire != WireMode::kRoce;
+  if (ours || params.security == Security::kOff) return {};
+  const std::string_view standard =
+      candidate.kind == NicKind::kOfi ? "libfabric's packets" : "standard RDMA packets";
+  if (params.security == Security::kEncrypt) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} sends {}, which PACECAR_SECURITY=encrypt does not allow: choose a "
+                            "software NIC with PACECAR_WIRE=extended, or PACECAR_SECURITY=auth",
+                            candidate.name(), standard));
+  }
+  log(is_default(params, "PACECAR_SECURITY") ? LogLevel::kInfo : LogLevel::kWarn,
+      fmt::format("{}: {} carry no tags: whoever can send into its network can forge them "
+                  "(SECURITY.md)",
+                  candidate.name(), standard));
+  return {};
+}
+
 }  // namespace
 
 // Who does not know the link, or who else uses it, begins carefully.
@@ -84,6 +114,9 @@ std::vector<NicCandidate> list_nics() {
 
 Result<OpenedNic> open_nic(const NicCandidate& candidate, const Params& params,
                            const LogSink& log) {
+  if (auto allowed = check_security(candidate, params, log); !allowed) {
+    return tl::unexpected(std::move(allowed.error()));
+  }
   auto nic = open_kind(candidate, params, log);
   if (nic) share_link(*nic, params, log);
   return nic;

@@ -37,8 +37,8 @@ PacketCipher& PacketCipher::operator=(PacketCipher&&) noexcept = default;
 PacketCipher::~PacketCipher() = default;
 
 void PacketCipher::set_key(const Key& key) {
-  EVP_CIPHER_CTX* const context = state_->context.get();
-  PACECAR_CHECK(EVP_CipherInit_ex(context, EVP_aes_128_gcm(), nullptr, key.data(), nullptr, 1) == 1);
+  PACECAR_CHECK(EVP_CipherInit_ex(state_->context.get(), EVP_aes_128_gcm(), nullptr, key.data(),
+                                  nullptr, 1) == 1);
 }
 
 void PacketCipher::seal(const Nonce& nonce, std::span<const uint8_t> clear,

@@ -6,7 +6,7 @@
 // where the counter, of 64 bits at both ends, is never used twice: not for a repeated packet, and
 // not for an acknowledgement. The tag covers the whole header and, as the mode is, the payload:
 //
-//   auth      up to 128 bytes of it, as control writes have; of longer ones what the checksum covers
+//   auth      up to 128 bytes of it, as control writes have; of more what a checksum would cover
 //   encrypt   all, and it is enciphered
 //
 // Thread rule: one thread at a time.

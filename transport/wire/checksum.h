@@ -1,7 +1,7 @@
-// The checksum that ends a packet where nothing stronger does: CRC-32C (Castagnoli's polynomial, reflected, as iSCSI's, RFC
-// 3720, 12.1), for which processors have an instruction; sent with the least significant byte
-// first, as RoCE's ICRC. Unlike the ICRC it covers our own bytes only, from the BTH on: addresses
-// and ports may change on the way.
+// The checksum that ends a packet where nothing stronger does: CRC-32C (Castagnoli's polynomial,
+// reflected, as iSCSI's, RFC 3720, 12.1), for which processors have an instruction; sent with the
+// least significant byte first, as RoCE's ICRC. Unlike the ICRC it covers our own bytes only, from
+// the BTH on: addresses and ports may change on the way.
 //
 // Pure functions; any thread.
 #pragma once

@@ -2,8 +2,8 @@
 // leaves to manufacturers. Every data packet says by itself where its payload goes, so packets may
 // arrive in any order. README.md has the layout.
 //
-// A packet ends with a trailer, of one size for all packets of a NIC: a checksum, or what proves who
-// has sent it. Encoders and decoders see the packet without it.
+// A packet ends with a trailer, of one size for all packets of a NIC: a checksum, or what proves
+// who has sent it. Encoders and decoders see the packet without it.
 // Decoders accept any bytes and refuse what no encoder writes: a packet that decodes, encodes back
 // to the same bytes.
 // Queue pair numbers, PSNs and MSNs have 24 bits; encoders send the low 24 bits.
@@ -95,9 +95,9 @@ inline bool stands_alone(std::span<const uint8_t> data) {
   return data.size() <= kFlagsAt || (data[kFlagsAt] & kDataJoined) == 0;
 }
 
-// Takes the first packet off a datagram, with its trailer of that size. Behind a data packet (`joined`) or an acknowledgement
-// there may be others; after a data packet two bytes at the end say how long they are together.
-// `kind`: what classify says.
+// Takes the first packet off a datagram, with its trailer of that size. Behind a data packet
+// (`joined`) or an acknowledgement there may be others; after a data packet two bytes at the end
+// say how long they are together. `kind`: what classify says.
 std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram, PacketKind kind,
                                     size_t trailer_bytes);
 
