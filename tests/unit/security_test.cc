@@ -153,27 +153,34 @@ TEST(KeyExchange, RefusesKeysThatMakeTheSecretKnown) {
   EXPECT_EQ(honest.agree(KeyExchange::PublicKey{1}), std::nullopt);
 }
 
-// HKDF without salt, of this secret, for "purpose\0\1\2" (RFC 5869, by two calls of HMAC).
+// RFC 5869, A.1, as far as a key of 32 bytes goes.
 TEST(KeyDerivation, IsHkdf) {
-  const Octets secret(32, 0x0B);
-  const Octets context{1, 2};
-  std::array<uint8_t, 32> key;
-  derive_key(secret, "purpose", context, key);
-  EXPECT_EQ(key, array_of<Secret>(
-                     "f40b0d5a51f7bc4ef7e239f1e51cebc8a1dc8d49aee0e22c5ffd65f7451ff807"));
+  const Octets secret(22, 0x0B);
+  Secret key;
+  derive_key(secret, from_hex("000102030405060708090a0b0c"),
+             "\xf0\xf1\xf2\xf3\xf4\xf5\xf6\xf7\xf8\xf9", key);
+  EXPECT_EQ(key,
+            array_of<Secret>("3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf"));
 }
 
-TEST(KeyDerivation, EachPurposeAndContextHasItsOwnKey) {
+// As A.3.
+TEST(KeyDerivation, WithoutSaltIsWithZeros) {
+  Secret key;
+  derive_key(Octets(22, 0x0B), {}, "", key);
+  EXPECT_EQ(key,
+            array_of<Secret>("8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d"));
+}
+
+TEST(KeyDerivation, EachPurposeAndSaltHasItsOwnKey) {
   const Octets secret(32, 1);
-  const auto key = [&secret](std::string_view purpose, const Octets& context) {
+  const auto key = [&secret](const Octets& salt, std::string_view purpose) {
     Secret derived;
-    derive_key(secret, purpose, context, derived);
+    derive_key(secret, salt, purpose, derived);
     return derived;
   };
-  EXPECT_EQ(key("a", {1}), key("a", {1}));
-  EXPECT_NE(key("a", {1}), key("b", {1}));
-  EXPECT_NE(key("a", {1}), key("a", {2}));
-  EXPECT_NE(key("ab", {}), key("a", {'b'}));
+  EXPECT_EQ(key({1}, "a"), key({1}, "a"));
+  EXPECT_NE(key({1}, "a"), key({1}, "b"));
+  EXPECT_NE(key({1}, "a"), key({2}, "a"));
 }
 
 // --- keys in turn ---

@@ -73,11 +73,14 @@ bool is_default(const Params& params, std::string_view name) {
 Result<void> check_security(const NicCandidate& candidate, const Params& params,
                             const LogSink& log) {
   const bool software = candidate.kind != NicKind::kVerbs && candidate.kind != NicKind::kOfi;
-  const bool ours = software && params.wire != WireMode::kRoce;
-  if (ours || params.security == Security::kOff) return {};
+  if (params.security == Security::kOff || (software && params.wire == WireMode::kExtended)) {
+    return {};
+  }
   const std::string_view standard =
       candidate.kind == NicKind::kOfi ? "libfabric's packets" : "standard RDMA packets";
-  if (params.security == Security::kEncrypt) {
+  // Whether a peer makes a connection one of ours, it says when it is joined.
+  const bool by_peer = software && params.wire == WireMode::kAuto;
+  if (params.security == Security::kEncrypt && !by_peer) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} sends {}, which PACECAR_SECURITY=encrypt does not allow: choose a "
                             "software NIC with PACECAR_WIRE=extended, or PACECAR_SECURITY=auth",

@@ -8,8 +8,8 @@
 
 namespace pacecar {
 
-// `purpose` and `context` together name what the key is for: no two keys have both in common.
-void derive_key(std::span<const uint8_t> secret, std::string_view purpose,
-                std::span<const uint8_t> context, std::span<uint8_t> key);
+// `salt` and `purpose` together name what the key is for: no two keys have both in common.
+void derive_key(std::span<const uint8_t> secret, std::span<const uint8_t> salt,
+                std::string_view purpose, std::span<uint8_t> key);
 
 }  // namespace pacecar

@@ -37,8 +37,6 @@ class PacketCipher {
 
   // Of memory, beside the object.
   static size_t bytes();
-  // What does the work, for people.
-  static const char* library();
 
  private:
   struct State;

@@ -69,6 +69,4 @@ bool PacketCipher::open(const Nonce& nonce, std::span<const uint8_t> clear,
 
 size_t PacketCipher::bytes() { return sizeof(State); }
 
-const char* PacketCipher::library() { return "ipsec-mb"; }
-
 }  // namespace pacecar

@@ -65,6 +65,4 @@ bool PacketCipher::open(const Nonce& nonce, std::span<const uint8_t> clear,
 
 size_t PacketCipher::bytes() { return sizeof(State); }
 
-const char* PacketCipher::library() { return "OpenSSL"; }
-
 }  // namespace pacecar

@@ -8,14 +8,14 @@ namespace pacecar {
 
 void KeyChain::key(PacketCipher& cipher, PacketCipher::Nonce& offset) const {
   PacketCipher::Key key;
-  derive_key(secret_, "packet key", {}, key);
-  derive_key(secret_, "packet nonce", {}, offset);
+  derive_key(secret_, {}, "packet key", key);
+  derive_key(secret_, {}, "packet nonce", offset);
   cipher.set_key(key);
 }
 
 void KeyChain::advance() {
   Secret next;
-  derive_key(secret_, "next packet key", {}, next);
+  derive_key(secret_, {}, "next packet key", next);
   secret_ = next;
 }
 

@@ -22,7 +22,7 @@ Secret packet_secret(const Secret& common, const SoftEndpoint& from, const SoftE
     at += 16;
   }
   Secret secret;
-  derive_key(common, "packets", ends, secret);
+  derive_key(common, ends, "packets", secret);
   return secret;
 }
 

@@ -1,48 +1,28 @@
 #include "transport/engine/bootstrap/auth.h"
 
 #include <fmt/format.h>
-#include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <openssl/kdf.h>
-#include <openssl/params.h>
 #include <openssl/rand.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "transport/base/check.h"
+#include "transport/security/key_derivation.h"
 
 namespace pacecar::bootstrap {
 namespace {
 
 constexpr std::string_view kPurpose = "pacecar bootstrap";
 
-// OpenSSL does not write to what it is given here.
-OSSL_PARAM octets(const char* name, const void* bytes, size_t size) {
-  return OSSL_PARAM_construct_octet_string(name, const_cast<void*>(bytes), size);
-}
-
 }  // namespace
 
 MacKey derive_key(const ClusterKey& cluster, std::span<const uint8_t> salt,
                   std::string_view purpose) {
   PACECAR_CHECK(cluster && !salt.empty());
-  const std::unique_ptr<EVP_KDF, void (*)(EVP_KDF*)> hkdf(EVP_KDF_fetch(nullptr, "HKDF", nullptr),
-                                                          EVP_KDF_free);
-  PACECAR_CHECK(hkdf != nullptr);
-  const std::unique_ptr<EVP_KDF_CTX, void (*)(EVP_KDF_CTX*)> context(EVP_KDF_CTX_new(hkdf.get()),
-                                                                     EVP_KDF_CTX_free);
-  PACECAR_CHECK(context != nullptr);
-  char digest[] = "SHA256";
-  const std::array<OSSL_PARAM, 5> inputs{
-      OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
-      octets(OSSL_KDF_PARAM_KEY, cluster.bytes.data(), cluster.bytes.size()),
-      octets(OSSL_KDF_PARAM_SALT, salt.data(), salt.size()),
-      octets(OSSL_KDF_PARAM_INFO, purpose.data(), purpose.size()), OSSL_PARAM_construct_end()};
   MacKey key;
-  PACECAR_CHECK(EVP_KDF_derive(context.get(), key.data(), key.size(), inputs.data()) == 1);
+  pacecar::derive_key(cluster.bytes, salt, purpose, key);
   return key;
 }
 
