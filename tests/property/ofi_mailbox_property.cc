@@ -14,7 +14,7 @@ namespace {
 
 // One end, as a NIC drives it.
 struct End {
-  explicit End(QueuePairId own) : mailbox(rings, own) {}
+  explicit End(uint64_t secret) : mailbox(rings, secret) {}
 
   // False: the provider has no room.
   bool send(OfiMessage message, bool accepted) {

@@ -1,7 +1,10 @@
 // The other end of a queue pair of a libfabric NIC, that says what a test wants it to say.
 #pragma once
 
+#include <rdma/fi_rma.h>
+
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -16,14 +19,14 @@ namespace pacecar::test {
 
 class OfiStranger {
  public:
-  static constexpr QueuePairId kId = 4711;
+  static constexpr uint64_t kSecret = 4711;
 
   explicit OfiStranger(const OfiKind& kind)
       : domain_(need(OfiDomain::open(need(choose_ofi_provider(kind.provider, kind.domain)),
                                      "stranger", 1024))),
         endpoint_(need(OfiEndpoint::open(domain_))),
         memory_(domain_, 4),
-        mailbox_(rings_, kId) {
+        mailbox_(rings_, kSecret) {
     memory_.use(endpoint_->endpoint());
     region_ = need(memory_.lend(&rings_, sizeof rings_));
     if (domain_.traits().host_only) turn_ = need(HostTurn::make());
@@ -32,8 +35,7 @@ class OfiStranger {
   // A queue pair of `end` that leads here.
   QueuePairId meet(OfiEnd& end) {
     const OfiAddress own{.provider = ofi_provider_tag(domain_.provider().name),
-                         .queue_pair = kId,
-                         .slot = 0,
+                         .secret = kSecret,
                          .rings = region_.place,
                          .rings_key = region_.provider_key,
                          .turn = turn_ ? turn_->place() : HostTurn::Place(),
@@ -42,7 +44,7 @@ class OfiStranger {
     remote_ = need(decode_ofi_address(end.nic().queue_pair_address(id).view()));
     join(end, id, encode(own).view());
     peer_ = need(endpoint_->add_peer(remote_.endpoints.front()));
-    mailbox_.join(id);
+    mailbox_.join(remote_.secret);
     return id;
   }
 
@@ -51,36 +53,50 @@ class OfiStranger {
     const OfiMailbox::Outgoing outgoing = mailbox_.send(message);
     place({&end}, *outgoing.message, outgoing.place);
   }
-  // Into a place of the peer's ring, with a write that tells of itself where `data` is given; turns
-  // `ends` until it is there.
-  void place(std::initializer_list<OfiEnd*> ends, const OfiMessage& message, uint32_t place,
-             std::optional<uint64_t> data = {}) {
-    const OfiMessage copy = message;
-    const OfiWrite write{.data = &copy,
-                         .length = sizeof copy,
-                         .descriptor = region_.descriptor(),
-                         .peer = peer_,
-                         .place = remote_.rings + offsetof(OfiRings, in) + place * sizeof copy,
-                         .key = remote_.rings_key,
-                         .has_completion_data = data.has_value(),
-                         .completion_data = data.value_or(0),
-                         .context = &context_};
-    const size_t before = completed_;
-    int error = -FI_EAGAIN;
-    run_until(ends, [&] {
-      if (error == -FI_EAGAIN) error = endpoint_->write(write);
+  // Into a place of the peer's ring; turns `ends` until it is there.
+  void place(std::initializer_list<OfiEnd*> ends, const OfiMessage& message, uint32_t place) {
+    attempt(ends, message, remote_.rings + offsetof(OfiRings, in) + place * sizeof message,
+            remote_.rings_key);
+  }
+  // Anywhere in the peer's memory, with completion data where `data` is given; turns `ends` until
+  // it is over. False: it was refused, or goes unanswered (rxd does not say which).
+  bool attempt(std::initializer_list<OfiEnd*> ends, const OfiMessage& message, uint64_t place,
+               uint64_t key, std::optional<uint64_t> data = {}) {
+    sent_.push_back(message);  // outlives what the provider repeats
+    const iovec local{.iov_base = &sent_.back(), .iov_len = sizeof message};
+    const fi_rma_iov remote{.addr = place, .len = sizeof message, .key = key};
+    void* descriptor = region_.descriptor();
+    const fi_msg_rma write{.msg_iov = &local,
+                           .desc = &descriptor,
+                           .iov_count = 1,
+                           .addr = peer_,
+                           .rma_iov = &remote,
+                           .rma_iov_count = 1,
+                           .context = &context_,
+                           .data = data.value_or(0)};
+    const uint64_t flags = FI_COMPLETION | FI_DELIVERY_COMPLETE | (data ? FI_REMOTE_CQ_DATA : 0);
+    const size_t done = completed_;
+    const size_t refused = refused_;
+    const Instant limit = monotonic_now() + kUnanswered;
+    ssize_t error = -FI_EAGAIN;
+    while (completed_ == done && refused_ == refused && monotonic_now() < limit) {
+      if (error == -FI_EAGAIN) error = fi_writemsg(endpoint_->endpoint(), &write, flags);
       step();
-      return completed_ > before;
-    });
+      for (OfiEnd* end : ends) end->step();
+    }
+    return completed_ > done;
   }
   void step() {
     for (const fi_cq_data_entry& entry : domain_.poll()) {
       completed_ += entry.op_context == &context_ ? 1 : 0;
     }
     for (OfiDomain::Failed failed; domain_.take_failure(&failed);) {
+      refused_ += failed.context == &context_ ? 1 : 0;
     }
     while (const auto message = mailbox_.take()) heard.push_back(*message);
   }
+  // The address of the queue pair that leads here.
+  const OfiAddress& remote() const { return remote_; }
   const OfiMessage* heard_of(OfiMessage::Kind kind) const {
     const auto found = std::ranges::find(heard, kind, &OfiMessage::kind);
     return found == heard.end() ? nullptr : &*found;
@@ -90,6 +106,8 @@ class OfiStranger {
   std::vector<OfiMessage> heard;
 
  private:
+  static constexpr Duration kUnanswered = Duration::from_s(4);
+
   OfiDomain domain_;
   std::optional<HostTurn> turn_;
   OfiRings rings_;
@@ -100,7 +118,9 @@ class OfiStranger {
   OfiAddress remote_;
   fi_addr_t peer_ = FI_ADDR_UNSPEC;
   fi_context2 context_{};
+  std::deque<OfiMessage> sent_;
   size_t completed_ = 0;
+  size_t refused_ = 0;
 };
 
 }  // namespace pacecar::test

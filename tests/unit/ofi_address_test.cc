@@ -10,8 +10,7 @@ using testing::HasSubstr;
 
 OfiAddress example(size_t endpoints, size_t name_bytes) {
   OfiAddress address{.provider = ofi_provider_tag("tcp;ofi_rxm"),
-                     .queue_pair = 0x89ABCDEF,
-                     .slot = 1023,
+                     .secret = 0x89ABCDEF01234567,
                      .rings = 0x0123456789ABCDEF,
                      .rings_key = 0xFEDCBA9876543210,
                      .turn = {.process = 0x13579BDF, .fd = 0x2468ACE0},
@@ -24,8 +23,7 @@ OfiAddress example(size_t endpoints, size_t name_bytes) {
 
 void expect_same(const OfiAddress& address, const OfiAddress& other) {
   EXPECT_EQ(address.provider, other.provider);
-  EXPECT_EQ(address.queue_pair, other.queue_pair);
-  EXPECT_EQ(address.slot, other.slot);
+  EXPECT_EQ(address.secret, other.secret);
   EXPECT_EQ(address.rings, other.rings);
   EXPECT_EQ(address.rings_key, other.rings_key);
   EXPECT_EQ(address.turn.process, other.turn.process);
@@ -44,12 +42,6 @@ TEST(OfiAddress, ComesBackWithEveryNumberOfEndpointsAndLengthOfNames) {
     }
   }
   EXPECT_GE(name_bytes, 64U) << "shm's names are long";
-}
-
-TEST(OfiAddress, WithoutASlotComesBack) {
-  OfiAddress address = example(1, 16);
-  address.slot = OfiAddress::kNoSlot;
-  expect_same(decode_ofi_address(encode(address).view()).value(), address);
 }
 
 TEST(OfiAddressDeathTest, TooManyEndpointsAreABrokenInvariant) {

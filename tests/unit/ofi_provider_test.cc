@@ -5,7 +5,6 @@
 
 #include <cstring>
 
-#include "transport/ofi/immediate.h"
 #include "transport/ofi/provider.h"
 
 namespace pacecar {
@@ -28,8 +27,8 @@ class OfiProviderTest : public testing::Test {
     info_->ep_attr->max_msg_size = 1 << 30;
     info_->ep_attr->max_order_waw_size = 1 << 30;
     info_->domain_attr->mr_key_size = 8;
-    info_->domain_attr->cq_data_size = 8;
     info_->tx_attr->inject_size = 64;
+    info_->tx_attr->iov_limit = info_->tx_attr->rma_iov_limit = 2;
     info_->tx_attr->msg_order = FI_ORDER_WAW;
     name("tcp;ofi_rxm");
   }
@@ -123,13 +122,24 @@ TEST_F(OfiProviderTest, OrderCountsWhereItHoldsForTheLargestWrite) {
 }
 
 TEST_F(OfiProviderTest, TellsOfWritesByTheBestThatThereIs) {
-  EXPECT_EQ(traits().telling, OfiTelling::kCompletionData);
-  info_->domain_attr->cq_data_size = 4;
+  EXPECT_EQ(traits().telling, OfiTelling::kWithWrite);
+  info_->tx_attr->rma_iov_limit = 1;
   EXPECT_EQ(traits().telling, OfiTelling::kAfterWrite);
+  info_->tx_attr->rma_iov_limit = 4;
+  info_->tx_attr->iov_limit = 1;
+  EXPECT_EQ(traits().telling, OfiTelling::kAfterWrite);
+  info_->tx_attr->iov_limit = 4;
+  info_->domain_attr->mr_mode = FI_MR_ALLOCATED;
+  EXPECT_EQ(traits().telling, OfiTelling::kAfterWrite) << "a device may write parts in any order";
+  info_->domain_attr->mr_mode = 0;
   info_->tx_attr->msg_order = FI_ORDER_NONE;
   EXPECT_EQ(traits().telling, OfiTelling::kAfterDelivery);
+}
+
+TEST_F(OfiProviderTest, CompletionDataTellsOfNothing) {
   info_->domain_attr->cq_data_size = 8;
-  EXPECT_EQ(traits().telling, OfiTelling::kCompletionData);
+  info_->tx_attr->rma_iov_limit = 1;
+  EXPECT_EQ(traits().telling, OfiTelling::kAfterWrite);
 }
 
 TEST_F(OfiProviderTest, WritesAreAsLongAsCanBeTold) {

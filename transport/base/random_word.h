@@ -1,4 +1,4 @@
-// Random numbers that a peer cannot guess: first PSNs, paths, numbers of queue pairs.
+// Random numbers that a peer cannot guess: first PSNs, paths, numbers of queue pairs, keys.
 //
 // Thread rule: any.
 #pragma once
@@ -16,5 +16,7 @@ inline uint32_t random_word() {
   PACECAR_CHECK(getrandom(&value, sizeof value, 0) == sizeof value);
   return value;
 }
+
+inline uint64_t random_u64() { return uint64_t{random_word()} << 32 | random_word(); }
 
 }  // namespace pacecar

@@ -8,12 +8,11 @@
 namespace pacecar {
 namespace {
 
-// Magic, provider, queue pair, slot, rings, their key, turn, endpoints, bytes of a name; then the
+// Magic, provider, secret, rings, their key, turn, endpoints, bytes of a name; then the
 // names.
-constexpr uint32_t kMagic = 0x50434F46;  // "PCOF"
+constexpr uint32_t kMagic = 0x50434F47;  // "PCOG"
 constexpr size_t kProviderAt = 4;
-constexpr size_t kQueuePairAt = 8;
-constexpr size_t kSlotAt = 12;
+constexpr size_t kSecretAt = 8;
 constexpr size_t kRingsAt = 16;
 constexpr size_t kRingsKeyAt = 24;
 constexpr size_t kTurnProcessAt = 32;
@@ -42,8 +41,7 @@ QueuePairAddress encode(const OfiAddress& address) {
   uint8_t* const to = encoded.bytes.data();
   wire::store_be32(kMagic, to);
   wire::store_be32(address.provider, to + kProviderAt);
-  wire::store_be32(address.queue_pair, to + kQueuePairAt);
-  wire::store_be32(address.slot, to + kSlotAt);
+  wire::store_be64(address.secret, to + kSecretAt);
   wire::store_be64(address.rings, to + kRingsAt);
   wire::store_be64(address.rings_key, to + kRingsKeyAt);
   wire::store_be32(address.turn.process, to + kTurnProcessAt);
@@ -63,16 +61,13 @@ Result<OfiAddress> decode_ofi_address(std::span<const uint8_t> bytes) {
                 "both sides with PACECAR_NICS, and run the same version of Pacecar");
   };
   if (bytes.size() < kHeaderBytes || wire::load_be32(bytes.data()) != kMagic) return other();
-  const uint32_t slot = wire::load_be32(&bytes[kSlotAt]);
   const size_t count = bytes[kEndpointsAt];
   const size_t name_bytes = bytes[kNameBytesAt];
-  if (slot > OfiAddress::kNoSlot || count == 0 || name_bytes == 0 ||
-      bytes.size() != kHeaderBytes + count * name_bytes) {
+  if (count == 0 || name_bytes == 0 || bytes.size() != kHeaderBytes + count * name_bytes) {
     return other();
   }
   OfiAddress address{.provider = wire::load_be32(&bytes[kProviderAt]),
-                     .queue_pair = wire::load_be32(&bytes[kQueuePairAt]),
-                     .slot = static_cast<uint16_t>(slot),
+                     .secret = wire::load_be64(&bytes[kSecretAt]),
                      .rings = wire::load_be64(&bytes[kRingsAt]),
                      .rings_key = wire::load_be64(&bytes[kRingsKeyAt]),
                      .turn = {.process = wire::load_be32(&bytes[kTurnProcessAt]),

@@ -16,15 +16,12 @@ namespace pacecar {
 
 struct OfiAddress {
   uint32_t provider = 0;  // which one, and how addresses look there: ofi_provider_tag
-  QueuePairId queue_pair = 0;
-  uint16_t slot = 0;   // of the queue pair, for OfiImmediate; kNoSlot: it takes none
-  uint64_t rings = 0;  // its OfiRings, as the provider wants it
+  uint64_t secret = 0;    // of its mailbox
+  uint64_t rings = 0;     // its OfiRings, as the provider wants it
   uint64_t rings_key = 0;
   HostTurn::Place turn;  // where the provider shares memory
   // The names of the NIC's endpoints, of one length: that for control words first.
   std::vector<std::vector<uint8_t>> endpoints;
-
-  static constexpr uint16_t kNoSlot = 0xFFFF;
 };
 
 uint32_t ofi_provider_tag(std::string_view provider);

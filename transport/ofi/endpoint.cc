@@ -88,21 +88,28 @@ std::string OfiEndpoint::text_of(std::span<const uint8_t> name) const {
 }
 
 int OfiEndpoint::write(const OfiWrite& write) const {
-  const iovec local{.iov_base = const_cast<void*>(write.data), .iov_len = write.length};
-  const fi_rma_iov remote{.addr = write.place, .len = write.length, .key = write.key};
-  void* descriptor = write.descriptor;
-  const fi_msg_rma message{.msg_iov = &local,
-                           .desc = &descriptor,
-                           .iov_count = 1,
+  std::array<iovec, 2> local;
+  std::array<fi_rma_iov, 2> remote;
+  std::array<void*, 2> descriptors;
+  size_t count = 0;
+  for (const OfiPart* part : {&write.part, &write.behind}) {
+    if (part->length == 0) continue;
+    local[count] = {.iov_base = const_cast<void*>(part->data), .iov_len = part->length};
+    remote[count] = {.addr = part->place, .len = part->length, .key = part->key};
+    descriptors[count++] = part->descriptor;
+  }
+  const fi_msg_rma message{.msg_iov = local.data(),
+                           .desc = descriptors.data(),
+                           .iov_count = count,
                            .addr = write.peer,
-                           .rma_iov = &remote,
-                           .rma_iov_count = 1,
+                           .rma_iov = remote.data(),
+                           .rma_iov_count = count,
                            .context = write.context,
-                           .data = write.completion_data};
+                           .data = 0};
+  const Bytes length = write.part.length + write.behind.length;
   uint64_t flags = FI_COMPLETION;
   if (write.answered) flags |= FI_DELIVERY_COMPLETE;
-  if (write.length <= domain_.traits().inject && !write.from_gpu) flags |= FI_INJECT;
-  if (write.has_completion_data) flags |= FI_REMOTE_CQ_DATA;
+  if (length <= domain_.traits().inject && !write.from_gpu) flags |= FI_INJECT;
   return static_cast<int>(fi_writemsg(endpoint_.get(), &message, flags));
 }
 

@@ -19,18 +19,22 @@
 
 namespace pacecar {
 
-// What an operation is for, in memory that outlives it.
-struct OfiWrite {
+// What goes to one place of the peer's memory.
+struct OfiPart {
   const void* data = nullptr;
   Bytes length = 0;
   void* descriptor = nullptr;  // of the local memory, where the provider wants it registered
-  bool from_gpu = false;       // where no processor can copy it
-  fi_addr_t peer = FI_ADDR_UNSPEC;
-  uint64_t place = 0;  // in the peer's memory, as the provider wants it
+  uint64_t place = 0;          // in the peer's memory, as the provider wants it
   uint64_t key = 0;
+};
+
+// What an operation is for, in memory that outlives it.
+struct OfiWrite {
+  OfiPart part;
+  OfiPart behind;         // lands behind the first part; of no length: there is none
+  bool from_gpu = false;  // where no processor can copy it
+  fi_addr_t peer = FI_ADDR_UNSPEC;
   bool answered = true;  // it completes when the data is there; else once it lies with the peer
-  bool has_completion_data = false;
-  uint64_t completion_data = 0;
   void* context = nullptr;
 };
 

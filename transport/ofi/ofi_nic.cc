@@ -10,7 +10,6 @@
 
 #include "transport/base/check.h"
 #include "transport/base/random_word.h"
-#include "transport/ofi/immediate.h"
 
 namespace pacecar {
 namespace {
@@ -32,7 +31,7 @@ Result<std::unique_ptr<OfiNic>> OfiNic::open(const OfiConfig& config, OfiProvide
   auto domain = OfiDomain::open(std::move(provider), config.name, kOperations);
   if (!domain) return tl::unexpected(domain.error());
   std::unique_ptr<OfiNic> nic(new OfiNic(config, std::move(*domain), now));
-  if (auto done = nic->set_up(); !done) return tl::unexpected(done.error());
+  if (auto done = nic->open_endpoints(); !done) return tl::unexpected(done.error());
   return nic;
 }
 
@@ -43,6 +42,7 @@ OfiNic::OfiNic(const OfiConfig& config, OfiDomain domain, Instant now)
       domain_(std::move(domain)),
       memory_(domain_, config.regions),
       rings_(std::bit_ceil(2 * config.queue_pairs)),
+      ring_regions_(rings_.size()),
       caps_(make_caps()),
       queue_pairs_(rings_.size()),
       generation_(random_word()),
@@ -61,14 +61,6 @@ OfiNic::OfiNic(const OfiConfig& config, OfiDomain domain, Instant now)
   for (uint32_t slot = 0; slot < queue_pairs_.size(); ++slot) free_slots_.push_back(slot);
 }
 
-Result<void> OfiNic::set_up() {
-  if (auto opened = open_endpoints(); !opened) return opened;
-  auto region = memory_.lend(rings_.data(), rings_.bytes());
-  if (!region) return tl::unexpected(region.error());
-  rings_region_ = std::move(*region);
-  return {};
-}
-
 // Peers that are told need not wait for us. A provider in software may take what has arrived while
 // they are told, and while its endpoints are closed: nothing may be left to write to but what is
 // ours, for its owner may have gone before.
@@ -80,7 +72,7 @@ OfiNic::~OfiNic() {
     if (qp.gone_sent || qp.peer_dead || !qp.mailbox.has_room_to_tell()) continue;
     send_letter(qp, {.message = {.kind = OfiMessage::Kind::kGone}});
   }
-  if (software) rings_region_ = {};
+  if (software) ring_regions_.clear();
   close_endpoints();
 }
 
@@ -177,6 +169,11 @@ Result<QueuePairId> OfiNic::create_queue_pair(const QueuePairConfig& config) {
         "all queue pairs of the NIC are used: close connections or raise PACECAR_MAX_FLOWS");
   }
   const uint32_t slot = free_slots_.front();
+  // With a key of its own, that opens no other's rings. That of the queue pair before has held
+  // until now, for messages that came late: a wrong key may cost the whole connection to its peer.
+  auto region = memory_.lend(&rings_[slot], sizeof(OfiRings));
+  if (!region) return tl::unexpected(region.error());
+  ring_regions_[slot] = std::move(*region);
   free_slots_.pop_front();
   ++in_use_;
   const auto slots = static_cast<uint32_t>(queue_pairs_.size());
@@ -187,15 +184,13 @@ Result<QueuePairId> OfiNic::create_queue_pair(const QueuePairConfig& config) {
 }
 
 QueuePairAddress OfiNic::queue_pair_address(QueuePairId id) const {
-  PACECAR_CHECK(find(id) != nullptr);
-  const bool takes_data =
-      telling() == OfiTelling::kCompletionData && queue_pairs_.size() <= OfiImmediate::kMaxSlots;
-  const uint32_t slot = slot_of(id);
+  const QueuePair* qp = find(id);
+  PACECAR_CHECK(qp != nullptr);
+  const OfiRegistrations::Region& rings = ring_regions_[slot_of(id)];
   OfiAddress address{.provider = ofi_provider_tag(provider().name),
-                     .queue_pair = id,
-                     .slot = takes_data ? static_cast<uint16_t>(slot) : OfiAddress::kNoSlot,
-                     .rings = rings_region_.place + slot * sizeof(OfiRings),
-                     .rings_key = rings_region_.provider_key,
+                     .secret = qp->secret,
+                     .rings = rings.place,
+                     .rings_key = rings.provider_key,
                      .turn = host_turn_ ? host_turn_->place() : HostTurn::Place(),
                      .endpoints = {}};
   for (const auto& endpoint : endpoints_) {
@@ -237,7 +232,7 @@ Result<void> OfiNic::connect_queue_pair(QueuePairId id, std::span<const uint8_t>
     qp->peers.push_back(*peer);
   }
   qp->peer = endpoints_.front()->text_of(qp->remote.endpoints.front());
-  qp->mailbox.join(qp->remote.queue_pair);
+  qp->mailbox.join(qp->remote.secret);
   qp->state = QueuePair::State::kConnected;
   qp->since = now_;
   live_.push_back(slot_of(id));

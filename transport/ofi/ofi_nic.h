@@ -101,7 +101,6 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   using QueuePair = OfiQueuePair;
 
   OfiNic(const OfiConfig& config, OfiDomain domain, Instant now);
-  Result<void> set_up();
   Result<void> open_endpoints();
   void close_endpoints();
   NicCaps make_caps() const;
@@ -150,6 +149,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   void wake(QueuePair& qp);
   void settle_waiting(QueuePair& qp);
   size_t transmit_letters();
+  OfiPart part_of(const QueuePair& qp, const OfiMailbox::Outgoing& outgoing) const;
   bool send_letter(QueuePair& qp, const OfiQueuePair::Letter& letter);
   bool wants_answer(const QueuePair& qp, Bytes bytes) const;
   void write_letter(QueuePair& qp, const OfiMessage& message,
@@ -181,9 +181,9 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   std::vector<std::unique_ptr<OfiEndpoint>> endpoints_;  // for control words, then for data
   size_t name_bytes_ = 0;                                // of the longest name of them
   OfiRegistrations memory_;
-  OwnPages<OfiRings> rings_;  // by slot
-  OfiRegistrations::Region rings_region_;
-  std::optional<uint32_t> taken_back_;  // the key that is being deregistered
+  OwnPages<OfiRings> rings_;                            // by slot
+  std::vector<OfiRegistrations::Region> ring_regions_;  // of each slot's latest queue pair
+  std::optional<uint32_t> taken_back_;                  // the key that is being deregistered
   NicCaps caps_;
   NicCounters counters_;
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot, the low bits of the number

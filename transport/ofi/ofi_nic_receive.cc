@@ -6,7 +6,6 @@
 
 #include "transport/base/check.h"
 #include "transport/nic/paced/next_completion.h"
-#include "transport/ofi/immediate.h"
 #include "transport/ofi/ofi_nic.h"
 
 namespace pacecar {
@@ -40,14 +39,9 @@ std::span<const fi_cq_data_entry> OfiNic::poll_provider() {
 }
 
 void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {
-  if ((entry.flags & FI_REMOTE_WRITE) != 0) {
-    const OfiImmediate told = OfiImmediate::unpack(entry.data);
-    QueuePair* qp = told.slot < queue_pairs_.size() ? queue_pairs_[told.slot].get() : nullptr;
-    if (qp == nullptr || (entry.flags & FI_REMOTE_CQ_DATA) == 0) {
-      ++counters_.unknown_queue_pair;
-      return;
-    }
-    return on_told(*qp, told.immediate, told.bytes);
+  if ((entry.flags & FI_REMOTE_WRITE) != 0) {  // with completion data: nobody says whose
+    ++counters_.unknown_queue_pair;
+    return;
   }
   OfiOperation* operation = operations_.find(entry.op_context);
   if (operation == nullptr) return;
@@ -133,6 +127,7 @@ void OfiNic::on_told(QueuePair& qp, uint32_t immediate, Bytes bytes) {
 
 size_t OfiNic::take_messages(QueuePair& qp) {
   size_t count = 0;
+  const bool had_room = qp.mailbox.has_room();
   while (!received_.full()) {
     const auto message = qp.mailbox.take();
     if (!message) break;
@@ -142,6 +137,7 @@ size_t OfiNic::take_messages(QueuePair& qp) {
   }
   if (qp.mailbox.nonsense()) on_nonsense(qp);
   if (count > 0) talking_.add(slot_of(qp.id));  // room in the peer's ring, or much to tell
+  if (!had_room && qp.mailbox.has_room()) wake(qp);
   return count;
 }
 
@@ -189,6 +185,11 @@ void OfiNic::on_ask(QueuePair& qp, uint32_t key) {
     answer.place = region->place;
     answer.provider_key = region->provider_key;
     answer.length = region->length;
+  }
+  if (answer.length == 0 && ++qp.refused > QueuePair::kMaxRefused) {
+    return break_queue_pair(
+        qp, CompletionStatus::kLocalError,
+        describe(qp, "the peer asks for memory of which it was not told", kSameVersion));
   }
   if (qp.state != QueuePair::State::kLeaving) write_letter(qp, answer);
 }

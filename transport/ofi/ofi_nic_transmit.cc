@@ -7,7 +7,6 @@
 #include <cstddef>
 
 #include "transport/base/check.h"
-#include "transport/ofi/immediate.h"
 #include "transport/ofi/ofi_nic.h"
 
 namespace pacecar {
@@ -40,6 +39,8 @@ const WorkRequest* OfiNic::waiting(uint32_t slot) const {
   const QueuePair* qp = queue_pairs_[slot].get();
   if (qp == nullptr || !qp->can_start()) return nullptr;
   const WorkRequest* request = qp->work.waiting();
+  const bool told = request->opcode == Opcode::kWriteWithImm && telling() == OfiTelling::kWithWrite;
+  if (told && !qp->mailbox.has_room()) return nullptr;
   const auto region = qp->regions.find(request->remote_key);
   return region != qp->regions.end() && !region->second.revoked ? request : nullptr;
 }
@@ -138,25 +139,21 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
     return false;
   }
   const bool tells = request.opcode == Opcode::kWriteWithImm;
-  const bool data =
-      tells && qp.remote.slot != OfiAddress::kNoSlot && request.length <= OfiImmediate::kMaxBytes;
-  OfiWrite write{.data = request.local,
-                 .length = request.length,
-                 .descriptor = local->descriptor(),
-                 .from_gpu = local->in_gpu,
-                 .peer = qp.peers[endpoint],
-                 .place = region.place + (request.remote - region.address),
-                 .key = region.provider_key,
-                 .answered = qp.config.paced || wants_answer(qp, request.length),
-                 .has_completion_data = data,
-                 .context = &operation->context};
-  if (data) {
-    write.completion_data =
-        OfiImmediate{
-            .slot = qp.remote.slot, .bytes = request.length, .immediate = request.immediate}
-            .pack();
-  }
+  const bool behind = tells && telling() == OfiTelling::kWithWrite;
+  const OfiMessage told{
+      .kind = OfiMessage::Kind::kTold, .key = request.immediate, .length = request.length};
+  const OfiWrite write{.part = {.data = request.local,
+                                .length = request.length,
+                                .descriptor = local->descriptor(),
+                                .place = region.place + (request.remote - region.address),
+                                .key = region.provider_key},
+                       .behind = behind ? part_of(qp, qp.mailbox.send(told)) : OfiPart(),
+                       .from_gpu = local->in_gpu,
+                       .peer = qp.peers[endpoint],
+                       .answered = qp.config.paced || wants_answer(qp, request.length),
+                       .context = &operation->context};
   if (!accepted(qp, hand_over(qp, endpoint, write))) {
+    if (behind) qp.mailbox.take_back();
     operations_.give_back(*operation);
     return false;
   }
@@ -172,7 +169,7 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   operation->immediate = request.immediate;
   operation->endpoint = endpoint;
   operation->answered = write.answered;
-  operation->tells = tells && !data;
+  operation->tells = tells && !behind;
   ++qp.started;
   ++region.writes;
   in_flight_[endpoint] += request.length;
@@ -181,9 +178,7 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   if (operation->tells && telling() == OfiTelling::kAfterWrite) {
     operation->tells = false;
     operation->finishes = false;
-    write_letter(
-        qp, {.kind = OfiMessage::Kind::kTold, .key = request.immediate, .length = request.length},
-        operation->number, endpoint);
+    write_letter(qp, told, operation->number, endpoint);
   }
   return true;
 }
@@ -300,20 +295,25 @@ size_t OfiNic::transmit_letters() {
   return count;
 }
 
+OfiPart OfiNic::part_of(const QueuePair& qp, const OfiMailbox::Outgoing& outgoing) const {
+  const size_t skipped = outgoing.message->unwritten();
+  const uint64_t place = offsetof(OfiRings, in) + outgoing.place * sizeof(OfiMessage) + skipped;
+  return {.data = reinterpret_cast<const uint8_t*>(outgoing.message) + skipped,
+          .length = sizeof(OfiMessage) - skipped,
+          .descriptor = ring_regions_[slot_of(qp.id)].descriptor(),
+          .place = qp.remote.rings + place,
+          .key = qp.remote.rings_key};
+}
+
 bool OfiNic::send_letter(QueuePair& qp, const OfiQueuePair::Letter& letter) {
   OfiOperation* operation = operations_.take(OfiOperation::Kind::kLetter);
   if (operation == nullptr) {
     set_stuck(qp);
     return false;
   }
-  const OfiMailbox::Outgoing outgoing = qp.mailbox.send(letter.message);
-  const uint64_t place = offsetof(OfiRings, in) + outgoing.place * sizeof(OfiMessage);
-  const OfiWrite write{.data = outgoing.message,
-                       .length = sizeof(OfiMessage),
-                       .descriptor = rings_region_.descriptor(),
+  const OfiWrite write{.part = part_of(qp, qp.mailbox.send(letter.message)),
+                       .behind = {},
                        .peer = qp.peers[letter.endpoint],
-                       .place = qp.remote.rings + place,
-                       .key = qp.remote.rings_key,
                        .answered = wants_answer(qp, sizeof(OfiMessage)),
                        .context = &operation->context};
   if (!accepted(qp, hand_over(qp, letter.endpoint, write))) {

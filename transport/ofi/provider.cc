@@ -8,8 +8,6 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/ofi/immediate.h"
-
 namespace pacecar {
 namespace {
 
@@ -148,16 +146,18 @@ OfiTraits traits_of(const fi_info& info) {
                    .key_mask = key_bytes == 8 ? ~uint64_t{0} : (uint64_t{1} << 8 * key_bytes) - 1,
                    .inject = info.tx_attr->inject_size,
                    .word = host_only ? kWord : 0,
-                   .completion_data = info.domain_attr->cq_data_size,
                    .max_write = std::min<Bytes>(info.ep_attr->max_msg_size, OfiTraits::kMaxWrite),
                    .mtu = kDefaultMtu};
   if (info.nic != nullptr && info.nic->link_attr != nullptr) {
     traits.speed = Rate::from_bps(info.nic->link_attr->speed);
     if (info.nic->link_attr->mtu > 0) traits.mtu = info.nic->link_attr->mtu;
   }
-  traits.telling = traits.completion_data >= OfiImmediate::kDataBytes ? OfiTelling::kCompletionData
-                   : traits.ordered                                   ? OfiTelling::kAfterWrite
-                                                                      : OfiTelling::kAfterDelivery;
+  // A processor places the parts of a write one by one, in order; of a device that is not known.
+  const bool in_parts =
+      !traits.device && std::min(info.tx_attr->iov_limit, info.tx_attr->rma_iov_limit) >= 2;
+  traits.telling = !traits.ordered ? OfiTelling::kAfterDelivery
+                   : in_parts      ? OfiTelling::kWithWrite
+                                   : OfiTelling::kAfterWrite;
   return traits;
 }
 

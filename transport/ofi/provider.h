@@ -24,9 +24,9 @@ using InfoHandle = std::unique_ptr<fi_info, InfoDeleter>;
 
 // How the peer learns that a write with immediate is there.
 enum class OfiTelling : uint8_t {
-  kCompletionData,  // with the write, by its remote completion data
-  kAfterWrite,      // by a message behind the write: writes of an endpoint land in order
-  kAfterDelivery,   // by a message once the write has been acknowledged
+  kWithWrite,      // by a message that is the last part of the write
+  kAfterWrite,     // by a message behind the write: writes of an endpoint land in order
+  kAfterDelivery,  // by a message once the write has been acknowledged
 };
 
 // What follows from what a provider says of itself.
@@ -45,11 +45,10 @@ struct OfiTraits {
   uint64_t key_mask = 0;           // of the keys that we choose
   Bytes inject = 0;                // bytes that are copied when they are posted
   Bytes word = 0;                  // bytes of a write that lies with the peer when it is posted
-  Bytes completion_data = 0;       // bytes that a write can bring along
   Bytes max_write = 0;
   Bytes mtu = 0;
   Rate speed;  // 0: unknown
-  // Where there is room in the completion data for all that is to be told.
+  // Never by completion data: any peer could name any queue pair there.
   OfiTelling telling = OfiTelling::kAfterDelivery;
 };
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "transport/base/fixed_queue.h"
+#include "transport/base/random_word.h"
 #include "transport/nic/nic.h"
 #include "transport/nic/paced/work_queue.h"
 #include "transport/ofi/address.h"
@@ -49,13 +50,16 @@ struct OfiQueuePair {
   static constexpr uint32_t kMaxStarted = 128;
   // Messages that wait for the mailbox: those that tell of writes, and answers to the peer.
   static constexpr uint32_t kMaxWaiting = kMaxStarted + OfiRings::kMessages;
+  // Keys that a peer may ask for in vain, before it is one that guesses: of 2^32, few are ours.
+  static constexpr uint32_t kMaxRefused = 1024;
   static constexpr uint64_t kNoNumber = ~uint64_t{0};
 
   OfiQueuePair(QueuePairId number, const QueuePairConfig& wanted, OfiRings& rings)
       : id(number),
         config(wanted),
         work(wanted.work_requests),
-        mailbox(rings, number),
+        secret(random_u64()),
+        mailbox(rings, secret),
         outbox(kMaxWaiting) {}
 
   struct Letter {
@@ -68,7 +72,10 @@ struct OfiQueuePair {
   // Whether anything of ours is with the provider.
   bool idle() const { return started == 0 && letters == 0; }
   // The peer, or the provider, is to do something.
-  bool awaits() const { return !idle() || asked.has_value() || stuck || !outbox.empty(); }
+  bool awaits() const {
+    return !idle() || asked.has_value() || stuck || !outbox.empty() ||
+           (work.waiting() != nullptr && !mailbox.has_room());
+  }
   bool can_start() const {
     return connected() && !stuck && started + outbox.size() < kMaxStarted &&
            work.waiting() != nullptr;
@@ -102,7 +109,9 @@ struct OfiQueuePair {
   std::unordered_map<uint32_t, OfiRemoteRegion> regions;  // by the peer's keys
   std::optional<uint32_t> asked;                          // about this key of the peer's
   std::unordered_set<uint32_t> lent;                      // our keys, that the peer may use
+  uint32_t refused = 0;                                   // keys that the peer asked for
 
+  const uint64_t secret;  // of the mailbox, for the peer alone
   OfiMailbox mailbox;
   FixedQueue<Letter> outbox;
   bool gone_sent = false;  // nothing of ours comes any more, and the peer is being told

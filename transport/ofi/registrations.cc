@@ -82,7 +82,7 @@ Result<OfiRegistrations::Region> OfiRegistrations::enroll(fi_mr_attr& attributes
   fid_mr* memory = nullptr;
   int error = -FI_ENOKEY;
   for (int i = 0; i < kKeyTries && error == -FI_ENOKEY; ++i) {
-    attributes.requested_key = (uint64_t{random_word()} << 32 | random_word()) & traits.key_mask;
+    attributes.requested_key = random_u64() & traits.key_mask;
     error = fi_mr_regattr(domain_.domain(), &attributes, flags, &memory);
   }
   if (error != 0) return domain_.failed("fi_mr_regattr", error);

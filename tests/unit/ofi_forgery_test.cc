@@ -1,0 +1,114 @@
+// A peer of a libfabric NIC cannot speak for another: it reaches no ring but its own, completion
+// data means nothing, and a message counts only where its check knows the secret of the ring.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/ofi_stranger.h"
+#include "tests/support/over_ofi.h"
+#include "transport/base/prng.h"
+
+namespace pacecar {
+namespace {
+
+using test::OfiConnection;
+using test::OfiEnd;
+using test::OfiStranger;
+using test::run_until;
+using testing::HasSubstr;
+using Kind = OfiMessage::Kind;
+
+// The stranger has a queue pair of its own with `end_`, and so has the victim.
+class OfiForgeryTest : public test::OverOfi {
+ protected:
+  void SetUp() override {
+    test::OverOfi::SetUp();
+    if (IsSkipped()) return;
+    stranger_ = std::make_unique<OfiStranger>(kind());
+    end_ = std::make_unique<OfiEnd>(kind());
+    victim_ = std::make_unique<OfiEnd>(kind());
+    own_ = stranger_->meet(*end_);
+    ends_ = connect(*end_, *victim_);
+    at_victim_ = test::need(decode_ofi_address(end_->nic().queue_pair_address(ends_.a).view()));
+  }
+
+  bool attempt(const OfiMessage& message, uint64_t place, uint64_t key,
+               std::optional<uint64_t> data = {}) {
+    return stranger_->attempt({end_.get(), victim_.get()}, message, place, key, data);
+  }
+  // As the victim would send it first.
+  OfiMessage forged(Kind kind) const {
+    OfiMessage message{.kind = kind, .sequence = 1};
+    message.check = message.make_check(stranger_->remote().secret);
+    return message;
+  }
+  // What the victim writes is told of once, as often as it does, and nothing else is.
+  void expect_victim_goes_on() {
+    const auto& source = victim_->memory(kSize, Access::kLocalRead, 7);
+    const auto& sink = end_->memory(kSize, Access::kRemoteWrite);
+    ASSERT_TRUE(victim_->post(ends_.b, OfiEnd::write(5, source, sink.target())));
+    run_until({end_.get(), victim_.get()}, [&] {
+      stranger_->step();
+      return end_->received(ends_.a) > 0 || end_->broken(ends_.a) || victim_->broken(ends_.b);
+    });
+    EXPECT_EQ(end_->broken(ends_.a), nullptr) << end_->nic().fault(ends_.a);
+    EXPECT_EQ(victim_->broken(ends_.b), nullptr) << victim_->nic().fault(ends_.b);
+    EXPECT_EQ(end_->received(ends_.a), 1U);
+    EXPECT_EQ(sink.bytes, source.bytes);
+  }
+
+  std::unique_ptr<OfiStranger> stranger_;  // outlives the NIC, which writes to it to the end
+  std::unique_ptr<OfiEnd> end_;
+  std::unique_ptr<OfiEnd> victim_;
+  QueuePairId own_ = 0;
+  OfiConnection ends_;
+  OfiAddress at_victim_;  // what only the victim is told
+};
+
+INSTANTIATE_TEST_SUITE_P(Over, OfiForgeryTest, test::every_ofi_kind(), test::ofi_kind_name);
+
+TEST_P(OfiForgeryTest, TheKeyOfOneRingOpensNoOther) {
+  const OfiAddress& own = stranger_->remote();
+  EXPECT_NE(own.rings_key, at_victim_.rings_key);
+  EXPECT_NE(own.secret, at_victim_.secret);
+  const int64_t distance = int64_t{ends_.a % 16} - int64_t{own_ % 16};
+  EXPECT_FALSE(
+      attempt(forged(Kind::kGone), own.rings + distance * sizeof(OfiRings), own.rings_key));
+  expect_victim_goes_on();
+}
+
+TEST_P(OfiForgeryTest, CompletionDataNamesNobody) {
+  const OfiAddress& own = stranger_->remote();
+  const uint64_t before = end_->nic().counters().unknown_queue_pair;
+  attempt({}, own.rings + 7 * sizeof(OfiMessage), own.rings_key,
+          uint64_t{ends_.a % 16} << 51 | uint64_t{7} << 32 | 4711);
+  ASSERT_TRUE(run_until({end_.get()}, [&] {
+    stranger_->step();
+    return end_->nic().counters().unknown_queue_pair > before || end_->received(ends_.a) > 0;
+  }));
+  expect_victim_goes_on();
+}
+
+// As where the provider chooses keys that can be guessed.
+TEST_P(OfiForgeryTest, AGuessedKeyIsNotEnough) {
+  EXPECT_TRUE(attempt(forged(Kind::kGone), at_victim_.rings, at_victim_.rings_key));
+  expect_victim_goes_on();
+}
+
+TEST_P(OfiForgeryTest, WhoGuessesKeysOfMemoryIsCutOff) {
+  Prng prng(20);
+  for (int i = 0; i < 5000 && end_->broken(own_) == nullptr; ++i) {
+    run_until({end_.get()}, [this] {
+      stranger_->step();
+      return stranger_->mailbox().has_room() || end_->broken(own_) != nullptr;
+    });
+    if (end_->broken(own_) != nullptr) break;
+    stranger_->say(*end_, {.kind = Kind::kAsk, .key = static_cast<uint32_t>(prng.next_u64())});
+    stranger_->heard.clear();
+  }
+  ASSERT_NE(end_->broken(own_), nullptr);
+  EXPECT_THAT(end_->nic().fault(own_), HasSubstr("asks for memory of which it was not told"));
+  expect_victim_goes_on();
+}
+
+}  // namespace
+}  // namespace pacecar
