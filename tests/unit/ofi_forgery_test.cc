@@ -76,6 +76,25 @@ TEST_P(OfiForgeryTest, TheKeyOfOneRingOpensNoOther) {
   expect_victim_goes_on();
 }
 
+TEST_P(OfiForgeryTest, TheKeyOfAFormerPeerOpensNothing) {
+  const OfiAddress own = stranger_->remote();
+  stranger_->say(*end_, {.kind = Kind::kGone});
+  end_->nic().destroy_queue_pair(own_);
+  QueuePairId next = 0;
+  ASSERT_TRUE(run_until({end_.get()}, [&] {  // its slot has its turn again
+    stranger_->step();
+    next = test::need(end_->nic().create_queue_pair({}));
+    if (next % 16 == own_ % 16) return true;
+    end_->nic().destroy_queue_pair(next);
+    return false;
+  }));
+  const auto later = test::need(decode_ofi_address(end_->nic().queue_pair_address(next).view()));
+  EXPECT_NE(later.rings_key, own.rings_key);
+  EXPECT_NE(later.secret, own.secret);
+  EXPECT_FALSE(attempt({}, own.rings, own.rings_key));
+  expect_victim_goes_on();
+}
+
 TEST_P(OfiForgeryTest, CompletionDataNamesNobody) {
   const OfiAddress& own = stranger_->remote();
   const uint64_t before = end_->nic().counters().unknown_queue_pair;
