@@ -219,8 +219,8 @@ class BondWorld {
  public:
   BondWorld(size_t from, size_t to, Duration timeout = Duration::from_s(2), bool strict = false)
       : params_(params(timeout, strict)), from_(params_, from, 1), to_(params_, to, 2) {
-    auto listener = make_listener(to_.own(, {}), params_).value();
-    auto connecting = make_connecting(from_.own(), params_, listener->handle(), 0).value();
+    auto listener = make_listener(to_.own(), params_, {}).value();
+    auto connecting = make_connecting(from_.own(), params_, {}, listener->handle(), 0).value();
     while (send_ == nullptr || receive_ == nullptr) {
       if (send_ == nullptr) send_ = connecting->poll().value();
       if (receive_ == nullptr) receive_ = listener->accept().value();
