@@ -167,7 +167,7 @@ class End {
         make_soft_port(params, std::make_unique<Witness>(std::move(io), seen_), clock_now()),
         kIdentities[sends ? 0 : 1]));
     engine_->exclusively([&](Messenger& messenger, Nic& nic, Instant now) {
-      key_ = must(nic.register_memory(memory_.data(), memory_.size(), Access::kRemoteWrite)).key;
+      region_ = must(nic.register_memory(memory_.data(), memory_.size(), Access::kRemoteWrite));
       connect(messenger, now);
     });
   }
@@ -230,12 +230,12 @@ class End {
     if (sends_) {
       engine_->sends().push(
           connection_,
-          {.data = data, .size = kMessageBytes, .key = key_, .request = &requests_[slot]});
+          {.data = data, .size = kMessageBytes, .key = region_.key, .request = &requests_[slot]});
     } else {
-      engine_->receives().push(connection_,
-                               {.buffers = {{{.data = data, .size = kMessageBytes, .key = key_}}},
-                                .count = 1,
-                                .request = &requests_[slot]});
+      ReceiveOperation operation{.count = 1, .request = &requests_[slot]};
+      operation.buffers[0] = {.data = data, .size = kMessageBytes};
+      operation.buffers[0].lie_at(place_of(region_, data));
+      engine_->receives().push(connection_, operation);
     }
     engine_->submitted();
   }
@@ -248,7 +248,7 @@ class End {
   std::array<MessageRequest, kInFlight> requests_;
   std::unique_ptr<Engine> engine_;
   ConnectionId connection_ = 0;
-  uint32_t key_ = 0;
+  MemoryRegion region_;
   size_t next_ = 0;
 };
 

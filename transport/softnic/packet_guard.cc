@@ -70,7 +70,7 @@ void PacketGuard::seal(std::span<const uint8_t> header, std::span<const uint8_t>
 }
 
 PacketGuard::Verdict PacketGuard::open(std::span<const uint8_t> header,
-                                       std::span<const uint8_t>& payload,
+                                       std::span<const uint8_t> payload,
                                        std::span<const uint8_t> trailer, uint8_t* room) {
   const uint64_t counter = expand_counter(window_.newest(), wire::load_be32(trailer.data()));
   if (!window_.fresh(counter)) return Verdict::kReplayed;
@@ -80,7 +80,6 @@ PacketGuard::Verdict PacketGuard::open(std::span<const uint8_t> header,
   const auto tag = trailer.subspan(kCounterBytes);
   if (enciphers()) {
     if (!keyed->cipher.open(nonce, header, payload, room, tag)) return Verdict::kForged;
-    payload = {room, payload.size()};
   } else {
     Clear clear;
     const auto covered = clear.of(header, payload, coverage_);

@@ -49,8 +49,8 @@ class PacketGuard {
   // Writes the trailer; where it enciphers, also the payload as it is sent.
   void seal(std::span<const uint8_t> header, std::span<const uint8_t> payload, uint8_t* enciphered,
             std::span<uint8_t> trailer);
-  // Where the payload is enciphered, `payload` becomes what it says, in `room`.
-  Verdict open(std::span<const uint8_t> header, std::span<const uint8_t>& payload,
+  // What an enciphered payload says, of the same size, is in `room` then.
+  Verdict open(std::span<const uint8_t> header, std::span<const uint8_t> payload,
                std::span<const uint8_t> trailer, uint8_t* room);
 
   static Bytes bytes(uint32_t replay_window);  // of memory

@@ -83,8 +83,9 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       slab_(header_memory(config)),
       trailer_bytes_(trailer_bytes(config.security)),
       overhead_bytes_(wire::kDataHeaderBytes + trailer_bytes_),
-      slab_bytes_(overhead_bytes_ + (config.security == Security::kEncrypt ? config.mtu : 0)),
-      opened_(config.security == Security::kEncrypt ? wire::kMaxDatagramBytes : 0),
+      enciphers_(config.security == Security::kEncrypt),
+      slab_bytes_(overhead_bytes_ + (enciphers_ ? config.mtu : 0)),
+      opened_(enciphers_ ? wire::kMaxDatagramBytes : 0),
       next_generation_(random()) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 17));
   if (config_.wire_mode == WireMode::kRoce) config_.mtu = standard_mtu(config_.mtu);

@@ -131,32 +131,20 @@ class SoftNic final : public Nic {
   void leave_siblings(const QueuePair& qp);
 
   [[gnu::noinline]] void take_apart(Instant now, const RxPacket& datagram);
-  // A received packet in its parts; false, and counted, when it is too short.
-  struct Parts {
-    std::span<const uint8_t> body;  // header and payload
-    std::span<const uint8_t> trailer;
-  };
-  bool split(std::span<const uint8_t> packet, Parts& parts) {
-    if (packet.size() < trailer_bytes_) {
-      ++counters_.malformed;
-      return false;
-    }
-    const size_t body = packet.size() - trailer_bytes_;
-    parts = {.body = packet.first(body), .trailer = packet.subspan(body)};
-    return true;
+  // Without its trailer.
+  std::span<const uint8_t> body_of(std::span<const uint8_t> packet) const {
+    return packet.first(packet.size() < trailer_bytes_ ? 0 : packet.size() - trailer_bytes_);
   }
-  // It is the peer's, whole and new; else it is counted. Where payloads are enciphered, `payload`
-  // becomes what it says.
-  bool vouches(QueuePair& qp, const Parts& parts, size_t header_bytes,
-               std::span<const uint8_t>& payload) {
-    if (qp.guard != nullptr) return opens(*qp.guard, parts, header_bytes, payload);
-    const std::span packet(parts.body.data(), parts.body.size() + wire::kChecksumBytes);
+  // It is the peer's, whole and new; else it is counted. Where payloads are enciphered, what it says
+  // is in opened_ then.
+  bool vouches(QueuePair& qp, std::span<const uint8_t> packet, size_t header_bytes) {
+    if (qp.guard != nullptr) return opens(*qp.guard, packet, header_bytes);
     if (wire::verify_checksum(packet, header_bytes, qp.coverage)) return true;
     ++counters_.bad_checksum;
     return false;
   }
-  [[gnu::noinline]] bool opens(PacketGuard& guard, const Parts& parts, size_t header_bytes,
-                               std::span<const uint8_t>& payload);
+  [[gnu::noinline]] bool opens(PacketGuard& guard, std::span<const uint8_t> packet,
+                               size_t header_bytes);
   void on_data(Instant now, const RxPacket& packet);
   void on_trimmed(Instant now, const RxPacket& packet);
   void on_ack(Instant now, const RxPacket& packet);
@@ -222,9 +210,6 @@ class SoftNic final : public Nic {
                          trailer.first<wire::kChecksumBytes>());
     return payload;
   }
-  std::span<uint8_t> take_sealed(Bytes payload) {
-    return slab_.take(config_.security == Security::kEncrypt ? payload : 0);
-  }
   size_t most_ack_bytes(const QueuePair& qp) const {
     return qp.responder->max_ack_bytes() + trailer_bytes_;
   }
@@ -288,6 +273,7 @@ class SoftNic final : public Nic {
   Slab slab_;
   const size_t trailer_bytes_;   // of packets of the extended mode
   const size_t overhead_bytes_;  // of data packets: header and trailer
+  const bool enciphers_;
   const size_t slab_bytes_;      // of a full data packet, in the slab
   std::optional<KeyExchange> keys_;                     // with security
   std::map<KeyExchange::PublicKey, Secret> agreements_;  // with peers, as far as remembered

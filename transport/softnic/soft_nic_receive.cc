@@ -93,16 +93,15 @@ void SoftNic::note_arrival(FlowId flow, const Responder::Data& data) {
 void SoftNic::on_data(Instant now, const RxPacket& packet) {
   Responder::Data data{.packet = packet, .arrival = now - packet.waited};
   const wire::DataHeader& header = data.header;
-  Parts parts;
-  if (!split(packet.bytes, parts)) return;
-  if (!wire::decode(parts.body, data.header, data.payload) ||
+  if (!wire::decode(body_of(packet.bytes), data.header, data.payload) ||
       (packet.elided > 0 && (header.taken_back || data.bytes() > header.length))) {
     ++counters_.malformed;
     return;
   }
   QueuePair* qp = find_sender(packet, header.destination_qp);
   if (qp == nullptr) return;
-  if (!vouches(*qp, parts, wire::kDataHeaderBytes, data.payload)) return;
+  if (!vouches(*qp, packet.bytes, wire::kDataHeaderBytes)) return;
+  if (enciphers_) data.payload = {opened_.data(), data.payload.size()};
   if (received_.full()) {
     ++counters_.completions_full;
     return;
@@ -173,16 +172,14 @@ void SoftNic::on_ack(Instant now, const RxPacket& packet) {
   wire::AckHeader ack;
   wire::Bitmap bitmap;
   wire::TelemetryView telemetry;
-  Parts parts;
-  if (!split(packet.bytes, parts)) return;
-  if (!wire::decode(parts.body, ack, bitmap, telemetry)) {
+  const auto body = body_of(packet.bytes);
+  if (!wire::decode(body, ack, bitmap, telemetry)) {
     ++counters_.malformed;
     return;
   }
   QueuePair* qp = find_sender(packet, ack.destination_qp);
   if (qp == nullptr) return;
-  std::span<const uint8_t> no_payload;
-  if (!vouches(*qp, parts, parts.body.size(), no_payload)) return;
+  if (!vouches(*qp, packet.bytes, body.size())) return;
   ++counters_.acks_received;
   const Bytes in_flight_before = qp->requester->in_flight();
   const SendProgress progress = qp->requester->on_ack(ack, bitmap, now - packet.waited, now);
@@ -200,16 +197,14 @@ void SoftNic::on_ack(Instant now, const RxPacket& packet) {
 
 void SoftNic::on_nak(Instant now, const RxPacket& packet) {
   wire::Nak nak;
-  Parts parts;
-  if (!split(packet.bytes, parts)) return;
-  if (!wire::decode(parts.body, nak)) {
+  const auto body = body_of(packet.bytes);
+  if (!wire::decode(body, nak)) {
     ++counters_.malformed;
     return;
   }
   QueuePair* qp = find_sender(packet, nak.destination_qp);
   if (qp == nullptr) return;
-  std::span<const uint8_t> no_payload;
-  if (!vouches(*qp, parts, parts.body.size(), no_payload)) return;
+  if (!vouches(*qp, packet.bytes, body.size())) return;
   const Bytes in_flight_before = qp->requester->in_flight();
   const SendProgress progress = qp->requester->on_nak(nak, now - packet.waited, now);
   on_progress(*qp, in_flight_before, progress);

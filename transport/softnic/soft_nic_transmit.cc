@@ -287,15 +287,18 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
     const Bytes then = payload_bytes + packet.payload.size();
     packet.header.ack_request |=
         packet.retransmission || sparse || qp.requester->full() || then >= last_from;
-    const auto header = slab_.take(wire::kDataHeaderBytes);
-    const auto sealed = take_sealed(packet.payload.size());
-    const auto trailer = slab_.take(trailer_bytes_);
+    const size_t sealed = enciphers_ ? packet.payload.size() : 0;
+    const auto piece = slab_.take(overhead_bytes_ + sealed);
+    const auto header = piece.first<wire::kDataHeaderBytes>();
+    const auto trailer = piece.last(trailer_bytes_);
     const size_t joined =
         config_.joins_packets ? join(qp, now, mtu - packet.payload.size(), count + 1) : 0;
     packet.header.joined = joined > 0;
-    wire::encode(packet.header, header.first<wire::kDataHeaderBytes>());
+    wire::encode(packet.header, header);
+    const auto payload =
+        finish(qp, header, packet.payload, piece.subspan(header.size(), sealed), trailer);
     out[count++] = TxPacket{.header = header,
-                            .payload = finish(qp, header, packet.payload, sealed, trailer),
+                            .payload = payload,
                             .trailer = {trailer.data(), trailer.size() + joined},
                             .destination = &qp.remote.address,
                             .path = path,
