@@ -66,7 +66,7 @@ class MemoryWire final : public Wire {
 
 class NicPair {
  public:
-  NicPair(Bytes mtu, Bytes write_bytes, Wire& wire)
+  NicPair(Bytes mtu, Bytes write_bytes, Wire& wire, Security security = Security::kOff)
       : wire_(wire), memory_{std::vector<uint8_t>(write_bytes), std::vector<uint8_t>(write_bytes)} {
     for (size_t side = 0; side < 2; ++side) {
       nics_[side] = std::make_unique<SoftNic>(SoftNicConfig{.address = wire.address(side),
@@ -75,7 +75,8 @@ class NicPair {
                                                             .burst_bytes = 8 * mtu,
                                                             .flows = 2,
                                                             .queue_pairs = 4,
-                                                            .full_checksum = false},
+                                                            .full_checksum = false,
+                                                            .security = security},
                                               RandomSource{next_random, &random_}, now_);
       ends_[side] = nics_[side]->create_queue_pair({.work_requests = 256}).value();
       regions_[side] =
