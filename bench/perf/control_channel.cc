@@ -195,6 +195,16 @@ Result<std::optional<Json>> ControlChannel::next_message() {
   return std::optional(std::move(message));
 }
 
+Result<void> ControlChannel::still_there() {
+  const auto filled = fill(Duration());
+  if (!filled) return tl::unexpected(filled.error());
+  std::string later = input_;
+  const auto message = next_message();
+  if (!message) return tl::unexpected(message.error());
+  input_ = std::move(later);
+  return {};
+}
+
 Result<Json> ControlChannel::receive(Duration limit) {
   const Instant deadline = steady_now() + limit;
   for (;;) {

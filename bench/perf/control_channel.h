@@ -53,6 +53,9 @@ class ControlChannel {
   Result<nlohmann::json> expect(std::string_view type, Duration limit);
   // The next message if it is there already.
   Result<std::optional<nlohmann::json>> poll();
+  // For who waits for something else of the peer's: an error if it is gone or has given up. What it
+  // says otherwise stays for later.
+  Result<void> still_there();
   // An error if the message is of another type.
   Result<void> require(const nlohmann::json& message, std::string_view type) const;
   Error too_late(Duration limit) const;

@@ -36,9 +36,9 @@ Result<std::optional<Handle>> exchange_handles(ControlChannel& channel, const Li
   return handle;
 }
 
-// Makes `count` connections each way, as wanted, by polling both.
-Result<void> connect_all(Context& context, size_t nic, size_t count, Listener* listener,
-                         const std::optional<Handle>& remote, Pointers<SendConnection>& senders,
+// Makes `count` connections each way, as wanted, by polling both, as long as the peer is there.
+Result<void> connect_all(Context& context, ControlChannel& channel, size_t nic, size_t count,
+                         Listener* listener, const std::optional<Handle>& remote, Pointers<SendConnection>& senders,
                          Pointers<ReceiveConnection>& receivers) {
   Pointers<Connecting> pending;
   for (size_t i = 0; remote && i < count; ++i) {
@@ -62,6 +62,7 @@ Result<void> connect_all(Context& context, size_t nic, size_t count, Listener* l
       if (!accepted) return tl::unexpected(accepted.error());
       if (*accepted) receivers.push_back(std::move(*accepted));
     }
+    if (auto there = channel.still_there(); !there) return there;
     if (steady_now() > deadline) {
       return fail(
           ErrorCode::kPeer,
@@ -137,8 +138,8 @@ Result<Streams> make_streams(Context& context, ControlChannel& channel, const St
   if (!remote) return tl::unexpected(remote.error());
   Pointers<SendConnection> senders;
   Pointers<ReceiveConnection> receivers;
-  const auto connected = connect_all(context, plan.nic, parameters.connections, listener.get(),
-                                     *remote, senders, receivers);
+  const auto connected = connect_all(context, channel, plan.nic, parameters.connections,
+                                     listener.get(), *remote, senders, receivers);
   if (!connected) return tl::unexpected(channel.explain(connected.error()));
 
   Streams streams;

@@ -90,6 +90,27 @@ TEST_F(ControlChannelTest, AClosedPeerIsAnErrorButNotBeforeItsLastWords) {
   EXPECT_FALSE(channel_->send({{"type", "x"}}));
 }
 
+TEST_F(ControlChannelTest, WhoWaitsForSomethingElseLearnsThatThePeerIsGone) {
+  EXPECT_TRUE(channel_->still_there());
+  say("{\"type\":\"a\"}\n{\"ty");
+  EXPECT_TRUE(channel_->still_there());
+  say("pe\":\"b\"}\n");
+  EXPECT_TRUE(channel_->still_there());
+  EXPECT_TRUE(channel_->expect("a", kLong)) << "it stays for later";
+  EXPECT_TRUE(channel_->expect("b", kLong));
+  peer_ = Descriptor();
+  const auto gone = channel_->still_there();
+  ASSERT_FALSE(gone);
+  EXPECT_THAT(gone.error().message, HasSubstr("went away"));
+}
+
+TEST_F(ControlChannelTest, WhoWaitsForSomethingElseLearnsThatThePeerGaveUp) {
+  say("{\"type\":\"error\",\"message\":\"no luck\"}\n");
+  const auto gave_up = channel_->still_there();
+  ASSERT_FALSE(gave_up);
+  EXPECT_THAT(gave_up.error().message, HasSubstr("no luck"));
+}
+
 TEST_F(ControlChannelTest, StrangersAreTold) {
   for (const char* garbage :
        {"GET / HTTP/1.1\r\n", "\n", "[1,2]\n", "3\n", "{\"type\":}\n", "\xff\xfe\n", "null\n"}) {
