@@ -38,7 +38,8 @@ Result<std::optional<Handle>> exchange_handles(ControlChannel& channel, const Li
 
 // Makes `count` connections each way, as wanted, by polling both, as long as the peer is there.
 Result<void> connect_all(Context& context, ControlChannel& channel, size_t nic, size_t count,
-                         Listener* listener, const std::optional<Handle>& remote, Pointers<SendConnection>& senders,
+                         Listener* listener, const std::optional<Handle>& remote,
+                         Pointers<SendConnection>& senders,
                          Pointers<ReceiveConnection>& receivers) {
   Pointers<Connecting> pending;
   for (size_t i = 0; remote && i < count; ++i) {

@@ -1,4 +1,4 @@
-"""What PACECAR_SECURITY does between two processes: sealed_packets_test.py PROGRAM [unittest flags]."""
+"""PACECAR_SECURITY between two processes: sealed_packets_test.py PROGRAM [unittest flags]."""
 
 import os
 import sys

@@ -135,8 +135,8 @@ class SoftNic final : public Nic {
   std::span<const uint8_t> body_of(std::span<const uint8_t> packet) const {
     return packet.first(packet.size() < trailer_bytes_ ? 0 : packet.size() - trailer_bytes_);
   }
-  // It is the peer's, whole and new; else it is counted. Where payloads are enciphered, what it says
-  // is in opened_ then.
+  // It is the peer's, whole and new; else it is counted. Where payloads are enciphered, what it
+  // says is in opened_ then.
   bool vouches(QueuePair& qp, std::span<const uint8_t> packet, size_t header_bytes) {
     if (qp.guard != nullptr) return opens(*qp.guard, packet, header_bytes);
     if (wire::verify_checksum(packet, header_bytes, qp.coverage)) return true;
