@@ -192,10 +192,10 @@ bool opens(SealingKeys& from, OpeningKeys& to, uint64_t* counter = nullptr) {
   const Octets clear{1, 2, 3};
   Octets tag(8);
   const KeyedCipher& sealing = from.current();
-  sealing.cipher.seal(sealing.nonce(count), clear, {}, nullptr, tag);
+  sealing.cipher.seal(sealing.nonce(count, 3), clear, {}, nullptr, tag);
   const KeyedCipher* const opening = to.of(count);
   if (opening == nullptr) return false;
-  if (!opening->cipher.open(opening->nonce(count), clear, {}, nullptr, tag)) return false;
+  if (!opening->cipher.open(opening->nonce(count, 3), clear, {}, nullptr, tag)) return false;
   to.opened(count);
   return true;
 }

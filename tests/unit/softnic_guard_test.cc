@@ -163,6 +163,24 @@ TEST_P(SoftNicGuard, TruncatedPacketsChangeNothing) {
   EXPECT_TRUE(exchange(20'000));
 }
 
+// Its end is where it was.
+TEST_P(SoftNicGuard, ShortenedPayloadsChangeNothing) {
+  const auto& from = pair_.memory(0, 1000, Access::kLocalRead, 1);
+  const auto& to = pair_.memory(1, 1000, Access::kRemoteWrite, 9);
+  pair_.post(0, ends_[0], SoftNicPair::write(from, to, 1000, 1, 7));
+  const auto sent = pair_.transmit(0);
+  ASSERT_EQ(sent.size(), 1U);
+  for (size_t less = 1; less <= 1000; ++less) {
+    Datagram shorter = sent[0];
+    const auto payload = shorter.bytes.begin() + wire::kDataHeaderBytes;
+    shorter.bytes.erase(payload, payload + static_cast<ptrdiff_t>(less));
+    pair_.deliver(1, shorter);
+    ASSERT_EQ(pair_.nic(1).counters().data_packets_received, 0U) << less;
+  }
+  pair_.deliver(1, sent[0]);
+  EXPECT_EQ(to.bytes, from.bytes);
+}
+
 // The review's attacks: each stalled a job, or kept a dead peer alive.
 TEST_P(SoftNicGuard, WritesTakenBackByStrangersLoseNoPacket) {
   for (uint32_t psn = 0; psn < 4096; ++psn) {

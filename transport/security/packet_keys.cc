@@ -1,7 +1,5 @@
 #include "transport/security/packet_keys.h"
 
-#include <cstring>
-
 #include "transport/security/key_derivation.h"
 
 namespace pacecar {
@@ -17,16 +15,6 @@ void KeyChain::advance() {
   Secret next;
   derive_key(secret_, {}, "next packet key", next);
   secret_ = next;
-}
-
-PacketCipher::Nonce KeyedCipher::nonce(uint64_t counter) const {
-  constexpr size_t kAt = PacketCipher::kNonceBytes - sizeof counter;
-  PacketCipher::Nonce nonce = offset;
-  uint64_t low;
-  std::memcpy(&low, &nonce[kAt], sizeof low);
-  low ^= counter;
-  std::memcpy(&nonce[kAt], &low, sizeof low);
-  return nonce;
 }
 
 SealingKeys::SealingKeys(const Secret& secret, unsigned packets_per_key_log2)

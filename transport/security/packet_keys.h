@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 
 #include "transport/security/key_exchange.h"
 #include "transport/security/packet_cipher.h"
@@ -35,7 +36,22 @@ struct KeyedCipher {
   PacketCipher cipher;
   PacketCipher::Nonce offset{};
 
-  PacketCipher::Nonce nonce(uint64_t counter) const;
+  // `size`: of the payload, so that the tag vouches for it as well.
+  PacketCipher::Nonce nonce(uint64_t counter, uint32_t size) const {
+    PacketCipher::Nonce nonce = offset;
+    mix(size, nonce.data());
+    mix(counter, nonce.data() + sizeof size);
+    return nonce;
+  }
+
+ private:
+  template <typename T>
+  static void mix(T value, uint8_t* into) {
+    T bytes;
+    std::memcpy(&bytes, into, sizeof bytes);
+    bytes ^= value;
+    std::memcpy(into, &bytes, sizeof bytes);
+  }
 };
 
 class SealingKeys {

@@ -60,7 +60,7 @@ void PacketGuard::seal(std::span<const uint8_t> header, std::span<const uint8_t>
   const uint64_t counter = sealing_.count();
   wire::store_be32(static_cast<uint32_t>(counter), trailer.data());
   const KeyedCipher& keyed = sealing_.current();
-  const auto nonce = keyed.nonce(counter);
+  const auto nonce = keyed.nonce(counter, static_cast<uint32_t>(payload.size()));
   const auto tag = trailer.subspan(kCounterBytes);
   if (enciphers()) {
     keyed.cipher.seal(nonce, header, payload, enciphered, tag);
@@ -76,7 +76,7 @@ PacketGuard::Verdict PacketGuard::open(std::span<const uint8_t> header,
   if (!window_.fresh(counter)) return Verdict::kReplayed;
   const KeyedCipher* const keyed = opening_.of(counter);
   if (keyed == nullptr) return Verdict::kForged;
-  const auto nonce = keyed->nonce(counter);
+  const auto nonce = keyed->nonce(counter, static_cast<uint32_t>(payload.size()));
   const auto tag = trailer.subspan(kCounterBytes);
   if (enciphers()) {
     if (!keyed->cipher.open(nonce, header, payload, room, tag)) return Verdict::kForged;

@@ -4,7 +4,8 @@
 //   counter 32 | tag 64 (auth) or 128 bits (encrypt)
 //
 // where the counter, of 64 bits at both ends, is never used twice: not for a repeated packet, and
-// not for an acknowledgement. The tag covers the whole header and, as the mode is, the payload:
+// not for an acknowledgement. The tag covers the whole header, the payload's length and, as the
+// mode is, the payload:
 //
 //   auth      up to 128 bytes of it, as control writes have; of more what a checksum would cover
 //   encrypt   all, and it is enciphered
