@@ -15,6 +15,7 @@ struct RankFigures {
   double seconds = 0;      // per operation
   double cpu_seconds = 0;  // per operation
   uint64_t wrong = 0;      // elements
+  double elapsed = 0;      // seconds since this size began
 };
 
 class Board {

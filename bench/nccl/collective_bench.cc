@@ -38,6 +38,7 @@ struct Options {
   size_t max_bytes = 64 << 20;
   size_t factor = 4;
   size_t iterations = 20;
+  double seconds = 0;  // of each size: rounds until then
   std::string json_file;
 };
 
@@ -85,13 +86,15 @@ Line gather(const Board& board, size_t bytes) {
 
 // A checked operation, the timed ones between two barriers, and a checked one again. The figures
 // are on the board when the last barrier is passed.
-Line measure_size(Collective& collective, Board& board, int rank, size_t bytes, size_t iterations) {
+Line measure_size(Collective& collective, Board& board, int rank, size_t bytes, size_t iterations,
+                  double start) {
   const size_t elements = bytes / sizeof(float);
   RankFigures figures;
   figures.wrong += checked_operation(collective, elements);
   value_or_throw(board.barrier());
   timed_operations(collective, elements, iterations, &figures);
   figures.wrong += checked_operation(collective, elements);
+  figures.elapsed = seconds_now() - start;
   board.figures[static_cast<size_t>(rank)] = figures;
   value_or_throw(board.barrier());
   return gather(board, bytes);
@@ -111,16 +114,18 @@ struct Contender {
   std::vector<Line> lines;  // of one size, a round each
 };
 
-// Each plugin once in each round; another one begins the next.
+// Each plugin once in each round; another one begins the next. All ranks end with the same round:
+// rank 0's clock decides.
 void measure_rounds(const Options& options, std::deque<Contender>& contenders, Board& board,
                     int rank, size_t bytes) {
   const size_t rounds = contenders.size() > 1 ? options.rounds : 1;
+  const double start = seconds_now();
   for (Contender& contender : contenders) contender.lines.clear();
-  for (size_t round = 0; round < rounds; ++round) {
+  for (size_t round = 0; round < rounds || board.figures[0].elapsed < options.seconds; ++round) {
     for (size_t turn = 0; turn < contenders.size(); ++turn) {
       Contender& contender = contenders[(round + turn) % contenders.size()];
       contender.lines.push_back(
-          measure_size(*contender.collective, board, rank, bytes, options.iterations));
+          measure_size(*contender.collective, board, rank, bytes, options.iterations, start));
     }
   }
 }
@@ -204,6 +209,9 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(2, 1024));
   app.add_option("-n,--iters", options.iterations, "timed operations per size")
       ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--seconds", options.seconds,
+                 "go on with each size for so long, checking before and after each -n operations")
+      ->check(CLI::Range(0.0, 3600.0));
   app.add_option("--out_json_file", options.json_file, "where the figures go as JSON");
   CLI11_PARSE(app, argc, argv);
   const size_t least = options.kind->least_bytes(options.ranks);

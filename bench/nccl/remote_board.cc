@@ -23,14 +23,15 @@ json to_json(const HandleBytes& handle, const RankFigures& figures) {
   return {{"handle", handle},
           {"seconds", figures.seconds},
           {"cpu_seconds", figures.cpu_seconds},
-          {"wrong", figures.wrong}};
+          {"wrong", figures.wrong},
+          {"elapsed", figures.elapsed}};
 }
 
 Result<void> from_json(const json& note, HandleBytes* handle, RankFigures* figures) {
   try {
     *handle = note.at("handle").get<HandleBytes>();
     *figures = {note.at("seconds").get<double>(), note.at("cpu_seconds").get<double>(),
-                note.at("wrong").get<uint64_t>()};
+                note.at("wrong").get<uint64_t>(), note.at("elapsed").get<double>()};
     return {};
   } catch (const json::exception& what) {
     return fail(ErrorCode::kPeer, fmt::format("another rank sent nonsense ({}): run the same "
