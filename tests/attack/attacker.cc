@@ -1,0 +1,93 @@
+// attacker: stands between two hosts and attacks the software NICs on both. It taps the two ports
+// of the bridge that joins them, as root; see README.md. One line of JSON for each attack.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/attack/session.h"
+
+namespace pacecar::attack {
+namespace {
+
+constexpr auto kFirstWord = std::chrono::seconds(60);
+
+struct Options {
+  std::vector<std::string> attacks;
+  std::vector<std::string> taps;
+  std::vector<std::string> listening;
+  Budget budget{.rate = 10'000, .seconds = 1};
+  uint64_t seed = 1;
+  Security security = Security::kAuth;
+};
+
+void tell(const std::string& attack, const Budget& budget, const Outcome& outcome) {
+  fmt::print(R"({{"attack":"{}","seconds":{},"sent":{},"lost":{},"cpu_seconds":{:.3f}}})"
+             "\n",
+             attack, budget.seconds, outcome.sent, outcome.lost, outcome.cpu_seconds);
+  std::fflush(stdout);
+}
+
+void attack_packets(const Options& options) {
+  std::vector<Tap> taps;
+  for (const std::string& interface : options.taps) {
+    auto tap = Tap::open(interface);
+    if (!tap) throw std::runtime_error(tap.error().message);
+    taps.push_back(std::move(*tap));
+  }
+  Knowledge knowledge{.prng = Prng(options.seed), .security = options.security};
+  if (!listen_first(taps, knowledge, kFirstWord)) {
+    throw std::runtime_error("nothing was heard from both hosts for a minute: start a job of two "
+                             "ranks whose packets pass the taps");
+  }
+  for (const std::string& name : options.attacks) {
+    knowledge.prng = Prng(options.seed);  // each by itself can be repeated
+    tell(name, options.budget, run(*make_attack(name), taps, knowledge, options.budget));
+  }
+}
+
+void attack_bootstrap(const Options& options) {
+  Callers callers(options.listening, options.seed);
+  tell("bootstrap", options.budget, run(callers, options.budget));
+}
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Attacks two software NICs from the wire between them.");
+  const std::map<std::string, Security> securities{
+      {"off", Security::kOff}, {"auth", Security::kAuth}, {"encrypt", Security::kEncrypt}};
+  app.add_option("--attack", options.attacks, "one after another")
+      ->delimiter(',')
+      ->check(CLI::IsMember(std::vector<std::string>(kAttacks.begin(), kAttacks.end())));
+  app.add_option("--tap", options.taps, "the bridge's port to each host")->expected(2);
+  auto* listening =
+      app.add_option("--listening", options.listening,
+                     "instead: call the TCP ports in these files, as /proc/PID/net/tcp");
+  app.add_option("--rate", options.budget.rate, "packets or connections per second; 0: the most")
+      ->check(CLI::Range(0.0, 1e7));
+  app.add_option("--seconds", options.budget.seconds, "of each attack")
+      ->check(CLI::Range(0.0, 1e5));
+  app.add_option("--seed", options.seed, "the same draws the same packets from what is heard");
+  app.add_option("--security", options.security, "what PACECAR_SECURITY is at the hosts")
+      ->transform(CLI::CheckedTransformer(securities));
+  CLI11_PARSE(app, argc, argv);
+  if (listening->empty() && (options.attacks.empty() || options.taps.size() != 2)) {
+    fmt::print(stderr, "give --attack and two --tap, or --listening\n");
+    return 2;
+  }
+  try {
+    listening->empty() ? attack_packets(options) : attack_bootstrap(options);
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "attacker: {}\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace pacecar::attack
+
+int main(int argc, char** argv) { return pacecar::attack::main(argc, argv); }

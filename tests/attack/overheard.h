@@ -1,0 +1,49 @@
+// What an attacker has heard between two victims: the newest datagrams of each kind from each side,
+// a bounded number of them. One thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "tests/attack/frame.h"
+#include "transport/base/prng.h"
+
+namespace pacecar::attack {
+
+// By the first packet of the datagram; joined: others follow in it.
+enum class Kind : uint8_t { kData, kJoined, kAck, kNak, kOther };
+inline constexpr size_t kKinds = 5;
+Kind kind_of(const Bytes& payload);
+
+class Overheard {
+ public:
+  static constexpr size_t kKept = 256;  // of each kind and side
+
+  void add(size_t side, Datagram datagram);
+  // nullptr: nothing of that has been heard.
+  const Datagram* newest(size_t side) const;
+  const Datagram* any(size_t side, Kind kind, Prng& prng) const;
+  const Datagram* any(size_t side, Prng& prng) const;  // every kind as likely
+  // Newest first.
+  std::vector<const Datagram*> backwards(size_t side, size_t most) const;
+  // Something from either side that names its queue pairs.
+  bool knows_both() const { return newest(0) != nullptr && newest(1) != nullptr; }
+
+ private:
+  struct Ring {
+    std::vector<Datagram> kept;
+    size_t next = 0;
+  };
+  struct Side {
+    std::array<Ring, kKinds> rings;
+    Kind newest = Kind::kOther;
+  };
+  const Ring& ring(size_t side, Kind kind) const {
+    return sides_[side].rings[static_cast<size_t>(kind)];
+  }
+  std::array<Side, 2> sides_;
+};
+
+}  // namespace pacecar::attack
