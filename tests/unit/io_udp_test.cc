@@ -282,6 +282,30 @@ TEST(OpenUdp, EveryPeerIsReachedWhateverTheSocketIsUsedTo) {
   }
 }
 
+// "Nobody listens on that port": anyone can forge that, and the kernel tells it with the next
+// packet, which it does not send.
+TEST(OpenUdp, WhatIcmpSaysStopsNoPacket) {
+  const UdpConfig config{.interface = "lo", .paths = 1};
+  const auto sender = open_udp(config).value();
+  auto peer = open_udp(config).value();
+  const Address there = peer->local_address();
+  const std::vector<uint8_t> payload(100, 7);
+  const TxPacket packet{.header = payload, .payload = {}, .trailer = {}, .destination = &there};
+  const auto send = [&] { ASSERT_EQ(sender->send({&packet, 1}, Instant()), 1U); };
+  for (int i = 0; i < 40; ++i) send();  // more than it takes to settle
+  for (int i = 0; i < 3; ++i) {
+    peer.reset();
+    send();  // is answered
+    UdpConfig again = config;
+    again.port = there.port;
+    peer = open_udp(again).value();
+    send();
+    RxPacket received;
+    EXPECT_EQ(peer->receive({&received, 1}, Instant()), 1U);
+  }
+  EXPECT_EQ(sender->counters().send_errors, 0U);
+}
+
 TEST(OpenUdp, ImpossibleDestinationsAreErrorsAndNothingElse) {
   UdpConfig config;
   config.interface = "lo";

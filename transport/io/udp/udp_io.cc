@@ -25,6 +25,10 @@ constexpr Bytes kMaxDatagram = SendBatch::kMaxGroupBytes;
 constexpr Bytes kMinDatagram = 256;  // below this no useful payload is left
 constexpr Bytes kJoinedBurst = 60'000;
 constexpr uint32_t kCallsBeforeConnect = 16;
+// A connected socket refuses one call for each ICMP error that has come for it, which anyone can
+// forge, and sends nothing. The next call goes through, unless another has come within a
+// microsecond.
+constexpr int kCallsPerIcmp = 4;
 constexpr uint8_t kDscpMask = 0xFC;
 // Packets wait for the kernel's interrupts and for the thread that polls to be woken.
 constexpr Duration kJitter = Duration::from_us(100);
@@ -73,7 +77,7 @@ class UdpIo final : public PacketIo {
   const Transmitter& transmitter_for(uint16_t path, TrafficClass traffic_class) const;
   Transmitter& transmitter_for(const TxPacket& packet);
   void settle_on(Transmitter& transmitter, const Address& destination);
-  size_t submit(int fd, bool& full);
+  size_t submit(const Transmitter& transmitter, bool& full);
 
   PacketIoCaps caps_;
   Address local_;
@@ -119,7 +123,7 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
     const auto rest = packets.subspan(taken);
     Transmitter& transmitter = transmitter_for(rest[0]);
     if (batch_.plan(rest, segments_, transmitter.connected) > 0) {
-      taken += submit(transmitter.source.socket.fd(), full);
+      taken += submit(transmitter, full);
       settle_on(transmitter, *rest[0].destination);
     } else {
       ++counters_.send_errors;
@@ -133,8 +137,11 @@ size_t UdpIo::send(std::span<const TxPacket> packets, Instant /*now*/) {
 // Hands the planned batch to the kernel and returns how many packets were taken, refused ones
 // included. Fewer than planned: the socket is full, or segments_ has changed and the rest has to be
 // planned anew.
-size_t UdpIo::submit(int fd, bool& full) {
+size_t UdpIo::submit(const Transmitter& transmitter, bool& full) {
+  const int fd = transmitter.source.socket.fd();
   const auto messages = batch_.messages();
+  const int most_refusals = transmitter.connected.port == 0 ? 1 : kCallsPerIcmp;
+  int refusals = 0;  // of this group
   size_t group = 0;
   size_t taken = 0;
   while (group < messages.size()) {
@@ -146,6 +153,7 @@ size_t UdpIo::submit(int fd, bool& full) {
         counters_.sent_packets += batch_.packets_in(group);
         counters_.sent_bytes += batch_.bytes_in(group);
       }
+      refusals = 0;
       continue;
     }
     if (errno == EINTR) continue;
@@ -158,6 +166,8 @@ size_t UdpIo::submit(int fd, bool& full) {
       caps_.burst_bytes = caps_.datagram_bytes;
       break;
     }
+    if (++refusals < most_refusals) continue;
+    refusals = 0;
     taken += batch_.packets_in(group);
     counters_.send_errors += batch_.packets_in(group);
     ++group;
