@@ -10,8 +10,8 @@
 namespace pacecar::attack {
 
 std::unique_ptr<Attack> make_attack(const std::string& name) {
-  constexpr std::array kMakers{make_replay, make_reorder,  make_reflect, make_forge,
-                               make_sweep,  make_truncate, make_flood};
+  constexpr std::array kMakers{make_replay, make_reorder,  make_reflect, make_forge, make_trim,
+                               make_sweep,  make_truncate, make_flood,   make_icmp};
   static_assert(kMakers.size() == kAttacks.size());
   for (size_t i = 0; i < kAttacks.size(); ++i) {
     if (name == kAttacks[i]) return kMakers[i]();

@@ -25,10 +25,12 @@ struct Knowledge {
 // Frames to send, to each victim.
 class Volley {
  public:
-  void add(size_t to, const Datagram& datagram) {
+  void add(size_t to, const Datagram& datagram) { encode(datagram, next(to)); }
+  // A frame to be written.
+  Bytes& next(size_t to) {
     auto& [frames, used] = sides_[to];
     if (frames.size() == used) frames.emplace_back();
-    encode(datagram, frames[used++]);
+    return frames[used++];
   }
   std::span<const Bytes> frames(size_t to) const {
     return {sides_[to].frames.data(), sides_[to].used};
@@ -53,8 +55,8 @@ class Attack {
   virtual bool always_listens() const { return false; }
 };
 
-inline constexpr std::array kAttacks{"replay", "reorder",  "reflect", "forge",
-                                     "sweep",  "truncate", "flood"};
+inline constexpr std::array kAttacks{"replay", "reorder",  "reflect", "forge", "trim",
+                                     "sweep",  "truncate", "flood",   "icmp"};
 // Of one of these names.
 std::unique_ptr<Attack> make_attack(const std::string& name);
 
@@ -63,9 +65,11 @@ std::unique_ptr<Attack> make_replay();
 std::unique_ptr<Attack> make_reorder();
 std::unique_ptr<Attack> make_reflect();
 std::unique_ptr<Attack> make_forge();
+std::unique_ptr<Attack> make_trim();
 std::unique_ptr<Attack> make_sweep();
 std::unique_ptr<Attack> make_truncate();
 std::unique_ptr<Attack> make_flood();
+std::unique_ptr<Attack> make_icmp();
 
 // --- what attacks on packets share ---
 

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,19 +16,22 @@ namespace {
 
 constexpr auto kFirstWord = std::chrono::seconds(60);
 
+volatile std::sig_atomic_t stopped = 0;
+
 struct Options {
   std::vector<std::string> attacks;
   std::vector<std::string> taps;
   std::vector<std::string> listening;
-  Budget budget{.rate = 10'000, .seconds = 1};
+  Budget budget{.rate = 10'000, .seconds = 1, .stopped = &stopped};
+  bool again = false;
   uint64_t seed = 1;
   Security security = Security::kAuth;
 };
 
-void tell(const std::string& attack, const Budget& budget, const Outcome& outcome) {
-  fmt::print(R"({{"attack":"{}","seconds":{},"sent":{},"lost":{},"cpu_seconds":{:.3f}}})"
+void tell(const std::string& attack, const Outcome& outcome) {
+  fmt::print(R"({{"attack":"{}","seconds":{:.3f},"sent":{},"lost":{},"cpu_seconds":{:.3f}}})"
              "\n",
-             attack, budget.seconds, outcome.sent, outcome.lost, outcome.cpu_seconds);
+             attack, outcome.seconds, outcome.sent, outcome.lost, outcome.cpu_seconds);
   std::fflush(stdout);
 }
 
@@ -40,18 +44,24 @@ void attack_packets(const Options& options) {
   }
   Knowledge knowledge{.prng = Prng(options.seed), .security = options.security};
   if (!listen_first(taps, knowledge, kFirstWord)) {
-    throw std::runtime_error("nothing was heard from both hosts for a minute: start a job of two "
-                             "ranks whose packets pass the taps");
+    throw std::runtime_error(
+        "nothing was heard from both hosts for a minute: start a job of two "
+        "ranks whose packets pass the taps");
   }
-  for (const std::string& name : options.attacks) {
-    knowledge.prng = Prng(options.seed);  // each by itself can be repeated
-    tell(name, options.budget, run(*make_attack(name), taps, knowledge, options.budget));
-  }
+  uint64_t seed = options.seed;
+  do {
+    for (const std::string& name : options.attacks) {
+      knowledge.prng = Prng(seed);  // each by itself can be repeated
+      tell(name, run(*make_attack(name), taps, knowledge, options.budget));
+      if (stopped != 0) return;
+    }
+    ++seed;
+  } while (options.again);
 }
 
 void attack_bootstrap(const Options& options) {
   Callers callers(options.listening, options.seed);
-  tell("bootstrap", options.budget, run(callers, options.budget));
+  tell("bootstrap", run(callers, options.budget));
 }
 
 int main(int argc, char** argv) {
@@ -70,6 +80,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.0, 1e7));
   app.add_option("--seconds", options.budget.seconds, "of each attack")
       ->check(CLI::Range(0.0, 1e5));
+  app.add_flag("--again", options.again, "all over again, until a signal to end (SIGTERM)");
   app.add_option("--seed", options.seed, "the same draws the same packets from what is heard");
   app.add_option("--security", options.security, "what PACECAR_SECURITY is at the hosts")
       ->transform(CLI::CheckedTransformer(securities));
@@ -78,6 +89,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "give --attack and two --tap, or --listening\n");
     return 2;
   }
+  std::signal(SIGTERM, [](int) { stopped = 1; });
   try {
     listening->empty() ? attack_packets(options) : attack_bootstrap(options);
     return 0;

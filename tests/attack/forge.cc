@@ -22,12 +22,15 @@ uint32_t elsewhere(Prng& prng, uint32_t number) {
 
 class Forge final : public Attack {
  public:
+  // Nothing vouches for headers of trimmed packets: they are an attack by themselves, too.
+  explicit Forge(bool trims_only = false) : trims_only_(trims_only) {}
+
   void shoot(Knowledge& knowledge, Volley& volley) override {
     constexpr std::array kWays{&Forge::data, &Forge::acknowledge, &Forge::refuse,
                                &Forge::trim, &Forge::count,       &Forge::retag};
     Prng& prng = knowledge.prng;
     to_ = prng.below(2);
-    (this->*kWays[prng.below(kWays.size())])(knowledge);
+    (this->*(trims_only_ ? &Forge::trim : kWays[prng.below(kWays.size())]))(knowledge);
     if (!made_.payload.empty()) volley.add(to_, made_);
     made_.payload.clear();
   }
@@ -51,13 +54,27 @@ class Forge final : public Attack {
     wire::DataHeader header;
     if (!take_data(knowledge, header)) return;
     switch (prng.below(7)) {
-      case 0: header.address += prng.chance(0.5) ? prng.below(1 << 20) : prng.next_u64(); break;
-      case 1: header.key = elsewhere(prng, header.key); break;
-      case 2: header.length = draw(prng) | 0xffff; break;
-      case 3: header.msn = elsewhere(prng, header.msn) % kNumbers; break;
-      case 4: header.destination_qp = elsewhere(prng, header.destination_qp) % kNumbers; break;
-      case 5: header.timestamp = draw(prng); break;
-      default: header.taken_back = true; break;
+      case 0:
+        header.address += prng.chance(0.5) ? prng.below(1 << 20) : prng.next_u64();
+        break;
+      case 1:
+        header.key = elsewhere(prng, header.key);
+        break;
+      case 2:
+        header.length = draw(prng) | 0xffff;
+        break;
+      case 3:
+        header.msn = elsewhere(prng, header.msn) % kNumbers;
+        break;
+      case 4:
+        header.destination_qp = elsewhere(prng, header.destination_qp) % kNumbers;
+        break;
+      case 5:
+        header.timestamp = draw(prng);
+        break;
+      default:
+        header.taken_back = true;
+        break;
     }
     header.psn = elsewhere(prng, header.psn) % kNumbers;
     header.ack_request = prng.chance(0.5);
@@ -74,8 +91,8 @@ class Forge final : public Attack {
     const Datagram* const from = knowledge.heard.any(1 - to_, prng);
     const Datagram* const sent = knowledge.heard.any(to_, Kind::kData, prng);
     wire::DataHeader header;
-    if (sent != nullptr && !wire::decode_trimmed(
-                               std::span(sent->payload).first(wire::kDataHeaderBytes), header)) {
+    if (sent != nullptr &&
+        !wire::decode_trimmed(std::span(sent->payload).first(wire::kDataHeaderBytes), header)) {
       return;
     }
     made_ = *from;
@@ -99,8 +116,8 @@ class Forge final : public Attack {
     Prng& prng = knowledge.prng;
     const Datagram* const sent = knowledge.heard.any(to_, Kind::kData, prng);
     wire::DataHeader header;
-    if (sent == nullptr || !wire::decode_trimmed(
-                               std::span(sent->payload).first(wire::kDataHeaderBytes), header)) {
+    if (sent == nullptr ||
+        !wire::decode_trimmed(std::span(sent->payload).first(wire::kDataHeaderBytes), header)) {
       return;
     }
     made_ = *knowledge.heard.any(1 - to_, prng);
@@ -145,6 +162,7 @@ class Forge final : public Attack {
 
   static constexpr size_t kShortSeal = 12, kSealed = 20;
 
+  const bool trims_only_;
   size_t to_ = 0;
   Datagram made_;
   uint32_t counter_ = 0;
@@ -187,6 +205,7 @@ class Sweep final : public Attack {
 }  // namespace
 
 std::unique_ptr<Attack> make_forge() { return std::make_unique<Forge>(); }
+std::unique_ptr<Attack> make_trim() { return std::make_unique<Forge>(true); }
 std::unique_ptr<Attack> make_sweep() { return std::make_unique<Sweep>(); }
 
 }  // namespace pacecar::attack

@@ -10,10 +10,12 @@ namespace {
 
 constexpr uint8_t kVersionAndLength = 0x45;  // IPv4, no options
 constexpr uint8_t kUdp = 17;
+constexpr uint8_t kIcmp = 1;
+constexpr size_t kIcmpHeaderBytes = 8;
 constexpr uint16_t kIpv4 = 0x0800;
 
 // RFC 1071.
-uint16_t ip_checksum(std::span<const uint8_t> header) {
+uint16_t ip_checksum(std::span<const uint8_t> header) {  // an even number of bytes
   uint32_t sum = 0;
   for (size_t i = 0; i < header.size(); i += 2) sum += wire::load_be16(&header[i]);
   while (sum >> 16 != 0) sum = (sum & 0xffff) + (sum >> 16);
@@ -37,6 +39,24 @@ size_t segment_bytes(std::span<const uint8_t> payload) {
     if (is_data(payload.subspan(at))) return at;
     rest = payload.subspan(at + kSameTo);
   }
+}
+
+// A frame with all but what IP carries; returns where that is.
+uint8_t* begin_frame(const Datagram& datagram, uint8_t protocol, size_t ip_payload, Bytes& frame) {
+  frame.assign(kEthernetBytes + kIpBytes + ip_payload, 0);
+  std::ranges::copy(datagram.to.mac, frame.begin());
+  std::ranges::copy(datagram.from.mac, frame.begin() + 6);
+  wire::store_be16(kIpv4, &frame[12]);
+  uint8_t* const ip = &frame[kEthernetBytes];
+  ip[0] = kVersionAndLength;
+  ip[1] = datagram.traffic_class;
+  wire::store_be16(static_cast<uint16_t>(kIpBytes + ip_payload), ip + 2);
+  ip[8] = 64;  // hops
+  ip[9] = protocol;
+  wire::store_be32(datagram.from.ip, ip + 12);
+  wire::store_be32(datagram.to.ip, ip + 16);
+  wire::store_be16(ip_checksum({ip, kIpBytes}), ip + 10);
+  return ip + kIpBytes;
 }
 
 }  // namespace
@@ -68,24 +88,26 @@ std::vector<Datagram> datagrams_of(std::span<const uint8_t> frame) {
 
 void encode(const Datagram& datagram, Bytes& frame) {
   const size_t udp_bytes = kUdpBytes + datagram.payload.size();
-  frame.assign(kFrameHeaderBytes, 0);
-  std::ranges::copy(datagram.to.mac, frame.begin());
-  std::ranges::copy(datagram.from.mac, frame.begin() + 6);
-  wire::store_be16(kIpv4, &frame[12]);
-  uint8_t* const ip = &frame[kEthernetBytes];
-  ip[0] = kVersionAndLength;
-  ip[1] = datagram.traffic_class;
-  wire::store_be16(static_cast<uint16_t>(kIpBytes + udp_bytes), ip + 2);
-  ip[8] = 64;  // hops
-  ip[9] = kUdp;
-  wire::store_be32(datagram.from.ip, ip + 12);
-  wire::store_be32(datagram.to.ip, ip + 16);
-  wire::store_be16(ip_checksum({ip, kIpBytes}), ip + 10);
-  uint8_t* const udp = ip + kIpBytes;
+  uint8_t* const udp = begin_frame(datagram, kUdp, udp_bytes, frame);
   wire::store_be16(datagram.from.port, udp);
   wire::store_be16(datagram.to.port, udp + 2);
   wire::store_be16(static_cast<uint16_t>(udp_bytes), udp + 4);
-  frame.insert(frame.end(), datagram.payload.begin(), datagram.payload.end());
+  std::ranges::copy(datagram.payload, udp + kUdpBytes);
+}
+
+void encode(const IcmpError& error, const Datagram& of, uint32_t from_ip, Bytes& frame) {
+  Bytes original;
+  encode(of, original);
+  const auto quoted = std::span(original).subspan(kEthernetBytes, kIpBytes + kUdpBytes);
+  Datagram answer{.from = of.to, .to = of.from};
+  answer.from.ip = from_ip;
+  const size_t bytes = kIcmpHeaderBytes + quoted.size();
+  uint8_t* const icmp = begin_frame(answer, kIcmp, bytes, frame);
+  icmp[0] = error.type;
+  icmp[1] = error.code;
+  wire::store_be32(error.word, icmp + 4);
+  std::ranges::copy(quoted, icmp + kIcmpHeaderBytes);
+  wire::store_be16(ip_checksum({icmp, bytes}), icmp + 2);
 }
 
 }  // namespace pacecar::attack

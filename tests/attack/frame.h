@@ -38,5 +38,13 @@ std::vector<Datagram> datagrams_of(std::span<const uint8_t> frame);
 
 // The whole frame; without a checksum of UDP, which IPv4 allows.
 void encode(const Datagram& datagram, Bytes& frame);
+// What a router, or the receiver, would say to the sender of that datagram (RFC 792): type and
+// code, the word that belongs to them, and how the datagram began.
+struct IcmpError {
+  uint8_t type = 0;
+  uint8_t code = 0;
+  uint32_t word = 0;
+};
+void encode(const IcmpError& error, const Datagram& of, uint32_t from_ip, Bytes& frame);
 
 }  // namespace pacecar::attack

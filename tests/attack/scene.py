@@ -20,7 +20,8 @@ from exchange import Failed, Process  # noqa: E402
 
 MTU = 9000
 PORT = 18515
-PACKET_ATTACKS = ("replay", "reorder", "reflect", "forge", "sweep", "truncate", "flood")
+PACKET_ATTACKS = ("replay", "reorder", "reflect", "forge", "trim", "sweep", "truncate", "flood",
+                  "icmp")
 SET_UP_LIMIT_S = 60
 LOOK_INTERVAL_S = 0.2
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -51,10 +52,11 @@ class Scene:
         return Process((*star.prefix(where), *pinned), list(map(str, argv)), self.environment())
 
     def attacker(self, attacks, seconds, rate, seed):
+        """So long each, again and again until it is stopped."""
         ports = [f"--tap=to-host{number}" for number in range(2)]
         return self.start(self.hosts.hub, "attacker",
                           [self.program("attacker"), "--attack", ",".join(attacks), *ports,
-                           "--seconds", seconds, "--rate", rate, "--seed", seed, "--security",
+                           "--again", "--seconds", seconds, "--rate", rate, "--seed", seed, "--security",
                            self.security])
 
     def caller(self, tables, seconds, rate, seed):

@@ -26,6 +26,24 @@ double cpu_seconds() {
   return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
+// What a session takes, from its start on.
+class Stopwatch {
+ public:
+  explicit Stopwatch(const Budget& budget) : budget_(budget) {}
+  bool goes_on(Clock::time_point now) const {
+    return seconds(now - start_) < budget_.seconds && *budget_.stopped == 0;
+  }
+  void note(Outcome& outcome) const {
+    outcome.seconds = seconds(Clock::now() - start_);
+    outcome.cpu_seconds = cpu_seconds() - cpu_start_;
+  }
+
+ private:
+  const Budget& budget_;
+  const double cpu_start_ = cpu_seconds();
+  const Clock::time_point start_ = Clock::now();
+};
+
 // How much may be sent by now; what could not be sent in time is made up for a little only.
 class Rate {
  public:
@@ -103,9 +121,8 @@ Outcome run(Attack& attack, std::span<const Tap> taps, Knowledge& knowledge, Bud
   Rate rate(budget.rate);
   Ears ears(taps, knowledge);
   ears.listen(attack.always_listens());
-  const double cpu_start = cpu_seconds();
-  const auto start = Clock::now();
-  for (auto now = start; seconds(now - start) < budget.seconds; now = Clock::now()) {
+  const Stopwatch watch(budget);
+  for (auto now = Clock::now(); watch.goes_on(now); now = Clock::now()) {
     attack.always_listens() ? ears.hear() : ears.hear_now_and_then(now);
     const size_t due = rate.due(now);
     if (due == 0) {
@@ -121,16 +138,15 @@ Outcome run(Attack& attack, std::span<const Tap> taps, Knowledge& knowledge, Bud
     outcome.sent += sent;
     outcome.lost += volley.size() - sent;
   }
-  outcome.cpu_seconds = cpu_seconds() - cpu_start;
+  watch.note(outcome);
   return outcome;
 }
 
 Outcome run(Callers& callers, Budget budget) {
   Outcome outcome;
   Rate rate(budget.rate);
-  const double cpu_start = cpu_seconds();
-  const auto start = Clock::now();
-  for (auto now = start; seconds(now - start) < budget.seconds; now = Clock::now()) {
+  const Stopwatch watch(budget);
+  for (auto now = Clock::now(); watch.goes_on(now); now = Clock::now()) {
     callers.look();
     const size_t due = callers.sees_ports() ? rate.due(now) : 0;
     if (due == 0) {
@@ -140,7 +156,7 @@ Outcome run(Callers& callers, Budget budget) {
     for (size_t i = 0; i < due; ++i) ++(callers.call() ? outcome.sent : outcome.lost);
     rate.spend(due);
   }
-  outcome.cpu_seconds = cpu_seconds() - cpu_start;
+  watch.note(outcome);
   return outcome;
 }
 

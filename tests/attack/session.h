@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <span>
 
@@ -16,11 +17,13 @@ using Clock = std::chrono::steady_clock;
 struct Budget {
   double rate;  // packets, or connections, per second; 0: as fast as it goes
   double seconds;
+  const volatile std::sig_atomic_t* stopped;  // ends it at once when it is not 0
 };
 
 struct Outcome {
   uint64_t sent = 0;
-  uint64_t lost = 0;  // the network did not take them; or a connection did not begin
+  uint64_t lost = 0;   // the network did not take them; or a connection did not begin
+  double seconds = 0;  // that it took
   double cpu_seconds = 0;
 };
 

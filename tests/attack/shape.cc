@@ -17,10 +17,18 @@ class Truncate final : public Attack {
     const size_t from = prng.below(2);
     made_ = *knowledge.heard.any(from, prng);
     switch (prng.below(4)) {
-      case 0: cut(prng); break;
-      case 1: extend(prng, prng.below(200)); break;
-      case 2: glue(knowledge, from); break;
-      default: lie(prng); break;
+      case 0:
+        cut(prng);
+        break;
+      case 1:
+        extend(prng, prng.below(200));
+        break;
+      case 2:
+        glue(knowledge, from);
+        break;
+      default:
+        lie(prng);
+        break;
     }
     made_.payload.resize(std::min(made_.payload.size(), kMostBytes));
     volley.add(1 - from, made_);

@@ -30,8 +30,8 @@ bool set(int fd, int level, int option, int value) {
 Result<Tap> Tap::open(const std::string& interface) {
   Tap tap(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (tap.fd_ < 0) {
-    return fail(ErrorCode::kSystem, fmt::format("no packet socket ({}): run as root",
-                                                std::strerror(errno)));
+    return fail(ErrorCode::kSystem,
+                fmt::format("no packet socket ({}): run as root", std::strerror(errno)));
   }
   tap.listen(false);
   sockaddr_ll at{};

@@ -1,0 +1,47 @@
+// What routers say to those who send, which anyone can say: that nobody is there, or that packets
+// are too long.
+#include "tests/attack/attack.h"
+
+namespace pacecar::attack {
+namespace {
+
+constexpr uint8_t kUnreachable = 3, kTimeExceeded = 11, kParameterProblem = 12;
+constexpr uint8_t kUnreachableCodes = 16;
+constexpr uint8_t kPortUnreachable = 3, kTooLong = 4;
+constexpr uint32_t kRouter = 0xC00002FD;  // 192.0.2.253
+
+class Icmp final : public Attack {
+ public:
+  void shoot(Knowledge& knowledge, Volley& volley) override {
+    Prng& prng = knowledge.prng;
+    const size_t to = prng.below(2);
+    const Datagram& said = *knowledge.heard.any(to, prng);
+    const uint32_t from = prng.chance(0.5) ? kRouter : said.to.ip;
+    encode(draw(prng), said, from, volley.next(to));
+  }
+
+ private:
+  static IcmpError draw(Prng& prng) {
+    switch (prng.below(8)) {
+      case 0:
+        return {.type = kTimeExceeded};
+      case 1:
+        return {.type = kParameterProblem};
+      case 2:
+        return {.type = kUnreachable, .code = static_cast<uint8_t>(prng.below(kUnreachableCodes))};
+      case 3:
+      case 4: {  // of that MTU
+        const auto mtu = static_cast<uint32_t>(prng.below(2000));
+        return {.type = kUnreachable, .code = kTooLong, .word = mtu};
+      }
+      default:
+        return {.type = kUnreachable, .code = kPortUnreachable};
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Attack> make_icmp() { return std::make_unique<Icmp>(); }
+
+}  // namespace pacecar::attack
