@@ -56,8 +56,8 @@ class Scene:
         ports = [f"--tap=to-host{number}" for number in range(2)]
         return self.start(self.hosts.hub, "attacker",
                           [self.program("attacker"), "--attack", ",".join(attacks), *ports,
-                           "--again", "--seconds", seconds, "--rate", rate, "--seed", seed, "--security",
-                           self.security])
+                           "--again", "--seconds", seconds, "--rate", rate, "--seed", seed,
+                           "--security", self.security])
 
     def caller(self, tables, seconds, rate, seed):
         return self.start(self.hosts.hub, "attacker",
