@@ -7,15 +7,13 @@
 
 namespace pacecar::perf {
 
-using Json = nlohmann::json;
-
 Reporter::Reporter(TestKind kind, const TestOptions& options, const TestParameters& parameters)
     : kind_(kind), options_(options), columns_(columns_of(kind, parameters)) {
   options_.parameters = parameters;
   print(header_line(columns_));
 }
 
-Result<void> Reporter::add(Json result) {
+Result<void> Reporter::add(nlohmann::json result) {
   const auto line = result_line(columns_, result);
   if (!line) return tl::unexpected(line.error());
   print(*line);
@@ -26,8 +24,9 @@ Result<void> Reporter::add(Json result) {
 
 Result<void> Reporter::write_json(std::span<const NicInfo> nics) const {
   if (options_.json_file.empty()) return {};
-  const Json document = report_document(kind_, options_, nics[nic_], results_);
-  const std::string text = document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const nlohmann::json document = report_document(kind_, options_, nics[nic_], results_);
+  const std::string text =
+      document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   if (to_stdout()) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     return {};
