@@ -76,6 +76,22 @@ class SoftNicLanes : public testing::Test {
   const TestMemory& to_ = pair_.memory(1, kSize);
 };
 
+// Each refusal ends the connection before the other is heard, over every new connection alike.
+TEST_F(SoftNicLanes, EndsThatRefuseEachOtherAtTheSameTimeGiveUp) {
+  const TestMemory& back = pair_.memory(0, kSize);
+  WorkRequest other =
+      SoftNicPair::write(pair_.memory(1, kSize, Access::kLocalRead), back, kSize, 1);
+  other.remote_key ^= 1;
+  pair_.post(0, ends_[0], refused(1));
+  pair_.post(1, ends_[1], other);
+  EXPECT_TRUE(
+      pair_.run([this] { return !pair_.completions[0].empty() && !pair_.completions[1].empty(); },
+                Duration::from_ms(100)));
+  for (size_t side : {0, 1}) {
+    expect_broken(side, CompletionStatus::kLocalError, "refuse each other");
+  }
+}
+
 TEST_F(SoftNicLanes, ARefusalWhoseWordIsLostIsRepeated) {
   int lost = 0;
   pair_.lose = [&](size_t from, Datagram& datagram) {

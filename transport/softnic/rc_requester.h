@@ -78,6 +78,8 @@ class RcRequester {
 
   // Next completed work request, in order; false if there is none.
   bool pop_completed(WorkRequest* work_request, CompletionStatus* status);
+  // Completed and popped, ever.
+  uint64_t finished() const { return first_request_; }
   // kOk as long as the connection can go on.
   CompletionStatus failure() const { return failure_; }
 

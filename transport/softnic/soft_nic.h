@@ -164,6 +164,7 @@ class SoftNic final : public Nic {
   void register_standby_rooms();
   void make_standby(const QueuePair& qp, const PeerEndpoint& peer);
   void drop_standby(const QueuePair& qp);
+  static bool is_futile(RcConnection& rc);
   // Breaks the queue pair where its connection cannot come back.
   void fail_lane(QueuePair& qp, CompletionStatus status, Instant now);
   void advance_lane(QueuePair& qp, Instant now);

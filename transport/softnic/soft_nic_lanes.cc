@@ -10,6 +10,13 @@
 #include "transport/softnic/soft_nic.h"
 
 namespace pacecar {
+namespace {
+
+// Connections that may end one after another by our refusal while nothing of ours is done: more
+// than a peer has work requests that we might refuse.
+constexpr uint32_t kMostFutile = 1024;
+
+}  // namespace
 
 Bytes SoftNic::standard_state(const QueuePairConfig& config) {
   const auto connection = [](uint32_t work_requests, uint32_t receives) {
@@ -109,6 +116,15 @@ void SoftNic::break_queue_pair(QueuePair& qp, CompletionStatus status, const cha
   events_.add(slot_of(qp));
 }
 
+// Two ends that refuse each other at the same time do not hear of it, as refusals end connections:
+// both would send the same again over the next one, for ever.
+bool SoftNic::is_futile(RcConnection& rc) {
+  const uint64_t moved = rc.requester.finished() + rc.responder.writes_received();
+  if (moved != rc.moved || !rc.responder.refused()) rc.futile = 0;
+  rc.moved = moved;
+  return rc.responder.refused() && rc.futile++ == kMostFutile;
+}
+
 void SoftNic::fail_lane(QueuePair& qp, CompletionStatus status, Instant now) {
   RcConnection& rc = *qp.rc;
   if (qp.state != QueuePair::State::kConnected) return;
@@ -117,6 +133,11 @@ void SoftNic::fail_lane(QueuePair& qp, CompletionStatus status, Instant now) {
   const bool again = rc.recovery.may_fail_again();
   const bool comes_back = standby != nullptr && standby->state == QueuePair::State::kConnected;
   if (!comes_back || !(rc.recovery.up() || again)) return break_queue_pair(qp, status);
+  if (is_futile(rc)) {
+    return break_queue_pair(qp, status,
+                            "and this end refuse each other's writes again and again, so that "
+                            "neither hears which: look at what both were told of memory");
+  }
   rc.open = false;
   rc.failed_by = status;
   const Bytes in_flight = rc.requester.in_flight();
