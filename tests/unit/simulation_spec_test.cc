@@ -37,6 +37,13 @@ TEST(SimulationSpec, AnEmptyFileIsAnExperiment) {
   EXPECT_EQ(spec->seed, 1U);
 }
 
+// The TOML library of Debian 12 asserts that there is one.
+TEST(SimulationSpec, ATableWithoutANameIsAnError) {
+  for (const char* text : {"[.a]", "[=]", "[ #]", "[run]\n[#", "[[.]]"}) {
+    EXPECT_THAT(complaint(text), HasSubstr("not valid TOML")) << text;
+  }
+}
+
 TEST(SimulationSpec, ReadsEveryTable) {
   const auto spec = spec_of(R"(
 [topology]
