@@ -66,7 +66,7 @@ struct RcConnection {
   RcResponder responder;
   LaneRecovery recovery;
   CompletionStatus failed_by = CompletionStatus::kOk;  // while it is not up
-  uint32_t futile = 0;            // in a row that our refusal has ended, with nothing done meanwhile
+  uint32_t futile = 0;            // in a row that our refusal has ended, nothing done meanwhile
   uint64_t moved = 0;             // what had been done when the last one ended
   bool open = true;               // it takes packets: joined, and has not failed since
   Instant next_notification;      // of congestion: not before
