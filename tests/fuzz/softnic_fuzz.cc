@@ -6,38 +6,19 @@
 #include <array>
 #include <vector>
 
+#include "tests/fuzz/fuzz_input.h"
 #include "tests/support/soft_nic_pair.h"
 #include "tests/support/wire_reencode.h"
 
 namespace pacecar {
 namespace {
 
+using fuzz::Input;
+
 constexpr size_t kSource = 8192;
 constexpr size_t kRegion = 4096;
 constexpr size_t kMargin = 64;
 constexpr uint8_t kCanary = 0xC5;
-
-class Input {
- public:
-  explicit Input(std::span<const uint8_t> bytes) : bytes_(bytes) {}
-  bool empty() const { return bytes_.empty(); }
-  uint8_t u8() { return static_cast<uint8_t>(number(1)); }
-  uint32_t u32() { return number(4); }
-  std::vector<uint8_t> bytes(size_t count) {
-    count = std::min(count, bytes_.size());
-    std::vector<uint8_t> taken(bytes_.begin(), bytes_.begin() + static_cast<long>(count));
-    bytes_ = bytes_.subspan(count);
-    return taken;
-  }
-
- private:
-  uint32_t number(size_t count) {
-    uint32_t value = 0;
-    for (const uint8_t byte : bytes(count)) value = value << 8 | byte;
-    return value;
-  }
-  std::span<const uint8_t> bytes_;
-};
 
 class Target {
  public:
@@ -98,7 +79,8 @@ class Target {
   }
 
   void raw(Input& input) {
-    auto bytes = input.bytes(input.u8());
+    const auto raw = input.bytes(input.u8());
+    std::vector<uint8_t> bytes(raw.begin(), raw.end());
     if (const auto again = wire::reencode(bytes)) bytes = *again;
     deliver(std::move(bytes));
   }
@@ -119,7 +101,7 @@ class Target {
         .key = (flags & 4) != 0 ? input.u32() : region_.key,
         .msn = some_psn(input, 0) & 0xFFFFFF,
         .timestamp = input.u32()};
-    std::vector<uint8_t> payload;
+    std::span<const uint8_t> payload;
     if (!header.taken_back) payload = input.bytes(input.u8() * ((flags & 8) != 0 ? 16U : 1U));
     header.length = static_cast<uint32_t>(payload.size()) + ((flags & 16) != 0 ? input.u8() : 0);
     if (header.opcode == wire::Opcode::kWriteWithImm) header.immediate = input.u32();
@@ -170,6 +152,6 @@ class Target {
 }  // namespace pacecar
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  pacecar::Target().run(pacecar::Input({data, size}));
+  pacecar::Target().run(pacecar::Input(data, size));
   return 0;
 }

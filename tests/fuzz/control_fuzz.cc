@@ -1,0 +1,84 @@
+// What the peer of `pacecar bw` and `lat` writes into the control channel: any bytes, as messages,
+// proofs of the cluster's key, parameters and reports. What is accepted comes back the same from
+// its own form; nobody proves a key that he does not have.
+#include <sys/socket.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "bench/perf/control_proof.h"
+#include "bench/perf/end_report.h"
+#include "bench/perf/json_fields.h"
+#include "bench/perf/limits_seen.h"
+#include "bench/perf/test_parameters.h"
+#include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/json_mutator.h"
+#include "transport/base/check.h"
+
+namespace pacecar::perf {
+namespace {
+
+using Json = nlohmann::json;
+
+void read_message(const Json& message) {
+  if (const auto parameters = test_parameters_from_json(message)) {
+    const Json own = to_json(*parameters);
+    PACECAR_CHECK(to_json(test_parameters_from_json(own).value()) == own);
+    PACECAR_CHECK(parameters->connections <= kMaxConnections);
+  }
+  if (const auto report = end_report_from_json(message)) {
+    const Json own = to_json(*report);
+    PACECAR_CHECK(to_json(end_report_from_json(own).value()) == own);
+  }
+  if (const auto flow = flow_view_from_json(message)) {
+    const Json own = to_json(*flow);
+    PACECAR_CHECK(to_json(flow_view_from_json(own).value()) == own);
+  }
+  static_cast<void>(number_field(message, "duration_s", 0, 1));
+}
+
+// All members of a message that may be one by themselves.
+void read_all(const Json& message) {
+  read_message(message);
+  if (!message.is_object()) return;
+  for (const Json& member : message) {
+    if (member.is_object()) read_message(member);
+  }
+}
+
+struct Pipe {
+  Pipe() {
+    std::array<int, 2> ends{};
+    PACECAR_CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends.data()) == 0);
+    channel.emplace(Descriptor(ends[0]), "peer");
+    peer = Descriptor(ends[1]);
+  }
+  std::optional<ControlChannel> channel;
+  Descriptor peer;
+};
+
+}  // namespace
+}  // namespace pacecar::perf
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace pacecar;
+  using namespace pacecar::perf;
+  static const bootstrap::ClusterKey key{std::vector<uint8_t>(32, 7)};
+  Pipe pipe;
+  if (::send(pipe.peer.get(), data, size, MSG_NOSIGNAL) < 0) return 0;
+  ::shutdown(pipe.peer.get(), SHUT_WR);
+  CallerProof with_key;
+  CallerProof without_key;
+  bool first = true;
+  for (;;) {
+    const auto message = pipe.channel->poll();
+    if (!message || !*message) break;
+    read_all(**message);
+    const auto proved = with_key.take(*pipe.channel, key, **message);
+    PACECAR_CHECK(!proved || *proved);
+    const auto open = without_key.take(*pipe.channel, {}, **message);
+    PACECAR_CHECK(!first || !open || !*open);
+    first = false;
+  }
+  return 0;
+}

@@ -1,0 +1,32 @@
+// Documents that are not of our making, read, judged and printed as the doctor does: no crash, and
+// what was read is read again from what is printed.
+#include <nlohmann/json.hpp>
+
+#include "bench/doctor/documents.h"
+#include "bench/doctor/report.h"
+#include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/json_mutator.h"
+#include "transport/base/check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace pacecar;
+  doctor::Evidence evidence;
+  if (!doctor::add_evidence(fuzz::Input(data, size).text(), evidence)) return 0;
+  doctor::Job job;
+  for (const doctor::SilentProcess& process : evidence.silent) job.add(process);
+  for (const doctor::Sighting& sighting : evidence.seen) {
+    auto process = doctor::read_sighting(sighting);
+    if (process) job.add(std::move(*process));
+  }
+  const auto findings = doctor::examine(job);
+  const doctor::Verdict verdict = doctor::conclude(job, findings);
+  static_cast<void>(doctor::to_text(job, findings, verdict));
+  nlohmann::json document = doctor::to_json(evidence);
+  doctor::add_conclusions(findings, verdict, document);
+  const std::string printed =
+      document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+  doctor::Evidence again;
+  PACECAR_CHECK(doctor::add_evidence(printed, again).has_value());
+  PACECAR_CHECK(again.seen.size() == evidence.seen.size());
+  return 0;
+}

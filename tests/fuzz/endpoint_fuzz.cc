@@ -1,0 +1,42 @@
+// What NICs tell each other of queue pairs: addresses with the extended mode, its security and a
+// standby lane, and messages about lanes that come back. What is accepted is within its bounds, and
+// encodes to what decodes to the same.
+#include <algorithm>
+
+#include "tests/fuzz/fuzz_input.h"
+#include "transport/base/check.h"
+#include "transport/nic/lanes/recovery_message.h"
+#include "transport/softnic/queue_pair.h"
+
+namespace pacecar {
+namespace {
+
+void check_endpoint(std::span<const uint8_t> bytes) {
+  const auto peer = decode_endpoint(bytes);
+  if (!peer || !peer->extended) return;
+  const SoftEndpoint& extended = *peer->extended;
+  PACECAR_CHECK(extended.security <= Security::kEncrypt);
+  PACECAR_CHECK(extended.mtu <= wire::kMaxDatagramBytes && extended.window_packets > 0);
+  const auto again = decode_endpoint(encode(extended, true, peer->standby).view());
+  PACECAR_CHECK(again && again->extended && again->standby == peer->standby);
+  PACECAR_CHECK(again->extended->address == extended.address);
+  PACECAR_CHECK(again->extended->queue_pair == extended.queue_pair);
+  PACECAR_CHECK(again->extended->first_psn == extended.first_psn);
+  PACECAR_CHECK(again->extended->security == extended.security);
+  PACECAR_CHECK(again->extended->public_key == extended.public_key);
+  PACECAR_CHECK(again->extended->salt == extended.salt);
+}
+
+void check_message(std::span<const uint8_t> bytes) {
+  const auto message = decode_recovery_message(bytes);
+  if (message) PACECAR_CHECK(std::ranges::equal(encode(*message), bytes));
+}
+
+}  // namespace
+}  // namespace pacecar
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  pacecar::check_endpoint({data, size});
+  pacecar::check_message({data, size});
+  return 0;
+}

@@ -1,0 +1,26 @@
+// A key file with any content: what is taken for a key has the length of one and no newline at its
+// end.
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "tests/fuzz/fuzz_input.h"
+#include "transport/base/check.h"
+#include "transport/base/file_descriptor.h"
+#include "transport/engine/cluster_key.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace pacecar;
+  const FileDescriptor file(::memfd_create("key", MFD_CLOEXEC));
+  PACECAR_CHECK(file && ::fchmod(file.get(), 0600) == 0);
+  PACECAR_CHECK(::write(file.get(), data, size) == static_cast<ssize_t>(size));
+  const auto key = read_cluster_key("/proc/self/fd/" + std::to_string(file.get()));
+  if (!key) return 0;
+  PACECAR_CHECK(key->bytes.size() >= kMinClusterKey && key->bytes.size() <= kMaxClusterKey);
+  PACECAR_CHECK(key->bytes.back() != '\n');
+  PACECAR_CHECK(key->bytes.size() <= size &&
+                std::equal(key->bytes.begin(), key->bytes.end(), data));
+  return 0;
+}

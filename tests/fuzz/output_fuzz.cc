@@ -1,0 +1,14 @@
+// What a benchmark printed, of any kind: no crash, and all figures have a name.
+#include "bench/ab/metric_info.h"
+#include "bench/ab/output_parser.h"
+#include "tests/fuzz/fuzz_input.h"
+#include "transport/base/check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace pacecar;
+  const auto parsed = ab::parse_output(fuzz::Input(data, size).text());
+  for (const auto& [name, value] : parsed.metrics) {
+    PACECAR_CHECK(!ab::metric_info(name).name.empty() || name.empty());
+  }
+  return 0;
+}

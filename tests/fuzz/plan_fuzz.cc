@@ -1,0 +1,20 @@
+// A plan of `pacecar ab`, of simulations or of programs: no crash, and all that it names is there.
+#include "bench/ab/plan.h"
+#include "bench/ab/program_plan.h"
+#include "tests/fuzz/fuzz_input.h"
+#include "transport/base/check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace pacecar;
+  const std::string_view text = fuzz::Input(data, size).text();
+  static_cast<void>(ab::parse_program_plan(text, "fuzz.toml"));
+  const auto plan = ab::parse_plan(text, "fuzz.toml");
+  if (!plan) return 0;
+  const ab::Experiment& experiment = plan->experiment;
+  PACECAR_CHECK(plan->specs.size() == experiment.cells.size());
+  for (const ab::Cell& cell : experiment.cells) {
+    static_cast<void>(ab::cell_text(experiment, cell));
+    PACECAR_CHECK(cell.arm < experiment.arms.size());
+  }
+  return 0;
+}

@@ -1,0 +1,62 @@
+// A results folder of somebody else: the first line of the input is its experiment.json, the others
+// are its runs.jsonl. What can be read is summed up, merged and reported as `pacecar ab` does it.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "bench/ab/merge.h"
+#include "bench/ab/report_data.h"
+#include "bench/ab/summary.h"
+#include "bench/ab/summary_text.h"
+#include "tests/fuzz/fuzz_input.h"
+#include "transport/base/check.h"
+
+namespace pacecar::ab {
+namespace {
+
+class Folders {
+ public:
+  Folders()
+      : root_(std::filesystem::temp_directory_path() /
+              ("results_fuzz." + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(theirs());
+  }
+  ~Folders() { std::filesystem::remove_all(root_); }
+  std::string theirs() const { return root_ / "theirs"; }
+  std::string ours() const { return root_ / "ours"; }
+  void put(const char* name, std::string_view text) const {
+    std::ofstream(theirs() + "/" + name, std::ios::binary) << text;
+  }
+
+ private:
+  std::filesystem::path root_;
+};
+
+void sum_up(const MergedResults& results, const ResultsFolder& folder) {
+  const Summary summary = summarise(results.experiment, results.records);
+  static_cast<void>(summary_text(results.experiment, summary, false));
+  static_cast<void>(summary_json(results.experiment, summary));
+  static_cast<void>(summary_csv(results.experiment, summary));
+  static_cast<void>(report_data(results.experiment, summary, results.records, folder));
+  for (const RunRecord& record : results.records) {
+    PACECAR_CHECK(record_from_line(to_line(record)).has_value());
+  }
+}
+
+}  // namespace
+}  // namespace pacecar::ab
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace pacecar;
+  static const ab::Folders folders;
+  const std::string_view text = fuzz::Input(data, size).text();
+  const size_t end = text.find('\n');
+  folders.put("experiment.json", text.substr(0, end));
+  folders.put("runs.jsonl", end == text.npos ? "" : text.substr(end + 1));
+  const auto ours = ab::ResultsFolder::open(folders.ours(), ab::ResultsFolder::Existing::kReplace);
+  const auto merged = ab::merge_results({folders.theirs()}, *ours);
+  if (merged) ab::sum_up(*merged, *ours);
+  return 0;
+}
