@@ -19,6 +19,21 @@ SoftEndpoint endpoint(SoftNicPair& pair, size_t side, QueuePairId id) {
   return *decode_endpoint(pair.nic(side).queue_pair_address(id).view()).value().extended;
 }
 
+// --- addresses ---
+
+TEST(SoftNicAddress, OfAQueuePairThatIsTheManagementsOrNoneIsRefused) {
+  SoftNicPair pair;
+  auto address = pair.nic(0).queue_pair_address(pair.nic(0).create_queue_pair({}).value());
+  const std::string_view magic = "PCSQ";
+  const auto at = std::ranges::search(std::span(address.bytes), magic).begin();
+  for (const uint32_t number : {0U, 1U, 1U << 24}) {
+    wire::store_be32(number, &*at + 8);
+    const auto decoded = decode_endpoint(address.view());
+    ASSERT_FALSE(decoded) << number;
+    EXPECT_EQ(decoded.error().code, ErrorCode::kPeer);
+  }
+}
+
 // --- memory ---
 
 // Posts a good write, a bad one and a good one, and expects that only the bad one fails.

@@ -64,6 +64,7 @@ Result<SoftEndpoint> load(std::span<const uint8_t> bytes, const std::array<uint8
   if (endpoint.queue_pair > 0xFFFFFF || endpoint.first_psn > 0xFFFFFF) {
     return refuse("a number of more than 24 bits");
   }
+  if (endpoint.queue_pair <= 1) return refuse("an impossible queue pair number");
   if (!std::has_single_bit(endpoint.window_packets) || endpoint.window_packets < 64 ||
       endpoint.window_packets > wire::kMaxBitmapWords * 64) {
     return refuse("an impossible window");
