@@ -44,6 +44,14 @@ TEST(SimulationSpec, ATableWithoutANameIsAnError) {
   }
 }
 
+// It also takes for impossible that such a letter stands where there might be a blank.
+TEST(SimulationSpec, ALetterBeyondAsciiIsAnError) {
+  for (const char* text : {"\u00E9 = 1", "a = \u00E9", "[\u00E9]", "[run]\nseed = 1 \u00E9"}) {
+    EXPECT_THAT(complaint(text), HasSubstr("not valid TOML")) << text;
+  }
+  EXPECT_EQ(complaint("# \u00E9\n[run]\nseed = 1"), "");
+}
+
 TEST(SimulationSpec, ReadsEveryTable) {
   const auto spec = spec_of(R"(
 [topology]
