@@ -34,6 +34,19 @@ TEST(SoftNicAddress, OfAQueuePairThatIsTheManagementsOrNoneIsRefused) {
   }
 }
 
+TEST(SoftNicAddress, WithAnOptionThatNobodyKnowsIsRefused) {
+  SoftNicPair pair;
+  auto address = pair.nic(0).queue_pair_address(pair.nic(0).create_queue_pair({}).value());
+  const std::string_view magic = "PCSQ";
+  uint8_t* const options = &*std::ranges::search(std::span(address.bytes), magic).begin() + 28;
+  const uint32_t good = wire::load_be32(options);
+  for (uint32_t bit = 1; bit < 32; ++bit) {
+    if (bit == 8 || bit == 9) continue;  // the security, which says how long the address is
+    wire::store_be32(good | 1U << bit, options);
+    EXPECT_FALSE(decode_endpoint(address.view())) << bit;
+  }
+}
+
 // --- memory ---
 
 // Posts a good write, a bad one and a good one, and expects that only the bad one fails.

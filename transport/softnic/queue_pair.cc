@@ -59,7 +59,6 @@ Result<SoftEndpoint> load(std::span<const uint8_t> bytes, const std::array<uint8
   endpoint.mtu = wire::load_be32(from + 24);
   const uint32_t options = wire::load_be32(from + 28);
   endpoint.full_checksum = (options & kFullChecksum) != 0;
-  endpoint.security = static_cast<Security>(options >> kSecurityShift);
   if (port == 0 || port > 0xFFFF) return refuse("no valid UDP port");
   if (endpoint.queue_pair > 0xFFFFFF || endpoint.first_psn > 0xFFFFFF) {
     return refuse("a number of more than 24 bits");
@@ -73,10 +72,11 @@ Result<SoftEndpoint> load(std::span<const uint8_t> bytes, const std::array<uint8
   if (endpoint.mtu < 256 || endpoint.mtu > wire::kMaxDatagramBytes) {
     return refuse("an impossible MTU");
   }
-  if (endpoint.security > Security::kEncrypt ||
+  if (options >> kSecurityShift > static_cast<uint32_t>(Security::kEncrypt) ||
       (options & ~kFullChecksum & ((1U << kSecurityShift) - 1)) != 0) {
     return refuse("an unknown option");
   }
+  endpoint.security = static_cast<Security>(options >> kSecurityShift);
   if (bytes.size() != size_of(endpoint)) return refuse("another form");
   if (endpoint.security != Security::kOff) {
     std::copy_n(from + kPublicKeyAt, endpoint.public_key.size(), endpoint.public_key.begin());
