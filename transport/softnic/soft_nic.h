@@ -275,10 +275,10 @@ class SoftNic final : public Nic {
   const size_t trailer_bytes_;   // of packets of the extended mode
   const size_t overhead_bytes_;  // of data packets: header and trailer
   const bool enciphers_;
-  const size_t slab_bytes_;      // of a full data packet, in the slab
-  std::optional<KeyExchange> keys_;                     // with security
+  const size_t slab_bytes_;                              // of a full data packet, in the slab
+  std::optional<KeyExchange> keys_;                      // with security
   std::map<KeyExchange::PublicKey, Secret> agreements_;  // with peers, as far as remembered
-  std::vector<uint8_t> opened_;                         // what the newest payload said
+  std::vector<uint8_t> opened_;                          // what the newest payload said
   // The upper bits of the next queue pair's number: late packets of an earlier one in its slot do
   // not find it.
   uint32_t next_generation_;
