@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "net_plugin/log.h"
+#include "net_plugin/polled_messages.h"
 #include "transport/base/params_environment.h"
 
 namespace pacecar::plugin {
@@ -37,9 +38,13 @@ Process& process() {
   return *instance;
 }
 
+constexpr uint64_t kMostInPlace = uint64_t{1} << 30;  // that PACECAR_IN_PLACE takes
+
 // Opens the process's Context. Data packets get `traffic_class` unless PACECAR_TC is set.
 Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_class) {
   Options options{.settings = {}, .defaults = {}, .log = log_sink()};
+  const uint64_t unpolled = std::min(longest_polled_message() + 1, kMostInPlace);
+  options.defaults.emplace_back("PACECAR_IN_PLACE", std::to_string(unpolled));
   if (traffic_class) options.defaults.emplace_back("PACECAR_TC", std::to_string(*traffic_class));
   Result<std::unique_ptr<Context>> opened = Context::open(options);
   if (!opened) return tl::unexpected(opened.error());

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transport/base/prng.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/io/udp/parse_address.h"
 #include "transport/io/udp/send_batch.h"
@@ -280,6 +281,114 @@ TEST(OpenUdp, EveryPeerIsReachedWhateverTheSocketIsUsedTo) {
     EXPECT_EQ(arrived(*peers[to]), 40U);
     EXPECT_EQ(arrived(*peers[1 - to]), 0U);
   }
+}
+
+// Two ends of which one sends `packets` of random bytes as one joined datagram, as far as their
+// sizes let it, and the other has predicted where payload goes.
+struct Predicted {
+  static constexpr size_t kHeader = 40;
+  static constexpr size_t kPayload = 1000;
+  static constexpr size_t kTrailer = 12;
+
+  // Sends packets with so much payload each; the prediction is about `bytes` of payload.
+  std::vector<RxPacket> exchange(std::span<const size_t> payloads, size_t bytes) {
+    std::vector<TxPacket> packets;
+    size_t begin = 0;
+    for (const size_t payload : payloads) {
+      const auto part = std::span(sent).subspan(begin, kHeader + payload + kTrailer);
+      packets.push_back({.header = part.first(kHeader),
+                         .payload = part.subspan(kHeader, payload),
+                         .trailer = part.last(kTrailer),
+                         .destination = &receiver->local_address()});
+      begin += part.size();
+    }
+    EXPECT_EQ(sender->send(packets, Instant()), packets.size());
+    receiver->predict({.place = place.data(),
+                       .bytes = bytes,
+                       .payload_bytes = kPayload,
+                       .header_bytes = kHeader,
+                       .trailer_bytes = kTrailer});
+    std::vector<RxPacket> received(64);
+    received.resize(receiver->receive(received, Instant()));
+    return received;
+  }
+  // What was sent, whether it lies in one piece or not.
+  std::vector<uint8_t> all(const std::vector<RxPacket>& received) {
+    std::vector<uint8_t> bytes;
+    for (const RxPacket& packet : received) {
+      const size_t header = packet.placed.empty() ? packet.bytes.size() : kHeader;
+      for (const auto part :
+           {packet.bytes.first(header), packet.placed, packet.bytes.subspan(header)}) {
+        bytes.insert(bytes.end(), part.begin(), part.end());
+      }
+    }
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), sent.begin()));
+    return bytes;
+  }
+
+  UdpConfig config{.interface = "lo", .paths = 1};
+  std::unique_ptr<PacketIo> sender = open_udp(config).value();
+  std::unique_ptr<PacketIo> receiver = open_udp(config).value();
+  std::vector<uint8_t> place = std::vector<uint8_t>(16 * kPayload);
+  std::vector<uint8_t> sent = [] {
+    std::vector<uint8_t> bytes(60'000);
+    Prng random(1);
+    std::ranges::generate(bytes, [&] { return static_cast<uint8_t>(random.next_u64()); });
+    return bytes;
+  }();
+};
+
+TEST(OpenUdp, PayloadGoesToItsPredictedPlace) {
+  Predicted ends;
+  const size_t whole = Predicted::kPayload;
+  const auto received =
+      ends.exchange(std::array{whole, whole, whole, size_t{300}}, 3 * whole + 300);
+  ASSERT_EQ(received.size(), 4U);
+  for (size_t i = 0; i < received.size(); ++i) {
+    EXPECT_EQ(received[i].placed.data(), &ends.place[i * whole]);
+    EXPECT_EQ(received[i].bytes.size(), Predicted::kHeader + Predicted::kTrailer);
+  }
+  EXPECT_EQ(ends.all(received).size(), 4 * 52 + 3 * whole + 300);
+  EXPECT_EQ(ends.receiver->counters().received_packets, 4U);
+  EXPECT_EQ(ends.receiver->counters().received_bytes, 4 * 52 + 3 * whole + 300);
+}
+
+TEST(OpenUdp, WhatFollowsTheLastPredictedPacketIsWhole) {
+  Predicted ends;
+  const size_t whole = Predicted::kPayload;
+  const auto received = ends.exchange(std::array{whole, whole, whole, size_t{20}}, 2 * whole);
+  ASSERT_EQ(received.size(), 4U);
+  EXPECT_FALSE(received[1].placed.empty());
+  EXPECT_TRUE(received[2].placed.empty());
+  EXPECT_EQ(ends.all(received).size(), 4 * 52 + 3 * whole + 20);
+  EXPECT_TRUE(std::all_of(ends.place.begin() + 2 * whole, ends.place.end(),
+                          [](uint8_t byte) { return byte == 0; }));
+}
+
+TEST(OpenUdp, WhatIsNotPredictedIsWhole) {
+  Predicted ends;
+  const size_t whole = Predicted::kPayload;
+  for (const std::vector<size_t>& payloads :
+       {std::vector<size_t>{20}, {900, 900, 900}, {1001, 1001}, {whole, whole, 20}, {0, 0}}) {
+    const auto received = ends.exchange(payloads, 5 * whole);
+    ASSERT_EQ(received.size(), payloads.size());
+    size_t bytes = 0;
+    for (const size_t payload : payloads) bytes += 52 + payload;
+    EXPECT_EQ(ends.all(received).size(), bytes);
+    for (const RxPacket& packet : received) EXPECT_TRUE(packet.placed.empty());
+  }
+}
+
+TEST(OpenUdp, APredictionIsAboutTheNextReceptionOnly) {
+  Predicted ends;
+  ends.exchange({}, 2 * Predicted::kPayload);  // nothing comes
+  std::array<RxPacket, 4> packets;
+  const auto part = std::span(ends.sent).first(52 + Predicted::kPayload);
+  const TxPacket packet{
+      .header = part, .payload = {}, .trailer = {}, .destination = &ends.receiver->local_address()};
+  ASSERT_EQ(ends.sender->send({&packet, 1}, Instant()), 1U);
+  ASSERT_EQ(ends.receiver->receive(packets, Instant()), 1U);
+  EXPECT_TRUE(packets[0].placed.empty());
 }
 
 // "Nobody listens on that port": anyone can forge that, and the kernel tells it with the next

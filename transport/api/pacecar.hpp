@@ -121,6 +121,8 @@ struct MemoryRange {
   uint64_t allocation = 0;  // what it lies in, by the driver's number; 0: not known, or several
 };
 
+// Until test() says that a message is there, anything may lie in its buffer, where it is of
+// PACECAR_IN_PLACE and more; a shorter one is written in ascending order, each byte once.
 struct ReceiveBuffer {
   void* data = nullptr;
   size_t size = 0;

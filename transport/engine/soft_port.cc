@@ -62,6 +62,7 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io) {
       .window_packets = params.window_packets,
       .full_checksum = full,
       .security = params.security,
+      .in_place_bytes = params.in_place,
       .sees_ecn = caps.sees_ecn,
       .joins_packets = joins,
       .wire_mode = params.wire,
@@ -112,6 +113,9 @@ void SoftPort::prepare() const {
 }
 
 size_t SoftPort::receive(Instant now) {
+  if (const Placement placement = nic_.predict(now); placement.place != nullptr) {
+    io_.predict(placement);
+  }
   const size_t received = io_.receive(received_, now);
   const Instant arrived = received > 0 && clock_ != nullptr ? clock_() : now;
   nic_.on_packets(arrived, received_.first(received));

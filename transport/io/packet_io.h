@@ -54,6 +54,9 @@ class PacketIo {
   virtual uint16_t source_port(uint16_t path, TrafficClass traffic_class) const = 0;
   // Takes packets in order and returns how many were taken; fewer means "full, again later".
   virtual size_t send(std::span<const TxPacket> packets, Instant now) = 0;
+  // The next receive() may put payload there (RxPacket::placed), and only that one. What turns out
+  // to be another packet is handed out whole.
+  virtual void predict(const Placement& /*placement*/) {}
   // Fills up to packets.size() entries and returns how many. Their memory is valid until the next
   // receive().
   virtual size_t receive(std::span<RxPacket> packets, Instant now) = 0;

@@ -70,6 +70,9 @@ struct SoftNicConfig {
   // Of connections of the extended mode. Not with packets whose payload is left out.
   Security security = Security::kOff;
   unsigned packets_per_key_log2 = kPacketsPerKeyLog2;
+  // From how long a write on its packets may come straight into place, where the packet I/O can
+  // (PacketIo::predict): until it is complete, anything may lie there. 0: never.
+  Bytes in_place_bytes = 0;
   bool sees_ecn = false;
   // Acknowledgements and control words go before data, not after a first burst of it: for a
   // packet I/O that takes few packets at a time.

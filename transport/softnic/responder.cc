@@ -62,11 +62,18 @@ Responder::Outcome Responder::on_data(const Data& data, const MemoryTable& memor
   if (data.bytes() > 0) {
     uint8_t* place = memory.writable(header.key, header.address, data.bytes());
     if (place == nullptr) return Outcome::kRefused;
-    ordered_copy(place, data.payload.data(), data.payload.size());
+    if (place != data.payload.data()) {
+      ordered_copy(place, data.payload.data(), data.payload.size());
+    }
   }
   accept(psn, data);
   return tracked && writes_.count(*write, data.bytes(), header.length) ? Outcome::kCompleted
                                                                        : Outcome::kPlaced;
+}
+
+Bytes Responder::left_of(uint32_t msn, uint32_t psn) const {
+  const bool newest = ((window_.cumulative() - 1) & kPsnMask) == psn;
+  return newest && window_.in_order() ? writes_.left(msn) : 0;
 }
 
 Arrival Responder::on_trimmed(const wire::DataHeader& header) {

@@ -49,6 +49,9 @@ class Responder {
   // Nothing has arrived since this instant.
   bool idle_since(Instant instant) const { return received_ == 0 || newest_.arrival <= instant; }
   bool in_order() const { return window_.in_order(); }
+  // What has not arrived of a write with immediate, if its packet `psn` is the newest of all and
+  // none before it is missing: then it follows that packet's payload. Else 0.
+  Bytes left_of(uint32_t msn, uint32_t psn) const;
   // Something has arrived that no acknowledgement has told yet.
   bool ack_due() const { return ack_due_; }
   // The acknowledgement of all that has arrived. `to` holds the largest one, max_ack_bytes().

@@ -16,6 +16,8 @@ constexpr Bytes kCatchUpBursts = 4;
 constexpr int64_t kCatchUpJitters = 20;
 // An acknowledgement waits for so much data where the configuration says nothing.
 constexpr Bytes kBurstsPerAck = 2;
+// How long after the newest packet of a write the place of the next is predicted.
+constexpr Duration kPatience = Duration::from_ms(1);
 constexpr size_t kNaks = 1024;  // at most, waiting to be sent
 // Control words are few and small.
 constexpr uint32_t kControlWindowPackets = 256;
@@ -86,6 +88,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       enciphers_(config.security == Security::kEncrypt),
       slab_bytes_(overhead_bytes_ + (enciphers_ ? config.mtu : 0)),
       opened_(enciphers_ ? wire::kMaxDatagramBytes : 0),
+      follower_(static_cast<uint32_t>(config.burst_bytes / config.mtu), kPatience),
       next_generation_(random()) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 17));
   if (config_.wire_mode == WireMode::kRoce) config_.mtu = standard_mtu(config_.mtu);

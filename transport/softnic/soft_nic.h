@@ -28,6 +28,7 @@
 #include "transport/softnic/queue_pair.h"
 #include "transport/softnic/random_source.h"
 #include "transport/softnic/slab.h"
+#include "transport/softnic/write_follower.h"
 
 namespace pacecar {
 
@@ -38,6 +39,8 @@ class SoftNic final : public Nic {
 
   // --- towards the packet I/O ---
   void on_packets(Instant now, std::span<const RxPacket> packets);
+  // For PacketIo::predict: where the payload of the packets that come next probably goes.
+  Placement predict(Instant now);
   // Fills packets to send and returns how many. They stay valid until the next call, as long as
   // invalidations() stays the same: do not call again before all are handed over.
   size_t poll_transmit(Instant now, std::span<TxPacket> packets);
@@ -137,14 +140,21 @@ class SoftNic final : public Nic {
   }
   // It is the peer's, whole and new; else it is counted. Where payloads are enciphered, what it
   // says is in opened_ then.
-  bool vouches(QueuePair& qp, std::span<const uint8_t> packet, size_t header_bytes) {
-    if (qp.guard != nullptr) return opens(*qp.guard, packet, header_bytes);
-    if (wire::verify_checksum(packet, header_bytes, qp.coverage)) return true;
+  bool vouches(QueuePair& qp, std::span<const uint8_t> packet, size_t header_bytes,
+               std::span<const uint8_t> placed = {}) {
+    if (qp.guard != nullptr) return opens(*qp.guard, packet, header_bytes, placed);
+    if (placed.empty() ? wire::verify_checksum(packet, header_bytes, qp.coverage)
+                       : wire::verify_checksum(packet, placed, qp.coverage)) {
+      return true;
+    }
     ++counters_.bad_checksum;
     return false;
   }
   [[gnu::noinline]] bool opens(PacketGuard& guard, std::span<const uint8_t> packet,
-                               size_t header_bytes);
+                               size_t header_bytes, std::span<const uint8_t> placed);
+  bool places() const { return config_.in_place_bytes > 0 && !enciphers_; }
+  bool as_predicted(std::span<const RxPacket> packets) const;
+  [[gnu::noinline]] void put_together(std::span<const RxPacket> packets);
   void on_data(Instant now, const RxPacket& packet);
   void on_trimmed(Instant now, const RxPacket& packet);
   void on_ack(Instant now, const RxPacket& packet);
@@ -279,6 +289,10 @@ class SoftNic final : public Nic {
   std::optional<KeyExchange> keys_;                      // with security
   std::map<KeyExchange::PublicKey, Secret> agreements_;  // with peers, as far as remembered
   std::vector<uint8_t> opened_;                          // what the newest payload said
+  WriteFollower follower_;
+  WriteFollower::Write predicted_;     // by the newest prediction
+  std::vector<RxPacket> together_;     // packets whose payload lay where it does not belong,
+  std::vector<uint8_t> in_one_piece_;  // and their bytes
   // The upper bits of the next queue pair's number: late packets of an earlier one in its slot do
   // not find it.
   uint32_t next_generation_;

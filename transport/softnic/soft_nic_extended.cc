@@ -101,9 +101,11 @@ std::optional<Secret> SoftNic::agree(const KeyExchange::PublicKey& peer) {
   return secret;
 }
 
-bool SoftNic::opens(PacketGuard& guard, std::span<const uint8_t> packet, size_t header_bytes) {
-  switch (guard.open(packet.first(header_bytes), body_of(packet).subspan(header_bytes),
-                     packet.last(trailer_bytes_), opened_.data())) {
+bool SoftNic::opens(PacketGuard& guard, std::span<const uint8_t> packet, size_t header_bytes,
+                    std::span<const uint8_t> placed) {
+  const auto payload = placed.empty() ? body_of(packet).subspan(header_bytes) : placed;
+  switch (guard.open(packet.first(header_bytes), payload, packet.last(trailer_bytes_),
+                     opened_.data())) {
     case PacketGuard::Verdict::kGood:
       return true;
     case PacketGuard::Verdict::kForged:

@@ -1,13 +1,65 @@
 // The part of SoftNic that takes packets in. Everything in them is a stranger's data until the
 // queue pair, the source and the trailer have been found right.
+#include <algorithm>
+
 #include "transport/softnic/soft_nic.h"
 #include "transport/wire/extended.h"
 
 namespace pacecar {
 
+// A prediction is about the very next packets, or none.
+Placement SoftNic::predict(Instant now) {
+  const WriteFollower::Write* write = places() ? follower_.predicted(now) : nullptr;
+  if (write == nullptr) return {};
+  const QueuePair* qp = find_end(write->queue_pair);
+  if (qp == nullptr || qp->state != QueuePair::State::kConnected || !qp->responder) return {};
+  const Bytes left = qp->responder->left_of(write->msn, write->psn);
+  if (left == 0) return {};
+  predicted_ = *write;
+  return {.place = memory_.writable(write->key, write->address, left),
+          .bytes = left,
+          .payload_bytes = write->payload,
+          .header_bytes = wire::kDataHeaderBytes,
+          .trailer_bytes = trailer_bytes_};
+}
+
+// Whether the payload of those that have been placed lies where they say that it goes.
+bool SoftNic::as_predicted(std::span<const RxPacket> packets) const {
+  uint64_t address = predicted_.address;
+  for (const RxPacket& packet : packets) {
+    if (packet.placed.empty()) return true;  // nor are those behind
+    if (!wire::names(packet.bytes, predicted_.queue_pair, predicted_.key, address)) return false;
+    address += packet.placed.size();
+  }
+  return true;
+}
+
+// Copies away what lies in a wrong place, before anything is put into the right one.
+void SoftNic::put_together(std::span<const RxPacket> packets) {
+  together_.assign(packets.begin(), packets.end());
+  size_t bytes = 0;
+  for (const RxPacket& packet : packets) bytes += packet.bytes.size() + packet.placed.size();
+  in_one_piece_.resize(bytes);
+  auto to = in_one_piece_.begin();
+  for (RxPacket& packet : together_) {
+    if (packet.placed.empty()) break;
+    const auto begin = to;
+    const auto header = packet.bytes.first(wire::kDataHeaderBytes);
+    for (const auto part : {header, packet.placed, packet.bytes.subspan(header.size())}) {
+      to = std::ranges::copy(part, to).out;
+    }
+    packet.bytes = {begin, to};
+    packet.placed = {};
+  }
+}
+
 // Flattened, as transmit_queue_pair is: what happens to every packet is one piece of code, although
 // packets that travel joined take the same steps elsewhere.
 [[gnu::flatten]] void SoftNic::on_packets(Instant now, std::span<const RxPacket> packets) {
+  if (!packets.empty() && !packets[0].placed.empty() && !as_predicted(packets)) {
+    put_together(packets);
+    packets = together_;
+  }
   for (const RxPacket& packet : packets) {
     if (packet.trimmed) {
       on_trimmed(now, packet);
@@ -93,14 +145,16 @@ void SoftNic::note_arrival(FlowId flow, const Responder::Data& data) {
 void SoftNic::on_data(Instant now, const RxPacket& packet) {
   Responder::Data data{.packet = packet, .arrival = now - packet.waited};
   const wire::DataHeader& header = data.header;
-  if (!wire::decode(body_of(packet.bytes), data.header, data.payload) ||
-      (packet.elided > 0 && (header.taken_back || data.bytes() > header.length))) {
+  const bool decoded = wire::decode(body_of(packet.bytes), data.header, data.payload);
+  if (!packet.placed.empty()) data.payload = packet.placed;
+  const bool apart = packet.elided > 0 || !packet.placed.empty();
+  if (!decoded || (apart && (header.taken_back || data.bytes() > header.length))) {
     ++counters_.malformed;
     return;
   }
   QueuePair* qp = find_sender(packet, header.destination_qp);
   if (qp == nullptr) return;
-  if (!vouches(*qp, packet.bytes, wire::kDataHeaderBytes)) return;
+  if (!vouches(*qp, packet.bytes, wire::kDataHeaderBytes, packet.placed)) return;
   if (enciphers_) data.payload = {opened_.data(), data.payload.size()};
   if (received_.full()) {
     ++counters_.completions_full;
@@ -120,6 +174,9 @@ void SoftNic::on_data(Instant now, const RxPacket& packet) {
       counters_.data_bytes_received += data.bytes();
       counters_.silent_packets_received += header.opcode == wire::Opcode::kWrite ? 1 : 0;
       counters_.marked_packets += data.marked() ? 1 : 0;
+      if (places() && header.length >= config_.in_place_bytes) {
+        follower_.on_packet(header, data.bytes(), now);
+      }
       if (tell_arrivals_ && qp->config.paced) note_arrival(qp->config.flow, data);
       qp->unacknowledged_bytes += data.bytes();
       ++qp->unacknowledged_packets;

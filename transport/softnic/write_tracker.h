@@ -30,6 +30,8 @@ class WriteTracker {
   // The write to which this packet belongs; nullptr: it is refused. `msn24` is the number as it
   // came on the wire. Valid until the next count() or cancel().
   Write* find(uint32_t msn24, Bytes payload, Bytes total);
+  // What has not arrived of a write of which something has; else 0.
+  Bytes left(uint32_t msn24) const;
   // Counts one new packet of a write that was found for it; true when that completes the write.
   bool count(Write& write, Bytes payload, Bytes total);
   // The sender has taken the write back: it never completes, and its late packets are refused.

@@ -31,4 +31,8 @@ void end_with_checksum(std::span<uint8_t> packet);
 // first `header_bytes` are header. False for a datagram that is too short for both.
 bool verify_checksum(std::span<const uint8_t> datagram, size_t header_bytes, Coverage coverage);
 
+// Likewise where the payload lies apart: `ends` are header and checksum.
+bool verify_checksum(std::span<const uint8_t> ends, std::span<const uint8_t> payload,
+                     Coverage coverage);
+
 }  // namespace pacecar::wire

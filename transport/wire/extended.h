@@ -87,6 +87,10 @@ bool decode(std::span<const uint8_t> packet, DataHeader& header,
 // A data packet of which a switch has left nothing but the header. No trailer vouches for it.
 bool decode_trimmed(std::span<const uint8_t> datagram, DataHeader& header);
 
+// Whether a data packet of at least kDataHeaderBytes names this place.
+bool names(std::span<const uint8_t> packet, uint32_t destination_qp, uint32_t key,
+           uint64_t address);
+
 // Where a data packet has its flags, and the one that says that others follow.
 inline constexpr size_t kFlagsAt = 35;
 inline constexpr uint32_t kDataJoined = 0x02;

@@ -53,6 +53,16 @@ struct TxPacket {
   size_t size() const { return header.size() + payload.size() + trailer.size(); }
 };
 
+// Where the payload of what comes next probably goes: consecutive packets of one write, each with
+// `payload_bytes` but perhaps the last.
+struct Placement {
+  uint8_t* place = nullptr;  // of the first one's payload; null: nothing is predicted
+  Bytes bytes = 0;           // of payload, in all; until all have arrived anything may lie there
+  Bytes payload_bytes = 0;
+  size_t header_bytes = 0;
+  size_t trailer_bytes = 0;
+};
+
 // One datagram received. The memory is the packet I/O's, valid until its next receive().
 struct RxPacket {
   std::span<const uint8_t> bytes;
@@ -64,6 +74,9 @@ struct RxPacket {
   // Payload bytes between header and trailer that are not in `bytes`: a simulator that carries
   // payload as a length only leaves them out, and the receiver counts them as arrived.
   Bytes elided = 0;
+  // Payload that was received straight into its predicted place (PacketIo::predict): `bytes` is
+  // header and trailer then, which must tell whether it belongs there.
+  std::span<const uint8_t> placed;
   // A switch has cut off payload and trailer instead of dropping the packet: they are lost.
   bool trimmed = false;
   bool trimmed_in_core = false;  // by another switch than the last one; false when unknown

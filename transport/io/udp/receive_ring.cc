@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace pacecar {
 namespace {
@@ -33,7 +34,7 @@ Duration waited_since(const cmsghdr& control, int64_t fetched_ns) {
 ReceiveRing::ReceiveRing()
     : slab_(static_cast<uint8_t*>(::operator new[](kBuffers* kStride, kAlignment))) {
   for (size_t i = 0; i < kBuffers; ++i) {
-    iovecs_[i] = {slab_.get() + i * kStride, kBufferBytes};
+    iovecs_[i] = {buffer(i), kBufferBytes};
     msghdr& message = messages_[i].msg_hdr;
     message.msg_iov = &iovecs_[i];
     message.msg_iovlen = 1;
@@ -45,10 +46,16 @@ ReceiveRing::ReceiveRing()
 }
 
 size_t ReceiveRing::receive(int fd, std::span<RxPacket> packets, PacketIoCounters& counters) {
-  if (rest_.empty() && !next_message(counters)) {
-    if (!fill(fd, counters) || !next_message(counters)) return 0;
-  }
+  const Placement placement = std::exchange(placement_, {});
   size_t count = 0;
+  if (rest_.empty() && !next_message(counters)) {
+    if (placement.place == nullptr) {
+      if (!fill(fd, counters) || !next_message(counters)) return 0;
+    } else {
+      if (!fill_places(fd, placement, counters)) return 0;
+      count = hand_out_placed(packets, counters);
+    }
+  }
   while (count < packets.size() && (!rest_.empty() || next_message(counters))) {
     const auto datagram = rest_.first(std::min(segment_bytes_, rest_.size()));
     rest_ = rest_.subspan(datagram.size());
@@ -67,17 +74,17 @@ int ReceiveRing::receive_one(int fd) {
   return 1;
 }
 
-// One system call. False when nothing waits.
-bool ReceiveRing::fill(int fd, PacketIoCounters& counters) {
+// One system call for at most so many. False when nothing waits.
+bool ReceiveRing::ask(int fd, unsigned messages, PacketIoCounters& counters) {
   for (size_t i = 0; i < filled_; ++i) {  // the kernel has written over these
     messages_[i].msg_hdr.msg_namelen = sizeof(SocketAddress);
     messages_[i].msg_hdr.msg_controllen = sizeof(Control);
   }
   filled_ = 0;
   next_ = 0;
-  const int received = batch_ == 1 ? receive_one(fd)
-                                   : recvmmsg(fd, messages_.data(), static_cast<unsigned>(batch_),
-                                              MSG_DONTWAIT, nullptr);
+  const int received = messages == 1
+                           ? receive_one(fd)
+                           : recvmmsg(fd, messages_.data(), messages, MSG_DONTWAIT, nullptr);
   if (received <= 0) {
     if (errno != EAGAIN && errno != EINTR) ++counters.receive_errors;
     return false;
@@ -86,12 +93,51 @@ bool ReceiveRing::fill(int fd, PacketIoCounters& counters) {
   timespec fetched;
   clock_gettime(CLOCK_REALTIME, &fetched);
   fetched_ns_ = ns_of(fetched);
+  return true;
+}
+
+bool ReceiveRing::fill(int fd, PacketIoCounters& counters) {
+  if (!ask(fd, static_cast<unsigned>(batch_), counters)) return false;
   size_t largest = 1;
   for (size_t i = 0; i < filled_; ++i) largest = std::max<size_t>(largest, messages_[i].msg_len);
   // Asking for one costs the least; a full answer says that more may be waiting.
   const size_t most = std::clamp<size_t>(kHotBytes / largest, 1, kBuffers);
   batch_ = filled_ == batch_ ? std::min(batch_ * 2, most) : filled_;
   return true;
+}
+
+// One message, whose payload goes to where it is predicted to go, if it is what was predicted; else
+// it is put together in the second buffer. False when nothing readable waits.
+bool ReceiveRing::fill_places(int fd, const Placement& placement, PacketIoCounters& counters) {
+  msghdr& header = messages_[0].msg_hdr;
+  const auto pieces = scatter_.lay(placement, {buffer(0), kBufferBytes});
+  header.msg_iov = pieces.data();
+  header.msg_iovlen = pieces.size();
+  const bool received = ask(fd, 1, counters) && next_message(counters);
+  header.msg_iov = &iovecs_[0];
+  header.msg_iovlen = 1;
+  return received;
+}
+
+// The packets of the open message that came to lie as predicted; the others are in rest_ then.
+size_t ReceiveRing::hand_out_placed(std::span<RxPacket> packets, PacketIoCounters& counters) {
+  const size_t bytes = rest_.size();
+  const size_t count = scatter_.placed_packets(bytes, segment_bytes_);
+  if (count == 0 || count > packets.size()) {
+    scatter_.gather(bytes, buffer(1));
+    rest_ = {buffer(1), bytes};
+    return 0;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    packets[i] = {.bytes = scatter_.ends(i),
+                  .source = &sources_[next_ - 1],
+                  .ecn = ecn_,
+                  .waited = waited_,
+                  .placed = scatter_.payload(i)};
+  }
+  rest_ = scatter_.rest(bytes);
+  counters.received_bytes += bytes - rest_.size();
+  return count;
 }
 
 // Opens the next readable message of the burst. False when there is none left.

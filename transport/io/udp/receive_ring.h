@@ -14,6 +14,7 @@
 
 #include "transport/io/packet_io.h"
 #include "transport/io/sockaddr.h"
+#include "transport/io/udp/scatter_list.h"
 #include "transport/wire/packet.h"
 
 namespace pacecar {
@@ -24,6 +25,8 @@ class ReceiveRing {
   ReceiveRing(const ReceiveRing&) = delete;  // the message headers point into the object
   ReceiveRing& operator=(const ReceiveRing&) = delete;
 
+  // See PacketIo::predict.
+  void predict(const Placement& placement) { placement_ = placement; }
   // Hands out what is left of the last burst; only when nothing is left, asks the socket once.
   size_t receive(int fd, std::span<RxPacket> packets, PacketIoCounters& counters);
 
@@ -44,8 +47,12 @@ class ReceiveRing {
   };
   static constexpr std::align_val_t kAlignment{4096};
 
+  uint8_t* buffer(size_t i) { return slab_.get() + i * kStride; }
   int receive_one(int fd);
   bool fill(int fd, PacketIoCounters& counters);
+  bool ask(int fd, unsigned messages, PacketIoCounters& counters);
+  bool fill_places(int fd, const Placement& placement, PacketIoCounters& counters);
+  size_t hand_out_placed(std::span<RxPacket> packets, PacketIoCounters& counters);
   bool next_message(PacketIoCounters& counters);
   bool open(mmsghdr& message);
 
@@ -64,6 +71,8 @@ class ReceiveRing {
   size_t segment_bytes_ = 0;
   Ecn ecn_ = Ecn::kNotCapable;
   Duration waited_;
+  Placement placement_;  // predicted for the next call
+  ScatterList scatter_;
   // When the last burst was fetched, by the clock of the kernel's time stamps.
   int64_t fetched_ns_ = 0;
 };

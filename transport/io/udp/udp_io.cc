@@ -62,6 +62,7 @@ class UdpIo final : public PacketIo {
     return transmitter_for(path, traffic_class).source.port;
   }
   size_t send(std::span<const TxPacket> packets, Instant now) override;
+  void predict(const Placement& placement) override { ring_.predict(placement); }
   size_t receive(std::span<RxPacket> packets, Instant now) override;
 
  private:

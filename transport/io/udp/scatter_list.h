@@ -1,0 +1,47 @@
+// The scatter list by which one call receives the packets of a joined datagram: payload to where it
+// is predicted to go, headers and trailers side by side in a plain buffer, and behind the last
+// predicted payload whatever else there is.
+//
+// Pure; one thread.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/wire/packet.h"
+
+namespace pacecar {
+
+class ScatterList {
+ public:
+  static constexpr size_t kMostPackets = 64;
+
+  // `plain` has room for a whole datagram. Both outlive what is received.
+  std::span<iovec> lay(const Placement& placement, std::span<uint8_t> plain);
+
+  // How many packets of a datagram of `bytes`, of which each but the last has `packet_bytes`, have
+  // come to lie as they were laid; 0 if any of those predicted has another length.
+  size_t placed_packets(size_t bytes, size_t packet_bytes) const;
+  // Packet `i` of those: header and trailer, and its payload.
+  std::span<const uint8_t> ends(size_t i) const;
+  std::span<const uint8_t> payload(size_t i) const;
+  // What of a datagram of `bytes` follows the packets that were predicted.
+  std::span<const uint8_t> rest(size_t bytes) const;
+  // A datagram of `bytes` in one piece.
+  void gather(size_t bytes, uint8_t* to) const;
+
+ private:
+  size_t packet_bytes(size_t i) const { return ends_bytes() + payload(i).size(); }
+  size_t ends_bytes() const { return placement_.header_bytes + placement_.trailer_bytes; }
+
+  Placement placement_;
+  size_t packets_ = 0;
+  std::span<uint8_t> plain_;
+  std::array<iovec, 2 * kMostPackets + 1> pieces_;
+};
+
+}  // namespace pacecar
