@@ -79,7 +79,7 @@ class EngineSendConnection final : public SendConnection {
     }
     // The first leaves at once. More of them leave together, with the next poll: who has not asked
     // after the first yet, will.
-    ++outstanding_ == 1 ? at_.nic.engine->submitted() : at_.nic.engine->noted();
+    ++outstanding_ == 1 ? at_.nic.engine->hurry() : at_.nic.engine->noted();
     return request;
   }
 

@@ -130,12 +130,24 @@ bool Engine::poll(Instant now) {
   // Most polls find nothing: they end here.
   if (received == 0 && now < deadline_ && sends_.empty() && receives_.empty()) return false;
   // What was received may be later than the turn began.
-  return poll_without_receiving(received > 0 ? Engine::now() : now) || received > 0;
+  const Instant time = received > 0 ? Engine::now() : now;
+  // Who waits for a message goes on at once, and the rest of the turn is the next one's.
+  if (received > 0 && !unfinished_ && loop_->deliver(time)) {
+    leave_unfinished();
+    return true;
+  }
+  return poll_without_receiving(time) || received > 0;
+}
+
+void Engine::leave_unfinished() {
+  unfinished_ = true;
+  deadline_ = Instant();
 }
 
 bool Engine::poll_without_receiving(Instant now) {
   const size_t submitted = drain_submissions(now);
   const size_t sent = loop_->advance(now);
+  unfinished_ = false;
   deadline_ = loop_->next_deadline();
   stall_changes_.store(messenger_->stall_changes(), std::memory_order_relaxed);
   return sent + submitted > 0;
@@ -179,6 +191,15 @@ void Engine::submitted() {
   if (params_.progress == Progress::kThread || !try_lock()) return noted();
   const Instant time = now();
   poll_without_receiving(time);
+  end_inline_poll(time);
+}
+
+void Engine::hurry() {
+  if (params_.progress == Progress::kThread || !try_lock()) return noted();
+  const Instant time = now();
+  drain_submissions(time);
+  loop_->hurry(time);
+  leave_unfinished();
   end_inline_poll(time);
 }
 
@@ -290,7 +311,8 @@ void Engine::sleep_until_needed() {
   Instant deadline = Instant::never();
   {
     const Hold hold(*this);
-    deadline_ = prepare_to_wait() ? loop_->next_deadline() : Instant();
+    const bool waits = !unfinished_ && prepare_to_wait();
+    deadline_ = waits ? loop_->next_deadline() : Instant();
     deadline = sleep_limit(deadline_);
     // From here on, who submits or polls sees that we sleep and wakes us if need be.
     asleep_until_ns_.store(deadline.ns());

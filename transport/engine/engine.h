@@ -63,6 +63,9 @@ class Engine {
   Submissions<ReceiveOperation>& receives() { return receives_; }
   // After a submission: moves it on at once where that is this thread's to do.
   void submitted();
+  // After the submission of a send for which the peer may wait: lets it out, and leaves all else to
+  // the next poll.
+  void hurry();
   // After a submission that may wait for whoever polls next.
   void noted() {
     if (asleep_until_ns_.load() != 0) wake_keeper();
@@ -108,6 +111,7 @@ class Engine {
   // All with the lock held.
   bool poll(Instant now);
   bool poll_without_receiving(Instant now);
+  void leave_unfinished();
   // As NicPort::prepare_to_wait.
   bool prepare_to_wait();
   size_t drain_submissions(Instant now);
@@ -138,6 +142,7 @@ class Engine {
 
   std::mutex mutex_;
   Instant deadline_;             // of the poll loop, after the last poll that moved anything
+  bool unfinished_ = false;      // a turn: only what somebody waits for has been done
   uint32_t empty_polls_ = 0;     // by callers, in a row
   Instant last_moved_;           // when a caller's poll moved anything
   std::atomic<int> waiting_{0};  // threads that want the lock for set-up: pollers stand back

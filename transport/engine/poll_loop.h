@@ -17,6 +17,13 @@ class PollLoop {
 
   // Takes what has arrived, at most one burst; returns how much.
   size_t receive(Instant now) { return port_.receive(now); }
+  // Tells at once of a message that has been received, if all else can wait a little.
+  bool deliver(Instant now) { return messenger_.finish_receives(now) && next_deadline() > now; }
+  // Lets out at once what has been submitted; all else is for the next advance().
+  void hurry(Instant now) {
+    messenger_.hurry_sends(now);
+    port_.transmit(now);
+  }
   // Runs timers, moves messages, lets out what is due; returns how much.
   size_t advance(Instant now);
   // When advance() has something to do if nothing arrives.

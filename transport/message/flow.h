@@ -63,6 +63,7 @@ struct Messenger::Flow {
   bool active = false;       // some request is under way: the peer must be alive
   bool obeys = false;        // receiving: the sender takes our allocator's grants
   bool doubted = false;      // sending: no further connection shares it
+  bool undecided = false;    // sending: something has changed since its limits were decided
   uint32_t weight = 1;       // the largest of its connections'
   uint32_t writes = 0;       // sending: at the NIC
   FlowStanding standing;

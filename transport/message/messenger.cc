@@ -79,6 +79,7 @@ Messenger::Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Al
       posting_(config.max_connections),
       telling_(config.max_connections),
       speaking_(nic.caps().flows),
+      unsettled_(nic.caps().flows),
       minded_senders_(config.max_connections),
       minded_receivers_(config.max_connections),
       next_flow_number_(config.first_flow_number),

@@ -173,6 +173,11 @@ class Messenger {
 
   // Takes what has arrived, and moves messages as far as the NIC.
   void poll(Instant now);
+  // The part of it for which a receiver may be waiting; true if a message is there.
+  bool finish_receives(Instant now);
+  // The part of it for which a sender waits: what has been submitted goes as far as the NIC. What it
+  // means for the flow is settled by the next poll, if it all fits a packet.
+  void hurry_sends(Instant now);
   // Then: what peers are to know by control writes, and housekeeping.
   void inform(Instant now);
   // Fetches into the cache what poll touches, for one who polls many messengers.
@@ -234,6 +239,9 @@ class Messenger {
   void weigh(Flow& flow, Instant now);  // after its connections have changed
   void decide(Flow& flow, Instant now);
   void announce(Flow& flow, Instant now);
+  // Announces, and decides if there is anything to send, when this poll has seen all.
+  void settle_later(Flow& flow, bool decides);
+  void settle(Instant now);
   void on_grant(Flow& flow, uint64_t word, Instant now);
   uint64_t grant_word(const Flow& flow) const;
   Bytes write_bytes(const Flow& flow) const;
@@ -255,8 +263,9 @@ class Messenger {
   void note_waiting(Instant now);
   void poll_flow_words(Instant now);
   void poll_matching(Instant now);
-  void poll_posting(Instant now);
-  void post_writes(Sender& sender, Instant now);
+  // Returns the most that one sender has posted.
+  Bytes poll_posting(Instant now);
+  Bytes post_writes(Sender& sender, Instant now);
   void poll_telling(Instant now);
   void poll_grants(Instant now);
   void want_slots(Sender& sender);
@@ -310,6 +319,7 @@ class Messenger {
   WorkList posting_;                          // senders with writes to post
   WorkList telling_;                          // receivers with slots that the peer was not told
   WorkList speaking_;                         // flows with a word to write
+  WorkList unsettled_;                        // flows of which something has changed
   // With requests that may be under way, or closed by the application: for the others nothing
   // happens by the passing of time.
   WorkList minded_senders_;

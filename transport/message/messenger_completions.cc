@@ -47,7 +47,7 @@ void Messenger::on_sent(const Completion& completion) {
       // What was taken back is never acknowledged: without writes there is no backlog.
       if (--sender.flow->writes == 0) {
         sender.flow->standing.backlog = 0;
-        announce(*sender.flow, now_);
+        settle_later(*sender.flow, false);
       }
       const uint32_t done = sender.queue.on_write_done(id.number, completion.status);
       if (ok) counters_.messages_sent += done;

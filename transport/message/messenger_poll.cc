@@ -1,6 +1,7 @@
 // What Messenger does at every poll.
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "cc/grant_word.h"
 #include "transport/base/prefetch.h"
@@ -40,7 +41,22 @@ void Messenger::poll(Instant now) {
     poll_flow_words(now);
     poll_matching(now);
   }
+  settle(now);
   poll_posting(now);
+  settle(now);
+}
+
+bool Messenger::finish_receives(Instant now) {
+  now_ = now;
+  const uint64_t before = counters_.messages_received;
+  poll_completions(now);
+  return counters_.messages_received != before;
+}
+
+void Messenger::hurry_sends(Instant now) {
+  now_ = now;
+  poll_matching(now);
+  if (poll_posting(now) > nic_.caps().mtu) settle(now);
 }
 
 void Messenger::inform(Instant now) {
@@ -158,8 +174,7 @@ void Messenger::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
   flow.standing.in_flight = signal.in_flight;
   flow.standing.sent = signal.sent;
   if (signal.sharing > 0) flow.standing.sharing = signal.sharing;
-  announce(flow, now);
-  if (flow.standing.backlog > 0) decide(flow, now);
+  settle_later(flow, true);
 }
 
 // Of a flow that idles nothing is to be decided: it is as it begins.
@@ -226,8 +241,21 @@ void Messenger::poll_flow_words(Instant now) {
 
 void Messenger::on_grant(Flow& flow, uint64_t word, Instant now) {
   flow.controller->on_grant(now, wire::decode_grant(word));
-  announce(flow, now);
-  if (flow.standing.backlog > 0) decide(flow, now);
+  settle_later(flow, true);
+}
+
+void Messenger::settle_later(Flow& flow, bool decides) {
+  flow.undecided |= decides;
+  unsettled_.add(flow.id);
+}
+
+void Messenger::settle(Instant now) {
+  while (!unsettled_.empty()) {
+    Flow* flow = flows_.find(unsettled_.take());
+    if (flow == nullptr) continue;
+    announce(*flow, now);
+    if (std::exchange(flow->undecided, false) && flow->standing.backlog > 0) decide(*flow, now);
+  }
 }
 
 Bytes Messenger::write_bytes(const Flow& flow) const {
@@ -277,16 +305,18 @@ void Messenger::want_slots(Sender& sender) {
   }
 }
 
-void Messenger::poll_posting(Instant now) {
+Bytes Messenger::poll_posting(Instant now) {
   data_posted_to_ = nullptr;
   more_to_post_ = false;
+  Bytes most = 0;
   for (size_t left = posting_.size(); left > 0; --left) {
     Sender& sender = senders_[posting_.take()];
-    if (!sender.held) post_writes(sender, now);
+    if (!sender.held) most = std::max(most, post_writes(sender, now));
   }
+  return most;
 }
 
-void Messenger::post_writes(Sender& sender, Instant now) {
+Bytes Messenger::post_writes(Sender& sender, Instant now) {
   Flow& flow = *sender.flow;
   Bytes bytes = 0;
   WorkRequest write;
@@ -300,15 +330,15 @@ void Messenger::post_writes(Sender& sender, Instant now) {
     }
     bytes += sender.queue.on_posted();
   }
-  if (posted == 0) return;
+  if (posted == 0) return 0;
   data_posted_to_ = &flow.peer;
   const bool begins = flow.standing.backlog == 0;
   flow.writes += static_cast<uint32_t>(posted);
   flow.standing.backlog += bytes;
   counters_.bytes_sent += bytes;
   flow.controller->on_send(now, bytes);
-  announce(flow, now);
-  if (begins) decide(flow, now);  // it may have been idle
+  settle_later(flow, begins);  // it may have been idle
+  return bytes;
 }
 
 void Messenger::poll_telling(Instant now) {
