@@ -1,7 +1,7 @@
 """Runs bench/nccl/run against a stand-in for NCCL: nccl_run_test.py PROGRAMS [unittest flags].
 
-PROGRAMS holds `collectives`, built with tests/support/fake_nccl, and `paired_ratios`. Nothing here
-asserts a speed.
+PROGRAMS holds `collectives`, `paired_ratios`, and tests/support/fake_nccl as libraries. Nothing
+here asserts a speed.
 """
 
 import contextlib
@@ -49,14 +49,16 @@ def some_library():
 
 
 def command(*flags, programs=True):
-    built = ("--programs", PROGRAMS, "--plugin", some_library()) if programs else ()
+    built = ("--programs", PROGRAMS, "--plugin", some_library(), "--nccl",
+             PROGRAMS / toolkit.NCCL) if programs else ()
     return [sys.executable, RUN, *built, *flags]
 
 
 def run(*flags, programs=True, fault="", **environment):
     return subprocess.run(list(map(str, command(*flags, programs=programs))), capture_output=True,
                           text=True, timeout=LIMIT_S, check=False,
-                          env={**os.environ, "FAKE_NCCL": fault, **environment})
+                          env={**os.environ, "LD_LIBRARY_PATH": str(PROGRAMS),
+                               "FAKE_NCCL": fault, **environment})
 
 
 class WholeRun(unittest.TestCase):
@@ -136,7 +138,7 @@ class WholeRun(unittest.TestCase):
         self.assertIn("1 of 1000 rounds fit into 0.001 s", done.stderr)
 
     def test_an_interrupt_leaves_no_rank(self):
-        environment = {**os.environ, "FAKE_NCCL": "hang"}
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(PROGRAMS), "FAKE_NCCL": "hang"}
         with tempfile.TemporaryDirectory() as folder:
             process = subprocess.Popen(list(map(str, command(*TINY))),
                                        env={**environment, "TMPDIR": folder},
@@ -175,8 +177,14 @@ class Refusals(unittest.TestCase):
 
     def test_no_nccl_is_a_skip(self):
         with tempfile.TemporaryDirectory() as folder:
-            self.refused(77, f"nccl.h and libnccl.so are not found in {folder}: install "
-                         "libnccl-dev, or name the folder", "--nccl", folder, programs=False)
+            self.refused(77, f"libnccl.so.2 is not found in {folder}: name it", "--nccl", folder)
+
+    def test_an_nccl_that_does_not_load_is_a_skip(self):
+        self.refused(77, "NCCL does not load", "--nccl", __file__)
+
+    def test_no_driver_is_a_skip(self):
+        self.refused(77, "there is no GPU that CUDA can use (libcuda.so.1: cannot open", *TINY,
+                     LD_LIBRARY_PATH="/nowhere")
 
     def test_a_missing_plugin_is_an_error(self):
         self.refused(2, "/nowhere/plugin.so is missing: build it", *TINY, "--plugin",
@@ -205,13 +213,14 @@ class Refusals(unittest.TestCase):
 
 
 class RealToolkit(unittest.TestCase):
-    def test_the_driver_compiles_against_nccl_where_it_is_installed(self):
+    def test_the_driver_loads_nccl_where_it_is_installed(self):
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                programs = toolkit.build(pathlib.Path(folder), None, None)
-            except toolkit.Skipped as reason:
-                self.skipTest(str(reason))
-            seen = toolkit.probe([programs / toolkit.DRIVER, "probe"])
+            programs = toolkit.build(pathlib.Path(folder))
+            seen = toolkit.probe([programs / toolkit.DRIVER, toolkit.find_nccl(None), "probe"])
+        try:
+            toolkit.require_nccl(seen)
+        except toolkit.Skipped as reason:
+            self.skipTest(str(reason))
         self.assertGreaterEqual(seen["nccl"], 21300)
         if seen["gpus"] == 0:
             with self.assertRaises(toolkit.Skipped):
@@ -317,10 +326,11 @@ class Mps(unittest.TestCase):
             program.write_text(self.CONTROL, "utf-8")
             program.chmod(0o755)
             ours = {"PATH": f"{folder}:{os.environ['PATH']}", "CALLS": str(calls),
-                    "CODE": str(code), "FAKE_NCCL": fault}
+                    "CODE": str(code), "FAKE_NCCL": fault, "LD_LIBRARY_PATH": str(PROGRAMS)}
             said = io.StringIO()
             with unittest.mock.patch.dict(os.environ, ours), contextlib.redirect_stderr(said):
-                with mps.serving([PROGRAMS / toolkit.DRIVER, "probe"]) as environment:
+                with mps.serving([PROGRAMS / toolkit.DRIVER, PROGRAMS / toolkit.NCCL,
+                                  "probe"]) as environment:
                     pass
             return environment, said.getvalue(), calls.read_text("utf-8").splitlines()
 

@@ -1,8 +1,8 @@
 // One rank of a job of NCCL: runs operations of several sizes, checks every element, takes times.
-//   collectives probe
-//   collectives RANK RANKS GPU ID_FILE OPERATIONS BYTES:ITERATIONS,... REPETITIONS
-// `bench/nccl/run` starts it and reads its lines: a JSON object per operation and size, with the
-// seconds of one operation in each repetition.
+//   collectives NCCL probe
+//   collectives NCCL RANK RANKS GPU ID_FILE OPERATIONS BYTES:ITERATIONS,... REPETITIONS
+// NCCL is the library's file. `bench/nccl/run` starts it and reads its lines: a JSON object per
+// operation and size, with the seconds of one operation in each repetition.
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -70,32 +70,60 @@ Size parse_size(std::string_view text) {
 
 Options parse(char** argv) {
   Options options;
-  options.ranks = static_cast<int>(number(argv[2], 2, kMaxRanks, "RANKS"));
+  options.ranks = static_cast<int>(number(argv[3], 2, kMaxRanks, "RANKS"));
   options.rank =
-      static_cast<int>(number(argv[1], 0, static_cast<uint64_t>(options.ranks) - 1, "RANK"));
-  options.gpu = static_cast<int>(number(argv[3], 0, kMaxGpus, "GPU"));
-  options.id_file = argv[4];
-  for (const auto name : split(argv[5], ',')) options.operations.push_back(operation_called(name));
-  for (const auto size : split(argv[6], ',')) options.sizes.push_back(parse_size(size));
-  options.repetitions = number(argv[7], 1, kMaxTimes, "REPETITIONS");
+      static_cast<int>(number(argv[2], 0, static_cast<uint64_t>(options.ranks) - 1, "RANK"));
+  options.gpu = static_cast<int>(number(argv[4], 0, kMaxGpus, "GPU"));
+  options.id_file = argv[5];
+  for (const auto name : split(argv[6], ',')) options.operations.push_back(operation_called(name));
+  for (const auto size : split(argv[7], ',')) options.sizes.push_back(parse_size(size));
+  options.repetitions = number(argv[8], 1, kMaxTimes, "REPETITIONS");
   return options;
 }
 
-int probe() {
+// How many GPUs let us in; what is wrong with those that do not goes to `reason`.
+int usable_gpus(std::string& reason) {
+  reason = load_driver();
+  if (!reason.empty()) return 0;
   int gpus = 0;
-  int nccl = 0;
-  int runtime = 0;
-  int driver = 0;
-  cudaError_t found = cudaGetDeviceCount(&gpus);
-  if (found == cudaSuccess) found = cudaFree(nullptr);  // a GPU that is seen may still refuse us
-  require(ncclGetVersion(&nccl), "ncclGetVersion");
-  require(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
-  require(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  int found = driver().init(0);
+  if (found == kSuccess) found = driver().device_count(&gpus);
+  Device device = 0;
+  Context context = nullptr;
+  if (found == kSuccess && gpus > 0) found = driver().device_get(&device, 0);
+  // A GPU that is seen may still refuse us.
+  if (found == kSuccess && gpus > 0) found = driver().retain_context(&context, device);
+  reason = driver_error(found);
+  return found == kSuccess ? gpus : 0;
+}
+
+std::string quoted(std::string text) {
+  for (char& letter : text) {
+    if (letter == '"' || letter == '\\' || letter < ' ') letter = '\'';
+  }
+  return '"' + text + '"';
+}
+
+int probe(const std::string& nccl_library) {
+  std::string reason;
+  const int gpus = usable_gpus(reason);
+  const std::string without = load_nccl(nccl_library);
+  int nccl_version = 0;
+  int cuda_version = 0;
+  if (without.empty()) nccl().version(&nccl_version);
+  if (driver().version != nullptr) driver().version(&cuda_version);
   std::printf(
-      "{\"gpus\": %d, \"reason\": \"%s\", \"nccl\": %d, \"cuda_runtime\": %d, "
+      "{\"gpus\": %d, \"reason\": %s, \"nccl\": %d, \"nccl_reason\": %s, "
       "\"cuda_driver\": %d}\n",
-      found == cudaSuccess ? gpus : 0, cudaGetErrorString(found), nccl, runtime, driver);
+      gpus, quoted(reason).c_str(), nccl_version, quoted(without).c_str(), cuda_version);
   return 0;
+}
+
+void load_libraries(const std::string& nccl_library) {
+  for (const std::string& reason : {load_driver(), load_nccl(nccl_library)}) {
+    if (!reason.empty()) end_with(reason);
+  }
+  require_driver(driver().init(0), "cuInit");
 }
 
 class Rank {
@@ -196,11 +224,12 @@ class Rank {
 
 int main(int argc, char** argv) {
   using namespace pacecar::nccl;
-  constexpr int kArguments = 8;
-  if (argc == 2 && std::string_view(argv[1]) == "probe") return probe();
+  constexpr int kArguments = 9;
+  if (argc == 3 && std::string_view(argv[2]) == "probe") return probe(argv[1]);
   if (argc != kArguments) {
     end_with("this is one rank of a job: bench/nccl/run starts it with what it needs");
   }
+  load_libraries(argv[1]);
   const Options options = parse(argv);
   Rank(options).run();
   return 0;

@@ -13,9 +13,9 @@ constexpr std::chrono::seconds kIdPatience{60};
 constexpr std::chrono::milliseconds kIdPause{5};
 constexpr uint32_t kPollsPerErrorCheck = 4096;
 
-ncclUniqueId publish_id(const std::string& file) {
-  ncclUniqueId id;
-  require(ncclGetUniqueId(&id), "ncclGetUniqueId");
+UniqueId publish_id(const std::string& file) {
+  UniqueId id;
+  require_nccl(nccl().unique_id(&id), "ncclGetUniqueId");
   // Under its name only when it is whole.
   const std::string unfinished = file + ".part";
   std::ofstream out(unfinished, std::ios::binary);
@@ -27,9 +27,9 @@ ncclUniqueId publish_id(const std::string& file) {
   return id;
 }
 
-ncclUniqueId await_id(const std::string& file) {
+UniqueId await_id(const std::string& file) {
   const auto deadline = std::chrono::steady_clock::now() + kIdPatience;
-  ncclUniqueId id;
+  UniqueId id;
   while (std::chrono::steady_clock::now() < deadline) {
     std::ifstream in(file, std::ios::binary);
     if (in.read(id.internal, sizeof(id.internal))) return id;
@@ -38,6 +38,8 @@ ncclUniqueId await_id(const std::string& file) {
   end_with("rank 0 did not write " + file + " in time: see what it says");
 }
 
+DevicePointer address(const float* data) { return reinterpret_cast<DevicePointer>(data); }
+
 }  // namespace
 
 void end_with(const std::string& sentence) {
@@ -45,66 +47,82 @@ void end_with(const std::string& sentence) {
   std::exit(1);
 }
 
-void require(cudaError_t result, const char* what) {
-  if (result != cudaSuccess) end_with(std::string(what) + ": " + cudaGetErrorString(result));
+std::string driver_error(int result) {
+  const char* text = nullptr;
+  driver().error_string(result, &text);
+  return text ? text : "unknown error";
 }
 
-void require(ncclResult_t result, const char* what) {
-  if (result != ncclSuccess) end_with(std::string(what) + ": " + ncclGetErrorString(result));
+void require_driver(int result, const char* what) {
+  if (result != kSuccess) end_with(std::string(what) + ": " + driver_error(result));
+}
+
+void require_nccl(int result, const char* what) {
+  if (result != kSuccess) end_with(std::string(what) + ": " + nccl().error_string(result));
 }
 
 DeviceBuffer::DeviceBuffer(size_t elements) : elements_(elements) {
-  void* memory = nullptr;
-  require(cudaMalloc(&memory, elements * sizeof(float)), "cudaMalloc");
-  data_ = static_cast<float*>(memory);
+  DevicePointer memory = 0;
+  require_driver(driver().allocate(&memory, elements * sizeof(float)), "cuMemAlloc");
+  data_ = reinterpret_cast<float*>(memory);
 }
 
-DeviceBuffer::~DeviceBuffer() { cudaFree(data_); }
+DeviceBuffer::~DeviceBuffer() { driver().release(address(data_)); }
 
 void DeviceBuffer::poison() {
-  require(cudaMemset(data_, 0xff, elements_ * sizeof(float)), "cudaMemset");
+  require_driver(driver().set_bytes(address(data_), 0xff, elements_ * sizeof(float)), "cuMemset");
 }
 
 void to_device(float* destination, const std::vector<float>& source, size_t elements) {
-  require(cudaMemcpy(destination, source.data(), elements * sizeof(float), cudaMemcpyHostToDevice),
-          "cudaMemcpy to the GPU");
+  require_driver(
+      driver().copy_to_device(address(destination), source.data(), elements * sizeof(float)),
+      "cuMemcpy to the GPU");
 }
 
 void to_host(std::vector<float>& destination, const float* source, size_t elements) {
-  require(cudaMemcpy(destination.data(), source, elements * sizeof(float), cudaMemcpyDeviceToHost),
-          "cudaMemcpy from the GPU");
+  require_driver(
+      driver().copy_to_host(destination.data(), address(source), elements * sizeof(float)),
+      "cuMemcpy from the GPU");
+}
+
+void use_gpu(int gpu) {
+  Device device = 0;
+  Context context = nullptr;
+  require_driver(driver().device_get(&device, gpu), "cuDeviceGet");
+  require_driver(driver().retain_context(&context, device), "cuDevicePrimaryCtxRetain");
+  require_driver(driver().set_context(context), "cuCtxSetCurrent");
 }
 
 Communicator::Communicator(int rank, int ranks, int gpu, const std::string& id_file)
     : rank_(rank), ranks_(ranks) {
-  require(cudaSetDevice(gpu), "cudaSetDevice");
-  const ncclUniqueId id = rank == 0 ? publish_id(id_file) : await_id(id_file);
-  require(ncclCommInitRank(&handle_, ranks, id, rank), "ncclCommInitRank");
+  use_gpu(gpu);
+  const UniqueId id = rank == 0 ? publish_id(id_file) : await_id(id_file);
+  require_nccl(nccl().init_rank(&handle_, ranks, id, rank), "ncclCommInitRank");
   // An ordinary stream: it waits for the copies and the poison before it, and they for it.
-  require(cudaStreamCreate(&stream_), "cudaStreamCreate");
+  require_driver(driver().stream_create(&stream_, 0), "cuStreamCreate");
 }
 
 Communicator::~Communicator() {
-  ncclCommDestroy(handle_);
-  cudaStreamDestroy(stream_);
+  nccl().destroy(handle_);
+  driver().stream_destroy(stream_);
 }
 
 void Communicator::wait() const {
   for (uint32_t polls = 1;; ++polls) {
-    const cudaError_t state = cudaStreamQuery(stream_);
-    if (state == cudaSuccess) return;
-    if (state != cudaErrorNotReady) require(state, "the stream");
+    const int state = driver().stream_query(stream_);
+    if (state == kSuccess) return;
+    if (state != kNotReady) require_driver(state, "the stream");
     if (polls % kPollsPerErrorCheck != 0) continue;
     // What fails on the network is told here only: the GPU waits for ever.
-    ncclResult_t failure = ncclSuccess;
-    require(ncclCommGetAsyncError(handle_, &failure), "ncclCommGetAsyncError");
-    require(failure, "the network failed under an operation");
+    int failure = kSuccess;
+    require_nccl(nccl().async_error(handle_, &failure), "ncclCommGetAsyncError");
+    require_nccl(failure, "the network failed under an operation");
   }
 }
 
 void Communicator::barrier(DeviceBuffer& scratch) const {
-  require(ncclAllReduce(scratch.data(), scratch.data(), 1, ncclFloat, ncclSum, handle_, stream_),
-          "the barrier's ncclAllReduce");
+  require_nccl(nccl().all_reduce(scratch.data(), scratch.data(), 1, kFloat, kSum, handle_, stream_),
+               "the barrier's ncclAllReduce");
   wait();
 }
 

@@ -1,21 +1,22 @@
 // What a rank needs of CUDA and NCCL: memory, one stream, one communicator. Whatever fails ends the
 // program with one sentence on stderr: a rank cannot go on without its peers. One thread uses it.
-// Only the standard library beside the two, so that a bare compiler builds it.
+// Only the standard library beside what libraries.h loads, so that a bare compiler builds it.
 #pragma once
-
-#include <cuda_runtime_api.h>
-#include <nccl.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "bench/nccl/gpu/libraries.h"
+
 namespace pacecar::nccl {
 
 [[noreturn]] void end_with(const std::string& sentence);
-void require(cudaError_t result, const char* what);
-void require(ncclResult_t result, const char* what);
+void require_driver(int result, const char* what);
+void require_nccl(int result, const char* what);
+// The driver's words for its result.
+std::string driver_error(int result);
 
 // `elements` floats on the GPU.
 class DeviceBuffer {
@@ -38,6 +39,9 @@ class DeviceBuffer {
 void to_device(float* destination, const std::vector<float>& source, size_t elements);
 void to_host(std::vector<float>& destination, const float* source, size_t elements);
 
+// Makes the GPU's primary context current; the library is loaded.
+void use_gpu(int gpu);
+
 // The communicator of `ranks` processes, and the stream that its operations are put on.
 class Communicator {
  public:
@@ -49,8 +53,8 @@ class Communicator {
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
-  ncclComm_t handle() const { return handle_; }
-  cudaStream_t stream() const { return stream_; }
+  NcclCommunicator handle() const { return handle_; }
+  Stream stream() const { return stream_; }
 
   // Until the stream has done its work; ends the program when NCCL reports an error meanwhile.
   void wait() const;
@@ -60,8 +64,8 @@ class Communicator {
  private:
   int rank_;
   int ranks_;
-  ncclComm_t handle_ = nullptr;
-  cudaStream_t stream_ = nullptr;
+  NcclCommunicator handle_ = nullptr;
+  Stream stream_ = nullptr;
 };
 
 }  // namespace pacecar::nccl

@@ -7,60 +7,61 @@ namespace pacecar::nccl {
 namespace {
 
 void all_reduce(const Communicator& job, const Call& call) {
-  require(ncclAllReduce(call.send, call.receive, call.count, ncclFloat, ncclSum, job.handle(),
-                        job.stream()),
-          "ncclAllReduce");
+  require_nccl(nccl().all_reduce(call.send, call.receive, call.count, kFloat, kSum, job.handle(),
+                                 job.stream()),
+               "ncclAllReduce");
 }
 
 void all_gather(const Communicator& job, const Call& call) {
-  require(ncclAllGather(call.send, call.receive, call.count, ncclFloat, job.handle(), job.stream()),
-          "ncclAllGather");
+  require_nccl(
+      nccl().all_gather(call.send, call.receive, call.count, kFloat, job.handle(), job.stream()),
+      "ncclAllGather");
 }
 
 void reduce_scatter(const Communicator& job, const Call& call) {
-  require(ncclReduceScatter(call.send, call.receive, call.count, ncclFloat, ncclSum, job.handle(),
-                            job.stream()),
-          "ncclReduceScatter");
+  require_nccl(nccl().reduce_scatter(call.send, call.receive, call.count, kFloat, kSum,
+                                     job.handle(), job.stream()),
+               "ncclReduceScatter");
 }
 
 void broadcast(const Communicator& job, const Call& call) {
-  require(ncclBroadcast(call.send, call.receive, call.count, ncclFloat, kRoot, job.handle(),
-                        job.stream()),
-          "ncclBroadcast");
+  require_nccl(nccl().broadcast(call.send, call.receive, call.count, kFloat, kRoot, job.handle(),
+                                job.stream()),
+               "ncclBroadcast");
 }
 
 void reduce(const Communicator& job, const Call& call) {
-  require(ncclReduce(call.send, call.receive, call.count, ncclFloat, ncclSum, kRoot, job.handle(),
-                     job.stream()),
-          "ncclReduce");
+  require_nccl(nccl().reduce(call.send, call.receive, call.count, kFloat, kSum, kRoot, job.handle(),
+                             job.stream()),
+               "ncclReduce");
 }
 
 int before(int rank, int ranks) { return (rank + ranks - 1) % ranks; }
 int after(int rank, int ranks) { return (rank + 1) % ranks; }
 
 void send_to(const Communicator& job, int peer, const float* data, size_t count) {
-  require(ncclSend(data, count, ncclFloat, peer, job.handle(), job.stream()), "ncclSend");
+  require_nccl(nccl().send(data, count, kFloat, peer, job.handle(), job.stream()), "ncclSend");
 }
 
 void receive_from(const Communicator& job, int peer, float* data, size_t count) {
-  require(ncclRecv(data, count, ncclFloat, peer, job.handle(), job.stream()), "ncclRecv");
+  require_nccl(nccl().receive(data, count, kFloat, peer, job.handle(), job.stream()), "ncclRecv");
 }
 
 void send_receive(const Communicator& job, const Call& call) {
-  require(ncclGroupStart(), "ncclGroupStart");
+  require_nccl(nccl().group_start(), "ncclGroupStart");
   send_to(job, after(job.rank(), job.ranks()), call.send, call.count);
   receive_from(job, before(job.rank(), job.ranks()), call.receive, call.count);
-  require(ncclGroupEnd(), "ncclGroupEnd of ncclSend and ncclRecv");
+  require_nccl(nccl().group_end(), "ncclGroupEnd of ncclSend and ncclRecv");
 }
 
 void all_to_all(const Communicator& job, const Call& call) {
-  require(ncclGroupStart(), "ncclGroupStart");
+  require_nccl(nccl().group_start(), "ncclGroupStart");
   for (int peer = 0; peer < job.ranks(); ++peer) {
     const size_t place = static_cast<size_t>(peer) * call.count;
     send_to(job, peer, call.send + place, call.count);
     receive_from(job, peer, call.receive + place, call.count);
   }
-  require(ncclGroupEnd(), "ncclGroupEnd of an all-to-all");
+  require_nccl(nccl().group_end(), "ncclGroupEnd of an all-to-all");
 }
 
 using Blocks = std::vector<Block>;

@@ -1,6 +1,5 @@
-"""Finds CUDA and NCCL, builds the driver and the statistics with a bare compiler, asks for GPUs."""
+"""Finds NCCL, builds the driver and the statistics with a bare compiler, asks for GPUs."""
 
-import dataclasses
 import importlib.util
 import json
 import os
@@ -12,12 +11,14 @@ from machine import ROOT
 
 HERE = pathlib.Path(__file__).resolve().parent
 DRIVER, RATIOS = "collectives", "paired_ratios"
-DRIVER_SOURCES = [HERE / name for name in ("collectives.cc", "operations.cc", "device.cc")]
+DRIVER_SOURCES = [HERE / name for name in ("collectives.cc", "operations.cc", "device.cc",
+                                       "libraries.cc")]
 RATIOS_SOURCES = [HERE / "paired_ratios.cc",
                   *(ROOT / name for name in ("bench/ab/statistics.cc", "bench/ab/distributions.cc",
                                              "transport/base/check.cc"))]
-LIBRARY_FOLDERS = ("lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
-                   "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+NCCL = "libnccl.so.2"
+NCCL_FOLDERS = ("lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu",
+                "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
 PROBE_LIMIT_S = 180  # libraries of gigabytes, from a cold disk
 
 
@@ -29,13 +30,6 @@ class Broken(Exception):
     """Something that should work does not; the text says what, and what would help."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Part:
-    """A header's folder, and the library that belongs to it."""
-    include: pathlib.Path
-    binary: pathlib.Path
-
-
 def wheel_folders():
     """Where pip puts NVIDIA's packages."""
     spec = importlib.util.find_spec("nvidia")
@@ -43,27 +37,20 @@ def wheel_folders():
         yield from sorted(pathlib.Path(base).glob("*"))
 
 
-def find(header, library, named, flag, cure):
-    """The Part in the folder that was named, or in the first usual one that has both."""
+def find_nccl(named):
+    """The library's file: the one that was named, or whose folder was; else from the usual places,
+    and then wherever the loader looks."""
+    if named and pathlib.Path(named).is_file():
+        return str(pathlib.Path(named).resolve())
     usual = [pathlib.Path("/usr/local/cuda"), *wheel_folders(), pathlib.Path("/usr")]
     for base in [pathlib.Path(named)] if named else usual:
-        if not (base / "include" / header).is_file():
-            continue
-        for folder in LIBRARY_FOLDERS:
-            found = sorted((base / folder).glob(library + "*"))
-            if found:
-                return Part(base / "include", found[0])
-    where = named or "the usual places"
-    raise Skipped(f"{header} and {library} are not found in {where}: {cure}, or name the folder "
-                  f"that holds include and lib with {flag}")
-
-
-def find_nccl(named):
-    return find("nccl.h", "libnccl.so", named, "--nccl", "install libnccl-dev")
-
-
-def find_cuda(named):
-    return find("cuda_runtime_api.h", "libcudart.so", named, "--cuda", "install CUDA's runtime")
+        for folder in ("", *NCCL_FOLDERS):
+            if (base / folder / NCCL).is_file():
+                return str((base / folder / NCCL).resolve())
+    if named:
+        raise Skipped(f"{NCCL} is not found in {named}: name it, or the folder that holds it, with "
+                      "--nccl")
+    return NCCL
 
 
 def compile_program(sources, program, *flags):
@@ -77,13 +64,10 @@ def compile_program(sources, program, *flags):
         raise Broken(f"{program.name} does not compile with {compiler}:\n{done.stderr.strip()}")
 
 
-def build(folder, nccl, cuda):
+def build(folder, *flags):
     """Both programs, in this folder, which is returned."""
-    parts = [find_nccl(nccl), find_cuda(cuda)]
-    flags = [flag for part in parts for flag in ("-idirafter", part.include, part.binary,
-                                                 f"-Wl,-rpath,{part.binary.parent}")]
-    compile_program(DRIVER_SOURCES, folder / DRIVER, *flags)
-    compile_program(RATIOS_SOURCES, folder / RATIOS)
+    compile_program(DRIVER_SOURCES, folder / DRIVER, "-ldl", *flags)
+    compile_program(RATIOS_SOURCES, folder / RATIOS, *flags)
     return folder
 
 
@@ -108,6 +92,12 @@ def require_gpu(seen):
                       "with one and NVIDIA's driver; collective_bench needs none")
 
 
+def require_nccl(seen):
+    if seen["nccl"] == 0:
+        raise Skipped(f"NCCL does not load ({seen['nccl_reason']}): install libnccl2, or name "
+                      f"{NCCL} or its folder with --nccl")
+
+
 def versions(seen):
     """For people: "2.28.9" from NCCL's 22809, "13.0" from CUDA's 13000."""
     def dotted(number, *units):
@@ -118,7 +108,6 @@ def versions(seen):
         return ".".join(parts)
 
     return {"nccl": dotted(seen["nccl"], 10000, 100, 1),
-            "cuda_runtime": dotted(seen["cuda_runtime"], 1000, 10),
             "cuda_driver": dotted(seen["cuda_driver"], 1000, 10)}
 
 

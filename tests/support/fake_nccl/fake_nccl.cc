@@ -1,13 +1,12 @@
-// Plays NCCL and the CUDA runtime for bench/nccl/gpu, without a GPU: ranks are processes that meet
-// in a file that they map, and exchange floats through it.
+// Plays NCCL for bench/nccl/gpu, without a GPU: ranks are processes that meet in a file that they
+// map, and exchange floats through it. fake_driver.cc plays CUDA beside it.
 //
 // FAKE_NCCL says what goes wrong, on rank 1 only where it says so:
-//   no-gpu    there is none            wrong    rank 1 gets one element of each result wrong
+//   wrong     rank 1 gets one element of each result wrong
 //   hang      rank 1 stops in an operation      error   rank 1's operations fail
 //   network=X the log says network X, whatever NCCL_NET says
 //   path=X    the log says that ranks are joined by X (P2P, SHM), not by the network
 #include <fcntl.h>
-#include <nccl.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,6 +20,13 @@
 #include <string>
 #include <vector>
 
+#include "bench/nccl/gpu/libraries.h"
+
+using pacecar::nccl::kSuccess;
+using pacecar::nccl::Stream;
+using pacecar::nccl::UniqueId;
+
+struct FakeCommunicator;
 struct Meeting {
   std::atomic<int> arrived;
   std::atomic<int> generation;
@@ -34,7 +40,7 @@ constexpr size_t kSlot = kMaxRanks * kPerPeer;
 constexpr size_t kHeader = 4096;
 constexpr size_t kBytes = kHeader + kMaxRanks * kSlot;
 constexpr int kNcclVersion = 22809;
-constexpr int kCudaVersion = 13000;
+constexpr int kSystemError = 2;
 
 std::string fault() {
   const char* text = std::getenv("FAKE_NCCL");
@@ -84,9 +90,9 @@ struct FakeCommunicator {
 
   // One operation: `put` fills this rank's slot, `get` reads the others'.
   template <class Put, class Get>
-  ncclResult_t exchange(void* result, size_t result_count, Put put, Get get) {
+  int exchange(void* result, size_t result_count, Put put, Get get) {
     if (rank == 1 && fault() == "hang") pause();
-    if (rank == 1 && fault() == "error") return ncclSystemError;
+    if (rank == 1 && fault() == "error") return kSystemError;
     put();
     meet();
     get();
@@ -94,7 +100,7 @@ struct FakeCommunicator {
     if (rank == 1 && fault() == "wrong" && result_count > 0) {
       static_cast<float*>(result)[result_count / 2] += 1;
     }
-    return ncclSuccess;
+    return kSuccess;
   }
 
   void put(const void* data, size_t count) const {
@@ -128,82 +134,48 @@ struct FakeCommunicator {
   }
 };
 
-const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaSuccess ? "no error" : "no CUDA-capable device is detected";
-}
-cudaError_t cudaGetDeviceCount(int* count) {
-  *count = fault() == "no-gpu" ? 0 : 1;
-  return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
-}
-cudaError_t cudaRuntimeGetVersion(int* version) {
-  *version = kCudaVersion;
-  return cudaSuccess;
-}
-cudaError_t cudaDriverGetVersion(int* version) { return cudaRuntimeGetVersion(version); }
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
-cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  *memory = std::malloc(bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaFree(void* memory) {
-  std::free(memory);
-  return cudaSuccess;
-}
-cudaError_t cudaMemset(void* memory, int byte, size_t bytes) {
-  std::memset(memory, byte, bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
-  std::memcpy(to, from, bytes);
-  return cudaSuccess;
-}
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  *stream = nullptr;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+extern "C" {
 
-const char* ncclGetErrorString(ncclResult_t) { return "unhandled system error"; }
-ncclResult_t ncclGetVersion(int* version) {
+const char* ncclGetErrorString(int) { return "unhandled system error"; }
+int ncclGetVersion(int* version) {
   *version = kNcclVersion;
-  return ncclSuccess;
+  return kSuccess;
 }
-ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+int ncclGetUniqueId(UniqueId* id) {
   const auto path = std::filesystem::temp_directory_path() / "fake-nccl-XXXXXX";
   std::strncpy(id->internal, path.c_str(), sizeof(id->internal) - 1);
   const int file = mkstemp(id->internal);
   const bool made = file >= 0 && ftruncate(file, kBytes) == 0;
   close(file);
-  return made ? ncclSuccess : ncclSystemError;
+  return made ? kSuccess : kSystemError;
 }
-ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+int ncclCommInitRank(FakeCommunicator** comm, int ranks, UniqueId id, int rank) {
   const int file = open(id.internal, O_RDWR | O_CLOEXEC);
   void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
-  if (memory == MAP_FAILED) return ncclSystemError;
+  if (memory == MAP_FAILED) return kSystemError;
   *comm = new FakeCommunicator{rank, ranks, static_cast<char*>(memory), {}};
   (*comm)->write_log();
   (*comm)->meet();
   if (rank == 0) unlink(id.internal);
-  return ncclSuccess;
+  return kSuccess;
 }
-ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+int ncclCommDestroy(FakeCommunicator* comm) {
   munmap(comm->memory, kBytes);
   delete comm;
-  return ncclSuccess;
+  return kSuccess;
 }
-ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* error) {
-  *error = ncclSuccess;
-  return ncclSuccess;
+int ncclCommGetAsyncError(FakeCommunicator*, int* error) {
+  *error = kSuccess;
+  return kSuccess;
 }
-ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t,
-                           ncclRedOp_t, ncclComm_t comm, cudaStream_t) {
+int ncclAllReduce(const void* send, void* receive, size_t count, int, int, FakeCommunicator* comm,
+                  Stream) {
   return comm->exchange(
       receive, count, [&] { comm->put(send, count); }, [&] { comm->sum(receive, 0, count); });
 }
-ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t,
-                           ncclComm_t comm, cudaStream_t) {
+int ncclAllGather(const void* send, void* receive, size_t count, int, FakeCommunicator* comm,
+                  Stream) {
   const auto get = [&] {
     for (int owner = 0; owner < comm->ranks; ++owner) {
       comm->copy(static_cast<float*>(receive) + static_cast<size_t>(owner) * count, owner, count);
@@ -212,19 +184,19 @@ ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDa
   return comm->exchange(
       receive, count, [&] { comm->put(send, count); }, get);
 }
-ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t,
-                               ncclRedOp_t, ncclComm_t comm, cudaStream_t) {
+int ncclReduceScatter(const void* send, void* receive, size_t count, int, int,
+                      FakeCommunicator* comm, Stream) {
   return comm->exchange(
       receive, count, [&] { comm->put(send, count * static_cast<size_t>(comm->ranks)); },
       [&] { comm->sum(receive, static_cast<size_t>(comm->rank) * count, count); });
 }
-ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t, int root,
-                           ncclComm_t comm, cudaStream_t) {
+int ncclBroadcast(const void* send, void* receive, size_t count, int, int root,
+                  FakeCommunicator* comm, Stream) {
   return comm->exchange(
       receive, count, [&] { comm->put(send, count); }, [&] { comm->copy(receive, root, count); });
 }
-ncclResult_t ncclReduce(const void* send, void* receive, size_t count, ncclDataType_t, ncclRedOp_t,
-                        int root, ncclComm_t comm, cudaStream_t) {
+int ncclReduce(const void* send, void* receive, size_t count, int, int, int root,
+               FakeCommunicator* comm, Stream) {
   const bool gets = comm->rank == root;
   return comm->exchange(
       receive, gets ? count : 0, [&] { comm->put(send, count); },
@@ -232,20 +204,18 @@ ncclResult_t ncclReduce(const void* send, void* receive, size_t count, ncclDataT
         if (gets) comm->sum(receive, 0, count);
       });
 }
-ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
-                      cudaStream_t) {
+int ncclSend(const void* send, size_t count, int, int peer, FakeCommunicator* comm, Stream) {
   grouped = comm;
   comm->group.push_back({peer, static_cast<const char*>(send), nullptr, count * sizeof(float)});
-  return ncclSuccess;
+  return kSuccess;
 }
-ncclResult_t ncclRecv(void* receive, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
-                      cudaStream_t) {
+int ncclRecv(void* receive, size_t count, int, int peer, FakeCommunicator* comm, Stream) {
   grouped = comm;
   comm->group.push_back({peer, nullptr, static_cast<char*>(receive), count * sizeof(float)});
-  return ncclSuccess;
+  return kSuccess;
 }
-ncclResult_t ncclGroupStart() { return ncclSuccess; }
-ncclResult_t ncclGroupEnd() {
+int ncclGroupStart() { return kSuccess; }
+int ncclGroupEnd() {
   FakeCommunicator& comm = *grouped;
   const auto place = [&](int from, int to) {
     return reinterpret_cast<char*>(comm.slot(from)) + static_cast<size_t>(to) * kPerPeer;
@@ -264,7 +234,9 @@ ncclResult_t ncclGroupEnd() {
     }
     if (comm.rank == 1 && fault() == "wrong") last[0] = static_cast<char>(last[0] ^ 1);
   };
-  const ncclResult_t result = comm.exchange(nullptr, 0, put, get);
+  const int result = comm.exchange(nullptr, 0, put, get);
   comm.group.clear();
   return result;
 }
+
+}  // extern "C"
