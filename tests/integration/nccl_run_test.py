@@ -132,10 +132,49 @@ class WholeRun(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("no connection over NET/Socket", done.stderr)
 
-    def test_a_budget_ends_the_rounds(self):
-        done = run(*TINY, "--rounds", "1000", "--budget", "0.001", "--ops", "reduce")
+    def test_a_budget_ends_the_runs_and_a_resumed_measurement_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "f.json")
+            flags = (*TINY, "--ops", "reduce", "--rounds", "3", "--resume", "--json", file)
+            done = run(*flags, "--budget", "0.001")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("the 0.001 s end before round 1 of 3", done.stderr)
+            first = json.loads(file.read_text("utf-8"))["runs"]
+            self.assertEqual(len(first), 1)
+            done = run(*flags)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            runs = json.loads(file.read_text("utf-8"))["runs"]
+        self.assertEqual(runs[0], first[0])
+        self.assertEqual(sorted((one["round"], one["arm"]) for one in runs),
+                         [(number, arm) for number in (1, 2, 3)
+                          for arm in ("socket", "soft:udp:lo")])
+
+    def test_what_failed_is_not_tried_again_when_resumed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            flags = (*TINY, "--ops", "reduce", "--resume", "--json", pathlib.Path(folder, "f.json"))
+            run(*flags, fault="network=Socket")
+            done = run(*flags)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertNotIn("# reduce, 2 ranks, soft:udp:lo", done.stdout)
+
+    def test_ranks_in_namespaces(self):
+        done = run(*TINY, "--ops", "reduce", "--rounds", "1", "--path", "veth", "--arms",
+                   "socket,soft:udp:net0")
+        if done.returncode == 77:
+            self.skipTest(done.stderr)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("1 of 1000 rounds fit into 0.001 s", done.stderr)
+        self.assertIn("# reduce, 2 ranks, soft:udp:net0", done.stdout)
+
+    def test_a_profile_tells_the_threads_time(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "f.json")
+            done = run("--sizes", "64K", "--rounds", "1", "--iterations", "3000", "--arms",
+                       "socket", "--ops", "allreduce", "--profile", "--json", file)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            seen = json.loads(file.read_text("utf-8"))["runs"][0]["profile"]
+        self.assertIn("# what the threads did: socket, 2 ranks", done.stdout)
+        self.assertEqual([(row["thread"], row["count"]) for row in seen["threads"]],
+                         [("collectives", 2)])
 
     def test_an_interrupt_leaves_no_rank(self):
         environment = {**os.environ, "LD_LIBRARY_PATH": str(PROGRAMS), "FAKE_NCCL": "hang"}
@@ -201,6 +240,7 @@ class Refusals(unittest.TestCase):
                                 (("--arms", "socket+X=1+Y"), "is no arm"),
                                 (("--arms", "socket,socket"), "named twice"),
                                 (("--judge", "mlx5_9", "--arms", "socket"), "none of the arms"),
+                                (("--resume",), "name it with --json"),
                                 (("--json", "/nowhere/f.json"), "cannot write")]:
             self.refused(2, sentence, *flags)
 

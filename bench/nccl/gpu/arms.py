@@ -26,7 +26,7 @@ LOAD_LIMIT_S = 60
 # joins them; nothing that needs a GPU alone, or a second one, is tried.
 ALONE = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_MNNVL_ENABLE": "0",
          "NCCL_CUMEM_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0", "NCCL_NVLS_ENABLE": "0",
-         "NCCL_RAS_ENABLE": "0", "NCCL_IGNORE_CPU_AFFINITY": "1", "NCCL_SOCKET_IFNAME": "lo",
+         "NCCL_RAS_ENABLE": "0", "NCCL_IGNORE_CPU_AFFINITY": "1",
          "NCCL_NET_PLUGIN_REF_COUNT": "1", "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
@@ -55,13 +55,13 @@ def parse(text):
     return Arm(text, "" if what == BASELINE else what, tuple(pairs))
 
 
-def usual(devices=pathlib.Path("/sys/class/infiniband")):
+def usual(devices=pathlib.Path("/sys/class/infiniband"), interface="lo"):
     """(arms that this host can run, sentences on what is left out)."""
-    arms, notes = [parse(BASELINE), parse("soft:udp:lo")], []
+    arms, notes = [parse(BASELINE), parse(f"soft:udp:{interface}")], []
     if may_open_raw():
-        arms.append(parse("soft:raw:lo"))
+        arms.append(parse(f"soft:raw:{interface}"))
     else:
-        notes.append("soft:raw:lo is left out: raw sockets need root or CAP_NET_RAW")
+        notes.append(f"soft:raw:{interface} is left out: raw sockets need root or CAP_NET_RAW")
     found = sorted(devices.glob("*"))
     if not found:
         notes.append(f"there is no RDMA device in {devices}: software NICs only")
@@ -81,9 +81,10 @@ def may_open_raw():
     return True
 
 
-def environment(arm, rank, plugin, log):
+def environment(arm, rank, plugin, log, interface="lo"):
     """Of one rank, on top of the caller's own; its NCCL writes what it does to `log`."""
     result = {**ALONE, "NCCL_HOSTID": f"pacecar-rank-{rank}", "NCCL_NET": arm.network,
+              "NCCL_SOCKET_IFNAME": interface,
               "NCCL_DEBUG_FILE": str(log), "NCCL_NET_PLUGIN": "none"}
     if arm.nic:
         result.update(NCCL_NET_PLUGIN=str(plugin), PACECAR_NICS=arm.nic, PACECAR_REQUIRE="1",

@@ -8,6 +8,7 @@ import tempfile
 import time
 
 import arms
+import bridged
 from exchange import Failed, Process, uninterrupted
 
 LOOK_EVERY_S = 0.02
@@ -20,6 +21,7 @@ class Rank:
     argv: list
     environment: dict
     log: pathlib.Path  # NCCL's
+    prefix: tuple = ()  # what puts it into its namespace
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Setting:
     client: dict  # MPS's environment
     folder: pathlib.Path
     limit_s: float
+    hosts: object = bridged.Here()
+    beside: object = contextlib.nullcontext  # of the ranks' process ids: what goes on meanwhile
 
 
 def run_arm(arm, ranks, argv, setting):
@@ -42,9 +46,10 @@ def run_arm(arm, ranks, argv, setting):
         for number in range(ranks):
             log = place / f"nccl.{number}.log"
             environment = {**os.environ, **setting.client,
-                           **arms.environment(arm, number, setting.plugin, log)}
-            made.append(Rank(argv(number, place), environment, log))
-        outputs = run(made, setting.limit_s)
+                           **arms.environment(arm, number, setting.plugin, log,
+                                              setting.hosts.interface)}
+            made.append(Rank(argv(number, place), environment, log, setting.hosts.prefix(number)))
+        outputs = run(made, setting.limit_s, setting.beside)
         for number, rank in enumerate(made):
             if why := arms.complaint(arm, said_by_nccl(rank)):
                 raise Failed(f"rank {number}: {why}")
@@ -55,13 +60,14 @@ def said_by_nccl(rank):
     return rank.log.read_text("utf-8", "replace") if rank.log.is_file() else ""
 
 
-def run(ranks, limit_s):
+def run(ranks, limit_s, beside=contextlib.nullcontext):
     """What each rank wrote to its standard output; Failed when one fails or they do not end."""
     with contextlib.ExitStack() as stack:
         with uninterrupted():
-            processes = [stack.enter_context(Process((), rank.argv, rank.environment))
+            processes = [stack.enter_context(Process(rank.prefix, rank.argv, rank.environment))
                          for rank in ranks]
-        late = not wait(processes, limit_s)
+        with beside([process.pid for process in processes]):
+            late = not wait(processes, limit_s)
         bad = [number for number, process in enumerate(processes)
                if process.ended() and not process.ends_well(0)]
         if bad or late:

@@ -7,30 +7,36 @@ from console import progress, say
 from exchange import Failed
 
 
-def interleaved(cells, run, options, failures):
+def interleaved(cells, run, options, failures, done=(), left_out=None):
     """(round, cell, what `run(cell)` gives) of each run that went well.
 
-    A cell that fails is told, added to `failures` and left out from there on. `options` has seed,
-    rounds, and budget: seconds within which no round begins that would not end; 0 for no limit.
+    A cell that fails is told, added to `failures`, and its name to the list `left_out`, whose cells
+    do not run. Nor do the (round, name of a cell) in `done`, which an earlier measurement has: the
+    order depends on the seed and the round alone. `options` has seed, rounds, and budget: seconds
+    within which no run begins, but the first, that may not end; 0 for no limit.
     """
-    order, cells = random.Random(options.seed), list(cells)
+    left_out = [] if left_out is None else left_out
+    cells = list(cells)
     begin, longest = time.monotonic(), 0
     for number in range(1, options.rounds + 1):
-        round_begin = time.monotonic()
-        if options.budget and round_begin - begin + longest > options.budget:
-            say(f"{number - 1} of {options.rounds} rounds fit into {options.budget:g} s")
-            break
-        order.shuffle(cells)
-        for cell in list(cells):
+        order = list(cells)
+        random.Random(f"{options.seed}/{number}").shuffle(order)
+        for cell in order:
+            if str(cell) in left_out or (number, str(cell)) in done:
+                continue
             place = f"round {number} of {options.rounds}, {cell}"
+            run_begin = time.monotonic()
+            if options.budget and longest and run_begin - begin + longest > options.budget:
+                say(f"the {options.budget:g} s end before {place}")
+                return
             progress(place)
             try:
                 result = run(cell)
             except Failed as reason:
-                cells.remove(cell)
+                left_out.append(str(cell))
                 failures.append(f"{place}: {reason}")
                 say(failures[-1])
-                continue
-            yield number, cell, result
-        longest = max(longest, time.monotonic() - round_begin)
+            else:
+                yield number, cell, result
+            longest = max(longest, time.monotonic() - run_begin)
     progress("")

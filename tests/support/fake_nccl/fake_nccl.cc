@@ -35,7 +35,7 @@ struct Meeting {
 namespace {
 
 constexpr size_t kMaxRanks = 16;
-constexpr size_t kPerPeer = 1 << 16;  // bytes from one rank to another in one operation
+constexpr size_t kPerPeer = 1 << 24;  // bytes from one rank to another in one operation
 constexpr size_t kSlot = kMaxRanks * kPerPeer;
 constexpr size_t kHeader = 4096;
 constexpr size_t kBytes = kHeader + kMaxRanks * kSlot;
