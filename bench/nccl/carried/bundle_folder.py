@@ -1,0 +1,21 @@
+"""Where things lie in a bundle that was unpacked."""
+
+import json
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+RUN, TORCH = HERE.parent / "run", HERE.parent / "torch_ddp.py"
+MANIFEST = ROOT / "manifest.json"
+PROGRAMS, LIBRARIES, SPARE = ROOT / "bin", ROOT / "lib", ROOT / "spare"
+CARRIED_NCCL = ROOT / "nccl"
+PLUGIN = "libnccl-net-pacecar.so"
+GPU_TEST = "real_gpu_test"
+TOOLS = ("pacecar", "ip", "perf")  # found by name, where the host has none of its own
+
+sys.path[:0] = [str(HERE.parent / "gpu"), str(ROOT / "bench/compare")]
+
+
+def manifest():
+    return json.loads(MANIFEST.read_text("utf-8"))

@@ -1,0 +1,311 @@
+"""What this host has of what a measurement needs: each thing that may be missing, with its cure."""
+
+import dataclasses
+import os
+import pathlib
+import platform
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+
+import bundle_folder as bundle
+import arms
+import bridged
+import links
+import mps
+import toolkit
+from lend import Lacking, Lender
+
+NEEDED, WANTED, FINE = "MISSING", "without", "ok"
+LIMIT_S = 60
+LEAST_FREE_GPU_MIB = 4096  # four ranks with two buffers of 256 MiB each, and NCCL's own
+LEAST_CPUS = 4
+PYTHONS = ("/opt/*/bin/python3", "/opt/*/.venv/bin/python3", "/opt/*/venv/bin/python3",
+           "/usr/local/bin/python3", "/usr/bin/python3")
+NCCL_PLACES = ("/usr/local/cuda*/lib64", "/usr/local/cuda*/lib", "/usr/local/lib",
+               "/usr/local/nccl*/lib", "/opt/*/lib", "/opt/nvidia/*/lib",
+               "/usr/lib/python3*/*-packages/nvidia/nccl/lib",
+               "/usr/local/lib/python3*/*-packages/nvidia/nccl/lib",
+               "/opt/*/lib/python3*/*-packages/nvidia/nccl/lib",
+               "/opt/*/.venv/lib/python3*/*-packages/nvidia/nccl/lib")
+# Where containers and small systems put the driver's library and programs, past the loader's list.
+DRIVER_PLACES = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib64-nvidia",
+                 "/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/lib64/nvidia",
+                 "/usr/lib/nvidia*", "/usr/local/cuda*/compat")
+PROGRAM_PLACES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin",
+                  "/usr/local/nvidia/bin", "/usr/local/cuda/bin")
+DRIVER = "libcuda.so.1"
+HAS_TORCH = ("import importlib.util, sys; "
+             "sys.exit(sys.version_info < (3, 10) or importlib.util.find_spec('torch') is None)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    state: str  # NEEDED: nothing can be measured; WANTED: some parts are left out; FINE
+    thing: str
+    text: str
+
+    def __str__(self):
+        return f"{self.state:8}{self.thing}: {self.text}"
+
+
+@dataclasses.dataclass
+class Host:
+    """What the parts are run with, and what was found."""
+    output: pathlib.Path
+    findings: list = dataclasses.field(default_factory=list)
+    nccl: str = ""
+    torch: str = ""  # a Python with PyTorch
+    seen: dict = dataclasses.field(default_factory=dict)
+    has: set = dataclasses.field(default_factory=set)  # what parts ask for: gpu, veth, torch, ...
+    lender: Lender | None = None
+
+    @property
+    def lent(self):
+        return self.output / "lent"
+
+    @property
+    def plugin(self):
+        return self.lent / bundle.PLUGIN
+
+    @property
+    def tools(self):
+        return self.output / "tools"
+
+    def say(self, state, thing, text):
+        self.findings.append(Finding(state, thing, text))
+
+    @property
+    def ready(self):
+        return all(finding.state != NEEDED for finding in self.findings)
+
+
+def examine(output, nccl="", torch=""):
+    host = Host(output)
+    os.environ["PATH"] = ":".join(filter(None, [os.environ.get("PATH"), *PROGRAM_PLACES]))
+    host.torch = find_torch(torch)
+    check_system(host)
+    check_carried(host)
+    if host.ready:
+        check_beside(host)
+        check_gpu(host, nccl)
+    return host
+
+
+def check_system(host):
+    made = bundle.manifest()
+    host.say(FINE, "Python", f"{platform.python_version()} ({sys.executable})")
+    if platform.machine() != made["machine"]:
+        host.say(NEEDED, "processor", f"this is {platform.machine()}, the bundle was made for "
+                 f"{made['machine']}: make it on a machine like this one")
+        return
+    name, version = platform.libc_ver()
+    if name != "glibc":
+        host.say(NEEDED, "C library", "it is not the GNU C library: use a host, or a container, of "
+                 "a distribution that has it")
+    elif as_numbers(version) < as_numbers(made["glibc"]):
+        host.say(NEEDED, "C library", f"glibc {version} is here, and what is carried needs "
+                 f"{made['glibc']}: use a newer distribution (a container will do), or make the "
+                 "bundle on one as old as this")
+    else:
+        host.say(FINE, "C library", f"glibc {version}, {made['glibc']} is needed")
+    cpus = len(os.sched_getaffinity(0))
+    state = FINE if cpus >= LEAST_CPUS else WANTED
+    host.say(state, "processors", f"{cpus}" + ("" if state == FINE else
+             f": with fewer than {LEAST_CPUS} the ranks take turns, and times mean little"))
+
+
+def as_numbers(version):
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def check_carried(host):
+    """Lends libraries to what is carried, and puts the tools where they are found by name."""
+    if not host.ready:
+        return
+    for folder in (host.lent, host.tools):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    shutil.copy2(bundle.LIBRARIES / bundle.PLUGIN, host.plugin)
+    host.lender = Lender(bundle.manifest()["loader"], bundle.SPARE, host.lent)
+    try:
+        lent = [library for name in (toolkit.DRIVER, toolkit.RATIOS)
+                for library in host.lender.lend_to(bundle.PROGRAMS / name)]
+        if lent:  # the plugin's arms have the folder anyway; these two run in every arm
+            add_library_path(host.lent)
+        lent += host.lender.lend_to(host.plugin)
+        arms.check_plugin(host.plugin)
+    except (Lacking, toolkit.Broken) as reason:
+        host.say(NEEDED, "plugin", str(reason))
+        return
+    host.say(FINE, "plugin", "it loads" + (f"; the bundle lends {', '.join(lent)}" if lent else ""))
+    for name in (bundle.GPU_TEST, *bundle.TOOLS):
+        lend_program(host, name)
+    os.environ["PATH"] += f":{host.tools}"
+
+
+def lend_program(host, name):
+    program, own = bundle.PROGRAMS / name, shutil.which(name)
+    if own and name != "pacecar":
+        host.has.add(name)
+        host.say(FINE, name, own)
+        return
+    if not program.is_file():
+        host.say(WANTED, name, "neither here nor carried: install it, or make the bundle where it "
+                 "is installed")
+        return
+    try:
+        lent = host.lender.lend_to(program)
+    except Lacking as reason:
+        host.say(WANTED, name, str(reason))
+        return
+    host.has.add(name)
+    wrapper = host.tools / name
+    command = shlex.join(host.lender.command(program))
+    wrapper.write_text(f'#!/bin/sh\nexec {command} "$@"\n', "utf-8")
+    wrapper.chmod(0o755)
+    host.say(FINE, name, "carried" + (f", with {', '.join(lent)}" if lent else ""))
+
+
+def check_gpu(host, named):
+    try:
+        host.nccl, host.seen = find_nccl(named, host.torch)
+    except (toolkit.Broken, toolkit.Skipped) as reason:
+        host.say(NEEDED, "NCCL", str(reason))
+        return
+    if DRIVER in host.seen["reason"] and (place := driver_place()):
+        add_library_path(place)
+        host.seen = probe(host.nccl)
+    if host.seen["nccl"]:
+        host.say(FINE, "NCCL", f"{toolkit.versions(host.seen)['nccl']} ({host.nccl})")
+    else:
+        host.say(NEEDED, "NCCL", f"none loads ({host.seen['nccl_reason']}): name {toolkit.NCCL} or "
+                 "its folder with --nccl, or make the bundle with --with-nccl")
+    if not host.seen["gpus"]:
+        host.say(NEEDED, "GPU", f"there is none that CUDA can use ({host.seen['reason']}): run "
+                 "this on a host with one and NVIDIA's driver; a container needs it passed through")
+        return
+    host.say(FINE, "GPU", "; ".join(toolkit.gpu_names()) or f"{host.seen['gpus']}")
+    check_gpu_state(host)
+
+
+def probe(nccl):
+    return toolkit.probe([bundle.PROGRAMS / toolkit.DRIVER, nccl, "probe"])
+
+
+def driver_place():
+    """A folder that holds the driver's library, which the loader does not look into."""
+    return next((place for place in globbed(DRIVER_PLACES) if (place / DRIVER).is_file()), None)
+
+
+def add_library_path(folder):
+    os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, [os.environ.get("LD_LIBRARY_PATH"),
+                                                           str(folder)]))
+
+
+def find_nccl(named, torch):
+    """(the library, what the ranks' program sees with it): the first of this host that loads, else
+    the one that is carried, else what the loader finds."""
+    if named:
+        nccl = toolkit.find_nccl(named)
+        return nccl, probe(nccl)
+    found = [toolkit.find_nccl(None), beside_torch(torch)]
+    found += [str(place / toolkit.NCCL) for place in (*globbed(NCCL_PLACES), bundle.CARRIED_NCCL)
+              if (place / toolkit.NCCL).is_file()]
+    for nccl in filter(None, found):
+        seen = probe(nccl)
+        if seen["nccl"]:
+            return nccl, seen
+    return found[0], probe(found[0])
+
+
+def beside_torch(torch):
+    """The library that this Python's PyTorch comes with; empty when there is none."""
+    if not torch:
+        return ""
+    script = ("import importlib.util, pathlib\n"
+              "for base in importlib.util.find_spec('nvidia').submodule_search_locations:\n"
+              f"  for file in pathlib.Path(base).glob('*/lib/{toolkit.NCCL}'): print(file)")
+    return (answer([torch, "-c", script]) or "").partition("\n")[0]
+
+
+def check_gpu_state(host):
+    said = answer(["nvidia-smi", "--query-gpu=compute_mode,memory.free",
+                   "--format=csv,noheader,nounits"])
+    for number, line in enumerate((said or "").splitlines()):
+        mode, _, free = (part.strip() for part in line.partition(","))
+        if mode == "Prohibited":
+            host.say(NEEDED, f"GPU {number}", "its compute mode lets nobody in: 'nvidia-smi -c "
+                     "DEFAULT' as root")
+        elif mode == "Exclusive_Process" and not shutil.which(mps.CONTROL):
+            host.say(NEEDED, f"GPU {number}", "its compute mode lets one process in, and there is "
+                     f"no {mps.CONTROL}: 'nvidia-smi -c DEFAULT' as root")
+        if free.isdecimal() and int(free) < LEAST_FREE_GPU_MIB:
+            host.say(NEEDED, f"GPU {number}", f"{free} MiB are free, {LEAST_FREE_GPU_MIB} are "
+                     "needed: end what else uses it")
+    host.has.add("gpu")
+
+
+def check_beside(host):
+    """What single parts need."""
+    if loopback_works():
+        host.say(FINE, "loopback", "packets pass")
+    else:
+        host.say(NEEDED, "loopback", "no packet passes on 127.0.0.1: 'ip link set lo up' as root")
+    if shutil.which(mps.CONTROL):
+        host.say(FINE, "MPS", shutil.which(mps.CONTROL))
+    else:
+        host.say(WANTED, "MPS", f"{mps.CONTROL} is not installed: {mps.SLOW}, and times tell "
+                 "little of the network")
+    try:
+        with bridged.hosts(2, links.VETH_MTU):
+            pass
+    except links.Unavailable as reason:
+        host.say(WANTED, "veth", f"{reason}; the parts over veth are left out")
+    else:
+        host.has.add("veth")
+        host.say(FINE, "veth", "network namespaces can be made")
+    if host.torch:
+        host.has.add("torch")
+        host.say(FINE, "PyTorch", host.torch)
+    else:
+        host.say(WANTED, "PyTorch", "no Python has it: name one that has with --torch PYTHON; the "
+                 "training step is left out")
+
+
+def loopback_works():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        try:
+            receiver.bind(("127.0.0.1", 0))
+            receiver.settimeout(1)
+            receiver.sendto(b"?", receiver.getsockname())
+            return receiver.recv(1) == b"?"
+        except OSError:
+            return False
+
+
+def find_torch(named):
+    """A Python that has PyTorch; empty when none is found. A named one is believed."""
+    usual = [sys.executable, shutil.which("python3"), *map(str, globbed(PYTHONS))]
+    for python in [named] if named else dict.fromkeys(filter(None, usual)):
+        if named or answer([python, "-c", HAS_TORCH]) is not None:
+            return python
+    return ""
+
+
+def globbed(patterns):
+    """What there is of absolute patterns, in their order."""
+    return [path for pattern in patterns for path in sorted(pathlib.Path("/").glob(pattern[1:]))]
+
+
+def answer(command):
+    """What it printed; None when it failed or is not there."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False,
+                              timeout=LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

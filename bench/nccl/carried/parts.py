@@ -1,0 +1,158 @@
+"""What a run is made of: each part is one program with a file of its own, which holds what was
+measured so far and outlives whatever happens to the others."""
+
+import dataclasses
+import json
+import sys
+
+import bundle_folder as bundle
+import bridged
+import toolkit
+
+ROUNDS = 6  # from six on the intervals are a bootstrap's
+LO = f"soft:udp:{bridged.Here.interface}"
+SMALL, LARGE = "8,64,512,1K,4K,16K,64K", "256K,1M,4M,16M,64M,256M"
+FIRST_LOOK = "8,64K,16M"
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """`flags` are those of bench/nccl/run; {nic} in its arms is the path's software NIC."""
+    name: str
+    what: str
+    needs: tuple = ()   # of host.Host.has
+    flags: tuple = ()
+    rounds: int = ROUNDS
+
+    def file(self, output):
+        return output / "parts" / f"{self.name}.json"
+
+    def read(self, output):
+        """Its document; {} when there is none, or none that is whole."""
+        try:
+            return json.loads(self.file(output).read_text("utf-8"))
+        except (OSError, ValueError):
+            return {}
+
+    def measured(self, document):
+        """Whether there is any result in it."""
+        return bool(document.get("runs"))
+
+    def failures(self, document):
+        """A sentence for each run that failed."""
+        return document.get("failures", [])
+
+    def progress(self, output):
+        """How far it is, for people."""
+        document = self.read(output)
+        return f"{rounds_of(document)} of {self.rounds} rounds" if document else "not begun"
+
+    def finished(self, output, rounds):
+        """Whether these rounds, or all of its own, are there."""
+        document = self.read(output)
+        return bool(document) and rounds_of(document) >= min(rounds, self.rounds)
+
+    def command(self, host, rounds, budget_s, timeout_s):
+        """Its program, which ends within the budget and writes the file."""
+        limits = ["--budget", budget_s, "--timeout", timeout_s]
+        return [sys.executable, "-B", bundle.RUN, "--programs", bundle.PROGRAMS, "--plugin",
+                host.plugin, "--nccl", host.nccl, "--resume", "--json", self.file(host.output),
+                "--rounds", min(rounds, self.rounds), *limits, *self.flags]
+
+
+class WholePart(Part):
+    """A part that is measured at one go."""
+
+    def progress(self, output):
+        return "done" if self.finished(output, 1) else "not begun"
+
+    def finished(self, output, rounds):
+        return bool(self.read(output))
+
+
+class TorchPart(WholePart):
+    """A training of each arm in each round."""
+
+    def finished(self, output, rounds):
+        return self.measured(self.read(output))
+
+    def command(self, host, rounds, budget_s, timeout_s):
+        return [host.torch, "-B", bundle.TORCH, "--plugin", host.plugin, "--json",
+                self.file(host.output), "--budget", budget_s, "--timeout", timeout_s, *self.flags]
+
+
+class TestsPart(WholePart):
+    """Tests, each with its result."""
+
+    def measured(self, document):
+        return bool(document)
+
+    def failures(self, document):
+        return []
+
+
+class GpuTestPart(TestsPart):
+    """The tests of gdr on the GPU."""
+
+    def command(self, host, rounds, budget_s, timeout_s):
+        return host.lender.command(bundle.PROGRAMS / bundle.GPU_TEST,
+                                   f"--gtest_output=json:{self.file(host.output)}")
+
+
+class RulesPart(TestsPart):
+    """The plugin under a program that plays NCCL: tells a plugin that is at fault from an NCCL."""
+
+    def command(self, host, rounds, budget_s, timeout_s):
+        return ["env", f"PACECAR_NICS={LO}", *host.lender.command(bundle.PROGRAMS / "pacecar"),
+                "check-plugin", host.plugin, "--json", self.file(host.output)]
+
+
+def rounds_of(document):
+    """How many rounds have a run of every arm but those that failed."""
+    failed = {name.rpartition(", ")[0] for name in document["left_out"]}
+    arms = set(document["options"]["arms"].split(",")) - failed
+    runs = [(run["round"], run["arm"]) for run in document["runs"]]
+    return min((sum(one == arm for _, one in runs) for arm in arms), default=ROUNDS)
+
+
+def matrix(path, ranks):
+    """All operations on one path: small sizes with every arm, large ones with those that differ."""
+    nic = f"soft:udp:{bridged.INTERFACE if path == 'veth' else bridged.Here.interface}"
+    needs = ("gpu", "veth") if path == "veth" else ("gpu",)
+    common = ("--path", path, "--ranks", str(ranks))
+    thread = f"{nic}+PACECAR_PROGRESS=thread"
+    small = ("socket", nic, thread, f"{nic}+PACECAR_EAGER=0")
+    return (Part(f"{path}-{ranks}-small", f"8 B to 64 KiB, {ranks} ranks, {path}", needs,
+                 (*common, "--sizes", SMALL, "--iterations", "50", "--arms", ",".join(small))),
+            Part(f"{path}-{ranks}-large", f"256 KiB to 256 MiB, {ranks} ranks, {path}", needs,
+                 (*common, "--sizes", LARGE, "--repetitions", "2", "--arms",
+                  ",".join(("socket", nic, thread)))))
+
+
+def channels(count):
+    return f"+NCCL_MIN_NCHANNELS={count}+NCCL_MAX_NCHANNELS={count}"
+
+
+PARTS = (
+    RulesPart("plugin-rules", "the plugin keeps NCCL's rules here, without NCCL and GPU",
+              ("pacecar",)),
+    GpuTestPart("gpu-tests", "gdr's tests: copies both ways, kinds of memory, dma-buf",
+                ("gpu", bundle.GPU_TEST)),
+    Part("first-look", "every operation once, also with GPU memory staged by the plugin", ("gpu",),
+         ("--sizes", FIRST_LOOK, "--arms", f"socket,{LO},{LO}+PACECAR_GPU=staged"), rounds=1),
+    *matrix("loopback", 2),
+    TorchPart("training", "a training step of PyTorch's DistributedDataParallel", ("gpu", "torch"),
+              ("--arms", f"socket,{LO}")),
+    Part("profile", "what the ranks' threads do", ("gpu",),
+         ("--profile", "--ops", "allreduce", "--sizes", "16M", "--repetitions", "20",
+          "--iterations", "16", "--arms", f"socket,{LO},{LO}+PACECAR_PROGRESS=thread"), rounds=1),
+    *matrix("loopback", 4),
+    *matrix("veth", 2),
+    *matrix("veth", 4),
+    Part("all-nics", "every NIC of this host, with raw sockets and RDMA where there are any",
+         ("gpu",), ("--sizes", "8,4K,64K,1M,16M,256M", "--repetitions", "2")),
+    Part("channels", "numbers of channels, set directly", ("gpu",),
+         ("--ops", "allreduce,alltoall", "--sizes", "4K,64K,1M,16M,64M", "--arms",
+          ",".join(["socket", *(arm + channels(count) for count in (1, 2, 4, 8)
+                                for arm in ("socket", LO))]))),
+)
