@@ -175,6 +175,12 @@ class Measuring(unittest.TestCase):
         self.assertEqual(code, main.UNFINISHED)
         self.assertIn("| `one` | a tiny one | not begun |", text)
 
+    def test_a_part_that_its_budget_cuts_short_is_not_a_failure(self):
+        with unittest.mock.patch.object(main, "watched", return_value=True):
+            code, text = self.measure(tiny("one", "--arms", "socket"), budget=100)
+        self.assertEqual(code, main.UNFINISHED)
+        self.assertIn("| `one` | a tiny one | not begun |", text)
+
     def test_killed_it_leaves_its_figures_and_no_ranks(self):
         process = subprocess.Popen(
             [BUNDLE / "run", "--output", self.output, "--nccl", FAKES, "--part",

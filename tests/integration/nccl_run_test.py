@@ -5,6 +5,7 @@ here asserts a speed.
 """
 
 import contextlib
+import ctypes
 import importlib.machinery
 import importlib.util
 import io
@@ -34,6 +35,7 @@ import arms  # noqa: E402  (lies beside the program)
 import exchange  # noqa: E402
 import figures  # noqa: E402
 import mps  # noqa: E402
+import profile_beside  # noqa: E402
 import toolkit  # noqa: E402
 
 LOADER = importlib.machinery.SourceFileLoader("nccl_run", str(RUN))
@@ -306,6 +308,53 @@ class Arms(unittest.TestCase):
         past = self.LOG + "NCCL INFO Channel 01 : 0[0] -> 1[0] via SHM/direct/direct\n"
         self.assertIn("SHM/direct/direct, past the network",
                       arms.complaint(arms.parse("mlx5_0"), past))
+
+
+class Slices(unittest.TestCase):
+    """The profiler plugin, called as NCCL calls it."""
+
+    class Table(ctypes.Structure):
+        POINTER = ctypes.c_void_p
+        _fields_ = [
+            ("name", ctypes.c_char_p),
+            ("init", ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER, ctypes.c_char_p,
+                                      ctypes.c_uint64, ctypes.c_int, ctypes.c_int, ctypes.c_int,
+                                      POINTER)),
+            ("start", ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER, POINTER)),
+            ("stop", ctypes.CFUNCTYPE(ctypes.c_int, POINTER)),
+            ("record", ctypes.CFUNCTYPE(ctypes.c_int, POINTER, ctypes.c_int, POINTER)),
+            ("finalize", ctypes.CFUNCTYPE(ctypes.c_int, POINTER))]
+
+    def begin(self, table, kind):
+        handle = ctypes.c_void_p()
+        # What follows the type in an event's description is not looked at.
+        self.assertEqual(table.start(None, ctypes.byref(handle), bytes([kind]).ljust(64)), 0)
+        self.assertTrue(handle)
+        return handle
+
+    def test_waits_are_added_up_and_written_when_the_communicator_ends(self):
+        table = self.Table.in_dll(ctypes.CDLL(str(PROGRAMS / toolkit.SLICES)), "ncclProfiler_v4")
+        context, events = ctypes.c_void_p(), ctypes.c_int()
+        table.init(ctypes.byref(context), ctypes.byref(events), b"", 0, 1, 2, 0, None)
+        self.assertEqual(events.value, 0x18)  # operations and steps of the proxy
+        operation = self.begin(table, 8)
+        for states in ((8, 20, 20, 9), (8, 9), (10, 11, 12)):
+            step = self.begin(table, 16)
+            for state in states:
+                table.record(step, state, None)
+            table.stop(step)
+        table.record(operation, 19, None)
+        table.stop(operation)
+        with tempfile.TemporaryDirectory() as folder:
+            ours = {"SLICE_WAITS": str(pathlib.Path(folder, "slices"))}
+            with unittest.mock.patch.dict(os.environ, ours):
+                table.finalize(context)
+            slices = profile_beside.slices_of(pathlib.Path(folder))
+        self.assertEqual([count for count, _ in slices.values()], [2, 1, 2, 1, 1, 1])
+        self.assertTrue(all(seconds > 0 for _, seconds in slices.values()))
+        seen = {"threads": [], "slices": slices, "perf": "", "doctor": ""}
+        self.assertRegex("\n".join(profile_beside.table(seen, "x")),
+                         r"(?m)^ +[0-9.]+ +2  send: for the network \(isend to test\)$")
 
 
 class Figures(unittest.TestCase):

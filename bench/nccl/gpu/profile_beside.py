@@ -1,11 +1,14 @@
 """What the ranks' threads do while a job runs: their processor time, by /proc; where in the code
-they spend it, by `perf` where it is; and what `pacecar doctor` says of them, where it is.
+they spend it, by `perf` where it is; what the slices of operations wait for, by NCCL's profiler
+interface (slice_waits.cc); and what `pacecar doctor` says of them, where it is.
 
 NCCL calls the plugin in its own thread ("NCCL Progress"): /proc cannot tell the two apart, perf
 can. The sampler's thread and perf disturb the job a little: these times are not for comparing.
 """
 
+import collections
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -49,10 +52,16 @@ def by_name(threads):
 
 
 class Watch:
-    """Call it with the process ids of the ranks, as a context; `result` is what was seen."""
+    """Call it with the process ids of the ranks, as a context; `result` is what was seen.
 
-    def __init__(self):
-        self.result = {"threads": [], "perf": "", "doctor": ""}
+    The ranks need `environment`. `folder` is for what they leave, `slices` the profiler plugin.
+    """
+
+    def __init__(self, slices, folder):
+        self.result = {"threads": [], "slices": {}, "perf": "", "doctor": ""}
+        self._left = tempfile.TemporaryDirectory(dir=folder)
+        self.environment = {"NCCL_PROFILER_PLUGIN": str(slices),
+                            "SLICE_WAITS": str(pathlib.Path(self._left.name, "slices"))}
         self._seen = {}
         self._over = threading.Event()
 
@@ -71,6 +80,8 @@ class Watch:
                 looking.join()
                 asking.join()
                 self.result["threads"] = by_name(self._seen.values())
+                self.result["slices"] = slices_of(pathlib.Path(self._left.name))
+                self._left.cleanup()
                 self._end_perf(perf, data)
 
     def _look(self, pids):
@@ -113,6 +124,16 @@ class Watch:
                                           for fields in ("comm,dso", "comm,dso,symbol"))
 
 
+def slices_of(folder):
+    """{wait: [slices, seconds]}, over all ranks; {} where NCCL knows no such profiler."""
+    sums = collections.defaultdict(lambda: [0, 0.0])
+    for file in folder.glob("slices.*"):
+        for wait, (count, seconds) in json.loads(file.read_text("utf-8")).items():
+            sums[wait][0] += count
+            sums[wait][1] += seconds
+    return dict(sums)
+
+
 def perf_report(data, fields):
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(["perf", "report", "-i", str(data), "--stdio", "--sort", fields],
@@ -128,6 +149,9 @@ def table(seen, title):
     lines = ["", f"# what the threads did: {title}", "   user s  system s  threads  name"]
     lines += [f"{row['user_s']:9.2f} {row['system_s']:9.2f} {row['count']:8}  {row['thread']}"
               for row in seen["threads"]]
+    lines += ["", "   us each    slices  what a slice waits for"] if seen["slices"] else []
+    lines += [f"{seconds / count * 1e6:10.1f} {count:9}  {wait}"
+              for wait, (count, seconds) in seen["slices"].items() if count]
     for text in (seen["perf"], seen["doctor"]):
         if text:
             lines += ["", *text.splitlines()]

@@ -10,7 +10,7 @@ import subprocess
 from machine import ROOT
 
 HERE = pathlib.Path(__file__).resolve().parent
-DRIVER, RATIOS = "collectives", "paired_ratios"
+DRIVER, RATIOS, SLICES = "collectives", "paired_ratios", "libslice-waits.so"
 DRIVER_SOURCES = [HERE / name for name in ("collectives.cc", "operations.cc", "device.cc",
                                        "libraries.cc")]
 RATIOS_SOURCES = [HERE / "paired_ratios.cc",
@@ -65,9 +65,10 @@ def compile_program(sources, program, *flags):
 
 
 def build(folder):
-    """Both programs, in this folder, which is returned."""
+    """Both programs and NCCL's profiler plugin, in this folder, which is returned."""
     compile_program(DRIVER_SOURCES, folder / DRIVER, "-ldl")
     compile_program(RATIOS_SOURCES, folder / RATIOS)
+    compile_program([HERE / "slice_waits.cc"], folder / SLICES, "-shared", "-fPIC")
     return folder
 
 
