@@ -10,7 +10,7 @@ import subprocess
 from machine import ROOT
 
 HERE = pathlib.Path(__file__).resolve().parent
-DRIVER, RATIOS, SLICES = "collectives", "paired_ratios", "libslice-waits.so"
+DRIVER, RATIOS, SLICES = PROGRAMS = "collectives", "paired_ratios", "libslice-waits.so"
 DRIVER_SOURCES = [HERE / name for name in ("collectives.cc", "operations.cc", "device.cc",
                                        "libraries.cc")]
 RATIOS_SOURCES = [HERE / "paired_ratios.cc",
