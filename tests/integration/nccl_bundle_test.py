@@ -263,12 +263,21 @@ class Report(unittest.TestCase):
         self.assertEqual(parts.rounds_of(document), 1)
 
     def test_results_of_tests(self):
-        suite = [{"name": "Copies", "result": "COMPLETED"}, {"name": "Exports", "result":
-                 "COMPLETED", "failures": [{"failure": "file:1\nno dma-buf"}]},
+        suite = [{"name": "Copies", "result": "COMPLETED", "said": "fast"},
+                 {"name": "Exports", "result": "COMPLETED",
+                  "failures": [{"failure": "file:1\nno dma-buf"}]},
                  {"name": "Knows", "result": "SKIPPED"}]
         lines = report_text.gpu_tests({"testsuites": [{"testsuite": suite}]})
-        self.assertEqual(lines[2:], ["| Copies | completed |", "| Exports | failed: no dma-buf |",
-                                     "| Knows | skipped |"])
+        self.assertEqual(lines[2:], ["| Copies | completed; fast |",
+                                     "| Exports | failed: no dma-buf |", "| Knows | skipped |"])
+
+    def test_training(self):
+        runs = [{"round": 1, "arm": arm, "step_s": [seconds], "loss": 1.0}
+                for arm, seconds in (("socket", 2), ("nic", 1))]
+        self.assertRegex("\n".join(report_text.told({"runs": runs})), r"nic +1000.00 .* 2.00 \(")
+
+    def test_what_cannot_be_told_is_said(self):
+        self.assertIn("cannot be told (KeyError('ranks'))", report_text.told({"runs": [{}]})[1])
 
     def test_rules_that_do_not_hold(self):
         rule = {"rule": "depth", "verdict": "fail", "sentence": "32 requests", "detail": "31"}

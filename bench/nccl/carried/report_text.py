@@ -3,7 +3,9 @@
 import bundle_folder as bundle
 import arms
 import figures
+import profile_beside
 import toolkit
+import torch_ddp
 
 FAILURE_LETTERS = 400
 NO_GOALS = figures.Goals(0, 1e9)
@@ -17,7 +19,7 @@ def write(host, parts, states):
         how_far = states.get(part.name) or part.progress(host.output)
         lines.append(f"| `{part.name}` | {part.what} | {how_far} |")
     for part in parts:
-        body = body_of(part, documents[part.name])
+        body = told(documents[part.name])
         if body:
             lines += ["", f"## {part.name}: {part.what}", *body]
     lines += ["", "## What the host has", "```", *map(str, host.findings), "```"]
@@ -49,7 +51,15 @@ def heading(host, documents):
     return lines + [f"- {failure.splitlines()[0][:FAILURE_LETTERS]}" for failure in failures]
 
 
-def body_of(part, document):
+def told(document):
+    """The lines of one part. What cannot be told does not keep the rest from being told."""
+    try:
+        return body_of(document)
+    except Exception as error:  # whatever it is: results.json has the figures
+        return ["", f"This part's figures cannot be told ({error!r}): see results.json."]
+
+
+def body_of(document):
     if "testsuites" in document:
         return gpu_tests(document)
     if "rules" in document:
@@ -67,6 +77,7 @@ def gpu_tests(document):
         for test in suite["testsuite"]:
             what = "; ".join(one["failure"].splitlines()[-1] for one in test.get("failures", ()))
             told = f"failed: {what}" if what else test["result"].lower()  # completed or skipped
+            told += f"; {test['said']}" if "said" in test else ""
             rows.append(f"| {test['name']} | {told} |")
     return rows
 
@@ -85,8 +96,6 @@ def rules(document):
 
 
 def training(document):
-    import torch_ddp  # only here: it is a program
-
     return ["```", *torch_ddp.table(document["runs"]), "```"]
 
 
@@ -132,6 +141,4 @@ def grid(cells, text):
 
 
 def profile_lines(seen):
-    import profile_beside
-
     return profile_beside.table(seen, "processor seconds")[1:]
