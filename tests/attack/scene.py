@@ -51,10 +51,10 @@ class Scene:
         pinned = ("taskset", "-c", str(processors)) if processors is not None else ()
         return Process((*star.prefix(where), *pinned), list(map(str, argv)), self.environment())
 
-    def attacker(self, attacks, seconds, rate, seed):
+    def attacker(self, attacks, seconds, rate, seed, role="attacker"):
         """So long each, again and again until it is stopped."""
         ports = [f"--tap=to-host{number}" for number in range(2)]
-        return self.start(self.hosts.hub, "attacker",
+        return self.start(self.hosts.hub, role,
                           [self.program("attacker"), "--attack", ",".join(attacks), *ports,
                            "--again", "--seconds", seconds, "--rate", rate, "--seed", seed,
                            "--security", self.security])

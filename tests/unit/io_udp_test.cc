@@ -283,6 +283,27 @@ TEST(OpenUdp, EveryPeerIsReachedWhateverTheSocketIsUsedTo) {
   }
 }
 
+TEST(OpenUdp, WhatBeginsOtherwiseIsDropped) {
+  UdpConfig config{.interface = "lo", .paths = 1};
+  const auto sender = open_udp(config).value();
+  config.beginning_bits = 0xFC00'0000'00FF'0000;
+  config.beginning = 0xC000'0000'0012'0000;
+  const auto receiver = open_udp(config).value();
+  using Bytes = std::vector<uint8_t>;
+  const Bytes good{0xC3, 1, 2, 3, 4, 0x12, 5, 6};
+  for (const Bytes& bytes : {Bytes{0xC0, 0, 0, 0, 0, 0x13, 0, 0}, Bytes{0x80, 0, 0, 0, 0, 0x12, 0},
+                             Bytes{0xC0, 0, 0, 0, 0, 0x12}, Bytes{0xC0}, good}) {
+    const TxPacket packet{.header = bytes,
+                          .payload = {},
+                          .trailer = {},
+                          .destination = &receiver->local_address()};
+    ASSERT_EQ(sender->send({&packet, 1}, Instant()), 1U);
+  }
+  std::array<RxPacket, 8> received;
+  ASSERT_EQ(receiver->receive(received, Instant()), 1U);
+  EXPECT_TRUE(std::ranges::equal(received[0].bytes, good));
+}
+
 // Two ends of which one sends `packets` of random bytes as one joined datagram, as far as their
 // sizes let it, and the other has predicted where payload goes.
 struct Predicted {

@@ -118,6 +118,15 @@ TEST(WireData, DecodesTheGoldenBytes) {
   EXPECT_THAT(payload, ElementsAreArray({'a', 'b', 'c'}));
 }
 
+TEST(WirePackets, AllBeginAlike) {
+  const auto begins = [](std::span<const uint8_t> packet) {
+    return (load_be64(packet.data()) & kBeginning.bits) == kBeginning.value;
+  };
+  EXPECT_TRUE(begins(kDataPacket));
+  EXPECT_TRUE(begins(kAckPacket));
+  EXPECT_TRUE(begins(kNakPacket));
+}
+
 TEST(WireData, NumbersOf24BitsAreCutAndSpillNowhere) {
   DataHeader header = kData;
   header.destination_qp |= 0xFF000000;

@@ -12,6 +12,7 @@
 #include "transport/io/decorators/trace.h"
 #include "transport/io/raw/raw_io.h"
 #include "transport/io/udp/udp_io.h"
+#include "transport/wire/extended.h"
 #include "transport/wire/roce.h"
 
 namespace pacecar {
@@ -32,7 +33,10 @@ Result<std::unique_ptr<PacketIo>> open_sockets(const Params& params, const Inter
                    .socket_buffer = params.socket_buffer,
                    .data_tc = static_cast<uint8_t>(params.tc),
                    .control_tc = static_cast<uint8_t>(params.control_tc)};
-  if (params.wire != WireMode::kExtended) {
+  if (params.wire == WireMode::kExtended) {
+    config.beginning_bits = wire::kBeginning.bits;
+    config.beginning = wire::kBeginning.value;
+  } else {
     // UDP sockets do not show what the ICRC covers of an IPv4 header.
     config.address = preferred_ipv6_address(interface);
     config.port = roce::kUdpPort;

@@ -12,8 +12,9 @@ constexpr uint32_t kLow24 = 0xFFFFFF;
 // The bits of the BTH that are the same in every packet: everything but opcode, queue pair and PSN.
 // Flags, padding, version and congestion bits are zero (ECN is read from the IP header), and the
 // partition is the default one.
-constexpr uint64_t kBthFixedBits = 0x00FF'FFFF'FF00'0000;
-constexpr uint64_t kBthFixedValue = 0x0000'FFFF'0000'0000;
+constexpr uint64_t kWithoutOpcode = ~(uint64_t{0xFF} << 56);
+constexpr uint64_t kBthFixedBits = kBeginning.bits & kWithoutOpcode;
+constexpr uint64_t kBthFixedValue = kBeginning.value & kWithoutOpcode;
 
 constexpr uint32_t kBthAckRequest = 0x8000'0000;
 constexpr uint32_t kBthReservedBits = 0x7F00'0000;

@@ -28,6 +28,13 @@ enum class Opcode : uint8_t {
   kNak = 0xC3,
 };
 
+// How every packet begins, as a word: what the opcodes have in common, and the BTH's fixed bits.
+struct Beginning {
+  uint64_t bits = 0;
+  uint64_t value = 0;
+};
+inline constexpr Beginning kBeginning{0xFCFF'FFFF'FF00'0000, 0xC000'FFFF'0000'0000};
+
 inline constexpr size_t kBthBytes = 12;
 inline constexpr size_t kDataHeaderBytes = 40;  // BTH, RETH, extended data header
 inline constexpr size_t kAckHeaderBytes = 36;   // without bitmap and telemetry

@@ -253,6 +253,10 @@ Result<std::unique_ptr<PacketIo>> open_on(const UdpConfig& config, const Interfa
       return tl::unexpected(done.error());
     }
   }
+  if (config.beginning_bits != 0) {
+    const auto done = drop_unless(*receiver, config.beginning_bits, config.beginning);
+    if (!done) return tl::unexpected(done.error());
+  }
   const auto bound = bound_address(*receiver);
   if (!bound) return tl::unexpected(bound.error());
   auto transmitters = open_transmitters(config, *local);

@@ -25,6 +25,9 @@ struct UdpConfig {
   // The IP header's DSCP, in the upper six bits; ECN is set here: data is capable, control is not.
   uint8_t data_tc = 0;
   uint8_t control_tc = 0;
+  // How what is received begins, if all of it begins alike (drop_unless); no bits: anyhow.
+  uint64_t beginning_bits = 0;
+  uint64_t beginning = 0;
   bool without_checksum = false;  // IPv6 datagrams without UDP checksum are received, too
   Bytes datagram_limit = 65000;   // for a network whose MTU is smaller than the interface's
 };

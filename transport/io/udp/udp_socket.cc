@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
@@ -115,6 +116,30 @@ Result<UdpSocket> open_deaf_socket(const Address& local) {
   }
   set_option(udp->fd(), SOL_SOCKET, SO_RCVBUF, 0);  // the kernel's minimum
   return udp;
+}
+
+Result<void> drop_unless(const UdpSocket& socket, uint64_t bits, uint64_t value) {
+  constexpr uint32_t kUdpHeader = 8;
+  const auto upper = [](uint64_t word) { return static_cast<uint32_t>(word >> 32); };
+  const auto lower = [](uint64_t word) { return static_cast<uint32_t>(word); };
+  std::array<sock_filter, 8> program{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kUdpHeader),  // a shorter one ends here
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, upper(bits)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, upper(value), 0, 4),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kUdpHeader + 4),
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, lower(bits)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, lower(value), 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, ~0U),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+  }};
+  const sock_fprog filter = {program.size(), program.data()};
+  if (setsockopt(socket.fd(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) == 0) {
+    return {};
+  }
+  return fail(ErrorCode::kSystem,
+              fmt::format("the kernel takes no packet filter ({}): a kernel without a system-call "
+                          "filter on setsockopt is needed",
+                          std::strerror(errno)));
 }
 
 void set_receive_buffer(const UdpSocket& socket, Bytes bytes) {

@@ -31,6 +31,10 @@ Result<UdpSocket> open_receive_socket(const Address& local, Bytes buffer_bytes);
 Result<UdpSocket> open_transmit_socket(const Address& local, Bytes buffer_bytes,
                                        uint8_t traffic_class);
 
+// From here on, what does not begin so is dropped unseen, before it takes room or time of ours:
+// `value` in those `bits` of the first 8 bytes, in network order. Errors: kSystem.
+Result<void> drop_unless(const UdpSocket& socket, uint64_t bits, uint64_t value);
+
 // Lets in IPv6 datagrams without a UDP checksum, as RDMA NICs send them: RoCE v2 has its own.
 Result<void> accept_without_checksum(const UdpSocket& socket);
 
