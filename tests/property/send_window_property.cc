@@ -102,12 +102,24 @@ class Run {
   // As the requester does: what is lost goes before what is new, and before any probe.
   void send() {
     if (resend_one() || window_.full()) return;
+    if (prng_.chance(0.3)) return send_run();
     const SendWindow::Packet packet{.request = static_cast<uint32_t>(prng_.next_u64()),
                                     .index = static_cast<uint32_t>(prng_.below(100)),
                                     .bytes = static_cast<uint32_t>(prng_.below(9000))};
     const uint16_t path = next_path_++;
     RC_ASSERT(window_.send(packet, path, now_) == model_.next);
     model_.packets[model_.next++] = {.packet = packet, .sent = now_, .path = path};
+  }
+  void send_run() {
+    const auto count = static_cast<uint32_t>(1 + prng_.below(window_.room()));
+    SendWindow::Packet packet{.request = static_cast<uint32_t>(prng_.next_u64()),
+                              .index = static_cast<uint32_t>(prng_.below(100)),
+                              .bytes = static_cast<uint32_t>(prng_.below(9000))};
+    const uint16_t path = next_path_++;
+    RC_ASSERT(window_.send_run(packet, count, path, now_) == model_.next);
+    for (uint32_t i = 0; i < count; ++i, ++packet.index) {
+      model_.packets[model_.next++] = {.packet = packet, .sent = now_, .path = path};
+    }
   }
   void acknowledge(uint64_t psn) {
     SendWindow::Packet packet;

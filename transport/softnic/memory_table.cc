@@ -73,6 +73,16 @@ bool MemoryTable::remove(uint32_t key) {
   return true;
 }
 
+MemoryTable::Range MemoryTable::writable_range(uint32_t key) const {
+  Range range;
+  const Slot& slot = slots_[index_of(key)];
+  if (key == 0 || slot.key != key || !allows(slot.access, Access::kRemoteWrite)) return range;
+  range.start_ = reinterpret_cast<uint8_t*>(slot.address);
+  range.remote_ = slot.remote;
+  range.length_ = slot.length;
+  return range;
+}
+
 uint8_t* MemoryTable::writable(uint32_t key, uint64_t address, Bytes length) const {
   const Slot* slot = find_remote(key, address, length);
   if (slot == nullptr || !allows(slot->access, Access::kRemoteWrite)) return nullptr;

@@ -30,6 +30,24 @@ class MemoryTable {
   // True when the key was registered.
   bool remove(uint32_t key);
 
+  // A region as peers see it, of which several packets are placed.
+  class Range {
+   public:
+    // As writable(), in this region.
+    uint8_t* writable(uint64_t address, Bytes length) const {
+      const uint64_t offset = address - remote_;
+      return length <= length_ && offset <= length_ - length ? start_ + offset : nullptr;
+    }
+
+   private:
+    friend class MemoryTable;
+    uint8_t* start_ = nullptr;
+    uint64_t remote_ = 0;
+    uint64_t length_ = 0;
+  };
+  // What a peer may write with this key, perhaps nothing. Until a region is added or removed.
+  Range writable_range(uint32_t key) const;
+
   // Where a peer's write of `length` bytes at remote address `address` goes; nullptr when it is not
   // allowed.
   uint8_t* writable(uint32_t key, uint64_t address, Bytes length) const;

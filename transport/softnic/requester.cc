@@ -100,13 +100,8 @@ bool Requester::next_packet(Instant now, Outgoing* out) {
   packet.request = next_request_;
   packet.index = next.sent;
   packet.bytes = static_cast<uint32_t>(std::min(config_.mtu, next.work_request.length - offset));
-  const bool was_empty = window_.empty();
+  if (window_.empty()) begin_activity(now);
   psn = window_.send(packet, path_, now);
-  if (was_empty) {
-    last_heard_ = now;
-    probes_ = 0;
-    deadline_ = Instant::never();
-  }
   fill(next, packet, psn, now, out);
   out->retransmission = false;
   if (++next.sent == next.packets) {
@@ -116,6 +111,30 @@ bool Requester::next_packet(Instant now, Outgoing* out) {
   }
   on_sent(now);
   return true;
+}
+
+uint32_t Requester::next_run(Instant now, uint32_t most, Outgoing* first) {
+  if (probe_ || window_.has_lost() || !unsent() || window_.full()) return 0;
+  Posted& next = posted(next_request_);
+  const auto room = static_cast<uint32_t>(window_.room());
+  const uint32_t count = std::min({most, next.packets - next.sent - 1, room - 1});
+  if (count < 2) return 0;
+  const SendWindow::Packet packet{.request = next_request_,
+                                  .index = next.sent,
+                                  .bytes = static_cast<uint32_t>(config_.mtu)};
+  if (window_.empty()) begin_activity(now);
+  const uint64_t psn = window_.send_run(packet, count, path_, now);
+  fill(next, packet, psn, now, first);
+  first->retransmission = false;
+  next.sent += count;
+  on_sent(now);
+  return count;
+}
+
+void Requester::begin_activity(Instant now) {
+  last_heard_ = now;
+  probes_ = 0;
+  deadline_ = Instant::never();
 }
 
 void Requester::on_sent(Instant now) {

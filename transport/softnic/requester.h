@@ -63,6 +63,10 @@ class Requester {
   Bytes next_bytes();
   // Takes the next packet to send; false if there is none.
   bool next_packet(Instant now, Outgoing* packet);
+  // Likewise several that are alike but for PSN and place: full ones of one write, without its
+  // last, none of which fills the window or is sent again. At most `most`; how many, of which the
+  // first is told. 0 where there are not two of them.
+  uint32_t next_run(Instant now, uint32_t most, Outgoing* first);
   Bytes in_flight() const { return window_.in_flight(); }
 
   // `arrival` is when the acknowledgement reached this host, `now` when it is looked at.
@@ -102,6 +106,7 @@ class Requester {
   bool packet_timeouts() const { return config_.loss.packet_timeout.ns() != 0; }
   Instant next_timeout(Instant now);
   void take_back(Posted& posted, CompletionStatus status);
+  void begin_activity(Instant now);
   void on_sent(Instant now);
 
   Config config_;

@@ -76,6 +76,31 @@ Bytes Responder::left_of(uint32_t msn, uint32_t psn) const {
   return newest && window_.in_order() ? writes_.left(msn) : 0;
 }
 
+Responder::Target Responder::target_of(const wire::DataHeader& header, const MemoryTable& memory) {
+  Target target{.range = memory.writable_range(header.key)};
+  if (header.opcode == wire::Opcode::kWriteWithImm) {
+    target.write = writes_.find(header.msn, 0, header.length);
+  }
+  return target;
+}
+
+bool Responder::on_alike(const Data& data, const Target& target) {
+  const wire::DataHeader& header = data.header;
+  const uint64_t psn = expand_psn(window_.cumulative(), header.psn);
+  if (window_.classify(psn) != Arrival::kNew) return false;
+  const bool tracked = header.opcode == wire::Opcode::kWriteWithImm;
+  const Bytes bytes = data.bytes();
+  if (tracked && (target.write == nullptr || !target.write->lacks_more_than(bytes))) return false;
+  uint8_t* const place = target.range.writable(header.address, bytes);
+  if (place == nullptr || bytes == 0) return false;
+  if (place != data.payload.data()) {
+    ordered_copy(place, data.payload.data(), data.payload.size());
+  }
+  accept(psn, data);
+  if (tracked) target.write->count(bytes);
+  return true;
+}
+
 Arrival Responder::on_trimmed(const wire::DataHeader& header) {
   const Arrival arrival = window_.classify(expand_psn(window_.cumulative(), header.psn));
   if (arrival == Arrival::kDuplicate) {

@@ -42,6 +42,17 @@ class Responder {
   Responder(uint32_t window_packets, uint32_t writes, uint64_t first_psn, Bytes mtu);
 
   Outcome on_data(const Data& data, const MemoryTable& memory);
+
+  // What packets of one write have in common, looked up once for those that come together.
+  struct Target {
+    WriteTracker::Write* write = nullptr;  // with immediate
+    MemoryTable::Range range;
+  };
+  // Of a packet that has just been placed.
+  Target target_of(const wire::DataHeader& header, const MemoryTable& memory);
+  // Places a packet of the write of `target`, if it is new, may go there, and is not the last. On
+  // false nothing is done, and on_data must decide.
+  bool on_alike(const Data& data, const Target& target);
   // A packet without its payload. Nothing vouches for it: it changes nothing, except that the
   // acknowledgement of what has long arrived is due again.
   Arrival on_trimmed(const wire::DataHeader& header);

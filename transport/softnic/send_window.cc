@@ -39,6 +39,33 @@ uint64_t SendWindow::send(const Packet& packet, uint16_t path, Instant now) {
   return next_++;
 }
 
+uint64_t SendWindow::send_run(const Packet& first, uint32_t count, uint16_t path, Instant now) {
+  PACECAR_DCHECK(count > 0 && count <= room());
+  const uint64_t psn = next_;
+  const auto begin = static_cast<Place>(index(psn));
+  Place before = in_flight_list_.last;
+  Place place = begin;
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto after = static_cast<Place>(index(psn + i + 1));
+    packets_[place] = {.sent = now,
+                       .request = first.request,
+                       .index = (first.index + i) & kIndexMask,
+                       .state = static_cast<uint32_t>(State::kInFlight),
+                       .bytes = static_cast<uint16_t>(first.bytes),
+                       .path = path,
+                       .next = after,
+                       .previous = before};
+    before = place;
+    place = after;
+  }
+  packets_[before].next = kNone;
+  (in_flight_list_.empty() ? in_flight_list_.first : packets_[in_flight_list_.last].next) = begin;
+  in_flight_list_.last = before;
+  in_flight_ += Bytes{first.bytes} * count;
+  next_ += count;
+  return psn;
+}
+
 bool SendWindow::next_lost(uint64_t* psn, Packet* packet) const {
   if (lost_.empty()) return false;
   *psn = unacknowledged_ + index(lost_.first - unacknowledged_);

@@ -38,8 +38,12 @@ class SendWindow {
   uint64_t unacknowledged() const { return unacknowledged_; }
   Bytes in_flight() const { return in_flight_; }
 
+  // New packets that there is room for.
+  uint64_t room() const { return packets_.size() - (next_ - unacknowledged_); }
   // Puts a new packet on its way and returns its PSN. Not when full.
   uint64_t send(const Packet& packet, uint16_t path, Instant now);
+  // Likewise `count` packets in a row of one work request, 1 to room(): of the first.
+  uint64_t send_run(const Packet& first, uint32_t count, uint16_t path, Instant now);
   // A packet waits to be sent again.
   bool has_lost() const { return !lost_.empty(); }
   // The packet that has been known to be lost for longest; false if there is none. Sending it again

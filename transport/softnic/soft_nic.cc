@@ -450,13 +450,17 @@ void SoftNic::wake(QueuePair& qp) {
   }
 }
 
+// Small packets are counted, large ones weighed: a burst of full packets comes as one.
+bool SoftNic::much_unacknowledged(const QueuePair& qp) const {
+  const bool many = qp.unacknowledged_packets >= config_.ack.small_packets &&
+                    qp.unacknowledged_bytes < config_.burst_bytes;
+  return many || qp.unacknowledged_bytes >= config_.ack.bytes;
+}
+
 // Acknowledgements of what arrives in order may wait a little: one then answers for several
 // packets.
 void SoftNic::want_ack(QueuePair& qp, Instant now, bool at_once) {
-  // Small packets are counted, large ones weighed: a burst of full packets comes as one.
-  const bool many = qp.unacknowledged_packets >= config_.ack.small_packets &&
-                    qp.unacknowledged_bytes < config_.burst_bytes;
-  if (at_once || many || qp.unacknowledged_bytes >= config_.ack.bytes) {
+  if (at_once || much_unacknowledged(qp)) {
     acks_.add(slot_of(qp));
     return;
   }

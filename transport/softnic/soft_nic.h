@@ -155,7 +155,14 @@ class SoftNic final : public Nic {
   bool places() const { return config_.in_place_bytes > 0 && !enciphers_; }
   bool as_predicted(std::span<const RxPacket> packets) const;
   [[gnu::noinline]] void put_together(std::span<const RxPacket> packets);
-  void on_data(Instant now, const RxPacket& packet);
+  // Returns the queue pair where others of the same write may follow.
+  QueuePair* on_data(Instant now, const RxPacket& packet);
+  size_t on_alike(Instant now, QueuePair& qp, const RxPacket& first,
+                  std::span<const RxPacket> packets);
+  // What to do with a packet that the peer has sent.
+  QueuePair* take_data(QueuePair& qp, Instant now, const Responder::Data& data);
+  bool count_placed(QueuePair& qp, Instant now, const Responder::Data& data);
+  bool late_for(const QueuePair& qp, const Responder::Data& data) const;
   void on_trimmed(Instant now, const RxPacket& packet);
   void on_ack(Instant now, const RxPacket& packet);
   void on_nak(Instant now, const RxPacket& packet);
@@ -205,6 +212,7 @@ class SoftNic final : public Nic {
   static uint32_t work_requests(const QueuePairConfig& config);
   static Bytes standard_state(const QueuePairConfig& config);
   PathPolicy path_policy(const QueuePairConfig& config) const;
+  bool much_unacknowledged(const QueuePair& qp) const;
   void want_ack(QueuePair& qp, Instant now, bool at_once);
   void arm_timeout(const QueuePair& qp);
   void on_queue_pair_timeout(QueuePair& qp, Instant now);
@@ -241,6 +249,8 @@ class SoftNic final : public Nic {
   Bytes last_from(const QueuePair& qp) const;
   [[gnu::flatten]] size_t transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
                                               std::span<TxPacket> out);
+  size_t transmit_run(QueuePair& qp, Instant now, Bytes below, uint16_t path,
+                      std::span<TxPacket> out);
   // What a turn of a queue pair has sent.
   struct Sent {
     Bytes in_flight = 0;  // more than before

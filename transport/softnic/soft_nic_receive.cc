@@ -60,17 +60,19 @@ void SoftNic::put_together(std::span<const RxPacket> packets) {
     put_together(packets);
     packets = together_;
   }
-  for (const RxPacket& packet : packets) {
+  for (size_t i = 0; i < packets.size(); ++i) {
+    const RxPacket& packet = packets[i];
     if (packet.trimmed) {
       on_trimmed(now, packet);
       continue;
     }
     const wire::PacketKind kind = wire::classify(packet.bytes);
-    if (kind == wire::PacketKind::kData && wire::stands_alone(packet.bytes)) {
-      on_data(now, packet);
-    } else {
+    if (kind != wire::PacketKind::kData || !wire::stands_alone(packet.bytes)) {
       take_apart(now, packet);
+      continue;
     }
+    QueuePair* const qp = on_data(now, packet);
+    if (qp != nullptr) i += on_alike(now, *qp, packet, packets.subspan(i + 1));
   }
 }
 
@@ -142,7 +144,7 @@ void SoftNic::note_arrival(FlowId flow, const Responder::Data& data) {
   arrivals_.add(flow);
 }
 
-void SoftNic::on_data(Instant now, const RxPacket& packet) {
+QueuePair* SoftNic::on_data(Instant now, const RxPacket& packet) {
   Responder::Data data{.packet = packet, .arrival = now - packet.waited};
   const wire::DataHeader& header = data.header;
   const bool decoded = wire::decode(body_of(packet.bytes), data.header, data.payload);
@@ -150,37 +152,55 @@ void SoftNic::on_data(Instant now, const RxPacket& packet) {
   const bool apart = packet.elided > 0 || !packet.placed.empty();
   if (!decoded || (apart && (header.taken_back || data.bytes() > header.length))) {
     ++counters_.malformed;
-    return;
+    return nullptr;
   }
   QueuePair* qp = find_sender(packet, header.destination_qp);
-  if (qp == nullptr) return;
-  if (!vouches(*qp, packet.bytes, wire::kDataHeaderBytes, packet.placed)) return;
+  if (qp == nullptr) return nullptr;
+  if (!vouches(*qp, packet.bytes, wire::kDataHeaderBytes, packet.placed)) return nullptr;
   if (enciphers_) data.payload = {opened_.data(), data.payload.size()};
+  return take_data(*qp, now, data);
+}
+
+// The first packet after a pause is acknowledged at once.
+bool SoftNic::late_for(const QueuePair& qp, const Responder::Data& data) const {
+  return config_.ack.idle != Duration::max() &&
+         qp.responder->idle_since(data.arrival - config_.ack.idle);
+}
+
+// Counts a packet that is in memory; whether it is to be acknowledged at once.
+bool SoftNic::count_placed(QueuePair& qp, Instant now, const Responder::Data& data) {
+  ++counters_.data_packets_received;
+  counters_.data_bytes_received += data.bytes();
+  counters_.silent_packets_received += data.header.opcode == wire::Opcode::kWrite ? 1 : 0;
+  counters_.marked_packets += data.marked() ? 1 : 0;
+  if (places() && data.header.length >= config_.in_place_bytes) {
+    follower_.on_packet(data.header, data.bytes(), now);
+  }
+  if (tell_arrivals_ && qp.config.paced) note_arrival(qp.config.flow, data);
+  qp.unacknowledged_bytes += data.bytes();
+  ++qp.unacknowledged_packets;
+  return ack_at_once(qp, data.header);
+}
+
+QueuePair* SoftNic::take_data(QueuePair& qp, Instant now, const Responder::Data& data) {
+  const wire::DataHeader& header = data.header;
   if (received_.full()) {
     ++counters_.completions_full;
-    return;
+    return nullptr;
   }
-  bool at_once = data.marked() || (config_.ack.idle != Duration::max() &&
-                                   qp->responder->idle_since(data.arrival - config_.ack.idle));
-  switch (qp->responder->on_data(data, memory_)) {
+  QueuePair* followed = nullptr;
+  bool at_once = data.marked() || late_for(qp, data);
+  switch (qp.responder->on_data(data, memory_)) {
     case Responder::Outcome::kCompleted:
       received_.push(Completion{.bytes = header.length,
-                                .queue_pair = qp->local.queue_pair,
+                                .queue_pair = qp.local.queue_pair,
                                 .immediate = header.immediate,
                                 .kind = CompletionKind::kReceived});
-      [[fallthrough]];
+      at_once |= count_placed(qp, now, data);
+      break;
     case Responder::Outcome::kPlaced:
-      ++counters_.data_packets_received;
-      counters_.data_bytes_received += data.bytes();
-      counters_.silent_packets_received += header.opcode == wire::Opcode::kWrite ? 1 : 0;
-      counters_.marked_packets += data.marked() ? 1 : 0;
-      if (places() && header.length >= config_.in_place_bytes) {
-        follower_.on_packet(header, data.bytes(), now);
-      }
-      if (tell_arrivals_ && qp->config.paced) note_arrival(qp->config.flow, data);
-      qp->unacknowledged_bytes += data.bytes();
-      ++qp->unacknowledged_packets;
-      at_once |= ack_at_once(*qp, header);
+      at_once |= count_placed(qp, now, data);
+      followed = &qp;
       break;
     case Responder::Outcome::kDuplicate:
       ++counters_.duplicates;
@@ -188,15 +208,57 @@ void SoftNic::on_data(Instant now, const RxPacket& packet) {
       break;
     case Responder::Outcome::kOutOfWindow:
       ++counters_.out_of_window;
-      return;
+      return nullptr;
     case Responder::Outcome::kRefused:
       ++counters_.access_errors;
-      refuse(*qp, header, wire::Syndrome::kRemoteAccessError);
-      at_once = qp->responder->ack_due();
-      if (!at_once) return;
+      refuse(qp, header, wire::Syndrome::kRemoteAccessError);
+      at_once = qp.responder->ack_due();
+      if (!at_once) return nullptr;
       break;
   }
-  want_ack(*qp, now, at_once);
+  want_ack(qp, now, at_once);
+  return followed;
+}
+
+// Takes the leading packets that belong to the same write as `first`, which has just been placed,
+// and returns how many. Each is checked as any other; what they have in common is looked up once.
+size_t SoftNic::on_alike(Instant now, QueuePair& qp, const RxPacket& first,
+                         std::span<const RxPacket> packets) {
+  const auto like = first.bytes.first<wire::kDataHeaderBytes>();
+  wire::DataHeader header;
+  std::span<const uint8_t> payload;
+  if (packets.empty() || !wire::same_write(packets.front().bytes, like) || received_.full() ||
+      !wire::decode(body_of(first.bytes), header, payload) || header.taken_back) {
+    return 0;
+  }
+  const Responder::Target target = qp.responder->target_of(header, memory_);
+  bool waits = false;
+  for (size_t i = 0; i < packets.size(); ++i) {
+    const RxPacket& packet = packets[i];
+    if (packet.trimmed || !wire::decode_alike(body_of(packet.bytes), like, header, payload) ||
+        packet.placed.size() + payload.size() + packet.elided > header.length ||
+        !same_ip(*packet.source, qp.remote.address)) {
+      return i;
+    }
+    if (!packet.placed.empty()) payload = packet.placed;
+    if (!vouches(qp, packet.bytes, wire::kDataHeaderBytes, packet.placed)) continue;
+    const Responder::Data data{
+        .packet = packet,
+        .arrival = now - packet.waited,
+        .header = header,
+        .payload = enciphers_ ? std::span<const uint8_t>(opened_.data(), payload.size()) : payload};
+    bool at_once = data.marked() || late_for(qp, data);
+    if (!qp.responder->on_alike(data, target)) {
+      take_data(qp, now, data);
+      return i + 1;
+    }
+    at_once |= count_placed(qp, now, data);
+    // That it may wait need not be said twice.
+    if (waits && !at_once && !much_unacknowledged(qp)) continue;
+    want_ack(qp, now, at_once);
+    waits |= !at_once;
+  }
+  return packets.size();
 }
 
 // What a switch has left of a packet: nothing vouches for it. The answer makes the sender repeat a

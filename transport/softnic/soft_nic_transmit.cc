@@ -272,14 +272,14 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
                                     std::span<TxPacket> out) {
   if (qp.rc) return transmit_standard(qp, now, budget, out);
   const Bytes in_flight_before = qp.requester->in_flight();
-  size_t count = 0;
-  Bytes payload_bytes = 0;
-  Bytes wire_bytes = 0;
   Requester::Outgoing packet;
   const uint16_t path = qp.requester->choose_path(now);
   const Bytes last_from = this->last_from(qp);
   const bool sparse = qp.config.paced && flows_[qp.config.flow].sparse;
   const Bytes mtu = std::min<Bytes>(config_.mtu, qp.remote.mtu);
+  size_t count = sparse ? 0 : transmit_run(qp, now, std::min(budget + 1, last_from), path, out);
+  Bytes payload_bytes = count * mtu;
+  Bytes wire_bytes = count * (mtu + caps_.packet_overhead);
   while (count < out.size() && slab_.room() >= slab_bytes_ &&
          (count == 0 || payload_bytes + config_.mtu <= budget ||
           payload_bytes + qp.requester->next_bytes() <= budget) &&
@@ -313,6 +313,38 @@ size_t SoftNic::transmit_queue_pair(QueuePair& qp, Instant now, Bytes budget,
           {.in_flight = qp.requester->in_flight() - in_flight_before,
            .payload = payload_bytes,
            .wire = wire_bytes});
+  return count;
+}
+
+// What of the next packets is alike, less than `below` bytes of payload: one header serves as the
+// pattern for all. Full packets, to which nothing is joined.
+inline size_t SoftNic::transmit_run(QueuePair& qp, Instant now, Bytes below, uint16_t path,
+                                    std::span<TxPacket> out) {
+  if (below <= 2 * config_.mtu || out.size() < 2) return 0;
+  const Bytes most =
+      std::min({(below - 1) / config_.mtu, Bytes{out.size()}, Bytes{slab_.room() / slab_bytes_}});
+  Requester::Outgoing first;
+  const uint32_t count = qp.requester->next_run(now, static_cast<uint32_t>(most), &first);
+  if (count == 0) return 0;
+  const uint8_t* data = first.payload.data();
+  const size_t bytes = first.payload.size();
+  const size_t sealed = enciphers_ ? bytes : 0;
+  std::array<uint8_t, wire::kDataHeaderBytes> pattern;
+  wire::encode(first.header, pattern);
+  for (uint32_t i = 0; i < count; ++i, data += bytes) {
+    const auto piece = slab_.take(overhead_bytes_ + sealed);
+    const auto header = piece.first<wire::kDataHeaderBytes>();
+    const auto trailer = piece.last(trailer_bytes_);
+    wire::encode_alike(pattern, first.header.psn + i, first.header.address + i * bytes, header);
+    const auto payload =
+        finish(qp, header, {data, bytes}, piece.subspan(header.size(), sealed), trailer);
+    out[i] = TxPacket{.header = header,
+                      .payload = payload,
+                      .trailer = trailer,
+                      .destination = &qp.remote.address,
+                      .path = path,
+                      .traffic_class = qp.config.traffic_class};
+  }
   return count;
 }
 

@@ -15,6 +15,13 @@ namespace pacecar {
 class WriteTracker {
  public:
   class Write {
+   public:
+    // Whether so much more leaves something missing.
+    bool lacks_more_than(Bytes payload) const { return received + payload < total; }
+    // Counts one new packet that does.
+    void count(Bytes payload) { received += static_cast<uint32_t>(payload); }
+
+   private:
     friend class WriteTracker;
     uint32_t received = 0;
     uint32_t total = 0;
@@ -28,7 +35,7 @@ class WriteTracker {
   static Bytes bytes(uint32_t capacity);
 
   // The write to which this packet belongs; nullptr: it is refused. `msn24` is the number as it
-  // came on the wire. Valid until the next count() or cancel().
+  // came on the wire. Valid until the next count() that completes one, or cancel().
   Write* find(uint32_t msn24, Bytes payload, Bytes total);
   // What has not arrived of a write of which something has; else 0.
   Bytes left(uint32_t msn24) const;

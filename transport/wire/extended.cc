@@ -1,6 +1,7 @@
 #include "transport/wire/extended.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "transport/base/check.h"
@@ -23,6 +24,12 @@ constexpr uint32_t kDataUnusedBits = 0xFC;
 constexpr uint32_t kAckEchoValid = 0x0000'0100;
 constexpr uint32_t kAckEchoMarked = 0x0000'0200;
 constexpr uint32_t kAckUnusedBits = 0x0000'FCFF;
+
+// Of a data header.
+constexpr size_t kPsnAt = 8;
+constexpr size_t kAddressAt = 12;
+constexpr size_t kKeyAt = 20;
+constexpr size_t kTimestampAt = 36;
 
 // Where take_first looks: bitmap words and hops of an acknowledgement.
 constexpr size_t kAckWordsAt = 32;
@@ -76,6 +83,15 @@ void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to) {
   store_be32(header.timestamp, p + 36);
 }
 
+void encode_alike(std::span<const uint8_t, kDataHeaderBytes> like, uint32_t psn, uint64_t address,
+                  std::span<uint8_t, kDataHeaderBytes> to) {
+  const uint32_t flags = load_be32(&like[kPsnAt]) & ~kLow24;
+  std::memcpy(to.data(), like.data(), kPsnAt);
+  store_be32(flags | (psn & kLow24), &to[kPsnAt]);
+  store_be64(address, &to[kAddressAt]);
+  std::memcpy(&to[kKeyAt], &like[kKeyAt], kDataHeaderBytes - kKeyAt);
+}
+
 bool decode(std::span<const uint8_t> packet, DataHeader& header,
             std::span<const uint8_t>& payload) {
   if (packet.size() < kDataHeaderBytes || packet.size() > kMaxDatagramBytes) return false;
@@ -108,6 +124,22 @@ bool names(std::span<const uint8_t> packet, uint32_t destination_qp, uint32_t ke
   const uint8_t* p = packet.data();
   return (load_be32(p + 4) & kLow24) == destination_qp && load_be64(p + 12) == address &&
          load_be32(p + 20) == key;
+}
+
+bool decode_alike(std::span<const uint8_t> packet, std::span<const uint8_t, kDataHeaderBytes> like,
+                  DataHeader& header, std::span<const uint8_t>& payload) {
+  if (!same_write(packet, like) || packet.size() > kMaxDatagramBytes) return false;
+  const uint8_t* p = packet.data();
+  const uint32_t psn = load_be32(p + kPsnAt);
+  if ((psn & kBthReservedBits) != 0) return false;
+  const size_t most = header.taken_back ? 0 : header.length;
+  if (packet.size() - kDataHeaderBytes > most) return false;
+  header.ack_request = (psn & kBthAckRequest) != 0;
+  header.psn = psn & kLow24;
+  header.address = load_be64(p + kAddressAt);
+  header.timestamp = load_be32(p + kTimestampAt);
+  payload = packet.subspan(kDataHeaderBytes);
+  return true;
 }
 
 std::span<const uint8_t> take_first(std::span<const uint8_t>& datagram, PacketKind kind,

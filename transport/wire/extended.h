@@ -88,9 +88,27 @@ struct DataHeader {
 
 // The payload and the trailer follow the header.
 void encode(const DataHeader& header, std::span<uint8_t, kDataHeaderBytes> to);
+// That of a packet of the same write, with the same flags, of which another one's is in `like`.
+void encode_alike(std::span<const uint8_t, kDataHeaderBytes> like, uint32_t psn, uint64_t address,
+                  std::span<uint8_t, kDataHeaderBytes> to);
 // `payload` points into `packet`. On false the outputs are unspecified.
 bool decode(std::span<const uint8_t> packet, DataHeader& header,
             std::span<const uint8_t>& payload);
+// Whether a packet says the same as the one that begins with `like` of all that packets of one
+// write have in common: opcode, queue pair, key, length, immediate, MSN, flags.
+inline bool same_write(std::span<const uint8_t> packet,
+                       std::span<const uint8_t, kDataHeaderBytes> like) {
+  constexpr size_t kKeyAt = 20;        // and length
+  constexpr size_t kImmediateAt = 28;  // and MSN and flags, which tell small writes apart
+  if (packet.size() < kDataHeaderBytes) return false;
+  const auto same = [&](size_t at) { return load_be64(&packet[at]) == load_be64(&like[at]); };
+  return same(kImmediateAt) && same(0) && same(kKeyAt);
+}
+// Likewise a packet of the same write, with the same flags, as the one that begins with `like` and
+// that decode() took: by a few comparisons. `header` is what that one says, and then what this one
+// does. On false it is as it was, and decode() has the last word.
+bool decode_alike(std::span<const uint8_t> packet, std::span<const uint8_t, kDataHeaderBytes> like,
+                  DataHeader& header, std::span<const uint8_t>& payload);
 // A data packet of which a switch has left nothing but the header. No trailer vouches for it.
 bool decode_trimmed(std::span<const uint8_t> datagram, DataHeader& header);
 
