@@ -3,8 +3,10 @@
 
 #include <vector>
 
+#include "transport/base/prng.h"
 #include "transport/io/dpdk/device_name.h"
 #include "transport/io/dpdk/frame.h"
+#include "transport/io/dpdk/known_frames.h"
 #include "transport/wire/address.h"
 
 namespace pacecar {
@@ -121,6 +123,66 @@ TEST(Frame, FragmentsAndOtherProtocolsAreNothing) {
       ~frame::fold(frame::sum16(std::span<const uint8_t>(fragment).subspan(14, 20))));
   frame::put16(sum, &fragment[14 + 10]);
   EXPECT_FALSE(read(fragment));
+}
+
+std::vector<uint8_t> long_frame(const FrameEnds& ends, Prng& prng) {
+  std::vector<uint8_t> datagram(50 + prng.below(100));
+  for (uint8_t& byte : datagram) byte = static_cast<uint8_t>(prng.next_u64());
+  return make_frame(ends, static_cast<uint8_t>(prng.below(256)), datagram);
+}
+
+// Returns whether it was known.
+bool expect_read_alike(const KnownFrames& known, const std::vector<uint8_t>& frame) {
+  FrameDatagram quick;
+  if (!known.read(frame, quick)) return false;
+  const auto whole = read(frame);
+  EXPECT_TRUE(whole.has_value());
+  if (!whole) return true;
+  EXPECT_EQ(quick.bytes.data(), whole->bytes.data());
+  EXPECT_EQ(quick.bytes.size(), whole->bytes.size());
+  EXPECT_EQ(quick.source, whole->source);
+  EXPECT_EQ(quick.fragment, whole->fragment);
+  EXPECT_EQ(quick.ecn, whole->ecn);
+  return true;
+}
+
+TEST(KnownFrames, OfAPeerAreReadAtAGlance) {
+  Prng prng(1);
+  for (const bool is_v4 : {true, false}) {
+    KnownFrames known;
+    const FrameEnds ends = ends_of(is_v4);
+    const auto first = long_frame(ends, prng);
+    EXPECT_FALSE(expect_read_alike(known, first));
+    known.remember(first, *read(first));
+    for (int i = 0; i < 100; ++i) EXPECT_TRUE(expect_read_alike(known, long_frame(ends, prng)));
+    std::array<FrameEnds, 4> others = {ends, ends, ends, ends};
+    others[0].source.ip[15] = 77;
+    others[1].destination.ip[15] = 77;
+    others[2].destination_mac[5] = 77;
+    others[3].vlan = 100;
+    for (const FrameEnds& other : others) {
+      EXPECT_FALSE(expect_read_alike(known, long_frame(other, prng)));
+    }
+  }
+}
+
+// Whatever is known, nothing is taken for more than it is.
+TEST(KnownFrames, NeverSayMoreThanReadingDoes) {
+  Prng prng(2);
+  KnownFrames known;
+  size_t recognized = 0;
+  for (int i = 0; i < 200'000; ++i) {
+    FrameEnds ends = ends_of(prng.chance(0.5), prng.chance(0.5) ? frame::Vlan(9) : std::nullopt);
+    ends.source_mac[5] = static_cast<uint8_t>(prng.below(4));
+    auto frame = long_frame(ends, prng);
+    for (uint64_t changes = prng.below(3); changes > 0; --changes) {
+      frame[prng.below(kMaxFrameHeaderBytes)] ^= static_cast<uint8_t>(1U << prng.below(8));
+    }
+    if (prng.chance(0.1)) frame.resize(prng.below(frame.size()));
+    recognized += expect_read_alike(known, frame) ? 1 : 0;
+    if (const auto whole = read(frame)) known.remember(frame, *whole);
+  }
+  EXPECT_GT(recognized, 20'000U);
 }
 
 TEST(DpdkDevice, KeepsOurArgumentsAndPassesOthersOn) {

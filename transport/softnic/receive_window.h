@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "transport/base/seq.h"
+
 namespace pacecar {
 
 enum class Arrival : uint8_t { kNew, kDuplicate, kOutOfWindow };
@@ -26,6 +28,10 @@ class ReceiveWindow {
   Arrival classify(uint64_t psn) const;
   // `psn` must be classified as new.
   void mark(uint64_t psn);
+  // Whether a packet is new and nothing is missing before or after it, by its number on the wire;
+  // it is marked by take_next().
+  bool is_next(uint32_t psn24) const { return in_order() && psn24 == (cumulative_ & kPsnMask); }
+  void take_next() { highest_ = ++cumulative_; }
 
   uint64_t cumulative() const { return cumulative_; }
   bool in_order() const { return highest_ == cumulative_; }

@@ -171,7 +171,8 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
       count_arrival(psn, now);
     }
   };
-  for (uint64_t psn = base; psn < cumulative; ++psn) acknowledge(psn);
+  if (!paths_.counts()) acknowledge_oldest(cumulative, &progress);
+  for (uint64_t psn = window_.unacknowledged(); psn < cumulative; ++psn) acknowledge(psn);
   for (size_t word = 0; word < bitmap.words(); ++word) {
     for (uint64_t bits = bitmap[word]; bits != 0; bits &= bits - 1) {
       acknowledge(cumulative + word * 64 + static_cast<uint64_t>(__builtin_ctzll(bits)));
@@ -215,6 +216,16 @@ bool Requester::acknowledge(uint64_t psn, SendProgress* progress) {
   progress->acked += packet.bytes;
   ++posted(packet.request).acknowledged;
   return true;
+}
+
+// As far as they can be taken together.
+void Requester::acknowledge_oldest(uint64_t end, SendProgress* progress) {
+  while (window_.unacknowledged() < end) {
+    const SendWindow::Acknowledged taken = window_.acknowledge_oldest(end);
+    if (taken.packets == 0) return;
+    progress->acked += taken.bytes;
+    posted(taken.request).acknowledged += taken.packets;
+  }
 }
 
 void Requester::count_arrival(uint64_t psn, Instant now) {

@@ -100,6 +100,7 @@ class Requester {
   void fill(const Posted& posted, const SendWindow::Packet& packet, uint64_t psn, Instant now,
             Outgoing* out) const;
   bool acknowledge(uint64_t psn, SendProgress* progress);
+  void acknowledge_oldest(uint64_t end, SendProgress* progress);
   void count_arrival(uint64_t psn, Instant now);
   void declare_lost_before(Instant limit, Instant now, SendProgress* progress);
   void learn_path(const wire::AckHeader& ack, uint64_t psn, Duration rtt, Instant now);

@@ -29,6 +29,10 @@ inline void Responder::remember(const Data& data) {
 
 inline void Responder::accept(uint64_t psn, const Data& data) {
   window_.mark(psn);
+  note_accepted(data);
+}
+
+inline void Responder::note_accepted(const Data& data) {
   ++received_;
   marked_ += data.marked() ? 1 : 0;
   remember(data);
@@ -86,8 +90,7 @@ Responder::Target Responder::target_of(const wire::DataHeader& header, const Mem
 
 bool Responder::on_alike(const Data& data, const Target& target) {
   const wire::DataHeader& header = data.header;
-  const uint64_t psn = expand_psn(window_.cumulative(), header.psn);
-  if (window_.classify(psn) != Arrival::kNew) return false;
+  if (!window_.is_next(header.psn)) return false;
   const bool tracked = header.opcode == wire::Opcode::kWriteWithImm;
   const Bytes bytes = data.bytes();
   if (tracked && (target.write == nullptr || !target.write->lacks_more_than(bytes))) return false;
@@ -96,7 +99,8 @@ bool Responder::on_alike(const Data& data, const Target& target) {
   if (place != data.payload.data()) {
     ordered_copy(place, data.payload.data(), data.payload.size());
   }
-  accept(psn, data);
+  window_.take_next();
+  note_accepted(data);
   if (tracked) target.write->count(bytes);
   return true;
 }

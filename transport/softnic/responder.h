@@ -50,8 +50,8 @@ class Responder {
   };
   // Of a packet that has just been placed.
   Target target_of(const wire::DataHeader& header, const MemoryTable& memory);
-  // Places a packet of the write of `target`, if it is new, may go there, and is not the last. On
-  // false nothing is done, and on_data must decide.
+  // Places a packet of the write of `target`, if it is the next in order, may go there, and is not
+  // the last. On false nothing is done, and on_data must decide.
   bool on_alike(const Data& data, const Target& target);
   // A packet without its payload. Nothing vouches for it: it changes nothing, except that the
   // acknowledgement of what has long arrived is due again.
@@ -82,6 +82,7 @@ class Responder {
   };
 
   void accept(uint64_t psn, const Data& data);
+  void note_accepted(const Data& data);
   void remember(const Data& data);
   void remember_telemetry(std::span<const TelemetryHop> telemetry);
 

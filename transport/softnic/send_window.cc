@@ -1,5 +1,6 @@
 #include "transport/softnic/send_window.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "transport/base/check.h"
@@ -102,6 +103,28 @@ bool SendWindow::acknowledge(uint64_t psn, Packet* packet) {
   slot.set(State::kAcknowledged);
   *packet = slot.packet();
   return true;
+}
+
+SendWindow::Acknowledged SendWindow::acknowledge_oldest(uint64_t end) {
+  end = std::min(end, next_);
+  size_t place = index(unacknowledged_);
+  const Place before = packets_[place].previous;
+  Acknowledged taken{.request = packets_[place].request};
+  size_t after = place;
+  while (unacknowledged_ < end && after == place && packets_[place].is(State::kInFlight) &&
+         packets_[place].request == taken.request) {
+    Slot& slot = packets_[place];
+    slot.set(State::kAcknowledged);
+    taken.bytes += slot.bytes;
+    ++taken.packets;
+    after = slot.next;
+    place = index(++unacknowledged_);
+  }
+  if (taken.packets == 0) return taken;
+  (before == kNone ? in_flight_list_.first : packets_[before].next) = static_cast<Place>(after);
+  (after == kNone ? in_flight_list_.last : packets_[after].previous) = before;
+  in_flight_ -= taken.bytes;
+  return taken;
 }
 
 void SendWindow::advance() {

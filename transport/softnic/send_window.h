@@ -56,6 +56,15 @@ class SendWindow {
   // Acknowledges one packet; false if it already was, or was never sent. The caller learns the
   // packet, to count it for its work request.
   bool acknowledge(uint64_t psn, Packet* packet);
+  struct Acknowledged {
+    uint32_t request = 0;
+    uint32_t packets = 0;
+    Bytes bytes = 0;
+  };
+  // Acknowledges packets before `end` from the oldest on, as far as they are of one work request
+  // and were sent in a row, and moves unacknowledged() over them. None where the oldest is not in
+  // flight.
+  Acknowledged acknowledge_oldest(uint64_t end);
   // The peer has refused this packet: it is lost, and sent again at once (taken back by then).
   // False if it is not in flight.
   bool refuse(uint64_t psn, Packet* packet);

@@ -249,8 +249,8 @@ size_t SoftNic::on_alike(Instant now, QueuePair& qp, const RxPacket& first,
         .payload = enciphers_ ? std::span<const uint8_t>(opened_.data(), payload.size()) : payload};
     bool at_once = data.marked() || late_for(qp, data);
     if (!qp.responder->on_alike(data, target)) {
-      take_data(qp, now, data);
-      return i + 1;
+      if (take_data(qp, now, data) == nullptr) return i + 1;
+      continue;
     }
     at_once |= count_placed(qp, now, data);
     // That it may wait need not be said twice.

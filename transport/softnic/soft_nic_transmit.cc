@@ -331,8 +331,10 @@ inline size_t SoftNic::transmit_run(QueuePair& qp, Instant now, Bytes below, uin
   const size_t sealed = enciphers_ ? bytes : 0;
   std::array<uint8_t, wire::kDataHeaderBytes> pattern;
   wire::encode(first.header, pattern);
-  for (uint32_t i = 0; i < count; ++i, data += bytes) {
-    const auto piece = slab_.take(overhead_bytes_ + sealed);
+  const size_t size = overhead_bytes_ + sealed;
+  uint8_t* room = slab_.take(count * size).data();
+  for (uint32_t i = 0; i < count; ++i, data += bytes, room += size) {
+    const std::span piece(room, size);
     const auto header = piece.first<wire::kDataHeaderBytes>();
     const auto trailer = piece.last(trailer_bytes_);
     wire::encode_alike(pattern, first.header.psn + i, first.header.address + i * bytes, header);

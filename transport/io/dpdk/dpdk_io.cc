@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <utility>
 
 #include "transport/base/check.h"
 #include "transport/io/dpdk/eal.h"
 #include "transport/io/dpdk/kernel_neighbors.h"
+#include "transport/io/dpdk/known_frames.h"
 #include "transport/io/dpdk/neighbors.h"
 #include "transport/io/dpdk/port.h"
 #include "transport/io/dpdk/transmit_batch.h"
@@ -39,6 +41,22 @@ constexpr Duration kReconnectInterval = Duration::from_ms(50);
 constexpr Duration kPatience = Duration::from_s(3);
 
 constexpr Route kLinkLocalRoute{.prefix = {.ip = {0xFE, 0x80}}, .bits = 10};
+
+// Ends the use of received buffers. Nearly all are whole packets of one pool that nobody else
+// holds: such a burst goes back as one.
+void give_back(std::span<rte_mbuf* const> buffers) {
+  rte_mempool* const pool = buffers.front()->pool;
+  const bool plain = std::ranges::all_of(buffers, [pool](const rte_mbuf* buffer) {
+    return buffer->pool == pool && rte_mbuf_refcnt_read(buffer) == 1 && buffer->nb_segs == 1 &&
+           RTE_MBUF_DIRECT(buffer);
+  });
+  const auto count = static_cast<unsigned>(buffers.size());
+  if (plain) {
+    rte_mempool_put_bulk(pool, reinterpret_cast<void* const*>(buffers.data()), count);
+  } else {
+    rte_pktmbuf_free_bulk(const_cast<rte_mbuf**>(buffers.data()), count);
+  }
+}
 
 class DpdkIo final : public PacketIo {
  public:
@@ -76,8 +94,10 @@ class DpdkIo final : public PacketIo {
   size_t plan(std::span<const TxPacket> packets, Instant now);
   size_t submit(std::span<const TxPacket> planned);
   bool read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now);
+  [[gnu::noinline]] bool read_unknown(std::span<const uint8_t> frame, FrameDatagram& datagram,
+                                      Instant now);
   void release();
-  void look_at_link(Instant now, Duration interval);
+  [[gnu::noinline]] void look_at_link(Instant now, Duration interval);
   void ask(const NeighborMessage& question, Instant now);
   void say(const NeighborMessage& message);
 
@@ -89,11 +109,13 @@ class DpdkIo final : public PacketIo {
   Neighbors neighbors_;
   std::optional<KernelNeighbors> kernel_;  // who hears of neighbours in our place
   TransmitBatch batch_;
+  size_t planned_bytes_ = 0;
   uint8_t data_tc_;
   uint8_t control_tc_;
   bool link_up_ = false;
   Instant link_seen_;
   Instant reconnected_;
+  KnownFrames known_;
   // Of the newest burst; the buffers are kept until the next receive().
   size_t held_ = 0;
   std::array<rte_mbuf*, kReceiveBurst> buffers_{};
@@ -117,17 +139,28 @@ const HeaderTemplate* DpdkIo::headers_to(const TxPacket& packet, Instant now) {
 size_t DpdkIo::plan(std::span<const TxPacket> packets, Instant now) {
   size_t count = 0;
   const HeaderTemplate* headers = nullptr;
-  const Address* newest = nullptr;
+  const TxPacket* newest = nullptr;
+  size_t newest_size = 0;
+  planned_bytes_ = 0;
   for (const TxPacket& packet : packets) {
-    if (!can_send(packet)) break;
-    if (newest == nullptr || (packet.destination != newest && *packet.destination != *newest)) {
-      headers = headers_to(packet, now);
-      newest = packet.destination;
+    const size_t size = packet.size();
+    // Most packets of a burst have the same headers.
+    if (newest == nullptr || packet.destination != newest->destination ||
+        packet.path != newest->path || packet.traffic_class != newest->traffic_class ||
+        size != newest_size) {
+      if (!can_send(packet)) break;
+      if (newest == nullptr || *packet.destination != *newest->destination) {
+        headers = headers_to(packet, now);
+        if (headers == nullptr) break;
+      }
+      const bool data = packet.traffic_class == TrafficClass::kData;
+      batch_.write_headers(*headers, source_port(packet.path, packet.traffic_class), packet,
+                           data ? data_tc_ : control_tc_);
+      newest = &packet;
+      newest_size = size;
     }
-    if (headers == nullptr) break;
-    const bool data = packet.traffic_class == TrafficClass::kData;
-    batch_.add(packet, *headers, source_port(packet.path, packet.traffic_class),
-               data ? data_tc_ : control_tc_);
+    batch_.add(packet);
+    planned_bytes_ += size;
     ++count;
   }
   return count;
@@ -135,7 +168,8 @@ size_t DpdkIo::plan(std::span<const TxPacket> packets, Instant now) {
 
 size_t DpdkIo::submit(std::span<const TxPacket> planned) {
   const size_t sent = batch_.submit();
-  for (const TxPacket& packet : planned.first(sent)) counters_.sent_bytes += packet.size();
+  counters_.sent_bytes += planned_bytes_;
+  for (const TxPacket& packet : planned.subspan(sent)) counters_.sent_bytes -= packet.size();
   counters_.sent_packets += sent;
   return sent;
 }
@@ -195,11 +229,12 @@ void DpdkIo::look_at_link(Instant now, Duration interval) {
 }
 
 void DpdkIo::release() {
-  if (held_ > 0) rte_pktmbuf_free_bulk(buffers_.data(), static_cast<unsigned>(held_));
+  if (held_ > 0) give_back(std::span(buffers_).first(held_));
   held_ = 0;
 }
 
-size_t DpdkIo::receive(std::span<RxPacket> packets, Instant now) {
+// Flattened: what is done for every packet is one piece of code.
+[[gnu::flatten]] size_t DpdkIo::receive(std::span<RxPacket> packets, Instant now) {
   release();
   const size_t most = std::min(packets.size(), kReceiveBurst);
   if (port_->is_started()) {
@@ -213,35 +248,45 @@ size_t DpdkIo::receive(std::span<RxPacket> packets, Instant now) {
   return count;
 }
 
-// Whether it is a datagram for us; what neighbours say is answered here.
+// Whether it is a datagram for us.
 bool DpdkIo::read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now) {
   if (buffer.nb_segs > 1 && rte_pktmbuf_linearize(&buffer) != 0) {
     ++counters_.receive_errors;
     return false;
   }
   const std::span<const uint8_t> frame(rte_pktmbuf_mtod(&buffer, const uint8_t*), buffer.data_len);
+  FrameDatagram datagram;
+  if (!known_.read(frame, datagram) && !read_unknown(frame, datagram, now)) return false;
+  if (datagram.bytes.empty()) {
+    ++counters_.receive_errors;
+    return false;
+  }
+  sources_[slot] = datagram.source;
+  // In its place: an assignment would make it elsewhere and copy it.
+  new (&packet) RxPacket{.bytes = datagram.bytes,
+                         .source = &sources_[slot],
+                         .ecn = datagram.ecn,
+                         .ipv4_fragment = datagram.fragment};
+  ++counters_.received_packets;
+  counters_.received_bytes += datagram.bytes.size();
+  return true;
+}
+
+// What neighbours say is answered here.
+bool DpdkIo::read_unknown(std::span<const uint8_t> frame, FrameDatagram& datagram, Instant now) {
   const auto ethernet = frame::read_ethernet(frame);
-  const auto datagram = ethernet ? read_datagram(*ethernet) : std::nullopt;
-  if (!datagram) {
+  const auto found = ethernet ? read_datagram(*ethernet) : std::nullopt;
+  if (!found) {
     const auto message = read_neighbor_message(frame);
     const auto answer = message ? neighbors_.hear(*message, now) : std::nullopt;
     if (answer) say(*answer);
     return false;
   }
-  const Address& to = datagram->destination;
+  const Address& to = found->destination;
   if (to.port != local_.port || !same_ip(to, local_)) return false;
-  if (datagram->bytes.empty()) {
-    ++counters_.receive_errors;
-    return false;
-  }
-  sources_[slot] = datagram->source;
-  sources_[slot].scope_id = local_.scope_id;
-  packet = RxPacket{.bytes = datagram->bytes,
-                    .source = &sources_[slot],
-                    .ecn = datagram->ecn,
-                    .ipv4_fragment = datagram->fragment};
-  ++counters_.received_packets;
-  counters_.received_bytes += datagram->bytes.size();
+  datagram = *found;
+  datagram.source.scope_id = local_.scope_id;
+  known_.remember(frame, datagram);
   return true;
 }
 

@@ -63,12 +63,18 @@ void TransmitBatch::append_piece(rte_mbuf& head, rte_mbuf*& last, rte_mbuf* piec
   head.pkt_len += static_cast<uint32_t>(bytes.size());
 }
 
-void TransmitBatch::add(const TxPacket& packet, const HeaderTemplate& headers, uint16_t source_port,
-                        uint8_t traffic_class) {
+void TransmitBatch::write_headers(const HeaderTemplate& headers, uint16_t source_port,
+                                  const TxPacket& packet, uint8_t traffic_class) {
+  headers.write(source_port, packet.destination->port, traffic_class, packet.size(),
+                headers_.data());
+  headers_size_ = headers.size();
+}
+
+void TransmitBatch::add(const TxPacket& packet) {
   rte_mbuf& head = *heads_[count_];
   auto* const start = rte_pktmbuf_mtod(&head, uint8_t*);
-  headers.write(source_port, packet.destination->port, traffic_class, packet.size(), start);
-  uint8_t* end = append(start + headers.size(), packet.header);
+  std::memcpy(start, headers_.data(), headers_.size());
+  uint8_t* end = append(start + headers_size_, packet.header);
   const bool whole = !port_.copies_on_send() || packet.payload.size() <= kCopiedPayload;
   if (whole) end = append(append(end, packet.payload), packet.trailer);
   head.data_len = static_cast<uint16_t>(end - start);

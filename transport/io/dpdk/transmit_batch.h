@@ -26,8 +26,11 @@ class TransmitBatch {
 
   // Before the first packet of a burst; how many there is room for, at most kBurst.
   size_t begin(size_t packets);
-  void add(const TxPacket& packet, const HeaderTemplate& headers, uint16_t source_port,
-           uint8_t traffic_class);
+  // Makes the headers of packets that are added from now on: all of that size. Before the first of
+  // a burst.
+  void write_headers(const HeaderTemplate& headers, uint16_t source_port, const TxPacket& packet,
+                     uint8_t traffic_class);
+  void add(const TxPacket& packet);
   // Hands over what was added and returns how many packets the device took.
   size_t submit();
 
@@ -40,6 +43,8 @@ class TransmitBatch {
                     std::span<const uint8_t> bytes);
 
   DpdkPort& port_;
+  std::array<uint8_t, kMaxFrameHeaderBytes> headers_{};
+  size_t headers_size_ = 0;
   size_t count_ = 0;
   size_t taken_ = 0;  // heads that are ready to be filled
   bool prepared_ = false;

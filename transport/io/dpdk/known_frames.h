@@ -1,0 +1,161 @@
+// KnownFrames: frames to us, of which the headers differ in little from packet to packet. A glance
+// tells that they are those of a frame that was read as a whole; what may differ is read, and
+// checked, each time. A table of fixed size in which the newest frame takes the place of others.
+//
+// Here as a whole, since nothing is inlined from files that are not compiled for DPDK's processors.
+//
+// Pure. Thread rule: one thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "transport/io/dpdk/frame.h"
+#include "transport/wire/big_endian.h"
+
+namespace pacecar {
+
+class KnownFrames {
+ public:
+  // Shorter frames are not known, nor those with a VLAN's tag.
+  static constexpr size_t kLeastFrame = 80;
+
+  // `datagram` is what read_datagram() says of this frame, but for the destination, which is that
+  // of the frame remembered. False, with `datagram` as it was: it has to be asked.
+  bool read(std::span<const uint8_t> frame, FrameDatagram& datagram) const;
+  // read_datagram() has said this of that frame.
+  void remember(std::span<const uint8_t> frame, const FrameDatagram& datagram);
+
+ private:
+  static constexpr unsigned kIndexBits = 6;
+  static constexpr size_t kIpAt = 14;
+  static constexpr size_t kIpv4Bytes = 20;
+  static constexpr size_t kIpv6Bytes = 40;
+  static constexpr size_t kUdpBytes = 8;
+  static constexpr uint32_t kMoreFragmentsOrOffset = 0x3FFF;
+  using Headers = std::array<uint8_t, kLeastFrame>;
+  // 16 bytes by one instruction where there is one.
+  using Vector = uint64_t __attribute__((vector_size(16)));
+
+  // Ones where the headers of one peer do not differ.
+  struct Shape {
+    size_t ip_bytes = 0;
+    alignas(16) Headers same{};
+  };
+  static constexpr Shape make_shape(bool ipv4);
+
+  struct Entry {
+    alignas(16) Headers headers{};
+    Address source;
+    bool ipv4 = false;
+    bool used = false;
+  };
+
+  static size_t index_of(const uint8_t* frame) {
+    // The sender's MAC address, and of its IP address what routers leave different.
+    uint32_t words[2];
+    std::memcpy(&words[0], frame + 8, sizeof words[0]);
+    std::memcpy(&words[1], frame + 26, sizeof words[1]);
+    return ((words[0] ^ words[1]) * 0x9E37'79B1U) >> (32 - kIndexBits);
+  }
+  static Vector vector_at(const uint8_t* at) {
+    Vector vector;
+    std::memcpy(&vector, at, sizeof vector);
+    return vector;
+  }
+  static bool differs(const uint8_t* frame, const Headers& known, const Headers& same) {
+    Vector different{};
+#pragma GCC unroll 5
+    for (size_t at = 0; at < same.size(); at += sizeof(Vector)) {
+      different |= (vector_at(frame + at) ^ vector_at(&known[at])) & vector_at(&same[at]);
+    }
+    return (different[0] | different[1]) != 0;
+  }
+  static bool ipv4_checksum_is_right(const uint8_t* ip);
+
+  static const std::array<Shape, 2> kShapes;
+  std::array<Entry, 1U << kIndexBits> entries_;
+};
+
+constexpr KnownFrames::Shape KnownFrames::make_shape(bool ipv4) {
+  Shape shape;
+  shape.ip_bytes = ipv4 ? kIpv4Bytes : kIpv6Bytes;
+  const size_t ip = kIpAt;
+  const size_t udp = ip + shape.ip_bytes;
+  for (size_t at = 0; at < udp + kUdpBytes; ++at) shape.same[at] = 0xFF;
+  const auto may_differ = [&shape](size_t from, size_t count) {
+    for (size_t at = from; at < from + count; ++at) shape.same[at] = 0;
+  };
+  if (ipv4) {
+    may_differ(ip + 1, 8);   // class, length, fragment word, hops
+    may_differ(ip + 10, 2);  // checksum
+  } else {
+    shape.same[ip] = 0xF0;  // class and flow
+    may_differ(ip + 1, 5);  // these, and length
+    may_differ(ip + 7, 1);  // hops
+  }
+  may_differ(udp, 2);      // source port
+  may_differ(udp + 4, 4);  // length, checksum
+  return shape;
+}
+
+inline constexpr std::array<KnownFrames::Shape, 2> KnownFrames::kShapes = {make_shape(false),
+                                                                           make_shape(true)};
+
+inline bool KnownFrames::ipv4_checksum_is_right(const uint8_t* ip) {
+  using wire::load_be32;
+  uint64_t sum = uint64_t{load_be32(ip)} + load_be32(ip + 4) + load_be32(ip + 8) +
+                 load_be32(ip + 12) + load_be32(ip + 16);
+  sum = (sum >> 32) + (sum & 0xFFFF'FFFF);
+  sum = (sum >> 16) + (sum & 0xFFFF);
+  sum = (sum >> 16) + (sum & 0xFFFF);
+  sum = (sum >> 16) + (sum & 0xFFFF);
+  return sum == 0xFFFF;
+}
+
+inline bool KnownFrames::read(std::span<const uint8_t> frame, FrameDatagram& datagram) const {
+  if (frame.size() < kLeastFrame) return false;
+  const Entry& known = entries_[index_of(frame.data())];
+  const Shape& shape = kShapes[known.ipv4 ? 1 : 0];
+  if (!known.used || differs(frame.data(), known.headers, shape.same)) return false;
+  const uint8_t* const ip = frame.data() + kIpAt;
+  const uint8_t* const udp = ip + shape.ip_bytes;
+  const bool ipv4 = known.ipv4;
+  const size_t room = frame.size() - kIpAt - shape.ip_bytes;
+  const size_t total = ipv4 ? frame::get16(ip + 2) - kIpv4Bytes : frame::get16(ip + 4);
+  const size_t length = frame::get16(udp + 4);
+  // A total that is too small has wrapped.
+  if (total > room || length > total || length < kUdpBytes) return false;
+  datagram.fragment = kIpv4Fragment;
+  uint8_t ecn = ip[1] >> 4;
+  if (ipv4) {
+    const uint32_t fragment = wire::load_be32(ip + 4);
+    if ((fragment & kMoreFragmentsOrOffset) != 0 || !ipv4_checksum_is_right(ip)) return false;
+    datagram.fragment = fragment;
+    ecn = ip[1];
+  }
+  datagram.bytes = {udp + kUdpBytes, length - kUdpBytes};
+  datagram.source = known.source;
+  datagram.source.port = frame::get16(udp);
+  datagram.ecn = static_cast<Ecn>(ecn & 3);
+  return true;
+}
+
+inline void KnownFrames::remember(std::span<const uint8_t> frame, const FrameDatagram& datagram) {
+  constexpr uint8_t kPlainIpv4 = 0x45;  // version 4, no options
+  constexpr uint8_t kVersion6 = 0x60;
+  if (frame.size() < kLeastFrame) return;
+  const uint8_t version = frame[kIpAt];
+  if (frame::get16(&frame[kIpAt - 2]) == frame::kVlan) return;
+  if (version != kPlainIpv4 && (version & 0xF0) != kVersion6) return;
+  Entry& entry = entries_[index_of(frame.data())];
+  std::ranges::copy(frame.first(kLeastFrame), entry.headers.begin());
+  entry.source = datagram.source;
+  entry.ipv4 = version == kPlainIpv4;
+  entry.used = true;
+}
+
+}  // namespace pacecar
