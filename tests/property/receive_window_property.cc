@@ -25,7 +25,7 @@ struct Model {
   bool beyond(uint64_t psn) const { return psn >= cumulative() + size; }
   Arrival classify(uint64_t psn) const {
     const uint64_t next = cumulative();
-    if (psn + size < next || psn >= next + size) return Arrival::kOutOfWindow;
+    if (psn + size + 1 < next || psn >= next + size) return Arrival::kOutOfWindow;
     return psn < next || arrived.contains(psn) ? Arrival::kDuplicate : Arrival::kNew;
   }
 };

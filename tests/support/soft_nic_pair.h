@@ -75,11 +75,13 @@ class SoftNicPair {
             .silence_limit = Duration::from_ms(500)};
   }
 
-  explicit SoftNicPair(SoftNicConfig config = default_config()) {
+  // Without `random` each NIC has numbers of its own.
+  explicit SoftNicPair(SoftNicConfig config = default_config(),
+                       std::optional<RandomSource> random = std::nullopt) {
     for (size_t side = 0; side < 2; ++side) {
       config.address = test_address(static_cast<uint8_t>(side + 1));
-      nics_[side] =
-          std::make_unique<SoftNic>(config, RandomSource{next_random, &random_[side]}, now);
+      const RandomSource own{next_random, &random_[side]};
+      nics_[side] = std::make_unique<SoftNic>(config, random.value_or(own), now);
     }
   }
   SoftNicPair(const SoftNicPair&) = delete;

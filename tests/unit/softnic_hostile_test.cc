@@ -347,7 +347,7 @@ TEST_F(SoftNicPacket, WrongSourceIsCountedButNotAnotherPort) {
 TEST_F(SoftNicPacket, OutOfWindowIsCounted) {
   const uint32_t window = SoftNicPair::default_config().window_packets;
   const std::vector<uint8_t> payload(10, 0xFF);
-  for (const uint32_t ahead : {window, uint32_t{1} << 22, static_cast<uint32_t>(-window - 1)}) {
+  for (const uint32_t ahead : {window, uint32_t{1} << 22, static_cast<uint32_t>(-window - 2)}) {
     wire::DataHeader header = packets[0].data();
     header.psn = (header.psn + ahead) & kPsnMask;
     pair.deliver(1, {.bytes = wire::encode_data(header, payload, wire::Coverage::kFull)});

@@ -35,11 +35,11 @@ struct LossRecovery {
   // How much later than one that was sent after it a packet may come; 0: a quarter of the round
   // trip, at least 5 us; max(): arrivals say nothing about losses.
   Duration reordering;
-  // A packet that is not acknowledged for so long is lost, each by itself and without a probe. 0:
-  // when nothing at all comes back for a while, one packet is sent again to learn of the others.
+  // A packet that is not acknowledged for so long is lost, each by itself and without a question.
+  // 0: when nothing at all comes back for a while, the peer is asked what has arrived.
   Duration packet_timeout;
   Duration initial_timeout = Duration::from_ms(5);  // before a round trip is known
-  Duration min_probe = Duration::from_us(200);      // of silence, before the probe
+  Duration min_probe = Duration::from_us(200);      // of silence, before the question
   Duration min_timeout = Duration::from_ms(2);      // of silence, before it means congestion
   Duration max_timeout = Duration::from_ms(200);
 };

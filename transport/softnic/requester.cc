@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "transport/base/seq.h"
 
@@ -66,8 +67,7 @@ Bytes Requester::next_bytes() {
   uint64_t psn = 0;
   SendWindow::Packet packet;
   if (window_.next_lost(&psn, &packet)) return packet.bytes;
-  if (probe_) return window_.oldest().bytes;
-  if (!unsent() || window_.full()) return 0;
+  if (probe_ || !unsent() || window_.full()) return 0;
   const Posted& next = posted(next_request_);
   return std::min(config_.mtu, next.work_request.length - Bytes{next.sent} * config_.mtu);
 }
@@ -81,17 +81,16 @@ bool Requester::next_passes() {
 bool Requester::next_packet(Instant now, Outgoing* out) {
   uint64_t psn = 0;
   SendWindow::Packet packet;
-  const bool lost = window_.next_lost(&psn, &packet);
-  if (lost || probe_) {
-    if (!lost) {
-      psn = window_.unacknowledged();
-      packet = window_.oldest();
-    }
-    probe_ = false;
+  const bool probing = std::exchange(probe_, false);
+  if (window_.next_lost(&psn, &packet)) {
     window_.resend(psn, path_, now);
     fill(posted(packet.request), packet, psn, now, out);
     out->retransmission = true;
     on_sent(now);
+    return true;
+  }
+  if (probing) {
+    ask(now, out);
     return true;
   }
   if (!unsent() || window_.full()) return false;
@@ -135,6 +134,20 @@ void Requester::begin_activity(Instant now) {
   last_heard_ = now;
   probes_ = 0;
   deadline_ = Instant::never();
+}
+
+// The peer may only be late, so nothing goes again: the packet before the oldest, which the peer is
+// known to have, is taken back. That does nothing but make it tell what has arrived.
+void Requester::ask(Instant now, Outgoing* out) const {
+  out->header = wire::DataHeader{
+      .ack_request = true,
+      .taken_back = true,
+      .destination_qp = config_.peer_queue_pair,
+      .psn = static_cast<uint32_t>((window_.unacknowledged() - 1) & kPsnMask),
+      .timestamp = static_cast<uint32_t>(now.ns()),
+  };
+  out->payload = {};
+  out->retransmission = false;
 }
 
 void Requester::on_sent(Instant now) {
@@ -192,6 +205,8 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   rtt_.add(now - echo_sent);  // the timeout must allow for the time in both hosts, too
   if (config_.loss.reordering != Duration::max()) {
     declare_lost_before(echo_sent - rtt_.reordering(), now, &progress);
+    // One packet of which only a question has told is no sign of congestion.
+    if (echoed < base) progress.lost -= std::min(progress.lost, config_.mtu);
   }
   return progress;
 }
@@ -294,8 +309,9 @@ SendTimeout Requester::on_timeout(Instant now, SendProgress* progress) {
   probe_ = true;
   // Perhaps; another is worth a try.
   paths_.on_feedback(path_, {.event = PathEvent::kLost, .rtt = {}, .now = now});
-  progress->timed_out = probes_ > 0;
-  deadline_ = now + std::min(rtt_.timeout() * (int64_t{1} << probes_), config_.loss.max_timeout);
+  progress->timed_out = probes_ > 0 && now - last_heard_ >= rtt_.timeout();
+  deadline_ =
+      now + std::min(rtt_.probe_timeout() * (int64_t{1} << probes_), config_.loss.max_timeout);
   probes_ = std::min(probes_ + 1, kTimeoutsInVain);
   return SendTimeout::kRepair;
 }

@@ -52,7 +52,7 @@ class Requester {
   bool has_work() const { return probe_ || window_.has_lost() || (unsent() && !window_.full()); }
   // No new packet can be sent before an acknowledgement.
   bool full() const { return window_.full(); }
-  // After a timeout one packet goes whatever window and pace say: all that fills the window may be
+  // After a timeout a question goes whatever window and pace say: all that fills the window may be
   // lost, and a peer counts as silent only when it was asked.
   bool probing() const { return probe_; }
   // A better path is looked for.
@@ -81,8 +81,9 @@ class Requester {
 
   // When on_timeout must be called; never() when nothing is in flight.
   Instant deadline() const { return window_.empty() ? Instant::never() : deadline_; }
-  // kRepair: something is to be sent again. Without packet timeouts it is one packet, the answer to
-  // which tells what else was lost; the first such question means nothing, the others congestion.
+  // kRepair: something is to be sent. With packet timeouts what was lost; without them a question,
+  // the answer to which tells that. The first means nothing, others congestion when the silence has
+  // lasted for a whole timeout.
   SendTimeout on_timeout(Instant now, SendProgress* progress);
 
  private:
@@ -108,6 +109,7 @@ class Requester {
   Instant next_timeout(Instant now);
   void take_back(Posted& posted, CompletionStatus status);
   void begin_activity(Instant now);
+  void ask(Instant now, Outgoing* out) const;
   void on_sent(Instant now);
 
   Config config_;

@@ -27,8 +27,9 @@ class RttEstimator {
 
   // Zero before the first sample.
   Duration smoothed() const { return smoothed_; }
-  // Time without any acknowledgement after which one packet is sent again, to learn whether the
-  // last ones were lost (RFC 8985, section 7; the variation as in RFC 9002, section 6.2).
+  // Time without any acknowledgement after which the peer is asked (by standard RC: one packet is
+  // sent again), to learn whether the last packets were lost (RFC 8985, section 7; the variation as
+  // in RFC 9002, section 6.2).
   Duration probe_timeout() const {
     if (smoothed_.ns() == 0) return bounds_.initial_timeout;
     const Duration unusual = std::max(smoothed_ * 2, smoothed_ + variation_ * 4);

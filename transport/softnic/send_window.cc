@@ -77,14 +77,10 @@ bool SendWindow::next_lost(uint64_t* psn, Packet* packet) const {
 void SendWindow::resend(uint64_t psn, uint16_t path, Instant now) {
   const size_t place = index(psn);
   Slot& slot = packets_[place];
-  PACECAR_DCHECK(!slot.is(State::kAcknowledged));
-  if (slot.is(State::kLost)) {
-    remove(lost_, slot);
-    slot.set(State::kInFlight);
-    in_flight_ += slot.bytes;
-  } else {
-    remove(in_flight_list_, slot);
-  }
+  PACECAR_DCHECK(slot.is(State::kLost));
+  remove(lost_, slot);
+  slot.set(State::kInFlight);
+  in_flight_ += slot.bytes;
   slot.sent = now;
   slot.path = path;
   append(in_flight_list_, place);

@@ -50,8 +50,6 @@ class SendWindow {
   // takes it.
   bool next_lost(uint64_t* psn, Packet* packet) const;
   void resend(uint64_t psn, uint16_t path, Instant now);
-  // The oldest packet that is not acknowledged. Not when empty.
-  Packet oldest() const { return packets_[index(unacknowledged_)].packet(); }
 
   // Acknowledges one packet; false if it already was, or was never sent. The caller learns the
   // packet, to count it for its work request.

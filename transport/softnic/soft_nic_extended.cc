@@ -49,7 +49,7 @@ Result<void> SoftNic::connect_extended(QueuePair& qp, const SoftEndpoint& remote
   }
   qp.requester.emplace(Requester::Config{
       .peer_queue_pair = qp.remote.queue_pair,
-      .first_psn = qp.local.first_psn,
+      .first_psn = wide_psn(qp.local.first_psn),
       .window_packets = std::min(send_window(qp.config), qp.remote.window_packets),
       .work_requests = std::min(work_requests(qp.config), qp.remote.writes),
       .mtu = std::min(qp.local.mtu, qp.remote.mtu),
@@ -60,7 +60,8 @@ Result<void> SoftNic::connect_extended(QueuePair& qp, const SoftEndpoint& remote
       .loss = loss,
       .silence_limit = config_.silence_limit,
   });
-  qp.responder.emplace(qp.local.window_packets, qp.local.writes, qp.remote.first_psn, config_.mtu);
+  qp.responder.emplace(qp.local.window_packets, qp.local.writes, wide_psn(qp.remote.first_psn),
+                       config_.mtu);
   qp.state = QueuePair::State::kConnected;
   join_siblings(qp);
   return {};

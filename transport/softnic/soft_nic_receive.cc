@@ -203,7 +203,7 @@ QueuePair* SoftNic::take_data(QueuePair& qp, Instant now, const Responder::Data&
       followed = &qp;
       break;
     case Responder::Outcome::kDuplicate:
-      ++counters_.duplicates;
+      counters_.duplicates += header.taken_back ? 0 : 1;  // else it is a question
       at_once = true;
       break;
     case Responder::Outcome::kOutOfWindow:

@@ -212,15 +212,14 @@ size_t SoftNic::transmit_flow(uint32_t index, Instant now, std::span<TxPacket> o
     if (qp.state != QueuePair::State::kConnected || !qp.has_work()) continue;
     Bytes budget = room(qp);
     const bool probing = qp.probing();
-    if (probing) budget = std::max(budget, config_.mtu);
     // An acknowledgement or a new limit wakes it; another may have a probe to send.
-    if (budget == 0) continue;
+    if (budget == 0 && !probing) continue;
     const Instant next_send = flow.pacer.next_send();
     if (next_send > now) {
       timers_.arm(timer, next_send);
       flow.waiting = true;
       if (!probing) continue;
-      budget = config_.mtu;
+      budget = 0;  // for nothing else
     }
     if (waited) flow.pacer.excuse(now, kTurn, flow.repaid);
     size_t count = transmit_queue_pair(qp, now, std::min(budget, flow.burst), out);
