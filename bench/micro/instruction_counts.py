@@ -2,6 +2,8 @@
 """Counts the instructions that one packet of 4 KiB takes, for both sides together, but for copies.
 
     bench/micro/instruction_counts.py build/release/bench/micro/packet_cost [--most N]
+    bench/micro/instruction_counts.py build/release/bench/micro/udp_datagram_cost \
+        --counted '*receive_data*' --of datagram
 
 Runs the program under callgrind with two numbers of packets, and counts while they are moved: what
 starting takes depends on when threads get to run, and the difference is free of what the first
@@ -20,9 +22,6 @@ import typing
 
 FEW = 4_096
 MANY = 20_480
-# What moves the packets (nic_pair.h).
-COUNTED = "pacecar::NicPair::move*"
-
 # Functions that copy; what small headers take is in it, too.
 COPIES = re.compile(r"^ *([\d,]+) .*:\S*(?:memcpy|memmove|copy_by_avx2|ordered_copy)", re.MULTILINE)
 
@@ -34,11 +33,11 @@ class Count(typing.NamedTuple):
     copies: int  # of these
 
 
-def count(program: pathlib.Path, packets: int) -> Count:
+def count(program: pathlib.Path, counted_function: str, packets: int) -> Count:
     """What the program executes to move so many packets."""
     with tempfile.TemporaryDirectory() as folder:
         command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"]
-        command += ["--collect-atstart=no", f"--toggle-collect={COUNTED}"]
+        command += ["--collect-atstart=no", f"--toggle-collect={counted_function}"]
         done = subprocess.run([*command, program, str(packets)], capture_output=True, text=True)
         counted = re.search(r"Collected : (\d+)", done.stderr)
         if done.returncode != 0 or counted is None:
@@ -53,16 +52,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program", type=pathlib.Path, help="packet_cost")
     parser.add_argument("--most", type=float, help="instructions per packet that are still good")
+    parser.add_argument("--counted", default="pacecar::NicPair::move*", metavar="FUNCTION",
+                        help="what is counted; default: all that moves packets (nic_pair.h)")
+    parser.add_argument("--of", default="packet", help="what the program moves, for people")
     arguments = parser.parse_args()
     if shutil.which("valgrind") is None:
         print("no valgrind: install it to count instructions", file=sys.stderr)
         return 77
     if not arguments.program.exists():
         parser.error(f"there is no {arguments.program}: build it first")
-    few, many = count(arguments.program, FEW), count(arguments.program, MANY)
+    few, many = (count(arguments.program, arguments.counted, number) for number in (FEW, MANY))
     copies = (many.copies - few.copies) / (MANY - FEW)
     per_packet = (many.instructions - few.instructions) / (MANY - FEW) - copies
-    print(f"{per_packet:.0f} instructions per packet, and {copies:.0f} in copies")
+    print(f"{per_packet:.0f} instructions per {arguments.of}, and {copies:.0f} in copies")
     if arguments.most is not None and per_packet > arguments.most:
         print(f"more than {arguments.most:.0f}", file=sys.stderr)
         return 1
