@@ -25,6 +25,15 @@ void check_endpoint(std::span<const uint8_t> bytes) {
   PACECAR_CHECK(again->extended->security == extended.security);
   PACECAR_CHECK(again->extended->public_key == extended.public_key);
   PACECAR_CHECK(again->extended->salt == extended.salt);
+  if (peer->standby) return;
+  const auto all = decode_endpoint(encode(extended, true, {}, peer->further).view());
+  PACECAR_CHECK(all && all->further.size() == peer->further.size());
+  for (size_t i = 0; i < all->further.size(); ++i) {
+    PACECAR_CHECK(all->further[i].address == peer->further[i].address);
+    PACECAR_CHECK(all->further[i].queue_pair == peer->further[i].queue_pair);
+    PACECAR_CHECK(all->further[i].first_psn == peer->further[i].first_psn);
+    PACECAR_CHECK(all->further[i].salt == peer->further[i].salt);
+  }
 }
 
 void check_message(std::span<const uint8_t> bytes) {

@@ -15,10 +15,6 @@ using wire::PacketKind;
 
 constexpr Bytes kMtu = 1024;
 
-SoftEndpoint endpoint(SoftNicPair& pair, size_t side, QueuePairId id) {
-  return *decode_endpoint(pair.nic(side).queue_pair_address(id).view()).value().extended;
-}
-
 // --- addresses ---
 
 TEST(SoftNicAddress, OfAQueuePairThatIsTheManagementsOrNoneIsRefused) {
@@ -429,39 +425,6 @@ TEST(SoftNicCompletions, FullQueueIsBackPressure) {
   EXPECT_EQ(pair.nic(1).counters().completions_full, 1U);
   EXPECT_TRUE(pair.run_until_completed(1, kWrites + 1));
   EXPECT_EQ(pair.completions[1].back().immediate, kWrites);
-}
-
-// --- addresses ---
-
-TEST(SoftEndpoint, SurvivesItsEncoding) {
-  SoftNicPair pair;
-  const auto id = pair.nic(0).create_queue_pair({.work_requests = 17}).value();
-  const SoftEndpoint end = endpoint(pair, 0, id);
-  EXPECT_EQ(end.address, test::test_address(1));
-  EXPECT_EQ(end.queue_pair, id);
-  EXPECT_EQ(end.window_packets, 128U);
-  EXPECT_EQ(end.writes, 17U);
-  EXPECT_EQ(end.mtu, kMtu);
-  EXPECT_TRUE(end.full_checksum);
-}
-
-TEST(SoftEndpoint, RefusesWhatIsNotOne) {
-  SoftNicPair pair;
-  const auto id = pair.nic(0).create_queue_pair({}).value();
-  const auto good = pair.nic(1).queue_pair_address(pair.nic(1).create_queue_pair({}).value());
-  for (size_t size = 0; size < good.size; ++size) {
-    const auto result = pair.nic(0).connect_queue_pair(id, good.view().first(size));
-    ASSERT_FALSE(result);
-    EXPECT_EQ(result.error().code, ErrorCode::kPeer);
-  }
-  // Each field of the extended mode out of its range: by its offset, all bits set.
-  constexpr size_t kExtensionAt = 34;
-  for (const size_t offset : {0, 4, 8, 12, 16, 24, 28}) {
-    auto bad = good;
-    std::fill_n(bad.bytes.begin() + static_cast<long>(kExtensionAt + offset), 4, 0xFF);
-    EXPECT_FALSE(pair.nic(0).connect_queue_pair(id, bad.view())) << offset;
-  }
-  EXPECT_TRUE(pair.nic(0).connect_queue_pair(id, good.view()));
 }
 
 }  // namespace

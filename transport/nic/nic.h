@@ -70,7 +70,7 @@ struct DmaBufMemory {
 // What a peer needs to reach a queue pair, as bytes for the bootstrap to carry. Opaque above the
 // NIC.
 struct QueuePairAddress {
-  static constexpr size_t kMaxBytes = 160;
+  static constexpr size_t kMaxBytes = 218;
   std::array<uint8_t, kMaxBytes> bytes{};
   uint8_t size = 0;
 

@@ -29,7 +29,7 @@ struct RcLane {
 
 struct RcEndpoint {
   static constexpr size_t kMaxLanes = 8;
-  static constexpr size_t kMaxExtension = 84;
+  static constexpr size_t kMaxExtension = 142;
 
   std::array<uint8_t, 16> gid{};
   uint16_t lid = 0;  // InfiniBand only

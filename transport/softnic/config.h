@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "transport/base/security.h"
@@ -73,6 +74,8 @@ struct SoftNicConfig {
   // From how long a write on its packets may come straight into place, where the packet I/O can
   // (PacketIo::predict): until it is complete, anything may lie there. 0: never.
   Bytes in_place_bytes = 0;
+  // Of its key pair, for NICs that act as one; nothing: random.
+  std::optional<Secret> key_seed = std::nullopt;
   bool sees_ecn = false;
   // Acknowledgements and control words go before data, not after a first burst of it: for a
   // packet I/O that takes few packets at a time.

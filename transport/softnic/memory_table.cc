@@ -49,6 +49,13 @@ Result<MemoryRegion> MemoryTable::add(void* address, size_t length, Access acces
   return MemoryRegion{static_cast<uint8_t*>(address), length, key, remote};
 }
 
+void MemoryTable::adopt(const MemoryRegion& region, Access access) {
+  PACECAR_CHECK(size_ < capacity_ && slots_[index_of(region.key)].key == 0);
+  slots_[index_of(region.key)] = Slot{reinterpret_cast<uint64_t>(region.address),
+                                      region.remote_address, region.length, region.key, access};
+  ++size_;
+}
+
 // The high bits are random.
 uint64_t MemoryTable::remote_address(uint64_t address) {
   if (!random_addresses_) return address;

@@ -27,6 +27,8 @@ class MemoryTable {
   // Errors: kInvalidArgument (empty or wrapping range, or half of all addresses and more),
   // kUnavailable (all regions used).
   Result<MemoryRegion> add(void* address, size_t length, Access access);
+  // As another table has it, which has the same regions as this one.
+  void adopt(const MemoryRegion& region, Access access);
   // True when the key was registered.
   bool remove(uint32_t key);
 

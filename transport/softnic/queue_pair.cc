@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "transport/base/check.h"
 #include "transport/wire/big_endian.h"
 
 namespace pacecar {
@@ -15,6 +16,12 @@ constexpr size_t kPublicKeyAt = kBytes;
 constexpr size_t kSaltAt = kPublicKeyAt + sizeof(KeyExchange::PublicKey);
 constexpr size_t kSecuredBytes = kSaltAt + 8;
 static_assert(kSecuredBytes + kStandbyBytes <= RcEndpoint::kMaxExtension);
+// Then of each further end its port, and with security its salt; its numbers are those of an
+// RcLane.
+constexpr size_t kPortBytes = 2;
+constexpr size_t kSaltBytes = 8;
+static_assert(kSecuredBytes + (RcEndpoint::kMaxLanes - 1) * (kPortBytes + kSaltBytes) <=
+              RcEndpoint::kMaxExtension);
 
 // The last word.
 constexpr uint32_t kFullChecksum = 1;
@@ -22,6 +29,10 @@ constexpr unsigned kSecurityShift = 8;
 
 size_t size_of(const SoftEndpoint& endpoint) {
   return endpoint.security == Security::kOff ? kBytes : kSecuredBytes;
+}
+
+size_t size_of_further(const SoftEndpoint& endpoint) {
+  return kPortBytes + (endpoint.security == Security::kOff ? 0 : kSaltBytes);
 }
 
 void store(const SoftEndpoint& endpoint, uint8_t* to) {
@@ -40,12 +51,18 @@ void store(const SoftEndpoint& endpoint, uint8_t* to) {
   wire::store_be64(endpoint.salt, to + kSaltAt);
 }
 
-// Its IP is the standard one's.
+void store_further(const SoftEndpoint& endpoint, uint8_t* to) {
+  wire::store_be16(endpoint.address.port, to);
+  if (endpoint.security != Security::kOff) wire::store_be64(endpoint.salt, to + kPortBytes);
+}
+
+tl::unexpected<Error> refuse(const char* what) {
+  return fail(ErrorCode::kPeer, std::string("the peer's queue pair address has ") + what +
+                                    ": both sides must run the same version of Pacecar");
+}
+
+// Its IP is the standard one's. The bytes of further ends follow.
 Result<SoftEndpoint> load(std::span<const uint8_t> bytes, const std::array<uint8_t, 16>& ip) {
-  const auto refuse = [](const char* what) {
-    return fail(ErrorCode::kPeer, std::string("the peer's queue pair address has ") + what +
-                                      ": both sides must run the same version of Pacecar");
-  };
   if (bytes.size() < kBytes) return refuse("another form");
   const uint8_t* from = bytes.data();
   SoftEndpoint endpoint;
@@ -77,7 +94,7 @@ Result<SoftEndpoint> load(std::span<const uint8_t> bytes, const std::array<uint8
     return refuse("an unknown option");
   }
   endpoint.security = static_cast<Security>(options >> kSecurityShift);
-  if (bytes.size() != size_of(endpoint)) return refuse("another form");
+  if (bytes.size() < size_of(endpoint)) return refuse("another form");
   if (endpoint.security != Security::kOff) {
     std::copy_n(from + kPublicKeyAt, endpoint.public_key.size(), endpoint.public_key.begin());
     endpoint.salt = wire::load_be64(from + kSaltAt);
@@ -85,16 +102,41 @@ Result<SoftEndpoint> load(std::span<const uint8_t> bytes, const std::array<uint8
   return endpoint;
 }
 
+// The ends of the same queue pair on other NICs, from behind the first one's bytes.
+Result<std::vector<SoftEndpoint>> load_further(const SoftEndpoint& first,
+                                               std::span<const RcLane> lanes,
+                                               std::span<const uint8_t> bytes) {
+  if (bytes.size() != lanes.size() * size_of_further(first)) return refuse("another form");
+  std::vector<SoftEndpoint> further(lanes.size(), first);
+  const uint8_t* from = bytes.data();
+  for (size_t i = 0; i < lanes.size(); ++i, from += size_of_further(first)) {
+    further[i].queue_pair = lanes[i].queue_pair;
+    further[i].first_psn = lanes[i].first_psn;
+    further[i].address.port = wire::load_be16(from);
+    if (further[i].address.port == 0) return refuse("no valid UDP port");
+    if (first.security != Security::kOff) further[i].salt = wire::load_be64(from + kPortBytes);
+  }
+  return further;
+}
+
 }  // namespace
 
 QueuePairAddress encode(const SoftEndpoint& local, bool extended,
-                        const std::optional<RcLane>& standby) {
+                        const std::optional<RcLane>& standby,
+                        std::span<const SoftEndpoint> further) {
+  PACECAR_CHECK(further.size() < RcEndpoint::kMaxLanes);
+  PACECAR_CHECK(further.empty() || (extended && !standby));
   RcEndpoint standard{
       .gid = local.address.ip, .mtu = standard_mtu(local.mtu), .read_depth = kReadsAtOnce};
   standard.lane[0] = {.queue_pair = local.queue_pair, .first_psn = local.first_psn};
   if (extended) {
     standard.extension_bytes = static_cast<uint8_t>(size_of(local));
     store(local, standard.extension.data());
+  }
+  for (const SoftEndpoint& end : further) {
+    standard.lane[standard.lanes++] = {.queue_pair = end.queue_pair, .first_psn = end.first_psn};
+    store_further(end, &standard.extension[standard.extension_bytes]);
+    standard.extension_bytes += static_cast<uint8_t>(size_of_further(local));
   }
   if (standby) announce_standby(*standby, standard);
   return encode(standard);
@@ -103,7 +145,10 @@ QueuePairAddress encode(const SoftEndpoint& local, bool extended,
 Result<PeerEndpoint> decode_endpoint(std::span<const uint8_t> bytes) {
   return decode_rc_endpoint(bytes).and_then([](const RcEndpoint& standard) -> Result<PeerEndpoint> {
     PeerEndpoint peer{
-        .standard = standard, .standby = announced_standby(standard), .extended = std::nullopt};
+        .standard = standard,
+        .standby = announced_standby(standard),
+        .extended = std::nullopt,
+        .further = {}};
     if (standard.link_layer != LinkLayer::kEthernet) {
       return fail(ErrorCode::kPeer,
                   "the peer's queue pair is on InfiniBand, which no software NIC reaches: "
@@ -116,6 +161,10 @@ Result<PeerEndpoint> decode_endpoint(std::span<const uint8_t> bytes) {
     auto extended = load(extension, standard.gid);
     if (!extended) return tl::unexpected(std::move(extended.error()));
     peer.extended = *extended;
+    auto further = load_further(*extended, standard.lane_view().subspan(1),
+                                extension.subspan(size_of(*extended)));
+    if (!further) return tl::unexpected(std::move(further.error()));
+    peer.further = std::move(*further);
     return peer;
   });
 }

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "transport/base/seq.h"
 #include "transport/nic/lanes/lane_recovery.h"
@@ -42,11 +44,15 @@ struct PeerEndpoint {
   RcEndpoint standard;
   std::optional<RcLane> standby;  // where connections that failed come back
   std::optional<SoftEndpoint> extended;
+  std::vector<SoftEndpoint> further;  // of the same queue pair, on other NICs of the same host
 };
 
-// `local` as an address, with or without the extended mode and a standby lane.
+// `local` as an address, with or without the extended mode and a standby lane. `further`: where
+// NICs act as one, the ends of the same queue pair on the others, which differ from `local` in
+// port, numbers and salt; at most RcEndpoint::kMaxLanes in all, and of the extended mode only.
 QueuePairAddress encode(const SoftEndpoint& local, bool extended,
-                        const std::optional<RcLane>& standby);
+                        const std::optional<RcLane>& standby,
+                        std::span<const SoftEndpoint> further = {});
 // Errors: kPeer for anything that encode() and other NICs of standard RC do not write, or values
 // out of range.
 Result<PeerEndpoint> decode_endpoint(std::span<const uint8_t> bytes);
@@ -74,7 +80,7 @@ struct RcConnection {
 };
 
 struct QueuePair {
-  enum class State : uint8_t { kCreated, kConnected, kBroken };
+  enum class State : uint8_t { kCreated, kConnected, kHalted, kBroken };
 
   QueuePairId id = 0;  // its first number; in packets it has that of `local`
   SoftEndpoint local;

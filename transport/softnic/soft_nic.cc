@@ -287,7 +287,7 @@ void SoftNic::destroy_queue_pair(QueuePairId id) {
 size_t SoftNic::post(QueuePairId id, std::span<const WorkRequest> work_requests) {
   QueuePair* qp = find(id);
   PACECAR_CHECK(qp != nullptr && qp->state != QueuePair::State::kCreated);
-  if (qp->state == QueuePair::State::kBroken) return 0;
+  if (qp->state != QueuePair::State::kConnected) return 0;
   if (!qp->rc) work_requests = leading_writes(work_requests);
   for (const WorkRequest& work_request : work_requests) {
     PACECAR_CHECK(work_request.length == 0 ||

@@ -53,6 +53,14 @@ class SoftNic final : public Nic {
   // Ends all connections of standard RC, as a refusal does: for drills.
   void upset_lanes(Instant now);
 
+  // --- for NICs that act as one, each with every region and an end of every queue pair ---
+  // Registers memory as another of them has; deregister_memory as usual.
+  void adopt_memory(const MemoryRegion& region, Access access) { memory_.adopt(region, access); }
+  // Where the queue pair is among those that exist: 0 .. caps().queue_pairs-1.
+  uint32_t slot_of(QueuePairId id) const {
+    return id & static_cast<uint32_t>(queue_pairs_.size() - 1);
+  }
+
   // --- Nic ---
   const NicCaps& caps() const override { return caps_; }
   const NicCounters& counters() const override { return counters_; }
@@ -64,6 +72,7 @@ class SoftNic final : public Nic {
   std::string peer(QueuePairId id) const override;
   QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
   std::string fault(QueuePairId id) const override;
+  void halt_queue_pair(QueuePairId id) override;
   void destroy_queue_pair(QueuePairId id) override;
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
   size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) override;

@@ -29,6 +29,7 @@ Secret packet_secret(const Secret& common, const SoftEndpoint& from, const SoftE
 }  // namespace
 
 void SoftNic::make_keys() {
+  if (config_.key_seed) return void(keys_.emplace(*config_.key_seed));
   Secret seed;
   for (size_t i = 0; i < seed.size(); i += 4) wire::store_be32(random_(), &seed[i]);
   keys_.emplace(seed);
@@ -90,6 +91,14 @@ Result<std::unique_ptr<PacketGuard>> SoftNic::make_guard(const QueuePair& qp) {
       .send = packet_secret(*common, qp.local, qp.remote),
       .receive = packet_secret(*common, qp.remote, qp.local),
   });
+}
+
+// Connections of standard RC go on until they are destroyed: nothing comes in before that.
+void SoftNic::halt_queue_pair(QueuePairId id) {
+  QueuePair* qp = find(id);
+  if (qp != nullptr && qp->requester && qp->state == QueuePair::State::kConnected) {
+    qp->state = QueuePair::State::kHalted;
+  }
 }
 
 // What takes the longest of a connection is done once for each peer.
