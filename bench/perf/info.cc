@@ -57,6 +57,7 @@ Json nic_json(const Context& context, size_t index) {
           {"speed_mbps", nic.speed_mbps},
           {"mtu_bytes", nic.mtu_bytes},
           {"paths", nic.paths},
+          {"engines", nic.engines},
           {"ecn", nic.ecn},
           {"gpu_memory", nic.gpu_memory},
           {"offloads", nic.offloads},
@@ -123,11 +124,11 @@ void print_nics(const Json& nics) {
   fmt::print("NICs\n");
   for (const Json& nic : nics) {
     const auto speed = nic["speed_mbps"].get<uint64_t>();
-    fmt::print("  {}\n    address {}  speed {}  MTU {}  paths {}  ECN {}\n", text_of(nic["name"]),
-               text_of(nic["address"]),
+    fmt::print("  {}\n    address {}  speed {}  MTU {}  paths {}  engines {}  ECN {}\n",
+               text_of(nic["name"]), text_of(nic["address"]),
                speed == 0 ? "unknown" : fmt::format("{:g} Gb/s", static_cast<double>(speed) / 1000),
                nic["mtu_bytes"].get<uint64_t>(), nic["paths"].get<uint64_t>(),
-               nic["ecn"].get<bool>() ? "yes" : "no");
+               nic["engines"].get<uint64_t>(), nic["ecn"].get<bool>() ? "yes" : "no");
     fmt::print("    at most {} connections; per flow {} bytes of state and {} of queues\n",
                nic["max_connections"].get<uint64_t>(), nic["flow_state_bytes"].get<uint64_t>(),
                nic["flow_queue_bytes"].get<uint64_t>());

@@ -32,6 +32,7 @@ NicInfo describe_nic(const OpenedNic& nic, const Params& params) {
       .speed_mbps = nic.speed.bps() / 1'000'000,
       .mtu_bytes = caps.mtu,
       .paths = caps.paths,
+      .engines = caps.cores,
       .max_connections = params.max_connections,
       .traffic_class = params.tc,
       .ecn = caps.sees_ecn,

@@ -148,6 +148,7 @@ NicInfo EngineContext::describe(const Group& group) {
     all.speed_mbps += nic.speed_mbps;
     all.mtu_bytes = std::min(all.mtu_bytes, nic.mtu_bytes);
     all.paths += nic.paths;
+    all.engines += nic.engines;
     all.max_connections = std::min(all.max_connections, nic.max_connections);
     all.ecn = all.ecn && nic.ecn;
     if (all.rail != nic.rail) all.rail.reset();
@@ -164,8 +165,9 @@ NicInfo EngineContext::describe(const Group& group) {
 std::string EngineContext::banner() const {
   std::string text = "Pacecar on";
   for (const NicInfo& info : nics()) {
-    text += fmt::format(" {} ({}, {} B packets, {} paths)", info.name, info.address, info.mtu_bytes,
-                        info.paths);
+    text += fmt::format(" {} ({}, {} B packets, {} paths{})", info.name, info.address,
+                        info.mtu_bytes, info.paths,
+                        info.engines > 1 ? fmt::format(", {} engines", info.engines) : "");
   }
   text += fmt::format("; congestion control {}", params_.cc);
   for (size_t row = 0; row < param_table().size(); ++row) {

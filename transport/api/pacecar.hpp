@@ -50,6 +50,7 @@ struct NicInfo {
   uint64_t speed_mbps = 0;  // as the device says, or PACECAR_LINE_RATE; 0 when unknown
   uint64_t mtu_bytes = 0;   // payload per packet
   uint32_t paths = 0;
+  uint32_t engines = 1;  // processor cores that turn it, each with sockets of its own
   uint32_t max_connections = 0;
   uint32_t traffic_class = 0;  // IP traffic class byte of data packets, without its ECN bits
   bool ecn = false;

@@ -25,6 +25,7 @@ constexpr std::array kRateSuffixes{Suffix{"T", 1'000'000'000'000}, Suffix{"G", 1
                                    Suffix{"M", 1'000'000}, Suffix{"K", 1'000}, Suffix{"", 1}};
 constexpr std::array kDurationSuffixes{Suffix{"s", 1'000'000'000}, Suffix{"ms", 1'000'000},
                                        Suffix{"us", 1'000}, Suffix{"ns", 1}};
+constexpr std::string_view kAuto = "auto";  // instead of 0
 constexpr std::array kNoSuffixes{Suffix{"", 1}};
 
 std::span<const Suffix> suffixes_of(ParamType type) {
@@ -75,6 +76,7 @@ std::optional<uint64_t> parse_number(std::span<const Suffix> suffixes, std::stri
 std::string describe_range(const ParamInfo& info) {
   const std::string from_to = fmt::format("from {} to {}", format_param(info, info.range.min),
                                           format_param(info, info.range.max));
+  if (info.range.rule == ParamRange::Rule::kAutoToo) return from_to + ", or auto";
   return info.range.rule == ParamRange::Rule::kZeroToo ? "0 or " + from_to : from_to;
 }
 
@@ -92,7 +94,7 @@ std::string_view describe_integer(ParamRange::Rule rule) {
 }  // namespace
 
 bool ParamRange::contains(uint64_t raw) const {
-  if (raw == 0 && rule == Rule::kZeroToo) return true;
+  if (raw == 0 && (rule == Rule::kZeroToo || rule == Rule::kAutoToo)) return true;
   if (raw < min || raw > max) return false;
   if (rule == Rule::kPowerOfTwo) return std::has_single_bit(raw);
   if (rule == Rule::kMultipleOf4) return raw % 4 == 0;
@@ -101,12 +103,16 @@ bool ParamRange::contains(uint64_t raw) const {
 
 std::optional<uint64_t> parse_param(const ParamInfo& info, std::string_view text) {
   if (info.type == ParamType::kEnum) return parse_choice(info.choices, text);
+  const bool has_auto = info.range.rule == ParamRange::Rule::kAutoToo;
+  if (has_auto && text == kAuto) return 0;
   const std::optional<uint64_t> raw = parse_number(suffixes_of(info.type), text);
+  if (has_auto && raw == uint64_t{0}) return std::nullopt;
   return raw && info.range.contains(*raw) ? raw : std::nullopt;
 }
 
 std::string format_param(const ParamInfo& info, uint64_t raw) {
   if (info.type == ParamType::kEnum) return std::string(split_choices(info.choices).at(raw));
+  if (raw == 0 && info.range.rule == ParamRange::Rule::kAutoToo) return std::string(kAuto);
   if (raw == 0) return info.type == ParamType::kDuration ? "0s" : "0";
   const auto suffixes = suffixes_of(info.type);
   const auto suffix = std::find_if(suffixes.begin(), suffixes.end(), [raw](const Suffix& each) {

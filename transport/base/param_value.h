@@ -13,9 +13,9 @@ namespace pacecar {
 
 enum class ParamType { kText, kBool, kInteger, kBytes, kRate, kDuration, kEnum };
 
-// The raw values that a parameter accepts.
+// The raw values that a parameter accepts. kAutoToo: 0 as well, which is written "auto".
 struct ParamRange {
-  enum class Rule { kBetween, kZeroToo, kPowerOfTwo, kMultipleOf4 };
+  enum class Rule { kBetween, kZeroToo, kAutoToo, kPowerOfTwo, kMultipleOf4 };
 
   uint64_t min = 0;
   uint64_t max = std::numeric_limits<uint64_t>::max();

@@ -65,6 +65,9 @@ constexpr ParamRange between(T min, T max) {
 constexpr ParamRange zero_or(uint64_t min, uint64_t max) {
   return {min, max, ParamRange::Rule::kZeroToo};
 }
+constexpr ParamRange auto_or(uint64_t min, uint64_t max) {
+  return {min, max, ParamRange::Rule::kAutoToo};
+}
 constexpr ParamRange power_of_two(uint64_t min, uint64_t max) {
   return {min, max, ParamRange::Rule::kPowerOfTwo};
 }

@@ -30,14 +30,18 @@ class SpscRing {
 
   // False when full.
   bool push(const T& value) {
+    if (full()) return false;
     const size_t tail = tail_.load(std::memory_order_relaxed);
-    if (tail - seen_head_ > mask_) {
-      seen_head_ = head_.load(std::memory_order_acquire);
-      if (tail - seen_head_ > mask_) return false;
-    }
     std::construct_at(&slots_[tail & mask_].element, value);
     tail_.store(tail + 1, std::memory_order_release);
     return true;
+  }
+
+  // For the producer: push() would refuse.
+  bool full() {
+    const size_t tail = tail_.load(std::memory_order_relaxed);
+    if (tail - seen_head_ > mask_) seen_head_ = head_.load(std::memory_order_acquire);
+    return tail - seen_head_ > mask_;
   }
 
   // False when empty; `value` is then left as it was.

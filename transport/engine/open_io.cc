@@ -61,6 +61,20 @@ Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceI
   return decorate_io(params, std::move(*io));
 }
 
+Result<std::vector<std::unique_ptr<PacketIo>>> open_ios(const Params& params,
+                                                        const InterfaceInfo& interface,
+                                                        uint32_t engines) {
+  std::vector<std::unique_ptr<PacketIo>> ios;
+  Params own = params;
+  for (uint32_t i = 0; i < engines; ++i) {
+    if (i > 0 && !params.pcap.empty()) own.pcap = fmt::format("{}.{}", params.pcap, i);
+    auto io = open_io(own, interface, Sockets::kUdp);
+    if (!io) return tl::unexpected(std::move(io.error()));
+    ios.push_back(std::move(*io));
+  }
+  return ios;
+}
+
 Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_ptr<PacketIo> io) {
   // Faults first, so that trace and pcap show what the protocol sees.
   if (!params.fault.empty()) {

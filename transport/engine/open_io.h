@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "transport/base/params.h"
 #include "transport/base/result.h"
@@ -18,5 +19,10 @@ Result<std::unique_ptr<PacketIo>> decorate_io(const Params& params, std::unique_
 
 Result<std::unique_ptr<PacketIo>> open_io(const Params& params, const InterfaceInfo& interface,
                                           Sockets sockets);
+
+// On UDP sockets, one for each engine. Each records its packets in a file of its own.
+Result<std::vector<std::unique_ptr<PacketIo>>> open_ios(const Params& params,
+                                                        const InterfaceInfo& interface,
+                                                        uint32_t engines);
 
 }  // namespace pacecar

@@ -7,6 +7,7 @@
 
 #include "cc/host_link.h"
 #include "transport/engine/clock.h"
+#include "transport/engine/cores/multi_core_nic.h"
 #include "transport/engine/open_dpdk.h"
 #include "transport/engine/open_io.h"
 #include "transport/engine/open_ofi.h"
@@ -17,18 +18,53 @@
 namespace pacecar {
 namespace {
 
+// Packets that a decorator holds back come out only when polled for.
+constexpr Duration kBlindSleep = Duration::from_us(100);
+
+// Whether the NIC can have several engines.
+bool takes_engines(const NicCandidate& candidate, const Params& params) {
+  return candidate.kind == NicKind::kSoftUdp && params.wire == WireMode::kExtended;
+}
+
+Result<std::unique_ptr<NicPort>> open_engines(const InterfaceInfo& interface, const Params& params,
+                                              uint32_t engines,
+                                              std::unique_ptr<Processors> processors) {
+  auto ios = open_ios(params, interface, engines);
+  if (!ios) return tl::unexpected(ios.error());
+  const CoreThreadConfig config{
+      .clock = clock_now,
+      .spin = params.spin,
+      .longest_sleep = params.fault.empty() ? Duration::max() : kBlindSleep};
+  return MultiCoreNic::make(make_soft_ports(params, std::move(*ios), clock_now()), config,
+                            std::move(processors));
+}
+
+Result<std::unique_ptr<NicPort>> open_port(const NicCandidate& candidate,
+                                           const InterfaceInfo& interface, const Params& params) {
+  if (params.engines != 1 && takes_engines(candidate, params)) {
+    auto processors = std::make_unique<Processors>(interface.name);
+    const Rate speed = params.line_rate.bps() != 0 ? params.line_rate : interface.speed;
+    const uint32_t engines =
+        params.engines != 0 ? params.engines : engines_for(processors->count(), speed);
+    if (engines > 1) return open_engines(interface, params, engines, std::move(processors));
+  }
+  const Sockets sockets = candidate.kind == NicKind::kSoftRaw ? Sockets::kRaw : Sockets::kUdp;
+  auto io = open_io(params, interface, sockets);
+  if (!io) return tl::unexpected(io.error());
+  return make_soft_port(params, std::move(*io), clock_now());
+}
+
 Result<OpenedNic> open_soft(const NicCandidate& candidate, const Params& params) {
   auto interface = find_interface(candidate.device);
   if (!interface) return tl::unexpected(interface.error());
-  const Sockets sockets = candidate.kind == NicKind::kSoftRaw ? Sockets::kRaw : Sockets::kUdp;
-  auto io = open_io(params, *interface, sockets);
-  if (!io) return tl::unexpected(io.error());
+  auto port = open_port(candidate, *interface, params);
+  if (!port) return tl::unexpected(port.error());
   return OpenedNic{.name = candidate.name(),
                    .device = candidate.device,
                    .pci_path = interface->pci_path,
                    .guid = interface->guid,
                    .speed = params.line_rate.bps() != 0 ? params.line_rate : interface->speed,
-                   .port = make_soft_port(params, std::move(*io), clock_now()),
+                   .port = std::move(*port),
                    .host_only = interface->loopback};
 }
 
@@ -119,6 +155,12 @@ Result<OpenedNic> open_nic(const NicCandidate& candidate, const Params& params,
                            const LogSink& log) {
   if (auto allowed = check_security(candidate, params, log); !allowed) {
     return tl::unexpected(std::move(allowed.error()));
+  }
+  if (params.engines > 1 && !takes_engines(candidate, params)) {
+    log(LogLevel::kWarn,
+        fmt::format("{}: one engine, not PACECAR_ENGINES={}: several are for software NICs on UDP "
+                    "sockets (soft:udp:...) with PACECAR_WIRE=extended",
+                    candidate.name(), params.engines));
   }
   auto nic = open_kind(candidate, params, log);
   if (nic) share_link(*nic, params, log);

@@ -13,7 +13,7 @@
 namespace pacecar {
 namespace {
 
-// The nominal rate of a device that does not know its own.
+// The nominal rate of a device that does not know its own, for each core.
 constexpr Rate kDefaultLineRate = Rate::from_gbps(100);
 constexpr Bytes kMaxDefaultMtu = 8192;
 // What polls a buffer while it is filled, or a table, takes so much for whole at the sight of its
@@ -35,7 +35,7 @@ Bytes choose_mtu(const Params& params, const PacketIoCaps& caps) {
   return std::min(wanted, room) / kLineBytes * kLineBytes;
 }
 
-SoftNicConfig nic_config(const Params& params, const PacketIo& io) {
+SoftNicConfig nic_config(const Params& params, const PacketIo& io, uint64_t cores = 1) {
   const PacketIoCaps& caps = io.caps();
   const Bytes mtu = choose_mtu(params, caps);
   const Bytes packet = mtu + wire::kDataHeaderBytes + trailer_bytes(params.security);
@@ -48,7 +48,7 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io) {
       .address = io.local_address(),
       .line_rate = params.line_rate.bps() != 0 ? params.line_rate
                    : caps.line_rate.bps() != 0 ? caps.line_rate
-                                               : kDefaultLineRate,
+                                               : Rate::from_bps(kDefaultLineRate.bps() * cores),
       .mtu = mtu,
       .burst_bytes = packets_per_burst * mtu,
       .receive_bytes = caps.receive_bytes,
@@ -142,11 +142,26 @@ Instant SoftPort::next_deadline() const {
   return nic_.next_deadline();
 }
 
-std::unique_ptr<NicPort> make_soft_port(const Params& params, std::unique_ptr<PacketIo> io,
-                                        Instant now, const std::optional<Address>& bootstrap) {
+std::unique_ptr<SoftPort> make_soft_port(const Params& params, std::unique_ptr<PacketIo> io,
+                                         Instant now, const std::optional<Address>& bootstrap) {
   const SoftNicConfig config = nic_config(params, *io);
   const Address address = bootstrap.value_or(io->local_address());
   return std::make_unique<OwningSoftPort>(config, std::move(io), now, address);
+}
+
+std::vector<std::unique_ptr<SoftPort>> make_soft_ports(const Params& params,
+                                                       std::vector<std::unique_ptr<PacketIo>> ios,
+                                                       Instant now) {
+  Secret seed;
+  PACECAR_CHECK(bootstrap::fill_random(seed));
+  std::vector<std::unique_ptr<SoftPort>> ports;
+  for (auto& io : ios) {
+    SoftNicConfig config = nic_config(params, *io, ios.size());
+    config.key_seed = seed;
+    const Address address = io->local_address();
+    ports.push_back(std::make_unique<OwningSoftPort>(config, std::move(io), now, address));
+  }
+  return ports;
 }
 
 }  // namespace pacecar

@@ -41,6 +41,7 @@ class SoftPort : public NicPort {
   }
 
   Nic& nic() override { return nic_; }
+  SoftNic& soft_nic() { return nic_; }
   size_t receive(Instant now) override;
   size_t transmit(Instant now) override;
   Instant next_deadline() const override;
@@ -63,8 +64,12 @@ class SoftPort : public NicPort {
 
 // With a software NIC of its own, as the parameters want it.
 // `bootstrap`: where peers reach this host, if not at the packet I/O's address.
-std::unique_ptr<NicPort> make_soft_port(const Params& params, std::unique_ptr<PacketIo> io,
-                                        Instant now,
-                                        const std::optional<Address>& bootstrap = std::nullopt);
+std::unique_ptr<SoftPort> make_soft_port(const Params& params, std::unique_ptr<PacketIo> io,
+                                         Instant now,
+                                         const std::optional<Address>& bootstrap = std::nullopt);
+
+// One on each packet I/O, to act as one NIC.
+std::vector<std::unique_ptr<SoftPort>> make_soft_ports(
+    const Params& params, std::vector<std::unique_ptr<PacketIo>> ios, Instant now);
 
 }  // namespace pacecar

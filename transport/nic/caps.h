@@ -27,6 +27,7 @@ struct NicCaps {
   uint32_t queue_pairs = 0;
   uint32_t regions = 0;
   Bytes write_bytes = Bytes{1} << 30;  // what one write should carry at most
+  uint32_t cores = 1;                  // processor cores that turn it
   bool reliable = true;                // repairs losses by itself
   bool software = false;               // a packet costs more than a copy; reaches host memory only
   bool ordered = false;  // writes of one queue pair land in the order of their posting

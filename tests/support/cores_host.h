@@ -1,0 +1,133 @@
+// A software NIC of several cores on a simulated network, on a virtual clock: each core has a port
+// of the network, and all have the address of the first.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tests/support/sim_star.h"
+#include "transport/base/prng.h"
+#include "transport/engine/cores/multi_core_nic.h"
+#include "transport/softnic/soft_nic.h"
+
+namespace pacecar::test {
+
+// Which ports of the network are those of one host's cores.
+struct CorePorts {
+  size_t first = 0;
+  size_t count = 1;
+};
+
+// A port of the network under its host's address: the UDP port says which core is meant.
+class CorePort final : public PacketIo {
+ public:
+  static constexpr uint16_t kFirstPort = 5000;
+
+  CorePort(SimStar& network, std::span<const CorePorts> hosts, size_t host, size_t core)
+      : network_(network),
+        hosts_(hosts.begin(), hosts.end()),
+        io_(network.port(hosts[host].first + core)),
+        address_(address_of(host, core)) {}
+
+  const PacketIoCaps& caps() const override { return io_.caps(); }
+  const Address& local_address() const override { return address_; }
+  uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override {
+    return io_.source_port(path, traffic_class);
+  }
+  size_t send(std::span<const TxPacket> packets, Instant now) override {
+    for (size_t i = 0; i < packets.size(); ++i) {
+      TxPacket packet = packets[i];
+      packet.destination = &real(*packet.destination);
+      if (io_.send({&packet, 1}, now) == 0) return i;
+    }
+    return packets.size();
+  }
+  size_t receive(std::span<RxPacket> packets, Instant now) override {
+    const size_t count = io_.receive(packets, now);
+    sources_.clear();
+    for (RxPacket& packet : packets.first(count)) {
+      for (size_t host = 0; host < hosts_.size(); ++host) {
+        for (size_t core = 0; core < hosts_[host].count; ++core) {
+          if (!same_ip(*packet.source, port_address(host, core))) continue;
+          sources_.push_back(address_of(host, core));
+        }
+      }
+      packet.source = &sources_.back();
+    }
+    return count;
+  }
+  int wait_fd() const override { return -1; }
+  const PacketIoCounters& counters() const override { return io_.counters(); }
+
+ private:
+  const Address& port_address(size_t host, size_t core) const {
+    return network_.port(hosts_[host].first + core).local_address();
+  }
+  Address address_of(size_t host, size_t core) const {
+    Address address = port_address(host, 0);
+    address.port = static_cast<uint16_t>(kFirstPort + core);
+    return address;
+  }
+  const Address& real(const Address& address) const {
+    for (size_t host = 0; host < hosts_.size(); ++host) {
+      if (same_ip(address, port_address(host, 0))) {
+        return port_address(host, static_cast<size_t>(address.port - kFirstPort));
+      }
+    }
+    return address;
+  }
+
+  SimStar& network_;
+  std::vector<CorePorts> hosts_;
+  PacketIo& io_;
+  Address address_;
+  std::deque<Address> sources_;
+};
+
+class CoresHost {
+ public:
+  CoresHost(SimStar& network, std::span<const CorePorts> hosts, size_t host,
+            const SoftNicConfig& config) {
+    std::vector<std::unique_ptr<SoftPort>> ports;
+    Secret seed{};
+    seed[0] = static_cast<uint8_t>(host + 1);
+    for (size_t core = 0; core < hosts[host].count; ++core) {
+      ios_.push_back(std::make_unique<CorePort>(network, hosts, host, core));
+      SoftNicConfig own = config;
+      own.address = ios_.back()->local_address();
+      own.paths = ios_.back()->caps().paths;
+      own.key_seed = seed;
+      random_.push_back(std::make_unique<Prng>(host * 100 + core + 1));
+      soft_.push_back(std::make_unique<SoftNic>(
+          own, RandomSource{next_random, random_.back().get()}, network.now()));
+      ports.push_back(std::make_unique<SoftPort>(*ios_.back(), *soft_.back()));
+    }
+    nic_ = std::move(MultiCoreNic::make(std::move(ports), {}).value());
+  }
+
+  MultiCoreNic& nic() { return *nic_; }
+  SoftNic& core(size_t index) { return *soft_[index]; }
+  void turn(Instant now) {
+    while (nic_->receive(now) > 0) {
+    }
+    nic_->on_time(now);
+    while (nic_->transmit(now) > 0) {
+    }
+  }
+
+ private:
+  static uint32_t next_random(void* prng) {
+    return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
+  }
+
+  std::vector<std::unique_ptr<CorePort>> ios_;
+  std::vector<std::unique_ptr<Prng>> random_;
+  std::vector<std::unique_ptr<SoftNic>> soft_;
+  std::unique_ptr<MultiCoreNic> nic_;
+};
+
+}  // namespace pacecar::test

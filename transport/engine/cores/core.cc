@@ -1,0 +1,130 @@
+#include "transport/engine/cores/core.h"
+
+#include <bit>
+#include <thread>
+
+#include "transport/base/check.h"
+
+namespace pacecar {
+namespace {
+
+constexpr size_t kPosts = 1024;
+constexpr size_t kLimits = 256;
+constexpr size_t kCompletions = 8192;
+constexpr size_t kSignals = 256;
+constexpr size_t kArrivals = 256;
+
+// Moves what `poll` gives into the ring, as far as there is room; false when something may be left.
+template <typename T, typename Poll>
+bool move_into(SpscRing<T>& ring, uint64_t& told, Poll poll) {
+  for (T element; !ring.full(); ++told) {
+    if (poll(std::span(&element, 1)) == 0) return true;
+    PACECAR_CHECK(ring.push(element));
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Core>> Core::make(std::unique_ptr<SoftPort> port, Doorbell& owner) {
+  auto bell = Doorbell::make();
+  if (!bell) return tl::unexpected(std::move(bell.error()));
+  return std::unique_ptr<Core>(new Core(std::move(port), owner, std::move(*bell)));
+}
+
+Core::Core(std::unique_ptr<SoftPort> port, Doorbell& owner, std::unique_ptr<Doorbell> bell)
+    : port_(std::move(port)),
+      owner_(owner),
+      bell_(std::move(bell)),
+      posts_(kPosts),
+      limits_(kLimits),
+      completions_(kCompletions),
+      signals_(kSignals),
+      arrivals_(kArrivals) {}
+
+bool Core::post(QueuePairId id, const WorkRequest& work_request) {
+  if (!posts_.push({id, work_request})) return false;
+  bell_->ring();
+  return true;
+}
+
+bool Core::limit(FlowId flow, const FlowLimits& limits, Instant now) {
+  if (!limits_.push({flow, limits, now})) return false;
+  bell_->ring();
+  return true;
+}
+
+bool Core::take_news() {
+  const bool news = has_news();
+  seen_ = told_.load(std::memory_order_acquire);
+  return news;
+}
+
+void Core::count(NicCounters& total) const {
+  auto sums = std::bit_cast<std::array<uint64_t, kCounters>>(total);
+  for (size_t i = 0; i < kCounters; ++i) sums[i] += counters_[i].load(std::memory_order_relaxed);
+  total = std::bit_cast<NicCounters>(sums);
+}
+
+void Core::halt(QueuePairId id) {
+  const Hold hold(*this);
+  port_->soft_nic().halt_queue_pair(id);
+  while (!publish()) collect(completions_, early_completions_);
+}
+
+void Core::forget(FlowId flow) {
+  const Hold hold(*this);
+  publish();
+  collect(signals_, early_signals_);
+  collect(arrivals_, early_arrivals_);
+  std::erase_if(early_signals_, [flow](const FlowSignal& signal) { return signal.flow == flow; });
+  std::erase_if(early_arrivals_, [flow](const auto& arrival) { return arrival.flow == flow; });
+}
+
+bool Core::turn(Instant now, SoftPort::Clock clock) {
+  while (waiting_.load(std::memory_order_relaxed) > 0) std::this_thread::yield();
+  const std::scoped_lock lock(mutex_);
+  const size_t received = port_->receive(now);
+  const size_t commands = take_commands();
+  if (received + commands == 0 && now < deadline_) return false;
+  if (received > 0 && clock != nullptr) now = clock();
+  port_->nic().on_time(now);
+  // What the peer will know from an acknowledgement is told here before.
+  const bool all_told = publish();
+  const size_t sent = port_->transmit(now);
+  deadline_ = publish() && all_told ? port_->next_deadline() : Instant();
+  return received + commands + sent > 0;
+}
+
+Instant Core::prepare_to_wait() {
+  const std::scoped_lock lock(mutex_);
+  const bool idle = port_->prepare_to_wait() && posts_.empty() && limits_.empty();
+  return idle ? deadline_ : Instant();
+}
+
+size_t Core::take_commands() {
+  SoftNic& nic = port_->soft_nic();
+  size_t taken = 0;
+  for (Limit limit; limits_.pop(limit); ++taken) {
+    nic.set_flow_limits(limit.flow, limit.limits, limit.now);
+  }
+  // What has broken takes none; the owner hears of that.
+  for (Post post; posts_.pop(post); ++taken) nic.post(post.queue_pair, {&post.work_request, 1});
+  return taken;
+}
+
+bool Core::publish() {
+  SoftNic& nic = port_->soft_nic();
+  uint64_t told = 0;
+  bool all = move_into(completions_, told, [&nic](auto some) { return nic.poll(some); });
+  all &= move_into(signals_, told, [&nic](auto some) { return nic.poll_signals(some); });
+  all &= move_into(arrivals_, told, [&nic](auto some) { return nic.poll_arrivals(some); });
+  const auto counts = std::bit_cast<std::array<uint64_t, kCounters>>(nic.counters());
+  for (size_t i = 0; i < kCounters; ++i) counters_[i].store(counts[i], std::memory_order_relaxed);
+  if (told == 0) return all;
+  told_.fetch_add(told, std::memory_order_release);
+  owner_.ring();
+  return all;
+}
+
+}  // namespace pacecar

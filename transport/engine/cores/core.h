@@ -1,0 +1,139 @@
+// Core: one of the processor cores of a software NIC of several, beside the first: a SoftNic on a
+// packet I/O of its own, and rings by which the NIC's owner hands over writes and limits, and hears
+// of completions, signals and arrivals. Who turns it needs no lock of the owner's, and the owner
+// waits for it only for set-up.
+//
+// Thread rule: "owner" calls from the owner's thread; turn() from one other thread, or from the
+// owner's where there is none.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "transport/base/spsc_ring.h"
+#include "transport/engine/cores/doorbell.h"
+#include "transport/engine/soft_port.h"
+
+namespace pacecar {
+
+class Core {
+ public:
+  // `owner` is rung when there is news; it outlives the core.
+  // Errors: kSystem.
+  static Result<std::unique_ptr<Core>> make(std::unique_ptr<SoftPort> port, Doorbell& owner);
+
+  // --- owner ---
+  // False when there is no room now.
+  bool post(QueuePairId id, const WorkRequest& work_request);
+  bool limit(FlowId flow, const FlowLimits& limits, Instant now);
+  // Something has come since the last take_news().
+  bool has_news() const { return told_.load(std::memory_order_acquire) != seen_; }
+  bool take_news();
+  bool poll(Completion& completion) { return take(completions_, early_completions_, completion); }
+  bool poll(FlowSignal& signal) { return take(signals_, early_signals_, signal); }
+  bool poll(FlowArrival& arrival) { return take(arrivals_, early_arrivals_, arrival); }
+  // Adds what the core has counted.
+  void count(NicCounters& total) const;
+
+  // Runs `use(nic)` while the core stands still and has taken all that was handed over.
+  template <typename Use>
+  auto exclusively(Use use) {
+    const Hold hold(*this);
+    return use(port_->soft_nic());
+  }
+  // SoftNic::slot_of.
+  uint32_t slot_of(QueuePairId id) const { return port_->soft_nic().slot_of(id); }
+  // From here on nothing of the peer's is taken; what was, can be polled.
+  void halt(QueuePairId id);
+  // A flow has ended: what has been told of it is of no use to the next of its number.
+  void forget(FlowId flow);
+
+  // --- whoever turns it ---
+  // What has come, what is due, what is to be told; false when there was nothing. With a clock the
+  // time is looked at again when packets have been taken.
+  bool turn(Instant now, SoftPort::Clock clock);
+  // When there is something to do if nothing comes. Not while another turns it.
+  Instant next_deadline() const { return deadline_; }
+  // The same for who has expected the bell; Instant(): there is something to do already.
+  Instant prepare_to_wait();
+  int wait_fd() const { return port_->wait_fd(); }
+  Doorbell& bell() { return *bell_; }
+
+ private:
+  struct Post {
+    QueuePairId queue_pair;
+    WorkRequest work_request;
+  };
+  struct Limit {
+    FlowId flow;
+    FlowLimits limits;
+    Instant now;
+  };
+  // The lock, with priority over who turns it.
+  class Hold {
+   public:
+    explicit Hold(Core& core) : core_(core) {
+      core_.waiting_.fetch_add(1);
+      core_.mutex_.lock();
+      core_.waiting_.fetch_sub(1);
+      core_.take_commands();
+    }
+    ~Hold() {
+      core_.deadline_ = Instant();  // whatever was changed, the next turn looks at everything
+      core_.mutex_.unlock();
+      core_.bell_->ring();
+    }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+   private:
+    Core& core_;
+  };
+
+  Core(std::unique_ptr<SoftPort> port, Doorbell& owner, std::unique_ptr<Doorbell> bell);
+
+  template <typename T>
+  static bool take(SpscRing<T>& ring, std::deque<T>& early, T& out) {
+    if (early.empty()) return ring.pop(out);
+    out = early.front();
+    early.pop_front();
+    return true;
+  }
+  template <typename T>
+  static void collect(SpscRing<T>& ring, std::deque<T>& early) {
+    for (T element; ring.pop(element);) early.push_back(element);
+  }
+  // With the lock held.
+  size_t take_commands();
+  bool publish();
+
+  static constexpr size_t kCounters = sizeof(NicCounters) / sizeof(uint64_t);
+
+  const std::unique_ptr<SoftPort> port_;
+  Doorbell& owner_;
+  const std::unique_ptr<Doorbell> bell_;
+
+  SpscRing<Post> posts_;
+  SpscRing<Limit> limits_;
+  SpscRing<Completion> completions_;
+  SpscRing<FlowSignal> signals_;
+  SpscRing<FlowArrival> arrivals_;
+  std::atomic<uint64_t> told_{0};
+  std::array<std::atomic<uint64_t>, kCounters> counters_{};
+
+  // Of the owner: what was taken from the rings before it was asked for.
+  std::deque<Completion> early_completions_;
+  std::deque<FlowSignal> early_signals_;
+  std::deque<FlowArrival> early_arrivals_;
+  uint64_t seen_ = 0;
+
+  std::mutex mutex_;
+  std::atomic<int> waiting_{0};  // for set-up: who turns it stands back
+  Instant deadline_;
+};
+
+}  // namespace pacecar

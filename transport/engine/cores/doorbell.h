@@ -1,0 +1,65 @@
+// Doorbell: wakes a thread that may sleep, and costs next to nothing while it does not.
+//
+// Thread rule: ring() from any thread; expect() and answer() by the sleeper.
+#pragma once
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "transport/base/file_descriptor.h"
+#include "transport/base/result.h"
+
+namespace pacecar {
+
+class Doorbell {
+ public:
+  // Errors: kSystem.
+  static Result<std::unique_ptr<Doorbell>> make() {
+    FileDescriptor fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (fd.get() < 0) {
+      return fail(ErrorCode::kSystem, std::string("cannot make an eventfd (") +
+                                          std::strerror(errno) +
+                                          "): raise the limit of open files (ulimit -n)");
+    }
+    return std::unique_ptr<Doorbell>(new Doorbell(std::move(fd)));
+  }
+
+  // Readable when it has been rung.
+  int fd() const { return fd_.get(); }
+
+  // After what the sleeper shall find has been stored.
+  void ring() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!expected_.load(std::memory_order_relaxed) || !expected_.exchange(false)) return;
+    const uint64_t one = 1;
+    // Fails only when it has been rung already.
+    [[maybe_unused]] const ssize_t written = write(fd_.get(), &one, sizeof one);
+  }
+
+  // From here on it rings. Look once more for what there may be to do, then sleep on fd().
+  void expect() {
+    expected_.store(true, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  // Awake again.
+  void answer() {
+    expected_.store(false, std::memory_order_relaxed);
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t cleared = read(fd_.get(), &count, sizeof count);
+  }
+
+ private:
+  explicit Doorbell(FileDescriptor fd) : fd_(std::move(fd)) {}
+
+  const FileDescriptor fd_;
+  std::atomic<bool> expected_{false};
+};
+
+}  // namespace pacecar

@@ -1,0 +1,159 @@
+// MultiCoreNic: a software NIC that several processor cores turn. To its user it is one Nic: its
+// owner's thread turns the first core with the calls of a NicPort, as it turns a SoftNic that
+// stands alone; the others have threads of their own.
+//
+// Each core is a SoftNic with a packet I/O of its own. All have the same regions, by the same keys.
+// A paced queue pair has an end on each core, its lanes, joined one to one with those of the peer;
+// of two NICs with different numbers of cores the smaller number is used. Its writes are divided
+// among the lanes (FlowDivision): they arrive in any order, and their completions are told in the
+// order of posting. Queue pairs without pacing are the first core's alone.
+//
+// Thread rule: one thread at a time, except wait_fd().
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/base/file_descriptor.h"
+#include "transport/base/fixed_queue.h"
+#include "transport/base/work_list.h"
+#include "transport/engine/cores/core.h"
+#include "transport/engine/cores/core_thread.h"
+#include "transport/engine/cores/flow_division.h"
+#include "transport/engine/soft_port.h"
+
+namespace pacecar {
+
+class MultiCoreNic final : public Nic, public NicPort {
+ public:
+  // `ports`: of each core, the first one's first; SoftNics of the extended mode that differ in
+  // address only, all with one key_seed. `processors`: where the threads of the others run; null:
+  // anywhere. Without a clock there are none: receive() turns them, in virtual time.
+  // Errors: kSystem.
+  static Result<std::unique_ptr<MultiCoreNic>> make(
+      std::vector<std::unique_ptr<SoftPort>> ports, const CoreThreadConfig& config,
+      std::unique_ptr<Processors> processors = nullptr);
+  ~MultiCoreNic() override;
+
+  // --- Nic ---
+  const NicCaps& caps() const override { return caps_; }
+  const NicCounters& counters() const override;
+  Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
+  void deregister_memory(const MemoryRegion& region) override;
+  Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
+  QueuePairAddress queue_pair_address(QueuePairId id) const override;
+  Result<void> connect_queue_pair(QueuePairId id, std::span<const uint8_t> remote) override;
+  std::string peer(QueuePairId id) const override { return first_.peer(id); }
+  QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
+  std::string fault(QueuePairId id) const override;
+  void halt_queue_pair(QueuePairId id) override;
+  void destroy_queue_pair(QueuePairId id) override;
+  size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
+  size_t poll(std::span<Completion> completions) override;
+  size_t poll_signals(std::span<FlowSignal> signals) override;
+  void tell_arrivals(bool wanted) override;
+  size_t poll_arrivals(std::span<FlowArrival> arrivals) override;
+  void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override;
+  void on_time(Instant now) override;
+  Instant next_deadline() const override;
+
+  // --- NicPort ---
+  Nic& nic() override { return *this; }
+  size_t receive(Instant now) override;
+  size_t transmit(Instant now) override;
+  bool prepare_to_wait() override;
+  int wait_fd() const override { return wait_fd_.get(); }
+  const Address& address() const override { return port_->address(); }
+  void prepare() const override { port_->prepare(); }
+
+ private:
+  struct Posted {
+    uint64_t id = 0;
+    Bytes bytes = 0;
+    uint32_t core = 0;
+    CompletionStatus status = CompletionStatus::kOk;
+    bool signaled = true;
+    bool done = false;
+  };
+  struct Lane {
+    QueuePairId id = 0;
+    FixedQueue<uint32_t> writes{0};  // numbers of those that are not done, in order
+  };
+  struct QueuePair {
+    explicit QueuePair(const QueuePairConfig& config)
+        : flow(config.flow), work_requests(config.work_requests), posted(config.work_requests) {}
+
+    QueuePairId id = 0;  // that of its first lane
+    const FlowId flow;
+    uint32_t work_requests;     // bound
+    FixedQueue<Posted> posted;  // and not told as done
+    uint32_t first_posted = 0;  // the number of the oldest, modulo 2^32
+    std::vector<Lane> lanes;    // by core
+    // Of the lane that broke it.
+    uint32_t broken_lane = 0;
+    std::optional<CompletionStatus> broken_by;
+    bool told = false;  // that it is broken
+  };
+  struct Flow {
+    Flow(uint32_t cores, FlowId id) : division(cores, id) {}
+
+    FlowDivision division;
+    FlowLimits limits;
+    uint32_t queue_pairs = 0;
+    // By core: its newest signal's, and what part of which limits it has been told.
+    std::array<Bytes, FlowDivision::kMaxCores> in_flight{};
+    std::array<Bytes, FlowDivision::kMaxCores> sent{};
+    std::array<uint32_t, FlowDivision::kMaxCores> part{};
+    std::array<uint64_t, FlowDivision::kMaxCores> version{};
+    uint64_t limits_version = 0;
+  };
+
+  MultiCoreNic(std::unique_ptr<SoftPort> first, uint32_t cores, std::unique_ptr<Doorbell> bell,
+               std::unique_ptr<Processors> processors);
+  Result<void> start(std::vector<std::unique_ptr<SoftPort>> further,
+                     const CoreThreadConfig& config);
+
+  uint32_t cores() const { return static_cast<uint32_t>(further_.size()) + 1; }
+  // Only the first has none.
+  Core& core(uint32_t index) { return *further_[index - 1]; }
+  // nullptr: of the first core alone.
+  QueuePair* find(QueuePairId id) const;
+  // Likewise by the number that a further core has given it.
+  QueuePair* find(uint32_t core, QueuePairId lane) const;
+  Flow& flow(FlowId id);
+  // The last one, which is not the first core's.
+  void drop_lane(QueuePair& qp);
+
+  bool post_one(QueuePair& qp, const WorkRequest& work_request);
+  // True where it is told at once.
+  bool take(uint32_t core, Completion& completion);
+  // Tells what is done, in order. Returns how much.
+  size_t tell_done(QueuePair& qp, std::span<Completion> completions);
+  void complete(FlowSignal& signal, uint32_t core);
+  // Tells the cores that are busy with a flow what part of its limits they have.
+  void divide(FlowId id);
+  bool tell(uint32_t core, FlowId id, const FlowLimits& limits);
+
+  const std::unique_ptr<Processors> processors_;
+  const std::unique_ptr<SoftPort> port_;
+  SoftNic& first_;
+  NicCaps caps_;
+  mutable NicCounters counters_;
+  const std::unique_ptr<Doorbell> bell_;  // for who sleeps on wait_fd()
+  FileDescriptor wait_fd_;                // an epoll instance
+  bool expecting_ = false;
+  bool threads_ = false;
+  Instant now_;
+  std::vector<std::unique_ptr<Core>> further_;
+  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;  // by slot of the first core
+  std::vector<std::vector<QueuePair*>> lanes_;           // by further core and its slot
+  std::vector<Flow> flows_;                              // as far as ever used
+  WorkList done_;                                        // slots of those with something to tell
+  WorkList undivided_;                                   // flows whose cores are to be told
+  std::vector<std::unique_ptr<CoreThread>> running_;     // they end first
+};
+
+}  // namespace pacecar

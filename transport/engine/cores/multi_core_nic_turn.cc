@@ -1,0 +1,234 @@
+// What MultiCoreNic does in a turn: writes to the cores, what they tell, limits.
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "transport/base/check.h"
+#include "transport/engine/cores/multi_core_nic.h"
+
+namespace pacecar {
+
+const NicCounters& MultiCoreNic::counters() const {
+  counters_ = first_.counters();
+  for (const auto& core : further_) core->count(counters_);
+  return counters_;
+}
+
+void MultiCoreNic::tell_arrivals(bool wanted) {
+  first_.tell_arrivals(wanted);
+  for (auto& core : further_) {
+    core->exclusively([wanted](SoftNic& nic) { nic.tell_arrivals(wanted); });
+  }
+}
+
+// --- writes and completions ---
+
+size_t MultiCoreNic::post(QueuePairId id, std::span<const WorkRequest> work_requests) {
+  QueuePair* qp = find(id);
+  if (qp == nullptr) return first_.post(id, work_requests);
+  size_t taken = 0;
+  while (taken < work_requests.size() && post_one(*qp, work_requests[taken])) ++taken;
+  return taken;
+}
+
+// All are signaled to us: so we know what each core has to do.
+bool MultiCoreNic::post_one(QueuePair& qp, const WorkRequest& work_request) {
+  if (qp.broken_by || qp.posted.size() == qp.work_requests) return false;
+  Flow& flow = this->flow(qp.flow);
+  const auto lanes = static_cast<uint32_t>(qp.lanes.size());
+  const Bytes bytes = work_request.length;
+  const uint32_t chosen = flow.division.choose(bytes, flow.limits.rate, lanes);
+  Lane& lane = qp.lanes[chosen];
+  WorkRequest write = work_request;
+  write.signaled = true;
+  // A core that begins knows its limits before it has anything to send.
+  if (flow.division.on_posted(chosen, bytes)) divide(qp.flow);
+  const bool taken = chosen == 0 ? first_.post(lane.id, {&write, 1}) == 1
+                                 : core(chosen).post(lane.id, write);
+  if (!taken) {
+    if (flow.division.on_done(chosen, bytes)) undivided_.add(qp.flow);
+    return false;
+  }
+  lane.writes.push(qp.first_posted + static_cast<uint32_t>(qp.posted.size()));
+  qp.posted.push({.id = work_request.id,
+                  .bytes = bytes,
+                  .core = chosen,
+                  .signaled = work_request.signaled});
+  return true;
+}
+
+size_t MultiCoreNic::poll(std::span<Completion> completions) {
+  size_t count = 0;
+  size_t polled = 0;
+  do {
+    polled = first_.poll(completions.subspan(count));
+    for (Completion completion : completions.subspan(count, polled)) {
+      if (take(0, completion)) completions[count++] = completion;
+    }
+  } while (polled > 0);
+  for (uint32_t i = 1; i < cores(); ++i) {
+    while (count < completions.size() && core(i).poll(completions[count])) {
+      if (take(i, completions[count])) ++count;
+    }
+  }
+  for (size_t left = done_.size(); left > 0 && count < completions.size(); --left) {
+    QueuePair& qp = *queue_pairs_[done_.front()];
+    count += tell_done(qp, completions.subspan(count));
+    if (count < completions.size()) done_.take();
+  }
+  return count;
+}
+
+bool MultiCoreNic::take(uint32_t index, Completion& completion) {
+  QueuePair* qp = index == 0 ? find(completion.queue_pair) : find(index, completion.queue_pair);
+  if (qp == nullptr) return index == 0;
+  if (qp->broken_by) return false;
+  completion.queue_pair = qp->id;
+  switch (completion.kind) {
+    case CompletionKind::kSent: {
+      FixedQueue<uint32_t>& writes = qp->lanes[index].writes;
+      Posted& posted = qp->posted[writes.front() - qp->first_posted];
+      writes.pop_front();
+      posted.done = true;
+      posted.status = completion.status;
+      if (flow(qp->flow).division.on_done(index, posted.bytes)) undivided_.add(qp->flow);
+      break;
+    }
+    case CompletionKind::kBroken:
+      qp->broken_lane = index;
+      qp->broken_by = completion.status;
+      break;
+    default:
+      return true;
+  }
+  done_.add(first_.slot_of(qp->id));
+  return false;
+}
+
+size_t MultiCoreNic::tell_done(QueuePair& qp, std::span<Completion> completions) {
+  size_t count = 0;
+  while (count < completions.size() && !qp.posted.empty() && qp.posted.front().done) {
+    const Posted posted = qp.posted.front();
+    qp.posted.pop_front();
+    ++qp.first_posted;
+    if (!posted.signaled && posted.status == CompletionStatus::kOk) continue;
+    completions[count++] = {.work_request = posted.id,
+                            .queue_pair = qp.id,
+                            .kind = CompletionKind::kSent,
+                            .status = posted.status};
+  }
+  if (qp.broken_by && !qp.told && count < completions.size()) {
+    qp.told = true;
+    completions[count++] = {
+        .queue_pair = qp.id, .kind = CompletionKind::kBroken, .status = *qp.broken_by};
+  }
+  return count;
+}
+
+// --- signals and limits ---
+
+size_t MultiCoreNic::poll_signals(std::span<FlowSignal> signals) {
+  size_t count = first_.poll_signals(signals);
+  for (FlowSignal& signal : signals.first(count)) complete(signal, 0);
+  for (uint32_t i = 1; i < cores(); ++i) {
+    while (count < signals.size() && core(i).poll(signals[count])) complete(signals[count++], i);
+  }
+  return count;
+}
+
+// A core knows of its own packets only.
+void MultiCoreNic::complete(FlowSignal& signal, uint32_t index) {
+  Flow& flow = this->flow(signal.flow);
+  flow.in_flight[index] = signal.in_flight;
+  flow.sent[index] = signal.sent;
+  flow.division.on_sent(index, signal.sent);
+  flow.division.on_acked(index, signal.acked, now_);
+  signal.in_flight = std::accumulate(flow.in_flight.begin(), flow.in_flight.end(), Bytes{0});
+  signal.sent = std::accumulate(flow.sent.begin(), flow.sent.end(), Bytes{0});
+}
+
+size_t MultiCoreNic::poll_arrivals(std::span<FlowArrival> arrivals) {
+  size_t count = first_.poll_arrivals(arrivals);
+  for (uint32_t i = 1; i < cores(); ++i) {
+    while (count < arrivals.size() && core(i).poll(arrivals[count])) ++count;
+  }
+  return count;
+}
+
+void MultiCoreNic::set_flow_limits(FlowId id, const FlowLimits& limits, Instant now) {
+  now_ = now;
+  Flow& flow = this->flow(id);
+  flow.limits = limits;
+  ++flow.limits_version;
+  divide(id);
+  // What was to happen once has happened.
+  flow.limits.aligned = false;
+  flow.limits.grid = {};
+}
+
+void MultiCoreNic::divide(FlowId id) {
+  Flow& flow = this->flow(id);
+  for (uint32_t i = 0; i < cores(); ++i) {
+    if (!flow.division.busy(i)) continue;
+    const uint32_t part = flow.division.part(i);
+    const bool known = flow.version[i] == flow.limits_version && flow.part[i] == part;
+    if (known && flow.limits.credit == kNoCredit) continue;
+    if (!tell(i, id, flow.division.limits(i, flow.limits))) {
+      undivided_.add(id);
+      continue;
+    }
+    flow.version[i] = flow.limits_version;
+    flow.part[i] = part;
+  }
+}
+
+bool MultiCoreNic::tell(uint32_t index, FlowId id, const FlowLimits& limits) {
+  if (index > 0) return core(index).limit(id, limits, now_);
+  first_.set_flow_limits(id, limits, now_);
+  return true;
+}
+
+// --- turns ---
+
+void MultiCoreNic::on_time(Instant now) {
+  now_ = now;
+  first_.on_time(now);
+}
+
+size_t MultiCoreNic::receive(Instant now) {
+  now_ = now;
+  if (expecting_) {
+    expecting_ = false;
+    bell_->answer();
+  }
+  size_t received = port_->receive(now);
+  for (auto& core : further_) {
+    if (!threads_) core->turn(now, nullptr);
+    received += core->take_news() ? 1 : 0;
+  }
+  return received;
+}
+
+size_t MultiCoreNic::transmit(Instant now) {
+  now_ = now;
+  for (size_t left = undivided_.size(); left > 0; --left) divide(undivided_.take());
+  return port_->transmit(now);
+}
+
+Instant MultiCoreNic::next_deadline() const {
+  if (!undivided_.empty()) return Instant();
+  Instant next = port_->next_deadline();
+  if (threads_) return next;
+  for (const auto& core : further_) next = std::min(next, core->next_deadline());
+  return next;
+}
+
+bool MultiCoreNic::prepare_to_wait() {
+  bell_->expect();
+  expecting_ = true;
+  const bool news =
+      std::ranges::any_of(further_, [](const auto& core) { return core->has_news(); });
+  return !news && port_->prepare_to_wait();
+}
+
+}  // namespace pacecar

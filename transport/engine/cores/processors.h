@@ -1,0 +1,33 @@
+// The processors near a NIC that this process may use.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+class Processors {
+ public:
+  // Of the network interface's NUMA node, as far as this process may use them; where that is none
+  // or unknown, all that it may use.
+  explicit Processors(const std::string& interface);
+  ~Processors();
+
+  // How many there are.
+  uint32_t count() const;
+  // Keeps the calling thread on them. The kernel chooses among them: it knows who else uses each.
+  void bind_this_thread() const;
+
+ private:
+  struct Topology;
+  std::unique_ptr<Topology> topology_;
+};
+
+// Of a NIC by PACECAR_ENGINES=auto: one where one core can keep up with the link (0: unknown), or
+// where processors are few; else so many that most are left to the application.
+uint32_t engines_for(uint32_t processors, Rate link);
+
+}  // namespace pacecar
