@@ -2,9 +2,7 @@
 // virtual clock, without and with faults, and over UDP loopback with threads.
 #include "tests/conformance/nic_conformance.h"
 #include "tests/support/cores_host.h"
-#include "tests/support/turned_nics.h"
-#include "transport/engine/clock.h"
-#include "transport/io/udp/udp_io.h"
+#include "tests/support/two_cores_loopback.h"
 
 namespace pacecar {
 namespace {
@@ -63,49 +61,11 @@ NicWorld two_stormy() { return make_sim_world(kStorm, {2, 2}); }
 NicWorld three_and_two_stormy() { return make_sim_world(kStorm, {3, 2}, Security::kAuth); }
 NicWorld three_encrypt_stormy() { return make_sim_world(kStorm, {3, 3}, Security::kEncrypt); }
 
-uint32_t next_random(void* prng) {
-  return static_cast<uint32_t>(static_cast<Prng*>(prng)->next_u64());
-}
-
-// What a port of a NIC needs.
-struct OwnCore {
-  std::unique_ptr<PacketIo> io = std::move(open_udp({.interface = "lo"}).value());
-  Prng random;
-  SoftNic nic;
-
-  OwnCore(uint64_t seed, const Secret& key_seed)
-      : random(seed), nic(config(*io, key_seed), {next_random, &random}, clock_now()) {}
-  static SoftNicConfig config(const PacketIo& io, const Secret& key_seed) {
-    SoftNicConfig config = nic_config(4096, Security::kAuth);
-    config.address = io.local_address();
-    config.paths = io.caps().paths;
-    config.key_seed = key_seed;
-    return config;
-  }
-};
-
 // The first core is turned by the test, the others by threads.
-NicWorld loopback(std::array<size_t, 2> counts) {
-  struct World {
-    std::vector<std::unique_ptr<OwnCore>> cores;
-    test::TurnedNics<MultiCoreNic> turned;
-  };
-  const auto world = std::make_shared<World>();
-  for (size_t side = 0; side < 2; ++side) {
-    std::vector<std::unique_ptr<SoftPort>> ports;
-    Secret seed{};
-    seed[0] = static_cast<uint8_t>(side + 1);
-    for (size_t i = 0; i < counts[side]; ++i) {
-      OwnCore& core =
-          *world->cores.emplace_back(std::make_unique<OwnCore>(side * 10 + i + 1, seed));
-      ports.push_back(std::make_unique<SoftPort>(*core.io, core.nic, SoftPort::kMaxTransmit,
-                                                 clock_now));
-    }
-    const CoreThreadConfig config{.clock = clock_now, .spin = Duration::from_us(20)};
-    world->turned.nics[side] = std::move(MultiCoreNic::make(std::move(ports), config).value());
-  }
-  return {.nics = {world->turned.nics[0].get(), world->turned.nics[1].get()},
-          .step = [world] { return world->turned.step(); },
+NicWorld loopback(std::array<size_t, 2> cores) {
+  const auto world = std::make_shared<test::TwoCoresLoopback>(cores);
+  return {.nics = {&world->nic(0), &world->nic(1)},
+          .step = [world] { return world->step(); },
           .owner = world};
 }
 

@@ -38,7 +38,10 @@ class CorePort final : public PacketIo {
   uint16_t source_port(uint16_t path, TrafficClass traffic_class) const override {
     return io_.source_port(path, traffic_class);
   }
+  // From here on nothing passes.
+  void cut() { cut_ = true; }
   size_t send(std::span<const TxPacket> packets, Instant now) override {
+    if (cut_) return packets.size();
     for (size_t i = 0; i < packets.size(); ++i) {
       TxPacket packet = packets[i];
       packet.destination = &real(*packet.destination);
@@ -49,6 +52,7 @@ class CorePort final : public PacketIo {
   size_t receive(std::span<RxPacket> packets, Instant now) override {
     const size_t count = io_.receive(packets, now);
     sources_.clear();
+    if (cut_) return 0;
     for (RxPacket& packet : packets.first(count)) {
       for (size_t host = 0; host < hosts_.size(); ++host) {
         for (size_t core = 0; core < hosts_[host].count; ++core) {
@@ -85,6 +89,7 @@ class CorePort final : public PacketIo {
   std::vector<CorePorts> hosts_;
   PacketIo& io_;
   Address address_;
+  bool cut_ = false;
   std::deque<Address> sources_;
 };
 
@@ -111,6 +116,7 @@ class CoresHost {
 
   MultiCoreNic& nic() { return *nic_; }
   SoftNic& core(size_t index) { return *soft_[index]; }
+  void cut(size_t core) { ios_[core]->cut(); }
   void turn(Instant now) {
     while (nic_->receive(now) > 0) {
     }

@@ -402,5 +402,32 @@ TEST_F(SendQueueTest, HoldsAsManySendsAsTheRingHasSlots) {
   EXPECT_TRUE(queue_.post({pointer(0x1000), 1, 0, 1, nullptr}));
 }
 
+// Writes may arrive in any order: the word that nothing more will come must be the last.
+TEST_F(SendQueueTest, GivesUpWhenNothingOfTheMessageIsOnItsWayAnyMore) {
+  const auto& request = send(10 * kWriteBytes);
+  grant({0});
+  match();
+  WorkRequest write;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(queue_.next_write(kConnection, &write));
+    queue_.on_posted();
+    writes_.push_back(write);
+  }
+  EXPECT_FALSE(queue_.gives_up());
+  done(1, CompletionStatus::kRemoteAccessError);
+  EXPECT_FALSE(queue_.next_write(kConnection, &write));
+  done(2);
+  EXPECT_FALSE(queue_.next_write(kConnection, &write));
+  done(0);
+  EXPECT_TRUE(queue_.gives_up());
+  ASSERT_TRUE(queue_.next_write(kConnection, &write));
+  EXPECT_EQ(Immediate::unpack(write.immediate).writes, Immediate::kTooLong);
+  EXPECT_EQ(write.length, 0U);
+  queue_.on_posted();
+  writes_.push_back(write);
+  EXPECT_TRUE(done(3));
+  EXPECT_EQ(request.failure, MessageFailure::kPeerRefused);
+}
+
 }  // namespace
 }  // namespace pacecar

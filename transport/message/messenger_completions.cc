@@ -52,6 +52,9 @@ void Messenger::on_sent(const Completion& completion) {
       const uint32_t done = sender.queue.on_write_done(id.number, completion.status);
       if (ok) counters_.messages_sent += done;
       if (done > 0 && sender.queue.waiting()) look_ = true;  // a cell is free
+      const bool posts = sender.failure == MessageFailure::kNone &&
+                         (!sender.closed || sender.lingers);
+      if (posts && sender.queue.gives_up()) posting_.add(sender.id);
       if (sender.closed) tell_close(sender);
       break;
     }

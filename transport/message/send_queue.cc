@@ -202,6 +202,7 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
     return true;
   }
   const bool given_up = send.failure != MessageFailure::kNone;
+  if (given_up && send.writes_done < send.writes_posted) return false;
   const bool last = send.writes_posted + 1 == send.writes;
   const Bytes left = given_up ? 0 : send.operation.size - send.posted;
   const Immediate immediate{

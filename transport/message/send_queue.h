@@ -68,6 +68,11 @@ class SendQueue {
   template <typename OnGrant>
   Match match(const SendTable& table, Bytes write_bytes, OnGrant on_grant);
 
+  // What is posted next says that nothing more of a message will come: it goes when all that was
+  // posted of it is done, as writes may overtake each other.
+  bool gives_up() const {
+    return !matched_.empty() && sends_[matched_.front()].failure != MessageFailure::kNone;
+  }
   // The next write to post; false if there is none. `connection` is the receiver's number. The work
   // request's id is the number of the send.
   bool next_write(uint32_t connection, WorkRequest* write);
