@@ -227,7 +227,8 @@ TEST(CoresOfThreads, MemoryComesAndGoesDuringTraffic) {
     auto to = std::make_unique<std::vector<uint8_t>>(kSize, 0xFF);
     const auto source =
         world.nic(0).register_memory(from->data(), kSize, Access::kLocalRead).value();
-    const auto place = world.nic(1).register_memory(to->data(), kSize, Access::kRemoteWrite).value();
+    const auto place =
+        world.nic(1).register_memory(to->data(), kSize, Access::kRemoteWrite).value();
     for (uint32_t i = 0; i < 8; ++i) {
       const WorkRequest write{.id = i,
                               .local = from->data() + i * kWrite,

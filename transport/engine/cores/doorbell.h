@@ -36,18 +36,15 @@ class Doorbell {
 
   // After what the sleeper shall find has been stored.
   void ring() {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (!expected_.load(std::memory_order_relaxed) || !expected_.exchange(false)) return;
+    if (!expected_.exchange(false, std::memory_order_acq_rel)) return;
     const uint64_t one = 1;
     // Fails only when it has been rung already.
     [[maybe_unused]] const ssize_t written = write(fd_.get(), &one, sizeof one);
   }
 
   // From here on it rings. Look once more for what there may be to do, then sleep on fd().
-  void expect() {
-    expected_.store(true, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  }
+  // Both exchange: of two that do so the later one sees what the earlier one has stored.
+  void expect() { expected_.exchange(true, std::memory_order_acq_rel); }
   // Awake again.
   void answer() {
     expected_.store(false, std::memory_order_relaxed);

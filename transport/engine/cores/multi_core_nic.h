@@ -97,18 +97,28 @@ class MultiCoreNic final : public Nic, public NicPort {
     std::optional<CompletionStatus> broken_by;
     bool told = false;  // that it is broken
   };
+  // What a core has told of a flow, and has been told.
+  struct CoreOfFlow {
+    Bytes in_flight = 0;
+    Bytes sent = 0;
+    Duration rtt;
+    Instant rtt_at = kNever;
+    Instant acked_at = kNever;
+    uint32_t transit_ns = 0;
+    Instant transit_at = kNever;
+    uint32_t part = 0;     // of the limits,
+    uint64_t version = 0;  // these
+  };
+  static constexpr Instant kNever = Instant::from_ns(INT64_MIN / 2);
+
   struct Flow {
-    Flow(uint32_t cores, FlowId id) : division(cores, id) {}
+    Flow(uint32_t count, FlowId id) : division(count, id) {}
 
     FlowDivision division;
     FlowLimits limits;
     uint32_t queue_pairs = 0;
-    // By core: its newest signal's, and what part of which limits it has been told.
-    std::array<Bytes, FlowDivision::kMaxCores> in_flight{};
-    std::array<Bytes, FlowDivision::kMaxCores> sent{};
-    std::array<uint32_t, FlowDivision::kMaxCores> part{};
-    std::array<uint64_t, FlowDivision::kMaxCores> version{};
     uint64_t limits_version = 0;
+    std::array<CoreOfFlow, FlowDivision::kMaxCores> cores{};
   };
 
   MultiCoreNic(std::unique_ptr<SoftPort> first, uint32_t cores, std::unique_ptr<Doorbell> bell,
@@ -133,6 +143,7 @@ class MultiCoreNic final : public Nic, public NicPort {
   // Tells what is done, in order. Returns how much.
   size_t tell_done(QueuePair& qp, std::span<Completion> completions);
   void complete(FlowSignal& signal, uint32_t core);
+  void complete(FlowArrival& arrival, uint32_t core);
   // Tells the cores that are busy with a flow what part of its limits they have.
   void divide(FlowId id);
   bool tell(uint32_t core, FlowId id, const FlowLimits& limits);

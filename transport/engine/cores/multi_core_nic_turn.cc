@@ -1,12 +1,15 @@
 // What MultiCoreNic does in a turn: writes to the cores, what they tell, limits.
 #include <algorithm>
-#include <bit>
-#include <numeric>
 
 #include "transport/base/check.h"
 #include "transport/engine/cores/multi_core_nic.h"
 
 namespace pacecar {
+namespace {
+
+constexpr Duration kOfLate = Duration::from_ms(1);
+
+}  // namespace
 
 const NicCounters& MultiCoreNic::counters() const {
   counters_ = first_.counters();
@@ -136,21 +139,49 @@ size_t MultiCoreNic::poll_signals(std::span<FlowSignal> signals) {
   return count;
 }
 
-// A core knows of its own packets only.
+// A core knows of its own packets only. What one of them meets alone, while others do not, is not
+// the network's: the division takes care of it. So the least round trip counts of those that cores
+// have told of late, and a timeout only where all were silent.
 void MultiCoreNic::complete(FlowSignal& signal, uint32_t index) {
   Flow& flow = this->flow(signal.flow);
-  flow.in_flight[index] = signal.in_flight;
-  flow.sent[index] = signal.sent;
+  CoreOfFlow& own = flow.cores[index];
+  own.in_flight = signal.in_flight;
+  own.sent = signal.sent;
+  if (signal.acked > 0) own.acked_at = now_;
+  if (signal.rtt > Duration()) {
+    own.rtt = signal.rtt;
+    own.rtt_at = now_;
+  }
   flow.division.on_sent(index, signal.sent);
   flow.division.on_acked(index, signal.acked, now_);
-  signal.in_flight = std::accumulate(flow.in_flight.begin(), flow.in_flight.end(), Bytes{0});
-  signal.sent = std::accumulate(flow.sent.begin(), flow.sent.end(), Bytes{0});
+  signal.in_flight = signal.sent = 0;
+  for (const CoreOfFlow& core : std::span(flow.cores).first(cores())) {
+    signal.in_flight += core.in_flight;
+    signal.sent += core.sent;
+    if (signal.rtt > Duration() && now_ - core.rtt_at < kOfLate) {
+      signal.rtt = std::min(signal.rtt, core.rtt);
+    }
+    if (&core != &own && now_ - core.acked_at < kOfLate) signal.timed_out = false;
+  }
+}
+
+// Likewise for the time that packets were on their way.
+void MultiCoreNic::complete(FlowArrival& arrival, uint32_t index) {
+  Flow& flow = this->flow(arrival.flow);
+  flow.cores[index].transit_ns = arrival.transit_ns;
+  flow.cores[index].transit_at = now_;
+  for (const CoreOfFlow& core : std::span(flow.cores).first(cores())) {
+    if (now_ - core.transit_at >= kOfLate) continue;
+    const auto later = static_cast<int32_t>(arrival.transit_ns - core.transit_ns);
+    if (later > 0) arrival.transit_ns = core.transit_ns;
+  }
 }
 
 size_t MultiCoreNic::poll_arrivals(std::span<FlowArrival> arrivals) {
   size_t count = first_.poll_arrivals(arrivals);
+  for (FlowArrival& arrival : arrivals.first(count)) complete(arrival, 0);
   for (uint32_t i = 1; i < cores(); ++i) {
-    while (count < arrivals.size() && core(i).poll(arrivals[count])) ++count;
+    while (count < arrivals.size() && core(i).poll(arrivals[count])) complete(arrivals[count++], i);
   }
   return count;
 }
@@ -171,14 +202,15 @@ void MultiCoreNic::divide(FlowId id) {
   for (uint32_t i = 0; i < cores(); ++i) {
     if (!flow.division.busy(i)) continue;
     const uint32_t part = flow.division.part(i);
-    const bool known = flow.version[i] == flow.limits_version && flow.part[i] == part;
+    CoreOfFlow& core = flow.cores[i];
+    const bool known = core.version == flow.limits_version && core.part == part;
     if (known && flow.limits.credit == kNoCredit) continue;
     if (!tell(i, id, flow.division.limits(i, flow.limits))) {
       undivided_.add(id);
       continue;
     }
-    flow.version[i] = flow.limits_version;
-    flow.part[i] = part;
+    core.version = flow.limits_version;
+    core.part = part;
   }
 }
 
