@@ -371,9 +371,10 @@ TEST_P(NicConformance, QueuePairsOfAFlowShareItsWindow) {
   nic(0).set_flow_limits(0, {.rate = Rate::from_gbps(1000), .window = 2 * unit}, now_);
   auto& from = memory(0, size, Access::kLocalRead);
   auto& to = memory(1, size, Access::kRemoteWrite);
+  auto& to_second = memory(1, size, Access::kRemoteWrite);
   for (uint64_t i = 0; i < writes; ++i) {
     ASSERT_EQ(post(0, first[0], write(1, from, to, size)), 1U);
-    ASSERT_EQ(post(0, second[0], write(2, from, to, size)), 1U);
+    ASSERT_EQ(post(0, second[0], write(2, from, to_second, size)), 1U);
   }
   Bytes most = 0;
   ASSERT_TRUE(wait([&] {

@@ -107,7 +107,7 @@ class NicConformance : public testing::TestWithParam<NicCase> {
   // What a flow's limits are kept to: a packet, or a write where writes are what is paced.
   Bytes paced_unit() {
     const NicCaps& caps = nic(0).caps();
-    return caps.write_bytes == NicCaps().write_bytes ? caps.mtu : caps.write_bytes;
+    return caps.paces_packets ? caps.mtu : caps.write_bytes;
   }
   // The work request on side 0 fails.
   void expect_refused(QueuePairId id, const WorkRequest& request, CompletionStatus status) {

@@ -68,6 +68,19 @@ TEST(Params, NamesAreUniqueAndDocumented) {
   }
 }
 
+TEST(Params, AutoStandsForZeroWhereItIsAccepted) {
+  EXPECT_EQ(load({})->engines, 1U);
+  EXPECT_EQ(load_one("PACECAR_ENGINES", "auto")->engines, 0U);
+  EXPECT_EQ(load_one("PACECAR_ENGINES", "auto")->text(row_of("PACECAR_ENGINES")), "auto");
+  EXPECT_EQ(load_one("PACECAR_ENGINES", "8")->engines, 8U);
+  for (const char* bad : {"0", "9", "Auto", "", "autos"}) {
+    EXPECT_FALSE(load_one("PACECAR_ENGINES", bad)) << bad;
+  }
+  EXPECT_FALSE(load_one("PACECAR_PATHS", "auto"));
+  EXPECT_THAT(load_one("PACECAR_ENGINES", "0").error().message,
+              HasSubstr("a whole number from 1 to 8, or auto"));
+}
+
 TEST(Params, EveryTypeIsParsed) {
   const auto params = load({{"PACECAR_NICS", "mlx5_0,^mlx5_2", "x"},
                             {"PACECAR_REQUIRE", "1", "x"},
