@@ -104,8 +104,6 @@ class MultiCoreNic final : public Nic, public NicPort {
     Duration rtt;
     Instant rtt_at = kNever;
     Instant acked_at = kNever;
-    uint32_t transit_ns = 0;
-    Instant transit_at = kNever;
     uint32_t part = 0;     // of the limits,
     uint64_t version = 0;  // these
   };
@@ -143,7 +141,6 @@ class MultiCoreNic final : public Nic, public NicPort {
   // Tells what is done, in order. Returns how much.
   size_t tell_done(QueuePair& qp, std::span<Completion> completions);
   void complete(FlowSignal& signal, uint32_t core);
-  void complete(FlowArrival& arrival, uint32_t core);
   // Tells the cores that are busy with a flow what part of its limits they have.
   void divide(FlowId id);
   bool tell(uint32_t core, FlowId id, const FlowLimits& limits);

@@ -165,23 +165,10 @@ void MultiCoreNic::complete(FlowSignal& signal, uint32_t index) {
   }
 }
 
-// Likewise for the time that packets were on their way.
-void MultiCoreNic::complete(FlowArrival& arrival, uint32_t index) {
-  Flow& flow = this->flow(arrival.flow);
-  flow.cores[index].transit_ns = arrival.transit_ns;
-  flow.cores[index].transit_at = now_;
-  for (const CoreOfFlow& core : std::span(flow.cores).first(cores())) {
-    if (now_ - core.transit_at >= kOfLate) continue;
-    const auto later = static_cast<int32_t>(arrival.transit_ns - core.transit_ns);
-    if (later > 0) arrival.transit_ns = core.transit_ns;
-  }
-}
-
 size_t MultiCoreNic::poll_arrivals(std::span<FlowArrival> arrivals) {
   size_t count = first_.poll_arrivals(arrivals);
-  for (FlowArrival& arrival : arrivals.first(count)) complete(arrival, 0);
   for (uint32_t i = 1; i < cores(); ++i) {
-    while (count < arrivals.size() && core(i).poll(arrivals[count])) complete(arrivals[count++], i);
+    while (count < arrivals.size() && core(i).poll(arrivals[count])) ++count;
   }
   return count;
 }
