@@ -184,17 +184,26 @@ class Server {
   }
 
  private:
-  // Finds mistakes of this side before a client comes. Every client gets a context of its own, with
-  // its parameters.
-  Result<ControlListener> open_listener() {
-    const auto context = open_context(options_, TestParameters(), console_);
+  // Every client gets a context of its own, with its parameters. Until one comes another one stays
+  // open, for a client whose NIC has ours as its other end and cannot be opened without
+  // (net_virtio_user).
+  Result<void> wait_with_nics() {
+    if (waiting_ != nullptr) return {};
+    auto context = open_context(options_, TestParameters(), console_);
     if (!context) return tl::unexpected(context.error());
-    console_.note((*context)->banner());
+    waiting_ = std::move(*context);
+    return {};
+  }
+
+  // Finds mistakes of this side before a client comes.
+  Result<ControlListener> open_listener() {
+    if (auto ok = wait_with_nics(); !ok) return tl::unexpected(ok.error());
+    console_.note(waiting_->banner());
     auto key = cluster_key();
     if (!key) return tl::unexpected(key.error());
     hosts_ = {options_.bind};
     if (options_.bind.empty()) {
-      hosts_ = {(*context)->nics()[kNic].address};
+      hosts_ = {waiting_->nics()[kNic].address};
       // Who is on this host reaches the NIC's address as well.
       if (hosts_.front() != kLoopback) hosts_.emplace_back(kLoopback);
     }
@@ -205,6 +214,7 @@ class Server {
   // not worth the end of this server.
   Result<int> serve_next(ControlListener& listener) {
     for (;;) {
+      if (auto ok = wait_with_nics(); !ok) console_.warn(ok.error().message);
       auto caller =
           listener.accept("hello", [this](const Error& why) { console_.warn(why.message); });
       if (!caller) return tl::unexpected(caller.error());
@@ -239,6 +249,7 @@ class Server {
   Result<int> serve(ControlChannel& channel, const Json& hello, std::optional<Reporter>& reporter) {
     const auto parameters = check_hello(hello);
     if (!parameters) return tl::unexpected(parameters.error());
+    waiting_.reset();
     const auto context = open_context(options_, *parameters, console_);
     if (!context) return tl::unexpected(context.error());
     const auto said = channel.send({{"type", "welcome"}});
@@ -289,6 +300,7 @@ class Server {
   const TestOptions& options_;
   const Console& console_;
   std::vector<std::string> hosts_;  // where it waits
+  std::unique_ptr<Context> waiting_;  // until a client comes
 };
 
 }  // namespace

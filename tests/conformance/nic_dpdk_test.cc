@@ -1,5 +1,5 @@
 // The NIC conformance suite for the software NIC over DPDK devices in one process: net_ring and
-// net_memif, without and with faults.
+// net_memif, without and with faults, and net_virtio_user.
 #include "tests/conformance/nic_conformance.h"
 #include "tests/conformance/nic_rc_conformance.h"
 #include "tests/support/dpdk_hub.h"
@@ -65,12 +65,14 @@ NicWorld make_dpdk_world(DpdkLink link, const FaultConfig& faults, WireMode wire
 
 NicWorld ring() { return make_dpdk_world(DpdkLink::kRing, {}, WireMode::kExtended); }
 NicWorld memif() { return make_dpdk_world(DpdkLink::kMemif, {}, WireMode::kExtended); }
+NicWorld virtio() { return make_dpdk_world(DpdkLink::kVirtio, {}, WireMode::kExtended); }
 NicWorld memif_stormy() { return make_dpdk_world(DpdkLink::kMemif, kStorm, WireMode::kExtended); }
 NicWorld roce_ring() { return make_dpdk_world(DpdkLink::kRing, {}, WireMode::kRoce); }
 NicWorld roce_stormy() { return make_dpdk_world(DpdkLink::kMemif, kStorm, WireMode::kRoce); }
 
 INSTANTIATE_TEST_SUITE_P(DpdkNic, NicConformance,
                          testing::Values(NicCase{"ring", ring}, NicCase{"memif", memif},
+                                         NicCase{"virtio", virtio},
                                          NicCase{"memif_stormy", memif_stormy},
                                          NicCase{"roce_ring", roce_ring},
                                          NicCase{"roce_memif_stormy", roce_stormy}),

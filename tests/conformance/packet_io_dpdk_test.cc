@@ -129,7 +129,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(PacketIoCase{"ring_ipv4", [] { return at_hub(DpdkLink::kRing, true); }},
                     PacketIoCase{"ring_ipv6", [] { return at_hub(DpdkLink::kRing, false); }},
                     PacketIoCase{"memif_ipv4", [] { return at_hub(DpdkLink::kMemif, true); }},
-                    PacketIoCase{"memif_ipv6", [] { return at_hub(DpdkLink::kMemif, false); }}),
+                    PacketIoCase{"memif_ipv6", [] { return at_hub(DpdkLink::kMemif, false); }},
+                    PacketIoCase{"virtio", [] { return at_hub(DpdkLink::kVirtio, true); }}),
     case_name);
 
 }  // namespace

@@ -19,8 +19,9 @@ namespace pacecar::test {
 
 // Which kind of device joins an end and the hub.
 enum class DpdkLink : uint8_t {
-  kRing,   // net_ring: two rings, made here; the end opens the device by its name
-  kMemif,  // net_memif: the hub's device is the server
+  kRing,    // net_ring: two rings, made here; the end opens the device by its name
+  kMemif,   // net_memif: the hub's device is the server
+  kVirtio,  // net_virtio_user, a virtio NIC; the hub's device is the host's side, net_vhost
 };
 
 class DpdkHub {

@@ -155,6 +155,7 @@ Result<void> start(const std::string& arguments, bool pci, const LogSink& log) {
   stay_loaded();
   listen_to_eal();
   const EalWords said(log);
+  const WithoutPipeSignal quiet;
   const int done = rte_eal_init(static_cast<int>(argv.size()), argv.data());
   const int error = rte_errno;
   if (known) sched_setaffinity(0, sizeof cpus, &cpus);
@@ -187,6 +188,34 @@ void run_on_interrupt_thread(const std::function<void()>& work) {
   // Events that it has taken before may name descriptors that are closed now: until they are done
   // with, nobody may open others of the same numbers.
   run_alarm([] {}, std::chrono::microseconds(200));
+}
+
+namespace {
+
+sigset_t pipe_signal() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  return set;
+}
+
+bool is_pending() {
+  sigset_t pending;
+  return sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
+}
+
+}  // namespace
+
+WithoutPipeSignal::WithoutPipeSignal() : was_pending_(is_pending()) {
+  const sigset_t set = pipe_signal();
+  pthread_sigmask(SIG_BLOCK, &set, &before_);
+}
+
+WithoutPipeSignal::~WithoutPipeSignal() {
+  const sigset_t set = pipe_signal();
+  const timespec now{};
+  if (!was_pending_ && is_pending()) sigtimedwait(&set, nullptr, &now);
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 EalWords::EalWords(const LogSink& log) : log_(log) {

@@ -2,6 +2,8 @@
 // kept until the process ends: it cannot be started twice. Any thread.
 #pragma once
 
+#include <signal.h>
+
 #include <functional>
 #include <mutex>
 #include <string>
@@ -24,6 +26,20 @@ void run_on_interrupt_thread(const std::function<void()>& work);
 
 // For operations on devices: one at a time in the process.
 std::mutex& eal_mutex();
+
+// While it lives the calling thread, and threads that it starts for good, get no SIGPIPE: drivers
+// (net_virtio_user) write to sockets of peers that may have gone, which would end the process.
+class WithoutPipeSignal {
+ public:
+  WithoutPipeSignal();
+  WithoutPipeSignal(const WithoutPipeSignal&) = delete;
+  WithoutPipeSignal& operator=(const WithoutPipeSignal&) = delete;
+  ~WithoutPipeSignal();
+
+ private:
+  sigset_t before_;
+  bool was_pending_;
+};
 
 // Collects what DPDK says during one operation, for the reason of a failure. At its end all goes to
 // the log as kTrace. With eal_mutex() held.

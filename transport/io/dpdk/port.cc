@@ -91,6 +91,7 @@ Result<std::unique_ptr<DpdkPort>> DpdkPort::open(const DpdkPortConfig& config, c
   while (true) {
     std::unique_ptr<DpdkPort> port(new DpdkPort);
     const std::lock_guard lock(eal_mutex());  // released before a port that failed is destroyed
+    const WithoutPipeSignal quiet;
     if (auto ok = port->attach(config.device, log); !ok) return tl::unexpected(ok.error());
     const auto configured = port->configure(config, log);
     if (configured) return port;
@@ -111,6 +112,9 @@ void DpdkPort::close() {
   for (int ms = 0; ms < kPatienceMs && !link_is_up() && is_connecting(); ++ms) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  // What a driver has put off there when it was asked for its link (net_virtio_user, whose peer has
+  // gone) must not find the device gone.
+  run_on_interrupt_thread([] {});
   const std::string socket = devices_in_use().extract(name_).mapped();
   const bool last = std::ranges::none_of(devices_in_use() | std::views::values,
                                          [&](const auto& other) { return other == socket; });
