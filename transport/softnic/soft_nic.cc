@@ -88,6 +88,8 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       enciphers_(config.security == Security::kEncrypt),
       slab_bytes_(overhead_bytes_ + (enciphers_ ? config.mtu : 0)),
       opened_(enciphers_ ? wire::kMaxDatagramBytes : 0),
+      in_place_bytes_(config.in_place_bytes > 0 && !enciphers_ ? config.in_place_bytes
+                                                               : ~Bytes{0}),
       follower_(static_cast<uint32_t>(config.burst_bytes / config.mtu), kPatience),
       next_generation_(random()) {
   PACECAR_CHECK(queue_pairs_.size() <= (1U << 17));

@@ -161,11 +161,11 @@ class SoftNic final : public Nic {
   }
   [[gnu::noinline]] bool opens(PacketGuard& guard, std::span<const uint8_t> packet,
                                size_t header_bytes, std::span<const uint8_t> placed);
-  bool places() const { return config_.in_place_bytes > 0 && !enciphers_; }
   bool as_predicted(std::span<const RxPacket> packets) const;
   [[gnu::noinline]] void put_together(std::span<const RxPacket> packets);
   // Returns the queue pair where others of the same write may follow.
   QueuePair* on_data(Instant now, const RxPacket& packet);
+  template <bool kPlaced>
   size_t on_alike(Instant now, QueuePair& qp, const RxPacket& first,
                   std::span<const RxPacket> packets);
   // What to do with a packet that the peer has sent.
@@ -308,7 +308,8 @@ class SoftNic final : public Nic {
   std::optional<KeyExchange> keys_;                      // with security
   std::map<KeyExchange::PublicKey, Secret> agreements_;  // with peers, as far as remembered
   std::vector<uint8_t> opened_;                          // what the newest payload said
-  WriteFollower follower_;
+  const Bytes in_place_bytes_;         // as configured; no write is as long where that is nothing
+  WriteFollower follower_;             // of those
   WriteFollower::Write predicted_;     // by the newest prediction
   std::vector<RxPacket> together_;     // packets whose payload lay where it does not belong,
   std::vector<uint8_t> in_one_piece_;  // and their bytes

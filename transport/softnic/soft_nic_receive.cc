@@ -9,7 +9,7 @@ namespace pacecar {
 
 // A prediction is about the very next packets, or none.
 Placement SoftNic::predict(Instant now) {
-  const WriteFollower::Write* write = places() ? follower_.predicted(now) : nullptr;
+  const WriteFollower::Write* write = follower_.predicted(now);
   if (write == nullptr) return {};
   const QueuePair* qp = find_end(write->queue_pair);
   if (qp == nullptr || qp->state != QueuePair::State::kConnected || !qp->responder) return {};
@@ -72,7 +72,10 @@ void SoftNic::put_together(std::span<const RxPacket> packets) {
       continue;
     }
     QueuePair* const qp = on_data(now, packet);
-    if (qp != nullptr) i += on_alike(now, *qp, packet, packets.subspan(i + 1));
+    if (qp == nullptr) continue;
+    const auto others = packets.subspan(i + 1);
+    i += packet.placed.empty() ? on_alike<false>(now, *qp, packet, others)
+                               : on_alike<true>(now, *qp, packet, others);
   }
 }
 
@@ -173,7 +176,7 @@ bool SoftNic::count_placed(QueuePair& qp, Instant now, const Responder::Data& da
   counters_.data_bytes_received += data.bytes();
   counters_.silent_packets_received += data.header.opcode == wire::Opcode::kWrite ? 1 : 0;
   counters_.marked_packets += data.marked() ? 1 : 0;
-  if (places() && data.header.length >= config_.in_place_bytes) {
+  if (data.header.length >= in_place_bytes_) {
     follower_.on_packet(data.header, data.bytes(), now);
   }
   if (tell_arrivals_ && qp.config.paced) note_arrival(qp.config.flow, data);
@@ -222,6 +225,7 @@ QueuePair* SoftNic::take_data(QueuePair& qp, Instant now, const Responder::Data&
 
 // Takes the leading packets that belong to the same write as `first`, which has just been placed,
 // and returns how many. Each is checked as any other; what they have in common is looked up once.
+template <bool kPlaced>
 size_t SoftNic::on_alike(Instant now, QueuePair& qp, const RxPacket& first,
                          std::span<const RxPacket> packets) {
   const auto like = first.bytes.first<wire::kDataHeaderBytes>();
@@ -236,12 +240,13 @@ size_t SoftNic::on_alike(Instant now, QueuePair& qp, const RxPacket& first,
   for (size_t i = 0; i < packets.size(); ++i) {
     const RxPacket& packet = packets[i];
     if (packet.trimmed || !wire::decode_alike(body_of(packet.bytes), like, header, payload) ||
-        packet.placed.size() + payload.size() + packet.elided > header.length ||
-        !same_ip(*packet.source, qp.remote.address)) {
+        !same_ip(*packet.source, qp.remote.address) || (kPlaced && packet.placed.empty())) {
       return i;
     }
-    if (!packet.placed.empty()) payload = packet.placed;
-    if (!vouches(qp, packet.bytes, wire::kDataHeaderBytes, packet.placed)) continue;
+    std::span<const uint8_t> placed;
+    if constexpr (kPlaced) payload = placed = packet.placed;
+    if (payload.size() + packet.elided > header.length) return i;
+    if (!vouches(qp, packet.bytes, wire::kDataHeaderBytes, placed)) continue;
     const Responder::Data data{
         .packet = packet,
         .arrival = now - packet.waited,
