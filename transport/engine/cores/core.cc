@@ -1,5 +1,6 @@
 #include "transport/engine/cores/core.h"
 
+#include <algorithm>
 #include <bit>
 #include <thread>
 
@@ -13,6 +14,9 @@ constexpr size_t kLimits = 256;
 constexpr size_t kCompletions = 8192;
 constexpr size_t kSignals = 256;
 constexpr size_t kArrivals = 256;
+
+// In which an owner who has left no room takes some of what there is.
+constexpr Duration kOwnersTime = Duration::from_us(50);
 
 // Moves what `poll` gives into the ring, as far as there is room; false when something may be left.
 template <typename T, typename Poll>
@@ -90,9 +94,10 @@ bool Core::turn(Instant now, SoftPort::Clock clock) {
   if (received > 0 && clock != nullptr) now = clock();
   port_->nic().on_time(now);
   // What the peer will know from an acknowledgement is told here before.
-  const bool all_told = publish();
+  publish();
   const size_t sent = port_->transmit(now);
-  deadline_ = publish() && all_told ? port_->next_deadline() : Instant();
+  const Instant again = publish() ? Instant::never() : now + kOwnersTime;
+  deadline_ = std::min(port_->next_deadline(), again);
   return received + commands + sent > 0;
 }
 
