@@ -44,12 +44,18 @@ Core::Core(std::unique_ptr<SoftPort> port, Doorbell& owner, std::unique_ptr<Door
       limits_(kLimits),
       completions_(kCompletions),
       signals_(kSignals),
-      arrivals_(kArrivals) {}
+      arrivals_(kArrivals),
+      waiting_posts_(kPosts) {}
 
 bool Core::post(QueuePairId id, const WorkRequest& work_request) {
-  if (!posts_.push({id, work_request})) return false;
-  bell_->ring();
-  return true;
+  return waiting_posts_.push({id, work_request});
+}
+
+bool Core::hand_over() {
+  const size_t waiting = waiting_posts_.size();
+  while (!waiting_posts_.empty() && posts_.push(waiting_posts_.front())) waiting_posts_.pop_front();
+  if (waiting_posts_.size() < waiting) bell_->ring();
+  return waiting_posts_.empty();
 }
 
 bool Core::limit(FlowId flow, const FlowLimits& limits, Instant now) {

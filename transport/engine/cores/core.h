@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 
+#include "transport/base/fixed_queue.h"
 #include "transport/base/spsc_ring.h"
 #include "transport/engine/cores/doorbell.h"
 #include "transport/engine/soft_port.h"
@@ -27,9 +28,12 @@ class Core {
   static Result<std::unique_ptr<Core>> make(std::unique_ptr<SoftPort> port, Doorbell& owner);
 
   // --- owner ---
-  // False when there is no room now.
+  // Both false when there is no room now. Posts wait for hand_over(): the limits that they call for
+  // may be decided after them, and are to be known before.
   bool post(QueuePairId id, const WorkRequest& work_request);
   bool limit(FlowId flow, const FlowLimits& limits, Instant now);
+  // False when some have to wait for longer.
+  bool hand_over();
   // Something has come since the last take_news().
   bool has_news() const { return told_.load(std::memory_order_acquire) != seen_; }
   bool take_news();
@@ -80,7 +84,10 @@ class Core {
       core_.waiting_.fetch_add(1);
       core_.mutex_.lock();
       core_.waiting_.fetch_sub(1);
-      core_.take_commands();
+      do {
+        core_.hand_over();
+        core_.take_commands();
+      } while (!core_.waiting_posts_.empty());
     }
     ~Hold() {
       core_.deadline_ = Instant();  // whatever was changed, the next turn looks at everything
@@ -125,7 +132,8 @@ class Core {
   std::atomic<uint64_t> told_{0};
   std::array<std::atomic<uint64_t>, kCounters> counters_{};
 
-  // Of the owner: what was taken from the rings before it was asked for.
+  // Of the owner: what is to be handed over; what was taken from the rings before it was asked for.
+  FixedQueue<Post> waiting_posts_;
   std::deque<Completion> early_completions_;
   std::deque<FlowSignal> early_signals_;
   std::deque<FlowArrival> early_arrivals_;

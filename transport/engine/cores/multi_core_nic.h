@@ -153,6 +153,7 @@ class MultiCoreNic final : public Nic, public NicPort {
   const std::unique_ptr<Doorbell> bell_;  // for who sleeps on wait_fd()
   FileDescriptor wait_fd_;                // an epoll instance
   bool expecting_ = false;
+  bool handed_over_ = true;  // the cores have all that was posted
   bool threads_ = false;
   Instant now_;
   std::vector<std::unique_ptr<Core>> further_;

@@ -44,7 +44,7 @@ bool MultiCoreNic::post_one(QueuePair& qp, const WorkRequest& work_request) {
   Lane& lane = qp.lanes[chosen];
   WorkRequest write = work_request;
   write.signaled = true;
-  // A core that begins knows its limits before it has anything to send.
+  // A core that begins knows of limits before it has anything to send.
   if (flow.division.on_posted(chosen, bytes)) divide(qp.flow);
   const bool taken = chosen == 0 ? first_.post(lane.id, {&write, 1}) == 1
                                  : core(chosen).post(lane.id, write);
@@ -52,6 +52,7 @@ bool MultiCoreNic::post_one(QueuePair& qp, const WorkRequest& work_request) {
     if (flow.division.on_done(chosen, bytes)) undivided_.add(qp.flow);
     return false;
   }
+  handed_over_ &= chosen == 0;
   lane.writes.push(qp.first_posted + static_cast<uint32_t>(qp.posted.size()));
   qp.posted.push({.id = work_request.id,
                   .bytes = bytes,
@@ -231,11 +232,13 @@ size_t MultiCoreNic::receive(Instant now) {
 size_t MultiCoreNic::transmit(Instant now) {
   now_ = now;
   for (size_t left = undivided_.size(); left > 0; --left) divide(undivided_.take());
+  handed_over_ = true;
+  for (auto& core : further_) handed_over_ &= core->hand_over();
   return port_->transmit(now);
 }
 
 Instant MultiCoreNic::next_deadline() const {
-  if (!undivided_.empty()) return Instant();
+  if (!undivided_.empty() || !handed_over_) return Instant();
   Instant next = port_->next_deadline();
   if (threads_) return next;
   for (const auto& core : further_) next = std::min(next, core->next_deadline());
