@@ -251,6 +251,33 @@ TEST(CoresOfThreads, MemoryComesAndGoesDuringTraffic) {
   }
 }
 
+TEST(CoresOfThreads, KnowTheLimitsThatAreDecidedAfterWritesBeforeTheseLeave) {
+  TwoCoresLoopback world;
+  const auto ends = world.connect();
+  constexpr uint32_t kWrites = 8;
+  std::vector<uint8_t> from(kWrite, 7);
+  std::vector<uint8_t> to(kWrites * kWrite);
+  const auto source = world.nic(0).register_memory(from.data(), kWrite, Access::kLocalRead).value();
+  const auto place =
+      world.nic(1).register_memory(to.data(), to.size(), Access::kRemoteWrite).value();
+  for (uint32_t i = 0; i < kWrites; ++i) {
+    const WorkRequest write{.id = i,
+                            .local = from.data(),
+                            .remote = place.remote_address + i * kWrite,
+                            .length = kWrite,
+                            .local_key = source.key,
+                            .remote_key = place.key};
+    ASSERT_EQ(world.nic(0).post(ends[0], {&write, 1}), 1U);
+  }
+  world.nic(0).set_flow_limits(0, {.rate = Rate(), .window = 1 << 20}, clock_now());
+  for (int step = 0; step < 50; ++step) world.step();
+  EXPECT_EQ(world.nic(0).counters().data_bytes_sent, 0U);
+  world.nic(0).set_flow_limits(0, {.rate = Rate::from_gbps(1000), .window = 1 << 20},
+                               clock_now());
+  EXPECT_TRUE(world.wait_for_sent(kWrites));
+  EXPECT_EQ(std::ranges::count(to, 7), static_cast<std::ptrdiff_t>(to.size()));
+}
+
 TEST(CoresOfThreads, QueuePairsComeAndGoDuringTraffic) {
   TwoCoresLoopback world;
   std::vector<uint8_t> from(4 * kWrite, 7);
