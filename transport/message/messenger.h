@@ -175,8 +175,8 @@ class Messenger {
   void poll(Instant now);
   // The part of it for which a receiver may be waiting; true if a message is there.
   bool finish_receives(Instant now);
-  // The part of it for which a sender waits: what has been submitted goes as far as the NIC. What it
-  // means for the flow is settled by the next poll, if it all fits a packet.
+  // The part of it for which a sender waits: what has been submitted goes as far as the NIC. What
+  // that means for the flow is settled by the next poll, if it all fits a packet.
   void hurry_sends(Instant now);
   // Then: what peers are to know by control writes, and housekeeping.
   void inform(Instant now);
