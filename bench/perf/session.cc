@@ -130,7 +130,8 @@ class Client {
     const TestParameters& parameters = options_.parameters;
     const auto said = channel.send({{"type", "test"}, {"size", size}});
     if (!said) return tl::unexpected(said.error());
-    const StreamPlan plan{kNic, size, true, parameters.bidirectional || definition_.echo};
+    const StreamPlan plan{kNic, size, true, parameters.bidirectional || definition_.echo,
+                          definition_.echo};
     auto streams = make_streams(context, channel, plan, parameters);
     if (!streams) return tl::unexpected(streams.error());
     reporter.set_nic(streams->nic);
@@ -281,7 +282,8 @@ class Server {
                               "lower -s, -q, -t or -r, or raise --max-buffers there",
                               wanted >> 20, options_.max_buffers >> 20));
     }
-    const StreamPlan plan{kNic, *size, parameters.bidirectional || definition_.echo, true};
+    const StreamPlan plan{kNic, *size, parameters.bidirectional || definition_.echo, true,
+                          definition_.echo};
     auto streams = make_streams(context, channel, plan, parameters);
     if (!streams) return tl::unexpected(streams.error());
     if (!reporter) reporter.emplace(definition_.kind, options_, parameters);

@@ -65,12 +65,13 @@ Result<uint64_t> SendStream::poll() {
 }
 
 ReceiveStream::ReceiveStream(std::unique_ptr<ReceiveConnection> connection, MessageBuffer buffer,
-                             uint32_t rx_depth, bool validate)
+                             uint32_t rx_depth, bool validate, bool echo)
     : buffer_(std::move(buffer)),
       connection_(std::move(connection)),
       group_(group_size(rx_depth)),
       slots_(receive_slots(rx_depth)),
       validate_(validate),
+      echo_(echo),
       posted_requests_(slots_ / group_) {}
 
 Result<bool> ReceiveStream::post_group() {
@@ -129,6 +130,7 @@ Result<uint64_t> ReceiveStream::poll() {
     if (!checked) return tl::unexpected(checked.error());
     finished_ += oldest.messages;
     ++requests_finished_;
+    if (echo_) break;
   }
   return finished_ - before;
 }

@@ -51,8 +51,9 @@ class SendStream {
 
 class ReceiveStream {
  public:
+  // `echo`: the next message comes only after this one has been answered.
   ReceiveStream(std::unique_ptr<ReceiveConnection> connection, MessageBuffer buffer,
-                uint32_t rx_depth, bool validate);
+                uint32_t rx_depth, bool validate, bool echo);
 
   // As SendStream::poll. Errors also: kPeer when a message has another size or other bytes than it
   // must have.
@@ -75,6 +76,7 @@ class ReceiveStream {
   uint32_t group_;
   uint32_t slots_;
   bool validate_;
+  bool echo_;
   std::vector<Posted> posted_requests_;  // by request number modulo their bound
   uint64_t limit_ = 0;
   uint64_t requests_started_ = 0;

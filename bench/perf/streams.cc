@@ -81,13 +81,13 @@ Result<void> connect_all(Context& context, ControlChannel& channel, size_t nic, 
 
 Result<uint64_t> Streams::poll() {
   uint64_t moved = 0;
-  for (auto& receiver : receivers) {
-    const auto finished = receiver.poll();
+  for (auto& sender : senders) {  // first: an answer does not wait for a look at what comes next
+    const auto finished = sender.poll();
     if (!finished) return finished;
     moved += *finished;
   }
-  for (auto& sender : senders) {
-    const auto finished = sender.poll();
+  for (auto& receiver : receivers) {
+    const auto finished = receiver.poll();
     if (!finished) return finished;
     moved += *finished;
   }
@@ -156,7 +156,7 @@ Result<Streams> make_streams(Context& context, ControlChannel& channel, const St
                                         receive_slots(parameters.rx_depth));
     if (!buffer) return tl::unexpected(buffer.error());
     streams.receivers.emplace_back(std::move(connection), std::move(*buffer), parameters.rx_depth,
-                                   parameters.validate);
+                                   parameters.validate, plan.echo);
   }
   const auto sent = channel.send({{"type", "connected"}});
   if (!sent) return tl::unexpected(sent.error());

@@ -32,6 +32,7 @@ struct StreamPlan {
   uint64_t size = 0;  // bytes per message
   bool send = false;
   bool receive = false;
+  bool echo = false;  // each message answers the one before
 };
 
 // Both sides call it at the same time, each with the other's directions reversed.

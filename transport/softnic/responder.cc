@@ -88,7 +88,7 @@ Responder::Target Responder::target_of(const wire::DataHeader& header, const Mem
   return target;
 }
 
-bool Responder::on_alike(const Data& data, const Target& target) {
+bool Responder::on_alike(const Data& data, const Target& target, bool placed) {
   const wire::DataHeader& header = data.header;
   if (!window_.is_next(header.psn)) return false;
   const bool tracked = header.opcode == wire::Opcode::kWriteWithImm;
@@ -96,7 +96,7 @@ bool Responder::on_alike(const Data& data, const Target& target) {
   if (tracked && (target.write == nullptr || !target.write->lacks_more_than(bytes))) return false;
   uint8_t* const place = target.range.writable(header.address, bytes);
   if (place == nullptr || bytes == 0) return false;
-  if (place != data.payload.data()) {
+  if (!placed || place != data.payload.data()) {
     ordered_copy(place, data.payload.data(), data.payload.size());
   }
   window_.take_next();

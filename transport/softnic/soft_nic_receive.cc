@@ -172,15 +172,16 @@ bool SoftNic::late_for(const QueuePair& qp, const Responder::Data& data) const {
 
 // Counts a packet that is in memory; whether it is to be acknowledged at once.
 bool SoftNic::count_placed(QueuePair& qp, Instant now, const Responder::Data& data) {
+  const Bytes bytes = data.bytes();
   ++counters_.data_packets_received;
-  counters_.data_bytes_received += data.bytes();
-  counters_.silent_packets_received += data.header.opcode == wire::Opcode::kWrite ? 1 : 0;
-  counters_.marked_packets += data.marked() ? 1 : 0;
+  counters_.data_bytes_received += bytes;
+  if (data.header.opcode == wire::Opcode::kWrite) ++counters_.silent_packets_received;
+  if (data.marked()) ++counters_.marked_packets;
   if (data.header.length >= in_place_bytes_) {
-    follower_.on_packet(data.header, data.bytes(), now);
+    follower_.on_packet(data.header, bytes, now);
   }
   if (tell_arrivals_ && qp.config.paced) note_arrival(qp.config.flow, data);
-  qp.unacknowledged_bytes += data.bytes();
+  qp.unacknowledged_bytes += bytes;
   ++qp.unacknowledged_packets;
   return ack_at_once(qp, data.header);
 }
@@ -245,7 +246,8 @@ size_t SoftNic::on_alike(Instant now, QueuePair& qp, const RxPacket& first,
     }
     std::span<const uint8_t> placed;
     if constexpr (kPlaced) payload = placed = packet.placed;
-    if (payload.size() + packet.elided > header.length) return i;
+    const bool apart = kPlaced || packet.elided > 0;
+    if (apart && payload.size() + packet.elided > header.length) return i;
     if (!vouches(qp, packet.bytes, wire::kDataHeaderBytes, placed)) continue;
     const Responder::Data data{
         .packet = packet,
@@ -253,7 +255,7 @@ size_t SoftNic::on_alike(Instant now, QueuePair& qp, const RxPacket& first,
         .header = header,
         .payload = enciphers_ ? std::span<const uint8_t>(opened_.data(), payload.size()) : payload};
     bool at_once = data.marked() || late_for(qp, data);
-    if (!qp.responder->on_alike(data, target)) {
+    if (!qp.responder->on_alike(data, target, kPlaced)) {
       if (take_data(qp, now, data) == nullptr) return i + 1;
       continue;
     }

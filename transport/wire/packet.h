@@ -74,13 +74,13 @@ struct RxPacket {
   // Payload bytes between header and trailer that are not in `bytes`: a simulator that carries
   // payload as a length only leaves them out, and the receiver counts them as arrived.
   Bytes elided = 0;
-  // Payload that was received straight into its predicted place (PacketIo::predict): `bytes` is
-  // header and trailer then, which must tell whether it belongs there.
-  std::span<const uint8_t> placed;
   // A switch has cut off payload and trailer instead of dropping the packet: they are lost.
   bool trimmed = false;
   bool trimmed_in_core = false;  // by another switch than the last one; false when unknown
   std::span<const TelemetryHop> telemetry;  // in the order of the hops; empty without such switches
+  // Payload that was received straight into its predicted place (PacketIo::predict): `bytes` is
+  // header and trailer then, which must tell whether it belongs there.
+  std::span<const uint8_t> placed;
   // That word of the IPv4 header, where PacketIoCaps::sees_ipv4_header.
   uint32_t ipv4_fragment = kIpv4Fragment;
 };

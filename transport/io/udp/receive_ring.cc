@@ -97,12 +97,14 @@ bool ReceiveRing::ask(int fd, unsigned messages, PacketIoCounters& counters) {
 }
 
 bool ReceiveRing::fill(int fd, PacketIoCounters& counters) {
+  const bool was_full = std::exchange(full_, false);
   if (!ask(fd, static_cast<unsigned>(batch_), counters)) return false;
   size_t largest = 1;
   for (size_t i = 0; i < filled_; ++i) largest = std::max<size_t>(largest, messages_[i].msg_len);
-  // Asking for one costs the least; a full answer says that more may be waiting.
+  // Asking for one costs the least; two full answers in a row say that more may be waiting.
   const size_t most = std::clamp<size_t>(kHotBytes / largest, 1, kBuffers);
-  batch_ = filled_ == batch_ ? std::min(batch_ * 2, most) : filled_;
+  full_ = filled_ == batch_;
+  batch_ = full_ && was_full ? std::min(batch_ * 2, most) : filled_;
   return true;
 }
 

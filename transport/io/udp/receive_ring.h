@@ -66,6 +66,7 @@ class ReceiveRing {
   size_t filled_ = 0;  // messages of the last burst
   size_t next_ = 0;    // the first of them not opened yet
   size_t batch_ = 1;   // how many to ask for next time
+  bool full_ = false;  // as many as asked for came last time
   // The open message, number next_ - 1.
   std::span<const uint8_t> rest_;
   size_t segment_bytes_ = 0;
