@@ -127,13 +127,14 @@ class PipeContext : public Context {
 
 class StreamTest : public ::testing::Test {
  protected:
-  void make(uint64_t size, uint32_t tx_depth, uint32_t rx_depth, bool validate) {
+  void make(uint64_t size, uint32_t tx_depth, uint32_t rx_depth, bool validate,
+            bool echo = false) {
     sender_.emplace(std::make_unique<PipeSender>(pipe_),
                     *MessageBuffer::create(context_, 0, size, tx_depth), tx_depth, rx_depth,
                     validate);
     receiver_.emplace(std::make_unique<PipeReceiver>(pipe_),
                       *MessageBuffer::create(context_, 0, size, receive_slots(rx_depth)), rx_depth,
-                      validate);
+                      validate, echo);
   }
 
   // Polls both until nothing moves; false on an error.
@@ -167,6 +168,21 @@ TEST_F(StreamTest, NothingMovesBeforeThereIsALimit) {
   make(64, 4, 8, true);
   EXPECT_TRUE(run());
   EXPECT_EQ(sender_->finished(), 0U);
+}
+
+TEST_F(StreamTest, AnAnswerDoesNotWaitForALookAtWhatComesNext) {
+  for (const bool echo : {false, true}) {
+    make(24, 4, 8, true, echo);
+    set_limits(4);
+    ASSERT_TRUE(receiver_->poll());
+    ASSERT_TRUE(sender_->poll());
+    while (pipe_.move_one()) {
+    }
+    EXPECT_EQ(receiver_->poll().value(), echo ? 1U : 4U);
+    ASSERT_TRUE(run());
+    EXPECT_EQ(receiver_->finished(), 4U);
+    pipe_ = Pipe();
+  }
 }
 
 TEST_F(StreamTest, EveryDepthCarriesEveryCount) {

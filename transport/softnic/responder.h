@@ -51,8 +51,8 @@ class Responder {
   // Of a packet that has just been placed.
   Target target_of(const wire::DataHeader& header, const MemoryTable& memory);
   // Places a packet of the write of `target`, if it is the next in order, may go there, and is not
-  // the last. On false nothing is done, and on_data must decide. `placed`: its payload may lie there
-  // already.
+  // the last. On false nothing is done, and on_data must decide. `placed`: its payload may lie
+  // there already.
   bool on_alike(const Data& data, const Target& target, bool placed);
   // A packet without its payload. Nothing vouches for it: it changes nothing, except that the
   // acknowledgement of what has long arrived is due again.
