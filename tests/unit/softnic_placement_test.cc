@@ -83,6 +83,20 @@ TEST(Placement, AllButTheBeginningOfAWriteIsPlaced) {
   EXPECT_GE(write.placed, kLong / kPayload - 3 * kBurst);
 }
 
+TEST(Placement, OfTheNextWriteNothingButTheBeginningIsCopied) {
+  Started write;
+  write.finish();
+  write.pair.collect();
+  write.pair.post(0, write.ends[0], SoftNicPair::write(write.from, write.to, kLong, 2, 0));
+  write.rest = joined(write.pair.transmit_for(0, Duration::from_us(20)), kBurst);
+  std::ranges::fill(write.to.bytes, 0);
+  write.placed = 0;
+  while (!write.rest.empty()) write.placed += deliver_joined(write.pair, 1, write.take());
+  ASSERT_TRUE(write.pair.run_until_completed(1, 2));
+  EXPECT_EQ(write.to.bytes, write.from.bytes);
+  EXPECT_EQ(write.placed, kLong / kPayload - kBurst);
+}
+
 TEST(Placement, TheLastPacketMayBeShorter) {
   Started write(config(), kLong + 100);
   write.finish();

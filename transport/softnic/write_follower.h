@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "transport/base/seq.h"
 #include "transport/base/units.h"
 #include "transport/wire/extended.h"
 
@@ -30,9 +31,10 @@ class WriteFollower {
 
   void on_packet(const wire::DataHeader& header, Bytes payload, Instant arrival) {
     const bool follows = header.key == write_.key && header.address == write_.address;
-    // The next write begins elsewhere, which says nothing against the packets behind.
-    in_a_row_ = follows || ended_ ? in_a_row_ + 1 : 0;
-    ended_ = payload < write_.payload;
+    // It begins elsewhere, which says nothing against the packets behind.
+    const bool next_write = header.destination_qp == write_.queue_pair &&
+                            header.msn == ((write_.msn + 1) & kPsnMask);
+    in_a_row_ = follows || next_write ? in_a_row_ + 1 : 0;
     write_ = {.queue_pair = header.destination_qp,
               .key = header.key,
               .msn = header.msn,
@@ -49,7 +51,6 @@ class WriteFollower {
  private:
   Write write_;
   uint32_t in_a_row_ = 0;
-  bool ended_ = false;
   const uint32_t packets_;
   const Duration patience_;
 };
