@@ -18,6 +18,7 @@ constexpr int64_t kCatchUpJitters = 20;
 constexpr Bytes kBurstsPerAck = 2;
 // How long after the newest packet of a write the place of the next is predicted.
 constexpr Duration kPatience = Duration::from_ms(1);
+constexpr size_t kMostJoined = 256;  // packets of one datagram, as a packet I/O hands them out
 constexpr size_t kNaks = 1024;  // at most, waiting to be sent
 // Control words are few and small.
 constexpr uint32_t kControlWindowPackets = 256;
@@ -123,6 +124,10 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       .counts_silent_packets = true,
       .networks = networks_of(config.wire_mode),
   };
+  if (config.in_place_bytes > 0) {  // for all packets of a joined datagram
+    together_.reserve(kMostJoined);
+    in_one_piece_.reserve(wire::kMaxDatagramBytes);
+  }
   if (speaks_standard()) register_standby_rooms();
   if (config_.security != Security::kOff && config_.wire_mode != WireMode::kRoce) make_keys();
 }
