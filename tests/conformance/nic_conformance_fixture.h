@@ -32,6 +32,21 @@ struct NicWorld {
   std::shared_ptr<void> owner;
 };
 
+// Two hosts, a and b, on a simulated network, which take turns.
+template <typename World>
+NicWorld in_virtual_time(const std::shared_ptr<World>& world) {
+  return {.nics = {&world->a.nic(), &world->b.nic()},
+          .step =
+              [world] {
+                auto& network = world->network;
+                network.advance_to(network.now() + Duration::from_us(5));
+                world->a.turn(network.now());
+                world->b.turn(network.now());
+                return network.now();
+              },
+          .owner = world};
+}
+
 struct NicCase {
   const char* name;
   std::function<NicWorld()> make;

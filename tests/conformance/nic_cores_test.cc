@@ -40,16 +40,7 @@ NicWorld make_sim_world(const SimFaults& faults, std::array<size_t, 2> cores,
     CoresHost b;
   };
   const auto world = std::make_shared<World>(faults, cores, security);
-  return {.nics = {&world->a.nic(), &world->b.nic()},
-          .step =
-              [world] {
-                test::SimStar& network = world->network;
-                network.advance_to(network.now() + Duration::from_us(5));
-                world->a.turn(network.now());
-                world->b.turn(network.now());
-                return network.now();
-              },
-          .owner = world};
+  return in_virtual_time(world);
 }
 
 constexpr SimFaults kStorm{
