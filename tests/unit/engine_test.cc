@@ -89,6 +89,38 @@ TEST(Engine, WhatIsMovedWhileTheKeeperGoesToSleepIsTaken) {
   EXPECT_TRUE(taken);
 }
 
+class CountedPort final : public test::PassingPort {
+ public:
+  CountedPort(std::unique_ptr<NicPort> inner, const NicCaps& caps, std::atomic<int>& turns)
+      : PassingPort(std::move(inner), caps), turns_(turns) {}
+
+  size_t transmit(Instant now) override {
+    const size_t sent = PassingPort::transmit(now);
+    ++turns_;
+    return sent;
+  }
+  Instant next_deadline() const override { return Instant::never(); }
+  int wait_fd() const override { return silent_.get(); }
+
+ private:
+  std::atomic<int>& turns_;
+  const FileDescriptor silent_{eventfd(0, EFD_CLOEXEC)};
+};
+
+TEST(Engine, WhatAHurriedSendLeavesIsDoneThoughNobodyPolls) {
+  auto port = make_soft_port(Params(), std::make_unique<ScriptedPacketIo>(), clock_now());
+  const NicCaps caps = port->nic().caps();
+  std::atomic<int> turns = 0;
+  const auto engine =
+      Engine::open(Params(), std::make_unique<CountedPort>(std::move(port), caps, turns), {})
+          .value();
+  usleep(20'000);  // the keeper sleeps by then, with nothing to do
+  const int before = turns;
+  while (turns == before) engine->hurry();
+  for (int ms = 0; ms < 5000 && turns < before + 2; ++ms) usleep(1000);
+  EXPECT_GE(turns, before + 2);
+}
+
 TEST(Engine, UnknownCongestionControlIsNamed) {
   Params params;
   params.cc = "paec";
