@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "transport/api/failure.h"
@@ -16,23 +15,35 @@ namespace {
 template <typename Fault>
 Result<TestResult> test_request(const Attachment& at, RequestPool& pool, Request* request,
                                 Fault fault) {
-  TestResult result;
+  Result<TestResult> result;  // filled where it is returned: no copies of it
   MessageRequest::State state = request->state();
   if (state == MessageRequest::State::kPending) {
     at.nic.engine->progress();
     state = request->state();
   }
   if (state == MessageRequest::State::kPending) return result;
-  if (state == MessageRequest::State::kFree) return tested_again();
-  result.done = true;
-  result.count = request->count;
-  std::copy(request->sizes.begin(), request->sizes.end(), result.sizes.begin());
+  if (state == MessageRequest::State::kFree) {
+    result = tested_again();
+    return result;
+  }
+  result->done = true;
+  result->count = request->count;
+  for (uint32_t i = 0; i < request->count; ++i) result->sizes[i] = request->sizes[i];
   const MessageFailure failure = request->failure;
   pool.give_back(request);
   if (state == MessageRequest::State::kDone) return result;
   const std::string cause = at.nic.engine->exclusively(
       [&fault](const Messenger& messenger, Nic&, Instant) { return fault(messenger); });
-  return tl::unexpected(describe(failure, at.peer, at.nic.timeout, cause));
+  result = tl::unexpected(describe(failure, at.peer, at.nic.timeout, cause));
+  return result;
+}
+
+void fill(ReceiveOperation::Buffer& place, const ReceiveBuffer& buffer) {
+  auto* const data = static_cast<uint8_t*>(buffer.data);
+  place.data = data;
+  place.size = buffer.size;
+  place.tag = buffer.tag;
+  place.lie_at(buffer.size > 0 ? place_of(buffer.memory->region(), data) : RemotePlace{});
 }
 
 double bps_of(Rate rate) { return static_cast<double>(rate.bps()); }
@@ -67,13 +78,16 @@ class EngineSendConnection final : public SendConnection {
     if (!usable(at_, data, size, memory)) return not_usable(at_, memory);
     MessageRequest* request = pool_.take();
     if (request == nullptr) return nullptr;
-    const SendOperation operation{.data = static_cast<const uint8_t*>(data),
-                                  .size = size,
-                                  .tag = tag,
-                                  .key = memory != nullptr ? memory->region().key : 0,
-                                  .request = request,
-                                  .host = memory != nullptr && memory->host()};
-    if (!at_.nic.engine->sends().push(at_.connection, operation)) {
+    const bool submitted =
+        at_.nic.engine->sends().push_made(at_.connection, [&](SendOperation& operation) {
+          operation.data = static_cast<const uint8_t*>(data);
+          operation.size = size;
+          operation.tag = tag;
+          operation.key = memory != nullptr ? memory->region().key : 0;
+          operation.request = request;
+          operation.host = memory != nullptr && memory->host();
+        });
+    if (!submitted) {
       pool_.give_back(request);
       return nullptr;
     }
@@ -121,22 +135,21 @@ class EngineReceiveConnection final : public ReceiveConnection {
   Result<Request*> irecv(std::span<const ReceiveBuffer> buffers) override {
     auto checked = check_buffers(at_, buffers);
     if (!checked) return tl::unexpected(checked.error());
-    ReceiveOperation operation{.count = static_cast<uint32_t>(buffers.size())};
-    for (size_t i = 0; i < buffers.size(); ++i) {
-      const ReceiveBuffer& buffer = buffers[i];
-      auto* const data = static_cast<uint8_t*>(buffer.data);
-      operation.buffers[i] = {.data = data, .size = buffer.size, .tag = buffer.tag};
-      if (buffer.size > 0) operation.buffers[i].lie_at(place_of(buffer.memory->region(), data));
-    }
-    operation.request = pool_.take();
-    if (operation.request == nullptr) return nullptr;
-    if (!at_.nic.engine->receives().push(at_.connection, operation)) {
-      pool_.give_back(operation.request);
+    MessageRequest* request = pool_.take();
+    if (request == nullptr) return nullptr;
+    const bool submitted =
+        at_.nic.engine->receives().push_made(at_.connection, [&](ReceiveOperation& operation) {
+          operation.count = static_cast<uint32_t>(buffers.size());
+          operation.request = request;
+          for (size_t i = 0; i < buffers.size(); ++i) fill(operation.buffers[i], buffers[i]);
+        });
+    if (!submitted) {
+      pool_.give_back(request);
       return nullptr;
     }
     // The next poll tells the peer, with what else there is to say: data may go there, too.
     at_.nic.engine->noted();
-    return operation.request;
+    return request;
   }
 
   Result<TestResult> test(Request* request) override {

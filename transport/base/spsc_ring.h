@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <type_traits>
 
 #include "transport/base/check.h"
@@ -30,9 +31,16 @@ class SpscRing {
 
   // False when full.
   bool push(const T& value) {
+    return push_made([&value](T& place) { place = value; });
+  }
+
+  // Calls make(element), which fills the new element where it comes to lie. False when full.
+  template <typename Make>
+  bool push_made(Make make) {
     if (full()) return false;
     const size_t tail = tail_.load(std::memory_order_relaxed);
-    std::construct_at(&slots_[tail & mask_].element, value);
+    T* const element = ::new (&slots_[tail & mask_].element) T;
+    make(*element);
     tail_.store(tail + 1, std::memory_order_release);
     return true;
   }
@@ -46,12 +54,19 @@ class SpscRing {
 
   // False when empty; `value` is then left as it was.
   bool pop(T& value) {
+    return pop_used([&value](const T& element) { value = element; });
+  }
+
+  // Calls use(element) where the element lies, before the producer may write there again. False
+  // when empty.
+  template <typename Use>
+  bool pop_used(Use use) {
     const size_t head = head_.load(std::memory_order_relaxed);
     if (head == seen_tail_) {
       seen_tail_ = tail_.load(std::memory_order_acquire);
       if (head == seen_tail_) return false;
     }
-    value = slots_[head & mask_].element;
+    use(slots_[head & mask_].element);
     head_.store(head + 1, std::memory_order_release);
     return true;
   }

@@ -32,8 +32,15 @@ class Submissions {
 
   // False when the ring is full.
   bool push(uint32_t connection, const Operation& operation) {
-    if (!rings_[connection]->push(operation)) return false;
-    ring(bells_, connection);
+    return push_made(connection, [&operation](Operation& place) { place = operation; });
+  }
+
+  // As push(), of an operation that make(operation) fills where it comes to lie.
+  template <typename Make>
+  bool push_made(uint32_t connection, Make make) {
+    if (!rings_[connection]->push_made(make)) return false;
+    // Whoever finds its own bell rung has rung it, and all that hangs from it, and nobody has come.
+    if (ring(bells_, connection)) return true;
     ring(floors_, connection / 64);
     rung_.store(true);
     return true;
@@ -50,11 +57,8 @@ class Submissions {
     for (uint32_t place = 0; place < floors_.size(); ++place) {
       each_rung(floors_, place, [&](uint32_t floor) {
         each_rung(bells_, floor, [&](uint32_t connection) {
-          Operation operation;
-          while (rings_[connection] != nullptr && rings_[connection]->pop(operation)) {
-            take(connection, operation);
-            ++count;
-          }
+          const auto taking = [&](const Operation& operation) { take(connection, operation); };
+          while (rings_[connection] != nullptr && rings_[connection]->pop_used(taking)) ++count;
         });
       });
     }
@@ -64,8 +68,10 @@ class Submissions {
  private:
   using Bells = std::vector<std::atomic<uint64_t>>;
 
-  static void ring(Bells& bells, uint32_t number) {
-    bells[number / 64].fetch_or(uint64_t{1} << (number % 64));
+  // Whether it was rung before.
+  static bool ring(Bells& bells, uint32_t number) {
+    const uint64_t bit = uint64_t{1} << (number % 64);
+    return (bells[number / 64].fetch_or(bit) & bit) != 0;
   }
   // Of one word of bells, which are silent then.
   template <typename Answer>

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <new>
 
 #include "transport/base/check.h"
 
@@ -41,17 +42,16 @@ uint8_t EagerSource::send(const uint8_t* data, Bytes size, uint64_t next_slot, i
   }
   Train& train = trains_[open_];
   const Bytes begin = EagerCells::next(train.bytes);
-  const EagerHeader header{.next_slot = next_slot,
-                           .number = static_cast<uint32_t>(sent_),
-                           .size = static_cast<uint32_t>(size),
-                           .tag = tag};
   uint8_t* const place = memory_ + cells_.offset(open_) + begin;
-  std::memcpy(place, &header, sizeof header);
-  if (size > 0) std::memcpy(place + sizeof header, data, size);
-  train = {.end = ++sent_,
-           .bytes = begin + sizeof header + size,
-           .payload = train.payload + size,
-           .messages = train.messages + 1};
+  ::new (place) EagerHeader{.next_slot = next_slot,
+                            .number = static_cast<uint32_t>(sent_),
+                            .size = static_cast<uint32_t>(size),
+                            .tag = tag};
+  if (size > 0) std::memcpy(place + sizeof(EagerHeader), data, size);
+  train.end = ++sent_;
+  train.bytes = begin + sizeof(EagerHeader) + size;
+  train.payload += size;
+  ++train.messages;
   return open_;
 }
 
@@ -77,8 +77,8 @@ bool EagerInbox::on_write(uint32_t cell, Bytes bytes, Bytes* payload) {
   if (cells_.bytes() == 0 || bytes == 0 || bytes > cells_.room(cell)) return false;
   const uint8_t* const train = memory_ + cells_.offset(cell);
   for (Bytes begin = 0; begin < bytes;) {
+    if (bytes - begin < sizeof(EagerHeader)) return false;
     EagerHeader header;
-    if (bytes - begin < sizeof header) return false;
     std::memcpy(&header, train + begin, sizeof header);
     if (header.size > bytes - begin - sizeof header) return false;
     const uint32_t ahead = header.number - static_cast<uint32_t>(freed_);
@@ -86,7 +86,12 @@ bool EagerInbox::on_write(uint32_t cell, Bytes bytes, Bytes* payload) {
     if (ahead >= EagerCells::kMessages || arrived_[at]) return false;
     arrived_.set(at);
     if (at >= messages_.size()) messages_.resize(at + 1);
-    messages_[at] = {.header = header, .data = train + begin + sizeof header, .cell = cell};
+    // By member: the processor waits where one load takes what several stores have just written.
+    Message& message = messages_[at];
+    message.header = header;
+    message.data = train + begin + sizeof header;
+    message.cell = cell;
+    message.taken = false;
     ++held_[cell];
     *payload += header.size;
     begin = EagerCells::next(begin + sizeof header + header.size);

@@ -19,21 +19,22 @@ namespace pacecar {
 constexpr uint32_t kMaxReceives = kCtsSlots / kMaxGroup;
 
 struct ReceiveOperation {
+  // Without initial values: an operation that is made does not clear what it does not use.
   struct Buffer {
-    uint8_t* data = nullptr;
-    Bytes size = 0;
-    int32_t tag = 0;
-    uint32_t key = 0;
-    uint64_t remote = 0;  // what the peer calls its first byte
+    uint8_t* data;
+    Bytes size;
+    int32_t tag;
+    uint32_t key;
+    uint64_t remote;  // what the peer calls its first byte
 
     void lie_at(const RemotePlace& place) {
       key = place.key;
       remote = place.address;
     }
   };
-  std::array<Buffer, kMaxGroup> buffers{};
   uint32_t count = 0;
   MessageRequest* request = nullptr;
+  std::array<Buffer, kMaxGroup> buffers;  // the first `count`
 };
 
 class ReceiveQueue {

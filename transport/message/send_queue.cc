@@ -1,6 +1,7 @@
 #include "transport/message/send_queue.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "transport/base/check.h"
 
@@ -21,7 +22,9 @@ bool SendQueue::post(const SendOperation& operation) {
   if (owed_ == kMaxSends) return false;
   ++owed_;
   const uint32_t number = take();
-  sends_[number] = Send{.operation = operation, .used = true};
+  Send& send = *std::construct_at(&sends_[number]);
+  send.operation = operation;
+  send.used = true;
   waiting_.push(number);
   return true;
 }
