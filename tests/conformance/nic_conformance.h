@@ -6,7 +6,6 @@
 #pragma once
 
 #include "tests/conformance/nic_conformance_fixture.h"
-#include "tests/conformance/nic_conformance_requests.h"
 
 namespace pacecar {
 

@@ -2,6 +2,7 @@
 // net_memif, without and with faults, and net_virtio_user.
 #include "tests/conformance/nic_conformance.h"
 #include "tests/conformance/nic_rc_conformance.h"
+#include "tests/conformance/nic_requests_conformance.h"
 #include "tests/support/dpdk_hub.h"
 #include "tests/support/scratch_directory.h"
 #include "tests/support/soft_nic_host.h"
@@ -78,10 +79,10 @@ INSTANTIATE_TEST_SUITE_P(DpdkNic, NicConformance,
                                          NicCase{"roce_memif_stormy", roce_stormy}),
                          nic_case_name);
 
-INSTANTIATE_TEST_SUITE_P(DpdkNic, NicRcConformance,
-                         testing::Values(NicCase{"roce_ring", roce_ring},
-                                         NicCase{"roce_memif_stormy", roce_stormy}),
-                         nic_case_name);
+const auto kRoceCases = testing::Values(NicCase{"roce_ring", roce_ring},
+                                        NicCase{"roce_memif_stormy", roce_stormy});
+INSTANTIATE_TEST_SUITE_P(DpdkNic, NicRequests, kRoceCases, nic_case_name);
+INSTANTIATE_TEST_SUITE_P(DpdkNic, NicRcConformance, kRoceCases, nic_case_name);
 
 }  // namespace
 }  // namespace pacecar

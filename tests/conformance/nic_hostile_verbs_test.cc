@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/conformance/nic_rc_conformance.h"
+#include "tests/conformance/nic_requests_conformance.h"
 #include "tests/support/hostile_nics.h"
 
 namespace pacecar {
@@ -30,6 +31,7 @@ std::vector<NicCase> cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Hostile, NicConformance, testing::ValuesIn(cases()), nic_case_name);
+INSTANTIATE_TEST_SUITE_P(Hostile, NicRequests, testing::ValuesIn(cases()), nic_case_name);
 INSTANTIATE_TEST_SUITE_P(Hostile, NicRcConformance, testing::ValuesIn(cases()), nic_case_name);
 
 }  // namespace

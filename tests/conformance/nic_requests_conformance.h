@@ -1,13 +1,17 @@
-// The part of the NIC conformance suite about sends, reads and receive requests, for NICs that have
-// them. Included by nic_conformance.h.
+// What every Nic must do that has sends, reads and receive requests (caps().sends and
+// caps().reads), beside tests/conformance/nic_conformance.h and in the same way:
+//
+//   INSTANTIATE_TEST_SUITE_P(MyNic, NicRequests,
+//                            testing::Values(NicCase{"plain", make_my_world}), nic_case_name);
 #pragma once
 
 #include "tests/conformance/nic_conformance_fixture.h"
 
 namespace pacecar {
 
-TEST_P(NicConformance, SendsGoIntoReceiveRequestsInOrder) {
-  if (!nic(0).caps().sends) GTEST_SKIP() << "a NIC without sends";
+class NicRequests : public NicConformance {};
+
+TEST_P(NicRequests, SendsGoIntoReceiveRequestsInOrder) {
   const Ends ends = connect({.paced = false, .receives = 4});
   const Bytes mtu = nic(0).caps().mtu;
   auto& from = memory(0, 5 * mtu, Access::kLocalRead, 5);
@@ -35,8 +39,7 @@ TEST_P(NicConformance, SendsGoIntoReceiveRequestsInOrder) {
   }
 }
 
-TEST_P(NicConformance, SendWaitsForAReceiveRequest) {
-  if (!nic(0).caps().sends) GTEST_SKIP() << "a NIC without sends";
+TEST_P(NicRequests, SendWaitsForAReceiveRequest) {
   const Ends ends = connect({.paced = false, .receives = 1});
   auto& from = memory(0, 64, Access::kLocalRead, 5);
   auto& to = memory(1, 64, Access::kRemoteWrite);
@@ -53,8 +56,7 @@ TEST_P(NicConformance, SendWaitsForAReceiveRequest) {
   EXPECT_EQ(to.bytes, from.bytes);
 }
 
-TEST_P(NicConformance, WriteWithImmediateUsesUpAReceiveRequest) {
-  if (!nic(0).caps().sends) GTEST_SKIP() << "a NIC without sends";
+TEST_P(NicRequests, WriteWithImmediateUsesUpAReceiveRequest) {
   const Ends ends = connect({.paced = false, .receives = 2});
   auto& from = memory(0, 64, Access::kLocalRead, 5);
   auto& to = memory(1, 64, Access::kRemoteWrite);
@@ -70,8 +72,7 @@ TEST_P(NicConformance, WriteWithImmediateUsesUpAReceiveRequest) {
   EXPECT_EQ(unused.bytes, before);
 }
 
-TEST_P(NicConformance, ReceiveRequestsAreBoundedAndComeBack) {
-  if (!nic(0).caps().sends) GTEST_SKIP() << "a NIC without sends";
+TEST_P(NicRequests, ReceiveRequestsAreBoundedAndComeBack) {
   const Ends ends = connect({.paced = false, .receives = 2});
   auto& from = memory(0, 64, Access::kLocalRead);
   auto& to = memory(1, 64, Access::kRemoteWrite);
@@ -85,8 +86,7 @@ TEST_P(NicConformance, ReceiveRequestsAreBoundedAndComeBack) {
   EXPECT_EQ(post_receive(1, ends[1], 3, to, 64), 1U);
 }
 
-TEST_P(NicConformance, SendLongerThanItsReceiveRequestIsRefused) {
-  if (!nic(0).caps().sends) GTEST_SKIP() << "a NIC without sends";
+TEST_P(NicRequests, SendLongerThanItsReceiveRequestIsRefused) {
   const Ends ends = connect({.paced = false, .receives = 2});
   auto& from = memory(0, 64, Access::kLocalRead, 5);
   auto& to = memory(1, 64, Access::kRemoteWrite);
@@ -98,8 +98,7 @@ TEST_P(NicConformance, SendLongerThanItsReceiveRequestIsRefused) {
   EXPECT_EQ(to.bytes.back(), before.back());
 }
 
-TEST_P(NicConformance, ReadFetchesWhatThePeerHas) {
-  if (!nic(0).caps().reads) GTEST_SKIP() << "a NIC without reads";
+TEST_P(NicRequests, ReadFetchesWhatThePeerHas) {
   const Ends ends = connect({.paced = false});
   const Bytes mtu = nic(0).caps().mtu;
   constexpr uint64_t kReads = 40;
@@ -120,8 +119,7 @@ TEST_P(NicConformance, ReadFetchesWhatThePeerHas) {
   EXPECT_TRUE(completions_[1].empty());
 }
 
-TEST_P(NicConformance, RefusedReadChangesNothing) {
-  if (!nic(0).caps().reads) GTEST_SKIP() << "a NIC without reads";
+TEST_P(NicRequests, RefusedReadChangesNothing) {
   auto& to = memory(0, 64, Access::kRemoteAll);
   auto& locked = memory(1, 64, Access::kLocalRead, 5);
   auto& writable = memory(1, 64, Access::kRemoteWrite, 6);

@@ -7,6 +7,7 @@
 
 #include "tests/conformance/nic_conformance.h"
 #include "tests/conformance/nic_rc_conformance.h"
+#include "tests/conformance/nic_requests_conformance.h"
 #include "tests/support/sim_star.h"
 #include "tests/support/soft_nic_host.h"
 #include "transport/io/udp/udp_io.h"
@@ -100,10 +101,10 @@ INSTANTIATE_TEST_SUITE_P(SoftNic, NicConformance,
                                          NicCase{"roce_stormy", roce_stormy}),
                          nic_case_name);
 
-INSTANTIATE_TEST_SUITE_P(SoftNic, NicRcConformance,
-                         testing::Values(NicCase{"roce_calm", roce_calm},
-                                         NicCase{"roce_stormy", roce_stormy}),
-                         nic_case_name);
+const auto kRoceCases = testing::Values(NicCase{"roce_calm", roce_calm},
+                                        NicCase{"roce_stormy", roce_stormy});
+INSTANTIATE_TEST_SUITE_P(SoftNic, NicRequests, kRoceCases, nic_case_name);
+INSTANTIATE_TEST_SUITE_P(SoftNic, NicRcConformance, kRoceCases, nic_case_name);
 
 }  // namespace
 }  // namespace pacecar

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "tests/conformance/nic_conformance.h"
+#include "tests/conformance/nic_requests_conformance.h"
 #include "tests/support/turned_nics.h"
 #include "tests/support/verbs_port.h"
 #include "transport/verbs/verbs_nic.h"
@@ -35,10 +36,10 @@ NicWorld make_world(uint32_t paths) {
           .owner = world};
 }
 
-INSTANTIATE_TEST_SUITE_P(Verbs, NicConformance,
-                         testing::Values(NicCase{"one_lane", [] { return make_world(1); }},
-                                         NicCase{"four_lanes", [] { return make_world(4); }}),
-                         nic_case_name);
+const auto kCases = testing::Values(NicCase{"one_lane", [] { return make_world(1); }},
+                                    NicCase{"four_lanes", [] { return make_world(4); }});
+INSTANTIATE_TEST_SUITE_P(Verbs, NicConformance, kCases, nic_case_name);
+INSTANTIATE_TEST_SUITE_P(Verbs, NicRequests, kCases, nic_case_name);
 
 }  // namespace
 }  // namespace pacecar
