@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
-#include <functional>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "tests/support/dpdk_hub.h"
@@ -16,6 +19,8 @@
 #include "transport/io/dpdk/dpdk_io.h"
 #include "transport/io/dpdk/frame.h"
 #include "transport/io/dpdk/neighbor_message.h"
+#include "transport/io/sockaddr.h"
+#include "transport/io/udp/udp_socket.h"
 
 namespace pacecar {
 namespace {
@@ -54,8 +59,9 @@ std::unique_ptr<DpdkPort> open_port(const DpdkDevice& device, bool udp_checksums
   return std::move(*port);
 }
 
-std::unique_ptr<PacketIo> open_at(DpdkDevice device, uint8_t host, bool udp_checksums = true) {
-  device.address = ipv6(host);
+std::unique_ptr<PacketIo> open_at(DpdkDevice device, const Address& address,
+                                  bool udp_checksums = true) {
+  device.address = address;
   auto opened = open_dpdk({.device = device, .udp_checksums = udp_checksums}, {});
   if (!opened) throw std::runtime_error(opened.error().message);
   return std::move(opened->io);
@@ -109,18 +115,21 @@ struct World {
     const Pair pair(folder.path().string());
     if (end_is_nic) {
       far.emplace(open_port(pair.host, far_offloads));
-      end = open_at(pair.nic, 1, end_offloads);
+      end = open_at(pair.nic, ipv6(1), end_offloads);
     } else {
-      end = open_at(pair.host, 1, end_offloads);
+      end = open_at(pair.host, ipv6(1), end_offloads);
       far.emplace(open_port(pair.nic, far_offloads));
     }
   }
-  // The end's datagrams as the far one gets them.
-  std::vector<uint8_t> send_one() {
-    const std::vector<uint8_t> header(60, 7);
-    const std::vector<uint8_t> payload(999, 0xA5);
+  // A datagram of the end as the far one gets it.
+  std::vector<uint8_t> send_one(size_t header_bytes = 60) {
+    const std::vector<uint8_t> bytes(1000, 0xA5);
+    const std::span pieces(bytes);
     const Address to = ipv6(2);
-    const TxPacket packet{.header = header, .payload = payload, .destination = &to};
+    const TxPacket packet{.header = pieces.first(header_bytes),
+                          .payload = pieces.subspan(header_bytes, 900),
+                          .trailer = pieces.subspan(header_bytes + 900),
+                          .destination = &to};
     std::array<RxPacket, 4> none;
     for (int i = 0; i < 20'000; ++i) {
       far->announce();
@@ -159,13 +168,15 @@ INSTANTIATE_TEST_SUITE_P(Ends, DpdkChecksums, testing::Bool(), [](const auto& pa
 
 // The far one has not said that it takes unfinished checksums: its device finishes them.
 TEST_P(DpdkChecksums, OfWhatIsSentAreRight) {
-  World world(GetParam(), false);
-  EXPECT_TRUE(world.end->caps().checks_payload);
-  std::vector<uint8_t> frame = world.send_one();
-  EXPECT_NE(checksum_of(frame), 0);
-  EXPECT_TRUE(has_right_udp_checksum(frame));
-  frame.back() ^= 1;
-  EXPECT_FALSE(has_right_udp_checksum(frame));
+  for (const size_t header_bytes : {60, 61}) {
+    World world(GetParam(), false);
+    EXPECT_TRUE(world.end->caps().checks_payload);
+    std::vector<uint8_t> frame = world.send_one(header_bytes);
+    EXPECT_NE(checksum_of(frame), 0);
+    EXPECT_TRUE(has_right_udp_checksum(frame)) << header_bytes;
+    frame.back() ^= 1;
+    EXPECT_FALSE(has_right_udp_checksum(frame)) << header_bytes;
+  }
 }
 
 TEST_P(DpdkChecksums, AreZeroWhereNobodyAsksForThem) {
@@ -205,8 +216,8 @@ TEST_P(DpdkChecksums, AreLeftUnfinishedInMemory) {
 TEST(DpdkChecksumsOfBoth, UnfinishedOnesAreTaken) {
   const test::ScratchDirectory folder;
   const Pair pair(folder.path().string());
-  const auto host = open_at(pair.host, 1);
-  const auto nic = open_at(pair.nic, 2);
+  const auto host = open_at(pair.host, ipv6(1));
+  const auto nic = open_at(pair.nic, ipv6(2));
   const std::vector<uint8_t> header(100, 7);
   std::array<RxPacket, 16> packets;
   std::array<size_t, 2> arrived{};
@@ -221,6 +232,49 @@ TEST(DpdkChecksumsOfBoth, UnfinishedOnesAreTaken) {
   }
   EXPECT_GE(std::ranges::min(arrived), 10U);
   for (const PacketIo* end : ends) EXPECT_EQ(end->counters().receive_errors, 0U);
+}
+
+// Interfaces to be made by net_tap, where tests/support/with_nics runs us.
+class DpdkChecksumsOfTap : public testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DpdkChecksumsOfTap);
+INSTANTIATE_TEST_SUITE_P(Interfaces, DpdkChecksumsOfTap,
+                         testing::ValuesIn(std::getenv("WITH_NICS_BRIDGE") != nullptr
+                                               ? std::vector<std::string>{"sums0"}
+                                               : std::vector<std::string>{}));
+
+// It takes no IPv6 datagram with another one, nor with 0.
+TEST_P(DpdkChecksumsOfTap, AreTheKernels) {
+  const std::string interface = GetParam();
+  const auto end = open_at({.name = "net_tap0", .arguments = "iface=" + interface}, ipv6(1));
+  EXPECT_TRUE(end->caps().checks_payload);
+  const std::string set_up =
+      "ip address add fd00::2/64 dev " + interface + " nodad && ip link set up dev " + interface;
+  ASSERT_EQ(std::system(set_up.c_str()), 0);
+  const Address to = ipv6(2);
+  const UdpSocket kernel(socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK, 0));
+  SocketAddress address;
+  ASSERT_EQ(bind(kernel.fd(), &address.any, to_sockaddr(to, address)), 0);
+  const socklen_t length = to_sockaddr(ipv6(1), address);
+  const std::vector<uint8_t> bytes(1000, 7);
+  const std::span pieces(bytes);
+  const TxPacket packet{.header = pieces.first(61),
+                        .payload = pieces.subspan(61, 901),
+                        .trailer = pieces.subspan(962),
+                        .destination = &to};
+  std::array<RxPacket, 16> packets;
+  std::vector<uint8_t> heard(2 * bytes.size());
+  size_t received = 0;
+  int taken = 0;
+  for (int i = 0; i < 20'000 && (taken < 10 || received < 10); ++i) {
+    const Instant now = rested_now();
+    end->send({&packet, 1}, now);
+    sendto(kernel.fd(), bytes.data(), bytes.size(), 0, &address.any, length);
+    received += end->receive(packets, now);
+    if (recv(kernel.fd(), heard.data(), heard.size(), 0) == std::ssize(bytes)) ++taken;
+  }
+  EXPECT_GE(taken, 10);
+  EXPECT_GE(received, 10U);
+  EXPECT_EQ(end->counters().receive_errors, 0U);
 }
 
 }  // namespace
