@@ -123,7 +123,7 @@ struct World {
   }
   // A datagram of the end as the far one gets it.
   std::vector<uint8_t> send_one(size_t header_bytes = 60) {
-    const std::vector<uint8_t> bytes(1000, 0xA5);
+    const std::vector<uint8_t> bytes(1000, static_cast<uint8_t>(header_bytes));
     const std::span pieces(bytes);
     const Address to = ipv6(2);
     const TxPacket packet{.header = pieces.first(header_bytes),
@@ -136,7 +136,9 @@ struct World {
       const Instant now = rested_now();
       end->receive(none, now);
       end->send({&packet, 1}, now);
-      if (const auto frames = far->take_datagrams(); !frames.empty()) return frames[0];
+      for (const auto& frame : far->take_datagrams()) {
+        if (frame.back() == bytes.back()) return frame;
+      }
     }
     throw std::runtime_error("nothing arrives");
   }
@@ -166,28 +168,22 @@ INSTANTIATE_TEST_SUITE_P(Ends, DpdkChecksums, testing::Bool(), [](const auto& pa
   return std::string(param.param ? "nic" : "host");
 });
 
-// The far one has not said that it takes unfinished checksums: its device finishes them.
-TEST_P(DpdkChecksums, OfWhatIsSentAreRight) {
-  for (const size_t header_bytes : {60, 61}) {
-    World world(GetParam(), false);
-    EXPECT_TRUE(world.end->caps().checks_payload);
-    std::vector<uint8_t> frame = world.send_one(header_bytes);
-    EXPECT_NE(checksum_of(frame), 0);
-    EXPECT_TRUE(has_right_udp_checksum(frame)) << header_bytes;
-    frame.back() ^= 1;
-    EXPECT_FALSE(has_right_udp_checksum(frame)) << header_bytes;
-  }
-}
-
 TEST_P(DpdkChecksums, AreZeroWhereNobodyAsksForThem) {
   World world(GetParam(), false, false);
   EXPECT_FALSE(world.end->caps().checks_payload);
   EXPECT_EQ(checksum_of(world.send_one()), 0);
 }
 
-// The device says nothing of these: virtio knows of none that it has checked itself.
-TEST_P(DpdkChecksums, ThatAreWrongEndPackets) {
+// The far one has not said that it takes unfinished checksums: its device finishes them. Of what
+// comes from there the device says nothing: virtio knows of none that it has checked itself.
+TEST_P(DpdkChecksums, AreMadeAndChecked) {
   World world(GetParam(), false);
+  EXPECT_TRUE(world.end->caps().checks_payload);
+  for (const size_t header_bytes : {61, 60}) {
+    const auto frame = world.send_one(header_bytes);
+    EXPECT_NE(checksum_of(frame), 0);
+    EXPECT_TRUE(has_right_udp_checksum(frame)) << header_bytes;
+  }
   const auto right = turned_round(world.send_one());
   ASSERT_TRUE(has_right_udp_checksum(right));
   world.receive_all();
@@ -234,11 +230,11 @@ TEST(DpdkChecksumsOfBoth, UnfinishedOnesAreTaken) {
   for (const PacketIo* end : ends) EXPECT_EQ(end->counters().receive_errors, 0U);
 }
 
-// Interfaces to be made by net_tap, where tests/support/with_nics runs us.
+// Interfaces that net_tap is to make, where tests/support/with_nics runs us.
 class DpdkChecksumsOfTap : public testing::TestWithParam<std::string> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DpdkChecksumsOfTap);
 INSTANTIATE_TEST_SUITE_P(Interfaces, DpdkChecksumsOfTap,
-                         testing::ValuesIn(std::getenv("WITH_NICS_BRIDGE") != nullptr
+                         testing::ValuesIn(std::getenv("WITH_NICS_INSIDE") != nullptr
                                                ? std::vector<std::string>{"sums0"}
                                                : std::vector<std::string>{}));
 
