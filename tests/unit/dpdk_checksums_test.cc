@@ -1,5 +1,6 @@
 // UDP checksums that a device makes and checks: a virtio NIC and its host, net_virtio_user and
 // net_vhost, of which either is opened and the other one looks at its frames.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
@@ -26,6 +27,7 @@ namespace pacecar {
 namespace {
 
 using test::rested_now;
+using testing::HasSubstr;
 
 constexpr uint16_t kPort = 4791;
 constexpr size_t kUdpAt = 14 + 40;
@@ -60,9 +62,9 @@ std::unique_ptr<DpdkPort> open_port(const DpdkDevice& device, bool udp_checksums
 }
 
 std::unique_ptr<PacketIo> open_at(DpdkDevice device, const Address& address,
-                                  bool udp_checksums = true) {
+                                  bool udp_checksums = true, const LogSink& log = {}) {
   device.address = address;
-  auto opened = open_dpdk({.device = device, .udp_checksums = udp_checksums}, {});
+  auto opened = open_dpdk({.device = device, .udp_checksums = udp_checksums}, log);
   if (!opened) throw std::runtime_error(opened.error().message);
   return std::move(opened->io);
 }
@@ -209,11 +211,17 @@ TEST_P(DpdkChecksums, AreLeftUnfinishedInMemory) {
   EXPECT_FALSE(has_right_udp_checksum(frame));
 }
 
-TEST(DpdkChecksumsOfBoth, UnfinishedOnesAreTaken) {
+TEST(DpdkChecksumsOfBoth, UnfinishedOnesAreTakenAndTold) {
   const test::ScratchDirectory folder;
   const Pair pair(folder.path().string());
-  const auto host = open_at(pair.host, ipv6(1));
-  const auto nic = open_at(pair.nic, ipv6(2));
+  std::string said;
+  const LogFunction keep = [](void* context, LogLevel /*level*/, std::string_view line) {
+    static_cast<std::string*>(context)->append(line).append("\n");
+  };
+  const auto host = open_at(pair.host, ipv6(1), true, {keep, &said});
+  EXPECT_THAT(said, HasSubstr("makes and checks UDP checksums; payloads are read where the appl"));
+  const auto nic = open_at(pair.nic, ipv6(2), true, {keep, &said});
+  EXPECT_THAT(said, HasSubstr("makes and checks UDP checksums; payloads are copied for it"));
   const std::vector<uint8_t> header(100, 7);
   std::array<RxPacket, 16> packets;
   std::array<size_t, 2> arrived{};

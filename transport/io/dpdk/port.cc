@@ -319,8 +319,11 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
   offloads_udp_checksums_ = config.udp_checksums && (info.tx_offload_capa & kMakesChecksums) != 0 &&
                             (info.rx_offload_capa & kChecksChecksums) != 0;
   log(LogLevel::kTrace,
-      fmt::format("the DPDK device '{}' {} UDP checksums", name_,
-                  offloads_udp_checksums_ ? "makes and checks" : "is not asked for"));
+      fmt::format("the DPDK device '{}' {} UDP checksums; payloads {}", name_,
+                  offloads_udp_checksums_ ? "makes and checks" : "is not asked for",
+                  copies_on_send_ ? "are read where the application has them"
+                                  : "are copied for it: it may still read them when they are the "
+                                    "application's again"));
 
   rte_eth_conf conf{};
   if (copies_on_send_) conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
