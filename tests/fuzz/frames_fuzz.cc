@@ -27,6 +27,7 @@ void read_frame(Octets bytes) {
   if (const auto ethernet = frame::read_ethernet(bytes)) {
     expect_within(ethernet->bytes, bytes);
     if (const auto datagram = read_datagram(*ethernet)) expect_within(datagram->bytes, bytes);
+    has_right_udp_checksum(bytes);
   }
   if (const auto message = read_neighbor_message(bytes)) {
     std::array<uint8_t, kMaxNeighborMessageBytes> out;

@@ -89,6 +89,14 @@ class Ends(Device):
                     self.assert_good_session(theirs)
                     self.assertEqual(successor.wait(LIMIT_S), 0)
 
+    def test_engines_that_are_asked_for_are_refused_with_a_sentence(self):
+        server = self.start(self.kinds["memif"][0], PACECAR_ENGINES="2")
+        said = ""
+        while "waiting for a client" not in said:
+            self.assertTrue(line := server.stdout.readline(), said)
+            said += line
+        self.assertIn("net_memif0: one engine, not PACECAR_ENGINES=2: several are for", said)
+
     def test_server_names_a_client_that_dies_or_hangs_and_serves_the_next(self):
         for kind, (ours, theirs) in self.kinds.items():
             for number in (signal.SIGKILL, signal.SIGSTOP):

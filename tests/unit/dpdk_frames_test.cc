@@ -125,6 +125,27 @@ TEST(Frame, FragmentsAndOtherProtocolsAreNothing) {
   EXPECT_FALSE(read(fragment));
 }
 
+// The checksums by RFC 768 and RFC 8200, computed by hand.
+TEST(Frame, WithAWrongUdpChecksumIsTold) {
+  for (const auto& [is_v4, checksum] : {std::pair(true, 0x9905), std::pair(false, 0xC194)}) {
+    for (const frame::Vlan vlan : {frame::Vlan(), frame::Vlan(7)}) {
+      auto bytes = make_frame(ends_of(is_v4, vlan), 0, kDatagram);
+      EXPECT_TRUE(has_right_udp_checksum(bytes)) << "none";
+      const size_t udp_at = bytes.size() - kDatagram.size() - 8;
+      frame::put16(static_cast<size_t>(checksum), &bytes[udp_at + 6]);
+      EXPECT_TRUE(has_right_udp_checksum(bytes)) << is_v4;
+      bytes.insert(bytes.end(), 3, 0xFF);  // what follows is no part of it
+      EXPECT_TRUE(has_right_udp_checksum(bytes)) << is_v4;
+      for (size_t at = udp_at + 8; at < udp_at + 8 + kDatagram.size(); ++at) {
+        auto damaged = bytes;
+        damaged[at] ^= 0x40;
+        EXPECT_FALSE(has_right_udp_checksum(damaged)) << at;
+      }
+    }
+  }
+  EXPECT_TRUE(has_right_udp_checksum({})) << "no datagram";
+}
+
 std::vector<uint8_t> long_frame(const FrameEnds& ends, Prng& prng) {
   std::vector<uint8_t> datagram(50 + prng.below(100));
   for (uint8_t& byte : datagram) byte = static_cast<uint8_t>(prng.next_u64());

@@ -65,6 +65,8 @@ Result<OpenedNic> open_dpdk_nic(const NicCandidate& candidate, const Params& par
                            .paths = params.paths,
                            .data_tc = static_cast<uint8_t>(params.tc),
                            .control_tc = static_cast<uint8_t>(params.control_tc),
+                           // The standard has a CRC of its own.
+                           .udp_checksums = params.wire == WireMode::kExtended,
                            .standard_port = params.wire != WireMode::kExtended},
                           log);
   if (!opened) return tl::unexpected(opened.error());

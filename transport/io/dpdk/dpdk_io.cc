@@ -58,6 +58,11 @@ void give_back(std::span<rte_mbuf* const> buffers) {
   }
 }
 
+// Of a packet in one piece.
+std::span<const uint8_t> frame_of(const rte_mbuf& buffer) {
+  return {rte_pktmbuf_mtod(&buffer, const uint8_t*), buffer.data_len};
+}
+
 class DpdkIo final : public PacketIo {
  public:
   DpdkIo(const DpdkConfig& config, PacketIoCaps caps, const Address& local,
@@ -68,7 +73,7 @@ class DpdkIo final : public PacketIo {
         holder_(std::move(holder)),
         neighbors_({.mac = port_->mac(), .address = {.ip = local.ip}, .vlan = config.device.vlan},
                    std::move(routes)),
-        batch_(*port_),
+        batch_(*port_, local, config.device.vlan.has_value()),
         data_tc_(static_cast<uint8_t>((config.data_tc & kDscpMask) |
                                       static_cast<uint8_t>(Ecn::kCapable0))),
         control_tc_(static_cast<uint8_t>(config.control_tc & kDscpMask)) {
@@ -97,6 +102,7 @@ class DpdkIo final : public PacketIo {
   [[gnu::noinline]] bool read_unknown(std::span<const uint8_t> frame, FrameDatagram& datagram,
                                       Instant now);
   void release();
+  [[gnu::noinline]] void drop_damaged();
   [[gnu::noinline]] void look_at_link(Instant now, Duration interval);
   void ask(const NeighborMessage& question, Instant now);
   void say(const NeighborMessage& message);
@@ -233,6 +239,29 @@ void DpdkIo::release() {
   held_ = 0;
 }
 
+// As kernels do: what a device has not checked, or says is wrong, is looked at (some take a
+// checksum of 0 for a wrong one).
+bool is_damaged(rte_mbuf& buffer) {
+  const uint64_t verdict = buffer.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK;
+  const bool good =
+      verdict == RTE_MBUF_F_RX_L4_CKSUM_GOOD || verdict == RTE_MBUF_F_RX_L4_CKSUM_NONE;
+  if (good) return false;
+  return rte_pktmbuf_linearize(&buffer) != 0 || !has_right_udp_checksum(frame_of(buffer));
+}
+
+void DpdkIo::drop_damaged() {
+  size_t kept = 0;
+  for (rte_mbuf* const buffer : std::span(buffers_).first(held_)) {
+    if (is_damaged(*buffer)) {
+      ++counters_.receive_errors;
+      rte_pktmbuf_free(buffer);
+    } else {
+      buffers_[kept++] = buffer;
+    }
+  }
+  held_ = kept;
+}
+
 // Flattened: what is done for every packet is one piece of code.
 [[gnu::flatten]] size_t DpdkIo::receive(std::span<RxPacket> packets, Instant now) {
   release();
@@ -240,6 +269,7 @@ void DpdkIo::release() {
   if (port_->is_started()) {
     held_ = rte_eth_rx_burst(port_->id(), 0, buffers_.data(), static_cast<uint16_t>(most));
   }
+  if (port_->offloads_udp_checksums()) drop_damaged();
   if (held_ == 0) look_at_link(now, link_up_ ? kLinkUpInterval : kLinkDownInterval);
   size_t count = 0;
   for (size_t i = 0; i < held_; ++i) {
@@ -254,7 +284,7 @@ bool DpdkIo::read(rte_mbuf& buffer, size_t slot, RxPacket& packet, Instant now) 
     ++counters_.receive_errors;
     return false;
   }
-  const std::span<const uint8_t> frame(rte_pktmbuf_mtod(&buffer, const uint8_t*), buffer.data_len);
+  const auto frame = frame_of(buffer);
   FrameDatagram datagram;
   if (!known_.read(frame, datagram) && !read_unknown(frame, datagram, now)) return false;
   if (datagram.bytes.empty()) {
@@ -315,8 +345,8 @@ PacketIoCaps caps_of(const DpdkPort& port, const Address& local, uint32_t paths)
   caps.receive_bytes = port.receive_slots() * caps.datagram_bytes / 2;
   caps.paths = paths;
   caps.line_rate = port.line_rate();
-  // Nothing on the way but copies from memory to memory.
-  caps.checks_payload = port.is_memory();
+  // Or there is nothing on the way but copies from memory to memory.
+  caps.checks_payload = port.offloads_udp_checksums() || port.is_memory();
   caps.sees_ecn = true;
   caps.sees_ipv4_header = is_ipv4(local);
   caps.jitter = kJitter;
@@ -336,7 +366,8 @@ Result<OpenedDpdk> open_dpdk(const DpdkConfig& config, const LogSink& log) {
   }
   auto port = DpdkPort::open({.device = config.device,
                               .transmit_buffers = TransmitBatch::kBuffers,
-                              .receive_burst = kReceiveBurst},
+                              .receive_burst = kReceiveBurst,
+                              .udp_checksums = config.udp_checksums},
                              log);
   if (!port) return tl::unexpected(port.error());
   if ((*port)->mtu() < kMinDatagram + kIpv6UdpBytes) {

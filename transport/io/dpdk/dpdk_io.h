@@ -27,6 +27,9 @@ struct DpdkConfig {
   // The IP header's DSCP, in the upper six bits; ECN is set here: data is capable, control is not.
   uint8_t data_tc = 0;
   uint8_t control_tc = 0;
+  // Whether the device is to make and check UDP checksums, if it can: then they protect payloads.
+  // Otherwise they are 0.
+  bool udp_checksums = true;
   // UDP port 4791 also where the kernel has the address and could choose another.
   bool standard_port = false;
 };

@@ -28,8 +28,8 @@ constexpr std::array kDrivers = {
                .room_before = 256,
                .most_mtu = 3400},
     // In front of a frame there is virtio's own header.
-    DpdkDriver{.name = "net_virtio_user", .is_memory = true, .room_before = 12},
-    DpdkDriver{.name = "net_vhost", .copies_on_send = true, .is_memory = true, .has_slots = true},
+    DpdkDriver{.name = "net_virtio_user", .room_before = 12},
+    DpdkDriver{.name = "net_vhost", .copies_on_send = true, .has_slots = true},
     DpdkDriver{
         .name = "net_tap", .copies_on_send = true, .kernel_is_peer = true, .shared = "remote"},
 };

@@ -65,6 +65,7 @@ using frame::put16;
 constexpr uint8_t kHopLimit = 64;
 constexpr uint8_t kUdp = 17;
 constexpr size_t kUdpBytes = 8;
+constexpr size_t kUdpChecksumAt = 6;
 constexpr size_t kIpv4Bytes = 20;
 constexpr size_t kIpv4FragmentAt = 4;
 constexpr size_t kIpv4ChecksumAt = 10;
@@ -170,6 +171,20 @@ std::optional<FrameDatagram> read_datagram(const frame::Ethernet& ethernet) {
   if (ethernet.type == frame::kIpv4) return read_ipv4(ethernet.bytes);
   if (ethernet.type == frame::kIpv6) return read_ipv6(ethernet.bytes);
   return std::nullopt;
+}
+
+bool has_right_udp_checksum(std::span<const uint8_t> frame) {
+  const auto ethernet = frame::read_ethernet(frame);
+  const auto found = ethernet ? read_datagram(*ethernet) : std::nullopt;
+  if (!found) return true;
+  const std::span udp(found->bytes.data() - kUdpBytes, kUdpBytes + found->bytes.size());
+  if (get16(&udp[kUdpChecksumAt]) == 0) return true;
+  // What the prefix of an IPv4 address adds is 0 in one's complement.
+  uint32_t sum = kUdp + static_cast<uint32_t>(udp.size());
+  for (const Address& end : {found->source, found->destination}) {
+    sum += frame::fold(frame::sum16(end.ip));
+  }
+  return frame::fold(frame::sum16(udp, sum)) == 0xFFFF;
 }
 
 }  // namespace pacecar

@@ -2,7 +2,8 @@
 // functions; any thread.
 //
 // UDP checksums are 0 in what is made here, as RoCE v2 allows for both families (annex A17,
-// 17.4.5.2): the payload has a better one. IPv4 header checksums are made and checked.
+// 17.4.5.2): the payload has a better one, or a device makes them. IPv4 header checksums are made
+// and checked.
 #pragma once
 
 #include <array>
@@ -94,5 +95,9 @@ struct FrameDatagram {
 // Nothing for what is no complete UDP datagram: other protocols, IP fragments, IPv6 extension
 // headers, lengths that contradict each other, wrong IPv4 header checksums.
 std::optional<FrameDatagram> read_datagram(const frame::Ethernet& ethernet);
+
+// False for a frame with a UDP datagram that differs from its checksum (RFC 768, RFC 8200 section
+// 8.1). A checksum of 0 is none.
+bool has_right_udp_checksum(std::span<const uint8_t> frame);
 
 }  // namespace pacecar

@@ -36,6 +36,8 @@ constexpr Bytes kLinkBytes = 14 + kVlanTagBytes;
 constexpr Bytes kSlot = 10240;
 constexpr Bytes kLeastRoom = 2048;
 constexpr std::string_view kMemifSocket = "/run/memif.sock";  // the driver's, unless told
+constexpr uint64_t kMakesChecksums = RTE_ETH_TX_OFFLOAD_UDP_CKSUM;
+constexpr uint64_t kChecksChecksums = RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
 // A server answers at once, if its machine lets it run.
 constexpr int kPatienceMs = 1000;
 // The kernel frees a queue some time after the program that had it has ended.
@@ -314,8 +316,21 @@ Result<void> DpdkPort::configure(const DpdkPortConfig& config, const LogSink& lo
   find_interface_of(config.device, info.if_index);
   is_hardware_ = config.device.is_pci();
 
+  offloads_udp_checksums_ = config.udp_checksums && (info.tx_offload_capa & kMakesChecksums) != 0 &&
+                            (info.rx_offload_capa & kChecksChecksums) != 0;
+  log(LogLevel::kTrace,
+      fmt::format("the DPDK device '{}' {} UDP checksums; payloads {}", name_,
+                  offloads_udp_checksums_ ? "makes and checks" : "is not asked for",
+                  copies_on_send_ ? "are read where the application has them"
+                                  : "are copied for it: it may still read them when they are the "
+                                    "application's again"));
+
   rte_eth_conf conf{};
-  if (copies_on_send_) conf.txmode.offloads = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+  if (copies_on_send_) conf.txmode.offloads |= RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+  if (offloads_udp_checksums_) {
+    conf.txmode.offloads |= kMakesChecksums;
+    conf.rxmode.offloads |= kChecksChecksums;
+  }
   int done = rte_eth_dev_configure(id_, 1, 1, &conf);
   if (done != 0) return refuse("configured", done, said, config.device);
   if (auto mtu = choose_mtu(config.device); mtu) {

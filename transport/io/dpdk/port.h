@@ -26,6 +26,7 @@ struct DpdkPortConfig {
   DpdkDevice device;
   uint32_t transmit_buffers = 0;  // that a burst needs at once
   uint32_t receive_burst = 0;     // packets that are held until the next receive
+  bool udp_checksums = false;     // the device is to make and check them, if it can
 };
 
 class DpdkPort {
@@ -55,6 +56,9 @@ class DpdkPort {
   bool is_connecting() const;
   // What is handed over has been copied when the burst call returns, and may be in many pieces.
   bool copies_on_send() const { return copies_on_send_; }
+  // The device makes the UDP checksums of packets that say so, and says what it knows of those of
+  // packets that come in.
+  bool offloads_udp_checksums() const { return offloads_udp_checksums_; }
   // Frames stay in the memory of this host.
   bool is_memory() const { return driver_->is_memory; }
   // The kernel hears nothing on the interface any more.
@@ -99,6 +103,7 @@ class DpdkPort {
   bool started_ = false;
   std::string server_socket_;  // of a client of net_memif
   bool copies_on_send_ = false;
+  bool offloads_udp_checksums_ = false;
   bool is_hardware_ = false;  // virtual devices invent a speed
   std::optional<XdpSockets> xdp_sockets_;
   Pool receive_pool_;

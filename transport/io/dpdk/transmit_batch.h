@@ -22,7 +22,8 @@ class TransmitBatch {
   // What must be in the port's pool for a batch, and for one frame more.
   static constexpr uint32_t kBuffers = 4 * kBurst;
 
-  explicit TransmitBatch(DpdkPort& port) : port_(port) {}
+  // All packets go out from `local`; `tagged`: in a VLAN.
+  TransmitBatch(DpdkPort& port, const Address& local, bool tagged);
 
   // Before the first packet of a burst; how many there is room for, at most kBurst.
   size_t begin(size_t packets);
@@ -39,10 +40,14 @@ class TransmitBatch {
 
  private:
   size_t take_prepared(size_t packets);
+  size_t ask_for_checksums();
   void append_piece(rte_mbuf& head, rte_mbuf*& last, rte_mbuf* piece,
                     std::span<const uint8_t> bytes);
 
   DpdkPort& port_;
+  // As DPDK has them; 0: the device does not make checksums.
+  uint64_t checksum_flags_ = 0;
+  uint64_t header_lengths_ = 0;
   std::array<uint8_t, kMaxFrameHeaderBytes> headers_{};
   size_t headers_size_ = 0;
   size_t count_ = 0;
