@@ -24,7 +24,7 @@
 
 #include "transport/api/error.h"
 #include "transport/base/log.h"
-#include "transport/engine/fabric_provider.h"
+#include "transport/engine/back_ends.h"
 
 namespace pacecar {
 

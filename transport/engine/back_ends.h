@@ -1,4 +1,5 @@
-// What libfabric offers on this machine, for people.
+// What this machine has of the libraries that are loaded when a NIC of theirs is asked for, for
+// people. Each error says what is missing, and its cure.
 #pragma once
 
 #include <string>
@@ -17,5 +18,11 @@ struct FabricProvider {
 // Loads libfabric: takes some 0.2 s at the first call. Errors: kUnavailable (there is none, or this
 // build has no use for it).
 Result<std::vector<FabricProvider>> list_fabric_providers();
+
+// Whether RDMA NICs could be used: loads libibverbs. Errors: kUnavailable, as above.
+Result<void> find_verbs();
+
+// Whether soft:dpdk:... could be used: loads DPDK. Errors: kUnavailable, as above.
+Result<void> find_dpdk();
 
 }  // namespace pacecar
