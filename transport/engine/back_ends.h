@@ -17,12 +17,12 @@ struct FabricProvider {
 
 // Loads libfabric: takes some 0.2 s at the first call. Errors: kUnavailable (there is none, or this
 // build has no use for it).
-Result<std::vector<FabricProvider>> list_fabric_providers();
+[[gnu::visibility("default")]] Result<std::vector<FabricProvider>> list_fabric_providers();
 
 // Whether RDMA NICs could be used: loads libibverbs. Errors: kUnavailable, as above.
-Result<void> find_verbs();
+[[gnu::visibility("default")]] Result<void> find_verbs();
 
 // Whether soft:dpdk:... could be used: loads DPDK. Errors: kUnavailable, as above.
-Result<void> find_dpdk();
+[[gnu::visibility("default")]] Result<void> find_dpdk();
 
 }  // namespace pacecar
