@@ -55,6 +55,14 @@ class Programs(unittest.TestCase):
             run(PREFIX / "bin/pacecar", "check-plugin", LIBRARIES / f"lib{name}-net-pacecar.so",
                 "--only", "sizes", "--seconds", "0")
 
+    def test_modules_are_found_from_a_link_to_the_plugin(self):
+        link = SCRATCH / "libnccl-net-linked.so"
+        link.symlink_to(LIBRARIES / "libnccl-net-pacecar.so")
+        done = run("sh", "-c", '"$0" check-plugin "$1" --only init --seconds 0 || true',
+                   PREFIX / "bin/pacecar", link, PACECAR_NICS="soft:dpdk:net_nothing0")
+        self.assertIn("net_nothing0", done.stdout + done.stderr)
+        self.assertNotIn("libpacecar-dpdk.so", done.stdout + done.stderr)
+
     def test_plans_find_their_files(self):
         for plan in ("smoke", "pace_fairness", "burst", "yardstick"):
             run(PREFIX / "bin/pacecar", "ab", PREFIX / f"share/pacecar/plans/{plan}.toml",
