@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "bench/ab/ab_command.h"
@@ -38,6 +39,9 @@ constexpr std::array kSubcommands = {
                run_check_plugin},
 };
 
+constexpr std::string_view kSummary =
+    "a user-space RDMA transport that decides its rates before congestion";
+
 constexpr std::string_view kExamples = R"(
 Examples:
   server$ pacecar bw                      wait for a client
@@ -61,20 +65,35 @@ preflight has warnings (of ab and doctor: see their --help).
 )";
 
 void print_help() {
-  fmt::print(
-      "pacecar {}: a user-space RDMA transport that decides its rates before congestion\n\n"
-      "Usage: pacecar SUBCOMMAND [flags]\n\nSubcommands:\n",
-      PACECAR_VERSION);
+  fmt::print("pacecar {}: {}\n\nUsage: pacecar SUBCOMMAND [flags]\n\nSubcommands:\n",
+             PACECAR_VERSION, kSummary);
   for (const Subcommand& subcommand : kSubcommands) {
     fmt::print("  {:<13} {}\n", subcommand.name, subcommand.summary);
   }
   fmt::print("{}", kExamples);
 }
 
+// For manual pages and completions: see describe.h.
+void print_description() {
+  nlohmann::json subcommands = nlohmann::json::array();
+  for (const Subcommand& subcommand : kSubcommands) {
+    subcommands.push_back({{"name", subcommand.name}, {"summary", subcommand.summary}});
+  }
+  const nlohmann::json document = {{"version", PACECAR_VERSION},
+                                   {"summary", kSummary},
+                                   {"subcommands", subcommands},
+                                   {"footer", kExamples}};
+  fmt::print("{}\n", document.dump(1));
+}
+
 int run(int argc, char** argv) {
   const std::string_view name = argc > 1 ? argv[1] : "--help";
   if (name == "--help" || name == "-h" || name == "help") {
     print_help();
+    return kExitOk;
+  }
+  if (name == "--describe") {
+    print_description();
     return kExitOk;
   }
   if (name == "--version" || name == "-V") {

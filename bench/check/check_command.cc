@@ -16,6 +16,7 @@
 #include "bench/check/rule.h"
 #include "bench/check/trial.h"
 #include "bench/nccl/pair_bench.h"
+#include "bench/perf/command_line.h"
 #include "bench/perf/exit_code.h"
 
 namespace pacecar {
@@ -230,11 +231,18 @@ int run_check_plugin(int argc, char** argv) {
       ->check(CLI::Range(0.0, 30.0))
       ->capture_default_str();
   app.add_option("--json", options.json, "Write everything to this file; '-': to stdout");
-  try {
-    app.parse(argc, argv);
-    if (options.plugin.empty() && !options.list) throw CLI::RequiredError("PLUGIN");
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? perf::kExitOk : perf::kExitUsage;
+  const auto help = perf::parse_command_line(app, argc, argv);
+  if (!help) {
+    fmt::print(stderr, "pacecar check-plugin: {}\n", help.error().message);
+    return perf::kExitUsage;
+  }
+  if (!help->empty()) {
+    fmt::print("{}", *help);
+    return perf::kExitOk;
+  }
+  if (options.plugin.empty() && !options.list) {
+    fmt::print(stderr, "pacecar check-plugin: PLUGIN is required: the path of a shared library\n");
+    return perf::kExitUsage;
   }
   return check_plugin(options);
 }

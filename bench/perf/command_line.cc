@@ -5,6 +5,9 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <string_view>
+
+#include "bench/perf/describe.h"
 
 namespace pacecar::perf {
 namespace {
@@ -42,6 +45,7 @@ std::optional<double> parse_number(const std::string& text) {
 }  // namespace
 
 Result<std::string> parse_command_line(CLI::App& app, int argc, const char* const* argv) {
+  if (argc == 2 && std::string_view(argv[1]) == "--describe") return describe(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -13,8 +13,8 @@ namespace pacecar::perf {
 inline constexpr const char* kExitCodesHelp =
     "Exit codes: 0 success, 1 failed, 2 wrong usage, 3 a threshold was missed.";
 
-// Fills what the flags of `app` are bound to. Returns --help's text when it was asked for, else an
-// empty string. Errors: kInvalidArgument, one sentence.
+// Fills what the flags of `app` are bound to. Returns --help's text when it was asked for (or
+// describe()'s, for --describe), else an empty string. Errors: kInvalidArgument, one sentence.
 Result<std::string> parse_command_line(CLI::App& app, int argc, const char* const* argv);
 
 // Checks of a flag's value.

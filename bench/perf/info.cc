@@ -110,6 +110,11 @@ Json fabrics_json(const Result<std::vector<FabricProvider>>& providers) {
   return fabrics;
 }
 
+Json back_end_json(const Result<void>& found) {
+  if (!found) return {{"available", false}, {"reason", found.error().message}};
+  return {{"available", true}};
+}
+
 std::string text_of(const Json& value) { return value.get<std::string>(); }
 
 void print_sharer(const Json& sharer) {
@@ -136,6 +141,11 @@ void print_nics(const Json& nics) {
     if (nic["offloads"] != "") fmt::print("    {}\n", text_of(nic["offloads"]));
     for (const Json& sharer : nic["sharing"]) print_sharer(sharer);
   }
+}
+
+void print_back_end(const char* name, const Json& back_end) {
+  fmt::print("  {:<10} {}\n", name,
+             back_end["available"].get<bool>() ? "available" : text_of(back_end["reason"]));
 }
 
 void print_fabrics(const Json& fabrics) {
@@ -192,12 +202,16 @@ Result<void> show_host(const InfoFlags& flags, const Console& console) {
   const auto context = Context::open(options);
   if (!context) return tl::unexpected(context.error());
   const Json nics = nics_json(**context);
+  const Json verbs = back_end_json(find_verbs());
+  const Json dpdk = back_end_json(find_dpdk());
   const Json fabrics = fabrics_json(list_fabric_providers());
   const Json controls = controls_json();
   if (flags.json) {
     const Json document = {{"schema_version", kInfoSchemaVersion},
                            {"version", PACECAR_VERSION},
                            {"nics", nics},
+                           {"libibverbs", verbs},
+                           {"dpdk", dpdk},
                            {"libfabric", fabrics},
                            {"congestion_controls", controls},
                            {"limits",
@@ -209,6 +223,9 @@ Result<void> show_host(const InfoFlags& flags, const Console& console) {
   }
   fmt::print("Pacecar {}\n\n", PACECAR_VERSION);
   print_nics(nics);
+  fmt::print("\nBack ends\n");
+  print_back_end("RDMA NICs", verbs);
+  print_back_end("soft:dpdk", dpdk);
   fmt::print("\n");
   print_fabrics(fabrics);
   fmt::print("\n");

@@ -13,6 +13,7 @@
 #include "transport/base/params_environment.h"
 #include "transport/io/dpdk/device_name.h"
 #include "transport/io/dpdk/eal.h"
+#include "transport/io/dpdk/module.h"
 #include "transport/io/dpdk/port.h"
 
 namespace pacecar {
@@ -151,3 +152,5 @@ Result<std::unique_ptr<FramePort>> open_dpdk_frames(const std::string& device,
 }
 
 }  // namespace pacecar
+
+PACECAR_DPDK_MODULE(pacecar::open_dpdk_frames);

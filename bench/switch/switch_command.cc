@@ -22,6 +22,7 @@
 #include "bench/switch/packet_socket.h"
 #include "bench/switch/switch_options.h"
 #include "bench/switch/switch_report.h"
+#include "transport/io/dpdk/module.h"
 
 namespace pacecar {
 namespace {
@@ -151,6 +152,13 @@ Result<void> write_json(const std::string& path, const SwitchReport& report) {
       fmt::format("cannot write '{}': check its folder, its permissions and the disk", path));
 }
 
+Result<std::unique_ptr<FramePort>> open_dpdk(const std::string& device,
+                                             const std::string& arguments) {
+  const auto open = load_dpdk_function<decltype(open_dpdk_frames)>(kDpdkFramesModule);
+  if (!open) return tl::unexpected(open.error());
+  return (*open)(device, arguments, {});
+}
+
 Result<void> run(const SwitchFlags& flags, const Console& console) {
   auto plan = make_switch_plan(flags);
   if (!plan) return tl::unexpected(plan.error());
@@ -158,7 +166,7 @@ Result<void> run(const SwitchFlags& flags, const Console& console) {
   for (size_t i = 0; i < plan->interfaces.size(); ++i) {
     const std::string& name = plan->interfaces[i];
     auto port = name.starts_with(kDpdkPort)
-                    ? open_dpdk_frames(name.substr(kDpdkPort.size()), plan->arguments[i], {})
+                    ? open_dpdk(name.substr(kDpdkPort.size()), plan->arguments[i])
                     : open_packet_socket(name);
     if (!port) return tl::unexpected(port.error());
     ports.push_back(std::move(*port));

@@ -140,6 +140,16 @@ TEST(NicList, RdmaNicsComeFirst) {
   EXPECT_THAT(error("mlx5_2", kRdmaMachine).message, HasSubstr("mlx5_0, mlx5_1, soft:udp:lo"));
 }
 
+TEST(NicList, NicWithAFlawIsLeftOutAndWhoNamesItIsToldOfIt) {
+  NicCandidate flawed = rdma("mlx5_0", false);
+  flawed.flaw = "its library is not there: install it";
+  const std::vector<NicCandidate> machine{flawed, soft("eth0")};
+  EXPECT_THAT(chosen("", machine), ElementsAre("soft:udp:eth0"));
+  EXPECT_EQ(error("mlx5_0", machine).code, ErrorCode::kUnavailable);
+  EXPECT_THAT(error("mlx5_0", machine).message,
+              HasSubstr("'mlx5_0', which cannot be used: its library is not there: install it"));
+}
+
 TEST(NicList, RawSocketsAreAskedForByName) {
   std::vector<NicCandidate> machine = kMachine;
   for (const char* device : {"eth0", "eth1"}) {

@@ -77,6 +77,18 @@ Result<Groups> open_groups(std::span<const NicGroup> chosen, const Params& param
   return groups;
 }
 
+// Who named no NIC would wonder.
+void tell_of_flaws(const std::vector<NicCandidate>& candidates, const LogSink& log) {
+  std::string names;
+  std::string_view flaw;
+  for (const NicCandidate& candidate : candidates) {
+    if (candidate.flaw.empty()) continue;
+    names += (names.empty() ? "" : ", ") + candidate.name();
+    flaw = candidate.flaw;
+  }
+  if (!names.empty()) log(LogLevel::kWarn, fmt::format("{} cannot be used: {}", names, flaw));
+}
+
 Result<Groups> open_chosen(std::vector<NicCandidate> candidates, const Params& params,
                            const LogSink& log, GpuWays& gpu_ways) {
   const auto chosen = choose_nics(params.nics, candidates);
@@ -106,7 +118,9 @@ Result<std::unique_ptr<Context>> Context::open(const Options& options) {
   auto key = read_cluster_key(params->key_file);
   if (!key) return tl::unexpected(key.error());
   GpuWays gpu_ways(params->gpu, log);
-  auto groups = open_chosen(list_nics(), *params, log, gpu_ways);
+  std::vector<NicCandidate> candidates = list_nics();
+  if (params->nics.empty()) tell_of_flaws(candidates, log);
+  auto groups = open_chosen(std::move(candidates), *params, log, gpu_ways);
   if (!groups) return tl::unexpected(groups.error());
   return gpu_ways.apply(std::make_unique<EngineContext>(std::move(*params), std::move(*groups), log,
                                                         std::move(*key)));

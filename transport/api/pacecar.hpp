@@ -24,7 +24,7 @@
 
 #include "transport/api/error.h"
 #include "transport/base/log.h"
-#include "transport/engine/fabric_provider.h"
+#include "transport/engine/back_ends.h"
 
 namespace pacecar {
 
@@ -211,7 +211,8 @@ class Context {
   // Reads parameters (settings, environment, configuration files) and finds the NICs. While the
   // Context lives, `pacecar doctor` can ask how it stands (PACECAR_STATE_DIR). Errors:
   // kInvalidArgument for a bad parameter, kNotFound when PACECAR_NICS matches nothing.
-  static Result<std::unique_ptr<Context>> open(const Options& options);
+  [[gnu::visibility("default")]] static Result<std::unique_ptr<Context>> open(
+      const Options& options);
   virtual ~Context() = default;
 
   // What is in it stays where it is.

@@ -95,7 +95,13 @@ Result<void> check_form(std::string_view entry, Candidates candidates) {
 Result<NicCandidate> find(std::string_view entry, Candidates candidates) {
   if (auto made = made_device(entry)) return std::move(*made);
   for (const NicCandidate& candidate : candidates) {
-    if (candidate.usable && is_named(candidate, entry)) return candidate;
+    if (!is_named(candidate, entry)) continue;
+    if (candidate.usable) return candidate;
+    if (!candidate.flaw.empty()) {
+      return fail(
+          ErrorCode::kUnavailable,
+          fmt::format("PACECAR_NICS names '{}', which cannot be used: {}", entry, candidate.flaw));
+    }
   }
   return fail(ErrorCode::kNotFound,
               fmt::format("PACECAR_NICS names '{}', but there is no such NIC that is up and has an "

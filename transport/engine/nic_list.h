@@ -27,6 +27,7 @@ struct NicCandidate {
   std::string arguments = {};  // of a DPDK device: "role=client,id=0"
   bool usable = true;          // up, and reachable by an address
   bool loopback = false;       // reaches this host only
+  std::string flaw = {};       // why it is not usable, with the cure, where that is known
 
   std::string name() const;
 };
@@ -40,7 +41,7 @@ using NicGroup = std::vector<NicCandidate>;
 // entry: every usable RDMA NIC; where there is none, a software NIC on every usable interface but
 // the loopback, which serves when there is no other. Errors: kInvalidArgument for an entry of a
 // kind that this version does not have or a NIC that is joined twice, kNotFound for a NIC that is
-// not there or not usable, or when nothing is left.
+// not there or not usable, or when nothing is left, kUnavailable for one with a flaw.
 Result<std::vector<NicGroup>> choose_nics(std::string_view list,
                                           std::span<const NicCandidate> candidates);
 

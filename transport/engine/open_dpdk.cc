@@ -6,14 +6,18 @@
 #include <filesystem>
 #include <utility>
 
+#include "transport/engine/back_ends.h"
 #include "transport/engine/clock.h"
 #include "transport/engine/open_io.h"
 #include "transport/engine/soft_port.h"
 #include "transport/io/dpdk/dpdk_io.h"
+#include "transport/io/dpdk/module.h"
 #include "transport/io/udp/interfaces.h"
 
 namespace pacecar {
 namespace {
+
+constexpr const char* kModule = "libpacecar-dpdk.so";
 
 // Where the bootstrap listens, which is the kernel's affair: on the device's own interface if the
 // kernel still has it, or the one that is named, or the first that others reach; on the loopback
@@ -56,19 +60,27 @@ std::string pci_path(const DpdkDevice& device) {
 
 }  // namespace
 
+Result<void> find_dpdk() {
+  const auto module = load_dpdk_module(kModule);
+  if (!module) return tl::unexpected(module.error());
+  return {};
+}
+
 Result<OpenedNic> open_dpdk_nic(const NicCandidate& candidate, const Params& params,
                                 const LogSink& log) {
   const auto device = parse_dpdk_device(candidate.device, candidate.arguments);
   if (!device) return tl::unexpected(device.error());
-  auto opened = open_dpdk({.device = *device,
-                           .eal_arguments = params.dpdk_eal,
-                           .paths = params.paths,
-                           .data_tc = static_cast<uint8_t>(params.tc),
-                           .control_tc = static_cast<uint8_t>(params.control_tc),
-                           // The standard has a CRC of its own.
-                           .udp_checksums = params.wire == WireMode::kExtended,
-                           .standard_port = params.wire != WireMode::kExtended},
-                          log);
+  const auto open = load_dpdk_function<decltype(open_dpdk)>(kModule);
+  if (!open) return tl::unexpected(open.error());
+  auto opened = (*open)({.device = *device,
+                         .eal_arguments = params.dpdk_eal,
+                         .paths = params.paths,
+                         .data_tc = static_cast<uint8_t>(params.tc),
+                         .control_tc = static_cast<uint8_t>(params.control_tc),
+                         // The standard has a CRC of its own.
+                         .udp_checksums = params.wire == WireMode::kExtended,
+                         .standard_port = params.wire != WireMode::kExtended},
+                        log);
   if (!opened) return tl::unexpected(opened.error());
   const auto bootstrap = bootstrap_address(*device, *opened);
   if (!bootstrap) return tl::unexpected(bootstrap.error());

@@ -8,7 +8,7 @@
 
 namespace pacecar {
 
-// In a build without DPDK: kUnavailable.
+// Errors: kUnavailable without DPDK, and those of open_dpdk().
 Result<OpenedNic> open_dpdk_nic(const NicCandidate& candidate, const Params& params,
                                 const LogSink& log);
 

@@ -1,7 +1,7 @@
 // NICs on libfabric's providers. In a build without libfabric there are none.
 #pragma once
 
-#include "transport/engine/fabric_provider.h"
+#include "transport/engine/back_ends.h"
 #include "transport/engine/open_nic.h"
 
 namespace pacecar {

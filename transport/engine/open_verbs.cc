@@ -3,16 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "transport/base/fresh_pages.h"
+#include "transport/engine/back_ends.h"
 #include "transport/engine/bootstrap_choice.h"
 #include "transport/engine/clock.h"
 #include "transport/io/udp/interfaces.h"
 #include "transport/verbs/device.h"
 #include "transport/verbs/gid_choice.h"
+#include "transport/verbs/library.h"
 #include "transport/verbs/verbs_nic.h"
 
 namespace pacecar {
@@ -53,9 +56,25 @@ Result<void> check_locking(Nic& nic) {
   return {};
 }
 
+std::vector<NicCandidate> kernel_devices(const std::string& flaw) {
+  std::vector<NicCandidate> nics;
+  std::error_code none;
+  for (const auto& device : std::filesystem::directory_iterator("/sys/class/infiniband", none)) {
+    nics.push_back({.kind = NicKind::kVerbs,
+                    .device = device.path().filename(),
+                    .usable = false,
+                    .flaw = flaw});
+  }
+  std::ranges::sort(nics, {}, &NicCandidate::device);
+  return nics;
+}
+
 }  // namespace
 
+Result<void> find_verbs() { return load_verbs_library(); }
+
 std::vector<NicCandidate> list_verbs_nics() {
+  if (const auto found = find_verbs(); !found) return kernel_devices(found.error().message);
   std::vector<NicCandidate> nics;
   for (const Port& port : list_ports()) {
     nics.push_back(

@@ -7,6 +7,7 @@
 
 namespace pacecar {
 
+// Without libibverbs: the devices that the kernel has, with what is missing.
 std::vector<NicCandidate> list_verbs_nics();
 
 // Errors: kNotFound, and those of VerbsNic::open.

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "transport/verbs/errors.h"
+#include "transport/verbs/library.h"
 
 namespace pacecar {
 namespace {
@@ -117,6 +118,7 @@ Result<void> choose_address(VerbsDevice& device, std::optional<uint32_t> gid_ind
 }  // namespace
 
 Result<std::vector<VerbsPortInfo>> list_verbs_ports() {
+  if (const auto loaded = load_verbs_library(); !loaded) return tl::unexpected(loaded.error());
   int count = 0;
   const DeviceList list(ibv_get_device_list(&count));
   const auto devices = devices_in(list, count, errno);
@@ -171,6 +173,7 @@ Rate port_rate(const ibv_port_attr& port) {
 
 Result<VerbsDevice> VerbsDevice::open(const std::string& name, uint32_t port,
                                       std::optional<uint32_t> gid_index, const LogSink& log) {
+  if (const auto loaded = load_verbs_library(); !loaded) return tl::unexpected(loaded.error());
   // Before Linux 5.12 a child of this process would take pages from under the device. Where the
   // application has asked for it already, or the kernel copies them, this does nothing.
   if (ibv_is_fork_initialized() == IBV_FORK_DISABLED) ibv_fork_init();

@@ -35,7 +35,7 @@ struct VerbsPortInfo {
 };
 
 // Every port of every device; devices that cannot be opened are left out.
-// Errors: kSystem, when the list itself cannot be had.
+// Errors: kUnavailable without the library; kSystem, when the list itself cannot be had.
 Result<std::vector<VerbsPortInfo>> list_verbs_ports();
 
 // Nominal rate of a port by its active width and speed, as the InfiniBand specification codes them;
@@ -56,7 +56,7 @@ struct VerbsDevice {
   uint32_t mtu = 0;
 
   // Errors: kNotFound (no such device, port or GID), kInvalidArgument (the wanted GID is none),
-  // kUnavailable (the port is not active), and what the system refuses.
+  // kUnavailable (no library, the port is not active), and what the system refuses.
   static Result<VerbsDevice> open(const std::string& name, uint32_t port,
                                   std::optional<uint32_t> gid_index, const LogSink& log);
 };

@@ -1,0 +1,8 @@
+// A module as another build would have made it.
+#include "transport/io/dpdk/module.h"
+
+#define PACECAR_DPDK_BUILD "another build"
+
+static void open() {}
+
+PACECAR_DPDK_MODULE(open);

@@ -1,0 +1,138 @@
+#include "transport/verbs/library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <infiniband/verbs.h>
+
+#include <string>
+#include <type_traits>
+
+#include "transport/base/check.h"
+
+// Inline functions of the header, which call those of the library.
+#undef ibv_query_port
+#undef ibv_reg_mr
+
+// FUNCTION(version of the symbol, result, name, parameters, arguments): all that we use.
+#define PACECAR_VERBS_FUNCTIONS(FUNCTION)                                                          \
+  FUNCTION(                                                                                        \
+      "1.11", ssize_t, _ibv_query_gid_table,                                                       \
+      (ibv_context * context, ibv_gid_entry * entries, size_t most, uint32_t flags, size_t size),  \
+      (context, entries, most, flags, size))                                                       \
+  FUNCTION("1.1", void, ibv_ack_async_event, (ibv_async_event * event), (event))                   \
+  FUNCTION("1.1", void, ibv_ack_cq_events, (ibv_cq * queue, unsigned count), (queue, count))       \
+  FUNCTION("1.1", ibv_pd*, ibv_alloc_pd, (ibv_context * context), (context))                       \
+  FUNCTION("1.1", int, ibv_close_device, (ibv_context * context), (context))                       \
+  FUNCTION("1.0", ibv_comp_channel*, ibv_create_comp_channel, (ibv_context * context), (context))  \
+  FUNCTION("1.1", ibv_cq*, ibv_create_cq,                                                          \
+           (ibv_context * context, int entries, void* own, ibv_comp_channel* channel, int vector), \
+           (context, entries, own, channel, vector))                                               \
+  FUNCTION("1.1", ibv_qp*, ibv_create_qp, (ibv_pd * domain, ibv_qp_init_attr * attributes),        \
+           (domain, attributes))                                                                   \
+  FUNCTION("1.1", ibv_srq*, ibv_create_srq, (ibv_pd * domain, ibv_srq_init_attr * attributes),     \
+           (domain, attributes))                                                                   \
+  FUNCTION("1.1", int, ibv_dealloc_pd, (ibv_pd * domain), (domain))                                \
+  FUNCTION("1.1", int, ibv_dereg_mr, (ibv_mr * region), (region))                                  \
+  FUNCTION("1.0", int, ibv_destroy_comp_channel, (ibv_comp_channel * channel), (channel))          \
+  FUNCTION("1.1", int, ibv_destroy_cq, (ibv_cq * queue), (queue))                                  \
+  FUNCTION("1.1", int, ibv_destroy_qp, (ibv_qp * queue_pair), (queue_pair))                        \
+  FUNCTION("1.1", int, ibv_destroy_srq, (ibv_srq * queue), (queue))                                \
+  FUNCTION("1.1", const char*, ibv_event_type_str, (ibv_event_type type), (type))                  \
+  FUNCTION("1.1", int, ibv_fork_init, (), ())                                                      \
+  FUNCTION("1.1", void, ibv_free_device_list, (ibv_device * *list), (list))                        \
+  FUNCTION("1.1", int, ibv_get_async_event, (ibv_context * context, ibv_async_event * event),      \
+           (context, event))                                                                       \
+  FUNCTION("1.1", int, ibv_get_cq_event,                                                           \
+           (ibv_comp_channel * channel, ibv_cq * *queue, void** own), (channel, queue, own))       \
+  FUNCTION("1.1", __be64, ibv_get_device_guid, (ibv_device * device), (device))                    \
+  FUNCTION("1.1", ibv_device**, ibv_get_device_list, (int* count), (count))                        \
+  FUNCTION("1.1", const char*, ibv_get_device_name, (ibv_device * device), (device))               \
+  FUNCTION("1.13", ibv_fork_status, ibv_is_fork_initialized, (), ())                               \
+  FUNCTION("1.1", int, ibv_modify_qp, (ibv_qp * queue_pair, ibv_qp_attr * values, int mask),       \
+           (queue_pair, values, mask))                                                             \
+  FUNCTION("1.1", ibv_context*, ibv_open_device, (ibv_device * device), (device))                  \
+  FUNCTION("1.1", const char*, ibv_port_state_str, (ibv_port_state state), (state))                \
+  FUNCTION("1.6", ibv_qp_ex*, ibv_qp_to_qp_ex, (ibv_qp * queue_pair), (queue_pair))                \
+  FUNCTION("1.1", int, ibv_query_device, (ibv_context * context, ibv_device_attr * attributes),    \
+           (context, attributes))                                                                  \
+  FUNCTION("1.1", int, ibv_query_port,                                                             \
+           (ibv_context * context, uint8_t port, _compat_ibv_port_attr * attributes),              \
+           (context, port, attributes))                                                            \
+  FUNCTION(                                                                                        \
+      "1.12", ibv_mr*, ibv_reg_dmabuf_mr,                                                          \
+      (ibv_pd * domain, uint64_t offset, size_t bytes, uint64_t address, int file, int access),    \
+      (domain, offset, bytes, address, file, access))                                              \
+  FUNCTION("1.1", ibv_mr*, ibv_reg_mr, (ibv_pd * domain, void* address, size_t bytes, int access), \
+           (domain, address, bytes, access))                                                       \
+  FUNCTION("1.8", ibv_mr*, ibv_reg_mr_iova2,                                                       \
+           (ibv_pd * domain, void* address, size_t bytes, uint64_t own, unsigned access),          \
+           (domain, address, bytes, own, access))
+
+namespace pacecar {
+namespace {
+
+struct Functions {
+#define PACECAR_MEMBER(version, result, name, parameters, arguments) \
+  decltype(&::name) name = nullptr;
+  PACECAR_VERBS_FUNCTIONS(PACECAR_MEMBER)
+#undef PACECAR_MEMBER
+};
+
+class VerbsLibrary {
+ public:
+  static const VerbsLibrary& instance() {
+    static const VerbsLibrary library;
+    return library;
+  }
+
+  const Result<void>& loaded() const { return loaded_; }
+  const Functions& functions() const {
+    PACECAR_CHECK(loaded_.has_value());
+    return functions_;
+  }
+
+ private:
+  VerbsLibrary() : library_(dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL)) {
+    if (library_ == nullptr) {
+      loaded_ = fail(ErrorCode::kUnavailable,
+                     fmt::format("libibverbs is not there ({}): install it with its drivers "
+                                 "(libibverbs1, ibverbs-providers)",
+                                 dlerror()));
+    }
+#define PACECAR_FIND(version, result, name, parameters, arguments) \
+  find(functions_.name, #name, "IBVERBS_" version);
+    PACECAR_VERBS_FUNCTIONS(PACECAR_FIND)
+#undef PACECAR_FIND
+  }
+
+  template <typename Function>
+  void find(Function& function, const char* name, const char* version) {
+    void* found = dlsym(RTLD_DEFAULT, name);
+    const bool in_its_place =
+        found != nullptr && (library_ == nullptr || found != dlsym(library_, name));
+    if (!in_its_place && library_ != nullptr) found = dlvsym(library_, name, version);
+    function = reinterpret_cast<Function>(found);
+    if (found == nullptr && loaded_) {
+      loaded_ = fail(ErrorCode::kUnavailable,
+                     fmt::format("libibverbs lacks {}: install rdma-core 35 or later", name));
+    }
+  }
+
+  void* library_;  // never unloaded
+  Functions functions_;
+  Result<void> loaded_;
+};
+
+}  // namespace
+
+Result<void> load_verbs_library() { return VerbsLibrary::instance().loaded(); }
+
+}  // namespace pacecar
+
+// Weak, so that a test may have its own.
+#define PACECAR_DEFINE(version, result, name, parameters, arguments)           \
+  extern "C" [[gnu::weak, gnu::visibility("hidden")]] result name parameters { \
+    return pacecar::VerbsLibrary::instance().functions().name arguments;       \
+  }
+PACECAR_VERBS_FUNCTIONS(PACECAR_DEFINE)
+#undef PACECAR_DEFINE
