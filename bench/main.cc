@@ -14,6 +14,7 @@
 #include "bench/perf/subcommands.h"
 #include "bench/sim/sim_command.h"
 #include "bench/switch/switch_command.h"
+#include "bench/top/top_command.h"
 
 namespace pacecar::perf {
 namespace {
@@ -35,6 +36,7 @@ constexpr std::array kSubcommands = {
     Subcommand{"preflight", "what is wrong with this host, and the command that cures it",
                run_preflight},
     Subcommand{"doctor", "which rank, NIC and path of a running job is slow, and why?", run_doctor},
+    Subcommand{"top", "NICs and flows of the running jobs, live", run_top},
     Subcommand{"metrics", "what the processes of this host count, for Prometheus", run_metrics},
     Subcommand{"check-plugin", "does an NCCL net plugin, any, do what NCCL relies on?",
                run_check_plugin},
@@ -50,6 +52,7 @@ Examples:
   pacecar info -c                         every parameter, its value and where it came from
   pacecar preflight                       examine this host before a job runs on it
   pacecar doctor                          why does the job that runs here not go faster?
+  pacecar top --hosts node1,node2         what two hosts send and receive, live
   pacecar metrics --listen                serve Prometheus what they count
   pacecar check-plugin libnccl-net-x.so   every rule of NCCL's, pass or fail, and its speed
   pacecar sim --workload incast:senders=32,bytes=1MB --cc swift
