@@ -40,7 +40,8 @@ void add_host(Exposition& page, const Host& host) {
   std::string version;
   add_label(version, "version", PACECAR_VERSION);
   page.sample(version, 1);
-  page.family("process_cpu_seconds", Type::kCounter, "seconds",
+  // Not process_cpu_seconds_total, which node_exporter, too, says of itself.
+  page.family("pacecar_exporter_cpu_seconds", Type::kCounter, "seconds",
               "CPU time of the exporter itself.");
   page.sample("", own_cpu_seconds());
 }
