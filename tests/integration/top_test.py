@@ -142,13 +142,17 @@ class Log(Case):
 
 @unittest.skipUnless(shutil.which("tmux"), "tmux is not installed")
 class Terminal(Case):
+    servers = 0
+
     def tmux(self, *arguments):
-        command = ["tmux", "-S", str(self.root / "tmux"), "-f", "/dev/null", *arguments]
+        command = ["tmux", "-S", str(self.root / f"tmux{self.servers}"), "-f", "/dev/null",
+                   *arguments]
         return subprocess.run(command, env=self.environment(), text=True, capture_output=True,
                               timeout=LIMIT_S, check=False)
 
     def open(self, *arguments, variables=()):
         command = ["env", *variables, PROGRAM, "top", "--interval", "0.2", *arguments]
+        self.servers += 1  # the one before may still be about to end
         script = self.root / "script"
         script.write_text(f"trap : INT; {' '.join(command)}; echo \"exit $?\"; exec sleep 1000\n")
         opened = self.tmux("new-session", "-d", "-x", "170", "-y", "40", f"sh {script}")
