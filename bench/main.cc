@@ -9,11 +9,13 @@
 #include "bench/ab/ab_command.h"
 #include "bench/check/check_command.h"
 #include "bench/doctor/doctor_command.h"
+#include "bench/metrics/metrics_command.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/subcommands.h"
 #include "bench/sim/sim_command.h"
 #include "bench/switch/switch_command.h"
+#include "bench/top/top_command.h"
 
 namespace pacecar::perf {
 namespace {
@@ -35,6 +37,8 @@ constexpr std::array kSubcommands = {
     Subcommand{"preflight", "what is wrong with this host, and the command that cures it",
                run_preflight},
     Subcommand{"doctor", "which rank, NIC and path of a running job is slow, and why?", run_doctor},
+    Subcommand{"top", "NICs and flows of the running jobs, live", run_top},
+    Subcommand{"metrics", "what the processes of this host count, for Prometheus", run_metrics},
     Subcommand{"check-plugin", "does an NCCL net plugin, any, do what NCCL relies on?",
                run_check_plugin},
 };
@@ -52,6 +56,8 @@ Examples:
   pacecar info -c                         every parameter, its value and where it came from
   pacecar preflight                       examine this host before a job runs on it
   pacecar doctor                          why does the job that runs here not go faster?
+  pacecar top --hosts node1,node2         what two hosts send and receive, live
+  pacecar metrics --listen                serve Prometheus what they count
   pacecar check-plugin libnccl-net-x.so   every rule of NCCL's, pass or fail, and its speed
   pacecar sim --workload incast:senders=32,bytes=1MB --cc swift
                                           32 hosts send to one, on 128 hosts at 100 Gb/s

@@ -4,6 +4,9 @@
 #include <limits>
 
 #include "bench/perf/json_fields.h"
+#include "transport/base/printable.h"
+#include "transport/metrics/exposition.h"
+#include "transport/metrics/metric_table.h"
 
 namespace pacecar::doctor {
 namespace {
@@ -17,7 +20,9 @@ constexpr uint64_t kSchemaVersion = 1;
 constexpr size_t kMaxText = 4096;
 constexpr size_t kMaxName = 256;
 constexpr uint64_t kMostOfAll = std::numeric_limits<uint64_t>::max();
+constexpr double kMostQuantity = 1e20;
 constexpr double kNano = 1e-9;
+constexpr double kBitsPerByte = 8;
 
 // Reads members until one is unusable.
 class Reader {
@@ -35,6 +40,15 @@ class Reader {
   void seconds(double& to, const char* key) {
     number(to, key);
     to *= kNano;
+  }
+  void quantity(double& to, const std::string& key) {
+    take(to, perf::number_field(object_, key, 0, kMostQuantity));
+  }
+  template <typename Value>
+  void object(Value& to, const char* key, Result<Value> (*read)(const Json&)) {
+    const auto member = object_.is_object() ? object_.find(key) : object_.end();
+    if (member == object_.end()) return refuse(key);
+    take(to, read(*member));
   }
   void version() {
     uint64_t version = 0;
@@ -124,18 +138,59 @@ Result<Sharer> read_sharer(const Json& object) {
   return reader.result(std::move(sharer));
 }
 
-Result<Nic> read_nic(const Json& object) {
-  Nic nic;
+metrics::NicFigures read_figures(Reader& reader) {
+  metrics::NicFigures figures;
+  metrics::for_each_series([&](const metrics::Series& series) {
+    if (!series.key.empty()) reader.quantity(figures.*series.value, std::string(series.key));
+  });
+  return figures;
+}
+
+Result<metrics::NicFigures> read_statistics(const Json& object) {
   Reader reader(object);
+  metrics::NicFigures figures = read_figures(reader);
+  const auto device = object.is_object() ? object.find("device") : object.end();
+  if (device == object.end() || !device->is_object()) {
+    reader.refuse("device");
+    return reader.result(std::move(figures));
+  }
+  Reader counters(*device);
+  for (const auto& [name, value] : device->items()) {
+    if (figures.device.size() == metrics::kMaxDeviceCounters) break;
+    if (name.size() > kMaxName || printable(name) != name) counters.refuse("device");
+    counters.quantity(figures.device.emplace_back(name, 0).second, name);
+  }
+  if (auto usable = counters.result(true); !usable) reader.refuse("device");
+  return reader.result(std::move(figures));
+}
+
+Nic read_nic_summary(Reader& reader) {
+  Nic nic;
   reader.text(nic.name, "name", kMaxName);
   reader.text(nic.identity, "identity", kMaxName);
   reader.number(nic.line_rate_bps, "line_rate_bps");
+  reader.object(nic.figures, "statistics", read_statistics);
+  reader.text(nic.figures.congestion_control, "congestion_control", kMaxName);
+  nic.figures.nic = nic.name;
+  nic.figures.line_rate = nic.line_rate_bps / kBitsPerByte;
+  return nic;
+}
+
+Result<Nic> read_summary_of_nic(const Json& object) {
+  Reader reader(object);
+  Nic nic = read_nic_summary(reader);
+  return reader.result(std::move(nic));
+}
+
+Result<Nic> read_nic(const Json& object) {
+  Reader reader(object);
+  Nic nic = read_nic_summary(reader);
   reader.list(nic.flows, "flows", read_flow);
   reader.list(nic.sharers, "sharing", read_sharer);
   return reader.result(std::move(nic));
 }
 
-Result<Process> read_process(const Json& object) {
+Result<Process> read_process(const Json& object, Result<Nic> (*read)(const Json&)) {
   Process process;
   Reader reader(object);
   reader.version();
@@ -146,7 +201,7 @@ Result<Process> read_process(const Json& object) {
   if (object.is_object() && object.contains("rank")) {
     reader.number(process.rank.emplace(), "rank");
   }
-  reader.list(process.nics, "nics", read_nic);
+  reader.list(process.nics, "nics", read);
   return reader.result(std::move(process));
 }
 
@@ -199,9 +254,9 @@ void compare(const Flow& before, double seconds, Flow& now) {
 }  // namespace
 
 Result<Process> read_sighting(const Sighting& sighting) {
-  auto now = read_process(sighting.now);
+  auto now = read_process(sighting.now, read_nic);
   if (!now) return now;
-  const auto before = sighting.before.is_null() ? now : read_process(sighting.before);
+  const auto before = sighting.before.is_null() ? now : read_process(sighting.before, read_nic);
   if (!before) return before;
   const double seconds = now->uptime_s - before->uptime_s;
   for (Nic& nic : now->nics) {
@@ -213,6 +268,10 @@ Result<Process> read_sighting(const Sighting& sighting) {
     }
   }
   return now;
+}
+
+Result<Process> read_summary(const Json& document) {
+  return read_process(document, read_summary_of_nic);
 }
 
 Json to_json(const Evidence& evidence) {

@@ -23,8 +23,11 @@ struct Evidence {
   std::vector<SilentProcess> silent;
 };
 
-// Errors: kPeer.
+// Of whole documents. Errors: kPeer.
 Result<Process> read_sighting(const Sighting& sighting);
+
+// Of a summary (or of a whole document, of which it leaves the flows). Errors: kPeer.
+Result<Process> read_summary(const nlohmann::json& document);
 
 nlohmann::json to_json(const Evidence& evidence);
 // Adds what such an object, as text, holds; others' members are left alone. Errors: kPeer.

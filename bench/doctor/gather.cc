@@ -8,20 +8,19 @@
 #include <thread>
 
 #include "bench/perf/json_fields.h"
-#include "transport/state/state_directory.h"
+#include "transport/state/ask.h"
 
 namespace pacecar::doctor {
 namespace {
 
 using Json = nlohmann::json;
 
-// Longer than a process may be busy with another caller.
-constexpr Duration kAnswerLimit = Duration::from_s(3);
-
 struct Socket {
-  const StateDirectory* directory;
-  std::string name;
+  StatePlace place;
   Json before;
+  Json now;
+
+  uint64_t pid() const { return static_cast<uint64_t>(*pid_of_socket(place.name)); }
 };
 
 std::string host_name() {
@@ -36,30 +35,43 @@ std::vector<Socket> sockets_of(const std::vector<StateDirectory>& directories, u
     directory.remove_stale();
     for (std::string& name : directory.sockets()) {
       const bool wanted = pid == 0 || static_cast<uint64_t>(*pid_of_socket(name)) == pid;
-      if (wanted) sockets.push_back({&directory, std::move(name), nullptr});
+      if (wanted) sockets.push_back({{&directory, std::move(name)}, nullptr, nullptr});
     }
   }
   return sockets;
 }
 
-// One look; false where there is no use in another.
-bool look(Socket& socket, Json& document, Gathered& gathered) {
-  auto text = socket.directory->read(socket.name, kAnswerLimit);
-  const auto pid = static_cast<uint64_t>(*pid_of_socket(socket.name));
-  if (!text) {
-    if (text.error().code == ErrorCode::kPeer) {
-      gathered.evidence.silent.push_back({host_name(), pid, text.error().message});
-    } else if (text.error().code != ErrorCode::kNotFound) {  // then it has ended
-      gathered.warnings.push_back(text.error().message);
+// Null where there is no use in another look.
+Json understand(const Socket& socket, const Result<std::string>& answer,
+                const GatherOptions& options, Gathered& gathered) {
+  if (!answer) {
+    if (answer.error().code == ErrorCode::kPeer) {
+      gathered.evidence.silent.push_back({host_name(), socket.pid(), answer.error().message});
+    } else if (answer.error().code != ErrorCode::kNotFound) {  // then it has ended
+      gathered.warnings.push_back(answer.error().message);
     }
-    return false;
+    return nullptr;
   }
-  document = perf::parse_json(*text);
-  if (const auto process = read_sighting({nullptr, document}); !process) {
-    gathered.warnings.push_back(fmt::format("pid {}: {}", pid, process.error().message));
-    return false;
+  Json document = perf::parse_json(*answer);
+  const auto process = options.page == kStateSummary ? read_summary(document)
+                                                     : read_sighting({nullptr, document});
+  if (process) return document;
+  gathered.warnings.push_back(fmt::format("pid {}: {}", socket.pid(), process.error().message));
+  return nullptr;
+}
+
+// One look at all of them; those that are of no use go.
+void look(std::vector<Socket>& sockets, Json Socket::* document, const GatherOptions& options,
+          Gathered& gathered) {
+  std::vector<StatePlace> places;
+  for (const Socket& socket : sockets) places.push_back(socket.place);
+  const auto answers = ask_all(places, {.page = options.page,
+                                        .limit = options.limit,
+                                        .max_bytes = options.max_bytes});
+  for (size_t i = 0; i < sockets.size(); ++i) {
+    sockets[i].*document = understand(sockets[i], answers[i], options, gathered);
   }
-  return true;
+  std::erase_if(sockets, [=](const Socket& socket) { return (socket.*document).is_null(); });
 }
 
 }  // namespace
@@ -77,16 +89,14 @@ Gathered gather(const GatherOptions& options) {
   }
   std::vector<Socket> sockets = sockets_of(directories, options.pid);
   if (options.between > Duration()) {
-    std::erase_if(sockets, [&](Socket& socket) { return !look(socket, socket.before, gathered); });
+    look(sockets, &Socket::before, options, gathered);
     if (!sockets.empty()) {
       std::this_thread::sleep_for(std::chrono::nanoseconds(options.between.ns()));
     }
   }
+  look(sockets, &Socket::now, options, gathered);
   for (Socket& socket : sockets) {
-    Json now;
-    if (look(socket, now, gathered)) {
-      gathered.evidence.seen.push_back({std::move(socket.before), std::move(now)});
-    }
+    gathered.evidence.seen.push_back({std::move(socket.before), std::move(socket.now)});
   }
   return gathered;
 }

@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "transport/metrics/figures.h"
+
 namespace pacecar::doctor {
 
 struct Flow {
@@ -54,6 +56,7 @@ struct Nic {
   double line_rate_bps = 0;
   std::vector<Flow> flows;
   std::vector<Sharer> sharers = {};
+  metrics::NicFigures figures = {};
 };
 
 struct Process {

@@ -1,12 +1,15 @@
-// Documents that are not of our making, read, judged and printed as the doctor does: no crash, and
-// what was read is read again from what is printed.
+// Documents that are not of our making, read, judged and printed as the doctor does, told as
+// metrics and shown by top: no crash, and what was read is read again from what is printed.
 #include <nlohmann/json.hpp>
 
 #include "bench/doctor/documents.h"
 #include "bench/doctor/report.h"
+#include "bench/metrics/exporter.h"
+#include "bench/top/page.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/json_mutator.h"
 #include "transport/base/check.h"
+#include "transport/base/printable.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace pacecar;
@@ -21,6 +24,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto findings = doctor::examine(job);
   const doctor::Verdict verdict = doctor::conclude(job, findings);
   static_cast<void>(doctor::to_text(job, findings, verdict));
+  metrics::ProcessNumbers numbers;
+  const metrics::Host host = metrics::host_of({evidence, {}}, numbers);
+  for (const auto format : {metrics::Format::kPrometheus, metrics::Format::kOpenMetrics}) {
+    PACECAR_CHECK(metrics::page_of(host, format).ends_with('\n'));
+  }
+  top::View view;
+  std::vector<std::string> notes;
+  for (const top::Line& line : top::page_of(top::rows_of(evidence, notes), view, {}, 0)) {
+    PACECAR_CHECK(printable(line.text) == line.text);
+  }
   nlohmann::json document = doctor::to_json(evidence);
   doctor::add_conclusions(findings, verdict, document);
   const std::string printed =

@@ -8,8 +8,8 @@
 
 #include "tests/plugin/mesh.h"
 #include "tests/plugin/plugin_test.h"
+#include "tests/support/read_state.h"
 #include "tests/support/scratch_directory.h"
-#include "transport/state/state_directory.h"
 
 namespace pacecar::test {
 namespace {
@@ -99,7 +99,7 @@ class Rings {
 std::vector<uint64_t> bytes_sent(const std::string& state_directory) {
   const StateDirectory directory = StateDirectory::find(state_directory).value();
   const auto told = nlohmann::json::parse(
-      directory.read(directory.sockets().at(0), Duration::from_s(60)).value());
+      read_state(directory, directory.sockets().at(0)).value());
   std::vector<uint64_t> bytes;
   for (const auto& nic : told["nics"]) bytes.push_back(nic["statistics"]["bytes_sent"]);
   return bytes;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/read_state.h"
 #include "tests/support/scratch_directory.h"
 #include "transport/api/pacecar.hpp"
 #include "transport/api/state_document.h"
@@ -31,10 +32,11 @@ class ContextStateTest : public testing::Test {
     EXPECT_TRUE(context) << context.error().message;
     return std::move(*context);
   }
-  Json document() const {
+  std::string page(std::string_view name) const {
     const auto directory = StateDirectory::find(path_).value();
-    return Json::parse(directory.read(directory.sockets().at(0), Duration::from_s(60)).value());
+    return read_state(directory, directory.sockets().at(0), Duration::from_s(60), name).value();
   }
+  Json document() const { return Json::parse(page(kWholeState)); }
 
   const ScratchDirectory scratch_;
   const std::string path_ = scratch_.path() / "pacecar";
@@ -82,6 +84,13 @@ TEST_F(ContextStateTest, TellsProcessNicsAndFlows) {
   }
   EXPECT_NE(nic["flows"][0]["direction"], nic["flows"][1]["direction"]);
   EXPECT_EQ(nic["flows"][0]["number"], nic["flows"][1]["number"]);
+
+  Json summary = Json::parse(page(kStateSummary));
+  EXPECT_EQ(summary["nics"][0]["statistics"]["flows_sending"], 1);
+  EXPECT_EQ(summary["nics"][0]["statistics"]["connections_receiving"], 1);
+  EXPECT_FALSE(summary["nics"][0].contains("flows")) << "it does not grow with the job";
+  EXPECT_THAT(page(kStateMetrics),
+              HasSubstr(R"(rank="3",nic="soft:udp:lo",cc="pace",direction="send"} 1)"));
 }
 
 TEST_F(ContextStateTest, IsGoneWithTheContext) {

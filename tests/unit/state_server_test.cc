@@ -8,10 +8,12 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <set>
 
+#include "tests/support/read_state.h"
 #include "tests/support/scratch_directory.h"
 
 namespace pacecar::test {
@@ -54,11 +56,30 @@ FileDescriptor connect_to(const std::filesystem::path& path) {
   return caller;
 }
 
+StatePages pages_of(const std::string& document) {
+  return {{kWholeState, kJsonType, [document] { return document; }},
+          {kStateMetrics, "text/plain", [] { return "metrics 1\n"; }}};
+}
+
+// All that is answered to who says `words`, and then, if told, that this was all.
+std::string say(const std::filesystem::path& path, std::string_view words, bool ends = false) {
+  const FileDescriptor caller = connect_to(path);
+  EXPECT_EQ(send(caller.get(), words.data(), words.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(words.size()));
+  if (ends) shutdown(caller.get(), SHUT_WR);
+  std::string answer;
+  std::array<char, 4096> part;
+  for (ssize_t size = 0; (size = recv(caller.get(), part.data(), part.size(), 0)) > 0;) {
+    answer.append(part.data(), static_cast<size_t>(size));
+  }
+  return answer;
+}
+
 class StateServerTest : public testing::Test {
  protected:
   std::unique_ptr<StateServer> serve(const std::string& document) {
     auto server =
-        StateServer::open(StateDirectory::make(path_).value(), [document] { return document; });
+        StateServer::open(StateDirectory::make(path_).value(), pages_of(document));
     EXPECT_TRUE(server) << server.error().message;
     return server ? std::move(*server) : nullptr;
   }
@@ -76,7 +97,9 @@ TEST_F(StateServerTest, GivesItsOwnerTheWholeDocument) {
   const auto server = serve(document);
   const auto names = directory().sockets();
   ASSERT_THAT(names, ElementsAre(std::to_string(getpid()) + "-0.sock"));
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(directory().read(names[0], kLimit).value(), document);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(read_state(directory(), names[0], kLimit).value(), document);
+  }
 }
 
 TEST_F(StateServerTest, IsForItsOwnerOnly) {
@@ -89,10 +112,10 @@ TEST_F(StateServerTest, SeveralOfAProcessHaveNamesOfTheirOwnAndTakeThemAway) {
   auto first = serve("1");
   const auto second = serve("2");
   ASSERT_EQ(directory().sockets().size(), 2U);
-  EXPECT_EQ(directory().read(directory().sockets()[1], kLimit).value(), "2");
+  EXPECT_EQ(read_state(directory(), directory().sockets()[1], kLimit).value(), "2");
   first.reset();
   ASSERT_EQ(directory().sockets().size(), 1U);
-  EXPECT_EQ(directory().read(directory().sockets()[0], kLimit).value(), "2");
+  EXPECT_EQ(read_state(directory(), directory().sockets()[0], kLimit).value(), "2");
 }
 
 TEST_F(StateServerTest, NothingOfItOutlivesAnExec) {
@@ -139,7 +162,7 @@ TEST_F(StateServerTest, AnotherUsersDirectoryIsRefusedEvenByRoot) {
   EXPECT_TRUE(StateDirectory::find(path_)) << "root may look into it";
   // What listens there is not its owner's.
   const FileDescriptor impostor = bind_to(file("1-0.sock"), true);
-  const auto read = directory().read("1-0.sock", kLimit);
+  const auto read = read_state(directory(), "1-0.sock", kLimit);
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, ErrorCode::kPermission);
 }
@@ -161,7 +184,7 @@ class TakenNameTest : public StateServerTest {
     auto directory =
         StateDirectory::make_usual({.function = note, .context = &said_}, scratch_.path());
     EXPECT_TRUE(directory) << directory.error().message;
-    auto server = StateServer::open(std::move(*directory), [] { return "{}"; });
+    auto server = StateServer::open(std::move(*directory), pages_of("{}"));
     return server ? std::move(*server) : nullptr;
   }
 
@@ -172,7 +195,7 @@ class TakenNameTest : public StateServerTest {
       const auto directory = StateDirectory::find(path);
       if (!directory) continue;
       for (const std::string& name : directory->sockets()) {
-        if (directory->read(name, kLimit)) found.push_back(path);
+        if (read_state(*directory, name, kLimit)) found.push_back(path);
       }
     }
     return found;
@@ -237,7 +260,7 @@ TEST_F(StateServerTest, OnlyWhatNobodyServesAnyMoreIsRemoved) {
   directory().remove_stale();
   EXPECT_THAT(directory().sockets(),
               testing::UnorderedElementsAre(served, "2-0.sock", "3-0.sock", "4-0.sock"));
-  EXPECT_EQ(directory().read("2-0.sock", kLimit).error().code, ErrorCode::kNotFound);
+  EXPECT_EQ(read_state(directory(), "2-0.sock", kLimit).error().code, ErrorCode::kNotFound);
 }
 
 TEST_F(StateServerTest, TheNextProcessTidiesUp) {
@@ -253,7 +276,7 @@ TEST_F(StateServerTest, WhoDoesNotAnswerIsGivenUp) {
   const FileDescriptor silent = bind_to(file("7-0.sock"), true);
   const FileDescriptor first = connect_to(file("7-0.sock"));  // takes the only place
   for (int i = 0; i < 2; ++i) {
-    const auto read = directory().read("7-0.sock", Duration::from_ms(50));
+    const auto read = read_state(directory(), "7-0.sock", Duration::from_ms(50));
     ASSERT_FALSE(read);
     EXPECT_EQ(read.error().code, ErrorCode::kPeer);
   }
@@ -264,7 +287,7 @@ TEST_F(StateServerTest, CallersThatTakeNothingDoNotKeepOthersOut) {
   const std::string name = directory().sockets().at(0);
   const FileDescriptor idle = connect_to(file(name));
   connect_to(file(name));  // gone at once
-  EXPECT_EQ(directory().read(name, kLimit).value().size(), 8'000'000U);
+  EXPECT_EQ(read_state(directory(), name, kLimit).value().size(), 8'000'000U);
 }
 
 TEST_F(StateServerTest, EndsWhileACallerTakesNothing) {
@@ -274,6 +297,57 @@ TEST_F(StateServerTest, EndsWhileACallerTakesNothing) {
   ASSERT_EQ(recv(idle.get(), &byte, 1, 0), 1);  // it is being served
   server.reset();
   EXPECT_THAT(directory().sockets(), IsEmpty());
+}
+
+TEST_F(StateServerTest, ServesThePageThatIsNamed) {
+  const auto server = serve("{}");
+  const auto path = file(directory().sockets().at(0));
+  EXPECT_EQ(say(path, "GET /metrics\n"), "metrics 1\n");
+  EXPECT_EQ(say(path, "GET /state\n"), "{}");
+  EXPECT_EQ(say(path, "", true), "{}") << "who names none";
+  EXPECT_EQ(say(path, ""), "{}") << "who says nothing";
+  EXPECT_EQ(say(path, "GET /metrics HTTP/1.1\r\nHost: pacecar\r\n\r\n"),
+            "HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 10\r\n"
+            "Connection: close\r\n\r\nmetrics 1\n");
+}
+
+TEST_F(StateServerTest, WhoAsksForAnythingElseIsToldWhatThereIs) {
+  const auto server = serve("{}");
+  const auto path = file(directory().sockets().at(0));
+  const std::string sentence =
+      "There is no such page here: ask by GET for one of /state /metrics.\n";
+  for (const std::string& words :
+       {std::string("GET /\n"), std::string("GET \n"), std::string("POST /state HTTP/1.1\r\n"),
+        std::string("\n"), std::string(4096, 'x'), std::string("GET /state SMTP\n"),
+        std::string("\0GET /state\n", 12), std::string(100'000, '\n')}) {
+    EXPECT_EQ(say(path, words), sentence) << words.substr(0, 40);
+  }
+  EXPECT_EQ(say(path, "GET", true), sentence);
+  EXPECT_THAT(say(path, "GET /nope HTTP/1.1\r\n\r\n"),
+              testing::StartsWith("HTTP/1.0 404 Not Found\r\n"));
+}
+
+TEST_F(StateServerTest, AllAreAskedAtOnce) {
+  const auto server = serve("{}");
+  const FileDescriptor silent = bind_to(file("7-0.sock"), true);
+  const StateDirectory all = directory();
+  const std::string served = std::to_string(getpid()) + "-0.sock";
+  const std::vector<StatePlace> places = {{&all, "7-0.sock"}, {&all, served}, {&all, "8-0.sock"}};
+  const auto answers = ask_all(places, {.page = kWholeState, .limit = Duration::from_ms(500)});
+  ASSERT_EQ(answers.size(), 3U);
+  EXPECT_EQ(answers[0].error().code, ErrorCode::kPeer);
+  EXPECT_EQ(answers[1].value(), "{}") << "a silent one before it takes nothing of its time";
+  EXPECT_EQ(answers[2].error().code, ErrorCode::kNotFound);
+}
+
+TEST_F(StateServerTest, AnAnswerWithoutEndIsGivenUp) {
+  const auto server = serve("12");
+  const StateDirectory all = directory();
+  const StatePlace place{&all, all.sockets().at(0)};
+  const auto answer =
+      ask_all({&place, 1}, {.page = kWholeState, .limit = kLimit, .max_bytes = 1}).at(0);
+  ASSERT_FALSE(answer);
+  EXPECT_THAT(answer.error().message, HasSubstr("no end"));
 }
 
 TEST(StateDirectoryTest, NamesOfSockets) {

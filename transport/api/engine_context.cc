@@ -7,6 +7,7 @@
 
 #include "transport/api/lane_list.h"
 #include "transport/api/memory.h"
+#include "transport/metrics/exposition.h"
 
 namespace pacecar {
 namespace {
@@ -103,7 +104,7 @@ void EngineContext::serve_state() {
   auto directory = params_.state_dir.empty() ? StateDirectory::make_usual(log_)
                                              : StateDirectory::make(params_.state_dir);
   auto server = std::move(directory).and_then([this](StateDirectory&& made) {
-    return StateServer::open(std::move(made), [this] { return state(); });
+    return StateServer::open(std::move(made), state_pages());
   });
   if (server) {
     state_server_ = std::move(*server);
@@ -112,13 +113,21 @@ void EngineContext::serve_state() {
   }
 }
 
-std::string EngineContext::state() const {
+StatePages EngineContext::state_pages() const {
+  const auto json = [this](StateDetail detail) { return state_document(state(), detail); };
+  return {{kWholeState, kJsonType, [json] { return json(StateDetail::kWhole); }},
+          {kStateSummary, kJsonType, [json] { return json(StateDetail::kSummary); }},
+          {kStateMetrics, std::string(metrics::content_type(metrics::Format::kPrometheus)),
+           [this] { return state_metrics(state()); }}};
+}
+
+ProcessState EngineContext::state() const {
   ProcessState told{
       .name = process_, .uptime = clock_now() - opened_, .banner = banner(), .nics = {}};
   for (const Group& group : std::span(groups_).first(own_)) {
     for (const RunningNic& nic : group) told.nics.push_back(state_of(nic));
   }
-  return state_document(told);
+  return told;
 }
 
 NicState EngineContext::state_of(const RunningNic& nic) const {

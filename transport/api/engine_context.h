@@ -53,7 +53,8 @@ class EngineContext final : public Context {
 
  private:
   void serve_state();
-  std::string state() const;
+  StatePages state_pages() const;
+  ProcessState state() const;
   NicState state_of(const RunningNic& nic) const;
 
   tl::unexpected<Error> no_such_nic(size_t nic) const;

@@ -6,11 +6,13 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "transport/base/printable.h"
+#include "transport/metrics/metric_table.h"
 
 namespace pacecar {
 namespace {
@@ -81,24 +83,23 @@ Json flow_json(const FlowStatus& flow) {
   return json;
 }
 
-Json statistics_json(const Statistics& statistics) {
-  Json device = Json::object();
-  for (const DeviceCounter& counter : statistics.device_counters) {
-    device[printable(counter.name)] = counter.count;
+// Counts as people write them.
+Json number(double value) {
+  constexpr double kExact = 9007199254740992;  // 2^53
+  if (value >= 0 && value < kExact && value == std::floor(value)) {
+    return static_cast<uint64_t>(value);
   }
-  return {{"messages_sent", statistics.messages_sent},
-          {"messages_received", statistics.messages_received},
-          {"bytes_sent", statistics.bytes_sent},
-          {"bytes_received", statistics.bytes_received},
-          {"packets_sent", statistics.packets_sent},
-          {"packets_received", statistics.packets_received},
-          {"packets_retransmitted", statistics.packets_retransmitted},
-          {"timeouts", statistics.timeouts},
-          {"duplicates", statistics.duplicates},
-          {"rejected", statistics.rejected},
-          {"marked_packets", statistics.marked_packets},
-          {"expected_senders", statistics.expected_senders},
-          {"device", std::move(device)}};
+  return value;
+}
+
+Json statistics_json(const metrics::NicFigures& figures) {
+  Json json = Json::object();
+  metrics::for_each_series([&](const metrics::Series& series) {
+    if (!series.key.empty()) json[std::string(series.key)] = number(figures.*series.value);
+  });
+  Json& device = json["device"] = Json::object();
+  for (const auto& [name, count] : figures.device) device[name] = number(count);
+  return json;
 }
 
 Json sharer_json(const LinkSharer& sharer) {
@@ -111,20 +112,20 @@ Json sharer_json(const LinkSharer& sharer) {
           {"in_part_bps", incoming.part().bps()}};
 }
 
-Json nic_json(const NicState& nic) {
-  Json sharers = Json::array();
+Json nic_json(const NicState& nic, StateDetail detail) {
+  Json json = {{"name", printable(nic.info.name)},
+               {"device", printable(nic.info.device)},
+               {"address", printable(nic.info.address)},
+               {"identity", hex(nic.identity)},
+               {"line_rate_bps", nic.line_rate.bps()},
+               {"congestion_control", nic.statistics.congestion_control},
+               {"statistics", statistics_json(figures_of(nic))}};
+  if (detail == StateDetail::kSummary) return json;
+  Json& sharers = json["sharing"] = Json::array();
   for (const LinkSharer& sharer : nic.sharers) sharers.push_back(sharer_json(sharer));
-  Json flows = Json::array();
+  Json& flows = json["flows"] = Json::array();
   for (const FlowStatus& flow : nic.flows) flows.push_back(flow_json(flow));
-  return {{"name", printable(nic.info.name)},
-          {"device", printable(nic.info.device)},
-          {"address", printable(nic.info.address)},
-          {"identity", hex(nic.identity)},
-          {"line_rate_bps", nic.line_rate.bps()},
-          {"congestion_control", nic.statistics.congestion_control},
-          {"statistics", statistics_json(nic.statistics)},
-          {"sharing", std::move(sharers)},
-          {"flows", std::move(flows)}};
+  return json;
 }
 
 }  // namespace
@@ -138,7 +139,7 @@ ProcessName own_process() {
           .rank = rank_of_process()};
 }
 
-std::string state_document(const ProcessState& state) {
+std::string state_document(const ProcessState& state, StateDetail detail) {
   Json document = {{"schema_version", kSchemaVersion},
                    {"host", printable(state.name.host)},
                    {"program", printable(state.name.program)},
@@ -147,7 +148,7 @@ std::string state_document(const ProcessState& state) {
                    {"banner", printable(state.banner)},
                    {"nics", Json::array()}};
   if (state.name.rank) document["rank"] = *state.name.rank;
-  for (const NicState& nic : state.nics) document["nics"].push_back(nic_json(nic));
+  for (const NicState& nic : state.nics) document["nics"].push_back(nic_json(nic, detail));
   return document.dump();
 }
 

@@ -1,5 +1,5 @@
-// What a process tells of itself to those who ask (transport/state), as JSON. README.md lists the
-// members. Pure but for own_process().
+// What a process tells of itself to those who ask (transport/state): as JSON, of which README.md
+// lists the members, or as metrics. Pure but for own_process().
 #pragma once
 
 #include <sys/types.h>
@@ -11,6 +11,7 @@
 #include "transport/api/pacecar.hpp"
 #include "transport/base/units.h"
 #include "transport/message/flow_status.h"
+#include "transport/metrics/figures.h"
 #include "transport/share/memory/host_share.h"
 
 namespace pacecar {
@@ -41,7 +42,16 @@ struct ProcessState {
   std::vector<NicState> nics;
 };
 
+enum class StateDetail : uint8_t {
+  kWhole,
+  kSummary,  // without `flows` and `sharing`, so that its size does not grow with the job
+};
+
 // Texts in it are printable ASCII, whatever the system calls things.
-std::string state_document(const ProcessState& state);
+std::string state_document(const ProcessState& state, StateDetail detail = StateDetail::kWhole);
+
+metrics::NicFigures figures_of(const NicState& nic);
+// All metrics of the process, as Prometheus reads them.
+std::string state_metrics(const ProcessState& state);
 
 }  // namespace pacecar

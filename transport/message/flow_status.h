@@ -5,9 +5,14 @@
 #include <string>
 
 #include "cc/controller.h"
+#include "transport/base/units.h"
 #include "transport/message/handshake.h"
 
 namespace pacecar {
+
+// A connection that has not moved for so long stalls, and the library says so: long before those
+// above give up (NCCL's watchdog waits for minutes).
+inline constexpr Duration kStallLimit = Duration::from_s(5);
 
 enum class FlowState : uint8_t {
   kJoining,  // we have offered it; the peer has not answered

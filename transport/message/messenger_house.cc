@@ -7,8 +7,6 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kHousekeeping = Duration::from_ms(5);
-// Long before those above give up (NCCL's watchdog waits for minutes).
-constexpr Duration kStallLimit = Duration::from_s(5);
 
 }  // namespace
 

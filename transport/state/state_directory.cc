@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <glob.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -18,8 +17,6 @@
 #include <cstring>
 #include <ctime>
 #include <memory>
-
-#include "transport/state/time_limit.h"
 
 namespace pacecar {
 namespace {
@@ -58,10 +55,6 @@ FileDescriptor stream_socket(int flags) {
   return FileDescriptor(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0));
 }
 
-tl::unexpected<Error> silent() {
-  return fail(ErrorCode::kPeer, "it does not answer: it is stopped, or stuck");
-}
-
 // Nothing listens under the name.
 bool stale(const FileDescriptor& directory, const std::string& name) {
   struct stat information {};
@@ -72,28 +65,8 @@ bool stale(const FileDescriptor& directory, const std::string& name) {
   }
   const FileDescriptor socket = stream_socket(SOCK_NONBLOCK);
   const sockaddr_un address = address_in(directory, name);
-  return socket && connect(socket.get(), any(address), sizeof address) != 0 &&
+  return socket && ::connect(socket.get(), any(address), sizeof address) != 0 &&
          errno == ECONNREFUSED;
-}
-
-Result<std::string> receive_all(const FileDescriptor& socket, Duration limit) {
-  const TimeLimit time(limit);
-  std::string document;
-  std::array<char, 1U << 16> part;
-  for (;;) {
-    pollfd waiting{socket.get(), POLLIN, 0};
-    const int left_ms = time.left_ms();
-    if (left_ms == 0 || poll(&waiting, 1, left_ms) == 0) return silent();
-    const ssize_t size = recv(socket.get(), part.data(), part.size(), MSG_DONTWAIT);
-    if (size == 0) return document;
-    if (size < 0 && errno != EINTR && errno != EAGAIN) {
-      return fail(ErrorCode::kPeer, "it ended while it answered");
-    }
-    if (size > 0) document.append(part.data(), static_cast<size_t>(size));
-    if (document.size() > StateDirectory::kMaxDocumentBytes) {
-      return fail(ErrorCode::kPeer, "its answer has no end");
-    }
-  }
 }
 
 std::vector<std::string> matches(const std::string& pattern) {
@@ -253,16 +226,12 @@ std::vector<std::string> StateDirectory::sockets() const {
   return names;
 }
 
-Result<std::string> StateDirectory::read(const std::string& name, Duration limit) const {
-  const FileDescriptor socket = stream_socket(0);
-  // Bounds the wait for a place among those who wait to be served.
-  const timeval wait{limit.ns() / 1'000'000'000, limit.ns() % 1'000'000'000 / 1000};
+Result<std::optional<FileDescriptor>> StateDirectory::connect(const std::string& name) const {
+  FileDescriptor socket = stream_socket(SOCK_NONBLOCK);
+  if (!socket) return system_error("cannot make a UNIX socket");
   const sockaddr_un address = address_in(directory_, name);
-  if (!socket || setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof wait) != 0) {
-    return system_error("cannot make a UNIX socket");
-  }
-  if (connect(socket.get(), any(address), sizeof address) != 0) {
-    if (errno == EAGAIN) return silent();
+  if (::connect(socket.get(), any(address), sizeof address) != 0) {
+    if (errno == EAGAIN) return std::nullopt;
     return fail(ErrorCode::kNotFound, fmt::format("nobody listens on {}/{}", path_, name));
   }
   ucred peer{};
@@ -271,7 +240,7 @@ Result<std::string> StateDirectory::read(const std::string& name, Duration limit
     return fail(ErrorCode::kPermission,
                 fmt::format("{}/{} is not served by the directory's owner", path_, name));
   }
-  return receive_all(socket, limit);
+  return socket;
 }
 
 }  // namespace pacecar

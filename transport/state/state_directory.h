@@ -59,14 +59,13 @@ class StateDirectory {
 
   // Names of sockets, at most kMaxSockets; some may be stale.
   std::vector<std::string> sockets() const;
-  // The whole document of the process that listens there. Errors: kNotFound (nobody does), kPeer
-  // (no document of at most kMaxDocumentBytes within the limit), kPermission (not the owner).
-  Result<std::string> read(const std::string& name, Duration limit) const;
+  // Nobody waits: nullopt where there is no place just now among those who wait to be served.
+  // Errors: kNotFound (nobody listens there), kPermission (not the owner), kSystem.
+  Result<std::optional<FileDescriptor>> connect(const std::string& name) const;
 
   const std::string& path() const { return path_; }
 
   static constexpr size_t kMaxSockets = 4096;
-  static constexpr size_t kMaxDocumentBytes = 32U << 20;
 
  private:
   static Result<StateDirectory> make_substitute(const std::string& shared);

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -17,13 +18,23 @@ namespace pacecar {
 namespace {
 
 constexpr Duration kAnswerLimit = Duration::from_s(2);
-constexpr int kPauseMs = 10;  // a document takes a small part of that to make
+constexpr int kPauseMs = 10;  // a page takes a small part of that to make
+// Who has asked for nothing by then is given the first page.
+constexpr int kSilenceMs = 100;
+constexpr size_t kMaxRequest = 4096;
 
 bool may_ask(const FileDescriptor& caller) {
   ucred peer{};
   socklen_t size = sizeof peer;
   return getsockopt(caller.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
          (peer.uid == geteuid() || peer.uid == 0);
+}
+
+std::string with_headers(int status, std::string_view reason, std::string_view type,
+                         std::string_view body) {
+  return fmt::format(
+      "HTTP/1.0 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
+      status, reason, type, body.size(), body);
 }
 
 tl::unexpected<Error> cannot(std::string_view what, int code) {
@@ -34,14 +45,14 @@ tl::unexpected<Error> cannot(std::string_view what, int code) {
 }  // namespace
 
 Result<std::unique_ptr<StateServer>> StateServer::open(StateDirectory directory,
-                                                       std::function<std::string()> document) {
+                                                       StatePages pages) {
   directory.remove_stale();
   FileDescriptor stop(eventfd(0, EFD_CLOEXEC));
   if (!stop) return cannot("an eventfd", errno);
   auto listening = directory.listen();
   if (!listening) return tl::unexpected(listening.error());
   std::unique_ptr<StateServer> server(new StateServer(std::move(directory), std::move(*listening),
-                                                      std::move(stop), std::move(document)));
+                                                      std::move(stop), std::move(pages)));
   try {
     server->thread_ = std::thread([raw = server.get()] { raw->serve(); });
   } catch (const std::system_error& error) {
@@ -51,11 +62,11 @@ Result<std::unique_ptr<StateServer>> StateServer::open(StateDirectory directory,
 }
 
 StateServer::StateServer(StateDirectory directory, StateDirectory::Listening listening,
-                         FileDescriptor stop, std::function<std::string()> document)
+                         FileDescriptor stop, StatePages pages)
     : directory_(std::move(directory)),
       listening_(std::move(listening)),
       stop_(std::move(stop)),
-      document_(std::move(document)) {}
+      pages_(std::move(pages)) {}
 
 // A forked child has neither the thread nor the socket's name: both are its parent's.
 StateServer::~StateServer() {
@@ -86,13 +97,48 @@ void StateServer::serve() {
 
 void StateServer::answer(const FileDescriptor& caller) const {
   const TimeLimit time(kAnswerLimit);
-  const std::string document = document_();
-  std::string_view left = document;
+  const std::string text = response(first_words(caller, time));
+  std::string_view left = text;
   while (!left.empty() && wait_for(caller.get(), POLLOUT, time.left_ms())) {
     const ssize_t sent = send(caller.get(), left.data(), left.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno != EAGAIN && errno != EINTR) return;
     if (sent > 0) left.remove_prefix(static_cast<size_t>(sent));
   }
+  // Who has said more than was read would see a reset after the answer.
+  std::array<char, kMaxRequest> rest;
+  while (recv(caller.get(), rest.data(), rest.size(), MSG_DONTWAIT) > 0 && time.left_ms() > 0) {
+  }
+}
+
+// Up to the end of the first line or of all that comes; empty for those who say nothing.
+std::string StateServer::first_words(const FileDescriptor& caller, const TimeLimit& time) const {
+  std::array<char, kMaxRequest> words;
+  size_t size = 0;
+  while (size < words.size() &&
+         wait_for(caller.get(), POLLIN, size == 0 ? kSilenceMs : time.left_ms())) {
+    const ssize_t more =
+        recv(caller.get(), words.data() + size, words.size() - size, MSG_DONTWAIT);
+    if (more < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (more <= 0) break;
+    size += static_cast<size_t>(more);
+    if (std::memchr(words.data(), '\n', size) != nullptr) break;
+  }
+  return {words.data(), size};
+}
+
+std::string StateServer::response(std::string_view text) const {
+  const StateRequest request = parse_state_request(text);
+  const auto named = [&request](const StatePage& page) { return page.path == request.path; };
+  const auto found = text.empty() ? pages_.begin()
+                                  : std::find_if(pages_.begin(), pages_.end(), named);
+  if (found != pages_.end()) {
+    std::string body = found->make();
+    return request.headers ? with_headers(200, "OK", found->type, body) : body;
+  }
+  std::string sentence = "There is no such page here: ask by GET for one of";
+  for (const StatePage& page : pages_) sentence += fmt::format(" {}", page.path);
+  sentence += ".\n";
+  return request.headers ? with_headers(404, "Not Found", "text/plain", sentence) : sentence;
 }
 
 bool StateServer::wait_for(int fd, short events, int limit_ms) const {

@@ -1,5 +1,6 @@
-// Serves a document to whoever may ask: the same user, and root. A caller connects, gets the whole
-// document, made at that moment, and the server closes.
+// Serves pages to whoever may ask: the same user, and root. A caller connects, names a page in the
+// first line of a request of HTTP, gets the page, made at that moment, and the server closes. So
+// `curl --unix-socket PID-0.sock http://pacecar/metrics` works.
 //
 // One thread, which sleeps while nobody asks. One caller at a time, each for a bounded time, with a
 // pause between two: callers cannot keep the process from its work.
@@ -10,35 +11,48 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "transport/state/state_directory.h"
+#include "transport/state/state_request.h"
+#include "transport/state/time_limit.h"
 
 namespace pacecar {
 
+struct StatePage {
+  std::string_view path;
+  std::string type;                   // of its content, as HTTP says it
+  std::function<std::string()> make;  // called by the server's thread, until it is destroyed
+};
+// The first is for those who name none.
+using StatePages = std::vector<StatePage>;
+
 class StateServer {
  public:
-  // `document` is called by the server's thread, until the server is destroyed. Errors: kSystem.
-  static Result<std::unique_ptr<StateServer>> open(StateDirectory directory,
-                                                   std::function<std::string()> document);
-  // Waits for `document` to return, never for callers.
+  // At least one page. Errors: kSystem.
+  static Result<std::unique_ptr<StateServer>> open(StateDirectory directory, StatePages pages);
+  // Waits for a page to be made, never for callers.
   ~StateServer();
   StateServer(const StateServer&) = delete;
   StateServer& operator=(const StateServer&) = delete;
 
  private:
   StateServer(StateDirectory directory, StateDirectory::Listening listening, FileDescriptor stop,
-              std::function<std::string()> document);
+              StatePages pages);
 
   void serve();
   void answer(const FileDescriptor& caller) const;
+  std::string first_words(const FileDescriptor& caller, const TimeLimit& time) const;
+  std::string response(std::string_view request) const;
   // Until the descriptor is ready, the server ends, or so long; negative: no limit. True: ready.
   bool wait_for(int fd, short events, int limit_ms) const;
 
   const StateDirectory directory_;
   const StateDirectory::Listening listening_;
   const FileDescriptor stop_;  // an eventfd, readable from the end on
-  const std::function<std::string()> document_;
+  const StatePages pages_;
   const pid_t owner_ = getpid();
   std::thread thread_;
 };

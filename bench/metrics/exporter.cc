@@ -1,0 +1,107 @@
+#include "bench/metrics/exporter.h"
+
+#include <sys/resource.h>
+
+#include <unordered_set>
+
+#include "transport/state/state_directory.h"
+
+namespace pacecar::metrics {
+namespace {
+
+// Of one process: much more than a summary of many NICs takes.
+constexpr size_t kMaxSummaryBytes = 1U << 20;
+
+double seconds_of(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
+
+double own_cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
+}
+
+void add(Exposition& page, std::string_view name, std::string_view help, size_t value) {
+  page.family(name, Type::kGauge, "", help);
+  page.sample("", static_cast<double>(value));
+}
+
+void add_host(Exposition& page, const Host& host) {
+  add(page, "pacecar_processes", "Processes of this host that use Pacecar and told how they stand.",
+      host.processes.size());
+  add(page, "pacecar_silent_processes",
+      "Processes that do not answer at their state socket: stopped, or stuck.", host.silent);
+  add(page, "pacecar_unreadable_processes",
+      "Processes, or their directories, whose state could not be read.", host.unreadable);
+  add(page, "pacecar_nics_left_out", "NICs of processes beyond the most that are told.",
+      host.nics_left_out);
+  page.family("pacecar_exporter_info", Type::kGauge, "", "What serves this page.");
+  std::string version;
+  add_label(version, "version", PACECAR_VERSION);
+  page.sample(version, 1);
+  // Not process_cpu_seconds_total, which node_exporter, too, says of itself.
+  page.family("pacecar_exporter_cpu_seconds", Type::kCounter, "seconds",
+              "CPU time of the exporter itself.");
+  page.sample("", own_cpu_seconds());
+}
+
+}  // namespace
+
+Host host_of(const doctor::Gathered& gathered, ProcessNumbers& numbers) {
+  Host host{.processes = {},
+            .silent = gathered.evidence.silent.size(),
+            .unreadable = gathered.warnings.size()};
+  std::vector<doctor::Process> processes;
+  std::unordered_set<std::string> seen;
+  for (const doctor::Sighting& sighting : gathered.evidence.seen) {
+    auto process = doctor::read_summary(sighting.now);
+    if (!process) {
+      ++host.unreadable;
+      continue;
+    }
+    // A process may be found through several directories.
+    const bool known = !process->nics.empty() && !seen.insert(process->nics[0].identity).second;
+    if (!known) processes.push_back(std::move(*process));
+  }
+  const std::vector<size_t> given = numbers.of(processes);
+  size_t room = kMaxNics;
+  for (size_t i = 0; i < processes.size(); ++i) {
+    ProcessFigures figures{.program = processes[i].program,
+                           .rank = processes[i].rank,
+                           .number = std::to_string(given[i]),
+                           .uptime = processes[i].uptime_s,
+                           .nics = {}};
+    for (doctor::Nic& nic : processes[i].nics) {
+      if (room == 0) {
+        ++host.nics_left_out;
+        continue;
+      }
+      --room;
+      figures.nics.push_back(std::move(nic.figures));
+    }
+    host.processes.push_back(std::move(figures));
+  }
+  return host;
+}
+
+std::string page_of(const Host& host, Format format) {
+  Exposition page(format);
+  add_processes(page, host.processes);
+  add_host(page, host);
+  return page.take();
+}
+
+Page Exporter::page(Format format) {
+  const std::lock_guard lock(making_);
+  doctor::GatherOptions options{.directories = {directory_},
+                                .page = kStateSummary,
+                                .limit = kAnswerLimit,
+                                .max_bytes = kMaxSummaryBytes};
+  if (directory_.empty()) options.directories = usual_state_directories();
+  const doctor::Gathered gathered = doctor::gather(options);
+  const Host host = host_of(gathered, numbers_);
+  return {page_of(host, format), gathered.warnings};
+}
+
+}  // namespace pacecar::metrics

@@ -1,0 +1,194 @@
+#include "bench/metrics/metrics_command.h"
+
+#include <fmt/core.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/metrics/exporter.h"
+#include "bench/metrics/http_server.h"
+#include "bench/metrics/textfile.h"
+#include "bench/perf/command_line.h"
+#include "bench/perf/console.h"
+#include "bench/perf/exit_code.h"
+#include "transport/base/params_environment.h"
+#include "transport/state/state_directory.h"
+
+namespace pacecar {
+namespace {
+
+using namespace metrics;
+using perf::Console;
+
+constexpr uint64_t kLongestInterval = 3600;  // seconds
+
+constexpr const char* kFooter = R"(Examples:
+  pacecar metrics                            print them once
+  pacecar metrics --listen                   http://127.0.0.1:18516/metrics, for this host
+  pacecar metrics --listen 0.0.0.0:18516 --tls-cert host.pem --tls-key host.key
+  pacecar metrics --textfile /var/lib/prometheus/node-exporter/pacecar.prom --interval 15
+It tells of all processes of this user, as root of all users. Scrape configuration, alert rules and
+a dashboard: deploy/metrics.
+Exit codes: 0 success, 1 failed, 2 wrong usage.)";
+
+struct Flags {
+  std::vector<std::string> listen;  // at most one
+  std::string tls_cert;
+  std::string tls_key;
+  std::string tls_client_ca;
+  bool no_tls = false;
+  std::string textfile;
+  uint64_t interval_s = 0;
+  bool openmetrics = false;
+  bool quiet = false;
+  bool no_color = false;
+  bool listens = false;
+};
+
+void add_flags(CLI::App& app, Flags& flags) {
+  auto* listen = app.add_option("--listen", flags.listen,
+                                "serve over HTTP at PORT, ADDRESS:PORT or [IPV6]:PORT "
+                                "(127.0.0.1:18516); another than this host's own wants TLS")
+                     ->expected(0, 1);
+  auto* cert = app.add_option("--tls-cert", flags.tls_cert, "certificate, a file of PEM: HTTPS");
+  auto* key = app.add_option("--tls-key", flags.tls_key, "its key, a file of PEM");
+  auto* client_ca =
+      app.add_option("--tls-client-ca", flags.tls_client_ca,
+                     "serve those only who show a certificate that is signed by this, of PEM");
+  auto* no_tls = app.add_flag("--no-tls", flags.no_tls,
+                              "plain HTTP also where other hosts reach it, and read it");
+  cert->needs(listen)->needs(key);
+  key->needs(cert);
+  client_ca->needs(cert);
+  no_tls->needs(listen)->excludes(cert);
+  auto* textfile = app.add_option("--textfile", flags.textfile,
+                                  "write this file, *.prom, for node_exporter")
+                       ->excludes(listen);
+  app.add_option("--interval", flags.interval_s,
+                 "write the file every so many seconds, until ended (0: once)")
+      ->check(perf::whole_number(0, kLongestInterval))
+      ->needs(textfile);
+  app.add_flag("--openmetrics", flags.openmetrics,
+               "print OpenMetrics 1.0 (over HTTP, who asks chooses)")
+      ->excludes(listen)
+      ->excludes(textfile);
+  app.add_flag("--quiet", flags.quiet, "no messages but warnings and errors");
+  app.add_flag("--no-color", flags.no_color, "no colours");
+  app.footer(kFooter);
+}
+
+// Empty: the usual ones.
+Result<std::string> state_directory() {
+  const auto params = load_params_from_environment({}, nullptr);
+  if (!params) return tl::unexpected(params.error());
+  if (params->state_dir == kNoStateDirectory) {
+    return fail(ErrorCode::kInvalidArgument,
+                "PACECAR_STATE_DIR is none: processes with that setting cannot be seen; unset it");
+  }
+  return params->state_dir;
+}
+
+sigset_t ending_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  return signals;
+}
+
+Result<void> serve(const Flags& flags, Exporter& exporter, const Console& console) {
+  const auto address = parse_address(flags.listen.empty() ? "" : flags.listen.front());
+  if (!address) return tl::unexpected(address.error());
+  if (!is_loopback(*address) && flags.tls_cert.empty() && !flags.no_tls) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("other hosts reach {}: give --tls-cert and --tls-key, or --no-tls if "
+                            "all who reach it may read what runs here",
+                            to_string(*address)));
+  }
+  const auto server = HttpServer::open({.address = *address,
+                                        .certificate = flags.tls_cert,
+                                        .key = flags.tls_key,
+                                        .client_ca = flags.tls_client_ca},
+                                       exporter);
+  if (!server) return tl::unexpected(server.error());
+  console.note("serving " + (*server)->url());
+  Result<void> ended;
+  const pthread_t waiting = pthread_self();
+  std::thread serving([&] {
+    ended = (*server)->run();
+    pthread_kill(waiting, SIGTERM);
+  });
+  const sigset_t signals = ending_signals();
+  int signal = 0;
+  sigwait(&signals, &signal);
+  (*server)->stop();
+  serving.join();
+  return ended;
+}
+
+Result<void> write_file(const Flags& flags, Exporter& exporter, const Console& console) {
+  const sigset_t signals = ending_signals();
+  const timespec interval{static_cast<time_t>(flags.interval_s), 0};
+  do {
+    const Page page = exporter.page(Format::kPrometheus);
+    for (const std::string& warning : page.warnings) console.warn(warning);
+    if (auto written = replace_file(flags.textfile, page.text); !written) return written;
+  } while (flags.interval_s > 0 && sigtimedwait(&signals, nullptr, &interval) < 0);
+  return {};
+}
+
+Result<void> print(const Flags& flags, Exporter& exporter, const Console& console) {
+  const Page page =
+      exporter.page(flags.openmetrics ? Format::kOpenMetrics : Format::kPrometheus);
+  for (const std::string& warning : page.warnings) console.warn(warning);
+  if (std::fwrite(page.text.data(), 1, page.text.size(), stdout) != page.text.size() ||
+      std::fflush(stdout) != 0) {
+    return fail(ErrorCode::kSystem,
+                "cannot write to standard output: is the disk full, or the reader gone?");
+  }
+  return {};
+}
+
+Result<void> run(const Flags& flags, const Console& console) {
+  auto directory = state_directory();
+  if (!directory) return tl::unexpected(directory.error());
+  Exporter exporter(std::move(*directory));
+  std::signal(SIGPIPE, SIG_IGN);  // a caller who leaves ends nothing
+  if (!flags.listens && flags.textfile.empty()) return print(flags, exporter, console);
+  const sigset_t signals = ending_signals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // of all threads to come: these are waited for
+  return flags.listens ? serve(flags, exporter, console) : write_file(flags, exporter, console);
+}
+
+}  // namespace
+
+int run_metrics(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("What all Pacecar processes of this host count and measure, for Prometheus.",
+               "pacecar metrics");
+  add_flags(app, flags);
+  const auto help = perf::parse_command_line(app, argc, argv);
+  const Console console(flags.quiet, !flags.no_color);
+  if (!help) {
+    console.error(help.error().message);
+    return perf::kExitUsage;
+  }
+  if (!help->empty()) {
+    fmt::print("{}", *help);
+    return perf::kExitOk;
+  }
+  flags.listens = app.count("--listen") > 0;
+  const auto done = run(flags, console);
+  if (done) return perf::kExitOk;
+  console.error(done.error().message);
+  return perf::exit_code_of(done.error());
+}
+
+}  // namespace pacecar

@@ -1,0 +1,49 @@
+// Where those who watch hosts put what they see, and whoever shows it looks.
+//
+// Thread rule: any thread.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "bench/doctor/documents.h"
+
+namespace pacecar::top {
+
+class Board {
+ public:
+  // An empty name: this host.
+  explicit Board(const std::vector<std::string>& hosts);
+
+  // One look at a host. Its processes are paired with themselves in the look before.
+  void post(size_t host, doctor::Evidence evidence, std::vector<std::string> notes);
+  // Nothing more comes from there, and why.
+  void end(size_t host, const std::string& why);
+
+  struct Seen {
+    doctor::Evidence evidence;       // of all hosts
+    std::vector<std::string> notes;  // of what could not be seen
+  };
+  Seen all() const;
+  // Changes with every post() and end().
+  uint64_t version() const;
+  // Every host has been looked at so often, or has ended.
+  bool has_looks(uint64_t looks) const;
+
+ private:
+  struct Host {
+    std::string name;
+    doctor::Evidence evidence;
+    std::vector<std::string> notes;
+    uint64_t looks = 0;
+    bool ended = false;
+  };
+
+  mutable std::mutex mutex_;
+  std::vector<Host> hosts_;
+  uint64_t version_ = 0;
+};
+
+}  // namespace pacecar::top

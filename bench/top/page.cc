@@ -1,0 +1,159 @@
+#include "bench/top/page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/doctor/rules.h"
+
+namespace pacecar::top {
+namespace {
+
+constexpr size_t kMaxNotes = 4;
+constexpr size_t kMaxNics = 12;  // on a screen; logs have all
+constexpr const char* kUnknown = "-";
+
+using Cells = std::vector<std::string>;
+
+std::string rate(std::optional<double> bps) {
+  return bps ? doctor::rate_text(*bps) : kUnknown;
+}
+
+std::string percent(std::optional<double> share) {
+  return share ? fmt::format("{:.1f}%", 100 * *share) : kUnknown;
+}
+
+std::string micros(std::optional<double> seconds) {
+  return seconds ? fmt::format("{:.0f} us", *seconds * 1e6) : kUnknown;
+}
+
+std::string bytes(std::optional<double> value) {
+  if (!value) return kUnknown;
+  if (*value < 1e4) return fmt::format("{:.0f} B", *value);
+  return *value < 1e7 ? fmt::format("{:.0f} KB", *value / 1e3)
+                      : fmt::format("{:.0f} MB", *value / 1e6);
+}
+
+Cells nic_cells(const NicRow& row) {
+  return {row.stalled > 0 ? "!" : " ",
+          row.nic,
+          row.process,
+          row.congestion_control,
+          rate(row.sends_bps),
+          rate(row.receives_bps),
+          percent(row.of_line),
+          micros(row.rtt_s),
+          percent(row.sent_again),
+          percent(row.marked),
+          fmt::format("{:.0f}", row.flows),
+          fmt::format("{:.0f}", row.stalled)};
+}
+
+const Cells kNicTitles = {" ",         "NIC",        "PROCESS", "CC",     "SENDS",   "RECEIVES",
+                          "OF LINE", "RTT", "SENT AGAIN", "MARKED", "FLOWS", "STALLED"};
+
+Cells flow_cells(const FlowRow& row) {
+  return {row.trouble ? "!" : " ",
+          row.limit,
+          row.process,
+          row.sending ? "to" : "from",
+          row.peer,
+          rate(row.goodput_bps),
+          rate(row.may_send_bps),
+          micros(row.rtt_s),
+          percent(row.sent_again),
+          bytes(row.queue_bytes),
+          row.still_s ? fmt::format("{:.1f} s", *row.still_s) : kUnknown,
+          row.nic};
+}
+
+const Cells kFlowTitles = {" ",        "LIMIT",      "PROCESS", "",      "PEER", "GOODPUT",
+                           "MAY SEND", "RTT", "SENT AGAIN", "QUEUE", "STILL", "NIC"};
+
+// Columns as wide as their widest cell.
+std::vector<Line> table(const Cells& titles, const std::vector<Cells>& rows) {
+  std::vector<size_t> widths;
+  for (const std::string& title : titles) widths.push_back(title.size());
+  for (const Cells& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  const auto line = [&widths](const Cells& cells) {
+    std::string text;
+    for (size_t i = 0; i < cells.size(); ++i) {
+      text += fmt::format("{:<{}}", cells[i], widths[i] + (i == 0 ? 0 : 2));
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    return text;
+  };
+  std::vector<Line> lines = {{line(titles), Style::kHeader}};
+  for (const Cells& row : rows) {
+    lines.push_back({line(row), row[0] == "!" ? Style::kTrouble : Style::kPlain});
+  }
+  return lines;
+}
+
+std::string title(const Rows& rows, const View& view, const Status& status) {
+  std::string text = fmt::format(
+      "pacecar top  {}  {} host{}, {} processes, {} NICs, {} flows  by {}{}  every {:g} s",
+      status.time, status.hosts, status.hosts == 1 ? "" : "s", rows.processes, rows.nics.size(),
+      rows.flows.size(), name_of(view.sort), view.reversed ? " (reversed)" : "",
+      status.interval_s);
+  if (view.paused) text += "  PAUSED";
+  if (view.typing) {
+    text += fmt::format("  filter: {}_", view.filter);
+  } else if (!view.filter.empty()) {
+    text += fmt::format("  filter: {}", view.filter);
+  }
+  return text;
+}
+
+void append(std::vector<Line>& lines, std::vector<Line> more) {
+  lines.insert(lines.end(), std::make_move_iterator(more.begin()),
+               std::make_move_iterator(more.end()));
+}
+
+std::vector<Line> nic_lines(const std::vector<NicRow>& nics, size_t most) {
+  std::vector<Cells> cells;
+  for (const NicRow& row : nics) {
+    if (cells.size() == most) break;
+    cells.push_back(nic_cells(row));
+  }
+  std::vector<Line> lines = table(kNicTitles, cells);
+  if (cells.size() < nics.size()) {
+    lines.push_back({fmt::format("  and {} more NICs", nics.size() - cells.size())});
+  }
+  return lines;
+}
+
+std::string first_flow(const FlowRow& row) {
+  return fmt::format("  {} {} {}: {}", row.process, row.sending ? "to" : "from", row.peer, row.why);
+}
+
+}  // namespace
+
+std::vector<Line> page_of(Rows rows, View& view, const Status& status, size_t height) {
+  filter_rows(rows, view.filter);
+  sort_flows(rows.flows, view.sort, view.reversed);
+  std::vector<Line> lines = {{title(rows, view, status), Style::kTitle}};
+  if (view.help) lines.push_back({kKeysHelp});
+  std::vector<std::string> notes = rows.silent;
+  notes.insert(notes.end(), status.notes.begin(), status.notes.end());
+  for (size_t i = 0; i < notes.size() && (height == 0 || i < kMaxNotes); ++i) {
+    lines.push_back({"! " + notes[i], Style::kTrouble});
+  }
+  if (view.first >= rows.flows.size()) view.first = rows.flows.empty() ? 0 : rows.flows.size() - 1;
+  if (!rows.flows.empty()) lines.push_back({first_flow(rows.flows[view.first])});
+  lines.push_back({});
+  append(lines, nic_lines(rows.nics, height == 0 ? rows.nics.size() : kMaxNics));
+  lines.push_back({});
+  std::vector<Cells> cells;
+  for (size_t i = view.first; i < rows.flows.size(); ++i) {
+    if (height != 0 && lines.size() + 1 + cells.size() >= height) break;
+    cells.push_back(flow_cells(rows.flows[i]));
+  }
+  append(lines, table(kFlowTitles, cells));
+  if (height != 0 && lines.size() > height) lines.resize(height);
+  return lines;
+}
+
+}  // namespace pacecar::top

@@ -1,0 +1,195 @@
+#include "bench/top/rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "bench/doctor/rules.h"
+
+namespace pacecar::top {
+namespace {
+
+constexpr double kBits = 8;
+
+struct Interval {
+  const doctor::Process* before = nullptr;  // null: one look
+  double seconds = 0;
+};
+
+// How much of a counter came in the interval; nullopt where it went back.
+std::optional<double> grown(const metrics::NicFigures* before, const metrics::NicFigures& now,
+                            double metrics::NicFigures::* counter) {
+  if (before == nullptr || now.*counter < before->*counter) return std::nullopt;
+  return now.*counter - before->*counter;
+}
+
+std::optional<double> share(std::optional<double> part, std::optional<double> whole) {
+  if (!part || !whole || *whole <= 0) return std::nullopt;
+  return std::min(1.0, *part / *whole);
+}
+
+NicRow nic_row(const doctor::Process& process, const doctor::Nic& nic, const Interval& interval) {
+  using F = metrics::NicFigures;
+  const F* before = nullptr;
+  if (interval.before != nullptr && interval.seconds > 0) {
+    for (const doctor::Nic& one : interval.before->nics) {
+      if (one.identity == nic.identity) before = &one.figures;
+    }
+  }
+  const auto rate = [&](double F::* bytes) -> std::optional<double> {
+    const auto more = grown(before, nic.figures, bytes);
+    if (!more) return std::nullopt;
+    return kBits * *more / interval.seconds;
+  };
+  NicRow row{.process = doctor::name_of(process),
+             .nic = nic.name,
+             .congestion_control = nic.figures.congestion_control,
+             .sends_bps = rate(&F::bytes_sent),
+             .receives_bps = rate(&F::bytes_received),
+             .of_line = {},
+             .sent_again = share(grown(before, nic.figures, &F::packets_retransmitted),
+                                 grown(before, nic.figures, &F::packets_sent)),
+             .marked = share(grown(before, nic.figures, &F::marked_packets),
+                             grown(before, nic.figures, &F::packets_received)),
+             .rtt_s = {},
+             .flows = nic.figures.flows_sending + nic.figures.flows_receiving,
+             .stalled = nic.figures.stalled_sending + nic.figures.stalled_receiving};
+  row.of_line = share(row.sends_bps, nic.line_rate_bps);
+  if (nic.figures.rtt_median > 0) row.rtt_s = nic.figures.rtt_median;
+  return row;
+}
+
+FlowRow flow_row(const doctor::Path& path) {
+  const doctor::Flow& flow = *path.flow;
+  const doctor::Rule& rule = doctor::diagnose(path);
+  FlowRow row{.trouble = rule.trouble,
+              .severity = static_cast<size_t>(&rule - doctor::rules().data()),
+              .limit = std::string(rule.name),
+              .why = rule.why(path),
+              .process = doctor::name_of(*path.process),
+              .nic = path.nic->name,
+              .peer = path.peer_name(),
+              .sending = flow.sending};
+  if (flow.requests > 0) row.still_s = flow.still_s;
+  if (!flow.sending) return row;
+  row.goodput_bps = flow.goodput_bps;
+  row.may_send_bps = flow.rate_bps;
+  row.queue_bytes = static_cast<double>(flow.backlog_bytes);
+  row.sent_again = share(static_cast<double>(flow.repeated_bytes),
+                         static_cast<double>(flow.tried_bytes));
+  if (flow.rtt_s > 0) row.rtt_s = flow.rtt_s;
+  return row;
+}
+
+struct Look {
+  doctor::Process now;
+  std::optional<doctor::Process> before;
+};
+
+std::vector<Look> looks_of(const doctor::Evidence& evidence, std::vector<std::string>& notes) {
+  std::vector<Look> looks;
+  for (const doctor::Sighting& sighting : evidence.seen) {
+    auto now = doctor::read_sighting(sighting);
+    if (!now) {
+      notes.push_back(now.error().message);
+      continue;
+    }
+    Look look{std::move(*now), std::nullopt};
+    if (!sighting.before.is_null()) {
+      if (auto before = doctor::read_sighting({nullptr, sighting.before})) {
+        look.before = std::move(*before);
+      }
+    }
+    looks.push_back(std::move(look));
+  }
+  return looks;
+}
+
+double key_of(const FlowRow& row, Column column) {
+  constexpr double kUnknown = -1;
+  switch (column) {
+    case Column::kGoodput:
+      return row.goodput_bps.value_or(kUnknown);
+    case Column::kMaySend:
+      return row.may_send_bps.value_or(kUnknown);
+    case Column::kRtt:
+      return row.rtt_s.value_or(kUnknown);
+    case Column::kSentAgain:
+      return row.sent_again.value_or(kUnknown);
+    case Column::kQueue:
+      return row.queue_bytes.value_or(kUnknown);
+    case Column::kStill:
+      return row.still_s.value_or(kUnknown);
+    case Column::kLimit:
+    case Column::kProcess:
+      break;
+  }
+  return 0;
+}
+
+bool goes_first(const FlowRow& a, const FlowRow& b, Column column) {
+  if (column == Column::kLimit) {
+    const auto key = [](const FlowRow& row) {
+      return std::tuple(row.trouble ? row.severity : doctor::rules().size(),
+                        -row.goodput_bps.value_or(-1));
+    };
+    return key(a) < key(b);
+  }
+  if (column == Column::kProcess) return a.process < b.process;
+  return key_of(a, column) > key_of(b, column);
+}
+
+}  // namespace
+
+Rows rows_of(const doctor::Evidence& evidence, std::vector<std::string>& notes) {
+  Rows rows;
+  const std::vector<Look> looks = looks_of(evidence, notes);
+  doctor::Job job;
+  for (const Look& look : looks) job.add(look.now);
+  rows.processes = job.processes().size();
+  for (const doctor::SilentProcess& process : evidence.silent) {
+    rows.silent.push_back(fmt::format("{}: {}", doctor::name_of(process), process.reason));
+  }
+  for (const doctor::Process& process : job.processes()) {
+    Interval interval;
+    for (const Look& look : looks) {
+      if (!look.before || look.now.pid != process.pid || look.now.host != process.host) continue;
+      interval = {&*look.before, look.now.uptime_s - look.before->uptime_s};
+    }
+    for (const doctor::Nic& nic : process.nics) {
+      rows.nics.push_back(nic_row(process, nic, interval));
+      for (const doctor::Flow& flow : nic.flows) {
+        rows.flows.push_back(flow_row({&job, &process, &nic, &flow}));
+      }
+    }
+  }
+  return rows;
+}
+
+std::string_view name_of(Column column) {
+  constexpr std::array<std::string_view, kColumns> kNames = {
+      "limit", "goodput", "may-send", "rtt", "sent-again", "queue", "still", "process"};
+  return kNames[static_cast<size_t>(column)];
+}
+
+void sort_flows(std::vector<FlowRow>& flows, Column column, bool reversed) {
+  std::stable_sort(flows.begin(), flows.end(), [&](const FlowRow& a, const FlowRow& b) {
+    return reversed ? goes_first(b, a, column) : goes_first(a, b, column);
+  });
+}
+
+void filter_rows(Rows& rows, std::string_view filter) {
+  if (filter.empty()) return;
+  const auto holds = [filter](std::string_view text) {
+    return text.find(filter) != std::string_view::npos;
+  };
+  std::erase_if(rows.flows, [&](const FlowRow& row) {
+    return !holds(row.process) && !holds(row.nic) && !holds(row.peer) && !holds(row.limit);
+  });
+  std::erase_if(rows.nics,
+                [&](const NicRow& row) { return !holds(row.process) && !holds(row.nic); });
+}
+
+}  // namespace pacecar::top

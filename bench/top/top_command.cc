@@ -1,0 +1,295 @@
+#include "bench/top/top_command.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+
+#include <atomic>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/doctor/gather.h"
+#include "bench/perf/command_line.h"
+#include "bench/perf/console.h"
+#include "bench/perf/exit_code.h"
+#include "bench/top/board.h"
+#include "bench/top/page.h"
+#include "bench/top/remote.h"
+#include "bench/top/screen.h"
+#include "transport/base/params_environment.h"
+#include "transport/state/state_directory.h"
+
+namespace pacecar {
+namespace {
+
+using namespace top;
+using perf::Console;
+
+constexpr double kShortestInterval = 0.1;  // seconds
+constexpr double kLongestInterval = 3600;
+constexpr int kKeyMs = 100;  // between two looks at the board
+constexpr uint64_t kLooksForRates = 2;
+
+constexpr const char* kFooter = R"(Examples:
+  pacecar top                            all processes of this user; as root, of all users
+  pacecar top --hosts node1,node2        of these hosts, over ssh
+  pacecar top --once                     one page for a log
+  pacecar top --json >>flows.jsonl       one line for each look, as pacecar doctor reads them
+Keys: q quit, space pause, s/S sort by another column, r reverse, / filter, esc no filter, arrows
+and PgUp/PgDn scroll, ? help. Lines of trouble begin with '!'; LIMIT is what pacecar doctor says.
+Exit codes: 0 success, 1 failed, 2 wrong usage.)";
+
+struct Flags {
+  std::vector<std::string> hosts;
+  std::string ssh = "ssh -o BatchMode=yes";
+  std::string remote = "pacecar";
+  double interval_s = 2;
+  std::string sort = "limit";
+  std::string filter;
+  bool reversed = false;
+  bool once = false;
+  bool json = false;
+  bool no_color = false;
+};
+
+std::vector<std::string> column_names() {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < kColumns; ++i) names.emplace_back(name_of(static_cast<Column>(i)));
+  return names;
+}
+
+void add_flags(CLI::App& app, Flags& flags) {
+  auto* hosts = app.add_option("--hosts", flags.hosts, "watch these hosts over ssh, not this one")
+                    ->delimiter(',');
+  app.add_option("--ssh", flags.ssh, "how to reach them")->capture_default_str()->needs(hosts);
+  app.add_option("--remote", flags.remote, "the program there")
+      ->capture_default_str()
+      ->needs(hosts);
+  app.add_option("--interval", flags.interval_s, "seconds between two looks")
+      ->check(CLI::Range(kShortestInterval, kLongestInterval))
+      ->capture_default_str();
+  app.add_option("--sort", flags.sort, "sort flows by this column")
+      ->check(CLI::IsMember(column_names()))
+      ->capture_default_str();
+  app.add_option("--filter", flags.filter,
+                 "only what has this in process, NIC, peer or limit");
+  app.add_flag("--reverse", flags.reversed, "the other way round");
+  app.add_flag("--once", flags.once, "print one page, after two looks that give rates");
+  app.add_flag("--json", flags.json, "print a line of JSON for each look")->excludes(hosts);
+  app.add_flag("--no-color", flags.no_color, "no colours (as NO_COLOR)");
+  app.footer(kFooter);
+}
+
+// --- what is watched ---
+
+Result<std::vector<std::string>> state_directories() {
+  const auto params = load_params_from_environment({}, nullptr);
+  if (!params) return tl::unexpected(params.error());
+  if (params->state_dir == kNoStateDirectory) {
+    return fail(ErrorCode::kInvalidArgument,
+                "PACECAR_STATE_DIR is none: processes with that setting cannot be seen; unset it");
+  }
+  if (params->state_dir.empty()) return usual_state_directories();
+  return std::vector<std::string>{params->state_dir};
+}
+
+doctor::Gathered look(const std::vector<std::string>& directories) {
+  return doctor::gather({.directories = directories});
+}
+
+// True: all of it has passed.
+bool wait_for(double seconds, const std::stop_token& stop) {
+  for (double left_ms = seconds * 1e3; left_ms > 0; left_ms -= kKeyMs) {
+    if (stop.stop_requested()) return false;
+    poll(nullptr, 0, static_cast<int>(std::ceil(std::min<double>(left_ms, kKeyMs))));
+  }
+  return !stop.stop_requested();
+}
+
+void watch_this_host(const std::stop_token& stop, Board& board, double interval_s,
+                     const std::vector<std::string>& directories) {
+  do {
+    doctor::Gathered gathered = look(directories);
+    board.post(0, std::move(gathered.evidence), std::move(gathered.warnings));
+  } while (wait_for(interval_s, stop));
+}
+
+std::vector<std::string> remote_command(const Flags& flags, const std::string& host) {
+  std::vector<std::string> words;
+  std::istringstream ssh(flags.ssh);
+  for (std::string word; ssh >> word;) words.push_back(word);
+  words.insert(words.end(), {host, flags.remote, "top", "--json", "--interval",
+                             fmt::format("{}", flags.interval_s)});
+  return words;
+}
+
+class Watch {
+ public:
+  Watch(const Flags& flags, const std::vector<std::string>& directories)
+      : board_(flags.hosts.empty() ? std::vector<std::string>{""} : flags.hosts) {
+    if (flags.hosts.empty()) {
+      threads_.emplace_back([this, &flags, directories](const std::stop_token& stop) {
+        watch_this_host(stop, board_, flags.interval_s, directories);
+      });
+    }
+    for (size_t i = 0; i < flags.hosts.size(); ++i) {
+      threads_.emplace_back([this, &flags, i](const std::stop_token& stop) {
+        const auto post = [this, i](doctor::Evidence evidence) {
+          board_.post(i, std::move(evidence), {});
+        };
+        board_.end(i, watch_remote(remote_command(flags, flags.hosts[i]), stop, post));
+      });
+    }
+  }
+  ~Watch() {
+    for (std::jthread& thread : threads_) thread.request_stop();
+  }
+
+  const Board& board() const { return board_; }
+
+ private:
+  Board board_;
+  std::vector<std::jthread> threads_;
+};
+
+// --- what is shown ---
+
+std::atomic<bool> ended{false};
+
+void end_on_signals() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { ended = true; };
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // a reader who leaves is told by write()
+}
+
+std::string time_of_day() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  return fmt::format("{:02}:{:02}:{:02}", local.tm_hour, local.tm_min, local.tm_sec);
+}
+
+View view_of(const Flags& flags) {
+  View view{.reversed = flags.reversed, .filter = flags.filter};
+  for (size_t i = 0; i < kColumns; ++i) {
+    if (name_of(static_cast<Column>(i)) == flags.sort) view.sort = static_cast<Column>(i);
+  }
+  return view;
+}
+
+struct Shown {
+  Rows rows;
+  Status status;
+};
+
+Shown shown_of(const Flags& flags, const Board::Seen& seen) {
+  Shown shown{.rows = {},
+              .status = {.time = time_of_day(),
+                         .hosts = flags.hosts.empty() ? 1 : flags.hosts.size(),
+                         .interval_s = flags.interval_s,
+                         .notes = seen.notes}};
+  shown.rows = rows_of(seen.evidence, shown.status.notes);
+  return shown;
+}
+
+Result<void> print(const std::string& text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    return fail(ErrorCode::kSystem,
+                "cannot write to standard output: is the disk full, or the reader gone?");
+  }
+  return {};
+}
+
+Result<void> run_once(const Flags& flags, const Watch& watch) {
+  while (!watch.board().has_looks(kLooksForRates) && !ended) poll(nullptr, 0, kKeyMs);
+  Shown shown = shown_of(flags, watch.board().all());
+  View view = view_of(flags);
+  std::string text;
+  for (const Line& line : page_of(shown.rows, view, shown.status, 0)) text += line.text + "\n";
+  if (auto printed = print(text); !printed) return printed;
+  if (shown.rows.processes > 0 || !shown.rows.silent.empty()) return {};
+  return fail(ErrorCode::kNotFound,
+              "no process with Pacecar is to be seen: run as the job's user or root, on its host, "
+              "and in containers with PACECAR_STATE_DIR on a directory that both see");
+}
+
+Result<void> run_live(const Flags& flags, const Watch& watch) {
+  const bool color = !flags.no_color && std::getenv("NO_COLOR") == nullptr;
+  const auto screen = Screen::open(color);
+  if (!screen) return tl::unexpected(screen.error());
+  View view = view_of(flags);
+  Shown shown = shown_of(flags, {});
+  uint64_t version = 0;
+  while (!view.ends && !ended) {
+    if (!view.paused && watch.board().version() != version) {
+      version = watch.board().version();
+      shown = shown_of(flags, watch.board().all());
+    }
+    (*screen)->draw(page_of(shown.rows, view, shown.status, (*screen)->height()));
+    if (const int key = (*screen)->key(kKeyMs); key >= 0) press(view, key);
+  }
+  return {};
+}
+
+Result<void> run_json(const Flags& flags, const std::vector<std::string>& directories,
+                      const Console& console) {
+  do {
+    const doctor::Gathered gathered = look(directories);
+    for (const std::string& warning : gathered.warnings) console.warn(warning);
+    const std::string line = doctor::to_json(gathered.evidence)
+                                 .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    if (auto printed = print(line + "\n"); !printed) return printed;
+    if (flags.once) break;
+    for (double left_s = flags.interval_s; left_s > 0 && !ended; left_s -= kKeyMs * 1e-3) {
+      poll(nullptr, 0, static_cast<int>(std::ceil(std::min(left_s * 1e3, double{kKeyMs}))));
+    }
+  } while (!ended);
+  return {};
+}
+
+Result<void> run(const Flags& flags, const Console& console) {
+  for (const std::string& host : flags.hosts) {
+    if (auto usable = check_host_name(host); !usable) return usable;
+  }
+  if (flags.ssh.find_first_not_of(' ') == std::string::npos) {
+    return fail(ErrorCode::kInvalidArgument, "--ssh is empty: write --ssh ssh");
+  }
+  const auto directories = state_directories();
+  if (!directories) return tl::unexpected(directories.error());
+  end_on_signals();
+  if (flags.json) return run_json(flags, *directories, console);
+  const Watch watch(flags, *directories);
+  return flags.once ? run_once(flags, watch) : run_live(flags, watch);
+}
+
+}  // namespace
+
+int run_top(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("NICs and flows of the running jobs, live: rates, limits, round trips, stalls.",
+               "pacecar top");
+  add_flags(app, flags);
+  const auto help = perf::parse_command_line(app, argc, argv);
+  const Console console(false, !flags.no_color);
+  if (!help) {
+    console.error(help.error().message);
+    return perf::kExitUsage;
+  }
+  if (!help->empty()) {
+    fmt::print("{}", *help);
+    return perf::kExitOk;
+  }
+  const auto done = run(flags, console);
+  if (done) return perf::kExitOk;
+  console.error(done.error().message);
+  return perf::exit_code_of(done.error());
+}
+
+}  // namespace pacecar

@@ -1,0 +1,399 @@
+"""Runs the real `pacecar metrics` on real processes, and Debian's Prometheus on it:
+metrics_test.py PROGRAM RANK.
+
+Nothing here asserts a speed. Time limits are bounds on hanging.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.parse
+import urllib.request
+
+PROGRAM = ""
+RANK = ""
+LIMIT_S = 60
+DEPLOY = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "metrics"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.state = self.root / "state"
+        self.state.mkdir(mode=0o700)
+
+    def environment(self, **changes):
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
+        return {**clean, "PACECAR_NICS": "soft:udp:lo", "PACECAR_TIMEOUT": "300s",
+                "PACECAR_STATE_DIR": str(self.state), **changes}
+
+    def start(self, *command, **changes):
+        process = subprocess.Popen(command, env=self.environment(**changes), text=True,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        process.kill()
+        process.communicate()
+
+    def start_pair(self):
+        """Two ranks that send to each other, of which one is late."""
+        ranks = [self.start(RANK, kind, RANK=str(rank))
+                 for rank, kind in enumerate(["eager", "late"])]
+        handles = [rank.stdout.readline() for rank in ranks]
+        for rank, handle in zip(ranks, reversed(handles)):
+            rank.stdin.write(handle)
+            rank.stdin.flush()
+        for rank in ranks:
+            self.assertEqual(rank.stdout.readline(), "connected\n")
+        return ranks
+
+    def metrics(self, *arguments, **changes):
+        return subprocess.run([PROGRAM, "metrics", *arguments], env=self.environment(**changes),
+                              text=True, capture_output=True, timeout=LIMIT_S, check=False)
+
+    def listen(self, *arguments):
+        """The exporter and its URL."""
+        exporter = self.start(PROGRAM, "metrics", *arguments)
+        line = exporter.stderr.readline()
+        found = re.search(r"serving (https?://\S+/metrics)", line)
+        self.assertTrue(found, line)
+        return exporter, found.group(1)
+
+    def check_text(self, text):
+        checked = subprocess.run(["promtool", "check", "metrics"], input=text, text=True,
+                                 capture_output=True, timeout=LIMIT_S, check=False)
+        self.assertEqual((checked.returncode, checked.stdout + checked.stderr), (0, ""))
+
+
+def fetch(url, **headers):
+    request = urllib.request.Request(url, headers=headers)
+    with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
+        return answer.headers["Content-Type"], answer.read().decode()
+
+
+class Job(Case):
+    def test_all_processes_of_the_host_are_told(self):
+        self.start_pair()
+        for text in (self.metrics().stdout, fetch(self.listen("--listen", "0")[1])[1]):
+            self.check_text(text)
+            self.assertIn("\npacecar_processes 2\n", text)
+            for rank in "0", "1":
+                labels = f'program="doctor_rank",rank="{rank}",process="0",nic="soft:udp:lo"'
+                self.assertIn(f'\npacecar_connections{{{labels},cc="pace",direction="send"}} 1\n',
+                              text)
+
+    def test_each_process_serves_its_own_at_its_socket(self):
+        self.start_pair()
+        for path in self.state.iterdir():
+            with socket.socket(socket.AF_UNIX) as caller:
+                caller.connect(str(path))
+                caller.sendall(b"GET /metrics HTTP/1.1\r\nHost: pacecar\r\n\r\n")
+                answer = b""
+                while part := caller.recv(65536):
+                    answer += part
+            head, _, text = answer.decode().partition("\r\n\r\n")
+            self.assertTrue(head.startswith("HTTP/1.0 200 OK\r\n"), head)
+            self.check_text(text)
+
+    def test_who_asks_chooses_the_format(self):
+        _, url = self.listen("--listen", "127.0.0.1:0")
+        kind, text = fetch(url)
+        self.assertEqual(kind, "text/plain; version=0.0.4; charset=utf-8")
+        self.assertNotIn("# EOF", text)
+        kind, text = fetch(url, Accept=OPENMETRICS)
+        self.assertTrue(kind.startswith(OPENMETRICS), kind)
+        self.assertTrue(text.endswith("\n# EOF\n"))
+        self.assertEqual(self.metrics("--openmetrics").stdout[-6:], "# EOF\n")
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            fetch(url + "/nope")
+        self.assertEqual(refused.exception.code, 404)
+
+    def test_a_stopped_process_is_told_and_keeps_nobody_waiting_for_the_others(self):
+        ranks = self.start_pair()
+        ranks[0].send_signal(signal.SIGSTOP)
+        for _ in range(2):
+            text = self.metrics().stdout
+            self.assertIn("\npacecar_silent_processes 1\n", text)
+            self.assertIn("\npacecar_processes 1\n", text)
+            self.assertIn('rank="1"', text)
+
+    @unittest.skipUnless(shutil.which("prometheus-node-exporter"), "there is no node_exporter")
+    def test_node_exporter_takes_the_file(self):
+        self.start_pair()
+        file = self.root / "pacecar.prom"
+        self.assertEqual(self.metrics("--textfile", str(file)).returncode, 0)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.start("prometheus-node-exporter", f"--web.listen-address={address}",
+                   f"--collector.textfile.directory={self.root}", "--collector.disable-defaults",
+                   "--collector.textfile")
+        give_up = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                text = fetch(f"http://{address}/metrics")[1]
+                break
+            except urllib.error.HTTPError as error:
+                self.fail(error.read().decode())
+            except urllib.error.URLError:
+                self.assertLess(time.monotonic(), give_up)
+                time.sleep(0.05)
+        self.assertIn("\nnode_textfile_scrape_error 0\n", text)
+        self.assertIn("\npacecar_processes 2\n", text)
+        self.assertRegex(text, r'\npacecar_connections\{.*direction="send".*\} 1\n')
+
+    def test_the_file_is_replaced_until_ended(self):
+        file = self.root / "pacecar.prom"
+        self.assertEqual(self.metrics("--textfile", str(file)).returncode, 0)
+        self.check_text(file.read_text())
+        self.assertEqual(file.stat().st_mode & 0o777, 0o644)
+        first = file.stat().st_ino
+        writing = self.start(PROGRAM, "metrics", "--textfile", str(file), "--interval", "1")
+        give_up = time.monotonic() + LIMIT_S
+        seen = {first}
+        while len(seen) < 3 and time.monotonic() < give_up:
+            with contextlib.suppress(FileNotFoundError):
+                seen.add(file.stat().st_ino)
+            time.sleep(0.05)
+        writing.send_signal(signal.SIGTERM)
+        self.assertEqual(writing.wait(timeout=LIMIT_S), 0)
+        self.check_text(file.read_text())
+        self.assertEqual([f.name for f in self.root.iterdir() if ".prom" in f.name],
+                         ["pacecar.prom"])
+
+
+class Hostile(Case):
+    def answer(self, document):
+        """What is told of a process that answers so."""
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(self.state / "7-0.sock"))
+            server.listen()
+            asking = self.start(PROGRAM, "metrics")
+            caller, _ = server.accept()
+            with contextlib.suppress(OSError):
+                caller.sendall(document)
+            caller.close()
+            output, errors = asking.communicate(timeout=LIMIT_S)
+        (self.state / "7-0.sock").unlink()
+        self.assertEqual(asking.returncode, 0, errors)
+        self.check_text(output)
+        return output, errors
+
+    def test_a_document_that_is_none_is_one_sentence_and_counted(self):
+        for document in (b"x", b'{"schema_version": 1, "host": "\x1b[2J"}', b"[" * 80000,
+                         b'{"schema_version": 1, "nics": ' + b"[" * 80000 + b"]" * 80000 + b"}"):
+            output, errors = self.answer(document)
+            self.assertIn("\npacecar_unreadable_processes 1\n", output)
+            self.assertRegex(errors, r"\Awarning: pid 7: .*\n\Z")
+            self.assertNotIn("\x1b[2J", errors)
+
+    def test_an_answer_without_end_is_given_up(self):
+        output, errors = self.answer(b" " * (4 << 20))
+        self.assertIn("\npacecar_silent_processes 1\n", output)
+        self.assertEqual(errors, "")
+
+    def test_callers_that_talk_nonsense_or_nothing_keep_nobody_out(self):
+        _, url = self.listen("--listen", "0")
+        address = ("127.0.0.1", urllib.parse.urlsplit(url).port)
+        silent = [socket.create_connection(address) for _ in range(8)]
+        for words in (b"\0" * 100000, b"GET " + b"/" * 100000, b"POST /metrics HTTP/1.1\r\n\r\n",
+                      b"GET /metrics HTTP/9.9\r\n\r\n", b"\r\n" * 1000):
+            with socket.create_connection(address) as caller, contextlib.suppress(OSError):
+                caller.sendall(words)
+        self.assertIn("pacecar_processes 0\n", fetch(url)[1])
+        for caller in silent:
+            caller.close()
+
+
+class CommandLine(Case):
+    def test_wrong_usage_is_one_sentence(self):
+        taken = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(taken.close)
+        port = str(taken.getsockname()[1])
+        for code, arguments in (
+                (2, ["--nope"]), (2, ["--listen", "x:y"]), (2, ["--listen", "65536"]),
+                (2, ["--listen", "0.0.0.0:0"]), (2, ["--listen", "[::]:0"]),
+                (2, ["--listen", "--tls-cert", "/nope", "--tls-key", "/nope"]),
+                (2, ["--tls-key", "x"]), (2, ["--interval", "5"]),
+                (2, ["--textfile", "x.txt"]), (1, ["--textfile", "/nope/x.prom"]),
+                (2, ["--textfile", "x.prom", "--interval", "-1"]),
+                (2, ["--listen", "--textfile", "x.prom"]), (1, ["--listen", port])):
+            process = self.metrics(*arguments)
+            self.assertEqual((process.returncode, process.stdout), (code, ""), arguments)
+            self.assertRegex(process.stderr, r"\Aerror: .*\n\Z", arguments)
+
+    def test_what_cannot_be_written_is_told(self):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            process = subprocess.run([PROGRAM, "metrics"], env=self.environment(), stdout=full,
+                                     stderr=subprocess.PIPE, text=True, timeout=LIMIT_S,
+                                     check=False)
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(process.stderr, r"\Aerror: cannot write .*\n\Z")
+
+    def test_switched_off(self):
+        process = self.metrics(PACECAR_STATE_DIR="none")
+        self.assertEqual((process.returncode, process.stdout), (2, ""))
+        self.assertRegex(process.stderr, r"\Aerror: PACECAR_STATE_DIR is none.*\n\Z")
+
+    def test_ends_when_told_to(self):
+        for end in signal.SIGINT, signal.SIGTERM:
+            exporter, _ = self.listen("--listen", "0")
+            exporter.send_signal(end)
+            self.assertEqual(exporter.wait(timeout=LIMIT_S), 0)
+
+
+@unittest.skipUnless(shutil.which("openssl"), "openssl is not installed")
+class Tls(Case):
+    def certificate(self, name):
+        files = [str(self.root / f"{name}.{end}") for end in ("pem", "key")]
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                        "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+                        "-addext", "subjectAltName=IP:127.0.0.1", "-out", files[0], "-keyout",
+                        files[1]], capture_output=True, timeout=LIMIT_S, check=True)
+        return files
+
+    def test_https_and_clients_that_must_show_a_certificate(self):
+        cert, key = self.certificate("server")
+        client, client_key = self.certificate("client")
+        _, url = self.listen("--listen", "0.0.0.0:0", "--tls-cert", cert, "--tls-key", key)
+        url = url.replace("0.0.0.0", "127.0.0.1")
+        self.assertTrue(url.startswith("https://"))
+        trust = ssl.create_default_context(cafile=cert)
+        with urllib.request.urlopen(url, context=trust, timeout=LIMIT_S) as answer:
+            self.assertIn(b"pacecar_processes 0\n", answer.read())
+
+        _, url = self.listen("--listen", "0", "--tls-cert", cert, "--tls-key", key,
+                             "--tls-client-ca", client)
+        with self.assertRaises(OSError):
+            urllib.request.urlopen(url, context=trust, timeout=LIMIT_S)
+        trust.load_cert_chain(client, client_key)
+        with urllib.request.urlopen(url, context=trust, timeout=LIMIT_S) as answer:
+            self.assertIn(b"pacecar_processes 0\n", answer.read())
+
+
+@unittest.skipUnless(shutil.which("prometheus"), "prometheus is not installed")
+class Prometheus(Case):
+    def start_prometheus(self, target):
+        config = {"global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+                  "rule_files": [str(DEPLOY / "alerts.yml")],
+                  "scrape_configs": [{"job_name": "pacecar",
+                                      "static_configs": [{"targets": [target]}]}]}
+        file = self.root / "prometheus.yml"
+        file.write_text(json.dumps(config))  # JSON is YAML
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        log = open(self.root / "prometheus.log", "w", encoding="utf-8")
+        self.addCleanup(log.close)
+        server = subprocess.Popen(
+            ["prometheus", f"--config.file={file}", f"--storage.tsdb.path={self.root}/tsdb",
+             f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        return f"http://127.0.0.1:{port}/api/v1"
+
+    def query(self, expression):
+        url = f"{self.api}/query?" + urllib.parse.urlencode({"query": expression})
+        try:
+            return json.loads(fetch(url)[1])["data"]["result"]
+        except urllib.error.HTTPError as error:
+            if error.code == 503:  # it is about to be ready
+                raise
+            self.fail(f"{expression}: {error.read().decode()}")
+
+    def until(self, expression, wanted=bool):
+        give_up = time.monotonic() + LIMIT_S
+        while True:
+            with contextlib.suppress(urllib.error.URLError):
+                result = self.query(expression)
+                if wanted(result):
+                    return result
+            if time.monotonic() > give_up:
+                self.fail(f"{expression}: {(self.root / 'prometheus.log').read_text()[-2000:]}")
+            time.sleep(0.1)
+
+    def start_stream(self):
+        server = self.start(PROGRAM, "bw", "-p", "0", "--run_infinitely", "-D", "1")
+        port = None
+        while port is None:
+            line = server.stderr.readline()
+            self.assertTrue(line, "the server ended")
+            port = re.search(r"on port (\d+)", line)
+        self.start(PROGRAM, "bw", "-p", port.group(1), "--run_infinitely", "-D", "1", "-q", "2",
+                   "127.0.0.1")
+
+    def test_a_real_job_and_every_query_of_the_dashboard_and_the_rules(self):
+        self.start_stream()
+        _, url = self.listen("--listen", "0")
+        target = urllib.parse.urlsplit(url).netloc
+        self.api = self.start_prometheus(target)
+        self.until("sum(rate(pacecar_sent_bytes_total[10s])) > 1e6")
+        self.assertEqual(self.query("pacecar_processes")[0]["value"][1], "2")
+        self.until('sum(pacecar_connections{direction="send"}) == 2')
+
+        queries = self.queries_of_the_dashboard()
+        self.assertGreater(len(queries), 20)
+        # Nothing is broken, and software NICs count nothing of a device's own.
+        empty_here = {"topk"}
+        for expression in queries:
+            result = self.query(expression)
+            if not any(expression.startswith(word) for word in empty_here):
+                self.assertTrue(result, f"no data: {expression}")
+
+        rules = json.loads(fetch(f"{self.api}/rules")[1])["data"]["groups"][0]["rules"]
+        self.assertGreater(len(rules), 5)
+        for rule in rules:
+            self.assertNotEqual(rule["health"], "err", rule)
+            self.query(rule["query"])
+
+    @staticmethod
+    def queries_of_the_dashboard():
+        dashboard = json.loads((DEPLOY / "dashboard.json").read_text())
+        values = {"$__rate_interval": "10s", "$instance": ".*", "$nic": ".*"}
+        queries = []
+        for panel in dashboard["panels"]:
+            for target in panel["targets"]:
+                expression = target["expr"]
+                for name, value in values.items():
+                    expression = expression.replace(name, value)
+                assert "$" not in expression, expression
+                queries.append(expression)
+        return queries
+
+    def test_the_rules_are_in_order(self):
+        for arguments in (["check", "rules", "alerts.yml"], ["check", "config", "prometheus.yml"],
+                          ["test", "rules", "alerts_test.yml"]):
+            checked = subprocess.run(["promtool", *arguments], cwd=DEPLOY, capture_output=True,
+                                     text=True, timeout=LIMIT_S, check=False)
+            self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+
+    def test_rules_and_dashboard_name_only_metrics_that_there_are(self):
+        known = set(re.findall(r"^# TYPE (\S+)", self.metrics().stdout, re.MULTILINE))
+        files = [(DEPLOY / name).read_text() for name in ("alerts.yml", "dashboard.json")]
+        named = set(re.findall(r"\bpacecar_[a-z_]+", "".join(files)))
+        self.assertGreater(len(named), 15)
+        self.assertEqual(named - known, set())
+        # Any other name may be that of who passes the file on.
+        self.assertEqual({name for name in known if not name.startswith("pacecar_")}, set())
+
+
+if __name__ == "__main__":
+    PROGRAM, RANK = sys.argv.pop(1), sys.argv.pop(1)
+    unittest.main()

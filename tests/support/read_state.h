@@ -1,0 +1,18 @@
+// One page of one process, as those who ask see it.
+#pragma once
+
+#include <string>
+
+#include "transport/state/ask.h"
+#include "transport/state/state_request.h"
+
+namespace pacecar::test {
+
+inline Result<std::string> read_state(const StateDirectory& directory, const std::string& name,
+                                      Duration limit = Duration::from_s(60),
+                                      std::string_view page = kWholeState) {
+  const StatePlace place{&directory, name};
+  return ask_all({&place, 1}, {.page = page, .limit = limit}).at(0);
+}
+
+}  // namespace pacecar::test

@@ -1,0 +1,126 @@
+#include "transport/metrics/exposition.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <vector>
+
+namespace pacecar::metrics {
+namespace {
+
+std::string process_labels(const ProcessFigures& process) {
+  std::string labels;
+  add_label(labels, "program", process.program);
+  if (process.rank) add_label(labels, "rank", std::to_string(*process.rank));
+  if (!process.number.empty()) add_label(labels, "process", process.number);
+  return labels;
+}
+
+// A NIC with the labels of all its samples.
+struct Row {
+  const NicFigures* nic;
+  std::string labels;
+};
+
+std::vector<Row> rows_of(std::span<const ProcessFigures> processes) {
+  std::vector<Row> rows;
+  for (const ProcessFigures& process : processes) {
+    const std::string whose = process_labels(process);
+    for (const NicFigures& nic : process.nics) {
+      std::string labels = whose;
+      add_label(labels, "nic", nic.nic);
+      add_label(labels, "cc", nic.congestion_control);
+      rows.push_back({&nic, std::move(labels)});
+    }
+  }
+  return rows;
+}
+
+void add_family(Exposition& exposition, const Family& family, std::span<const Row> rows) {
+  exposition.family(fmt::format("pacecar_{}", family.name), family.type, family.unit, family.help);
+  for (const Row& row : rows) {
+    for (const Series& series : family.series) {
+      if (series.value == nullptr) break;
+      const double value = row.nic->*series.value;
+      if (family.only_known && value == 0) continue;
+      const std::string_view comma = series.labels.empty() ? "" : ",";
+      exposition.sample(fmt::format("{}{}{}", row.labels, comma, series.labels), value);
+    }
+  }
+}
+
+void add_device_counters(Exposition& exposition, std::span<const Row> rows) {
+  exposition.family("pacecar_device_events", Type::kCounter, "",
+                    "The device's own counters, of whoever uses the port.");
+  for (const Row& row : rows) {
+    const size_t count = std::min(row.nic->device.size(), kMaxDeviceCounters);
+    for (const auto& [name, value] : std::span(row.nic->device).first(count)) {
+      std::string labels = row.labels;
+      add_label(labels, "counter", name);
+      exposition.sample(labels, value);
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view content_type(Format format) {
+  return format == Format::kOpenMetrics
+             ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+             : "text/plain; version=0.0.4; charset=utf-8";
+}
+
+void Exposition::family(std::string_view name, Type type, std::string_view unit,
+                        std::string_view help) {
+  name_ = name;
+  if (type == Type::kCounter) name_ += "_total";
+  // OpenMetrics names a counter's family without the end of its samples' names.
+  const std::string_view described = format_ == Format::kOpenMetrics ? name : name_;
+  const std::string_view kind = type == Type::kCounter ? "counter" : "gauge";
+  fmt::format_to(std::back_inserter(text_), "# HELP {0} {1}\n# TYPE {0} {2}\n", described, help,
+                 kind);
+  if (format_ == Format::kOpenMetrics && !unit.empty()) {
+    fmt::format_to(std::back_inserter(text_), "# UNIT {} {}\n", described, unit);
+  }
+}
+
+void Exposition::sample(std::string_view labels, double value) {
+  if (!std::isfinite(value)) return;
+  const auto out = std::back_inserter(text_);
+  if (labels.empty()) {
+    fmt::format_to(out, "{} {}\n", name_, value);
+  } else {
+    fmt::format_to(out, "{}{{{}}} {}\n", name_, labels, value);
+  }
+}
+
+std::string Exposition::take() {
+  if (format_ == Format::kOpenMetrics) text_ += "# EOF\n";
+  return std::move(text_);
+}
+
+void add_label(std::string& labels, std::string_view name, std::string_view value) {
+  if (!labels.empty()) labels += ',';
+  labels += name;
+  labels += "=\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') labels += '\\';
+    labels += c;
+  }
+  labels += '"';
+}
+
+void add_processes(Exposition& exposition, std::span<const ProcessFigures> processes) {
+  const std::vector<Row> rows = rows_of(processes);
+  for (const Family& family : families()) add_family(exposition, family, rows);
+  add_device_counters(exposition, rows);
+  exposition.family("pacecar_process_uptime_seconds", Type::kGauge, "seconds",
+                    "Since the process began to use Pacecar.");
+  for (const ProcessFigures& process : processes) {
+    exposition.sample(process_labels(process), process.uptime);
+  }
+}
+
+}  // namespace pacecar::metrics

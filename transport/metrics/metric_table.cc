@@ -1,0 +1,113 @@
+#include "transport/metrics/metric_table.h"
+
+namespace pacecar::metrics {
+namespace {
+
+constexpr std::string_view kBytes = "bytes";
+constexpr std::string_view kSeconds = "seconds";
+constexpr std::string_view kRate = "bytes_per_second";
+constexpr std::string_view kSending = "direction=\"send\"";
+constexpr std::string_view kReceiving = "direction=\"receive\"";
+using F = NicFigures;
+
+constexpr Family counter(std::string_view name, std::string_view unit, std::string_view help,
+                         std::string_view key, double F::* value) {
+  return {name, Type::kCounter, unit, help, {Series{key, "", value}}};
+}
+
+constexpr Family gauge(std::string_view name, std::string_view unit, std::string_view help,
+                       std::string_view key, double F::* value) {
+  return {name, Type::kGauge, unit, help, {Series{key, "", value}}};
+}
+
+constexpr Family known(std::string_view name, std::string_view unit, std::string_view help,
+                       std::string_view key, double F::* value) {
+  return {name, Type::kGauge, unit, help, {Series{key, "", value}}, true};
+}
+
+constexpr Family both_ways(std::string_view name, std::string_view unit, std::string_view help,
+                           Series sending, Series receiving) {
+  sending.labels = kSending;
+  receiving.labels = kReceiving;
+  return {name, Type::kGauge, unit, help, {sending, receiving}};
+}
+
+constexpr std::array kFamilies = {
+    counter("sent_bytes", kBytes, "Payload of the messages sent.", "bytes_sent", &F::bytes_sent),
+    counter("received_bytes", kBytes, "Payload of the messages received.", "bytes_received",
+            &F::bytes_received),
+    counter("sent_messages", "", "Messages sent.", "messages_sent", &F::messages_sent),
+    counter("received_messages", "", "Messages received.", "messages_received",
+            &F::messages_received),
+    counter("sent_packets", "", "Data packets sent.", "packets_sent", &F::packets_sent),
+    counter("received_packets", "", "Data packets placed in memory.", "packets_received",
+            &F::packets_received),
+    counter("retransmitted_packets", "", "Data packets sent again.", "packets_retransmitted",
+            &F::packets_retransmitted),
+    counter("timeouts", "", "Times that nothing was acknowledged until a timer ran out.",
+            "timeouts", &F::timeouts),
+    counter("duplicate_packets", "", "Data packets received again, not written again.",
+            "duplicates", &F::duplicates),
+    counter("rejected_packets", "", "Packets malformed, unknown, refused, forged or corrupt.",
+            "rejected", &F::rejected),
+    counter("marked_packets", "", "Data packets received with ECN congestion.", "marked_packets",
+            &F::marked_packets),
+    known("line_rate_bytes_per_second", kRate, "What the NIC's link carries.", "", &F::line_rate),
+    both_ways("flows", "", "Flows: peers' NICs, each way.",
+              {"flows_sending", "", &F::flows_sending},
+              {"flows_receiving", "", &F::flows_receiving}),
+    gauge("broken_flows", "", "Flows whose peer is dead or talks nonsense.", "flows_broken",
+          &F::flows_broken),
+    both_ways("connections", "", "Connections of all flows.",
+              {"connections_sending", "", &F::connections_sending},
+              {"connections_receiving", "", &F::connections_receiving}),
+    both_ways("waiting_requests", "", "Requests that wait for something.",
+              {"requests_sending", "", &F::requests_sending},
+              {"requests_receiving", "", &F::requests_receiving}),
+    both_ways("stalled_flows", "",
+              "Flows on whose requests nothing has moved for five seconds: sending, the peer posts "
+              "no buffer or acknowledges nothing; receiving, it sends nothing.",
+              {"stalled_sending", "", &F::stalled_sending},
+              {"stalled_receiving", "", &F::stalled_receiving}),
+    gauge("longest_stall_seconds", kSeconds,
+          "For how long nothing has moved on the request that waits longest.",
+          "longest_stall_seconds", &F::longest_stall),
+    Family{"limited_flows",
+           Type::kGauge,
+           "",
+           "Sending flows by what limits their rate.",
+           {Series{"limited_by_line", "limit=\"line\"", &F::limited_by_line},
+            Series{"limited_by_grant", "limit=\"grant\"", &F::limited_by_grant},
+            Series{"limited_by_network", "limit=\"network\"", &F::limited_by_network},
+            Series{"limited_by_budget", "limit=\"budget\"", &F::limited_by_budget},
+            Series{"limited_by_application", "limit=\"application\"",
+                   &F::limited_by_application}}},
+    gauge("allowed_rate_bytes_per_second", kRate, "What all sending flows together may send.",
+          "rate_bytes_per_second", &F::rate),
+    both_ways("granted_rate_bytes_per_second", kRate,
+              "What peers let us send, and what we let peers send, by congestion controls that "
+              "grant.",
+              {"granted_to_us_bytes_per_second", "", &F::granted_to_us},
+              {"granted_by_us_bytes_per_second", "", &F::granted_by_us}),
+    gauge("backlog_bytes", kBytes, "What peers have a buffer for and have not acknowledged.",
+          "backlog_bytes", &F::backlog),
+    gauge("in_flight_bytes", kBytes, "What is on its way.", "in_flight_bytes", &F::in_flight),
+    gauge("unacknowledged_writes", "", "Writes given to the NIC and not acknowledged.",
+          "unacknowledged_writes", &F::unacknowledged_writes),
+    known("rtt_min_seconds", kSeconds, "Smoothed round trip of the sending flow with the least.",
+          "rtt_min_seconds", &F::rtt_min),
+    known("rtt_median_seconds", kSeconds, "Median of the sending flows' smoothed round trips.",
+          "rtt_median_seconds", &F::rtt_median),
+    known("rtt_max_seconds", kSeconds, "Smoothed round trip of the sending flow with the most.",
+          "rtt_max_seconds", &F::rtt_max),
+    known("expected_senders", "", "Peers that may send at once, as the application said.",
+          "expected_senders", &F::expected_senders),
+    known("link_processes", "", "Processes of this host that divide the NIC's link.",
+          "link_processes", &F::link_processes),
+};
+
+}  // namespace
+
+std::span<const Family> families() { return kFamilies; }
+
+}  // namespace pacecar::metrics

@@ -1,0 +1,34 @@
+// Asks many processes for a page at once, so that those who are stopped keep nobody waiting for the
+// others.
+//
+// Thread rule: any thread.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/base/result.h"
+#include "transport/base/units.h"
+#include "transport/state/state_directory.h"
+
+namespace pacecar {
+
+struct StatePlace {
+  const StateDirectory* directory = nullptr;
+  std::string name;  // of the socket
+};
+
+struct StateQuestion {
+  std::string_view page;
+  Duration limit;  // for all answers together
+  size_t max_bytes = 32U << 20;
+};
+
+// In the order of `places`. Errors of each: kNotFound (nobody listens there any more), kPeer (no
+// answer of at most max_bytes within the limit), kPermission (not the owner), kSystem.
+std::vector<Result<std::string>> ask_all(std::span<const StatePlace> places,
+                                         const StateQuestion& question);
+
+}  // namespace pacecar
