@@ -98,7 +98,7 @@ class Basics(Cli):
             self.assertEqual(process.stderr, "")
 
     def test_version(self):
-        self.assertRegex(run("--version").stdout, r"^pacecar \d+\.\d+\.\d+\n$")
+        self.assertRegex(run("--version").stdout, r"^pacecar \d+\.\d+\.\d+ \(")
 
     def test_every_subcommand_documents_exit_codes(self):
         for subcommand in ("bw", "lat", "info"):
