@@ -177,7 +177,7 @@ TEST(NicList, MissingInterfaceIsNamedWithTheChoice) {
 TEST(NicList, NothingLeftIsAnError) {
   EXPECT_EQ(error("^lo,^eth0,^eth1").code, ErrorCode::kNotFound);
   EXPECT_EQ(error("eth0,^eth0").code, ErrorCode::kNotFound);
-  EXPECT_THAT(error("", {}).message, HasSubstr("none"));
+  EXPECT_THAT(error("", {}).message, HasSubstr("no NIC"));
 }
 
 }  // namespace
