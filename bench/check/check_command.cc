@@ -173,7 +173,7 @@ Result<int> check_plugin(const Options& options) {
   }
   if (access(options.plugin.c_str(), R_OK) != 0 && options.plugin.find('/') != std::string::npos) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("cannot read the plugin '{}' ({}): name its shared library",
+                fmt::format("the plugin '{}' cannot be loaded ({}): name its shared library",
                             options.plugin, std::strerror(errno)));
   }
   if (auto writable = perf::check_writable(options.json); !writable) {

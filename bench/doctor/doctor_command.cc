@@ -89,8 +89,12 @@ Result<Evidence> from_this_host(const Flags& flags, const Console& console) {
   if (!params->state_dir.empty()) {
     options.directories = {params->state_dir};
     if (const auto usable = StateDirectory::find(params->state_dir); !usable) {
-      return fail(ErrorCode::kInvalidArgument,
-                  "PACECAR_STATE_DIR cannot be looked into: " + usable.error().message);
+      const bool missing = usable.error().code == ErrorCode::kNotFound;  // processes make it
+      return fail(usable.error().code,
+                  fmt::format("{}: PACECAR_STATE_DIR: {}",
+                              missing ? "no process with Pacecar is to be seen"
+                                      : "the processes' sockets cannot be looked for",
+                              usable.error().message));
     }
   }
   Gathered gathered = gather(options);
