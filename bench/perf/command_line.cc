@@ -109,8 +109,13 @@ Result<std::string> parse_command_line(CLI::App& app, int argc, const char* cons
 }
 
 void add_json_flag(CLI::App& app, std::string& file, const std::string& what) {
-  app.add_flag(fmt::format("{}{{{}}}", kJsonFlag, kStandardOutput), file,
-               what + " as JSON to FILE.json, or to standard output: --json [FILE.json]");
+  const auto without_file = [](std::string& value) {
+    if (value == "true") value = kStandardOutput;  // CLI11's, of a flag without a value
+    return std::string();
+  };
+  app.add_flag(std::string(kJsonFlag), file,
+               what + " as JSON, to standard output or to a file: --json [FILE.json]")
+      ->transform(CLI::Validator(without_file, ""));
 }
 
 CLI::Validator whole_number(uint64_t min, uint64_t max) {

@@ -177,8 +177,9 @@ Result<void> show_parameters(const InfoFlags& flags, const Console& console) {
   if (!values) return tl::unexpected(values.error());
   const Json parameters = parameters_json(*values);
   if (!flags.json_file.empty()) {
-    return write_json(flags.json_file,
-                      {{"schema_version", kInfoSchemaVersion}, {"parameters", parameters}});
+    const auto written = write_json(
+        flags.json_file, {{"schema_version", kInfoSchemaVersion}, {"parameters", parameters}});
+    if (!written || flags.json_file == kStandardOutput) return written;
   }
   print_parameters(parameters);
   return {};
@@ -204,7 +205,8 @@ Result<void> show_host(const InfoFlags& flags, const Console& console) {
                             {{"receives_per_connection", kMaxRequests},
                              {"buffers_per_receive", kMaxReceiveBuffers},
                              {"sends_per_connection", kMaxRequests * kMaxReceiveBuffers}}}};
-    return write_json(flags.json_file, document);
+    const auto written = write_json(flags.json_file, document);
+    if (!written || flags.json_file == kStandardOutput) return written;
   }
   fmt::print("Pacecar {}\n\n", PACECAR_VERSION);
   print_nics(nics);

@@ -106,6 +106,7 @@ class Files(Cli):
                              [f"--json={folder}/{number}"]):
                     done = run(*arguments, *flag)
                     self.assertIn(done.returncode, (0, 1, 3), done.stderr)
+                    self.assertGreater(len(done.stdout), 100, "columns and text as well")
                     written = pathlib.Path(flag[-1].removeprefix("--json=")).read_text("utf-8")
                     self.assertEqual(json.loads(written).keys(), text.keys(), arguments)
             client, code, _ = pair("bw", "-n", "10", "--json", f"{folder}/bw.json")
