@@ -211,8 +211,8 @@ class Sentences(Cli):
                     (["--pid", "1"], alone, "process 1 tells nothing"),
                     (["--pid", "1073741823"], alone, "there is no process 1073741823"),
                     ([str(bad)], {}, "is not what 'pacecar doctor --json' of this version writes"),
-                    ([], {"PACECAR_STATE_DIR": folder + "/no"}, "PACECAR_STATE_DIR: .*is not there"),
-                    ([], {"PACECAR_STATE_DIR": str(bad)}, "PACECAR_STATE_DIR: .*Not a directory")):
+                    ([], {"PACECAR_STATE_DIR": folder + "/no"}, "STATE_DIR: .*is not there"),
+                    ([], {"PACECAR_STATE_DIR": str(bad)}, "STATE_DIR: .*Not a directory")):
                 done = run("doctor", *arguments, **changes)
                 self.assertEqual(done.returncode, 2, arguments)
                 self.assert_one_sentence(done, sentence)
