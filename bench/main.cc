@@ -1,21 +1,27 @@
 // pacecar: the command line. Finds the subcommand by its first argument and hands the rest on.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
+#include <system_error>
 
 #include "bench/ab/ab_command.h"
+#include "bench/ab/build_info.h"
 #include "bench/check/check_command.h"
 #include "bench/doctor/doctor_command.h"
 #include "bench/metrics/metrics_command.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
+#include "bench/perf/files.h"
 #include "bench/perf/subcommands.h"
 #include "bench/sim/sim_command.h"
 #include "bench/switch/switch_command.h"
 #include "bench/top/top_command.h"
+#include "transport/base/edit_distance.h"
 
 namespace pacecar::perf {
 namespace {
@@ -92,6 +98,17 @@ void print_description() {
   fmt::print("{}\n", document.dump(1));
 }
 
+// " (did you mean 'bw'?)", or nothing.
+std::string nearest_to(std::string_view name) {
+  constexpr size_t kSlipOfTheFinger = 2;
+  const auto nearest = std::ranges::min_element(
+      kSubcommands, {},
+      [name](const Subcommand& subcommand) { return edit_distance(name, subcommand.name); });
+  const size_t distance = edit_distance(name, nearest->name);
+  if (distance > kSlipOfTheFinger || distance >= nearest->name.size()) return {};
+  return fmt::format(" (did you mean '{}'?)", nearest->name);
+}
+
 int run(int argc, char** argv) {
   const std::string_view name = argc > 1 ? argv[1] : "--help";
   if (name == "--help" || name == "-h" || name == "help") {
@@ -103,18 +120,32 @@ int run(int argc, char** argv) {
     return kExitOk;
   }
   if (name == "--version" || name == "-V") {
-    fmt::print("pacecar {}\n", PACECAR_VERSION);
+    fmt::print("pacecar {} (commit {}, {})\nback ends: {}\n", PACECAR_VERSION, ab::build_commit(),
+               ab::build_compiler(), PACECAR_BACK_ENDS);
     return kExitOk;
   }
   for (const Subcommand& subcommand : kSubcommands) {
     if (name == subcommand.name) return subcommand.run(argc - 1, argv + 1);
   }
   Console(false, true)
-      .error(fmt::format("there is no subcommand '{}': 'pacecar --help' lists them", name));
+      .error(fmt::format("there is no subcommand '{}'{}: 'pacecar --help' lists them", name,
+                         nearest_to(name)));
   return kExitUsage;
 }
 
 }  // namespace
 }  // namespace pacecar::perf
 
-int main(int argc, char** argv) { return pacecar::perf::run(argc, argv); }
+int main(int argc, char** argv) {
+  using namespace pacecar::perf;
+  int code = kExitFailed;
+  try {
+    code = run(argc, argv);
+  } catch (const std::system_error& error) {  // fmt::print's, when a buffer cannot be written
+    if (std::ferror(stdout) == 0) Console(false, true).error(error.what());
+  }
+  const auto flushed = flush_output();
+  if (flushed) return code;
+  Console(false, true).error(flushed.error().message);
+  return kExitFailed;
+}

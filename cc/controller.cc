@@ -12,10 +12,17 @@ std::string_view to_string(LimitedBy limit) {
       return "network";
     case LimitedBy::kBudget:
       return "budget";
+    case LimitedBy::kHost:
+      return "host";
     case LimitedBy::kApplication:
       break;
   }
   return "application";
+}
+
+LimitedBy limit_at_line(const FlowEnvironment& environment) {
+  const bool bounded = environment.budget > Rate() && environment.budget <= environment.line_rate;
+  return bounded ? LimitedBy::kBudget : LimitedBy::kLine;
 }
 
 }  // namespace pacecar

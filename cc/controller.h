@@ -4,6 +4,7 @@
 // The message layer feeds signals and applies decide(); the NIC enforces rate and window.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -124,11 +125,18 @@ struct FlowStanding {
 enum class LimitedBy : uint8_t {
   kLine,         // the sender's own link, or this flow's share of it
   kGrant,        // the receiver
-  kNetwork,      // signs of congestion
+  kNetwork,      // signs of congestion, or a window that is full
   kBudget,       // the rate that the application set
+  kHost,         // it may send faster: the hosts are too slow, or too little is under way
   kApplication,  // there is no more to send
 };
+inline constexpr std::array kLimits = {LimitedBy::kLine,    LimitedBy::kGrant,
+                                       LimitedBy::kNetwork, LimitedBy::kBudget,
+                                       LimitedBy::kHost,    LimitedBy::kApplication};
 std::string_view to_string(LimitedBy limit);
+// What limits a flow whose rate is environment.line_rate: the link, or the budget where that is
+// less.
+LimitedBy limit_at_line(const FlowEnvironment& environment);
 
 struct Decision {
   Rate rate;

@@ -23,7 +23,8 @@ double power(double base, int64_t exponent) {
 }  // namespace
 
 DcqcnController::DcqcnController(const FlowEnvironment& environment, const Constants& constants)
-    : environment_(environment),
+    : GrantedController(environment.line_rate),
+      environment_(environment),
       constants_(constants),
       line_bps_(static_cast<double>(environment.line_rate.bps())),
       min_bps_(std::min(static_cast<double>(constants.min_rate.bps()), line_bps_)),
@@ -32,8 +33,7 @@ DcqcnController::DcqcnController(const FlowEnvironment& environment, const Const
       hyper_bps_(static_cast<double>(constants.hyper_increase.bps()) * line_bps_ /
                  kReferenceLineBps),
       rate_bps_(line_bps_),
-      target_bps_(line_bps_),
-      grant_limit_(environment.line_rate) {
+      target_bps_(line_bps_) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
 }
 
@@ -54,8 +54,8 @@ void DcqcnController::on_ack(const AckSample& sample) {
 
 Decision DcqcnController::decide(Instant now) {
   catch_up(now);
-  return grant_limit_.apply(now, from_next_packet(rate_decision(rate_bps_, no_window(environment_),
-                                                                environment_.line_rate)));
+  return grant_limit_.apply(
+      now, from_next_packet(rate_decision(rate_bps_, no_window(environment_), environment_)));
 }
 
 // Bounded: one cut at most, and the increases end at the line rate. Where both clocks meet, the

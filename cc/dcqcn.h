@@ -49,7 +49,7 @@ struct DcqcnConstants {
   }
 };
 
-class DcqcnController final : public Controller {
+class DcqcnController final : public GrantedController {
  public:
   using Constants = DcqcnConstants;
 
@@ -60,7 +60,6 @@ class DcqcnController final : public Controller {
   void on_ack(const AckSample& sample) override;
   void on_loss(const LossSample&) override {}
   void on_timeout(Instant) override {}
-  void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
   Decision decide(Instant now) override;
 
   double alpha() const { return alpha_; }  // as of the newest call
@@ -88,7 +87,6 @@ class DcqcnController final : public Controller {
   int64_t alpha_ticks_ = 0;                   // done
   Instant next_cut_ = Instant::never();       // a mark waits for this tick
   Instant next_increase_ = Instant::never();  // nothing to win before the first cut
-  GrantLimit grant_limit_;
 };
 
 }  // namespace pacecar

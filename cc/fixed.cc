@@ -16,11 +16,12 @@ constexpr Duration kUnknownRoundTrip = Duration::from_ms(1);
 }  // namespace
 
 FixedController::FixedController(const FlowEnvironment& environment)
-    : grant_limit_(environment.line_rate) {
+    : GrantedController(environment.line_rate) {
   PACECAR_CHECK(environment.line_rate > Rate());
   const Duration rtt = environment.base_rtt > Duration() ? environment.base_rtt : kUnknownRoundTrip;
   const Bytes burst = std::max(environment.burst_bytes, environment.mtu);
   own_.rate = environment.line_rate;
+  own_.limited_by = limit_at_line(environment);
   own_.window =
       std::max(environment.line_rate.bytes_in(rtt * kWindowRoundTrips), kWindowBursts * burst);
 }

@@ -7,7 +7,7 @@
 
 namespace pacecar {
 
-class FixedController final : public Controller {
+class FixedController final : public GrantedController {
  public:
   // Sends at environment.line_rate.
   explicit FixedController(const FlowEnvironment& environment);
@@ -17,12 +17,10 @@ class FixedController final : public Controller {
   void on_ack(const AckSample&) override {}
   void on_loss(const LossSample&) override {}
   void on_timeout(Instant) override {}
-  void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
   Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }
 
  private:
   Decision own_;
-  GrantLimit grant_limit_;
 };
 
 }  // namespace pacecar

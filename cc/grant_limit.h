@@ -1,5 +1,6 @@
 // GrantLimit: caps a controller's own decision by the newest grant of the receiver. Every
-// controller owns one, so that a grant means the same under each of them.
+// controller but pace's owns one, as a GrantedController, so that a grant means the same under
+// each.
 //
 // A grant is a peer's word: any content is accepted and made harmless here. Same purity and thread
 // rule as Controller.
@@ -35,6 +36,7 @@ class GrantLimit {
       first_send_ = now + std::min(grant.phase, kMaxPhase);
     }
     granted_ = true;
+    phase_ = grant.phase;
     epoch_ = grant.epoch;
     received_ = now;
     rate_ = std::max(grant.rate, kMinRate);
@@ -46,11 +48,23 @@ class GrantLimit {
     if (!granted_) return own;
     own.first_send = std::max(own.first_send, first_send_);
     const Rate limit = rate_at(now);
-    if (limit < own.rate) {
-      own.rate = limit;
+    if (limit >= own.rate) return own;
+    // A grant of all that the flow could use lacks what its word rounds off.
+    if (limit.bps() < own.rate.bps() - (own.rate.bps() >> kWordPrecision)) {
       own.limited_by = LimitedBy::kGrant;
     }
+    own.rate = limit;
     return own;
+  }
+
+  // Says of the grant what it is now.
+  Explanation explain(Instant now, Explanation told) const {
+    if (!granted_) return told;
+    told.grant = rate_at(now);
+    told.grant_age = now - received_;
+    told.phase = phase_;
+    told.epoch = epoch_;
+    return told;
   }
 
  private:
@@ -66,14 +80,32 @@ class GrantLimit {
   }
 
   static constexpr uint64_t kLapsedShare = 256;  // a lapsed grant falls to line rate / 256
+  static constexpr unsigned kWordPrecision =
+      16;  // bits of a rate that a grant word keeps, at least
 
   Rate line_rate_;
   Rate rate_;
   Duration validity_;
   Instant received_;
   Instant first_send_;
+  Duration phase_;
   uint16_t epoch_ = 0;
   bool granted_ = false;
+};
+
+// A controller whose decisions the receiver's grant caps, and that says so.
+class GrantedController : public Controller {
+ public:
+  void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
+  Explanation explain(Instant now) override {
+    const Decision decision = decide(now);
+    return grant_limit_.explain(now, {.limited_by = decision.limited_by, .rate = decision.rate});
+  }
+
+ protected:
+  explicit GrantedController(Rate line_rate) : grant_limit_(line_rate) {}
+
+  GrantLimit grant_limit_;
 };
 
 }  // namespace pacecar

@@ -38,7 +38,7 @@ struct HpccConstants {
   }
 };
 
-class HpccController final : public Controller {
+class HpccController final : public GrantedController {
  public:
   using Constants = HpccConstants;
 
@@ -49,7 +49,6 @@ class HpccController final : public Controller {
   void on_ack(const AckSample& sample) override;
   void on_loss(const LossSample&) override {}
   void on_timeout(Instant) override {}
-  void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
   Decision decide(Instant now) override;
 
  private:
@@ -63,7 +62,6 @@ class HpccController final : public Controller {
   double reference_bps_;  // W^c of the paper: moves once per round trip
   double rate_bps_;       // W: moves with every acknowledgement
   int stage_ = 0;         // additive increases since the last multiplicative change
-  GrantLimit grant_limit_;
 };
 
 }  // namespace pacecar

@@ -22,13 +22,13 @@ bool passed(const std::optional<Instant>& since, double span, Instant now) {
 }  // namespace
 
 NsccController::NsccController(const FlowEnvironment& environment, const Constants& constants)
-    : environment_(environment),
+    : GrantedController(environment.line_rate),
+      environment_(environment),
       constants_(constants),
       packet_(static_cast<double>(environment.mtu + environment.overhead)),
       line_(static_cast<double>(environment.line_rate.bps()) / 8e9),
       round_trip_(ns(base_round_trip(environment))),
-      least_rtt_(round_trip_),
-      grant_limit_(environment.line_rate) {
+      least_rtt_(round_trip_) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   target_ =
       round_trip_ * (environment.trimming ? constants.target_trimming : constants.target_dropping);
@@ -178,7 +178,7 @@ Decision NsccController::decide(Instant now) {
   Decision own;
   own.rate = environment_.line_rate;
   own.window = static_cast<Bytes>(payload + 0.5);
-  own.limited_by = window_ < window_max() ? LimitedBy::kNetwork : LimitedBy::kLine;
+  own.limited_by = window_ < window_max() ? LimitedBy::kNetwork : limit_at_line(environment_);
   return grant_limit_.apply(now, own);
 }
 

@@ -70,7 +70,7 @@ struct NsccConstants {
   }
 };
 
-class NsccController final : public Controller {
+class NsccController final : public GrantedController {
  public:
   using Constants = NsccConstants;
 
@@ -81,7 +81,6 @@ class NsccController final : public Controller {
   void on_ack(const AckSample& sample) override;
   void on_loss(const LossSample& sample) override;
   void on_timeout(Instant) override {}  // what it makes of the packets in flight comes as losses
-  void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
   Decision decide(Instant now) override;
 
   // As an observer may want to plot them; windows on the wire.
@@ -136,7 +135,6 @@ class NsccController final : public Controller {
   double achieved_ = 0;               // acknowledged in this period
   double settling_ = 0;               // bytes whose words quick adapt has already answered
   bool adapt_wanted_ = false;         // a packet was trimmed since the last quick adapt
-  GrantLimit grant_limit_;
 };
 
 }  // namespace pacecar

@@ -8,15 +8,15 @@ namespace pacecar {
 
 PowerTcpController::PowerTcpController(const FlowEnvironment& environment,
                                        const Constants& constants)
-    : environment_(environment),
+    : GrantedController(environment.line_rate),
+      environment_(environment),
       constants_(constants),
       base_rtt_(base_round_trip(environment)),
       line_bps_(static_cast<double>(environment.line_rate.bps())),
       min_bps_(std::min(static_cast<double>(constants.min_rate.bps()), line_bps_)),
       signal_(base_rtt_),
       reference_bps_(line_bps_),
-      rate_bps_(line_bps_),
-      grant_limit_(environment.line_rate) {
+      rate_bps_(line_bps_) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
 }
 
@@ -49,7 +49,7 @@ double PowerTcpController::normalized_power(const HopChange& hop) const {
 
 Decision PowerTcpController::decide(Instant now) {
   const Bytes window = window_for(rate_bps_, base_rtt_, environment_);
-  return grant_limit_.apply(now, rate_decision(rate_bps_, window, environment_.line_rate));
+  return grant_limit_.apply(now, rate_decision(rate_bps_, window, environment_));
 }
 
 }  // namespace pacecar

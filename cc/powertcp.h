@@ -43,7 +43,7 @@ struct PowerTcpConstants {
   }
 };
 
-class PowerTcpController final : public Controller {
+class PowerTcpController final : public GrantedController {
  public:
   using Constants = PowerTcpConstants;
 
@@ -54,7 +54,6 @@ class PowerTcpController final : public Controller {
   void on_ack(const AckSample& sample) override;
   void on_loss(const LossSample&) override {}
   void on_timeout(Instant) override {}
-  void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
   Decision decide(Instant now) override;
 
  private:
@@ -69,7 +68,6 @@ class PowerTcpController final : public Controller {
   OncePerRoundTrip once_per_round_trip_;
   double reference_bps_;  // the window one round trip ago, as a rate
   double rate_bps_;       // moves with every acknowledgement
-  GrantLimit grant_limit_;
 };
 
 }  // namespace pacecar

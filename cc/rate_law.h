@@ -31,12 +31,13 @@ inline Bytes no_window(const FlowEnvironment& environment) {
                     environment);
 }
 
-inline Decision rate_decision(double bps, Bytes window, Rate line_rate) {
+inline Decision rate_decision(double bps, Bytes window, const FlowEnvironment& environment) {
+  const Rate line_rate = environment.line_rate;
   const Rate rate = std::min(Rate::from_bps(static_cast<uint64_t>(bps)), line_rate);
   return {.rate = rate,
           .first_send = {},
           .window = window,
-          .limited_by = rate < line_rate ? LimitedBy::kNetwork : LimitedBy::kLine};
+          .limited_by = rate < line_rate ? LimitedBy::kNetwork : limit_at_line(environment)};
 }
 
 // For laws whose new rate leaves the packet that waits for its time alone.

@@ -15,9 +15,12 @@ constexpr uint64_t kWishSteps = 8;
 }  // namespace
 
 RcccController::RcccController(const FlowEnvironment& environment)
-    : mtu_(environment.mtu), limit_(credit_limit(environment)), rate_limit_(environment.line_rate) {
+    : GrantedController(environment.line_rate),
+      mtu_(environment.mtu),
+      limit_(credit_limit(environment)) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   own_.rate = environment.line_rate;
+  own_.limited_by = limit_at_line(environment);
   // Credit is all that holds the flow back.
   own_.window = no_window(environment);
   start_blind(0);
@@ -45,7 +48,7 @@ void RcccController::on_loss(const LossSample& sample) {
 // The first grant ends the blind start like any other word, and is not part of what is lost then.
 void RcccController::on_grant(Instant now, const Grant& grant) {
   on_credit_ = grant.is_credit;
-  if (!on_credit_) return rate_limit_.on_grant(now, grant);
+  if (!on_credit_) return grant_limit_.on_grant(now, grant);
   const int64_t ahead = credit_ahead(grant.credit, granted_);
   if (ahead <= 0) return;
   granted_ += static_cast<uint64_t>(ahead);
@@ -56,10 +59,10 @@ void RcccController::on_grant(Instant now, const Grant& grant) {
 }
 
 Decision RcccController::decide(Instant now) {
-  if (!on_credit_) return rate_limit_.apply(now, own_);
+  if (!on_credit_) return grant_limit_.apply(now, own_);
   Decision decision = own_;
   decision.credit = may_send_;
-  decision.limited_by = blind_ ? LimitedBy::kLine : LimitedBy::kGrant;
+  decision.limited_by = blind_ ? own_.limited_by : LimitedBy::kGrant;
   return decision;
 }
 

@@ -18,7 +18,7 @@
 
 namespace pacecar {
 
-class RcccController final : public Controller {
+class RcccController final : public GrantedController {
  public:
   explicit RcccController(const FlowEnvironment& environment);
 
@@ -50,7 +50,6 @@ class RcccController final : public Controller {
   bool may_ask_ = true;     // again without having sent
   Bytes asked_at_ = 0;      // value of sent_ when it asked last
   Instant asked_;
-  GrantLimit rate_limit_;
 };
 
 }  // namespace pacecar

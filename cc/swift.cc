@@ -25,9 +25,9 @@ Duration scale(Duration d, double factor) {
 // because end hosts that are late by chance cause decreases up to one half, and a queue of one
 // bandwidth-delay product keeps the path busy after a halving.
 SwiftController::SwiftController(const FlowEnvironment& environment)
-    : environment_(environment),
-      last_decrease_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)),
-      grant_limit_(environment.line_rate) {
+    : GrantedController(environment.line_rate),
+      environment_(environment),
+      last_decrease_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   environment_.burst_bytes = std::max(environment.burst_bytes, environment.mtu);
   environment_.base_rtt = std::clamp(environment.base_rtt, Duration(), kMaxRtt);
@@ -151,7 +151,7 @@ void SwiftController::refresh_decision() {
   const double mtu = static_cast<double>(environment_.mtu);
   own_.window = static_cast<Bytes>(std::max(cwnd_, 1.0) * mtu);
   own_.rate = environment_.line_rate;
-  own_.limited_by = LimitedBy::kLine;
+  own_.limited_by = limit_at_line(environment_);
   if (rtt_ == Duration()) return;
   const bool whole_packets = cwnd_ >= 1.0;
   const double gain = whole_packets ? kSwift.pacing_gain : 1.0;

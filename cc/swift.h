@@ -35,7 +35,7 @@ struct SwiftConstants {
 };
 inline constexpr SwiftConstants kSwift;
 
-class SwiftController final : public Controller {
+class SwiftController final : public GrantedController {
  public:
   explicit SwiftController(const FlowEnvironment& environment);
 
@@ -44,7 +44,6 @@ class SwiftController final : public Controller {
   void on_ack(const AckSample& sample) override;
   void on_loss(const LossSample& sample) override;
   void on_timeout(Instant now) override;
-  void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
   Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }
 
   double cwnd_packets() const { return cwnd_; }
@@ -75,7 +74,6 @@ class SwiftController final : public Controller {
   int retransmits_ = 0;            // timeouts since the last acknowledgement
   bool slow_start_ = true;
   Decision own_;  // before the grant
-  GrantLimit grant_limit_;
 };
 
 }  // namespace pacecar

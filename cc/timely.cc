@@ -7,12 +7,12 @@
 namespace pacecar {
 
 TimelyController::TimelyController(const FlowEnvironment& environment, const Constants& constants)
-    : environment_(environment),
+    : GrantedController(environment.line_rate),
+      environment_(environment),
       constants_(constants),
       line_bps_(static_cast<double>(environment.line_rate.bps())),
       min_bps_(std::min(static_cast<double>(constants.min_rate.bps()), line_bps_)),
-      rate_bps_(line_bps_),
-      grant_limit_(environment.line_rate) {
+      rate_bps_(line_bps_) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
 }
 
@@ -47,8 +47,8 @@ double TimelyController::decrease_factor(Duration rtt) const {
 }
 
 Decision TimelyController::decide(Instant now) {
-  return grant_limit_.apply(now, from_next_packet(rate_decision(rate_bps_, no_window(environment_),
-                                                                environment_.line_rate)));
+  return grant_limit_.apply(
+      now, from_next_packet(rate_decision(rate_bps_, no_window(environment_), environment_)));
 }
 
 }  // namespace pacecar

@@ -47,7 +47,7 @@ struct TimelyConstants {
   }
 };
 
-class TimelyController final : public Controller {
+class TimelyController final : public GrantedController {
  public:
   using Constants = TimelyConstants;
 
@@ -58,7 +58,6 @@ class TimelyController final : public Controller {
   void on_ack(const AckSample& sample) override;
   void on_loss(const LossSample&) override {}
   void on_timeout(Instant) override {}
-  void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
   Decision decide(Instant now) override;
 
  private:
@@ -73,7 +72,6 @@ class TimelyController final : public Controller {
   double difference_ = 0;  // ns between successive round trips, smoothed
   double rate_bps_;
   int increases_ = 0;  // in a row
-  GrantLimit grant_limit_;
 };
 
 }  // namespace pacecar

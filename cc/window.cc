@@ -7,10 +7,11 @@
 namespace pacecar {
 
 WindowController::WindowController(const FlowEnvironment& environment, const Constants& constants)
-    : grant_limit_(environment.line_rate) {
+    : GrantedController(environment.line_rate) {
   PACECAR_CHECK(environment.line_rate > Rate() && environment.mtu > 0);
   const auto chunks = static_cast<Bytes>(constants.chunks);
   own_.rate = environment.line_rate;
+  own_.limited_by = limit_at_line(environment);
   own_.window = std::max(chunks * static_cast<Bytes>(constants.chunk_bytes), environment.mtu);
 }
 

@@ -24,7 +24,7 @@ struct WindowConstants {
   }
 };
 
-class WindowController final : public Controller {
+class WindowController final : public GrantedController {
  public:
   using Constants = WindowConstants;
 
@@ -35,12 +35,10 @@ class WindowController final : public Controller {
   void on_ack(const AckSample&) override {}
   void on_loss(const LossSample&) override {}
   void on_timeout(Instant) override {}
-  void on_grant(Instant now, const Grant& grant) override { grant_limit_.on_grant(now, grant); }
   Decision decide(Instant now) override { return grant_limit_.apply(now, own_); }
 
  private:
   Decision own_;
-  GrantLimit grant_limit_;
 };
 
 }  // namespace pacecar

@@ -17,7 +17,7 @@
 //       limits [{name, rate series, interval_us, allowed [], grant [], core [],
 //                limited_by [[index, reason]]}]: of some flows the rate, beside what it might have
 //         been, in Gb/s (empty: did not apply), and from which of these values on which reason
-//         held: "line", "grant", "network", "budget", "application",
+//         held: "line", "grant", "network", "budget", "host", "application",
 //       links [{from, to, gbps, utilisation, queue_max_bytes, marked, trimmed, dropped,
 //               paused_us}], figures that are 0 left out
 //     series: {name, interval_us, values []}

@@ -49,6 +49,12 @@ Result<void> write_repro(const ResultsFolder& results, const std::vector<std::st
       "# of pacecar {}, commit {}.\n"
       "# shellcheck disable=SC2016  # variables of the command's own\n"
       "set -eu\n"
+      "pacecar=${{PACECAR:-pacecar}}\n"
+      "command -v \"$pacecar\" >/dev/null || {{\n"
+      "  echo \"error: there is no program $pacecar: put pacecar on PATH, or its path into "
+      "PACECAR\" >&2\n"
+      "  exit 2\n"
+      "}}\n"
       "results=$(cd \"$(dirname \"$0\")\" && pwd)\n",
       build_version(), build_commit());
   if (!plan.empty()) {
@@ -58,7 +64,7 @@ Result<void> write_repro(const ResultsFolder& results, const std::vector<std::st
         "  echo 'warning: the plan has changed since; plan.toml is what it was' >&2\n",
         path);
   }
-  script += fmt::format("cd {}\n{}exec pacecar ab --out \"${{1:-$results.again}}\"",
+  script += fmt::format("cd {}\n{}exec \"$pacecar\" ab --out \"${{1:-$results.again}}\"",
                         shell_quoted(folder), exports());
   for (const std::string& word : flags_to_keep(argv)) script += " " + shell_quoted(word);
   if (auto written = results.write("repro.sh", script + "\n"); !written) return written;

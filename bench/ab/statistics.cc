@@ -140,7 +140,8 @@ PairedResult compare_pairs(std::span<const double> arm, std::span<const double> 
   std::transform(arm.begin(), arm.end(), baseline.begin(), differences.begin(), std::minus<>());
   result.difference = mean_of(differences);
   if (result.n == 1) return result;
-  result.cliffs_delta = cliffs_delta(arm, baseline);
+  const bool enough = result.n >= kEffectPairs;
+  if (enough) result.cliffs_delta = cliffs_delta(arm, baseline);
   if (all_equal(differences)) {
     result.verdict = differences[0] == 0 ? Verdict::kEqual : Verdict::kConstant;
     return result;
@@ -149,8 +150,9 @@ PairedResult compare_pairs(std::span<const double> arm, std::span<const double> 
   result.interval =
       result.bootstrap ? bootstrap_interval(differences) : student_interval(differences);
   const auto n = static_cast<double>(result.n);
-  result.cohens_d = result.difference / deviation_of(differences, result.difference);
-  result.p = 2 * student_cdf(-std::abs(*result.cohens_d) * std::sqrt(n), n - 1);
+  const double d = result.difference / deviation_of(differences, result.difference);
+  if (enough) result.cohens_d = d;
+  result.p = 2 * student_cdf(-std::abs(d) * std::sqrt(n), n - 1);
   result.p_holm = result.p;
   result.verdict = judge(result);
   return result;

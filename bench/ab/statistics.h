@@ -34,6 +34,7 @@ struct Interval {
   double high = 0;
 };
 
+inline constexpr size_t kEffectPairs = 3;     // fewer say nothing of the size of an effect
 inline constexpr size_t kBootstrapPairs = 6;  // fewer: Student's interval
 inline constexpr size_t kResamples = 10'000;
 

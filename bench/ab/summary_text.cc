@@ -87,7 +87,10 @@ Row comparison_row(const Experiment& experiment, const Comparison& comparison) {
                     : "");
   row.push_back(comparison.ratio ? percent_text(*comparison.ratio - 1) : "");
   row.push_back(result.p_holm ? fmt::format("p = {:.2g}", *result.p_holm) : "");
-  row.push_back(result.cohens_d ? fmt::format("d = {:.2g}", *result.cohens_d) : "");
+  const bool few = result.n < kEffectPairs;
+  row.push_back(result.cohens_d ? fmt::format("d = {:.2g}", *result.cohens_d)
+                : few           ? "d: too few"
+                                : "");
   return row;
 }
 

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
-#include <fstream>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -17,7 +17,9 @@
 #include "bench/check/trial.h"
 #include "bench/nccl/pair_bench.h"
 #include "bench/perf/command_line.h"
+#include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
+#include "bench/perf/files.h"
 
 namespace pacecar {
 namespace {
@@ -114,20 +116,6 @@ Figures measure(const Options& options, int version) {
   return figures;
 }
 
-bool write_json(const Options& options, const nlohmann::json& document) {
-  const std::string text =
-      document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-  if (options.json == "-") {
-    fmt::print("{}", text);
-    return true;
-  }
-  std::ofstream file(options.json);
-  file << text << std::flush;
-  if (file) return true;
-  fmt::print(stderr, "pacecar check-plugin: cannot write {}: choose another file\n", options.json);
-  return false;
-}
-
 bool starts(const std::vector<Finding>& findings) {
   return std::none_of(findings.begin(), findings.end(), [](const Finding& one) {
     return one.rule == kFirstRule && one.outcome.verdict == Verdict::kFail;
@@ -176,9 +164,21 @@ int list(const std::vector<Rule>& rules) {
   return perf::kExitOk;
 }
 
-int check_plugin(const Options& options) {
+Result<int> check_plugin(const Options& options) {
   const std::vector<Rule> rules = rules_of(options);
   if (options.list) return list(rules);
+  if (options.plugin.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "which plugin? Name its shared library: pacecar check-plugin libnccl-net-x.so");
+  }
+  if (access(options.plugin.c_str(), R_OK) != 0 && options.plugin.find('/') != std::string::npos) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("the plugin '{}' cannot be loaded ({}): name its shared library",
+                            options.plugin, std::strerror(errno)));
+  }
+  if (auto writable = perf::check_writable(options.json); !writable) {
+    return tl::unexpected(writable.error());
+  }
   if (rules.empty()) {
     fmt::print(stderr, "pacecar check-plugin: no rule's name contains '{}': --list shows them\n",
                options.only);
@@ -186,7 +186,7 @@ int check_plugin(const Options& options) {
   }
   const std::vector<int> versions = versions_of(options);
   if (versions.empty()) return perf::kExitUsage;
-  FILE* const people = options.json == "-" ? stderr : stdout;
+  FILE* const people = options.json == perf::kStandardOutput ? stderr : stdout;
   std::vector<Finding> findings;
   std::vector<Figures> figures;
   for (const int version : versions) {
@@ -200,8 +200,9 @@ int check_plugin(const Options& options) {
     return one.outcome.verdict == Verdict::kFail;
   });
   fmt::print(people, "{} of {} rules do not hold\n", failed, findings.size());
-  if (!options.json.empty() && !write_json(options, to_json(options.plugin, findings, figures))) {
-    return perf::kExitFailed;
+  if (!options.json.empty()) {
+    const auto written = perf::write_json(options.json, to_json(options.plugin, findings, figures));
+    if (!written) return tl::unexpected(written.error());
   }
   return failed == 0 ? perf::kExitOk : perf::kExitFailed;
 }
@@ -230,21 +231,16 @@ int run_check_plugin(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "Of each measurement; 0: none")
       ->check(CLI::Range(0.0, 30.0))
       ->capture_default_str();
-  app.add_option("--json", options.json, "Write everything to this file; '-': to stdout");
+  perf::add_json_flag(app, options.json, "write everything");
   const auto help = perf::parse_command_line(app, argc, argv);
-  if (!help) {
-    fmt::print(stderr, "pacecar check-plugin: {}\n", help.error().message);
-    return perf::kExitUsage;
-  }
-  if (!help->empty()) {
+  if (help && !help->empty()) {
     fmt::print("{}", *help);
     return perf::kExitOk;
   }
-  if (options.plugin.empty() && !options.list) {
-    fmt::print(stderr, "pacecar check-plugin: PLUGIN is required: the path of a shared library\n");
-    return perf::kExitUsage;
-  }
-  return check_plugin(options);
+  const auto code = help ? check_plugin(options) : Result<int>(tl::unexpected(help.error()));
+  if (code) return *code;
+  perf::Console(false, true).error(code.error().message);
+  return perf::exit_code_of(code.error());
 }
 
 }  // namespace pacecar

@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -15,6 +13,7 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
+#include "bench/perf/files.h"
 #include "transport/base/params_environment.h"
 #include "transport/state/state_directory.h"
 
@@ -41,7 +40,7 @@ struct Flags {
   std::vector<std::string> files;
   uint64_t pid = 0;
   uint64_t watch_s = 1;
-  bool json = false;
+  std::string json_file;
   bool quiet = false;
   bool no_color = false;
 };
@@ -56,7 +55,7 @@ void add_flags(CLI::App& app, Flags& flags) {
       ->check(perf::whole_number(0, kLongestWatch))
       ->capture_default_str()
       ->excludes(files);
-  app.add_flag("--json", flags.json, "print JSON: all that was gathered, findings, verdict");
+  perf::add_json_flag(app, flags.json_file, "write all that was gathered, findings and verdict");
   app.add_flag("--quiet", flags.quiet, "no messages but warnings and errors");
   app.add_flag("--no-color", flags.no_color, "no colours");
   app.footer(kFooter);
@@ -65,15 +64,13 @@ void add_flags(CLI::App& app, Flags& flags) {
 Result<Evidence> from_files(const std::vector<std::string>& files) {
   Evidence evidence;
   for (const std::string& name : files) {
-    std::ifstream file(name);
-    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (!file) {
-      return fail(ErrorCode::kNotFound,
-                  fmt::format("cannot read {}: make it by 'pacecar doctor --json > FILE'", name));
-    }
-    if (auto added = add_evidence(text, evidence); !added) {
+    const auto text = perf::read_text(name);
+    if (!text) return tl::unexpected(text.error());
+    if (auto added = add_evidence(*text, evidence); !added) {
       return fail(added.error().code,
-                  fmt::format("{} is not from pacecar doctor: {}", name, added.error().message));
+                  fmt::format("'{}' is not what 'pacecar doctor --json' of this version writes: "
+                              "make it there with 'pacecar doctor --json > FILE'",
+                              name));
     }
   }
   return evidence;
@@ -89,13 +86,43 @@ Result<Evidence> from_this_host(const Flags& flags, const Console& console) {
   GatherOptions options{.directories = usual_state_directories(),
                         .pid = flags.pid,
                         .between = Duration::from_s(static_cast<int64_t>(flags.watch_s))};
-  if (!params->state_dir.empty()) options.directories = {params->state_dir};
+  if (!params->state_dir.empty()) {
+    options.directories = {params->state_dir};
+    if (const auto usable = StateDirectory::find(params->state_dir); !usable) {
+      const bool missing = usable.error().code == ErrorCode::kNotFound;  // processes make it
+      return fail(usable.error().code,
+                  fmt::format("{}: PACECAR_STATE_DIR: {}",
+                              missing ? "no process with Pacecar is to be seen"
+                                      : "the processes' sockets cannot be looked for",
+                              usable.error().message));
+    }
+  }
   Gathered gathered = gather(options);
   for (const std::string& warning : gathered.warnings) console.warn(warning);
   return std::move(gathered.evidence);
 }
 
-Result<Job> job_of(const Evidence& evidence) {
+// Why there is nothing to look at.
+std::string nobody(uint64_t pid) {
+  const std::string place = fmt::format("/proc/{}", pid);
+  if (pid != 0 && access(place.c_str(), F_OK) != 0) {
+    return fmt::format(
+        "there is no process {}: 'pacecar doctor' without --pid lists those with "
+        "Pacecar",
+        pid);
+  }
+  if (pid != 0) {
+    return fmt::format(
+        "process {} tells nothing: it runs without Pacecar, or as another user; "
+        "'pacecar doctor' without --pid lists those that tell",
+        pid);
+  }
+  return "no process with Pacecar is to be seen: run as the job's user or root, on its host, and "
+         "in "
+         "containers with PACECAR_STATE_DIR on a directory that both see";
+}
+
+Result<Job> job_of(const Evidence& evidence, uint64_t pid) {
   Job job;
   for (const SilentProcess& process : evidence.silent) job.add(process);
   for (const Sighting& sighting : evidence.seen) {
@@ -104,26 +131,29 @@ Result<Job> job_of(const Evidence& evidence) {
     job.add(std::move(*process));
   }
   if (job.empty()) {
-    return fail(ErrorCode::kNotFound,
-                "no process with Pacecar is to be seen: run as the job's user or root, on its "
-                "host, and in containers with PACECAR_STATE_DIR on a directory that both see");
+    return fail(ErrorCode::kNotFound, nobody(pid));
   }
   return job;
 }
 
 Result<int> examine_job(const Flags& flags, const Console& console) {
+  if (auto writable = perf::check_writable(flags.json_file); !writable) {
+    return tl::unexpected(writable.error());
+  }
   const auto evidence =
       flags.files.empty() ? from_this_host(flags, console) : from_files(flags.files);
   if (!evidence) return tl::unexpected(evidence.error());
-  const auto job = job_of(*evidence);
+  const auto job = job_of(*evidence, flags.pid);
   if (!job) return tl::unexpected(job.error());
   const auto findings = examine(*job);
   const Verdict verdict = conclude(*job, findings);
-  if (flags.json) {
+  if (!flags.json_file.empty()) {
     nlohmann::json document = to_json(*evidence);
     add_conclusions(findings, verdict, document);
-    fmt::print("{}\n", document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
-  } else {
+    const auto written = perf::write_json(flags.json_file, document);
+    if (!written) return tl::unexpected(written.error());
+  }
+  if (flags.json_file != perf::kStandardOutput) {
     fmt::print("{}", to_text(*job, findings, verdict));
   }
   return verdict.trouble ? kExitTrouble : kExitNothingWrong;
@@ -136,7 +166,7 @@ int run_doctor(int argc, char** argv) {
   CLI::App app("Asks running processes how they stand: which rank, NIC and path is slow, and why?",
                "pacecar doctor");
   add_flags(app, flags);
-  const auto help = perf::parse_command_line(app, argc, argv);
+  const auto help = perf::parse_command_line(app, argc, argv, {.reads_json = true});
   const Console console(flags.quiet, !flags.no_color);
   if (!help) {
     console.error(help.error().message);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "bench/perf/json_fields.h"
+#include "cc/controller.h"
 #include "transport/base/printable.h"
 #include "transport/metrics/exposition.h"
 #include "transport/metrics/metric_table.h"
@@ -96,6 +97,17 @@ class Reader {
   Result<void> status_;
 };
 
+std::vector<uint64_t> read_limits(const Json& object, Reader& flow) {
+  const Json limits = object.is_object() ? object.value("limits", Json()) : Json();
+  std::vector<uint64_t> counts;
+  Reader reader(limits);
+  for (const LimitedBy limit : kLimits) {
+    reader.number(counts.emplace_back(), std::string(to_string(limit)).c_str());
+  }
+  if (!reader.result(true)) flow.refuse("limits");
+  return counts;
+}
+
 Result<Flow> read_flow(const Json& object) {
   Flow flow;
   std::string direction;
@@ -114,6 +126,7 @@ Result<Flow> read_flow(const Json& object) {
   reader.number(flow.grant_bps, "grant_bps");
   if (!flow.sending) return reader.result(std::move(flow));
   reader.text(flow.limited_by, "limited_by", kMaxName);
+  flow.limits = read_limits(object, reader);
   reader.number(flow.rate_bps, "rate_bps");
   reader.number(flow.core_bps, "core_bps");
   reader.number(flow.budget_bps, "budget_bps");
@@ -240,6 +253,16 @@ const Flow* same_flow(const Process& process, const std::string& nic_identity, c
   return nullptr;
 }
 
+// Between the two looks, as the process itself has looked at the flow.
+void most_of_the_time(const Flow& before, Flow& now) {
+  uint64_t most = 0;
+  for (size_t i = 0; i < now.limits.size(); ++i) {
+    if (now.limits[i] < before.limits[i] || now.limits[i] - before.limits[i] <= most) continue;
+    most = now.limits[i] - before.limits[i];
+    now.limited_by = to_string(kLimits[i]);
+  }
+}
+
 void compare(const Flow& before, double seconds, Flow& now) {
   if (now.acknowledged_bytes < before.acknowledged_bytes || now.sent_bytes < before.sent_bytes) {
     return;
@@ -247,6 +270,7 @@ void compare(const Flow& before, double seconds, Flow& now) {
   const auto bytes = static_cast<double>(now.acknowledged_bytes - before.acknowledged_bytes);
   now.goodput_bps = 8 * bytes / seconds;
   now.tried_bytes = now.sent_bytes - before.sent_bytes;
+  if (now.sending) most_of_the_time(before, now);
   const uint64_t lost = lost_bytes(before);
   now.repeated_bytes -= std::min(lost, now.repeated_bytes);
 }

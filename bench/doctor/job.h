@@ -24,7 +24,8 @@ struct Flow {
   bool awaits_peer = false;
   double grant_bps = 0;
   // Sending:
-  std::string limited_by;
+  std::string limited_by;        // most of the time; one look only: at that moment
+  std::vector<uint64_t> limits;  // as kLimits: how often each was found, since the flow began
   double rate_bps = 0;
   double core_bps = 0;
   double budget_bps = 0;

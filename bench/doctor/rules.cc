@@ -13,8 +13,6 @@ constexpr double kStillSeconds = 5;
 // Repetitions of so large a share, and so many of them, are no accident.
 constexpr double kLossShare = 0.01;
 constexpr uint64_t kLossBytes = 64U << 10;
-// Who sends less than this share of what it may is not held back by its rate.
-constexpr double kUsedShare = 0.5;
 
 double loss_of(const Flow& flow) {
   if (flow.tried_bytes == 0) return 0;
@@ -88,16 +86,15 @@ std::string why_loses(const Path& path) {
       100 * loss_of(*path.flow), path.peer_name());
 }
 
-bool uses_little(const Path& path) {
-  return path.flow->goodput_bps && path.flow->backlog_bytes > 0 &&
-         *path.flow->goodput_bps < kUsedShare * path.flow->rate_bps;
-}
+bool by_host(const Path& path) { return is_limited_by(*path.flow, "host"); }
 
-std::string why_uses_little(const Path& path) {
+std::string why_host(const Path& path) {
+  const auto sent = path.flow->goodput_bps;
   return fmt::format(
       "it may send {} to {} and sends {}: the processors of the two hosts are the limit, or the "
-      "application pauses",
-      rate_text(path.flow->rate_bps), path.peer_name(), rate_text(*path.flow->goodput_bps));
+      "application pauses, or has too little under way at a time",
+      rate_text(path.flow->rate_bps), path.peer_name(),
+      sent ? rate_text(*sent) : "less than half of it");
 }
 
 bool by_network(const Path& path) { return is_limited_by(*path.flow, "network"); }
@@ -113,7 +110,9 @@ bool by_grant(const Path& path) { return is_limited_by(*path.flow, "grant"); }
 
 std::string why_grant(const Path& path) {
   const size_t senders = senders_to_peer(path);
-  return fmt::format("{} grants it {}: {}", path.peer_name(), rate_text(path.flow->grant_bps),
+  const double grant = path.flow->grant_bps;
+  return fmt::format("{} grants it {}: {}", path.peer_name(),
+                     grant > 0 ? rate_text(grant) : "credit as its link allows",
                      senders > 1 ? fmt::format("{} senders share the link there (incast)", senders)
                                  : "the link there is shared (incast), or slower");
 }
@@ -144,7 +143,7 @@ constexpr std::array kRules = {
     Rule{"no-buffer", true, true, awaits_buffer, why_awaits_buffer},
     Rule{"no-message", true, true, awaits_message, why_awaits_message},
     Rule{"loss", true, false, loses, why_loses},
-    Rule{"host", false, false, uses_little, why_uses_little},
+    Rule{"host", false, false, by_host, why_host},
     Rule{"network", false, false, by_network, why_network},
     Rule{"grant", false, false, by_grant, why_grant},
     Rule{"budget", false, false, by_budget, why_budget},

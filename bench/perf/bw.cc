@@ -26,7 +26,7 @@ class BandwidthProbe : public Probe {
   }
 
   nlohmann::json result(const PhaseResult& phase) override {
-    return bandwidth_result(setup_.size, setup_.options.parameters, phase,
+    return bandwidth_result(setup_.size, setup_.options, phase,
                             finish_intervals(phase.elapsed, phase.messages));
   }
 

@@ -2,15 +2,20 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
 #include <string_view>
 
 #include "bench/perf/describe.h"
+#include "bench/perf/files.h"
+#include "transport/base/edit_distance.h"
 
 namespace pacecar::perf {
 namespace {
+
+constexpr size_t kSlipOfTheFinger = 2;  // letters; more is another word
 
 std::optional<uint64_t> parse_whole(std::string_view text) {
   uint64_t value = 0;
@@ -42,19 +47,78 @@ std::optional<double> parse_number(const std::string& text) {
   return value;
 }
 
+// `--json FILE.json` as `--json=FILE.json`; another word behind `--json` is not its file. In the
+// order that CLI11 wants: the last first.
+std::vector<std::string> words_of(int argc, const char* const* argv, bool reads_json) {
+  std::vector<std::string> words;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    const bool file = word.ends_with(".json") && !words.empty() && words.back() == kJsonFlag;
+    if (file && !reads_json) {
+      words.back() += fmt::format("={}", word);
+    } else {
+      words.emplace_back(word);
+    }
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
+
+// The first word that looks like a flag is what is wrong: its value may have been taken for
+// something else.
+std::string unknown_word(const CLI::App& app, const ParseHints& hints) {
+  const std::vector<std::string> left = app.remaining();
+  const auto flag = std::find_if(left.begin(), left.end(), [](const std::string& word) {
+    return word.size() > 1 && word.front() == '-';
+  });
+  if (flag == left.end()) return fmt::format("'{}' is one word too many", left.front());
+  const std::string name = flag->substr(0, flag->find('='));
+  if (hints.unknown_flag != nullptr) {
+    if (std::string told = hints.unknown_flag(name); !told.empty()) return told;
+  }
+  std::string nearest;
+  size_t nearest_distance = kSlipOfTheFinger + 1;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& known : option->get_lnames()) {
+      const size_t distance = edit_distance(name, "--" + known);
+      if (distance >= nearest_distance) continue;
+      nearest = known;
+      nearest_distance = distance;
+    }
+  }
+  const std::string hint = nearest.empty() ? "" : fmt::format(" (did you mean '--{}'?)", nearest);
+  return fmt::format("there is no flag '{}'{}", name, hint);
+}
+
 }  // namespace
 
-Result<std::string> parse_command_line(CLI::App& app, int argc, const char* const* argv) {
+Result<std::string> parse_command_line(CLI::App& app, int argc, const char* const* argv,
+                                       const ParseHints& hints) {
   if (argc == 2 && std::string_view(argv[1]) == "--describe") return describe(app);
   try {
-    app.parse(argc, argv);
+    app.parse(words_of(argc, argv, hints.reads_json));
   } catch (const CLI::CallForHelp&) {
     return app.help();
+  } catch (const CLI::CallForVersion& version) {
+    return std::string(version.what());
+  } catch (const CLI::ExtrasError&) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} (see '{} --help')", unknown_word(app, hints), app.get_name()));
   } catch (const CLI::ParseError& error) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("{} (see '{} --help')", error.what(), app.get_name()));
   }
   return std::string();
+}
+
+void add_json_flag(CLI::App& app, std::string& file, const std::string& what) {
+  const auto without_file = [](std::string& value) {
+    if (value == "true") value = kStandardOutput;  // CLI11's, of a flag without a value
+    return std::string();
+  };
+  app.add_flag(std::string(kJsonFlag), file,
+               what + " as JSON, to standard output or to a file: --json [FILE.json]")
+      ->transform(CLI::Validator(without_file, ""));
 }
 
 CLI::Validator whole_number(uint64_t min, uint64_t max) {

@@ -13,9 +13,23 @@ namespace pacecar::perf {
 inline constexpr const char* kExitCodesHelp =
     "Exit codes: 0 success, 1 failed, 2 wrong usage, 3 a threshold was missed.";
 
+struct ParseHints {
+  // What to say of a flag that the subcommand does not have; empty: nothing in particular.
+  std::string (*unknown_flag)(std::string_view name) = nullptr;
+  // The subcommand reads FILE.json itself: --json takes one after '=' only.
+  bool reads_json = false;
+};
+
 // Fills what the flags of `app` are bound to. Returns --help's text when it was asked for (or
-// describe()'s, for --describe), else an empty string. Errors: kInvalidArgument, one sentence.
-Result<std::string> parse_command_line(CLI::App& app, int argc, const char* const* argv);
+// describe()'s, for --describe), else an empty string. Errors: kInvalidArgument, one sentence; of a
+// flag that is not known it names the nearest.
+Result<std::string> parse_command_line(CLI::App& app, int argc, const char* const* argv,
+                                       const ParseHints& hints = {});
+
+inline constexpr std::string_view kJsonFlag = "--json";
+// `--json [FILE.json]`, the same for every subcommand: the name of the file, or kStandardOutput;
+// empty where the flag is not given. `what`: "write all figures".
+void add_json_flag(CLI::App& app, std::string& file, const std::string& what);
 
 // Checks of a flag's value.
 CLI::Validator whole_number(uint64_t min, uint64_t max);

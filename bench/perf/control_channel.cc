@@ -76,6 +76,17 @@ int connect_one(int fd, const addrinfo& target, Duration limit) {
   return error;
 }
 
+// Any port of a numeric address.
+bool bind_to(int fd, const std::string& source) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST;
+  addrinfo* list = nullptr;
+  if (getaddrinfo(source.c_str(), nullptr, &hints, &list) != 0) return false;
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, freeaddrinfo);
+  return bind(fd, list->ai_addr, list->ai_addrlen) == 0;
+}
+
 std::string connect_failure(const std::string& host, uint16_t port, int error) {
   if (error == ECONNREFUSED) {
     return fmt::format(
@@ -109,7 +120,7 @@ ControlChannel::ControlChannel(Descriptor socket, std::string peer)
 }
 
 Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t port,
-                                               Duration limit) {
+                                               Duration limit, const std::string& source) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
@@ -127,6 +138,11 @@ Result<ControlChannel> ControlChannel::connect(const std::string& host, uint16_t
     if (fd.get() < 0) {
       error = errno;
       continue;
+    }
+    if (!source.empty() && !bind_to(fd.get(), source)) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("--source_ip {} is no address of this host: 'ip address' lists them",
+                              source));
     }
     error = connect_one(fd.get(), *target, deadline - steady_now());
     if (error == 0) {

@@ -40,8 +40,10 @@ class ControlChannel {
   explicit ControlChannel(Descriptor socket);
   ControlChannel(Descriptor socket, std::string peer);
 
-  // Tries every address of `host` within `limit`.
-  static Result<ControlChannel> connect(const std::string& host, uint16_t port, Duration limit);
+  // Tries every address of `host` within `limit`, from the address `source`; empty: from any.
+  // Errors also: kInvalidArgument when `source` is no address of this host.
+  static Result<ControlChannel> connect(const std::string& host, uint16_t port, Duration limit,
+                                        const std::string& source = {});
 
   Result<void> send(const nlohmann::json& message);
   // Tells the peer why we give up; best effort.

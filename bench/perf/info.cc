@@ -9,6 +9,7 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
+#include "bench/perf/files.h"
 #include "bench/perf/subcommands.h"
 #include "cc/registry.h"
 #include "transport/api/pacecar.hpp"
@@ -24,7 +25,7 @@ constexpr int kInfoSchemaVersion = 1;
 
 struct InfoFlags {
   bool parameters = false;
-  bool json = false;
+  std::string json_file;
   bool quiet = false;
   bool no_color = false;
   std::string nics;
@@ -185,12 +186,12 @@ Result<void> show_parameters(const InfoFlags& flags, const Console& console) {
   for (const std::string& warning : warnings) console.warn(warning);
   if (!values) return tl::unexpected(values.error());
   const Json parameters = parameters_json(*values);
-  if (flags.json) {
-    const Json document = {{"schema_version", kInfoSchemaVersion}, {"parameters", parameters}};
-    fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
-  } else {
-    print_parameters(parameters);
+  if (!flags.json_file.empty()) {
+    const auto written = write_json(
+        flags.json_file, {{"schema_version", kInfoSchemaVersion}, {"parameters", parameters}});
+    if (!written || flags.json_file == kStandardOutput) return written;
   }
+  print_parameters(parameters);
   return {};
 }
 
@@ -206,7 +207,7 @@ Result<void> show_host(const InfoFlags& flags, const Console& console) {
   const Json dpdk = back_end_json(find_dpdk());
   const Json fabrics = fabrics_json(list_fabric_providers());
   const Json controls = controls_json();
-  if (flags.json) {
+  if (!flags.json_file.empty()) {
     const Json document = {{"schema_version", kInfoSchemaVersion},
                            {"version", PACECAR_VERSION},
                            {"nics", nics},
@@ -218,8 +219,8 @@ Result<void> show_host(const InfoFlags& flags, const Console& console) {
                             {{"receives_per_connection", kMaxRequests},
                              {"buffers_per_receive", kMaxReceiveBuffers},
                              {"sends_per_connection", kMaxRequests * kMaxReceiveBuffers}}}};
-    fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
-    return {};
+    const auto written = write_json(flags.json_file, document);
+    if (!written || flags.json_file == kStandardOutput) return written;
   }
   fmt::print("Pacecar {}\n\n", PACECAR_VERSION);
   print_nics(nics);
@@ -243,7 +244,7 @@ int run_info(int argc, char** argv) {
                "pacecar info");
   app.add_flag("-c,--config", flags.parameters,
                "every parameter: value, source, default, what it accepts, meaning");
-  app.add_flag("--json", flags.json, "print JSON");
+  add_json_flag(app, flags.json_file, "write it");
   app.add_option("-d,--ib-dev", flags.nics, "NICs, as PACECAR_NICS");
   app.add_flag("--quiet", flags.quiet, "no messages but warnings and errors");
   app.add_flag("--no-color", flags.no_color, "no colours");

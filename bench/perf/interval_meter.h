@@ -39,6 +39,8 @@ class IntervalMeter {
   // Ends the last interval, however short; it does not count for the peak.
   void finish(Duration since_start, uint64_t total);
 
+  // When the last interval ended.
+  Duration ended() const { return start_; }
   const Interval& last() const { return last_; }
   const std::vector<Interval>& intervals() const { return intervals_; }
   // Messages per second of the fastest interval; 0 without one.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/perf/json_fields.h"
+#include "cc/controller.h"
 
 namespace pacecar::perf {
 namespace {
@@ -15,8 +16,6 @@ using Json = nlohmann::json;
 
 constexpr double kMaxNumber = 1e18;
 constexpr double kWorthTelling = 0.005;
-constexpr std::array<std::string_view, 5> kReasonNames = {"line", "grant", "network", "budget",
-                                                          "application"};
 
 struct Number {
   const char* key;
@@ -99,14 +98,15 @@ Result<FlowView> flow_view_from_json(const Json& object) {
   FlowView flow;
   const auto reason = text_field(object, "limited_by", 64);
   if (!reason) return tl::unexpected(reason.error());
-  const auto known = std::ranges::find(kReasonNames, *reason);
-  if (known == kReasonNames.end()) {
+  const auto known =
+      std::ranges::find(kLimits, *reason, [](LimitedBy limit) { return to_string(limit); });
+  if (known == kLimits.end()) {
     return fail(ErrorCode::kPeer, fmt::format("the peer's rate is limited by '{}', which means "
                                               "nothing here: run the same version of pacecar at "
                                               "both ends",
                                               *reason));
   }
-  flow.limited_by = *known;
+  flow.limited_by = to_string(*known);
   for (const Number& number : kNumbers) {
     const auto value = number_field(object, number.key, 0, kMaxNumber);
     if (!value) return tl::unexpected(value.error());

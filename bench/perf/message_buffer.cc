@@ -1,6 +1,8 @@
 #include "bench/perf/message_buffer.h"
 
 #include <fmt/core.h>
+#include <linux/mman.h>
+#include <sys/mman.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -9,17 +11,35 @@ namespace pacecar::perf {
 namespace {
 constexpr uint64_t kCacheLine = 64;
 constexpr uint64_t kPage = 4096;
+constexpr uint64_t kHugePage = 2 << 20;
+constexpr int kHugeShift = 21 << MAP_HUGE_SHIFT;
 }  // namespace
 
-void MessageBuffer::Free::operator()(uint8_t* bytes) const { std::free(bytes); }
+void FreePages::operator()(uint8_t* bytes) const {
+  if (mapped == 0) return std::free(bytes);
+  munmap(bytes, mapped);
+}
 
 Result<MessageBuffer> MessageBuffer::create(Context& context, size_t nic, uint64_t size,
-                                            size_t slots) {
+                                            size_t slots, bool huge) {
   MessageBuffer buffer;
   buffer.size_ = size;
   buffer.stride_ = (size + kCacheLine - 1) / kCacheLine * kCacheLine;
-  const uint64_t length = (buffer.stride_ * slots + kPage - 1) / kPage * kPage;
-  buffer.bytes_.reset(static_cast<uint8_t*>(std::aligned_alloc(kPage, length)));
+  const uint64_t page = huge ? kHugePage : kPage;
+  const uint64_t length = (buffer.stride_ * slots + page - 1) / page * page;
+  if (huge) {
+    void* const mapped = mmap(nullptr, length, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | kHugeShift, -1, 0);
+    if (mapped == MAP_FAILED) {
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("no {} huge pages of 2 MiB are free: sysctl -w vm.nr_hugepages={}, "
+                              "or leave out --use_hugepages",
+                              length / page, length / page));
+    }
+    buffer.bytes_ = {static_cast<uint8_t*>(mapped), FreePages{length}};
+  } else {
+    buffer.bytes_.reset(static_cast<uint8_t*>(std::aligned_alloc(page, length)));
+  }
   if (!buffer.bytes_) {
     return fail(
         ErrorCode::kUnavailable,

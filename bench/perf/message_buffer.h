@@ -10,10 +10,17 @@
 
 namespace pacecar::perf {
 
+struct FreePages {
+  void operator()(uint8_t* bytes) const;
+  size_t mapped = 0;  // bytes; 0: of the heap
+};
+
 class MessageBuffer {
  public:
-  // Errors: kUnavailable when there is no memory; register_memory's.
-  static Result<MessageBuffer> create(Context& context, size_t nic, uint64_t size, size_t slots);
+  // `huge`: in huge pages. Errors: kUnavailable when there is no memory, or no huge page;
+  // register_memory's.
+  static Result<MessageBuffer> create(Context& context, size_t nic, uint64_t size, size_t slots,
+                                      bool huge = false);
   MessageBuffer(MessageBuffer&&) = default;
   ~MessageBuffer();
 
@@ -21,16 +28,13 @@ class MessageBuffer {
   const Memory* memory() const { return memory_; }
 
  private:
-  struct Free {
-    void operator()(uint8_t* bytes) const;
-  };
   MessageBuffer() = default;
 
   Context* context_ = nullptr;
   size_t nic_ = 0;
   uint64_t size_ = 0;
   uint64_t stride_ = 0;
-  std::unique_ptr<uint8_t[], Free> bytes_;
+  std::unique_ptr<uint8_t[], FreePages> bytes_;
   const Memory* memory_ = nullptr;
 };
 

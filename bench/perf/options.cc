@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "bench/perf/command_line.h"
+#include "bench/perf/perftest_flags.h"
 
 namespace pacecar::perf {
 namespace {
@@ -16,7 +17,11 @@ constexpr uint64_t kDefaultLatencySize = 2;
 // acknowledgements and permissions, which are gathered.
 constexpr uint32_t kMaxLatencyDepth = 16;
 constexpr uint64_t kLatencyBufferBytes = 1 << 20;
-constexpr double kMaxRate = 1e13;  // bit/s, as PACECAR_RATE_MAX
+constexpr double kMaxGapUs = 1e7;
+constexpr double kQpTimeoutUnitUs = 4.096;
+constexpr double kQpTimeouts = 8;        // one, and perftest's seven repetitions
+constexpr uint64_t kMinTimeoutMs = 100;  // PACECAR_TIMEOUT's
+constexpr double kMaxRate = 1e13;        // bit/s, as PACECAR_RATE_MAX
 constexpr const char* kDefaultJsonFile = "perftest_out.json";
 
 // Values of flags that become something else.
@@ -29,6 +34,15 @@ struct RawFlags {
   uint32_t rx_depth = 0;
   bool out_json = false;
   bool no_color = false;
+  bool no_peak = false;
+  bool sorted = false;
+  bool unsorted = false;
+  uint32_t ib_port = 1;
+  std::string gid_index;
+  uint32_t pkey_index = 0;
+  unsigned qp_timeout = 0;
+  std::string connection = "RC";
+  std::string counters;
 };
 
 void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
@@ -57,7 +71,8 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
       ->excludes(iterations);
   app.add_option("-m,--mtu", parameters.mtu, "payload bytes per packet")
       ->check(whole_number(256, 16384));
-  app.add_option("-T,--tos", parameters.tos, "IP type of service of data packets: a multiple of 4")
+  app.add_option("-T,--tos,--tclass", parameters.tos,
+                 "IP type of service of data packets: a multiple of 4")
       ->check(whole_number(0, 252));
   app.add_option("--cc", parameters.congestion_control,
                  "congestion control (see 'pacecar info' for their names)");
@@ -68,13 +83,60 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   app.add_flag("--cpu_util", parameters.cpu_util, "add a column with this process' CPU time");
   app.add_flag("--run_infinitely", options.run_infinitely,
                "server: serve one client after the other; client: repeat until stopped");
+  add_json_flag(app, options.json_file, "write the results");
   app.add_flag("--out_json", raw.out_json,
-               fmt::format("write the results as JSON to {}", kDefaultJsonFile));
-  app.add_option("--out_json_file", options.json_file,
-                 "write the results as JSON to this file ('-': standard output, no columns)");
+               fmt::format("perftest's name for --json={}", kDefaultJsonFile));
+  app.add_option("--out_json_file", options.json_file, "perftest's name for --json=FILE");
   app.add_flag("--quiet", options.quiet, "no messages but warnings and errors, no progress bar");
   app.add_flag("--no-color", raw.no_color, "no colours");
   app.add_flag("-F,--CPU-freq", raw.frequency, "accepted for habit; has no effect");
+}
+
+// Those of perftest's that both tests have, and that people rarely need.
+void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
+  constexpr const char* kGroup = "As perftest";
+  app.add_option("-i,--ib-port", raw.ib_port, "port of the RDMA device that -d names")
+      ->check(whole_number(1, 255))
+      ->group(kGroup);
+  app.add_option("-x,--gid-index", raw.gid_index, "on RoCE: the GID, as PACECAR_GID_INDEX")
+      ->check(whole_number(0, 255))
+      ->group(kGroup);
+  app.add_option("-S,--sl", options.parameters.sl, "on InfiniBand: service level of all packets")
+      ->check(whole_number(0, 15))
+      ->group(kGroup);
+  app.add_option("--pkey_index", raw.pkey_index, "on RDMA hardware: as PACECAR_PKEY")
+      ->check(whole_number(0, 65535))
+      ->group(kGroup);
+  app.add_option("-u,--qp-timeout", raw.qp_timeout,
+                 "a peer is dead after 8 times 4.096 us x 2^this of silence, 0.1 s to an hour")
+      ->check(whole_number(1, 31))
+      ->group(kGroup);
+  app.add_option("-c,--connection", raw.connection, "RC: every connection is reliable and ordered")
+      ->check(CLI::IsMember({"RC"}))
+      ->group(kGroup);
+  app.add_option("--source_ip", options.source_ip,
+                 "client: address of its own from which it calls the server")
+      ->group(kGroup);
+  app.add_flag("--use_hugepages", options.huge_pages, "messages lie in huge pages of this host")
+      ->group(kGroup);
+  app.add_option("-f,--margin", options.margin_s,
+                 "with -D: seconds at its begin and its end that do not count")
+      ->check(positive_number(kMaxDurationSeconds))
+      ->needs("--duration")
+      ->group(kGroup);
+  app.add_option("-W,--report-counters", raw.counters,
+                 "names of counters, with commas: how much each grew at both ends")
+      ->group(kGroup);
+  app.add_option("--output", options.output,
+                 "print one figure alone: bandwidth, message_rate or latency")
+      ->group(kGroup);
+  bool* const unused = &raw.frequency;
+  app.add_flag("--perform_warm_up", *unused, "it always warms up: has no effect")->group(kGroup);
+  app.add_flag("--mr_per_qp", *unused, "each connection has memory of its own: has no effect")
+      ->group(kGroup);
+  app.set_version_flag("-V,--version",
+                       fmt::format("pacecar {}; 'pacecar --version' tells more\n", PACECAR_VERSION))
+      ->group(kGroup);
 }
 
 void add_bandwidth_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
@@ -99,12 +161,32 @@ void add_bandwidth_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
       ->check(CLI::IsMember({"M", "g", "p"}))
       ->needs(limit)
       ->capture_default_str();
+  auto* both = app.get_option("--bidirectional");
+  app.add_flag("--reversed", parameters.reversed, "the server sends and the client receives")
+      ->excludes(both);
+  app.add_flag("--report-both", parameters.report_both,
+               "with -b: columns for what was sent and what was received")
+      ->needs(both);
+  app.add_option("-l,--post_list", parameters.post_list, "sends that are started together")
+      ->check(whole_number(1, kMaxDepth));
+  app.add_flag("-N,--noPeak", raw.no_peak, "tell no peak: 0");
+  app.add_option("-w,--limit_bw", options.min_average,
+                 "exit with 3 when a size's average is below this, in the unit of the columns")
+      ->check(positive_number(kMaxRate));
+  app.add_option("-y,--limit_msgrate", options.min_msg_rate,
+                 "exit with 3 when a size's message rate is below this, in millions per second")
+      ->check(positive_number(kMaxRate));
   app.add_option("--min-gbits", options.min_gbits,
                  "exit with 3 when a size's average is below this many Gb/s")
       ->check(positive_number(kMaxRate));
 }
 
-void add_latency_flags(CLI::App& app, TestOptions& options) {
+void add_latency_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
+  app.add_flag("-H,--report-histogram", raw.sorted, "print every measurement, the shortest first");
+  app.add_flag("-U,--report-unsorted", raw.unsorted, "print every measurement as it came");
+  app.add_option("--latency_gap", options.gap_us,
+                 "microseconds between an answer and the next message")
+      ->check(positive_number(kMaxGapUs));
   app.add_option("--max-usec", options.max_usec,
                  "exit with 3 when a size's t_typical is above this many microseconds")
       ->check(positive_number(kMaxRate));
@@ -132,6 +214,49 @@ Result<void> settle_rate(const RawFlags& raw, TestOptions& options) {
   return {};
 }
 
+// What perftest's flags mean for the transport.
+Result<void> settle_perftest(TestKind kind, const CLI::App& app, const RawFlags& raw,
+                             TestOptions& options) {
+  if (raw.ib_port != 1) {
+    if (options.nics.empty() || options.nics.find_first_of(":,+^") != std::string::npos) {
+      return fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("-i {} is the port of one RDMA device: name it, as -d mlx5_0", raw.ib_port));
+    }
+    options.nics += fmt::format(":{}", raw.ib_port);
+  }
+  if (!raw.gid_index.empty()) options.settings.emplace_back("PACECAR_GID_INDEX", raw.gid_index);
+  if (app.count("--pkey_index") > 0) {
+    options.settings.emplace_back("PACECAR_PKEY", std::to_string(raw.pkey_index));
+  }
+  if (raw.qp_timeout != 0) {
+    const double ms =
+        kQpTimeouts * kQpTimeoutUnitUs * std::ldexp(1e-3, static_cast<int>(raw.qp_timeout));
+    options.parameters.timeout_ms =
+        std::clamp(static_cast<uint64_t>(ms), kMinTimeoutMs, kMaxTimeoutMs);
+  }
+  if (raw.unsorted || raw.sorted) {
+    options.samples = raw.unsorted ? Samples::kAsTheyCame : Samples::kSorted;
+  }
+  options.peak = !raw.no_peak;
+  for (std::string_view left = raw.counters; !left.empty();) {
+    const std::string_view name = left.substr(0, left.find(','));
+    left.remove_prefix(std::min(left.size(), name.size() + 1));
+    options.counters.emplace_back(name.substr(name.rfind('/') + 1));
+  }
+  if (2 * options.margin_s >= options.parameters.duration_s && options.margin_s > 0) {
+    return fail(ErrorCode::kInvalidArgument,
+                "-f leaves nothing of -D to measure: give less than half of it");
+  }
+  const bool bandwidth = kind == TestKind::kBandwidth;
+  const bool known = bandwidth ? options.output == "bandwidth" || options.output == "message_rate"
+                               : options.output == "latency";
+  if (options.output.empty() || known) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("--output {}: {} prints {}", options.output, name_of(kind),
+                          bandwidth ? "bandwidth or message_rate" : "latency"));
+}
+
 Result<void> settle(TestKind kind, const RawFlags& raw, TestOptions& options) {
   TestParameters& parameters = options.parameters;
   options.color = !raw.no_color;
@@ -152,11 +277,6 @@ Result<void> settle(TestKind kind, const RawFlags& raw, TestOptions& options) {
   const bool client = !options.host.empty();
   if (client && options.port == 0) {
     return fail(ErrorCode::kInvalidArgument, "-p 0 is for the server: name the server's port");
-  }
-  if (client && options.run_infinitely && !options.json_file.empty()) {
-    return fail(ErrorCode::kInvalidArgument,
-                "a client that runs infinitely never finishes its JSON: leave out --out_json or "
-                "--run_infinitely");
   }
   const uint64_t buffers = buffer_bytes(parameters, options.sizes.back());
   if (buffers > kMaxBufferBytes) {
@@ -186,18 +306,26 @@ Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* co
   if (bandwidth) {
     add_bandwidth_flags(app, options, raw);
   } else {
-    add_latency_flags(app, options);
+    add_latency_flags(app, options, raw);
   }
+  add_perftest_flags(app, options, raw);
   app.footer(
       fmt::format("The client's flags rule the test; a server needs at most -p, -d, --bind, "
                   "--max-buffers and --run_infinitely.\n"
                   "  server$ pacecar {0}\n"
                   "  client$ pacecar {0} -a server\n{1}",
                   name_of(kind), kExitCodesHelp));
-  auto help = parse_command_line(app, argc, argv);
+  auto help = parse_command_line(app, argc, argv, {.unknown_flag = answer_to_perftest_flag});
   if (!help) return tl::unexpected(help.error());
   parsed.help = std::move(*help);
   if (!parsed.help.empty()) return parsed;
+  if (app.count("host") > 0 && options.host.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "the server's name is an empty word: leave it out to be the server, or name one");
+  }
+  if (auto meant = settle_perftest(kind, app, raw, options); !meant) {
+    return tl::unexpected(meant.error());
+  }
   const auto settled = settle(kind, raw, options);
   if (!settled) return tl::unexpected(settled.error());
   return parsed;

@@ -17,19 +17,33 @@ enum class TestKind { kBandwidth, kLatency };
 // "bw", "lat": the subcommand and the word on the control channel.
 std::string_view name_of(TestKind kind);
 
+// What `lat` prints of each measurement.
+enum class Samples { kNone, kSorted, kAsTheyCame };
+
 struct TestOptions {
   std::string host;                          // empty: this end is the server
   uint16_t port = kDefaultPort;              // a server's 0 means any free port
   std::string bind;                          // where a server waits; empty: at its NIC's address
   uint64_t max_buffers = uint64_t{1} << 30;  // bytes that a client may make a server take
   std::string nics;                          // as PACECAR_NICS; empty: its value
+  std::vector<Setting> settings;             // of this end alone
+  std::string source_ip;                     // of the client's control channel; empty: any
+  bool huge_pages = false;                   // for this end's messages
   std::vector<uint64_t> sizes;
   TestParameters parameters;
   bool run_infinitely = false;
-  std::string json_file;  // empty: none
-  double interval_s = 0;  // 0: no rates between
-  double min_gbits = 0;   // 0: no threshold
-  double max_usec = 0;    // 0: no threshold
+  std::string json_file;    // empty: none
+  double interval_s = 0;    // 0: no rates between
+  double min_gbits = 0;     // 0: no threshold
+  double max_usec = 0;      // 0: no threshold
+  double min_average = 0;   // in the unit of the columns; 0: no threshold
+  double min_msg_rate = 0;  // millions per second; 0: no threshold
+  double margin_s = 0;      // of a timed test, at its begin and its end, that do not count
+  bool peak = true;         // else told as 0
+  Samples samples = Samples::kNone;
+  double gap_us = 0;   // between an answer and the next message
+  std::string output;  // print this figure alone: bandwidth, message_rate, latency; empty: columns
+  std::vector<std::string> counters;  // print how much these have grown
   bool quiet = false;
   bool color = true;
 };

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "bench/perf/clock.h"
+#include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
 
 namespace pacecar::perf {
@@ -105,12 +106,17 @@ Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatche
 
   set_limits(end.streams, goal.messages);
   const uint64_t before = end.streams.finished();
+  const uint64_t sent_before = end.streams.sent();
   const EndMeter meter(end.context, end.nic, end.streams);
   Pump pump(end);
   const Instant start = pump.now();
   watcher.start(start, end.streams);
   const Instant deadline = goal.messages != 0 ? Instant::never() : start + goal.duration;
-  while (pump.now() < deadline && !end.streams.at_limit()) {
+  const auto goes_on = [&] {
+    if (pump.now() >= deadline || end.streams.at_limit()) return false;
+    return !Interrupt::asked() || !(goal.messages == 0 || end.streams.may_stop());
+  };
+  while (goes_on()) {
     const auto polled = pump.poll();
     if (!polled) return tl::unexpected(polled.error());
     watcher.on_poll(pump.now(), end.streams);
@@ -118,8 +124,9 @@ Result<PhaseResult> run_phase(const End& end, const PhaseGoal& goal, PhaseWatche
   PhaseResult result;
   result.elapsed = pump.now() - start;
   result.messages = end.streams.finished() - before;
+  result.sent = end.streams.sent() - sent_before;
   result.client = meter.finish();
-  if (goal.messages == 0) {
+  if (!end.streams.at_limit()) {  // the time is over, or somebody interrupted it
     const auto drained = drain(end, pump);
     if (!drained) return tl::unexpected(drained.error());
   }

@@ -2,9 +2,9 @@
 // are one phase each.
 //
 // On the control channel: the client says `run` with the count (0: until told), the server starts
-// and says `running`. A timed phase ends with the client's `stop` and the server's `stopped`, each
-// with the number of messages that its own senders will have sent, so that both know when all of
-// them have arrived. The server's `report` ends every phase.
+// and says `running`. A phase that is timed, or interrupted, ends with the client's `stop` and the
+// server's `stopped`, each with the number of messages that its own senders will have sent, so that
+// both know when all of them have arrived. The server's `report` ends every phase.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +42,7 @@ class PhaseWatcher {
 struct PhaseResult {
   Duration elapsed;
   uint64_t messages = 0;  // finished at the client, both directions
+  uint64_t sent = 0;      // of them
   EndReport client;
   EndReport server;
 };

@@ -5,12 +5,16 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
 #include <thread>
 
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
+#include "bench/perf/files.h"
 #include "bench/perf/subcommands.h"
 #include "deploy/preflight/checks.h"
 #include "deploy/preflight/kernel_probes.h"
@@ -22,7 +26,7 @@
 namespace pacecar::perf {
 namespace {
 
-constexpr uint64_t kLongestWatch = 3600;  // seconds
+constexpr uint64_t kLongestWatch = 3600;     // seconds
 constexpr uint16_t kDefaultUdpPort = 18515;  // the number of perftest's TCP port
 
 constexpr const char* kFooter = R"(Examples:
@@ -40,11 +44,11 @@ struct Flags {
   std::string root;
   std::string peer;
   std::string bind;
+  std::string json_file;
   uint64_t watch_s = 0;
   uint16_t port = kDefaultUdpPort;
   bool listen = false;
   bool list = false;
-  bool json = false;
   bool quiet = false;
   bool no_color = false;
 };
@@ -63,7 +67,7 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("-p,--port", flags.port, "UDP port of --peer and --listen")
       ->check(whole_number(0, UINT16_MAX))
       ->capture_default_str();
-  app.add_flag("--json", flags.json, "print JSON");
+  add_json_flag(app, flags.json_file, "write the findings");
   app.add_flag("--quiet", flags.quiet, "problems only");
   app.add_flag("--no-color", flags.no_color, "no colours");
   peer->excludes(root);
@@ -120,13 +124,31 @@ int exit_code(preflight::Severity worst) {
   return kExitOk;
 }
 
+// A copy with nothing of a host in it says nothing about any.
+Result<void> check_copy(const std::string& root) {
+  if (root.empty()) return {};
+  for (const char* folder : {"sys", "proc", "dev", "etc"}) {
+    std::error_code ignored;
+    if (std::filesystem::exists(std::filesystem::path(root) / folder, ignored)) return {};
+  }
+  return fail(
+      ErrorCode::kInvalidArgument,
+      fmt::format("--root {} holds no sys, proc, dev or etc: copy those of a host there", root));
+}
+
 Result<int> examine_host(const Flags& flags, const Console& console) {
+  if (auto copied = check_copy(flags.root); !copied) return tl::unexpected(copied.error());
   const auto checks = preflight::choose_checks(flags.only);
   if (!checks) return tl::unexpected(checks.error());
+  if (auto writable = check_writable(flags.json_file); !writable) {
+    return tl::unexpected(writable.error());
+  }
   const auto findings = preflight::examine(gather(flags, console), *checks);
-  if (flags.json) {
-    fmt::print("{}\n", preflight::to_json(findings, PACECAR_VERSION).dump(2));
-  } else {
+  if (!flags.json_file.empty()) {
+    const auto written = write_json(flags.json_file, preflight::to_json(findings, PACECAR_VERSION));
+    if (!written) return tl::unexpected(written.error());
+  }
+  if (flags.json_file != kStandardOutput) {
     const bool color =
         !flags.no_color && isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
     fmt::print("{}", preflight::to_text(findings, {.color = color, .quiet = flags.quiet}));

@@ -12,6 +12,7 @@ constexpr Duration kDefaultInterval = Duration::from_ms(100);
 constexpr Duration kLongestLookInterval = Duration::from_ms(5);
 constexpr Duration kShortestLookInterval = Duration::from_us(500);
 constexpr int64_t kLooksPerInterval = 4;
+constexpr int64_t kWorthALine = 10;  // of these parts of an interval, one
 
 Duration interval_length(const TestOptions& options) {
   if (options.interval_s == 0) return kDefaultInterval;
@@ -29,24 +30,31 @@ Probe::Probe(const ProbeSetup& setup)
       bar_(setup.visible && setup.console.interactive()) {}
 
 const IntervalMeter& Probe::finish_intervals(Duration elapsed, uint64_t messages) {
+  const Duration begin = meter_.ended();
   meter_.finish(elapsed, messages);
+  // The end of the phase cuts the last one short by a little; what is left after a whole one is
+  // worth no line.
+  if ((elapsed - begin) * kWorthALine >= interval_length(setup_.options)) note_interval();
   return meter_;
+}
+
+void Probe::note_interval() {
+  if (!setup_.visible || setup_.options.interval_s == 0) return;
+  const Interval& last = meter_.last();
+  setup_.console.note(fmt::format("{:8.2f} - {:8.2f} s  {}", last.start.seconds(),
+                                  (last.start + last.length).seconds(),
+                                  rate_text(last.messages, last.length)));
 }
 
 void Probe::show(Instant now, const Streams& streams, uint64_t messages, uint64_t expected) {
   const Duration elapsed = now - start_;
   if (elapsed >= next_look_) {
     next_look_ = elapsed + look_interval_;
-    meter_.see(streams.senders.front().flow());
+    if (!streams.senders.empty()) meter_.see(streams.senders.front().flow());
   }
   const bool ended = meter_.count(elapsed, messages);
   if (!setup_.visible) return;
-  if (ended && setup_.options.interval_s > 0) {
-    const Interval& last = meter_.last();
-    setup_.console.note(fmt::format("{:8.2f} - {:8.2f} s  {}", last.start.seconds(),
-                                    (last.start + last.length).seconds(),
-                                    rate_text(last.messages, last.length)));
-  }
+  if (ended) note_interval();
   if (bar_.due(elapsed)) {
     const double done = expected != 0
                             ? static_cast<double>(messages) / static_cast<double>(expected)

@@ -41,6 +41,8 @@ class Probe : public PhaseWatcher {
   Instant start_;
 
  private:
+  void note_interval();
+
   IntervalMeter meter_;
   Duration look_interval_;
   Duration next_look_;

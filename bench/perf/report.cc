@@ -63,6 +63,7 @@ int width_of(const Column& column) {
 }  // namespace
 
 std::vector<Column> columns_of(TestKind kind, const TestParameters& parameters) {
+  const bool gigabits = parameters.gigabits;
   std::vector<Column> columns = {{"#bytes", "MsgSize", 0}, {"#iterations", "n_iterations", 0}};
   if (kind == TestKind::kLatency) {
     columns.insert(columns.end(), {{"t_min[usec]", "t_min", 2},
@@ -72,7 +73,7 @@ std::vector<Column> columns_of(TestKind kind, const TestParameters& parameters) 
                                    {"t_stdev[usec]", "t_stdev", 2},
                                    {"99% percentile[usec]", "percentile_99", 2},
                                    {"99.9% percentile[usec]", "percentile_99.9", 2}});
-  } else if (parameters.gigabits) {
+  } else if (gigabits) {
     columns.insert(columns.end(), {{"BW peak[Gb/sec]", "BW_peak", 3},
                                    {"BW average[Gb/sec]", "BW_average", 3},
                                    {"MsgRate[Mpps]", "MsgRate", 6}});
@@ -80,6 +81,10 @@ std::vector<Column> columns_of(TestKind kind, const TestParameters& parameters) 
     columns.insert(columns.end(), {{"BW peak[MiB/sec]", "BW_peak", 2},
                                    {"BW average[MiB/sec]", "BW_average", 2},
                                    {"MsgRate[Mpps]", "MsgRate", 6}});
+  }
+  if (parameters.report_both) {
+    columns.push_back({gigabits ? "sent[Gb/sec]" : "sent[MiB/sec]", "BW_sent", 2});
+    columns.push_back({gigabits ? "received[Gb/sec]" : "received[MiB/sec]", "BW_received", 2});
   }
   if (parameters.cpu_util) columns.push_back({"CPU_Util[%]", "CPU_Util", 2});
   return columns;
@@ -110,16 +115,25 @@ double bandwidth(double per_second, uint64_t size, bool gigabits) {
 
 std::string_view bandwidth_unit(bool gigabits) { return gigabits ? "Gb/sec" : "MiB/sec"; }
 
-Json bandwidth_result(uint64_t size, const TestParameters& parameters, const PhaseResult& phase,
+Json bandwidth_result(uint64_t size, const TestOptions& options, const PhaseResult& phase,
                       const IntervalMeter& meter) {
+  const TestParameters& parameters = options.parameters;
   const bool gigabits = parameters.gigabits;
   const double average = rate_of(phase.messages, phase.elapsed);
   Json result = common_result(size, phase.messages, parameters, phase, meter);
   // A run shorter than an interval has its average for a peak.
-  result["BW_peak"] = bandwidth(std::max(average, meter.peak()), size, gigabits);
+  const double peak = options.peak ? std::max(average, meter.peak()) : 0;
+  result["BW_peak"] = bandwidth(peak, size, gigabits);
   result["BW_average"] = bandwidth(average, size, gigabits);
   result["BW_unit"] = bandwidth_unit(gigabits);
   result["MsgRate"] = average / 1e6;
+  if (parameters.report_both) {
+    const auto part = [&](uint64_t messages) {
+      return bandwidth(rate_of(messages, phase.elapsed), size, gigabits);
+    };
+    result["BW_sent"] = part(phase.sent);
+    result["BW_received"] = part(phase.messages - phase.sent);
+  }
   Json intervals = Json::array();
   for (const Interval& interval : meter.intervals()) {
     Json entry = interval_json(interval);
@@ -157,6 +171,12 @@ Json latency_result(uint64_t size, const TestParameters& parameters, const Phase
 }
 
 bool meets_threshold(const TestOptions& options, const Json& result) {
+  if (options.min_average > 0 && result.at("BW_average").get<double>() < options.min_average) {
+    return false;
+  }
+  if (options.min_msg_rate > 0 && result.at("MsgRate").get<double>() < options.min_msg_rate) {
+    return false;
+  }
   if (options.min_gbits > 0) {
     const double gbits = result.at("bytes").get<double>() * 8 / 1e9 /
                          std::max(result.at("seconds").get<double>(), 1e-9);

@@ -35,8 +35,8 @@ Result<std::string> result_line(std::span<const Column> columns, const nlohmann:
 double bandwidth(double per_second, uint64_t size, bool gigabits);
 std::string_view bandwidth_unit(bool gigabits);
 
-nlohmann::json bandwidth_result(uint64_t size, const TestParameters& parameters,
-                                const PhaseResult& phase, const IntervalMeter& meter);
+nlohmann::json bandwidth_result(uint64_t size, const TestOptions& options, const PhaseResult& phase,
+                                const IntervalMeter& meter);
 // `half_trips` in nanoseconds.
 nlohmann::json latency_result(uint64_t size, const TestParameters& parameters,
                               const PhaseResult& phase, const IntervalMeter& meter,

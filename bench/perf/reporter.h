@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/perf/files.h"
 #include "bench/perf/options.h"
 #include "bench/perf/report.h"
 
@@ -26,8 +27,10 @@ class Reporter {
 
  private:
   // The document itself may take standard output; then columns would spoil it.
-  bool to_stdout() const { return options_.json_file == "-"; }
+  bool to_stdout() const { return options_.json_file == kStandardOutput; }
   void print(const std::string& line) const;
+  void print_counters(const nlohmann::json& result) const;
+  void print_samples(const nlohmann::json& result) const;
 
   TestKind kind_;
   TestOptions options_;

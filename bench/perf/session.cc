@@ -13,6 +13,8 @@
 
 #include "bench/perf/control_listener.h"
 #include "bench/perf/exit_code.h"
+#include "bench/perf/files.h"
+#include "bench/perf/interrupt.h"
 #include "bench/perf/json_fields.h"
 #include "bench/perf/probe.h"
 #include "bench/perf/reporter.h"
@@ -25,7 +27,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t kProtocol = 2;
+constexpr uint64_t kProtocol = 3;
 // Together below the 5 s that a client may take to say that it cannot reach its server.
 constexpr Duration kControlLimit = Duration::from_ms(2500);
 constexpr Duration kWelcomeLimit = Duration::from_s(2);  // and for the first word of a proof
@@ -49,8 +51,13 @@ Result<std::unique_ptr<Context>> open_context(const TestOptions& options,
                                               const Console& console) {
   Options opening;
   opening.settings = transport_settings(parameters, options.nics);
+  opening.settings.insert(opening.settings.end(), options.settings.begin(), options.settings.end());
   opening.log = console.log_sink();
   return Context::open(opening);
+}
+
+Duration duration_of(double seconds) {
+  return Duration::from_ns(static_cast<int64_t>(seconds * 1e9));
 }
 
 // As a context of this process finds it.
@@ -70,7 +77,8 @@ class Client {
     auto context = open_context(options_, options_.parameters, console_);
     if (!context) return fail_with(context.error());
     console_.note((*context)->banner());
-    auto channel = ControlChannel::connect(options_.host, options_.port, kControlLimit);
+    auto channel =
+        ControlChannel::connect(options_.host, options_.port, kControlLimit, options_.source_ip);
     if (!channel) return fail_with(channel.error());
     const auto status = run_session(**context, *channel);
     if (status) return *status;
@@ -87,6 +95,7 @@ class Client {
   Result<int> run_session(Context& context, ControlChannel& channel) {
     const auto greeted = greet(channel);
     if (!greeted) return tl::unexpected(greeted.error());
+    const Interrupt interrupt;
     Reporter reporter(definition_.kind, options_, options_.parameters);
     do {
       for (const uint64_t size : options_.sizes) {
@@ -94,8 +103,10 @@ class Client {
         if (!result) return tl::unexpected(result.error());
         const auto added = reporter.add(std::move(*result));
         if (!added) return tl::unexpected(added.error());
+        if (Interrupt::asked()) break;
       }
-    } while (options_.run_infinitely);
+    } while (options_.run_infinitely && !Interrupt::asked());
+    if (Interrupt::asked()) console_.note("interrupted: this is what was measured until then");
     if (definition_.kind == TestKind::kBandwidth && limits_.any()) {
       console_.note("limited by: " + limits_.words());
     }
@@ -130,35 +141,60 @@ class Client {
     const TestParameters& parameters = options_.parameters;
     const auto said = channel.send({{"type", "test"}, {"size", size}});
     if (!said) return tl::unexpected(said.error());
-    const StreamPlan plan{kNic, size, true, parameters.bidirectional || definition_.echo,
-                          definition_.echo};
+    const bool both = parameters.bidirectional || definition_.echo;
+    const StreamPlan plan{.nic = kNic,
+                          .size = size,
+                          .send = both || !parameters.reversed,
+                          .receive = both || parameters.reversed,
+                          .echo = definition_.echo,
+                          .huge_pages = options_.huge_pages};
     auto streams = make_streams(context, channel, plan, parameters);
     if (!streams) return tl::unexpected(streams.error());
     reporter.set_nic(streams->nic);
     const End end{context, streams->nic, channel, *streams, !definition_.echo};
 
-    const PhaseGoal warmup{warmup_messages(parameters, size), {}};
+    PhaseGoal warmup{warmup_messages(parameters, size), {}};
+    if (options_.margin_s > 0) warmup = {0, duration_of(options_.margin_s)};
     const auto warm_probe = definition_.make_probe({size, warmup, options_, console_, false});
     const auto warm = run_phase(end, warmup, *warm_probe);
     if (!warm) return tl::unexpected(warm.error());
 
     PhaseGoal goal{parameters.iterations, {}};
     if (parameters.duration_s > 0) {
-      goal = {0, Duration::from_ns(static_cast<int64_t>(parameters.duration_s * 1e9))};
+      goal = {0, duration_of(parameters.duration_s - 2 * options_.margin_s)};
     }
     const auto probe = definition_.make_probe({size, goal, options_, console_, true});
     const auto phase = run_phase(end, goal, *probe);
     if (!phase) return tl::unexpected(phase.error());
+    if (Interrupt::asked() && phase->messages == 0) {
+      return fail(ErrorCode::kUnavailable, "interrupted before anything was measured");
+    }
     Json result = probe->result(*phase);
+    compare_controls(*phase);
     limits_.add(probe->limits());
-    const auto told = channel.send({{"type", "result"}, {"result", result}});
-    if (!told) return tl::unexpected(told.error());
+    Json told = result;
+    told.erase("samples");  // ours alone, and many
+    const auto sent = channel.send({{"type", "result"}, {"result", std::move(told)}});
+    if (!sent) return tl::unexpected(sent.error());
     return result;
+  }
+
+  // Each end has its own parameters, but for those that were sent.
+  void compare_controls(const PhaseResult& phase) {
+    const std::string& ours = phase.client.congestion_control;
+    const std::string& theirs = phase.server.congestion_control;
+    if (controls_compared_ || ours == theirs) return;
+    controls_compared_ = true;
+    console_.warn(
+        fmt::format("the congestion control is {} here and {} at the server: choose one "
+                    "for both with --cc",
+                    ours, theirs));
   }
 
   const TestDefinition& definition_;
   const TestOptions& options_;
   const Console& console_;
+  bool controls_compared_ = false;
   LimitsSeen limits_;  // of all measurements
 };
 
@@ -282,8 +318,13 @@ class Server {
                               "lower -s, -q, -t or -r, or raise --max-buffers there",
                               wanted >> 20, options_.max_buffers >> 20));
     }
-    const StreamPlan plan{kNic, *size, parameters.bidirectional || definition_.echo, true,
-                          definition_.echo};
+    const bool both = parameters.bidirectional || definition_.echo;
+    const StreamPlan plan{.nic = kNic,
+                          .size = *size,
+                          .send = both || parameters.reversed,
+                          .receive = both || !parameters.reversed,
+                          .echo = definition_.echo,
+                          .huge_pages = options_.huge_pages};
     auto streams = make_streams(context, channel, plan, parameters);
     if (!streams) return tl::unexpected(streams.error());
     if (!reporter) reporter.emplace(definition_.kind, options_, parameters);
@@ -301,14 +342,28 @@ class Server {
   const TestDefinition& definition_;
   const TestOptions& options_;
   const Console& console_;
-  std::vector<std::string> hosts_;  // where it waits
+  std::vector<std::string> hosts_;    // where it waits
   std::unique_ptr<Context> waiting_;  // until a client comes
 };
 
 }  // namespace
 
+// What the environment chooses at the client holds for both ends, as --cc does.
+Result<void> choose_control(TestParameters& parameters) {
+  const auto params = load_params_from_environment({}, nullptr);
+  if (!params) return tl::unexpected(params.error());
+  for (size_t row = 0; row < param_table().size(); ++row) {
+    const bool chosen = params->origin(row) != Params().origin(row);
+    if (param_table()[row].name == "PACECAR_CC" && chosen &&
+        parameters.congestion_control.empty()) {
+      parameters.congestion_control = params->cc;
+    }
+  }
+  return {};
+}
+
 int run_test(const TestDefinition& definition, int argc, char** argv) {
-  const auto parsed = parse_test_options(definition.kind, argc, argv);
+  auto parsed = parse_test_options(definition.kind, argc, argv);
   if (!parsed) {
     Console(false, true).error(parsed.error().message);
     return kExitUsage;
@@ -317,8 +372,14 @@ int run_test(const TestDefinition& definition, int argc, char** argv) {
     std::fwrite(parsed->help.data(), 1, parsed->help.size(), stdout);
     return kExitOk;
   }
-  const TestOptions& options = parsed->options;
+  TestOptions& options = parsed->options;
   const Console console(options.quiet, options.color);
+  Result<void> sound = check_writable(options.json_file);
+  if (sound && !options.host.empty()) sound = choose_control(options.parameters);
+  if (!sound) {
+    console.error(sound.error().message);
+    return exit_code_of(sound.error());
+  }
   if (options.host.empty()) return Server(definition, options, console).run();
   return Client(definition, options, console).run();
 }

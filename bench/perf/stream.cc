@@ -31,7 +31,7 @@ SendStream::SendStream(std::unique_ptr<SendConnection> connection, MessageBuffer
       validate_(validate) {}
 
 uint64_t SendStream::stop() {
-  limit_ = std::min(limit_, (started_ + group_ - 1) / group_ * group_);
+  limit_ = std::min(limit_, whole_groups());
   return limit_;
 }
 
@@ -49,7 +49,9 @@ Result<bool> SendStream::start_one() {
 }
 
 Result<uint64_t> SendStream::poll() {
-  while (started_ < limit_ && started_ - finished_ < requests_.size()) {
+  uint64_t room = std::min(limit_ - started_, requests_.size() - (started_ - finished_));
+  if (room < std::min(post_list_, limit_ - started_)) room = 0;
+  for (; room > 0; --room) {
     const auto started = start_one();
     if (!started) return tl::unexpected(started.error());
     if (!*started) break;

@@ -7,6 +7,7 @@
 // Thread rule: one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -30,20 +31,26 @@ class SendStream {
   // Starts sends up to the limit, and finishes what is done. Returns how many messages it finished.
   Result<uint64_t> poll();
   void set_limit(uint64_t limit) { limit_ = limit; }
+  // So many sends are started together, but for the last ones; at most the depth.
+  void set_post_list(uint32_t sends) { post_list_ = std::min<uint64_t>(sends, requests_.size()); }
   // Lowers the limit as far as what is started allows, and returns it.
   uint64_t stop();
+  // stop() would leave something out.
+  bool may_stop() const { return whole_groups() < limit_; }
   uint64_t finished() const { return finished_; }
   bool at_limit() const { return finished_ == limit_; }
   FlowView flow() const { return connection_->flow(); }
 
  private:
   Result<bool> start_one();
+  uint64_t whole_groups() const { return (started_ + group_ - 1) / group_ * group_; }
 
   MessageBuffer buffer_;
   std::unique_ptr<SendConnection> connection_;
   std::vector<Request*> requests_;  // by message number modulo depth
   uint32_t group_;
   bool validate_;
+  uint64_t post_list_ = 1;
   uint64_t limit_ = 0;
   uint64_t started_ = 0;
   uint64_t finished_ = 0;

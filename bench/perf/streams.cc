@@ -115,6 +115,10 @@ uint64_t Streams::stop() {
   return total;
 }
 
+bool Streams::may_stop() const {
+  return std::ranges::any_of(senders, [](const SendStream& sender) { return sender.may_stop(); });
+}
+
 uint64_t Streams::sent() const {
   uint64_t total = 0;
   for (const auto& sender : senders) total += sender.finished();
@@ -146,14 +150,16 @@ Result<Streams> make_streams(Context& context, ControlChannel& channel, const St
   Streams streams;
   streams.nic = senders.empty() ? receivers.front()->nic() : senders.front()->nic();
   for (auto& connection : senders) {
-    auto buffer = MessageBuffer::create(context, connection->nic(), plan.size, parameters.tx_depth);
+    auto buffer = MessageBuffer::create(context, connection->nic(), plan.size, parameters.tx_depth,
+                                        plan.huge_pages);
     if (!buffer) return tl::unexpected(buffer.error());
     streams.senders.emplace_back(std::move(connection), std::move(*buffer), parameters.tx_depth,
                                  parameters.rx_depth, parameters.validate);
+    streams.senders.back().set_post_list(parameters.post_list);
   }
   for (auto& connection : receivers) {
     auto buffer = MessageBuffer::create(context, connection->nic(), plan.size,
-                                        receive_slots(parameters.rx_depth));
+                                        receive_slots(parameters.rx_depth), plan.huge_pages);
     if (!buffer) return tl::unexpected(buffer.error());
     streams.receivers.emplace_back(std::move(connection), std::move(*buffer), parameters.rx_depth,
                                    parameters.validate, plan.echo);

@@ -21,6 +21,8 @@ struct Streams {
   bool at_limit() const;
   // Stops all senders as soon as possible; returns how many messages they will have sent in all.
   uint64_t stop();
+  // The peer, who has received less than all, will hear of stop() before it is done.
+  bool may_stop() const;
   uint64_t finished() const { return sent() + received(); }
   uint64_t sent() const;
   uint64_t received() const;
@@ -33,6 +35,7 @@ struct StreamPlan {
   bool send = false;
   bool receive = false;
   bool echo = false;  // each message answers the one before
+  bool huge_pages = false;
 };
 
 // Both sides call it at the same time, each with the other's directions reversed.

@@ -18,6 +18,10 @@ std::vector<Setting> transport_settings(const TestParameters& parameters, const 
   if (parameters.rate_bps != 0) {
     settings.emplace_back("PACECAR_RATE_MAX", std::to_string(parameters.rate_bps));
   }
+  if (parameters.sl != 0) settings.emplace_back("PACECAR_SL", std::to_string(parameters.sl));
+  if (parameters.timeout_ms != 0) {
+    settings.emplace_back("PACECAR_TIMEOUT", std::to_string(parameters.timeout_ms) + "ms");
+  }
   return settings;
 }
 
@@ -38,7 +42,12 @@ nlohmann::json to_json(const TestParameters& parameters) {
           {"congestion_control", parameters.congestion_control},
           {"mtu_bytes", parameters.mtu},
           {"tos", parameters.tos},
-          {"rate_bps", parameters.rate_bps}};
+          {"rate_bps", parameters.rate_bps},
+          {"reversed", parameters.reversed},
+          {"report_both", parameters.report_both},
+          {"post_list", parameters.post_list},
+          {"sl", parameters.sl},
+          {"timeout_ms", parameters.timeout_ms}};
 }
 
 Result<TestParameters> test_parameters_from_json(const nlohmann::json& object) {
@@ -66,6 +75,11 @@ Result<TestParameters> test_parameters_from_json(const nlohmann::json& object) {
   take(parameters.tos, unsigned_field(object, "tos", 0, 255));
   take(parameters.rate_bps,
        unsigned_field(object, "rate_bps", 0, std::numeric_limits<uint64_t>::max()));
+  take(parameters.reversed, bool_field(object, "reversed"));
+  take(parameters.report_both, bool_field(object, "report_both"));
+  take(parameters.post_list, unsigned_field(object, "post_list", 1, kMaxDepth));
+  take(parameters.sl, unsigned_field(object, "sl", 0, 15));
+  take(parameters.timeout_ms, unsigned_field(object, "timeout_ms", 0, kMaxTimeoutMs));
   if (!status) return tl::unexpected(status.error());
   return parameters;
 }

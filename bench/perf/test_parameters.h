@@ -14,6 +14,7 @@ constexpr uint64_t kMaxMessageBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxIterations = 1'000'000'000'000;
 constexpr double kMaxDurationSeconds = 1e7;
 constexpr uint32_t kMaxConnections = 256;
+constexpr uint64_t kMaxTimeoutMs = 3'600'000;  // PACECAR_TIMEOUT's
 // Bounded by the receives that a connection can hold.
 constexpr uint32_t kMaxDepth = kMaxRequests * kMaxReceiveBuffers;
 // Message buffers of one end; more is a mistake of units rather than a test.
@@ -26,14 +27,19 @@ struct TestParameters {
   uint32_t tx_depth = 8;       // messages in flight per connection
   uint32_t rx_depth = 16;      // receives posted per connection, in messages
   bool bidirectional = false;
-  bool validate = false;  // every message carries a pattern that the receiver checks
-  bool gigabits = false;  // unit of the bandwidth columns
-  bool cpu_util = false;  // a column more
+  bool validate = false;     // every message carries a pattern that the receiver checks
+  bool gigabits = false;     // unit of the bandwidth columns
+  bool cpu_util = false;     // a column more
+  bool reversed = false;     // the server sends, the client receives
+  bool report_both = false;  // two columns more: sent and received apart
+  uint32_t post_list = 1;    // sends that are started together
   // The transport's own parameters, at both ends; empty or 0 leaves each end's own value.
   std::string congestion_control;
   uint32_t mtu = 0;
   uint32_t tos = 0;
   uint64_t rate_bps = 0;  // of one flow, headers included
+  uint32_t sl = 0;
+  uint64_t timeout_ms = 0;
 };
 
 // Settings for Context::open; `nics` is PACECAR_NICS, or empty.

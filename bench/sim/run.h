@@ -18,7 +18,7 @@ struct RunProgress {
   Duration virtual_time;  // since time 0
   uint64_t events = 0;
 };
-// Called now and then; false ends the run with an error.
+// Called now and then; false ends the run there.
 using ProgressCallback = std::function<bool(const RunProgress&)>;
 
 // Errors: kInvalidArgument for what cannot run (unknown algorithm, hosts that are not there, a

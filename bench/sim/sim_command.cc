@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -15,6 +14,8 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
+#include "bench/perf/files.h"
+#include "bench/perf/interrupt.h"
 #include "bench/perf/progress.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/result_json.h"
@@ -49,7 +50,6 @@ struct Flags {
   std::string trace;
   std::string pcap;
   std::string pcap_link;
-  bool json = false;
   bool list = false;
   bool quiet = false;
   bool no_color = false;
@@ -64,8 +64,7 @@ void add_flags(CLI::App& app, Flags& flags) {
       ->allow_extra_args(false);
   app.add_option("--seed", flags.seed, "seed of everything random")
       ->check(perf::whole_number(0, INT64_MAX));
-  app.add_flag("--json", flags.json, "print the whole result as JSON instead of the summary");
-  app.add_option("--json-file", flags.json_file, "write it to a file as well");
+  perf::add_json_flag(app, flags.json_file, "write the whole result");
   app.add_option("--trace", flags.trace, "write the events of all flows, one JSON line each");
   app.add_option("--pcap", flags.pcap, "write what a link carries; open it with tshark");
   app.add_option("--pcap-link", flags.pcap_link, "which: 'leaf 0 > host 3'");
@@ -158,34 +157,25 @@ Result<RunResult> run_with_progress(const RunSpec& spec, const Console& console)
                            static_cast<double>(progress.events) * 1e-6 / elapsed.seconds()),
                elapsed);
     }
-    return true;
+    return !perf::Interrupt::asked();
   });
 }
 
-Result<void> write_json(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text << '\n';
-  file.close();
-  if (file) return {};
-  return fail(
-      ErrorCode::kSystem,
-      fmt::format("cannot write '{}': check its folder, its permissions and the disk", path));
-}
-
 Result<void> simulate(const Flags& flags, const Console& console) {
+  if (auto writable = perf::check_writable(flags.json_file); !writable) return writable;
   const auto spec = spec_of(flags);
   if (!spec) return tl::unexpected(spec.error());
+  const perf::Interrupt interrupt;
   const auto result = run_with_progress(*spec, console);
   if (!result) return tl::unexpected(result.error());
+  if (perf::Interrupt::asked()) console.note("interrupted: this is what happened until then");
   if (const std::string undone = undone_flows(*result); !undone.empty()) console.warn(undone);
-  if (flags.json || !flags.json_file.empty()) {
-    const std::string text = to_json(*result).dump(1);
-    if (flags.json) fmt::print("{}\n", text);
-    if (!flags.json_file.empty()) {
-      if (const auto written = write_json(flags.json_file, text); !written) return written;
-    }
+  if (!flags.json_file.empty()) {
+    const auto written = perf::write_text(flags.json_file, to_json(*result).dump(1) + "\n");
+    if (!written) return written;
   }
-  if (!flags.json && !flags.quiet) fmt::print("{}{}", fabric_text(*spec), summary(*result));
+  if (flags.json_file != perf::kStandardOutput && !flags.quiet)
+    fmt::print("{}{}", fabric_text(*spec), summary(*result));
   return {};
 }
 

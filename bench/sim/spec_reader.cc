@@ -16,7 +16,8 @@ constexpr std::string_view kBytesWanted = "a number of bytes such as 4096, 417KB
 constexpr std::string_view kBytesOrBdpWanted =
     "a number of bytes such as 417KB or 1MiB, or a multiple of the bandwidth-delay product such as "
     "1bdp";
-constexpr std::string_view kRateWanted = "a rate in bits per second such as 400G or 2500M";
+constexpr std::string_view kRateWanted =
+    "a rate with its unit such as 400G or 2500M (bits per second)";
 constexpr std::string_view kDurationWanted =
     "a time with its unit such as 500ns, 10us or 2ms, or a whole number of nanoseconds";
 
@@ -25,8 +26,11 @@ std::optional<uint64_t> parse_as(ParamType type, std::string_view text) {
                      text);
 }
 
+// Nobody means bits per second by a bare number.
 std::optional<uint64_t> parse_rate(std::string_view text) {
-  return parse_as(ParamType::kRate, text);
+  const auto rate = parse_as(ParamType::kRate, text);
+  const bool bare = text.find_first_not_of("0123456789.") == std::string_view::npos;
+  return bare && rate != uint64_t{0} ? std::nullopt : rate;
 }
 
 std::optional<uint64_t> parse_duration(std::string_view text) {
@@ -166,7 +170,10 @@ Bytes SpecReader::bytes(std::string_view key, Bytes otherwise, Bytes bdp) {
 
 Rate SpecReader::rate(std::string_view key, Rate otherwise) {
   const auto raw = in_base_units(key, kRateWanted, parse_rate);
-  return raw ? Rate::from_bps(*raw) : otherwise;
+  const SpecValue* const value = table_.find(key);
+  if (!raw) return otherwise;
+  if (*raw != 0 && value->string() == nullptr) wrong(key, *value, kRateWanted);
+  return Rate::from_bps(*raw);
 }
 
 Duration SpecReader::duration(std::string_view key, Duration otherwise) {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+
+#include "transport/sim/text_file.h"
 
 // The library asserts what a file can make untrue ("[.a]", in its version 3.0): that is an error of
 // the file, and no reason to abort, or without assertions to go on.
@@ -170,13 +170,9 @@ std::string to_text(const SpecValue& value) {
 }
 
 Result<SpecValue> read_spec(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    return fail(ErrorCode::kNotFound,
-                fmt::format("cannot read '{}': check its name and its permissions", path));
-  }
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return parse(text, std::make_shared<const std::string>(path));
+  const auto text = read_text_file(path);
+  if (!text) return tl::unexpected(text.error());
+  return parse(*text, std::make_shared<const std::string>(path));
 }
 
 Result<SpecValue> parse_spec(std::string_view text, const std::string& name) {

@@ -18,6 +18,7 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
+#include "bench/perf/files.h"
 #include "bench/switch/dpdk_frames.h"
 #include "bench/switch/packet_socket.h"
 #include "bench/switch/switch_options.h"
@@ -141,17 +142,6 @@ void serve(LiveSwitch& live, SwitchReport& report, const SwitchFlags& flags, con
   complaints.look(live, console);
 }
 
-Result<void> write_json(const std::string& path, const SwitchReport& report) {
-  if (path.empty()) return {};
-  std::ofstream file(path);
-  file << report.to_json().dump(1) << '\n';
-  file.close();
-  if (file) return {};
-  return fail(
-      ErrorCode::kSystem,
-      fmt::format("cannot write '{}': check its folder, its permissions and the disk", path));
-}
-
 Result<std::unique_ptr<FramePort>> open_dpdk(const std::string& device,
                                              const std::string& arguments) {
   const auto open = load_dpdk_function<decltype(open_dpdk_frames)>(kDpdkFramesModule);
@@ -160,6 +150,7 @@ Result<std::unique_ptr<FramePort>> open_dpdk(const std::string& device,
 }
 
 Result<void> run(const SwitchFlags& flags, const Console& console) {
+  if (auto writable = perf::check_writable(flags.json_file); !writable) return writable;
   auto plan = make_switch_plan(flags);
   if (!plan) return tl::unexpected(plan.error());
   std::vector<std::unique_ptr<FramePort>> ports;
@@ -187,7 +178,8 @@ Result<void> run(const SwitchFlags& flags, const Console& console) {
   console.note(fmt::format("switch: {} ports are up", (*live)->ports()));
   serve(**live, report, flags, console, begin);
   if (!flags.quiet) fmt::print("{}", report.summary());
-  return write_json(flags.json_file, report);
+  if (flags.json_file.empty()) return {};
+  return perf::write_text(flags.json_file, report.to_json().dump(1) + "\n");
 }
 
 }  // namespace

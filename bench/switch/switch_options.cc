@@ -166,7 +166,7 @@ void add_switch_flags(CLI::App& app, SwitchFlags& flags) {
   app.add_option("--interval", flags.interval, "print figures every so many seconds")
       ->check(perf::positive_number(1e6));
   app.add_flag("--spin", flags.spin, "never sleep: less late, at the cost of a core");
-  app.add_option("--json", flags.json_file, "write all figures to a file at the end");
+  perf::add_json_flag(app, flags.json_file, "write all figures at the end");
   app.add_option("--queue-log", flags.queue_log, "write every sample: seconds, port, bytes");
   app.add_flag("--quiet", flags.quiet, "no figures on the terminal");
   app.add_flag("--no-color", flags.no_color, "no colours");

@@ -265,8 +265,7 @@ PaceController::Choice PaceController::choose(Instant now) const {
   const double share = link_.share(flow_);
   const double core = core_.rate();
   const auto line = static_cast<double>(environment_.line_rate.bps());
-  Choice choice{.rate = std::min(share, line),
-                .limited_by = environment_.budget > Rate() ? LimitedBy::kBudget : LimitedBy::kLine};
+  Choice choice{.rate = std::min(share, line), .limited_by = limit_at_line(environment_)};
   if (core < choice.rate) choice = {core, LimitedBy::kNetwork};
   if (grant < choice.rate) choice = {grant, LimitedBy::kGrant};
   return choice;

@@ -75,7 +75,7 @@ class Simulator:
             spec, result = pathlib.Path(folder, "run.toml"), pathlib.Path(folder, "run.json")
             spec.write_text(NETWORK.replace("{sample}", sample) + workload)
             subprocess.run([self.program, "sim", spec, "--cc", algorithm, "--seed", "1", "--quiet",
-                            "--json-file", result], check=True, stdout=subprocess.DEVNULL)
+                            "--json", result], check=True, stdout=subprocess.DEVNULL)
             return json.loads(result.read_text())
 
 

@@ -110,6 +110,12 @@ void check_absent(const Facts& facts, Findings& findings) {
       return;
     }
   }
+  if (facts.interfaces == size_t{0}) {
+    findings.add(FindingId::kRdmaNoNic, "NICs",
+                 "no RDMA device, and no interface is up with an IP address: nothing can run here",
+                 {{"NETDEV", facts.netdevs.empty() ? "lo" : facts.netdevs.front().name}});
+    return;
+  }
   findings.add(FindingId::kRdmaNone, "RDMA devices",
                "none: Pacecar runs over UDP sockets (PACECAR_NICS=soft:udp:NETDEV)");
 }

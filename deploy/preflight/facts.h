@@ -148,6 +148,7 @@ struct PeerPath {
 struct Facts {
   std::vector<RdmaDevice> rdma;
   std::vector<Netdev> netdevs;
+  std::optional<size_t> interfaces;         // that are up with an IP address, loopback too
   std::vector<PciDevice> pci;               // NICs and GPUs
   std::map<std::string, AcsState> bridges;  // above them, by address
   Process process;

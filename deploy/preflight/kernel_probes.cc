@@ -1,5 +1,6 @@
 #include "deploy/preflight/kernel_probes.h"
 
+#include <ifaddrs.h>
 #include <linux/dcbnl.h>
 #include <linux/ethtool.h>
 #include <linux/netlink.h>
@@ -13,6 +14,8 @@
 
 #include <array>
 #include <cstring>
+#include <set>
+#include <string>
 #include <vector>
 
 namespace pacecar::preflight {
@@ -135,6 +138,20 @@ Counters ask_statistics(const std::string& netdev) {
   return counters;
 }
 
+// Sysfs shows the interfaces of the namespace that mounted it; this asks for those of ours.
+size_t count_interfaces() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return 0;
+  std::set<std::string> names;
+  for (const ifaddrs* one = list; one != nullptr; one = one->ifa_next) {
+    const bool up = (one->ifa_flags & IFF_UP) != 0 && one->ifa_addr != nullptr;
+    const int family = up ? one->ifa_addr->sa_family : AF_UNSPEC;
+    if (family == AF_INET || family == AF_INET6) names.insert(one->ifa_name);
+  }
+  freeifaddrs(list);
+  return names.size();
+}
+
 }  // namespace
 
 std::optional<PriorityFlowControl> parse_pfc(std::span<const std::byte> answer) {
@@ -152,6 +169,8 @@ std::optional<PriorityFlowControl> parse_pfc(std::span<const std::byte> answer) 
   return PriorityFlowControl{.enabled = std::to_integer<uint8_t>(pfc[offsetof(ieee_pfc, pfc_en)])};
 }
 
-KernelProbes kernel_probes() { return {.pfc = ask_pfc, .statistics = ask_statistics}; }
+KernelProbes kernel_probes() {
+  return {.pfc = ask_pfc, .statistics = ask_statistics, .interfaces = count_interfaces};
+}
 
 }  // namespace pacecar::preflight

@@ -1,5 +1,6 @@
-// What only the running kernel tells about an interface: PFC over netlink, and the driver's
-// statistics over ethtool's ioctl. Both need no privilege. Any thread; each call is on its own.
+// What only the running kernel tells about interfaces: PFC over netlink, the driver's statistics
+// over ethtool's ioctl, how many have addresses. None needs no privilege. Any thread; each call is
+// on its own.
 #pragma once
 
 #include <cstddef>

@@ -19,6 +19,7 @@ Facts read_facts(const HostTree& tree, const KernelProbes& probes) {
   Facts facts;
   facts.rdma = read_rdma(tree);
   facts.netdevs = read_netdevs(tree, probes);
+  if (probes.interfaces) facts.interfaces = probes.interfaces();
   read_pci(tree, facts);
   facts.process = read_process(tree);
   facts.cpu = read_cpu(tree);

@@ -11,10 +11,11 @@
 
 namespace pacecar::preflight {
 
-// What no file tells. Both may be empty: then nothing is known.
+// What no file tells. Each may be empty: then nothing is known.
 struct KernelProbes {
   std::function<std::optional<PriorityFlowControl>(const std::string& netdev)> pfc;
   std::function<Counters(const std::string& netdev)> statistics;
+  std::function<size_t()> interfaces;  // how many are up with an IP address
 };
 
 Facts read_facts(const HostTree& tree, const KernelProbes& probes);

@@ -74,7 +74,7 @@ class CheckPlugin(unittest.TestCase):
         for flags, sentence in [(["/no/such.so"], "cannot be loaded"),
                                 ([FAULTY, "--version", 9], "has no table of version 9; it has: 12"),
                                 ([PACECAR + "-none"], "cannot be loaded"),
-                                ([], "PLUGIN is required"),
+                                ([], "which plugin?"),
                                 ([PLUGIN, "--only", "tag-s"], "no rule's name contains 'tag-s'"),
                                 ([PLUGIN, "--version", 5], "not in range")]:
             with self.subTest(flags=flags):

@@ -27,6 +27,7 @@ class Preflight(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
+        (self.root / "proc").mkdir()
 
     def examine(self, *arguments, **files):
         """A run on a tree of these files; '__' in a name stands for '/'."""
@@ -65,6 +66,32 @@ class Preflight(unittest.TestCase):
         document = json.loads(self.examine("--json", "--only", "rdma,gpu").stdout)
         self.assertEqual({finding["id"] for finding in document["findings"]},
                          {"rdma.none", "gpu.none"})
+
+    def test_a_copy_of_nothing_is_not_ready(self):
+        (self.root / "proc").rmdir()
+        process = self.examine()
+        self.assertEqual((process.returncode, process.stdout), (2, ""))
+        self.assertIn("holds no sys, proc, dev or etc", process.stderr)
+
+    def test_a_host_without_an_interface_is_not_ready(self):
+        alone = ["unshare", "--user", "--map-root-user", "--net", PROGRAM]
+        if subprocess.run([*alone[:-1], "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no user namespaces here: sysctl -w kernel.unprivileged_userns_clone=1")
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
+
+        def there(*arguments):
+            return subprocess.run([*alone, *arguments], env=clean, text=True, capture_output=True,
+                                  timeout=LIMIT_S, check=False)
+        if json.loads(there("preflight", "--json", "--only", "rdma").stdout)["findings"][0][
+                "id"].startswith("rdma.port"):
+            self.skipTest("this host has an RDMA device")
+        examined = there("preflight", "--quiet")
+        self.assertEqual(examined.returncode, 1, examined.stdout)
+        self.assertIn("no interface is up with an IP address", examined.stdout)
+        measured = there("bw")
+        self.assertEqual(measured.returncode, 1)
+        self.assertIn("this host has no NIC", measured.stderr)
+        self.assertNotIn("PACECAR_NICS", measured.stderr)
 
     def test_list(self):
         process = run("--list")

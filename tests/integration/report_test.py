@@ -192,6 +192,28 @@ class WholePage(ReportTest):
         self.assertEqual(self.text().count("it ended by signal 6"), 20)
         self.assert_quiet()
 
+    def test_the_table_of_differences_fits_a_usual_screen(self):
+        data = report_sample.simulation(seeds=(1, 2))
+        for comparison in data["comparisons"]:
+            comparison.update(verdict="no difference shown", better=None, low=-123456.789,
+                              high=234567.891, difference=-56789.12, ratio=1.2345)
+        self.show(data, width=1280, height=900)
+        box = "document.querySelector('[aria-label=\"Paired differences\"]')"
+        wide, shown, names = self.browser.evaluate(
+            f"[{box}.scrollWidth, {box}.clientWidth,"
+            f" Math.max(...[...{box}.querySelectorAll('.above th')].map((th) => th.offsetHeight))]")
+        self.assertLessEqual(wide, shown)
+        self.assertLess(names, 45, "one line each")
+        self.assertIn("too few", self.text('[aria-label="Paired differences"]'))
+
+    def test_ten_times_is_no_percent(self):
+        data = report_sample.simulation()
+        data["comparisons"][0]["ratio"] = 39.5
+        data["thresholds"] = [{**report_sample.threshold("jain", True, 0.79), "deviation": 38.51}]
+        self.show(data)
+        self.assertIn("×39.5", self.text('[aria-label="Paired differences"]'))
+        self.assertNotIn("3,851", self.text())
+
     def test_a_phone_scrolls_tables_and_not_the_page(self):
         self.show(report_sample.simulation(), width=390, height=800)
         self.assert_drawn(self.plots(), ALL_PLOTS)

@@ -86,7 +86,7 @@ class Sim(unittest.TestCase):
             (root / "a.toml").write_text(FILE)
             (root / "net.topo").write_text(TOPO)
             (root / "flows.cm").write_text(MATRIX)
-            done = run(str(root / "a.toml"), "--json-file", str(root / "out.json"), "--quiet",
+            done = run(str(root / "a.toml"), "--json", str(root / "out.json"), "--quiet",
                        "--trace", str(root / "trace"), "--pcap", str(root / "link.pcap"),
                        "--pcap-link", "host 0 > leaf 0")
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))

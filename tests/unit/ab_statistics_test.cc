@@ -149,6 +149,12 @@ TEST(ComparePairs, OnePairGivesNoInterval) {
   EXPECT_EQ(result.verdict, Verdict::kOnePair);
 }
 
+TEST(ComparePairs, TwoPairsSayNothingOfTheSizeOfAnEffect) {
+  const PairedResult result = compare_pairs(std::vector{2.0, 4.0}, std::vector{1.0, 2.0});
+  EXPECT_TRUE(result.interval && result.p);
+  EXPECT_FALSE(result.cohens_d || result.cliffs_delta);
+}
+
 TEST(ComparePairs, EqualDifferencesGiveNoInterval) {
   const std::vector<double> samples = {1, 2, 3};
   EXPECT_EQ(compare_pairs(samples, samples).verdict, Verdict::kEqual);

@@ -29,5 +29,28 @@ TEST(CcFixed, WindowCoversTwoRoundTripsAndEightBursts) {
   EXPECT_EQ(FixedController(e).decide(Instant()).window, 8 * 60 * kMtu);
 }
 
+TEST(CcFixed, ABudgetThatIsTheRateIsWhatLimitsTheFlow) {
+  FlowEnvironment e{.line_rate = Rate::from_gbps(1), .mtu = kMtu, .budget = Rate::from_gbps(1)};
+  EXPECT_EQ(FixedController(e).decide(Instant()).limited_by, LimitedBy::kBudget);
+  e.budget = Rate::from_gbps(2);
+  EXPECT_EQ(FixedController(e).decide(Instant()).limited_by, LimitedBy::kLine);
+}
+
+TEST(CcFixed, AGrantOfAllThatTheFlowCouldUseLimitsNothing) {
+  const FlowEnvironment e{.line_rate = Rate::from_gbps(100), .mtu = kMtu};
+  FixedController fixed(e);
+  const Instant now;
+  const auto grant = [&](uint64_t bps, uint16_t epoch) {
+    fixed.on_grant(now,
+                   {.rate = Rate::from_bps(bps), .validity = Duration::from_s(1), .epoch = epoch});
+    return fixed.explain(now);
+  };
+  EXPECT_EQ(grant(99'999'809'536, 1).limited_by, LimitedBy::kLine) << "the word rounds it off";
+  const Explanation told = grant(90'000'000'000, 2);
+  EXPECT_EQ(told.limited_by, LimitedBy::kGrant);
+  EXPECT_EQ(told.grant, Rate::from_gbps(90)) << "and it is told";
+  EXPECT_EQ(told.epoch, 2U);
+}
+
 }  // namespace
 }  // namespace pacecar

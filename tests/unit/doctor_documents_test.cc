@@ -83,6 +83,22 @@ TEST(DoctorDocumentsTest, TwoLooksGiveRates) {
   EXPECT_EQ(flow.repeated_bytes, 300U) << "600 since it began, 300 of them before";
 }
 
+TEST(DoctorDocumentsTest, TwoLooksTellWhatLimitedAFlowMostOfTheTime) {
+  Json before = document(1'000, 600, 100, Duration::from_s(10));
+  Json now = document(101'400, 100'600, 200, Duration::from_s(12));
+  const auto limited_by = [&] {
+    return read_sighting({before, now})->nics.at(0).flows.at(0).limited_by;
+  };
+  EXPECT_EQ(limited_by(), "grant") << "nothing was found between: as it is now";
+  Json& earlier = before["nics"][0]["flows"][0]["limits"];
+  Json& later = now["nics"][0]["flows"][0]["limits"];
+  earlier["line"] = 5000U;
+  later = earlier;
+  later["network"] = 120U;
+  later["host"] = 280U;
+  EXPECT_EQ(limited_by(), "host");
+}
+
 TEST(DoctorDocumentsTest, CountsThatGoBackAreNoRates) {
   const auto process = read_sighting({document(1'000, 600, 100, Duration::from_s(10)),
                                       document(900, 500, 100, Duration::from_s(12))});

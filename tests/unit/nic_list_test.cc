@@ -46,6 +46,12 @@ TEST(NicList, EmptyListMeansEveryUsableInterface) {
   EXPECT_THAT(chosen(""), ElementsAre("soft:udp:eth0", "soft:udp:eth1"));
 }
 
+TEST(NicList, AHostWithoutNicsIsToldSo) {
+  EXPECT_THAT(error("", {soft("lo", false)}).message, HasSubstr("this host has no NIC"));
+  EXPECT_THAT(error("", {soft("lo", false)}).message, Not(HasSubstr("PACECAR_NICS")));
+  EXPECT_THAT(error("^eth0,^eth1,^lo").message, HasSubstr("PACECAR_NICS leaves no NIC"));
+}
+
 TEST(NicList, LoopbackServesWhenThereIsNoOther) {
   EXPECT_THAT(chosen("", {soft("lo"), soft("down0", false)}), ElementsAre("soft:udp:lo"));
   EXPECT_THAT(chosen("^eth0,^eth1"), ElementsAre("soft:udp:lo"));
@@ -181,7 +187,7 @@ TEST(NicList, MissingInterfaceIsNamedWithTheChoice) {
 TEST(NicList, NothingLeftIsAnError) {
   EXPECT_EQ(error("^lo,^eth0,^eth1").code, ErrorCode::kNotFound);
   EXPECT_EQ(error("eth0,^eth0").code, ErrorCode::kNotFound);
-  EXPECT_THAT(error("", {}).message, HasSubstr("none"));
+  EXPECT_THAT(error("", {}).message, HasSubstr("no NIC"));
 }
 
 }  // namespace

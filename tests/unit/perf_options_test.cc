@@ -91,6 +91,34 @@ TEST(PerfOptions, TransportParametersBecomeSettings) {
   EXPECT_THAT(transport_settings(TestParameters(), ""), IsEmpty());
 }
 
+TEST(PerfOptions, PerftestsFlagsBecomeSettings) {
+  const TestOptions options = bw({"h", "-S", "3", "-u", "14", "--tclass", "104"});
+  EXPECT_THAT(transport_settings(options.parameters, ""),
+              ElementsAre(Pair("PACECAR_TC", "104"), Pair("PACECAR_SL", "3"),
+                          Pair("PACECAR_TIMEOUT", "536ms")));
+  EXPECT_EQ(bw({"h", "-u", "1"}).parameters.timeout_ms, 100U) << "the least that there is";
+  EXPECT_EQ(bw({"h", "-u", "31"}).parameters.timeout_ms, kMaxTimeoutMs);
+  EXPECT_THAT(bw({"h", "-x", "3", "--pkey_index", "0"}).settings,
+              ElementsAre(Pair("PACECAR_GID_INDEX", "3"), Pair("PACECAR_PKEY", "0")))
+      << "of this end alone";
+  EXPECT_EQ(bw({"h", "-d", "mlx5_0", "-i", "2"}).nics, "mlx5_0:2");
+}
+
+TEST(PerfOptions, AFlagIsBlamedAndNotWhatFollowsIt) {
+  const auto bandwidth = TestKind::kBandwidth;
+  EXPECT_THAT(error_of(bandwidth, {"-Q", "50", "h"}), HasSubstr("no -Q as perftest has it: "));
+  EXPECT_THAT(error_of(bandwidth, {"--cq-mod=50", "h"}), HasSubstr("no --cq-mod as perftest"));
+  EXPECT_THAT(error_of(bandwidth, {"-L64", "h"}), HasSubstr("no -L as perftest has it: "));
+  EXPECT_THAT(error_of(bandwidth, {"--iter", "5", "h"}), HasSubstr("did you mean '--iters'"));
+}
+
+TEST(PerfOptions, JsonIsOneFlag) {
+  EXPECT_EQ(bw({"h", "--json"}).json_file, "-");
+  EXPECT_EQ(bw({"--json", "h"}).json_file, "-") << "a host is no file";
+  EXPECT_EQ(bw({"--json", "x.json", "h"}).json_file, "x.json");
+  EXPECT_EQ(bw({"--json=x", "h"}).json_file, "x");
+}
+
 TEST(PerfOptions, JsonFileHasADefaultName) {
   EXPECT_EQ(bw({"--out_json"}).json_file, "perftest_out.json");
   EXPECT_EQ(bw({"--out_json_file", "x.json", "--out_json"}).json_file, "x.json");

@@ -37,7 +37,9 @@ Json bandwidth_sample(const TestParameters& parameters) {
   IntervalMeter meter(Duration::from_s(1), 1);
   meter.count(Duration::from_s(1), 800);
   meter.finish(Duration::from_s(2), 2000);
-  return bandwidth_result(1 << 20, parameters, phase_of(Duration::from_s(2), 2000), meter);
+  TestOptions options;
+  options.parameters = parameters;
+  return bandwidth_result(1 << 20, options, phase_of(Duration::from_s(2), 2000), meter);
 }
 
 TEST(PerfReport, BandwidthColumnsAreThoseOfPerftest) {
@@ -75,7 +77,7 @@ TEST(PerfReport, PeakIsTheFastestWholeInterval) {
   meter.count(Duration::from_ms(1000), 400);
   meter.finish(Duration::from_ms(1001), 450);  // a burst in 1 ms is no rate
   const Json result =
-      bandwidth_result(1 << 20, TestParameters(), phase_of(Duration::from_ms(1001), 450), meter);
+      bandwidth_result(1 << 20, TestOptions(), phase_of(Duration::from_ms(1001), 450), meter);
   EXPECT_THAT(result["BW_peak"].get<double>(), DoubleNear(600, 1e-9));
   EXPECT_EQ(result["intervals"].size(), 3U);
 }
@@ -83,7 +85,7 @@ TEST(PerfReport, PeakIsTheFastestWholeInterval) {
 TEST(PerfReport, PeakOfAShortRunIsItsAverage) {
   const IntervalMeter meter(Duration::from_s(1), 1);
   const Json result =
-      bandwidth_result(1000, TestParameters(), phase_of(Duration::from_ms(10), 100), meter);
+      bandwidth_result(1000, TestOptions(), phase_of(Duration::from_ms(10), 100), meter);
   EXPECT_GT(result["BW_peak"].get<double>(), 0);
   EXPECT_EQ(result["BW_peak"], result["BW_average"]);
 }
@@ -219,7 +221,7 @@ TEST(PerfReport, WhatLimitsTheFlowIsToldForEachIntervalAndForAll) {
   meter.see({.limited_by = "application"});
   meter.finish(Duration::from_ms(25), 30);
   const Json result =
-      bandwidth_result(1000, TestParameters(), phase_of(Duration::from_ms(25), 30), meter);
+      bandwidth_result(1000, TestOptions(), phase_of(Duration::from_ms(25), 30), meter);
   const Json& intervals = result["intervals"];
   const Json& control = intervals[0]["congestion_control"];
   EXPECT_EQ(intervals[0]["limited_by"], Json({{"grant", 1.0}}));

@@ -144,8 +144,8 @@ struct TestResult {
 // and what is told here. Rates are in bit/s; 0: does not apply, or is not known.
 struct FlowView {
   // "line" (the sender's own link), "grant" (the receiver), "network", "budget" (of the
-  // application's setting) or "application" (there is no more to send). Lives as long as the
-  // program.
+  // application's setting), "host" (it may send faster: the hosts are too slow, or too little is
+  // under way) or "application" (there is no more to send). Lives as long as the program.
   std::string_view limited_by = "application";
   double rate_bps = 0;
   double grant_bps = 0;       // the receiver's, as it counts now

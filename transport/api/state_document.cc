@@ -54,6 +54,14 @@ std::string_view to_string(FlowState state) {
   return "leaving";
 }
 
+Json limits_json(const LimitCounts& counts) {
+  Json json = Json::object();
+  for (const LimitedBy limit : kLimits) {
+    json[std::string(to_string(limit))] = counts[static_cast<size_t>(limit)];
+  }
+  return json;
+}
+
 Json flow_json(const FlowStatus& flow) {
   Json json = {{"direction", flow.sending ? "send" : "receive"},
                {"number", fmt::format("{:016x}", flow.number)},
@@ -69,6 +77,7 @@ Json flow_json(const FlowStatus& flow) {
                {"fault", printable(flow.fault)}};
   if (!flow.sending) return json;
   json.update({{"limited_by", to_string(flow.explanation.limited_by)},
+               {"limits", limits_json(flow.limits)},
                {"rate_bps", flow.explanation.rate.bps()},
                {"grant_age_ns", flow.explanation.grant_age.ns()},
                {"share_bps", flow.explanation.share.bps()},

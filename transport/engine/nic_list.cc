@@ -156,6 +156,7 @@ Result<void> add_group(std::string_view entry, Candidates candidates,
 std::string NicCandidate::name() const { return std::string(prefix_of(kind)) + device; }
 
 Result<std::vector<NicGroup>> choose_nics(std::string_view list, Candidates candidates) {
+  const bool list_was_empty = list.empty();
   std::vector<NicGroup> named;
   std::vector<std::string_view> excluded;
   while (!list.empty()) {
@@ -179,6 +180,12 @@ Result<std::vector<NicGroup>> choose_nics(std::string_view list, Candidates cand
   std::vector<NicCandidate> others(candidates.begin(), candidates.end());
   std::erase_if(others, is_excluded);
   std::vector<NicGroup> chosen = by_name ? std::move(named) : by_default(others);
+  if (chosen.empty() && list_was_empty) {
+    return fail(ErrorCode::kNotFound,
+                "this host has no NIC: no RDMA device, and no network interface is up with an IP "
+                "address; bring one up (ip link set dev eth0 up), and 'pacecar preflight' tells "
+                "more");
+  }
   if (chosen.empty()) {
     return fail(ErrorCode::kNotFound,
                 fmt::format("PACECAR_NICS leaves no NIC: choose from {}", names_of(candidates)));

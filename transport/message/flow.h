@@ -74,6 +74,7 @@ struct Messenger::Flow {
   Controller* controller = nullptr;  // sending
   std::string peer_address;          // for people
   std::string fault;                 // what broke it, for people
+  LimitMeter limits;                 // sending
 };
 
 // Whether requests of a connection move.

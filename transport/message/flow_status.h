@@ -7,6 +7,7 @@
 #include "cc/controller.h"
 #include "transport/base/units.h"
 #include "transport/message/handshake.h"
+#include "transport/message/limit_meter.h"
 
 namespace pacecar {
 
@@ -31,6 +32,7 @@ struct FlowStatus {
   uint32_t weight = 1;
   FlowStanding standing;    // sending
   Explanation explanation;  // receiving: `grant` alone, what we let the sender send
+  LimitCounts limits{};     // sending: how often each was found, since the flow began
   Duration rtt;             // sending; smoothed
   uint32_t requests = 0;    // of all its connections that wait for something
   // Of the connection among them on which nothing has moved for the longest time.

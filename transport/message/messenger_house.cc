@@ -110,6 +110,7 @@ bool Messenger::keep_house(Flow& flow, Instant now) {
   if (flow.sending) {
     announce(flow, now);
     decide(flow, now);  // a grant may have lost its validity
+    flow.limits.look(now, flow.controller->explain(now), flow.standing);
   }
   if (flow.active && quiet) post_word(flow, now);
   return flow.active;

@@ -15,7 +15,8 @@ Explanation Messenger::explain(ConnectionId connection) const {
 Explanation Messenger::explain(const Flow& flow) const {
   if (flow.controller == nullptr) return {.limited_by = LimitedBy::kApplication};
   Explanation told = flow.controller->explain(now_);
-  if (flow.standing.backlog == 0) told.limited_by = LimitedBy::kApplication;
+  told.budget = config_.rate_max;
+  told.limited_by = flow.limits.limit(told, flow.standing);
   return told;
 }
 
@@ -63,6 +64,7 @@ FlowStatus Messenger::status(const Flow& flow) const {
           .standing = flow.standing,
           .explanation =
               flow.obeys ? Explanation{.grant = allocator_->grant(flow.id).rate} : explain(flow),
+          .limits = flow.limits.counts(),
           .rtt = flow.rtt,
           .fault = flow.fault};
 }
@@ -101,7 +103,7 @@ FlowReport Messenger::report() const {
     report.weight = flow->weight;
     report.decision = flow->decision;
     report.rtt = flow->rtt;
-    if (flow->controller != nullptr) report.explanation = flow->controller->explain(now_);
+    report.explanation = explain(*flow);
   }
   return report;
 }

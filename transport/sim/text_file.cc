@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 namespace pacecar {
@@ -13,10 +15,15 @@ namespace pacecar {
 Result<std::string> read_text_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || text.bad()) {
-    return fail(ErrorCode::kSystem,
-                fmt::format("'{}' cannot be read: check its name and its permissions", path));
+  std::error_code ignored;
+  const bool folder = std::filesystem::is_directory(path, ignored);  // which can be opened
+  if (file && !folder) text << file.rdbuf();
+  if (!file || folder || text.bad()) {
+    return fail(
+        ErrorCode::kSystem,
+        fmt::format(
+            "'{}' cannot be read: name a file, not a folder, that is there and that you may read",
+            path));
   }
   return std::move(text).str();
 }

@@ -31,8 +31,10 @@ function signed(value, digits) {
   return (value > 0 ? "+" : "") + figure(value, digits);
 }
 
+// Ten times and more is no matter of percent.
 function percent(fraction) {
-  return fraction === null || !Number.isFinite(fraction) ? "–" : `${signed(100 * fraction, 3)}%`;
+  if (fraction === null || !Number.isFinite(fraction)) return "–";
+  return fraction >= 9 ? `×${figure(1 + fraction, 3)}` : `${signed(100 * fraction, 3)}%`;
 }
 
 function withUnit(value, unit) {
@@ -65,15 +67,22 @@ function shape(tag, attributes = {}, ...children) {
   return build(document.createElementNS(SVG, tag), attributes, children);
 }
 
-// groups: [{name, rows [[cell]]}]: the name heads all rows of its group. A cell, like a column, is
+// groups: [{name, rows [[cell]]}]: the name heads all rows of its group, beside them, or, where
+// there is no column for it, above them. A cell, like a column, is
 // {text, kind} with kind "number", "good", "bad" or "". A table that is too wide scrolls by itself.
 function table(title, columns, groups) {
   const heads = columns.map(({ text, kind }) => element("th", { scope: "col", class: kind }, text));
-  const bodies = groups.map(({ name, rows }) => element("tbody", {}, ...rows.map((row, index) => {
-    const label = element("th", { scope: "rowgroup", rowspan: rows.length }, name);
-    const cells = row.map(({ text, kind }) => element("td", { class: kind }, text));
-    return element("tr", {}, index === 0 ? label : null, ...cells);
-  })));
+  const bodies = groups.map(({ name, rows }) => {
+    const above = rows[0].length === columns.length;
+    const label = element("th", { scope: "rowgroup",
+                                  [above ? "colspan" : "rowspan"]: above ? columns.length
+                                                                         : rows.length }, name);
+    const lines = rows.map((row, index) => {
+      const cells = row.map(({ text, kind }) => element("td", { class: kind }, text));
+      return element("tr", {}, index === 0 && !above ? label : null, ...cells);
+    });
+    return element("tbody", {}, above ? element("tr", { class: "above" }, label) : null, ...lines);
+  });
   const head = element("thead", {}, element("tr", {}, ...heads));
   return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
                  element("table", {}, head, ...bodies));

@@ -58,6 +58,8 @@ function detailsOf(view, part) {
   });
 }
 
+const FEW = 3;  // pairs, below which an effect size says nothing
+
 // --- what was compared ---------------------------------------------------------------------------
 
 function header({ data, arms, repeated }) {
@@ -131,7 +133,7 @@ function thresholdTable(thresholds) {
     name: threshold.text,
     rows: [[threshold.passed ? good("pass") : bad("missed"), ...plain(threshold.expected),
             ...numbers(figure(threshold.reference, 6), figure(threshold.measured, 6),
-                       percent(threshold.deviation))]] })));
+                       threshold.passed ? "–" : percent(threshold.deviation))]] })));
 }
 
 function failureTable(failures) {
@@ -157,7 +159,7 @@ function differences(view) {
                "with its 95% bootstrap interval (t: Student's, of few pairs), Cohen's d and " +
                "Cliff's delta as effect sizes, and p adjusted by Holm's method for all " +
                "comparisons made.";
-  const columns = [...plain("Metric", "Arm", "In words"),
+  const columns = [...plain("Arm", "In words"),
                    ...numbers("Baseline", "Arm's mean", "Difference", "95% interval", "Relative",
                               "d", "delta", "p (Holm)", "n")];
   return section(view, "Differences", element("p", { class: "quiet" }, text),
@@ -173,8 +175,12 @@ function differenceRow(comparison, size) {
   return [...plain(comparison.arm.name), words(comparison),
           ...numbers(figure(value(comparison.baseline_mean)), figure(value(comparison.arm_mean)),
                      signed(value(comparison.difference)), interval, percent(ratio),
-                     figure(comparison.cohens_d, 3), figure(comparison.cliffs_delta, 3),
-                     figure(comparison.p_holm, 3), String(comparison.n))];
+                     ...effects(comparison), String(comparison.n))];
+}
+
+function effects({ cohens_d, cliffs_delta, p_holm, n }) {
+  if (n < FEW) return ["too few", "too few", "too few"];
+  return [cohens_d, cliffs_delta, p_holm].map((value) => figure(value, 3));
 }
 
 function words({ verdict: text, better }) {

@@ -1,0 +1,25 @@
+// Ctrl-C and SIGTERM while something is measured: the first asks it to end early, so that what was
+// measured is printed and written; the second ends the process.
+#pragma once
+
+#include <csignal>
+
+namespace pacecar::perf {
+
+// As long as it lives, the first signal is kept. One at a time.
+class Interrupt {
+ public:
+  Interrupt();
+  ~Interrupt();
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+
+  // A signal has come since the newest Interrupt was made. Cheap to ask.
+  static bool asked();
+
+ private:
+  struct sigaction before_interrupt_;
+  struct sigaction before_terminate_;
+};
+
+}  // namespace pacecar::perf

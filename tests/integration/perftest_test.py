@@ -1,0 +1,176 @@
+"""perftest's habits: every flag of ib_write_bw and ib_write_lat is there, or answered by one
+sentence: perftest_test.py PROGRAM [unittest flags].
+
+Runs the real `pacecar` over the loopback interface.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import cli_test
+from cli_test import Cli, Server, pair, run, squeeze
+
+# What 'ib_write_bw --help' of perftest 6.06 lists, each with a value where it takes one. Those that
+# both tests have, those of bw alone, those of lat alone.
+BOTH = ("-a", "-c RC", "-d soft:udp:lo", "-D 0.2", "-F", "-i 1", "-m 1024", "-n 10", "-p", "-s 64",
+        "-S 0", "-t 4", "-T 0", "-u 14", "-V", "-x 0", "-h", "--out_json", "--out_json_file=-",
+        "--cpu_util", "--source_ip=127.0.0.1", "--mr_per_qp", "--pkey_index=0", "--tclass=8",
+        "--perform_warm_up", "-W packets_sent", "--use_hugepages", "-f 0.05 -D 0.2")
+BW = ("-b", "-l 4", "-N", "-q 2", "-w 0.001", "-y 0.0000001", "--output=bandwidth",
+      "--output=message_rate", "--report-both -b", "--report_gbits", "--reversed",
+      "--run_infinitely", "--rate_limit=1", "--rate_units=M --rate_limit=100", "-r 16")
+LAT = ("-H", "-U", "--latency_gap=10", "--output=latency")
+ANSWERED = ("-R", "-z", "-L 64", "-O", "-Q 50", "-I 64", "-e", "-X 0", "-C",
+            "--log_dci_streams=1", "--log_active_dci_streams=1", "--aes_xts", "--encrypt_on_tx",
+            "--sig_before", "--aes_block_size=512", "--data_enc_keys_number=1", "--kek_path x",
+            "--credentials_path x", "--data_enc_key_app_path x", "--recv_post_list=4",
+            "--inline_size=64", "--hop_limit=64", "--dualport", "--cq-mod=50", "--rdma_cm",
+            "--com_rdma_cm", "--dlid=1", "--dont_xchg_versions", "--force-link=IB", "--ipv6",
+            "--mmap=x", "--mmap-offset=0", "--odp", "--use_old_post_send", "--report-per-port",
+            "--retry_count=7", "--wait_destroy=1", "--disable_pcie_relaxed", "--burst_size=4",
+            "--typical_pkt_size=64", "--rate_limit_type=SW", "--use_cuda=0", "--use_cuda_dmabuf",
+            "--report-cycles", "--inline_recv=64", "--use-srq")
+ENDS_AT_ONCE = ("-V", "-h")
+
+
+class Flags(Cli):
+    def flags_work(self, test, flags):
+        with Server(test, "--run_infinitely") as server, tempfile.TemporaryDirectory() as folder:
+            for flag in flags:
+                words = flag.split()
+                if words[0] in ("-p", "--run_infinitely", "--use_hugepages", *ENDS_AT_ONCE):
+                    continue
+                short = [] if {"-n", "-D", "-a"} & set(words) else ["-n", "20"]
+                few = ["-n", "4"] if words == ["-a"] else short
+                done = subprocess.run(
+                    [cli_test.PROGRAM, test, "-p", server.port, *words, *few, "127.0.0.1"],
+                    env=cli_test.environment(), text=True, capture_output=True, cwd=folder,
+                    timeout=cli_test.LIMIT_S, check=False)
+                self.assertEqual(done.returncode, 0, (test, flag, done.stderr))
+
+    def test_flags_of_bandwidth(self):
+        self.flags_work("bw", BOTH + BW)
+
+    def test_flags_of_latency(self):
+        self.flags_work("lat", [flag for flag in BOTH if not flag.startswith("-t")] + [*LAT])
+
+    def test_every_other_flag_is_answered_by_one_sentence(self):
+        for test in ("bw", "lat"):
+            for flag in ANSWERED:
+                done = run(test, *flag.split(), "127.0.0.1")
+                self.assertEqual(done.returncode, 2, (test, flag))
+                self.assert_one_sentence(done, "as perftest has it: .{15,}")
+                self.assertIn(re.split("[ =]", flag)[0], done.stderr)
+
+    def test_help_names_every_flag_that_is_there(self):
+        for test, flags in (("bw", BOTH + BW), ("lat", BOTH + LAT)):
+            text = run(test, "-h").stdout
+            for flag in flags:
+                name = re.split("[ =]", flag)[0]
+                if test == "lat" and name == "-t":
+                    continue
+                self.assertRegex(text, rf"[ ,]{re.escape(name)}\b", (test, flag))
+        self.assertRegex(run("bw", "-V").stdout, r"\Apacecar \d")
+
+    def test_other_connection_types_are_refused_in_a_sentence(self):
+        done = run("bw", "-c", "UD", "127.0.0.1")
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_sentence(done, "RC")
+
+    def test_huge_pages_are_used_or_asked_for(self):
+        with Server("bw", "--run_infinitely") as server:
+            client = run("bw", "-p", server.port, "-n", "10", "--use_hugepages", "127.0.0.1")
+        if client.returncode != 0:
+            self.assert_one_sentence(client, "sysctl -w vm.nr_hugepages=")
+
+
+class Meaning(Cli):
+    def test_a_reversed_test_is_sent_by_the_server(self):
+        client, code, _ = pair("bw", "-n", "200", "--reversed", "--data_validation", "--json")
+        self.assert_ok(client, code)
+        result = json.loads(client.stdout)["results"]
+        self.assertEqual(result["n_iterations"], 200)
+        self.assertGreater(result["server"]["counters"]["packets_sent"],
+                           result["client"]["counters"]["packets_sent"])
+        client, code, _ = pair("bw", "-D", "0.3", "--reversed")
+        self.assert_ok(client, code)
+
+    def test_both_directions_apart(self):
+        client, code, _ = pair("bw", "-n", "200", "-b", "--report-both")
+        self.assert_ok(client, code)
+        header, row = client.stdout.splitlines()
+        self.assertTrue(squeeze(header).endswith("sent[MiB/sec] received[MiB/sec]"), header)
+        numbers = [float(number) for number in row.split()]
+        self.assertAlmostEqual(numbers[5] + numbers[6], numbers[3], delta=0.02 * numbers[3] + 0.1)
+
+    def test_thresholds_are_told_to_both(self):
+        for flags in (("-w", "1e9"), ("-y", "1e9")):
+            client, code, _ = pair("bw", "-n", "10", *flags)
+            self.assertEqual((client.returncode, code), (3, 3), flags)
+
+    def test_no_peak(self):
+        client, code, _ = pair("bw", "-n", "10", "-N")
+        self.assert_ok(client, code)
+        self.assertEqual(client.stdout.splitlines()[1].split()[2], "0.00")
+
+    def test_one_figure_alone(self):
+        for test, output in (("bw", "bandwidth"), ("bw", "message_rate"), ("lat", "latency")):
+            client, code, _ = pair(test, "-n", "10", "--output", output)
+            self.assert_ok(client, code)
+            self.assertRegex(client.stdout, r"\A[\d.]+ *\n\Z")
+        done = run("lat", "--output", "bandwidth", "127.0.0.1")
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_sentence(done, "lat prints latency")
+
+    def test_every_measurement(self):
+        for flag, ordered in (("-H", True), ("-U", False)):
+            client, code, _ = pair("lat", "-n", "50", flag)
+            self.assert_ok(client, code)
+            lines = client.stdout.splitlines()
+            self.assertEqual(lines[2], "#, usec")
+            samples = [float(line.split(", ")[1]) for line in lines[3:]]
+            self.assertEqual(len(samples), 50)
+            if ordered:
+                self.assertEqual(samples, sorted(samples))
+
+    def test_a_gap_between_messages(self):
+        client, code, _ = pair("lat", "-n", "20", "--latency_gap", "5000", "--json")
+        self.assert_ok(client, code)
+        self.assertGreater(json.loads(client.stdout)["results"]["seconds"], 19 * 0.005)
+
+    def test_margins_do_not_count(self):
+        client, code, _ = pair("bw", "-D", "0.6", "-f", "0.2", "--json")
+        self.assert_ok(client, code)
+        self.assertLess(json.loads(client.stdout)["results"]["seconds"], 0.5)
+        done = run("bw", "-D", "1", "-f", "0.5", "127.0.0.1")
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_sentence(done, "-f leaves nothing of -D")
+
+    def test_counters(self):
+        client, code, _ = pair("bw", "-n", "100", "-W", "hw_counters/packets_sent,timeouts")
+        self.assert_ok(client, code)
+        self.assertRegex(client.stdout,
+                         r"\n packets_sent: client [1-9]\d*, server \d+\n timeouts: ")
+
+    def test_a_source_that_is_not_ours(self):
+        with Server("bw", "--run_infinitely") as server:
+            done = run("bw", "-p", server.port, "--source_ip", "192.0.2.1", "127.0.0.1")
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_sentence(done, "192.0.2.1 is no address of this host")
+
+    def test_a_port_of_a_device(self):
+        done = run("bw", "-i", "2", "127.0.0.1")
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_sentence(done, "-d mlx5_0")
+        done = run("bw", "-d", "mlx5_9", "-i", "2", "127.0.0.1")
+        self.assertIn("mlx5_9:2", done.stderr)
+
+
+if __name__ == "__main__":
+    cli_test.PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=2)

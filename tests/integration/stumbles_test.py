@@ -1,0 +1,262 @@
+"""What newcomers stumbled over, each once: stumbles_test.py PROGRAM [unittest flags].
+
+Runs the real `pacecar` over the loopback interface, as they did.
+"""
+
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import cli_test
+from cli_test import LIMIT_S, Cli, Server, environment, pair, run
+
+
+class LimitedBy(Cli):
+    """One definition, whoever is asked."""
+
+    def told(self, *flags):
+        """What bw and doctor say of one run: (shares, the doctor's finding)."""
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        alone = {"PACECAR_SHARE": "off", "PACECAR_STATE_DIR": folder}
+        with Server("bw", **alone) as server:
+            client = None
+
+            def measure():
+                nonlocal client
+                client = run("bw", "-p", server.port, "-D", "6", "--out_json_file", "-", *flags,
+                             "127.0.0.1", **alone)
+
+            thread = threading.Thread(target=measure)
+            thread.start()
+            findings = []
+            while thread.is_alive() and not findings:
+                asked = run("doctor", "--json", "--watch", "1", PACECAR_STATE_DIR=folder)
+                if asked.returncode in (0, 1):
+                    findings = [one for one in json.loads(asked.stdout)["findings"]
+                                if one["direction"] == "send" and one.get("goodput_bps")]
+            thread.join()
+            self.assert_ok(client, server.finish()[0])
+        self.assertEqual(len(findings), 1, findings)
+        return json.loads(client.stdout)["results"]["limited_by"], findings[0]
+
+    def test_a_budget_is_the_limit_for_bw_and_for_the_doctor(self):
+        for control in ("fixed", "pace"):
+            shares, finding = self.told("--cc", control, "--rate_limit", "0.5")
+            self.assertGreater(shares["budget"], 0.5, (control, shares))
+            self.assertEqual(finding["rule"], "budget", (control, finding))
+            self.assertIn("allows it 0.5 Gb/s", finding["why"], control)
+
+    def test_a_grant_of_nothing_limits_nobody(self):
+        for control in ("fixed", "window"):
+            shares, finding = self.told("--cc", control)
+            self.assertNotIn("grant", shares, control)
+            self.assertNotEqual(finding["rule"], "grant", control)
+
+
+def to_full(*arguments):
+    """Of a run whose standard output has no room: (exit code, what it says)."""
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([cli_test.PROGRAM, *arguments], env=environment(), text=True,
+                              stdout=full, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False)
+    return done.returncode, done.stderr
+
+
+SMALL = ("sim", "--topology", "leaf-spine:hosts=8,rate=100G", "--workload",
+         "incast:senders=3,bytes=100KB")
+
+
+class Files(Cli):
+    def test_a_folder_in_place_of_a_file_is_one_sentence(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for subcommand in ("sim", "ab", "doctor"):
+                done = run(subcommand, folder)
+                self.assertEqual(done.returncode, 2, (subcommand, done.stderr))
+                self.assert_one_sentence(done, re.escape(folder))
+
+    def test_output_that_cannot_be_written_is_a_failure(self):
+        for arguments in (SMALL, (*SMALL, "--json"), ("info",), ("info", "--json"), ("--help",),
+                          ("preflight",)):
+            code, errors = to_full(*arguments)
+            self.assertEqual(code, 1, (arguments, errors))
+            self.assertEqual(errors.count("error: cannot write to standard output"), 1, errors)
+        with Server("bw") as server:
+            code, errors = to_full("bw", "-p", server.port, "-n", "10", "127.0.0.1")
+            self.assertEqual(code, 1, errors)
+            self.assertIn("error: cannot write to standard output", errors)
+
+    def test_a_file_that_cannot_be_written_is_told_before_the_test(self):
+        client = run("bw", "-p", "1", "--json=/nonexistent/x.json", "127.0.0.1")
+        self.assertEqual(client.returncode, 1)
+        self.assert_one_sentence(client, "cannot write '/nonexistent/x.json'")
+        done = run(*SMALL, "--json=/nonexistent/x.json")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assert_one_sentence(done, "cannot write '/nonexistent/x.json'")
+
+    def test_json_has_one_spelling(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for number, arguments in enumerate((SMALL, ("info",), ("info", "-c"), ("preflight",))):
+                text = json.loads(run(*arguments, "--json").stdout)
+                for flag in (["--json", f"{folder}/{number}.json"],
+                             [f"--json={folder}/{number}"]):
+                    done = run(*arguments, *flag)
+                    self.assertIn(done.returncode, (0, 1, 3), done.stderr)
+                    self.assertGreater(len(done.stdout), 100, "columns and text as well")
+                    written = pathlib.Path(flag[-1].removeprefix("--json=")).read_text("utf-8")
+                    self.assertEqual(json.loads(written).keys(), text.keys(), arguments)
+            client, code, _ = pair("bw", "-n", "10", "--json", f"{folder}/bw.json")
+            self.assert_ok(client, code)
+            self.assertIn("BW average", client.stdout)
+            self.assertIn("results", json.loads(pathlib.Path(folder, "bw.json").read_text("utf-8")))
+            # The doctor reads such files: what follows is not to be overwritten.
+            kept = pathlib.Path(folder, "bw.json").read_text("utf-8")
+            done = run("doctor", "--json", f"{folder}/bw.json")
+            self.assertEqual(done.returncode, 2)
+            self.assertEqual(pathlib.Path(folder, "bw.json").read_text("utf-8"), kept)
+
+
+class Choices(Cli):
+    def test_the_clients_congestion_control_holds_for_both(self):
+        with Server("bw") as server:
+            client = run("bw", "-p", server.port, "-n", "10", "--json", "127.0.0.1",
+                         PACECAR_CC="swift")
+            self.assert_ok(client, server.finish()[0])
+        result = json.loads(client.stdout)["results"]
+        for end in ("client", "server"):
+            self.assertEqual(result[end]["congestion_control"]["name"], "swift")
+
+    def test_a_server_that_differs_is_told(self):
+        with Server("bw", PACECAR_CC="swift") as server:
+            client = run("bw", "-p", server.port, "-n", "10", "127.0.0.1")
+            self.assert_ok(client, server.finish()[0])
+        self.assertIn("the congestion control is pace here and swift at the server", client.stderr)
+
+    def test_an_empty_host_is_no_server(self):
+        client = run("bw", "")
+        self.assertEqual(client.returncode, 2)
+        self.assert_one_sentence(client, "empty word")
+
+    def test_a_rate_needs_its_unit(self):
+        done = run("sim", "--topology", "leaf-spine:hosts=8,rate=400", *SMALL[3:])
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_sentence(done, "a rate with its unit such as 400G")
+
+
+class Interrupted(Cli):
+    """Ctrl-C: what was measured is printed and written."""
+
+    def interrupt(self, process, until):
+        while until not in process.stderr.readline():
+            self.assertIsNone(process.poll())
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertIn("interrupted", errors)
+        return output
+
+    def client(self, test, server, folder, *flags):
+        return subprocess.Popen(
+            [cli_test.PROGRAM, test, "-p", server.port, "--interval", "0.05", "--json",
+             f"{folder}/out.json", *flags, "127.0.0.1"], env=environment(), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def test_tests_tell_what_they_have(self):
+        for test, unit, flags in (("bw", "MiB/sec", ("-D", "600")),
+                                  ("bw", "MiB/sec", ("-n", "1000000000")),
+                                  ("bw", "MiB/sec", ("-D", "600", "-b", "-q", "2")),
+                                  ("bw", "MiB/sec", ("-D", "0.3", "--run_infinitely")),
+                                  ("lat", "usec", ("-D", "600")),
+                                  ("lat", "usec", ("-n", "1000000000"))):
+            with tempfile.TemporaryDirectory() as folder, Server(test) as server:
+                output = self.interrupt(self.client(test, server, folder, *flags), unit)
+                rows = output.splitlines()[1:]
+                self.assertGreaterEqual(len(rows), 1, (test, flags))
+                self.assertGreater(float(rows[0].split()[3]), 0)
+                written = json.loads(pathlib.Path(folder, "out.json").read_text("utf-8"))
+                self.assertTrue(written["results"], (test, flags))
+                self.assertEqual(server.finish()[0], 0, (test, flags))
+
+    def test_a_simulation_tells_what_it_has(self):
+        process = subprocess.Popen(
+            [cli_test.PROGRAM, "sim", "--topology", "leaf-spine:hosts=64,rate=400G", "--workload",
+             "all_to_all:bytes=1GB", "--json"], env=environment(), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        timer = threading.Timer(1.5, process.send_signal, [signal.SIGINT])
+        timer.start()
+        output, errors = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 0, errors)
+        self.assertIn("interrupted", errors)
+        self.assertTrue(json.loads(output)["flows"])
+
+
+class Sentences(Cli):
+    def test_intervals_are_all_told(self):
+        for _ in range(3):
+            client, code, _ = pair("bw", "-D", "1", "--interval", "0.25")
+            self.assert_ok(client, code)
+            told = re.findall(r"^ *[\d.]+ - +([\d.]+) s", client.stderr, re.MULTILINE)
+            self.assertEqual(len(told), 4, client.stderr)
+
+    def test_the_doctor_tells_the_truth(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bad = pathlib.Path(folder, "bad.json")
+            bad.write_text('{"a":', "utf-8")
+            alone = {"PACECAR_STATE_DIR": folder}
+            for arguments, changes, sentence in (
+                    (["--pid", "1"], alone, "process 1 tells nothing"),
+                    (["--pid", "1073741823"], alone, "there is no process 1073741823"),
+                    ([str(bad)], {}, "is not what 'pacecar doctor --json' of this version writes"),
+                    ([], {"PACECAR_STATE_DIR": folder + "/no"}, "STATE_DIR: .*is not there"),
+                    ([], {"PACECAR_STATE_DIR": str(bad)}, "STATE_DIR: .*Not a directory")):
+                done = run("doctor", *arguments, **changes)
+                self.assertEqual(done.returncode, 2, arguments)
+                self.assert_one_sentence(done, sentence)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+
+    def test_a_plugin_is_asked_for_in_a_sentence(self):
+        for arguments, sentence in (([], "which plugin"), (["/no/such.so"], "'/no/such.so'")):
+            done = run("check-plugin", *arguments)
+            self.assertEqual((done.returncode, len(done.stderr.splitlines())), (2, 1), done.stderr)
+            self.assert_one_sentence(done, sentence)
+
+    def test_a_slip_of_the_finger_is_guessed(self):
+        for arguments, sentence in (
+                (["bw", "--rate_limt", "5", "host"], "no flag '--rate_limt' .*'--rate_limit'"),
+                (["bw", "-Z", "5", "host"], "there is no flag '-Z'"),
+                (["bw", "-Z", "-p", "5", "host"], "there is no flag '-Z'"),
+                (["bw", "host", "another"], "'another' is one word too many"),
+                (["sim", "--topolgy", "x"], "did you mean '--topology'"),
+                (["docter"], "did you mean 'doctor'")):
+            done = run(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assert_one_sentence(done, sentence)
+        self.assertIn("did you mean PACECAR_NICS", run("info", "-c", PACECAR_NIC="lo").stderr)
+
+    def test_a_version_tells_what_it_was_built_from(self):
+        told = run("--version").stdout
+        self.assertRegex(told, r"\Apacecar \d+\.\d+\.\d+ \(commit \S+, \S+ [\d.]+\)\n"
+                               r"back ends: .*simulator.*\n\Z")
+
+    def test_an_experiment_is_repeated_without_pacecar_on_path(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = run("ab", "--a", "X=1", "--b", "X=2", "--reps", "2", "--out", f"{folder}/out",
+                       "--", "true")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            script = f"{folder}/out/repro.sh"
+            for program, code in ((None, 2), (cli_test.PROGRAM, 0)):
+                clean = {"PATH": "/usr/bin:/bin", **({"PACECAR": program} if program else {})}
+                again = subprocess.run([script, f"{folder}/again"], env=clean, text=True,
+                                       capture_output=True, timeout=LIMIT_S, check=False)
+                self.assertEqual(again.returncode, code, again.stderr)
+                if program is None:
+                    self.assertIn("put pacecar on PATH", again.stderr)
+
+
+if __name__ == "__main__":
+    cli_test.PROGRAM = sys.argv.pop(1)
+    unittest.main(verbosity=2)

@@ -1,0 +1,70 @@
+// LimitMeter: what limits a sending flow, the one definition for all who ask: pacecar bw and
+// doctor, traces, reports. Its controller knows what bounds the rate; what the flow makes of that
+// rate is measured here. Pure; by the thread that drives the messenger.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "cc/controller.h"
+
+namespace pacecar {
+
+// How often each of kLimits was found.
+using LimitCounts = std::array<uint64_t, kLimits.size()>;
+
+class LimitMeter {
+ public:
+  // From time to time, while the flow is served: measures, and counts what limits it.
+  void look(Instant now, const Explanation& told, const FlowStanding& standing) {
+    measure(now, standing);
+    ++counts_[static_cast<size_t>(limit(told, standing))];
+  }
+
+  // As of now. A flow that sends less than half of what it may is not held back by its rate. A
+  // grant of just the budget is the budget's doing: the receiver has the same one.
+  LimitedBy limit(const Explanation& told, const FlowStanding& standing) const {
+    if (standing.backlog == 0) return LimitedBy::kApplication;
+    if (measured_ && used_ < told.rate.bps() / 2) return LimitedBy::kHost;
+    const uint64_t budget = told.budget.bps();
+    const bool at_budget = budget > 0 && told.rate.bps() >= budget - budget / kNearBudget;
+    return told.limited_by == LimitedBy::kGrant && at_budget ? LimitedBy::kBudget : told.limited_by;
+  }
+
+  const LimitCounts& counts() const { return counts_; }
+
+ private:
+  static constexpr Duration kSpan = Duration::from_ms(20);
+  static constexpr uint64_t kNearBudget = 32;  // of these parts, less than one is missing
+  static constexpr Duration kFresh = Duration::from_ms(200);
+  static constexpr Bytes kSlack = 64 << 10;  // that a span may miss by chance
+
+  // Of a span at whose looks there was always something to send; it counts for some time.
+  void measure(Instant now, const FlowStanding& standing) {
+    if (measured_ && now - measured_at_ > kFresh) measured_ = false;
+    if (standing.backlog == 0) {
+      began_ = false;
+      return;
+    }
+    if (began_ && now - since_ < kSpan) return;
+    if (began_) {
+      const Bytes sent = standing.sent - sent_ + kSlack;
+      used_ = static_cast<uint64_t>(static_cast<double>(sent) * 8 / (now - since_).seconds());
+      measured_ = true;
+      measured_at_ = now;
+    }
+    began_ = true;
+    since_ = now;
+    sent_ = standing.sent;
+  }
+
+  LimitCounts counts_{};
+  bool began_ = false;
+  Instant since_;
+  Bytes sent_ = 0;  // by then
+  bool measured_ = false;
+  Instant measured_at_;
+  uint64_t used_ = 0;  // bit/s
+};
+
+}  // namespace pacecar
