@@ -47,6 +47,8 @@ double& limited_by(LimitedBy limit, NicFigures& figures) {
       return figures.limited_by_budget;
     case LimitedBy::kApplication:
       return figures.limited_by_application;
+    case LimitedBy::kHost:
+      return figures.limited_by_host;
     case LimitedBy::kLine:
       break;
   }

@@ -42,6 +42,7 @@ struct NicFigures {
   double limited_by_grant = 0;
   double limited_by_network = 0;
   double limited_by_budget = 0;
+  double limited_by_host = 0;
   double limited_by_application = 0;
   double rate = 0;
   double granted_to_us = 0;

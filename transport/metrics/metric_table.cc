@@ -80,6 +80,7 @@ constexpr std::array kFamilies = {
             Series{"limited_by_grant", "limit=\"grant\"", &F::limited_by_grant},
             Series{"limited_by_network", "limit=\"network\"", &F::limited_by_network},
             Series{"limited_by_budget", "limit=\"budget\"", &F::limited_by_budget},
+            Series{"limited_by_host", "limit=\"host\"", &F::limited_by_host},
             Series{"limited_by_application", "limit=\"application\"",
                    &F::limited_by_application}}},
     gauge("allowed_rate_bytes_per_second", kRate, "What all sending flows together may send.",
