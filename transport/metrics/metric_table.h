@@ -21,7 +21,7 @@ struct Series {
   double NicFigures::* value = nullptr;
 };
 
-constexpr size_t kMaxSeries = 5;
+constexpr size_t kMaxSeries = 6;
 
 struct Family {
   std::string_view name;  // after "pacecar_", without "_total"
