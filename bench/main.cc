@@ -138,14 +138,17 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace pacecar::perf;
-  int code = kExitFailed;
+  int code = kExitOk;
   try {
     code = run(argc, argv);
   } catch (const std::system_error& error) {  // fmt::print's, when a buffer cannot be written
-    if (std::ferror(stdout) == 0) Console(false, true).error(error.what());
+    if (std::ferror(stdout) == 0) {
+      Console(false, true).error(error.what());
+      code = kExitFailed;
+    }
   }
   const auto flushed = flush_output();
-  if (flushed) return code;
+  if (flushed || code != kExitOk) return code;  // who has failed has said so
   Console(false, true).error(flushed.error().message);
   return kExitFailed;
 }

@@ -18,6 +18,7 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
+#include "bench/perf/files.h"
 #include "transport/base/params_environment.h"
 #include "transport/state/state_directory.h"
 
@@ -148,12 +149,8 @@ Result<void> print(const Flags& flags, Exporter& exporter, const Console& consol
   const Page page =
       exporter.page(flags.openmetrics ? Format::kOpenMetrics : Format::kPrometheus);
   for (const std::string& warning : page.warnings) console.warn(warning);
-  if (std::fwrite(page.text.data(), 1, page.text.size(), stdout) != page.text.size() ||
-      std::fflush(stdout) != 0) {
-    return fail(ErrorCode::kSystem,
-                "cannot write to standard output: is the disk full, or the reader gone?");
-  }
-  return {};
+  std::fwrite(page.text.data(), 1, page.text.size(), stdout);
+  return perf::flush_output();
 }
 
 Result<void> run(const Flags& flags, const Console& console) {

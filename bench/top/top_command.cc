@@ -18,6 +18,7 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
+#include "bench/perf/files.h"
 #include "bench/top/board.h"
 #include "bench/top/page.h"
 #include "bench/top/remote.h"
@@ -200,11 +201,8 @@ Shown shown_of(const Flags& flags, const Board::Seen& seen) {
 }
 
 Result<void> print(const std::string& text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    return fail(ErrorCode::kSystem,
-                "cannot write to standard output: is the disk full, or the reader gone?");
-  }
-  return {};
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  return perf::flush_output();
 }
 
 Result<void> run_once(const Flags& flags, const Watch& watch) {

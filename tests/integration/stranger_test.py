@@ -95,7 +95,7 @@ class Servers(Strangers):
                       "rx_depth": 2, "bidirectional": False, "validate": False, "gigabits": False,
                       "cpu_util": False, "congestion_control": "", "mtu_bytes": 0, "tos": 0,
                       "rate_bps": 0, **changes}
-        return line(type="hello", protocol=2, release="x", test=test, parameters=parameters)
+        return line(type="hello", protocol=3, release="x", test=test, parameters=parameters)
 
     def assert_serves(self, server, test="bw"):
         client = run(PROGRAM, test, "-n", "10", "-p", str(self.port), "127.0.0.1")
