@@ -54,7 +54,7 @@ class WholeRun(unittest.TestCase):
         self.assertTrue(document["machine"]["kernel"])
 
     def test_a_peer_that_is_not_installed_is_left_out_with_a_sentence(self):
-        done = run("--seconds", "0.1", "--rounds", "1", "--paths", "loopback", PATH="/nowhere")
+        done = run("--seconds", "0.3", "--rounds", "1", "--paths", "loopback", PATH="/nowhere")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("iperf3 is not installed (package iperf3)", done.stderr)
         self.assertNotIn("TCP", done.stdout)

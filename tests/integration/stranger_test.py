@@ -94,7 +94,8 @@ class Servers(Strangers):
         parameters = {"iterations": 1, "duration_s": 0, "connections": 1, "tx_depth": 1,
                       "rx_depth": 2, "bidirectional": False, "validate": False, "gigabits": False,
                       "cpu_util": False, "congestion_control": "", "mtu_bytes": 0, "tos": 0,
-                      "rate_bps": 0, **changes}
+                      "rate_bps": 0, "reversed": False, "report_both": False, "post_list": 1,
+                      "sl": 0, "timeout_ms": 0, **changes}
         return line(type="hello", protocol=3, release="x", test=test, parameters=parameters)
 
     def assert_serves(self, server, test="bw"):
