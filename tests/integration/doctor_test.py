@@ -5,49 +5,24 @@ A stall is one after five seconds: the doctor is asked again until it sees what 
 
 import json
 import os
-import pathlib
 import signal
 import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
+
+sys.dont_write_bytecode = True  # the module lies beside the sources
+
+import jobs
 
 PROGRAM = ""
 RANK = ""
 LIMIT_S = 60
 
 
-class Job(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-        self.state = self.root / "state"
-
-    def environment(self, **changes):
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
-        return {**clean, "PACECAR_NICS": "soft:udp:lo", "PACECAR_TIMEOUT": "300s",
-                "PACECAR_STATE_DIR": str(self.state), **changes}
-
-    def start(self, *command, **changes):
-        process = subprocess.Popen(command, env=self.environment(**changes), text=True,
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE)
-        self.addCleanup(self.end, process)
-        return process
-
-    @staticmethod
-    def end(process):
-        ended = process.poll()
-        process.kill()
-        _, errors = process.communicate()
-        if ended is not None or errors:
-            print(f"{process.args}: {'killed' if ended is None else ended}\n{errors}",
-                  file=sys.stderr)
-
+class Job(jobs.JobCase):
     def start_ring(self, kinds, **changes):
         """Ranks that are connected in a ring; of each its kind, eager or late."""
         ranks = [self.start(RANK, kind, RANK=str(rank), **changes)
@@ -195,7 +170,6 @@ class CommandLine(Job):
             self.assertRegex(process.stderr, r"\Aerror: .*\n\Z")
 
     def test_a_document_that_is_none_is_told_and_left_out(self):
-        self.state.mkdir(mode=0o700)
         for document in (b'{"schema_version": 1, "host": "\\u001b[2J"}',
                          b'{"schema_version": 1, "nics": ' + b"[" * 80000 + b"]" * 80000 + b"}"):
             with socket.socket(socket.AF_UNIX) as server:

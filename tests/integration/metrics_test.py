@@ -6,7 +6,6 @@ Nothing here asserts a speed. Time limits are bounds on hanging.
 
 import contextlib
 import json
-import os
 import pathlib
 import re
 import shutil
@@ -15,12 +14,15 @@ import socket
 import ssl
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 import urllib.error
 import urllib.parse
 import urllib.request
+
+sys.dont_write_bytecode = True  # the module lies beside the sources
+
+import jobs
 
 PROGRAM = ""
 RANK = ""
@@ -29,31 +31,7 @@ DEPLOY = pathlib.Path(__file__).resolve().parents[2] / "deploy" / "metrics"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-        self.state = self.root / "state"
-        self.state.mkdir(mode=0o700)
-
-    def environment(self, **changes):
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
-        return {**clean, "PACECAR_NICS": "soft:udp:lo", "PACECAR_TIMEOUT": "300s",
-                "PACECAR_STATE_DIR": str(self.state), **changes}
-
-    def start(self, *command, **changes):
-        process = subprocess.Popen(command, env=self.environment(**changes), text=True,
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE)
-        self.addCleanup(self.end, process)
-        return process
-
-    @staticmethod
-    def end(process):
-        process.kill()
-        process.communicate()
-
+class Case(jobs.JobCase):
     def start_pair(self):
         """Two ranks that send to each other, of which one is late."""
         ranks = [self.start(RANK, kind, RANK=str(rank))

@@ -4,46 +4,26 @@ Nothing here asserts a speed. Time limits are bounds on hanging.
 """
 
 import json
-import os
 import pathlib
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
+
+sys.dont_write_bytecode = True  # the module lies beside the sources
+
+import jobs
 
 PROGRAM = ""
 LIMIT_S = 60
 
 
-class Case(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-        self.state = self.root / "state"
-        self.state.mkdir(mode=0o700)
-
-    def environment(self, **changes):
-        clean = {k: v for k, v in os.environ.items()
-                 if not k.startswith("PACECAR_") and k not in ("NO_COLOR", "TMUX")}
-        return {**clean, "PACECAR_NICS": "soft:udp:lo", "PACECAR_TIMEOUT": "300s",
-                "PACECAR_STATE_DIR": str(self.state), "TERM": "xterm-256color", **changes}
-
-    def start(self, *command):
-        process = subprocess.Popen(command, env=self.environment(), text=True,
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE)
-        self.addCleanup(self.end, process)
-        return process
-
-    @staticmethod
-    def end(process):
-        process.kill()
-        process.communicate()
+class Case(jobs.JobCase):
+    dropped = ("NO_COLOR", "TMUX")
+    added = {"TERM": "xterm-256color"}
 
     def start_stream(self):
         flags = ["--run_infinitely", "-D", "1"]
