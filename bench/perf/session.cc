@@ -286,11 +286,11 @@ class Server {
   Result<int> serve(ControlChannel& channel, const Json& hello, std::optional<Reporter>& reporter) {
     const auto parameters = check_hello(hello);
     if (!parameters) return tl::unexpected(parameters.error());
-    waiting_.reset();
-    const auto context = open_context(options_, *parameters, console_);
-    if (!context) return tl::unexpected(context.error());
     const auto said = channel.send({{"type", "welcome"}});
     if (!said) return tl::unexpected(said.error());
+    waiting_.reset();
+    const auto context = open_context(options_, *parameters, console_);  // may take seconds
+    if (!context) return tl::unexpected(context.error());
     console_.note(fmt::format("serving {}", channel.peer()));
     for (;;) {
       const auto message = channel.receive(reporter ? kNextLimit : kFirstLimit);

@@ -63,13 +63,16 @@ class Strangers(unittest.TestCase):
             stranger.sendall(says)
         return stranger
 
-    def answer(self, stranger):
-        """The last line that he hears before the server hangs up."""
-        heard = b""
+    def answers(self, stranger):
+        """All that the server sends before it hangs up."""
+        received = b""
         with contextlib.suppress(ConnectionError):
             while part := stranger.recv(65536):
-                heard += part
-        return json.loads(heard.splitlines()[-1])
+                received += part
+        return [json.loads(message) for message in received.splitlines()]
+
+    def answer(self, stranger):
+        return self.answers(stranger)[-1]
 
     def greet_with_nonsense(self):
         for says in GARBAGE:
@@ -125,6 +128,12 @@ class Servers(Strangers):
         self.connect(self.hello()).close()
         self.assertEqual(self.answer(self.connect(self.hello()))["type"], "error", "silence")
         self.assert_serves(server)
+
+    def test_it_welcomes_before_it_opens_its_nic(self):
+        """Some take seconds to open, and a client waits for a welcome no longer than that."""
+        self.serve()
+        said = self.answers(self.connect(self.hello(congestion_control="nope")))
+        self.assertEqual([message["type"] for message in said], ["welcome", "error"])
 
     def test_what_a_client_may_take_has_a_bound(self):
         server = self.serve("bw", "--max-buffers", "100M")

@@ -58,7 +58,7 @@ NcclResult stream(const FakeNcclHost& host, const Rank& rank, void* comm, const 
 // A rank aborts in full flight: buffers are gone at once, and nothing may touch them any more.
 void abort_while_streaming(int aborting) {
   expect_processes_pass(2, [&](Rank& rank) {
-    const auto host = start_impatient_host();
+    const auto host = start_host();  // who closes says so: nobody waits for a timeout
     void* const comm = connect_ranks(*host, rank);
     Buffer buffer(*host, comm, kRequests * kBytes);
     if (rank.rank() == aborting) {
