@@ -77,7 +77,7 @@ class Channel {
   Address peer_;
   Frame out_;
   size_t sent_ = 0;
-  std::array<uint8_t, Frame::kMaxBytes> in_;
+  std::array<uint8_t, Frame::kMaxBytes> in_{};
   size_t received_ = 0;
   FrameHeader header_{};
 };
