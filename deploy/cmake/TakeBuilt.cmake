@@ -1,4 +1,4 @@
-# cmake -DFROM=FOLDER -DTO=FOLDER -P take.cmake: copies the program, the libraries, the plugin, the
+# cmake -DFROM=FOLDER -DTO=FOLDER -P TakeBuilt.cmake: copies the program, the libraries, the plugin, the
 # modules and the manual that the build folder FROM has into TO, a folder that was configured from
 # the same tree for other places of installation, and where nothing was built. `cmake --install TO`
 # then finds all that it looks for.
