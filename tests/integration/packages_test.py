@@ -1,4 +1,4 @@
-"""The Debian packages, made of this build and tried in a clean Debian: packages_test.py BUILD_FOLDER.
+"""The Debian packages, made of this build, tried in a clean Debian: packages_test.py BUILD_FOLDER.
 
 All of it lies in memory, in a mount namespace of the test's own: nothing of it stays.
 """
