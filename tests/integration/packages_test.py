@@ -201,6 +201,7 @@ class Installed(unittest.TestCase):
         self.addCleanup(apt_get, "purge", "--autoremove", "pacecar-dpdk")
         document = self.info()["dpdk"]
         self.assertTrue(document["available"], document)
+        self.assertIn("(librte-meta-net)", self.refusal("soft:dpdk:net_memif0"))
 
     def test_service_is_off_and_sees_the_jobs_of_others(self):
         self.assertEqual(list((ROOT / "etc/systemd/system").rglob("pacecar*")), [])
