@@ -144,17 +144,19 @@ class Cluster:
         self.daemons.append(subprocess.Popen(command, stdin=subprocess.DEVNULL,
                                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
-    def submit(self, *command, folder, **changes):
-        """`sbatch COMMAND...` in `folder`: the exit status of the job, of an array the worst.
-
-        What it printed is in the files that it wrote. (`sbatch --wait` looks every ten seconds.)
-        """
+    @staticmethod
+    def submit(*command, folder, **changes):
+        """`sbatch COMMAND...` in `folder`: the job's number."""
         done = subprocess.run(["sbatch", "--parsable", *map(str, command)], cwd=folder,
                               env={**os.environ, **changes}, capture_output=True, text=True,
                               timeout=LIMIT_S, check=False)
         if done.returncode != 0:
             raise AssertionError(f"sbatch {command}: {done.stderr}")
-        job = done.stdout.strip()
+        return done.stdout.strip()
+
+    @staticmethod
+    def wait(job):
+        """The exit status of the job, of an array the worst. (`sbatch --wait` looks every 10 s.)"""
         until(lambda: not run("squeue", "-h", "-j", job).strip(), f"the end of job {job}")
         told = run("scontrol", "show", "job", "-o", job).split()
         return max(int(word.split("=")[1].split(":")[0]) for word in told

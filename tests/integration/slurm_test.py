@@ -53,10 +53,13 @@ class SlurmCase(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
+    def begin(self, *command, **changes):
+        return CLUSTER.submit(*command, folder=self.folder, PACECAR_LOG="warn",
+                              **{"PACECAR_NICS": "soft:udp:eth0", **changes})
+
     def submit(self, *command, expect=0, **changes):
         """Returns what all of the job has printed."""
-        status = CLUSTER.submit(*command, folder=self.folder, PACECAR_LOG="warn",
-                                **{"PACECAR_NICS": "soft:udp:eth0", **changes})
+        status = CLUSTER.wait(self.begin(*command, **changes))
         printed = "\n".join(path.read_text() for path in sorted(self.folder.glob("*.out")))
         self.assertEqual(status, expect, printed)
         return printed
@@ -125,23 +128,31 @@ class Rounds(SlurmCase):
 class Nccl(SlurmCase):
     script = SCRIPTS / "nccl.sbatch"
 
+    command = ("collective_bench --plugin libnccl-net-pacecar.so --ranks $WORLD_SIZE --rank $RANK "
+               "--root $MASTER_ADDR --port $MASTER_PORT -b 1K -e 64K -f 64")
+
     def test_all_reduce(self):
-        command = ("collective_bench --plugin libnccl-net-pacecar.so --ranks $WORLD_SIZE "
-                   "--rank $RANK --root $MASTER_ADDR --port $MASTER_PORT -b 1K -e 64K -f 64 "
-                   "--seconds 1")
         printed = self.submit("--nodes=3", "--ntasks-per-node=2", self.script, "bash", "-c",
-                              command, METRICS_SECONDS="1")
+                              self.command)
         self.assertIn("NET/Pacecar : Pacecar on soft:udp:eth0", printed)
         self.assertIn("# ring all-reduce, 6 ranks", printed)
         wrong = [line.split()[-1] for line in printed.splitlines()
                  if re.match(r" +(1024|65536) ", line)]
         self.assertEqual(wrong, ["0", "0"])
         self.assertFalse(re.search("error|warning", printed), printed)
-        for node in CLUSTER.nodes:
-            page, = self.folder.glob(f"metrics-*/{node}.prom")
-            self.assertRegex(page.read_text(), r'pacecar_sent_bytes_total\{.*rank="\d"')
         state = re.search(r"PACECAR_STATE_DIR=(\S+)", printed).group(1)
         self.assertFalse(os.path.exists(state))
+
+    def test_metrics_while_it_runs(self):
+        job = self.begin("--nodes=3", "--ntasks-per-node=1", self.script, "bash", "-c",
+                         self.command + " --seconds 600", METRICS_SECONDS="1",
+                         PACECAR_STATE_DIR=str(self.folder / "state"))
+        for node in CLUSTER.nodes:
+            page = self.folder / f"metrics-{job}/{node}.prom"
+            slurm_cluster.until(lambda path=page: path.exists() and re.search(
+                r'pacecar_sent_bytes_total\{.*rank="\d"', path.read_text()), f"{page.name} is full")
+        slurm_cluster.run("scancel", job)
+        CLUSTER.wait(job)
 
     def test_the_job_ends_as_its_command(self):
         self.submit("--nodes=1", self.script, "bash", "-c", "exit 5", expect=5)
