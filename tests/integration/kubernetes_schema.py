@@ -1,7 +1,7 @@
 """What is wrong with a Kubernetes document, by the models of the official Python client.
 
-Strict, as `kubectl apply --validate=strict` is: unknown fields, wrong types, fields that are missing
-and values that are not among those allowed are all told, each with its place.
+Strict, as `kubectl apply --validate=strict` is: unknown fields, wrong types, fields that are
+missing and values that are not among those allowed are all told, each with its place.
 """
 
 import re

@@ -1,8 +1,8 @@
 """The manifests of deploy/kubernetes: kubernetes_test.py PACECAR COLLECTIVE_BENCH PLUGIN.
 
-Each is held to the schemas of the API, to what its documents say of each other, and to the programs:
-the containers' commands are run as they stand, with their environment, in a network namespace where
-the pods' interface and the services' names are to be found.
+Each is held to the schemas of the API, to what its documents say of each other, and to the
+programs: the containers' commands are run as they stand, with their environment, in a network
+namespace where the pods' interface and the services' names are to be found.
 """
 
 import contextlib
@@ -293,8 +293,8 @@ class Commands(unittest.TestCase):
             self.assertIsNone(job.poll())
         for capabilities, processes in ((f"-all,+{kept.lower()}", 1), ("-all", 0)):
             page = subprocess.run(
-                ["unshare", "--mount", "sh", "-c", f"mount --bind {state} /tmp && exec \"$@\"", "sh",
-                 "setpriv", f"--bounding-set={capabilities}", pacecar, "metrics"],
+                ["unshare", "--mount", "sh", "-c", f"mount --bind {state} /tmp && exec \"$@\"",
+                 "sh", "setpriv", f"--bounding-set={capabilities}", pacecar, "metrics"],
                 capture_output=True, text=True, check=False, timeout=LIMIT_S)
             self.assertIn(f"\npacecar_processes {processes}\n", page.stdout, page.stderr)
 

@@ -14,7 +14,7 @@ TEST(DpdkModule, OneThatIsNotThereIsRefusedInOneSentenceWithItsCure) {
   ASSERT_FALSE(module);
   EXPECT_EQ(module.error().code, ErrorCode::kUnavailable);
   EXPECT_THAT(module.error().message, HasSubstr("DPDK devices need libpacecar-nothing.so, which"));
-  EXPECT_THAT(module.error().message, HasSubstr("install it from the same build"));
+  EXPECT_THAT(module.error().message, HasSubstr("install it from the same build (pacecar-dpdk)"));
 }
 
 TEST(DpdkModule, OneOfAnotherBuildIsRefused) {

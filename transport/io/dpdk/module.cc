@@ -26,7 +26,8 @@ fs::path own_folder() {
 // The module where it is installed, else its name alone.
 std::string find_file(const std::string& file) {
   const fs::path own = own_folder();
-  for (const fs::path& folder : {own / "pacecar", own / PACECAR_MODULES_FROM_PROGRAMS}) {
+  for (const fs::path& folder : {own / "pacecar", own / PACECAR_MODULES_FROM_PROGRAMS,
+                                 own / PACECAR_PACKAGED_MODULES_FROM_PROGRAMS}) {
     std::error_code missing;
     if (!own.empty() && fs::exists(folder / file, missing)) return folder / file;
   }
@@ -38,7 +39,8 @@ tl::unexpected<Error> not_loaded(const std::string& file, std::string_view reaso
     return fail(ErrorCode::kUnavailable,
                 fmt::format("DPDK devices need {}, which is neither in the folder pacecar beside "
                             "Pacecar's libraries nor where the system looks for libraries: install "
-                            "it from the same build, one that was made with libdpdk-dev",
+                            "it from the same build (pacecar-dpdk), one that was made with "
+                            "libdpdk-dev",
                             file));
   }
   return fail(ErrorCode::kUnavailable,

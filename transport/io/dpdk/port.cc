@@ -161,10 +161,12 @@ Result<void> DpdkPort::attach(const DpdkDevice& device, const LogSink& log) {
       return fail(ErrorCode::kNotFound,
                   device.is_pci()
                       ? fmt::format("there is no DPDK device '{}' ({}): bind it to a driver that "
-                                    "DPDK knows, such as vfio-pci, with 'dpdk-devbind.py'",
+                                    "DPDK knows, such as vfio-pci, with 'dpdk-devbind.py', and "
+                                    "install DPDK's own for it (librte-meta-net)",
                                     device.name, cause)
                       : fmt::format("the DPDK device '{}' cannot be made ({}): check its name and "
-                                    "its arguments '{}'",
+                                    "its arguments '{}', and that its driver is installed "
+                                    "(librte-meta-net)",
                                     device.name, cause, device.arguments));
     }
   }

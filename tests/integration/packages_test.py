@@ -1,0 +1,281 @@
+"""The Debian packages, made of this build, tried in a clean Debian: packages_test.py BUILD_FOLDER.
+
+All of it lies in memory, in a mount namespace of the test's own: nothing of it stays.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import unittest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+BUILD = SCRATCH = DEBS = ROOT = pathlib.Path()
+LIBRARIES = ""
+LIMIT_S = 300
+SKIPPED = 77
+INSIDE = "PACKAGES_TEST_INSIDE"
+NEEDED = ("debhelper:dh", "lintian:lintian", "mmdebstrap:mmdebstrap")
+FAST = {"DPKG_DEB_COMPRESSOR_TYPE": "gzip", "DPKG_DEB_COMPRESSOR_LEVEL": "1"}
+OLD = "0.0.1"
+ANYBODY = "nobody:nogroup"
+LINT = SERVER = PLANNED = None
+
+
+def clean(**changes):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
+    return {**kept, "PACECAR_NICS": "soft:udp:lo", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "LC_ALL": "C.UTF-8", **changes}
+
+
+def start(*command, **changes):
+    return subprocess.Popen(command, env=clean(**changes), text=True, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def finish(process):
+    output, errors = process.communicate(timeout=LIMIT_S)
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
+def must(done):
+    if done.returncode != 0:
+        raise AssertionError(f"{done.args}: {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def run(*command, **changes):
+    return must(finish(start(*command, **changes)))
+
+
+def in_root(*command, user="root:root"):
+    return ("chroot", f"--userspec={user}", ROOT, *command)
+
+
+def try_there(*command, user=ANYBODY, **changes):
+    return finish(start(*in_root(*command, user=user), **changes))
+
+
+def apt_get(*arguments):
+    return run(*in_root("apt-get", "--yes", *arguments), DEBIAN_FRONTEND="noninteractive")
+
+
+def install(folder, *names, flags=()):
+    files = [f"/{folder}/{next((ROOT / folder).glob(f'{name}_*.deb')).name}" for name in names]
+    return apt_get("install", *flags, *files)
+
+
+def make_old(name):
+    """The package under an older version."""
+    unpacked = SCRATCH / "old"
+    run("dpkg-deb", "--raw-extract", next(DEBS.glob(f"{name}_*.deb")), unpacked)
+    control = unpacked / "DEBIAN/control"
+    control.write_text(re.sub(r"(?m)^Version: .*", f"Version: {OLD}", control.read_text("utf-8")),
+                       "utf-8")
+    run("dpkg-deb", "--build", "-Znone", unpacked, ROOT / "old")
+    shutil.rmtree(unpacked)
+
+
+def make_root_and_packages():
+    global LINT
+    release = dict(line.split("=", 1) for line in
+                   pathlib.Path("/etc/os-release").read_text("utf-8").splitlines() if line)
+    root = start("mmdebstrap", "--mode=root", "--variant=apt", "--skip=cleanup/apt",
+                 "--dpkgopt=force-unsafe-io", release["VERSION_CODENAME"], ROOT)
+    run(SOURCE / "deploy/debian/build", "--build", BUILD, "--output", DEBS,
+        DEB_BUILD_OPTIONS="noautodbgsym", **FAST)
+    LINT = start("lintian", "--allow-root", "--fail-on", "error,warning", *DEBS.glob("*.deb"))
+    must(finish(root))
+    for folder in ("dev", "proc", "sys"):
+        run("mount", "--rbind", f"/{folder}", ROOT / folder)
+    shutil.copytree(DEBS, ROOT / "new")
+    (ROOT / "old").mkdir()
+
+
+def setUpModule():
+    global SCRATCH, DEBS, ROOT, LIBRARIES, SERVER, PLANNED
+    SCRATCH = BUILD / "packages_test"
+    SCRATCH.mkdir(exist_ok=True)
+    run("mount", "-t", "tmpfs", "none", SCRATCH)
+    DEBS = SCRATCH / "debs"
+    ROOT = SCRATCH / "root"
+    LIBRARIES = "usr/lib/" + run("dpkg-architecture", "-qDEB_HOST_MULTIARCH").strip()
+    make_root_and_packages()
+    PLANNED = install("new", "pacecar", "nccl-net-pacecar", flags=["--simulate"])
+    for name in ("pacecar", "nccl-net-pacecar"):
+        make_old(name)
+    install("old", "pacecar", "nccl-net-pacecar", flags=["--no-install-recommends"])
+    SERVER = Server("bw")  # it is there while the packages are replaced
+    unittest.addModuleCleanup(SERVER.end)
+    install("new", "pacecar", "nccl-net-pacecar")
+
+
+class Server:
+    """A server of `pacecar bw` or `lat` on a free port."""
+
+    def __init__(self, test):
+        self.process = start(*in_root("pacecar", test, "-p", "0", user=ANYBODY))
+        self.port = None
+        for line in self.process.stderr:
+            if found := re.search(r"on port (\d+)", line):
+                self.port = found.group(1)
+                return
+
+    def end(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+class Installed(unittest.TestCase):
+    def info(self):
+        return json.loads(must(try_there("pacecar", "info", "--json")))
+
+    def refusal(self, nic):
+        done = try_there("pacecar", "info", "-d", nic)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        return done.stderr
+
+    def measure(self, test, server):
+        output = must(try_there("pacecar", test, "-n", "100", "-p", server.port, "127.0.0.1"))
+        self.assertIn("#bytes", output)
+        must(finish(server.process))
+
+    def test_lintian_has_nothing_to_say(self):
+        done = finish(LINT)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_version_is_the_project_s(self):
+        said = must(try_there("pacecar", "--version")).split()[1]
+        packaged = run("dpkg-query", f"--admindir={ROOT}/var/lib/dpkg", "--show",
+                       "--showformat=${Version}", "pacecar")
+        project = (SOURCE / "CMakeLists.txt").read_text("utf-8")
+        self.assertEqual((said, packaged), (packaged, re.search(
+            r"project\(pacecar VERSION (\S+)", project).group(1)))
+
+    def test_bandwidth_from_a_server_that_is_older_than_the_upgrade(self):
+        self.measure("bw", SERVER)
+
+    def test_latency(self):
+        server = Server("lat")
+        self.addCleanup(server.end)
+        self.measure("lat", server)
+
+    def test_plugin_is_found_by_name_where_nccl_looks(self):
+        for name in ("nccl", "rccl"):
+            must(try_there("pacecar", "check-plugin", f"/{LIBRARIES}/lib{name}-net-pacecar.so",
+                           "--only", "sizes", "--seconds", "0"))
+            self.assertIn(f"lib{name}-net-pacecar.so", run(*in_root("ldconfig", "-p")))
+
+    def test_manual_and_plans_are_there(self):
+        for page in ("man1/pacecar-bw.1", "man5/pacecar.conf.5"):
+            self.assertTrue((ROOT / f"usr/share/man/{page}.gz").is_file(), page)
+        must(try_there("pacecar", "ab", "/usr/share/pacecar/plans/smoke.toml", "--dry-run"))
+
+    def test_bash_completes(self):
+        self.assertTrue((ROOT / "usr/share/zsh/vendor-completions/_pacecar").is_file())
+        script = ("source /usr/share/bash-completion/completions/pacecar; "
+                  "COMP_WORDS=(pacecar pre); COMP_CWORD=1; _pacecar; echo ${COMPREPLY[*]}")
+        self.assertEqual(must(try_there("bash", "-c", script)), "preflight\n")
+
+    def test_missing_back_ends_are_named_by_packages_that_there_are(self):
+        for nic, names in (("soft:dpdk:net_memif0", ["pacecar-dpdk"]), ("ofi:tcp", ["libfabric1"]),
+                           ("mlx5_0", [])):
+            sentence = self.refusal(nic)
+            for name in names:
+                self.assertIn(f"({name})", sentence)
+        reason = self.info()["libibverbs"]["reason"]
+        self.assertIn("(libibverbs1, ibverbs-providers)", reason)
+        run(*in_root("apt-cache", "show", "libibverbs1", "ibverbs-providers", "libfabric1"))
+
+    def test_by_default_rdma_comes_along_and_dpdk_does_not(self):
+        self.assertIn("Inst ibverbs-providers ", PLANNED)
+        for name in ("librte-", "libfabric"):
+            self.assertNotIn(f"Inst {name}", PLANNED)
+
+    def test_dpdk_is_found_when_its_package_is_there(self):
+        install("new", "pacecar-dpdk", flags=["--no-install-recommends"])
+        self.addCleanup(apt_get, "purge", "--autoremove", "pacecar-dpdk")
+        document = self.info()["dpdk"]
+        self.assertTrue(document["available"], document)
+        self.assertIn("(librte-meta-net)", self.refusal("soft:dpdk:net_memif0"))
+
+    def test_service_is_off_and_sees_the_jobs_of_others(self):
+        self.assertEqual(list((ROOT / "etc/systemd/system").rglob("pacecar*")), [])
+        unit = ROOT / "lib/systemd/system/pacecar-metrics.service"
+        kept = re.search(r"CapabilityBoundingSet=CAP_(\w+)\n", unit.read_text("utf-8")).group(1)
+        job = Server("bw")
+        self.addCleanup(job.end)
+        page = must(try_there("setpriv", "--no-new-privs", "--bounding-set",
+                              f"-all,+{kept.lower()}", "pacecar", "metrics", user="root:root"))
+        self.assertRegex(page, r"\npacecar_processes [1-9]")
+
+
+class Library(unittest.TestCase):
+    """Built with the host's compiler on what the packages hold, and run in the clean Debian."""
+
+    @classmethod
+    def setUpClass(cls):
+        install("new", "libpacecar0")
+        cls.unpacked = SCRATCH / "sysroot"
+        for name in ("libpacecar0", "libpacecar-dev"):
+            run("dpkg-deb", "--extract", next(DEBS.glob(f"{name}_*.deb")), cls.unpacked)
+        cls.example = cls.unpacked / "usr/share/doc/libpacecar-dev/examples"
+
+    def assert_greets(self, program):
+        shutil.copy(program, ROOT / "usr/local/bin")
+        self.assertEqual(must(try_there(f"/usr/local/bin/{program.name}")),
+                         "hello, over soft:udp:lo\n")
+
+    def test_development_package_can_be_installed(self):
+        planned = install("new", "libpacecar-dev", flags=["--simulate"])
+        self.assertIn("Inst libexpected-dev ", planned)
+
+    def test_cmake(self):
+        built = SCRATCH / "example"
+        run("cmake", "-S", self.example, "-B", built, f"-DCMAKE_PREFIX_PATH={self.unpacked}/usr")
+        run("cmake", "--build", built)
+        for name in ("hello", "hello_static"):
+            self.assert_greets(built / name)
+
+    def test_pkg_config(self):
+        folder = f"/{LIBRARIES}/pkgconfig"
+        self.assertIn(folder, run("pkg-config", "--variable=pc_path", "pkg-config"))
+        flags = run("pkg-config", "--cflags", "--libs", "pacecar",
+                    PKG_CONFIG_PATH=f"{self.unpacked}{folder}").split()
+        run("c++", self.example / "hello.cc", "-o", SCRATCH / "greeter", *flags)
+        self.assert_greets(SCRATCH / "greeter")
+
+
+class Removed(unittest.TestCase):  # the last by name: tests run in that order
+    def test_nothing_stays(self):
+        apt_get("remove", "pacecar")
+        self.assertNotEqual(try_there("pacecar", "--version").returncode, 0)
+        apt_get("purge", "pacecar", "nccl-net-pacecar", "libpacecar0")
+        found = run("find", ROOT, "-xdev", "-name", "*pacecar*", "-not", "-path", f"{ROOT}/tmp/*",
+                    "-not", "-path", f"{ROOT}/new/*", "-not", "-path", f"{ROOT}/old/*")
+        self.assertEqual(found, "")
+        self.assertNotIn("pacecar", run(*in_root("dpkg-query", "--list")))
+
+
+def main():
+    if INSIDE in os.environ:
+        unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    missing = [need.split(":")[0] for need in NEEDED if not shutil.which(need.split(":")[1])]
+    if missing:
+        print(f"skipped: apt-get install {' '.join(missing)}")
+        sys.exit(SKIPPED)
+    namespace = ["unshare", "--mount"]
+    if os.geteuid() or subprocess.run([*namespace, "true"], check=False).returncode:
+        print("skipped: a clean Debian is made by root, in a mount namespace of its own")
+        sys.exit(SKIPPED)
+    os.environ[INSIDE] = "1"
+    os.execvp(namespace[0], [*namespace, sys.executable, "-B", *sys.argv])
+
+
+if __name__ == "__main__":
+    BUILD = pathlib.Path(sys.argv[1])
+    main()
