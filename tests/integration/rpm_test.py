@@ -50,7 +50,7 @@ def setUpModule():
     (TOP / "SOURCES").mkdir()
     (TOP / "macros").write_text(MACROS.replace("@BUILD@", str(BUILD)), "utf-8")
     name = f"pacecar-{project_version()}"
-    files = run("git", "ls-files", "-z", cwd=SOURCE)
+    files = run("git", "-c", f"safe.directory={SOURCE}", "ls-files", "-z", cwd=SOURCE)
     run("tar", "--create", "--gzip", "--null", "--files-from=-", f"--transform=s,^,{name}/,",
         f"--file={TOP}/SOURCES/{name}.tar.gz", cwd=SOURCE, input=files)
     run("rpmbuild", "-bb", "--nodeps", "--define", f"_topdir {TOP}", "--define",
