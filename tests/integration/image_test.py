@@ -166,7 +166,8 @@ def main():
         print(run(SOURCE / "deploy/image/build", "--build", build, "--output",
                   f"{folder}/image.tar", **FAST), end="", flush=True)
         os.environ[INSIDE] = folder
-        done = subprocess.run(["unshare", *FLAGS, sys.executable, "-B", __file__, *flags],
+        done = subprocess.run(["setpriv", "--pdeathsig", "KILL",  # nothing outlives this
+                               "unshare", *FLAGS, sys.executable, "-B", __file__, *flags],
                               check=False)
     sys.exit(done.returncode)
 
