@@ -17,6 +17,7 @@
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
+#include "bench/perf/interrupt.h"
 #include "bench/perf/subcommands.h"
 #include "bench/sim/sim_command.h"
 #include "bench/switch/switch_command.h"
@@ -138,6 +139,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace pacecar::perf;
+  end_by_signals_as_first_process();
   int code = kExitOk;
   try {
     code = run(argc, argv);

@@ -11,6 +11,8 @@ namespace {
 
 constexpr const char* kSlurmFile = "job_array.sh";
 constexpr const char* kParallelFile = "commands.sh";
+// Slurm refuses an index of MaxArraySize, which is 1,001 where nobody has set it.
+constexpr size_t kArraySize = 1000;
 
 // "pacecar ab plan.toml --run INDEX --out FOLDER/jobs/INDEX ...". A job that is started again does
 // not repeat what is finished.
@@ -51,25 +53,41 @@ std::string index_ranges(const std::vector<size_t>& runs) {
   return text;
 }
 
+std::vector<SlurmArray> slurm_arrays(const std::vector<size_t>& runs) {
+  std::vector<SlurmArray> arrays;
+  for (auto next = runs.begin(); next != runs.end();) {
+    const size_t first = *next / kArraySize * kArraySize;
+    std::vector<size_t> indexes;
+    for (; next != runs.end() && *next < first + kArraySize; ++next) {
+      indexes.push_back(*next - first);
+    }
+    arrays.push_back({first, index_ranges(indexes)});
+  }
+  return arrays;
+}
+
 Result<std::string> emit_slurm(const EmitPlan& plan, const std::string& name,
                                const ResultsFolder& folder) {
   const std::string limit = plan.jobs ? fmt::format("%{}", *plan.jobs) : "";
   const std::string script = fmt::format(
       "#!/bin/bash\n"
       "#SBATCH --job-name=pacecar-{}\n"
-      "#SBATCH --array={}{}\n"
       "#SBATCH --ntasks=1\n"
       "#SBATCH --cpus-per-task=1\n"
-      "# One run per array task. When all are done: {}\n"
+      "# One run per array task: that of its index, counted from $1. When all are done: {}\n"
       "set -eu\n"
+      "run=$(($1 + SLURM_ARRAY_TASK_ID))\n"
       "exec {}\n",
-      plain_name(name), index_ranges(plan.runs), limit, merge_command(plan, folder),
-      job_command(plan, folder, "\"$SLURM_ARRAY_TASK_ID\""));
+      plain_name(name), merge_command(plan, folder), job_command(plan, folder, "\"$run\""));
   if (auto written = folder.write(kSlurmFile, script); !written) {
     return tl::unexpected(written.error());
   }
-  return fmt::format("sbatch {}\n# and when all {} jobs are done:\n{}\n",
-                     shell_quoted(folder.file(kSlurmFile)), plan.runs.size(),
+  std::string commands;
+  for (const auto& [first, indexes] : slurm_arrays(plan.runs)) {
+    commands += fmt::format("sbatch --array={}{} {} {}\n", indexes, limit,
+                            shell_quoted(folder.file(kSlurmFile)), first);
+  }
+  return fmt::format("{}# and when all {} jobs are done:\n{}\n", commands, plan.runs.size(),
                      merge_command(plan, folder));
 }
 

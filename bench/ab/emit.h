@@ -1,5 +1,5 @@
-// The same experiment as jobs for other schedulers: a Slurm job array, or a file of commands for
-// GNU parallel. Each job is one run in a folder of its own; `pacecar ab merge` joins them.
+// The same experiment as jobs for other schedulers: Slurm job arrays, or a file of commands for GNU
+// parallel. Each job is one run in a folder of its own; `pacecar ab merge` joins them.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,19 @@ struct EmitPlan {
   std::string plan;     // likewise
   std::vector<size_t> runs;
   std::optional<uint64_t> seed;
-  std::optional<size_t> jobs;  // at once; none: as many as the scheduler allows
+  std::optional<size_t> jobs;  // at once, of each array; none: as many as the scheduler allows
 };
 
 // "0-4,7": as Slurm takes it. `runs` is sorted and not empty.
 std::string index_ranges(const std::vector<size_t>& runs);
+
+struct SlurmArray {
+  size_t first;         // the run of index 0
+  std::string indexes;  // "0-4,7"
+};
+
+// As many arrays as it takes for indexes that every Slurm allows. `runs` is sorted.
+std::vector<SlurmArray> slurm_arrays(const std::vector<size_t>& runs);
 
 // Each writes its file into the folder and returns what to type next.
 // Errors: kSystem.

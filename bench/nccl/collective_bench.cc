@@ -18,6 +18,7 @@
 #include "bench/nccl/rank_group.h"
 #include "bench/nccl/remote_board.h"
 #include "bench/nccl/value_or_throw.h"
+#include "bench/perf/interrupt.h"
 
 namespace pacecar::nccl {
 namespace {
@@ -181,6 +182,7 @@ bool run_alone(const Options& options, const RankBody& body) {
 
 int main(int argc, char** argv) {
   using namespace pacecar::nccl;
+  pacecar::perf::end_by_signals_as_first_process();
   Options options;
   CLI::App app("A checked collective over a net plugin, as NCCL would run it.");
   const CLI::AsSizeValue size(false);

@@ -22,4 +22,9 @@ class Interrupt {
   struct sigaction before_terminate_;
 };
 
+// The first process of a container has no default for signals: without handlers, which this
+// installs for SIGINT and SIGTERM, nothing but SIGKILL ends it. In others it does nothing. For the
+// begin of main().
+void end_by_signals_as_first_process();
+
 }  // namespace pacecar::perf

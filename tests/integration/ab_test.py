@@ -239,16 +239,15 @@ class AbTest(unittest.TestCase):
         told = self.run_ab(plan, "--emit", "slurm", "--jobs", "4", "--out", "cluster").stdout
         script = self.folder / "cluster/job_array.sh"
         self.shellcheck(script)
-        array = [line for line in script.read_text().splitlines() if "--array" in line]
-        self.assertEqual(array, ["#SBATCH --array=0-7%4"])
+        self.assertEqual(told.splitlines()[0], f"sbatch --array=0-7%4 {script} 0")
         merge = told.strip().splitlines()[-1]
         for task in range(7):
-            subprocess.run(["bash", script], env={**os.environ, "SLURM_ARRAY_TASK_ID": str(task)},
-                           cwd=self.folder, timeout=LIMIT_S, check=True)
+            subprocess.run(["bash", script, "0"], cwd=self.folder, timeout=LIMIT_S, check=True,
+                           env={**os.environ, "SLURM_ARRAY_TASK_ID": str(task)})
         early = subprocess.run(merge, shell=True, text=True, capture_output=True, check=False)
         self.assertEqual(early.returncode, 2)
         self.assertIn("1 of 8 runs are missing: 7", early.stderr)
-        subprocess.run(["bash", script], env={**os.environ, "SLURM_ARRAY_TASK_ID": "7"},
+        subprocess.run(["bash", script, "0"], env={**os.environ, "SLURM_ARRAY_TASK_ID": "7"},
                        cwd=self.folder, timeout=LIMIT_S, check=True)
         subprocess.run(merge.replace(" merge ", " merge --force "), shell=True, timeout=LIMIT_S,
                        stdout=subprocess.DEVNULL, check=True)

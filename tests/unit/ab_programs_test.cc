@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -114,6 +115,18 @@ TEST_F(ProgramRun, WallTimeWhenTheOutputSaysNothing) {
 TEST(Emit, RangesOfIndices) {
   EXPECT_EQ(index_ranges({0}), "0");
   EXPECT_EQ(index_ranges({0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
+}
+
+TEST(Emit, ArraysOfIndicesThatSlurmAllows) {
+  const auto told = [](const std::vector<size_t>& runs) {
+    std::string text;
+    for (const auto& [first, indexes] : slurm_arrays(runs)) {
+      text += fmt::format("{}+{};", first, indexes);
+    }
+    return text;
+  };
+  EXPECT_EQ(told({0, 1, 2, 999}), "0+0-2,999;");
+  EXPECT_EQ(told({7, 999, 1000, 1001, 3400}), "0+7,999;1000+0-1;3000+400;");
 }
 
 TEST(ShellQuoted, LeavesPlainWordsAlone) {
