@@ -332,9 +332,10 @@ class OverSsh(unittest.TestCase):
         self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
         self.assertIn("2 hosts, ", process.stdout)
         self.assertIn(f"pid {server.pid}", process.stdout)
-        process = run(*self.hosts.within(0, PROGRAM, "doctor", "--watch", "0", *flags))
+        process = run(*self.hosts.within(0, PROGRAM, "doctor", "--watch", "0", "--json", *flags))
         self.assertIn(process.returncode, (0, 1), process.stderr)
-        self.assertIn(f"pid {server.pid}", process.stdout)
+        seen = json.loads(process.stdout)["processes"]
+        self.assertEqual({one["now"]["pid"] for one in seen}, {server.pid})
         process = run(*self.hosts.within(0, PROGRAM, "top", "--once", "--hosts", "gpu77",
                                          "--launch", self.hosts.launch))
         self.assertEqual(process.returncode, 1)
