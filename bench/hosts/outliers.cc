@@ -10,6 +10,7 @@ namespace pacecar::hosts {
 namespace {
 
 constexpr double kStandardDeviation = 1.4826;  // of a normal distribution, in its MADs
+constexpr double kFewFree = 4;                 // fewer than one of so many figures: sparse
 constexpr size_t kGroup = 3;                   // so many pairs of one host are one sentence
 
 double score(double value, const Quantity& quantity) {
@@ -38,15 +39,20 @@ double limit_of(double deviation) {
   return std::max(-std::log(1 - kDifference), kDeviations * deviation);
 }
 
-// What residuals hide of the noise, since the figures of rows and columns follow it, and how little
-// few of them say of it: as the tails of Student's distribution.
+// Figures that say something of the noise, beside those that rows and columns follow.
+double free_figures(size_t figures, size_t hosts) {
+  return std::max(1.0, static_cast<double>(figures) - 2 * static_cast<double>(hosts) + 1);
+}
+
+// The residuals' own deviation is too small: rows and columns follow the noise, and few figures say
+// little of it, as the tails of Student's distribution.
 double small_sample_factor(size_t figures, size_t hosts) {
-  const auto all = static_cast<double>(figures);
-  const double free = std::max(1.0, all - 2 * static_cast<double>(hosts) + 1);
-  return std::sqrt(all / free) * (1 + 3 / free);
+  const double free = free_figures(figures, hosts);
+  return std::sqrt(static_cast<double>(figures) / free) * (1 + 3 / free);
 }
 
 struct Typical {
+  size_t hosts = 0;  // that were measured
   std::vector<std::optional<double>> sends;
   std::vector<std::optional<double>> receives;
   double centre = 0;
@@ -54,6 +60,7 @@ struct Typical {
   std::vector<SlowPair> pairs;    // all, not only slow ones
   std::vector<double> residuals;  // of each pair, beside the slower of its hosts
   double noise = 0;               // of one pair: the standard deviation of a residual
+  bool sparse = false;            // hardly more figures than hosts: a ring, or three hosts
 
   bool slow(const std::optional<double>& score) const { return score && *score < centre - limit; }
 };
@@ -68,8 +75,15 @@ void add_residuals(const Matrix& matrix, const Quantity& quantity, Typical& typi
       typical.pairs.push_back({{i, j}, *value, value_of(expected, quantity)});
     }
   }
+  const size_t figures = typical.pairs.size();
+  typical.sparse = kFewFree * free_figures(figures, typical.hosts) < static_cast<double>(figures);
   typical.noise = deviation_of(typical.residuals, median(typical.residuals)) *
-                  small_sample_factor(typical.pairs.size(), matrix.hosts());
+                  small_sample_factor(figures, typical.hosts);
+  if (!typical.sparse) return;
+  // Half of the residuals are 0: the scatter of all figures is what is known of their noise.
+  std::vector<double> scores;
+  for (const SlowPair& pair : typical.pairs) scores.push_back(score(pair.value, quantity));
+  typical.noise = deviation_of(scores, median(scores));
 }
 
 Typical typical_of(const Matrix& matrix, const Quantity& quantity) {
@@ -80,12 +94,14 @@ Typical typical_of(const Matrix& matrix, const Quantity& quantity) {
     typical.receives.push_back(better_median(matrix.column(i), quantity));
     if (typical.sends.back()) known.push_back(*typical.sends.back());
     if (typical.receives.back()) known.push_back(*typical.receives.back());
+    if (typical.sends.back() || typical.receives.back()) ++typical.hosts;
   }
   typical.centre = median(known);
   add_residuals(matrix, quantity, typical);
   const double of_hosts = deviation_of(known, typical.centre);
   // With few hosts some of these lie together by chance: no host is surer than its measurements.
-  const double of_pairs = typical.noise / std::sqrt(static_cast<double>(matrix.hosts() - 1));
+  const double peers = static_cast<double>(typical.hosts - 1);
+  const double of_pairs = typical.sparse ? 0 : typical.noise / std::sqrt(peers);
   typical.limit = limit_of(std::max(of_hosts, of_pairs));
   return typical;
 }
@@ -113,11 +129,7 @@ std::optional<SlowHost> slow_host(const Matrix& matrix, const Typical& typical, 
 }
 
 std::vector<SlowPair> slow_pairs(const Typical& typical) {
-  double difference = limit_of(typical.noise);
-  if (typical.sends.size() <= kFewestHosts) {  // six figures say nothing of their noise
-    difference = std::max(difference, -std::log(1 - kDifferenceOfFew));
-  }
-  const double limit = median(typical.residuals) - difference;
+  const double limit = median(typical.residuals) - limit_of(typical.noise);
   std::vector<SlowPair> slow;
   for (size_t i = 0; i < typical.pairs.size(); ++i) {
     if (typical.residuals[i] < limit) slow.push_back(typical.pairs[i]);
@@ -194,8 +206,8 @@ Outliers find_outliers(const Matrix& matrix, const Quantity& quantity) {
   const std::vector<double> all = matrix.all();
   if (all.empty()) return outliers;
   outliers.median = median(all);
-  if (matrix.hosts() < kFewestHosts) return outliers;
   const Typical typical = typical_of(matrix, quantity);
+  if (typical.hosts < kFewestHosts) return outliers;
   for (size_t host = 0; host < matrix.hosts(); ++host) {
     if (auto slow = slow_host(matrix, typical, host, quantity)) outliers.hosts.push_back(*slow);
   }

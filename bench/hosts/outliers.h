@@ -17,7 +17,6 @@
 namespace pacecar::hosts {
 
 inline constexpr double kDifference = 0.15;
-inline constexpr double kDifferenceOfFew = 0.5;  // of a pair among kFewestHosts
 inline constexpr double kDeviations = 5;
 inline constexpr size_t kFewestHosts = 3;  // of two, nobody can say which it is
 

@@ -140,7 +140,8 @@ std::string PairResults::text(double least) const {
                        figure(*std::ranges::min_element(values)),
                        figure(*std::ranges::max_element(values)));
   }
-  const std::vector<std::string> slow = sentences_of(outliers, names(), quantity_);
+  std::vector<std::string> slow = sentences_of(outliers, names(), quantity_);
+  cut(slow, "out of line");
   for (const auto& lines : {slow, missed(least), failures()}) {
     for (const std::string& line : lines) text += fmt::format("! {}\n", line);
   }

@@ -109,6 +109,31 @@ TEST(OutliersTest, NoiseIsNotOutOfLine) {
   }
 }
 
+Matrix ring_of(const Matrix& all) {
+  Matrix matrix(all.hosts());
+  for (const Round& round : schedule(all.hosts(), Pairs::kRing)) {
+    for (const Pair& pair : round) {
+      matrix.set(pair.sender, pair.receiver, *all.at(pair.sender, pair.receiver));
+    }
+  }
+  return matrix;
+}
+
+TEST(OutliersTest, ARingSaysAsMuchAsItCan) {
+  const auto none = [](size_t, size_t) { return 1.0; };
+  const auto host = [](size_t i, size_t j) { return i == 5 || j == 5 ? 0.3 : 1.0; };
+  const auto pair = [](size_t i, size_t j) { return i == 5 && j == 6 ? 0.3 : 1.0; };
+  for (const size_t hosts : {8, 16, 64}) {
+    EXPECT_THAT(judged(ring_of(made_up(hosts, 0.3, none))), IsEmpty()) << hosts;
+    EXPECT_THAT(judged(ring_of(made_up(hosts, 0.02, host))),
+                ElementsAre(HasSubstr("h5 is slow in both directions with every peer")))
+        << hosts;
+    EXPECT_THAT(judged(ring_of(made_up(hosts, 0.02, pair))),
+                ElementsAre(HasSubstr("only the pair h5 -> h6")))
+        << hosts;
+  }
+}
+
 TEST(OutliersTest, ASlowHostIsNamedOnceAndNotItsPairs) {
   for (const size_t hosts : {3, 4, 5, 16, 64}) {
     const auto slow = [](size_t i, size_t j) { return i == 1 || j == 1 ? 0.5 : 1.0; };

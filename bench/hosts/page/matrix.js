@@ -37,7 +37,7 @@ function matrixHeader(data) {
 function matrixVerdict(data) {
   const wrong = [...data.failures, ...data.missed, ...data.outliers];
   const good = wrong.length === 0;
-  const line = good ? "No host and no pair is out of line." : "Out of line:";
+  const line = good ? "No host and no pair is out of line." : "Failed or out of line:";
   return element("section", {}, element("h2", {}, "Verdict"),
     element("div", { class: `verdict ${good ? "good" : "bad"}` }, element("strong", {}, line),
             ...(good ? [] : [element("ul", {}, ...wrong.map((one) => element("li", {}, one)))])));
@@ -51,14 +51,16 @@ function isMarked(data, sender, receiver) {
 
 function cellOf(data, grid, sender, receiver) {
   const name = `${data.hosts[sender].name} → ${data.hosts[receiver].name}`;
-  if (sender === receiver) return { name, value: undefined };
+  if (sender === receiver) return { name: data.hosts[sender].name, value: undefined };
   const pair = grid[sender][receiver];
-  return { name, value: pair?.value ?? null, error: pair ? pair.error : "not measured",
+  const lost = data.hosts[sender].lost || data.hosts[receiver].lost;
+  if (!pair && !lost) return { name: `${name}: not measured`, value: undefined };
+  return { name, value: pair?.value ?? null, error: pair ? pair.error : lost,
            marked: isMarked(data, sender, receiver) };
 }
 
 function wordsOf(data, { name, value, error }) {
-  if (value === undefined) return name.split(" ")[0];
+  if (value === undefined) return name;
   if (value === null) return `${name}: ${error}`;
   const beside = data.median ? `, ${percent(value / data.median - 1)} of the median` : "";
   return `${name}: ${withUnit(value, data.quantity.unit)}${beside}`;
@@ -73,7 +75,7 @@ function heat(data) {
   const { quantity } = data;
   const shown = plot("matrix", "All pairs",
     `Rows send, columns receive; ${quantity.more_is_better ? "more" : "less"} is better. Framed: ` +
-    "out of line. Crossed out: not measured.",
+    "out of line. Crossed out: failed.",
     (host) => heatMap(host, {
       blocks: [{ title: "from \\ to", note: "", rows, heads: names }], most,
       readout: (cell) => wordsOf(data, cell), hint: "Point at a cell to see its pair.",
