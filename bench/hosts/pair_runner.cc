@@ -61,11 +61,7 @@ class Attempt {
 
   void look_at_clock() {
     if (over() || perf::steady_now() < deadline_) return;
-    if (stage_ == Stage::kEnding) {  // nobody waits for who does not end
-      stop();
-      stage_ = Stage::kOver;
-      return;
-    }
+    if (stage_ == Stage::kEnding) return stopped_ ? lose_silent() : stop();
     give_up(stage_ == Stage::kServing
                 ? fmt::format("{} has not begun to serve within {:g} s",
                               crew_.host(server_.host).name, kServingLimit.seconds())
@@ -100,14 +96,25 @@ class Attempt {
   void give_up(const std::string& why) {
     if (told_.error.empty()) told_.error = why;
     stage_ = Stage::kEnding;
-    deadline_ = perf::steady_now() + kEndingLimit;
     stop();
     settle();
   }
 
   void stop() {
+    stopped_ = true;
+    deadline_ = perf::steady_now() + kEndingLimit;
     for (const End& end : {server_, client_}) {
       if (end.run != 0 && !end.over) crew_.stop(end.host, end.run);
+    }
+  }
+
+  // An agent kills what does not stop. One that says nothing of it would cost every later round as
+  // much again.
+  void lose_silent() {
+    stage_ = Stage::kOver;
+    for (const End& end : {server_, client_}) {
+      if (end.run == 0 || end.over) continue;
+      crew_.lose(end.host, "its agent does not answer any more: is the host still there?");
     }
   }
 
@@ -174,6 +181,7 @@ class Attempt {
   Crew& crew_;
   const PairPlan& plan_;
   Stage stage_ = Stage::kServing;
+  bool stopped_ = false;
   Instant deadline_;
   End server_;
   End client_;
