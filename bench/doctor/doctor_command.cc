@@ -116,9 +116,10 @@ void add_host(const std::string& name, const hosts::Event& ended, const Console&
   if (ended.code == kExitError || ended.output.empty()) {
     console.warn(fmt::format("{}: {}", name, hosts::why_failed(ended)));
   } else if (auto added = add_evidence(ended.output, evidence); !added) {
-    console.warn(fmt::format("{}: what it says is not from this version of pacecar doctor: install "
-                             "the same one",
-                             name));
+    console.warn(
+        fmt::format("{}: what it says is not from this version of pacecar doctor: install "
+                    "the same one",
+                    name));
   }
 }
 
@@ -179,7 +180,7 @@ Result<int> examine_job(const Flags& flags, const Console& console) {
   if (auto writable = perf::check_writable(flags.json_file); !writable) {
     return tl::unexpected(writable.error());
   }
-  const auto evidence = flags.many.given()      ? from_hosts(flags, console)
+  const auto evidence = flags.many.given()     ? from_hosts(flags, console)
                         : !flags.files.empty() ? from_files(flags.files)
                                                : from_this_host(flags, console);
   if (!evidence) return tl::unexpected(evidence.error());

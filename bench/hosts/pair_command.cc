@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <ctime>
 #include <set>
 
@@ -172,7 +173,10 @@ class PairTest {
                                  {"date", now_text()},
                                  {"seconds", (perf::steady_now() - begun_).seconds()},
                                  {"interrupted", perf::Interrupt::asked()}});
-    if (options_.json_file != perf::kStandardOutput) fmt::print("{}", results.text(least));
+    if (options_.json_file != perf::kStandardOutput) {
+      fmt::print("{}", results.text(least));
+      std::fflush(stdout);  // before the errors that point at it
+    }
     if (!options_.json_file.empty()) {
       const auto written = perf::write_json(options_.json_file, document);
       if (!written) return tl::unexpected(written.error());
