@@ -13,6 +13,8 @@
 #include "bench/ab/build_info.h"
 #include "bench/check/check_command.h"
 #include "bench/doctor/doctor_command.h"
+#include "bench/hosts/agent.h"
+#include "bench/hosts/hosts_command.h"
 #include "bench/metrics/metrics_command.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
@@ -34,20 +36,22 @@ struct Subcommand {
 };
 
 constexpr std::array kSubcommands = {
-    Subcommand{"bw", "bandwidth between two hosts", run_bw},
-    Subcommand{"lat", "latency between two hosts", run_lat},
+    Subcommand{"bw", "bandwidth between two hosts, or all of many", hosts::run_bw},
+    Subcommand{"lat", "latency between two hosts, or all of many", hosts::run_lat},
     Subcommand{"sim", "one run in a simulated fabric", run_sim},
     Subcommand{"ab", "compares arms: many simulated runs, or real programs", run_ab},
     Subcommand{"switch", "forwards real frames through the simulated switch, in real time",
                run_switch},
     Subcommand{"info", "NICs, congestion controls, limits and parameters of this host", run_info},
-    Subcommand{"preflight", "what is wrong with this host, and the command that cures it",
-               run_preflight},
+    Subcommand{"preflight", "what is wrong with this host, or with many, and what cures it",
+               hosts::run_preflight},
     Subcommand{"doctor", "which rank, NIC and path of a running job is slow, and why?", run_doctor},
     Subcommand{"top", "NICs and flows of the running jobs, live", run_top},
     Subcommand{"metrics", "what the processes of this host count, for Prometheus", run_metrics},
     Subcommand{"check-plugin", "does an NCCL net plugin, any, do what NCCL relies on?",
                run_check_plugin},
+    Subcommand{"agent", "one host of --hosts, started there by bw, lat, preflight and doctor",
+               hosts::run_agent},
 };
 
 constexpr std::string_view kSummary =
@@ -60,6 +64,7 @@ Examples:
   client$ pacecar bw -a server            all sizes from 2 to 2^23 bytes
   client$ pacecar bw -D 10 -q 4 server    four connections for ten seconds
   client$ pacecar lat -n 10000 server     half of a round trip (server: pacecar lat)
+  pacecar bw --hosts gpu[01-16]           all pairs of 16 hosts, over ssh: who is slow?
   pacecar info -c                         every parameter, its value and where it came from
   pacecar preflight                       examine this host before a job runs on it
   pacecar doctor                          why does the job that runs here not go faster?

@@ -10,10 +10,13 @@
 #include "bench/doctor/gather.h"
 #include "bench/doctor/report.h"
 #include "bench/doctor/verdict.h"
+#include "bench/hosts/reach.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
+#include "bench/perf/hosts_flags.h"
+#include "bench/perf/interrupt.h"
 #include "transport/base/params_environment.h"
 #include "transport/state/state_directory.h"
 
@@ -32,8 +35,9 @@ constexpr int kExitError = perf::kExitUsage;
 constexpr const char* kFooter = R"(Examples:
   pacecar doctor                        all Pacecar processes of this user; as root, of all users
   pacecar doctor --watch 10             rates over ten seconds
+  pacecar doctor --hosts node1,node2    one verdict on a job of several hosts, over ssh
   ssh node1 pacecar doctor --json > node1.json
-  pacecar doctor node1.json node2.json  one verdict on a job of several hosts
+  pacecar doctor node1.json node2.json  the same by hand
 Exit codes: 0 nothing is wrong, 1 something is, 2 wrong usage, or there is nothing to look at.)";
 
 struct Flags {
@@ -41,21 +45,25 @@ struct Flags {
   uint64_t pid = 0;
   uint64_t watch_s = 1;
   std::string json_file;
+  perf::HostsFlags many;
   bool quiet = false;
   bool no_color = false;
 };
 
 void add_flags(CLI::App& app, Flags& flags) {
   auto* files = app.add_option("FILES", flags.files, "what --json printed, in place of this host");
-  app.add_option("--pid", flags.pid, "this process only")
-      ->check(perf::whole_number(1, kLargestPid))
-      ->excludes(files);
+  auto* pid = app.add_option("--pid", flags.pid, "this process only")
+                  ->check(perf::whole_number(1, kLargestPid))
+                  ->excludes(files);
   app.add_option("--watch", flags.watch_s,
                  "seconds between the two looks that give rates; 0: one look, no rates")
       ->check(perf::whole_number(0, kLongestWatch))
       ->capture_default_str()
       ->excludes(files);
   perf::add_json_flag(app, flags.json_file, "write all that was gathered, findings and verdict");
+  perf::add_hosts_flags(app, flags.many, "ask these hosts, not this one")
+      ->excludes(files)
+      ->excludes(pid);
   app.add_flag("--quiet", flags.quiet, "no messages but warnings and errors");
   app.add_flag("--no-color", flags.no_color, "no colours");
   app.footer(kFooter);
@@ -102,6 +110,38 @@ Result<Evidence> from_this_host(const Flags& flags, const Console& console) {
   return std::move(gathered.evidence);
 }
 
+// What one host's doctor printed. A host that runs no such process is told and left out.
+void add_host(const std::string& name, const hosts::Event& ended, const Console& console,
+              Evidence& evidence) {
+  if (ended.code == kExitError || ended.output.empty()) {
+    console.warn(fmt::format("{}: {}", name, hosts::why_failed(ended)));
+  } else if (auto added = add_evidence(ended.output, evidence); !added) {
+    console.warn(
+        fmt::format("{}: what it says is not from this version of pacecar doctor: install "
+                    "the same one",
+                    name));
+  }
+}
+
+Result<Evidence> from_hosts(const Flags& flags, const Console& console) {
+  constexpr Duration kLimit = Duration::from_s(60);  // beside the time between the looks
+  const auto targets = hosts::targets_of(flags.many);
+  if (!targets) return tl::unexpected(targets.error());
+  const perf::Interrupt interrupt;
+  const auto crew = hosts::reach(*targets, flags.many, console);
+  if (!crew) return tl::unexpected(crew.error());
+  const std::vector<std::string> words{"doctor", "--json", "--quiet", "--watch",
+                                       std::to_string(flags.watch_s)};
+  const auto ends = hosts::run_on_all(
+      **crew, [&](size_t) { return words; },
+      kLimit + Duration::from_s(static_cast<int64_t>(flags.watch_s)), console);
+  Evidence evidence;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    if (ends[i]) add_host((*crew)->host(i).name, *ends[i], console, evidence);
+  }
+  return evidence;
+}
+
 // Why there is nothing to look at.
 std::string nobody(uint64_t pid) {
   const std::string place = fmt::format("/proc/{}", pid);
@@ -140,8 +180,9 @@ Result<int> examine_job(const Flags& flags, const Console& console) {
   if (auto writable = perf::check_writable(flags.json_file); !writable) {
     return tl::unexpected(writable.error());
   }
-  const auto evidence =
-      flags.files.empty() ? from_this_host(flags, console) : from_files(flags.files);
+  const auto evidence = flags.many.given()     ? from_hosts(flags, console)
+                        : !flags.files.empty() ? from_files(flags.files)
+                                               : from_this_host(flags, console);
   if (!evidence) return tl::unexpected(evidence.error());
   const auto job = job_of(*evidence, flags.pid);
   if (!job) return tl::unexpected(job.error());

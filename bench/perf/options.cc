@@ -22,6 +22,7 @@ constexpr double kQpTimeoutUnitUs = 4.096;
 constexpr double kQpTimeouts = 8;        // one, and perftest's seven repetitions
 constexpr uint64_t kMinTimeoutMs = 100;  // PACECAR_TIMEOUT's
 constexpr double kMaxRate = 1e13;        // bit/s, as PACECAR_RATE_MAX
+constexpr double kPairSeconds = 1;       // with --hosts: a count of messages is soon over
 constexpr const char* kDefaultJsonFile = "perftest_out.json";
 
 // Values of flags that become something else.
@@ -54,6 +55,8 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   app.add_option("--bind", options.bind,
                  "server: the address or name at which it waits, '*' for all (default: the NIC's, "
                  "and 127.0.0.1)");
+  app.add_option("--announce", options.announce,
+                 "server: a file to which it writes its address and port, as with -p 0");
   app.add_option("--max-buffers", options.max_buffers,
                  "server: what a client may make it take for messages, in bytes")
       ->transform(byte_count(1, kMaxBufferBytes))
@@ -90,6 +93,32 @@ void add_common_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   app.add_flag("--quiet", options.quiet, "no messages but warnings and errors, no progress bar");
   app.add_flag("--no-color", raw.no_color, "no colours");
   app.add_flag("-F,--CPU-freq", raw.frequency, "accepted for habit; has no effect");
+}
+
+void add_many_hosts_flags(CLI::App& app, ManyHosts& many) {
+  constexpr const char* kGroup = "Many hosts";
+  auto* hosts = add_hosts_flags(app, many.flags, "measure between all of these hosts");
+  hosts->excludes("host");
+  app.add_option("--pairs", many.pairs,
+                 "disjoint: all pairs, each host in one at a time; all: one pair after the other; "
+                 "ring: neighbours only; all of them in both directions")
+      ->check(CLI::IsMember({"disjoint", "all", "ring"}))
+      ->needs(hosts)
+      ->capture_default_str()
+      ->group(kGroup);
+  app.add_option("--html", many.html_file, "write a page with the matrix as a heat map")
+      ->needs(hosts)
+      ->group(kGroup);
+  app.add_option("--least", many.least,
+                 "exit with 3 when a pair is worse than this share of the median, such as 0.8")
+      ->check(positive_number(1))
+      ->needs(hosts)
+      ->group(kGroup);
+  app.add_option("--pair-limit", many.pair_limit_s,
+                 "seconds that one measurement may take (default: by its length)")
+      ->check(positive_number(kMaxDurationSeconds))
+      ->needs(hosts)
+      ->group(kGroup);
 }
 
 // Those of perftest's that both tests have, and that people rarely need.
@@ -257,6 +286,29 @@ Result<void> settle_perftest(TestKind kind, const CLI::App& app, const RawFlags&
                           bandwidth ? "bandwidth or message_rate" : "latency"));
 }
 
+// What the pairs are given, and what makes no sense for many of them.
+Result<void> settle_many_hosts(const CLI::App& app, TestOptions& options) {
+  ManyHosts& many = options.many;
+  if (!many.flags.given()) return {};
+  for (const char* flag : {"--bind", "--announce", "--source_ip", "--run_infinitely", "--output",
+                           "--interval", "--report-histogram", "--report-unsorted"}) {
+    const CLI::Option* option = app.get_option_no_throw(flag);
+    if (option == nullptr || option->count() == 0) continue;
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{} is for one pair, not for --hosts: leave it out", flag));
+  }
+  std::vector<std::string_view> omitted = kOwnFlags;
+  omitted.insert(omitted.end(), {"--pairs", "--html", "--least", "--pair-limit", "--out_json",
+                                 "--out_json_file", "--port", "--CPU-freq"});
+  many.pair_flags = given_flags(app, omitted);
+  if (app.count("--port") == 0) options.port = 0;  // any: they are told
+  if (app.count("--duration") == 0 && app.count("--iters") == 0) {
+    options.parameters.duration_s = kPairSeconds;
+    many.pair_flags.insert(many.pair_flags.end(), {"--duration", fmt::format("{}", kPairSeconds)});
+  }
+  return {};
+}
+
 Result<void> settle(TestKind kind, const RawFlags& raw, TestOptions& options) {
   TestParameters& parameters = options.parameters;
   options.color = !raw.no_color;
@@ -309,12 +361,17 @@ Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* co
     add_latency_flags(app, options, raw);
   }
   add_perftest_flags(app, options, raw);
-  app.footer(
-      fmt::format("The client's flags rule the test; a server needs at most -p, -d, --bind, "
-                  "--max-buffers and --run_infinitely.\n"
-                  "  server$ pacecar {0}\n"
-                  "  client$ pacecar {0} -a server\n{1}",
-                  name_of(kind), kExitCodesHelp));
+  add_many_hosts_flags(app, options.many);
+  app.footer(fmt::format(
+      "The client's flags rule the test; a server needs at most -p, -d, --bind, "
+      "--max-buffers and --run_infinitely.\n"
+      "  server$ pacecar {0}\n"
+      "  client$ pacecar {0} -a server\n"
+      "Between all of many hosts, with the flags of a pair: for a second each, unless -D "
+      "or -n is given.\n"
+      "  pacecar {0} --hosts hosts.txt --html matrix.html\n"
+      "  pacecar {0} --hosts slurm --launch srun --least 0.8\n{1}",
+      name_of(kind), kExitCodesHelp));
   auto help = parse_command_line(app, argc, argv, {.unknown_flag = answer_to_perftest_flag});
   if (!help) return tl::unexpected(help.error());
   parsed.help = std::move(*help);
@@ -328,6 +385,7 @@ Result<ParsedOptions> parse_test_options(TestKind kind, int argc, const char* co
   }
   const auto settled = settle(kind, raw, options);
   if (!settled) return tl::unexpected(settled.error());
+  if (auto many = settle_many_hosts(app, options); !many) return tl::unexpected(many.error());
   return parsed;
 }
 

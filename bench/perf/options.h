@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/perf/hosts_flags.h"
 #include "bench/perf/test_parameters.h"
 #include "transport/base/result.h"
 
@@ -20,9 +21,20 @@ std::string_view name_of(TestKind kind);
 // What `lat` prints of each measurement.
 enum class Samples { kNone, kSorted, kAsTheyCame };
 
+// A test between many hosts.
+struct ManyHosts {
+  HostsFlags flags;
+  std::string pairs = "disjoint";
+  std::string html_file;                // empty: none
+  double least = 0;                     // of the median of all pairs; 0: no threshold
+  double pair_limit_s = 0;              // for one measurement; 0: by its own length
+  std::vector<std::string> pair_flags;  // what both ends of each pair are given
+};
+
 struct TestOptions {
   std::string host;                          // empty: this end is the server
   uint16_t port = kDefaultPort;              // a server's 0 means any free port
+  std::string announce;                      // file that a server tells where it waits
   std::string bind;                          // where a server waits; empty: at its NIC's address
   uint64_t max_buffers = uint64_t{1} << 30;  // bytes that a client may make a server take
   std::string nics;                          // as PACECAR_NICS; empty: its value
@@ -46,6 +58,7 @@ struct TestOptions {
   std::vector<std::string> counters;  // print how much these have grown
   bool quiet = false;
   bool color = true;
+  ManyHosts many;
 };
 
 // Either the options, or the text that --help asked for.

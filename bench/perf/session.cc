@@ -210,6 +210,10 @@ class Server {
       console_.error(listener.error().message);
       return exit_code_of(listener.error());
     }
+    if (auto told = announce(listener->port()); !told) {
+      console_.error(told.error().message);
+      return exit_code_of(told.error());
+    }
     for (;;) {
       console_.note(fmt::format("waiting for a client of 'pacecar {}' at {} on port {}",
                                 name_of(definition_.kind), fmt::join(hosts_, " and "),
@@ -245,6 +249,12 @@ class Server {
       if (hosts_.front() != kLoopback) hosts_.emplace_back(kLoopback);
     }
     return ControlListener::open(hosts_, options_.port, std::move(*key));
+  }
+
+  // For who has started it and does not read what it prints.
+  Result<void> announce(uint16_t port) const {
+    if (options_.announce.empty()) return {};
+    return write_text(options_.announce, fmt::format("{} {}\n", hosts_.front(), port));
   }
 
   // The next test. Until its first connections are made the client may be a stranger, or mistaken:

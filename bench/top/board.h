@@ -27,6 +27,7 @@ class Board {
     std::vector<std::string> notes;  // of what could not be seen
   };
   Seen all() const;
+  size_t hosts() const { return hosts_.size(); }
   // Changes with every post() and end().
   uint64_t version() const;
   // Every host has been looked at so often, or has ended.

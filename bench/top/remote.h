@@ -14,9 +14,6 @@
 
 namespace pacecar::top {
 
-// No option of ssh, and one word. Errors: kInvalidArgument.
-Result<void> check_host_name(const std::string& host);
-
 // Until it is told to stop or the command ends; each line is `post`ed. Returns why it ended; one
 // sentence.
 std::string watch_remote(const std::vector<std::string>& command, const std::stop_token& stop,

@@ -9,16 +9,17 @@
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "bench/doctor/gather.h"
+#include "bench/hosts/targets.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
+#include "bench/perf/hosts_flags.h"
 #include "bench/top/board.h"
 #include "bench/top/page.h"
 #include "bench/top/remote.h"
@@ -40,6 +41,7 @@ constexpr uint64_t kLooksForRates = 2;
 constexpr const char* kFooter = R"(Examples:
   pacecar top                            all processes of this user; as root, of all users
   pacecar top --hosts node1,node2        of these hosts, over ssh
+  pacecar top --hosts slurm --launch srun  of a Slurm job's
   pacecar top --once                     one page for a log
   pacecar top --json >>flows.jsonl       one line for each look, as pacecar doctor reads them
 Keys: q quit, space pause, s/S sort by another column, r reverse, / filter, esc no filter, arrows
@@ -47,9 +49,7 @@ and PgUp/PgDn scroll, ? help. Lines of trouble begin with '!'; LIMIT is what pac
 Exit codes: 0 success, 1 failed, 2 wrong usage.)";
 
 struct Flags {
-  std::vector<std::string> hosts;
-  std::string ssh = "ssh -o BatchMode=yes";
-  std::string remote = "pacecar";
+  perf::HostsFlags many;
   double interval_s = 2;
   std::string sort = "limit";
   std::string filter;
@@ -66,12 +66,7 @@ std::vector<std::string> column_names() {
 }
 
 void add_flags(CLI::App& app, Flags& flags) {
-  auto* hosts = app.add_option("--hosts", flags.hosts, "watch these hosts over ssh, not this one")
-                    ->delimiter(',');
-  app.add_option("--ssh", flags.ssh, "how to reach them")->capture_default_str()->needs(hosts);
-  app.add_option("--remote", flags.remote, "the program there")
-      ->capture_default_str()
-      ->needs(hosts);
+  auto* hosts = perf::add_hosts_flags(app, flags.many, "watch these hosts, not this one");
   app.add_option("--interval", flags.interval_s, "seconds between two looks")
       ->check(CLI::Range(kShortestInterval, kLongestInterval))
       ->capture_default_str();
@@ -121,30 +116,41 @@ void watch_this_host(const std::stop_token& stop, Board& board, double interval_
   } while (wait_for(interval_s, stop));
 }
 
-std::vector<std::string> remote_command(const Flags& flags, const std::string& host) {
-  std::vector<std::string> words;
-  std::istringstream ssh(flags.ssh);
-  for (std::string word; ssh >> word;) words.push_back(word);
-  words.insert(words.end(), {host, flags.remote, "top", "--json", "--interval",
-                             fmt::format("{}", flags.interval_s)});
-  return words;
+// Names of hosts, and how to ask them; empty: this host is watched.
+struct Remotes {
+  std::vector<std::string> names;
+  std::vector<std::vector<std::string>> commands;
+};
+
+Result<Remotes> remotes_of(const Flags& flags) {
+  Remotes remotes;
+  if (!flags.many.given()) return remotes;
+  const auto targets = hosts::targets_of(flags.many);
+  if (!targets) return tl::unexpected(targets.error());
+  const std::vector<std::string> words{flags.many.remote, "top", "--json", "--interval",
+                                       fmt::format("{}", flags.interval_s)};
+  for (const hosts::Host& host : targets->hosts) {
+    remotes.names.push_back(host.name);
+    remotes.commands.push_back(targets->launcher.command(host, words));
+  }
+  return remotes;
 }
 
 class Watch {
  public:
-  Watch(const Flags& flags, const std::vector<std::string>& directories)
-      : board_(flags.hosts.empty() ? std::vector<std::string>{""} : flags.hosts) {
-    if (flags.hosts.empty()) {
+  Watch(const Flags& flags, const Remotes& remotes, const std::vector<std::string>& directories)
+      : board_(remotes.names.empty() ? std::vector<std::string>{""} : remotes.names) {
+    if (remotes.names.empty()) {
       threads_.emplace_back([this, &flags, directories](const std::stop_token& stop) {
         watch_this_host(stop, board_, flags.interval_s, directories);
       });
     }
-    for (size_t i = 0; i < flags.hosts.size(); ++i) {
-      threads_.emplace_back([this, &flags, i](const std::stop_token& stop) {
+    for (size_t i = 0; i < remotes.names.size(); ++i) {
+      threads_.emplace_back([this, command = remotes.commands[i], i](const std::stop_token& stop) {
         const auto post = [this, i](doctor::Evidence evidence) {
           board_.post(i, std::move(evidence), {});
         };
-        board_.end(i, watch_remote(remote_command(flags, flags.hosts[i]), stop, post));
+        board_.end(i, watch_remote(command, stop, post));
       });
     }
   }
@@ -190,10 +196,10 @@ struct Shown {
   Status status;
 };
 
-Shown shown_of(const Flags& flags, const Board::Seen& seen) {
+Shown shown_of(const Flags& flags, const Watch& watch, const Board::Seen& seen) {
   Shown shown{.rows = {},
               .status = {.time = time_of_day(),
-                         .hosts = flags.hosts.empty() ? 1 : flags.hosts.size(),
+                         .hosts = watch.board().hosts(),
                          .interval_s = flags.interval_s,
                          .notes = seen.notes}};
   shown.rows = rows_of(seen.evidence, shown.status.notes);
@@ -207,7 +213,7 @@ Result<void> print(const std::string& text) {
 
 Result<void> run_once(const Flags& flags, const Watch& watch) {
   while (!watch.board().has_looks(kLooksForRates) && !ended) poll(nullptr, 0, kKeyMs);
-  Shown shown = shown_of(flags, watch.board().all());
+  Shown shown = shown_of(flags, watch, watch.board().all());
   View view = view_of(flags);
   std::string text;
   for (const Line& line : page_of(shown.rows, view, shown.status, 0)) text += line.text + "\n";
@@ -223,12 +229,12 @@ Result<void> run_live(const Flags& flags, const Watch& watch) {
   const auto screen = Screen::open(color);
   if (!screen) return tl::unexpected(screen.error());
   View view = view_of(flags);
-  Shown shown = shown_of(flags, {});
+  Shown shown = shown_of(flags, watch, {});
   uint64_t version = 0;
   while (!view.ends && !ended) {
     if (!view.paused && watch.board().version() != version) {
       version = watch.board().version();
-      shown = shown_of(flags, watch.board().all());
+      shown = shown_of(flags, watch, watch.board().all());
     }
     (*screen)->draw(page_of(shown.rows, view, shown.status, (*screen)->height()));
     if (const int key = (*screen)->key(kKeyMs); key >= 0) press(view, key);
@@ -253,17 +259,13 @@ Result<void> run_json(const Flags& flags, const std::vector<std::string>& direct
 }
 
 Result<void> run(const Flags& flags, const Console& console) {
-  for (const std::string& host : flags.hosts) {
-    if (auto usable = check_host_name(host); !usable) return usable;
-  }
-  if (flags.ssh.find_first_not_of(' ') == std::string::npos) {
-    return fail(ErrorCode::kInvalidArgument, "--ssh is empty: write --ssh ssh");
-  }
+  const auto remotes = remotes_of(flags);
+  if (!remotes) return tl::unexpected(remotes.error());
   const auto directories = state_directories();
   if (!directories) return tl::unexpected(directories.error());
   end_on_signals();
   if (flags.json) return run_json(flags, *directories, console);
-  const Watch watch(flags, *directories);
+  const Watch watch(flags, *remotes, *directories);
   return flags.once ? run_once(flags, watch) : run_live(flags, watch);
 }
 

@@ -25,16 +25,6 @@ std::string describe(const Gid& gid) {
                      mapped ? fmt::format("{}.{}.{}.{}", a[12], a[13], a[14], a[15]) : gid.text);
 }
 
-// Null when there is no RoCE v2 GID. Of equals, the one with the lowest index.
-const Gid* choose(const RdmaPort& port) {
-  const Gid* best = nullptr;
-  for (const Gid& gid : port.gids) {
-    if (gid.type != GidType::kRoceV2) continue;
-    if (best == nullptr || reach_of(gid) < reach_of(*best)) best = &gid;
-  }
-  return best;
-}
-
 // Why the index that is set cannot be used on this port; empty when it can.
 std::string index_problem(const std::string& setting, const RdmaPort& port) {
   const auto index = parse_number(setting);
@@ -70,7 +60,7 @@ void check_index(const RdmaPort& port, const std::string& setting, const Gid& be
 }
 
 void check_port(const RdmaPort& port, const std::string& setting, Findings& findings) {
-  const Gid* best = choose(port);
+  const Gid* best = choose_gid(port);
   if (best == nullptr) {
     findings.add(FindingId::kGidNone, port.name(),
                  "no RoCE v2 GID: its interface has no address, or is down",
@@ -87,6 +77,15 @@ void check_port(const RdmaPort& port, const std::string& setting, Findings& find
 }
 
 }  // namespace
+
+const Gid* choose_gid(const RdmaPort& port) {
+  const Gid* best = nullptr;
+  for (const Gid& gid : port.gids) {
+    if (gid.type != GidType::kRoceV2) continue;
+    if (best == nullptr || reach_of(gid) < reach_of(*best)) best = &gid;
+  }
+  return best;
+}
 
 void check_gids(const Facts& facts, Findings& findings) {
   for (const RdmaDevice& device : facts.rdma) {

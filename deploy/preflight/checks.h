@@ -27,6 +27,10 @@ Result<std::vector<Check>> choose_checks(std::string_view names);
 
 Findings examine(const Facts& facts, std::span<const Check> chosen);
 
+// The GID that Pacecar uses of a RoCE port; null when there is no RoCE v2 GID. Of equals, the one
+// with the lowest index.
+const Gid* choose_gid(const RdmaPort& port);
+
 void check_rdma(const Facts& facts, Findings& findings);
 void check_gids(const Facts& facts, Findings& findings);
 void check_mtu(const Facts& facts, Findings& findings);

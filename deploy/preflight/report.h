@@ -1,9 +1,11 @@
 // Findings as text for people and as JSON for programs. Pure.
 #pragma once
 
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "deploy/preflight/facts.h"
 #include "deploy/preflight/finding.h"
 
 namespace pacecar::preflight {
@@ -20,6 +22,10 @@ struct TextOptions {
 std::string to_text(const Findings& findings, TextOptions options);
 
 nlohmann::json to_json(const Findings& findings, const std::string& version);
+
+// What should be equal on the hosts of a cluster, each fact by its name: versions, firmware, rates,
+// MTUs, GID indices. Of what is not known nothing.
+std::map<std::string, std::string> comparable(const Facts& facts);
 
 // Every check with its findings, for --list.
 std::string list_checks();

@@ -59,15 +59,6 @@ TEST(TopBoardTest, HostsThatEndAreToldAndWaitedForNoLonger) {
   EXPECT_EQ(board.version(), 2U);
 }
 
-TEST(TopRemoteTest, NamesOfHosts) {
-  for (const char* host : {"node1", "user@node1", "192.0.2.1", "::1"}) {
-    EXPECT_TRUE(check_host_name(host)) << host;
-  }
-  for (const char* host : {"", "-oProxyCommand=x", "a b", "a\n", "\x1b[2J"}) {
-    EXPECT_FALSE(check_host_name(host)) << host;
-  }
-}
-
 struct Heard {
   size_t looks = 0;
   std::string why;

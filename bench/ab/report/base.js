@@ -146,3 +146,38 @@ function thinned(series, points, keep) {
   }
   return { x, y };
 }
+
+function fact(name, value) {
+  return value ? [element("dt", {}, name), element("dd", {}, value)] : [];
+}
+
+function code(text) {
+  return text ? element("code", {}, text) : null;
+}
+
+// A figure whose plot is drawn once it is part of the page and its width is known.
+function plot(id, title, text, draw) {
+  const host = element("div");
+  const frame = element("figure", { "data-plot": id },
+                        element("figcaption", {}, element("h3", {}, title),
+                                element("p", { class: "quiet" }, text)), host);
+  return { frame, draw: () => draw(host) };
+}
+
+// Plots have the colours and the width of the page as they were drawn: draw again when these
+// change. Paper is white and narrow.
+function followPage(page, body, redraw) {
+  let width = body.clientWidth;
+  new ResizeObserver(() => {
+    if (body.clientWidth === width) return;
+    width = body.clientWidth;
+    requestAnimationFrame(redraw);
+  }).observe(body);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  const paper = (on) => () => {
+    document.documentElement.toggleAttribute("data-paper", on);
+    redraw();
+  };
+  window.addEventListener("beforeprint", paper(true));
+  window.addEventListener("afterprint", paper(false));
+}

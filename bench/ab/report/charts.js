@@ -190,9 +190,12 @@ function centreMark(row, x, middle) {
                          fill: colour("ink") });
 }
 
-// blocks: [{title, note, rows [{name, cells [{name, value}]}]}], drawn below one another; colours
-// go from 0 to `most`. readout(cell) gives the words for the cell under the pointer.
-function heatMap(host, { blocks: unbroken, most, describe, readout }) {
+// blocks: [{title, note, rows [{name, cells [{name, value, marked}]}], heads [name] (of columns)}],
+// drawn below one another; colours go from 0 to `most`. A value of null is crossed out, one of
+// undefined left empty, a marked one framed. readout(cell) gives the words for the cell under the
+// pointer, and `hint` those for none.
+function heatMap(host, { blocks: unbroken, most, describe, readout,
+                         hint = "Point at a cell to see its link." }) {
   const width = host.clientWidth;
   const labels = Math.min(110, width * 0.28);
   const blocks = broken(unbroken, Math.floor((width - labels) / 4));
@@ -200,18 +203,18 @@ function heatMap(host, { blocks: unbroken, most, describe, readout }) {
   const size = Math.min(30, (width - labels) / columns);
   const height = Math.max(3, Math.min(20, size));
   const canvas = element("canvas", { role: "img", "aria-label": describe });
-  const hint = "Point at a cell to see its link.";
   const words = element("p", { class: "readout" }, hint);
-  const tall = blocks.reduce((sum, block) => sum + 24 + block.rows.length * height + 10, 0);
+  const tall = blocks.reduce((sum, block) => sum + above(block) + block.rows.length * height + 10,
+                             0);
   const context = sharp(canvas, width, tall);
   const spots = layOut(blocks, { labels, size, height });
-  drawLabels(context, blocks, spots, { labels, height });
+  drawLabels(context, blocks, spots, { labels, height, size });
   const heat = heatScale(most);
   for (const spot of spots) drawCell(context, spot, heat);
   canvas.addEventListener("pointermove", ({ offsetX, offsetY }) => {
     const under = spots.find((spot) => offsetX >= spot.x && offsetX < spot.x + size &&
                                        offsetY >= spot.y && offsetY < spot.y + height);
-    words.textContent = under ? readout(under.cell) : hint;
+    words.textContent = canvas.title = under ? readout(under.cell) : hint;
   });
   host.append(canvas, words);
 }
@@ -234,12 +237,18 @@ function sharp(canvas, width, height) {
   return context;
 }
 
-// Where each cell lies. A block is a title of 24 pixels and its rows.
+const HEAD = 84;  // of the names of columns, which stand upright
+
+function above(block) {
+  return 24 + (block.heads ? HEAD : 0);
+}
+
+// Where each cell lies. A block is a title of 24 pixels, the names of its columns, and its rows.
 function layOut(blocks, { labels, size, height }) {
   const spots = [];
   let top = 0;
   for (const block of blocks) {
-    top += 24;
+    top += above(block);
     for (const row of block.rows) {
       row.cells.forEach((cell, column) => spots.push({
         cell, block, x: labels + column * size, y: top, width: size, height }));
@@ -250,16 +259,18 @@ function layOut(blocks, { labels, size, height }) {
   return spots;
 }
 
-function drawLabels(context, blocks, spots, { labels, height }) {
+function drawLabels(context, blocks, spots, { labels, height, size }) {
   context.textBaseline = "middle";
   for (const block of blocks) {
     const first = spots.find((spot) => spot.block === block);
     context.font = `600 ${FONT}`;
     context.fillStyle = colour("ink");
-    context.fillText(block.title, 0, first.y - 11);
+    const title = first.y - above(block) + 13;
+    context.fillText(block.title, 0, title);
     context.font = FONT;
     context.fillStyle = colour("quiet");
-    context.fillText(block.note, labels, first.y - 11);
+    context.fillText(block.note, labels, title);
+    if (block.heads) drawHeads(context, block.heads, { left: labels, top: first.y, size });
     const every = Math.ceil(13 / height);
     block.rows.forEach((row, index) => {
       const y = first.y + (index + 0.5) * height;
@@ -268,10 +279,40 @@ function drawLabels(context, blocks, spots, { labels, height }) {
   }
 }
 
+function drawHeads(context, heads, { left, top, size }) {
+  const every = Math.ceil(13 / size);
+  heads.forEach((head, index) => {
+    if (index % every !== 0) return;
+    context.save();
+    context.translate(left + (index + 0.5) * size, top - 6);
+    context.rotate(-Math.PI / 2);
+    context.fillText(head, 0, 0, HEAD - 10);
+    context.restore();
+  });
+}
+
 function drawCell(context, { cell, x, y, width, height }, heat) {
+  if (cell.value === undefined) return;
   const gap = Math.min(width, height) > 5 ? 1 : 0;
+  if (cell.value === null) return crossOut(context, x, y, width - gap, height - gap);
   context.fillStyle = heat(cell.value);
   context.fillRect(x, y, width - gap, height - gap);
+  if (!cell.marked) return;
+  context.strokeStyle = colour("bad");
+  context.lineWidth = gap ? 2 : 1;
+  context.strokeRect(x + 1, y + 1, width - gap - 2, height - gap - 2);
+}
+
+function crossOut(context, x, y, width, height) {
+  context.strokeStyle = colour("quiet");
+  context.lineWidth = 1;
+  context.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
+  context.beginPath();
+  context.moveTo(x, y);
+  context.lineTo(x + width, y + height);
+  context.moveTo(x + width, y);
+  context.lineTo(x, y + height);
+  context.stroke();
 }
 
 // The colour of a value between 0 and `most`.

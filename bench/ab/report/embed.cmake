@@ -1,4 +1,5 @@
-# Writes a C++ source that holds files as bytes: cmake -DOUTPUT=x.cc -DFILES=a|b -P embed.cmake
+# Writes a C++ source with a function that gives files as bytes:
+# cmake -DOUTPUT=x.cc -DFILES=a|b -DFUNCTION=page_parts -P embed.cmake
 string(REPLACE "|" ";" files "${FILES}")
 set(arrays "")
 set(rows "")
@@ -22,7 +23,7 @@ ${rows}};
 
 }  // namespace
 
-std::span<const PagePart> page_parts() { return kParts; }
+std::span<const PagePart> ${FUNCTION}() { return kParts; }
 
 }  // namespace pacecar
 ")

@@ -86,14 +86,6 @@ function header({ data, arms, repeated }) {
                                         .map((pair) => pair.join("=")).join(" ")))));
 }
 
-function fact(name, value) {
-  return value ? [element("dt", {}, name), element("dd", {}, value)] : [];
-}
-
-function code(text) {
-  return text ? element("code", {}, text) : null;
-}
-
 function shortList(items) {
   return items.length <= 12 ? items.join(", ") : `${items[0]}, ${items[1]}, … ${items.at(-1)}`;
 }
@@ -225,15 +217,6 @@ function section(view, title, ...parts) {
   return element("section", {}, heading, ...parts);
 }
 
-// A figure whose plot is drawn once it is part of the page and its width is known.
-function plot(id, title, text, draw) {
-  const host = element("div");
-  const frame = element("figure", { "data-plot": id },
-                        element("figcaption", {}, element("h3", {}, title),
-                                element("p", { class: "quiet" }, text)), host);
-  return { frame, draw: () => draw(host) };
-}
-
 function panels(found, draw) {
   return (host) => {
     host.classList.add("panels");
@@ -288,24 +271,6 @@ function draw(view, body) {
     ...(ofRun.length > 0 ? [section(view, "Flows and fabric", hint, ...frames(ofRun))] : []));
   for (const one of [...byMetric, ...ofRun]) one.draw();
   body.style.minHeight = "";
-}
-
-// Plots have the colours and the width of the page as they were drawn: draw again when these
-// change. Paper is white and narrow.
-function followPage(page, body, redraw) {
-  let width = body.clientWidth;
-  new ResizeObserver(() => {
-    if (body.clientWidth === width) return;
-    width = body.clientWidth;
-    requestAnimationFrame(redraw);
-  }).observe(body);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  const paper = (on) => () => {
-    document.documentElement.toggleAttribute("data-paper", on);
-    redraw();
-  };
-  window.addEventListener("beforeprint", paper(true));
-  window.addEventListener("afterprint", paper(false));
 }
 
 function start(page) {

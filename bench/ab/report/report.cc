@@ -18,11 +18,13 @@ namespace {
 constexpr std::string_view kOpen = "{{";
 constexpr std::string_view kClose = "}}";
 
-std::string_view part(std::string_view name) {
-  const auto parts = page_parts();
-  const auto found = std::ranges::find(parts, name, &PagePart::name);
-  PACECAR_CHECK(found != parts.end());
-  return found->text;
+std::string_view part(std::span<const PagePart> own, std::string_view name) {
+  for (const auto parts : {own, page_parts()}) {
+    const auto found = std::ranges::find(parts, name, &PagePart::name);
+    if (found != parts.end()) return found->text;
+  }
+  PACECAR_CHECK(false);
+  return {};
 }
 
 // JSON that may stand within a script element: a name with "</script>" in it does not end the
@@ -43,26 +45,26 @@ std::string data_block(const nlohmann::json& data) {
   return block;
 }
 
-// The template with each {{name}} replaced by that part; replacements are not searched again.
-std::string page(const nlohmann::json& data) {
-  std::string_view rest = part("page.html");
+}  // namespace
+
+std::string page_of(std::span<const PagePart> own, std::string_view name,
+                    const nlohmann::json& data) {
+  std::string_view rest = part(own, name);
   std::string result;
   for (size_t open = rest.find(kOpen); open != rest.npos; open = rest.find(kOpen)) {
     const size_t close = rest.find(kClose, open);
     PACECAR_CHECK(close != rest.npos);
-    const std::string_view name = rest.substr(open + kOpen.size(), close - open - kOpen.size());
+    const std::string_view mark = rest.substr(open + kOpen.size(), close - open - kOpen.size());
     result += rest.substr(0, open);
-    result += name == "data" ? data_block(data) : std::string(part(name));
+    result += mark == "data" ? data_block(data) : std::string(part(own, mark));
     rest.remove_prefix(close + kClose.size());
   }
   return result.append(rest);
 }
 
-}  // namespace
-
 Result<void> write_report(const nlohmann::json& data, const std::string& path) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << page(data);
+  file << page_of({}, "page.html", data);
   file.close();
   if (!file) {
     return fail(

@@ -4,8 +4,11 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
+#include <string_view>
 
+#include "bench/ab/report/page_parts.h"
 #include "transport/base/result.h"
 
 namespace pacecar {
@@ -13,5 +16,11 @@ namespace pacecar {
 // `data` is the object of bench/ab/report_data.h; text in it may hold anything. Errors: kSystem
 // when `path` cannot be written.
 Result<void> write_report(const nlohmann::json& data, const std::string& path);
+
+// The part `name` with each {{part}} replaced by that part, of `own` or of this folder's, and
+// {{data}} by the data, so that it may stand within a script element. What replaces is not searched
+// again.
+std::string page_of(std::span<const PagePart> own, std::string_view name,
+                    const nlohmann::json& data);
 
 }  // namespace pacecar

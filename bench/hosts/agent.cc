@@ -1,0 +1,233 @@
+#include "bench/hosts/agent.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <list>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/hosts/agent_protocol.h"
+#include "bench/hosts/child.h"
+#include "bench/perf/clock.h"
+#include "bench/perf/command_line.h"
+#include "bench/perf/console.h"
+#include "bench/perf/exit_code.h"
+
+namespace pacecar::hosts {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kThisProgram = "/proc/self/exe";
+constexpr int kTurnMs = 1000;
+constexpr size_t kMaxKept = 32U << 20;  // of what one run prints
+
+constexpr const char* kFooter =
+    R"(Nobody needs to start it by hand: 'pacecar bw --hosts', 'lat', 'preflight' and 'doctor' with
+--hosts do, on each host, and tell it on its standard input what to run. It ends with that, and
+everything that it has started with it.)";
+
+struct Run {
+  uint64_t id = 0;
+  Child child;
+  FileDescriptor announced;  // what a server says of where it waits
+  std::string announcement;
+  std::string output;
+  std::string errors;
+  std::optional<Instant> kill_at;  // since it was told to stop
+};
+
+class Agent {
+ public:
+  // Until its standard input ends.
+  int serve() {
+    heard_ = perf::steady_now();
+    while (turn() && perf::steady_now() - heard_ < kSilence) {
+    }
+    for (Run& run : runs_) run.child.signal(SIGTERM);
+    for (Run& run : runs_) run.child.end(kGraceMs);
+    return perf::kExitOk;
+  }
+
+ private:
+  bool turn() {
+    std::vector<pollfd> waiting{{STDIN_FILENO, POLLIN, 0}};
+    for (const Run& run : runs_) {
+      for (const FileDescriptor* one : {&run.child.output(), &run.child.errors(), &run.announced}) {
+        waiting.push_back({one->get(), POLLIN, 0});
+      }
+    }
+    // Of what has closed its pipes and goes on: looked at now and then.
+    poll(waiting.data(), waiting.size(), runs_.empty() ? kTurnMs : kTurnMs / 10);
+    read_runs();
+    return waiting[0].revents == 0 || read_orders();
+  }
+
+  bool read_orders() {
+    const bool there = read_some(input_, orders_);
+    heard_ = perf::steady_now();
+    size_t begin = 0;
+    for (size_t end; (end = orders_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      const Json order = Json::parse(orders_.begin() + static_cast<std::ptrdiff_t>(begin),
+                                     orders_.begin() + static_cast<std::ptrdiff_t>(end), nullptr,
+                                     /*allow_exceptions=*/false);
+      if (!order.is_object() || !obey(order)) return false;
+    }
+    orders_.erase(0, begin);
+    return there && orders_.size() < kMaxAgentLine;
+  }
+
+  // False: it is not from who speaks this protocol.
+  bool obey(const Json& order) try {
+    const auto& type = order.at("type").get_ref<const std::string&>();
+    if (type == "hello") return greet(order);
+    if (type == "run") start(order);
+    if (type == "stop") stop(order.at("id").get<uint64_t>());
+    return true;
+  } catch (const Json::exception&) {
+    return false;
+  }
+
+  bool greet(const Json& order) {
+    for (const auto& [name, value] : order.at("environment").items()) {
+      if (name.starts_with("PACECAR_")) setenv(name.c_str(), value.get<std::string>().c_str(), 1);
+    }
+    return say({{"type", "welcome"},
+                {"protocol", kAgentProtocol},
+                {"release", PACECAR_VERSION},
+                {"machine", machine()}});
+  }
+
+  // Equal where two names lead to one network stack of one machine.
+  static std::string machine() {
+    std::string boot;
+    const FileDescriptor file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+    if (file) read_some(file, boot);
+    std::array<char, 64> network{};
+    const ssize_t size = readlink("/proc/self/ns/net", network.data(), network.size());
+    return boot.substr(0, boot.find('\n')) + " " +
+           std::string(network.data(), static_cast<size_t>(std::max<ssize_t>(size, 0)));
+  }
+
+  void start(const Json& order) {
+    const uint64_t id = order.at("id").get<uint64_t>();
+    std::vector<std::string> command{kThisProgram};
+    for (const Json& word : order.at("arguments")) command.push_back(word.get<std::string>());
+    Pipe announces{FileDescriptor(), FileDescriptor()};
+    if (order.value("announces", false)) {
+      auto made = make_pipe();
+      if (!made) return end_unstarted(id, made.error());
+      announces = std::move(*made);
+      fcntl(announces.read.get(), F_SETFL, O_NONBLOCK);
+      command.insert(command.end(),
+                     {"--announce", fmt::format("/proc/self/fd/{}", announces.write.get())});
+    }
+    auto child = Child::start(command, {.input = false, .kept = announces.write.get()});
+    if (!child) return end_unstarted(id, child.error());
+    runs_.push_back({id, std::move(*child), std::move(announces.read), {}, {}, {}, {}});
+  }
+
+  void end_unstarted(uint64_t id, const Error& why) {
+    say({{"type", "ended"},
+         {"id", id},
+         {"code", perf::kExitFailed},
+         {"output", ""},
+         {"errors", "error: " + why.message}});
+  }
+
+  void stop(uint64_t id) {
+    for (Run& run : runs_) {
+      if (run.id != id || run.kill_at) continue;
+      run.child.signal(SIGTERM);
+      run.kill_at = perf::steady_now() + Duration::from_ms(kGraceMs);
+    }
+  }
+
+  void read_runs() {
+    for (auto run = runs_.begin(); run != runs_.end();) {
+      const auto status = run->child.ended();  // before what it has printed
+      read_all(run->child.output(), run->output);
+      read_all(run->child.errors(), run->errors);
+      if (run->announced) read_announcement(*run);
+      if (run->kill_at && perf::steady_now() > *run->kill_at) run->child.signal(SIGKILL);
+      if (!status) {
+        ++run;
+        continue;
+      }
+      const int code = WIFEXITED(*status) ? WEXITSTATUS(*status) : 128 + WTERMSIG(*status);
+      say({{"type", "ended"},
+           {"id", run->id},
+           {"code", code},
+           {"output", run->output},
+           {"errors", run->errors}});
+      run = runs_.erase(run);
+    }
+  }
+
+  // Until nothing more is there.
+  static void read_all(const FileDescriptor& from, std::string& to) {
+    for (size_t before = to.size() + 1; to.size() != before && to.size() < kMaxKept;) {
+      before = to.size();
+      read_some(from, to);
+    }
+  }
+
+  void read_announcement(Run& run) {
+    const bool more = read_some(run.announced, run.announcement);
+    const size_t end = run.announcement.find('\n');
+    const size_t space = run.announcement.find(' ');
+    uint16_t port = 0;
+    if (end != std::string::npos && space < end) {
+      std::from_chars(run.announcement.data() + space + 1, run.announcement.data() + end, port);
+      say({{"type", "serving"},
+           {"id", run.id},
+           {"address", run.announcement.substr(0, space)},
+           {"port", port}});
+    }
+    if (!more || port != 0) run.announced = FileDescriptor();
+  }
+
+  static bool say(const Json& message) {
+    const std::string line =
+        message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    return std::fwrite(line.data(), 1, line.size(), stdout) == line.size() &&
+           std::fflush(stdout) == 0;
+  }
+
+  const FileDescriptor input_{dup(STDIN_FILENO)};
+  std::string orders_;
+  Instant heard_;
+  std::list<Run> runs_;
+};
+
+}  // namespace
+
+int run_agent(int argc, char** argv) {
+  CLI::App app("One host of --hosts: runs there what it is told on its standard input.",
+               "pacecar agent");
+  app.footer(kFooter);
+  const auto help = perf::parse_command_line(app, argc, argv);
+  if (!help) {
+    perf::Console(false, true).error(help.error().message);
+    return perf::kExitUsage;
+  }
+  if (!help->empty()) {
+    fmt::print("{}", *help);
+    return perf::kExitOk;
+  }
+  std::signal(SIGPIPE, SIG_IGN);  // who has started it may be gone
+  return Agent().serve();
+}
+
+}  // namespace pacecar::hosts

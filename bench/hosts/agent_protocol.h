@@ -1,0 +1,28 @@
+// What `pacecar agent` on a host and who has started it say to each other: JSON objects, one on a
+// line, over the agent's standard input and output.
+//
+//   here: hello {protocol, release, environment}     there: welcome {protocol, release, machine}
+//   here: run {id, arguments, announces}             there: serving {id, address, port}, if it
+//                                                           announces; then ended {id, code,
+//                                                           output, errors}
+//   here: stop {id}                                  there: ended
+//   here: alive                                      nothing: the agent knows that somebody is
+//   there
+//
+// The agent ends, with all that it has started, when its standard input ends, and when it has heard
+// nothing for kSilence: a network that has gone says nothing of the end.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/base/units.h"
+
+namespace pacecar::hosts {
+
+inline constexpr uint64_t kAgentProtocol = 1;
+inline constexpr Duration kSilence = Duration::from_s(300);
+inline constexpr Duration kAlive = Duration::from_s(30);  // how often `alive` is said
+inline constexpr int kGraceMs = 2000;  // of what is told to stop, until it is killed
+inline constexpr size_t kMaxAgentLine = 64U << 20;
+
+}  // namespace pacecar::hosts

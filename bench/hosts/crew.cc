@@ -1,0 +1,306 @@
+#include "bench/hosts/crew.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <string_view>
+
+#include "bench/hosts/agent_protocol.h"
+#include "bench/perf/clock.h"
+#include "bench/perf/json_fields.h"
+#include "transport/base/printable.h"
+
+extern char** environ;
+
+namespace pacecar::hosts {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxComplaints = 1U << 16;
+constexpr size_t kMaxText = 256;
+constexpr int kNotFoundByShell = 127;
+constexpr int kEndStepMs = 10;
+constexpr int kEndMs = 3000;  // for launchers, once their input has ended
+
+// Three pipes for each host are more than the usual limit from 300 hosts on.
+void allow_descriptors() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
+// What a program printed, newlines and all.
+std::optional<std::string> free_text(const Json& message, const char* key) {
+  const auto found = message.find(key);
+  if (found == message.end() || !found->is_string()) return std::nullopt;
+  return found->get<std::string>();
+}
+
+bool mentions(const std::string& text, std::string_view what) {
+  return text.find(what) != text.npos;
+}
+
+}  // namespace
+
+Json pacecar_environment() {
+  Json variables = Json::object();
+  for (char** one = environ; *one != nullptr; ++one) {
+    const std::string_view text = *one;
+    const size_t equals = text.find('=');
+    if (!text.starts_with("PACECAR_") || equals == text.npos) continue;
+    variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
+  }
+  return variables;
+}
+
+Crew::Crew(const std::vector<Host>& hosts, const Launcher& launcher, const std::string& remote,
+           Duration reach)
+    : remote_(remote), reach_(reach), begun_(perf::steady_now()), said_(begun_) {
+  allow_descriptors();
+  std::signal(SIGPIPE, SIG_IGN);  // an agent that is gone is told by write()
+  const std::vector<std::string> words{remote, "agent"};
+  for (const Host& host : hosts) {
+    members_.push_back({.host = host, .command = launcher.command(host, words)});
+  }
+  for (size_t i = 0; i < members_.size(); ++i) {
+    auto child = Child::start(members_[i].command, {.input = true});
+    if (!child) {
+      const bool missing = child.error().code == ErrorCode::kNotFound;
+      lose(i, child.error().message +
+                  (missing ? ": install it, or name another way with --launch" : ""));
+      continue;
+    }
+    members_[i].child.emplace(std::move(*child));
+    say(i, {{"type", "hello"},
+            {"protocol", kAgentProtocol},
+            {"release", PACECAR_VERSION},
+            {"environment", pacecar_environment()}});
+  }
+}
+
+Crew::~Crew() {
+  for (Member& member : members_) {
+    if (member.child) member.child->close_input();
+  }
+  // What was launched passes that on; who does not, is ended.
+  const Instant deadline = perf::steady_now() + Duration::from_ms(kEndMs);
+  while (!all_ended() && perf::steady_now() < deadline) poll(nullptr, 0, kEndStepMs);
+  for (Member& member : members_) {
+    if (member.child) member.child->signal(SIGTERM);
+  }
+  for (Member& member : members_) {
+    if (member.child) member.child->end(kGraceMs);
+  }
+}
+
+// Reads what they still say, lest they wait for that.
+bool Crew::all_ended() {
+  bool all = true;
+  for (Member& member : members_) {
+    if (!member.child || member.child->ended()) continue;
+    std::string ignored;
+    read_some(member.child->output(), ignored);
+    read_some(member.child->errors(), ignored);
+    all = false;
+  }
+  return all;
+}
+
+size_t Crew::waiting() const {
+  return static_cast<size_t>(std::ranges::count(members_, State::kReaching, &Member::state));
+}
+
+size_t Crew::ready_count() const {
+  return static_cast<size_t>(std::ranges::count(members_, State::kReady, &Member::state));
+}
+
+uint64_t Crew::run(size_t host, const std::vector<std::string>& arguments, bool announces) {
+  const uint64_t id = ++last_id_;
+  say(host, {{"type", "run"}, {"id", id}, {"arguments", arguments}, {"announces", announces}});
+  return id;
+}
+
+void Crew::stop(size_t host, uint64_t id) { say(host, {{"type", "stop"}, {"id", id}}); }
+
+void Crew::lose(size_t host, const std::string& why) {
+  Member& member = members_[host];
+  if (member.state == State::kLost) return;
+  member.state = State::kLost;
+  member.why = why;
+  if (member.child) member.child->close_input();
+  events_.push_back({.kind = Event::Kind::kLost, .host = host});
+}
+
+void Crew::say(size_t index, const Json& message) {
+  Member& member = members_[index];
+  if (member.state == State::kLost || !member.child) return;
+  const std::string line =
+      message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const ssize_t size = write(member.child->input().get(), line.data(), line.size());
+  if (size == static_cast<ssize_t>(line.size())) return;
+  // One that has ended says why when it is read.
+  if (size < 0 && errno == EPIPE) return;
+  lose(index, "it reads nothing any more: is it overloaded?");
+}
+
+void Crew::keep_alive() {
+  if (perf::steady_now() - said_ < kAlive) return;
+  said_ = perf::steady_now();
+  for (size_t i = 0; i < members_.size(); ++i) say(i, {{"type", "alive"}});
+}
+
+std::vector<Event> Crew::turn(Duration limit) {
+  std::vector<pollfd> waiting;
+  std::vector<size_t> whose;
+  for (size_t i = 0; i < members_.size(); ++i) {
+    const Member& member = members_[i];
+    if (member.state == State::kLost) continue;
+    waiting.push_back({member.child->output().get(), POLLIN, 0});
+    waiting.push_back({member.complains ? member.child->errors().get() : -1, POLLIN, 0});
+    whose.insert(whose.end(), {i, i});
+  }
+  if (events_.empty()) {
+    poll(waiting.data(), waiting.size(), static_cast<int>(limit.ns() / 1'000'000));
+  }
+  for (size_t i = 0; i < waiting.size(); ++i) {
+    if (waiting[i].revents != 0) read(whose[i]);
+  }
+  if (perf::steady_now() - begun_ > reach_) {
+    for (size_t i = 0; i < members_.size(); ++i) {
+      if (members_[i].state != State::kReaching) continue;
+      lose(i, fmt::format("it has not answered within {:g} s: does '{}' work by hand? --reach "
+                          "allows more",
+                          reach_.seconds(), fmt::join(members_[i].command, " ")));
+    }
+  }
+  keep_alive();
+  return std::exchange(events_, {});
+}
+
+void Crew::read(size_t index) {
+  Member& member = members_[index];
+  if (member.state == State::kLost) return;
+  member.complains = read_some(member.child->errors(), member.errors);
+  if (member.errors.size() > kMaxComplaints) {
+    member.errors.erase(0, member.errors.size() - kMaxComplaints);
+  }
+  const bool more = read_some(member.child->output(), member.output);
+  take_lines(index);
+  if (!more && member.state != State::kLost) ended(index);
+}
+
+void Crew::take_lines(size_t index) {
+  Member& member = members_[index];
+  size_t begin = 0;
+  for (size_t end; (end = member.output.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    take(index, std::string_view(member.output).substr(begin, end - begin));
+    if (member.state == State::kLost) return;
+  }
+  member.output.erase(0, begin);
+  if (member.output.size() > kMaxAgentLine) {
+    lose(index, "what it says has no end: install the same version there");
+  }
+}
+
+void Crew::take(size_t index, std::string_view line) {
+  Member& member = members_[index];
+  const Json message = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const bool object = message.is_object() && message.value("type", Json()).is_string();
+  if (member.state == State::kReaching) {
+    if (object && message["type"] == "welcome") return greet(index, message);
+    member.greeting = line;  // a shell's, or why there is no agent
+    return;
+  }
+  if (object) return report(index, message);
+  lose(index, fmt::format("'{}' is not from pacecar agent: does something print to standard output "
+                          "there?",
+                          last_complaint(std::string(line))));
+}
+
+void Crew::greet(size_t index, const Json& message) {
+  Member& member = members_[index];
+  const auto protocol = perf::unsigned_field(message, "protocol", 0, UINT64_MAX);
+  const auto release = perf::text_field(message, "release", kMaxText);
+  const auto machine = perf::text_field(message, "machine", kMaxText);
+  if (!protocol || !release || !machine || *protocol != kAgentProtocol) {
+    return lose(index, fmt::format("it has another version of pacecar (there {}, here {}): install "
+                                   "the same one",
+                                   release ? printable(*release) : "unknown", PACECAR_VERSION));
+  }
+  member.release = printable(*release);
+  member.machine = *machine;
+  member.errors.clear();  // banners
+  member.state = State::kReady;
+  events_.push_back({.kind = Event::Kind::kReady, .host = index});
+}
+
+void Crew::report(size_t index, const Json& message) {
+  Event event{.host = index};
+  const auto id = perf::unsigned_field(message, "id", 0, UINT64_MAX);
+  if (id && message["type"] == "serving") {
+    const auto address = perf::text_field(message, "address", kMaxText);
+    const auto port = perf::unsigned_field(message, "port", 1, UINT16_MAX);
+    if (address && port) {
+      event.kind = Event::Kind::kServing;
+      event.address = *address;
+      event.port = static_cast<uint16_t>(*port);
+    }
+  } else if (id && message["type"] == "ended") {
+    const auto code = perf::unsigned_field(message, "code", 0, 255);
+    const auto output = free_text(message, "output");
+    const auto errors = free_text(message, "errors");
+    if (code && output && errors) {
+      event.kind = Event::Kind::kEnded;
+      event.code = static_cast<int>(*code);
+      event.output = *output;
+      event.errors = *errors;
+    }
+  }
+  if (event.kind == Event::Kind::kReady) {
+    return lose(index, "what it says is not from this version of pacecar: install the same one");
+  }
+  event.id = *id;
+  events_.push_back(std::move(event));
+}
+
+// The end of its output: why?
+void Crew::ended(size_t index) {
+  Member& member = members_[index];
+  const int status = member.child->end(kGraceMs);
+  while (member.complains && read_some(member.child->errors(), member.errors)) {
+    if (pollfd more{member.child->errors().get(), POLLIN, 0}; poll(&more, 1, 0) <= 0) break;
+  }
+  const std::string said = last_complaint(member.errors.empty() ? member.greeting : member.errors);
+  const std::string words = said.empty() ? "" : ": " + said;
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  if (member.state == State::kReady) {
+    return lose(index, fmt::format("its agent has ended ({}{}): is the host still there?",
+                                   how_ended(status), words));
+  }
+  if (mentions(member.errors, "no subcommand 'agent'")) {
+    return lose(index, fmt::format("it has a version of pacecar that knows no --hosts: install the "
+                                   "one of this host ({})",
+                                   PACECAR_VERSION));
+  }
+  // ssh has an exit code of its own where it was still writing.
+  const bool missing =
+      mentions(said, remote_) && (mentions(said, "not found") || mentions(said, "No such file"));
+  if (code == kNotFoundByShell || missing) {
+    return lose(index,
+                fmt::format("it has no pacecar ({}{}): install it there, or say with --remote "
+                            "where it is",
+                            how_ended(status), words));
+  }
+  lose(index, fmt::format("it cannot be reached ({}{}): does '{}' work by hand?", how_ended(status),
+                          words, fmt::join(member.command, " ")));
+}
+
+}  // namespace pacecar::hosts

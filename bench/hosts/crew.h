@@ -1,0 +1,105 @@
+// The agents of all hosts: starts them, says what they are to run, and tells what comes of it. A
+// host that is lost is lost for good, with the reason; the others go on.
+//
+// Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/hosts/child.h"
+#include "bench/hosts/host_list.h"
+#include "bench/hosts/launcher.h"
+#include "transport/base/units.h"
+
+namespace pacecar::hosts {
+
+struct Event {
+  enum class Kind { kReady, kServing, kEnded, kLost };
+
+  Kind kind = Kind::kReady;
+  size_t host = 0;
+  uint64_t id = 0;  // of the run: kServing, kEnded
+  std::string address;
+  uint16_t port = 0;
+  int code = 0;  // 128 and the signal's number for who was ended by one
+  std::string output;
+  std::string errors;
+};
+
+// How long a turn waits for who has a progress bar to draw.
+inline constexpr Duration kTurn = Duration::from_ms(100);
+
+// PACECAR_* of this process, which hold for all hosts.
+nlohmann::json pacecar_environment();
+
+class Crew {
+ public:
+  // Starts an agent on each; `remote` is the program there.
+  Crew(const std::vector<Host>& hosts, const Launcher& launcher, const std::string& remote,
+       Duration reach);
+  Crew(const Crew&) = delete;
+  // Ends the agents by the end of their input, and what launched them.
+  ~Crew();
+
+  size_t size() const { return members_.size(); }
+  const Host& host(size_t index) const { return members_[index].host; }
+  bool ready(size_t index) const { return members_[index].state == State::kReady; }
+  bool lost(size_t index) const { return members_[index].state == State::kLost; }
+  const std::string& why_lost(size_t index) const { return members_[index].why; }
+  const std::string& release(size_t index) const { return members_[index].release; }
+  const std::string& machine(size_t index) const { return members_[index].machine; }
+  size_t waiting() const;  // for the first word of so many
+  size_t ready_count() const;
+
+  // Runs this program there with these words; returns the run's id. Its end is an event, unless the
+  // host is lost. With `announces` it is told where a server waits.
+  uint64_t run(size_t host, const std::vector<std::string>& arguments, bool announces = false);
+  void stop(size_t host, uint64_t id);
+  void lose(size_t host, const std::string& why);
+
+  // What has happened since, within `limit`.
+  std::vector<Event> turn(Duration limit);
+
+ private:
+  enum class State { kReaching, kReady, kLost };
+
+  struct Member {
+    Host host;
+    std::vector<std::string> command;
+    std::optional<Child> child;
+    State state = State::kReaching;
+    std::string why;
+    std::string release;
+    std::string machine;
+    std::string output;
+    std::string errors;
+    std::string greeting;  // the last line before the agent's first
+    bool complains = true;
+  };
+
+  void start(Member& member);
+  void read(size_t index);
+  void take_lines(size_t index);
+  void take(size_t index, std::string_view line);
+  void greet(size_t index, const nlohmann::json& message);
+  void report(size_t index, const nlohmann::json& message);
+  void ended(size_t index);
+  void say(size_t index, const nlohmann::json& message);
+  void keep_alive();
+  bool all_ended();
+
+  std::string remote_;
+  Duration reach_;
+  Instant begun_;
+  Instant said_;
+  std::vector<Member> members_;
+  std::vector<Event> events_;
+  uint64_t last_id_ = 0;
+};
+
+}  // namespace pacecar::hosts

@@ -1,0 +1,35 @@
+// Which hosts: a file, names on the command line, or the nodes of a Slurm job.
+//
+// A line of a file is HOST [addr=ADDRESS]; '#' begins a comment, and what MPI's host files say
+// besides (slots=8, max_slots=8, HOST:8) is passed over. HOST may be USER@HOST, and stand for many
+// hosts as nodelist.h says.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "transport/base/result.h"
+
+namespace pacecar::hosts {
+
+struct Host {
+  std::string name;     // without the user: what reports call it
+  std::string target;   // what the launcher calls it
+  std::string address;  // on the network that is measured; empty: that of its NIC
+
+  bool operator==(const Host&) const = default;
+};
+
+// No option of a launcher, and one word. Errors: kInvalidArgument.
+Result<void> check_host_name(const std::string& host);
+
+// Errors: kInvalidArgument, with the file's name and the line. `file` is only told.
+Result<std::vector<Host>> parse_host_file(std::string_view text, std::string_view file);
+// Errors: kInvalidArgument.
+Result<std::vector<Host>> parse_host_words(std::string_view text);
+// The value of --hosts: "slurm" (SLURM_JOB_NODELIST), the name of a file, or names. Errors also:
+// kNotFound, kSystem.
+Result<std::vector<Host>> read_hosts(const std::string& value);
+
+}  // namespace pacecar::hosts

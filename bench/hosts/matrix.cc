@@ -1,0 +1,144 @@
+#include "bench/hosts/matrix.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace pacecar::hosts {
+namespace {
+
+constexpr size_t kLongestLine = 120;  // of columns with names; else they have numbers
+constexpr size_t kFigureWidth = 7;
+
+// Without their domains, where that leaves them different.
+std::vector<std::string> short_names(const std::vector<std::string>& names) {
+  std::vector<std::string> cut;
+  for (const std::string& name : names) {
+    const bool number = name.find_first_not_of("0123456789.:") == name.npos;  // an address
+    cut.push_back(number ? name : name.substr(0, name.find('.')));
+  }
+  const std::set<std::string> different(cut.begin(), cut.end());
+  return different.size() == names.size() ? cut : names;
+}
+
+size_t widest(const std::vector<std::string>& texts) {
+  size_t width = 0;
+  for (const std::string& text : texts) width = std::max(width, text.size());
+  return width;
+}
+
+std::string cell_text(const Matrix& matrix, size_t sender, size_t receiver) {
+  if (sender == receiver) return "";
+  const auto& value = matrix.at(sender, receiver);
+  return value ? figure(*value) : "-";
+}
+
+std::string whole_matrix(const Matrix& matrix, const std::vector<std::string>& names,
+                         const Quantity& quantity) {
+  std::vector<std::string> rows = short_names(names);
+  std::vector<std::string> heads = rows;
+  if ((widest(heads) + 1) * heads.size() > kLongestLine && widest(heads) > kFigureWidth) {
+    for (size_t i = 0; i < heads.size(); ++i) {
+      heads[i] = std::to_string(i + 1);
+      rows[i] = fmt::format("{:>2} {}", i + 1, rows[i]);
+    }
+  }
+  const size_t left = std::max(widest(rows), std::string_view("from \\ to").size());
+  const size_t width = std::max(widest(heads), kFigureWidth);
+  std::string text = fmt::format("{} in {}: rows send, columns receive\n{:<{}}", quantity.name,
+                                 quantity.unit, "from \\ to", left);
+  for (const std::string& head : heads) text += fmt::format(" {:>{}}", head, width);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::string line = fmt::format("\n{:<{}}", rows[i], left);
+    for (size_t j = 0; j < rows.size(); ++j) {
+      line += fmt::format(" {:>{}}", cell_text(matrix, i, j), width);
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1);
+  }
+  return text + "\n";
+}
+
+// Median and worst of a row or column, with whom that was.
+struct Side {
+  std::string median = "-";
+  std::string worst = "-";
+  std::string peer;
+};
+
+template <typename Value>
+Side side_of(const std::vector<double>& values, const std::vector<std::string>& names,
+             const Quantity& quantity, Value value_of) {
+  if (values.empty()) return {};
+  const double worst = quantity.more_is_better ? *std::ranges::min_element(values)
+                                               : *std::ranges::max_element(values);
+  Side side{figure(median(values)), figure(worst), ""};
+  for (size_t i = 0; i < names.size() && side.peer.empty(); ++i) {
+    if (value_of(i) == worst) side.peer = names[i];
+  }
+  return side;
+}
+
+std::string line_per_host(const Matrix& matrix, const std::vector<std::string>& all_names,
+                          const Quantity& quantity) {
+  const std::vector<std::string> names = short_names(all_names);
+  const size_t left = std::max<size_t>(widest(names), 4);
+  std::string text = fmt::format("{} in {}\n{:<{}} {:>9} {:>9}  {:<{}} {:>9} {:>9}  {}\n",
+                                 quantity.name, quantity.unit, "host", left, "sends", "worst", "to",
+                                 left, "receives", "worst", "from");
+  for (size_t i = 0; i < names.size(); ++i) {
+    const Side out =
+        side_of(matrix.row(i), names, quantity, [&](size_t peer) { return matrix.at(i, peer); });
+    const Side in =
+        side_of(matrix.column(i), names, quantity, [&](size_t peer) { return matrix.at(peer, i); });
+    text += fmt::format("{:<{}} {:>9} {:>9}  {:<{}} {:>9} {:>9}  {}\n", names[i], left, out.median,
+                        out.worst, out.peer, left, in.median, in.worst, in.peer);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<double> Matrix::row(size_t sender) const {
+  std::vector<double> values;
+  for (size_t i = 0; i < hosts_; ++i) {
+    if (const auto& value = at(sender, i)) values.push_back(*value);
+  }
+  return values;
+}
+
+std::vector<double> Matrix::column(size_t receiver) const {
+  std::vector<double> values;
+  for (size_t i = 0; i < hosts_; ++i) {
+    if (const auto& value = at(i, receiver)) values.push_back(*value);
+  }
+  return values;
+}
+
+std::vector<double> Matrix::all() const {
+  std::vector<double> values;
+  for (const auto& value : values_) {
+    if (value) values.push_back(*value);
+  }
+  return values;
+}
+
+std::string figure(double value) {
+  const int decimals = value >= 1000 ? 0 : value >= 100 ? 1 : value >= 1 ? 2 : 3;
+  return fmt::format("{:.{}f}", value, decimals);
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+std::string to_text(const Matrix& matrix, const std::vector<std::string>& names,
+                    const Quantity& quantity) {
+  return matrix.hosts() <= kMatrixHosts ? whole_matrix(matrix, names, quantity)
+                                        : line_per_host(matrix, names, quantity);
+}
+
+}  // namespace pacecar::hosts

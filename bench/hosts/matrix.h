@@ -1,0 +1,50 @@
+// One figure for each ordered pair of hosts. Pure.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pacecar::hosts {
+
+class Matrix {
+ public:
+  explicit Matrix(size_t hosts) : hosts_(hosts), values_(hosts * hosts) {}
+
+  size_t hosts() const { return hosts_; }
+  // nullopt: not measured. Above 0 otherwise.
+  const std::optional<double>& at(size_t sender, size_t receiver) const {
+    return values_[sender * hosts_ + receiver];
+  }
+  void set(size_t sender, size_t receiver, double value) {
+    values_[sender * hosts_ + receiver] = value;
+  }
+  // Those of one sender, of one receiver, of all.
+  std::vector<double> row(size_t sender) const;
+  std::vector<double> column(size_t receiver) const;
+  std::vector<double> all() const;
+
+ private:
+  size_t hosts_;
+  std::vector<std::optional<double>> values_;
+};
+
+// What the figures are, and which way is better.
+struct Quantity {
+  std::string name;  // "bandwidth"
+  std::string unit;  // "Gb/s"
+  bool more_is_better = true;
+};
+
+// Four digits before or behind the point: "92.14", "0.512", "1204".
+std::string figure(double value);
+// Of an even number the mean of both in the middle. `values` is not empty.
+double median(std::vector<double> values);
+
+// For people: rows senders, columns receivers, up to kMatrixHosts; a line for each host of more.
+inline constexpr size_t kMatrixHosts = 16;
+std::string to_text(const Matrix& matrix, const std::vector<std::string>& names,
+                    const Quantity& quantity);
+
+}  // namespace pacecar::hosts

@@ -1,0 +1,247 @@
+#include "bench/hosts/outliers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace pacecar::hosts {
+namespace {
+
+constexpr double kStandardDeviation = 1.4826;  // of a normal distribution, in its MADs
+constexpr double kFewFree = 4;                 // fewer than one of so many figures: sparse
+constexpr size_t kGroup = 3;                   // so many pairs of one host are one sentence
+
+double score(double value, const Quantity& quantity) {
+  return quantity.more_is_better ? std::log(value) : -std::log(value);
+}
+
+double value_of(double score, const Quantity& quantity) {
+  return std::exp(quantity.more_is_better ? score : -score);
+}
+
+// The better of two in the middle; nullopt: nothing was measured.
+std::optional<double> better_median(std::vector<double> values, const Quantity& quantity) {
+  if (values.empty()) return std::nullopt;
+  for (double& value : values) value = score(value, quantity);
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+double deviation_of(std::vector<double> scores, double centre) {
+  for (double& one : scores) one = std::abs(one - centre);
+  return kStandardDeviation * median(std::move(scores));
+}
+
+// How far below the centre is out of line.
+double limit_of(double deviation) {
+  return std::max(-std::log(1 - kDifference), kDeviations * deviation);
+}
+
+// Figures that say something of the noise, beside those that rows and columns follow.
+double free_figures(size_t figures, size_t hosts) {
+  return std::max(1.0, static_cast<double>(figures) - 2 * static_cast<double>(hosts) + 1);
+}
+
+// The residuals' own deviation is too small: rows and columns follow the noise, and few figures say
+// little of it, as the tails of Student's distribution.
+double small_sample_factor(size_t figures, size_t hosts) {
+  const double free = free_figures(figures, hosts);
+  return std::sqrt(static_cast<double>(figures) / free) * (1 + 3 / free);
+}
+
+struct Typical {
+  size_t hosts = 0;  // that were measured
+  std::vector<std::optional<double>> sends;
+  std::vector<std::optional<double>> receives;
+  double centre = 0;
+  double limit = 0;
+  std::vector<SlowPair> pairs;    // all, not only slow ones
+  std::vector<double> residuals;  // of each pair, beside the slower of its hosts
+  double noise = 0;               // of one pair: the standard deviation of a residual
+  bool sparse = false;            // hardly more figures than hosts: a ring, or three hosts
+
+  bool slow(const std::optional<double>& score) const { return score && *score < centre - limit; }
+};
+
+void add_residuals(const Matrix& matrix, const Quantity& quantity, Typical& typical) {
+  for (size_t i = 0; i < matrix.hosts(); ++i) {
+    for (size_t j = 0; j < matrix.hosts(); ++j) {
+      const auto& value = matrix.at(i, j);
+      if (!value) continue;
+      const double expected = std::min(*typical.sends[i], *typical.receives[j]);
+      typical.residuals.push_back(score(*value, quantity) - expected);
+      typical.pairs.push_back({{i, j}, *value, value_of(expected, quantity)});
+    }
+  }
+  const size_t figures = typical.pairs.size();
+  typical.sparse = kFewFree * free_figures(figures, typical.hosts) < static_cast<double>(figures);
+  typical.noise = deviation_of(typical.residuals, median(typical.residuals)) *
+                  small_sample_factor(figures, typical.hosts);
+  if (!typical.sparse) return;
+  // Half of the residuals are 0: the scatter of all figures is what is known of their noise.
+  std::vector<double> scores;
+  for (const SlowPair& pair : typical.pairs) scores.push_back(score(pair.value, quantity));
+  typical.noise = deviation_of(scores, median(scores));
+}
+
+Typical typical_of(const Matrix& matrix, const Quantity& quantity) {
+  Typical typical;
+  std::vector<double> known;
+  for (size_t i = 0; i < matrix.hosts(); ++i) {
+    typical.sends.push_back(better_median(matrix.row(i), quantity));
+    typical.receives.push_back(better_median(matrix.column(i), quantity));
+    if (typical.sends.back()) known.push_back(*typical.sends.back());
+    if (typical.receives.back()) known.push_back(*typical.receives.back());
+    if (typical.sends.back() || typical.receives.back()) ++typical.hosts;
+  }
+  typical.centre = median(known);
+  add_residuals(matrix, quantity, typical);
+  const double of_hosts = deviation_of(known, typical.centre);
+  // With few hosts some of these lie together by chance: no host is surer than its measurements.
+  const double peers = static_cast<double>(typical.hosts - 1);
+  const double of_pairs = typical.sparse ? 0 : typical.noise / std::sqrt(peers);
+  typical.limit = limit_of(std::max(of_hosts, of_pairs));
+  return typical;
+}
+
+std::optional<SlowHost> slow_host(const Matrix& matrix, const Typical& typical, size_t host,
+                                  const Quantity& quantity) {
+  SlowHost slow{.host = host,
+                .sends = typical.slow(typical.sends[host]),
+                .receives = typical.slow(typical.receives[host])};
+  if (!slow.sends && !slow.receives) return std::nullopt;
+  double worst = typical.centre;
+  if (slow.sends) worst = std::min(worst, *typical.sends[host]);
+  if (slow.receives) worst = std::min(worst, *typical.receives[host]);
+  slow.value = value_of(worst, quantity);
+  const auto is_slow = [&](const std::optional<double>& value) {
+    return value && typical.slow(score(*value, quantity));
+  };
+  for (size_t peer = 0; peer < matrix.hosts(); ++peer) {
+    const auto& out = matrix.at(host, peer);
+    const auto& in = matrix.at(peer, host);
+    slow.peers += (slow.sends && out) || (slow.receives && in) ? 1 : 0;
+    slow.slow_peers += (slow.sends && is_slow(out)) || (slow.receives && is_slow(in)) ? 1 : 0;
+  }
+  return slow;
+}
+
+std::vector<SlowPair> slow_pairs(const Typical& typical) {
+  const double limit = median(typical.residuals) - limit_of(typical.noise);
+  std::vector<SlowPair> slow;
+  for (size_t i = 0; i < typical.pairs.size(); ++i) {
+    if (typical.residuals[i] < limit) slow.push_back(typical.pairs[i]);
+  }
+  return slow;
+}
+
+std::string how_many(const SlowHost& host, std::string_view preposition) {
+  return host.slow_peers >= host.peers
+             ? fmt::format("{} every peer", preposition)
+             : fmt::format("{} {} of {} peers", preposition, host.slow_peers, host.peers);
+}
+
+std::string sentence_of(const SlowHost& host, const std::string& name, double median,
+                        const Quantity& quantity) {
+  std::string what = fmt::format("sends slowly {}", how_many(host, "to"));
+  if (host.sends && host.receives) {
+    what = fmt::format("is slow in both directions {}", how_many(host, "with"));
+  } else if (host.receives) {
+    what = fmt::format("receives slowly {}", how_many(host, "from"));
+  }
+  return fmt::format("{} {}: {}", name, what, beside_median(host.value, median, quantity));
+}
+
+// Takes all pairs of one host out of `pairs`, if they are enough for a sentence.
+template <typename End>
+void take_groups(std::vector<SlowPair>& pairs, const std::vector<std::string>& names, End end,
+                 bool by_sender, double median, const Quantity& quantity,
+                 std::vector<std::string>& sentences) {
+  for (size_t host = 0; host < names.size(); ++host) {
+    std::vector<SlowPair> group;
+    std::ranges::copy_if(pairs, std::back_inserter(group),
+                         [&](const SlowPair& one) { return end(one.pair) == host; });
+    if (group.size() < kGroup) continue;
+    std::erase_if(pairs, [&](const SlowPair& one) { return end(one.pair) == host; });
+    std::vector<std::string> peers;
+    std::vector<double> values;
+    for (const SlowPair& one : group) {
+      peers.push_back(names[by_sender ? one.pair.receiver : one.pair.sender]);
+      values.push_back(one.value);
+    }
+    sentences.push_back(fmt::format("{} {} slowly {} {} peers, not the others ({}): {}",
+                                    names[host], by_sender ? "sends" : "receives",
+                                    by_sender ? "to" : "from", group.size(), fmt::join(peers, ", "),
+                                    beside_median(hosts::median(values), median, quantity)));
+  }
+}
+
+void add_single_pairs(std::vector<SlowPair> pairs, const std::vector<std::string>& names,
+                      double median, const Quantity& quantity,
+                      std::vector<std::string>& sentences) {
+  while (!pairs.empty()) {
+    const SlowPair one = pairs.front();
+    pairs.erase(pairs.begin());
+    const Pair back{one.pair.receiver, one.pair.sender};
+    const auto other = std::ranges::find(pairs, back, &SlowPair::pair);
+    const bool both = other != pairs.end();
+    double value = one.value;
+    if (both) {
+      value = (value < other->value) == quantity.more_is_better ? value : other->value;
+      pairs.erase(other);
+    }
+    sentences.push_back(fmt::format("only the pair {} {} {} is slow{}: {}", names[one.pair.sender],
+                                    both ? "<->" : "->", names[one.pair.receiver],
+                                    both ? ", in both directions" : "",
+                                    beside_median(value, median, quantity)));
+  }
+}
+
+}  // namespace
+
+Outliers find_outliers(const Matrix& matrix, const Quantity& quantity) {
+  Outliers outliers;
+  const std::vector<double> all = matrix.all();
+  if (all.empty()) return outliers;
+  outliers.median = median(all);
+  const Typical typical = typical_of(matrix, quantity);
+  if (typical.hosts < kFewestHosts) return outliers;
+  for (size_t host = 0; host < matrix.hosts(); ++host) {
+    if (auto slow = slow_host(matrix, typical, host, quantity)) outliers.hosts.push_back(*slow);
+  }
+  // What people compare with: slow hosts of few do not move it.
+  outliers.median = value_of(typical.centre, quantity);
+  outliers.pairs = slow_pairs(typical);
+  return outliers;
+}
+
+std::vector<std::string> sentences_of(const Outliers& outliers,
+                                      const std::vector<std::string>& names,
+                                      const Quantity& quantity) {
+  std::vector<std::string> sentences;
+  for (const SlowHost& host : outliers.hosts) {
+    sentences.push_back(sentence_of(host, names[host.host], outliers.median, quantity));
+  }
+  std::vector<SlowPair> pairs = outliers.pairs;
+  take_groups(
+      pairs, names, [](const Pair& pair) { return pair.sender; }, true, outliers.median, quantity,
+      sentences);
+  take_groups(
+      pairs, names, [](const Pair& pair) { return pair.receiver; }, false, outliers.median,
+      quantity, sentences);
+  add_single_pairs(std::move(pairs), names, outliers.median, quantity, sentences);
+  return sentences;
+}
+
+std::string beside_median(double value, double median, const Quantity& quantity) {
+  const std::string figures =
+      fmt::format("({} of {} {})", figure(value), figure(median), quantity.unit);
+  if (quantity.more_is_better) {
+    return fmt::format("{:.0f}% below the median {}", 100 * (1 - value / median), figures);
+  }
+  return fmt::format("{:.1f} times the median {}", value / median, figures);
+}
+
+}  // namespace pacecar::hosts

@@ -1,0 +1,254 @@
+// `pacecar bw --hosts` and `lat --hosts`.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <set>
+
+#include "bench/hosts/hosts_command.h"
+#include "bench/hosts/matrix_page.h"
+#include "bench/hosts/nic_choice.h"
+#include "bench/hosts/pair_results.h"
+#include "bench/hosts/reach.h"
+#include "bench/perf/clock.h"
+#include "bench/perf/exit_code.h"
+#include "bench/perf/files.h"
+#include "bench/perf/interrupt.h"
+#include "bench/perf/options.h"
+#include "bench/perf/progress.h"
+#include "bench/perf/subcommands.h"
+
+namespace pacecar::hosts {
+namespace {
+
+using perf::Console;
+using perf::TestKind;
+using perf::TestOptions;
+
+constexpr double kGuessedBps = 10e9;    // of a test that counts messages
+constexpr double kAroundSeconds = 0.7;  // of a measurement: starting both ends, connecting
+constexpr double kRoomSeconds = 60;     // by which a measurement may be late
+constexpr double kCountedLimitS = 600;  // of a test that counts messages
+
+double seconds_of_pair(TestKind kind, const TestOptions& options) {
+  const auto sizes = static_cast<double>(options.sizes.size());
+  if (options.parameters.duration_s > 0) {
+    return sizes * (options.parameters.duration_s + kAroundSeconds);
+  }
+  double bytes = 0;
+  for (const uint64_t size : options.sizes) bytes += static_cast<double>(size);
+  const auto messages =
+      static_cast<double>(options.parameters.iterations * options.parameters.connections);
+  constexpr double kRoundTripS = 20e-6;
+  const double seconds = kind == TestKind::kLatency ? messages * kRoundTripS * sizes
+                                                    : messages * bytes * 8 / kGuessedBps;
+  return seconds + sizes * kAroundSeconds;
+}
+
+double limit_of(TestKind kind, const TestOptions& options) {
+  if (options.many.pair_limit_s > 0) return options.many.pair_limit_s;
+  const double seconds = seconds_of_pair(kind, options);
+  return options.parameters.duration_s > 0 ? seconds + kRoomSeconds
+                                           : std::max(10 * seconds, kCountedLimitS);
+}
+
+std::string span_text(double seconds) {
+  if (seconds < 90) return fmt::format("{:.0f} s", std::max(1.0, seconds));
+  if (seconds < 5400) return fmt::format("{:.0f} minutes", seconds / 60);
+  return fmt::format("{:.1f} hours", seconds / 3600);
+}
+
+std::string now_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02} UTC", utc.tm_year + 1900, utc.tm_mon + 1,
+                     utc.tm_mday, utc.tm_hour, utc.tm_min);
+}
+
+// Among the hosts that are there.
+std::vector<Round> rounds_of(const Crew& crew, Pairs pairs) {
+  std::vector<size_t> there;
+  for (size_t i = 0; i < crew.size(); ++i) {
+    if (crew.ready(i)) there.push_back(i);
+  }
+  std::vector<Round> rounds = schedule(there.size(), pairs);
+  for (Round& round : rounds) {
+    for (Pair& pair : round) pair = {there[pair.sender], there[pair.receiver]};
+  }
+  return rounds;
+}
+
+size_t count_pairs(const std::vector<Round>& rounds) {
+  size_t count = 0;
+  for (const Round& round : rounds) count += round.size();
+  return count;
+}
+
+class PairTest {
+ public:
+  PairTest(TestKind kind, const TestOptions& options, const Console& console)
+      : kind_(kind), options_(options), console_(console) {}
+
+  // Returns an ExitCode.
+  Result<int> run(const Targets& targets) {
+    const perf::Interrupt interrupt;
+    begun_ = perf::steady_now();
+    auto crew = reach(targets, options_.many.flags, console_);
+    if (!crew) return tl::unexpected(crew.error());
+    PairPlan plan = plan_of(**crew);
+    choose_nics(**crew, options_.nics.empty(), plan.of_hosts, console_);
+    if ((*crew)->ready_count() < 2) {
+      return fail(ErrorCode::kPeer, "fewer than two hosts are left: a pair needs two");
+    }
+    const std::vector<Round> rounds = rounds_of(**crew, pairs_of(options_.many.pairs));
+    tell_estimate((*crew)->ready_count(), rounds);
+    PairResults results(targets.hosts, std::string(name_of(kind_)),
+                        options_.parameters.bidirectional);
+    measure(**crew, plan, rounds, results);
+    for (size_t i = 0; i < (*crew)->size(); ++i) {
+      if ((*crew)->lost(i)) results.lose(i, (*crew)->why_lost(i));
+    }
+    (*crew).reset();  // nothing of ours is left on any host when the results are out
+    return tell(results, plan);
+  }
+
+ private:
+  PairPlan plan_of(const Crew& crew) const {
+    return {.test = std::string(name_of(kind_)),
+            .flags = options_.many.pair_flags,
+            .of_hosts = std::vector<std::vector<std::string>>(crew.size()),
+            .port = options_.port,
+            .reversed = options_.parameters.reversed,
+            .limit = Duration::from_ns(static_cast<int64_t>(limit_of(kind_, options_) * 1e9))};
+  }
+
+  void tell_estimate(size_t hosts, const std::vector<Round>& rounds) const {
+    size_t most = 0;
+    for (const Round& round : rounds) most = std::max(most, round.size());
+    console_.note(fmt::format(
+        "{}, {} in {}, {} at a time: about {}", count_of(hosts, "host"),
+        count_of(count_pairs(rounds), "measurement"), count_of(rounds.size(), "round"), most,
+        span_text(static_cast<double>(rounds.size()) * seconds_of_pair(kind_, options_))));
+  }
+
+  void measure(Crew& crew, const PairPlan& plan, const std::vector<Round>& rounds,
+               PairResults& results) {
+    perf::ProgressBar bar(console_.interactive());
+    const auto all = static_cast<double>(count_pairs(rounds));
+    const Instant begun = perf::steady_now();
+    size_t done = 0;
+    const auto on_done = [&](Measurement measurement) {
+      for (const std::string& warning : measurement.warnings) warn_once(warning);
+      results.add(std::move(measurement));
+      ++done;
+    };
+    const auto on_turn = [&] {
+      const Duration elapsed = perf::steady_now() - begun;
+      if (!bar.due(elapsed)) return;
+      bar.draw(static_cast<double>(done) / all, fmt::format("{} of {} pairs", done, all), elapsed);
+    };
+    for (const Round& round : rounds) {
+      measure_round(crew, plan, round, on_done, on_turn);
+      if (perf::Interrupt::asked() || crew.ready_count() < 2) break;
+    }
+  }
+
+  void warn_once(const std::string& warning) {
+    const std::string text = warning.substr(warning.find(": ") + 1);
+    if (warned_.insert(text).second) console_.warn(warning);
+  }
+
+  Result<int> tell(const PairResults& results, const PairPlan& plan) const {
+    if (perf::Interrupt::asked()) {
+      console_.note("interrupted: this is what was measured until then");
+    }
+    const double least = options_.many.least;
+    const nlohmann::json document =
+        results.document(least, {{"test", plan.test},
+                                 {"flags", plan.flags},
+                                 {"pairs_mode", options_.many.pairs},
+                                 {"least", least > 0 ? nlohmann::json(least) : nlohmann::json()},
+                                 {"date", now_text()},
+                                 {"seconds", (perf::steady_now() - begun_).seconds()},
+                                 {"interrupted", perf::Interrupt::asked()}});
+    if (options_.json_file != perf::kStandardOutput) {
+      fmt::print("{}", results.text(least));
+      std::fflush(stdout);  // before the errors that point at it
+    }
+    if (!options_.json_file.empty()) {
+      const auto written = perf::write_json(options_.json_file, document);
+      if (!written) return tl::unexpected(written.error());
+    }
+    if (!options_.many.html_file.empty()) {
+      const auto written = perf::write_text(options_.many.html_file, matrix_page(document));
+      if (!written) return tl::unexpected(written.error());
+    }
+    if (results.measured() == 0) {
+      return fail(ErrorCode::kPeer, "nothing was measured: see above");
+    }
+    if (!results.complete()) return perf::kExitFailed;
+    return results.thresholds_met(least) ? perf::kExitOk : perf::kExitThresholdMissed;
+  }
+
+  TestKind kind_;
+  const TestOptions& options_;
+  const Console& console_;
+  Instant begun_;
+  std::set<std::string> warned_;
+};
+
+// Before anything is started.
+Result<Targets> prepare(const TestOptions& options) {
+  for (const std::string& file : {options.json_file, options.many.html_file}) {
+    if (auto writable = perf::check_writable(file); !writable) {
+      return tl::unexpected(writable.error());
+    }
+  }
+  auto targets = targets_of(options.many.flags);
+  if (targets && targets->hosts.size() < 2) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("--hosts names {} alone: a pair needs two, or 'pacecar bw' there and "
+                            "'pacecar bw {}' here",
+                            targets->hosts[0].name, targets->hosts[0].name));
+  }
+  return targets;
+}
+
+int run_between_hosts(TestKind kind, int argc, char** argv) {
+  auto parsed = perf::parse_test_options(kind, argc, argv);
+  if (!parsed) {
+    Console(false, true).error(parsed.error().message);
+    return perf::kExitUsage;
+  }
+  if (!parsed->help.empty()) {
+    fmt::print("{}", parsed->help);
+    return perf::kExitOk;
+  }
+  const Console console(parsed->options.quiet, parsed->options.color);
+  const auto targets = prepare(parsed->options);
+  Result<int> code = fail(ErrorCode::kInternal, "");
+  if (targets) {
+    code = PairTest(kind, parsed->options, console).run(*targets);
+  } else {
+    code = tl::unexpected(targets.error());
+  }
+  if (code) return *code;
+  console.error(code.error().message);
+  return perf::exit_code_of(code.error());
+}
+
+}  // namespace
+
+int run_bw(int argc, char** argv) {
+  return perf::names_hosts(argc, argv) ? run_between_hosts(TestKind::kBandwidth, argc, argv)
+                                       : perf::run_bw(argc, argv);
+}
+
+int run_lat(int argc, char** argv) {
+  return perf::names_hosts(argc, argv) ? run_between_hosts(TestKind::kLatency, argc, argv)
+                                       : perf::run_lat(argc, argv);
+}
+
+}  // namespace pacecar::hosts

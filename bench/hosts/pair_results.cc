@@ -1,0 +1,197 @@
+#include "bench/hosts/pair_results.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/perf/json_fields.h"
+
+namespace pacecar::hosts {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxLines = 10;  // of one kind, until the rest is counted
+constexpr double kMaxFigure = 1e15;
+
+void cut(std::vector<std::string>& lines, std::string_view what) {
+  if (lines.size() <= kMaxLines) return;
+  const size_t more = lines.size() - kMaxLines;
+  lines.resize(kMaxLines);
+  lines.push_back(fmt::format("and {} more {}", more, what));
+}
+
+// How good a figure is beside the median: 1 as good.
+double share_of(double value, double median, const Quantity& quantity) {
+  return quantity.more_is_better ? value / median : median / value;
+}
+
+}  // namespace
+
+Quantity quantity_of(const std::string& test, bool both_ways) {
+  if (test == "lat") return {"half a round trip", "us", false};
+  return {both_ways ? "bandwidth of both directions together" : "bandwidth", "Gb/s", true};
+}
+
+std::optional<double> figure_of(const std::string& test, const Json& results) {
+  const bool lat = test == "lat";
+  if (results.is_array() && results.empty()) return std::nullopt;
+  const Json& one = !results.is_array() ? results : lat ? results.front() : results.back();
+  Result<double> value = fail(ErrorCode::kPeer, "");
+  if (lat) {
+    value = perf::number_field(one, "t_typical", 0, kMaxFigure);
+  } else {
+    const auto bytes = perf::number_field(one, "bytes", 0, kMaxFigure);
+    const auto seconds = perf::number_field(one, "seconds", 0, kMaxFigure);
+    if (bytes && seconds && *seconds > 0) value = *bytes * 8 / *seconds / 1e9;
+  }
+  if (!value || *value <= 0) return std::nullopt;
+  return *value;
+}
+
+PairResults::PairResults(std::vector<Host> hosts, std::string test, bool both_ways)
+    : hosts_(std::move(hosts)),
+      test_(std::move(test)),
+      quantity_(quantity_of(test_, both_ways)),
+      matrix_(hosts_.size()) {}
+
+void PairResults::add(Measurement measurement) {
+  const auto value = figure_of(test_, measurement.results);
+  if (value) {
+    matrix_.set(measurement.pair.sender, measurement.pair.receiver, *value);
+    ++measured_;
+  } else if (measurement.error.empty()) {
+    measurement.error = "nothing arrived: look at it by hand";
+  }
+  if (!value) failed_.push_back(all_.size());
+  if (measurement.threshold_missed) threshold_missed_.push_back(all_.size());
+  all_.push_back(std::move(measurement));
+}
+
+void PairResults::lose(size_t host, const std::string& why) { lost_.emplace_back(host, why); }
+
+std::vector<std::string> PairResults::names() const {
+  std::vector<std::string> names;
+  for (const Host& host : hosts_) names.push_back(host.name);
+  return names;
+}
+
+// Of a host with which everything failed one sentence.
+std::vector<std::string> PairResults::failures() const {
+  std::vector<std::string> sentences;
+  for (const auto& [host, why] : lost_) {
+    sentences.push_back(fmt::format("{} is lost: {}", hosts_[host].name, why));
+  }
+  std::vector<const Measurement*> left;
+  for (const size_t index : failed_) left.push_back(&all_[index]);
+  const auto concerns = [](const Measurement& one, size_t host) {
+    return one.pair.sender == host || one.pair.receiver == host;
+  };
+  // Their failures are told already.
+  for (const auto& lost : lost_) {
+    std::erase_if(left, [&](const auto* one) { return concerns(*one, lost.first); });
+  }
+  for (size_t host = 0; host < hosts_.size(); ++host) {
+    const auto tried = std::ranges::count_if(all_, [&](auto& one) { return concerns(one, host); });
+    const auto failed =
+        std::ranges::count_if(left, [&](const auto* one) { return concerns(*one, host); });
+    if (failed < 3 || failed != tried) continue;
+    const auto first = std::ranges::find_if(left, [&](auto* one) { return concerns(*one, host); });
+    sentences.push_back(fmt::format("{}: all {} measurements with it failed, the first with: {}",
+                                    hosts_[host].name, failed, (*first)->error));
+    std::erase_if(left, [&](const auto* one) { return concerns(*one, host); });
+  }
+  for (const Measurement* one : left) {
+    sentences.push_back(fmt::format("{} -> {} failed: {}", hosts_[one->pair.sender].name,
+                                    hosts_[one->pair.receiver].name, one->error));
+  }
+  cut(sentences, "failed");
+  return sentences;
+}
+
+std::vector<std::string> PairResults::missed(double least) const {
+  std::vector<std::string> sentences;
+  for (const size_t index : threshold_missed_) {
+    const Pair& pair = all_[index].pair;
+    sentences.push_back(fmt::format("{} -> {} misses the threshold of the test",
+                                    hosts_[pair.sender].name, hosts_[pair.receiver].name));
+  }
+  const double median = find_outliers(matrix_, quantity_).median;
+  for (const Measurement& one : all_) {
+    const auto& value = matrix_.at(one.pair.sender, one.pair.receiver);
+    if (!value || least <= 0 || share_of(*value, median, quantity_) >= least) continue;
+    sentences.push_back(fmt::format("{} -> {} misses --least {:g}: {}",
+                                    hosts_[one.pair.sender].name, hosts_[one.pair.receiver].name,
+                                    least, beside_median(*value, median, quantity_)));
+  }
+  cut(sentences, "miss a threshold");
+  return sentences;
+}
+
+bool PairResults::thresholds_met(double least) const { return missed(least).empty(); }
+
+std::string PairResults::text(double least) const {
+  std::string text;
+  const Outliers outliers = find_outliers(matrix_, quantity_);
+  if (measured_ > 0) {
+    const std::vector<double> values = matrix_.all();
+    text = fmt::format("{}\nmedian {} {}, from {} to {}\n", to_text(matrix_, names(), quantity_),
+                       figure(outliers.median), quantity_.unit,
+                       figure(*std::ranges::min_element(values)),
+                       figure(*std::ranges::max_element(values)));
+  }
+  std::vector<std::string> slow = sentences_of(outliers, names(), quantity_);
+  cut(slow, "out of line");
+  for (const auto& lines : {slow, missed(least), failures()}) {
+    for (const std::string& line : lines) text += fmt::format("! {}\n", line);
+  }
+  const bool judged = hosts_.size() >= kFewestHosts && measured_ >= 2 * hosts_.size();
+  if (judged && slow.empty()) text += "no host and no pair is out of line\n";
+  return text;
+}
+
+Json PairResults::document(double least, const Json& context) const {
+  const Outliers outliers = find_outliers(matrix_, quantity_);
+  Json document = context;
+  document["schema_version"] = kMatrixSchema;
+  document["version"] = PACECAR_VERSION;
+  document["quantity"] = {{"name", quantity_.name},
+                          {"unit", quantity_.unit},
+                          {"more_is_better", quantity_.more_is_better}};
+  document["median"] = outliers.median > 0 ? Json(outliers.median) : Json();
+  document["hosts"] = Json::array();
+  for (const Host& host : hosts_) {
+    document["hosts"].push_back({{"name", host.name}, {"address", host.address}, {"lost", ""}});
+  }
+  for (const auto& [host, why] : lost_) document["hosts"][host]["lost"] = why;
+  document["pairs"] = Json::array();
+  for (const Measurement& one : all_) {
+    const auto& value = matrix_.at(one.pair.sender, one.pair.receiver);
+    document["pairs"].push_back({{"sender", one.pair.sender},
+                                 {"receiver", one.pair.receiver},
+                                 {"value", value ? Json(*value) : Json()},
+                                 {"error", one.error},
+                                 {"warnings", one.warnings},
+                                 {"results", one.results}});
+  }
+  document["slow_hosts"] = Json::array();
+  for (const SlowHost& host : outliers.hosts) {
+    document["slow_hosts"].push_back({{"host", host.host},
+                                      {"sends", host.sends},
+                                      {"receives", host.receives},
+                                      {"value", host.value}});
+  }
+  document["slow_pairs"] = Json::array();
+  for (const SlowPair& pair : outliers.pairs) {
+    document["slow_pairs"].push_back({{"sender", pair.pair.sender},
+                                      {"receiver", pair.pair.receiver},
+                                      {"value", pair.value},
+                                      {"expected", pair.expected}});
+  }
+  document["outliers"] = sentences_of(outliers, names(), quantity_);
+  document["missed"] = missed(least);
+  document["failures"] = failures();
+  return document;
+}
+
+}  // namespace pacecar::hosts

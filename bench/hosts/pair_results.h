@@ -1,0 +1,61 @@
+// What was measured between all pairs: a matrix, what is out of line, what failed; as text and as a
+// document. Pure.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/hosts/host_list.h"
+#include "bench/hosts/matrix.h"
+#include "bench/hosts/outliers.h"
+#include "bench/hosts/pair_runner.h"
+
+namespace pacecar::hosts {
+
+inline constexpr int kMatrixSchema = 1;
+
+// "bw", "lat". `both_ways`: the figure holds for both directions together (-b).
+Quantity quantity_of(const std::string& test, bool both_ways);
+
+// The figure of one measurement: Gb/s of bw, of the largest size; half a round trip in microseconds
+// of lat (t_typical), of the smallest size. nullopt: it has none.
+std::optional<double> figure_of(const std::string& test, const nlohmann::json& results);
+
+class PairResults {
+ public:
+  PairResults(std::vector<Host> hosts, std::string test, bool both_ways);
+
+  void add(Measurement measurement);
+  // A host with which nothing could be measured.
+  void lose(size_t host, const std::string& why);
+
+  const Matrix& matrix() const { return matrix_; }
+  const Quantity& quantity() const { return quantity_; }
+  size_t measured() const { return measured_; }
+  // A host is lost, or a pair has failed.
+  bool complete() const { return failed_.empty() && lost_.empty(); }
+  bool thresholds_met(double least) const;
+
+  // The matrix, and a sentence for each thing that is wrong.
+  std::string text(double least) const;
+  // `context` is merged into it: what was asked for, when, for how long.
+  nlohmann::json document(double least, const nlohmann::json& context) const;
+
+ private:
+  std::vector<std::string> names() const;
+  std::vector<std::string> failures() const;
+  std::vector<std::string> missed(double least) const;
+
+  std::vector<Host> hosts_;
+  std::string test_;
+  Quantity quantity_;
+  Matrix matrix_;
+  std::vector<Measurement> all_;
+  std::vector<size_t> failed_;            // of all_
+  std::vector<size_t> threshold_missed_;  // of all_: the test's own
+  std::vector<std::pair<size_t, std::string>> lost_;
+  size_t measured_ = 0;
+};
+
+}  // namespace pacecar::hosts

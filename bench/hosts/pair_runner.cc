@@ -1,0 +1,216 @@
+#include "bench/hosts/pair_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <list>
+#include <sstream>
+
+#include "bench/hosts/reach.h"
+#include "bench/perf/clock.h"
+#include "bench/perf/exit_code.h"
+#include "bench/perf/interrupt.h"
+#include "transport/base/printable.h"
+
+namespace pacecar::hosts {
+namespace {
+
+constexpr Duration kServingLimit = Duration::from_s(30);  // until a server waits
+constexpr Duration kEndingLimit = Duration::from_s(10);   // for the other end, once one has ended
+constexpr std::string_view kWarning = "warning: ";
+
+enum class Stage { kServing, kMeasuring, kEnding, kOver };
+
+struct End {
+  size_t host = 0;
+  uint64_t run = 0;  // 0: none
+  bool over = false;
+};
+
+class Attempt {
+ public:
+  Attempt(Crew& crew, const PairPlan& plan, const Pair& pair) : crew_(crew), plan_(plan) {
+    told_.pair = pair;
+    server_.host = plan.reversed ? pair.sender : pair.receiver;
+    client_.host = plan.reversed ? pair.receiver : pair.sender;
+    for (const size_t host : {server_.host, client_.host}) {
+      if (!crew.lost(host)) continue;
+      give_up(lost_words(host));
+      return;
+    }
+    std::vector<std::string> words = words_for(server_.host, std::to_string(plan.port));
+    if (const std::string& address = crew.host(server_.host).address; !address.empty()) {
+      words.insert(words.end(), {"--bind", address});
+    }
+    server_.run = crew.run(server_.host, words, /*announces=*/true);
+    deadline_ = perf::steady_now() + kServingLimit;
+  }
+
+  bool over() const { return stage_ == Stage::kOver; }
+  Measurement take() { return std::move(told_); }
+
+  void take(const Event& event) {
+    if (over()) return;
+    if (event.kind == Event::Kind::kLost) return lose(event.host);
+    if (event.kind == Event::Kind::kServing && event.id == server_.run) return serve(event);
+    if (event.kind != Event::Kind::kEnded) return;
+    if (event.id == server_.run) end_server(event);
+    if (client_.run != 0 && event.id == client_.run) end_client(event);
+    settle();
+  }
+
+  void look_at_clock() {
+    if (over() || perf::steady_now() < deadline_) return;
+    if (stage_ == Stage::kEnding) return stopped_ ? lose_silent() : stop();
+    give_up(stage_ == Stage::kServing
+                ? fmt::format("{} has not begun to serve within {:g} s",
+                              crew_.host(server_.host).name, kServingLimit.seconds())
+                : fmt::format("it took longer than {:g} s: --pair-limit allows more",
+                              plan_.limit.seconds()));
+  }
+
+ private:
+  std::vector<std::string> words_for(size_t host, const std::string& port) const {
+    std::vector<std::string> words{plan_.test};
+    words.insert(words.end(), plan_.flags.begin(), plan_.flags.end());
+    const auto& own = plan_.of_hosts[host];
+    words.insert(words.end(), own.begin(), own.end());
+    words.insert(words.end(), {"--quiet", "--no-color", "--port", port});
+    return words;
+  }
+
+  std::string lost_words(size_t host) const {
+    return fmt::format("{} is lost: {}", crew_.host(host).name, crew_.why_lost(host));
+  }
+
+  void lose(size_t host) {
+    for (End* end : {&server_, &client_}) {
+      if (end->host != host) continue;
+      end->over = true;
+      if (told_.results.is_null()) give_up(lost_words(host));
+    }
+    settle();
+  }
+
+  // Stops what still runs and waits for its end.
+  void give_up(const std::string& why) {
+    if (told_.error.empty()) told_.error = why;
+    stage_ = Stage::kEnding;
+    stop();
+    settle();
+  }
+
+  void stop() {
+    stopped_ = true;
+    deadline_ = perf::steady_now() + kEndingLimit;
+    for (const End& end : {server_, client_}) {
+      if (end.run != 0 && !end.over) crew_.stop(end.host, end.run);
+    }
+  }
+
+  // An agent kills what does not stop. One that says nothing of it would cost every later round as
+  // much again.
+  void lose_silent() {
+    stage_ = Stage::kOver;
+    for (const End& end : {server_, client_}) {
+      if (end.run == 0 || end.over) continue;
+      crew_.lose(end.host, "its agent does not answer any more: is the host still there?");
+    }
+  }
+
+  void serve(const Event& event) {
+    const std::string& wanted = crew_.host(server_.host).address;
+    const std::string& address = wanted.empty() ? event.address : wanted;
+    const bool local = address.starts_with("127.") || address == "::1";
+    if (local && crew_.machine(server_.host) != crew_.machine(client_.host)) {
+      return give_up(
+          fmt::format("{} serves at {}, where others cannot reach it: name its NIC with "
+                      "-d or PACECAR_NICS, or write addr=ADDRESS behind it in the file "
+                      "of hosts",
+                      crew_.host(server_.host).name, printable(address)));
+    }
+    std::vector<std::string> words = words_for(client_.host, std::to_string(event.port));
+    words.insert(words.end(), {"--json=-", address});
+    client_.run = crew_.run(client_.host, words);
+    stage_ = Stage::kMeasuring;
+    deadline_ = perf::steady_now() + plan_.limit;
+  }
+
+  void end_server(const Event& event) {
+    server_.over = true;
+    keep_warnings(event, server_.host);
+    if (stage_ == Stage::kServing) {
+      give_up(fmt::format("{}: {}", crew_.host(server_.host).name, why_failed(event)));
+    }
+    if (stage_ == Stage::kMeasuring)
+      deadline_ = std::min(deadline_, perf::steady_now() + kEndingLimit);
+  }
+
+  void end_client(const Event& event) {
+    client_.over = true;
+    keep_warnings(event, client_.host);
+    const bool missed = event.code == perf::kExitThresholdMissed;
+    if (event.code == perf::kExitOk || missed) {
+      auto document = nlohmann::json::parse(event.output, nullptr, /*allow_exceptions=*/false);
+      if (document.is_object() && document.contains("results")) {
+        told_.results = std::move(document["results"]);
+        told_.threshold_missed = missed;
+        stage_ = Stage::kEnding;
+        deadline_ = perf::steady_now() + kEndingLimit;
+        return;
+      }
+    }
+    give_up(fmt::format("{}: {}", crew_.host(client_.host).name, why_failed(event)));
+  }
+
+  void settle() {
+    const bool client_over = client_.over || client_.run == 0;
+    const bool server_over = server_.over || server_.run == 0;
+    if (stage_ == Stage::kEnding && client_over && server_over) stage_ = Stage::kOver;
+  }
+
+  void keep_warnings(const Event& event, size_t host) {
+    std::istringstream lines(event.errors);
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with(kWarning)) continue;
+      told_.warnings.push_back(
+          fmt::format("{}: {}", crew_.host(host).name, printable(line.substr(kWarning.size()))));
+    }
+  }
+
+  Crew& crew_;
+  const PairPlan& plan_;
+  Stage stage_ = Stage::kServing;
+  bool stopped_ = false;
+  Instant deadline_;
+  End server_;
+  End client_;
+  Measurement told_;
+};
+
+}  // namespace
+
+void measure_round(Crew& crew, const PairPlan& plan, const Round& round,
+                   const std::function<void(Measurement)>& on_done,
+                   const std::function<void()>& on_turn) {
+  std::list<Attempt> attempts;
+  for (const Pair& pair : round) attempts.emplace_back(crew, plan, pair);
+  while (!perf::Interrupt::asked()) {
+    for (auto one = attempts.begin(); one != attempts.end();) {
+      one->look_at_clock();
+      if (!one->over()) {
+        ++one;
+        continue;
+      }
+      on_done(one->take());
+      one = attempts.erase(one);
+    }
+    if (attempts.empty()) return;
+    for (const Event& event : crew.turn(kTurn)) {
+      for (Attempt& attempt : attempts) attempt.take(event);
+    }
+    on_turn();
+  }
+}
+
+}  // namespace pacecar::hosts

@@ -1,0 +1,39 @@
+// Measures pairs of hosts: the receiver serves, the sender is its client (with --reversed the other
+// way round), each an agent's run.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/hosts/crew.h"
+#include "bench/hosts/schedule.h"
+#include "transport/base/units.h"
+
+namespace pacecar::hosts {
+
+struct PairPlan {
+  std::string test;                                // "bw", "lat"
+  std::vector<std::string> flags;                  // of both ends
+  std::vector<std::vector<std::string>> of_hosts;  // and of one host's end
+  uint16_t port = 0;                               // 0: any
+  bool reversed = false;
+  Duration limit;  // of one measurement, from the client's start
+};
+
+struct Measurement {
+  Pair pair;
+  nlohmann::json results;  // as --json of the test; null: it failed
+  std::string error;       // why
+  bool threshold_missed = false;
+  std::vector<std::string> warnings;  // of either end, each with its host
+};
+
+// All pairs of a round at the same time; each is told when it is over. Those that Ctrl-C ends are
+// not. `on_turn` is called now and then.
+void measure_round(Crew& crew, const PairPlan& plan, const Round& round,
+                   const std::function<void(Measurement)>& on_done,
+                   const std::function<void()>& on_turn);
+
+}  // namespace pacecar::hosts

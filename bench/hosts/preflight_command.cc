@@ -1,0 +1,122 @@
+// `pacecar preflight --hosts`: all hosts at the same time.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bench/hosts/hosts_command.h"
+#include "bench/hosts/preflight_groups.h"
+#include "bench/hosts/reach.h"
+#include "bench/perf/files.h"
+#include "bench/perf/interrupt.h"
+#include "bench/perf/preflight_options.h"
+#include "bench/perf/subcommands.h"
+
+namespace pacecar::hosts {
+namespace {
+
+using perf::Console;
+using perf::PreflightOptions;
+
+constexpr double kLimitS = 120;  // beside --watch; lost probes of a peer take seconds
+
+nlohmann::json document_of(const std::vector<HostReport>& reports, const Crew& crew,
+                           const std::vector<nlohmann::json>& documents) {
+  nlohmann::json document = {{"schema_version", 1},
+                             {"version", PACECAR_VERSION},
+                             {"worst", preflight::to_string(worst_of(reports))},
+                             {"hosts", nlohmann::json::array()},
+                             {"lost", nlohmann::json::array()},
+                             {"groups", nlohmann::json::array()},
+                             {"differences", nlohmann::json::array()}};
+  const auto names = [&](const std::vector<size_t>& hosts) {
+    auto list = nlohmann::json::array();
+    for (const size_t host : hosts) list.push_back(reports[host].host);
+    return list;
+  };
+  for (size_t i = 0; i < reports.size(); ++i) {
+    document["hosts"].push_back({{"name", reports[i].host}, {"preflight", documents[i]}});
+  }
+  for (size_t i = 0; i < crew.size(); ++i) {
+    if (crew.lost(i)) {
+      document["lost"].push_back({{"name", crew.host(i).name}, {"why", crew.why_lost(i)}});
+    }
+  }
+  for (const Group& group : group_findings(reports)) {
+    document["groups"].push_back({{"id", group.finding.id},
+                                  {"severity", preflight::to_string(group.finding.severity)},
+                                  {"subject", group.finding.subject},
+                                  {"message", group.finding.message},
+                                  {"cure", group.finding.cure},
+                                  {"hosts", names(group.hosts)}});
+  }
+  for (const Difference& difference : find_differences(reports)) {
+    auto values = nlohmann::json::array();
+    for (const auto& [value, hosts] : difference.values) {
+      values.push_back({{"value", value}, {"hosts", names(hosts)}});
+    }
+    document["differences"].push_back({{"fact", difference.fact}, {"values", values}});
+  }
+  return document;
+}
+
+Result<int> examine_hosts(const PreflightOptions& flags, const Console& console) {
+  if (auto writable = perf::check_writable(flags.json_file); !writable) {
+    return tl::unexpected(writable.error());
+  }
+  const auto targets = targets_of(flags.many);
+  if (!targets) return tl::unexpected(targets.error());
+  const perf::Interrupt interrupt;
+  const auto crew = reach(*targets, flags.many, console);
+  if (!crew) return tl::unexpected(crew.error());
+  std::vector<std::string> words{"preflight"};
+  words.insert(words.end(), flags.host_flags.begin(), flags.host_flags.end());
+  words.insert(words.end(), {"--json=-", "--quiet", "--no-color"});
+  const double limit_s = kLimitS + static_cast<double>(flags.watch_s);
+  const auto ends = run_on_all(
+      **crew, [&](size_t) { return words; }, Duration::from_s(static_cast<int64_t>(limit_s)),
+      console);
+  std::vector<HostReport> reports;
+  std::vector<nlohmann::json> documents;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    if (!ends[i]) continue;
+    const std::string& name = (*crew)->host(i).name;
+    auto report = read_report(name, ends[i]->output);
+    if (report) {
+      reports.push_back(std::move(*report));
+      documents.push_back(nlohmann::json::parse(ends[i]->output));
+      continue;
+    }
+    const bool failed = ends[i]->output.empty();
+    const std::string why = failed ? why_failed(*ends[i]) : report.error().message;
+    console.error(fmt::format("{}: {}", name, why));
+    (*crew)->lose(i, why);
+  }
+  if (reports.empty()) return fail(ErrorCode::kPeer, "no host has been examined: see above");
+  if (flags.json_file != perf::kStandardOutput) fmt::print("{}", to_text(reports));
+  if (!flags.json_file.empty()) {
+    const auto written = perf::write_json(flags.json_file, document_of(reports, **crew, documents));
+    if (!written) return tl::unexpected(written.error());
+  }
+  if (reports.size() < (*crew)->size()) return perf::kExitFailed;
+  return perf::exit_code_of(worst_of(reports));
+}
+
+}  // namespace
+
+int run_preflight(int argc, char** argv) {
+  if (!perf::names_hosts(argc, argv)) return perf::run_preflight(argc, argv);
+  const auto parsed = perf::parse_preflight_options(argc, argv);
+  if (!parsed) {
+    Console(false, true).error(parsed.error().message);
+    return perf::kExitUsage;
+  }
+  const PreflightOptions& flags = parsed->options;
+  if (!parsed->help.empty() || flags.list) return perf::run_preflight(argc, argv);
+  const Console console(flags.quiet, !flags.no_color);
+  const auto code = examine_hosts(flags, console);
+  if (code) return *code;
+  console.error(code.error().message);
+  return perf::exit_code_of(code.error());
+}
+
+}  // namespace pacecar::hosts

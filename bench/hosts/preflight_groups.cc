@@ -1,0 +1,177 @@
+#include "bench/hosts/preflight_groups.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "transport/base/printable.h"
+
+namespace pacecar::hosts {
+namespace {
+
+using Json = nlohmann::json;
+using preflight::Finding;
+using preflight::Severity;
+
+constexpr size_t kNamedHosts = 8;  // more are counted
+
+tl::unexpected<Error> not_a_report() {
+  return fail(ErrorCode::kPeer,
+              "what it says is not from this version of pacecar preflight: install the same one");
+}
+
+// Known ids outlive the text they were read from.
+const preflight::FindingKind* kind_of(const std::string& id) {
+  const auto kinds = preflight::finding_kinds();
+  const auto found = std::ranges::find(kinds, id, &preflight::FindingKind::id);
+  return found == kinds.end() ? nullptr : &*found;
+}
+
+auto key_of(const Finding& finding) {
+  return std::tie(finding.severity, finding.id, finding.subject, finding.message);
+}
+
+std::string names_of(const std::vector<size_t>& hosts, const std::vector<HostReport>& reports) {
+  std::vector<std::string> names;
+  for (const size_t host : hosts) names.push_back(reports[host].host);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string line_of(const Group& group, const std::vector<HostReport>& reports) {
+  const Finding& finding = group.finding;
+  std::string text =
+      fmt::format("{:<7}  on {}: {}{}{}\n", to_string(finding.severity), who(group.hosts, reports),
+                  finding.subject, finding.subject.empty() ? "" : ": ", finding.message);
+  if (!finding.cure.empty()) text += fmt::format("         cure: {}\n", finding.cure);
+  return text;
+}
+
+std::string line_of(const Difference& difference, const std::vector<HostReport>& reports) {
+  std::vector<std::string> parts;
+  for (const auto& [value, hosts] : difference.values) {
+    parts.push_back(fmt::format("{} on {}", value, who(hosts, reports)));
+  }
+  return fmt::format("differs  {}: {}\n", difference.fact, fmt::join(parts, "; "));
+}
+
+size_t hosts_with(const std::vector<HostReport>& reports, Severity severity) {
+  return static_cast<size_t>(std::ranges::count_if(reports, [&](const HostReport& report) {
+    return std::ranges::any_of(
+        report.findings, [&](const Finding& finding) { return finding.severity == severity; });
+  }));
+}
+
+}  // namespace
+
+Result<HostReport> read_report(const std::string& host, const std::string& text) try {
+  const Json document = Json::parse(text);
+  HostReport report{.host = host, .findings = {}, .facts = {}};
+  for (const Json& one : document.at("findings")) {
+    const auto* kind = kind_of(one.at("id").get<std::string>());
+    if (kind == nullptr) return not_a_report();
+    report.findings.push_back({kind->id, kind->severity,
+                               printable(one.at("subject").get<std::string>()),
+                               printable(one.at("message").get<std::string>()),
+                               printable(one.at("cure").get<std::string>())});
+  }
+  for (const auto& [name, value] : document.at("facts").items()) {
+    report.facts[printable(name)] = printable(value.get<std::string>());
+  }
+  return report;
+} catch (const Json::exception&) {
+  return not_a_report();
+}
+
+std::vector<Group> group_findings(const std::vector<HostReport>& reports) {
+  std::vector<Group> groups;
+  for (size_t host = 0; host < reports.size(); ++host) {
+    for (const Finding& finding : reports[host].findings) {
+      if (finding.severity < Severity::kWarning) continue;
+      const auto same = std::ranges::find_if(
+          groups, [&](const Group& group) { return key_of(group.finding) == key_of(finding); });
+      if (same == groups.end()) {
+        groups.push_back({finding, {host}});
+      } else if (same->hosts.back() != host) {
+        same->hosts.push_back(host);
+      }
+    }
+  }
+  std::ranges::stable_sort(groups, [](const Group& a, const Group& b) {
+    return std::pair(a.finding.severity, a.hosts.size()) <
+           std::pair(b.finding.severity, b.hosts.size());
+  });
+  return groups;
+}
+
+std::vector<Difference> find_differences(const std::vector<HostReport>& reports) {
+  std::map<std::string, std::map<std::string, std::vector<size_t>>> facts;
+  for (size_t host = 0; host < reports.size(); ++host) {
+    for (const auto& [name, value] : reports[host].facts) facts[name][value].push_back(host);
+  }
+  std::vector<Difference> differences;
+  for (auto& [name, values] : facts) {
+    size_t holders = 0;
+    for (const auto& [value, hosts] : values) holders += hosts.size();
+    if (values.size() < 2 || 2 * holders < reports.size()) continue;
+    Difference difference{name, {values.begin(), values.end()}};
+    std::ranges::stable_sort(difference.values, [](const auto& a, const auto& b) {
+      return a.second.size() > b.second.size();
+    });
+    differences.push_back(std::move(difference));
+  }
+  return differences;
+}
+
+std::string who(const std::vector<size_t>& hosts, const std::vector<HostReport>& reports) {
+  if (hosts.size() == reports.size()) {
+    return reports.size() == 1 ? reports[0].host : fmt::format("all {} hosts", reports.size());
+  }
+  if (2 * hosts.size() <= reports.size() && hosts.size() <= kNamedHosts) {
+    return names_of(hosts, reports);
+  }
+  std::vector<size_t> others;
+  for (size_t host = 0; host < reports.size(); ++host) {
+    if (std::ranges::find(hosts, host) == hosts.end()) others.push_back(host);
+  }
+  const std::string part = fmt::format("{} of {} hosts", hosts.size(), reports.size());
+  if (others.size() <= kNamedHosts && others.size() < hosts.size()) {
+    return fmt::format("{} (not {})", part, names_of(others, reports));
+  }
+  std::vector<size_t> first = hosts;
+  first.resize(std::min(first.size(), kNamedHosts));
+  return fmt::format("{} ({}{})", part, names_of(first, reports),
+                     first.size() < hosts.size() ? ", ..." : "");
+}
+
+std::string to_text(const std::vector<HostReport>& reports) {
+  std::string text;
+  for (const Difference& difference : find_differences(reports)) {
+    text += line_of(difference, reports);
+  }
+  const std::vector<Group> groups = group_findings(reports);
+  if (!text.empty() && !groups.empty()) text += "\n";
+  for (const Group& group : groups) text += line_of(group, reports);
+  if (!text.empty()) text += "\n";
+  const size_t errors = hosts_with(reports, Severity::kError);
+  const size_t warnings = hosts_with(reports, Severity::kWarning);
+  if (errors > 0) {
+    return text + fmt::format("Not ready: {} of {} hosts with errors.\n", errors, reports.size());
+  }
+  if (warnings > 0) {
+    return text +
+           fmt::format("Ready, with warnings on {} of {} hosts.\n", warnings, reports.size());
+  }
+  return text + fmt::format("Ready: {} of {} hosts.\n", reports.size(), reports.size());
+}
+
+Severity worst_of(const std::vector<HostReport>& reports) {
+  Severity worst = Severity::kOk;
+  for (const HostReport& report : reports) {
+    for (const Finding& finding : report.findings) worst = std::max(worst, finding.severity);
+  }
+  return worst;
+}
+
+}  // namespace pacecar::hosts

@@ -1,0 +1,46 @@
+// What preflight found on many hosts: equal findings told once, with the hosts that have them, and
+// facts that should be equal and are not. Pure.
+#pragma once
+
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "deploy/preflight/finding.h"
+#include "transport/base/result.h"
+
+namespace pacecar::hosts {
+
+struct HostReport {
+  std::string host;
+  std::vector<preflight::Finding> findings;  // their ids are known ones
+  std::map<std::string, std::string> facts;
+};
+
+// Of what `pacecar preflight --json` printed there. Errors: kPeer.
+Result<HostReport> read_report(const std::string& host, const std::string& text);
+
+// A finding, and on which of the reports it is.
+struct Group {
+  preflight::Finding finding;
+  std::vector<size_t> hosts;
+};
+// Warnings and errors; errors last, and of each kind those of most hosts last.
+std::vector<Group> group_findings(const std::vector<HostReport>& reports);
+
+// A fact that differs, and who has each value, the most frequent first. A fact that fewer than half
+// of the hosts have is theirs alone.
+struct Difference {
+  std::string fact;
+  std::vector<std::pair<std::string, std::vector<size_t>>> values;
+};
+std::vector<Difference> find_differences(const std::vector<HostReport>& reports);
+
+// "all 16 hosts", "14 of 16 hosts (not gpu03, gpu09)", "gpu03, gpu09".
+std::string who(const std::vector<size_t>& hosts, const std::vector<HostReport>& reports);
+
+std::string to_text(const std::vector<HostReport>& reports);
+preflight::Severity worst_of(const std::vector<HostReport>& reports);
+
+}  // namespace pacecar::hosts

@@ -1,0 +1,36 @@
+// From the flags of a command line to agents on all hosts, and one run on each of them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/hosts/crew.h"
+#include "bench/hosts/targets.h"
+#include "bench/perf/console.h"
+#include "bench/perf/hosts_flags.h"
+#include "transport/base/result.h"
+
+namespace pacecar::hosts {
+
+// Starts the agents and waits for them. A host that is lost is told, and so are hosts with another
+// release, and names that lead to one machine. Errors: kPeer (no host has answered), kUnavailable
+// (Ctrl-C).
+Result<std::unique_ptr<Crew>> reach(const Targets& targets, const perf::HostsFlags& flags,
+                                    const perf::Console& console);
+
+// The same run on all that are ready: how each ended; nullopt of who was lost, or took longer than
+// `limit`, which is told. `arguments_of` gives the words for a host; empty ones: none.
+std::vector<std::optional<Event>> run_on_all(
+    Crew& crew, const std::function<std::vector<std::string>(size_t host)>& arguments_of,
+    Duration limit, const perf::Console& console);
+
+// The last error that a run has printed, without its label; else how it ended.
+std::string why_failed(const Event& ended);
+
+// "3 hosts", "1 host".
+std::string count_of(size_t count, const std::string& what);
+
+}  // namespace pacecar::hosts

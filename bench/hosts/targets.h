@@ -1,0 +1,21 @@
+// What the flags of a command line name: hosts, and how to get to them.
+#pragma once
+
+#include <vector>
+
+#include "bench/hosts/host_list.h"
+#include "bench/hosts/launcher.h"
+#include "bench/perf/hosts_flags.h"
+#include "transport/base/result.h"
+
+namespace pacecar::hosts {
+
+struct Targets {
+  std::vector<Host> hosts;
+  Launcher launcher;
+};
+
+// Errors: those of read_hosts() and Launcher::parse().
+Result<Targets> targets_of(const perf::HostsFlags& flags);
+
+}  // namespace pacecar::hosts

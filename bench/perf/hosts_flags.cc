@@ -1,0 +1,67 @@
+#include "bench/perf/hosts_flags.h"
+
+#include <algorithm>
+
+#include "bench/perf/command_line.h"
+
+namespace pacecar::perf {
+namespace {
+
+constexpr double kLongestReach = 3600;  // seconds
+
+}  // namespace
+
+CLI::Option* add_hosts_flags(CLI::App& app, HostsFlags& flags, const std::string& what) {
+  constexpr const char* kGroup = "Many hosts";
+  auto* hosts =
+      app.add_option("--hosts", flags.hosts,
+                     what +
+                         ": a file with one on each line, names such as gpu[01-16],login1, or "
+                         "slurm for the job's nodes")
+          ->group(kGroup);
+  app.add_option("--launch,--ssh", flags.launch,
+                 "how to reach them: ssh, srun, kubectl, or a command, such as "
+                 "'docker exec -i {host}'")
+      ->needs(hosts)
+      ->capture_default_str()
+      ->group(kGroup);
+  app.add_option("--remote", flags.remote, "the program there")
+      ->needs(hosts)
+      ->capture_default_str()
+      ->group(kGroup);
+  app.add_option("--reach", flags.reach_s, "seconds within which a host must answer")
+      ->check(positive_number(kLongestReach))
+      ->needs(hosts)
+      ->capture_default_str()
+      ->group(kGroup);
+  return hosts;
+}
+
+bool names_hosts(int argc, const char* const* argv) {
+  return std::any_of(argv, argv + argc, [](std::string_view word) {
+    return word == kHostsFlag || (word.starts_with(kHostsFlag) && word[kHostsFlag.size()] == '=');
+  });
+}
+
+std::vector<std::string> given_flags(const CLI::App& app,
+                                     const std::vector<std::string_view>& omitted) {
+  std::vector<std::string> words;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0 || option->get_positional()) continue;
+    const std::vector<std::string>& names = option->get_lnames();
+    const std::string name =
+        names.empty() ? "-" + option->get_snames().front() : "--" + names.front();
+    if (std::ranges::find(omitted, name) != omitted.end()) continue;
+    if (option->get_items_expected_max() == 0) {
+      words.push_back(name);
+      continue;
+    }
+    for (const std::string& value : option->results()) {
+      words.push_back(name);
+      words.push_back(value);
+    }
+  }
+  return words;
+}
+
+}  // namespace pacecar::perf

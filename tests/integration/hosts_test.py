@@ -1,0 +1,362 @@
+"""`pacecar bw`, `lat`, `preflight`, `doctor` and `top` with --hosts: over real sshds in network
+namespaces, and with stand-ins for srun and kubectl: hosts_test.py PROGRAM.
+
+Nothing here asserts a speed but that a link that is shaped to a small part of the others is named.
+What needs namespaces is skipped, with the reason, where they cannot be made.
+"""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.dont_write_bytecode = True  # the modules lie beside the sources
+
+import chromium
+import sshd_hosts
+
+PROGRAM = ""
+LIMIT_S = 240
+# Acknowledgements share the link that is shaped, so that others may be slow in sending there.
+SLOW = "(sends slowly to|is slow in both directions with)"
+WHY_NO_HOSTS = sshd_hosts.missing()
+
+
+def environment(**changes):
+    clean = {k: v for k, v in os.environ.items()
+             if not k.startswith(("PACECAR_", "SLURM_")) and k != "NO_COLOR"}
+    return {**clean, **changes}
+
+
+def run(*command, **changes):
+    return subprocess.run(command, env=environment(**changes), text=True, capture_output=True,
+                          timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL)
+
+
+def command_of(pid):
+    """Its words; empty: it has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[:-1]
+    except OSError:
+        return []
+
+
+class CommandLine(unittest.TestCase):
+    """Without any host."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def stand_in(self, name):
+        """A program of this name that notes its words and runs what comes behind --."""
+        script = self.root / name
+        script.write_text('#!/bin/sh\nprintf "%s\\n" "$*" >>"$0.words"\n'
+                          f'while [ "$1" != "{PROGRAM}" ]; do shift; done\nexec "$@"\n')
+        script.chmod(0o755)
+        return script
+
+    def test_mistakes_are_one_sentence(self):
+        listed = self.root / "hosts.txt"
+        listed.write_text("gpu01\ngpu02 speed=9\n")
+        twice = self.root / "twice.txt"
+        twice.write_text("gpu01\ngpu01\n")
+        for arguments, words in (
+                (["bw", "--hosts", "gpu01"], "--hosts names gpu01 alone"),
+                (["bw", "--hosts", str(listed)], f"{listed}, line 2: 'speed=9' is not known"),
+                (["lat", "--hosts", str(twice)], "line 2: 'gpu01' is named twice"),
+                (["bw", "--hosts", "gpu[1-"], "does not close it"),
+                (["bw", "--hosts", "slurm"], "SLURM_JOB_NODELIST is not set"),
+                (["bw", "--hosts", "-oX,b"], "'-oX' is no host"),
+                (["bw", "--hosts", "a,b", "--launch", "'"], "--launch: "),
+                (["bw", "--hosts", "a,b", "--pairs", "some"], "some"),
+                (["bw", "--hosts", "a,b", "--bind", "::"], "--bind is for one pair"),
+                (["bw", "--least", "0.8"], "--hosts"),
+                (["bw", "--hosts", "a,b", "c"], "host"),
+                (["bw", "--hsots", "a,b"], "did you mean '--hosts'?"),
+                (["preflight", "--hosts", "a,,b"], "has an empty name"),
+                (["doctor", "--hosts", "a,b", "--pid", "7"], "--pid"),
+                (["top", "--once", "--hosts", "gpu[1-"], "does not close it")):
+            process = run(PROGRAM, *arguments)
+            self.assertEqual(process.returncode, 2, arguments)
+            self.assertRegex(process.stderr, r"\Aerror: .*\n\Z", arguments)
+            self.assertIn(words, process.stderr, arguments)
+        process = run(PROGRAM, "bw", "--hosts", "a,b", "--html", "/no/such/folder/x.html")
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(process.stderr, r"\Aerror: cannot write .*\n\Z")
+
+    def test_nobody_answers(self):
+        process = run(PROGRAM, "bw", "--hosts", "a,b", "--launch", "/no/such/launcher")
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("error: a: cannot run /no/such/launcher", process.stderr)
+        process = run(PROGRAM, "lat", "--hosts", "a,b", "--launch", "sh -c 'sleep 600' {host}",
+                      "--reach", "0.3")
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("error: b: it has not answered within 0.3 s: does 'sh -c", process.stderr)
+
+    def test_who_is_no_agent_is_named_with_cause_and_cure(self):
+        for script, words in (
+                ("echo pacecar: command not found >&2; exit 127", "it has no pacecar (exit 127"),
+                ("echo \"error: there is no subcommand 'agent'\" >&2; exit 2",
+                 "knows no --hosts: install the one of this host"),
+                ('echo \'{"type":"welcome","protocol":99,"release":"9.9","machine":"x"}\'; cat',
+                 "another version of pacecar (there 9.9, here "),
+                ("echo Permission denied >&2; exit 255",
+                 "it cannot be reached (exit 255: Permission denied): does '"),
+                ("echo Welcome; echo bye >&2", "it cannot be reached (exit 0: bye)")):
+            file = self.root / "agent"
+            file.write_text(f"#!/bin/sh\n{script}\n")
+            file.chmod(0o755)
+            process = run(PROGRAM, "bw", "--hosts", "a,b", "--launch", f"{file} {{host}}")
+            self.assertEqual(process.returncode, 1, script)
+            self.assertIn(words, process.stderr, script)
+            self.assertIn("none of the 2 hosts has answered", process.stderr)
+
+    def test_srun_and_kubectl_are_given_their_words(self):
+        path = f"{self.root}:{os.environ['PATH']}"
+        for name, words in (("srun", "--nodes=1 --ntasks=1 --overlap --unbuffered --nodelist=n2"),
+                            ("kubectl", "exec -i n2 --")):
+            script = self.stand_in(name)
+            process = run(PROGRAM, "bw", "--hosts", "slurm", "--launch", name, "--remote", PROGRAM,
+                          "-n", "10", PATH=path, SLURM_JOB_NODELIST="n[1-2]",
+                          PACECAR_NICS="soft:udp:lo")
+            self.assertEqual(process.returncode, 0, process.stderr)
+            self.assertIn("warning: n1 and n2 are the same machine", process.stderr)
+            self.assertIn(f"{words} {PROGRAM} agent\n",
+                          pathlib.Path(f"{script}.words").read_text())
+
+    def test_flags_go_to_both_ends_and_variables_never_into_words(self):
+        script = self.stand_in("launch")
+        file = self.root / "m.json"
+        process = run(PROGRAM, "bw", "--hosts", "n1,n2", "--launch", str(script), "--remote",
+                      PROGRAM, "-n", "10", "-s", "8K", "-q", "2", "-b", "--data_validation",
+                      "--json", str(file), PACECAR_NICS="soft:udp:lo", PACECAR_CC="swift")
+        self.assertEqual(process.returncode, 0, process.stderr)
+        document = json.loads(file.read_text())
+        self.assertEqual(len(document["pairs"]), 2)
+        for pair in document["pairs"]:
+            self.assertEqual(pair["results"]["MsgSize"], 8192)
+            self.assertEqual(pair["results"]["n_iterations"], 40)  # of two, and both directions
+            for end in "client", "server":
+                self.assertEqual(pair["results"][end]["congestion_control"]["name"], "swift")
+        self.assertNotIn("swift", pathlib.Path(f"{script}.words").read_text())
+
+    def test_thresholds(self):
+        script = self.stand_in("launch")
+        common = ["--hosts", "n1,n2", "--launch", str(script), "--remote", PROGRAM, "-n", "10"]
+        process = run(PROGRAM, "bw", *common, "--min-gbits", "1e6", PACECAR_NICS="soft:udp:lo")
+        self.assertEqual(process.returncode, 3, process.stderr)
+        self.assertIn("! n1 -> n2 misses the threshold of the test", process.stdout)
+
+    def test_the_agent_ends_with_its_input(self):
+        process = run(PROGRAM, "agent")
+        self.assertEqual((process.returncode, process.stdout, process.stderr), (0, "", ""))
+        for nonsense in "GET / HTTP/1.1\n", '{"type":7}\n', "{}\n", "[]\n", '{"type":"run"}\n':
+            process = subprocess.run([PROGRAM, "agent"], input=nonsense, text=True,
+                                     capture_output=True, timeout=LIMIT_S, check=False)
+            self.assertEqual((process.returncode, process.stdout), (0, ""), nonsense)
+
+
+@unittest.skipIf(WHY_NO_HOSTS, WHY_NO_HOSTS)
+class OverSsh(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.hosts = cls.enterClassContext(sshd_hosts.Hosts())
+        cls.root = cls.hosts.root
+
+    def words(self, *arguments, hosts="gpu[01-04]"):
+        return self.hosts.within(0, PROGRAM, *arguments, "--hosts", hosts, "--launch",
+                                 self.hosts.launch, "--remote", PROGRAM)
+
+    def pacecar(self, *arguments, hosts="gpu[01-04]", **changes):
+        return run(*self.words(*arguments, hosts=hosts), **changes)
+
+    def programs(self, host=None):
+        """{pid: words} of this program's processes on the hosts, or on one of them."""
+        words = {pid: command_of(pid) for number in (range(1, 5) if host is None else [host])
+                 for pid in self.hosts.processes(number)}
+        return {pid: one for pid, one in words.items()
+                if one and one[0] in (PROGRAM, "/proc/self/exe")}
+
+    def until_nobody_is_left(self):
+        give_up = time.monotonic() + LIMIT_S / 4
+        while left := self.programs():
+            if time.monotonic() > give_up:
+                self.fail(f"these stayed behind: {left}")
+            time.sleep(0.05)
+
+    def test_a_slow_link_is_named(self):
+        listed = self.root / "hosts.txt"
+        listed.write_text("# all four\ngpu01\nroot@gpu02\ngpu03 slots=8\n"
+                          f"gpu04 addr={self.hosts.address(4)}\n")
+        self.hosts.shape(3, "10mbit")
+        self.addCleanup(self.hosts.unshape, 3)
+        matrix, page = self.root / "m.json", self.root / "m.html"
+        process = self.pacecar("bw", "-D", "1", "--json", str(matrix), "--html", str(page),
+                               "--least", "0.5", hosts=str(listed))
+        self.assertEqual(process.returncode, 3, process.stdout + process.stderr)
+        self.assertIn("4 hosts, 12 measurements in 6 rounds, 2 at a time: about ", process.stderr)
+        self.assertRegex(process.stdout,
+                         f"! gpu03 {SLOW} every peer: \\d+% below the median")
+        self.assertRegex(process.stdout, r"! gpu03 -> gpu01 misses --least 0.5: ")
+        document = json.loads(matrix.read_text())
+        self.assertEqual(len(document["pairs"]), 12)
+        self.assertEqual([slow["host"] for slow in document["slow_hosts"] if slow["sends"]], [2])
+        self.assertTrue(all(pair["value"] > 0 for pair in document["pairs"]))
+        self.look_at(page)
+
+    def look_at(self, page):
+        if not chromium.installed():
+            return
+        with chromium.Browser() as browser:
+            browser.open(page)
+            text = browser.evaluate("document.querySelector('main').innerText")
+            self.assertIn("pacecar bw between 4 hosts", text)
+            self.assertRegex(text, f"gpu03 {SLOW} every peer")
+            words = browser.evaluate("""(() => {
+              const canvas = document.querySelector("[data-plot=matrix] canvas");
+              const { left, top, width, height } = canvas.getBoundingClientRect();
+              canvas.dispatchEvent(new PointerEvent("pointermove",
+                { clientX: left + Math.min(110, width * 0.28) + 40, clientY: top + 24 + 84 + 10 }));
+              return document.querySelector(".readout").innerText;
+            })()""")
+            self.assertRegex(words, r"gpu01 → gpu02: .* Gb/s, ")
+            self.assertEqual(browser.complaints, [])
+            self.assertEqual(browser.requests, [f"file://{page}"])
+
+    def test_latency_around_a_ring(self):
+        process = self.pacecar("lat", "-n", "100", "--pairs", "ring", hosts="gpu[01-03]")
+        self.assertEqual(process.returncode, 0, process.stderr)
+        self.assertIn("3 hosts, 6 measurements in 6 rounds", process.stderr)
+        self.assertRegex(process.stdout, r"half a round trip in us: rows send, columns receive\n")
+
+    def test_hosts_that_fail_leave_the_others(self):
+        process = self.pacecar("bw", "-n", "100", hosts="gpu[01-02],gpu77")
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(process.stderr, r"error: gpu77: it cannot be reached \(exit 255")
+        self.assertRegex(process.stdout, r"\ngpu01 +\d[\d.]+ +-\n")
+        self.assertIn("! gpu77 is lost: ", process.stdout)
+
+    def test_an_address_that_no_nic_has(self):
+        listed = self.root / "wrong.txt"
+        listed.write_text("gpu01\ngpu02\ngpu03 addr=198.51.100.3\n")
+        process = self.pacecar("bw", "-n", "100", hosts=str(listed))
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(process.stderr, r"error: gpu03: none of its NICs has the address "
+                                         r"198\.51\.100\.3: it has soft:udp:eth0 \(192\.0\.2\.13\)")
+
+    def test_a_nic_that_others_cannot_reach(self):
+        process = self.pacecar("bw", "-n", "100", "-d", "soft:udp:lo", hosts="gpu[01-02]")
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("serves at 127.0.0.1, where others cannot reach it: name its NIC",
+                      process.stdout)
+
+    def test_keys_of_the_cluster(self):
+        key = self.root / "cluster.key"
+        key.write_bytes(os.urandom(32).hex().encode())
+        key.chmod(0o600)
+        process = self.pacecar("bw", "-n", "100", hosts="gpu[01-02]", PACECAR_KEY_FILE=str(key))
+        self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+
+    def start_long(self, *flags):
+        command = self.words("bw", "-D", "3", *flags)
+        process = subprocess.Popen(command, env=environment(), text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        self.addCleanup(process.kill)
+        give_up = time.monotonic() + LIMIT_S / 4
+        while not all(any("--quiet" in one for one in self.programs(host).values())
+                      for host in range(1, 5)):
+            self.assertLess(time.monotonic(), give_up, "no pair is being measured")
+            time.sleep(0.05)
+        return process
+
+    def test_ctrl_c_prints_what_was_measured_and_leaves_nobody_behind(self):
+        process = self.start_long()
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=LIMIT_S)
+        self.assertIn("interrupted", errors)
+        self.assertNotIn("failed", output)
+        self.until_nobody_is_left()
+
+    def test_who_is_killed_leaves_nobody_behind(self):
+        process = self.start_long()
+        process.kill()
+        process.communicate(timeout=LIMIT_S)
+        self.until_nobody_is_left()
+
+    def test_a_host_that_goes_meanwhile_is_lost_and_the_others_go_on(self):
+        process = self.start_long()
+        for pid, words in self.programs(2).items():
+            if "agent" in words:
+                os.kill(pid, signal.SIGKILL)
+        output, _ = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("! gpu02 is lost: its agent has ended", output)
+        self.assertRegex(output, r"gpu01 +(-|\d[\d.]+) +\d[\d.]+ +\d")
+        self.until_nobody_is_left()
+
+    def test_a_host_that_hangs_is_lost_after_one_measurement(self):
+        process = self.start_long("--pair-limit", "4")
+        stopped = self.programs(2)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        output, errors = process.communicate(timeout=LIMIT_S)
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("! gpu02 is lost: its agent does not answer any more", output, errors)
+        self.until_nobody_is_left()
+
+    def test_preflight_of_all(self):
+        subprocess.run(self.hosts.within(2, "ip", "link", "set", "eth0", "mtu", "1400"), check=True)
+        file = self.root / "preflight.json"
+        process = self.pacecar("preflight", "--only", "mtu,software,limits", "--json", str(file))
+        subprocess.run(self.hosts.within(2, "ip", "link", "set", "eth0", "mtu", "1500"), check=True)
+        self.assertIn(process.returncode, (0, 1, 3), process.stderr)
+        self.assertRegex(process.stdout, r"differs  eth0 MTU: 1500 on 3 of 4 hosts \(not gpu02\); "
+                                         r"1400 on gpu02\n")
+        document = json.loads(file.read_text())
+        self.assertEqual([host["name"] for host in document["hosts"]],
+                         ["gpu01", "gpu02", "gpu03", "gpu04"])
+        worst = {"ok": 0, "info": 0, "warning": 3, "error": 1}[document["worst"]]
+        self.assertEqual(process.returncode, worst)
+
+    def test_top_and_doctor(self):
+        state = self.root / "state"
+        state.mkdir(mode=0o700, exist_ok=True)
+        nic = {"PACECAR_STATE_DIR": str(state)}
+        serve = self.hosts.within(1, PROGRAM, "bw", "-p", "0", "--run_infinitely")
+        server = subprocess.Popen(serve, env=environment(**nic), text=True, stderr=subprocess.PIPE)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        self.addCleanup(server.stderr.close)
+        while not re.search(r"on port (\d+)", server.stderr.readline()):
+            pass
+        remote = self.root / "remote"
+        remote.write_text(f"#!/bin/sh\nPACECAR_STATE_DIR={state} exec {PROGRAM} \"$@\"\n")
+        remote.chmod(0o755)
+        flags = ["--hosts", "gpu[01-02]", "--launch", self.hosts.launch, "--remote", str(remote)]
+        process = run(*self.hosts.within(0, PROGRAM, "top", "--once", "--interval", "0.2", *flags))
+        self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+        self.assertIn("2 hosts, ", process.stdout)
+        self.assertIn(f"pid {server.pid}", process.stdout)
+        process = run(*self.hosts.within(0, PROGRAM, "doctor", "--watch", "0", "--json", *flags))
+        self.assertIn(process.returncode, (0, 1), process.stderr)
+        seen = json.loads(process.stdout)["processes"]
+        self.assertEqual({one["now"]["pid"] for one in seen}, {server.pid})
+        process = run(*self.hosts.within(0, PROGRAM, "top", "--once", "--hosts", "gpu77",
+                                         "--launch", self.hosts.launch))
+        self.assertEqual(process.returncode, 1)
+        self.assertIn("! gpu77: 'ssh -F ", process.stdout)
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
