@@ -31,22 +31,11 @@ inline Record load_polled_record(const Record& record) {
   return std::bit_cast<Record>(copy);
 }
 
-// Later stores do not become visible before earlier ones. On x86 only the compiler must be told:
-// the processor keeps their order.
-[[gnu::always_inline]] inline void order_stores() {
-#if defined(__x86_64__)
-  asm volatile("" ::: "memory");
-#else
-  __atomic_thread_fence(__ATOMIC_RELEASE);
-#endif
-}
-
-// At an aligned place, never half seen, and not before what was stored earlier by this function.
+// At an aligned place, never half seen, and not before what was written earlier.
 template <std::unsigned_integral Word>
 [[gnu::always_inline]] inline void store_polled(uint8_t* place, Word word) {
   using Aliasing [[gnu::may_alias]] = Word;
-  __atomic_store_n(reinterpret_cast<Aliasing*>(place), word, __ATOMIC_RELAXED);
-  order_stores();
+  __atomic_store_n(reinterpret_cast<Aliasing*>(place), word, __ATOMIC_RELEASE);
 }
 
 }  // namespace pacecar
