@@ -57,9 +57,16 @@ template <std::unsigned_integral Word>
     source += 128;
     length -= 128;
   }
-  const size_t words = length / 8;
-  for (size_t i = 0; i < words; ++i) store<uint64_t>(destination + 8 * i, source + 8 * i);
-  for (size_t at = 8 * words; at < length; ++at) store<uint8_t>(destination + at, source + at);
+  while (length >= 8) {
+    store<uint64_t>(destination, source);
+    destination += 8;
+    source += 8;
+    length -= 8;
+  }
+  while (length > 0) {
+    store<uint8_t>(destination++, source++);
+    --length;
+  }
 }
 
 #if defined(__x86_64__)
