@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tests/conformance/packet_io_conformance.h"
+#include "tests/support/under_sanitizer.h"
 #include "transport/io/raw/raw_io.h"
 #include "transport/io/sockaddr.h"
 #include "transport/io/udp/udp_socket.h"
@@ -91,7 +92,7 @@ TEST(RawIo, HearsNothingOfOthersWhileItOpens) {
       sendto(from.fd(), letter.data(), letter.size(), 0, &name.any, size);
     }
   });
-  for (int i = 0; i < 2000; ++i) {
+  for (size_t i = 0; i < test::rounds(2000); ++i) {
     const auto io = open_end(1);
     if (!io && io.error().code == ErrorCode::kPermission) GTEST_SKIP() << io.error().message;
     ASSERT_TRUE(io);

@@ -122,6 +122,7 @@ NcclResult one_byte_more(void* request, int* done, int* sizes) {
   return result;
 }
 NcclResult crashing_send(void*, void*, size_t, int, void*, void*, void**) {
+  signal(SIGSEGV, SIG_DFL);  // a sanitizer would make an exit of it
   raise(SIGSEGV);
   return NcclResult::kSuccess;
 }

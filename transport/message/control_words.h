@@ -11,12 +11,10 @@
 #include <optional>
 #include <type_traits>
 
+#include "transport/base/polled_memory.h"
 #include "transport/base/units.h"
 
 namespace pacecar {
-
-// Words change under us: the peer's NIC writes them (in hardware, while we read).
-inline uint64_t read_word(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
 
 // What a NIC writes becomes visible in units of at least so many aligned bytes: in the order of
 // their addresses, or in any under relaxed ordering (a setting of the machine, or of firmware).
@@ -39,7 +37,7 @@ struct alignas(64) CtsSlot {
   uint64_t sequence = 0;     // 1 + how many slots the receiver has posted before this one
 
   bool holds(uint64_t wanted) const {
-    return read_word(sequence) == wanted && read_word(first_sequence) == wanted;
+    return load_polled(sequence) == wanted && load_polled(first_sequence) == wanted;
   }
 };
 static_assert(sizeof(CtsSlot) == 2 * kVisibleUnit && std::is_trivially_copyable_v<CtsSlot>);
@@ -113,8 +111,7 @@ constexpr NoteWords seal(const LaneNote& note) {
 
 // The newest note; nullopt while it is being written.
 inline std::optional<LaneNote> read_note(const NoteWords& place) {
-  NoteWords words;
-  for (size_t i = 0; i < words.size(); ++i) words[i] = read_word(place[i]);
+  const NoteWords words = load_polled_record(place);
   if (words.front() != note_checksum(words)) return std::nullopt;
   return std::bit_cast<LaneNote>(words);
 }

@@ -32,7 +32,7 @@ void Messenger::keep_house(Instant now) {
 
 bool Messenger::keep_house(Sender& sender, Instant now) {
   Flow& flow = *sender.flow;
-  const uint64_t word = read_word(sender.table->peer_close);
+  const uint64_t word = load_polled(sender.table->peer_close);
   if (CloseWord::closed(word) && !sender.peer_closed) {
     sender.peer_closed = true;
     sender.queue.on_peer_closed(CloseWord::count(word));
@@ -56,7 +56,7 @@ bool Messenger::keep_house(Sender& sender, Instant now) {
 
 // True while what the peer has sent before it closed may be under way.
 bool Messenger::look_for_close(Receiver& receiver, Instant now) {
-  const uint64_t word = read_word(receiver.table->peer_close);
+  const uint64_t word = load_polled(receiver.table->peer_close);
   const bool closing = CloseWord::closed(word) && !receiver.peer_closed;
   if (closing && receiver.close_due == Instant::never()) {
     receiver.close_due = now + config_.silence_limit;

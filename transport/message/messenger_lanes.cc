@@ -39,7 +39,7 @@ Messenger::LaneSight Messenger::send_lane(ConnectionId connection) const {
   const Sender& sender = senders_[connection];
   return {.writes = sender.queue.outstanding(),
           .life = sender.queue.moves() + sender.flow->standing.acked + sender.notes_done,
-          .closed = CloseWord::closed(read_word(sender.table->peer_close)),
+          .closed = CloseWord::closed(load_polled(sender.table->peer_close)),
           .failure = sender.failure};
 }
 
@@ -47,12 +47,12 @@ Messenger::LaneSight Messenger::receive_lane(ConnectionId connection) const {
   const Receiver& receiver = receivers_[connection];
   return {.writes = receiver.tells_outstanding,
           .life = receiver.queue.moves() + receiver.tells_done + receiver.notes_done,
-          .closed = CloseWord::closed(read_word(receiver.table->peer_close)),
+          .closed = CloseWord::closed(load_polled(receiver.table->peer_close)),
           .failure = receiver.failure};
 }
 
 uint64_t Messenger::completed_by_peer(ConnectionId sender) const {
-  return CloseWord::count(read_word(senders_[sender].table->peer_close));
+  return CloseWord::count(load_polled(senders_[sender].table->peer_close));
 }
 
 void Messenger::hold_sends(ConnectionId connection, bool held) {

@@ -225,7 +225,7 @@ void Messenger::say(const Flow& flow, uint64_t word) {
 // Grants from receivers, demands from senders.
 void Messenger::poll_flow_words(Instant now) {
   for (const FlowId id : open_flows_) {
-    const uint64_t word = read_word(words_in_[id]);
+    const uint64_t word = load_polled(words_in_[id]);
     if (word == words_seen_[id]) continue;
     Flow& flow = flows_[id];
     if (flow.state != Flow::State::kOpen) continue;
@@ -350,7 +350,7 @@ void Messenger::poll_telling(Instant now) {
     if (receiver.tell_at == Instant::never()) receiver.tell_at = now + kTellDelay;
     const bool passes = data_posted_to_ != nullptr && *data_posted_to_ == receiver.flow->peer;
     const Instant tell_at = passes ? receiver.tell_at - kInPassing : receiver.tell_at;
-    if (now < tell_at && !receiver.queue.urgent(read_word(receiver.table->peer_wanted))) {
+    if (now < tell_at && !receiver.queue.urgent(load_polled(receiver.table->peer_wanted))) {
       next_telling_ = std::min(next_telling_, receiver.tell_at);
       telling_.add(receiver.id);
       continue;

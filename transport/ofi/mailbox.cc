@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "transport/base/check.h"
+#include "transport/base/polled_memory.h"
 
 namespace pacecar {
 
@@ -34,12 +35,12 @@ OfiMailbox::Outgoing OfiMailbox::send(OfiMessage message) {
 
 bool OfiMailbox::has_come() const {
   const OfiMessage& place = rings_.in[taken_ % OfiRings::kMessages];
-  return __atomic_load_n(&place.sequence, __ATOMIC_ACQUIRE) == taken_ + 1;
+  return load_polled(place.sequence) == taken_ + 1;
 }
 
 std::optional<OfiMessage> OfiMailbox::take() {
   if (!has_come()) return std::nullopt;
-  const OfiMessage message = rings_.in[taken_ % OfiRings::kMessages];
+  const OfiMessage message = load_polled_record(rings_.in[taken_ % OfiRings::kMessages]);
   if (message.check != message.make_check(secret_)) return std::nullopt;
   ++taken_;
   if (message.taken - taken_by_peer_ > sent_ - taken_by_peer_) {

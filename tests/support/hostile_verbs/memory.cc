@@ -12,6 +12,8 @@
 #include <new>
 #include <utility>
 
+#include "transport/base/polled_memory.h"
+
 namespace pacecar::hostile {
 namespace {
 
@@ -225,7 +227,7 @@ void Landing::land(const Piece& piece) {
     for (; at + sizeof(uint64_t) <= piece.data.size(); at += sizeof(uint64_t)) {
       uint64_t word = 0;
       std::memcpy(&word, piece.data.data() + at, sizeof word);
-      __atomic_store_n(reinterpret_cast<uint64_t*>(piece.to + at), word, __ATOMIC_RELEASE);
+      store_polled(piece.to + at, word);
     }
   }
   std::memcpy(piece.to + at, piece.data.data() + at, piece.data.size() - at);

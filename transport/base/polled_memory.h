@@ -1,0 +1,41 @@
+// Words of memory that one side writes while another polls them, with nothing else between the two:
+// a peer's NIC, or a thread that plays one, and whoever waits for what it writes. Such memory is
+// read and written by these functions only.
+//
+// Each is one plain instruction on x86; by the language's letter nothing less makes them no race.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace pacecar {
+
+// What was written before this word is seen, too.
+template <std::unsigned_integral Word>
+[[gnu::always_inline]] inline Word load_polled(const Word& word) {
+  return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
+}
+
+// Word by word: it may be written in between, so it must vouch for itself.
+template <typename Record>
+  requires(std::is_trivially_copyable_v<Record> && alignof(Record) >= sizeof(uint64_t))
+inline Record load_polled_record(const Record& record) {
+  using Aliasing [[gnu::may_alias]] = uint64_t;
+  const auto* const words = reinterpret_cast<const Aliasing*>(&record);
+  std::array<uint64_t, sizeof(Record) / sizeof(uint64_t)> copy;
+  for (size_t i = 0; i < copy.size(); ++i) copy[i] = __atomic_load_n(&words[i], __ATOMIC_ACQUIRE);
+  return std::bit_cast<Record>(copy);
+}
+
+// At an aligned place, never half seen, and not before what was written earlier.
+template <std::unsigned_integral Word>
+[[gnu::always_inline]] inline void store_polled(uint8_t* place, Word word) {
+  using Aliasing [[gnu::may_alias]] = Word;
+  __atomic_store_n(reinterpret_cast<Aliasing*>(place), word, __ATOMIC_RELEASE);
+}
+
+}  // namespace pacecar
