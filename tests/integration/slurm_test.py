@@ -29,16 +29,6 @@ name = "fixed"
 transport.cc = "fixed"
 """
 
-# Stands in for Slurm: N nodes; it notes who is to send to whom, and everybody gets 1 Gb/s.
-FAKE_SCONTROL = "#!/bin/sh\nseq -f node%g $NODES\n"
-FAKE_SRUN = """#!/bin/sh
-case "$*" in
-  *run_infinitely*) yes 'waiting for a client' | head -n "$NODES"; exec sleep 60 ;;
-esac
-echo "$PAIRS" >>"$NOTES"
-for pair in $PAIRS; do echo "${pair%=*} ${pair#*=} 1"; done
-"""
-
 
 def setUpModule():
     global CLUSTER
@@ -66,63 +56,24 @@ class SlurmCase(unittest.TestCase):
 
 
 class AllPairs(SlurmCase):
-    def cells(self, printed):
-        lines = printed.splitlines()
-        header = next(i for i, line in enumerate(lines) if line.startswith("Gb/s from"))
-        columns = lines[header + 1].split()
-        self.assertEqual(columns, CLUSTER.nodes)
-        rows = [line.split() for line in lines[header + 2:header + 2 + len(columns)]]
-        return {(row[0], column): cell for row in rows for column, cell in zip(columns, row[1:])}
-
     def test_matrix(self):
         printed = self.submit("--nodes=3", SCRIPTS / "bw_all_pairs.sbatch", "-s", "64K", "-n", 200)
-        for (one, other), cell in self.cells(printed).items():
-            if one == other:
-                self.assertEqual(cell, "-")
-            else:
-                self.assertGreater(float(cell), 0)
-        self.assertEqual(len(re.findall(r"^slowest: [\d.]+ n\d to n\d$", printed, re.M)), 3)
+        lines = [line.split() for line in printed.splitlines()]
+        header = lines.index([*"from \\ to".split(), *CLUSTER.nodes])
+        for node, row in zip(CLUSTER.nodes, lines[header + 1:]):
+            self.assertEqual(row[0], node)
+            self.assertEqual(len(row), len(CLUSTER.nodes), printed)  # to each but itself
+            self.assertGreater(min(float(cell) for cell in row[1:]), 0)
 
     def test_missed_threshold(self):
         printed = self.submit("--nodes=2", SCRIPTS / "bw_all_pairs.sbatch", "-s", "64K", "-n", 100,
-                              "--min-gbits", "1000000", expect=1)
-        self.assertRegex(printed, r"n1 +- +[\d.]+!")
-        self.assertIn("missed a threshold", printed)
+                              "--min-gbits", "1000000", expect=3)
+        self.assertIn("! n1 -> n2 misses the threshold of the test", printed)
 
-    def test_servers_that_do_not_start(self):
+    def test_nodes_without_the_nic(self):
         printed = self.submit("--nodes=2", SCRIPTS / "bw_all_pairs.sbatch", expect=1,
                               PACECAR_NICS="soft:udp:none0")
-        self.assertIn("bw_all_pairs: a server ended: ", printed)
-        self.assertIn("none0", printed)
-
-    def test_a_pair_that_fails(self):
-        printed = self.submit("--nodes=2", SCRIPTS / "bw_all_pairs.sbatch", "-d", "soft:udp:none0",
-                              expect=1)
-        self.assertRegex(printed, r"n1 +- +failed")
-
-
-class Rounds(SlurmCase):
-    def test_every_pair_once_and_every_node_in_one_pair_of_a_round(self):
-        for name, text in (("scontrol", FAKE_SCONTROL), ("srun", FAKE_SRUN)):
-            (self.folder / name).write_text(text)
-            (self.folder / name).chmod(0o755)
-        notes = self.folder / "notes"
-        for nodes in (2, 3, 4, 5, 8, 11):
-            notes.write_text("")
-            subprocess.run([SCRIPTS / "bw_all_pairs.sbatch"], check=True, timeout=LIMIT_S,
-                           stdout=subprocess.DEVNULL,
-                           env={**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}",
-                                "NODES": str(nodes), "NOTES": str(notes), "SLURM_JOB_ID": "1",
-                                "SLURM_JOB_NODELIST": "all"})
-            rounds = [[tuple(pair.split("=")) for pair in line.split()]
-                      for line in notes.read_text().splitlines()]
-            for pairs in rounds:
-                busy = [node for pair in pairs for node in pair]
-                self.assertEqual(len(busy), len(set(busy)), pairs)
-                self.assertEqual(len(pairs), nodes // 2)
-            every = sorted(pair for pairs in rounds for pair in pairs)
-            names = [f"node{number}" for number in range(1, nodes + 1)]
-            self.assertEqual(every, sorted((a, b) for a in names for b in names if a != b))
+        self.assertRegex(printed, r"! n1 -> n2 failed: n2: PACECAR_NICS names .soft:udp:none0.")
 
 
 class Nccl(SlurmCase):
