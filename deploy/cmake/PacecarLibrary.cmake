@@ -33,7 +33,7 @@ endfunction()
 # their path from the repository's root.
 function(pacecar_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;APART;DEPS;PRIVATE_DEPS" ${ARGN})
-  if(ARG_SOURCES)
+  if(ARG_SOURCES OR ARG_APART)
     add_library(${name} STATIC ${ARG_SOURCES} ${ARG_APART})
     target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
     pacecar_together(${name} 8 APART ${ARG_APART})
