@@ -99,11 +99,15 @@ await_gid() {
   done
 }
 
-# await_bytes INTERFACE BYTES: until so many more have arrived there.
+# await_bytes INTERFACE BYTES: until so many more have arrived there; fails where they do not come, as
+# when the job has ended before.
 await_bytes() {
-  local counter=/sys/class/net/$1/statistics/rx_bytes begin now
+  local counter=/sys/class/net/$1/statistics/rx_bytes begin now give_up=$((SECONDS + 120))
   read -r begin <"$counter" || return
-  until read -r now <"$counter" && ((now >= begin + $2)); do sleep 0.05; done
+  until read -r now <"$counter" && ((now >= begin + $2)); do
+    ((SECONDS < give_up)) || return
+    sleep 0.05
+  done
 }
 
 # Packets on eth0 to FILE in the share, until end_capture.
