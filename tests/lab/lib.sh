@@ -99,7 +99,7 @@ await_gid() {
   done
 }
 
-# await_bytes INTERFACE BYTES: until so many more have arrived there; fails where they do not come, as
+# await_bytes INTERFACE BYTES: until so many more have arrived there; fails where they do not, as
 # when the job has ended before.
 await_bytes() {
   local counter=/sys/class/net/$1/statistics/rx_bytes begin now give_up=$((SECONDS + 120))
