@@ -21,6 +21,12 @@ std::unique_ptr<FakeNcclHost> start_impatient_host() {
   return start_host();
 }
 
+// Who closes says so: nobody waits for a timeout, which a busy machine would bring too early.
+std::unique_ptr<FakeNcclHost> start_patient_host() {
+  setenv("PACECAR_TIMEOUT", "60s", 1);
+  return start_host();
+}
+
 NcclResult try_post(const FakeNcclHost& host, const Rank& rank, void* comm, const Buffer& buffer,
                     size_t part, void** request) {
   const Part posted = buffer.part(part * kBytes, kBytes);
@@ -58,7 +64,7 @@ NcclResult stream(const FakeNcclHost& host, const Rank& rank, void* comm, const 
 // A rank aborts in full flight: buffers are gone at once, and nothing may touch them any more.
 void abort_while_streaming(int aborting) {
   expect_processes_pass(2, [&](Rank& rank) {
-    const auto host = start_host();  // who closes says so: nobody waits for a timeout
+    const auto host = start_patient_host();
     void* const comm = connect_ranks(*host, rank);
     Buffer buffer(*host, comm, kRequests * kBytes);
     if (rank.rank() == aborting) {
