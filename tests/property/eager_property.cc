@@ -5,6 +5,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
@@ -29,26 +30,38 @@ constexpr Bytes kLargest = 16000;
 constexpr Bytes kShort = 300;        // those that come together share a write
 constexpr Bytes kWriteBytes = 4096;  // larger messages take several writes
 constexpr int32_t kTags = 3;
-constexpr uint32_t kMessages = 399;
 
-// What sends and receives do until all of `kMessages` have arrived.
+// What the applications do.
+struct Traffic {
+  uint32_t messages = 0;  // a multiple of kTags
+  Bytes largest = 0;
+  bool full = false;  // as much as a connection takes is under way, in as large requests
+};
+constexpr Traffic kMixed{.messages = 399, .largest = kLargest};
+constexpr Traffic kStream{.messages = 1500, .largest = 100, .full = true};
+
+// What sends and receives do until all messages have arrived.
 class World {
  public:
-  explicit World(uint64_t seed) : prng_(seed), idle_receiver_(1 + prng_.below(20)) {
+  World(uint64_t seed, const Traffic& traffic)
+      : traffic_(traffic), prng_(seed), idle_receiver_(1 + prng_.below(traffic.full ? 2 : 20)) {
     receiver_.enable_eager(kCells, receive_tables_.cells(0));
     sender_.enable_eager(kCells, send_tables_.cells(0), 0,
                          {reinterpret_cast<uint64_t>(receive_tables_.cells(0)), 0});
   }
 
   void run() {
-    for (uint32_t turn = 0; completed_ < kMessages; ++turn) {
-      RC_ASSERT(turn < 200 * kMessages);
+    for (uint32_t turn = 0; completed_ < traffic_.messages; ++turn) {
+      RC_ASSERT(turn < 200 * traffic_.messages);
       switch (prng_.below(8)) {
         case 0:
-          send();
+          while (send() && traffic_.full) {
+          }
           break;
         case 1:
-          if (prng_.below(idle_receiver_) == 0) receive();
+          if (prng_.below(idle_receiver_) > 0) break;
+          while (receive() && traffic_.full) {
+          }
           break;
         case 2:
           match();
@@ -76,8 +89,10 @@ class World {
     RC_ASSERT(receiver_.idle());
     RC_ASSERT(!receiver_.holds_messages());
     RC_ASSERT(arrived_bytes_ == sent_bytes_);
-    RC_ASSERT(done_ == kMessages);
-    RC_TAG(ahead_ == 0 ? "none ahead" : ahead_ < kMessages / 4 ? "some ahead" : "many ahead");
+    RC_ASSERT(done_ == traffic_.messages);
+    RC_TAG(ahead_ == 0                      ? "none ahead"
+           : ahead_ < traffic_.messages / 4 ? "some ahead"
+                                            : "many ahead");
   }
 
  private:
@@ -110,14 +125,16 @@ class World {
     return tag;
   }
 
-  void send() {
-    if (sent_.size() == kMessages) return;
+  // False where none may be posted.
+  bool send() {
+    if (sent_.size() == traffic_.messages) return false;
     uint32_t pending = 0;
     for (const Message& message : sent_) pending += message.request.state() == State::kPending;
-    if (pending == kMaxSends) return;
+    if (pending == kMaxSends) return false;
     Message& message = sent_.emplace_back();
     constexpr std::array kBelow = {kShort, kEager, kLargest};
-    message.bytes.resize(prng_.below(kBelow[prng_.below(kBelow.size())] + 1));
+    const Bytes below = std::min(kBelow[prng_.below(kBelow.size())], traffic_.largest);
+    message.bytes.resize(prng_.below(below + 1));
     sent_bytes_ += message.bytes.size();
     for (uint8_t& byte : message.bytes) byte = static_cast<uint8_t>(prng_.next_u64());
     message.tag = shuffled_tag(send_bag_);
@@ -125,13 +142,14 @@ class World {
     RC_ASSERT(sender_.post(
         {message.bytes.data(), message.bytes.size(), message.tag, 1, &message.request}));
     expected_[message.tag].push_back(message.bytes);
+    return true;
   }
 
-  void receive() {
-    const auto left = static_cast<uint32_t>(kMessages - posted_);
-    if (left == 0 || receives_.size() - finished_ == kMaxReceives) return;
+  bool receive() {
+    const uint32_t most = std::min(traffic_.messages - posted_, kMaxGroup);
+    if (most == 0 || receives_.size() - finished_ == kMaxReceives) return false;
     Receive& receive = receives_.emplace_back();
-    receive.count = 1 + static_cast<uint32_t>(prng_.below(std::min(left, kMaxGroup)));
+    receive.count = traffic_.full ? most : 1 + static_cast<uint32_t>(prng_.below(most));
     ReceiveOperation operation{.count = receive.count, .request = &receive.request};
     for (uint32_t i = 0; i < receive.count; ++i) {
       receive.buffers[i].resize(kLargest);
@@ -144,6 +162,7 @@ class World {
     posted_ += receive.count;
     ReceiveQueue::Progress progress;
     RC_ASSERT(receiver_.take_eager(&progress) == ReceiveQueue::Arrival::kOk);
+    return true;
   }
 
   void match() {
@@ -228,6 +247,7 @@ class World {
     }
   }
 
+  const Traffic traffic_;
   Prng prng_;
   uint64_t idle_receiver_;  // it posts that many times more rarely than others do anything
   TableMemory<SendTable> send_tables_{1, kCells.bytes()};
@@ -252,7 +272,12 @@ class World {
   size_t finished_ = 0;
 };
 
-RC_GTEST_PROP(Eager, EveryMessageFindsItsBuffer, (uint64_t seed)) { World(seed).run(); }
+RC_GTEST_PROP(Eager, EveryMessageFindsItsBuffer, (uint64_t seed)) { World(seed, kMixed).run(); }
+
+// Buffers are filled and posted again before the sender has been told of them.
+RC_GTEST_PROP(Eager, EveryMessageOfAStreamFindsItsBuffer, (uint64_t seed)) {
+  World(seed, kStream).run();
+}
 
 }  // namespace
 }  // namespace pacecar

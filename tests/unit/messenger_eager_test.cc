@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <span>
 
 #include "tests/support/sim_host.h"
 
@@ -52,9 +53,15 @@ class MessengerEagerTest : public testing::Test {
     return request;
   }
   MessageRequest& receive(Bytes size = kLarge, int32_t tag = 0) {
+    return receive_group(1, size, tag);
+  }
+  // With tags from `tag` on.
+  MessageRequest& receive_group(uint32_t count, Bytes size, int32_t tag = 0) {
     MessageRequest& request = pending();
-    ReceiveOperation operation{.count = 1, .request = &request};
-    operation.buffers[0] = {to_.data(), size, tag, to_region_.key, to_region_.remote_address};
+    ReceiveOperation operation{.count = count, .request = &request};
+    for (auto& buffer : std::span(operation.buffers).first(count)) {
+      buffer = {to_.data(), size, tag++, to_region_.key, to_region_.remote_address};
+    }
     EXPECT_TRUE(messenger(1).receive(ends_.receive, operation, network_.now()));
     return request;
   }
@@ -125,6 +132,39 @@ TEST_F(MessengerEagerTest, ShortMessagesThatComeTogetherShareAWrite) {
   EXPECT_EQ(messenger(0).counters().messages_sent, kMessages);
   EXPECT_EQ(messenger(1).counters().messages_received, kMessages);
   EXPECT_EQ(messenger(1).counters().bytes_received, 40 * kMessages);
+}
+
+// Buffers may be posted before the peer has read of those whose slots they take, and be the last
+// ones: then only its messages say when they can be told.
+TEST_F(MessengerEagerTest, LastBuffersOfAStreamAreTold) {
+  Prng prng(1);
+  for (int round = 0; round < 40; ++round) {
+    const uint32_t messages = kMaxGroup * (40 + static_cast<uint32_t>(prng.below(80)));
+    const auto step = Duration::from_ns(100 + static_cast<int64_t>(prng.below(5000)));
+    const Instant deadline = network_.now() + Duration::from_ms(200);
+    std::deque<MessageRequest*> receives;
+    std::deque<MessageRequest*> sends;
+    uint32_t posted = 0;
+    uint32_t sent = 0;
+    const auto drop_done = [](std::deque<MessageRequest*>& requests) {
+      while (!requests.empty() && requests.front()->state() == State::kDone) requests.pop_front();
+    };
+    while (network_.now() < deadline &&
+           (posted < messages || !(receives.empty() && sends.empty()))) {
+      for (; posted < messages && receives.size() < kMaxReceives; posted += kMaxGroup) {
+        receives.push_back(&receive_group(kMaxGroup, 100));
+      }
+      for (; sent < messages && sends.size() < kMaxSends; ++sent) {
+        sends.push_back(&send(100, static_cast<int32_t>(sent % kMaxGroup)));
+      }
+      run_for(step);
+      drop_done(receives);
+      drop_done(sends);
+    }
+    ASSERT_TRUE(receives.empty() && sends.empty())
+        << "round " << round << ": " << receives.size() << " receives, " << sends.size()
+        << " sends are left";
+  }
 }
 
 // Without eager messages one buffer posted at a time is one notice for each.

@@ -29,7 +29,14 @@ class ReceiveQueueTest : public testing::Test {
     EXPECT_TRUE(queue_.post(operation));
     return request;
   }
+  void tell() {
+    for (auto run = queue_.next_run(); run.count > 0; run = queue_.next_run()) {
+      queue_.on_run_posted(run.count);
+    }
+  }
+  // From a peer that has been told of what it may be told of.
   ReceiveQueue::Arrival arrive(uint32_t slot, Bytes bytes, uint32_t writes = 1) {
+    tell();
     return queue_.on_write({.connection = 0, .slot = slot, .writes = writes}, bytes, &progress_);
   }
 
@@ -111,6 +118,8 @@ TEST_F(ReceiveQueueTest, NonsenseIsAProtocolError) {
   EXPECT_EQ(arrive(0, 11), kProtocolError);  // more than the buffer holds
   EXPECT_EQ(arrive(1, 10), kOk);
   EXPECT_EQ(arrive(1, 0), kProtocolError);  // twice
+  receive({10});
+  EXPECT_EQ(queue_.on_write({.slot = 2, .writes = 1}, 1, &progress_), kProtocolError);  // not told
 }
 
 TEST_F(ReceiveQueueTest, RunsOfSlotsDoNotWrap) {

@@ -346,7 +346,10 @@ void Messenger::poll_telling(Instant now) {
   for (size_t left = telling_.size(); left > 0; --left) {
     Receiver& receiver = receivers_[telling_.take()];
     const ReceiveQueue::Run run = receiver.queue.next_run();
-    if (run.count == 0) continue;
+    if (run.count == 0) {  // all are told; or the peer's next message says that there is room
+      if (!receiver.queue.all_told()) telling_.add(receiver.id);
+      continue;
+    }
     if (receiver.tell_at == Instant::never()) receiver.tell_at = now + kTellDelay;
     const bool passes = data_posted_to_ != nullptr && *data_posted_to_ == receiver.flow->peer;
     const Instant tell_at = passes ? receiver.tell_at - kInPassing : receiver.tell_at;
@@ -367,10 +370,9 @@ void Messenger::poll_telling(Instant now) {
       ++receiver.tells_outstanding;
       receiver.tell_at = Instant::never();
     }
-    if (receiver.queue.next_run().count > 0) {  // the ring wraps, or the queue pair is full
-      telling_.add(receiver.id);
-      next_telling_ = now;
-    }
+    if (!receiver.queue.all_told()) telling_.add(receiver.id);
+    // The ring wraps, or the queue pair is full.
+    if (receiver.queue.next_run().count > 0) next_telling_ = now;
     if (!posted) return;
   }
 }

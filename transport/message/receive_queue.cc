@@ -13,14 +13,14 @@ bool ReceiveQueue::post(const ReceiveOperation& operation) {
   for (uint32_t i = 0; i < operation.count; ++i) {
     const ReceiveOperation::Buffer& buffer = operation.buffers[i];
     if (!used(posted_)) buffers_.emplace_back();
-    buffers_[posted_++ % kCtsSlots] = Buffer{.data = buffer.data,
-                                             .remote = buffer.remote,
-                                             .size = buffer.size,
-                                             .key = buffer.key,
-                                             .tag = buffer.tag,
-                                             .group_size = static_cast<uint8_t>(operation.count),
-                                             .group_index = static_cast<uint8_t>(i),
-                                             .active = true};
+    buffers_[place(posted_++)] = Buffer{.data = buffer.data,
+                                        .remote = buffer.remote,
+                                        .size = buffer.size,
+                                        .key = buffer.key,
+                                        .tag = buffer.tag,
+                                        .group_size = static_cast<uint8_t>(operation.count),
+                                        .group_index = static_cast<uint8_t>(i),
+                                        .active = true};
     posted_bytes_ += buffer.size;
   }
   return true;
@@ -36,7 +36,7 @@ ReceiveQueue::Run ReceiveQueue::next_run() const {
 
 void ReceiveQueue::write(const Run& run, uint64_t grant, ReceiveTable& table) const {
   for (uint32_t i = 0; i < run.count; ++i) {
-    const Buffer& buffer = buffers_[run.first + i];
+    const Buffer& buffer = buffers_[place(told_ + i)];
     table.slots[run.first + i] = CtsSlot{
         .address = buffer.remote,
         .size = buffer.size,
@@ -72,9 +72,10 @@ ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes b
     tells_late_ = true;
     return take_eager(progress);
   }
-  if (!used(immediate.slot) || !buffers_[immediate.slot].active) return Arrival::kProtocolError;
-  Buffer& buffer = buffers_[immediate.slot];
-  const uint64_t slot = posted_ - 1 - (posted_ - 1 - immediate.slot) % kCtsSlots;
+  // The newest of that number that the peer has been told of.
+  const uint64_t slot = told_ - 1 - (told_ - 1 - immediate.slot) % kCtsSlots;
+  if (slot >= told_ || !buffers_[place(slot)].active) return Arrival::kProtocolError;
+  Buffer& buffer = buffers_[place(slot)];
   read_by_peer_ = std::max(read_by_peer_, slot + 1);
   ++buffer.writes_seen;
   buffer.received += bytes;
@@ -104,6 +105,8 @@ ReceiveQueue::Arrival ReceiveQueue::take_eager(Progress* progress) {
       ordered_copy(buffer->data, message->data, buffer->received);
     }
     if (complete(*buffer, progress) != Arrival::kOk) return Arrival::kProtocolError;
+    // More than may go ahead of their buffers.
+    if (completed_ > told_ + EagerCells::kMessages) return Arrival::kProtocolError;
   }
   inbox_.free_taken();
   return Arrival::kOk;
@@ -111,7 +114,7 @@ ReceiveQueue::Arrival ReceiveQueue::take_eager(Progress* progress) {
 
 ReceiveQueue::Buffer* ReceiveQueue::buffer_for(const EagerHeader& header) {
   for (uint64_t slot = std::max(header.next_slot, completed_); slot < posted_; ++slot) {
-    Buffer& buffer = buffers_[slot % kCtsSlots];
+    Buffer& buffer = buffers_[place(slot)];
     if (buffer.tag == header.tag && !buffer.eager) return &buffer;
   }
   return nullptr;
@@ -122,7 +125,7 @@ ReceiveQueue::Arrival ReceiveQueue::complete(Buffer& buffer, Progress* progress)
   buffer.active = false;
   posted_bytes_ -= buffer.size;
   progress->finished += buffer.size;
-  Receive* receive = receive_of(static_cast<uint32_t>(&buffer - buffers_.data()));
+  Receive* receive = receive_of(buffer);
   if (receive == nullptr) return Arrival::kProtocolError;
   if (buffer.failed) receive->failure = MessageFailure::kTooLong;
   ++receive->done;
@@ -131,10 +134,11 @@ ReceiveQueue::Arrival ReceiveQueue::complete(Buffer& buffer, Progress* progress)
   return Arrival::kOk;
 }
 
-ReceiveQueue::Receive* ReceiveQueue::receive_of(uint32_t slot) {
+ReceiveQueue::Receive* ReceiveQueue::receive_of(const Buffer& buffer) {
+  const auto at = static_cast<uint64_t>(&buffer - buffers_.data());
   for (size_t i = 0; i < requests_.size(); ++i) {
     Receive& receive = requests_[i];
-    if ((slot - receive.first) % kCtsSlots < receive.count) return &receive;
+    if (place(at - receive.first) < receive.count) return &receive;
   }
   return nullptr;
 }
@@ -154,7 +158,7 @@ void ReceiveQueue::finish(Receive& receive) {
   request->failure = receive.failure;
   request->count = static_cast<uint8_t>(receive.count);
   for (uint32_t i = 0; i < receive.count; ++i) {
-    request->sizes[i] = buffers_[(receive.first + i) % kCtsSlots].received;
+    request->sizes[i] = buffers_[place(receive.first + i)].received;
   }
   request->set(receive.failure == MessageFailure::kNone ? MessageRequest::State::kDone
                                                         : MessageRequest::State::kFailed);

@@ -52,7 +52,8 @@ class ReceiveQueue {
   bool idle() const { return requests_.empty(); }
   Bytes posted_bytes() const { return posted_bytes_; }
 
-  // The next run of slots that the peer has not been told, without wrapping; count 0: none.
+  // The next run of slots that the peer has not been told and has room for, without wrapping;
+  // count 0: none.
   struct Run {
     uint32_t first = 0;
     uint32_t count = 0;
@@ -61,6 +62,7 @@ class ReceiveQueue {
   // Fills this run's slots of the table, with the grant in force.
   void write(const Run& run, uint64_t grant, ReceiveTable& table) const;
   void on_run_posted(uint32_t count);
+  bool all_told() const { return told_ == posted_; }
   // The peer should be told of more slots at once: because it says that it wants so many, or has
   // few left and needs them. Otherwise telling may wait a little, so that one write tells of
   // several; eager messages need no slot at all, as long as there are cells for them.
@@ -87,12 +89,10 @@ class ReceiveQueue {
   // Of the last kCtsSlots slots: whether the message is all there, was longer than the buffer, and
   // how long it is.
   bool slot_done(uint64_t slot) const {
-    return slot < completed_ || (slot < posted_ && !buffers_[slot % kCtsSlots].active);
+    return slot < completed_ || (slot < posted_ && !buffers_[place(slot)].active);
   }
-  bool slot_failed(uint64_t slot) const { return used(slot) && buffers_[slot % kCtsSlots].failed; }
-  Bytes slot_bytes(uint64_t slot) const {
-    return used(slot) ? buffers_[slot % kCtsSlots].received : 0;
-  }
+  bool slot_failed(uint64_t slot) const { return used(slot) && buffers_[place(slot)].failed; }
+  Bytes slot_bytes(uint64_t slot) const { return used(slot) ? buffers_[place(slot)].received : 0; }
   uint64_t posted_slots() const { return posted_; }
 
   void fail(MessageFailure failure);
@@ -103,6 +103,11 @@ class ReceiveQueue {
   void drop_requests();
 
  private:
+  // Buffers that the peer has not been told of may be filled by eager messages, and others posted
+  // in their stead: kCtsSlots beyond those.
+  static constexpr uint32_t kBuffers = 2 * kCtsSlots;
+  static_assert(EagerCells::kMessages <= kBuffers - kCtsSlots);
+
   struct Buffer {
     uint8_t* data = nullptr;
     uint64_t remote = 0;
@@ -126,16 +131,17 @@ class ReceiveQueue {
     MessageFailure failure = MessageFailure::kNone;
   };
 
-  // Its buffer has been posted, or one whole round of slots or more before it.
-  bool used(uint64_t slot) const { return slot % kCtsSlots < buffers_.size(); }
+  static constexpr uint64_t place(uint64_t slot) { return slot % kBuffers; }
+  // Its buffer has been posted, or one whole round of places or more before it.
+  bool used(uint64_t slot) const { return place(slot) < buffers_.size(); }
   // The posted buffer that this message goes to; nullptr: none yet.
   Buffer* buffer_for(const EagerHeader& header);
   Arrival complete(Buffer& buffer, Progress* progress);
-  Receive* receive_of(uint32_t slot);
+  Receive* receive_of(const Buffer& buffer);
   void complete_in_order();
   void finish(Receive& receive);
 
-  std::vector<Buffer> buffers_;  // by slot number modulo kCtsSlots, as far as ever posted
+  std::vector<Buffer> buffers_;  // by place(slot), as far as ever posted
   FixedQueue<Receive> requests_;
   Bytes posted_bytes_ = 0;  // of active buffers
   uint64_t posted_ = 0;     // slots, ever
