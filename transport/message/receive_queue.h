@@ -42,9 +42,10 @@ class ReceiveQueue {
   // `strict`: an eager message larger than its buffer fails the receive; else it is cut.
   explicit ReceiveQueue(bool strict = false) : requests_(kMaxReceives), strict_(strict) {}
 
-  // Eager messages may come into cells in this memory.
+  // Eager messages may come into cells in this memory, if there are any. Before the first post.
   void enable_eager(const EagerCells& cells, const uint8_t* memory) {
     inbox_.enable(cells, memory);
+    if (cells.bytes() > 0) places_ = kEagerPlaces;
   }
 
   // False when kMaxReceives requests are posted.
@@ -103,11 +104,6 @@ class ReceiveQueue {
   void drop_requests();
 
  private:
-  // Buffers that the peer has not been told of may be filled by eager messages, and others posted
-  // in their stead: kCtsSlots beyond those.
-  static constexpr uint32_t kBuffers = 2 * kCtsSlots;
-  static_assert(EagerCells::kMessages <= kBuffers - kCtsSlots);
-
   struct Buffer {
     uint8_t* data = nullptr;
     uint64_t remote = 0;
@@ -131,7 +127,12 @@ class ReceiveQueue {
     MessageFailure failure = MessageFailure::kNone;
   };
 
-  static constexpr uint64_t place(uint64_t slot) { return slot % kBuffers; }
+  // Eager messages may fill buffers that the peer has not been told of, and others be posted in
+  // their stead.
+  static constexpr uint32_t kEagerPlaces = 2 * kCtsSlots;
+  static_assert(EagerCells::kMessages <= kEagerPlaces - kCtsSlots);
+
+  uint64_t place(uint64_t slot) const { return slot & (places_ - 1); }
   // Its buffer has been posted, or one whole round of places or more before it.
   bool used(uint64_t slot) const { return place(slot) < buffers_.size(); }
   // The posted buffer that this message goes to; nullptr: none yet.
@@ -141,6 +142,7 @@ class ReceiveQueue {
   void complete_in_order();
   void finish(Receive& receive);
 
+  uint32_t places_ = kCtsSlots;  // a power of two
   std::vector<Buffer> buffers_;  // by place(slot), as far as ever posted
   FixedQueue<Receive> requests_;
   Bytes posted_bytes_ = 0;  // of active buffers
