@@ -16,6 +16,7 @@ using Stream = struct OpaqueStream*;       // CUstream
 using Event = struct OpaqueEvent*;         // CUevent
 
 inline constexpr Status kSuccess = 0;
+inline constexpr Status kErrorOutOfMemory = 2;
 inline constexpr Status kErrorNoDevice = 100;
 inline constexpr Status kErrorNotReady = 600;
 

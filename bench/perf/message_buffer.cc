@@ -6,6 +6,11 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <thread>
+#include <utility>
+
+#include "bench/perf/pattern.h"
+#include "gdr/dmabuf.h"
 
 namespace pacecar::perf {
 namespace {
@@ -21,32 +26,30 @@ void FreePages::operator()(uint8_t* bytes) const {
 }
 
 Result<MessageBuffer> MessageBuffer::create(Context& context, size_t nic, uint64_t size,
-                                            size_t slots, bool huge) {
+                                            size_t slots, const MessagePlace& place) {
+  const NicInfo& info = context.nics()[nic];
+  if (place.dma_buf && !info.dma_buf) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} takes no dma-buf ({}): leave out --use_cuda_dmabuf", info.name,
+                            info.gpu_memory));
+  }
   MessageBuffer buffer;
   buffer.size_ = size;
   buffer.stride_ = (size + kCacheLine - 1) / kCacheLine * kCacheLine;
-  const uint64_t page = huge ? kHugePage : kPage;
+  const uint64_t page = place.huge_pages ? kHugePage : kPage;
   const uint64_t length = (buffer.stride_ * slots + page - 1) / page * page;
-  if (huge) {
-    void* const mapped = mmap(nullptr, length, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | kHugeShift, -1, 0);
-    if (mapped == MAP_FAILED) {
-      return fail(ErrorCode::kUnavailable,
-                  fmt::format("no {} huge pages of 2 MiB are free: sysctl -w vm.nr_hugepages={}, "
-                              "or leave out --use_hugepages",
-                              length / page, length / page));
-    }
-    buffer.bytes_ = {static_cast<uint8_t*>(mapped), FreePages{length}};
-  } else {
-    buffer.bytes_.reset(static_cast<uint8_t*>(std::aligned_alloc(page, length)));
+  auto range = place.gpu != nullptr ? buffer.allocate_gpu(length, place.gpu)
+                                    : buffer.allocate_host(length, place.huge_pages);
+  if (!range) return tl::unexpected(range.error());
+  DmaBuf exported;
+  if (place.dma_buf) {
+    auto made = export_dmabuf(place.gpu->driver(), range->address, length);
+    if (!made) return tl::unexpected(made.error());
+    exported = std::move(*made);
+    range->dmabuf_fd = exported.fd.get();
+    range->dmabuf_offset = exported.offset;
   }
-  if (!buffer.bytes_) {
-    return fail(
-        ErrorCode::kUnavailable,
-        fmt::format("no memory for {} MiB of messages: lower -s, -q, -t or -r", length >> 20));
-  }
-  std::memset(buffer.bytes_.get(), 0, length);  // touches the pages before the clock runs
-  const auto memory = context.register_memory(nic, buffer.bytes_.get(), length);
+  const auto memory = context.register_memory(nic, *range);
   if (!memory) return tl::unexpected(memory.error());
   buffer.context_ = &context;
   buffer.nic_ = nic;
@@ -54,11 +57,71 @@ Result<MessageBuffer> MessageBuffer::create(Context& context, size_t nic, uint64
   return buffer;
 }
 
+Result<MemoryRange> MessageBuffer::allocate_gpu(uint64_t length,
+                                                std::shared_ptr<const CopyEngine> gpu) {
+  auto allocated = GpuAllocation::make(std::move(gpu), length);
+  if (!allocated) return tl::unexpected(allocated.error());
+  gpu_ = std::move(*allocated);
+  base_ = gpu_->address();
+  copy_.resize(size_);
+  return MemoryRange{.address = base_, .length = length, .kind = MemoryKind::kCuda};
+}
+
+Result<MemoryRange> MessageBuffer::allocate_host(uint64_t length, bool huge) {
+  if (huge) {
+    void* const mapped = mmap(nullptr, length, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | kHugeShift, -1, 0);
+    if (mapped == MAP_FAILED) {
+      return fail(ErrorCode::kUnavailable,
+                  fmt::format("no {} huge pages of 2 MiB are free: sysctl -w vm.nr_hugepages={}, "
+                              "or leave out --use_hugepages",
+                              length / kHugePage, length / kHugePage));
+    }
+    bytes_ = {static_cast<uint8_t*>(mapped), FreePages{length}};
+  } else {
+    bytes_.reset(static_cast<uint8_t*>(std::aligned_alloc(kPage, length)));
+  }
+  if (!bytes_) {
+    return fail(
+        ErrorCode::kUnavailable,
+        fmt::format("no memory for {} MiB of messages: lower -s, -q, -t or -r", length >> 20));
+  }
+  base_ = bytes_.get();
+  std::memset(base_, 0, length);  // touches the pages before the clock runs
+  return MemoryRange{.address = base_, .length = length};
+}
+
 MessageBuffer::~MessageBuffer() {
-  // Nothing to do for a failure here; a moved-from buffer owns no bytes.
-  if (bytes_ && memory_ != nullptr) {
+  // Nothing to do for a failure here; a moved-from buffer owns nothing.
+  if ((bytes_ || gpu_) && memory_ != nullptr) {
     static_cast<void>(context_->deregister_memory(nic_, memory_));
   }
+}
+
+Result<void> MessageBuffer::fill(size_t index, uint64_t number) {
+  const auto message = slot(index);
+  fill_pattern(gpu_ ? std::span(copy_) : message, number);
+  return gpu_ ? gpu_->write(message.data(), copy_) : Result<void>();
+}
+
+Result<std::optional<size_t>> MessageBuffer::find_mismatch(size_t index, uint64_t number) {
+  const auto message = slot(index);
+  if (!gpu_) return perf::find_mismatch(message, number);
+  if (auto flushed = flush(message.data()); !flushed) return tl::unexpected(flushed.error());
+  if (auto read = gpu_->read(copy_, message.data()); !read) return tl::unexpected(read.error());
+  return perf::find_mismatch(copy_, number);
+}
+
+Result<void> MessageBuffer::flush(const uint8_t* data) {
+  const auto started = context_->start_flush(nic_, memory_, data);
+  if (!started) return tl::unexpected(started.error());
+  while (*started) {
+    const auto done = context_->flushed(nic_, **started);
+    if (!done) return tl::unexpected(done.error());
+    if (*done) break;
+    std::this_thread::yield();
+  }
+  return {};
 }
 
 }  // namespace pacecar::perf

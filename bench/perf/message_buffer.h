@@ -1,11 +1,16 @@
 // Registered memory for a fixed number of messages of one size, in slots that start on cache lines.
+// It lies in the host's memory or in a GPU's: then only copies reach what is in it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
+#include "bench/perf/message_place.h"
+#include "gdr/gpu_allocation.h"
 #include "transport/api/pacecar.hpp"
 
 namespace pacecar::perf {
@@ -17,24 +22,36 @@ struct FreePages {
 
 class MessageBuffer {
  public:
-  // `huge`: in huge pages. Errors: kUnavailable when there is no memory, or no huge page;
+  // Errors: kUnavailable when there is no memory, no huge page, or the NIC takes no dma-buf;
   // register_memory's.
   static Result<MessageBuffer> create(Context& context, size_t nic, uint64_t size, size_t slots,
-                                      bool huge = false);
+                                      const MessagePlace& place = {});
   MessageBuffer(MessageBuffer&&) = default;
   ~MessageBuffer();
 
-  std::span<uint8_t> slot(size_t index) const { return {bytes_.get() + index * stride_, size_}; }
+  std::span<uint8_t> slot(size_t index) const { return {base_ + index * stride_, size_}; }
   const Memory* memory() const { return memory_; }
+
+  // The pattern of this message (pattern.h). Errors: a GPU's.
+  Result<void> fill(size_t index, uint64_t number);
+  // The offset of the first byte of a received message that is not its pattern's.
+  Result<std::optional<size_t>> find_mismatch(size_t index, uint64_t number);
 
  private:
   MessageBuffer() = default;
+  Result<MemoryRange> allocate_gpu(uint64_t length, std::shared_ptr<const CopyEngine> gpu);
+  Result<MemoryRange> allocate_host(uint64_t length, bool huge);
+  // The GPU sees what the NIC has written.
+  Result<void> flush(const uint8_t* data);
 
   Context* context_ = nullptr;
   size_t nic_ = 0;
   uint64_t size_ = 0;
   uint64_t stride_ = 0;
+  uint8_t* base_ = nullptr;  // of what one of these two holds
   std::unique_ptr<uint8_t[], FreePages> bytes_;
+  std::unique_ptr<GpuAllocation> gpu_;
+  std::vector<uint8_t> copy_;  // a GPU's message, for the host to look at
   const Memory* memory_ = nullptr;
 };
 

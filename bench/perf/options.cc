@@ -23,6 +23,7 @@ constexpr double kQpTimeouts = 8;        // one, and perftest's seven repetition
 constexpr uint64_t kMinTimeoutMs = 100;  // PACECAR_TIMEOUT's
 constexpr double kMaxRate = 1e13;        // bit/s, as PACECAR_RATE_MAX
 constexpr double kPairSeconds = 1;       // with --hosts: a count of messages is soon over
+constexpr int kMaxGpu = 1023;
 constexpr const char* kDefaultJsonFile = "perftest_out.json";
 
 // Values of flags that become something else.
@@ -146,7 +147,21 @@ void add_perftest_flags(CLI::App& app, TestOptions& options, RawFlags& raw) {
   app.add_option("--source_ip", options.source_ip,
                  "client: address of its own from which it calls the server")
       ->group(kGroup);
-  app.add_flag("--use_hugepages", options.huge_pages, "messages lie in huge pages of this host")
+  auto* huge =
+      app.add_flag("--use_hugepages", options.huge_pages, "messages lie in huge pages of this host")
+          ->group(kGroup);
+  auto* gpu = app.add_option("--use_cuda", options.gpu.device,
+                             "this end's messages lie in the memory of the GPU of this number")
+                  ->check(whole_number(0, kMaxGpu))
+                  ->excludes(huge)
+                  ->group(kGroup);
+  app.add_option("--use_cuda_bus_id", options.gpu.bus_id,
+                 "likewise, by the GPU's PCI address: 3b:00.0")
+      ->excludes(huge)
+      ->excludes(gpu)
+      ->group(kGroup);
+  app.add_flag("--use_cuda_dmabuf", options.gpu.dma_buf,
+               "the GPU's memory is registered as a dma-buf (default: as PACECAR_GPU says)")
       ->group(kGroup);
   app.add_option("-f,--margin", options.margin_s,
                  "with -D: seconds at its begin and its end that do not count")
@@ -253,6 +268,10 @@ Result<void> settle_perftest(TestKind kind, const CLI::App& app, const RawFlags&
           fmt::format("-i {} is the port of one RDMA device: name it, as -d mlx5_0", raw.ib_port));
     }
     options.nics += fmt::format(":{}", raw.ib_port);
+  }
+  if (options.gpu.dma_buf && !options.gpu.wanted()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--use_cuda_dmabuf needs the GPU whose memory it is: add --use_cuda 0");
   }
   if (!raw.gid_index.empty()) options.settings.emplace_back("PACECAR_GID_INDEX", raw.gid_index);
   if (app.count("--pkey_index") > 0) {

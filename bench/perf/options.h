@@ -31,6 +31,15 @@ struct ManyHosts {
   std::vector<std::string> pair_flags;  // what both ends of each pair are given
 };
 
+// The GPU whose memory this end's messages lie in.
+struct GpuFlags {
+  int device = -1;     // its number; -1: not by it
+  std::string bus_id;  // its PCI address; empty: not by it
+  bool dma_buf = false;
+
+  bool wanted() const { return device >= 0 || !bus_id.empty(); }
+};
+
 struct TestOptions {
   std::string host;                          // empty: this end is the server
   uint16_t port = kDefaultPort;              // a server's 0 means any free port
@@ -41,6 +50,7 @@ struct TestOptions {
   std::vector<Setting> settings;             // of this end alone
   std::string source_ip;                     // of the client's control channel; empty: any
   bool huge_pages = false;                   // for this end's messages
+  GpuFlags gpu;                              // likewise
   std::vector<uint64_t> sizes;
   TestParameters parameters;
   bool run_infinitely = false;

@@ -25,9 +25,7 @@ constexpr std::string_view kMemory = "messages lie in memory of this process, wh
 constexpr std::string_view kChannel =
     "the two ends always talk over a TCP connection of their own (-p, --bind, --source_ip)";
 constexpr std::string_view kMulticast = "a flow has one sender and one receiver";
-constexpr std::string_view kGpu =
-    "messages lie in host memory; bench/nccl/run measures GPU memory, and 'pacecar preflight' and "
-    "'pacecar info' tell whether the NIC reaches it";
+constexpr std::string_view kOtherGpus = "GPU memory is that of NVIDIA's GPUs: --use_cuda";
 
 constexpr std::array kAnswers = {
     Answer{"-R", "--rdma_cm", kChannel},
@@ -70,10 +68,7 @@ constexpr std::array kAnswers = {
     Answer{"", "--kek_path", kKeys},
     Answer{"", "--credentials_path", kKeys},
     Answer{"", "--data_enc_key_app_path", kKeys},
-    Answer{"", "--use_cuda", kGpu},
-    Answer{"", "--use_cuda_bus_id", kGpu},
-    Answer{"", "--use_cuda_dmabuf", kGpu},
-    Answer{"", "--use_rocm", kGpu},
+    Answer{"", "--use_rocm", kOtherGpus},
 };
 
 }  // namespace

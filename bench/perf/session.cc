@@ -69,8 +69,9 @@ Result<bootstrap::ClusterKey> cluster_key() {
 
 class Client {
  public:
-  Client(const TestDefinition& definition, const TestOptions& options, const Console& console)
-      : definition_(definition), options_(options), console_(console) {}
+  Client(const TestDefinition& definition, const TestOptions& options, const MessagePlace& place,
+         const Console& console)
+      : definition_(definition), options_(options), place_(place), console_(console) {}
 
   // Returns an ExitCode.
   int run() {
@@ -147,7 +148,7 @@ class Client {
                           .send = both || !parameters.reversed,
                           .receive = both || parameters.reversed,
                           .echo = definition_.echo,
-                          .huge_pages = options_.huge_pages};
+                          .place = place_};
     auto streams = make_streams(context, channel, plan, parameters);
     if (!streams) return tl::unexpected(streams.error());
     reporter.set_nic(streams->nic);
@@ -193,6 +194,7 @@ class Client {
 
   const TestDefinition& definition_;
   const TestOptions& options_;
+  const MessagePlace& place_;
   const Console& console_;
   bool controls_compared_ = false;
   LimitsSeen limits_;  // of all measurements
@@ -200,8 +202,9 @@ class Client {
 
 class Server {
  public:
-  Server(const TestDefinition& definition, const TestOptions& options, const Console& console)
-      : definition_(definition), options_(options), console_(console) {}
+  Server(const TestDefinition& definition, const TestOptions& options, const MessagePlace& place,
+         const Console& console)
+      : definition_(definition), options_(options), place_(place), console_(console) {}
 
   // Returns an ExitCode: the client's, unless it runs infinitely.
   int run() {
@@ -334,7 +337,7 @@ class Server {
                           .send = both || parameters.reversed,
                           .receive = both || !parameters.reversed,
                           .echo = definition_.echo,
-                          .huge_pages = options_.huge_pages};
+                          .place = place_};
     auto streams = make_streams(context, channel, plan, parameters);
     if (!streams) return tl::unexpected(streams.error());
     if (!reporter) reporter.emplace(definition_.kind, options_, parameters);
@@ -351,6 +354,7 @@ class Server {
 
   const TestDefinition& definition_;
   const TestOptions& options_;
+  const MessagePlace& place_;
   const Console& console_;
   std::vector<std::string> hosts_;    // where it waits
   std::unique_ptr<Context> waiting_;  // until a client comes
@@ -390,8 +394,13 @@ int run_test(const TestDefinition& definition, int argc, char** argv) {
     console.error(sound.error().message);
     return exit_code_of(sound.error());
   }
-  if (options.host.empty()) return Server(definition, options, console).run();
-  return Client(definition, options, console).run();
+  const auto place = find_place(options);
+  if (!place) {
+    console.error(place.error().message);
+    return exit_code_of(place.error());
+  }
+  if (options.host.empty()) return Server(definition, options, *place, console).run();
+  return Client(definition, options, *place, console).run();
 }
 
 }  // namespace pacecar::perf

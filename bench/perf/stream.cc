@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 
-#include "bench/perf/pattern.h"
 #include "transport/base/check.h"
 
 namespace pacecar::perf {
@@ -38,7 +37,9 @@ uint64_t SendStream::stop() {
 Result<bool> SendStream::start_one() {
   const size_t index = started_ % requests_.size();
   const auto message = buffer_.slot(index);
-  if (validate_) fill_pattern(message, started_);
+  if (validate_) {
+    if (auto filled = buffer_.fill(index, started_); !filled) return tl::unexpected(filled.error());
+  }
   const auto request = connection_->isend(message.data(), message.size(),
                                           static_cast<int>(started_ % group_), buffer_.memory());
   if (!request) return tl::unexpected(request.error());
@@ -94,7 +95,7 @@ Result<bool> ReceiveStream::post_group() {
   return true;
 }
 
-Result<void> ReceiveStream::check(const TestResult& result, uint32_t messages) const {
+Result<void> ReceiveStream::check(const TestResult& result, uint32_t messages) {
   for (uint32_t i = 0; i < messages; ++i) {
     const uint64_t number = finished_ + i;
     const auto message = slot(number);
@@ -105,12 +106,13 @@ Result<void> ReceiveStream::check(const TestResult& result, uint32_t messages) c
                               number, connection_->peer(), message.size()));
     }
     if (!validate_) continue;
-    const auto bad = find_mismatch(message, number);
-    if (bad) {
+    const auto bad = buffer_.find_mismatch(number % slots_, number);
+    if (!bad) return tl::unexpected(bad.error());
+    if (*bad) {
       return fail(ErrorCode::kPeer,
                   fmt::format("data validation failed: byte {} of message {} from {} is not what "
                               "was sent, so do not trust this path with data",
-                              *bad, number, connection_->peer()));
+                              **bad, number, connection_->peer()));
     }
   }
   return {};

@@ -75,7 +75,7 @@ class ReceiveStream {
     uint32_t messages = 0;
   };
   Result<bool> post_group();
-  Result<void> check(const TestResult& result, uint32_t messages) const;
+  Result<void> check(const TestResult& result, uint32_t messages);
   std::span<uint8_t> slot(uint64_t number) const { return buffer_.slot(number % slots_); }
 
   MessageBuffer buffer_;

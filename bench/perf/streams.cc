@@ -151,7 +151,7 @@ Result<Streams> make_streams(Context& context, ControlChannel& channel, const St
   streams.nic = senders.empty() ? receivers.front()->nic() : senders.front()->nic();
   for (auto& connection : senders) {
     auto buffer = MessageBuffer::create(context, connection->nic(), plan.size, parameters.tx_depth,
-                                        plan.huge_pages);
+                                        plan.place);
     if (!buffer) return tl::unexpected(buffer.error());
     streams.senders.emplace_back(std::move(connection), std::move(*buffer), parameters.tx_depth,
                                  parameters.rx_depth, parameters.validate);
@@ -159,7 +159,7 @@ Result<Streams> make_streams(Context& context, ControlChannel& channel, const St
   }
   for (auto& connection : receivers) {
     auto buffer = MessageBuffer::create(context, connection->nic(), plan.size,
-                                        receive_slots(parameters.rx_depth), plan.huge_pages);
+                                        receive_slots(parameters.rx_depth), plan.place);
     if (!buffer) return tl::unexpected(buffer.error());
     streams.receivers.emplace_back(std::move(connection), std::move(*buffer), parameters.rx_depth,
                                    parameters.validate, plan.echo);

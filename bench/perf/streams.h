@@ -35,7 +35,7 @@ struct StreamPlan {
   bool send = false;
   bool receive = false;
   bool echo = false;  // each message answers the one before
-  bool huge_pages = false;
+  MessagePlace place;
 };
 
 // Both sides call it at the same time, each with the other's directions reversed.

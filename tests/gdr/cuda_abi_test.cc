@@ -14,7 +14,8 @@ static_assert(std::is_pointer_v<CUcontext> && std::is_pointer_v<CUstream> &&
               std::is_pointer_v<CUevent>);
 
 static_assert(CUDA_SUCCESS == cuda::kSuccess && CUDA_ERROR_NO_DEVICE == cuda::kErrorNoDevice &&
-              CUDA_ERROR_NOT_READY == cuda::kErrorNotReady);
+              CUDA_ERROR_NOT_READY == cuda::kErrorNotReady &&
+              CUDA_ERROR_OUT_OF_MEMORY == cuda::kErrorOutOfMemory);
 static_assert(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED == cuda::kAttributeRdmaSupported);
 static_assert(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS ==
               cuda::kAttributeFlushOptions);

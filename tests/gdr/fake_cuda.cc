@@ -47,11 +47,11 @@ struct pacecar::cuda::OpaqueContext {
 namespace {
 
 constexpr Status kInvalidValue = 1;
-constexpr Status kOutOfMemory = 2;
 constexpr Status kInvalidContext = 201;
 constexpr Status kNotSupported = 801;
 constexpr Status kIllegalAddress = 700;
 constexpr int kMaxDevices = 8;
+constexpr size_t kDeviceBytes = size_t{1} << 30;
 
 struct Allocation {
   size_t bytes = 0;
@@ -187,10 +187,10 @@ FAKE Status cuInit(unsigned) {
 }
 
 FAKE Status cuGetErrorString(Status status, const char** text) {
-  *text = status == kIllegalAddress ? "an illegal memory access was encountered"
-          : status == kOutOfMemory  ? "out of memory"
-          : status == kNotSupported ? "operation not supported"
-                                    : "invalid argument";
+  *text = status == kIllegalAddress     ? "an illegal memory access was encountered"
+          : status == kErrorOutOfMemory ? "out of memory"
+          : status == kNotSupported     ? "operation not supported"
+                                        : "invalid argument";
   return kSuccess;
 }
 
@@ -293,10 +293,24 @@ FAKE Status cuPointerGetAttributes(unsigned count, int* attributes, void** value
   return kSuccess;
 }
 
+FAKE Status cuMemAlloc_v2(DevicePointer* memory, size_t bytes) {
+  if (current.empty()) return kInvalidContext;
+  if (bytes == 0) return kInvalidValue;
+  if (bytes > kDeviceBytes) return kErrorOutOfMemory;
+  *memory = reinterpret_cast<DevicePointer>(fake_cuda_allocate(bytes, current.back()->device));
+  return kSuccess;
+}
+
+FAKE Status cuMemFree_v2(DevicePointer memory) {
+  if (current.empty()) return kInvalidContext;
+  fake_cuda_free(reinterpret_cast<void*>(memory));
+  return kSuccess;
+}
+
 FAKE Status cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   const std::lock_guard lock(fake().mutex);
   if (current.empty()) return kInvalidContext;
-  if (fake().state.host_memory_fails) return kOutOfMemory;
+  if (fake().state.host_memory_fails) return kErrorOutOfMemory;
   *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   ++fake().state.host_allocations;
   return kSuccess;

@@ -33,7 +33,7 @@ ANSWERED = ("-R", "-z", "-L 64", "-O", "-Q 50", "-I 64", "-e", "-X 0", "-C",
             "--com_rdma_cm", "--dlid=1", "--dont_xchg_versions", "--force-link=IB", "--ipv6",
             "--mmap=x", "--mmap-offset=0", "--odp", "--use_old_post_send", "--report-per-port",
             "--retry_count=7", "--wait_destroy=1", "--disable_pcie_relaxed", "--burst_size=4",
-            "--typical_pkt_size=64", "--rate_limit_type=SW", "--use_cuda=0", "--use_cuda_dmabuf",
+            "--typical_pkt_size=64", "--rate_limit_type=SW", "--use_rocm=0",
             "--report-cycles", "--inline_recv=64", "--use-srq")
 ENDS_AT_ONCE = ("-V", "-h")
 
@@ -169,6 +169,50 @@ class Meaning(Cli):
         self.assert_one_sentence(done, "-d mlx5_0")
         done = run("bw", "-d", "mlx5_9", "-i", "2", "127.0.0.1")
         self.assertIn("mlx5_9:2", done.stderr)
+
+
+@unittest.skipUnless("FAKE_CUDA_FOLDER" in os.environ, "built without CUDA")
+class GpuMemory(Cli):
+    """Over a driver whose memory crashes whoever touches it but by a copy."""
+
+    @staticmethod
+    def environment(**changes):
+        return {"LD_LIBRARY_PATH": os.environ.get("FAKE_CUDA_FOLDER", ""),
+                "PACECAR_GPU": "staged", **changes}
+
+    def pair_of_gpus(self, test, *flags, server_flags=()):
+        with Server(test, *server_flags, **self.environment()) as server:
+            client = run(test, "-p", server.port, *flags, "127.0.0.1", **self.environment())
+            code, _ = server.finish()
+            self.assert_ok(client, code)
+
+    def refused(self, expected, *flags, **changes):
+        with Server("bw", "--run_infinitely") as server:
+            client = run("bw", "-p", server.port, *flags, "127.0.0.1",
+                         **self.environment(**changes))
+            self.assertNotEqual(client.returncode, 0)
+            self.assert_one_sentence(client, expected)
+
+    def test_messages_lie_in_it(self):
+        check = ("-n", "300", "--data_validation")
+        for client, server in ((["--use_cuda=0"], ["--use_cuda=0"]),
+                               (["--use_cuda_bus_id=00000000:3A:00.0"], []),
+                               ([], ["--use_cuda_bus_id", "3a:00.0"])):
+            self.pair_of_gpus("bw", "-b", *check, *client, server_flags=server)
+        self.pair_of_gpus("bw", "-t", "256", "-s", "100", *check, "--use_cuda=0",
+                          server_flags=["--use_cuda=0"])
+        self.pair_of_gpus("lat", "-n", "50", "--use_cuda=0", server_flags=["--use_cuda=0"])
+
+    def test_what_cannot_be_is_answered(self):
+        self.refused("there is no GPU 3: name one of 0 at 0000:3a:00.0", "--use_cuda=3")
+        self.refused("there is no GPU 3b:00.0", "--use_cuda_bus_id=3b:00.0")
+        self.refused("takes no dma-buf .*leave out --use_cuda_dmabuf", "--use_cuda=0",
+                     "--use_cuda_dmabuf")
+        self.refused("takes only host memory", "--use_cuda=0", PACECAR_GPU="host")
+        self.refused("NVIDIA's driver library is not there", "--use_cuda=0", LD_LIBRARY_PATH="")
+        for flags in (["--use_cuda_dmabuf"], ["--use_cuda=0", "--use_hugepages"],
+                      ["--use_cuda=x"], ["--use_cuda=0", "--use_cuda_bus_id=3a:00.0"]):
+            self.assertEqual(run("bw", *flags, "127.0.0.1").returncode, 2, flags)
 
 
 if __name__ == "__main__":
