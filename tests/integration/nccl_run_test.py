@@ -243,8 +243,32 @@ class Refusals(unittest.TestCase):
                                 (("--arms", "socket,socket"), "named twice"),
                                 (("--judge", "mlx5_9", "--arms", "socket"), "none of the arms"),
                                 (("--resume",), "name it with --json"),
-                                (("--json", "/nowhere/f.json"), "cannot write")]:
+                                (("--json", "/nowhere/f.json"), "cannot write"),
+                                (("-b", "6"), "'6' is no size"),
+                                (("-b", "1M", "-e", "8"), "give the smaller one as -b"),
+                                (("-f", "2"), "name the first with -b"),
+                                (("-b", "8", "-e", "64", "-f", "2", "-i", "8"), "give one of them"),
+                                (("-b", "8", "-e", "1G", "-i", "8"), "take larger steps"),
+                                (("-b", "8", "-e", "64", "-f", "1"), "never comes to -e"),
+                                (("-b", "8", "--sizes", "8"), "give one of them"),
+                                (("-g", "2", "--ranks", "2"), "give one of them")]:
             self.refused(2, sentence, *flags)
+
+    def test_flags_of_nccl_tests_mean_the_same_or_are_answered(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "f.json")
+            done = run("--ops", "allreduce", "-b", "8", "-e", "128", "-f", "4", "-g", "3",
+                       "-n", "2", "-w", "5", "-c", "1", "-d", "float", "-o", "sum",
+                       "-z", "0", "-T", "60",
+                       "-J", file, "--rounds", "1", "--arms", "socket", *NO_GOALS)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            one, = json.loads(file.read_text("utf-8"))["runs"]
+        self.assertEqual(one["ranks"], 3)
+        self.assertEqual([figures.key(row)[1] for row in one["rows"]], [8, 32, 128])
+        for flags in (("-o", "max"), ("--datatype", "half"), ("-r", "1"), ("-c", "0"), ("-t", "2"),
+                      ("-m", "2"), ("-N", "2"), ("-p", "1"), ("-z", "1"), ("-y", "1"), ("-G", "1"),
+                      ("-a", "1"), ("-C", "1"), ("-S", "1"), ("-R", "1"), ("-w", "20")):
+            self.refused(2, f"there is no {flags[0]} {flags[1]} as nccl-tests has it", *flags)
 
     def test_list_runs_nothing(self):
         done = run("--list", programs=False)
@@ -403,6 +427,10 @@ class Figures(unittest.TestCase):
     def test_sizes_and_iterations(self):
         self.assertEqual(nccl_run.sizes("1K,8,2M"), [8, 1024, 2 << 20])
         self.assertEqual(nccl_run.sizes("8-64"), [8, 16, 32, 64])
+        steps = [["-b", "8", "-e", "40", "-i", "8"], ["-b", "8", "-e", "40", "-f", "1.5"],
+                 ["-b", "64"], ["-e", "64", "-f", "1"]]
+        found = [nccl_run.parse(["--arms", "socket", *flags]).sizes for flags in steps]
+        self.assertEqual(found, [[8, 16, 24, 32, 40], [8, 12, 16, 24, 40], [64], [64]])
         self.assertEqual([nccl_run.iterations(size, 20) for size in (8, 64 << 20, 1 << 30)],
                          [20, 4, 2])
 

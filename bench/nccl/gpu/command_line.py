@@ -27,7 +27,8 @@ def add_common(add):
     add("--seed", type=int, default=1, help="of the order of the runs; default 1")
     add("--plugin", type=pathlib.Path, metavar="FILE", help="default: the one in build/")
     add("--no-mps", action="store_true", help="let ranks that share a GPU take turns")
-    add("--json", type=writable, metavar="FILE", help="write every figure to this file")
+    add("-J", "--output_file", "--json", dest="json", type=writable, metavar="FILE",
+        help="write every figure to this file")
 
 
 def writable(text):
