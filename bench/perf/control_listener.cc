@@ -20,18 +20,29 @@ using Json = nlohmann::json;
 
 constexpr int kBacklog = 64;
 constexpr const char* kAnywhere = "*";
+constexpr int kPortsTried = 64;
 
 }  // namespace
 
 Result<ControlListener> ControlListener::open(const std::vector<std::string>& hosts, uint16_t port,
-                                              bootstrap::ClusterKey key) {
-  ControlListener listener;
-  listener.port_ = port;
-  listener.key_ = std::move(key);
-  for (const std::string& host : hosts) {
-    if (auto listens = listener.listen_at(host); !listens) return tl::unexpected(listens.error());
+                                              const bootstrap::ClusterKey& key) {
+  for (int tries = 1;; ++tries) {
+    ControlListener listener;
+    listener.port_ = port;
+    listener.key_ = key;
+    const auto listens = listener.listen_at_all(hosts);
+    if (listens) return listener;
+    // A port that is free at the first address may be taken at another.
+    const bool another = port == 0 && !listener.sockets_.empty() && tries < kPortsTried;
+    if (!another) return tl::unexpected(listens.error());
   }
-  return listener;
+}
+
+Result<void> ControlListener::listen_at_all(const std::vector<std::string>& hosts) {
+  for (const std::string& host : hosts) {
+    if (auto listens = listen_at(host); !listens) return listens;
+  }
+  return {};
 }
 
 Result<void> ControlListener::listen_at(const std::string& host) {

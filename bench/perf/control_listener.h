@@ -39,7 +39,7 @@ class ControlListener {
   // At each of these addresses, names allowed: those of this host. Port 0 takes any free port.
   // Clients prove() `key`, or do not where it is none.
   static Result<ControlListener> open(const std::vector<std::string>& hosts, uint16_t port,
-                                      bootstrap::ClusterKey key = {});
+                                      const bootstrap::ClusterKey& key = {});
 
   // Waits without limit for the next whose first message is of the type `greeting`.
   Result<Caller> accept(std::string_view greeting, const OnStranger& on_stranger = {});
@@ -54,6 +54,7 @@ class ControlListener {
   };
 
   Result<void> listen_at(const std::string& host);
+  Result<void> listen_at_all(const std::vector<std::string>& hosts);
   Result<void> wait() const;
   Result<nlohmann::json> first_message(Waiting& caller, std::string_view greeting) const;
   Result<void> take_connections(const OnStranger& on_stranger);

@@ -243,7 +243,7 @@ class Server {
   Result<ControlListener> open_listener() {
     if (auto ok = wait_with_nics(); !ok) return tl::unexpected(ok.error());
     console_.note(waiting_->banner());
-    auto key = cluster_key();
+    const auto key = cluster_key();
     if (!key) return tl::unexpected(key.error());
     hosts_ = {options_.bind};
     if (options_.bind.empty()) {
@@ -251,7 +251,7 @@ class Server {
       // Who is on this host reaches the NIC's address as well.
       if (hosts_.front() != kLoopback) hosts_.emplace_back(kLoopback);
     }
-    return ControlListener::open(hosts_, options_.port, std::move(*key));
+    return ControlListener::open(hosts_, options_.port, *key);
   }
 
   // For who has started it and does not read what it prints.

@@ -181,11 +181,14 @@ class SharedMemory(unittest.TestCase):
                           PACECAR_RATE_MAX="1G")
 
     def said(self, process, pattern):
-        """What the pattern finds in what the process says on stderr; None when it ends."""
+        """What the pattern finds in what the process says on stderr before it ends."""
+        lines = []
         for line in process.stderr:
+            lines.append(line)
             if found := re.search(pattern, line):
                 return found
-        return None
+        raise AssertionError(f"it ended with {process.wait()} before it said '{pattern}': "
+                             f"{''.join(lines)}")
 
     def joined(self, rates, *flags):
         """The switch's figures after 40 messages of 64 KiB from host 1 to host 0."""
@@ -194,7 +197,7 @@ class SharedMemory(unittest.TestCase):
                 "--port", f"dpdk:net_memif{host},id={host},{rate},socket={folder}/memif,"
                           "socket-abstract=no")]
             switch = self.start("switch", *ports, *flags, "--json", f"{folder}/figures.json")
-            if (first := self.said(switch, "switch: |DPDK")) and "DPDK" in first.string:
+            if "DPDK" in (first := self.said(switch, "switch: |DPDK")).string:
                 raise unittest.SkipTest(first.string.strip())
             server = self.bw(folder, 0, "-p", "0")
             port = self.said(server, r"on port (\d+)").group(1)

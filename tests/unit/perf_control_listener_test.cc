@@ -72,6 +72,16 @@ TEST(ControlListenerTest, APortInUseIsNamed) {
   EXPECT_THAT(second.error().message, HasSubstr("-p"));
 }
 
+// What is free at one address need not be free at another.
+TEST(ControlListenerTest, AnyPortIsOneThatIsFreeAtAllAddresses) {
+  std::vector<ControlListener> others;
+  for (int i = 0; i < 800; ++i) others.push_back(listener_at({kHere}));
+  for (int i = 0; i < 200; ++i) {
+    const auto both = ControlListener::open({"127.0.0.2", kHere}, 0);
+    ASSERT_TRUE(both) << both.error().message;
+  }
+}
+
 TEST(ControlListenerTest, NobodyThere) {
   const uint16_t port = listener_at({kHere}).port();
   const auto channel = ControlChannel::connect(kHere, port, kPatience);
