@@ -11,24 +11,20 @@
 namespace pacecar::perf {
 namespace {
 
-constexpr size_t kDomainDigits = 4;
+// A PCI address however it is written: sysfs has 0000:3b:00.0, nvidia-smi 00000000:3B:00.0, lspci
+// 3b:00.0.
+std::string bare_bus_id(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text.erase(0, text.find_first_not_of("0:"));
+}
 
 bool is_wanted(const Gpu& gpu, const GpuFlags& flags) {
-  if (!flags.bus_id.empty()) return gpu.pci_bus_id == sysfs_bus_id(flags.bus_id);
+  if (!flags.bus_id.empty()) return bare_bus_id(gpu.pci_bus_id) == bare_bus_id(flags.bus_id);
   return gpu.device == flags.device;
 }
 
 }  // namespace
-
-std::string sysfs_bus_id(std::string_view text) {
-  std::string id(text);
-  std::ranges::transform(id, id.begin(), [](unsigned char c) { return std::tolower(c); });
-  if (std::ranges::count(id, ':') < 2) return std::string(kDomainDigits, '0') + ':' + id;
-  const size_t digits = id.find(':');
-  const size_t zeros = std::min(id.find_first_not_of('0'), digits);
-  if (digits <= kDomainDigits) return std::string(kDomainDigits - digits, '0') + id;
-  return id.substr(std::min(zeros, digits - kDomainDigits));
-}
 
 Result<MessagePlace> find_place(const TestOptions& options) {
   MessagePlace place{.huge_pages = options.huge_pages, .gpu = {}, .dma_buf = options.gpu.dma_buf};

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "bench/perf/options.h"
 #include "gdr/staging.h"
@@ -18,9 +17,5 @@ struct MessagePlace {
 
 // Errors: kNotFound (no driver, no such GPU), kSystem.
 Result<MessagePlace> find_place(const TestOptions& options);
-
-// A GPU's PCI address as sysfs has it, 0000:3b:00.0, however it is written: nvidia-smi writes
-// 00000000:3B:00.0, lspci 3b:00.0.
-std::string sysfs_bus_id(std::string_view text);
 
 }  // namespace pacecar::perf

@@ -198,7 +198,9 @@ class GpuMemory(Cli):
         check = ("-n", "300", "--data_validation")
         for client, server in ((["--use_cuda=0"], ["--use_cuda=0"]),
                                (["--use_cuda_bus_id=00000000:3A:00.0"], []),
-                               ([], ["--use_cuda_bus_id", "3a:00.0"])):
+                               (["--use_cuda_bus_id=0000:3a:00.0"],
+                                ["--use_cuda_bus_id", "3a:00.0"]),
+                               ([], ["--use_cuda=0"])):
             self.pair_of_gpus("bw", "-b", *check, *client, server_flags=server)
         self.pair_of_gpus("bw", "-t", "256", "-s", "100", *check, "--use_cuda=0",
                           server_flags=["--use_cuda=0"])
@@ -206,7 +208,8 @@ class GpuMemory(Cli):
 
     def test_what_cannot_be_is_answered(self):
         self.refused("there is no GPU 3: name one of 0 at 0000:3a:00.0", "--use_cuda=3")
-        self.refused("there is no GPU 3b:00.0", "--use_cuda_bus_id=3b:00.0")
+        for other in ("3b:00.0", "0001:3a:00.0", "3a:00.1", "0", "x"):
+            self.refused(f"there is no GPU {other}: name one", f"--use_cuda_bus_id={other}")
         self.refused("takes no dma-buf .*leave out --use_cuda_dmabuf", "--use_cuda=0",
                      "--use_cuda_dmabuf")
         self.refused("takes only host memory", "--use_cuda=0", PACECAR_GPU="host")
