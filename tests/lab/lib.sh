@@ -11,6 +11,8 @@ read -ra peers <<<"$LAB_PEERS"
 plugin=$BUILD/net_plugin/libnccl-net-pacecar.so
 export NO_COLOR=1
 
+has_dpdk() { [[ -e $BUILD/modules/libpacecar-dpdk.so ]]; }
+
 # verdict NAME STATUS [LOG]: with the seconds that have passed since the suite began.
 verdict() {
   if (($2 == 0)); then

@@ -21,7 +21,7 @@ over() {
 }
 over ipv6 soft:udp:eth0 2
 over ipv4 soft:raw:eth0 1
-if grep -q rte_eal_init "$plugin"; then
+if has_dpdk; then
   over dpdk-ipv4 soft:dpdk:net_af_packet0,iface=eth0 1
   over dpdk-ipv6 soft:dpdk:net_af_packet0,iface=eth0,address=fd77::2 2
 else

@@ -31,5 +31,5 @@ between() {
 }
 between raw:
 between udp:
-if grep -q rte_eal_init "$plugin"; then between dpdk:net_af_packet0,iface=; fi
+if has_dpdk; then between dpdk:net_af_packet0,iface=; fi
 finish
