@@ -16,7 +16,8 @@ import unittest
 
 PROGRAM = ""
 CONFORMANCE = ""
-LIMIT_S = 60
+SLOWER = int(os.environ.get("TESTS_SLOWER", "1"))  # a sanitizer's build
+LIMIT_S = 60 * SLOWER
 FLOWING_BYTES = 1 << 20
 HUGE_PAGES = pathlib.Path("/proc/sys/vm/nr_hugepages")
 
@@ -34,7 +35,7 @@ class Device(unittest.TestCase):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
         process = subprocess.Popen(
             [PROGRAM, "bw", *arguments], env={**clean, "PACECAR_NICS": nic,
-                                              "PACECAR_TIMEOUT": "1s", **changes},
+                                              "PACECAR_TIMEOUT": f"{SLOWER}s", **changes},
             text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.addCleanup(self.end, process)
         return process

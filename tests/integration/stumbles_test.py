@@ -47,10 +47,10 @@ class LimitedBy(Cli):
 
     def test_a_budget_is_the_limit_for_bw_and_for_the_doctor(self):
         for control in ("fixed", "pace"):
-            shares, finding = self.told("--cc", control, "--rate_limit", "0.5")
+            shares, finding = self.told("--cc", control, "--rate_limit", "0.1")
             self.assertGreater(shares["budget"], 0.5, (control, shares))
             self.assertEqual(finding["rule"], "budget", (control, finding))
-            self.assertIn("allows it 0.5 Gb/s", finding["why"], control)
+            self.assertIn("allows it 0.1 Gb/s", finding["why"], control)
 
     def test_a_grant_of_nothing_limits_nobody(self):
         for control in ("fixed", "window"):

@@ -37,11 +37,20 @@ void* aligned(std::size_t size, std::align_val_t alignment) {
 
 }  // namespace
 
+// Arrays too: a sanitizer's own do not call these.
 void* operator new(std::size_t size) { return count(std::malloc(size)); }
+void* operator new[](std::size_t size) { return count(std::malloc(size)); }
 void* operator new(std::size_t size, std::align_val_t alignment) {
   return count(aligned(size, alignment));
 }
+void* operator new[](std::size_t size, std::align_val_t alignment) {
+  return count(aligned(size, alignment));
+}
 void operator delete(void* memory) noexcept { uncount(memory); }
+void operator delete[](void* memory) noexcept { uncount(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { uncount(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { uncount(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { uncount(memory); }
 void operator delete(void* memory, std::size_t) noexcept { uncount(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { uncount(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { uncount(memory); }

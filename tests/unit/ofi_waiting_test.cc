@@ -7,6 +7,7 @@
 #include <array>
 
 #include "tests/support/over_ofi.h"
+#include "tests/support/under_sanitizer.h"
 
 namespace pacecar {
 namespace {
@@ -33,7 +34,7 @@ TEST_P(OfiWaitingTest, PeerThatIsSlowToTakeMessagesIsWaitedFor) {
     ASSERT_TRUE(from.post(ends.a, OfiEnd::write(id, source, sink.target())));
   }
   ASSERT_TRUE(run_until({&from, &to}, [&] { return to.received(ends.b) > 0; }));
-  for (int turn = 0; turn < 20'000; ++turn) {
+  for (size_t turn = 0; turn < test::rounds(20'000); ++turn) {
     from.step();
     to.nic().receive(monotonic_now());
   }
@@ -70,14 +71,16 @@ TEST_P(OfiWaitingTest, NoMessageIsSleptThrough) {
   for (size_t round = 1; round <= 16; ++round) {
     const auto& sink = to.memory(64, Access::kRemoteWrite);  // that `from` has to ask for
     ASSERT_TRUE(from.post(ends.a, OfiEnd::write(round, source, sink.target())));
-    ASSERT_TRUE(run_until({&from}, [&] {
-      pollfd woken{to.nic().wait_fd(), POLLIN, 0};
-      const bool sleeps = to.nic().prepare_to_wait();
-      const bool late = to.nic().next_deadline() <= monotonic_now();
-      // Longer than a NIC sleeps that wakes itself by a timer.
-      if (!sleeps || late || poll(&woken, 1, 2) > 0) to.step();
-      return from.finished(ends.a) == round;
-    })) << "round " << round;
+    ASSERT_TRUE(run_until({&from},
+                          [&] {
+                            pollfd woken{to.nic().wait_fd(), POLLIN, 0};
+                            const bool sleeps = to.nic().prepare_to_wait();
+                            const bool late = to.nic().next_deadline() <= monotonic_now();
+                            // Longer than a NIC sleeps that wakes itself by a timer.
+                            if (!sleeps || late || poll(&woken, 1, 2) > 0) to.step();
+                            return from.finished(ends.a) == round;
+                          }))
+        << "round " << round;
   }
 }
 

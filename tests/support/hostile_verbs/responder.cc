@@ -100,8 +100,9 @@ void QueuePair::on_read_request(const Packet& packet) {
                     .payload = {}};
     if (header.total > 0) {
       const uint8_t* bytes = region->at(header.address + offset);
-      response.payload.assign(bytes,
-                              bytes + std::min<uint64_t>(Wire::kSegment, header.total - offset));
+      response.payload.resize(std::min<uint64_t>(Wire::kSegment, header.total - offset));
+      // Another device may write there meanwhile.
+      for (uint8_t& byte : response.payload) byte = __atomic_load_n(bytes++, __ATOMIC_RELAXED);
     }
     emit(std::move(response));
   }
