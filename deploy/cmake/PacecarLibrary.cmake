@@ -28,6 +28,22 @@ function(pacecar_together name files)
                                          $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
+# pacecar_precompile(NAME <a> <b>): what nearly every file of NAME and its like includes is parsed once for
+# all targets of a folder: the first compiles it, the others use that.
+function(pacecar_precompile name)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL GNU)  # Clang's wants the same definitions everywhere
+    return()
+  endif()
+  get_directory_property(first PACECAR_PRECOMPILED)
+  if(first)
+    target_precompile_headers(${name} REUSE_FROM ${first})
+  else()
+    set_directory_properties(PROPERTIES PACECAR_PRECOMPILED ${name})
+    target_precompile_headers(${name} PRIVATE ${ARGN})
+  endif()
+  target_compile_options(${name} PRIVATE -fpch-preprocess)  # ccache asks for it
+endfunction()
+
 # pacecar_library(NAME SOURCES a.cc b.cc APART c.cc DEPS x y): one static library per folder, its
 # SOURCES compiled together. Its dependencies are PUBLIC because our headers include one another by
 # their path from the repository's root.
