@@ -8,13 +8,14 @@ import tempfile
 import unittest
 
 PACECAR, PLUGIN, FAULTY = sys.argv[1:4]
+SLOWER = int(os.environ.get("TESTS_SLOWER", "1"))  # a sanitizer's build
 LIMIT_S = 4  # of a rule that is broken: what hangs should not take the tests' time
 # What breaks it, where that is not the rule's own name.
 FAULTS = {"sizes": ["sizes", "crash"]}
 
 
 def check(*flags, fault=None):
-    environment = {**os.environ, "PACECAR_NICS": "soft:udp:lo", "PACECAR_TIMEOUT": "1s",
+    environment = {**os.environ, "PACECAR_NICS": "soft:udp:lo", "PACECAR_TIMEOUT": f"{SLOWER}s",
                    "REAL_PLUGIN": PLUGIN}
     if fault:
         environment["FAULT"] = fault

@@ -43,7 +43,8 @@ class Device(unittest.TestCase):
     @staticmethod
     def end(process):
         process.kill()
-        process.communicate()
+        process.wait()
+        process.stdout.close()
 
     def serve(self, nic, *arguments):
         """A server that listens."""
@@ -137,9 +138,12 @@ class HugePages(Device):
 
     def huge_kib_of_a_stream(self):
         ours, theirs = self.kinds["memif"]
-        self.serve(ours)
+        server = self.serve(ours)
         client = self.stream(theirs)
-        return self.number("Private_Hugetlb", f"/proc/{client.pid}/smaps_rollup")
+        kib = self.number("Private_Hugetlb", f"/proc/{client.pid}/smaps_rollup")
+        self.end(client)
+        self.end(server)
+        return kib
 
     def test_are_used_where_enough_are_free(self):
         self.reserve(512)
