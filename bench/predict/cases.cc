@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -31,6 +32,21 @@ struct Drawn {
   uint32_t parallel = 1;
 };
 
+double messages(const Drawn& job) {
+  const auto n = static_cast<double>(job.hosts.size());
+  switch (job.kind) {
+    case Kind::kRing:
+      return 2 * n * (n - 1);
+    case Kind::kTree:
+      return 2 * n * job.pieces;
+    case Kind::kHierarchical:
+      return 2 * n * (job.group + n / job.group);
+    case Kind::kAllToAll:
+      return n * (n - 1);
+  }
+  return 0;
+}
+
 // What all hosts send, together.
 double traffic(const Drawn& job) {
   const auto n = static_cast<double>(job.hosts.size());
@@ -46,7 +62,14 @@ Bytes draw_size(Prng& prng) {
   return static_cast<Bytes>(kSmallest * std::pow(kLargest / kSmallest, part));
 }
 
-Drawn draw_job(Prng& prng, std::vector<uint32_t> hosts, double traffic_max) {
+constexpr Bytes kLargestPacket = 16384;
+
+double work(const Drawn& job) {
+  constexpr double kMessage = 3;  // packets: its own, words, and what the host does
+  return kMessage * messages(job) + traffic(job) / static_cast<double>(kLargestPacket);
+}
+
+Drawn draw_job(Prng& prng, std::vector<uint32_t> hosts) {
   constexpr std::array<uint32_t, 3> kPieces{1, 4, 16};
   constexpr std::array<uint32_t, 2> kGroups{4, 8};
   constexpr std::array<uint32_t, 3> kParallel{1, 4, 8};
@@ -55,9 +78,7 @@ Drawn draw_job(Prng& prng, std::vector<uint32_t> hosts, double traffic_max) {
       std::min(one_of<uint32_t>(prng, kGroups), static_cast<uint32_t>(job.hosts.size() / 2));
   job.pieces = one_of<uint32_t>(prng, kPieces);
   job.parallel = one_of<uint32_t>(prng, kParallel);
-  do {
-    job.bytes = draw_size(prng);
-  } while (traffic(job) > traffic_max);
+  job.bytes = draw_size(prng);
   const Bytes n = job.hosts.size();
   job.bytes = (job.bytes + n * n - 1) / (n * n) * (n * n);  // whole shares for all
   return job;
@@ -131,8 +152,10 @@ std::vector<std::vector<uint32_t>> draw_places(Prng& prng, uint32_t hosts, bool 
 
 }  // namespace
 
-Case draw_case(uint64_t seed, const CaseLimits& limits) {
-  Prng prng(seed);
+namespace {
+
+// None: it would cost too much to simulate.
+std::optional<Case> try_case(Prng& prng, uint64_t seed, const CaseLimits& limits) {
   constexpr std::array<uint32_t, 7> kHosts{8, 16, 32, 64, 128, 256, 512};
   constexpr std::array<uint32_t, 4> kPerLeaf{4, 8, 16, 32};
   constexpr std::array<uint32_t, 3> kOversubscriptions{1, 2, 4};
@@ -151,20 +174,20 @@ Case draw_case(uint64_t seed, const CaseLimits& limits) {
   std::string jobs;
   std::vector<std::string> names;
   double all_traffic = 0;
+  double all_work = 0;
   const auto places = draw_places(prng, hosts, shuffled);
   for (const auto& members : places) {
-    const Drawn job = draw_job(prng, members, static_cast<double>(limits.traffic) / places.size());
+    const Drawn job = draw_job(prng, members);
     all_traffic += traffic(job);
+    all_work += work(job);
     jobs += fmt::format("[[workload.job]]\n{}\nhosts = [{}]\n", workload_of(job),
                         fmt::join(members, ", "));
     drawn.collectives.push_back(collective_of(job));
     names.push_back(name_of(job));
   }
+  if (all_work > limits.work) return std::nullopt;
   Bytes mtu = 4096;
-  while (mtu < 16384 &&
-         all_traffic / static_cast<double>(mtu) > static_cast<double>(limits.packets)) {
-    mtu *= 2;
-  }
+  while (mtu < kLargestPacket && all_traffic / static_cast<double>(mtu) > limits.work / 3) mtu *= 2;
   drawn.name =
       fmt::format("{} hosts, {} per leaf, {}:1, {} Gb/s, {} ns{}: {}", hosts, per_leaf, over, gbps,
                   delay_ns, shuffled ? ", shuffled" : "", fmt::join(names, "; "));
@@ -183,6 +206,15 @@ Case draw_case(uint64_t seed, const CaseLimits& limits) {
   drawn.cluster.fabric.cable_latency_s = delay_ns * 1e-9;
   drawn.library = message_costs();
   return drawn;
+}
+
+}  // namespace
+
+Case draw_case(uint64_t seed, const CaseLimits& limits) {
+  Prng prng(seed);
+  for (;;) {
+    if (auto drawn = try_case(prng, seed, limits)) return *std::move(drawn);
+  }
 }
 
 }  // namespace pacecar::predict

@@ -19,7 +19,8 @@ struct NicKind {
   double latency_s = 0;        // both ends together: from the post to the wire, from it to the poll
   double per_message_s = 0;    // for which a message keeps the NIC beyond its bytes
   double packet_bytes = 4096;  // payload of a full packet
-  double packet_overhead = 106;  // bytes of a packet on the wire beyond its payload
+  double packet_overhead = 110;  // bytes of a packet on the wire beyond its payload
+  double ack_bytes = 106;        // on the wire, per packet, the other way
 };
 
 // Hosts that are alike.

@@ -19,7 +19,7 @@ struct Route {
     uint32_t link = kNoLink;
     float load = 1;
   };
-  std::array<Use, 4> uses;
+  std::array<Use, 8> uses;
   uint32_t count = 0;
   double rate_max = std::numeric_limits<double>::infinity();
 

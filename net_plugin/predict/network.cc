@@ -64,8 +64,8 @@ Flow Network::remote(const NicKind& from, const NicKind& to, bool same_leaf, dou
   const double packets = std::max(1.0, std::ceil(sent / from.packet_bytes));
   const double slower = std::min(from.rate, to.rate);
   const double core = fabric.cable_packet_rate > 0 ? fabric.cable_packet_rate : slower;
-  // The last packet is stored and forwarded by each switch.
-  const double last = sent - (packets - 1) * from.packet_bytes + from.packet_overhead;
+  // Each switch stores a packet and sends it on; the last one waits for a full one before it.
+  const double last = (packets > 1 ? from.packet_bytes : sent) + from.packet_overhead;
   const auto way = [&](double packet) {
     const double edges = 2 * fabric.cable_latency_s + packet / to.rate;
     return same_leaf ? edges : edges + 2 * fabric.cable_latency_s + 2 * packet / core;
@@ -74,7 +74,7 @@ Flow Network::remote(const NicKind& from, const NicKind& to, bool same_leaf, dou
   flow.bytes = sent + packets * from.packet_overhead + from.per_message_s * from.rate;
   flow.delay_s = costs.step_s;
   flow.there_s = way(last) + (from.latency_s + to.latency_s) / 2;
-  flow.back_s = way(from.packet_overhead) + from.packet_overhead / from.rate;
+  flow.back_s = way(from.ack_bytes) + from.ack_bytes / from.rate;
   flow.route.rate_max = slower * costs.rate_share;
   return flow;
 }
@@ -96,9 +96,15 @@ Flow Network::flow(Rank from, Rank to, uint32_t nic, double payload, const Proto
   Flow flow = remote(kind(from.host, nic), kind(to.host, nic), leaf == other, payload, costs);
   flow.route.add(nic_out(from.host, nic), loads.nic);
   flow.route.add(nic_in(to.host, nic), loads.nic);
+  // Acknowledgements go the other way.
+  const double acks = ack_share(kind(from.host, nic));
+  flow.route.add(nic_in(from.host, nic), loads.nic * acks);
+  flow.route.add(nic_out(to.host, nic), loads.nic * acks);
   if (leaf != other) {
     flow.route.add(uplink(leaf), loads.leaf);
     flow.route.add(downlink(other), loads.leaf);
+    flow.route.add(downlink(leaf), loads.leaf * acks);
+    flow.route.add(uplink(other), loads.leaf * acks);
   }
   return flow;
 }

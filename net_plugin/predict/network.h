@@ -25,6 +25,11 @@ struct Loads {
   double nvlink = 1;
 };
 
+// Bytes of acknowledgements per byte on the wire.
+inline double ack_share(const NicKind& kind) {
+  return kind.ack_bytes / (kind.packet_bytes + kind.packet_overhead);
+}
+
 class Network {
  public:
   // `hosts` of the cluster, each once. Both outlive the network.

@@ -22,11 +22,13 @@ void add_leaf_pairs(const PlanInput& input, double message, FlowSet& set) {
       if (each == 0) continue;
       Flow flow = network.remote(network.kind(senders[0], 0), network.kind(receivers[0], 0), same,
                                  message, costs);
-      flow.route.add(network.nic_out(senders[0], 0), each);
+      // As much goes the other way, and both are acknowledged.
+      const double acked = 1 + ack_share(network.kind(senders[0], 0));
+      flow.route.add(network.nic_out(senders[0], 0), acked * each);
       flow.route.add(network.nic_in(receivers.back(), 0),
-                     static_cast<double>(senders.size()) - (same ? 1 : 0));
+                     acked * (static_cast<double>(senders.size()) - (same ? 1 : 0)));
       if (!same) {
-        const double all = each * static_cast<double>(senders.size());
+        const double all = acked * each * static_cast<double>(senders.size());
         flow.route.add(network.uplink(from), all);
         flow.route.add(network.downlink(to), all);
       }
@@ -83,7 +85,8 @@ void add_classes(const PlanInput& input, double message, double at_once, FlowSet
   const auto add = [&](double peers, bool same_leaf) {
     if (peers < 1) return;
     Flow flow = network.remote(kind, kind, same_leaf, message, costs);
-    const double load = std::max(of_nic * peers * share, std::min(1.0, of_nic));
+    const double load =
+        std::max(of_nic * peers * share, std::min(1.0, of_nic)) * (1 + ack_share(kind));
     flow.route.add(network.nic_out(host, 0), load);
     flow.route.add(network.nic_in(host, 0), load);
     if (!same_leaf) {
@@ -155,7 +158,7 @@ Plan plan_pat(const PlanInput& input, FlowSet& set) {
       const bool same_leaf = near == input.all_hosts;
       flow =
           network.remote(network.kind(host, 0), network.kind(host, 0), same_leaf, payload, costs);
-      const double load = group.gpus / nics;
+      const double load = group.gpus / nics * (1 + ack_share(network.kind(host, 0)));
       flow.route.add(network.nic_out(host, 0), load);
       flow.route.add(network.nic_in(host, 0), load);
       if (!same_leaf) {
