@@ -24,7 +24,10 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 int run(uint64_t first, uint64_t count) {
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const Case drawn = draw_case(seed, {});
-    if (std::getenv("DRY") != nullptr) { fmt::print("{} {}\n", seed, drawn.name); continue; }
+    if (std::getenv("DRY") != nullptr) {
+      fmt::print("{} {}\n", seed, drawn.name);
+      continue;
+    }
     const auto spec_value = parse_spec(drawn.experiment, "case");
     if (!spec_value) {
       fmt::print(stderr, "{}\n", spec_value.error().message);
