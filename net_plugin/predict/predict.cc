@@ -78,7 +78,7 @@ Prediction evaluate(const Plan& plan, std::span<const FlowTimes> times) {
     }
   }
   if (plan.least_s > found.time_s) {
-    found.terms[static_cast<size_t>(Cause::kNvlink)] += plan.least_s - found.time_s;
+    found.terms[static_cast<size_t>(plan.least_cause)] += plan.least_s - found.time_s;
     found.time_s = plan.least_s;
   }
   found.terms[static_cast<size_t>(Cause::kLatency)] += plan.extra_s;
