@@ -149,6 +149,7 @@ TEST(Predict, EveryChoiceHasATimeThatGrowsWithItsSize) {
 TEST(Predict, ManyHostsAreRepresentedByFew) {
   Cluster cluster;
   cluster.groups[0].hosts = 12'500;
+  cluster.groups[0].nics.assign(8, 0);
   cluster.fabric.hosts_per_leaf = 32;
   EXPECT_EQ(ranks_of(cluster, {}), 100'000U);
   Collective what{.algorithm = Algorithm::kTree, .bytes = Bytes{16} << 30};
