@@ -1,0 +1,52 @@
+// All choices that a communicator has, predicted once: how long does each take for so many bytes,
+// and which is the fastest? Lookups read memory and compute a few numbers.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "net_plugin/predict/cluster.h"
+#include "net_plugin/predict/collective.h"
+#include "net_plugin/predict/library_costs.h"
+#include "net_plugin/predict/plan.h"
+
+namespace pacecar::predict {
+
+struct Choice {
+  Algorithm algorithm = Algorithm::kRing;
+  Protocol protocol = Protocol::kSimple;
+  double time_s = 0;
+};
+
+// Immutable once made: any thread may read it.
+class CostTable {
+ public:
+  static constexpr int kSmallest = 3;  // exponents of 2: 8 bytes
+  static constexpr int kLargest = 34;  // 16 GiB
+  // Less exact than predict() alone, and so fast that a communicator does not wait for it.
+  static constexpr Limits kQuick{.ranks = 16, .hosts = 16, .pieces = 8, .flows = 1000};
+
+  // `hosts` take part, in the order of their ranks; empty: all of the cluster. `channels` as in
+  // Collective.
+  CostTable(const Cluster& cluster, std::span<const uint32_t> hosts, uint32_t channels,
+            const LibraryCosts& library = nccl_costs(), const Limits& limits = kQuick);
+
+  // Seconds; none where there is no such algorithm for this operation. Between powers of two times
+  // are taken to grow evenly; beyond the table, in proportion.
+  std::optional<double> time_s(Operation operation, Algorithm algorithm, Protocol protocol,
+                               Bytes bytes) const;
+  // The fastest of those that NCCL has; kHierarchical is not among them.
+  Choice best(Operation operation, Bytes bytes) const;
+
+ private:
+  static constexpr size_t kSizes = kLargest - kSmallest + 1;
+  using Column = std::array<float, kSizes>;  // seconds by size; the first 0: not supported
+
+  const Column& column(Operation operation, Algorithm algorithm, Protocol protocol) const;
+
+  std::vector<Column> columns_;
+};
+
+}  // namespace pacecar::predict

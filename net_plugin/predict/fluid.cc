@@ -1,0 +1,234 @@
+#include "net_plugin/predict/fluid.h"
+
+#include <algorithm>
+#include <cmath>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+namespace pacecar::predict {
+
+std::string_view name_of(Cause cause) {
+  constexpr std::array<std::string_view, kCauses> kNames{
+      "latency",        "NVLink",           "NIC, sending", "NIC, receiving",
+      "leaf's uplinks", "leaf's downlinks", "protocol"};
+  return kNames[static_cast<size_t>(cause)];
+}
+
+uint32_t FlowSet::add(const Flow& flow) {
+  flows_.push_back(flow);
+  return static_cast<uint32_t>(flows_.size() - 1);
+}
+
+class FluidRun {
+ public:
+  FluidRun(const FlowSet& set, std::span<const Link> links, const Congestion& congestion)
+      : set_(set),
+        links_(links),
+        solver_(capacities(links)),
+        congestion_(congestion),
+        beliefs_(links.size()),
+        states_(set.flows_.size()),
+        times_(set.flows_.size()) {
+    sort_edges();
+  }
+
+  std::vector<FlowTimes> run() {
+    for (uint32_t i = 0; i < states_.size(); ++i) {
+      if (states_[i].missing == 0) begin(i);
+    }
+    while (!events_.empty() || !active_.empty()) {
+      share();
+      advance();
+    }
+    return std::move(times_);
+  }
+
+ private:
+  enum What : uint8_t { kDrained, kReceived, kSent, kSends };  // but for the last as in Edge::event
+  struct Event {
+    double time;
+    uint32_t flow;
+    What what;
+    bool operator>(const Event& other) const {
+      return std::tie(time, flow, what) > std::tie(other.time, other.flow, other.what);
+    }
+  };
+  struct Belief {
+    double rate = 0;  // of a NIC; 0: all of its link
+    double since = 0;
+  };
+  static constexpr float kMostAcks = 0.1F;  // load of a link that has acknowledgements only
+  struct State {
+    uint32_t missing = 0;  // events that it waits for
+    double left = 0;       // bytes
+  };
+
+  static std::vector<double> capacities(std::span<const Link> links) {
+    std::vector<double> rates;
+    rates.reserve(links.size());
+    for (const Link& link : links) rates.push_back(link.rate);
+    return rates;
+  }
+
+  // Edges by the event that they wait for.
+  void sort_edges() {
+    first_.assign(3 * states_.size() + 1, 0);
+    for (const auto& edge : set_.edges_) ++first_[edge.event + 1];
+    for (size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
+    waiting_.resize(set_.edges_.size());
+    std::vector<uint32_t> next(first_.begin(), first_.end() - 1);
+    for (const auto& edge : set_.edges_) {
+      waiting_[next[edge.event]++] = edge.flow;
+      ++states_[edge.flow].missing;
+    }
+  }
+
+  void begin(uint32_t flow) {
+    times_[flow].ready_s = now_;
+    states_[flow].left = set_.flows_[flow].bytes;
+    events_.push({now_ + set_.flows_[flow].delay_s, flow, kSends});
+  }
+
+  void share() {
+    if (!changed_) return;
+    changed_ = false;
+    found_.resize(active_.size());
+    solver_.solve(routes_, found_);
+  }
+
+  // To the next event, and whatever happens with it.
+  void advance() {
+    double next = events_.empty() ? std::numeric_limits<double>::infinity() : events_.top().time;
+    for (size_t i = 0; i < active_.size(); ++i) {
+      next = std::min(next, now_ + states_[active_[i]].left / found_[i].rate);
+    }
+    const double step = next - now_;
+    now_ = next;
+    size_t kept = 0;
+    for (size_t i = 0; i < active_.size(); ++i) {
+      const uint32_t flow = active_[i];
+      const Allotment& share = found_[i];
+      State& state = states_[flow];
+      const Cause cause = share.limit == kNoLink ? Cause::kProtocol : links_[share.limit].cause;
+      times_[flow].limited_s[static_cast<size_t>(cause)] += static_cast<float>(step);
+      state.left -= share.rate * step;
+      constexpr double kAlmostNothing = 1e-11;  // seconds
+      if (state.left <= share.rate * kAlmostNothing) {
+        drained(flow);
+        continue;
+      }
+      active_[kept] = flow;
+      routes_[kept] = routes_[i];
+      found_[kept++] = share;
+    }
+    changed_ = changed_ || kept < active_.size();
+    active_.resize(kept);
+    routes_.resize(kept);
+    found_.resize(kept);
+    constexpr double kSameTime = 1e-11;
+    while (!events_.empty() && events_.top().time <= now_ + kSameTime) {
+      const Event event = events_.top();
+      events_.pop();
+      happen(event);
+    }
+  }
+
+  void drained(uint32_t flow) {
+    FlowTimes& times = times_[flow];
+    times.drained_s = now_;
+    times.received_s = now_ + set_.flows_[flow].there_s;
+    learn(flow);
+    times.sent_s = times.received_s + set_.flows_[flow].back_s;
+    release(flow * 3 + kDrained);
+    for (const auto& [what, time] :
+         {std::pair(kReceived, times.received_s), {kSent, times.sent_s}}) {
+      const uint32_t number = flow * 3 + what;
+      if (first_[number] < first_[number + 1]) events_.push({time, flow, what});
+    }
+  }
+
+  static bool is_nic(Cause cause) { return cause == Cause::kNicOut || cause == Cause::kNicIn; }
+
+  // Its NICs take what the core let through for what their links give.
+  void learn(uint32_t flow) {
+    const auto& limited = times_[flow].limited_s;
+    const double by_core = limited[static_cast<size_t>(Cause::kUplink)] +
+                           limited[static_cast<size_t>(Cause::kDownlink)];
+    if (congestion_.regain_s == 0 || by_core <= congestion_.settle_s) return;
+    for (const Route::Use& use : set_.flows_[flow].route.all()) {
+      if (is_nic(links_[use.link].cause) && use.load >= kMostAcks) {
+        beliefs_[use.link] = {solver_.used(use.link), now_};
+      }
+    }
+  }
+
+  // Its route at the rate that its NICs have on the average, while what they believe grows.
+  Route believed(const Flow& flow) const {
+    Route route = flow.route;
+    for (const Route::Use& use : flow.route.all()) {
+      const Belief& belief = beliefs_[use.link];
+      if (belief.rate == 0 || use.load < kMostAcks) continue;
+      const double now = belief.rate * std::exp((now_ - belief.since) / congestion_.regain_s);
+      if (now >= links_[use.link].rate) continue;
+      const double grown = now * congestion_.regain_s;  // bytes
+      const double takes = congestion_.regain_s * std::log1p(flow.bytes / grown);
+      route.rate_max = std::min(route.rate_max, flow.bytes / takes);
+    }
+    return route;
+  }
+
+  void happen(const Event& event) {
+    if (event.what != kSends) return release(event.flow * 3 + event.what);
+    active_.push_back(event.flow);
+    routes_.push_back(believed(set_.flows_[event.flow]));
+    changed_ = true;
+  }
+
+  void release(uint32_t number) {
+    for (uint32_t i = first_[number]; i < first_[number + 1]; ++i) {
+      times_[waiting_[i]].released = number;
+      if (--states_[waiting_[i]].missing == 0) begin(waiting_[i]);
+    }
+  }
+
+  const FlowSet& set_;
+  std::span<const Link> links_;
+  MaxMin solver_;
+  const Congestion& congestion_;
+  std::vector<Belief> beliefs_;  // by link
+  std::vector<State> states_;
+  std::vector<FlowTimes> times_;
+  std::vector<uint32_t> first_;    // by event: where in waiting_ those begin that wait for it
+  std::vector<uint32_t> waiting_;  // flows
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::vector<uint32_t> active_;
+  std::vector<Route> routes_;
+  std::vector<Allotment> found_;
+  bool changed_ = true;
+  double now_ = 0;
+};
+
+std::vector<FlowTimes> run_fluid(const FlowSet& set, std::span<const Link> links,
+                                 const Congestion& congestion) {
+  return FluidRun(set, links, congestion).run();
+}
+
+Terms terms_until(std::span<const FlowTimes> times, uint32_t flow) {
+  Terms terms{};
+  double until = times[flow].received_s;
+  for (;;) {
+    const FlowTimes& each = times[flow];
+    double latency = until - each.ready_s;
+    for (size_t i = 0; i < kCauses; ++i) {
+      terms[i] += each.limited_s[i];
+      latency -= each.limited_s[i];
+    }
+    terms[static_cast<size_t>(Cause::kLatency)] += latency;
+    if (each.released == FlowTimes::kNoEvent) return terms;
+    until = each.ready_s;
+    flow = each.released / 3;
+  }
+}
+
+}  // namespace pacecar::predict

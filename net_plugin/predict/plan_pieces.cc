@@ -1,0 +1,208 @@
+// A buffer that goes piece by piece up a tree, or down it, or both; or along a chain.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "net_plugin/predict/plan.h"
+
+namespace pacecar::predict {
+namespace {
+
+// Of a tree over 0 .. n-1: the parent of each, none of the root.
+using Parents = std::vector<uint32_t>;
+
+Parents heap(uint32_t n) {
+  Parents parents(n, kNoFlow);
+  for (uint32_t i = 1; i < n; ++i) parents[i] = (i - 1) / 2;
+  return parents;
+}
+
+Parents chain(uint32_t n) {
+  Parents parents(n, kNoFlow);
+  for (uint32_t i = 1; i < n; ++i) parents[i] = i - 1;
+  return parents;
+}
+
+// Joins neighbours first: the lowest bit that is set says how high a node is.
+Parents near_tree(uint32_t n) {
+  Parents parents(n, kNoFlow);
+  for (uint32_t i = 1; i < n; ++i) {
+    const uint32_t low = i & (~i + 1);
+    const uint32_t up = (i ^ low) | (low << 1);
+    parents[i] = up < n ? up : i ^ low;
+  }
+  return parents;
+}
+
+// The same tree for other places, so that who has children in the one has none in the other.
+Parents moved(const Parents& parents) {
+  const auto n = static_cast<uint32_t>(parents.size());
+  const auto place = [n](uint32_t i) { return n % 2 == 0 ? n - 1 - i : (i + 1) % n; };
+  Parents other(n, kNoFlow);
+  for (uint32_t i = 0; i < n; ++i) {
+    if (parents[i] != kNoFlow) other[place(i)] = place(parents[i]);
+  }
+  return other;
+}
+
+// One direction of an edge, for one piece; `inputs` are edges whose piece goes on here.
+struct Edge {
+  Flow flow;
+  std::vector<uint32_t> inputs;
+  uint32_t before = kNoFlow;  // an edge of the same sender that goes first
+};
+
+class PieceEdges {
+ public:
+  PieceEdges(const PlanInput& input, uint32_t gpus, const Channels& channels, double piece)
+      : input_(input), gpus_(gpus), channels_(channels), piece_(piece) {}
+
+  // The edges of one tree, up then down. Children come before or after parents: by their depth.
+  void add_tree(const Parents& parents, bool up, bool down) {
+    const auto n = static_cast<uint32_t>(parents.size());
+    std::vector<std::vector<uint32_t>> children(n);
+    uint32_t root = 0;
+    for (uint32_t i = 0; i < n; ++i) {
+      if (parents[i] == kNoFlow) {
+        root = i;
+      } else {
+        children[parents[i]].push_back(i);
+      }
+    }
+    std::vector<uint32_t> order{root};  // parents first
+    for (size_t i = 0; i < order.size(); ++i) {
+      order.insert(order.end(), children[order[i]].begin(), children[order[i]].end());
+    }
+    std::vector<std::vector<uint32_t>> inputs(n);
+    if (up) {
+      for (size_t i = order.size(); i-- > 1;) {
+        const uint32_t node = order[i];
+        inputs[parents[node]].push_back(add(node, parents[node], std::move(inputs[node])));
+        inputs[node].clear();
+      }
+    }
+    if (!down) return;
+    for (const uint32_t node : order) {
+      uint32_t before = kNoFlow;
+      for (const uint32_t child : children[node]) {
+        const uint32_t edge = add(node, child, inputs[node]);
+        edges_[edge].before = before;
+        before = edge;
+        inputs[child] = {edge};
+      }
+    }
+  }
+
+  const std::vector<Edge>& edges() const { return edges_; }
+
+ private:
+  uint32_t add(uint32_t from, uint32_t to, std::vector<uint32_t> inputs) {
+    const ProtocolCosts& costs = input_.library.of(input_.collective.protocol);
+    edges_.push_back(
+        {input_.network.flow(rank(from), rank(to), channels_.nic, piece_, costs, channels_.loads),
+         std::move(inputs)});
+    return static_cast<uint32_t>(edges_.size() - 1);
+  }
+  Rank rank(uint32_t place) const { return {input_.hosts[place / gpus_], place % gpus_}; }
+
+  const PlanInput& input_;
+  uint32_t gpus_;
+  Channels channels_;
+  double piece_;
+  std::vector<Edge> edges_;
+};
+
+void add_pieces(FlowSet& set, const std::vector<Edge>& edges, uint32_t pieces, uint32_t slots,
+                bool in_turn) {
+  const uint32_t first = set.size();
+  const auto per_piece = static_cast<uint32_t>(edges.size());
+  for (uint32_t piece = 0; piece < pieces; ++piece) {
+    for (uint32_t i = 0; i < per_piece; ++i) {
+      const uint32_t flow = set.add(edges[i].flow);
+      for (const uint32_t from : edges[i].inputs) {
+        set.after_received(flow, first + piece * per_piece + from);
+      }
+      if (in_turn && edges[i].before != kNoFlow) {
+        set.after_drained(flow, first + piece * per_piece + edges[i].before);
+      }
+      if (piece > 0 && slots > 1) set.after_drained(flow, flow - per_piece);
+      if (piece >= slots) set.after_sent(flow, flow - slots * per_piece);
+    }
+  }
+}
+
+// No link carries all pieces in less time: while a tree fills, the first pieces do not show it.
+void bound_by_links(const std::vector<Edge>& edges, double pieces, std::span<const Link> links,
+                    Plan& plan) {
+  std::vector<double> bytes(links.size());  // of one piece
+  for (const Edge& edge : edges) {
+    for (const Route::Use& use : edge.flow.route.all()) {
+      bytes[use.link] += edge.flow.bytes * use.load;
+    }
+  }
+  for (size_t i = 0; i < links.size(); ++i) {
+    const double least = pieces * bytes[i] / links[i].rate;
+    if (least > plan.least_s) {
+      plan.least_s = least;
+      plan.least_cause = links[i].cause;
+    }
+  }
+}
+
+// What the GPUs of a host add that are behind the one that talks to the network.
+void add_local_chain(const HostGroup& group, const ProtocolCosts& costs, double piece, double bytes,
+                     double directions, Plan& plan) {
+  const double hop = group.nvlink_latency_s + costs.local_step_s + piece / group.nvlink_rate;
+  plan.extra_s += directions * (group.gpus - 1) * hop;
+  plan.least_s = group.gpus > 1 ? directions * bytes / costs.payload / group.nvlink_rate : 0;
+}
+
+}  // namespace
+
+Plan plan_pieces(const PlanInput& input, FlowSet& set) {
+  const Collective& what = input.collective;
+  const ProtocolCosts& costs = input.library.of(what.protocol);
+  const HostGroup& group = input.network.cluster().group_of(input.hosts.front());
+  const Channels channels = channels_of(input);
+  const bool along_chain = what.algorithm == Algorithm::kRing;
+  const bool two_trees = !along_chain && input.library.near_trees && input.hosts.size() > 2;
+  const double bytes = static_cast<double>(what.bytes) / channels.count / (two_trees ? 2 : 1);
+  double pieces = what.pieces;
+  if (pieces == 0)
+    pieces = costs.chunk == 0 ? 1 : std::max(1.0, std::ceil(bytes / double(costs.chunk)));
+  const auto planned = static_cast<uint32_t>(std::min<double>(pieces, input.limits.pieces));
+  const bool up = what.operation == Operation::kAllReduce || what.operation == Operation::kReduce;
+  const bool down = what.operation != Operation::kReduce;
+
+  Plan plan{.flows = {set.size(), 0}};
+  const auto places = static_cast<uint32_t>(input.hosts.size());
+  PieceEdges edges(input, along_chain ? group.gpus : 1, channels, bytes / pieces);
+  if (along_chain) {
+    edges.add_tree(chain(places * group.gpus), up, down);
+  } else {
+    const Parents parents = input.library.near_trees ? near_tree(places) : heap(places);
+    edges.add_tree(parents, up, down);
+    if (two_trees) edges.add_tree(moved(parents), up, down);
+    add_local_chain(group, costs, bytes / pieces, static_cast<double>(what.bytes),
+                    up && down ? 2 : 1, plan);
+    if (what.algorithm == Algorithm::kNvlsTree) {  // the switch takes the chain's place
+      plan.extra_s = 2 * (group.nvlink_latency_s + costs.local_step_s);
+      plan.least_s = static_cast<double>(what.bytes) * (1 + 1.0 / group.gpus) / group.nvlink_rate;
+    }
+  }
+  bound_by_links(edges.edges(), pieces, input.network.links(), plan);
+  const auto per_piece = static_cast<uint32_t>(edges.edges().size());
+  const uint32_t first = set.size();
+  // Brief messages leave a NIC one after another, others share it.
+  add_pieces(set, edges.edges(), planned, costs.slots, input.network.is_brief(bytes / pieces));
+  plan.flows.end = set.size();
+  if (planned < pieces) {
+    const uint32_t half = planned / 2;
+    plan.early = {first + (half - 1) * per_piece, first + half * per_piece};
+    plan.late = {first + (planned - 1) * per_piece, first + planned * per_piece};
+    plan.repeats = (pieces - planned) / (planned - half);
+  }
+  return plan;
+}
+
+}  // namespace pacecar::predict

@@ -1,0 +1,183 @@
+// Steps around rings: each member sends to the next what it has got from the one before.
+#include <algorithm>
+#include <cmath>
+
+#include "net_plugin/predict/plan.h"
+
+namespace pacecar::predict {
+namespace {
+
+// What a member waits for before its first step.
+struct Ready {
+  uint32_t received = kNoFlow;
+  uint32_t sent = kNoFlow;
+};
+
+struct RingSteps {
+  uint32_t first = 0;     // flow
+  uint32_t per_step = 0;  // flows
+  uint32_t steps = 0;
+
+  FlowRange step(uint32_t i) const { return {first + i * per_step, first + (i + 1) * per_step}; }
+};
+
+// `edges`: the flow of each member to the next in one step; `ready` is what was to wait for before,
+// and then after these steps.
+RingSteps add_steps(FlowSet& set, std::span<const Flow> edges, uint32_t steps,
+                    const ProtocolCosts& costs, std::vector<Ready>& ready) {
+  const auto members = static_cast<uint32_t>(edges.size());
+  const uint32_t slices = costs.slices;
+  const RingSteps ring{set.size(), members * slices, steps};
+  const auto number = [&](uint32_t step, uint32_t member, uint32_t slice) {
+    return ring.first + step * ring.per_step + member * slices + slice;
+  };
+  for (uint32_t step = 0; step < steps; ++step) {
+    for (uint32_t i = 0; i < members; ++i) {
+      const uint32_t before = (i + members - 1) % members;
+      for (uint32_t slice = 0; slice < slices; ++slice) {
+        const uint32_t flow = set.add(edges[i]);
+        if (step == 0) {
+          if (ready[i].received != kNoFlow) set.after_received(flow, ready[i].received);
+          if (ready[i].sent != kNoFlow) set.after_sent(flow, ready[i].sent);
+        } else {
+          set.after_received(flow, number(step - 1, before, slice));
+        }
+        if (step >= costs.slots) {
+          set.after_sent(flow, number(step - costs.slots, i, slices - 1));
+        }
+        if (slice > 0) {
+          set.after_drained(flow, flow - 1);
+        } else if (step > 0 && costs.slots > 1) {
+          set.after_drained(flow, number(step - 1, i, slices - 1));
+        }
+      }
+    }
+  }
+  for (uint32_t i = 0; i < members && steps > 0; ++i) {
+    ready[i] = {number(steps - 1, (i + members - 1) % members, slices - 1),
+                number(steps - 1, i, slices - 1)};
+  }
+  return ring;
+}
+
+// As many of `steps` as show how the others go on.
+uint32_t planned_steps(uint32_t steps, size_t flows_per_step, const Limits& limits) {
+  constexpr uint32_t kFewest = 8;
+  const auto affordable = static_cast<uint32_t>(limits.flows / flows_per_step);
+  return std::min(steps, std::max(kFewest, affordable));
+}
+
+void repeat(Plan& plan, const RingSteps& ring, uint32_t steps) {
+  if (ring.steps == steps) return;
+  const uint32_t half = ring.steps / 2;
+  plan.early = ring.step(half - 1);
+  plan.late = ring.step(ring.steps - 1);
+  plan.repeats = static_cast<double>(steps - ring.steps) / (ring.steps - half);
+}
+
+// A share of the buffer, in as many rounds as its size and the chunks demand.
+struct Rounds {
+  double bytes = 0;  // of one
+  double count = 1;
+};
+Rounds rounds_of(double share, Bytes chunk) {
+  const double rounds = chunk == 0 ? 1 : std::max(1.0, std::ceil(share / double(chunk)));
+  return {share / rounds, rounds};
+}
+
+}  // namespace
+
+Plan plan_ring(const PlanInput& input, FlowSet& set) {
+  const Collective& what = input.collective;
+  const ProtocolCosts& costs = input.library.of(what.protocol);
+  const HostGroup& group = input.network.cluster().group_of(input.hosts.front());
+  const bool nvls = what.algorithm == Algorithm::kNvls;
+  const uint32_t gpus = nvls ? 1 : group.gpus;
+  const Channels channels = channels_of(input);
+  Plan plan{.flows = {set.size(), 0}};
+  const double per_channel = static_cast<double>(what.bytes) / channels.count;
+  const double ranks = static_cast<double>(input.all_hosts) * gpus;
+  if (nvls) {
+    plan.extra_s = 2 * (group.nvlink_latency_s + costs.local_step_s);
+    plan.least_s = static_cast<double>(what.bytes) * (1 + 1.0 / group.gpus) / group.nvlink_rate;
+  }
+  const bool one_step = what.operation == Operation::kSendRecv;
+  const double share = one_step ? per_channel : per_channel / ranks;
+  const Rounds rounds = rounds_of(share, costs.chunk);
+  const double both_ways = what.operation == Operation::kAllReduce ? 2 : 1;
+  const auto steps = static_cast<uint32_t>((one_step ? 1 : both_ways * (ranks - 1)) * rounds.count);
+
+  std::vector<Rank> members;
+  for (const uint32_t host : input.hosts) {
+    for (uint32_t gpu = 0; gpu < gpus; ++gpu) members.push_back({host, gpu});
+  }
+  std::vector<Flow> edges;
+  for (size_t i = 0; i < members.size() && members.size() > 1; ++i) {
+    edges.push_back(input.network.flow(members[i], members[(i + 1) % members.size()], channels.nic,
+                                       rounds.bytes / costs.slices, costs, channels.loads));
+  }
+  if (!edges.empty() && steps > 0) {
+    std::vector<Ready> ready(edges.size());
+    const uint32_t planned = planned_steps(steps, edges.size() * costs.slices, input.limits);
+    repeat(plan, add_steps(set, edges, planned, costs, ready), steps);
+  }
+  plan.flows.end = set.size();
+  return plan;
+}
+
+// All ranks of the hosts that are looked at; groups are of consecutive ranks.
+Plan plan_hierarchical(const PlanInput& input, FlowSet& set) {
+  const Collective& what = input.collective;
+  const ProtocolCosts& costs = input.library.of(what.protocol);
+  const HostGroup& group = input.network.cluster().group_of(input.hosts.front());
+  const auto nics = static_cast<uint32_t>(group.nics.size());
+  const uint32_t per_group = what.group == 0 ? group.gpus : what.group;
+  const auto all_ranks = input.all_hosts * group.gpus;
+  std::vector<Rank> ranks;
+  for (const uint32_t host : input.hosts) {
+    for (uint32_t gpu = 0; gpu < group.gpus; ++gpu) ranks.push_back({host, gpu});
+  }
+  const auto groups = static_cast<uint32_t>(ranks.size() / per_group);
+  const auto edges_of = [&](std::span<const uint32_t> members, double share) {
+    std::vector<Flow> edges;
+    for (size_t i = 0; i < members.size(); ++i) {
+      const Rank from = ranks[members[i]];
+      const Rank to = ranks[members[(i + 1) % members.size()]];
+      edges.push_back(
+          input.network.flow(from, to, from.gpu * nics / group.gpus, share / costs.slices, costs));
+    }
+    return edges;
+  };
+  // The same step of all rings is one after the other in `set`: rings of a phase are one.
+  Plan plan{.flows = {set.size(), 0}};
+  std::vector<Ready> ready(ranks.size());
+  const auto run_phase = [&](uint32_t rings, uint32_t length, auto member, double bytes,
+                             uint32_t steps, uint32_t planned) {
+    for (uint32_t ring = 0; ring < rings; ++ring) {
+      std::vector<uint32_t> members(length);
+      std::vector<Ready> before(length);
+      for (uint32_t i = 0; i < length; ++i) {
+        members[i] = member(ring, i);
+        before[i] = ready[members[i]];
+      }
+      const double share = bytes / length;
+      const auto added = add_steps(set, edges_of(members, share), planned, costs, before);
+      for (uint32_t i = 0; i < length; ++i) ready[members[i]] = before[i];
+      if (planned < steps && ring == 0) repeat(plan, added, steps);
+    }
+  };
+  const auto local = [&](uint32_t ring, uint32_t i) { return ring * per_group + i; };
+  const auto across = [&](uint32_t ring, uint32_t i) { return i * per_group + ring; };
+  const auto bytes = static_cast<double>(what.bytes);
+  const uint32_t all_groups = all_ranks / per_group;
+  run_phase(groups, per_group, local, bytes, per_group - 1, per_group - 1);
+  const uint32_t steps = 2 * (all_groups - 1);
+  // A share is of all groups, also of those that are not looked at.
+  run_phase(per_group, groups, across, bytes / per_group * groups / all_groups, steps,
+            planned_steps(steps, ranks.size() * costs.slices, input.limits));
+  run_phase(groups, per_group, local, bytes, per_group - 1, per_group - 1);
+  plan.flows.end = set.size();
+  return plan;
+}
+
+}  // namespace pacecar::predict

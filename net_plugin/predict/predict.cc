@@ -1,0 +1,184 @@
+#include "net_plugin/predict/predict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "transport/base/check.h"
+
+namespace pacecar::predict {
+namespace {
+
+uint32_t hosts_of(const Cluster& cluster, const Collective& collective) {
+  return collective.hosts.empty() ? cluster.hosts()
+                                  : static_cast<uint32_t>(collective.hosts.size());
+}
+
+bool piece_by_piece(const Collective& what) {
+  return what.algorithm == Algorithm::kTree || what.algorithm == Algorithm::kNvlsTree ||
+         (what.algorithm == Algorithm::kRing &&
+          (what.operation == Operation::kBroadcast || what.operation == Operation::kReduce));
+}
+
+// Of a ring of hosts that are alike: the first of the first two leaves of each group.
+std::vector<uint32_t> of_two_leaves(const Cluster& cluster, uint32_t ranks) {
+  std::vector<uint32_t> hosts;
+  const uint32_t wide =
+      cluster.fabric.hosts_per_leaf == 0 ? cluster.hosts() : cluster.fabric.hosts_per_leaf;
+  uint32_t begin = 0;
+  for (const HostGroup& group : cluster.groups) {
+    const uint32_t each = std::min(wide, std::max(1U, ranks / (2 * group.gpus)));
+    for (uint32_t leaf = 0; leaf < 2; ++leaf) {
+      for (uint32_t i = 0; i < each && leaf * wide + i < group.hosts; ++i) {
+        hosts.push_back(begin + leaf * wide + i);
+      }
+    }
+    begin += group.hosts;
+  }
+  return hosts;
+}
+
+// The hosts that are looked at.
+std::vector<uint32_t> representatives(const Cluster& cluster, const Collective& what,
+                                      const Limits& limits, uint32_t hosts_max) {
+  if (!what.hosts.empty()) return what.hosts;
+  const uint32_t all = cluster.hosts();
+  const uint32_t gpus = cluster.groups.front().gpus;
+  const bool in_turn = piece_by_piece(what) || what.operation == Operation::kAllToAll ||
+                       (what.algorithm == Algorithm::kHierarchical && what.group > gpus);
+  if (!in_turn && uint64_t{all} * gpus > limits.ranks) return of_two_leaves(cluster, limits.ranks);
+  std::vector<uint32_t> hosts(std::min(all, hosts_max));
+  std::iota(hosts.begin(), hosts.end(), 0U);
+  return hosts;
+}
+
+double last_received(std::span<const FlowTimes> times, FlowRange range) {
+  double last = 0;
+  for (uint32_t i = range.begin; i < range.end; ++i) last = std::max(last, times[i].received_s);
+  return last;
+}
+
+// Adds what the plan has left out to what its flows took.
+Prediction evaluate(const Plan& plan, std::span<const FlowTimes> times) {
+  Prediction found;
+  const FlowRange all = plan.flows;
+  if (all.begin < all.end) {
+    uint32_t last = all.begin;
+    for (uint32_t i = all.begin; i < all.end; ++i) {
+      if (times[i].received_s > times[last].received_s) last = i;
+    }
+    found.terms = terms_until(times, last);
+    found.time_s = times[last].received_s;
+    if (plan.repeats > 0) {
+      const double period = last_received(times, plan.late) - last_received(times, plan.early);
+      const double longer = found.time_s + plan.repeats * period;
+      for (double& term : found.terms) term *= longer / found.time_s;
+      found.time_s = longer;
+    }
+  }
+  if (plan.least_s > found.time_s) {
+    found.terms[static_cast<size_t>(plan.least_cause)] += plan.least_s - found.time_s;
+    found.time_s = plan.least_s;
+  }
+  found.terms[static_cast<size_t>(Cause::kLatency)] += plan.extra_s;
+  found.time_s += plan.extra_s;
+  return found;
+}
+
+void finish(const Cluster& cluster, const Collective& what, Prediction& found) {
+  const auto largest = std::ranges::max_element(found.terms);
+  found.bottleneck = static_cast<Cause>(largest - found.terms.begin());
+  if (found.time_s <= 0) return;
+  found.algorithm_rate = static_cast<double>(what.bytes) / found.time_s;
+  found.bus_rate = found.algorithm_rate * bus_factor(what.operation, ranks_of(cluster, what));
+}
+
+// `first_only`: what repeats is left out.
+Prediction predict_some(const Cluster& cluster, const Collective& what, const LibraryCosts& library,
+                        const Limits& limits, uint32_t hosts_max, bool first_only = false) {
+  const auto hosts = representatives(cluster, what, limits, hosts_max);
+  const Network network(cluster, hosts);
+  FlowSet flows;
+  Plan plan = plan_collective({.network = network,
+                               .collective = what,
+                               .library = library,
+                               .limits = limits,
+                               .hosts = hosts,
+                               .all_hosts = hosts_of(cluster, what)},
+                              flows);
+  if (first_only) plan.repeats = plan.least_s = 0;
+  return evaluate(plan, run_fluid(flows, network.links(), network.congestion()));
+}
+
+}  // namespace
+
+uint32_t ranks_of(const Cluster& cluster, const Collective& collective) {
+  if (!collective.hosts.empty()) {
+    uint32_t ranks = 0;
+    for (const uint32_t host : collective.hosts) ranks += cluster.group_of(host).gpus;
+    return ranks;
+  }
+  uint32_t ranks = 0;
+  for (const HostGroup& group : cluster.groups) ranks += group.hosts * group.gpus;
+  return ranks;
+}
+
+Prediction predict(const Cluster& cluster, const Collective& collective,
+                   const LibraryCosts& library, const Limits& limits) {
+  Prediction found = predict_some(cluster, collective, library, limits, limits.hosts);
+  const uint32_t all = hosts_of(cluster, collective);
+  if (collective.hosts.empty() && piece_by_piece(collective) && all > limits.hosts) {
+    // A chain is longer by so many hosts, a tree higher by so many levels: for the first pieces.
+    const uint32_t half = limits.hosts / 2;
+    const auto first_pieces = [&](uint32_t hosts) {
+      return predict_some(cluster, collective, library, limits, hosts, true);
+    };
+    const Prediction larger = first_pieces(limits.hosts);
+    const Prediction smaller = first_pieces(half);
+    const double more = collective.algorithm == Algorithm::kRing
+                            ? static_cast<double>(all - limits.hosts) / half
+                            : std::log2(static_cast<double>(all) / limits.hosts);
+    for (size_t i = 0; i < kCauses; ++i) {
+      found.terms[i] += more * (larger.terms[i] - smaller.terms[i]);
+    }
+    found.time_s += more * (larger.time_s - smaller.time_s);
+  }
+  finish(cluster, collective, found);
+  return found;
+}
+
+std::vector<Prediction> predict_together(const Cluster& cluster,
+                                         std::span<const Collective> collectives,
+                                         const LibraryCosts& library) {
+  constexpr uint32_t kAll = ~0U;
+  const Limits limits{.ranks = kAll, .hosts = kAll, .pieces = kAll, .flows = kAll};
+  std::vector<std::vector<uint32_t>> hosts;
+  std::set<uint32_t> every;
+  for (const Collective& what : collectives) {
+    hosts.push_back(representatives(cluster, what, limits, kAll));
+    every.insert(hosts.back().begin(), hosts.back().end());
+  }
+  const std::vector<uint32_t> once(every.begin(), every.end());
+  const Network network(cluster, once);
+  FlowSet flows;
+  std::vector<Plan> plans;
+  for (size_t i = 0; i < collectives.size(); ++i) {
+    plans.push_back(plan_collective({.network = network,
+                                     .collective = collectives[i],
+                                     .library = library,
+                                     .limits = limits,
+                                     .hosts = hosts[i],
+                                     .all_hosts = hosts_of(cluster, collectives[i])},
+                                    flows));
+  }
+  const auto times = run_fluid(flows, network.links(), network.congestion());
+  std::vector<Prediction> found;
+  for (size_t i = 0; i < collectives.size(); ++i) {
+    found.push_back(evaluate(plans[i], times));
+    finish(cluster, collectives[i], found.back());
+  }
+  return found;
+}
+
+}  // namespace pacecar::predict
