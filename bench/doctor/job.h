@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bench/doctor/profile.h"
 #include "transport/metrics/figures.h"
 
 namespace pacecar::doctor {
@@ -67,6 +68,7 @@ struct Process {
   std::optional<uint64_t> rank;
   double uptime_s = 0;
   std::vector<Nic> nics;
+  std::vector<Profile> profiles = {};  // one per communicator; empty: nothing is recorded
 };
 
 // A process that has a socket, and does not answer there.

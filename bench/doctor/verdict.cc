@@ -7,6 +7,8 @@
 #include <set>
 #include <tuple>
 
+#include "bench/doctor/ranks.h"
+
 namespace pacecar::doctor {
 namespace {
 
@@ -53,17 +55,60 @@ std::string text_of(const Path& path) {
 Verdict verdict_of_waiting(const Job& job, const WaitedFor& found) {
   const Path& path = found.longest->path;
   if (found.circle) {
-    return {true, name_of(*path.process), path.nic->name, text_of(path),
+    return {true,
+            "circle",
+            name_of(*path.process),
+            path.nic->name,
+            text_of(path),
             fmt::format("{} processes wait for each other in a circle: do all ranks call the same "
                         "collectives, in one order and with the same sizes?",
                         found.waiters)};
   }
   const Nic* const nic = path.peer_nic();
-  return {true, found.name, nic != nullptr ? nic->name : "", text_of(path),
+  return {true,
+          std::string(found.longest->rule->name),
+          found.name,
+          nic != nullptr ? nic->name : "",
+          text_of(path),
           fmt::format("{} of {} processes seen wait for it, and it waits for nobody: it computes, "
                       "is stopped, or has failed; look there{}",
                       found.waiters, job.processes().size(),
                       nic != nullptr ? "" : ", and run pacecar doctor there")};
+}
+
+// The ranks' own records name causes; what the flows say is worse where nothing moves at all, or
+// packets are lost.
+bool decides(const RankFinding& rank, const std::vector<Finding>& flows) {
+  if (flows.empty() || !flows.front().rule->trouble) return true;
+  const std::string_view worst = flows.front().rule->name;
+  if (worst == "fault" || worst == "unacknowledged") return false;
+  return worst != "loss" ? rank.rule == "mismatch"
+                         : rank.rule == "mismatch" || rank.rule == "slow-host";
+}
+
+Verdict verdict_of_rank(const RankFinding& found) {
+  const std::string path =
+      found.peer == nullptr ? ""
+      : found.rule == "incast"
+          ? fmt::format("{} to {}", name_of(*found.peer), name_of(*found.process))
+          : fmt::format("{} to {}", name_of(*found.process), name_of(*found.peer));
+  return {true, std::string(found.rule), name_of(*found.process), "", path, found.why};
+}
+
+// Writes to and from one NIC stand still, and no others: its port is dead.
+const Finding* dead_port(const std::vector<Finding>& findings) {
+  std::map<std::string, size_t> ends;
+  for (const Finding& one : findings) {
+    if (one.rule->name != "unacknowledged") continue;
+    ++ends[waiter_of(one)];
+    ++ends[awaited_by(one)];
+  }
+  const auto more = [&ends](const Finding& a, const Finding& b) {
+    return ends[waiter_of(a)] < ends[waiter_of(b)];
+  };
+  const auto most = std::max_element(findings.begin(), findings.end(), more);
+  if (most == findings.end() || ends[waiter_of(*most)] < 2) return nullptr;
+  return &*most;
 }
 
 }  // namespace
@@ -111,16 +156,32 @@ std::optional<WaitedFor> waited_for(const std::vector<Finding>& findings) {
 Verdict conclude(const Job& job, const std::vector<Finding>& findings) {
   if (!job.silent().empty()) {
     const SilentProcess& silent = job.silent().front();
-    return {true, name_of(silent), "", "",
+    return {true,
+            "silent",
+            name_of(silent),
+            "",
+            "",
             fmt::format("{}; {} in all do not answer", silent.reason, job.silent().size())};
   }
+  const std::vector<RankFinding> ranks = examine_ranks(job);
+  if (!ranks.empty() && decides(ranks.front(), findings)) return verdict_of_rank(ranks.front());
   if (findings.empty() || severity(findings.front()) + 1 == rules().size()) {
-    return {false, "", "", "", "nothing is wrong, and no flow has more to send"};
+    return {false, "", "", "", "", "nothing is wrong, and no flow has more to send"};
   }
   const Finding& worst = findings.front();
   if (worst.rule->blames_peer) return verdict_of_waiting(job, *waited_for(findings));
-  return {worst.rule->trouble, name_of(*worst.path.process), worst.path.nic->name,
-          text_of(worst.path), worst.why()};
+  if (const Finding* const dead =
+          worst.rule->name == "unacknowledged" ? dead_port(findings) : nullptr) {
+    return {
+        true,
+        "dead-port",
+        name_of(*dead->path.process),
+        dead->path.nic->name,
+        text_of(dead->path),
+        "nothing that it sends arrives, and nothing arrives there: its port or its link is down"};
+  }
+  return {worst.rule->trouble,  std::string(worst.rule->name), name_of(*worst.path.process),
+          worst.path.nic->name, text_of(worst.path),           worst.why()};
 }
 
 }  // namespace pacecar::doctor
