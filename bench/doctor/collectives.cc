@@ -26,9 +26,45 @@ void add_operation(const ProfiledEvent& op, Parts& to) {
   if (op.sending) {
     ++to.sends;
     to.part.first_s += seconds(op.first_ns);
-    to.part.sent_s[op.peer] += seconds(op.waits.network_ns);
   } else {
     to.part.taken_s += seconds(op.waits.gpu_ns + op.waits.flush_ns);
+  }
+}
+
+// From when each end waits for the network until it has the message. In the order of their starts.
+using Intervals = std::vector<std::pair<uint64_t, uint64_t>>;
+
+Messages messages_of(const Intervals& intervals) {
+  Messages messages;
+  uint64_t busy_ns = 0;
+  uint64_t until_ns = 0;
+  for (const auto& [from_ns, to_ns] : intervals) {
+    messages.took_s.push_back(seconds(to_ns - from_ns));
+    if (to_ns > until_ns) busy_ns += to_ns - std::max(from_ns, until_ns);
+    until_ns = std::max(until_ns, to_ns);
+  }
+  const uint64_t span_ns = until_ns - intervals.front().first;
+  if (span_ns > 0) messages.busy = seconds(busy_ns) / seconds(span_ns);
+  return messages;
+}
+
+void add_messages(const Profile& profile,
+                  const std::map<uint64_t, const ProfiledEvent*>& operations, Member& member) {
+  std::map<std::pair<bool, int64_t>, Intervals> all;
+  for (const ProfiledEvent& step : profile.steps) {
+    const auto operation = operations.find(step.parent);
+    const bool through = step.kind == ProfiledKind::kProxyStep && step.stop_ns != 0;
+    if (!through || operation == operations.end()) continue;
+    const bool sending = operation->second->sending;
+    // A send's data leaves, a receive's comes.
+    const uint64_t moment = step.moment_ns == 0 ? step.stop_ns : step.moment_ns;
+    const uint64_t from = sending ? moment : step.start_ns;
+    const uint64_t to = sending ? step.stop_ns : moment;
+    if (from <= to) all[{sending, operation->second->peer}].emplace_back(from, to);
+  }
+  for (auto& [whose, intervals] : all) {
+    std::sort(intervals.begin(), intervals.end());
+    (whose.first ? member.sent : member.received)[whose.second] = messages_of(intervals);
   }
 }
 
@@ -39,7 +75,7 @@ Member member_of(const Process& process, const Profile& profile) {
                                                                : 0;
   std::map<uint64_t, CollectiveKey> keys;  // by id
   std::map<CollectiveKey, Parts> parts;
-  std::map<uint64_t, int64_t> peers;  // by id of a sending operation
+  std::map<uint64_t, const ProfiledEvent*> operations;  // by id
   for (const ProfiledEvent& event : profile.operations) {
     if (event.kind == ProfiledKind::kCollective) {
       const CollectiveKey key{event.operation, event.number};
@@ -48,7 +84,7 @@ Member member_of(const Process& process, const Profile& profile) {
       member.begun[key] = &event;
     } else if (event.kind == ProfiledKind::kProxyOp) {
       if (event.start_ns < since) continue;
-      if (event.sending) peers[event.id] = event.peer;
+      operations[event.id] = &event;
       if (const auto whole = keys.find(event.parent); whole != keys.end()) {
         add_operation(event, parts[whole->second]);
       }
@@ -59,11 +95,7 @@ Member member_of(const Process& process, const Profile& profile) {
     if (one.sends > 0) one.part.first_s /= static_cast<double>(one.sends);
     member.parts[key] = one.part;
   }
-  for (const ProfiledEvent& step : profile.steps) {
-    const auto peer = peers.find(step.parent);
-    if (step.kind != ProfiledKind::kProxyStep || step.stop_ns == 0 || peer == peers.end()) continue;
-    member.steps_s[peer->second].push_back(seconds(step.waits.network_ns));
-  }
+  add_messages(profile, operations, member);
   return member;
 }
 

@@ -17,9 +17,14 @@ using CollectiveKey = std::pair<std::string, uint64_t>;
 struct Part {
   double began_s = 0;  // on the rank's clock
   double ended_s = 0;
-  double first_s = 0;                // until the GPU had given its first message
-  double taken_s = 0;                // that the GPU took what had come, summed over messages
-  std::map<int64_t, double> sent_s;  // by peer: that the network took, summed over messages
+  double first_s = 0;  // until the GPU had given its first message
+  double taken_s = 0;  // that the GPU took what had come, summed over messages
+};
+
+// A rank's messages to a peer, or from one.
+struct Messages {
+  std::vector<double> took_s;  // that the network took for each, as far as this end can tell
+  double busy = 0;             // how much of the time one or more were waited for
 };
 
 struct Member {
@@ -28,8 +33,8 @@ struct Member {
   std::vector<CollectiveKey> order;  // as they were begun
   std::map<CollectiveKey, const ProfiledEvent*> begun;
   std::map<CollectiveKey, Part> parts;  // between the looks
-  std::map<int64_t, std::vector<double>>
-      steps_s;  // by peer: what the network took for each message
+  std::map<int64_t, Messages> sent;     // by peer
+  std::map<int64_t, Messages> received;
 };
 
 // Members that share a communicator, by its number; those of one rank only are left out.

@@ -21,8 +21,12 @@ constexpr double kLeastSeconds = 1e-3;
 constexpr size_t kLeastCollectives = 3;
 // A process that is ready to run and is not let, for so much more of the time than the others.
 constexpr double kStarved = 0.25;
-// One message of a slow path, in parts of the period: there are several.
-constexpr double kShareOfMessage = 0.01;
+// A path that makes a job slow has messages on it for so much of the time.
+constexpr double kBusy = 0.4;
+// Where a rank's threads are kept from the processors for more than that, a message may wait for a
+// turn of the scheduler: less than this is no sign of a slow path.
+constexpr double kSomewhatStarved = 0.1;
+constexpr double kTurnSeconds = 4e-3;
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -49,7 +53,6 @@ struct Standing {
   double late_s = 0;  // in the collective for so much shorter than who was in it for longest
   double first_s = 0;
   double taken_s = 0;
-  std::map<int64_t, double> sent_s;
 };
 
 struct Table {
@@ -93,7 +96,6 @@ Table table_of(const std::vector<Member>& members) {
       to.late_s += share * (longest - (part.ended_s - part.began_s));
       to.first_s += share * part.first_s;
       to.taken_s += share * part.taken_s;
-      for (const auto& [peer, sent_s] : part.sent_s) to.sent_s[peer] += share * sent_s;
     }
   }
   const auto& parts = members.front().parts;
@@ -252,34 +254,39 @@ struct Edge {
   const Member* from = nullptr;
   const Member* to = nullptr;
   double message_s = 0;  // a quarter of its messages took less
-  double cost_s = 0;     // of a collective
+  double busy = 0;       // of the time
 };
 
+// Both ends wait for what the network is slow with: a sender alone waits for a receiver that is
+// late, a receiver alone for a sender.
 std::vector<Edge> edges_of(const Table& table) {
   std::map<int64_t, const Member*> members;
   for (const Member& one : *table.members) members[one.profile->rank] = &one;
   std::vector<Edge> edges;
-  for (size_t i = 0; i < table.standings.size(); ++i) {
-    for (const auto& [peer, cost_s] : table.standings[i].sent_s) {
+  for (const Member& from : *table.members) {
+    for (const auto& [peer, sent] : from.sent) {
       const auto to = members.find(peer);
-      const auto steps = table.member(i).steps_s.find(peer);
-      if (to == members.end() || steps == table.member(i).steps_s.end()) continue;
-      edges.push_back({&table.member(i), to->second, quartile(steps->second), cost_s});
+      if (to == members.end()) continue;
+      const auto received = to->second->received.find(from.profile->rank);
+      if (received == to->second->received.end()) continue;
+      edges.push_back({&from, to->second,
+                       std::min(quartile(sent.took_s), quartile(received->second.took_s)),
+                       std::min(sent.busy, received->second.busy)});
     }
   }
   return edges;
 }
 
-std::vector<Edge> slow_edges(const Table& table, const std::vector<Edge>& edges) {
+std::vector<Edge> slow_edges(const std::vector<Edge>& edges) {
   std::vector<double> times;
   for (const Edge& edge : edges) times.push_back(edge.message_s);
-  const double least = std::max(kLeastSeconds, kShareOfMessage * table.period_s);
   std::vector<Edge> slow;
   for (size_t i = 0; i < edges.size(); ++i) {
-    const Edge& edge = edges[i];
-    if (edge.cost_s >= kShareOfPeriod * table.period_s && edge.message_s >= least &&
-        edge.message_s >= kTimesOthers * median_of_others(times, i)) {
-      slow.push_back(edge);
+    const bool starved =
+        std::max(edges[i].from->profile->starved, edges[i].to->profile->starved) > kSomewhatStarved;
+    if (starved && edges[i].message_s < kTurnSeconds) continue;
+    if (edges[i].busy >= kBusy && edges[i].message_s >= kTimesOthers * median_of_others(times, i)) {
+      slow.push_back(edges[i]);
     }
   }
   return slow;
@@ -308,23 +315,26 @@ const Member* common_end(const std::vector<Edge>& slow) {
 std::optional<RankFinding> slow_network(const Table& table) {
   const std::vector<Edge> edges = edges_of(table);
   if (edges.size() < 2) return std::nullopt;
-  const std::vector<Edge> slow = slow_edges(table, edges);
+  const std::vector<Edge> slow = slow_edges(edges);
   if (slow.empty()) return std::nullopt;
-  const Edge& worst = *std::max_element(
-      slow.begin(), slow.end(), [](const Edge& a, const Edge& b) { return a.cost_s < b.cost_s; });
+  const Edge& worst = *std::max_element(slow.begin(), slow.end(), [](const Edge& a, const Edge& b) {
+    return a.message_s < b.message_s;
+  });
   const std::string cost = fmt::format("a message takes {:.1f} ms", 1e3 * worst.message_s);
   if (link_is_shared(*worst.to->process)) {
-    return RankFinding{"incast", worst.to->process, worst.from->process, worst.cost_s,
+    return RankFinding{"incast", worst.to->process, worst.from->process,
+                       worst.busy * table.period_s,
                        fmt::format("{} from {}: other programs receive over the same link there",
                                    cost, name_of(*worst.from->process))};
   }
   if (const Member* const rank = common_end(slow)) {
-    return RankFinding{"slow-nic", rank->process, nullptr, worst.cost_s,
+    return RankFinding{"slow-nic", rank->process, nullptr, worst.busy * table.period_s,
                        fmt::format("{} on its paths, both to and from it, and less on the others: "
                                    "its NIC or its link is slow; 'pacecar preflight' there",
                                    cost)};
   }
-  return RankFinding{"slow-path", worst.from->process, worst.to->process, worst.cost_s,
+  return RankFinding{"slow-path", worst.from->process, worst.to->process,
+                     worst.busy * table.period_s,
                      fmt::format("{} to {}, more than on the other paths: a link or a switch "
                                  "between is slow; 'pacecar bw' on the same path tells how much",
                                  cost, name_of(*worst.to->process))};

@@ -95,20 +95,49 @@ Verdict verdict_of_rank(const RankFinding& found) {
   return {true, std::string(found.rule), name_of(*found.process), "", path, found.why};
 }
 
-// Writes to and from one NIC stand still, and no others: its port is dead.
-const Finding* dead_port(const std::vector<Finding>& findings) {
-  std::map<std::string, size_t> ends;
-  for (const Finding& one : findings) {
-    if (one.rule->name != "unacknowledged") continue;
-    ++ends[waiter_of(one)];
-    ++ends[awaited_by(one)];
+// Both ends of a flow wait for each other, or nobody acknowledges: nothing comes through between.
+std::vector<const Finding*> cut_paths(const std::vector<Finding>& findings) {
+  std::vector<const Finding*> cut;
+  for (const Finding& sender : findings) {
+    const auto is_other_end = [&sender](const Finding& one) {
+      return one.rule->name == "no-message" && one.path.flow->number == sender.path.flow->number &&
+             waiter_of(one) == awaited_by(sender) && awaited_by(one) == waiter_of(sender);
+    };
+    if (sender.rule->name == "unacknowledged" ||
+        (sender.rule->name == "no-buffer" && std::ranges::any_of(findings, is_other_end))) {
+      cut.push_back(&sender);
+    }
   }
-  const auto more = [&ends](const Finding& a, const Finding& b) {
-    return ends[waiter_of(a)] < ends[waiter_of(b)];
-  };
-  const auto most = std::max_element(findings.begin(), findings.end(), more);
-  if (most == findings.end() || ends[waiter_of(*most)] < 2) return nullptr;
-  return &*most;
+  return cut;
+}
+
+Verdict verdict_of_cut(const std::vector<const Finding*>& cut) {
+  std::map<std::string, size_t> ends;
+  for (const Finding* const one : cut) {
+    ++ends[waiter_of(*one)];
+    ++ends[awaited_by(*one)];
+  }
+  const auto is_at_both = [&ends](const Finding* one) { return ends[waiter_of(*one)] > 1; };
+  const auto dead = std::ranges::find_if(cut, is_at_both);
+  const Finding& one = dead != cut.end() ? **dead : *cut.front();
+  Verdict verdict{.trouble = true,
+                  .rule = std::string(one.rule->name),
+                  .process = waiter_of(one),
+                  .nic = one.path.nic->name,
+                  .path = text_of(one.path),
+                  .why = one.why()};
+  if (dead != cut.end()) {
+    verdict.rule = "dead-port";
+    verdict.why =
+        "nothing that it sends arrives, and nothing arrives there: its port or its link "
+        "is down";
+  } else if (one.rule->blames_peer) {
+    verdict.rule = "cut";
+    verdict.why =
+        "each end has waited for the other for 5 s or more: the network between drops "
+        "everything; 'pacecar bw' on the same path tells more";
+  }
+  return verdict;
 }
 
 }  // namespace
@@ -169,19 +198,16 @@ Verdict conclude(const Job& job, const std::vector<Finding>& findings) {
     return {false, "", "", "", "", "nothing is wrong, and no flow has more to send"};
   }
   const Finding& worst = findings.front();
-  if (worst.rule->blames_peer) return verdict_of_waiting(job, *waited_for(findings));
-  if (const Finding* const dead =
-          worst.rule->name == "unacknowledged" ? dead_port(findings) : nullptr) {
-    return {
-        true,
-        "dead-port",
-        name_of(*dead->path.process),
-        dead->path.nic->name,
-        text_of(dead->path),
-        "nothing that it sends arrives, and nothing arrives there: its port or its link is down"};
+  if (const auto cut = cut_paths(findings); !cut.empty() && worst.rule->name != "fault") {
+    return verdict_of_cut(cut);
   }
-  return {worst.rule->trouble,  std::string(worst.rule->name), name_of(*worst.path.process),
-          worst.path.nic->name, text_of(worst.path),           worst.why()};
+  if (worst.rule->blames_peer) return verdict_of_waiting(job, *waited_for(findings));
+  return {.trouble = worst.rule->trouble,
+          .rule = std::string(worst.rule->name),
+          .process = name_of(*worst.path.process),
+          .nic = worst.path.nic->name,
+          .path = text_of(worst.path),
+          .why = worst.why()};
 }
 
 }  // namespace pacecar::doctor

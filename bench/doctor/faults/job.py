@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import tempfile
@@ -123,6 +124,6 @@ class Job:
     def name_of(self, text):
         """The rank that a process's name in a report is of; None: none of ours."""
         for rank in range(self.size):
-            if text.startswith(f"rank {rank} (") or f"pid {self.pid(rank)})" in text:
+            if re.search(rf"\bpid {self.pid(rank)}\b", text) or text.startswith(f"rank {rank} ("):
                 return rank
         return None

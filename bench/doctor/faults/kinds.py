@@ -1,5 +1,6 @@
 """The faults: how each is made in a job, and what the doctor may call it."""
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -53,14 +54,12 @@ def swap(job, rank):
 def fill_disk(job, rank):
     """All that the loader's file needs, and what it had."""
     disk = job.disk(rank)
-    with open(disk / "another", "wb") as file:
-        (disk / "batch").unlink(missing_ok=True)
-        try:
-            while True:
-                file.write(b"x" * 4096)
-                file.flush()
-        except OSError:
-            pass
+    another = os.open(disk / "another", os.O_WRONLY | os.O_CREAT)
+    (disk / "batch").unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        while True:
+            os.write(another, b"x" * 4096)
+    os.close(another)
 
 
 def lose(job, rank):
