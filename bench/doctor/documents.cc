@@ -200,6 +200,7 @@ Result<Nic> read_nic(const Json& object) {
   Nic nic = read_nic_summary(reader);
   reader.list(nic.flows, "flows", read_flow);
   reader.list(nic.sharers, "sharing", read_sharer);
+  nic.link_down = object.is_object() && object.value("link", Json()) == "down";
   return reader.result(std::move(nic));
 }
 

@@ -59,6 +59,7 @@ struct Nic {
   std::vector<Flow> flows;
   std::vector<Sharer> sharers = {};
   metrics::NicFigures figures = {};
+  bool link_down = false;  // as the kernel says; false, too, where it does not
 };
 
 struct Process {

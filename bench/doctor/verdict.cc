@@ -140,6 +140,24 @@ Verdict verdict_of_cut(const std::vector<const Finding*>& cut) {
   return verdict;
 }
 
+// A NIC that has flows and no link.
+std::optional<Verdict> link_down(const Job& job) {
+  for (const Process& process : job.processes()) {
+    for (const Nic& nic : process.nics) {
+      if (!nic.link_down || nic.flows.empty()) continue;
+      return Verdict{.trouble = true,
+                     .rule = "dead-port",
+                     .process = name_of(process),
+                     .nic = nic.name,
+                     .path = "",
+                     .why =
+                         "the kernel says that its link is down: look at the cable and at the "
+                         "switch's port"};
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 double Finding::speed_bps() const { return path.flow->goodput_bps.value_or(path.flow->rate_bps); }
@@ -192,6 +210,7 @@ Verdict conclude(const Job& job, const std::vector<Finding>& findings) {
             "",
             fmt::format("{}; {} in all do not answer", silent.reason, job.silent().size())};
   }
+  if (auto down = link_down(job)) return *down;
   const std::vector<RankFinding> ranks = examine_ranks(job);
   if (!ranks.empty() && decides(ranks.front(), findings)) return verdict_of_rank(ranks.front());
   if (findings.empty() || severity(findings.front()) + 1 == rules().size()) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "transport/api/lane_list.h"
+#include "transport/api/link_state.h"
 #include "transport/api/memory.h"
 #include "transport/metrics/exposition.h"
 
@@ -149,7 +150,8 @@ NicState EngineContext::state_of(const RunningNic& nic) const {
                  .line_rate = nic.engine->caps().line_rate,
                  .statistics = {},
                  .flows = {},
-                 .sharers = {}};
+                 .sharers = {},
+                 .link_up = link_is_up(nic.info.device)};
   add_statistics(nic, state.statistics);
   if (auto sharers = link_sharers(link_name(nic.info.device, nic.info.guid), clock_now())) {
     state.sharers = std::move(*sharers);

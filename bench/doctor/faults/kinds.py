@@ -126,7 +126,7 @@ KINDS = {
     "loss": Kind(lose, ("loss",), (-1,)),
     "slow-link": Kind(slow_link, ("slow-path",), (-1,)),
     "shaped-nic": Kind(shaped_nic, ("slow-nic",)),
-    "dead-port": Kind(dead_port, ("dead-port",), (), 5.5),
+    "dead-port": Kind(dead_port, ("dead-port",)),
     "incast": Kind(incast, ("incast",), (), 2.0),
     "clock": Kind(jump, ()),
 }
