@@ -68,7 +68,8 @@ void close(Bounds& bounds) {
     for (auto& row : bounds) {
       for (size_t to = 0; to < bounds.size(); ++to) {
         if (row[middle] == kUnbounded || bounds[middle][to] == kUnbounded) continue;
-        row[to] = std::min(row[to], row[middle] + bounds[middle][to]);
+        const int64_t through = row[middle] + bounds[middle][to];
+        row[to] = std::clamp(through, -kUnbounded, row[to]);
       }
     }
   }

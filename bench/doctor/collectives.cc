@@ -23,6 +23,7 @@ void add_operation(const ProfiledEvent& op, Parts& to) {
   const double began = seconds(op.start_ns);
   to.part.began_s = to.all == 1 ? began : std::min(to.part.began_s, began);
   to.part.ended_s = std::max(to.part.ended_s, seconds(op.stop_ns));
+  to.part.detailed = to.part.detailed && op.detailed;
   if (op.sending) {
     ++to.sends;
     to.part.first_s += seconds(op.first_ns);

@@ -17,8 +17,9 @@ using CollectiveKey = std::pair<std::string, uint64_t>;
 struct Part {
   double began_s = 0;  // on the rank's clock
   double ended_s = 0;
-  double first_s = 0;  // until the GPU had given its first message
-  double taken_s = 0;  // that the GPU took what had come, summed over messages
+  bool detailed = true;  // what follows is known
+  double first_s = 0;    // until the GPU had given its first message
+  double taken_s = 0;    // that the GPU took what had come, summed over messages
 };
 
 // A rank's messages to a peer, or from one.

@@ -11,7 +11,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kEventNumbers = 19;
+constexpr size_t kEventNumbers = 20;
+constexpr uint64_t kTooMuch = uint64_t{1} << 60;
 constexpr size_t kMaxCommunicatorName = 64;
 constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
 constexpr uint64_t kProfileVersion = 1;
@@ -28,9 +29,11 @@ tl::unexpected<Error> unusable(const std::string& what) {
 
 Result<ProfiledEvent> read_event(const Json& numbers) {
   if (!numbers.is_array() || numbers.size() != kEventNumbers) return unusable("operations");
-  const bool whole = std::all_of(numbers.begin(), numbers.end(),
-                                 [](const Json& one) { return one.is_number_integer(); });
-  if (!whole) return unusable("operations");
+  const auto usable = [](const Json& one) {
+    return one.is_number_integer() &&
+           (one.is_number_unsigned() ? one.get<uint64_t>() < kTooMuch : one.get<int64_t>() >= -1);
+  };
+  if (!std::all_of(numbers.begin(), numbers.end(), usable)) return unusable("operations");
   const auto number = [&](size_t i) { return numbers[i].get<uint64_t>(); };
   constexpr auto kLastKind = static_cast<uint64_t>(ProfiledKind::kNetwork);
   if (number(1) > kLastKind) return unusable("operations");
@@ -50,7 +53,8 @@ Result<ProfiledEvent> read_event(const Json& numbers) {
       .moment_ns = number(12),
       .first_ns = number(13),
       .bytes = number(14),
-      .waits = {number(15), number(16), number(17), number(18)}};
+      .waits = {number(15), number(16), number(17), number(18)},
+      .detailed = number(19) != 0};
 }
 
 Result<std::vector<ProfiledEvent>> read_events(const Json& object, const char* key) {

@@ -46,6 +46,7 @@ struct ProfiledEvent {
   uint64_t first_ns = 0;   // of an operation, until its first message was ready
   uint64_t bytes = 0;
   Waits waits;
+  bool detailed = true;  // of an operation: its messages were recorded
 };
 
 struct Profile {

@@ -53,6 +53,7 @@ struct Standing {
   double late_s = 0;  // in the collective for so much shorter than who was in it for longest
   double first_s = 0;
   double taken_s = 0;
+  size_t detailed = 0;  // collectives of which those two are known
 };
 
 struct Table {
@@ -94,9 +95,15 @@ Table table_of(const std::vector<Member>& members) {
       const Part& part = members[i].parts.at(key);
       Standing& to = table.standings[i];
       to.late_s += share * (longest - (part.ended_s - part.began_s));
-      to.first_s += share * part.first_s;
-      to.taken_s += share * part.taken_s;
+      if (!part.detailed) continue;
+      to.first_s += part.first_s;
+      to.taken_s += part.taken_s;
+      ++to.detailed;
     }
+  }
+  for (Standing& one : table.standings) {
+    one.first_s /= static_cast<double>(std::max<size_t>(one.detailed, 1));
+    one.taken_s /= static_cast<double>(std::max<size_t>(one.detailed, 1));
   }
   const auto& parts = members.front().parts;
   table.period_s = (parts.at(keys.back()).ended_s - parts.at(keys.front()).ended_s) /
@@ -153,6 +160,10 @@ std::optional<std::pair<CollectiveKey, CollectiveKey>> where_apart(const Member&
 }
 
 std::optional<RankFinding> different_calls(const std::vector<Member>& members) {
+  const auto as_first = [&members](const Member& one) {
+    return !where_apart(members.front(), one);
+  };
+  if (std::ranges::all_of(members, as_first)) return std::nullopt;
   const Member* odd = nullptr;
   size_t most = 0;
   const Member* other = nullptr;

@@ -16,12 +16,12 @@ constexpr std::array<std::string_view, kWaits> kWaitNames = {"", "gpu", "peer", 
 // An array of numbers, in the order that README.md gives.
 void append_event(std::string& text, const Event& event) {
   const Description& what = event.what;
-  fmt::format_to(std::back_inserter(text),
-                 "[{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}]", event.id,
-                 static_cast<int>(what.kind), what.operation, what.datatype, what.channel,
-                 static_cast<int>(what.sending), what.peer, what.number, what.amount, event.parent,
-                 event.start_ns, event.stop_ns, event.moment_ns, event.first_ns, event.bytes,
-                 event.waits[1], event.waits[2], event.waits[3], event.waits[4]);
+  fmt::format_to(
+      std::back_inserter(text), "[{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}]",
+      event.id, static_cast<int>(what.kind), what.operation, what.datatype, what.channel,
+      static_cast<int>(what.sending), what.peer, what.number, what.amount, event.parent,
+      event.start_ns, event.stop_ns, event.moment_ns, event.first_ns, event.bytes, event.waits[1],
+      event.waits[2], event.waits[3], event.waits[4], static_cast<int>(what.detailed));
 }
 
 void append_events(std::string& text, const std::vector<Event>& events) {

@@ -47,9 +47,10 @@ struct Description {
   uint8_t datatype = kUnknownName;
   uint8_t channel = 0;
   bool sending = false;
-  int32_t peer = -1;    // rank; of a collective its root
-  uint64_t number = 0;  // of a collective: which; of a step: which; of a kernel: GPU time
-  uint64_t amount = 0;  // elements, or bytes
+  bool detailed = true;  // of an operation: its messages are recorded
+  int32_t peer = -1;     // rank; of a collective its root
+  uint64_t number = 0;   // of a collective: which; of a step: which; of a kernel: GPU time
+  uint64_t amount = 0;   // elements, or bytes
 };
 
 // An event as it is read out of a record.

@@ -13,7 +13,7 @@ std::atomic<nccl::ProfilerCallback> g_callback{nullptr};
 }  // namespace
 
 void set_net_event_callback(nccl::ProfilerCallback callback) {
-  const bool wanted = profiler_setting() != ProfilerSetting::kOff;
+  const bool wanted = profiler_setting() == ProfilerSetting::kAll;
   g_callback.store(wanted ? callback : nullptr, std::memory_order_relaxed);
 }
 

@@ -1,6 +1,7 @@
 // Events of our own, told to NCCL's profiler by the callback that a net plugin gets at init: a
 // request, from when it was posted until it was done, as a part of the step for which NCCL posted
-// it. Nothing happens where NCCL gives no callback, or a request no profiler handle.
+// it, with PACECAR_PROFILER=all. Nothing happens where NCCL gives no callback, or a request no
+// profiler handle.
 //
 // Thread rule: any thread.
 #pragma once

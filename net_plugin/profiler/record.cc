@@ -7,6 +7,8 @@ namespace {
 
 constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr int kWaitShift = 56;
+constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kBriefBit = 0x80;  // of the kind's byte
 constexpr uint64_t kTimeMask = (uint64_t{1} << kWaitShift) - 1;
 
 uint64_t get(const std::atomic<uint64_t>& word) { return word.load(kRelaxed); }
@@ -44,6 +46,7 @@ void Record::reset(const Identity& identity) {
     set(*word, 0);
   }
   for (Word& word : waits_) set(word, 0);
+  set(allowed_until_, 0);
 }
 
 void Record::identify(uint64_t communicator, int32_t rank) {
@@ -56,8 +59,9 @@ Identity Record::identity() const {
 }
 
 uint64_t Record::pack(const Description& what) {
-  return static_cast<uint64_t>(what.kind) | uint64_t{what.operation} << 8 |
-         uint64_t{what.datatype} << 16 | uint64_t{what.channel} << 24 |
+  return static_cast<uint64_t>(what.kind) | (what.detailed ? 0 : kBriefBit) |
+         uint64_t{what.operation} << 8 | uint64_t{what.datatype} << 16 |
+         uint64_t{what.channel} << 24 |
          uint64_t{static_cast<uint32_t>(what.peer) & 0x7fffffffU} << 32 |
          uint64_t{what.sending} << 63;
 }
@@ -65,17 +69,34 @@ uint64_t Record::pack(const Description& what) {
 Description Record::unpack(uint64_t meta) {
   constexpr uint64_t kUnknownPeer = 0x7fffffff;
   const uint64_t peer = meta >> 32 & kUnknownPeer;
-  return {.kind = static_cast<EventKind>(meta & 0xff),
+  return {.kind = static_cast<EventKind>(meta & (kBriefBit - 1)),
           .operation = static_cast<uint8_t>(meta >> 8),
           .datatype = static_cast<uint8_t>(meta >> 16),
           .channel = static_cast<uint8_t>(meta >> 24),
           .sending = (meta >> 63) != 0,
+          .detailed = (meta & kBriefBit) == 0,
           .peer = peer == kUnknownPeer ? -1 : static_cast<int32_t>(peer)};
 }
 
+// A bucket that holds a second's messages, told as the time at which it is full again.
+bool Record::may_detail(uint64_t messages, uint64_t now_ns) {
+  const uint64_t from = std::max(get(allowed_until_), now_ns);
+  const uint64_t until = from + messages * (kSecond / kMessageRate);
+  if (until > now_ns + kSecond && from > now_ns) return false;
+  set(allowed_until_, until);
+  return true;
+}
+
 // The lowest bit of an id says which ring it is in.
-uint64_t Record::start(const Description& what, uint64_t parent, uint64_t now_ns) {
+uint64_t Record::start(const Description& given, uint64_t parent, uint64_t now_ns) {
+  Description what = given;
   const bool step = is_step(what.kind);
+  if (step) {
+    const Slot* const whole = find(parent);
+    if (whole != nullptr && (get(whole->meta) & kBriefBit) != 0) return 0;
+  } else if (what.kind == EventKind::kProxyOp) {
+    what.detailed = may_detail(what.number, now_ns);
+  }
   Ring& ring = step ? steps_ : operations_;
   const uint64_t place = ring.begun.fetch_add(1, kRelaxed);
   const uint64_t id = (place + 1) << 1 | static_cast<uint64_t>(step);

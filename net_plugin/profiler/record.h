@@ -6,6 +6,9 @@
 // events at a time; those of one step, and of the operation that it belongs to, come from one
 // thread.
 //
+// What it costs is bounded: of an operation that would take the recorded messages beyond
+// kMessageRate, only its start and end are recorded.
+//
 // The caller tells the time. Collectives, proxy operations and kernels have a ring of their own, so
 // that the many steps do not push them out.
 #pragma once
@@ -33,14 +36,17 @@ class Record {
  public:
   static constexpr size_t kOperations = 2048;
   static constexpr size_t kSteps = 4096;
+  // Per second, and at most so many at once. A message takes some 170 ns (bench/micro), so it is
+  // 0.1% of one core.
+  static constexpr uint64_t kMessageRate = 5000;
 
   Record();
   // Forgets everything. Nobody else uses it meanwhile, but for readers and late calls, which are
   // harmless.
   void reset(const Identity& identity);
 
-  // An id, never 0; `parent` is one, or 0.
-  uint64_t start(const Description& what, uint64_t parent, uint64_t now_ns);
+  // An id; 0: it is not recorded. `parent` is one, or 0.
+  uint64_t start(const Description& given, uint64_t parent, uint64_t now_ns);
   // A step, kernel or request is over; a collective's host part is.
   void stop(uint64_t id, uint64_t now_ns);
   // From now on the step waits for this; `bytes` are what it moves, 0: not known yet.
@@ -84,6 +90,7 @@ class Record {
   static void clear(Ring& ring);
 
   Slot* find(uint64_t id);  // nullptr: overwritten
+  bool may_detail(uint64_t messages, uint64_t now_ns);
   void stop_step(Slot& step, uint64_t now_ns);
   void stop_operation(Slot& operation, uint64_t now_ns);
 
@@ -99,6 +106,7 @@ class Record {
   Word bytes_received_{0};
   Word busy_{0};
   std::array<Word, kWaits> waits_{};
+  Word allowed_until_{0};  // when what was allowed so far is used up at kMessageRate
 };
 
 }  // namespace pacecar::profiler

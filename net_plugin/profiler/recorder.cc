@@ -58,7 +58,8 @@ void* Recorder::start(void* context, const Description& what, void* parent) {
   Record* const record = id_of(context) == 0 ? record_of(context) : nullptr;
   if (record == nullptr) return nullptr;
   const uint64_t above = owner_of(parent) == owner_of(context) ? id_of(parent) : 0;
-  return pointer_of(record->start(what, above, clock_()) << kIdShift | owner_of(context));
+  const uint64_t id = record->start(what, above, clock_());
+  return id == 0 ? nullptr : pointer_of(id << kIdShift | owner_of(context));
 }
 
 void Recorder::stop(void* handle) {

@@ -26,8 +26,9 @@ int wanted_events() {
   const ProfilerSetting setting = profiler_setting();
   if (setting == ProfilerSetting::kOff) return 0;
   int mask = kAlways;
-  if (kVersion >= 3) mask |= nccl::kProfileNetPlugin;
-  if (kVersion >= 3 && setting == ProfilerSetting::kKernels) mask |= nccl::kProfileKernelChannel;
+  if (kVersion >= 3 && setting == ProfilerSetting::kAll) {
+    mask |= nccl::kProfileNetPlugin | nccl::kProfileKernelChannel;
+  }
   return mask;
 }
 

@@ -78,6 +78,7 @@ TEST(Profiler, EveryVersionRecordsALife) {
     expect_processes_pass(1, [version](Rank&) {
       const ScratchDirectory folder;
       setenv("PACECAR_STATE_DIR", folder.path().c_str(), 1);
+      setenv("PACECAR_PROFILER", "all", 1);
       const auto player = player_of(version);
       ASSERT_EQ(player->start(kWho), NcclResult::kSuccess);
       EXPECT_STREQ(player->table().name(), "Pacecar");
@@ -167,13 +168,13 @@ TEST(Profiler, SwitchedOffItAsksForNothing) {
   }
 }
 
-TEST(Profiler, KernelsOnlyWhereTheyAreAskedFor) {
+TEST(Profiler, KernelsAndRequestsOnlyWhereTheyAreAskedFor) {
   expect_processes_pass(1, [](Rank&) {
     const auto player = player_of(nccl::kNewestProfiler);
     ASSERT_EQ(player->start(kWho), NcclResult::kSuccess);
     EXPECT_EQ(player->activation_mask() & nccl::kProfileKernelChannel, 0);
     ASSERT_EQ(player->finalize(), NcclResult::kSuccess);
-    setenv("PACECAR_PROFILER", "kernels", 1);
+    setenv("PACECAR_PROFILER", "all", 1);
     ASSERT_EQ(player->start(kWho), NcclResult::kSuccess);
     EXPECT_NE(player->activation_mask() & nccl::kProfileKernelChannel, 0);
   });

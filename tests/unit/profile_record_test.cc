@@ -1,6 +1,7 @@
 // The profiler's record and recorder: times, bounds, wrong handles, readers beside writers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -83,6 +84,27 @@ TEST(ProfileRecord, TheNewestStayAndWhatIsSaidOfOlderOnesIsDropped) {
   for (const Event& step : steps) EXPECT_EQ(step.stop_ns + step.bytes, 0U);
 }
 
+TEST(ProfileRecord, ItsCostIsBoundedByLeavingOutMessages) {
+  Record record;
+  constexpr uint64_t kMessages = 100;
+  uint64_t messages = 0;
+  uint64_t begun = 0;
+  for (uint64_t now = 1; now < 10'000'000'000; now += 1'000'000) {  // 100,000 per second
+    const uint64_t op =
+        record.start({.kind = EventKind::kProxyOp, .sending = true, .number = kMessages}, 0, now);
+    EXPECT_NE(op, 0U);
+    ++begun;
+    if (record.start(kStep, op, now) != 0) messages += kMessages;
+    record.stop(op, now + 1);
+  }
+  EXPECT_LE(messages, 11 * Record::kMessageRate + kMessages);
+  EXPECT_GE(messages, 9 * Record::kMessageRate);
+  EXPECT_GT(begun * kMessages, 9 * messages);
+  const std::vector<Event> operations = record.operations();
+  EXPECT_FALSE(std::ranges::all_of(operations, [](const Event& e) { return e.what.detailed; }));
+  EXPECT_TRUE(std::ranges::any_of(operations, [](const Event& e) { return e.what.detailed; }));
+}
+
 TEST(ProfileRecord, AReaderBesideTwoWritersSeesWholeEvents) {
   Record record;
   std::atomic<bool> done{false};
@@ -155,7 +177,7 @@ TEST(ProfileDocument, IsJsonWithEveryEvent) {
   EXPECT_EQ(one["totals"]["collectives"], 1);
   EXPECT_EQ(one["operations"].size(), 2U);
   EXPECT_EQ(one["steps"].size(), 1U);
-  EXPECT_EQ(one["steps"][0].size(), 19U);
+  EXPECT_EQ(one["steps"][0].size(), 20U);
   EXPECT_EQ(one["steps"][0][9], one["operations"][1][0]) << "a step's parent is its operation";
   EXPECT_NE(profile_metrics(recorder).find("\npacecar_collectives_total 1\n"), std::string::npos);
   recorder.close(context);
