@@ -26,7 +26,10 @@ constexpr double kBusy = 0.4;
 // Where a rank's threads are kept from the processors for more than that, a message may wait for a
 // turn of the scheduler: less than this is no sign of a slow path.
 constexpr double kSomewhatStarved = 0.1;
-constexpr double kTurnSeconds = 4e-3;
+constexpr double kTurnSeconds = 10e-3;
+// A rank that was kept from the processors for so much of the time that it is late is not late by
+// itself.
+constexpr double kExplained = 0.7;
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -118,6 +121,8 @@ std::optional<size_t> outlier(const Table& table, const std::vector<double>& val
   const double value = values[most];
   const bool counts = value >= kLeastSeconds && value >= kShareOfPeriod * table.period_s;
   if (!counts || value < kTimesOthers * median_of_others(values, most)) return std::nullopt;
+  const double starved_s = table.member(most).profile->starved * table.period_s;
+  if (starved_s >= kExplained * value) return std::nullopt;
   return most;
 }
 

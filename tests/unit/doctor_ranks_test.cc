@@ -203,6 +203,14 @@ TEST(DoctorRanks, APortIsDeadWhereTwoPathsAreCutAndAPathWhereOneIs) {
   EXPECT_EQ(verdict.process, "rank 2 (h2, pid 102)");
 }
 
+TEST(DoctorRanks, WhoIsLateForWantOfAProcessorOnABusyHostIsNotAccused) {
+  std::vector<Fate> fates(4, Fate{.starved = 0.3});
+  fates[1].late = 20;  // 40% of the time
+  EXPECT_EQ(doctor::examine_ranks(job_of_fates(fates)).size(), 1U);
+  fates[1].starved = 0.4;
+  EXPECT_TRUE(doctor::examine_ranks(job_of_fates(fates)).empty());
+}
+
 TEST(DoctorRanks, AShareOfTheSchedulerIsNoSlowPath) {
   std::vector<Fate> fates(4, Fate{.starved = 0.3});
   fates[2].network = 3.5;

@@ -1,4 +1,4 @@
-"""A job of ranks in network namespaces of their own, joined by a bridge, in which faults can be made."""
+"""A job of ranks in network namespaces of their own, joined by a bridge; faults are made in it."""
 
 import contextlib
 import os

@@ -5,8 +5,8 @@ study.py PACECAR PLUGIN FAULT_RANK [--faults N] [--healthy N] [--seed S] [--kind
 
 Each run starts a job of 4 to 8 ranks in network namespaces, makes a fault that the seed draws (or
 none), and asks the doctor until its ten seconds are over or it has named something. Prints a line
-per run and what was called what. Exit codes: 0 goals met (96% of the faults, no healthy run), 1 not, 2
-wrong usage, 77 no namespaces can be made here."""
+per run and what was called what. Exit codes: 0 goals met (96% of the faults, no healthy run
+accused), 1 not, 2 wrong usage, 77 no namespaces can be made here."""
 
 import argparse
 import collections
