@@ -204,7 +204,7 @@ TEST(DoctorRanks, APortIsDeadWhereTwoPathsAreCutAndAPathWhereOneIs) {
 }
 
 TEST(DoctorRanks, WhoIsLateForWantOfAProcessorOnABusyHostIsNotAccused) {
-  std::vector<Fate> fates(4, Fate{.starved = 0.3});
+  std::vector<Fate> fates(4, Fate{.starved = 0.2});
   fates[1].late = 20;  // 40% of the time
   EXPECT_EQ(doctor::examine_ranks(job_of_fates(fates)).size(), 1U);
   fates[1].starved = 0.4;
