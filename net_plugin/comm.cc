@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "net_plugin/log.h"
+#include "net_plugin/profiler/net_events.h"
 
 namespace pacecar::plugin {
 
@@ -51,6 +52,7 @@ NcclResult Comm::test(CommRequest& request, int* done, int* sizes) {
   const Result<TestResult> result =
       request.flush ? poll_flush(*request.flush) : poll(request.request);
   if (result && !result->done) return NcclResult::kSuccess;
+  profiler::end_net_event(std::exchange(request.event, nullptr));
   free_.push_back(&request);
   if (!result) return report_once(result.error());
   *done = 1;

@@ -25,6 +25,7 @@ struct CommRequest {
   Comm* comm = nullptr;
   Request* request = nullptr;
   std::optional<FlushId> flush;  // instead of `request`
+  void* event = nullptr;         // that NCCL's profiler was told of (profiler/net_events.h)
 };
 
 // What both ends share: memory registration and a fixed set of requests.

@@ -7,6 +7,7 @@
 
 #include "net_plugin/log.h"
 #include "net_plugin/polled_messages.h"
+#include "net_plugin/profiler/document.h"
 #include "transport/base/params_environment.h"
 
 namespace pacecar::plugin {
@@ -40,9 +41,17 @@ Process& process() {
 
 constexpr uint64_t kMostInPlace = uint64_t{1} << 30;  // that PACECAR_IN_PLACE takes
 
+// What the profiler has recorded, at the same socket as the rest.
+std::vector<Page> profile_pages() {
+  using namespace profiler;
+  return {{"/profile", "application/json",
+           [] { return profile_document(recorder(), processor_time()); }},
+          {"/metrics", "text/plain", [] { return profile_metrics(recorder()); }}};
+}
+
 // Opens the process's Context. Data packets get `traffic_class` unless PACECAR_TC is set.
 Result<std::shared_ptr<Context>> open_context(std::optional<uint32_t> traffic_class) {
-  Options options{.settings = {}, .defaults = {}, .log = log_sink()};
+  Options options{.settings = {}, .defaults = {}, .log = log_sink(), .pages = profile_pages()};
   const uint64_t unpolled = std::min(longest_polled_message() + 1, kMostInPlace);
   options.defaults.emplace_back("PACECAR_IN_PLACE", std::to_string(unpolled));
   if (traffic_class) options.defaults.emplace_back("PACECAR_TC", std::to_string(*traffic_class));

@@ -11,6 +11,7 @@
 #include "net_plugin/comm.h"
 #include "net_plugin/communicator.h"
 #include "net_plugin/log.h"
+#include "net_plugin/profiler/net_events.h"
 #include "transport/base/params_environment.h"
 
 namespace pacecar::plugin {
@@ -63,6 +64,11 @@ NcclResult refuse(const Error& error) {
   report("cannot serve although PACECAR_REQUIRE is set (with NCCL_NET=Pacecar, NCCL stops here)",
          error);
   return NcclResult::kSystemError;
+}
+
+void tell_profiler(CommRequest* started, void* step, size_t bytes, bool sending) {
+  if (started == nullptr || step == nullptr) return;
+  started->event = profiler::begin_net_event(step, {bytes, static_cast<uint8_t>(sending)});
 }
 
 // A count of NCCL's; 0 for one that it does not know.
@@ -223,19 +229,20 @@ NcclResult deregister_memory(void* comm, void* memory) noexcept {
 }
 
 NcclResult isend(void* send_comm, void* data, size_t size, int tag, void* memory,
-                 void* /*profiler_handle*/, void** request) noexcept {
+                 void* profiler_handle, void** request) noexcept {
   *request = nullptr;
   return guarded([&] {
     CommRequest* started = nullptr;
     const NcclResult result = static_cast<SendComm&>(comm_of(send_comm))
                                   .isend(data, size, tag, static_cast<Memory*>(memory), &started);
+    tell_profiler(started, profiler_handle, size, true);
     *request = started;
     return result;
   });
 }
 
 NcclResult irecv(void* receive_comm, int count, void** data, size_t* sizes, int* tags,
-                 void** memories, void** /*profiler_handles*/, void** request) noexcept {
+                 void** memories, void** profiler_handles, void** request) noexcept {
   *request = nullptr;
   return guarded([&] {
     if (count < 1 || count > kMaxReceiveBuffers) return misuse_of_buffers("receive", count);
@@ -248,6 +255,8 @@ NcclResult irecv(void* receive_comm, int count, void** data, size_t* sizes, int*
     const NcclResult result =
         static_cast<ReceiveComm&>(comm_of(receive_comm))
             .irecv(std::span(buffers).first(static_cast<size_t>(count)), &started);
+    tell_profiler(started, profiler_handles == nullptr ? nullptr : profiler_handles[0], sizes[0],
+                  false);
     *request = started;
     return result;
   });

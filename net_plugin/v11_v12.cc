@@ -2,6 +2,7 @@
 #include "net_plugin/abi/tables.h"
 #include "net_plugin/common_table.h"
 #include "net_plugin/entry_points.h"
+#include "net_plugin/profiler/net_events.h"
 
 namespace pacecar::plugin {
 namespace {
@@ -9,7 +10,8 @@ namespace {
 using nccl::NcclResult;
 
 NcclResult init_v11(void** context, uint64_t /*comm_id*/, nccl::CommConfig* config,
-                    nccl::Logger logger, nccl::ProfilerCallback /*profiler*/) {
+                    nccl::Logger logger, nccl::ProfilerCallback profiler) {
+  profiler::set_net_event_callback(profiler);
   return init(context, logger, config == nullptr ? nccl::kUndefined : config->traffic_class);
 }
 

@@ -5,6 +5,7 @@
 #include "net_plugin/common_table.h"
 #include "net_plugin/entry_points.h"
 #include "net_plugin/process_communicator.h"
+#include "net_plugin/profiler/net_events.h"
 
 namespace pacecar::plugin {
 namespace {
@@ -12,7 +13,8 @@ namespace {
 using nccl::DeviceHandle;
 using nccl::NcclResult;
 
-NcclResult init_v10(nccl::Logger logger, nccl::ProfilerCallback /*profiler*/) {
+NcclResult init_v10(nccl::Logger logger, nccl::ProfilerCallback profiler) {
+  profiler::set_net_event_callback(profiler);
   return init_process(logger);
 }
 

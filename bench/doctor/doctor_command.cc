@@ -9,6 +9,7 @@
 #include "bench/doctor/documents.h"
 #include "bench/doctor/gather.h"
 #include "bench/doctor/report.h"
+#include "bench/doctor/trace.h"
 #include "bench/doctor/verdict.h"
 #include "bench/hosts/reach.h"
 #include "bench/perf/command_line.h"
@@ -45,6 +46,7 @@ struct Flags {
   uint64_t pid = 0;
   uint64_t watch_s = 1;
   std::string json_file;
+  std::string trace_file;
   perf::HostsFlags many;
   bool quiet = false;
   bool no_color = false;
@@ -61,6 +63,9 @@ void add_flags(CLI::App& app, Flags& flags) {
       ->capture_default_str()
       ->excludes(files);
   perf::add_json_flag(app, flags.json_file, "write all that was gathered, findings and verdict");
+  app.add_option(
+      "--trace", flags.trace_file,
+      "write what NCCL's ranks have recorded for Perfetto (ui.perfetto.dev), one row each");
   perf::add_hosts_flags(app, flags.many, "ask these hosts, not this one")
       ->excludes(files)
       ->excludes(pid);
@@ -177,8 +182,10 @@ Result<Job> job_of(const Evidence& evidence, uint64_t pid) {
 }
 
 Result<int> examine_job(const Flags& flags, const Console& console) {
-  if (auto writable = perf::check_writable(flags.json_file); !writable) {
-    return tl::unexpected(writable.error());
+  for (const std::string& file : {flags.json_file, flags.trace_file}) {
+    if (auto writable = perf::check_writable(file); !writable) {
+      return tl::unexpected(writable.error());
+    }
   }
   const auto evidence = flags.many.given()     ? from_hosts(flags, console)
                         : !flags.files.empty() ? from_files(flags.files)
@@ -188,6 +195,10 @@ Result<int> examine_job(const Flags& flags, const Console& console) {
   if (!job) return tl::unexpected(job.error());
   const auto findings = examine(*job);
   const Verdict verdict = conclude(*job, findings);
+  if (!flags.trace_file.empty()) {
+    const auto written = perf::write_json(flags.trace_file, trace_of(*job));
+    if (!written) return tl::unexpected(written.error());
+  }
   if (!flags.json_file.empty()) {
     nlohmann::json document = to_json(*evidence);
     add_conclusions(findings, verdict, document);

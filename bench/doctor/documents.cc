@@ -200,6 +200,7 @@ Result<Nic> read_nic(const Json& object) {
   Nic nic = read_nic_summary(reader);
   reader.list(nic.flows, "flows", read_flow);
   reader.list(nic.sharers, "sharing", read_sharer);
+  nic.link_down = object.is_object() && object.value("link", Json()) == "down";
   return reader.result(std::move(nic));
 }
 
@@ -232,7 +233,8 @@ Result<Sighting> read_pair(const Json& object) {
   if (!object.is_object() || !object.contains("before")) reader.refuse("before");
   if (!object.is_object() || !object.contains("now")) reader.refuse("now");
   if (auto usable = reader.result(true); !usable) return tl::unexpected(usable.error());
-  return Sighting{object["before"], object["now"]};
+  return Sighting{object["before"], object["now"], object.value("profile_before", Json()),
+                  object.value("profile", Json())};
 }
 
 // What is neither acknowledged nor on its way has been lost, or will be found to be.
@@ -282,6 +284,11 @@ Result<Process> read_sighting(const Sighting& sighting) {
   if (!now) return now;
   const auto before = sighting.before.is_null() ? now : read_process(sighting.before, read_nic);
   if (!before) return before;
+  if (!sighting.profile.is_null()) {
+    auto profiles = read_profiles(sighting.profile_before, sighting.profile);
+    if (!profiles) return tl::unexpected(profiles.error());
+    now->profiles = std::move(*profiles);
+  }
   const double seconds = now->uptime_s - before->uptime_s;
   for (Nic& nic : now->nics) {
     for (Flow& flow : nic.flows) {
@@ -301,7 +308,12 @@ Result<Process> read_summary(const Json& document) {
 Json to_json(const Evidence& evidence) {
   Json processes = Json::array();
   for (const Sighting& one : evidence.seen) {
-    processes.push_back({{"before", one.before}, {"now", one.now}});
+    Json process = {{"before", one.before}, {"now", one.now}};
+    if (!one.profile.is_null()) {
+      process["profile_before"] = essence_of_profile(one.profile_before);
+      process["profile"] = one.profile;
+    }
+    processes.push_back(std::move(process));
   }
   Json silent = Json::array();
   for (const SilentProcess& one : evidence.silent) {

@@ -15,6 +15,9 @@ namespace pacecar::doctor {
 struct Sighting {
   nlohmann::json before;
   nlohmann::json now;
+  // What the profiler had recorded then; null where the process has none.
+  nlohmann::json profile_before = nullptr;
+  nlohmann::json profile = nullptr;
 };
 
 // What was gathered of a host's processes, or read from files of several hosts'.

@@ -19,6 +19,8 @@ struct Socket {
   StatePlace place;
   Json before;
   Json now;
+  Json profile_before;
+  Json profile;
 
   uint64_t pid() const { return static_cast<uint64_t>(*pid_of_socket(place.name)); }
 };
@@ -35,7 +37,8 @@ std::vector<Socket> sockets_of(const std::vector<StateDirectory>& directories, u
     directory.remove_stale();
     for (std::string& name : directory.sockets()) {
       const bool wanted = pid == 0 || static_cast<uint64_t>(*pid_of_socket(name)) == pid;
-      if (wanted) sockets.push_back({{&directory, std::move(name)}, nullptr, nullptr});
+      if (wanted)
+        sockets.push_back({{&directory, std::move(name)}, nullptr, nullptr, nullptr, nullptr});
     }
   }
   return sockets;
@@ -53,25 +56,40 @@ Json understand(const Socket& socket, const Result<std::string>& answer,
     return nullptr;
   }
   Json document = perf::parse_json(*answer);
-  const auto process = options.page == kStateSummary ? read_summary(document)
-                                                     : read_sighting({nullptr, document});
+  const auto process =
+      options.page == kStateSummary ? read_summary(document) : read_sighting({nullptr, document});
   if (process) return document;
   gathered.warnings.push_back(fmt::format("pid {}: {}", socket.pid(), process.error().message));
   return nullptr;
 }
 
 // One look at all of them; those that are of no use go.
-void look(std::vector<Socket>& sockets, Json Socket::* document, const GatherOptions& options,
+void look(std::vector<Socket>& sockets, Json Socket::*document, const GatherOptions& options,
           Gathered& gathered) {
   std::vector<StatePlace> places;
   for (const Socket& socket : sockets) places.push_back(socket.place);
-  const auto answers = ask_all(places, {.page = options.page,
-                                        .limit = options.limit,
-                                        .max_bytes = options.max_bytes});
+  const auto answers = ask_all(
+      places, {.page = options.page, .limit = options.limit, .max_bytes = options.max_bytes});
   for (size_t i = 0; i < sockets.size(); ++i) {
     sockets[i].*document = understand(sockets[i], answers[i], options, gathered);
   }
   std::erase_if(sockets, [=](const Socket& socket) { return (socket.*document).is_null(); });
+}
+
+// What the profilers of those have recorded; null where there is none.
+void look_at_profiles(std::vector<Socket>& sockets, Json Socket::*document,
+                      const GatherOptions& options) {
+  if (options.page != kWholeState) return;
+  std::vector<StatePlace> places;
+  for (const Socket& socket : sockets) places.push_back(socket.place);
+  const auto answers = ask_all(
+      places, {.page = kStateProfile, .limit = options.limit, .max_bytes = options.max_bytes});
+  for (size_t i = 0; i < sockets.size(); ++i) {
+    Json page = answers[i] ? perf::parse_json(*answers[i]) : Json();
+    if (!page.is_object()) continue;  // a process without the plugin has no such page
+    const auto profiles = read_profiles(nullptr, page);
+    if (profiles && !profiles->empty()) sockets[i].*document = std::move(page);
+  }
 }
 
 }  // namespace
@@ -90,13 +108,17 @@ Gathered gather(const GatherOptions& options) {
   std::vector<Socket> sockets = sockets_of(directories, options.pid);
   if (options.between > Duration()) {
     look(sockets, &Socket::before, options, gathered);
+    look_at_profiles(sockets, &Socket::profile_before, options);
     if (!sockets.empty()) {
       std::this_thread::sleep_for(std::chrono::nanoseconds(options.between.ns()));
     }
   }
   look(sockets, &Socket::now, options, gathered);
+  look_at_profiles(sockets, &Socket::profile, options);
   for (Socket& socket : sockets) {
-    gathered.evidence.seen.push_back({std::move(socket.before), std::move(socket.now)});
+    gathered.evidence.seen.push_back({std::move(socket.before), std::move(socket.now),
+                                      essence_of_profile(socket.profile_before),
+                                      std::move(socket.profile)});
   }
   return gathered;
 }

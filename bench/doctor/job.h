@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "bench/doctor/profile.h"
 #include "transport/metrics/figures.h"
 
 namespace pacecar::doctor {
@@ -58,6 +59,7 @@ struct Nic {
   std::vector<Flow> flows;
   std::vector<Sharer> sharers = {};
   metrics::NicFigures figures = {};
+  bool link_down = false;  // as the kernel says; false, too, where it does not
 };
 
 struct Process {
@@ -67,6 +69,7 @@ struct Process {
   std::optional<uint64_t> rank;
   double uptime_s = 0;
   std::vector<Nic> nics;
+  std::vector<Profile> profiles = {};  // one per communicator; empty: nothing is recorded
 };
 
 // A process that has a socket, and does not answer there.

@@ -104,11 +104,9 @@ void add_conclusions(const std::vector<Finding>& findings, const Verdict& verdic
     list.push_back(std::move(one));
   }
   document["findings"] = std::move(list);
-  document["verdict"] = {{"trouble", verdict.trouble},
-                         {"process", verdict.process},
-                         {"nic", verdict.nic},
-                         {"path", verdict.path},
-                         {"why", verdict.why}};
+  document["verdict"] = {{"trouble", verdict.trouble}, {"rule", verdict.rule},
+                         {"process", verdict.process}, {"nic", verdict.nic},
+                         {"path", verdict.path},       {"why", verdict.why}};
 }
 
 }  // namespace pacecar::doctor

@@ -7,6 +7,8 @@
 #include <set>
 #include <tuple>
 
+#include "bench/doctor/ranks.h"
+
 namespace pacecar::doctor {
 namespace {
 
@@ -53,17 +55,107 @@ std::string text_of(const Path& path) {
 Verdict verdict_of_waiting(const Job& job, const WaitedFor& found) {
   const Path& path = found.longest->path;
   if (found.circle) {
-    return {true, name_of(*path.process), path.nic->name, text_of(path),
+    return {true,
+            "circle",
+            name_of(*path.process),
+            path.nic->name,
+            text_of(path),
             fmt::format("{} processes wait for each other in a circle: do all ranks call the same "
                         "collectives, in one order and with the same sizes?",
                         found.waiters)};
   }
   const Nic* const nic = path.peer_nic();
-  return {true, found.name, nic != nullptr ? nic->name : "", text_of(path),
+  return {true,
+          std::string(found.longest->rule->name),
+          found.name,
+          nic != nullptr ? nic->name : "",
+          text_of(path),
           fmt::format("{} of {} processes seen wait for it, and it waits for nobody: it computes, "
                       "is stopped, or has failed; look there{}",
                       found.waiters, job.processes().size(),
                       nic != nullptr ? "" : ", and run pacecar doctor there")};
+}
+
+// The ranks' own records name causes; what the flows say is worse where nothing moves at all, or
+// packets are lost.
+bool decides(const RankFinding& rank, const std::vector<Finding>& flows) {
+  if (flows.empty() || !flows.front().rule->trouble) return true;
+  const std::string_view worst = flows.front().rule->name;
+  if (worst == "fault" || worst == "unacknowledged") return false;
+  return worst != "loss" ? rank.rule == "mismatch"
+                         : rank.rule == "mismatch" || rank.rule == "slow-host";
+}
+
+Verdict verdict_of_rank(const RankFinding& found) {
+  const std::string path =
+      found.peer == nullptr ? ""
+      : found.rule == "incast"
+          ? fmt::format("{} to {}", name_of(*found.peer), name_of(*found.process))
+          : fmt::format("{} to {}", name_of(*found.process), name_of(*found.peer));
+  return {true, std::string(found.rule), name_of(*found.process), "", path, found.why};
+}
+
+// Both ends of a flow wait for each other, or nobody acknowledges: nothing comes through between.
+std::vector<const Finding*> cut_paths(const std::vector<Finding>& findings) {
+  std::vector<const Finding*> cut;
+  for (const Finding& sender : findings) {
+    const auto is_other_end = [&sender](const Finding& one) {
+      return one.rule->name == "no-message" && one.path.flow->number == sender.path.flow->number &&
+             waiter_of(one) == awaited_by(sender) && awaited_by(one) == waiter_of(sender);
+    };
+    if (sender.rule->name == "unacknowledged" ||
+        (sender.rule->name == "no-buffer" && std::ranges::any_of(findings, is_other_end))) {
+      cut.push_back(&sender);
+    }
+  }
+  return cut;
+}
+
+Verdict verdict_of_cut(const std::vector<const Finding*>& cut) {
+  std::map<std::string, size_t> ends;
+  for (const Finding* const one : cut) {
+    ++ends[waiter_of(*one)];
+    ++ends[awaited_by(*one)];
+  }
+  const auto is_at_both = [&ends](const Finding* one) { return ends[waiter_of(*one)] > 1; };
+  const auto dead = std::ranges::find_if(cut, is_at_both);
+  const Finding& one = dead != cut.end() ? **dead : *cut.front();
+  Verdict verdict{.trouble = true,
+                  .rule = std::string(one.rule->name),
+                  .process = waiter_of(one),
+                  .nic = one.path.nic->name,
+                  .path = text_of(one.path),
+                  .why = one.why()};
+  if (dead != cut.end()) {
+    verdict.rule = "dead-port";
+    verdict.why =
+        "nothing that it sends arrives, and nothing arrives there: its port or its link "
+        "is down";
+  } else if (one.rule->blames_peer) {
+    verdict.rule = "cut";
+    verdict.why =
+        "each end has waited for the other for 5 s or more: the network between drops "
+        "everything; 'pacecar bw' on the same path tells more";
+  }
+  return verdict;
+}
+
+// A NIC that has flows and no link.
+std::optional<Verdict> link_down(const Job& job) {
+  for (const Process& process : job.processes()) {
+    for (const Nic& nic : process.nics) {
+      if (!nic.link_down || nic.flows.empty()) continue;
+      return Verdict{.trouble = true,
+                     .rule = "dead-port",
+                     .process = name_of(process),
+                     .nic = nic.name,
+                     .path = "",
+                     .why =
+                         "the kernel says that its link is down: look at the cable and at the "
+                         "switch's port"};
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -111,16 +203,30 @@ std::optional<WaitedFor> waited_for(const std::vector<Finding>& findings) {
 Verdict conclude(const Job& job, const std::vector<Finding>& findings) {
   if (!job.silent().empty()) {
     const SilentProcess& silent = job.silent().front();
-    return {true, name_of(silent), "", "",
+    return {true,
+            "silent",
+            name_of(silent),
+            "",
+            "",
             fmt::format("{}; {} in all do not answer", silent.reason, job.silent().size())};
   }
+  if (auto down = link_down(job)) return *down;
+  const std::vector<RankFinding> ranks = examine_ranks(job);
+  if (!ranks.empty() && decides(ranks.front(), findings)) return verdict_of_rank(ranks.front());
   if (findings.empty() || severity(findings.front()) + 1 == rules().size()) {
-    return {false, "", "", "", "nothing is wrong, and no flow has more to send"};
+    return {false, "", "", "", "", "nothing is wrong, and no flow has more to send"};
   }
   const Finding& worst = findings.front();
+  if (const auto cut = cut_paths(findings); !cut.empty() && worst.rule->name != "fault") {
+    return verdict_of_cut(cut);
+  }
   if (worst.rule->blames_peer) return verdict_of_waiting(job, *waited_for(findings));
-  return {worst.rule->trouble, name_of(*worst.path.process), worst.path.nic->name,
-          text_of(worst.path), worst.why()};
+  return {.trouble = worst.rule->trouble,
+          .rule = std::string(worst.rule->name),
+          .process = name_of(*worst.path.process),
+          .nic = worst.path.nic->name,
+          .path = text_of(worst.path),
+          .why = worst.why()};
 }
 
 }  // namespace pacecar::doctor

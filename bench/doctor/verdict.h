@@ -33,6 +33,7 @@ std::optional<WaitedFor> waited_for(const std::vector<Finding>& findings);
 
 struct Verdict {
   bool trouble = false;
+  std::string rule;     // that decided; empty: none
   std::string process;  // the slowest; empty: none is slow
   std::string nic;
   std::string path;

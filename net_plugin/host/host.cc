@@ -54,6 +54,7 @@ Host::Host(Subject subject, LogListener listener) : subject_(std::move(subject))
   if (library_ == nullptr)
     throw HostError(fmt::format("the plugin cannot be loaded: {}", dlerror()));
   net_ = subject_.version == 0 ? find_net(library_) : find_net(library_, subject_.version);
+  profile_ = ProfilePlayer::find(library_);
   if (net_ != nullptr) return;
   dlclose(library_);
   throw HostError(subject_.version == 0
@@ -66,13 +67,14 @@ Host::Host(Subject subject, LogListener listener) : subject_(std::move(subject))
 
 Host::~Host() {
   if (context_ != nullptr) net_->finalize(context_);
+  profile_.reset();
   net_.reset();
   dlclose(library_);
 }
 
 NcclResult Host::init(int traffic_class) {
   context_ = kGarbage;
-  return net_->init(&context_, 0x1234, {traffic_class}, hear, nullptr);
+  return net_->init(&context_, 0x1234, {traffic_class}, hear, callback());
 }
 
 void Host::start() {
@@ -90,7 +92,7 @@ void Host::finalize() {
 
 void* Host::another_context() {
   void* context = kGarbage;
-  expect_success(net_->init(&context, 0x1234, {kUndefined}, hear, nullptr), "init");
+  expect_success(net_->init(&context, 0x1234, {kUndefined}, hear, callback()), "init");
   return context;
 }
 
@@ -182,7 +184,7 @@ void Host::close(const Ends& ends) const {
 
 NcclResult Host::post_send(void* comm, const Part& part, void** request) const {
   *request = kGarbage;
-  return net_->isend(comm, part.data.data(), part.data.size(), part.tag, part.memory, nullptr,
+  return net_->isend(comm, part.data.data(), part.data.size(), part.tag, part.memory, part.step,
                      request);
 }
 
@@ -200,7 +202,7 @@ NcclResult Host::post_receive(void* comm, std::span<const Part> parts, void** re
     sizes[i] = parts[i].data.size();
     tags[i] = parts[i].tag;
     memories[i] = parts[i].memory;
-    profiler_handles[i] = nullptr;
+    profiler_handles[i] = parts[i].step;
   }
   *request = hint;
   return net_->irecv(comm, static_cast<int>(parts.size()), data.data(), sizes.data(), tags.data(),

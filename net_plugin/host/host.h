@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "net_plugin/abi/any_net.h"
+#include "net_plugin/host/profile_player.h"
 
 namespace pacecar::nccl {
 
@@ -79,6 +80,7 @@ struct Part {
   std::span<uint8_t> data;
   int tag = 0;
   void* memory = nullptr;
+  ProfilePlayer::Step* step = nullptr;  // for which it is posted, where a profiler is told
 };
 
 // What an output holds before a call: nothing that a plugin may leave there.
@@ -95,6 +97,8 @@ class Host {
   const AnyNet& net() const { return *net_; }
   int device() const { return subject_.device; }
   void* context() const { return context_; }
+  // nullptr: the plugin has none. Who wants it started starts it, before init as NCCL does.
+  ProfilePlayer* profile() const { return profile_.get(); }
 
   // --- the life of a communicator ---
   NcclResult init(int traffic_class = kUndefined);
@@ -152,9 +156,14 @@ class Host {
   NcclResult result_of(void* request) const;
 
  private:
+  ProfilerCallback callback() const {
+    return profile_ == nullptr ? nullptr : ProfilePlayer::callback;
+  }
+
   const Subject subject_;
   void* library_;
   std::unique_ptr<AnyNet> net_;
+  std::unique_ptr<ProfilePlayer> profile_;
   void* context_ = nullptr;
 };
 

@@ -40,11 +40,14 @@ TEST(Load, ExportsTheTablesOnly) {
   std::istringstream symbols(output_of("nm -D --defined-only " + std::string(kPluginPath)));
   std::set<std::string> found;
   for (std::string address, type, name; symbols >> address >> type >> name;) {
-    EXPECT_EQ(name.rfind("ncclNetPlugin_v", 0), 0U) << name;
+    EXPECT_TRUE(name.starts_with("ncclNetPlugin_v") || name.starts_with("ncclProfiler_v")) << name;
     found.insert(name);
   }
   for (int version = nccl::kOldestVersion; version <= nccl::kNewestVersion; ++version) {
     EXPECT_TRUE(found.contains("ncclNetPlugin_v" + std::to_string(version))) << version;
+  }
+  for (int version = nccl::kOldestProfiler; version <= nccl::kNewestProfiler; ++version) {
+    EXPECT_TRUE(found.contains("ncclProfiler_v" + std::to_string(version))) << version;
   }
 }
 

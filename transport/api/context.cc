@@ -67,9 +67,8 @@ Result<Groups> open_groups(std::span<const NicGroup> chosen, const Params& param
           {.software = caps.software, .dma_buf = caps.dma_buf, .peer_memory = caps.peer_memory},
           info);
       const Rate first = first_rate(*nic);
-      auto engine =
-          Engine::open(params, std::move(nic->port), identity_of_nic(process, number++),
-                       {.share = std::move(nic->share), .first_rate = first});
+      auto engine = Engine::open(params, std::move(nic->port), identity_of_nic(process, number++),
+                                 {.share = std::move(nic->share), .first_rate = first});
       if (!engine) return tl::unexpected(engine.error());
       group.push_back({.info = std::move(info), .engine = std::move(*engine)});
     }
@@ -123,7 +122,7 @@ Result<std::unique_ptr<Context>> Context::open(const Options& options) {
   auto groups = open_chosen(std::move(candidates), *params, log, gpu_ways);
   if (!groups) return tl::unexpected(groups.error());
   return gpu_ways.apply(std::make_unique<EngineContext>(std::move(*params), std::move(*groups), log,
-                                                        std::move(*key)));
+                                                        std::move(*key), options.pages));
 }
 
 }  // namespace pacecar

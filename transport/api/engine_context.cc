@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "transport/api/lane_list.h"
+#include "transport/api/link_state.h"
 #include "transport/api/memory.h"
 #include "transport/metrics/exposition.h"
 
@@ -27,9 +28,10 @@ bool takes_gpu_memory_as(const NicInfo& told, const NicInfo& other) {
 }  // namespace
 
 EngineContext::EngineContext(Params params, std::vector<Group> groups, LogSink log,
-                             bootstrap::ClusterKey key)
+                             bootstrap::ClusterKey key, std::vector<Page> pages)
     : params_(std::move(params)),
       log_(log),
+      pages_(std::move(pages)),
       key_(std::move(key)),
       groups_(std::move(groups)),
       own_(groups_.size()) {
@@ -103,9 +105,8 @@ void EngineContext::serve_state() {
   if (params_.state_dir == kNoStateDirectory) return;
   auto directory = params_.state_dir.empty() ? StateDirectory::make_usual(log_)
                                              : StateDirectory::make(params_.state_dir);
-  auto server = std::move(directory).and_then([this](StateDirectory&& made) {
-    return StateServer::open(std::move(made), state_pages());
-  });
+  auto server = std::move(directory).and_then(
+      [this](StateDirectory&& made) { return StateServer::open(std::move(made), state_pages()); });
   if (server) {
     state_server_ = std::move(*server);
   } else {
@@ -115,10 +116,23 @@ void EngineContext::serve_state() {
 
 StatePages EngineContext::state_pages() const {
   const auto json = [this](StateDetail detail) { return state_document(state(), detail); };
-  return {{kWholeState, kJsonType, [json] { return json(StateDetail::kWhole); }},
-          {kStateSummary, kJsonType, [json] { return json(StateDetail::kSummary); }},
-          {kStateMetrics, std::string(metrics::content_type(metrics::Format::kPrometheus)),
-           [this] { return state_metrics(state()); }}};
+  StatePages pages = {
+      {kWholeState, kJsonType, [json] { return json(StateDetail::kWhole); }},
+      {kStateSummary, kJsonType, [json] { return json(StateDetail::kSummary); }},
+      {kStateMetrics, std::string(metrics::content_type(metrics::Format::kPrometheus)),
+       [this] { return metrics(); }}};
+  for (const Page& page : pages_) {
+    if (page.path != kStateMetrics) pages.push_back({page.path, page.type, page.make});
+  }
+  return pages;
+}
+
+std::string EngineContext::metrics() const {
+  std::string text = state_metrics(state());
+  for (const Page& page : pages_) {
+    if (page.path == kStateMetrics) text += page.make();
+  }
+  return text;
 }
 
 ProcessState EngineContext::state() const {
@@ -136,7 +150,8 @@ NicState EngineContext::state_of(const RunningNic& nic) const {
                  .line_rate = nic.engine->caps().line_rate,
                  .statistics = {},
                  .flows = {},
-                 .sharers = {}};
+                 .sharers = {},
+                 .link_up = link_is_up(nic.info.device)};
   add_statistics(nic, state.statistics);
   if (auto sharers = link_sharers(link_name(nic.info.device, nic.info.guid), clock_now())) {
     state.sharers = std::move(*sharers);
@@ -174,9 +189,9 @@ NicInfo EngineContext::describe(const Group& group) {
 std::string EngineContext::banner() const {
   std::string text = "Pacecar on";
   for (const NicInfo& info : nics()) {
-    text += fmt::format(" {} ({}, {} B packets, {} paths{})", info.name, info.address,
-                        info.mtu_bytes, info.paths,
-                        info.engines > 1 ? fmt::format(", {} engines", info.engines) : "");
+    text +=
+        fmt::format(" {} ({}, {} B packets, {} paths{})", info.name, info.address, info.mtu_bytes,
+                    info.paths, info.engines > 1 ? fmt::format(", {} engines", info.engines) : "");
   }
   text += fmt::format("; congestion control {}", params_.cc);
   for (size_t row = 0; row < param_table().size(); ++row) {
@@ -291,9 +306,8 @@ void EngineContext::add_statistics(const RunningNic& nic, Statistics& sum) const
     sum.timeouts += packets.timeouts;
     sum.duplicates += packets.duplicates;
     sum.rejected += packets.malformed + packets.bad_checksum + packets.forged + packets.replayed +
-                    packets.unknown_queue_pair +
-                    packets.wrong_source + packets.out_of_window + packets.access_errors +
-                    messages.protocol_errors;
+                    packets.unknown_queue_pair + packets.wrong_source + packets.out_of_window +
+                    packets.access_errors + messages.protocol_errors;
     sum.marked_packets += packets.marked_packets;
     sum.flows += report.flows;
     sum.expected_senders = report.hint.peers;

@@ -32,7 +32,8 @@ class EngineContext final : public Context {
   using Group = std::vector<RunningNic>;
 
   // At most kMaxLanes NICs in a group, with consecutive last bytes of their identities.
-  EngineContext(Params params, std::vector<Group> groups, LogSink log, bootstrap::ClusterKey key);
+  EngineContext(Params params, std::vector<Group> groups, LogSink log, bootstrap::ClusterKey key,
+                std::vector<Page> pages = {});
 
   std::span<const NicInfo> nics() const override { return {infos_.data(), known_}; }
   Result<size_t> bond(std::span<const size_t> nics) override;
@@ -54,6 +55,7 @@ class EngineContext final : public Context {
  private:
   void serve_state();
   StatePages state_pages() const;
+  std::string metrics() const;
   ProcessState state() const;
   NicState state_of(const RunningNic& nic) const;
 
@@ -66,6 +68,7 @@ class EngineContext final : public Context {
 
   const Params params_;
   const LogSink log_;
+  const std::vector<Page> pages_;
   const bootstrap::ClusterKey key_;
   const std::shared_ptr<BondKeeper> keeper_ = std::make_shared<BondKeeper>();
   const std::shared_ptr<StandIns> stand_ins_ = std::make_shared<StandIns>();

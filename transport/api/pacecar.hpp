@@ -14,6 +14,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,10 +36,19 @@ using Request = MessageRequest;  // owned by its connection; dead after test() s
 // A parameter, e.g. {"PACECAR_CC", "fixed"}.
 using Setting = std::pair<std::string, std::string>;
 
+// One more page at the process's state socket (transport/state); made by the socket's thread. One
+// of the path /metrics is text that follows the Context's own.
+struct Page {
+  std::string_view path;  // lives as long as the program
+  std::string type;       // of its content, as HTTP says it
+  std::function<std::string()> make;
+};
+
 struct Options {
   std::vector<Setting> settings;  // win over the environment and files
   std::vector<Setting> defaults;  // count where neither those nor `settings` name the parameter
   LogSink log;
+  std::vector<Page> pages = {};
 };
 
 struct NicInfo {

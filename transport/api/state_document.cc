@@ -129,6 +129,7 @@ Json nic_json(const NicState& nic, StateDetail detail) {
                {"line_rate_bps", nic.line_rate.bps()},
                {"congestion_control", nic.statistics.congestion_control},
                {"statistics", statistics_json(figures_of(nic))}};
+  if (nic.link_up) json["link"] = *nic.link_up ? "up" : "down";
   if (detail == StateDetail::kSummary) return json;
   Json& sharers = json["sharing"] = Json::array();
   for (const LinkSharer& sharer : nic.sharers) sharers.push_back(sharer_json(sharer));

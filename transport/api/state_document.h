@@ -32,7 +32,8 @@ struct NicState {
   Rate line_rate;
   Statistics statistics;
   std::vector<FlowStatus> flows;
-  std::vector<LinkSharer> sharers;  // of its link, this process among them
+  std::vector<LinkSharer> sharers;   // of its link, this process among them
+  std::optional<bool> link_up = {};  // where it is a network interface
 };
 
 struct ProcessState {

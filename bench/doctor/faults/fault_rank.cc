@@ -1,0 +1,278 @@
+// One rank of a training job for study.py: again and again it loads data, computes, and joins its
+// peers in a collective around a ring, over a net plugin whose profiler is told what NCCL would
+// tell it. There is no GPU: sleeping stands for one. Lines of stdin change how the rank behaves:
+//
+//   late MS   it loads data for so much longer      gpu MS    its GPU gives the first data so late
+//   copy MS   its GPU takes each message so slowly  order     it calls the two collectives the
+//   other well      as at first                                     way round, once
+#include <fmt/core.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/nccl/link.h"
+#include "bench/nccl/remote_board.h"
+#include "bench/nccl/value_or_throw.h"
+
+namespace pacecar::nccl {
+namespace {
+
+using std::chrono::milliseconds;
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+constexpr size_t kSliceElements = 1 << 14;  // 64 KiB
+constexpr milliseconds kCompute{15};        // of an iteration, on a good rank
+constexpr std::chrono::microseconds kRest{50};
+constexpr size_t kBatchBytes = 256 << 10;  // that the data loader keeps on its disk
+
+struct Options {
+  std::string plugin;
+  std::string root;
+  std::string disk;  // of the data loader; empty: it has none
+  int ranks = 4;
+  int rank = 0;
+  uint16_t port = 18515;
+  size_t elements = 1 << 18;  // 1 MiB
+};
+
+struct Behaviour {
+  milliseconds late{0};
+  milliseconds gpu{0};
+  milliseconds copy{0};
+  bool swapped = false;
+};
+
+// What collectives are made of: so many rounds in which everybody passes its slices on.
+struct Kind {
+  const char* name;
+  size_t rounds;
+};
+
+// A rank's direction of a collective: its slices, as NCCL's proxy thread sees them.
+struct Direction {
+  void* operation = nullptr;
+  std::array<ProfilePlayer::Step, RequestStream::kWindow> steps{};
+  ProfilePlayer::Step& step(size_t slice) { return steps[slice % steps.size()]; }
+};
+
+class Rank {
+ public:
+  Rank(const Options& options, Board& board)
+      : options_(options),
+        host_({.path = options.plugin}, stderr_log(false)),
+        sent_(options.elements),
+        received_(RequestStream::kWindow * kSliceElements),
+        link_(connect(board)) {}
+
+  void iterate(Behaviour& behaviour) {
+    load(behaviour);
+    Kind first = all_reduce();
+    Kind second = all_gather();
+    if (std::exchange(behaviour.swapped, false)) std::swap(first, second);
+    collective(first, behaviour);
+    std::this_thread::sleep_for(kCompute);
+    collective(second, behaviour);
+  }
+
+ private:
+  Kind all_reduce() const { return {"AllReduce", 2 * (ranks() - 1)}; }
+  Kind all_gather() const { return {"AllGather", ranks() - 1}; }
+  size_t ranks() const { return static_cast<size_t>(options_.ranks); }
+  ProfilePlayer& profile() const { return *host_.profile(); }
+
+  Link connect(Board& board) {
+    if (host_.profile() == nullptr) throw HostError("the plugin has no profiler");
+    expect_success(profile().start({.communicator = 0x7a17,
+                                    .nodes = options_.ranks,
+                                    .ranks = options_.ranks,
+                                    .rank = options_.rank}),
+                   "the profiler's init");
+    host_.start();
+    return {host_, board, static_cast<size_t>(options_.rank), 1, sent_, received_};
+  }
+
+  // The next batch, through a file where there is a disk: it is tried again while that is full.
+  void load(const Behaviour& behaviour) const {
+    std::this_thread::sleep_for(behaviour.late);
+    if (options_.disk.empty()) return;
+    const std::filesystem::path batch = std::filesystem::path(options_.disk) / "batch";
+    for (int attempt = 0; attempt < 4; ++attempt) {
+      std::ofstream file(batch, std::ios::binary | std::ios::trunc);
+      file << std::string(kBatchBytes, 'x');
+      if (file.flush()) return;
+      std::this_thread::sleep_for(kCompute);
+    }
+  }
+
+  void collective(const Kind& kind, const Behaviour& behaviour) {
+    const size_t per_round = std::max<size_t>(1, options_.elements / ranks() / kSliceElements);
+    total_ = kind.rounds * per_round;
+    per_round_ = per_round;
+    link_.begin();
+    consumed_ = 0;
+    uint64_t& number = kind.rounds > ranks() ? reduces_ : gathers_;
+    void* const whole = profile().start_collective(kind.name, options_.elements, number++);
+    sending_.operation = profile().start_operation(whole, static_cast<int>(link_.to), true,
+                                                   static_cast<int>(total_));
+    receiving_.operation = profile().start_operation(whole, static_cast<int>(link_.from), false,
+                                                     static_cast<int>(total_));
+    profile().stop(whole);
+    data_ready_ = std::chrono::steady_clock::now() + behaviour.gpu;
+    started_ = 0;
+    while (link_.sends.done() < total_ || consumed_ < total_) {
+      if (!step(behaviour)) std::this_thread::sleep_for(kRest);
+    }
+    profile().stop(sending_.operation);
+    profile().stop(receiving_.operation);
+  }
+
+  bool step(const Behaviour& behaviour) {
+    bool progress = post_receive();
+    progress |= post_send();
+    progress |= take(behaviour);
+    const size_t done = link_.sends.done();
+    if (link_.sends.finish_send(host_)) {
+      profile().stop_step(sending_.step(done));
+      progress = true;
+    }
+    return progress;
+  }
+
+  bool post_receive() {
+    const size_t slice = link_.receives.posted();
+    // The buffer of the slice before in this place must have been taken.
+    if (!link_.receives.may_post(total_) || slice >= consumed_ + RequestStream::kWindow)
+      return false;
+    ProfilePlayer::Step& step = receiving_.step(slice);
+    if (step.event == nullptr)
+      profile().start_step(receiving_.operation, static_cast<int>(slice), step);
+    Part part{bytes_of(std::span(received_).subspan(
+                  (slice % RequestStream::kWindow) * kSliceElements, kSliceElements)),
+              0, link_.receive_memory.memory(), &step};
+    if (!link_.receives.post(host_.try_receive(link_.ends.receive, part))) return false;
+    profile().change(step, ProfileState::kReceiveWait);
+    return true;
+  }
+
+  bool post_send() {
+    const size_t slice = link_.sends.posted();
+    if (!link_.sends.may_post(total_)) return false;
+    ProfilePlayer::Step& step = sending_.step(slice);
+    if (started_ == slice) {
+      profile().start_step(sending_.operation, static_cast<int>(slice), step);
+      profile().change(step, ProfileState::kSendGpuWait);
+      ++started_;
+    }
+    const bool came = slice < per_round_ || consumed_ > slice - per_round_;
+    if (!came || std::chrono::steady_clock::now() < data_ready_) return false;
+    profile().change(step, ProfileState::kSendPeerWait);
+    const size_t place = (slice * kSliceElements) % (options_.elements - kSliceElements + 1);
+    Part part{bytes_of(std::span(sent_).subspan(place, kSliceElements)), 0,
+              link_.send_memory.memory(), &step};
+    if (!link_.sends.post(host_.try_send(link_.ends.send, part))) return false;
+    profile().change(step, ProfileState::kSendWait, part.data.size());
+    return true;
+  }
+
+  // The GPU takes what has come, one message after the other.
+  bool take(const Behaviour& behaviour) {
+    const auto now = std::chrono::steady_clock::now();
+    bool progress = false;
+    const size_t slice = link_.receives.done();
+    if (link_.receives.finish_receive(host_, kSliceElements * sizeof(float))) {
+      const ProfilePlayer::Step& step = receiving_.step(slice);
+      profile().change(step, ProfileState::kReceiveFlushWait, kSliceElements * sizeof(float));
+      profile().change(step, ProfileState::kReceiveGpuWait, kSliceElements * sizeof(float));
+      if (consumed_ == slice) taken_at_ = now + behaviour.copy;
+      progress = true;
+    }
+    if (consumed_ < link_.receives.done() && now >= taken_at_) {
+      profile().stop_step(receiving_.step(consumed_));
+      ++consumed_;
+      taken_at_ = now + behaviour.copy;
+      progress = true;
+    }
+    return progress;
+  }
+
+  const Options& options_;
+  Host host_;
+  std::vector<float> sent_;
+  std::vector<float> received_;
+  Link link_;
+  uint64_t reduces_ = 0;
+  uint64_t gathers_ = 0;
+  // Of the collective that runs.
+  Direction sending_;
+  Direction receiving_;
+  size_t total_ = 0;      // slices each way
+  size_t per_round_ = 0;  // a slice leaves when the one so far before it has been taken
+  size_t started_ = 0;    // sends that have a step
+  size_t consumed_ = 0;   // receives
+  SteadyTime data_ready_;
+  SteadyTime taken_at_;
+};
+
+// What stdin has said meanwhile; false at its end.
+bool listen(Behaviour& behaviour) {
+  for (pollfd input{STDIN_FILENO, POLLIN, 0}; poll(&input, 1, 0) > 0;) {
+    std::array<char, 256> text{};
+    const ssize_t size = read(STDIN_FILENO, text.data(), text.size() - 1);
+    if (size <= 0) return false;
+    std::istringstream words(text.data());
+    std::string word;
+    int ms = 0;
+    words >> word >> ms;
+    if (word == "late") behaviour.late = milliseconds(ms);
+    if (word == "gpu") behaviour.gpu = milliseconds(ms);
+    if (word == "copy") behaviour.copy = milliseconds(ms);
+    if (word == "order") behaviour.swapped = true;
+    if (word == "well") behaviour = {};
+  }
+  return true;
+}
+
+void run(const Options& options) {
+  constexpr int kWarmUp = 5;
+  const auto board = value_or_throw(RemoteBoard::join(options.ranks, options.rank, options.root,
+                                                      options.port, Duration::from_s(30)));
+  Rank rank(options, *board);
+  Behaviour behaviour;
+  for (int iteration = 0; listen(behaviour); ++iteration) {
+    rank.iterate(behaviour);
+    if (iteration == kWarmUp) {
+      fmt::print("ready\n");
+      std::fflush(stdout);
+    }
+  }
+  _exit(0);  // the study ends all ranks at once: nobody is left to say goodbye to
+}
+
+}  // namespace
+}  // namespace pacecar::nccl
+
+int main(int argc, char** argv) {
+  pacecar::nccl::Options options;
+  CLI::App app("One rank of a job with faults, for study.py.");
+  app.add_option("--plugin", options.plugin, "libnccl-net-pacecar.so")->required();
+  app.add_option("--rank", options.rank, "which one this is")->required();
+  app.add_option("--ranks", options.ranks, "of the job")->check(CLI::Range(2, 64));
+  app.add_option("--root", options.root, "address of rank 0")->required();
+  app.add_option("--port", options.port, "of rank 0");
+  app.add_option("--disk", options.disk, "folder of the data loader");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    pacecar::nccl::run(options);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "rank {}: {}\n", options.rank, error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Does pacecar doctor name the right rank and the right kind of fault, within ten seconds?
+
+study.py PACECAR PLUGIN FAULT_RANK [--faults N] [--healthy N] [--seed S] [--kinds A,B] [--json FILE]
+
+Each run starts a job of 4 to 8 ranks in network namespaces, makes a fault that the seed draws (or
+none), and asks the doctor until its ten seconds are over or it has named something. Prints a line
+per run and what was called what. Exit codes: 0 goals met (96% of the faults, no healthy run
+accused), 1 not, 2 wrong usage, 77 no namespaces can be made here."""
+
+import argparse
+import collections
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+
+sys.dont_write_bytecode = True  # the modules lie beside the sources
+
+import job as jobs
+import kinds
+
+LIMIT_S = 10
+GOAL = 0.96
+
+
+def ask(job, watch_s, limit_s):
+    process = subprocess.run(
+        [job.program, "doctor", "--json", "--quiet", "--watch", str(watch_s)],
+        env={**job.environment(0)}, text=True, capture_output=True, check=False,
+        timeout=limit_s + 20)
+    if process.returncode not in (0, 1):
+        raise RuntimeError(f"pacecar doctor: {process.stderr}")
+    return json.loads(process.stdout)
+
+
+def diagnose(job, kind, keep):
+    """(rule, rank, seconds) of the first trouble that the doctor names, or (None, None, ...)."""
+    began = time.monotonic()
+    time.sleep(kind.wait_s if kind else 0)
+    while True:
+        document = ask(job, 2, LIMIT_S)
+        verdict = document["verdict"]
+        if keep:
+            with open(keep, "w", encoding="utf-8") as file:
+                json.dump(document, file)
+        took = time.monotonic() - began
+        if verdict["trouble"]:
+            return verdict["rule"], job.name_of(verdict["process"]), took, verdict["why"]
+        if took > LIMIT_S - 3:
+            return None, None, took, verdict["why"]
+
+
+def is_right(kind, rank, size, rule, named):
+    if not kind or not kind.rules:
+        return rule is None
+    allowed = {rank, *((rank + shift) % size for shift in kind.neighbours)}
+    return rule in kind.rules and named in allowed
+
+
+def one_run(arguments, name, random_source):
+    size = random_source.randint(4, arguments.most_ranks)
+    rank = random_source.randrange(size)
+    kind = kinds.KINDS.get(name)
+    shifted = rank if name == "clock" else None
+    with jobs.Job(arguments.program, arguments.plugin, arguments.rank_program, size,
+                  shifted) as job:
+        if kind:
+            kind.make(job, rank)
+        rule, named, took, why = diagnose(job, kind, arguments.keep)
+    right = is_right(kind, rank, size, rule, named)
+    print(f"{'ok   ' if right else 'WRONG'} {name:16} rank {rank} of {size}: "
+          f"{rule or 'nothing'} {'' if named is None else named} after {took:.1f} s: {why}",
+          flush=True)
+    return {"kind": name, "rank": rank, "ranks": size, "rule": rule, "named": named,
+            "seconds": took, "right": right, "why": why}
+
+
+def confusion(runs):
+    """Rows: what was made; columns: what it was called, by the right rank or (!) another's."""
+    counts = collections.defaultdict(collections.Counter)
+    for run in runs:
+        label = run["rule"] or "nothing"
+        counts[run["kind"]][label + ("" if run["right"] else "!")] += 1
+    for made, called in counts.items():
+        print(f"  {made:16} " + ", ".join(f"{name} {n}" for name, n in called.most_common()))
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("plugin")
+    parser.add_argument("rank_program")
+    parser.add_argument("--faults", type=int, default=50)
+    parser.add_argument("--healthy", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--most-ranks", type=int, default=8)
+    parser.add_argument("--kinds", default=",".join(kinds.KINDS))
+    parser.add_argument("--json", help="where the runs are written")
+    parser.add_argument("--keep", help="where the doctor's newest document is written")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse()
+    probe = subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False)
+    if os.geteuid() != 0 or probe.returncode != 0:
+        print("no network namespaces can be made here: run as root", file=sys.stderr)
+        return 77
+    names = arguments.kinds.split(",")
+    source = random.Random(arguments.seed)
+    drawn = [names[i % len(names)] for i in range(arguments.faults)]
+    plan = drawn + ["healthy"] * arguments.healthy
+    source.shuffle(plan)
+    runs = [one_run(arguments, name, source) for name in plan]
+    confusion(runs)
+    if arguments.json:
+        with open(arguments.json, "w", encoding="utf-8") as file:
+            json.dump(runs, file, indent=1)
+    faults = [run["right"] for run in runs if run["kind"] != "healthy"]
+    healthy = [run["right"] for run in runs if run["kind"] == "healthy"]
+    print(f"{sum(faults)} of {len(faults)} faults named, "
+          f"{len(healthy) - sum(healthy)} of {len(healthy)} healthy runs accused")
+    return 0 if sum(faults) >= GOAL * len(faults) and all(healthy) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,385 @@
+#include "bench/doctor/ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <optional>
+#include <tuple>
+
+#include "bench/doctor/collectives.h"
+
+namespace pacecar::doctor {
+namespace {
+
+// What is one rank's alone: so many times the others' median, and so much of the time from one
+// collective to the next.
+constexpr double kTimesOthers = 3;
+constexpr double kShareOfPeriod = 0.2;
+constexpr double kLeastSeconds = 1e-3;
+constexpr size_t kLeastCollectives = 3;
+// A process that is ready to run and is not let, for so much more of the time than the others.
+constexpr double kStarved = 0.25;
+// A path that makes a job slow has messages on it for so much of the time.
+constexpr double kBusy = 0.4;
+// Where a rank's threads are kept from the processors for more than that, a message may wait for a
+// turn of the scheduler: less than this is no sign of a slow path.
+constexpr double kSomewhatStarved = 0.1;
+constexpr double kTurnSeconds = 10e-3;
+// A rank that was kept from the processors for so much of the time that it is late is not late by
+// itself.
+constexpr double kExplained = 0.7;
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double quartile(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto place = values.begin() + static_cast<ptrdiff_t>(values.size() / 4);
+  std::nth_element(values.begin(), place, values.end());
+  return *place;
+}
+
+double median_of_others(const std::vector<double>& values, size_t left_out) {
+  std::vector<double> others = values;
+  others.erase(others.begin() + static_cast<ptrdiff_t>(left_out));
+  return median(std::move(others));
+}
+
+// A rank in the mean over the collectives that all have been through.
+struct Standing {
+  double late_s = 0;  // in the collective for so much shorter than who was in it for longest
+  double first_s = 0;
+  double taken_s = 0;
+  size_t detailed = 0;  // collectives of which those two are known
+};
+
+struct Table {
+  const std::vector<Member>* members = nullptr;
+  std::vector<Standing> standings;  // as members
+  size_t collectives = 0;
+  double period_s = 0;
+
+  const Member& member(size_t i) const { return (*members)[i]; }
+  std::vector<double> column(double Standing::*value) const {
+    std::vector<double> values;
+    for (const Standing& one : standings) values.push_back(one.*value);
+    return values;
+  }
+};
+
+std::vector<CollectiveKey> common_keys(const std::vector<Member>& members) {
+  std::vector<CollectiveKey> keys;
+  for (const CollectiveKey& key : members.front().order) {
+    const auto knows = [&key](const Member& one) { return one.parts.contains(key); };
+    if (std::all_of(members.begin(), members.end(), knows)) keys.push_back(key);
+  }
+  return keys;
+}
+
+Table table_of(const std::vector<Member>& members) {
+  Table table{.members = &members, .standings = std::vector<Standing>(members.size())};
+  const std::vector<CollectiveKey> keys = common_keys(members);
+  table.collectives = keys.size();
+  if (keys.size() < kLeastCollectives) return table;
+  const auto share = 1 / static_cast<double>(keys.size());
+  for (const CollectiveKey& key : keys) {
+    double longest = 0;
+    for (const Member& one : members) {
+      const Part& part = one.parts.at(key);
+      longest = std::max(longest, part.ended_s - part.began_s);
+    }
+    for (size_t i = 0; i < members.size(); ++i) {
+      const Part& part = members[i].parts.at(key);
+      Standing& to = table.standings[i];
+      to.late_s += share * (longest - (part.ended_s - part.began_s));
+      if (!part.detailed) continue;
+      to.first_s += part.first_s;
+      to.taken_s += part.taken_s;
+      ++to.detailed;
+    }
+  }
+  for (Standing& one : table.standings) {
+    one.first_s /= static_cast<double>(std::max<size_t>(one.detailed, 1));
+    one.taken_s /= static_cast<double>(std::max<size_t>(one.detailed, 1));
+  }
+  const auto& parts = members.front().parts;
+  table.period_s = (parts.at(keys.back()).ended_s - parts.at(keys.front()).ended_s) /
+                   static_cast<double>(keys.size() - 1);
+  return table;
+}
+
+// Whose value is out of line.
+std::optional<size_t> outlier(const Table& table, const std::vector<double>& values) {
+  const auto most =
+      static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
+  const double value = values[most];
+  const bool counts = value >= kLeastSeconds && value >= kShareOfPeriod * table.period_s;
+  if (!counts || value < kTimesOthers * median_of_others(values, most)) return std::nullopt;
+  const double starved_s = table.member(most).profile->starved * table.period_s;
+  if (starved_s >= kExplained * value) return std::nullopt;
+  return most;
+}
+
+// --- mismatched collectives ---
+
+std::string text_of(const CollectiveKey& key, const ProfiledEvent& event) {
+  return fmt::format("{} number {} of {} elements", key.first, key.second, event.amount);
+}
+
+std::string text_of(const Member& member, const CollectiveKey& key) {
+  return text_of(key, *member.begun.at(key));
+}
+
+RankFinding mismatch(const Member& odd, const Member& other, const std::string& calls,
+                     const std::string& others_call) {
+  return {"mismatch", odd.process, nullptr, 0,
+          fmt::format("it calls {}, where {} calls {}: all ranks must call the same collectives "
+                      "in one order, with the same sizes and types",
+                      calls, name_of(*other.process), others_call)};
+}
+
+// What the two call in the first place where they differ: of the collectives that both know, or
+// the newest of each, where neither has come to the other's.
+std::optional<std::pair<CollectiveKey, CollectiveKey>> where_apart(const Member& a,
+                                                                   const Member& b) {
+  const auto known_to = [](const Member& one, const Member& other) {
+    std::vector<CollectiveKey> keys;
+    std::ranges::copy_if(one.order, std::back_inserter(keys),
+                         [&other](const CollectiveKey& key) { return other.begun.contains(key); });
+    return keys;
+  };
+  if (a.order.empty() || b.order.empty()) return std::nullopt;
+  const auto of_a = known_to(a, b);
+  const auto of_b = known_to(b, a);
+  const auto [at_a, at_b] = std::ranges::mismatch(of_a, of_b);
+  if (at_a != of_a.end() && at_b != of_b.end()) return std::pair(*at_a, *at_b);
+  const bool apart = !b.begun.contains(a.order.back()) && !a.begun.contains(b.order.back());
+  if (apart) return std::pair(a.order.back(), b.order.back());
+  return std::nullopt;
+}
+
+std::optional<RankFinding> different_calls(const std::vector<Member>& members) {
+  const auto as_first = [&members](const Member& one) {
+    return !where_apart(members.front(), one);
+  };
+  if (std::ranges::all_of(members, as_first)) return std::nullopt;
+  const Member* odd = nullptr;
+  size_t most = 0;
+  const Member* other = nullptr;
+  for (const Member& one : members) {
+    const auto apart = [&one](const Member& from) { return where_apart(one, from).has_value(); };
+    const auto count = static_cast<size_t>(std::count_if(members.begin(), members.end(), apart));
+    if (count <= most) continue;
+    most = count;
+    odd = &one;
+    other = &*std::find_if(members.begin(), members.end(), apart);
+  }
+  if (odd == nullptr) return std::nullopt;
+  const auto [called, others_called] = *where_apart(*odd, *other);
+  return mismatch(*odd, *other, text_of(*odd, called), text_of(*other, others_called));
+}
+
+std::optional<RankFinding> different_sizes(const std::vector<Member>& members) {
+  const auto call_of = [](const Member& one, const CollectiveKey& key) {
+    const ProfiledEvent& event = *one.begun.at(key);
+    return std::tuple(event.amount, event.datatype, event.peer);
+  };
+  for (const CollectiveKey& key : members.front().order) {
+    std::vector<const Member*> there;
+    for (const Member& one : members) {
+      if (one.begun.contains(key)) there.push_back(&one);
+    }
+    for (const Member* const one : there) {
+      const auto differs = [&](const Member* other) {
+        return call_of(*one, key) != call_of(*other, key);
+      };
+      const auto count = static_cast<size_t>(std::count_if(there.begin(), there.end(), differs));
+      if (count == 0 || 2 * count < there.size()) continue;
+      const Member& other = **std::find_if(there.begin(), there.end(), differs);
+      return mismatch(*one, other, text_of(key, *one->begun.at(key)),
+                      text_of(key, *other.begun.at(key)));
+    }
+  }
+  return std::nullopt;
+}
+
+// --- slow ranks ---
+
+std::optional<RankFinding> starved_host(const Table& table) {
+  std::vector<double> starved;
+  for (const Member& one : *table.members) starved.push_back(one.profile->starved);
+  const auto most =
+      static_cast<size_t>(std::max_element(starved.begin(), starved.end()) - starved.begin());
+  const double others = median_of_others(starved, most);
+  if (starved[most] < others + kStarved || starved[most] < kTimesOthers * others) {
+    return std::nullopt;
+  }
+  return RankFinding{
+      "slow-host", table.member(most).process, nullptr, 0,
+      fmt::format("its threads were ready to run and not let for {:.0f}% of the time ({:.0f}% on "
+                  "the other ranks): look there for other programs, its priority, and the limit "
+                  "of its cgroup",
+                  100 * starved[most], 100 * others)};
+}
+
+std::optional<RankFinding> late_gpu(const Table& table) {
+  const auto values = table.column(&Standing::first_s);
+  const auto found = outlier(table, values);
+  if (!found) return std::nullopt;
+  return RankFinding{
+      "late-gpu", table.member(*found).process, nullptr, values[*found],
+      fmt::format("the network waits {:.1f} ms in each collective for its GPU's first data ({:.1f} "
+                  "ms on the other ranks): its kernels start late; look at what the GPU computes, "
+                  "its clocks and its temperature",
+                  1e3 * values[*found], 1e3 * median_of_others(values, *found))};
+}
+
+std::optional<RankFinding> slow_copy(const Table& table) {
+  const auto values = table.column(&Standing::taken_s);
+  const auto found = outlier(table, values);
+  if (!found) return std::nullopt;
+  return RankFinding{
+      "slow-copy", table.member(*found).process, nullptr, values[*found],
+      fmt::format("its messages wait {:.1f} ms in each collective for its GPU to take them ({:.1f} "
+                  "ms on the other ranks): look at PCIe there ('pacecar preflight'), copy engines "
+                  "and staging",
+                  1e3 * values[*found], 1e3 * median_of_others(values, *found))};
+}
+
+std::optional<RankFinding> late_rank(const Table& table) {
+  const auto values = table.column(&Standing::late_s);
+  const auto found = outlier(table, values);
+  if (!found) return std::nullopt;
+  return RankFinding{
+      "late-rank", table.member(*found).process, nullptr, values[*found],
+      fmt::format(
+          "it comes {:.1f} ms late to each collective, {:.0f}% of the time, and its network "
+          "is idle until then: an uneven load; look at its data loader and its disk",
+          1e3 * values[*found], 100 * values[*found] / table.period_s)};
+}
+
+// --- slow paths ---
+
+struct Edge {
+  const Member* from = nullptr;
+  const Member* to = nullptr;
+  double message_s = 0;  // a quarter of its messages took less
+  double busy = 0;       // of the time
+};
+
+// Both ends wait for what the network is slow with: a sender alone waits for a receiver that is
+// late, a receiver alone for a sender.
+std::vector<Edge> edges_of(const Table& table) {
+  std::map<int64_t, const Member*> members;
+  for (const Member& one : *table.members) members[one.profile->rank] = &one;
+  std::vector<Edge> edges;
+  for (const Member& from : *table.members) {
+    for (const auto& [peer, sent] : from.sent) {
+      const auto to = members.find(peer);
+      if (to == members.end()) continue;
+      const auto received = to->second->received.find(from.profile->rank);
+      if (received == to->second->received.end()) continue;
+      edges.push_back({&from, to->second,
+                       std::min(quartile(sent.took_s), quartile(received->second.took_s)),
+                       std::min(sent.busy, received->second.busy)});
+    }
+  }
+  return edges;
+}
+
+std::vector<Edge> slow_edges(const std::vector<Edge>& edges) {
+  std::vector<double> times;
+  for (const Edge& edge : edges) times.push_back(edge.message_s);
+  std::vector<Edge> slow;
+  for (size_t i = 0; i < edges.size(); ++i) {
+    const bool starved =
+        std::max(edges[i].from->profile->starved, edges[i].to->profile->starved) > kSomewhatStarved;
+    if (starved && edges[i].message_s < kTurnSeconds) continue;
+    if (edges[i].busy >= kBusy && edges[i].message_s >= kTimesOthers * median_of_others(times, i)) {
+      slow.push_back(edges[i]);
+    }
+  }
+  return slow;
+}
+
+// Programs beside the rank that want of its NIC's link too.
+bool link_is_shared(const Process& process) {
+  for (const Nic& nic : process.nics) {
+    for (const Sharer& sharer : nic.sharers) {
+      if (sharer.pid != process.pid && sharer.in_demand_bps > 0) return true;
+    }
+  }
+  return false;
+}
+
+// A rank that has slow paths both ways.
+const Member* common_end(const std::vector<Edge>& slow) {
+  for (const Edge& out : slow) {
+    for (const Edge& in : slow) {
+      if (in.to == out.from && in.from != out.to) return out.from;
+    }
+  }
+  return nullptr;
+}
+
+std::optional<RankFinding> slow_network(const Table& table) {
+  const std::vector<Edge> edges = edges_of(table);
+  if (edges.size() < 2) return std::nullopt;
+  const std::vector<Edge> slow = slow_edges(edges);
+  if (slow.empty()) return std::nullopt;
+  const Edge& worst = *std::max_element(slow.begin(), slow.end(), [](const Edge& a, const Edge& b) {
+    return a.message_s < b.message_s;
+  });
+  const std::string cost = fmt::format("a message takes {:.1f} ms", 1e3 * worst.message_s);
+  if (link_is_shared(*worst.to->process)) {
+    return RankFinding{"incast", worst.to->process, worst.from->process,
+                       worst.busy * table.period_s,
+                       fmt::format("{} from {}: other programs receive over the same link there",
+                                   cost, name_of(*worst.from->process))};
+  }
+  if (const Member* const rank = common_end(slow)) {
+    return RankFinding{"slow-nic", rank->process, nullptr, worst.busy * table.period_s,
+                       fmt::format("{} on its paths, both to and from it, and less on the others: "
+                                   "its NIC or its link is slow; 'pacecar preflight' there",
+                                   cost)};
+  }
+  return RankFinding{"slow-path", worst.from->process, worst.to->process,
+                     worst.busy * table.period_s,
+                     fmt::format("{} to {}, more than on the other paths: a link or a switch "
+                                 "between is slow; 'pacecar bw' on the same path tells how much",
+                                 cost, name_of(*worst.to->process))};
+}
+
+using RankRule = std::optional<RankFinding> (*)(const Table&);
+// In the order of causes: who is starved is late as well.
+constexpr std::array<RankRule, 5> kSlowRules = {starved_host, slow_network, late_gpu, slow_copy,
+                                                late_rank};
+
+}  // namespace
+
+std::vector<RankFinding> examine_ranks(const Job& job) {
+  std::vector<RankFinding> mismatches;
+  std::vector<RankFinding> findings;
+  for (const auto& [name, members] : communicators(job)) {
+    if (auto found = different_calls(members))
+      mismatches.push_back(*found);
+    else if (auto sizes = different_sizes(members))
+      mismatches.push_back(*sizes);
+    const Table table = table_of(members);
+    for (const RankRule rule : kSlowRules) {
+      const bool needs_collectives = rule != starved_host;
+      if (needs_collectives && table.collectives < kLeastCollectives) continue;
+      if (auto found = rule(table)) findings.push_back(*found);
+    }
+  }
+  findings.insert(findings.begin(), mismatches.begin(), mismatches.end());
+  return findings;
+}
+
+}  // namespace pacecar::doctor

@@ -1,0 +1,287 @@
+// The binary interface between NCCL and a profiler plugin, written from its published layout: the
+// events that NCCL tells of, as each version describes them. The tables are in profiler.h.
+//
+// Types carry our names, but sizes, offsets, order and values are NCCL's; static_assert holds them.
+// Text belongs to NCCL and lives as long as the call. Units: counts in elements, sizes in bytes,
+// GPU times in nanoseconds of the GPU's global timer.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pacecar::nccl {
+
+// Kinds of events: bits of the activation mask, one of them as a descriptor's type.
+constexpr int kProfileGroup = 1 << 0;
+constexpr int kProfileCollective = 1 << 1;
+constexpr int kProfilePointToPoint = 1 << 2;
+constexpr int kProfileProxyOp = 1 << 3;
+constexpr int kProfileProxyStep = 1 << 4;
+constexpr int kProfileProxyControl = 1 << 5;
+constexpr int kProfileKernelChannel = 1 << 6;  // from version 3
+constexpr int kProfileNetPlugin = 1 << 7;      // from version 3
+
+enum class ProfileState : int {  // ncclProfilerEventState_t; those that we tell apart
+  kSendTransmitted = 2,          // of proxy operations, before version 4
+  kReceiveReceived = 5,
+  kSendGpuWait = 8,  // of proxy steps
+  kSendWait = 9,
+  kReceiveWait = 10,
+  kReceiveFlushWait = 11,
+  kReceiveGpuWait = 12,
+  kProxyOpInProgress = 19,
+  kSendPeerWait = 20,  // from version 4
+  kNetPluginUpdate = 21,
+  kKernelChannelStop = 22,
+};
+
+// What the net plugin does to an event of its own, by the callback of its init.
+enum class NetEvent : int { kStart = 0, kStop = 1, kUpdate = 2, kUpdateAndStop = 3 };
+
+struct ProxyOpDescription {
+  pid_t pid;  // of the process that asked for it: another's, where a rank sends for its neighbours
+  uint8_t channel;
+  int peer;
+  int steps;
+  int chunk_bytes;
+  int is_send;
+};
+
+struct ProxyStepDescription {
+  int step;
+};
+
+struct NetPluginDescription {
+  int64_t id;
+  void* data;
+};
+
+struct KernelChannelV3 {
+  uint8_t channel;
+};
+
+struct KernelChannelV4 {
+  uint8_t channel;
+  uint64_t gpu_time;
+};
+
+struct CollectiveV1 {
+  const char* name;
+  uint64_t comm_hash;
+  uint64_t sequence;
+  uint8_t function;  // ncclFunc_t
+  const void* send_buffer;
+  void* receive_buffer;
+  size_t count;
+  int root;
+  uint8_t datatype;  // ncclDataType_t
+  uint32_t reduction;
+  size_t traffic_bytes;
+  uint8_t most_channels;
+  uint8_t warps;
+  uint8_t algorithm;
+  uint8_t protocol;
+  int is_collnet;
+  int is_nvls;
+};
+
+struct PointToPointV1 {
+  const char* name;
+  uint64_t comm_hash;
+  uint8_t function;
+  void* buffer;
+  uint8_t datatype;
+  size_t count;
+  int peer;
+};
+
+struct CollectiveV2 {
+  const char* name;
+  uint64_t comm_hash;
+  uint64_t sequence;
+  const char* function;
+  const void* send_buffer;
+  void* receive_buffer;
+  size_t count;
+  int root;
+  const char* datatype;
+  size_t traffic_bytes;
+  uint8_t most_channels;
+  uint8_t warps;
+  const char* algorithm;
+  const char* protocol;
+};
+
+struct PointToPointV2 {
+  const char* name;
+  uint64_t comm_hash;
+  const char* function;
+  void* buffer;
+  const char* datatype;
+  size_t count;
+  int peer;
+};
+
+struct CollectiveV3 {
+  const char* name;
+  uint64_t comm_hash;
+  uint64_t sequence;
+  const char* function;
+  const void* send_buffer;
+  void* receive_buffer;
+  size_t count;
+  int root;
+  const char* datatype;
+  uint8_t most_channels;
+  uint8_t warps;
+  const char* algorithm;
+  const char* protocol;
+};
+
+struct CollectiveV4 {
+  uint64_t sequence;
+  const char* function;
+  const void* send_buffer;
+  void* receive_buffer;
+  size_t count;
+  int root;
+  const char* datatype;
+  uint8_t channels;
+  uint8_t warps;
+  const char* algorithm;
+  const char* protocol;
+};
+
+struct PointToPointV4 {
+  const char* function;
+  void* buffer;
+  const char* datatype;
+  size_t count;
+  int peer;
+  uint8_t channels;
+};
+
+struct CollectiveV5 {
+  uint64_t sequence;
+  const char* function;
+  const void* send_buffer;
+  void* receive_buffer;
+  size_t count;
+  int root;
+  const char* datatype;
+  uint8_t channels;
+  uint8_t warps;
+  const char* algorithm;
+  const char* protocol;
+  void* parent_group;
+};
+
+struct PointToPointV5 {
+  const char* function;
+  void* buffer;
+  const char* datatype;
+  size_t count;
+  int peer;
+  uint8_t channels;
+  void* parent_group;
+};
+
+// What only version 6 has, and only with a mask bit that we never set: copies by copy engines.
+struct CopyEngineCollectiveV6 {
+  uint64_t sequence;
+  const char* function;
+  const void* send_buffer;
+  void* receive_buffer;
+  size_t count;
+  int root;
+  const char* datatype;
+  const char* strategy;
+  bool intra_batch_sync;
+  uint32_t batch_size;
+  uint32_t batches;
+  uint32_t copy_sequence;
+  void* stream;
+};
+
+// A descriptor: its type says which member counts.
+template <typename Type, typename Collective, typename PointToPoint>
+struct ProfileEventV1V2 {
+  Type type;
+  void* parent;
+  int rank;
+  union {
+    Collective collective;
+    PointToPoint point_to_point;
+    ProxyOpDescription proxy_op;
+    ProxyStepDescription proxy_step;
+  };
+};
+template <typename Type, typename Collective, typename PointToPoint, typename KernelChannel,
+          typename Largest = Collective>
+struct ProfileEventV3V6 {
+  Type type;
+  void* parent;
+  int rank;
+  union {
+    Collective collective;
+    PointToPoint point_to_point;
+    ProxyOpDescription proxy_op;
+    ProxyStepDescription proxy_step;
+    KernelChannel kernel_channel;
+    NetPluginDescription net_plugin;
+    Largest largest;
+  };
+};
+using ProfileEventV1 = ProfileEventV1V2<uint8_t, CollectiveV1, PointToPointV1>;
+using ProfileEventV2 = ProfileEventV1V2<uint8_t, CollectiveV2, PointToPointV2>;
+using ProfileEventV3 = ProfileEventV3V6<uint8_t, CollectiveV3, PointToPointV2, KernelChannelV3>;
+using ProfileEventV4 = ProfileEventV3V6<uint8_t, CollectiveV4, PointToPointV4, KernelChannelV4>;
+using ProfileEventV5 = ProfileEventV3V6<uint64_t, CollectiveV5, PointToPointV5, KernelChannelV4>;
+using ProfileEventV6 = ProfileEventV3V6<uint64_t, CollectiveV5, PointToPointV5, KernelChannelV4,
+                                        CopyEngineCollectiveV6>;
+
+// What comes with a change of state; may be absent.
+union ProfileStateArgumentsV1 {  // versions 1 to 3
+  struct {
+    size_t bytes;
+    int steps;
+  } proxy_op;
+  struct {
+    int appended;
+  } proxy_control;
+};
+union ProfileStateArgumentsV4 {  // from version 4
+  struct {
+    size_t bytes;
+  } proxy_step;
+  struct {
+    int appended;
+  } proxy_control;
+  struct {
+    void* data;
+  } net_plugin;
+  struct {
+    uint64_t gpu_time;
+  } kernel_channel;
+};
+
+static_assert(sizeof(ProfileEventV1) == 120 && sizeof(ProfileEventV2) == 128);
+static_assert(sizeof(ProfileEventV3) == 120 && sizeof(ProfileEventV4) == 104);
+static_assert(sizeof(ProfileEventV5) == 112 && sizeof(ProfileEventV6) == 112);
+static_assert(offsetof(ProfileEventV1, parent) == 8 && offsetof(ProfileEventV1, rank) == 16);
+static_assert(offsetof(ProfileEventV1, collective) == 24);
+static_assert(offsetof(ProfileEventV6, parent) == 8 && offsetof(ProfileEventV6, collective) == 24);
+static_assert(offsetof(CollectiveV1, datatype) == 60 && offsetof(CollectiveV1, is_nvls) == 88);
+static_assert(offsetof(CollectiveV2, datatype) == 64 && offsetof(CollectiveV2, protocol) == 96);
+static_assert(offsetof(CollectiveV3, protocol) == 88);
+static_assert(offsetof(CollectiveV4, datatype) == 48 && offsetof(CollectiveV4, protocol) == 72);
+static_assert(sizeof(CollectiveV5) == 88 && sizeof(PointToPointV1) == 56);
+static_assert(offsetof(PointToPointV2, peer) == 48 && offsetof(PointToPointV4, channels) == 36);
+static_assert(sizeof(PointToPointV5) == 48);
+static_assert(sizeof(ProxyOpDescription) == 24 && offsetof(ProxyOpDescription, is_send) == 20);
+static_assert(offsetof(KernelChannelV4, gpu_time) == 8);
+static_assert(sizeof(ProfileStateArgumentsV1) == 16 && sizeof(ProfileStateArgumentsV4) == 8);
+
+}  // namespace pacecar::nccl

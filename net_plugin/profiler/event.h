@@ -1,0 +1,82 @@
+// What is recorded of an event of NCCL's profiler, whatever the version of the table. Pure values.
+// Units: times in nanoseconds of the host's monotonic clock, sizes in bytes, counts in elements.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace pacecar::profiler {
+
+enum class EventKind : uint8_t {
+  kNone,
+  kCollective,
+  kPointToPoint,
+  kProxyOp,    // one channel's part of one of those, to or from one peer
+  kProxyStep,  // one message of it
+  kKernel,     // a kernel's work on one channel
+  kNetwork,    // a request of ours for a step
+};
+
+// ncclFunc_t in its order, and what only names tell.
+inline constexpr std::array<std::string_view, 11> kOperations = {
+    "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce", "SendRecv",
+    "Send",      "Recv",   "AlltoAll",  "Scatter",       "Gather"};
+// ncclDataType_t, in its order.
+inline constexpr std::array<std::string_view, 12> kDatatypes = {
+    "ncclInt8",    "ncclUint8",    "ncclInt32",      "ncclUint32",
+    "ncclInt64",   "ncclUint64",   "ncclFloat16",    "ncclFloat32",
+    "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
+inline constexpr uint8_t kUnknownName = 255;
+
+// What a step waits for, one after the other.
+enum class Wait : uint8_t {
+  kNothing,
+  kGpu,      // that the GPU gives, or takes, the data
+  kPeer,     // that the receiver has room
+  kNetwork,  // that the message is through
+  kFlush,    // that the GPU can see it
+};
+inline constexpr size_t kWaits = 5;
+using WaitTimes = std::array<uint64_t, kWaits>;  // by Wait; the first is 0
+
+// What is known of an event when it begins.
+struct Description {
+  EventKind kind = EventKind::kNone;
+  uint8_t operation = kUnknownName;  // index of kOperations
+  uint8_t datatype = kUnknownName;
+  uint8_t channel = 0;
+  bool sending = false;
+  bool detailed = true;  // of an operation: its messages are recorded
+  int32_t peer = -1;     // rank; of a collective its root
+  uint64_t number = 0;   // of a collective: which; of a step: which; of a kernel: GPU time
+  uint64_t amount = 0;   // elements, or bytes
+};
+
+// An event as it is read out of a record.
+struct Event {
+  Description what;
+  uint64_t id = 0;
+  uint64_t parent = 0;  // id; 0: none
+  uint64_t start_ns = 0;
+  uint64_t stop_ns = 0;  // 0: not yet; of a collective: of the last of its parts so far
+  // A collective: when the host was through with it. A step: when its data left for, or came from,
+  // the network. 0: not yet.
+  uint64_t moment_ns = 0;
+  // A proxy operation: from its start to its first message. A kernel: GPU time of its end.
+  uint64_t first_ns = 0;
+  uint64_t bytes = 0;  // moved, by its parts
+  WaitTimes waits{};   // by its parts
+};
+
+// What a communicator has come to since it began.
+struct Totals {
+  uint64_t collectives = 0;
+  uint64_t point_to_points = 0;
+  uint64_t bytes_sent = 0;
+  uint64_t bytes_received = 0;
+  uint64_t busy_ns = 0;  // of all channels' parts
+  WaitTimes waits{};
+};
+
+}  // namespace pacecar::profiler

@@ -1,0 +1,112 @@
+// The record of one communicator's events: bounded, the newest ones; and what they come to.
+//
+// Written by NCCL's threads while it is read: every word is atomic, nobody waits, nothing is
+// allocated. An event lies in its ring until so many newer ones have begun; what is said of it
+// after that is dropped. A reader leaves out what is overwritten meanwhile. Two threads may begin
+// events at a time; those of one step, and of the operation that it belongs to, come from one
+// thread.
+//
+// What it costs is bounded: of an operation that would take the recorded messages beyond
+// kMessageRate, only its start and end are recorded.
+//
+// The caller tells the time. Collectives, proxy operations and kernels have a ring of their own, so
+// that the many steps do not push them out.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "net_plugin/profiler/event.h"
+
+namespace pacecar::profiler {
+
+// Who a communicator is; before version 4 of the table its events tell.
+struct Identity {
+  uint64_t communicator = 0;
+  int32_t rank = -1;
+  int32_t ranks = 0;  // 0: not known
+  int32_t nodes = 0;
+};
+
+class Record {
+ public:
+  static constexpr size_t kOperations = 2048;
+  static constexpr size_t kSteps = 4096;
+  // Per second, and at most so many at once. A message takes some 170 ns (bench/micro), so it is
+  // 0.1% of one core.
+  static constexpr uint64_t kMessageRate = 5000;
+
+  Record();
+  // Forgets everything. Nobody else uses it meanwhile, but for readers and late calls, which are
+  // harmless.
+  void reset(const Identity& identity);
+
+  // An id; 0: it is not recorded. `parent` is one, or 0.
+  uint64_t start(const Description& given, uint64_t parent, uint64_t now_ns);
+  // A step, kernel or request is over; a collective's host part is.
+  void stop(uint64_t id, uint64_t now_ns);
+  // From now on the step waits for this; `bytes` are what it moves, 0: not known yet.
+  void wait(uint64_t id, Wait wait, uint64_t bytes, uint64_t now_ns);
+  void add_bytes(uint64_t id, uint64_t bytes);  // of an operation, before version 4
+  void kernel_ended(uint64_t id, uint64_t gpu_ns);
+  void identify(uint64_t communicator, int32_t rank);  // unless it is known
+
+  Identity identity() const;
+  Totals totals() const;
+  // The oldest first, as they began.
+  std::vector<Event> operations() const { return read(operations_); }
+  std::vector<Event> steps() const { return read(steps_); }
+
+ private:
+  using Word = std::atomic<uint64_t>;
+  struct alignas(64) Slot {
+    Word id{0};  // 0: being written
+    Word meta;
+    Word parent;
+    Word start;
+    Word stop;
+    Word moment;
+    Word first;
+    Word number;
+    Word amount;
+    Word bytes;
+    Word waiting;  // since when, and in the top byte what for
+    std::array<Word, kWaits> waits;
+  };
+  struct Ring {
+    std::unique_ptr<Slot[]> slots;
+    size_t size = 0;
+    Word begun{0};
+  };
+
+  static uint64_t pack(const Description& what);
+  static Description unpack(uint64_t meta);
+  static void enter(Slot& slot, Wait wait, uint64_t now_ns);
+  static std::vector<Event> read(const Ring& ring);
+  static void clear(Ring& ring);
+
+  Slot* find(uint64_t id);  // nullptr: overwritten
+  bool may_detail(uint64_t messages, uint64_t now_ns);
+  void stop_step(Slot& step, uint64_t now_ns);
+  void stop_operation(Slot& operation, uint64_t now_ns);
+
+  Ring operations_;
+  Ring steps_;
+  Word communicator_{0};
+  std::atomic<int32_t> rank_{-1};
+  std::atomic<int32_t> ranks_{0};
+  std::atomic<int32_t> nodes_{0};
+  Word collectives_{0};
+  Word point_to_points_{0};
+  Word bytes_sent_{0};
+  Word bytes_received_{0};
+  Word busy_{0};
+  std::array<Word, kWaits> waits_{};
+  Word allowed_until_{0};  // when what was allowed so far is used up at kMessageRate
+};
+
+}  // namespace pacecar::profiler

@@ -1,0 +1,252 @@
+// The tables by which NCCL calls the profiler, of every version, over one Recorder. The functions
+// never throw, never block, and answer success: a profiler may not disturb a job.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "net_plugin/abi/profiler.h"
+#include "net_plugin/profiler/net_events.h"
+#include "net_plugin/profiler/recorder.h"
+#include "net_plugin/profiler/setting.h"
+
+namespace pacecar::profiler {
+namespace {
+
+using nccl::NcclResult;
+using nccl::ProfileState;
+
+constexpr int kAlways = nccl::kProfileCollective | nccl::kProfilePointToPoint |
+                        nccl::kProfileProxyOp | nccl::kProfileProxyStep;
+
+// NCCL has one mask for the process, so that it does not depend on the communicator.
+template <int kVersion>
+int wanted_events() {
+  const ProfilerSetting setting = profiler_setting();
+  if (setting == ProfilerSetting::kOff) return 0;
+  int mask = kAlways;
+  if (kVersion >= 3 && setting == ProfilerSetting::kAll) {
+    mask |= nccl::kProfileNetPlugin | nccl::kProfileKernelChannel;
+  }
+  return mask;
+}
+
+template <int kVersion>
+NcclResult open(void** context, int* activation_mask, const Identity& identity) noexcept {
+  *context = nullptr;
+  *activation_mask = 0;
+  try {
+    const int mask = wanted_events<kVersion>();
+    if (mask != 0) *context = recorder().open(identity);
+    *activation_mask = mask;
+  } catch (...) {  // no memory: then nothing is recorded of it
+  }
+  return NcclResult::kSuccess;
+}
+
+template <int kVersion>
+NcclResult init_v1(void** context, int* activation_mask) noexcept {
+  return open<kVersion>(context, activation_mask, {});
+}
+
+NcclResult init_v4(void** context, int* activation_mask, const char* /*name*/, uint64_t comm_hash,
+                   int nodes, int ranks, int rank, nccl::Logger /*logger*/) noexcept {
+  return open<4>(context, activation_mask, {comm_hash, rank, ranks, nodes});
+}
+
+NcclResult init_v5(void** context, uint64_t comm_id, int* activation_mask, const char* /*name*/,
+                   int nodes, int ranks, int rank, nccl::Logger /*logger*/) noexcept {
+  return open<5>(context, activation_mask, {comm_id, rank, ranks, nodes});
+}
+
+// Version 1 has numbers, the others names.
+template <size_t kCount>
+uint8_t index_of(const std::array<std::string_view, kCount>& names, uint8_t number) {
+  return number < names.size() ? number : kUnknownName;
+}
+template <size_t kCount>
+uint8_t index_of(const std::array<std::string_view, kCount>& names, const char* name) {
+  if (name == nullptr) return kUnknownName;
+  const auto found = std::find(names.begin(), names.end(), name);
+  return found == names.end() ? kUnknownName : static_cast<uint8_t>(found - names.begin());
+}
+
+template <typename Event>
+Description collective_of(const Event& event) {
+  const auto& told = event.collective;
+  return {.kind = EventKind::kCollective,
+          .operation = index_of(kOperations, told.function),
+          .datatype = index_of(kDatatypes, told.datatype),
+          .peer = told.root,
+          .number = told.sequence,
+          .amount = told.count};
+}
+
+template <typename Event>
+Description point_to_point_of(const Event& event) {
+  const auto& told = event.point_to_point;
+  const uint8_t operation = index_of(kOperations, told.function);
+  return {.kind = EventKind::kPointToPoint,
+          .operation = operation,
+          .datatype = index_of(kDatatypes, told.datatype),
+          .sending = operation != kUnknownName && kOperations[operation] == "Send",
+          .peer = told.peer,
+          .amount = told.count};
+}
+
+template <typename Event>
+Description kernel_of(const Event& event) {
+  Description what{.kind = EventKind::kKernel, .channel = event.kernel_channel.channel};
+  if constexpr (requires { event.kernel_channel.gpu_time; }) {
+    what.number = event.kernel_channel.gpu_time;
+  }
+  return what;
+}
+
+template <typename Event>
+Description network_of(const Event& event) {
+  if (event.net_plugin.id != kNetEventId || event.net_plugin.data == nullptr) return {};
+  const auto& data = *static_cast<const NetEventData*>(event.net_plugin.data);
+  return {.kind = EventKind::kNetwork, .sending = data.sending != 0, .amount = data.bytes};
+}
+
+// kNone: of no interest. Handles of another process mean nothing here.
+template <typename Event>
+Description description_of(const Event& event) {
+  static const pid_t self = getpid();
+  const auto& op = event.proxy_op;
+  switch (static_cast<int>(event.type)) {
+    case nccl::kProfileCollective:
+      return collective_of(event);
+    case nccl::kProfilePointToPoint:
+      return point_to_point_of(event);
+    case nccl::kProfileProxyOp:
+      if (op.pid != self) return {};
+      return {.kind = EventKind::kProxyOp,
+              .channel = op.channel,
+              .sending = op.is_send != 0,
+              .peer = op.peer,
+              .number = static_cast<uint64_t>(std::max(op.steps, 0)),
+              .amount = static_cast<uint64_t>(std::max(op.chunk_bytes, 0))};
+    case nccl::kProfileProxyStep:
+      return {.kind = event.parent != nullptr ? EventKind::kProxyStep : EventKind::kNone,
+              .number = static_cast<uint64_t>(std::max(event.proxy_step.step, 0))};
+    case nccl::kProfileKernelChannel:
+      if constexpr (requires { event.kernel_channel; }) return kernel_of(event);
+      return {};
+    case nccl::kProfileNetPlugin:
+      if constexpr (requires { event.net_plugin; }) return network_of(event);
+      return {};
+    default:
+      return {};
+  }
+}
+
+// Before version 4 the events tell whose they are.
+template <typename Event>
+void identify(void* context, const Event& event, EventKind kind) {
+  if constexpr (requires { event.collective.comm_hash; }) {
+    if (kind == EventKind::kCollective) {
+      recorder().identify(context, event.collective.comm_hash, event.rank);
+    } else if (kind == EventKind::kPointToPoint) {
+      recorder().identify(context, event.point_to_point.comm_hash, event.rank);
+    }
+  }
+}
+
+template <typename Event>
+NcclResult start(void* context, void** handle, Event* event) noexcept {
+  *handle = nullptr;
+  if (context == nullptr || event == nullptr) return NcclResult::kSuccess;
+  const Description what = description_of(*event);
+  if (what.kind == EventKind::kNone) return NcclResult::kSuccess;
+  identify(context, *event, what.kind);
+  *handle = recorder().start(context, what, event->parent);
+  return NcclResult::kSuccess;
+}
+
+NcclResult stop(void* handle) noexcept {
+  recorder().stop(handle);
+  return NcclResult::kSuccess;
+}
+
+// What comes before version 4 with a change of a proxy operation is its bytes so far.
+uint64_t bytes_of(const nccl::ProfileStateArgumentsV1* arguments) {
+  return arguments == nullptr ? 0 : arguments->proxy_op.bytes;
+}
+uint64_t bytes_of(const nccl::ProfileStateArgumentsV4* arguments) {
+  return arguments == nullptr ? 0 : arguments->proxy_step.bytes;
+}
+
+template <typename Arguments>
+NcclResult change(void* handle, ProfileState state, Arguments* arguments) noexcept {
+  constexpr bool kOfSteps = std::is_same_v<Arguments, nccl::ProfileStateArgumentsV4>;
+  const uint64_t step_bytes = kOfSteps ? bytes_of(arguments) : 0;
+  switch (state) {
+    case ProfileState::kSendTransmitted:
+    case ProfileState::kReceiveReceived:
+      if (!kOfSteps) recorder().add_bytes(handle, bytes_of(arguments));
+      break;
+    case ProfileState::kSendGpuWait:
+      recorder().wait(handle, Wait::kGpu, 0);
+      break;
+    case ProfileState::kSendPeerWait:
+      recorder().wait(handle, Wait::kPeer, 0);
+      break;
+    case ProfileState::kSendWait:
+      recorder().wait(handle, Wait::kNetwork, step_bytes);
+      break;
+    case ProfileState::kReceiveWait:
+      recorder().wait(handle, Wait::kNetwork, 0);
+      break;
+    case ProfileState::kReceiveFlushWait:
+      recorder().wait(handle, Wait::kFlush, step_bytes);
+      break;
+    case ProfileState::kReceiveGpuWait:
+      recorder().wait(handle, Wait::kGpu, step_bytes);
+      break;
+    case ProfileState::kKernelChannelStop:
+      if constexpr (kOfSteps) {
+        if (arguments != nullptr) {
+          recorder().kernel_ended(handle, arguments->kernel_channel.gpu_time);
+        }
+      }
+      break;
+    case ProfileState::kProxyOpInProgress:
+    case ProfileState::kNetPluginUpdate:
+      break;
+  }
+  return NcclResult::kSuccess;
+}
+
+NcclResult finalize(void* context) noexcept {
+  recorder().close(context);
+  return NcclResult::kSuccess;
+}
+
+template <typename Table, typename Event, typename Arguments, typename Init>
+constexpr Table table_of(Init init) {
+  return {"Pacecar", init, start<Event>, stop, change<Arguments>, finalize};
+}
+
+}  // namespace
+}  // namespace pacecar::profiler
+
+extern "C" {
+
+#define PACECAR_PROFILER_TABLE(version, arguments, init)                                        \
+  [[gnu::visibility(                                                                            \
+      "default")]] extern constexpr pacecar::nccl::ProfilerV##version ncclProfiler_v##version = \
+      pacecar::profiler::table_of<pacecar::nccl::ProfilerV##version,                            \
+                                  pacecar::nccl::ProfileEventV##version,                        \
+                                  pacecar::nccl::arguments>(init);
+
+PACECAR_PROFILER_TABLE(1, ProfileStateArgumentsV1, pacecar::profiler::init_v1<1>)
+PACECAR_PROFILER_TABLE(2, ProfileStateArgumentsV1, pacecar::profiler::init_v1<2>)
+PACECAR_PROFILER_TABLE(3, ProfileStateArgumentsV1, pacecar::profiler::init_v1<3>)
+PACECAR_PROFILER_TABLE(4, ProfileStateArgumentsV4, pacecar::profiler::init_v4)
+PACECAR_PROFILER_TABLE(5, ProfileStateArgumentsV4, pacecar::profiler::init_v5)
+PACECAR_PROFILER_TABLE(6, ProfileStateArgumentsV4, pacecar::profiler::init_v5)
+#undef PACECAR_PROFILER_TABLE
+}
