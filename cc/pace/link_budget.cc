@@ -28,7 +28,7 @@ constexpr double kFull = 7.0 / 8;        // of the nominal rate: what arrives fi
 constexpr double kLeast = 1e5;           // bit/s: a packet within a second, to see how things are
 constexpr int64_t kDrainRoundTrips = 2;  // in which what is beyond T is drained
 constexpr int64_t kStopWindows = 4;  // a queue of more windows is that of a link that had stopped
-constexpr double kLasting = 0.25;        // of the cut: what is left of it then
+constexpr double kLasting = 0.25;    // of the cut: what is left of it then
 constexpr double kLeastFactor = 0.5;
 constexpr double kDrained = 0.75;  // a delay that has fallen to this since the last cut is falling
 constexpr double kUsed = 0.85;     // of the budget, to grow
@@ -79,6 +79,7 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
       allowed_(nominal_),
       meter_(window_, config.round_trip, config.packet),
       policer_(window_),
+      witnesses_(window_),
       last_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)),
       starting_(rate_ < nominal_),
       shown_(rate_) {}
@@ -103,15 +104,17 @@ void LinkBudget::begin(Instant now) {
   yielded_ = 1;
   forget_bursts();
   neighbor_.forget();
+  witnesses_.forget();
   meter_.begin(now);
   policer_.begin(now);
   next_cut_ = next_growth_ = now + window_;
 }
 
-bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess, bool overtaken) {
+bool LinkBudget::on_bytes(Instant now, Bytes wire, Duration excess, bool overtaken, uint32_t flow) {
   const Duration pause = now - last_;
   last_ = now;
   policer_.on_bytes(wire);
+  witnesses_.on_bytes(now, flow);
   note_burst(now, wire, excess);
   const Duration judged = config_.yields ? excess : Duration::max();
   if (pause > ArrivalMeter::kLongestLook && pause > idle_limit()) {
@@ -165,7 +168,9 @@ void LinkBudget::look(Instant now) {
   if (meter_.most_lately() >= kGiven * rate_) given_at_ = now;
   if (now - given_at_ > (window_ + neighbor_.kept()) * kGivenRoundTrips) neighbor_.forget();
   yield_to_base(now);
-  if (cut_delay_ > window_ * kStopWindows && delay <= target() / 2) end_drain(now);
+  const bool empty = delay <= target() / 2;
+  if (cut_delay_ > window_ * kStopWindows && empty) end_drain(now);
+  if (learnt() && empty && witnesses_.gone(now, window_)) acquit(now);
   if (now >= yields_until_) yielded_ = 1;
   late_looks_ = delay > target() && !meter_.scattered() ? late_looks_ + 1 : 0;
   // Hosts that are late by chance are late for a look, too.
@@ -208,6 +213,7 @@ void LinkBudget::cut(Instant now, Duration delay) {
   next_growth_ = now + window_;
   const bool falling = cut_delay_ > Duration() && ratio(delay, cut_delay_) < kDrained;
   cut_delay_ = delay;
+  witnesses_.on_queue(now);
   if (falling) return;
   if (neighbor_.kept() > Duration()) {
     const double factor = 1 - kSwiftDecrease * (1 - ratio(target(), delay));
@@ -228,6 +234,14 @@ void LinkBudget::end_drain(Instant now) {
   cut_delay_ = Duration();
   yields_until_ = std::min(yields_until_, now);
   next_growth_ = std::min(next_growth_, now + window_);
+}
+
+// What was learnt is not of this link.
+void LinkBudget::acquit(Instant now) {
+  witnesses_.forget();
+  end_drain(now);
+  next_growth_ = now;
+  starting_ = true;
 }
 
 void LinkBudget::yield(double factor, Instant until) {

@@ -14,6 +14,10 @@
 // which each user has a part of a packet of its own in the queue, so that n of them agree on equal
 // parts, and the one with less than its part is the last to yield.
 //
+// The queue may be of a path that only some flows take. Once none of those that met it has come for
+// W and others come without a queue, what was learnt says nothing of this link: b grows as at the
+// start.
+//
 // Beside a neighbor that keeps a queue whatever we do (GreedyNeighbor), T is what it keeps, and we
 // begin with half of the link and go on as Swift does, but hold that half while the link gives it:
 //
@@ -36,6 +40,7 @@
 #include "cc/pace/burst_use.h"
 #include "cc/pace/greedy_neighbor.h"
 #include "cc/pace/policer_watch.h"
+#include "cc/pace/witnesses.h"
 #include "transport/base/units.h"
 
 namespace pacecar {
@@ -55,10 +60,11 @@ class LinkBudget {
  public:
   explicit LinkBudget(const LinkBudgetConfig& config);
 
-  // `wire` bytes have come; `excess` is the least one-way delay or round trip of them over the
-  // recent minimum, Duration::max() if that is not known; `overtaken` by later ones of their flow,
-  // by more than spread(). True when the rate is another.
-  bool on_bytes(Instant now, Bytes wire, Duration excess, bool overtaken = false);
+  // `wire` bytes of `flow` have come; `excess` is the least one-way delay or round trip of them
+  // over the recent minimum, Duration::max() if that is not known; `overtaken` by later ones of
+  // their flow, by more than spread(). True when the rate is another.
+  bool on_bytes(Instant now, Bytes wire, Duration excess, bool overtaken = false,
+                uint32_t flow = 0);
   // By which packets that met one queue may overtake each other: hosts are late.
   Duration spread() const { return spread_; }
   // Some of what was sent is lost.
@@ -97,6 +103,7 @@ class LinkBudget {
   void police(Instant now);
   void cut(Instant now, Duration delay);
   void end_drain(Instant now);
+  void acquit(Instant now);
   void yield(double factor, Instant until);
   void note_burst(Instant now, Bytes wire, Duration excess);
   void forget_bursts();
@@ -120,6 +127,7 @@ class LinkBudget {
   bool burst_used_ = false;  // all of the budget, since it is what it is
   GreedyNeighbor neighbor_;
   PolicerWatch policer_;
+  Witnesses witnesses_;
   Instant given_at_;         // the link last gave about what we hold beside it
   Instant last_;             // arrival
   Duration delay_;           // at the last look

@@ -31,7 +31,8 @@ class LinkCapacity {
   // `wire` bytes have arrived; `excess` is how much longer the fastest of them was on its way than
   // the fastest lately.
   // True when the result may be another.
-  bool on_arrival(Instant now, Bytes wire, bool covered, Duration excess, bool overtaken);
+  bool on_arrival(Instant now, Bytes wire, bool covered, Duration excess, bool overtaken,
+                  uint32_t flow);
   Duration spread() const { return budget_.spread(); }
   // What is there for `flows` flows.
   double available(size_t flows) const;

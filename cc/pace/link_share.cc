@@ -111,10 +111,10 @@ Instant LinkShare::next_deadline() const {
   return host_link_ == nullptr ? Instant::never() : host_link_->next_deadline();
 }
 
-void LinkShare::on_acked(Instant now, Bytes wire, Duration excess, bool overtaken) {
+void LinkShare::on_acked(Instant now, Bytes wire, Duration excess, bool overtaken, uint32_t flow) {
   const bool granted = level_ == WaterFill::kNoLevel;
   budget_.set_patience(granted ? kPatienceGranted : kPatience);
-  if (budget_.on_bytes(now, wire, excess, overtaken)) look(kInactive);
+  if (budget_.on_bytes(now, wire, excess, overtaken, flow)) look(kInactive);
 }
 
 void LinkShare::look(uint32_t causer) {

@@ -44,7 +44,7 @@ class LinkShare {
   // Whether on_acked has a use for acknowledgements.
   bool listens() const { return !receivers_look_ || !budget_.unconcerned(); }
   // Of all flows: `wire` bytes are acknowledged, after the time that the path takes and `excess`.
-  void on_acked(Instant now, Bytes wire, Duration excess, bool overtaken);
+  void on_acked(Instant now, Bytes wire, Duration excess, bool overtaken, uint32_t flow);
   Duration spread() const { return budget_.spread(); }
   void on_lost(Bytes wire) { budget_.on_loss(wire); }
 

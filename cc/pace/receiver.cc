@@ -154,7 +154,7 @@ void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, uint32_t 
   f.spell += bytes;
   // A flow at full speed was announced: that word has been lost.
   const bool full_speed = f.spell * 2 > f.granted.bytes_in(now - f.spell_began);
-  changed_ |= capacity_.on_arrival(now, wire, f.active() || full_speed, late, overtaken);
+  changed_ |= capacity_.on_arrival(now, wire, f.active() || full_speed, late, overtaken, flow);
   f.received += bytes;
   if (f.active() || f.remaining() > 0) update(now, flow);
 }
@@ -163,7 +163,7 @@ void PaceReceiver::on_foreign_arrival(Instant now, Bytes bytes) {
   const Bytes packets = (bytes + environment_.mtu - 1) / environment_.mtu;
   const Bytes wire = bytes + packets * environment_.overhead;
   changed_ |= capacity_.on_arrival(now, wire, /*covered=*/false, Duration::max(),
-                                   /*overtaken=*/false);
+                                   /*overtaken=*/false, kInactive);
 }
 
 // How much longer than the least of late this transit was.

@@ -136,12 +136,12 @@ void PaceController::on_ack(const AckSample& sample) {
 void PaceController::tell_link(const AckSample& sample) {
   const Bytes wire = on_wire(sample.acked);
   if (sample.rtt <= Duration()) {
-    return link_.on_acked(sample.now, wire, Duration::max(), /*overtaken=*/false);
+    return link_.on_acked(sample.now, wire, Duration::max(), /*overtaken=*/false, flow_);
   }
   const Duration base = std::min(core_.base_rtt(), sample.rtt);
   const auto sent_ns = static_cast<uint32_t>((sample.now - sample.rtt).ns());
   const bool overtaken = echoes_.overtaken(sent_ns, link_.spread());
-  link_.on_acked(sample.now, wire, sample.rtt - base, overtaken);
+  link_.on_acked(sample.now, wire, sample.rtt - base, overtaken, flow_);
 }
 
 void PaceController::on_loss(const LossSample& sample) {

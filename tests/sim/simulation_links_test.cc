@@ -2,6 +2,9 @@
 // those of the links that there are.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "bench/sim/metrics.h"
 #include "bench/sim/run.h"
 #include "bench/sim/spec_file.h"
@@ -44,6 +47,26 @@ TEST(SimulationSlowHosts, AreSpreadEvenlyOrListed) {
               HasSubstr("goes with slow_rate"));
   EXPECT_THAT(try_spec(kHosts + "slow_hosts = [16]\nslow_rate = \"1G\"\n").error().message,
               HasSubstr("a list of whole numbers from 0 to 15"));
+}
+
+// Two leaves that share one uplink: what the flows between them learn there does not slow down
+// those within a leaf, which come next over the same NICs.
+TEST(SimulationNarrowCore, DoesNotSlowDownWhatStaysWithinALeaf) {
+  const RunResult run = run_of(
+      "[topology]\nkind = \"leaf-spine\"\nhosts = 8\nhosts_per_leaf = 4\nspines = 1\n"
+      "rate = \"400G\"\ndelay = \"2us\"\n"
+      "[workload]\nkind = \"hierarchical_all_reduce\"\nhosts_per_server = 4\n"
+      "bytes = \"9500KB\"\n");
+  std::vector<double> local;
+  for (const FlowResult& flow : run.flows) {
+    if (flow.source / 4 == flow.destination / 4) {
+      local.push_back((flow.finish - flow.start).seconds() / flow.ideal.seconds());
+    }
+  }
+  ASSERT_EQ(local.size(), 48U);
+  std::sort(local.begin(), local.end());
+  EXPECT_LT(local[39], 1.2) << "all but those of one step";
+  EXPECT_LT(local.back(), 2.5);
 }
 
 // Three senders, one of which is slow: it has all of its link, the others divide the rest.

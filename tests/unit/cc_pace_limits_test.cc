@@ -21,7 +21,7 @@ class CcPaceCapacity : public ::testing::Test {
   void arrive(double gbps, bool covered, Duration excess, int round_trips = 1) {
     const auto gap = Duration::from_ns(static_cast<int64_t>(kPacket * 8 / gbps));
     for (const Instant end = now_ + kRoundTrip * round_trips; now_ < end; now_ = now_ + gap) {
-      capacity_.on_arrival(now_, kPacket, covered, excess, /*overtaken=*/false);
+      capacity_.on_arrival(now_, kPacket, covered, excess, /*overtaken=*/false, /*flow=*/0);
     }
   }
   // Two streams at the same time.
@@ -31,7 +31,7 @@ class CcPaceCapacity : public ::testing::Test {
       own += own_gbps / (own_gbps + foreign_gbps);
       const bool covered = own >= 1;
       if (covered) own -= 1;
-      capacity_.on_arrival(now_, kPacket, covered, excess, /*overtaken=*/false);
+      capacity_.on_arrival(now_, kPacket, covered, excess, /*overtaken=*/false, /*flow=*/0);
       const double ns = kPacket * 8 / (own_gbps + foreign_gbps);
       now_ = now_ + Duration::from_ns(static_cast<int64_t>(ns));
     }
@@ -122,7 +122,7 @@ TEST_F(CcPaceCapacity, AQueueThatIsGoneOnceInATurnOfAllFlowsDoesNotStand) {
 TEST_F(CcPaceCapacity, DelaysOfSomePacketsAreNoQueueHere) {
   for (int i = 0; i < 200; ++i) {
     arrive(300, true, kQueue, 1);
-    capacity_.on_arrival(now_, kPacket, true, Duration(), /*overtaken=*/false);
+    capacity_.on_arrival(now_, kPacket, true, Duration(), /*overtaken=*/false, /*flow=*/0);
   }
   EXPECT_EQ(capacity_.queue(), Duration());
   EXPECT_EQ(capacity_.available(2), kConstants.shared * kLine);
@@ -142,7 +142,7 @@ TEST(CcPaceCapacityJitter, WhatEndHostsAddByChanceIsNoQueue) {
   Instant now = Instant::from_ns(1'000'000'000);
   for (int i = 0; i < 10'000; ++i) {
     now = now + Duration::from_ns(160);
-    capacity.on_arrival(now, kPacket, true, Duration::from_us(9), /*overtaken=*/false);
+    capacity.on_arrival(now, kPacket, true, Duration::from_us(9), /*overtaken=*/false, /*flow=*/0);
   }
   EXPECT_EQ(capacity.available(2), kConstants.shared * kLine);
 }

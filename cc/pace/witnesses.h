@@ -1,0 +1,46 @@
+// Witnesses: the flows that met the queue from which a budget was learnt. Where others come in
+// their place and meet none, that queue was not this link's: it was of a path that only those took.
+//
+// Flows are told apart by their number modulo 64: two that are taken for one keep what is known.
+// Pure; one thread.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/base/units.h"
+
+namespace pacecar {
+
+class Witnesses {
+ public:
+  // Flows that came within one to two windows before a queue was met have met it.
+  explicit Witnesses(Duration window) : window_(window) {}
+
+  void on_bytes(Instant now, uint32_t flow) {
+    const uint64_t bit = uint64_t{1} << flow % 64;
+    if (now - generation_began_ >= window_) {
+      before_ = now - generation_began_ < window_ * 2 ? lately_ : 0;
+      lately_ = 0;
+      generation_began_ = now;
+    }
+    lately_ |= bit;
+    if ((known_ & bit) != 0) last_ = now;
+  }
+  void on_queue(Instant now) {
+    known_ = lately_ | before_;
+    last_ = now;
+  }
+  void forget() { known_ = 0; }
+  // None of them has come for `pause`.
+  bool gone(Instant now, Duration pause) const { return known_ != 0 && now - last_ >= pause; }
+
+ private:
+  const Duration window_;
+  Instant generation_began_ = Instant::from_ns(0);
+  uint64_t lately_ = 0;
+  uint64_t before_ = 0;
+  uint64_t known_ = 0;
+  Instant last_;  // when one of `known_` came
+};
+
+}  // namespace pacecar
