@@ -100,40 +100,6 @@ TEST_F(CcPaceLinkBudget, ACutThatDrainsAQueueIsOverWithIt) {
   EXPECT_NEAR(share(), 0.5, 0.05);
 }
 
-// --- flows of which some meet a queue that is not this link's ---
-
-// Of the told rate, after `windows` at all that is allowed, each by the flow that `flow_of` says.
-template <typename FlowOf>
-double share_after(LinkBudget budget, Instant now, int windows, Duration late, FlowOf flow_of) {
-  for (int window = 0; window < windows; ++window) {
-    for (const Instant end = now + kWindow; now < end;) {
-      now = now + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / budget.rate()));
-      budget.on_bytes(now, kPacket, late, /*overtaken=*/false, flow_of(window));
-    }
-  }
-  return budget.rate() / kTold;
-}
-constexpr auto kTheSame = [](int) { return 0U; };
-constexpr auto kAnother = [](int) { return 1U; };
-constexpr auto kInTurn = [](int window) { return 1U + static_cast<uint32_t>(window) / 4; };
-constexpr auto kBoth = [](int window) { return static_cast<uint32_t>(window) % 2; };
-
-// As where all flows of one phase cross a narrow core, and those of the next do not.
-TEST_F(CcPaceLinkBudget, AQueueOfOtherFlowsPathIsForgottenByThoseThatMeetNone) {
-  learn(0.25);
-  EXPECT_EQ(share_after(budget_, now_, 12, Duration(), kAnother), 1);
-  EXPECT_LT(share_after(budget_, now_, 12, Duration(), kTheSame), 0.6) << "it may come back";
-}
-
-TEST_F(CcPaceLinkBudget, WhatIsKnownStaysWhereAWitnessComesOrTheOthersMeetAQueueToo) {
-  learn(0.25);
-  constexpr Duration kSmallQueue = Duration::from_us(100);
-  EXPECT_EQ(share_after(budget_, now_, 40, kSmallQueue, kInTurn),
-            share_after(budget_, now_, 40, kSmallQueue, kTheSame));
-  EXPECT_EQ(share_after(budget_, now_, 10, Duration(), kBoth),
-            share_after(budget_, now_, 10, Duration(), kTheSame));
-}
-
 // What others keep up would else be drained for ever, a little at a time.
 TEST_F(CcPaceLinkBudget, WhereAQueueStaysAllOfACutLasts) {
   learn(0.5);

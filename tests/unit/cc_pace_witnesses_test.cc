@@ -1,0 +1,63 @@
+// What a budget has learnt from flows that met a queue, when others come in their place.
+#include <gtest/gtest.h>
+
+#include "cc/pace/link_budget.h"
+
+namespace pacecar {
+namespace {
+
+constexpr double kTold = 1e9;
+constexpr Bytes kPacket = 4200;
+constexpr Duration kWindow = Duration::from_us(540);  // the law's: 16 packets at the told rate
+
+// A quarter of what was told, learnt from flow 0.
+LinkBudget learnt(Instant& now) {
+  LinkBudget budget({.line = Rate::from_bps(static_cast<uint64_t>(kTold)),
+                     .packet = kPacket,
+                     .round_trip = Duration::from_us(100),
+                     .jitter = Duration::from_us(10),
+                     .base_memory = Duration::from_ms(400)});
+  now = Instant::from_ns(1'000'000'000);
+  while (!budget.learnt()) {
+    now = now + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / (kTold / 4)));
+    budget.on_bytes(now, kPacket, Duration::from_us(500));
+  }
+  return budget;
+}
+
+// Of the told rate, after `windows` at all that is allowed, each by the flow that `flow_of` says.
+template <typename FlowOf>
+double share_after(LinkBudget budget, Instant now, int windows, Duration late, FlowOf flow_of) {
+  for (int window = 0; window < windows; ++window) {
+    for (const Instant end = now + kWindow; now < end;) {
+      now = now + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / budget.rate()));
+      budget.on_bytes(now, kPacket, late, /*overtaken=*/false, flow_of(window));
+    }
+  }
+  return budget.rate() / kTold;
+}
+constexpr auto kTheSame = [](int) { return 0U; };
+constexpr auto kAnother = [](int) { return 1U; };
+constexpr auto kInTurn = [](int window) { return 1U + static_cast<uint32_t>(window) / 4; };
+constexpr auto kBoth = [](int window) { return static_cast<uint32_t>(window) % 2; };
+
+// As where all flows of one phase cross a narrow core, and those of the next do not.
+TEST(CcPaceWitnesses, AQueueOfOtherFlowsPathIsForgottenByThoseThatMeetNone) {
+  Instant now;
+  const LinkBudget budget = learnt(now);
+  EXPECT_EQ(share_after(budget, now, 12, Duration(), kAnother), 1);
+  EXPECT_LT(share_after(budget, now, 12, Duration(), kTheSame), 0.6) << "it may come back";
+}
+
+TEST(CcPaceWitnesses, WhatIsKnownStaysWhereAWitnessComesOrTheOthersMeetAQueueToo) {
+  Instant now;
+  const LinkBudget budget = learnt(now);
+  constexpr Duration kSmallQueue = Duration::from_us(100);
+  EXPECT_EQ(share_after(budget, now, 40, kSmallQueue, kInTurn),
+            share_after(budget, now, 40, kSmallQueue, kTheSame));
+  EXPECT_EQ(share_after(budget, now, 10, Duration(), kBoth),
+            share_after(budget, now, 10, Duration(), kTheSame));
+}
+
+}  // namespace
+}  // namespace pacecar
