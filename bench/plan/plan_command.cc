@@ -37,6 +37,7 @@ struct Flags {
   std::vector<std::string> settings;
   uint32_t best = 5;
   double tolerance_percent = 0.1;
+  uint32_t nodes = SearchOptions().nodes;
   std::string json_file;
   std::string emit;
   uint32_t plan = 1;
@@ -55,6 +56,11 @@ void add_flags(CLI::App& app, Flags& flags) {
                  "percent by which a plan may miss the optimum; 0: search on until there is none "
                  "better")
       ->check(CLI::Range(0.0, 50.0))
+      ->capture_default_str();
+  app.add_option("--nodes", flags.nodes,
+                 "partial splits that are looked at per shape: more, and the plan is nearer to "
+                 "the optimum, or proved to be")
+      ->check(perf::whole_number(1, 1'000'000'000))
       ->capture_default_str();
   perf::add_json_flag(app, flags.json_file, "write all figures of the plans");
   app.add_option("--emit", flags.emit, "print how to launch a plan: megatron or torch")
@@ -119,9 +125,10 @@ Result<void> plan_it(const Flags& flags) {
   const auto problem = problem_of(flags);
   if (!problem) return tl::unexpected(problem.error());
   CommTimes comm(problem->cluster, problem->library);
-  const double tolerance = flags.tolerance_percent / 100;
+  const SearchOptions options{
+      .best = flags.best, .tolerance = flags.tolerance_percent / 100, .nodes = flags.nodes};
   const auto started = std::chrono::steady_clock::now();
-  const auto found = search(*problem, comm, {.best = flags.best, .tolerance = tolerance});
+  const auto found = search(*problem, comm, options);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - started;
   if (found.best.empty()) return tl::unexpected(nothing_fits(found));
   std::vector<PlanReport> plans;
@@ -130,7 +137,7 @@ Result<void> plan_it(const Flags& flags) {
   return print({.problem = *problem,
                 .search = found,
                 .plans = plans,
-                .alone_tokens_per_s = several ? alone_tokens_per_s(*problem, comm, tolerance) : 0,
+                .alone_tokens_per_s = several ? alone_tokens_per_s(*problem, comm, options) : 0,
                 .search_s = taken.count()},
                flags);
 }

@@ -6,8 +6,6 @@
 #include <array>
 #include <utility>
 
-#include "bench/plan/search.h"
-
 namespace pacecar::plan {
 namespace {
 
@@ -79,14 +77,15 @@ double compute_bound_s(const Problem& problem) {
   return training_flops(problem.model) * tokens_per_step(problem) / rate;
 }
 
-double alone_tokens_per_s(const Problem& problem, CommTimes& comm, double tolerance) {
+double alone_tokens_per_s(const Problem& problem, CommTimes& comm, SearchOptions options) {
+  options.best = 1;
   double sum = 0;
   for (uint32_t kind = 0; kind < problem.accelerators.size(); ++kind) {
     Problem alone = problem;
     for (uint32_t other = 0; other < problem.accelerators.size(); ++other) {
       if (other != kind) alone.accelerators[other].hosts = 0;
     }
-    const auto found = search(alone, comm, {.best = 1, .tolerance = tolerance});
+    const auto found = search(alone, comm, options);
     sum += tokens_per_step(problem) / (found.best.empty() ? compute_bound_s(alone) : found.bound_s);
   }
   return sum;

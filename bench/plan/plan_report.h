@@ -6,6 +6,7 @@
 
 #include "bench/plan/comm_times.h"
 #include "bench/plan/memory.h"
+#include "bench/plan/search.h"
 #include "bench/plan/stage_costs.h"
 #include "bench/plan/strategy.h"
 
@@ -59,6 +60,6 @@ double compute_bound_s(const Problem& problem);
 // HETHUB's upper bound: the sum of what each kind reaches alone. Here each trains the whole model
 // with the whole batch, by its best plan; one that cannot, for its memory, counts with its compute
 // bound. Tokens per second.
-double alone_tokens_per_s(const Problem& problem, CommTimes& comm, double tolerance);
+double alone_tokens_per_s(const Problem& problem, CommTimes& comm, SearchOptions options);
 
 }  // namespace pacecar::plan

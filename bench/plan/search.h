@@ -14,9 +14,9 @@
 namespace pacecar::plan {
 
 struct SearchOptions {
-  uint32_t best = 5;       // shapes that are wanted
-  double tolerance = 0;    // what is at most so much better (0.001: 0.1%) may be left out
-  uint32_t nodes = 20000;  // partial splits that are looked at per shape
+  uint32_t best = 5;      // shapes that are wanted
+  double tolerance = 0;   // what is at most so much better (0.001: 0.1%) may be left out
+  uint32_t nodes = 5000;  // partial splits that are looked at per shape
 };
 
 struct SearchResult {
