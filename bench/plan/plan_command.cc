@@ -17,6 +17,7 @@
 #include "bench/plan/plan_report.h"
 #include "bench/plan/plan_text.h"
 #include "bench/plan/search.h"
+#include "bench/plan/sim_traffic.h"
 #include "bench/sim/spec_value.h"
 
 namespace pacecar {
@@ -41,6 +42,7 @@ struct Flags {
   std::string json_file;
   std::string emit;
   uint32_t plan = 1;
+  double scale = 0.001;
   bool quiet = false;
   bool no_color = false;
 };
@@ -63,10 +65,15 @@ void add_flags(CLI::App& app, Flags& flags) {
       ->check(perf::whole_number(1, 1'000'000'000))
       ->capture_default_str();
   perf::add_json_flag(app, flags.json_file, "write all figures of the plans");
-  app.add_option("--emit", flags.emit, "print how to launch a plan: megatron or torch")
-      ->check(CLI::IsMember({"megatron", "torch"}));
+  app.add_option("--emit", flags.emit,
+                 "print how to launch a plan: megatron or torch; or sim: its traffic, for "
+                 "'pacecar sim'")
+      ->check(CLI::IsMember({"megatron", "torch", "sim"}));
   app.add_option("--plan", flags.plan, "which plan --emit prints, by its number")
       ->check(perf::whole_number(1, 1000))
+      ->capture_default_str();
+  app.add_option("--scale", flags.scale, "of the bytes that --emit sim has")
+      ->check(perf::positive_number(1))
       ->capture_default_str();
   app.add_flag("--quiet", flags.quiet, "no table");
   app.add_flag("--no-color", flags.no_color, "no colours");
@@ -100,7 +107,18 @@ Error nothing_fits(const SearchResult& result) {
                 "training.global_batch, and training.tensor the heads and a host's accelerators"};
 }
 
-Result<void> print(const Answer& answer, const Flags& flags) {
+Result<void> emit(const Problem& problem, const Strategy& strategy, const Flags& flags,
+                  CommTimes& comm) {
+  Result<std::string> text;
+  if (flags.emit == "megatron") text = megatron_launch(problem, strategy);
+  if (flags.emit == "torch") text = torch_launch(problem, strategy);
+  if (flags.emit == "sim") text = sim_experiment(problem, strategy, comm, flags.scale);
+  if (!text) return tl::unexpected(text.error());
+  fmt::print("{}", *text);
+  return {};
+}
+
+Result<void> print(const Answer& answer, const Flags& flags, CommTimes& comm) {
   if (!flags.json_file.empty()) {
     const auto written = perf::write_json(flags.json_file, document_of(answer));
     if (!written) return written;
@@ -111,10 +129,9 @@ Result<void> print(const Answer& answer, const Flags& flags) {
           ErrorCode::kInvalidArgument,
           fmt::format("there is no plan {}: only {} were found", flags.plan, answer.plans.size()));
     }
-    const Strategy& strategy = answer.plans[flags.plan - 1].strategy;
-    fmt::print("{}", flags.emit == "torch" ? torch_launch(answer.problem, strategy)
-                                           : megatron_launch(answer.problem, strategy));
-  } else if (!flags.quiet && flags.json_file != perf::kStandardOutput) {
+    return emit(answer.problem, answer.plans[flags.plan - 1].strategy, flags, comm);
+  }
+  if (!flags.quiet && flags.json_file != perf::kStandardOutput) {
     fmt::print("{}", text_of(answer));
   }
   return {};
@@ -139,7 +156,7 @@ Result<void> plan_it(const Flags& flags) {
                 .plans = plans,
                 .alone_tokens_per_s = several ? alone_tokens_per_s(*problem, comm, options) : 0,
                 .search_s = taken.count()},
-               flags);
+               flags, comm);
 }
 
 }  // namespace
