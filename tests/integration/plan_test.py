@@ -81,6 +81,17 @@ class Plan(unittest.TestCase):
         self.assertIn("init_device_mesh", torch.stdout)
         self.fails(self.small, "--emit", "torch", "--plan", "9", told="there is no plan 9")
 
+    def test_traffic_goes_through_the_simulator(self):
+        self.fails(self.small, "--emit", "sim", told="the same host.nics")
+        self.small.write_text(SMALL.replace("100G", "200G"))
+        experiment = self.folder / "traffic.toml"
+        emitted = run(self.small, "--emit", "sim", "--set", "training.tensor=[1]")
+        self.assertEqual(emitted.returncode, 0, emitted.stderr)
+        experiment.write_text(emitted.stdout)
+        done = subprocess.run([PROGRAM, "sim", experiment, "--json"], text=True,
+                              capture_output=True, timeout=LIMIT_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_example_is_planned_near_its_bound(self):
         done = run(HETHUB, "--best", "1", "--nodes", "100", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
