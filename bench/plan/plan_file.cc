@@ -101,6 +101,7 @@ Result<void> read_training(const SpecTable& tables, Training& training) {
   training.experts = numbers(reader, "experts", training.experts);
   const size_t recompute = reader.choice("recompute", 0, kRecompute);
   if (recompute > 0) training.recompute = {static_cast<Recompute>(recompute - 1)};
+  training.most_stages = count(reader, "most_stages", training.most_stages);
   training.equal_tensor = reader.flag("equal_tensor", training.equal_tensor);
   training.shard_optimizer = reader.flag("shard_optimizer", training.shard_optimizer);
   training.overlap = reader.number("overlap", training.overlap, 0, 1);
@@ -192,7 +193,7 @@ Result<void> add_hosts(const SpecTable& network, const SpecValue& value, Acceler
 }
 
 Result<void> read_accelerators(const SpecTable& tables, Problem& problem) {
-  constexpr size_t kMostKinds = 4;
+  constexpr size_t kMostKinds = 3;
   const SpecValue* listed = tables.find("accelerators");
   const SpecList* kinds = listed == nullptr ? nullptr : listed->list();
   if (kinds == nullptr || kinds->empty() || kinds->size() > kMostKinds) {

@@ -42,7 +42,8 @@ class PartLists {
     const Accelerator& accelerator = problem_.accelerators[kind];
     if (accelerator.per_host % tensor != 0 || problem_.model.heads % tensor != 0) return;
     const uint32_t room = accelerator.count() / (data_ * tensor);
-    const uint32_t most = std::min(room, problem_.model.layers - stages_);
+    const uint32_t longest = std::min(problem_.model.layers, problem_.training.most_stages);
+    const uint32_t most = std::min(room, longest - stages_);
     for (uint32_t stages = 1; stages <= most; ++stages) {
       parts_.push_back({kind, stages, tensor});
       stages_ += stages;

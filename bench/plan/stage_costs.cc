@@ -9,15 +9,16 @@ namespace {
 
 using predict::Operation;
 
-// Ranks that are next to each other, `tensor` accelerators apart.
-RankGroup group_of(const Problem& problem, const Part& part, uint32_t ranks) {
-  const uint32_t room = problem.accelerators[part.kind].per_host / part.tensor;
+// Ranks that lie so many accelerators apart; those between belong to groups like this one.
+RankGroup group_of(const Problem& problem, const Part& part, uint32_t ranks, uint32_t apart) {
+  const uint32_t per_host = problem.accelerators[part.kind].per_host;
+  const uint32_t room = std::max(1U, per_host / apart);
   const uint32_t hosts = (ranks + room - 1) / room;
   return {.kind = part.kind,
           .other = part.kind,
           .hosts = hosts,
           .per_host = (ranks + hosts - 1) / hosts,
-          .sharing = part.tensor};
+          .sharing = std::min(apart, per_host)};
 }
 
 PassTimes scaled(const PassTimes& times, double factor) {
@@ -64,7 +65,7 @@ StageCosts::PartTimes StageCosts::part_times(const Part& part) const {
       2 * comm_.time_s(Operation::kAllReduce,
                        {.kind = part.kind, .other = part.kind, .per_host = part.tensor},
                        hidden_bytes);
-  const RankGroup experts = group_of(problem_, part, shape_.experts);
+  const RankGroup experts = group_of(problem_, part, shape_.experts, part.tensor);
   found.forward.expert_s =
       2 * comm_.time_s(Operation::kAllToAll, experts, hidden_bytes * model.top_k / part.tensor);
   const double passes = shape_.recompute == Recompute::kFull ? 3 : 2;
@@ -75,8 +76,9 @@ StageCosts::PartTimes StageCosts::part_times(const Part& part) const {
   const double head_bytes =
       (head_parameters(model) + tokens_ * model.vocabulary) * bytes.element / part.tensor;
   found.head_s = compute_s(accelerator, head_flops(model) * tokens_ / part.tensor, head_bytes);
-  found.data = group_of(problem_, part, shape_.data);
-  found.expert_data = group_of(problem_, part, shape_.data / shape_.experts);
+  found.data = group_of(problem_, part, shape_.data, part.tensor);
+  found.expert_data =
+      group_of(problem_, part, shape_.data / shape_.experts, part.tensor * shape_.experts);
   return found;
 }
 

@@ -36,6 +36,7 @@ struct Training {
   std::vector<uint32_t> tensor = {1, 2, 4, 8};
   std::vector<uint32_t> experts = {1};  // ranks that divide a layer's experts
   std::vector<Recompute> recompute = {Recompute::kNone, Recompute::kFull};
+  uint32_t most_stages = 64;    // of a pipeline
   bool equal_tensor = true;     // one tensor degree for all kinds, as Megatron-LM wants it
   bool shard_optimizer = true;  // ZeRO-1: each data parallel rank has a part of the states
   double overlap = 1;  // of the last backward pass that hides the reduction of gradients, and
