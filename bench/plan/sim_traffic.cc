@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/plan/memory.h"
+#include "bench/plan/stage_costs.h"
 
 namespace pacecar::plan {
 namespace {
@@ -82,8 +83,8 @@ class Experiment {
           back.insert(back.end(), {other, one});
         }
       }
-      const double time_s = comm_.time_s(
-          Operation::kSendRecv, {.kind = from.kind, .other = to.kind, .sharing = pairs}, bytes);
+      const double time_s =
+          comm_.time_s(Operation::kSendRecv, send_group(problem_, from, to), bytes);
       jobs_ += fmt::format("# predicted: {:.1f} us\n", time_s * 1e6);
       add_job(fmt::format("send{}", stage), "pairs", bytes, 0, forward);
       add_job(fmt::format("back{}", stage), "pairs", bytes, 0, back);

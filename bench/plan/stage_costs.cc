@@ -33,6 +33,14 @@ double exposed(double time_s, double hidden_by_s, uint32_t layers) {
 
 }  // namespace
 
+RankGroup send_group(const Problem& problem, const Part& from, const Part& to) {
+  const uint32_t pairs = std::min(from.tensor, to.tensor);
+  const auto senders = [&](const Part& part) {
+    return problem.accelerators[part.kind].per_host / part.tensor * pairs;
+  };
+  return {.kind = from.kind, .other = to.kind, .sharing = std::max(senders(from), senders(to))};
+}
+
 StageCosts::StageCosts(const Problem& problem, const Shape& shape, CommTimes& comm)
     : problem_(problem),
       shape_(shape),
@@ -87,7 +95,7 @@ double StageCosts::send_between(const Part& from, const Part& to) const {
   const uint32_t pairs = std::min(from.tensor, to.tensor);
   const double bytes =
       tokens_ * problem_.model.hidden * problem_.training.precision.element / pairs;
-  RankGroup group{.kind = from.kind, .other = to.kind, .sharing = pairs};
+  RankGroup group = send_group(problem_, from, to);
   const uint32_t ranks = from.stages * from.tensor * shape_.data;
   if (from == to && ranks <= problem_.accelerators[from.kind].per_host) group.per_host = 2;
   return comm_.time_s(Operation::kSendRecv, group, bytes);

@@ -34,6 +34,10 @@ struct Traffic {
   double experts = 0;
 };
 
+// A rank of one stage and its peer in the next, while all ranks of their hosts send: each has its
+// share of the NICs.
+RankGroup send_group(const Problem& problem, const Part& from, const Part& to);
+
 // All must outlive it.
 class StageCosts {
  public:
