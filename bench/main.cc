@@ -21,6 +21,7 @@
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/subcommands.h"
+#include "bench/plan/plan_command.h"
 #include "bench/predict/predict_command.h"
 #include "bench/sim/sim_command.h"
 #include "bench/switch/switch_command.h"
@@ -40,6 +41,8 @@ constexpr std::array kSubcommands = {
     Subcommand{"bw", "bandwidth between two hosts, or all of many", hosts::run_bw},
     Subcommand{"lat", "latency between two hosts, or all of many", hosts::run_lat},
     Subcommand{"sim", "one run in a simulated fabric", run_sim},
+    Subcommand{"plan", "how to train a model on unequal accelerators: the best divisions",
+               run_plan},
     Subcommand{"predict", "how long collectives take on a described cluster", run_predict},
     Subcommand{"ab", "compares arms: many simulated runs, or real programs", run_ab},
     Subcommand{"switch", "forwards real frames through the simulated switch, in real time",
@@ -75,6 +78,8 @@ Examples:
   pacecar check-plugin libnccl-net-x.so   every rule of NCCL's, pass or fail, and its speed
   pacecar sim --workload incast:senders=32,bytes=1MB --cc swift
                                           32 hosts send to one, on 128 hosts at 100 Gb/s
+  pacecar plan bench/plan/examples/hethub.toml
+                                          a model on 768 accelerators of two kinds
   pacecar predict --hosts 64 --op alltoall
                                           its time by size, and what limits it
   pacecar ab bench/plans/smoke.toml       a plan: all its runs, summary and report

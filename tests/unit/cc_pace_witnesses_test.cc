@@ -25,21 +25,21 @@ LinkBudget learnt(Instant& now) {
   return budget;
 }
 
-// Of the told rate, after `windows` at all that is allowed, each by the flow that `flow_of` says.
+// Of the told rate, after `windows` at all that is allowed; each packet is of the flow that
+// `flow_of` says.
 template <typename FlowOf>
 double share_after(LinkBudget budget, Instant now, int windows, Duration late, FlowOf flow_of) {
-  for (int window = 0; window < windows; ++window) {
-    for (const Instant end = now + kWindow; now < end;) {
-      now = now + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / budget.rate()));
-      budget.on_bytes(now, kPacket, late, /*overtaken=*/false, flow_of(window));
-    }
+  const Instant end = now + kWindow * windows;
+  for (uint32_t packet = 0; now < end; ++packet) {
+    now = now + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / budget.rate()));
+    budget.on_bytes(now, kPacket, late, /*overtaken=*/false, flow_of(packet));
   }
   return budget.rate() / kTold;
 }
-constexpr auto kTheSame = [](int) { return 0U; };
-constexpr auto kAnother = [](int) { return 1U; };
-constexpr auto kInTurn = [](int window) { return 1U + static_cast<uint32_t>(window) / 4; };
-constexpr auto kBoth = [](int window) { return static_cast<uint32_t>(window) % 2; };
+constexpr auto kTheSame = [](uint32_t) { return 0U; };
+constexpr auto kAnother = [](uint32_t) { return 1U; };
+constexpr auto kInTurn = [](uint32_t packet) { return 1 + packet / 16; };
+constexpr auto kBoth = [](uint32_t packet) { return packet % 2; };
 
 // As where all flows of one phase cross a narrow core, and those of the next do not.
 TEST(CcPaceWitnesses, AQueueOfOtherFlowsPathIsForgottenByThoseThatMeetNone) {

@@ -1,0 +1,186 @@
+#include "bench/plan/launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace pacecar::plan {
+namespace {
+
+bool equal_tensor(const Shape& shape) {
+  return std::ranges::all_of(
+      shape.parts, [&](const Part& part) { return part.tensor == shape.parts[0].tensor; });
+}
+
+// Which hosts hold which ranks: both programs count ranks along tensor, data, pipeline.
+std::string hosts_comment(const Problem& problem, const Shape& shape) {
+  std::string text = "# Ranks, and so hosts, in the order of the pipeline: ";
+  uint32_t unused = 0;
+  for (size_t i = 0; i < shape.parts.size(); ++i) {
+    const Part& part = shape.parts[i];
+    const Accelerator& kind = problem.accelerators[part.kind];
+    const uint32_t ranks = part.stages * part.tensor * shape.data;
+    text += fmt::format("{}{} {} on hosts of {}", i > 0 ? ", then " : "", ranks,
+                        ranks == 1 ? "rank" : "ranks", kind.per_host);
+    text += fmt::format(" ('{}')", kind.name);
+    unused += kind.count() - ranks;
+  }
+  for (uint32_t kind = 0; kind < problem.accelerators.size(); ++kind) {
+    if (std::ranges::find(shape.parts, kind, &Part::kind) == shape.parts.end())
+      unused += problem.accelerators[kind].count();
+  }
+  if (unused > 0) text += fmt::format("; {} accelerators are left out", unused);
+  return text + "\n";
+}
+
+uint32_t world(const Shape& shape) {
+  uint32_t ranks = 0;
+  for (const Part& part : shape.parts) ranks += part.stages * part.tensor * shape.data;
+  return ranks;
+}
+
+uint32_t hosts(const Problem& problem, const Shape& shape) {
+  uint32_t count = 0;
+  for (const Part& part : shape.parts) {
+    const uint32_t room = problem.accelerators[part.kind].per_host;
+    count += (part.stages * part.tensor * shape.data + room - 1) / room;
+  }
+  return count;
+}
+
+std::string torchrun(const Problem& problem, const Shape& shape, std::string_view script) {
+  uint32_t per_host = 0;
+  bool equal = true;
+  for (const Part& part : shape.parts) {
+    const uint32_t ranks = part.stages * part.tensor * shape.data;
+    const uint32_t room = std::min(problem.accelerators[part.kind].per_host, ranks);
+    equal = equal && (per_host == 0 || per_host == room) && ranks % room == 0;
+    per_host = room;
+  }
+  std::string text;
+  if (!equal)
+    text = "# Hosts have different numbers of ranks: give each its own --nproc-per-node.\n";
+  return text + fmt::format("torchrun --nnodes {} --nproc-per-node {} {}", hosts(problem, shape),
+                            per_host, script);
+}
+
+std::string split_arguments(const std::vector<uint32_t>& layers) {
+  const auto same = [&](size_t begin, size_t end) {
+    return std::all_of(layers.begin() + static_cast<ptrdiff_t>(begin),
+                       layers.begin() + static_cast<ptrdiff_t>(end),
+                       [&](uint32_t each) { return each == layers[begin]; });
+  };
+  const size_t stages = layers.size();
+  if (same(0, stages)) return "";
+  if (stages > 2 && same(1, stages - 1)) {
+    return fmt::format(
+        " \\\n  --decoder-first-pipeline-num-layers {} --decoder-last-pipeline-num-layers {}",
+        layers.front(), layers.back());
+  }
+  return fmt::format(" \\\n  --pipeline-model-parallel-layout \"{}\"", megatron_layout(layers));
+}
+
+std::string model_arguments(const Model& model) {
+  std::string text = fmt::format(
+      "  --num-layers {} --hidden-size {} --ffn-hidden-size {} --num-attention-heads {} \\\n"
+      "  --seq-length {} --max-position-embeddings {}",
+      model.layers, model.hidden, model.ffn, model.heads, model.sequence, model.sequence);
+  if (model.kv_heads != model.heads)
+    text += fmt::format(" --group-query-attention --num-query-groups {}", model.kv_heads);
+  if (model.gated) text += " --swiglu";
+  if (!model.gpt) {
+    text +=
+        " \\\n  --normalization RMSNorm --disable-bias-linear --position-embedding-type rope"
+        " --untie-embeddings-and-output-weights";
+  }
+  if (model.experts > 1)
+    text += fmt::format(" \\\n  --num-experts {} --moe-router-topk {}", model.experts, model.top_k);
+  return text;
+}
+
+}  // namespace
+
+std::string megatron_layout(const std::vector<uint32_t>& layers) {
+  std::string text = "E";
+  for (size_t i = 0; i < layers.size(); ++i) {
+    text += i > 0 ? "|" : "";
+    text += layers[i] == 1 ? "t" : fmt::format("t*{}", layers[i]);
+  }
+  return text + "L";
+}
+
+std::string megatron_launch(const Problem& problem, const Strategy& strategy) {
+  const Shape& shape = strategy.shape;
+  const Training& training = problem.training;
+  std::string text = hosts_comment(problem, shape);
+  if (!equal_tensor(shape)) {
+    text +=
+        "# Megatron-LM has one tensor parallel size for all stages, and this plan several: plan "
+        "with\n# training.equal_tensor = true.\n";
+  }
+  text += torchrun(problem, shape, "pretrain_gpt.py \\\n");
+  text += model_arguments(problem.model);
+  text += fmt::format(
+      " \\\n  --micro-batch-size {} --global-batch-size {} \\\n"
+      "  --tensor-model-parallel-size {} --pipeline-model-parallel-size {}",
+      shape.micro_batch, training.global_batch, shape.parts[0].tensor, shape.stages());
+  text += split_arguments(strategy.layers);
+  if (problem.model.experts > 1)
+    text += fmt::format(" \\\n  --expert-model-parallel-size {}", shape.experts);
+  if (shape.parts[0].tensor > 1) text += " \\\n  --sequence-parallel";
+  if (training.precision.element < 4) text += " \\\n  --bf16";
+  if (training.shard_optimizer) {
+    text += " \\\n  --use-distributed-optimizer";
+    if (training.overlap > 0) text += " --overlap-grad-reduce --overlap-param-gather";
+  }
+  if (shape.recompute == Recompute::kFull) {
+    text +=
+        " \\\n  --recompute-granularity full --recompute-method uniform "
+        "--recompute-num-layers 1";
+  }
+  return text + "\n";
+}
+
+std::string torch_launch(const Problem& problem, const Strategy& strategy) {
+  const Shape& shape = strategy.shape;
+  std::string text = hosts_comment(problem, shape);
+  text += torchrun(problem, shape, "train.py\n");
+  text += "\n# train.py\n";
+  if (equal_tensor(shape)) {
+    text += fmt::format(
+        "mesh = init_device_mesh(\"cuda\", ({}, {}, {}), mesh_dim_names=(\"pp\", \"dp\", "
+        "\"tp\"))\n",
+        shape.stages(), shape.data, shape.parts[0].tensor);
+  } else {
+    text += fmt::format(
+        "# Stages have unequal tensor parallel groups, which one mesh of {} ranks cannot hold: "
+        "make "
+        "one per stage,\n# of (data, tensor) = ",
+        world(shape));
+    for (const Part& part : shape.parts)
+      text += fmt::format("{} x ({}, {}) ", part.stages, shape.data, part.tensor);
+    text += "\n";
+  }
+  text += "split_spec = {";
+  uint32_t first = 0;
+  for (size_t i = 0; i + 1 < strategy.layers.size(); ++i) {
+    first += strategy.layers[i];
+    text += fmt::format("{}\"layers.{}\": SplitPoint.BEGINNING", i > 0 ? ", " : "", first);
+  }
+  text +=
+      fmt::format("}}\nschedule = Schedule1F1B(stage, n_microbatches={})  # of {} samples each\n",
+                  shape.micro_batches(problem.training), shape.micro_batch);
+  if (shape.recompute == Recompute::kFull)
+    text +=
+        "# Each layer under torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False).\n";
+  if (problem.training.shard_optimizer)
+    text +=
+        "# Optimizer: ZeroRedundancyOptimizer over mesh[\"dp\"], or fully_shard without "
+        "resharding after forward.\n";
+  if (shape.experts > 1)
+    text +=
+        fmt::format("# Experts: divided among {} neighbouring ranks of \"dp\".\n", shape.experts);
+  return text;
+}
+
+}  // namespace pacecar::plan

@@ -1,0 +1,14 @@
+// What `pacecar plan` is asked, from TOML tables: model, training, accelerators, and the network in
+// the words of `pacecar predict`. README.md tells the keys.
+#pragma once
+
+#include "bench/plan/strategy.h"
+#include "bench/sim/spec_value.h"
+#include "transport/base/result.h"
+
+namespace pacecar::plan {
+
+// Errors: kInvalidArgument; file, line, cause and cure.
+Result<Problem> read_problem(const SpecTable& tables);
+
+}  // namespace pacecar::plan

@@ -1,0 +1,65 @@
+// What a strategy costs and why: per stage times, memory and traffic; what limits the step.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/plan/comm_times.h"
+#include "bench/plan/memory.h"
+#include "bench/plan/search.h"
+#include "bench/plan/stage_costs.h"
+#include "bench/plan/strategy.h"
+
+namespace pacecar::plan {
+
+struct StageReport {
+  Part part;
+  uint32_t layers = 0;
+  PassTimes forward;  // per micro-batch
+  PassTimes backward;
+  double send_s = 0;
+  TailTimes tail;
+  double idle = 0;  // share of the step that it waits
+  StageMemory memory;
+  double usable_memory = 0;
+  Traffic traffic;
+};
+
+// The step of the stage that is busy longest, divided: shares of the step's time.
+struct StepShares {
+  double compute = 0;
+  double tensor = 0;
+  double experts = 0;
+  double waiting = 0;  // for other stages: the bubble, and what is on the way
+  double gradients = 0;
+  double optimizer = 0;
+  double weights = 0;
+};
+
+struct PlanReport {
+  Strategy strategy;
+  uint32_t micro_batches = 0;
+  uint32_t used = 0;  // accelerators
+  double tokens_per_s = 0;
+  double utilisation = 0;  // model FLOP/s over the peak of all accelerators (MFU)
+  double bubble = 0;       // mean idle share of accelerators that are used
+  double of_compute = 0;   // of what all accelerators could do without waiting or communication
+  std::vector<StageReport> stages;
+  uint32_t busiest = 0;
+  StepShares shares;
+  std::string limited_by;  // a sentence
+};
+
+PlanReport report_of(const Problem& problem, const Strategy& strategy, CommTimes& comm);
+
+double tokens_per_step(const Problem& problem);
+// Seconds of a step if all accelerators computed at their efficiency all the time, each operation
+// once: no strategy takes less.
+double compute_bound_s(const Problem& problem);
+
+// HETHUB's upper bound: the sum of what each kind reaches alone. Here each trains the whole model
+// with the whole batch, by its best plan; one that cannot, for its memory, counts with its compute
+// bound. Tokens per second.
+double alone_tokens_per_s(const Problem& problem, CommTimes& comm, SearchOptions options);
+
+}  // namespace pacecar::plan

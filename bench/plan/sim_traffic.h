@@ -1,0 +1,21 @@
+// What a strategy sends over the NICs, as an experiment for `pacecar sim`, so that the packet
+// simulator can be held against the predictor.
+#pragma once
+
+#include <string>
+
+#include "bench/plan/comm_times.h"
+#include "bench/plan/strategy.h"
+#include "transport/base/result.h"
+
+namespace pacecar::plan {
+
+// TOML. A host of the experiment is an accelerator with its NIC, in the order of ranks. First all
+// stages send one micro-batch's activations on, and gradients back, at once; then all data parallel
+// groups reduce their gradients at once: a ring of NICs for each of a host's NICs, as NCCL does it.
+// Bytes are multiplied by `scale`; comments tell what the predictor says of the same bytes.
+// Errors: kInvalidArgument where kinds have unequal NICs, or not one for each accelerator.
+Result<std::string> sim_experiment(const Problem& problem, const Strategy& strategy,
+                                   CommTimes& comm, double scale);
+
+}  // namespace pacecar::plan

@@ -1,0 +1,183 @@
+#include "bench/plan/stage_costs.h"
+
+#include <algorithm>
+
+#include "bench/plan/memory.h"
+
+namespace pacecar::plan {
+namespace {
+
+using predict::Operation;
+
+// Ranks that lie so many accelerators apart; those between belong to groups like this one.
+RankGroup group_of(const Problem& problem, const Part& part, uint32_t ranks, uint32_t apart) {
+  const uint32_t per_host = problem.accelerators[part.kind].per_host;
+  const uint32_t room = std::max(1U, per_host / apart);
+  const uint32_t hosts = (ranks + room - 1) / room;
+  return {.kind = part.kind,
+          .other = part.kind,
+          .hosts = hosts,
+          .per_host = (ranks + hosts - 1) / hosts,
+          .sharing = std::min(apart, per_host)};
+}
+
+PassTimes scaled(const PassTimes& times, double factor) {
+  return {times.compute_s * factor, times.tensor_s * factor, times.expert_s * factor};
+}
+
+// Of a collective that begins as the layers end one by one: what compute does not hide, but at
+// least the last layer's part.
+double exposed(double time_s, double hidden_by_s, uint32_t layers) {
+  return std::max(time_s - hidden_by_s, time_s / layers);
+}
+
+}  // namespace
+
+RankGroup send_group(const Problem& problem, const Part& from, const Part& to) {
+  const uint32_t pairs = std::min(from.tensor, to.tensor);
+  const auto senders = [&](const Part& part) {
+    return problem.accelerators[part.kind].per_host / part.tensor * pairs;
+  };
+  return {.kind = from.kind, .other = to.kind, .sharing = std::max(senders(from), senders(to))};
+}
+
+StageCosts::StageCosts(const Problem& problem, const Shape& shape, CommTimes& comm)
+    : problem_(problem),
+      shape_(shape),
+      comm_(comm),
+      micro_batches_(shape.micro_batches(problem.training)),
+      tokens_(double{1} * shape.micro_batch * problem.model.sequence) {
+  for (uint32_t i = 0; i < shape.parts.size(); ++i) {
+    const Part& part = shape.parts[i];
+    parts_.push_back(part_times(part));
+    const double within = part.stages > 1 ? send_between(part, part) : 0;
+    places_.insert(places_.end(), part.stages, {i, within});
+    const bool ends = i + 1 == shape.parts.size();
+    places_.back().send_s = ends ? 0 : send_between(part, shape.parts[i + 1]);
+  }
+}
+
+StageCosts::PartTimes StageCosts::part_times(const Part& part) const {
+  const Model& model = problem_.model;
+  const Accelerator& accelerator = problem_.accelerators[part.kind];
+  const Precision& bytes = problem_.training.precision;
+  const LayerParameters held = layer_parameters(model);
+  const double weights = held.shared + held.experts / shape_.experts;
+  const double moved = (weights + 2 * activations(model) * tokens_) * bytes.element / part.tensor;
+  const double flops = layer_flops(model) * tokens_ / part.tensor;
+  const double hidden_bytes = tokens_ * model.hidden * bytes.element;
+
+  PartTimes found;
+  found.forward.compute_s = accelerator.overhead_s + compute_s(accelerator, flops, moved);
+  found.forward.tensor_s =
+      2 * comm_.time_s(Operation::kAllReduce,
+                       {.kind = part.kind, .other = part.kind, .per_host = part.tensor},
+                       hidden_bytes);
+  const RankGroup experts = group_of(problem_, part, shape_.experts, part.tensor);
+  found.forward.expert_s =
+      2 * comm_.time_s(Operation::kAllToAll, experts, hidden_bytes * model.top_k / part.tensor);
+  const double passes = shape_.recompute == Recompute::kFull ? 3 : 2;
+  found.backward.compute_s =
+      passes * compute_s(accelerator, flops, moved) + (passes - 1) * accelerator.overhead_s;
+  found.backward.tensor_s = (passes - 1) * found.forward.tensor_s;
+  found.backward.expert_s = (passes - 1) * found.forward.expert_s;
+  const double head_bytes =
+      (head_parameters(model) + tokens_ * model.vocabulary) * bytes.element / part.tensor;
+  found.head_s = compute_s(accelerator, head_flops(model) * tokens_ / part.tensor, head_bytes);
+  found.data = group_of(problem_, part, shape_.data, part.tensor);
+  found.expert_data =
+      group_of(problem_, part, shape_.data / shape_.experts, part.tensor * shape_.experts);
+  return found;
+}
+
+// Each rank sends its part of the activations to its peer; unequal groups: the smaller one's parts.
+double StageCosts::send_between(const Part& from, const Part& to) const {
+  const uint32_t pairs = std::min(from.tensor, to.tensor);
+  const double bytes =
+      tokens_ * problem_.model.hidden * problem_.training.precision.element / pairs;
+  RankGroup group = send_group(problem_, from, to);
+  const uint32_t ranks = from.stages * from.tensor * shape_.data;
+  if (from == to && ranks <= problem_.accelerators[from.kind].per_host) group.per_host = 2;
+  return comm_.time_s(Operation::kSendRecv, group, bytes);
+}
+
+PassTimes StageCosts::forward(uint32_t stage, uint32_t layers) const {
+  const PartTimes& part = parts_[places_[stage].part];
+  PassTimes found = scaled(part.forward, layers);
+  if (last(stage)) found.compute_s += part.head_s;
+  return found;
+}
+
+PassTimes StageCosts::backward(uint32_t stage, uint32_t layers) const {
+  const PartTimes& part = parts_[places_[stage].part];
+  PassTimes found = scaled(part.backward, layers);
+  if (last(stage)) found.compute_s += 2 * part.head_s;
+  return found;
+}
+
+TailTimes StageCosts::tail(uint32_t stage, uint32_t layers) const {
+  const PartTimes& part = parts_[places_[stage].part];
+  const Training& training = problem_.training;
+  const Precision& bytes = training.precision;
+  const HeldParameters held = held_parameters(problem_, shape_, stage, layers);
+  const auto both = [&](Operation operation, double element) {
+    return comm_.time_s(operation, part.data, held.shared * element) +
+           comm_.time_s(operation, part.expert_data, held.experts * element);
+  };
+  const bool shards = training.shard_optimizer;
+  const double reduce =
+      both(shards ? Operation::kReduceScatter : Operation::kAllReduce, bytes.gradient);
+  const double gather = shards ? both(Operation::kAllGather, bytes.element) : 0;
+  const double states = stage_memory(problem_, shape_, stage, layers).optimizer;
+  TailTimes found;
+  found.gradients_s = exposed(reduce, training.overlap * backward(stage, layers).all(), layers);
+  found.weights_s = exposed(gather, training.overlap * forward(stage, layers).all(), layers);
+  const Accelerator& accelerator = problem_.accelerators[shape_.part_of(stage).kind];
+  found.optimizer_s = 2 * states / accelerator.memory_rate;  // read and written
+  return found;
+}
+
+StageTime StageCosts::times(uint32_t stage, uint32_t layers) const {
+  return {.forward_s = forward(stage, layers).all(),
+          .backward_s = backward(stage, layers).all(),
+          .send_s = send_s(stage),
+          .tail_s = tail(stage, layers).all()};
+}
+
+uint32_t StageCosts::most_layers(uint32_t stage) const {
+  const double limit = usable_memory(problem_, shape_.part_of(stage).kind);
+  const auto needs = [&](uint32_t layers) {
+    return stage_memory(problem_, shape_, stage, layers).all();
+  };
+  uint32_t fits = 0;
+  for (uint32_t too_many = problem_.model.layers + 1; too_many - fits > 1;) {
+    const uint32_t middle = (fits + too_many) / 2;
+    (needs(middle) <= limit ? fits : too_many) = middle;
+  }
+  return fits;
+}
+
+Traffic StageCosts::traffic(uint32_t stage, uint32_t layers) const {
+  const Part& part = shape_.part_of(stage);
+  const Precision& bytes = problem_.training.precision;
+  const bool repeated = shape_.recompute == Recompute::kFull;
+  const double passes = layers * micro_batches_ * (repeated ? 3.0 : 2.0);
+  const double hidden_bytes = tokens_ * problem_.model.hidden * bytes.element;
+  // A ring's, or all-to-all's, share of what is not the rank's own.
+  const auto share = [](double ranks) { return (ranks - 1) / ranks; };
+  const HeldParameters held = held_parameters(problem_, shape_, stage, layers);
+  const double reduced = bytes.gradient * (problem_.training.shard_optimizer ? 1 : 2);
+  const double gathered = problem_.training.shard_optimizer ? bytes.element : 0;
+  Traffic found;
+  found.tensor = passes * 2 * 2 * share(part.tensor) * hidden_bytes;
+  found.experts =
+      passes * 2 * share(shape_.experts) * hidden_bytes * problem_.model.top_k / part.tensor;
+  const uint32_t neighbours = (stage > 0 ? 1 : 0) + (last(stage) ? 0 : 1);
+  found.pipeline = double{1} * micro_batches_ * neighbours * hidden_bytes / part.tensor;
+  found.data = (reduced + gathered) *
+               (held.shared * share(shape_.data) +
+                held.experts * share(static_cast<double>(shape_.data) / shape_.experts));
+  return found;
+}
+
+}  // namespace pacecar::plan

@@ -1,0 +1,130 @@
+"""Runs the real `pacecar plan`: plan_test.py PROGRAM [unittest flags]."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = ""
+LIMIT_S = 280
+HETHUB = pathlib.Path(__file__).resolve().parents[2] / "bench/plan/examples/hethub.toml"
+
+SMALL = """
+[model]
+preset = "llama2-7b"
+[training]
+global_batch = 64
+[[accelerators]]
+name = "old"
+hosts = 1
+tflops = 125
+memory = "32GB"
+memory_rate = "900GB"
+host = {gpus = 8, nics = "100G", nvlink = "1200G"}
+[[accelerators]]
+name = "new"
+hosts = 1
+tflops = 312
+samples = [{micro_batch = 1, tensor = 1, forward = "14ms"}]
+host = {gpus = 8, nics = "200G", nvlink = "2400G"}
+"""
+
+
+def run(*arguments):
+    return subprocess.run([PROGRAM, "plan", *arguments], text=True, capture_output=True,
+                          timeout=LIMIT_S, check=False)
+
+
+class Plan(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.small = self.folder / "small.toml"
+        self.small.write_text(SMALL)
+
+    def fails(self, *arguments, told, code=2):
+        done = run(*arguments)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertTrue(done.stderr.startswith("error: "), done.stderr)
+        self.assertIn(told, done.stderr)
+
+    def test_small_cluster(self):
+        done = run(self.small, "--best", "3", "--json=" + str(self.folder / "plans.json"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("of the sum of what each kind reaches alone", done.stdout)
+        self.assertIn("is busy longest", done.stdout)
+        document = json.loads((self.folder / "plans.json").read_text())
+        plans = document["plans"]
+        self.assertEqual(len(plans), 3)
+        self.assertEqual([p["step_s"] for p in plans], sorted(p["step_s"] for p in plans))
+        for plan in plans:
+            self.assertEqual(sum(plan["layers"]), 32)
+            self.assertLess(plan["of_compute_bound"], 1)
+            self.assertAlmostEqual(sum(plan["shares"].values()), 1, places=6)
+            for stage in plan["stages"]:
+                memory = stage["memory_bytes"]
+                self.assertLessEqual(
+                    memory["weights"] + memory["optimizer"] + memory["activations"],
+                    memory["usable"])
+        self.assertGreaterEqual(plans[0]["step_s"], document["bound_s"])
+
+    def test_emits_launch_parameters(self):
+        megatron = run(self.small, "--emit", "megatron")
+        self.assertEqual(megatron.returncode, 0, megatron.stderr)
+        self.assertIn("--pipeline-model-parallel-size", megatron.stdout)
+        torch = run(self.small, "--emit", "torch", "--plan", "2")
+        self.assertIn("init_device_mesh", torch.stdout)
+        self.fails(self.small, "--emit", "torch", "--plan", "9", told="there is no plan 9")
+
+    def test_traffic_goes_through_the_simulator(self):
+        self.fails(self.small, "--emit", "sim", told="the same host.nics")
+        self.small.write_text(SMALL.replace("100G", "200G"))
+        experiment = self.folder / "traffic.toml"
+        emitted = run(self.small, "--emit", "sim", "--set", "training.tensor=[1]")
+        self.assertEqual(emitted.returncode, 0, emitted.stderr)
+        experiment.write_text(emitted.stdout)
+        done = subprocess.run([PROGRAM, "sim", experiment, "--json"], text=True,
+                              capture_output=True, timeout=LIMIT_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_example_is_planned_near_its_bound(self):
+        done = run(HETHUB, "--best", "1", "--nodes", "100", "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        document = json.loads(done.stdout)
+        plan = document["plans"][0]
+        self.assertEqual(sum(plan["layers"]), 160)
+        self.assertGreaterEqual(plan["tokens_per_s"] / document["alone_tokens_per_s"], 0.97)
+
+    def test_bad_input_is_one_sentence(self):
+        def setting(text, told, code=2):
+            self.fails(self.small, "--set", text, told=told, code=code)
+
+        self.fails(told="nothing is to be planned")
+        self.fails(self.folder / "none.toml", told="none.toml")
+        setting("model.preset=llama2-7c", "did you mean 'llama2-7b'?")
+        setting("model.heads=7", "do not divide hidden")
+        setting("model.top_k=2", "more than experts")
+        setting("model.layer=2", "layer")
+        setting("training.global_batch=0", "global_batch")
+        setting("training.tensor=[]", "is empty")
+        setting("training.tensor=[1,1]", "twice")
+        setting("training.micro_batches=[0]", "has a 0")
+        setting("training.recompute=some", "recompute")
+        setting("training.micro_batches=[128]", "no plan divides the batch", code=1)
+        setting("training.usable_memory=0.02", "no plan fits the memory", code=1)
+        setting("accelerators=[]", "there are no accelerators")
+        setting("accelerators=[{name=1}]", "name")
+        setting("accelerators=[{hosts=1}]", "tflops is missing")
+        setting('accelerators=[{tflops=1, samples=[{forward="1us"}]}]', "fit no roofline")
+        setting("topolgy.hosts=2", "there is no table")
+        setting("topology.kind=ring", "ring")
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,59 @@
+// Parameters and operations of models against what is published of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "bench/plan/accelerators.h"
+#include "bench/plan/model.h"
+
+namespace pacecar::plan {
+namespace {
+
+double billions(const char* name) { return parameters(*find_preset(name)) * 1e-9; }
+
+TEST(PlanModel, ParametersAreThePublishedOnes) {
+  // Hugging Face counts of the released weights.
+  EXPECT_EQ(parameters(*find_preset("llama2-7b")), 6'738'415'616);
+  EXPECT_EQ(parameters(*find_preset("llama2-13b")), 13'015'864'320);
+  EXPECT_EQ(parameters(*find_preset("llama2-70b")), 68'976'648'192);
+  EXPECT_EQ(parameters(*find_preset("mixtral-8x7b")), 46'702'792'704);
+  EXPECT_NEAR(billions("llama3-405b"), 405.9, 0.1);
+  // Brown et al. 2020, table D.1: 174,600 million.
+  EXPECT_NEAR(billions("gpt3-175b"), 174.6, 0.05);
+  EXPECT_NEAR(billions("llama2-140b"), 140, 3);
+}
+
+TEST(PlanModel, OperationsOfGptAreMegatronsFormula) {
+  // Narayanan et al. 2021, equation 3, without recomputation (72 in place of 96):
+  // 72 B s l h^2 (1 + s / 6h + V / 12 l h), per token.
+  const Model& gpt = *find_preset("gpt3-175b");
+  const double h = gpt.hidden;
+  const double l = gpt.layers;
+  const double expected =
+      72 * l * h * h * (1 + gpt.sequence / (6 * h) + gpt.vocabulary / (12 * l * h));
+  EXPECT_NEAR(training_flops(gpt) / expected, 1, 1e-9);
+  // Brown et al., table D.1: 3.14e23 in training on 300 billion tokens, attention left out.
+  EXPECT_NEAR(training_flops(gpt) * 300e9 / 3.14e23, 1, 0.04);
+}
+
+TEST(PlanModel, ActivationsOfGptAreKorthikantis) {
+  const Model& gpt = *find_preset("gpt3-175b");
+  EXPECT_EQ(2 * activations(gpt), 32.0 * gpt.hidden);  // their 34 without 2 of dropout's masks
+}
+
+TEST(PlanModel, SamplesCalibrateTheRoofline) {
+  Accelerator accelerator{.flops = 100e12};
+  const Sample samples[] = {{1e12, 0.025 + 0.001}, {4e12, 0.1 + 0.001}};
+  ASSERT_TRUE(calibrate(accelerator, samples));
+  EXPECT_NEAR(accelerator.efficiency, 0.4, 1e-9);
+  EXPECT_NEAR(accelerator.overhead_s, 0.001, 1e-9);
+  EXPECT_NEAR(compute_s(accelerator, 8e12, 0), 0.2, 1e-9);
+  EXPECT_NEAR(compute_s(accelerator, 0, 2e12), 1, 1e-9);  // memory limits
+
+  ASSERT_TRUE(calibrate(accelerator, {samples, 1}));
+  EXPECT_EQ(accelerator.overhead_s, 0);
+  const Sample too_fast[] = {{1e12, 0.001}};
+  EXPECT_FALSE(calibrate(accelerator, too_fast));
+}
+
+}  // namespace
+}  // namespace pacecar::plan
