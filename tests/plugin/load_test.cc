@@ -8,6 +8,7 @@
 #include <thread>
 #include <tuple>
 
+#include "net_plugin/abi/tuner.h"
 #include "tests/plugin/plugin_test.h"
 
 namespace pacecar::test {
@@ -40,11 +41,15 @@ TEST(Load, ExportsTheTablesOnly) {
   std::istringstream symbols(output_of("nm -D --defined-only " + std::string(kPluginPath)));
   std::set<std::string> found;
   for (std::string address, type, name; symbols >> address >> type >> name;) {
-    EXPECT_EQ(name.rfind("ncclNetPlugin_v", 0), 0U) << name;
+    EXPECT_TRUE(name.starts_with("ncclNetPlugin_v") || name.starts_with("ncclTunerPlugin_v"))
+        << name;
     found.insert(name);
   }
   for (int version = nccl::kOldestVersion; version <= nccl::kNewestVersion; ++version) {
     EXPECT_TRUE(found.contains("ncclNetPlugin_v" + std::to_string(version))) << version;
+  }
+  for (int version = nccl::kOldestTuner; version <= nccl::kNewestTuner; ++version) {
+    EXPECT_TRUE(found.contains("ncclTunerPlugin_v" + std::to_string(version))) << version;
   }
 }
 

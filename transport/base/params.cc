@@ -33,6 +33,7 @@ constexpr std::string_view choices_of() {
   if constexpr (std::is_same_v<T, Integrity>) return "auto|full|header";
   if constexpr (std::is_same_v<T, Security>) return "off|auth|encrypt";
   if constexpr (std::is_same_v<T, GpuSetting>) return "auto|direct|staged|host";
+  if constexpr (std::is_same_v<T, TunerSetting>) return "off|on|observe";
   if constexpr (std::is_same_v<T, WireMode>) return "extended|auto|roce";
   if constexpr (std::is_same_v<T, LogLevel>) return "error|warn|info|trace";
   return {};
@@ -95,8 +96,8 @@ constexpr auto kTable = std::to_array<ParamInfo>({
 using Field =
     std::variant<std::string Params::*, bool Params::*, uint32_t Params::*, Bytes Params::*,
                  Rate Params::*, Duration Params::*, Progress Params::*, Sharing Params::*,
-                 Integrity Params::*, Security Params::*, GpuSetting Params::*, WireMode Params::*,
-                 LogLevel Params::*>;
+                 Integrity Params::*, Security Params::*, GpuSetting Params::*, TunerSetting Params::*,
+                 WireMode Params::*, LogLevel Params::*>;
 
 constexpr std::array<Field, kTable.size()> kFields{
 #define PACECAR_PARAM(type, field, ...) &Params::field,

@@ -23,6 +23,7 @@ enum class Progress : uint8_t { kInline, kThread };
 enum class Sharing : uint8_t { kAuto, kOff };
 enum class Integrity : uint8_t { kAuto, kFull, kHeader };
 enum class GpuSetting : uint8_t { kAuto, kDirect, kStaged, kHost };
+enum class TunerSetting : uint8_t { kOff, kOn, kObserve };
 
 struct Params {
 #define PACECAR_PARAM(type, field, name, default_value, ...) type field = default_value;
