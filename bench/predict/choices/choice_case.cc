@@ -7,9 +7,10 @@
 #include <cmath>
 #include <span>
 
+#include "bench/sim/spec_file.h"
+#include "bench/sim/spec_value.h"
 #include "net_plugin/tuner/facts.h"
 #include "transport/base/prng.h"
-#include "transport/sim/topologies.h"
 
 namespace pacecar::predict {
 namespace {
@@ -75,32 +76,34 @@ Network draw_network(Prng& prng, const ChoiceLimits& limits, ChoiceCase& drawn) 
   return network;
 }
 
-Result<Topology> topology_of(const Network& network) {
-  const CableSpec cable{.rate = Rate::from_gbps(network.gbps), .delay = network.delay};
-  if (network.nics > 1) {
-    return make_rails({.servers = network.hosts,
-                       .gpus_per_server = network.nics,
-                       .servers_per_leaf = network.per_leaf,
-                       .spines = network.per_leaf,
-                       .cable = cable,
-                       .uplink = cable});
-  }
-  return make_leaf_spine({.hosts = network.hosts,
-                          .hosts_per_leaf = network.per_leaf,
-                          .spines = network.per_leaf / network.oversubscription,
-                          .cable = cable,
-                          .uplink = cable});
+// The simulator's defaults for what is not named.
+Result<RunSpec> run_of(const Network& network, Bytes mtu, uint64_t seed) {
+  const std::string shape =
+      network.nics > 1
+          ? fmt::format(
+                "kind = \"rail\"\nservers = {}\ngpus_per_server = {}\nservers_per_leaf = {}",
+                network.hosts, network.nics, network.per_leaf)
+          : fmt::format("kind = \"leaf-spine\"\nhosts = {}\nhosts_per_leaf = {}", network.hosts,
+                        network.per_leaf);
+  const std::string text = fmt::format(
+      "[topology]\n{}\nspines = {}\nrate = \"{}G\"\ndelay = \"{}ns\"\n"
+      "[transport]\nmtu = {}\nburst = {}\n"
+      "[workload]\nkind = \"pairs\"\n"
+      "[run]\nseed = {}\ntime_limit = \"100s\"\nsample_series = 0\n",
+      shape, network.per_leaf / network.oversubscription, network.gbps, network.delay.ns(), mtu,
+      mtu, seed);
+  const auto spec = parse_spec(text, "case");
+  if (!spec) return tl::unexpected(spec.error());
+  return make_run_spec(*spec->table(), "");
 }
 
 // What the plugin would find: the NICs, and the round trip of a small packet across the core.
 tuner::Facts facts_of(const Network& network, Bytes mtu) {
   constexpr double kSmallPacket = 100;  // bytes
-  const double way_s =
-      4 * (static_cast<double>(network.delay.ns()) * 1e-9 + kSmallPacket / bytes_per_s(network.gbps));
-  tuner::Facts facts{.ranks = network.hosts,
-                     .nodes = network.hosts,
-                     .nics = {},
-                     .ranks_per_nvlink_domain = {}};
+  const double way_s = 4 * (static_cast<double>(network.delay.ns()) * 1e-9 +
+                            kSmallPacket / bytes_per_s(network.gbps));
+  tuner::Facts facts{
+      .ranks = network.hosts, .nodes = network.hosts, .nics = {}, .ranks_per_nvlink_domain = {}};
   facts.nics.resize(network.nics, {.name = fmt::format("{}G", network.gbps),
                                    .rate = bytes_per_s(network.gbps),
                                    .packet_bytes = static_cast<double>(mtu),
@@ -138,17 +141,13 @@ Result<ChoiceCase> draw_choice(uint64_t seed, const ChoiceLimits& limits) {
   drawn.assumed = assumed_costs();
   drawn.real = real_costs(prng, limits.cost_error);
 
-  auto topology = topology_of(network);
-  if (!topology) return tl::unexpected(topology.error());
-  drawn.run.topology = std::move(*topology);
   // Larger packets for larger messages, so that a case costs about as many.
-  drawn.run.transport.mtu = drawn.bytes * network.hosts > 200'000'000 ? 16384 : 4096;
-  drawn.run.transport.burst = drawn.run.transport.mtu;
-  drawn.run.seed = seed;
-  drawn.run.time_limit = Duration::from_s(100);
-  drawn.run.sampling.series = 0;
+  const Bytes mtu = drawn.bytes * network.hosts > 200'000'000 ? 16384 : 4096;
+  auto run = run_of(network, mtu, seed);
+  if (!run) return tl::unexpected(run.error());
+  drawn.run = std::move(*run);
 
-  auto known = tuner::cluster_of(facts_of(network, drawn.run.transport.mtu));
+  auto known = tuner::cluster_of(facts_of(network, mtu));
   if (!known) return tl::unexpected(known.error());
   drawn.known = std::move(*known);
   drawn.whole = whole_cluster(network, drawn.known);

@@ -29,8 +29,7 @@ constexpr double kPlateau = 1.4;  // of a ring's latency from 64 bytes a channel
 using Correction = std::array<double, 23>;
 constexpr std::array<Correction, nccl::kTunedProtocols> kTreeCorrection{
     Correction{1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1},
-    Correction{1,  1,  1,  1,  1,  .9, .8, .8, .8, .7, .6, .6,
-               .6, .6, .6, .6, .8, .9, .9, .9, .9, 1,  1},
+    Correction{1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1},
     Correction{.9, .9, .9, .9, .9, .9, .9, .8, .7, .6, .6, .5,
                .5, .5, .5, .6, .7, .8, .7, .7, .8, .9, .9}};
 
@@ -69,19 +68,21 @@ Cost ring(const NcclNetwork& network, TunedFunction function, size_t protocol, B
 
 Cost tree(const NcclNetwork& network, size_t protocol, Bytes bytes) {
   const double channels = network.nics;
-  double bus = std::min(channels * channel_rate(network.nic_gb_per_s) * 0.92,
-                        channels * kTreePerChannel);
+  double bus =
+      std::min(channels * channel_rate(network.nic_gb_per_s) * 0.92, channels * kTreePerChannel);
   if (protocol == 0) bus = std::min(bus / 3.8, kLlMost);
   if (protocol == 1) bus = std::min(bus * 120 / 128, channels * kTreeLl128PerChannel);
   const auto size = static_cast<size_t>(std::bit_width(std::max<Bytes>(bytes >> 6, 1)) - 1);
   const Correction& correction = kTreeCorrection[protocol];
   const double share = size < correction.size() ? correction[size] : 1;
-  return {bus / 2 * share, kTreeBase[protocol] + 2 * log2_floor(network.hosts) * kTreeNet[protocol]};
+  return {bus / 2 * share,
+          kTreeBase[protocol] + 2 * log2_floor(network.hosts) * kTreeNet[protocol]};
 }
 
 Cost pat(const NcclNetwork& network, size_t protocol) {
   const double bus = network.nics * channel_rate(network.nic_gb_per_s) * 0.75;
-  return {bus, kPatBase[protocol] + log2_floor(network.hosts) * kPatNet / 3.5 + network.hosts * 2.8};
+  return {bus,
+          kPatBase[protocol] + log2_floor(network.hosts) * kPatNet / 3.5 + network.hosts * 2.8};
 }
 
 }  // namespace
