@@ -21,6 +21,7 @@
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/subcommands.h"
+#include "bench/predict/predict_command.h"
 #include "bench/sim/sim_command.h"
 #include "bench/switch/switch_command.h"
 #include "bench/top/top_command.h"
@@ -39,6 +40,7 @@ constexpr std::array kSubcommands = {
     Subcommand{"bw", "bandwidth between two hosts, or all of many", hosts::run_bw},
     Subcommand{"lat", "latency between two hosts, or all of many", hosts::run_lat},
     Subcommand{"sim", "one run in a simulated fabric", run_sim},
+    Subcommand{"predict", "how long collectives take on a described cluster", run_predict},
     Subcommand{"ab", "compares arms: many simulated runs, or real programs", run_ab},
     Subcommand{"switch", "forwards real frames through the simulated switch, in real time",
                run_switch},
@@ -73,6 +75,8 @@ Examples:
   pacecar check-plugin libnccl-net-x.so   every rule of NCCL's, pass or fail, and its speed
   pacecar sim --workload incast:senders=32,bytes=1MB --cc swift
                                           32 hosts send to one, on 128 hosts at 100 Gb/s
+  pacecar predict --hosts 64 --op alltoall
+                                          its time by size, and what limits it
   pacecar ab bench/plans/smoke.toml       a plan: all its runs, summary and report
   pacecar ab --a PACECAR_CC=swift --b PACECAR_CC=fixed -- COMMAND
                                           one command under two settings, in turn

@@ -65,8 +65,10 @@ Bytes draw_size(Prng& prng) {
 constexpr Bytes kLargestPacket = 16384;
 
 double work(const Drawn& job) {
-  constexpr double kMessage = 3;  // packets: its own, words, and what the host does
-  return kMessage * messages(job) + traffic(job) / static_cast<double>(kLargestPacket);
+  // In packets: a message's own, its words, and what the host does. Each connection of an
+  // all-to-all costs memory, too.
+  const double message = job.kind == Kind::kAllToAll ? 60 : 3;
+  return message * messages(job) + traffic(job) / static_cast<double>(kLargestPacket);
 }
 
 Drawn draw_job(Prng& prng, std::vector<uint32_t> hosts) {

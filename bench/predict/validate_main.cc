@@ -24,6 +24,10 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 int run(uint64_t first, uint64_t count) {
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const Case drawn = draw_case(seed, {});
+    if (std::getenv("DRY") != nullptr) {
+      fmt::print("{} {}\n", seed, drawn.name);
+      continue;
+    }
     const auto spec_value = parse_spec(drawn.experiment, "case");
     if (!spec_value) {
       fmt::print(stderr, "{}\n", spec_value.error().message);
@@ -40,6 +44,12 @@ int run(uint64_t first, uint64_t count) {
             ? std::vector{predict(drawn.cluster, drawn.collectives[0], drawn.library)}
             : predict_together(drawn.cluster, drawn.collectives, drawn.library);
     const double predict_s = seconds_since(begin);
+    if (std::getenv("PRED") != nullptr) {
+      nlohmann::json t = nlohmann::json::array();
+      for (const auto& one : found) t.push_back(one.time_s * 1e6);
+      fmt::print("{}\n", nlohmann::json{{"seed", seed}, {"t", t}, {"predict_s", predict_s}}.dump());
+      continue;
+    }
     begin = std::chrono::steady_clock::now();
     const auto result = run_experiment(*spec);
     const double sim_s = seconds_since(begin);

@@ -16,6 +16,7 @@ struct NicKind {
   double rate = bytes_per_s(400);
   // Of its rate, headers counted: what congestion control lets a long message have.
   double efficiency = 0.985;
+  double first_share = 15.0 / 16;  // likewise, what a message of less than a round trip begins with
   double latency_s = 0;        // both ends together: from the post to the wire, from it to the poll
   double per_message_s = 0;    // for which a message keeps the NIC beyond its bytes
   double packet_bytes = 4096;  // payload of a full packet
@@ -42,7 +43,10 @@ struct Fabric {
   double cable_latency_s = 1e-6;  // propagation and switching; a way has two cables, or four
   double cable_packet_rate = 0;   // of an uplink cable, for store and forward; 0: as the NIC's
   // Of the uplinks' rate, where they are what limits.
-  double core_efficiency = 0.95;
+  double core_efficiency = 0.92;
+  // Of congestion control where the core limits (fluid.h, Congestion), in round trips.
+  double core_settle_rtts = 5;
+  double core_regain_rtts = 55;
 };
 
 // What others use of the links all the time, as a share of their rate.

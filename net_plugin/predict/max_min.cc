@@ -8,27 +8,28 @@ namespace pacecar::predict {
 MaxMin::MaxMin(std::vector<double> capacities)
     : capacities_(std::move(capacities)), links_(capacities_.size()) {}
 
-void MaxMin::add_weights(std::span<const Route* const> flows) {
-  for (const Route* route : flows) {
-    for (const Route::Use& use : route->all()) {
+void MaxMin::add_weights(std::span<const Route> flows) {
+  for (const Route& route : flows) {
+    for (const Route::Use& use : route.all()) {
       Link& link = links_[use.link];
       if (link.growing++ == 0) {
         touched_.push_back(use.link);
         link.left = capacities_[use.link];
         link.weight = 0;
+        link.solved = solves_;
       }
       link.weight += use.load;
     }
   }
 }
 
-double MaxMin::lowest_level(std::span<const Route* const> flows) const {
+double MaxMin::lowest_level(std::span<const Route> flows) const {
   double lowest = std::numeric_limits<double>::infinity();
   for (const uint32_t touched : touched_) {
     const Link& link = links_[touched];
     if (link.growing > 0) lowest = std::min(lowest, link.left / link.weight);
   }
-  for (const uint32_t i : growing_) lowest = std::min(lowest, flows[i]->rate_max);
+  for (const uint32_t i : growing_) lowest = std::min(lowest, flows[i].rate_max);
   return lowest;
 }
 
@@ -41,8 +42,14 @@ void MaxMin::freeze(const Route& route, double rate) {
   }
 }
 
-void MaxMin::solve(std::span<const Route* const> flows, std::span<Allotment> found) {
+double MaxMin::used(uint32_t link) const {
+  const bool counts = links_[link].solved == solves_ && solves_ > 0;
+  return counts ? capacities_[link] - links_[link].left : 0;
+}
+
+void MaxMin::solve(std::span<const Route> flows, std::span<Allotment> found) {
   touched_.clear();
+  ++solves_;
   growing_.resize(flows.size());
   for (uint32_t i = 0; i < flows.size(); ++i) growing_[i] = i;
   add_weights(flows);
@@ -53,8 +60,8 @@ void MaxMin::solve(std::span<const Route* const> flows, std::span<Allotment> fou
     const double full = lowest * kSlack;
     size_t frozen = 0;
     for (const uint32_t i : growing_) {
-      found[i] = {flows[i]->rate_max <= full ? lowest : -1, kNoLink};
-      for (const Route::Use& use : flows[i]->all()) {
+      found[i] = {flows[i].rate_max <= full ? lowest : -1, kNoLink};
+      for (const Route::Use& use : flows[i].all()) {
         const Link& link = links_[use.link];
         if (link.left <= full * link.weight) found[i] = {lowest, use.link};
       }
@@ -63,11 +70,11 @@ void MaxMin::solve(std::span<const Route* const> flows, std::span<Allotment> fou
     if (frozen == 0) break;  // no limit at all: rates without end
     std::erase_if(growing_, [&](uint32_t i) {
       if (found[i].rate < 0) return false;
-      freeze(*flows[i], lowest);
+      freeze(flows[i], lowest);
       return true;
     });
   }
-  for (const uint32_t i : growing_) found[i] = {flows[i]->rate_max, kNoLink};
+  for (const uint32_t i : growing_) found[i] = {flows[i].rate_max, kNoLink};
   for (const uint32_t touched : touched_) links_[touched].growing = 0;
 }
 

@@ -38,22 +38,26 @@ class MaxMin {
   explicit MaxMin(std::vector<double> capacities);
 
   // By flow. A flow without links has its `rate_max`.
-  void solve(std::span<const Route* const> flows, std::span<Allotment> found);
+  void solve(std::span<const Route> flows, std::span<Allotment> found);
+  // Of the link, by all flows of the last solve(); 0 for one that none of them used.
+  double used(uint32_t link) const;
 
  private:
   struct Link {
     double left = 0;    // of its capacity
     double weight = 0;  // loads of the flows that still grow
     uint32_t growing = 0;
+    uint32_t solved = 0;  // the last solve() that it was in
   };
-  void add_weights(std::span<const Route* const> flows);
-  double lowest_level(std::span<const Route* const> flows) const;
+  void add_weights(std::span<const Route> flows);
+  double lowest_level(std::span<const Route> flows) const;
   void freeze(const Route& route, double rate);
 
   std::vector<double> capacities_;
   std::vector<Link> links_;
   std::vector<uint32_t> touched_;
   std::vector<uint32_t> growing_;
+  uint32_t solves_ = 0;
 };
 
 }  // namespace pacecar::predict

@@ -75,8 +75,22 @@ Flow Network::remote(const NicKind& from, const NicKind& to, bool same_leaf, dou
   flow.delay_s = costs.step_s;
   flow.there_s = way(last) + (from.latency_s + to.latency_s) / 2;
   flow.back_s = way(from.ack_bytes) + from.ack_bytes / from.rate;
-  flow.route.rate_max = slower * costs.rate_share;
+  // Congestion control begins with less than all of a path that it does not know.
+  const bool brief = payload < from.rate * (flow.there_s + flow.back_s);
+  flow.route.rate_max = slower * costs.rate_share * (brief ? from.first_share : 1);
   return flow;
+}
+
+double Network::round_trip_s() const {
+  const NicKind& nic = cluster_.nic_kinds.front();
+  const Flow far = remote(nic, nic, false, nic.packet_bytes, {});
+  return far.bytes / nic.rate + far.there_s + far.back_s;
+}
+
+Congestion Network::congestion() const {
+  const Fabric& fabric = cluster_.fabric;
+  return {.settle_s = fabric.core_settle_rtts * round_trip_s(),
+          .regain_s = fabric.core_regain_rtts * round_trip_s()};
 }
 
 Flow Network::flow(Rank from, Rank to, uint32_t nic, double payload, const ProtocolCosts& costs,

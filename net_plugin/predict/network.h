@@ -54,6 +54,13 @@ class Network {
   const NicKind& kind(uint32_t host, uint32_t nic) const;
   const Cluster& cluster() const { return cluster_; }
   std::span<const Link> links() const { return links_; }
+  Congestion congestion() const;
+  // Of a full packet and its acknowledgement, between leaves, with nothing else under way.
+  double round_trip_s() const;
+  // So many bytes are less than a bandwidth-delay product.
+  bool is_brief(double bytes) const {
+    return bytes < cluster_.nic_kinds.front().rate * round_trip_s();
+  }
 
  private:
   uint32_t base(uint32_t host) const { return places_.at(host); }

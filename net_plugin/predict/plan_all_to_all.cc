@@ -37,6 +37,15 @@ void add_leaf_pairs(const PlanInput& input, double message, FlowSet& set) {
   }
 }
 
+// Demands and grants, which each message causes for itself and for those beside it: as measured, of
+// 128 bytes on the wire.
+double words_bytes(uint32_t at_once) {
+  constexpr double kWord = 128;
+  constexpr double kWordsPerFlow = 1.6;
+  constexpr uint32_t kMostFlows = 8;
+  return kWord * kWordsPerFlow * std::min(at_once, kMostFlows);
+}
+
 // As bench/workload's all_to_all: `at_once` destinations spread evenly round the circle of hosts,
 // each message's end starts the next one.
 void add_in_turn(const PlanInput& input, double message, uint32_t at_once, FlowSet& set) {
@@ -44,6 +53,8 @@ void add_in_turn(const PlanInput& input, double message, uint32_t at_once, FlowS
   const uint32_t others = n - 1;
   const ProtocolCosts& costs = input.library.of(input.collective.protocol);
   const uint32_t stride = others / at_once;
+  // Brief messages leave a NIC one after another, others share it.
+  const bool brief = input.network.is_brief(message * at_once);
   std::vector<uint32_t> distances;
   for (uint32_t i = 0; i < stride; ++i) {
     for (uint32_t j = 0; j < at_once; ++j) distances.push_back(1 + i + j * stride);
@@ -52,9 +63,11 @@ void add_in_turn(const PlanInput& input, double message, uint32_t at_once, FlowS
   for (uint32_t i = 0; i < n; ++i) {
     for (uint32_t k = 0; k < others; ++k) {
       const uint32_t to = input.hosts[(i + distances[k]) % n];
-      const uint32_t flow =
-          set.add(input.network.flow({input.hosts[i], 0}, {to, 0}, 0, message, costs));
+      Flow one = input.network.flow({input.hosts[i], 0}, {to, 0}, 0, message, costs);
+      one.bytes += words_bytes(at_once);
+      const uint32_t flow = set.add(one);
       if (k >= at_once) set.after_sent(flow, flow - at_once);
+      if (k > 0 && brief) set.after_drained(flow, flow - 1);
     }
   }
 }
@@ -147,9 +160,10 @@ Plan plan_pat(const PlanInput& input, FlowSet& set) {
   const uint32_t near = cluster.fabric.hosts_per_leaf == 0
                             ? input.all_hosts
                             : std::min(input.all_hosts, cluster.fabric.hosts_per_leaf);
+  const double spread = std::max(1.0, nics / group.gpus);  // NICs that a rank divides it among
   Plan plan{.flows = {set.size(), 0}};
   for (uint32_t distance = 1; distance < ranks; distance *= 2) {
-    const double payload = share * std::min(distance, ranks - distance);
+    const double payload = share / spread * std::min(distance, ranks - distance);
     const uint32_t hosts_on = distance / group.gpus;
     Flow flow;
     if (hosts_on == 0) {
@@ -158,7 +172,7 @@ Plan plan_pat(const PlanInput& input, FlowSet& set) {
       const bool same_leaf = near == input.all_hosts;
       flow =
           network.remote(network.kind(host, 0), network.kind(host, 0), same_leaf, payload, costs);
-      const double load = group.gpus / nics * (1 + ack_share(network.kind(host, 0)));
+      const double load = spread * group.gpus / nics * (1 + ack_share(network.kind(host, 0)));
       flow.route.add(network.nic_out(host, 0), load);
       flow.route.add(network.nic_in(host, 0), load);
       if (!same_leaf) {

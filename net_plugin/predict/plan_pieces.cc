@@ -49,6 +49,7 @@ Parents moved(const Parents& parents) {
 struct Edge {
   Flow flow;
   std::vector<uint32_t> inputs;
+  uint32_t before = kNoFlow;  // an edge of the same sender that goes first
 };
 
 class PieceEdges {
@@ -82,8 +83,12 @@ class PieceEdges {
     }
     if (!down) return;
     for (const uint32_t node : order) {
+      uint32_t before = kNoFlow;
       for (const uint32_t child : children[node]) {
-        inputs[child] = {add(node, child, inputs[node])};
+        const uint32_t edge = add(node, child, inputs[node]);
+        edges_[edge].before = before;
+        before = edge;
+        inputs[child] = {edge};
       }
     }
   }
@@ -107,7 +112,8 @@ class PieceEdges {
   std::vector<Edge> edges_;
 };
 
-void add_pieces(FlowSet& set, const std::vector<Edge>& edges, uint32_t pieces, uint32_t slots) {
+void add_pieces(FlowSet& set, const std::vector<Edge>& edges, uint32_t pieces, uint32_t slots,
+                bool in_turn) {
   const uint32_t first = set.size();
   const auto per_piece = static_cast<uint32_t>(edges.size());
   for (uint32_t piece = 0; piece < pieces; ++piece) {
@@ -115,6 +121,9 @@ void add_pieces(FlowSet& set, const std::vector<Edge>& edges, uint32_t pieces, u
       const uint32_t flow = set.add(edges[i].flow);
       for (const uint32_t from : edges[i].inputs) {
         set.after_received(flow, first + piece * per_piece + from);
+      }
+      if (in_turn && edges[i].before != kNoFlow) {
+        set.after_drained(flow, first + piece * per_piece + edges[i].before);
       }
       if (piece > 0 && slots > 1) set.after_drained(flow, flow - per_piece);
       if (piece >= slots) set.after_sent(flow, flow - slots * per_piece);
@@ -165,7 +174,8 @@ Plan plan_pieces(const PlanInput& input, FlowSet& set) {
   }
   const auto per_piece = static_cast<uint32_t>(edges.edges().size());
   const uint32_t first = set.size();
-  add_pieces(set, edges.edges(), planned, costs.slots);
+  // Brief messages leave a NIC one after another, others share it.
+  add_pieces(set, edges.edges(), planned, costs.slots, input.network.is_brief(bytes / pieces));
   plan.flows.end = set.size();
   if (planned < pieces) {
     const uint32_t half = planned / 2;

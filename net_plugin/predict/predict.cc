@@ -106,7 +106,7 @@ Prediction predict_some(const Cluster& cluster, const Collective& what, const Li
                                      .hosts = hosts,
                                      .all_hosts = hosts_of(cluster, what)},
                                     flows);
-  return evaluate(plan, run_fluid(flows, network.links()));
+  return evaluate(plan, run_fluid(flows, network.links(), network.congestion()));
 }
 
 }  // namespace
@@ -166,7 +166,7 @@ std::vector<Prediction> predict_together(const Cluster& cluster,
                                      .all_hosts = hosts_of(cluster, collectives[i])},
                                     flows));
   }
-  const auto times = run_fluid(flows, network.links());
+  const auto times = run_fluid(flows, network.links(), network.congestion());
   std::vector<Prediction> found;
   for (size_t i = 0; i < collectives.size(); ++i) {
     found.push_back(evaluate(plans[i], times));

@@ -1,0 +1,268 @@
+#include "bench/predict/description.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+
+#include "bench/sim/spec_reader.h"
+
+namespace pacecar::predict {
+namespace {
+
+constexpr Bytes kLargestSize = Bytes{1} << 44;
+
+// The table of this name; an empty one where it is missing.
+const SpecValue& part(const SpecTable& tables, std::string_view name) {
+  static const SpecValue kEmpty{.value = SpecTable(), .place = {}};
+  const SpecValue* found = tables.find(name);
+  return found == nullptr ? kEmpty : *found;
+}
+
+double seconds(SpecReader& reader, std::string_view key, double otherwise) {
+  return reader.duration(key, Duration::from_ns(static_cast<int64_t>(otherwise * 1e9))).seconds();
+}
+
+double rate(SpecReader& reader, std::string_view key, double otherwise) {
+  const auto bits = static_cast<uint64_t>(otherwise * 8);
+  return static_cast<double>(reader.rate(key, Rate::from_bps(bits)).bps()) / 8;
+}
+
+Result<void> check_tables(const SpecTable& tables) {
+  constexpr std::array<std::string_view, 7> kTables{
+      "topology", "host", "nic", "background", "library", "protocol", "collective"};
+  for (const auto& [key, value] : tables.entries()) {
+    if (std::ranges::find(kTables, key) == kTables.end()) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: there is no table [{}]{}: use {}", value.place.text(), key,
+                              did_you_mean(key, kTables), fmt::join(kTables, ", ")));
+    }
+    if (value.table() == nullptr) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: {} is {}: write it as a table [{}]", value.place.text(), key,
+                              kind_of(value), key));
+    }
+  }
+  return {};
+}
+
+// [topology]: names and meaning as in experiments; oversubscription in place of spines.
+Result<void> read_topology(const SpecTable& tables, Cluster& cluster) {
+  constexpr std::array<std::string_view, 3> kKinds{"leaf-spine", "rail", "star"};
+  const SpecValue& value = part(tables, "topology");
+  SpecReader reader(*value.table(), "[topology]", value.place);
+  const size_t kind = reader.choice("kind", 0, kKinds);
+  Fabric& fabric = cluster.fabric;
+  fabric.rails = kind == 1;
+  cluster.groups[0].hosts = static_cast<uint32_t>(reader.whole("hosts", 2, 1, 10'000'000));
+  if (kind != 2) {
+    fabric.hosts_per_leaf = static_cast<uint32_t>(reader.whole("hosts_per_leaf", 0));
+    fabric.oversubscription = reader.number("oversubscription", 1, 0.01, 1000);
+  }
+  fabric.cable_latency_s = seconds(reader, "delay", fabric.cable_latency_s);
+  fabric.core_efficiency = reader.number("core_efficiency", fabric.core_efficiency, 0.01, 1);
+  return reader.finish();
+}
+
+// The kind of a NIC by its name: one that [nic.NAME] describes, or whose name is its rate.
+Result<uint32_t> find_nic(const std::string& name, const SpecPlace& place, const SpecTable& tables,
+                          Cluster& cluster) {
+  for (uint32_t i = 0; i < cluster.nic_kinds.size(); ++i) {
+    if (cluster.nic_kinds[i].name == name) return i;
+  }
+  const SpecValue* told = part(tables, "nic").table()->find(name);
+  SpecTable own;
+  if (told == nullptr) own.set("rate", SpecValue{.value = name, .place = place});
+  const SpecTable* table = told == nullptr ? &own : told->table();
+  if (table == nullptr) {
+    return fail(ErrorCode::kInvalidArgument, fmt::format("{}: nic.{} is no table: write [nic.{}]",
+                                                         told->place.text(), name, name));
+  }
+  SpecReader reader(*table, fmt::format("[nic.{}]", name), place);
+  NicKind kind{.name = name};
+  kind.rate = rate(reader, "rate", kind.rate);
+  kind.efficiency = reader.number("efficiency", kind.efficiency, 0.01, 1);
+  kind.latency_s = seconds(reader, "latency", kind.latency_s);
+  kind.per_message_s = seconds(reader, "per_message", kind.per_message_s);
+  kind.packet_bytes = static_cast<double>(reader.bytes("mtu", 4096));
+  kind.packet_overhead = static_cast<double>(reader.bytes("overhead", 110));
+  kind.ack_bytes = static_cast<double>(reader.bytes("ack", 106));
+  if (kind.rate <= 0) reader.complain("rate", "is 0: give the NIC's, such as rate = \"400G\"");
+  if (kind.packet_bytes <= 0) reader.complain("mtu", "is 0: give a packet's payload");
+  if (auto read = reader.finish(); !read) return tl::unexpected(read.error());
+  cluster.nic_kinds.push_back(std::move(kind));
+  return static_cast<uint32_t>(cluster.nic_kinds.size() - 1);
+}
+
+// [host]: nics = ["400G", "400G"], or one name and a number of GPUs that have one each.
+Result<void> read_host(const SpecTable& tables, Cluster& cluster) {
+  const SpecValue& value = part(tables, "host");
+  SpecReader reader(*value.table(), "[host]", value.place);
+  HostGroup& group = cluster.groups[0];
+  group.gpus = static_cast<uint32_t>(reader.whole("gpus", 8, 1, 1024));
+  group.nvlink_rate = rate(reader, "nvlink", group.nvlink_rate);
+  group.nvlink_latency_s = seconds(reader, "nvlink_latency", group.nvlink_latency_s);
+  group.nvls = reader.flag("nvls", false);
+  if (group.nvlink_rate <= 0)
+    reader.complain("nvlink", "is 0: give what a GPU sends, such as \"3600G\"");
+  std::vector<std::string> names;
+  const SpecValue* nics = reader.value("nics");
+  if (nics != nullptr && nics->list() != nullptr) {
+    for (const SpecValue& each : *nics->list()) {
+      if (each.string() == nullptr) reader.complain("nics", "lists what is no name");
+      if (each.string() != nullptr) names.push_back(*each.string());
+    }
+  } else {
+    names.assign(group.gpus, reader.text("nics", "400G"));
+  }
+  if (auto read = reader.finish(); !read) return read;
+  if (names.empty() || names.size() > 64) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("{}: [host] nics names {} NICs: name 1 to 64", value.place.text(),
+                            names.size()));
+  }
+  cluster.nic_kinds.clear();
+  group.nics.clear();
+  for (const std::string& name : names) {
+    const auto kind = find_nic(name, value.place, tables, cluster);
+    if (!kind) return tl::unexpected(kind.error());
+    group.nics.push_back(*kind);
+  }
+  return {};
+}
+
+// [library] and [protocol.NAME].
+Result<void> read_library(const SpecTable& tables, Description& found) {
+  constexpr std::array<std::string_view, 2> kLibraries{"nccl", "messages"};
+  const SpecValue& value = part(tables, "library");
+  SpecReader reader(*value.table(), "[library]", value.place);
+  found.library = reader.choice("kind", 0, kLibraries) == 0 ? nccl_costs() : message_costs();
+  if (auto read = reader.finish(); !read) return read;
+  for (const auto& [name, table] : part(tables, "protocol").table()->entries()) {
+    size_t number = 0;
+    while (number < kProtocols && name_of(static_cast<Protocol>(number)) != name) ++number;
+    if (number == kProtocols || table.table() == nullptr) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("{}: [protocol.{}] is none: use [protocol.Simple], LL or LL128",
+                              table.place.text(), name));
+    }
+    SpecReader each(*table.table(), fmt::format("[protocol.{}]", name), table.place);
+    ProtocolCosts& costs = found.library.protocols[number];
+    costs.launch_s = seconds(each, "launch", costs.launch_s);
+    costs.step_s = seconds(each, "step", costs.step_s);
+    costs.local_step_s = seconds(each, "local_step", costs.local_step_s);
+    costs.payload = each.number("payload", costs.payload, 0.01, 1);
+    costs.rate_share = each.number("rate_share", costs.rate_share, 0.01, 1);
+    costs.chunk = each.bytes("chunk", costs.chunk);
+    costs.slots = static_cast<uint32_t>(each.whole("slots", costs.slots, 1, 64));
+    costs.slices = static_cast<uint32_t>(each.whole("slices", costs.slices, 1, 64));
+    if (auto read = each.finish(); !read) return read;
+  }
+  return {};
+}
+
+// Names out of a list such as "allreduce,alltoall"; "all": every one.
+template <typename Name, size_t kCount>
+void read_names(SpecReader& reader, std::string_view key, const char* otherwise,
+                std::vector<Name>& found) {
+  std::array<std::string_view, kCount> names;
+  for (size_t i = 0; i < kCount; ++i) names[i] = name_of(static_cast<Name>(i));
+  const std::string text = reader.text(key, otherwise);
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const auto word = std::string_view(text).substr(begin, end - begin);
+    begin = end + 1;
+    const auto one = std::ranges::find(names, word);
+    if (word != "all" && one == names.end()) {
+      reader.complain(key, fmt::format("names '{}'{}: use {}, or all", word,
+                                       did_you_mean(word, names), fmt::join(names, ", ")));
+    }
+    for (size_t i = 0; i < kCount; ++i) {
+      if (word == "all" || word == names[i]) found.push_back(static_cast<Name>(i));
+    }
+  }
+}
+
+Result<void> read_collective(const SpecTable& tables, Description& found) {
+  const SpecValue& value = part(tables, "collective");
+  SpecReader reader(*value.table(), "[collective]", value.place);
+  read_names<Operation, kOperations>(reader, "op", "allreduce", found.operations);
+  read_names<Algorithm, kAlgorithms>(reader, "algorithm", "all", found.algorithms);
+  read_names<Protocol, kProtocols>(reader, "protocol", "all", found.protocols);
+  const auto number = [&](std::string_view key, uint32_t max) {
+    return static_cast<uint32_t>(reader.whole(key, 0, 0, max));
+  };
+  found.like.channels = number("channels", 1024);
+  found.like.pieces = number("pieces", 1'000'000);
+  found.like.group = number("group", 1'000'000);
+  found.like.parallel = number("parallel", 1'000'000);
+  const auto sizes = parse_sizes(reader.text("sizes", "8:16G:x4"));
+  if (!sizes) reader.complain("sizes", sizes.error().message);
+  if (auto read = reader.finish(); !read) return read;
+  found.sizes = *sizes;
+  return {};
+}
+
+Result<Bytes> parse_size(std::string_view text) {
+  Bytes number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view suffix(end, text.data() + text.size());
+  constexpr std::string_view kSuffixes = "KMG";
+  const size_t power = suffix.empty() ? 0 : kSuffixes.find(suffix) + 1;
+  const bool good = error == std::errc() && (suffix.empty() || (suffix.size() == 1 && power > 0));
+  if (!good || number == 0 || number > (kLargestSize >> (10 * power))) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("has '{}': give bytes, as 8, 64K or 16G, at most 16384G", text));
+  }
+  return number << (10 * power);
+}
+
+}  // namespace
+
+Result<std::vector<Bytes>> parse_sizes(std::string_view text) {
+  std::vector<Bytes> sizes;
+  const size_t first = text.find(':');
+  if (first == std::string_view::npos) {
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      const auto size = parse_size(text.substr(begin, end - begin));
+      if (!size) return tl::unexpected(size.error());
+      sizes.push_back(*size);
+      begin = end + 1;
+    }
+    return sizes;
+  }
+  const size_t second = std::min(text.find(':', first + 1), text.size());
+  const auto from = parse_size(text.substr(0, first));
+  const auto to = parse_size(text.substr(first + 1, second - first - 1));
+  const std::string_view step = second < text.size() ? text.substr(second + 1) : "x2";
+  const auto factor = step.starts_with('x') ? parse_size(step.substr(1)) : Result<Bytes>(0);
+  if (!from) return tl::unexpected(from.error());
+  if (!to) return tl::unexpected(to.error());
+  if (!factor || *factor < 2 || *from > *to) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("is '{}': write FROM:TO:xFACTOR, as 8:16G:x4", text));
+  }
+  for (Bytes size = *from; size <= *to; size *= *factor) sizes.push_back(size);
+  return sizes;
+}
+
+Result<Description> read_description(const SpecTable& tables) {
+  Description found;
+  auto read = check_tables(tables);
+  if (read) read = read_topology(tables, found.cluster);
+  if (read) read = read_host(tables, found.cluster);
+  if (read) read = read_library(tables, found);
+  if (read) read = read_collective(tables, found);
+  if (!read) return tl::unexpected(read.error());
+  const SpecValue& value = part(tables, "background");
+  SpecReader reader(*value.table(), "[background]", value.place);
+  found.cluster.background.nics = reader.number("nics", 0, 0, 0.99);
+  found.cluster.background.core = reader.number("core", 0, 0, 0.99);
+  if (auto ended = reader.finish(); !ended) return tl::unexpected(ended.error());
+  return found;
+}
+
+}  // namespace pacecar::predict

@@ -1,0 +1,192 @@
+#include "bench/predict/predict_command.h"
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "bench/perf/command_line.h"
+#include "bench/perf/console.h"
+#include "bench/perf/exit_code.h"
+#include "bench/perf/files.h"
+#include "bench/predict/answers.h"
+#include "bench/predict/measurements.h"
+#include "bench/sim/spec_value.h"
+
+namespace pacecar {
+namespace {
+
+using namespace predict;
+using perf::Console;
+
+constexpr const char* kFooter = R"(Examples:
+  pacecar predict --hosts 64 --gpus 8 --nics 400G --op allreduce --sizes 8:16G:x4
+  pacecar predict --hosts 12500 --hosts-per-leaf 32 --oversubscription 2 --op all --json out.json
+  pacecar predict cluster.toml --html plot.html
+  pacecar predict --calibrate bw.json lat.json allreduce.json --output mine.toml
+  pacecar predict mine.toml --set host.nics=measured --hosts 8 --gpus 1
+bench/predict/README.md tells the tables and keys of a file, what is measured and what assumed.
+Exit codes: 0 success, 2 wrong usage.)";
+
+// A flag that stands for a key of the file.
+struct KeyFlag {
+  const char* flag;
+  const char* key;
+  const char* help;
+  bool word;  // taken as it is
+};
+constexpr std::array kKeyFlags = {
+    KeyFlag{"--hosts", "topology.hosts", "hosts", false},
+    KeyFlag{"--gpus", "host.gpus", "GPUs of a host", false},
+    KeyFlag{"--nics", "host.nics", "NICs of a host: [\"400G\", \"200G\"], or 400G for each GPU",
+            false},
+    KeyFlag{"--topology", "topology.kind", "leaf-spine, rail, star", true},
+    KeyFlag{"--hosts-per-leaf", "topology.hosts_per_leaf", "hosts on one leaf; 0: all", false},
+    KeyFlag{"--oversubscription", "topology.oversubscription", "of the leaves' uplinks", false},
+    KeyFlag{"--op", "collective.op", "operations, such as allreduce,alltoall, or all", true},
+    KeyFlag{"--algorithm", "collective.algorithm", "algorithms, such as ring,tree, or all", true},
+    KeyFlag{"--protocol", "collective.protocol", "Simple, LL, LL128, or all", true},
+    KeyFlag{"--sizes", "collective.sizes", "FROM:TO:xFACTOR or a list, as 8:16G:x4", true},
+    KeyFlag{"--library", "library.kind", "nccl, or messages alone", true},
+};
+
+struct Flags {
+  std::vector<std::string> files;
+  std::array<std::string, kKeyFlags.size()> keys;
+  std::vector<std::string> settings;
+  std::string calibration_nic = "measured";
+  std::string output;
+  std::string json_file;
+  std::string html_file;
+  bool calibrate = false;
+  bool quiet = false;
+  bool no_color = false;
+};
+
+void add_flags(CLI::App& app, Flags& flags) {
+  app.add_option("FILES", flags.files,
+                 "TOML of the cluster and the collectives, later ones on top; with --calibrate "
+                 "the JSON of measurements");
+  for (size_t i = 0; i < kKeyFlags.size(); ++i) {
+    app.add_option(kKeyFlags[i].flag, flags.keys[i], kKeyFlags[i].help);
+  }
+  app.add_option("--set", flags.settings, "any key of the file, as topology.delay=500ns");
+  app.add_flag("--calibrate", flags.calibrate,
+               "fit constants to what bw, lat and collective_bench have measured");
+  app.add_option("--nic-name", flags.calibration_nic, "of the NIC that was measured")
+      ->capture_default_str();
+  app.add_option("--output", flags.output, "where --calibrate writes; default: standard output");
+  perf::add_json_flag(app, flags.json_file, "write all figures");
+  app.add_option("--html", flags.html_file, "write a page with plots");
+  app.add_flag("--quiet", flags.quiet, "no table");
+  app.add_flag("--no-color", flags.no_color, "no colours");
+  app.footer(kFooter);
+}
+
+// Files, then flags, then --set.
+Result<SpecTable> tables_of(const Flags& flags, const std::vector<std::string>& files) {
+  SpecTable tables;
+  for (const std::string& name : files) {
+    const auto file = read_spec(name);
+    if (!file) return tl::unexpected(file.error());
+    merge_spec(tables, *file->table());
+  }
+  for (size_t i = 0; i < kKeyFlags.size(); ++i) {
+    if (flags.keys[i].empty()) continue;
+    const auto set =
+        kKeyFlags[i].word
+            ? set_spec(tables, kKeyFlags[i].key, SpecValue{.value = flags.keys[i], .place = {}})
+            : set_spec(tables, fmt::format("{}={}", kKeyFlags[i].key, flags.keys[i]));
+    if (!set) return tl::unexpected(set.error());
+  }
+  for (const std::string& setting : flags.settings) {
+    if (const auto set = set_spec(tables, setting); !set) return tl::unexpected(set.error());
+  }
+  return tables;
+}
+
+// Measurements are of hosts with one GPU and one NIC each, as the flags describe them.
+Result<void> fit(const Flags& flags, const Console& console) {
+  if (flags.files.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "--calibrate needs measurements: name the JSON files of bw, lat or "
+                "collective_bench");
+  }
+  if (auto writable = perf::check_writable(flags.output); !writable) return writable;
+  std::vector<Measured> measured;
+  for (const std::string& file : flags.files) {
+    const auto more = read_measurements(file);
+    if (!more) return tl::unexpected(more.error());
+    measured.insert(measured.end(), more->begin(), more->end());
+  }
+  const auto tables = tables_of(flags, {});
+  if (!tables) return tl::unexpected(tables.error());
+  const auto asked = read_description(*tables);
+  if (!asked) return tl::unexpected(asked.error());
+  NicKind nic = asked->cluster.nic_kinds[asked->cluster.groups[0].nics[0]];
+  nic.name = flags.calibration_nic;
+  const auto found = predict::calibrate(nic, asked->cluster.fabric, asked->library, measured);
+  const std::string text = toml_of(found, measured.size());
+  if (flags.output.empty()) {
+    fmt::print("{}", text);
+    return {};
+  }
+  console.note(fmt::format("{}: fitted to {} measurements", flags.output, measured.size()));
+  return perf::write_text(flags.output, text);
+}
+
+Result<void> answer(const Flags& flags) {
+  for (const std::string& file : {flags.json_file, flags.html_file}) {
+    if (auto writable = perf::check_writable(file); !writable) return writable;
+  }
+  const auto tables = tables_of(flags, flags.files);
+  if (!tables) return tl::unexpected(tables.error());
+  const auto asked = read_description(*tables);
+  if (!asked) return tl::unexpected(asked.error());
+  const auto answers = answers_to(*asked);
+  if (answers.empty()) {
+    return fail(ErrorCode::kInvalidArgument,
+                "none of these operations has one of these algorithms: leave --algorithm out to "
+                "see those that each has (nvls needs host.nvls=true)");
+  }
+  const auto document = document_of(*asked, answers);
+  if (!flags.json_file.empty()) {
+    if (auto written = perf::write_json(flags.json_file, document); !written) return written;
+  }
+  if (!flags.html_file.empty()) {
+    auto written = perf::write_text(flags.html_file, page_of_answers(document));
+    if (!written) return written;
+  }
+  if (!flags.quiet && flags.json_file != perf::kStandardOutput) {
+    fmt::print("{}", table_of(*asked, answers));
+  }
+  return {};
+}
+
+}  // namespace
+
+int run_predict(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("Predicts how long collectives take on a described cluster, and what limits them.",
+               "pacecar predict");
+  add_flags(app, flags);
+  const auto help = perf::parse_command_line(app, argc, argv, {.reads_json = true});
+  const Console console(flags.quiet, !flags.no_color);
+  if (!help) {
+    console.error(help.error().message);
+    return perf::kExitUsage;
+  }
+  if (!help->empty()) {
+    fmt::print("{}", *help);
+    return perf::kExitOk;
+  }
+  if (const auto done = flags.calibrate ? fit(flags, console) : answer(flags); !done) {
+    console.error(done.error().message);
+    return perf::kExitUsage;
+  }
+  return perf::kExitOk;
+}
+
+}  // namespace pacecar
