@@ -5,18 +5,21 @@
 namespace pacecar::tuner {
 namespace {
 
-// From a post to its poll, where no round trip was measured: bench/README.md has the software
-// NIC's; RDMA NICs' is of the order that their vendors give.
+// From a post to its poll: bench/README.md has the software NIC's; RDMA NICs' is of the order that
+// their vendors give.
 constexpr double kSoftwareLatency = 4e-6;
 constexpr double kHardwareLatency = 1e-6;
 
-predict::NicKind kind_of(const NicFacts& facts, double ways_s) {
+// Assumed of leaves.
+constexpr uint32_t kHostsPerLeaf = 4;
+constexpr double kOversubscription = 2;
+
+predict::NicKind kind_of(const NicFacts& facts) {
   predict::NicKind kind;
   kind.name = facts.name;
   kind.rate = facts.rate;
   if (facts.packet_bytes > 0) kind.packet_bytes = facts.packet_bytes;
   kind.latency_s = facts.software ? kSoftwareLatency : kHardwareLatency;
-  if (facts.round_trip_s > 0) kind.latency_s = std::max(0.0, facts.round_trip_s / 2 - ways_s);
   return kind;
 }
 
@@ -26,7 +29,7 @@ tl::unexpected<Error> doubt(std::string reason) {
 
 }  // namespace
 
-Result<predict::Cluster> cluster_of(const Facts& facts) {
+Result<std::vector<predict::Cluster>> clusters_of(const Facts& facts) {
   if (facts.nodes < 2) return doubt("the communicator does not leave its host");
   if (facts.ranks % facts.nodes != 0) return doubt("hosts have different numbers of ranks");
   const size_t gpus = facts.ranks / facts.nodes;
@@ -36,19 +39,24 @@ Result<predict::Cluster> cluster_of(const Facts& facts) {
   if (facts.nics.size() > 2 * gpus) {
     return doubt("it is not known which of so many NICs so few ranks use");
   }
-  predict::Cluster cluster;
-  cluster.nic_kinds.clear();
-  cluster.groups = {{.hosts = static_cast<uint32_t>(facts.nodes),
-                     .gpus = static_cast<uint32_t>(gpus),
-                     .nics = {}}};
+  predict::Cluster one_switch;
+  one_switch.nic_kinds.clear();
+  one_switch.groups = {{.hosts = static_cast<uint32_t>(facts.nodes),
+                        .gpus = static_cast<uint32_t>(gpus),
+                        .nics = {}}};
   for (const NicFacts& nic : facts.nics) {
     if (nic.rate <= 0) {
       return doubt("the rate of " + nic.name + " is not known; PACECAR_LINE_RATE tells it");
     }
-    cluster.groups[0].nics.push_back(static_cast<uint32_t>(cluster.nic_kinds.size()));
-    cluster.nic_kinds.push_back(kind_of(nic, 2 * cluster.fabric.cable_latency_s));
+    one_switch.groups[0].nics.push_back(static_cast<uint32_t>(one_switch.nic_kinds.size()));
+    one_switch.nic_kinds.push_back(kind_of(nic));
   }
-  return cluster;
+  predict::Cluster leaves = one_switch;
+  leaves.fabric.hosts_per_leaf =
+      std::clamp(static_cast<uint32_t>(facts.nodes / 2), 1U, kHostsPerLeaf);
+  leaves.fabric.rails = facts.nics.size() > 1;
+  leaves.fabric.oversubscription = kOversubscription;
+  return std::vector{std::move(one_switch), std::move(leaves)};
 }
 
 }  // namespace pacecar::tuner

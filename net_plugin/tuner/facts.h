@@ -1,5 +1,7 @@
-// What this process knows of the job's cluster, and the cluster that the predictor takes it for.
-// Pure.
+// What this process knows of the job's cluster, and the clusters that the predictor takes it for.
+//
+// All ranks must come to the same choices, or the job hangs, and the plugin cannot ask the others.
+// So only what is the same on hosts that are alike counts: nothing that is measured. Pure.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +18,6 @@ struct NicFacts {
   std::string name;
   double rate = 0;          // bytes per second; 0: not known
   double packet_bytes = 0;  // payload of a full packet
-  double round_trip_s = 0;  // of a small packet, measured; 0: not known
   bool software = false;
 };
 
@@ -27,9 +28,10 @@ struct Facts {
   std::optional<size_t> ranks_per_nvlink_domain;  // the most
 };
 
-// Errors: kNotFound, with what is not known or does not fit: then NCCL's own choices stand.
-//
-// What nobody tells is assumed: one switch for all hosts, and GPUs whose links are not what limits.
-Result<predict::Cluster> cluster_of(const Facts& facts);
+// The clusters that it may be, each as likely as the others: nobody tells the plugin of the
+// switches, so that it is one switch for all hosts, or leaves with too few uplinks, where far
+// traffic costs more. GPUs' own links are taken not to be what limits. Errors: kNotFound, with what
+// is not known or does not fit: then NCCL's own choices stand.
+Result<std::vector<predict::Cluster>> clusters_of(const Facts& facts);
 
 }  // namespace pacecar::tuner

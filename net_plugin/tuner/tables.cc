@@ -1,6 +1,8 @@
 // The tables by which NCCL calls the tuner, of every version, over one Tuning per communicator. The
 // functions never throw, never block once the communicator is there, and answer success: an init
 // that fails would end the communicator, and NCCL's own choice is always there.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -37,7 +39,6 @@ std::vector<NicFacts> open_nics() {
     facts.push_back({.name = nics[i].name,
                      .rate = static_cast<double>(nics[i].speed_mbps) * 1e6 / 8,
                      .packet_bytes = static_cast<double>(nics[i].mtu_bytes),
-                     .round_trip_s = context->statistics(i).rtt_us * 1e-6,
                      .software = nics[i].name.starts_with("soft:")});
   }
   return facts;
@@ -56,13 +57,13 @@ void* open(size_t ranks, size_t nodes, const NvlDomainsV5* domains) {
   if (domains != nullptr && domains->ranks_max > 0) {
     facts.ranks_per_nvlink_domain = static_cast<size_t>(domains->ranks_max);
   }
-  const Result<predict::Cluster> cluster = cluster_of(facts);
-  if (!cluster) {
-    plugin::log(LogLevel::kInfo, "tuner: NCCL's own choices stand: " + cluster.error().message);
+  const auto clusters = clusters_of(facts);
+  if (!clusters) {
+    plugin::log(LogLevel::kInfo, "tuner: NCCL's own choices stand: " + clusters.error().message);
     return nullptr;
   }
   const bool observes = wanted == TunerSetting::kObserve;
-  void* const context = tuners().open(std::make_unique<Tuning>(Tuner(*cluster), observes));
+  void* const context = tuners().open(std::make_unique<Tuning>(Tuner(*clusters), observes));
   plugin::log(LogLevel::kInfo, context == nullptr
                                    ? "tuner: NCCL's own choices stand: too many communicators"
                                : observes ? "tuner: tells what it would choose"
@@ -102,6 +103,11 @@ NcclResult init_v5(void** context, uint64_t /*comm_id*/, size_t ranks, size_t no
   return init(context, ranks, nodes, logger, domains);
 }
 
+std::string text_of(const Pick& pick) {
+  return fmt::format("{} {} in {:.1f} us", name_of(pick.algorithm), name_of(pick.protocol),
+                     pick.time_us);
+}
+
 // Once per function and power of two.
 void tell(Tuning& tuning, const Call& call, const CostView& own) {
   constexpr int kEntries = nccl::kTunedAlgorithms * nccl::kTunedProtocols;
@@ -118,9 +124,9 @@ void tell(Tuning& tuning, const Call& call, const CostView& own) {
   if (!nccl_takes || !we_take) return;
   constexpr std::array<std::string_view, nccl::kTunedFunctions> kNames{
       "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"};
-  plugin::log(LogLevel::kInfo, "tuner: " + std::string(kNames[function]) + " of " +
-                                   std::to_string(call.bytes) + " B: would take " +
-                                   text_of(*we_take) + "; NCCL takes " + text_of(*nccl_takes));
+  plugin::log(LogLevel::kInfo,
+              fmt::format("tuner: {} of {} B: would take {}; NCCL takes {}", kNames[function],
+                          call.bytes, text_of(*we_take), text_of(*nccl_takes)));
 }
 
 NcclResult get_v4(void* context, TunedFunction function, size_t bytes, int operations,

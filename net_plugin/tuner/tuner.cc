@@ -1,7 +1,6 @@
 #include "net_plugin/tuner/tuner.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -23,6 +22,16 @@ static_assert(kProtocols.size() == nccl::kTunedProtocols);
 // and CollNet is none of ours.
 constexpr std::array<std::optional<Algorithm>, nccl::kTunedAlgorithms> kAlgorithms{
     Algorithm::kTree, Algorithm::kRing, {}, {}, {}, {}, Algorithm::kPat};
+
+// Trees for all-reduce alone, as NCCL has them.
+bool is_judged(Operation operation, Algorithm algorithm) {
+  if (algorithm == Algorithm::kTree) return operation == Operation::kAllReduce;
+  return std::find(kOperations.begin(), kOperations.end(), operation) != kOperations.end() &&
+         std::find(kAlgorithms.begin(), kAlgorithms.end(), algorithm) != kAlgorithms.end();
+}
+
+// More pieces than there are slots, by far: a tree slows down as they fill. Hosts of two leaves.
+constexpr predict::Limits kLimits{.ranks = 8, .hosts = 8, .pieces = 24, .flows = 500};
 
 constexpr std::array<std::string_view, nccl::kTunedAlgorithms> kAlgorithmNames{
     "Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"};
@@ -52,13 +61,18 @@ std::optional<Pick> fastest(const CostView& costs) {
   return found;
 }
 
-std::string text_of(const Pick& pick) {
-  return fmt::format("{} {} in {:.1f} us", kAlgorithmNames[static_cast<size_t>(pick.algorithm)],
-                     kProtocolNames[static_cast<size_t>(pick.protocol)], pick.time_us);
+std::string_view name_of(nccl::TunedAlgorithm algorithm) {
+  return kAlgorithmNames[static_cast<size_t>(algorithm)];
+}
+std::string_view name_of(nccl::TunedProtocol protocol) {
+  return kProtocolNames[static_cast<size_t>(protocol)];
 }
 
-Tuner::Tuner(const predict::Cluster& cluster, const predict::LibraryCosts& library)
-    : table_(cluster, {}, 0, library) {}
+Tuner::Tuner(std::span<const predict::Cluster> possible, const predict::LibraryCosts& library) {
+  for (const predict::Cluster& cluster : possible) {
+    tables_.emplace_back(cluster, std::span<const uint32_t>(), 0, library, kLimits, is_judged);
+  }
+}
 
 bool Tuner::fill(const Call& call, const CostView& costs) const {
   if (!is_known(call, costs)) return false;
@@ -70,9 +84,14 @@ bool Tuner::fill(const Call& call, const CostView& costs) const {
     const auto algorithm = kAlgorithms[static_cast<size_t>(i / costs.protocols)];
     if (!algorithm) return false;
     const Protocol protocol = kProtocols[static_cast<size_t>(i % costs.protocols)];
-    const auto time_s = table_.time_s(operation, *algorithm, protocol, call.bytes);
-    if (!time_s) return false;
-    times[static_cast<size_t>(i)] = static_cast<float>(*time_s * 1e6);
+    double sum_s = 0;
+    for (const predict::CostTable& table : tables_) {
+      const auto time_s = table.time_s(operation, *algorithm, protocol, call.bytes);
+      if (!time_s) return false;
+      sum_s += *time_s;
+    }
+    times[static_cast<size_t>(i)] =
+        static_cast<float>(sum_s / static_cast<double>(tables_.size()) * 1e6);
   }
   for (int i = 0; i < entries; ++i) {
     if (costs.entries[i] != kRuledOut) costs.entries[i] = times[static_cast<size_t>(i)];

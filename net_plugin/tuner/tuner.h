@@ -3,7 +3,9 @@
 #pragma once
 
 #include <optional>
-#include <string>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "net_plugin/abi/tuner.h"
 #include "net_plugin/predict/cost_table.h"
@@ -36,11 +38,14 @@ struct Pick {
 
 // Which entry NCCL takes: the smallest that is not ruled out, of equals the first. None: all are.
 std::optional<Pick> fastest(const CostView& costs);
-std::string text_of(const Pick& pick);  // "Ring LL128 in 81.2 us"
+// As NCCL writes them: "Ring", "LL128".
+std::string_view name_of(nccl::TunedAlgorithm algorithm);
+std::string_view name_of(nccl::TunedProtocol protocol);
 
 class Tuner {
  public:
-  explicit Tuner(const predict::Cluster& cluster,
+  // The cluster is one of `possible`, which are as likely: times are means over them.
+  explicit Tuner(std::span<const predict::Cluster> possible,
                  const predict::LibraryCosts& library = predict::nccl_costs());
 
   // Writes what is predicted into all entries that NCCL has not ruled out. False, and nothing is
@@ -49,7 +54,7 @@ class Tuner {
   bool fill(const Call& call, const CostView& costs) const;
 
  private:
-  predict::CostTable table_;
+  std::vector<predict::CostTable> tables_;
 };
 
 }  // namespace pacecar::tuner

@@ -11,7 +11,7 @@ namespace {
 
 const Tuner& tuner() {
   static const Tuner instance(
-      *cluster_of({.ranks = 8,
+      *clusters_of({.ranks = 8,
                    .nodes = 8,
                    .nics = {{.name = "soft:udp:eth0", .rate = 3.125e9, .software = true}},
                    .ranks_per_nvlink_domain = {}}));

@@ -96,8 +96,8 @@ constexpr auto kTable = std::to_array<ParamInfo>({
 using Field =
     std::variant<std::string Params::*, bool Params::*, uint32_t Params::*, Bytes Params::*,
                  Rate Params::*, Duration Params::*, Progress Params::*, Sharing Params::*,
-                 Integrity Params::*, Security Params::*, GpuSetting Params::*, TunerSetting Params::*,
-                 WireMode Params::*, LogLevel Params::*>;
+                 Integrity Params::*, Security Params::*, GpuSetting Params::*,
+                 TunerSetting Params::*, WireMode Params::*, LogLevel Params::*>;
 
 constexpr std::array<Field, kTable.size()> kFields{
 #define PACECAR_PARAM(type, field, ...) &Params::field,

@@ -97,17 +97,13 @@ Result<RunSpec> run_of(const Network& network, Bytes mtu, uint64_t seed) {
   return make_run_spec(*spec->table(), "");
 }
 
-// What the plugin would find: the NICs, and the round trip of a small packet across the core.
+// What the plugin would find: the NICs.
 tuner::Facts facts_of(const Network& network, Bytes mtu) {
-  constexpr double kSmallPacket = 100;  // bytes
-  const double way_s = 4 * (static_cast<double>(network.delay.ns()) * 1e-9 +
-                            kSmallPacket / bytes_per_s(network.gbps));
   tuner::Facts facts{
       .ranks = network.hosts, .nodes = network.hosts, .nics = {}, .ranks_per_nvlink_domain = {}};
   facts.nics.resize(network.nics, {.name = fmt::format("{}G", network.gbps),
                                    .rate = bytes_per_s(network.gbps),
-                                   .packet_bytes = static_cast<double>(mtu),
-                                   .round_trip_s = 2 * way_s});
+                                   .packet_bytes = static_cast<double>(mtu)});
   return facts;
 }
 
@@ -142,15 +138,15 @@ Result<ChoiceCase> draw_choice(uint64_t seed, const ChoiceLimits& limits) {
   drawn.real = real_costs(prng, limits.cost_error);
 
   // Larger packets for larger messages, so that a case costs about as many.
-  const Bytes mtu = drawn.bytes * network.hosts > 200'000'000 ? 16384 : 4096;
+  const Bytes mtu = drawn.bytes * network.hosts > 50'000'000 ? 16384 : 4096;
   auto run = run_of(network, mtu, seed);
   if (!run) return tl::unexpected(run.error());
   drawn.run = std::move(*run);
 
-  auto known = tuner::cluster_of(facts_of(network, mtu));
+  auto known = tuner::clusters_of(facts_of(network, mtu));
   if (!known) return tl::unexpected(known.error());
   drawn.known = std::move(*known);
-  drawn.whole = whole_cluster(network, drawn.known);
+  drawn.whole = whole_cluster(network, drawn.known.front());
   drawn.name = fmt::format("{}: {} hosts, {} Gb/s, {}:1, {} ns, {:.3g} MB", drawn.fabric,
                            network.hosts, network.gbps, network.oversubscription,
                            network.delay.ns(), static_cast<double>(drawn.bytes) * 1e-6);

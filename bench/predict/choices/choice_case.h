@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "bench/predict/choices/nccl_model.h"
 #include "bench/sim/run_spec.h"
@@ -22,8 +23,8 @@ struct ChoiceCase {
   double nic_rate = 0;
   nccl::TunedFunction function{};
   Bytes bytes = 0;
-  Cluster known;  // as the plugin knows it: its NICs, a round trip; not the switches
-  Cluster whole;  // with the switches
+  std::vector<Cluster> known;  // as the plugin knows it: its NICs, and not the switches
+  Cluster whole;               // with the switches
   NcclNetwork nccl;
   LibraryCosts assumed;  // by the tuner
   LibraryCosts real;     // of the library that is simulated

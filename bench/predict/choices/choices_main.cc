@@ -6,7 +6,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
+#include <fstream>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
@@ -45,9 +49,9 @@ Costs costs_of_nccl(const ChoiceCase& drawn) {
   return costs;
 }
 
-Costs costs_of_tuner(const ChoiceCase& drawn, const Cluster& cluster) {
+Costs costs_of_tuner(const ChoiceCase& drawn, std::span<const Cluster> possible) {
   Costs costs = costs_of_nccl(drawn);
-  tuner::Tuner(cluster, drawn.assumed)
+  tuner::Tuner(possible, drawn.assumed)
       .fill({.function = drawn.function, .bytes = drawn.bytes}, view(costs));
   return costs;
 }
@@ -81,18 +85,27 @@ size_t entry_of(const Pick& pick) {
          static_cast<size_t>(pick.protocol);
 }
 
-// Times of all entries that could be the best, or were picked.
-Json run_case(uint64_t seed, const ChoiceLimits& limits) {
+std::string name_of_entry(size_t entry) {
+  const auto algorithm = static_cast<nccl::TunedAlgorithm>(entry / nccl::kTunedProtocols);
+  return std::string(tuner::name_of(algorithm)) + " " +
+         std::string(
+             tuner::name_of(static_cast<nccl::TunedProtocol>(entry % nccl::kTunedProtocols)));
+}
+
+// Times of all entries that could be the best, or were picked; some may be in `earlier`.
+Json run_case(uint64_t seed, const ChoiceLimits& limits, const Json& earlier) {
   const auto drawn = draw_choice(seed, limits);
   if (!drawn) throw std::runtime_error(drawn.error().message);
   Costs nccl = costs_of_nccl(*drawn);
   Costs known = costs_of_tuner(*drawn, drawn->known);
-  Costs whole = costs_of_tuner(*drawn, drawn->whole);
+  Costs whole = costs_of_tuner(*drawn, {&drawn->whole, 1});
   std::map<size_t, double> simulated;
   const auto time_of = [&](size_t entry) {
     const auto found = simulated.find(entry);
     if (found != simulated.end()) return found->second;
-    return simulated[entry] = simulate_us(*drawn, entry);
+    const auto before = earlier.find(name_of_entry(entry));
+    return simulated[entry] =
+               before != earlier.end() ? before->get<double>() : simulate_us(*drawn, entry);
   };
   const std::array picks{*fastest(view(known)), *fastest(view(whole)), *fastest(view(nccl))};
   double best_us = time_of(entry_of(picks[0]));
@@ -103,10 +116,10 @@ Json run_case(uint64_t seed, const ChoiceLimits& limits) {
     best_us = std::min(best_us, time_of(entry));
   }
   Json times = Json::object();
+  Json predicted = Json::object();
   for (const auto& [entry, time_us] : simulated) {
-    const Pick pick{static_cast<nccl::TunedAlgorithm>(entry / nccl::kTunedProtocols),
-                    static_cast<nccl::TunedProtocol>(entry % nccl::kTunedProtocols), known[entry]};
-    times[text_of(pick)] = time_us;  // as predicted: as simulated
+    times[name_of_entry(entry)] = time_us;
+    predicted[name_of_entry(entry)] = known[entry];
   }
   return {{"seed", seed},
           {"name",
@@ -117,9 +130,10 @@ Json run_case(uint64_t seed, const ChoiceLimits& limits) {
           {"tuner_us", time_of(entry_of(picks[0]))},
           {"tuner_that_knows_the_switches_us", time_of(entry_of(picks[1]))},
           {"nccl_us", time_of(entry_of(picks[2]))},
-          {"tuner", text_of(picks[0])},
-          {"nccl", text_of(picks[2])},
-          {"times_us", times}};
+          {"tuner", name_of_entry(entry_of(picks[0]))},
+          {"nccl", name_of_entry(entry_of(picks[2]))},
+          {"times_us", times},
+          {"predicted_us", predicted}};
 }
 
 // Of one way to choose.
@@ -167,19 +181,49 @@ void print_summary(const std::vector<Json>& results) {
   }
 }
 
-// Jobs take every so many of the seeds.
-std::vector<Json> run_cases(uint64_t first, uint64_t count, uint32_t jobs,
-                            const ChoiceLimits& limits) {
-  std::vector<Json> results(count);
-  std::vector<std::exception_ptr> failures(jobs);
+struct Budget {
+  uint64_t first = 1;  // seed
+  uint64_t cases = 500;
+  uint32_t jobs = 1;     // at a time
+  double seconds = 1e9;  // no case begins later
+};
+
+// By seed, the times of lines that an earlier run of the same limits has printed.
+using Earlier = std::map<uint64_t, Json>;
+Earlier read_earlier(const std::string& path) {
+  Earlier earlier;
+  std::ifstream file(path);
+  if (!path.empty() && !file) throw std::runtime_error("cannot read " + path);
+  for (std::string line; std::getline(file, line);) {
+    const Json result = Json::parse(line, nullptr, false);
+    if (result.is_object()) earlier[result["seed"]] = result["times_us"];
+  }
+  return earlier;
+}
+
+// In the order of the seeds, each job the next one; what has run of them.
+std::vector<Json> run_cases(const Budget& budget, const ChoiceLimits& limits,
+                            const Earlier& earlier) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(budget.seconds);
+  std::mutex mutex;
+  std::vector<Json> results;
+  std::atomic<uint64_t> next{0};
+  std::vector<std::exception_ptr> failures(budget.jobs);
   std::vector<std::thread> threads;
-  for (uint32_t job = 0; job < jobs; ++job) {
+  for (uint32_t job = 0; job < budget.jobs; ++job) {
     threads.emplace_back([&, job] {
       try {
-        for (uint64_t i = job; i < count; i += jobs) {
-          results[i] = run_case(first + i, limits);
-          fmt::print("{}\n", results[i].dump());
+        while (Clock::now() < end) {
+          const uint64_t i = next++;
+          if (i >= budget.cases) return;
+          const auto found = earlier.find(budget.first + i);
+          const Json result = run_case(budget.first + i, limits,
+                                       found == earlier.end() ? Json::object() : found->second);
+          const std::lock_guard lock(mutex);
+          fmt::print("{}\n", result.dump());
           std::fflush(stdout);
+          results.push_back(result);
         }
       } catch (...) {
         failures[job] = std::current_exception();
@@ -198,14 +242,14 @@ std::vector<Json> run_cases(uint64_t first, uint64_t count, uint32_t jobs,
 
 int main(int argc, char** argv) {
   using namespace pacecar::predict;
-  uint64_t first = 1;
-  uint64_t count = 500;
-  uint32_t jobs = 1;
+  Budget budget;
   ChoiceLimits limits;
+  std::string earlier;
   CLI::App app("The tuner's choices beside the best, and beside NCCL's own");
-  app.add_option("--first", first, "Seed of the first case");
-  app.add_option("--cases", count, "How many")->check(CLI::Range(1, 1'000'000));
-  app.add_option("--jobs", jobs, "At a time")->check(CLI::Range(1, 256));
+  app.add_option("--first", budget.first, "Seed of the first case");
+  app.add_option("--cases", budget.cases, "How many")->check(CLI::Range(1, 1'000'000));
+  app.add_option("--jobs", budget.jobs, "At a time")->check(CLI::Range(1, 256));
+  app.add_option("--seconds", budget.seconds, "No case begins later");
   app.add_option("--hosts", limits.hosts, "At most so many, 8 at least")->check(CLI::Range(8, 64));
   app.add_option("--bytes", limits.bytes, "At most so many")
       ->check(CLI::Range(10'000, 256'000'000));
@@ -213,9 +257,11 @@ int main(int argc, char** argv) {
                  "The library's steps take up to so many times what the tuner assumes, or as much "
                  "less")
       ->check(CLI::Range(1.0, 10.0));
+  app.add_option("--earlier", earlier,
+                 "What this has printed with the same limits: it is not simulated again");
   CLI11_PARSE(app, argc, argv);
   try {
-    print_summary(run_cases(first, count, jobs, limits));
+    print_summary(run_cases(budget, limits, read_earlier(earlier)));
   } catch (const std::exception& failure) {
     fmt::print(stderr, "error: {}\n", failure.what());
     return 2;
