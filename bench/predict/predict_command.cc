@@ -23,7 +23,7 @@ using perf::Console;
 
 constexpr const char* kFooter = R"(Examples:
   pacecar predict --hosts 64 --gpus 8 --nics 400G --op allreduce --sizes 8:16G:x4
-  pacecar predict --hosts 12500 --hosts-per-leaf 32 --oversubscription 2 --op all --json out.json
+  pacecar predict --hosts 12500 --hosts-per-leaf 32 --oversubscription 2 --op all --json=out.json
   pacecar predict cluster.toml --html plot.html
   pacecar predict --calibrate bw.json lat.json allreduce.json --output mine.toml
   pacecar predict mine.toml --set host.nics=measured --hosts 8 --gpus 1

@@ -35,7 +35,8 @@ struct Plan {
   FlowRange early;
   FlowRange late;
   double repeats = 0;
-  double least_s = 0;  // by links that the flows leave out
+  double least_s = 0;  // by links that the flows leave out, or by all that a link has to carry
+  Cause least_cause = Cause::kNvlink;
   double extra_s = 0;  // before and after the flows
 };
 

@@ -131,6 +131,24 @@ void add_pieces(FlowSet& set, const std::vector<Edge>& edges, uint32_t pieces, u
   }
 }
 
+// No link carries all pieces in less time: while a tree fills, the first pieces do not show it.
+void bound_by_links(const std::vector<Edge>& edges, double pieces, std::span<const Link> links,
+                    Plan& plan) {
+  std::vector<double> bytes(links.size());  // of one piece
+  for (const Edge& edge : edges) {
+    for (const Route::Use& use : edge.flow.route.all()) {
+      bytes[use.link] += edge.flow.bytes * use.load;
+    }
+  }
+  for (size_t i = 0; i < links.size(); ++i) {
+    const double least = pieces * bytes[i] / links[i].rate;
+    if (least > plan.least_s) {
+      plan.least_s = least;
+      plan.least_cause = links[i].cause;
+    }
+  }
+}
+
 // What the GPUs of a host add that are behind the one that talks to the network.
 void add_local_chain(const HostGroup& group, const ProtocolCosts& costs, double piece, double bytes,
                      double directions, Plan& plan) {
@@ -172,6 +190,7 @@ Plan plan_pieces(const PlanInput& input, FlowSet& set) {
       plan.least_s = static_cast<double>(what.bytes) * (1 + 1.0 / group.gpus) / group.nvlink_rate;
     }
   }
+  bound_by_links(edges.edges(), pieces, input.network.links(), plan);
   const auto per_piece = static_cast<uint32_t>(edges.edges().size());
   const uint32_t first = set.size();
   // Brief messages leave a NIC one after another, others share it.

@@ -78,7 +78,7 @@ Prediction evaluate(const Plan& plan, std::span<const FlowTimes> times) {
     }
   }
   if (plan.least_s > found.time_s) {
-    found.terms[static_cast<size_t>(Cause::kNvlink)] += plan.least_s - found.time_s;
+    found.terms[static_cast<size_t>(plan.least_cause)] += plan.least_s - found.time_s;
     found.time_s = plan.least_s;
   }
   found.terms[static_cast<size_t>(Cause::kLatency)] += plan.extra_s;
@@ -94,18 +94,20 @@ void finish(const Cluster& cluster, const Collective& what, Prediction& found) {
   found.bus_rate = found.algorithm_rate * bus_factor(what.operation, ranks_of(cluster, what));
 }
 
+// `first_only`: what repeats is left out.
 Prediction predict_some(const Cluster& cluster, const Collective& what, const LibraryCosts& library,
-                        const Limits& limits, uint32_t hosts_max) {
+                        const Limits& limits, uint32_t hosts_max, bool first_only = false) {
   const auto hosts = representatives(cluster, what, limits, hosts_max);
   const Network network(cluster, hosts);
   FlowSet flows;
-  const Plan plan = plan_collective({.network = network,
-                                     .collective = what,
-                                     .library = library,
-                                     .limits = limits,
-                                     .hosts = hosts,
-                                     .all_hosts = hosts_of(cluster, what)},
-                                    flows);
+  Plan plan = plan_collective({.network = network,
+                               .collective = what,
+                               .library = library,
+                               .limits = limits,
+                               .hosts = hosts,
+                               .all_hosts = hosts_of(cluster, what)},
+                              flows);
+  if (first_only) plan.repeats = plan.least_s = 0;
   return evaluate(plan, run_fluid(flows, network.links(), network.congestion()));
 }
 
@@ -127,16 +129,20 @@ Prediction predict(const Cluster& cluster, const Collective& collective,
   Prediction found = predict_some(cluster, collective, library, limits, limits.hosts);
   const uint32_t all = hosts_of(cluster, collective);
   if (collective.hosts.empty() && piece_by_piece(collective) && all > limits.hosts) {
-    // A chain is longer by so many hosts, a tree higher by so many levels.
+    // A chain is longer by so many hosts, a tree higher by so many levels: for the first pieces.
     const uint32_t half = limits.hosts / 2;
-    const Prediction smaller = predict_some(cluster, collective, library, limits, half);
+    const auto first_pieces = [&](uint32_t hosts) {
+      return predict_some(cluster, collective, library, limits, hosts, true);
+    };
+    const Prediction larger = first_pieces(limits.hosts);
+    const Prediction smaller = first_pieces(half);
     const double more = collective.algorithm == Algorithm::kRing
                             ? static_cast<double>(all - limits.hosts) / half
                             : std::log2(static_cast<double>(all) / limits.hosts);
     for (size_t i = 0; i < kCauses; ++i) {
-      found.terms[i] += more * (found.terms[i] - smaller.terms[i]);
+      found.terms[i] += more * (larger.terms[i] - smaller.terms[i]);
     }
-    found.time_s += more * (found.time_s - smaller.time_s);
+    found.time_s += more * (larger.time_s - smaller.time_s);
   }
   finish(cluster, collective, found);
   return found;
