@@ -1,6 +1,6 @@
 // The tables of functions by which NCCL calls a tuner plugin: one symbol, ncclTunerPlugin_vN, per
-// version: 2 (NCCL 2.20), 3 (2.21), 4 (2.22), 5 (2.27), 6 (2.30). NCCL takes the newest, from the
-// net plugin where no tuner is named.
+// version, 2 to 6; NCCL 2.28 has 5. NCCL takes the newest, from the net plugin where no tuner is
+// named.
 //
 // The members keep NCCL's names. What changed: 3 brought the table of costs in place of one choice,
 // 4 whether buffers are registered, 5 who the communicator is and NCCL's constants, 6 chunk sizes.

@@ -12,9 +12,9 @@ namespace {
 const Tuner& tuner() {
   static const Tuner instance(
       *clusters_of({.ranks = 8,
-                   .nodes = 8,
-                   .nics = {{.name = "soft:udp:eth0", .rate = 3.125e9, .software = true}},
-                   .ranks_per_nvlink_domain = {}}));
+                    .nodes = 8,
+                    .nics = {{.name = "soft:udp:eth0", .rate = 3.125e9, .software = true}},
+                    .ranks_per_nvlink_domain = {}}));
   return instance;
 }
 
