@@ -17,7 +17,7 @@ size_t index(Operation operation, Algorithm algorithm, Protocol protocol) {
 }  // namespace
 
 CostTable::CostTable(const Cluster& cluster, std::span<const uint32_t> hosts, uint32_t channels,
-                     const LibraryCosts& library, const Limits& limits)
+                     const LibraryCosts& library, const Limits& limits, Wanted wanted)
     : columns_(kOperations * kAlgorithms * kProtocols) {
   Collective what{.channels = channels, .hosts = {hosts.begin(), hosts.end()}};
   for (size_t i = 0; i < columns_.size(); ++i) {
@@ -25,7 +25,8 @@ CostTable::CostTable(const Cluster& cluster, std::span<const uint32_t> hosts, ui
     what.algorithm = static_cast<Algorithm>(i / kProtocols % kAlgorithms);
     what.protocol = static_cast<Protocol>(i % kProtocols);
     columns_[i].fill(0);
-    if (!supported(what.operation, what.algorithm)) continue;
+    if (!supported(what.operation, what.algorithm) || !wanted(what.operation, what.algorithm))
+      continue;
     for (size_t size = 0; size < kSizes; ++size) {
       what.bytes = Bytes{1} << (kSmallest + size);
       columns_[i][size] = static_cast<float>(predict(cluster, what, library, limits).time_s);

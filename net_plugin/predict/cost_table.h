@@ -30,8 +30,11 @@ class CostTable {
 
   // `hosts` take part, in the order of their ranks; empty: all of the cluster. `channels` as in
   // Collective.
+  // Only what is `wanted`, among what is supported, is predicted: it takes the less time.
+  using Wanted = bool (*)(Operation operation, Algorithm algorithm);
   CostTable(const Cluster& cluster, std::span<const uint32_t> hosts, uint32_t channels,
-            const LibraryCosts& library = nccl_costs(), const Limits& limits = kQuick);
+            const LibraryCosts& library = nccl_costs(), const Limits& limits = kQuick,
+            Wanted wanted = supported);
 
   // Seconds; none where there is no such algorithm for this operation. Between powers of two times
   // are taken to grow evenly; beyond the table, in proportion.

@@ -160,9 +160,10 @@ Plan plan_pat(const PlanInput& input, FlowSet& set) {
   const uint32_t near = cluster.fabric.hosts_per_leaf == 0
                             ? input.all_hosts
                             : std::min(input.all_hosts, cluster.fabric.hosts_per_leaf);
+  const double spread = std::max(1.0, nics / group.gpus);  // NICs that a rank divides it among
   Plan plan{.flows = {set.size(), 0}};
   for (uint32_t distance = 1; distance < ranks; distance *= 2) {
-    const double payload = share * std::min(distance, ranks - distance);
+    const double payload = share / spread * std::min(distance, ranks - distance);
     const uint32_t hosts_on = distance / group.gpus;
     Flow flow;
     if (hosts_on == 0) {
@@ -171,7 +172,7 @@ Plan plan_pat(const PlanInput& input, FlowSet& set) {
       const bool same_leaf = near == input.all_hosts;
       flow =
           network.remote(network.kind(host, 0), network.kind(host, 0), same_leaf, payload, costs);
-      const double load = group.gpus / nics * (1 + ack_share(network.kind(host, 0)));
+      const double load = spread * group.gpus / nics * (1 + ack_share(network.kind(host, 0)));
       flow.route.add(network.nic_out(host, 0), load);
       flow.route.add(network.nic_in(host, 0), load);
       if (!same_leaf) {

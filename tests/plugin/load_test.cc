@@ -8,6 +8,7 @@
 #include <thread>
 #include <tuple>
 
+#include "net_plugin/abi/tuner.h"
 #include "tests/plugin/plugin_test.h"
 
 namespace pacecar::test {
@@ -40,7 +41,9 @@ TEST(Load, ExportsTheTablesOnly) {
   std::istringstream symbols(output_of("nm -D --defined-only " + std::string(kPluginPath)));
   std::set<std::string> found;
   for (std::string address, type, name; symbols >> address >> type >> name;) {
-    EXPECT_TRUE(name.starts_with("ncclNetPlugin_v") || name.starts_with("ncclProfiler_v")) << name;
+    EXPECT_TRUE(name.starts_with("ncclNetPlugin_v") || name.starts_with("ncclProfiler_v") ||
+                name.starts_with("ncclTunerPlugin_v"))
+        << name;
     found.insert(name);
   }
   for (int version = nccl::kOldestVersion; version <= nccl::kNewestVersion; ++version) {
@@ -48,6 +51,9 @@ TEST(Load, ExportsTheTablesOnly) {
   }
   for (int version = nccl::kOldestProfiler; version <= nccl::kNewestProfiler; ++version) {
     EXPECT_TRUE(found.contains("ncclProfiler_v" + std::to_string(version))) << version;
+  }
+  for (int version = nccl::kOldestTuner; version <= nccl::kNewestTuner; ++version) {
+    EXPECT_TRUE(found.contains("ncclTunerPlugin_v" + std::to_string(version))) << version;
   }
 }
 

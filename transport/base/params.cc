@@ -34,6 +34,7 @@ constexpr std::string_view choices_of() {
   if constexpr (std::is_same_v<T, Security>) return "off|auth|encrypt";
   if constexpr (std::is_same_v<T, GpuSetting>) return "auto|direct|staged|host";
   if constexpr (std::is_same_v<T, ProfilerSetting>) return "off|on|all";
+  if constexpr (std::is_same_v<T, TunerSetting>) return "off|on|observe";
   if constexpr (std::is_same_v<T, WireMode>) return "extended|auto|roce";
   if constexpr (std::is_same_v<T, LogLevel>) return "error|warn|info|trace";
   return {};
@@ -97,7 +98,8 @@ using Field =
     std::variant<std::string Params::*, bool Params::*, uint32_t Params::*, Bytes Params::*,
                  Rate Params::*, Duration Params::*, Progress Params::*, Sharing Params::*,
                  Integrity Params::*, Security Params::*, GpuSetting Params::*,
-                 ProfilerSetting Params::*, WireMode Params::*, LogLevel Params::*>;
+                 ProfilerSetting Params::*, TunerSetting Params::*, WireMode Params::*,
+                 LogLevel Params::*>;
 
 constexpr std::array<Field, kTable.size()> kFields{
 #define PACECAR_PARAM(type, field, ...) &Params::field,

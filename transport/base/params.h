@@ -24,6 +24,7 @@ enum class Sharing : uint8_t { kAuto, kOff };
 enum class Integrity : uint8_t { kAuto, kFull, kHeader };
 enum class GpuSetting : uint8_t { kAuto, kDirect, kStaged, kHost };
 enum class ProfilerSetting : uint8_t { kOff, kOn, kAll };
+enum class TunerSetting : uint8_t { kOff, kOn, kObserve };
 
 struct Params {
 #define PACECAR_PARAM(type, field, name, default_value, ...) type field = default_value;

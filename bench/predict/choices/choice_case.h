@@ -1,0 +1,43 @@
+// Random choices that NCCL has: a network, an operation, a size. Each as the packet simulator runs
+// it, as the tuner sees it, and as NCCL's own model does.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/predict/choices/nccl_model.h"
+#include "bench/sim/run_spec.h"
+#include "net_plugin/predict/cluster.h"
+#include "net_plugin/predict/library_costs.h"
+#include "transport/base/result.h"
+
+namespace pacecar::predict {
+
+struct ChoiceCase {
+  std::string fabric;  // "ethernet", "two rails", "oversubscribed"
+  std::string name;
+  RunSpec run;  // without its workload
+  uint32_t hosts = 8;
+  uint32_t nics = 1;  // of a host, each on a rail of its own
+  double nic_rate = 0;
+  nccl::TunedFunction function{};
+  Bytes bytes = 0;
+  std::vector<Cluster> known;  // as the plugin knows it: its NICs, and not the switches
+  Cluster whole;               // with the switches
+  NcclNetwork nccl;
+  LibraryCosts assumed;  // by the tuner
+  LibraryCosts real;     // of the library that is simulated
+};
+
+struct ChoiceLimits {
+  uint32_t hosts = 64;
+  Bytes bytes = 64'000'000;
+  // The real costs of a step are up to so many times what is assumed, or as much less; 1: the same.
+  double cost_error = 1;
+};
+
+// The same seed and limits draw the same case. Errors: those of the simulator's topologies.
+Result<ChoiceCase> draw_choice(uint64_t seed, const ChoiceLimits& limits);
+
+}  // namespace pacecar::predict

@@ -1,0 +1,270 @@
+// Does the tuner choose well? Random choices that NCCL has, every one of them run in the packet
+// simulator as far as it could be the best: the tuner's pick beside the best, and beside that of
+// NCCL's own model. Prints a line of JSON per case, then a summary.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "bench/predict/choices/choice_case.h"
+#include "bench/predict/choices/library_flows.h"
+#include "bench/sim/run.h"
+#include "net_plugin/tuner/tuner.h"
+
+namespace pacecar::predict {
+namespace {
+
+using tuner::CostView;
+using tuner::Pick;
+using Json = nlohmann::json;
+using Costs = std::array<float, nccl::kTunedAlgorithms * nccl::kTunedProtocols>;
+
+constexpr std::array kFunctionNames{"broadcast", "reduce", "all-gather", "reduce-scatter",
+                                    "all-reduce"};
+constexpr std::array kOperations{Operation::kBroadcast, Operation::kReduce, Operation::kAllGather,
+                                 Operation::kReduceScatter, Operation::kAllReduce};
+constexpr std::array kProtocols{Protocol::kLl, Protocol::kLl128, Protocol::kSimple};
+
+CostView view(Costs& costs) {
+  return {costs.data(), nccl::kTunedAlgorithms, nccl::kTunedProtocols};
+}
+
+Costs costs_of_nccl(const ChoiceCase& drawn) {
+  Costs costs;
+  for (int i = 0; i < static_cast<int>(costs.size()); ++i) {
+    costs[static_cast<size_t>(i)] = nccl_time_us(
+        drawn.nccl, drawn.function, static_cast<nccl::TunedAlgorithm>(i / nccl::kTunedProtocols),
+        static_cast<nccl::TunedProtocol>(i % nccl::kTunedProtocols), drawn.bytes);
+  }
+  return costs;
+}
+
+Costs costs_of_tuner(const ChoiceCase& drawn, std::span<const Cluster> possible) {
+  Costs costs = costs_of_nccl(drawn);
+  tuner::Tuner(possible, drawn.assumed)
+      .fill({.function = drawn.function, .bytes = drawn.bytes}, view(costs));
+  return costs;
+}
+
+LibraryFlows flows_of(const ChoiceCase& drawn, size_t entry) {
+  const auto algorithm = static_cast<nccl::TunedAlgorithm>(entry / nccl::kTunedProtocols);
+  return {.hosts = drawn.hosts,
+          .nics = drawn.nics,
+          .operation = kOperations[static_cast<size_t>(drawn.function)],
+          .algorithm = algorithm == nccl::TunedAlgorithm::kTree   ? Algorithm::kTree
+                       : algorithm == nccl::TunedAlgorithm::kRing ? Algorithm::kRing
+                                                                  : Algorithm::kPat,
+          .bytes = drawn.bytes,
+          .costs = drawn.real.of(kProtocols[entry % nccl::kTunedProtocols])};
+}
+
+double simulate_us(const ChoiceCase& drawn, size_t entry) {
+  const LibraryFlows flows = flows_of(drawn, entry);
+  RunSpec run = drawn.run;
+  run.workload = library_workload(flows);
+  const auto result = run_experiment(run);
+  if (!result) throw std::runtime_error(result.error().message);
+  if (!result->complete) throw std::runtime_error("the run came to no end: " + drawn.name);
+  double last_s = 0;
+  for (const FlowResult& flow : result->flows) last_s = std::max(last_s, flow.received.seconds());
+  return (flows.costs.launch_s + last_s) * 1e6;
+}
+
+size_t entry_of(const Pick& pick) {
+  return static_cast<size_t>(pick.algorithm) * nccl::kTunedProtocols +
+         static_cast<size_t>(pick.protocol);
+}
+
+std::string name_of_entry(size_t entry) {
+  const auto algorithm = static_cast<nccl::TunedAlgorithm>(entry / nccl::kTunedProtocols);
+  return std::string(tuner::name_of(algorithm)) + " " +
+         std::string(
+             tuner::name_of(static_cast<nccl::TunedProtocol>(entry % nccl::kTunedProtocols)));
+}
+
+// Times of all entries that could be the best, or were picked; some may be in `earlier`.
+Json run_case(uint64_t seed, const ChoiceLimits& limits, const Json& earlier) {
+  const auto drawn = draw_choice(seed, limits);
+  if (!drawn) throw std::runtime_error(drawn.error().message);
+  Costs nccl = costs_of_nccl(*drawn);
+  Costs known = costs_of_tuner(*drawn, drawn->known);
+  Costs whole = costs_of_tuner(*drawn, {&drawn->whole, 1});
+  std::map<size_t, double> simulated;
+  const auto time_of = [&](size_t entry) {
+    const auto found = simulated.find(entry);
+    if (found != simulated.end()) return found->second;
+    const auto before = earlier.find(name_of_entry(entry));
+    return simulated[entry] =
+               before != earlier.end() ? before->get<double>() : simulate_us(*drawn, entry);
+  };
+  const std::array picks{*fastest(view(known)), *fastest(view(whole)), *fastest(view(nccl))};
+  double best_us = time_of(entry_of(picks[0]));
+  for (const Pick& pick : picks) best_us = std::min(best_us, time_of(entry_of(pick)));
+  for (size_t entry = 0; entry < nccl.size(); ++entry) {
+    if (nccl[entry] == nccl::kRuledOut) continue;
+    if (least_s(flows_of(*drawn, entry), drawn->nic_rate) * 1e6 > best_us) continue;
+    best_us = std::min(best_us, time_of(entry));
+  }
+  Json times = Json::object();
+  Json predicted = Json::object();
+  for (const auto& [entry, time_us] : simulated) {
+    times[name_of_entry(entry)] = time_us;
+    predicted[name_of_entry(entry)] = known[entry];
+  }
+  return {{"seed", seed},
+          {"name",
+           std::string(kFunctionNames[static_cast<size_t>(drawn->function)]) + ", " + drawn->name},
+          {"fabric", drawn->fabric},
+          {"operation", kFunctionNames[static_cast<size_t>(drawn->function)]},
+          {"best_us", best_us},
+          {"tuner_us", time_of(entry_of(picks[0]))},
+          {"tuner_that_knows_the_switches_us", time_of(entry_of(picks[1]))},
+          {"nccl_us", time_of(entry_of(picks[2]))},
+          {"tuner", name_of_entry(entry_of(picks[0]))},
+          {"nccl", name_of_entry(entry_of(picks[2]))},
+          {"times_us", times},
+          {"predicted_us", predicted}};
+}
+
+// Of one way to choose.
+struct Score {
+  double near = 0;  // cases within 3% of the best
+  double sum_us = 0;
+
+  void add(double time_us, double best_us) {
+    near += time_us <= 1.03 * best_us ? 1 : 0;
+    sum_us += time_us;
+  }
+};
+
+struct Scores {
+  double cases = 0;
+  double best_sum_us = 0;
+  std::array<Score, 3> ways;
+};
+
+constexpr std::array kWays{"tuner_us", "tuner_that_knows_the_switches_us", "nccl_us"};
+
+void print_summary(const std::vector<Json>& results) {
+  std::map<std::string, Scores> groups;
+  for (const Json& result : results) {
+    const double best_us = result["best_us"];
+    const std::string fabric = result["fabric"];
+    const std::string operation = result["operation"];
+    for (const std::string& group : {std::string("all"), fabric, operation}) {
+      Scores& scores = groups[group];
+      scores.cases += 1;
+      scores.best_sum_us += best_us;
+      for (size_t i = 0; i < kWays.size(); ++i) scores.ways[i].add(result[kWays[i]], best_us);
+    }
+  }
+  fmt::print(
+      "{:18} {:>5} | within 3% of the best: {:>6} {:>8} {:>6} | sum of times / NCCL's: "
+      "{:>6} {:>8} {:>6}\n",
+      "", "cases", "tuner", "switches", "NCCL", "tuner", "switches", "best");
+  for (const auto& [name, scores] : groups) {
+    const auto& [tuner, whole, nccl] = scores.ways;
+    fmt::print("{:18} {:5} | {:29.1f}% {:7.1f}% {:5.1f}% | {:30.3f} {:8.3f} {:6.3f}\n", name,
+               scores.cases, 100 * tuner.near / scores.cases, 100 * whole.near / scores.cases,
+               100 * nccl.near / scores.cases, tuner.sum_us / nccl.sum_us,
+               whole.sum_us / nccl.sum_us, scores.best_sum_us / nccl.sum_us);
+  }
+}
+
+struct Budget {
+  uint64_t first = 1;  // seed
+  uint64_t cases = 500;
+  uint32_t jobs = 1;     // at a time
+  double seconds = 1e9;  // no case begins later
+};
+
+// By seed, the times of lines that an earlier run of the same limits has printed.
+using Earlier = std::map<uint64_t, Json>;
+Earlier read_earlier(const std::string& path) {
+  Earlier earlier;
+  std::ifstream file(path);
+  if (!path.empty() && !file) throw std::runtime_error("cannot read " + path);
+  for (std::string line; std::getline(file, line);) {
+    const Json result = Json::parse(line, nullptr, false);
+    if (result.is_object()) earlier[result["seed"]] = result["times_us"];
+  }
+  return earlier;
+}
+
+// In the order of the seeds, each job the next one; what has run of them.
+std::vector<Json> run_cases(const Budget& budget, const ChoiceLimits& limits,
+                            const Earlier& earlier) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(budget.seconds);
+  std::mutex mutex;
+  std::vector<Json> results;
+  std::atomic<uint64_t> next{0};
+  std::vector<std::exception_ptr> failures(budget.jobs);
+  std::vector<std::thread> threads;
+  for (uint32_t job = 0; job < budget.jobs; ++job) {
+    threads.emplace_back([&, job] {
+      try {
+        while (Clock::now() < end) {
+          const uint64_t i = next++;
+          if (i >= budget.cases) return;
+          const auto found = earlier.find(budget.first + i);
+          const Json result = run_case(budget.first + i, limits,
+                                       found == earlier.end() ? Json::object() : found->second);
+          const std::lock_guard lock(mutex);
+          fmt::print("{}\n", result.dump());
+          std::fflush(stdout);
+          results.push_back(result);
+        }
+      } catch (...) {
+        failures[job] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  return results;
+}
+
+}  // namespace
+}  // namespace pacecar::predict
+
+int main(int argc, char** argv) {
+  using namespace pacecar::predict;
+  Budget budget;
+  ChoiceLimits limits;
+  std::string earlier;
+  CLI::App app("The tuner's choices beside the best, and beside NCCL's own");
+  app.add_option("--first", budget.first, "Seed of the first case");
+  app.add_option("--cases", budget.cases, "How many")->check(CLI::Range(1, 1'000'000));
+  app.add_option("--jobs", budget.jobs, "At a time")->check(CLI::Range(1, 256));
+  app.add_option("--seconds", budget.seconds, "No case begins later");
+  app.add_option("--hosts", limits.hosts, "At most so many, 8 at least")->check(CLI::Range(8, 64));
+  app.add_option("--bytes", limits.bytes, "At most so many")
+      ->check(CLI::Range(10'000, 256'000'000));
+  app.add_option("--cost-error", limits.cost_error,
+                 "The library's steps take up to so many times what the tuner assumes, or as much "
+                 "less")
+      ->check(CLI::Range(1.0, 10.0));
+  app.add_option("--earlier", earlier,
+                 "What this has printed with the same limits: it is not simulated again");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    print_summary(run_cases(budget, limits, read_earlier(earlier)));
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "error: {}\n", failure.what());
+    return 2;
+  }
+  return 0;
+}

@@ -1,0 +1,62 @@
+#include "net_plugin/tuner/facts.h"
+
+#include <algorithm>
+
+namespace pacecar::tuner {
+namespace {
+
+// From a post to its poll: bench/README.md has the software NIC's; RDMA NICs' is of the order that
+// their vendors give.
+constexpr double kSoftwareLatency = 4e-6;
+constexpr double kHardwareLatency = 1e-6;
+
+// Assumed of leaves.
+constexpr uint32_t kHostsPerLeaf = 4;
+constexpr double kOversubscription = 2;
+
+predict::NicKind kind_of(const NicFacts& facts) {
+  predict::NicKind kind;
+  kind.name = facts.name;
+  kind.rate = facts.rate;
+  if (facts.packet_bytes > 0) kind.packet_bytes = facts.packet_bytes;
+  kind.latency_s = facts.software ? kSoftwareLatency : kHardwareLatency;
+  return kind;
+}
+
+tl::unexpected<Error> doubt(std::string reason) {
+  return fail(ErrorCode::kNotFound, std::move(reason));
+}
+
+}  // namespace
+
+Result<std::vector<predict::Cluster>> clusters_of(const Facts& facts) {
+  if (facts.nodes < 2) return doubt("the communicator does not leave its host");
+  if (facts.ranks % facts.nodes != 0) return doubt("hosts have different numbers of ranks");
+  const size_t gpus = facts.ranks / facts.nodes;
+  if (gpus == 0) return doubt("there are more hosts than ranks");
+  if (facts.ranks_per_nvlink_domain.value_or(gpus) > gpus) return doubt("NVLink joins hosts");
+  if (facts.nics.empty()) return doubt("no NIC of ours is open");
+  if (facts.nics.size() > 2 * gpus) {
+    return doubt("it is not known which of so many NICs so few ranks use");
+  }
+  predict::Cluster one_switch;
+  one_switch.nic_kinds.clear();
+  one_switch.groups = {{.hosts = static_cast<uint32_t>(facts.nodes),
+                        .gpus = static_cast<uint32_t>(gpus),
+                        .nics = {}}};
+  for (const NicFacts& nic : facts.nics) {
+    if (nic.rate <= 0) {
+      return doubt("the rate of " + nic.name + " is not known; PACECAR_LINE_RATE tells it");
+    }
+    one_switch.groups[0].nics.push_back(static_cast<uint32_t>(one_switch.nic_kinds.size()));
+    one_switch.nic_kinds.push_back(kind_of(nic));
+  }
+  predict::Cluster leaves = one_switch;
+  leaves.fabric.hosts_per_leaf =
+      std::clamp(static_cast<uint32_t>(facts.nodes / 2), 1U, kHostsPerLeaf);
+  leaves.fabric.rails = facts.nics.size() > 1;
+  leaves.fabric.oversubscription = kOversubscription;
+  return std::vector{std::move(one_switch), std::move(leaves)};
+}
+
+}  // namespace pacecar::tuner

@@ -1,0 +1,37 @@
+// What this process knows of the job's cluster, and the clusters that the predictor takes it for.
+//
+// All ranks must come to the same choices, or the job hangs, and the plugin cannot ask the others.
+// So only what is the same on hosts that are alike counts: nothing that is measured. Pure.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "net_plugin/predict/cluster.h"
+#include "transport/base/result.h"
+
+namespace pacecar::tuner {
+
+struct NicFacts {
+  std::string name;
+  double rate = 0;          // bytes per second; 0: not known
+  double packet_bytes = 0;  // payload of a full packet
+  bool software = false;
+};
+
+struct Facts {
+  size_t ranks = 0;
+  size_t nodes = 0;
+  std::vector<NicFacts> nics;  // of this host, which the others are taken to be like
+  std::optional<size_t> ranks_per_nvlink_domain;  // the most
+};
+
+// The clusters that it may be, each as likely as the others: nobody tells the plugin of the
+// switches, so that it is one switch for all hosts, or leaves with too few uplinks, where far
+// traffic costs more. GPUs' own links are taken not to be what limits. Errors: kNotFound, with what
+// is not known or does not fit: then NCCL's own choices stand.
+Result<std::vector<predict::Cluster>> clusters_of(const Facts& facts);
+
+}  // namespace pacecar::tuner

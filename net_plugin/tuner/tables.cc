@@ -1,0 +1,185 @@
+// The tables by which NCCL calls the tuner, of every version, over one Tuning per communicator. The
+// functions never throw, never block once the communicator is there, and answer success: an init
+// that fails would end the communicator, and NCCL's own choice is always there.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "net_plugin/abi/tuner.h"
+#include "net_plugin/communicator.h"
+#include "net_plugin/log.h"
+#include "net_plugin/tuner/facts.h"
+#include "net_plugin/tuner/tuners.h"
+#include "transport/base/params_environment.h"
+
+namespace pacecar::tuner {
+namespace {
+
+using nccl::NcclResult;
+using nccl::NvlDomainsV5;
+using nccl::TunedFunction;
+
+// Of the NICs that are open: what is joined in another one is not told beside it.
+std::vector<NicFacts> open_nics() {
+  std::vector<NicFacts> facts;
+  const std::shared_ptr<Context> context = plugin::current_context();
+  if (context == nullptr) return facts;
+  const std::span<const NicInfo> nics = context->nics();
+  std::vector<bool> joined(nics.size());
+  for (const NicInfo& nic : nics) {
+    for (const size_t member : nic.members) joined[member] = true;
+  }
+  for (size_t i = 0; i < nics.size(); ++i) {
+    if (joined[i]) continue;
+    facts.push_back({.name = nics[i].name,
+                     .rate = static_cast<double>(nics[i].speed_mbps) * 1e6 / 8,
+                     .packet_bytes = static_cast<double>(nics[i].mtu_bytes),
+                     .software = nics[i].name.starts_with("soft:")});
+  }
+  return facts;
+}
+
+// kOff, too, where the parameters cannot be read: the net plugin says why.
+TunerSetting setting() {
+  const Result<Params> params = load_params_from_environment({}, nullptr);
+  return params ? params->tuner : TunerSetting::kOff;
+}
+
+void* open(size_t ranks, size_t nodes, const NvlDomainsV5* domains) {
+  const TunerSetting wanted = setting();
+  if (wanted == TunerSetting::kOff) return nullptr;
+  Facts facts{.ranks = ranks, .nodes = nodes, .nics = open_nics(), .ranks_per_nvlink_domain = {}};
+  if (domains != nullptr && domains->ranks_max > 0) {
+    facts.ranks_per_nvlink_domain = static_cast<size_t>(domains->ranks_max);
+  }
+  const auto clusters = clusters_of(facts);
+  if (!clusters) {
+    plugin::log(LogLevel::kInfo, "tuner: NCCL's own choices stand: " + clusters.error().message);
+    return nullptr;
+  }
+  const bool observes = wanted == TunerSetting::kObserve;
+  void* const context = tuners().open(std::make_unique<Tuning>(Tuner(*clusters), observes));
+  plugin::log(LogLevel::kInfo, context == nullptr
+                                   ? "tuner: NCCL's own choices stand: too many communicators"
+                               : observes ? "tuner: tells what it would choose"
+                                          : "tuner: chooses algorithms and protocols");
+  return context;
+}
+
+NcclResult init(void** context, size_t ranks, size_t nodes, nccl::Logger logger,
+                const NvlDomainsV5* domains) noexcept {
+  if (context == nullptr) return NcclResult::kInvalidArgument;
+  *context = nullptr;
+  try {
+    plugin::set_logger(logger);
+    *context = open(ranks, nodes, domains);
+  } catch (...) {  // no memory: NCCL's own choices stand
+  }
+  return NcclResult::kSuccess;
+}
+
+// This version does not say what NCCL has ruled out, and takes what it is given without a look: it
+// is given nothing.
+NcclResult init_v2(size_t /*ranks*/, size_t /*nodes*/, nccl::Logger logger,
+                   void** context) noexcept {
+  if (context == nullptr) return NcclResult::kInvalidArgument;
+  *context = nullptr;
+  plugin::set_logger(logger);
+  return NcclResult::kSuccess;
+}
+
+NcclResult init_v3(size_t ranks, size_t nodes, nccl::Logger logger, void** context) noexcept {
+  return init(context, ranks, nodes, logger, nullptr);
+}
+
+NcclResult init_v5(void** context, uint64_t /*comm_id*/, size_t ranks, size_t nodes,
+                   nccl::Logger logger, NvlDomainsV5* domains,
+                   nccl::TunerConstants* /*constants*/) noexcept {
+  return init(context, ranks, nodes, logger, domains);
+}
+
+std::string text_of(const Pick& pick) {
+  return fmt::format("{} {} in {:.1f} us", name_of(pick.algorithm), name_of(pick.protocol),
+                     pick.time_us);
+}
+
+// Once per function and power of two.
+void tell(Tuning& tuning, const Call& call, const CostView& own) {
+  constexpr int kEntries = nccl::kTunedAlgorithms * nccl::kTunedProtocols;
+  const auto function = static_cast<size_t>(call.function);
+  if (function >= tuning.told.size() || own.algorithms * own.protocols > kEntries) return;
+  const uint64_t bit = std::bit_floor(call.bytes);
+  if ((tuning.told[function].fetch_or(bit, std::memory_order_relaxed) & bit) != 0) return;
+  std::array<float, kEntries> copy{};
+  std::copy_n(own.entries, own.algorithms * own.protocols, copy.begin());
+  const CostView ours{copy.data(), own.algorithms, own.protocols};
+  if (!tuning.tuner.fill(call, ours)) return;
+  const auto nccl_takes = fastest(own);
+  const auto we_take = fastest(ours);
+  if (!nccl_takes || !we_take) return;
+  constexpr std::array<std::string_view, nccl::kTunedFunctions> kNames{
+      "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"};
+  plugin::log(LogLevel::kInfo,
+              fmt::format("tuner: {} of {} B: would take {}; NCCL takes {}", kNames[function],
+                          call.bytes, text_of(*we_take), text_of(*nccl_takes)));
+}
+
+NcclResult get_v4(void* context, TunedFunction function, size_t bytes, int operations,
+                  float** costs, int algorithms, int protocols, int /*registered*/,
+                  int* /*channels*/) noexcept {
+  Tuning* const tuning = tuners().find(context);
+  if (tuning == nullptr || costs == nullptr) return NcclResult::kSuccess;
+  const Call call{.function = function, .bytes = bytes, .operations = operations};
+  const CostView view{reinterpret_cast<float*>(costs), algorithms, protocols};
+  if (!tuning->observes) {
+    tuning->tuner.fill(call, view);
+    return NcclResult::kSuccess;
+  }
+  try {
+    tell(*tuning, call, view);
+  } catch (...) {  // no memory: it is not told
+  }
+  return NcclResult::kSuccess;
+}
+
+NcclResult get_v3(void* context, TunedFunction function, size_t bytes, int operations,
+                  float** costs, int algorithms, int protocols, int* channels) noexcept {
+  return get_v4(context, function, bytes, operations, costs, algorithms, protocols, 0, channels);
+}
+
+NcclResult get_v2(void* /*context*/, TunedFunction /*function*/, size_t /*bytes*/, int /*collnet*/,
+                  int /*nvls*/, int /*operations*/, int* /*algorithm*/, int* /*protocol*/,
+                  int* /*channels*/) noexcept {
+  return NcclResult::kSuccess;
+}
+
+NcclResult finalize(void* context) noexcept {
+  tuners().close(context);
+  return NcclResult::kSuccess;
+}
+
+constexpr const char* kName = "Pacecar";
+
+}  // namespace
+}  // namespace pacecar::tuner
+
+extern "C" {
+
+#define PACECAR_TUNER_TABLE(version, ...)                                                         \
+  [[gnu::visibility(                                                                              \
+      "default")]] extern constexpr pacecar::nccl::TunerV##version ncclTunerPlugin_v##version = { \
+      pacecar::tuner::kName, __VA_ARGS__};
+
+PACECAR_TUNER_TABLE(2, pacecar::tuner::init_v2, pacecar::tuner::get_v2, pacecar::tuner::finalize)
+PACECAR_TUNER_TABLE(3, pacecar::tuner::init_v3, pacecar::tuner::get_v3, pacecar::tuner::finalize)
+PACECAR_TUNER_TABLE(4, pacecar::tuner::init_v3, pacecar::tuner::get_v4, pacecar::tuner::finalize)
+PACECAR_TUNER_TABLE(5, pacecar::tuner::init_v5, pacecar::tuner::get_v4, pacecar::tuner::finalize)
+PACECAR_TUNER_TABLE(6, pacecar::tuner::init_v5, pacecar::tuner::get_v4, pacecar::tuner::finalize,
+                    nullptr)
+#undef PACECAR_TUNER_TABLE
+}

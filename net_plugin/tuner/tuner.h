@@ -1,0 +1,60 @@
+// What a collective of one communicator takes by each algorithm and protocol that NCCL would use:
+// the predictor's times, in NCCL's numbers and units. Pure; immutable once made, any thread.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "net_plugin/abi/tuner.h"
+#include "net_plugin/predict/cost_table.h"
+
+namespace pacecar::tuner {
+
+// As NCCL calls.
+struct Call {
+  nccl::TunedFunction function{};
+  size_t bytes = 0;
+  int operations = 1;  // that NCCL would launch together
+};
+
+// NCCL's table: rows by algorithm, columns by protocol.
+struct CostView {
+  float* entries = nullptr;
+  int algorithms = 0;
+  int protocols = 0;
+
+  float& at(int algorithm, int protocol) const { return entries[algorithm * protocols + protocol]; }
+};
+
+struct Pick {
+  nccl::TunedAlgorithm algorithm{};
+  nccl::TunedProtocol protocol{};
+  float time_us = 0;
+
+  bool operator==(const Pick&) const = default;
+};
+
+// Which entry NCCL takes: the smallest that is not ruled out, of equals the first. None: all are.
+std::optional<Pick> fastest(const CostView& costs);
+// As NCCL writes them: "Ring", "LL128".
+std::string_view name_of(nccl::TunedAlgorithm algorithm);
+std::string_view name_of(nccl::TunedProtocol protocol);
+
+class Tuner {
+ public:
+  // The cluster is one of `possible`, which are as likely: times are means over them.
+  explicit Tuner(std::span<const predict::Cluster> possible,
+                 const predict::LibraryCosts& library = predict::nccl_costs());
+
+  // Writes what is predicted into all entries that NCCL has not ruled out. False, and nothing is
+  // changed, in doubt: an operation, an algorithm or a table that is not known, nothing to move, or
+  // several operations at once. All or nothing: times of two models do not compare.
+  bool fill(const Call& call, const CostView& costs) const;
+
+ private:
+  std::vector<predict::CostTable> tables_;
+};
+
+}  // namespace pacecar::tuner

@@ -1,0 +1,86 @@
+// What is known of the cluster, and contexts that are numbers.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "net_plugin/tuner/facts.h"
+#include "net_plugin/tuner/tuners.h"
+
+namespace pacecar::tuner {
+namespace {
+
+Facts facts_of_two_rails() {
+  return {.ranks = 64,
+          .nodes = 8,
+          .nics = {{.name = "mlx5_0", .rate = 25e9, .packet_bytes = 4096},
+                   {.name = "soft:udp:eth0", .rate = 3.125e9, .software = true}},
+          .ranks_per_nvlink_domain = 8};
+}
+
+TEST(TunerFacts, MakeACluster) {
+  const auto clusters = clusters_of(facts_of_two_rails());
+  ASSERT_TRUE(clusters.has_value());
+  ASSERT_EQ(clusters->size(), 2U);
+  for (const auto& cluster : *clusters) {
+    EXPECT_EQ(cluster.hosts(), 8U);
+    EXPECT_EQ(cluster.groups[0].gpus, 8U);
+    ASSERT_EQ(cluster.groups[0].nics.size(), 2U);
+    EXPECT_EQ(cluster.nic_kinds[0].rate, 25e9);
+    EXPECT_EQ(cluster.nic_kinds[1].rate, 3.125e9);
+    EXPECT_GT(cluster.nic_kinds[1].latency_s, cluster.nic_kinds[0].latency_s);
+  }
+  EXPECT_GT((*clusters)[1].fabric.oversubscription, 1);
+}
+
+TEST(TunerFacts, DoubtNamesWhatIsMissing) {
+  const auto message = [](auto change) {
+    Facts facts = facts_of_two_rails();
+    change(facts);
+    const auto clusters = clusters_of(facts);
+    return clusters ? std::string() : clusters.error().message;
+  };
+  EXPECT_NE(message([](Facts& f) { f.nics[1].rate = 0; }).find("soft:udp:eth0"), std::string::npos);
+  EXPECT_NE(message([](Facts& f) { f.nics.clear(); }), "");
+  EXPECT_NE(message([](Facts& f) { f.nodes = 1; }), "");
+  EXPECT_NE(message([](Facts& f) { f.ranks = 63; }), "");
+  EXPECT_NE(message([](Facts& f) { f.ranks_per_nvlink_domain = 64; }), "");
+  EXPECT_NE(message([](Facts& f) {
+              f.ranks = 8;
+              f.ranks_per_nvlink_domain = 1;
+              f.nics.resize(3, f.nics[0]);
+            }),
+            "");
+}
+
+std::unique_ptr<Tuning> any_tuning() {
+  static const auto clusters = *clusters_of({.ranks = 2,
+                                             .nodes = 2,
+                                             .nics = {{.name = "a", .rate = 1e9}},
+                                             .ranks_per_nvlink_domain = {}});
+  // A copy: a table takes a while to make.
+  static const Tuner tuner(clusters);
+  return std::make_unique<Tuning>(tuner, false);
+}
+
+TEST(Tuners, ContextsAreBoundedAndNeverTheSameAgain) {
+  const auto tuners = std::make_unique<Tuners>();
+  std::set<void*> seen;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<void*> open;
+    for (size_t i = 0; i < Tuners::kMost; ++i) {
+      void* const context = tuners->open(any_tuning());
+      ASSERT_NE(tuners->find(context), nullptr);
+      ASSERT_TRUE(seen.insert(context).second);
+      open.push_back(context);
+    }
+    EXPECT_EQ(tuners->open(any_tuning()), nullptr);
+    for (void* const context : open) {
+      tuners->close(context);
+      tuners->close(context);
+    }
+    for (void* const context : seen) EXPECT_EQ(tuners->find(context), nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace pacecar::tuner
