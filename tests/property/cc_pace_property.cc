@@ -274,7 +274,7 @@ RC_GTEST_PROP(CcPaceProperty, CapacityStaysInBounds, ()) {
     capacity.on_arrival(
         now, *rc::gen::element<Bytes>(0, 64, 4160, 1'000'000'000), *rc::gen::arbitrary<bool>(),
         *rc::gen::element(Duration(), Duration::from_us(5), Duration::from_s(2), Duration::max()),
-        *rc::gen::arbitrary<bool>());
+        *rc::gen::arbitrary<bool>(), *rc::gen::inRange<uint32_t>(0, 100));
     const size_t flows = *rc::gen::inRange<size_t>(0, 5000);
     RC_ASSERT(capacity.available(flows) <= capacity.line());
     RC_ASSERT(capacity.available(flows) >= 0.5 * constants.least_share * capacity.line());
