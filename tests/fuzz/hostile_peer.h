@@ -181,6 +181,7 @@ class HostilePeer {
     Immediate immediate{.connection = input.u8(), .slot = input.u8(), .writes = input.u8()};
     if ((choice & 3) == 1) immediate.writes = Immediate::kTooLong;
     if ((choice & 3) == 2) immediate.writes = Immediate::kEager;
+    if ((choice & 3) == 3) immediate.writes = Immediate::kAbandoned;
     const Bytes bytes = (choice & 4) != 0 ? some_number(input) & 0xFFFFFFFF : input.u16();
     end->victim->complete({.bytes = bytes,
                            .queue_pair = end->data,

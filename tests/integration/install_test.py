@@ -139,7 +139,7 @@ class Completion(unittest.TestCase):
                    ).stdout.split()
 
     def test_bash(self):
-        self.assertEqual(self.bash("pacecar", "pre"), ["preflight"])
+        self.assertEqual(self.bash("pacecar", "pre"), ["predict", "preflight"])
         self.assertEqual(self.bash("pacecar", "bw", "--report_"), ["--report_gbits"])
         self.assertEqual(self.bash("pacecar", "bw", "--rate_units", ""), ["M", "g", "p"])
         self.assertEqual(self.bash("pacecar", "ab", "--emit", "s"), ["slurm"])

@@ -184,7 +184,7 @@ class Installed(unittest.TestCase):
         self.assertTrue((ROOT / "usr/share/zsh/vendor-completions/_pacecar").is_file())
         script = ("source /usr/share/bash-completion/completions/pacecar; "
                   "COMP_WORDS=(pacecar pre); COMP_CWORD=1; _pacecar; echo ${COMPREPLY[*]}")
-        self.assertEqual(must(try_there("bash", "-c", script)), "preflight\n")
+        self.assertEqual(must(try_there("bash", "-c", script)), "predict preflight\n")
 
     def test_missing_back_ends_are_named_by_packages_that_there_are(self):
         for nic, names in (("soft:dpdk:net_memif0", ["pacecar-dpdk"]), ("ofi:tcp", ["libfabric1"]),

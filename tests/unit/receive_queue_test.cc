@@ -111,6 +111,18 @@ TEST_F(ReceiveQueueTest, TooLongMessageFailsItsReceiveOnly) {
   EXPECT_EQ(second.state(), State::kDone);
 }
 
+// Also in the middle of it.
+TEST_F(ReceiveQueueTest, AnAbandonedMessageIsThePeersFailure) {
+  auto& first = receive({10});
+  auto& second = receive({10});
+  EXPECT_EQ(arrive(0, 5, 0), kOk);
+  EXPECT_EQ(arrive(0, 0, Immediate::kAbandoned), kOk);
+  EXPECT_EQ(first.state(), State::kFailed);
+  EXPECT_EQ(first.failure, MessageFailure::kPeerAbandoned);
+  EXPECT_EQ(arrive(1, 10), kOk);
+  EXPECT_EQ(second.state(), State::kDone);
+}
+
 TEST_F(ReceiveQueueTest, NonsenseIsAProtocolError) {
   EXPECT_EQ(arrive(0, 1), kProtocolError);  // nothing posted
   receive({10, 10});

@@ -318,7 +318,7 @@ TEST_F(SendQueueTest, FailedWriteEndsALongMessage) {
       queue_.on_write_done(static_cast<uint32_t>(write.id), CompletionStatus::kRemoteAccessError));
   EXPECT_EQ(post_all().size(), 1U);
   EXPECT_EQ(writes_[0].length, 0U);
-  EXPECT_EQ(Immediate::unpack(writes_[0].immediate).writes, Immediate::kTooLong);
+  EXPECT_EQ(Immediate::unpack(writes_[0].immediate).writes, Immediate::kAbandoned);
   EXPECT_TRUE(done(0));
   EXPECT_EQ(request.state(), State::kFailed);
   EXPECT_EQ(request.failure, MessageFailure::kPeerRefused);
@@ -353,7 +353,7 @@ TEST_F(SendQueueTest, ForgettingMemoryFailsWhatReadsIt) {
   // The matched one must still tell the receiver that nothing will come.
   EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 1}));
   EXPECT_EQ(writes_[0].length, 0U);
-  EXPECT_EQ(Immediate::unpack(writes_[0].immediate).writes, Immediate::kTooLong);
+  EXPECT_EQ(Immediate::unpack(writes_[0].immediate).writes, Immediate::kAbandoned);
   EXPECT_TRUE(done(0));
   EXPECT_EQ(matched.failure, MessageFailure::kMemoryGone);
   EXPECT_TRUE(done(1));
@@ -421,7 +421,7 @@ TEST_F(SendQueueTest, GivesUpWhenNothingOfTheMessageIsOnItsWayAnyMore) {
   done(0);
   EXPECT_TRUE(queue_.gives_up());
   ASSERT_TRUE(queue_.next_write(kConnection, &write));
-  EXPECT_EQ(Immediate::unpack(write.immediate).writes, Immediate::kTooLong);
+  EXPECT_EQ(Immediate::unpack(write.immediate).writes, Immediate::kAbandoned);
   EXPECT_EQ(write.length, 0U);
   queue_.on_posted();
   writes_.push_back(write);

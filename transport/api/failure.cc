@@ -24,6 +24,11 @@ Error describe(MessageFailure failure, const std::string& peer, Duration timeout
           fmt::format("peer {} refused the write: its receive buffer was deregistered; look for "
                       "the first error there",
                       peer)};
+    case MessageFailure::kPeerAbandoned:
+      return {ErrorCode::kPeer,
+              fmt::format("peer {} gave up a message before it was through: look for the first "
+                          "error there",
+                          peer)};
     case MessageFailure::kPeerProtocol:
       return {ErrorCode::kPeer, fmt::format("peer {} broke the protocol: run the same version of "
                                             "Pacecar on both sides",

@@ -50,15 +50,16 @@ constexpr uint32_t kCtsSlots = 256;  // ring size: 32 receives of up to 8 buffer
 // also says how many writes the message took.
 struct Immediate {
   static constexpr uint32_t kMaxConnections = 1U << 10;  // of a flow
-  static constexpr uint32_t kMaxWrites = (1U << 14) - 3;
-  static constexpr uint32_t kEager = (1U << 14) - 2;    // instead of a count: a whole message for
-                                                        // which no buffer was known (eager.h)
-  static constexpr uint32_t kTooLong = (1U << 14) - 1;  // instead of a count: nothing was sent,
-                                                        // the message is larger than the buffer
-  uint32_t connection = 0;                              // 10 bits: its number in the flow
-  uint32_t slot = 0;                                    // 8 bits: sequence modulo kCtsSlots; or
-                                                        // of an eager message: its cell
-  uint32_t writes = 0;                                  // 14 bits; 0: not the last one
+  static constexpr uint32_t kMaxWrites = (1U << 14) - 4;
+  static constexpr uint32_t kAbandoned = (1U << 14) - 3;  // instead of a count: no more comes
+  static constexpr uint32_t kEager = (1U << 14) - 2;      // instead of a count: a whole message for
+                                                          // which no buffer was known (eager.h)
+  static constexpr uint32_t kTooLong = (1U << 14) - 1;    // instead of a count: nothing was sent,
+                                                          // the message is larger than the buffer
+  uint32_t connection = 0;                                // 10 bits: its number in the flow
+  uint32_t slot = 0;                                      // 8 bits: sequence modulo kCtsSlots; or
+                                                          // of an eager message: its cell
+  uint32_t writes = 0;                                    // 14 bits; 0: not the last one
 
   uint32_t pack() const { return connection << 22 | slot << 14 | writes; }
   static Immediate unpack(uint32_t value) {

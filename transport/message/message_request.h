@@ -15,12 +15,13 @@ constexpr uint32_t kMaxGroup = 8;  // buffers of one receive
 
 enum class MessageFailure : uint8_t {
   kNone,
-  kPeerSilent,    // nothing came back within the limit
-  kPeerClosed,    // the peer closed the connection first
-  kPeerRefused,   // the peer's NIC refused the write: its buffer is gone
-  kPeerProtocol,  // the peer sent something that makes no sense
-  kTooLong,       // the message is larger than the receive buffer
-  kMemoryGone,    // our own memory was deregistered first
+  kPeerSilent,     // nothing came back within the limit
+  kPeerClosed,     // the peer closed the connection first
+  kPeerRefused,    // the peer's NIC refused the write: its buffer is gone
+  kPeerAbandoned,  // the peer gave up its message: it failed, or its memory is gone
+  kPeerProtocol,   // the peer sent something that makes no sense
+  kTooLong,        // the message is larger than the receive buffer
+  kMemoryGone,     // our own memory was deregistered first
 };
 
 class MessageRequest {

@@ -80,8 +80,12 @@ ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes b
   ++buffer.writes_seen;
   buffer.received += bytes;
   if (buffer.received > buffer.size) return Arrival::kProtocolError;
-  const bool given_up = immediate.writes == Immediate::kTooLong;
-  if (given_up) buffer.failed = true;
+  const bool given_up =
+      immediate.writes == Immediate::kTooLong || immediate.writes == Immediate::kAbandoned;
+  if (given_up) {
+    buffer.failure = immediate.writes == Immediate::kTooLong ? MessageFailure::kTooLong
+                                                             : MessageFailure::kPeerAbandoned;
+  }
   if (immediate.writes != 0 && !given_up) buffer.writes = immediate.writes;
   if (!given_up && (buffer.writes == 0 || buffer.writes_seen < buffer.writes)) return Arrival::kOk;
   tells_late_ = inbox_.tiny(buffer.received);
@@ -99,8 +103,9 @@ ReceiveQueue::Arrival ReceiveQueue::take_eager(Progress* progress) {
     if (buffer == nullptr) continue;
     if (!buffer->active || buffer->writes_seen > 0) return Arrival::kProtocolError;
     message->taken = buffer->eager = true;
-    buffer->failed = strict_ && header.size > buffer->size;
-    if (!buffer->failed) {
+    if (strict_ && header.size > buffer->size) {
+      buffer->failure = MessageFailure::kTooLong;
+    } else {
       buffer->received = std::min<Bytes>(header.size, buffer->size);
       ordered_copy(buffer->data, message->data, buffer->received);
     }
@@ -127,7 +132,7 @@ ReceiveQueue::Arrival ReceiveQueue::complete(Buffer& buffer, Progress* progress)
   progress->finished += buffer.size;
   Receive* receive = receive_of(buffer);
   if (receive == nullptr) return Arrival::kProtocolError;
-  if (buffer.failed) receive->failure = MessageFailure::kTooLong;
+  if (buffer.failure != MessageFailure::kNone) receive->failure = buffer.failure;
   ++receive->done;
   ++progress->messages;
   complete_in_order();

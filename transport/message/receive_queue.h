@@ -87,12 +87,14 @@ class ReceiveQueue {
   // All slots below this number are complete.
   uint64_t completed_slots() const { return completed_; }
 
-  // Of the last kCtsSlots slots: whether the message is all there, was longer than the buffer, and
-  // how long it is.
+  // Of the last kCtsSlots slots: whether the message is all there, or why it never will be, and how
+  // long it is.
   bool slot_done(uint64_t slot) const {
     return slot < completed_ || (slot < posted_ && !buffers_[place(slot)].active);
   }
-  bool slot_failed(uint64_t slot) const { return used(slot) && buffers_[place(slot)].failed; }
+  MessageFailure slot_failure(uint64_t slot) const {
+    return used(slot) ? buffers_[place(slot)].failure : MessageFailure::kNone;
+  }
   Bytes slot_bytes(uint64_t slot) const { return used(slot) ? buffers_[place(slot)].received : 0; }
   uint64_t posted_slots() const { return posted_; }
 
@@ -116,8 +118,8 @@ class ReceiveQueue {
     uint8_t group_size = 0;
     uint8_t group_index = 0;
     bool active = false;
-    bool failed = false;
-    bool eager = false;  // an eager message has filled it
+    MessageFailure failure = MessageFailure::kNone;  // of one that was given up
+    bool eager = false;                              // an eager message has filled it
   };
   struct Receive {
     MessageRequest* request = nullptr;

@@ -184,6 +184,10 @@ void SendQueue::give_up(Send& send, MessageFailure failure) {
   send.writes = send.writes_posted + 1;
 }
 
+uint32_t SendQueue::code_of(MessageFailure failure) {
+  return failure == MessageFailure::kTooLong ? Immediate::kTooLong : Immediate::kAbandoned;
+}
+
 bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
   if (matched_.empty()) return false;
   const uint32_t number = matched_.front();
@@ -211,7 +215,7 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
   const Immediate immediate{
       .connection = connection,
       .slot = static_cast<uint32_t>(send.sequence % kCtsSlots),
-      .writes = given_up ? Immediate::kTooLong
+      .writes = given_up ? code_of(send.failure)
                 : last   ? send.writes
                          : 0,
   };

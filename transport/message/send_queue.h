@@ -129,6 +129,7 @@ class SendQueue {
   void send_eagerly(uint32_t number, uint64_t next_slot);
   bool copy(Send& send);
   void give_up(Send& send, MessageFailure failure);
+  static uint32_t code_of(MessageFailure failure);  // for the receiver
   void finish(Send& send);
   uint32_t take();
   void release(uint32_t number);

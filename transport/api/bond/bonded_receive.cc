@@ -49,7 +49,7 @@ class BondedReceive final : public ReceiveConnection, public Tended {
   // Of one posted buffer, over all lanes.
   struct Arrived {
     bool all = true;
-    bool failed = false;
+    MessageFailure failure = MessageFailure::kNone;
     Bytes bytes = 0;
   };
 
@@ -235,7 +235,8 @@ bool BondedReceive::look(Receive& receive) {
     if (own.failure == MessageFailure::kPeerSilent) {
       left |= bit_of(i);
       if (lanes_[i].alive) lose(i, "");
-    } else if (own.failure == MessageFailure::kTooLong) {
+    } else if (own.failure == MessageFailure::kTooLong ||
+               own.failure == MessageFailure::kPeerAbandoned) {
       receive.failure = own.failure;
     } else {
       fail(own.failure, i);
@@ -410,7 +411,10 @@ void BondedReceive::take_stock(size_t lane,
       for (size_t k = 0; k < receive.buffer_count; ++k) {
         if (receive.buffers[k].filled) continue;
         arrived[i][k].all &= queue.slot_done(slot);
-        arrived[i][k].failed |= queue.slot_failed(slot);
+        if (const MessageFailure failure = queue.slot_failure(slot);
+            failure != MessageFailure::kNone) {
+          arrived[i][k].failure = failure;
+        }
         arrived[i][k].bytes += queue.slot_bytes(slot);
         ++slot;
       }
@@ -448,7 +452,9 @@ void BondedReceive::resume() {
       if (buffer.filled) continue;
       buffer.filled = arrived[i][k].all;
       buffer.received = arrived[i][k].bytes;
-      if (buffer.filled && arrived[i][k].failed) receive.failure = MessageFailure::kTooLong;
+      if (buffer.filled && arrived[i][k].failure != MessageFailure::kNone) {
+        receive.failure = arrived[i][k].failure;
+      }
       const uint64_t bit = slot++ % kCtsSlots;
       if (!buffer.filled) note.done[bit / 64] &= ~(1ULL << bit % 64);
     }
