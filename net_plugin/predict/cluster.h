@@ -44,9 +44,6 @@ struct Fabric {
   double cable_packet_rate = 0;   // of an uplink cable, for store and forward; 0: as the NIC's
   // Of the uplinks' rate, where they are what limits.
   double core_efficiency = 0.92;
-  // Of congestion control where the core limits (fluid.h, Congestion), in round trips.
-  double core_settle_rtts = 5;
-  double core_regain_rtts = 55;
 };
 
 // What others use of the links all the time, as a share of their rate.

@@ -1,7 +1,6 @@
 #include "net_plugin/predict/fluid.h"
 
 #include <algorithm>
-#include <cmath>
 #include <queue>
 #include <tuple>
 #include <utility>
@@ -22,12 +21,10 @@ uint32_t FlowSet::add(const Flow& flow) {
 
 class FluidRun {
  public:
-  FluidRun(const FlowSet& set, std::span<const Link> links, const Congestion& congestion)
+  FluidRun(const FlowSet& set, std::span<const Link> links)
       : set_(set),
         links_(links),
         solver_(capacities(links)),
-        congestion_(congestion),
-        beliefs_(links.size()),
         states_(set.flows_.size()),
         times_(set.flows_.size()) {
     sort_edges();
@@ -54,11 +51,6 @@ class FluidRun {
       return std::tie(time, flow, what) > std::tie(other.time, other.flow, other.what);
     }
   };
-  struct Belief {
-    double rate = 0;  // of a NIC; 0: all of its link
-    double since = 0;
-  };
-  static constexpr float kMostAcks = 0.1F;  // load of a link that has acknowledgements only
   struct State {
     uint32_t missing = 0;  // events that it waits for
     double left = 0;       // bytes
@@ -138,7 +130,6 @@ class FluidRun {
     FlowTimes& times = times_[flow];
     times.drained_s = now_;
     times.received_s = now_ + set_.flows_[flow].there_s;
-    learn(flow);
     times.sent_s = times.received_s + set_.flows_[flow].back_s;
     release(flow * 3 + kDrained);
     for (const auto& [what, time] :
@@ -148,40 +139,10 @@ class FluidRun {
     }
   }
 
-  static bool is_nic(Cause cause) { return cause == Cause::kNicOut || cause == Cause::kNicIn; }
-
-  // Its NICs take what the core let through for what their links give.
-  void learn(uint32_t flow) {
-    const auto& limited = times_[flow].limited_s;
-    const double by_core = limited[static_cast<size_t>(Cause::kUplink)] +
-                           limited[static_cast<size_t>(Cause::kDownlink)];
-    if (congestion_.regain_s == 0 || by_core <= congestion_.settle_s) return;
-    for (const Route::Use& use : set_.flows_[flow].route.all()) {
-      if (is_nic(links_[use.link].cause) && use.load >= kMostAcks) {
-        beliefs_[use.link] = {solver_.used(use.link), now_};
-      }
-    }
-  }
-
-  // Its route at the rate that its NICs have on the average, while what they believe grows.
-  Route believed(const Flow& flow) const {
-    Route route = flow.route;
-    for (const Route::Use& use : flow.route.all()) {
-      const Belief& belief = beliefs_[use.link];
-      if (belief.rate == 0 || use.load < kMostAcks) continue;
-      const double now = belief.rate * std::exp((now_ - belief.since) / congestion_.regain_s);
-      if (now >= links_[use.link].rate) continue;
-      const double grown = now * congestion_.regain_s;  // bytes
-      const double takes = congestion_.regain_s * std::log1p(flow.bytes / grown);
-      route.rate_max = std::min(route.rate_max, flow.bytes / takes);
-    }
-    return route;
-  }
-
   void happen(const Event& event) {
     if (event.what != kSends) return release(event.flow * 3 + event.what);
     active_.push_back(event.flow);
-    routes_.push_back(believed(set_.flows_[event.flow]));
+    routes_.push_back(set_.flows_[event.flow].route);
     changed_ = true;
   }
 
@@ -195,8 +156,6 @@ class FluidRun {
   const FlowSet& set_;
   std::span<const Link> links_;
   MaxMin solver_;
-  const Congestion& congestion_;
-  std::vector<Belief> beliefs_;  // by link
   std::vector<State> states_;
   std::vector<FlowTimes> times_;
   std::vector<uint32_t> first_;    // by event: where in waiting_ those begin that wait for it
@@ -209,9 +168,8 @@ class FluidRun {
   double now_ = 0;
 };
 
-std::vector<FlowTimes> run_fluid(const FlowSet& set, std::span<const Link> links,
-                                 const Congestion& congestion) {
-  return FluidRun(set, links, congestion).run();
+std::vector<FlowTimes> run_fluid(const FlowSet& set, std::span<const Link> links) {
+  return FluidRun(set, links).run();
 }
 
 Terms terms_until(std::span<const FlowTimes> times, uint32_t flow) {

@@ -26,13 +26,6 @@ struct Link {
   Cause cause = Cause::kNicOut;
 };
 
-// What congestion control does where the core is what limits: the receiver cannot know of it.
-struct Congestion {
-  double settle_s = 0;  // a flow that the core limits for longer makes its NICs take the rate that
-                        // they got for that of their links
-  double regain_s = 0;  // in which what they believe grows by a factor of e, when that is over
-};
-
 struct Flow {
   Route route;
   double bytes = 0;    // on the wire
@@ -75,8 +68,7 @@ struct FlowTimes {
 };
 
 // By flow.
-std::vector<FlowTimes> run_fluid(const FlowSet& set, std::span<const Link> links,
-                                 const Congestion& congestion = {});
+std::vector<FlowTimes> run_fluid(const FlowSet& set, std::span<const Link> links);
 
 // What took the time until `flow` was received: along the chain of flows, each of which waited for
 // the one before. Their sum is that time.

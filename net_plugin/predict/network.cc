@@ -87,12 +87,6 @@ double Network::round_trip_s() const {
   return far.bytes / nic.rate + far.there_s + far.back_s;
 }
 
-Congestion Network::congestion() const {
-  const Fabric& fabric = cluster_.fabric;
-  return {.settle_s = fabric.core_settle_rtts * round_trip_s(),
-          .regain_s = fabric.core_regain_rtts * round_trip_s()};
-}
-
 Flow Network::flow(Rank from, Rank to, uint32_t nic, double payload, const ProtocolCosts& costs,
                    const Loads& loads) const {
   if (from.host == to.host) {

@@ -54,7 +54,6 @@ class Network {
   const NicKind& kind(uint32_t host, uint32_t nic) const;
   const Cluster& cluster() const { return cluster_; }
   std::span<const Link> links() const { return links_; }
-  Congestion congestion() const;
   // Of a full packet and its acknowledgement, between leaves, with nothing else under way.
   double round_trip_s() const;
   // So many bytes are less than a bandwidth-delay product.

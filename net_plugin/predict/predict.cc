@@ -108,7 +108,7 @@ Prediction predict_some(const Cluster& cluster, const Collective& what, const Li
                                .all_hosts = hosts_of(cluster, what)},
                               flows);
   if (first_only) plan.repeats = plan.least_s = 0;
-  return evaluate(plan, run_fluid(flows, network.links(), network.congestion()));
+  return evaluate(plan, run_fluid(flows, network.links()));
 }
 
 }  // namespace
@@ -172,7 +172,7 @@ std::vector<Prediction> predict_together(const Cluster& cluster,
                                      .all_hosts = hosts_of(cluster, collectives[i])},
                                     flows));
   }
-  const auto times = run_fluid(flows, network.links(), network.congestion());
+  const auto times = run_fluid(flows, network.links());
   std::vector<Prediction> found;
   for (size_t i = 0; i < collectives.size(); ++i) {
     found.push_back(evaluate(plans[i], times));
