@@ -148,8 +148,8 @@ class HugePages(Device):
     def test_are_used_where_enough_are_free(self):
         self.reserve(512)
         self.assertGreater(self.huge_kib_of_a_stream(), 0)
-        # Not both ends of vhost-user in one process: memory that is given back makes one of them ask
-        # the other with EAL's lock held, for which the other waits (DPDK 22.11).
+        # Not both ends of vhost-user in one process: memory that is given back makes one of them
+        # ask the other with EAL's lock held, for which the other waits (DPDK 22.11).
         kinds = "--gtest_filter=-*/virtio"
         subprocess.run([CONFORMANCE, "--gtest_brief=1", kinds], check=True, timeout=LIMIT_S)
 
