@@ -218,5 +218,16 @@ TEST(Calibrate, FindsTheConstantsThatMadeTheTimes) {
   EXPECT_NEAR(found.nic.rate, truth.rate, 0.03 * truth.rate);
 }
 
+TEST(Calibrate, ARateThatNothingDependsOnStaysOneThatCanBeWritten) {
+  std::vector<Measured> measured;
+  for (const Bytes bytes : {64U, 65536U}) {
+    measured.push_back({.kind = Measured::Kind::kOneWay, .time_s = 20e-6});
+    measured.back().collective.bytes = bytes;
+  }
+  const auto found = calibrate(NicKind{}, {}, message_costs(), measured);
+  EXPECT_LE(found.nic.rate, bytes_per_s(1e5));
+  EXPECT_NEAR(found.nic.latency_s + found.nic.per_message_s, 18e-6, 0.5e-6);  // less two cables
+}
+
 }  // namespace
 }  // namespace pacecar::predict
