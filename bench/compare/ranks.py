@@ -12,12 +12,12 @@ RUN_LIMIT_S = 120
 
 
 @contextlib.contextmanager
-def place(path, ranks, mtu_bytes):
+def place(path, ranks, mtu_bytes, rate_mbps=None):
     """Gives run(arguments, environment): the JSON of one job."""
     if path == "loopback":
         yield lambda arguments, environment: one_job(bridged.Here(), ranks, arguments, environment)
         return
-    with bridged.hosts(ranks, mtu_bytes) as hosts:
+    with bridged.hosts(ranks, mtu_bytes, rate_mbps) as hosts:
         yield lambda arguments, environment: one_job(hosts, ranks, arguments, environment)
 
 

@@ -16,7 +16,8 @@ BUILD = ""
 
 
 def run(*flags):
-    command = [sys.executable, PROGRAM, "--build", BUILD, "--rounds", "2", "--iterations", "2", *flags]
+    command = [sys.executable, PROGRAM, "--build", BUILD, "--rounds", "2", "--iterations", "2",
+               *flags]
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=LIMIT_S,
                           check=False)
 
@@ -28,20 +29,20 @@ class Live(unittest.TestCase):
             done = run("--ranks", "2,3", "--sizes", "4K:256K:4", "--json", file)
             self.assertEqual(done.returncode, 0, done.stderr)
             document = json.loads(file.read_text(encoding="utf-8"))
-        seen = [(one["ranks"], one["op"], one["size_bytes"]) for one in document["points"]]
-        self.assertEqual(seen, [(ranks, op, size) for ranks in (2, 3)
-                                for op in ("allreduce", "tree", "alltoall")
-                                for size in (16384, 262144)])
+        seen = [(one["ranks"], one["op"], one["size_bytes"], one["calibrates"])
+                for one in document["points"]]
+        self.assertEqual(seen, [(ranks, op, 4096 << (2 * i), i % 2 == 0) for ranks in (2, 3)
+                                for op in ("allreduce", "tree", "alltoall") for i in range(4)])
         for one in document["points"]:
             self.assertEqual(one["seconds"]["n"], 2)
             self.assertGreater(one["predicted_seconds"], 0)
-        self.assertEqual(document["errors"]["all"]["n"], len(seen))
+        self.assertEqual(document["errors"]["all"]["n"], len(seen) / 2)
         self.assertIn("load_average_1min", document["machine"])
 
     def test_one_size_alone_is_too_few(self):
         done = run("--ranks", "2", "--sizes", "4K:4K:4")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("name more --sizes", done.stderr)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("none is left: name more", done.stderr)
 
     def test_a_folder_without_programs_says_how_to_build(self):
         done = run("--build", "/nowhere")
