@@ -80,7 +80,8 @@ class ScriptedContext final : public Context {
   Result<std::unique_ptr<Listener>> listen(size_t) override {
     return std::make_unique<AtOnce>(script_.joins_over);
   }
-  Result<std::unique_ptr<Connecting>> connect(size_t, const Handle&, uint32_t) override {
+  Result<std::unique_ptr<Connecting>> connect(size_t, const Handle&,
+                                              const ConnectOptions&) override {
     return std::make_unique<AtOnce>(script_.joins_over);
   }
   void expect(uint32_t, uint32_t) override {}

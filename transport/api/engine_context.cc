@@ -48,14 +48,14 @@ Result<std::unique_ptr<Listener>> EngineContext::listen(size_t nic) {
 }
 
 Result<std::unique_ptr<Connecting>> EngineContext::connect(size_t nic, const Handle& handle,
-                                                           uint32_t weight) {
+                                                           const ConnectOptions& options) {
   if (nic >= known_) return no_such_nic(nic);
-  if (weight > kMaxWeight) {
+  if (options.weight > kMaxWeight) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a connection's weight is {}: give 1 to {}, or 0 for PACECAR_WEIGHT",
-                            weight, kMaxWeight));
+                            options.weight, kMaxWeight));
   }
-  return make_connecting(own(nic), params_, key_, handle, weight);
+  return make_connecting(own(nic), params_, key_, handle, options);
 }
 
 void EngineContext::expect(uint32_t senders, uint32_t connections_per_sender) {

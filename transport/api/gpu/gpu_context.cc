@@ -91,8 +91,8 @@ class GpuContext final : public Context {
   }
 
   Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
-                                              uint32_t weight) override {
-    auto connecting = inner_->connect(nic, handle, weight);
+                                              const ConnectOptions& options) override {
+    auto connecting = inner_->connect(nic, handle, options);
     if (!connecting || way(nic) == GpuWay::kHost) return connecting;
     return std::make_unique<StagedConnecting>(std::move(*connecting), inner_, gpus_);
   }
