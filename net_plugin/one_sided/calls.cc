@@ -105,7 +105,7 @@ NcclResult connect(void* /*context*/, void* handles[], int ranks, int rank, void
       std::memcpy(copies[i].bytes.data(), handles[i], Handle::kBytes);
     }
     auto group = rma::Group::join(listening.context, listening.nic, *listening.listener, copies,
-                                  static_cast<size_t>(rank), listening.weight);
+                                  static_cast<size_t>(rank), listening.weight, log_sink());
     if (!group) return report("connect", group.error());
     *collective = new Collective{listening.context, std::move(*group)};
     return NcclResult::kSuccess;

@@ -17,22 +17,24 @@ constexpr auto kLook = std::chrono::milliseconds(5);
 
 }  // namespace
 
-Group::Group(std::shared_ptr<Context> context, size_t nic, size_t rank, size_t ranks)
+Group::Group(std::shared_ptr<Context> context, size_t nic, size_t rank, size_t ranks, LogSink log)
     : context_(std::move(context)),
       nic_(nic),
       rank_(rank),
+      log_(log),
       records_(2 * kRecords * ranks),
       windows_(context_, nic, ranks) {}
 
 Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Context> context, size_t nic,
                                            Listener& listener, std::span<const Handle> handles,
-                                           size_t rank, uint32_t weight) {
+                                           size_t rank, uint32_t weight, LogSink log) {
   if (rank >= handles.size()) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("rank {} of {} ranks joins: give 0 to {}", rank, handles.size(),
                             std::max<size_t>(handles.size(), 1) - 1));
   }
-  auto group = std::unique_ptr<Group>(new Group(std::move(context), nic, rank, handles.size()));
+  auto group =
+      std::unique_ptr<Group>(new Group(std::move(context), nic, rank, handles.size(), log));
   OwnPages<Record>& records = group->records_;
   auto memory = group->context_->register_memory(nic, records.data(), records.bytes());
   if (!memory) return tl::unexpected(memory.error());
@@ -71,7 +73,10 @@ bool Group::advance() {
   bool came = false;
   for (Peer& peer : peers_) {
     came |= peer.advance();
-    if (peer.failure() && !failure_) failure_ = peer.failure();
+    if (const auto failed = peer.newly_failed()) {
+      log_(LogLevel::kWarn, "one-sided operations: " + failed->message);
+      if (!failure_) failure_ = failed;
+    }
   }
   return came;
 }

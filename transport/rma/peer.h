@@ -40,6 +40,10 @@ class Peer {
   // Nothing of ours is under way.
   bool idle() const { return !outbox_ || outbox_->idle(); }
   const std::optional<Error>& failure() const { return failure_; }
+  // Once.
+  std::optional<Error> newly_failed() {
+    return failure_ && !std::exchange(told_, true) ? failure_ : std::nullopt;
+  }
   bool left() const { return left_; }
 
  private:
@@ -78,6 +82,7 @@ class Peer {
   std::deque<uint64_t> answers_;  // parts of the outbox that end our answers
   std::deque<Flush> flushes_;
   std::optional<Error> failure_;
+  bool told_ = false;
   bool left_ = false;
 };
 

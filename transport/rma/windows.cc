@@ -41,6 +41,7 @@ void Windows::release_own(WindowId id) {
 bool Windows::announce(size_t rank, const Place& place) {
   if (announced_[rank].size() == kMostAhead) return false;
   announced_[rank].push_back(place);
+  known_[rank][place.id].window = place.window;  // whoever has shared it may ask for bytes into it
   return true;
 }
 
@@ -62,7 +63,7 @@ SharedWindow* Windows::take_announced(size_t own_rank, const Place& own) {
   }
   for (size_t rank = 0; rank < places.size(); ++rank) {
     Known& place = known_[rank][places[rank].id];
-    place.window = places[rank].window;
+    place.window = places[rank].window;  // ours may not have come, or come again
     ++place.shares;
   }
   const Own& memory = own_.at(own.id);
