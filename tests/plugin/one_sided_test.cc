@@ -398,7 +398,8 @@ TEST(OneSidedFailure, AKilledPeerIsAnErrorAndNoOtherFails) {
       member->table().progress(member->puts());
       return member->has_error();
     });
-    EXPECT_TRUE(rank.rank() == 1 || was_logged(nccl::LogSeverity::kWarn, nic_address()));
+    EXPECT_TRUE(was_logged(nccl::LogSeverity::kWarn, nic_address()));
+    if (nic_names().starts_with("ofi:shm")) return;  // whoever dies there takes the others along
     const int peer = 1 - rank.rank();
     member->finish(
         {member->put(data.at(0), 4096, data.at(4096), peer, SignalPart{signals.at(0), 1})});
@@ -451,6 +452,7 @@ TEST(OneSidedFailure, AnAbortedRankIsNotWrittenAnyMore) {
       member.host().leave();
     } else {
       for (void* const request : requests) member->result_of(request);
+      member->unshare(window);
     }
     rank.barrier();
   });
