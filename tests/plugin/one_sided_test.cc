@@ -399,7 +399,8 @@ TEST(OneSidedFailure, AKilledPeerIsAnErrorAndNoOtherFails) {
       return member->has_error();
     });
     EXPECT_TRUE(was_logged(nccl::LogSeverity::kWarn, nic_address()));
-    if (nic_names().starts_with("ofi:shm")) return;  // whoever dies there takes the others along
+    // Of some providers whoever dies takes all others along.
+    if (nic_names().starts_with("ofi:") && !nic_names().starts_with("ofi:tcp")) return;
     const int peer = 1 - rank.rank();
     member->finish(
         {member->put(data.at(0), 4096, data.at(4096), peer, SignalPart{signals.at(0), 1})});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <utility>
 
 #include "transport/api/failure.h"
 #include "transport/api/memory.h"
@@ -78,9 +79,15 @@ class EngineSendConnection final : public SendConnection {
     if (!usable(at_, data, size, memory)) return not_usable(at_, memory);
     MessageRequest* request = submit(data, size, memory, [&](SendOperation& operation) {
       operation.tag = tag;
+      operation.awaited = !puts_;
       operation.put = false;
     });
-    if (request != nullptr) puts_in_a_row_ = 0;
+    if (request == nullptr) return nullptr;
+    puts_in_a_row_ = 0;
+    // The first leaves at once, with the puts before it. More of them leave together, with the next
+    // poll: who has not asked after the first yet, will.
+    outstanding_ == 1 + std::exchange(unsent_puts_, 0) ? at_.nic.engine->hurry()
+                                                       : at_.nic.engine->noted();
     return request;
   }
 
@@ -91,10 +98,14 @@ class EngineSendConnection final : public SendConnection {
       return tl::unexpected(allowed.error());
     }
     MessageRequest* request = submit(data, size, memory, [&](SendOperation& operation) {
+      operation.awaited = true;
       operation.put = true;
       operation.place = {window.address + offset, window.key};
     });
-    if (request != nullptr) ++puts_in_a_row_;
+    if (request == nullptr) return nullptr;
+    ++puts_in_a_row_;
+    ++unsent_puts_;
+    at_.nic.engine->noted();
     return request;
   }
 
@@ -106,6 +117,7 @@ class EngineSendConnection final : public SendConnection {
       return messenger.send_fault(at_.connection);
     });
     if (!result || result->done) --outstanding_;
+    unsent_puts_ = 0;
     return result;
   }
   std::string peer() const override { return at_.peer; }
@@ -132,9 +144,7 @@ class EngineSendConnection final : public SendConnection {
       pool_.give_back(request);
       return nullptr;
     }
-    // The first leaves at once. More of them leave together, with the next poll: who has not asked
-    // after the first yet, will.
-    ++outstanding_ == 1 ? at_.nic.engine->hurry() : at_.nic.engine->noted();
+    ++outstanding_;
     return request;
   }
 
@@ -161,6 +171,7 @@ class EngineSendConnection final : public SendConnection {
   RequestPool pool_;
   StallWatch stalls_;
   uint32_t outstanding_ = 0;
+  uint32_t unsent_puts_ = 0;  // for all that we know
   int puts_in_a_row_ = 0;
 };
 
