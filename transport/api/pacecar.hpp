@@ -160,7 +160,8 @@ constexpr int kMaxReceiveBuffers = 8;  // buffers per irecv
 constexpr int kMaxPutsInARow = 128;    // iput between two isend
 constexpr int kMaxRequests = 32;       // irecv per connection; isend and iput: x kMaxReceiveBuffers
 
-// Whether test() would say something new of it: for those who look at many.
+// Whether test() would say something new of it: for those who look at many, and lend their thread
+// once for all (Context::progress).
 bool settled(const Request& request);
 
 struct TestResult {
@@ -296,6 +297,8 @@ class Context {
                                                      const void* data) = 0;
   virtual Result<bool> flushed(size_t nic, FlushId flush) = 0;
 
+  // Lends the caller's thread to this NIC, as test() of a request does that is not done.
+  virtual void progress(size_t /*nic*/) {}
   // For a thread that waits for requests of this NIC, has nothing else to do, and streams: sleeps
   // for half a millisecond at most, or until something arrives; between the messages of a stream
   // for a moment, whatever arrives. Who measures latencies polls instead.

@@ -83,8 +83,8 @@ bool Group::advance() {
 
 void Group::progress() {
   calls_.fetch_add(1, std::memory_order_relaxed);
+  context_->progress(nic_);
   const std::lock_guard lock(mutex_);
-  peers_[turn_++ % peers_.size()].turn();
   advance();
 }
 
@@ -257,11 +257,11 @@ Result<Operation*> Group::flush(size_t rank) {
 }
 
 Result<bool> Group::test(Operation* operation) {
-  calls_.fetch_add(1, std::memory_order_relaxed);
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (!operation->done()) {
-    peers_[turn_++ % peers_.size()].turn();
-    advance();
+    lock.unlock();
+    progress();
+    lock.lock();
   }
   if (!operation->done()) return false;
   free_.push_back(operation);

@@ -105,7 +105,6 @@ class Group {
   const Memory* records_memory_ = nullptr;
   Windows windows_;
   std::vector<Peer> peers_;  // by rank
-  size_t turn_ = 0;
   std::optional<Error> failure_;
 
   std::atomic<uint64_t> calls_{0};  // of test() and progress(); without the lock

@@ -22,10 +22,6 @@ class Peer {
 
   // Moves all that can move. True: something has come.
   bool advance();
-  // Lends the caller's thread to the NIC.
-  void turn() {
-    if (inbox_) inbox_->turn();
-  }
 
   // Parts of an operation, in order. Where the peer has failed or left, the operation fails.
   void put(const Put& put, Operation& operation);
