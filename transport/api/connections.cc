@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <optional>
-#include <utility>
 
 #include "transport/api/failure.h"
 #include "transport/api/memory.h"
@@ -84,10 +83,9 @@ class EngineSendConnection final : public SendConnection {
     });
     if (request == nullptr) return nullptr;
     puts_in_a_row_ = 0;
-    // The first leaves at once, with the puts before it. More of them leave together, with the next
-    // poll: who has not asked after the first yet, will.
-    outstanding_ == 1 + std::exchange(unsent_puts_, 0) ? at_.nic.engine->hurry()
-                                                       : at_.nic.engine->noted();
+    // The first leaves at once. More of them leave together, with the next poll: who has not asked
+    // after the first yet, will. Of connections for puts it is the application's to say.
+    !puts_&& outstanding_ == 1 ? at_.nic.engine->hurry() : at_.nic.engine->noted();
     return request;
   }
 
@@ -104,7 +102,6 @@ class EngineSendConnection final : public SendConnection {
     });
     if (request == nullptr) return nullptr;
     ++puts_in_a_row_;
-    ++unsent_puts_;
     at_.nic.engine->noted();
     return request;
   }
@@ -117,13 +114,13 @@ class EngineSendConnection final : public SendConnection {
       return messenger.send_fault(at_.connection);
     });
     if (!result || result->done) --outstanding_;
-    unsent_puts_ = 0;
     return result;
   }
   std::string peer() const override { return at_.peer; }
   size_t nic() const override { return at_.device; }
 
   FlowView flow() const override { return flow_of(at_); }
+  void hurry() override { at_.nic.engine->hurry(); }
 
  private:
   // `fill(operation)` says what messages and puts have of their own. nullptr: again later.
@@ -171,7 +168,6 @@ class EngineSendConnection final : public SendConnection {
   RequestPool pool_;
   StallWatch stalls_;
   uint32_t outstanding_ = 0;
-  uint32_t unsent_puts_ = 0;  // for all that we know
   int puts_in_a_row_ = 0;
 };
 

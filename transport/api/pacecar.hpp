@@ -153,7 +153,8 @@ Result<Window> window_of(const Memory& memory);
 
 struct ConnectOptions {
   uint32_t weight = 0;  // from 1 to 64; 0: PACECAR_WEIGHT
-  bool puts = false;    // it takes iput(); nobody waits for its messages' acknowledgements
+  bool puts = false;  // it takes iput(); nobody waits for its messages' acknowledgements, and they
+                      // leave with the next poll, or hurry()
 };
 
 constexpr int kMaxReceiveBuffers = 8;  // buffers per irecv
@@ -197,11 +198,11 @@ class SendConnection {
   // error; the size that test() gives is what was sent.
   virtual Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) = 0;
   // Starts a write into the peer's memory, at `offset` of a window of theirs; they are not told. It
-  // leaves with the next isend() or test(), and is done when their NIC has all of it. The message
-  // that is sent next is not received before it is in place. Only of connections for puts, whose
-  // peer posts receives of one buffer: a put waits for the next of them. nullptr: as of isend.
-  // Errors: kInvalidArgument (outside of memory or window, more than kMaxPutsInARow, not a
-  // connection for puts).
+  // leaves with the next poll, and is done when their NIC has all of it. The message that is sent
+  // next is not received before it is in place. Only of connections for puts, whose peer posts
+  // receives of one buffer: a put waits for the next of them. nullptr: as of isend. Errors:
+  // kInvalidArgument (outside of memory or window, more than kMaxPutsInARow, not a connection for
+  // puts).
   virtual Result<Request*> iput(const void* /*data*/, size_t /*size*/, const Memory* /*memory*/,
                                 const Window& /*window*/, uint64_t /*offset*/) {
     return fail(ErrorCode::kInvalidArgument,
@@ -216,6 +217,8 @@ class SendConnection {
   virtual size_t nic() const = 0;
   // As it is now. Takes the engine's lock: for those who look from time to time.
   virtual FlowView flow() const = 0;
+  // What has been started leaves at once.
+  virtual void hurry() {}
 };
 
 class ReceiveConnection {

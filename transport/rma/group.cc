@@ -85,6 +85,7 @@ void Group::progress() {
   calls_.fetch_add(1, std::memory_order_relaxed);
   context_->progress(nic_);
   const std::lock_guard lock(mutex_);
+  polled_ = true;
   advance();
 }
 
@@ -224,6 +225,8 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
              &operation);
   }
   peer.advance();
+  // The first signal leaves at once; those that are asked for in one go leave together.
+  if (signal && std::exchange(polled_, false)) peer.hurry();
   return &operation;
 }
 

@@ -105,6 +105,7 @@ class Group {
   const Memory* records_memory_ = nullptr;
   Windows windows_;
   std::vector<Peer> peers_;  // by rank
+  bool polled_ = true;       // since the last signal that left at once
   std::optional<Error> failure_;
 
   std::atomic<uint64_t> calls_{0};  // of test() and progress(); without the lock

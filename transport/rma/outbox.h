@@ -36,6 +36,8 @@ class Outbox {
   void add(const Record& record, Operation* operation);
   // Starts what there is room for, and tells what is done. Errors: kPeer and what a put may say.
   Result<void> advance();
+  // What has started leaves at once, and not with the next poll.
+  void hurry() { connection_->hurry(); }
   // All operations that are not done fail.
   void fail(const Error& why);
 

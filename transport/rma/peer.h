@@ -30,6 +30,10 @@ class Peer {
   void get(Record record, Operation& operation);
   // Done when all before is.
   void flush(Operation& operation);
+  // What has started leaves at once, and not with the next poll.
+  void hurry() {
+    if (outbox_) outbox_->hurry();
+  }
   // No further operation has room, now.
   bool full() const { return outbox_ && !outbox_->room(); }
 
