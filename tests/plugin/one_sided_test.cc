@@ -27,7 +27,7 @@ constexpr size_t kSlot = 2 << 20;  // of one rank, in each rank's window
 class Member {
  public:
   Member(Rank& rank, const std::string& symbol, size_t nics = SIZE_MAX)
-      : rank_(rank), net_(start_host(nics)), host_(*net_, symbol) {
+      : rank_(rank), net_(start_host(nics)), host_(*net_, symbol_if_named(symbol)) {
     std::vector<HandleBytes> handles(static_cast<size_t>(rank.size()));
     for (int peer = 0; peer < rank.size(); ++peer) {
       if (peer != rank.rank()) rank.give(peer, host_.handle());
@@ -45,6 +45,11 @@ class Member {
   void barrier() const { rank_.barrier(); }
 
  private:
+  static const std::string& symbol_if_named(const std::string& symbol) {
+    setenv("NCCL_RMA_PLUGIN", "pacecar", 1);
+    return symbol;
+  }
+
   Rank& rank_;
   std::unique_ptr<FakeNcclHost> net_;
   OneSidedHost host_;
@@ -297,6 +302,21 @@ TEST(OneSidedWindow, GroupsDoNotMeet) {
     other->await(second.word(1), 2);
     EXPECT_EQ(second.word(0), 0U);
     rank.barrier();
+  });
+}
+
+TEST(OneSidedMisuse, WhoIsNotNamedStandsBack) {
+  expect_processes_pass(1, [](Rank&) {
+    unsetenv("NCCL_RMA_PLUGIN");
+    unsetenv("NCCL_GIN_PLUGIN");
+    const auto net = start_host();
+    for (const char* const symbol : nccl::kOneSidedSymbols) {
+      void* context = nccl::kGarbage;
+      const auto table = nccl::find_one_sided(net->library(), symbol);
+      EXPECT_EQ(table->init(&context, 1, nccl::Host::logger()), NcclResult::kInvalidUsage);
+      EXPECT_EQ(context, nullptr);
+      EXPECT_EQ(table->finalize(context), NcclResult::kSuccess);
+    }
   });
 }
 

@@ -202,6 +202,12 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
   if (checked && signal && signal->word.offset % sizeof(uint64_t) != 0) {
     checked = fail(ErrorCode::kInvalidArgument, "a signal's word lies at no multiple of 8 bytes");
   }
+  if (checked && signal && !signal->word.window->host) {
+    checked =
+        fail(ErrorCode::kInvalidArgument,
+             "a signal's word lies in GPU memory, which no processor adds to: share memory of "
+             "the host for signals");
+  }
   if (!checked) {
     free_.push_back(&operation);
     return tl::unexpected(checked.error());

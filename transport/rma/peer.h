@@ -67,7 +67,7 @@ class Peer {
   Result<void> on_got(const Record& record);
   void ask();
   void finish_flushes();
-  void fail(const Error& why);
+  void fail(const Error& cause);
   Error gone() const;
   tl::unexpected<Error> nonsense(const char* what) const;
 

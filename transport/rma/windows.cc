@@ -67,8 +67,11 @@ SharedWindow* Windows::take_announced(size_t own_rank, const Place& own) {
     ++place.shares;
   }
   const Own& memory = own_.at(own.id);
-  shared_.push_back(
-      {.memory = memory.memory, .base = memory.base, .places = std::move(places), .shares = 1});
+  shared_.push_back({.memory = memory.memory,
+                     .base = memory.base,
+                     .host = memory.kind == MemoryKind::kHost,
+                     .places = std::move(places),
+                     .shares = 1});
   return &shared_.back();
 }
 
@@ -87,6 +90,13 @@ uint8_t* Windows::own_bytes(WindowId id, uint64_t offset, uint64_t length) const
   if (own == own_.end()) return nullptr;
   const bool inside = length <= own->second.length && offset <= own->second.length - length;
   return inside ? own->second.base + offset : nullptr;
+}
+
+uint64_t* Windows::own_word(WindowId id, uint64_t offset) const {
+  uint8_t* const bytes = own_bytes(id, offset, sizeof(uint64_t));
+  const bool fits = bytes != nullptr && own_.at(id).kind == MemoryKind::kHost &&
+                    reinterpret_cast<uintptr_t>(bytes) % sizeof(uint64_t) == 0;
+  return fits ? reinterpret_cast<uint64_t*>(bytes) : nullptr;
 }
 
 const Window* Windows::find(size_t rank, WindowId id) const {
