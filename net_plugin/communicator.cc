@@ -103,7 +103,8 @@ Result<std::unique_ptr<SendComm>> Communicator::connect(size_t nic, const void* 
   const std::lock_guard lock(mutex_);
   auto attempt = attempts_.find({handle, nic, copy.bytes});
   if (attempt == attempts_.end()) {
-    Result<std::unique_ptr<Connecting>> connecting = context_->connect(nic, copy, weight_);
+    Result<std::unique_ptr<Connecting>> connecting =
+        context_->connect(nic, copy, ConnectOptions{.weight = weight_});
     if (!connecting) return tl::unexpected(connecting.error());
     attempt = attempts_.emplace(Attempt{handle, nic, copy.bytes}, std::move(*connecting)).first;
   }

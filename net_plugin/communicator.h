@@ -47,6 +47,9 @@ class Communicator {
   // Logs, once, that data packets do not have this traffic class.
   void check_traffic_class(uint32_t wanted) const;
 
+  const std::shared_ptr<Context>& context() const { return context_; }
+  uint32_t weight() const { return weight_; }
+
  private:
   struct Attempt {
     const void* address;

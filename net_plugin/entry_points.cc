@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <optional>
 #include <string>
 
 #include "net_plugin/comm.h"
 #include "net_plugin/communicator.h"
+#include "net_plugin/guarded.h"
 #include "net_plugin/log.h"
 #include "net_plugin/profiler/net_events.h"
 #include "transport/base/params_environment.h"
@@ -19,30 +18,10 @@ namespace {
 
 using nccl::NcclResult;
 
-NcclResult misuse(std::string_view sentence) {
-  log(LogLevel::kError, sentence);
-  return NcclResult::kInternalError;
-}
-
 NcclResult misuse_of_buffers(std::string_view call, int count) {
   return misuse("a " + std::string(call) + " of " + std::to_string(count) +
                 " buffers was posted, " + "but the device's properties allow 1 to " +
                 std::to_string(kMaxReceiveBuffers));
-}
-
-// Runs `body`; no exception may reach NCCL.
-template <typename Body>
-NcclResult guarded(const Body& body) noexcept {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    log(LogLevel::kError, "out of memory: free some, or start fewer ranks on this host");
-    return NcclResult::kSystemError;
-  } catch (const std::exception& error) {
-    return misuse(error.what());
-  } catch (...) {
-    return misuse("an unknown exception was thrown inside the plugin");
-  }
 }
 
 // A connection goes to NCCL as a Comm, so that regMr and deregMr take either end.
@@ -194,22 +173,25 @@ NcclResult close_listen(void* listen_comm) noexcept {
   });
 }
 
+Result<MemoryRange> memory_range(void* data, size_t size, int type, uint64_t offset, int fd) {
+  if (type != nccl::kPointerHost && type != nccl::kPointerCuda) {
+    return fail(ErrorCode::kInvalidArgument, "there is no memory of type " + std::to_string(type) +
+                                                 ": it is the host's (1) or a GPU's (2)");
+  }
+  return MemoryRange{.address = data,
+                     .length = size,
+                     .kind = type == nccl::kPointerCuda ? MemoryKind::kCuda : MemoryKind::kHost,
+                     .dmabuf_fd = fd,
+                     .dmabuf_offset = offset};
+}
+
 NcclResult register_dmabuf(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
                            void** memory) noexcept {
   *memory = nullptr;
   return guarded([&] {
-    if (type != nccl::kPointerHost && type != nccl::kPointerCuda) {
-      log(LogLevel::kError, "cannot register memory of type " + std::to_string(type) +
-                                ": it is neither of the host (1) nor of a GPU (2)");
-      return NcclResult::kInvalidArgument;
-    }
-    const MemoryRange range{
-        .address = data,
-        .length = size,
-        .kind = type == nccl::kPointerCuda ? MemoryKind::kCuda : MemoryKind::kHost,
-        .dmabuf_fd = fd,
-        .dmabuf_offset = offset};
-    const Result<const Memory*> registered = comm_of(comm).register_memory(range);
+    const Result<MemoryRange> range = memory_range(data, size, type, offset, fd);
+    if (!range) return report("register memory", range.error());
+    const Result<const Memory*> registered = comm_of(comm).register_memory(*range);
     if (!registered) return report("register memory", registered.error());
     *memory = const_cast<Memory*>(*registered);
     return NcclResult::kSuccess;
@@ -217,7 +199,6 @@ NcclResult register_dmabuf(void* comm, void* data, size_t size, int type, uint64
 }
 
 NcclResult register_memory(void* comm, void* data, size_t size, int type, void** memory) noexcept {
-  constexpr int kNoFile = -1;
   return register_dmabuf(comm, data, size, type, 0, kNoFile, memory);
 }
 

@@ -51,9 +51,11 @@ nccl::NcclResult accept(void* listen_comm, void** receive_comm,
 nccl::NcclResult close_connection(void* comm) noexcept;
 nccl::NcclResult close_listen(void* listen_comm) noexcept;
 
+// `type` is one of kPointerHost and kPointerCuda. Errors: kInvalidArgument for any other.
+constexpr int kNoFile = -1;  // the memory is not exported
+Result<MemoryRange> memory_range(void* data, size_t size, int type, uint64_t offset, int fd);
 nccl::NcclResult register_memory(void* comm, void* data, size_t size, int type,
                                  void** memory) noexcept;
-// `fd` -1: the memory is not exported.
 nccl::NcclResult register_dmabuf(void* comm, void* data, size_t size, int type, uint64_t offset,
                                  int fd, void** memory) noexcept;
 nccl::NcclResult deregister_memory(void* comm, void* memory) noexcept;

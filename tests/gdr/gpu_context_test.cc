@@ -80,7 +80,8 @@ class ScriptedContext final : public Context {
   Result<std::unique_ptr<Listener>> listen(size_t) override {
     return std::make_unique<AtOnce>(script_.joins_over);
   }
-  Result<std::unique_ptr<Connecting>> connect(size_t, const Handle&, uint32_t) override {
+  Result<std::unique_ptr<Connecting>> connect(size_t, const Handle&,
+                                              const ConnectOptions&) override {
     return std::make_unique<AtOnce>(script_.joins_over);
   }
   void expect(uint32_t, uint32_t) override {}
@@ -230,7 +231,7 @@ TEST_F(GpuContextTest, PinnedMemoryIsOfTheConnectionsNic) {
   open({.software = true}, GpuSetting::kStaged);
   script_.joins_over = 1;
   const Memory* const memory = add(range());
-  auto sends = context_->connect(0, {}, 0).value()->poll().value();
+  auto sends = context_->connect(0, {}, ConnectOptions()).value()->poll().value();
   EXPECT_TRUE(sends->isend(memory_.data(), 100, 0, memory));
   EXPECT_THAT(script_.nics, ElementsAre(1));
   auto receives = context_->listen(0).value()->accept().value();

@@ -21,7 +21,8 @@ class FlushingContext final : public Context {
   Result<size_t> bond(std::span<const size_t>) override { return 0; }
   std::string banner() const override { return ""; }
   Result<std::unique_ptr<Listener>> listen(size_t) override { return nullptr; }
-  Result<std::unique_ptr<Connecting>> connect(size_t, const Handle&, uint32_t) override {
+  Result<std::unique_ptr<Connecting>> connect(size_t, const Handle&,
+                                              const ConnectOptions&) override {
     return nullptr;
   }
   void expect(uint32_t, uint32_t) override {}

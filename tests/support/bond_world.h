@@ -186,9 +186,7 @@ class BondTransfer {
     return !busy();
   }
 
-  void expect_untouched() const {
-    EXPECT_TRUE(all_are(kDone, in_)) << "a late write";
-  }
+  void expect_untouched() const { EXPECT_TRUE(all_are(kDone, in_)) << "a late write"; }
   const std::string& failure() const { return failure_; }
 
  private:
@@ -226,7 +224,7 @@ class BondWorld {
   BondWorld(size_t from, size_t to, Duration timeout = Duration::from_s(2), bool strict = false)
       : params_(params(timeout, strict)), from_(params_, from, 1), to_(params_, to, 2) {
     auto listener = make_listener(to_.own(), params_, {}).value();
-    auto connecting = make_connecting(from_.own(), params_, {}, listener->handle(), 0).value();
+    auto connecting = make_connecting(from_.own(), params_, {}, listener->handle(), {}).value();
     while (send_ == nullptr || receive_ == nullptr) {
       if (send_ == nullptr) send_ = connecting->poll().value();
       if (receive_ == nullptr) receive_ = listener->accept().value();

@@ -111,7 +111,8 @@ class PipeContext : public Context {
   Result<std::unique_ptr<Listener>> listen(size_t) override {
     return fail(ErrorCode::kInternal, "no listener");
   }
-  Result<std::unique_ptr<Connecting>> connect(size_t, const Handle&, uint32_t) override {
+  Result<std::unique_ptr<Connecting>> connect(size_t, const Handle&,
+                                              const ConnectOptions&) override {
     return fail(ErrorCode::kInternal, "no connection");
   }
   void expect(uint32_t, uint32_t) override {}
@@ -127,8 +128,7 @@ class PipeContext : public Context {
 
 class StreamTest : public ::testing::Test {
  protected:
-  void make(uint64_t size, uint32_t tx_depth, uint32_t rx_depth, bool validate,
-            bool echo = false) {
+  void make(uint64_t size, uint32_t tx_depth, uint32_t rx_depth, bool validate, bool echo = false) {
     sender_.emplace(std::make_unique<PipeSender>(pipe_),
                     *MessageBuffer::create(context_, 0, size, tx_depth), tx_depth, rx_depth,
                     validate);

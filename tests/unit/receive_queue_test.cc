@@ -49,6 +49,21 @@ class ReceiveQueueTest : public testing::Test {
   ReceiveQueue::Progress progress_;
 };
 
+TEST_F(ReceiveQueueTest, AMessageIsNotThereBeforeItsPuts) {
+  const auto& first = receive({10});
+  const auto& second = receive({10});
+  EXPECT_EQ(arrive(0, 4, 3), kOk) << "the message itself comes first";
+  EXPECT_EQ(arrive(1, 4), kOk);
+  EXPECT_EQ(arrive(0, 1000, Immediate::kPut), kOk)
+      << "more than the buffer holds: it lies elsewhere";
+  EXPECT_EQ(first.state(), State::kPending);
+  EXPECT_EQ(arrive(0, 1000, Immediate::kPut), kOk);
+  EXPECT_EQ(first.state(), State::kDone);
+  EXPECT_EQ(first.sizes[0], 4U);
+  EXPECT_EQ(second.state(), State::kDone);
+  EXPECT_EQ(arrive(0, 1, Immediate::kPut), kProtocolError) << "of a message that is there already";
+}
+
 TEST_F(ReceiveQueueTest, DescribesItsBuffersInSlots) {
   receive({10, 20});
   EXPECT_EQ(queue_.posted_bytes(), 30U);

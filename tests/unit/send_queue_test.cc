@@ -116,6 +116,51 @@ TEST_F(SendQueueTest, TagsChooseWithinTheOldestReceive) {
   EXPECT_EQ(grants_, (std::vector<uint64_t>{1000, 1001, 1002}));
 }
 
+TEST_F(SendQueueTest, APutIsAWriteOfTheMessageThatFollows) {
+  MessageRequest& put = requests_.emplace_back();
+  put.set(State::kPending);
+  const Bytes size = 2 * kWriteBytes + 1;
+  EXPECT_TRUE(queue_.post({.data = pointer(0x1000),
+                           .size = size,
+                           .key = 1,
+                           .request = &put,
+                           .put = true,
+                           .place = {.address = 0x9000, .key = 8}}));
+  send(10);
+  send(10);
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_TRUE(post_all().empty()) << "it counts for a slot, which must be known";
+  grant({0});
+  grant({0});
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(post_all(), (std::vector<uint32_t>{0, 0, 0, 0, 1}));
+  EXPECT_EQ(writes_[2].remote, 0x9000U + 2 * kWriteBytes);
+  EXPECT_EQ(writes_[2].remote_key, 8U);
+  EXPECT_EQ(writes_[2].length, 1U);
+  for (const size_t i : {0, 1, 2}) {
+    EXPECT_EQ(Immediate::unpack(writes_[i].immediate).writes, Immediate::kPut);
+  }
+  EXPECT_EQ(writes_[3].remote, 0x100000U);
+  EXPECT_EQ(Immediate::unpack(writes_[3].immediate).writes, 4U) << "its own, and those of the put";
+  EXPECT_EQ(Immediate::unpack(writes_[4].immediate).writes, 1U);
+  for (const size_t i : {0, 1, 2}) done(i);
+  EXPECT_EQ(put.state(), State::kDone);
+  EXPECT_EQ(put.sizes[0], size);
+}
+
+TEST_F(SendQueueTest, ARefusedPutIsGivenUp) {
+  MessageRequest& put = requests_.emplace_back();
+  put.set(State::kPending);
+  EXPECT_TRUE(
+      queue_.post({.data = pointer(0x1000), .size = 5, .key = 1, .request = &put, .put = true}));
+  grant({0});
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  post_all();
+  done(0, CompletionStatus::kRemoteAccessError);
+  EXPECT_EQ(put.state(), State::kFailed);
+  EXPECT_EQ(put.failure, MessageFailure::kPeerRefused);
+}
+
 TEST_F(SendQueueTest, EqualTagsGoInOrder) {
   send(1, 5);
   send(2, 5);

@@ -63,8 +63,8 @@ FlowView view_of(const Explanation& flow, Duration rtt) {
 
 class EngineSendConnection final : public SendConnection {
  public:
-  explicit EngineSendConnection(Attachment attachment)
-      : at_(std::move(attachment)), pool_(kMaxSends) {}
+  EngineSendConnection(Attachment attachment, bool puts)
+      : at_(std::move(attachment)), puts_(puts), pool_(kMaxSends) {}
 
   ~EngineSendConnection() override {
     at_.nic.engine->exclusively([this](Messenger& messenger, Nic&, Instant now) {
@@ -76,24 +76,33 @@ class EngineSendConnection final : public SendConnection {
 
   Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) override {
     if (!usable(at_, data, size, memory)) return not_usable(at_, memory);
-    MessageRequest* request = pool_.take();
+    MessageRequest* request = submit(data, size, memory, [&](SendOperation& operation) {
+      operation.tag = tag;
+      operation.awaited = !puts_;
+      operation.put = false;
+    });
     if (request == nullptr) return nullptr;
-    const bool submitted =
-        at_.nic.engine->sends().push_made(at_.connection, [&](SendOperation& operation) {
-          operation.data = static_cast<const uint8_t*>(data);
-          operation.size = size;
-          operation.tag = tag;
-          operation.key = memory != nullptr ? memory->region().key : 0;
-          operation.request = request;
-          operation.host = memory != nullptr && memory->host();
-        });
-    if (!submitted) {
-      pool_.give_back(request);
-      return nullptr;
-    }
+    puts_in_a_row_ = 0;
     // The first leaves at once. More of them leave together, with the next poll: who has not asked
-    // after the first yet, will.
-    ++outstanding_ == 1 ? at_.nic.engine->hurry() : at_.nic.engine->noted();
+    // after the first yet, will. Of connections for puts it is the application's to say.
+    !puts_&& outstanding_ == 1 ? at_.nic.engine->hurry() : at_.nic.engine->noted();
+    return request;
+  }
+
+  Result<Request*> iput(const void* data, size_t size, const Memory* memory, const Window& window,
+                        uint64_t offset) override {
+    if (!usable(at_, data, size, memory)) return not_usable(at_, memory);
+    if (auto allowed = check_put(size, window, offset); !allowed) {
+      return tl::unexpected(allowed.error());
+    }
+    MessageRequest* request = submit(data, size, memory, [&](SendOperation& operation) {
+      operation.awaited = true;
+      operation.put = true;
+      operation.place = {window.address + offset, window.key};
+    });
+    if (request == nullptr) return nullptr;
+    ++puts_in_a_row_;
+    at_.nic.engine->noted();
     return request;
   }
 
@@ -111,12 +120,55 @@ class EngineSendConnection final : public SendConnection {
   size_t nic() const override { return at_.device; }
 
   FlowView flow() const override { return flow_of(at_); }
+  void hurry() override { at_.nic.engine->hurry(); }
 
  private:
+  // `fill(operation)` says what messages and puts have of their own. nullptr: again later.
+  template <typename Fill>
+  MessageRequest* submit(const void* data, size_t size, const Memory* memory, Fill fill) {
+    MessageRequest* request = pool_.take();
+    if (request == nullptr) return nullptr;
+    const bool submitted =
+        at_.nic.engine->sends().push_made(at_.connection, [&](SendOperation& operation) {
+          operation.data = static_cast<const uint8_t*>(data);
+          operation.size = size;
+          operation.key = memory != nullptr ? memory->region().key : 0;
+          operation.request = request;
+          operation.host = memory != nullptr && memory->host();
+          fill(operation);
+        });
+    if (!submitted) {
+      pool_.give_back(request);
+      return nullptr;
+    }
+    ++outstanding_;
+    return request;
+  }
+
+  Result<void> check_put(size_t size, const Window& window, uint64_t offset) const {
+    if (!puts_) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "the connection takes no puts: ask for them when connecting");
+    }
+    if (size > window.length || offset > window.length - size) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("a put of {} bytes at {} goes beyond the peer's window of {} bytes",
+                              size, offset, window.length));
+    }
+    if (puts_in_a_row_ == kMaxPutsInARow) {
+      return fail(ErrorCode::kInvalidArgument,
+                  fmt::format("there were {} puts in a row: send a message, also an empty one",
+                              kMaxPutsInARow));
+    }
+    return {};
+  }
+
   const Attachment at_;
+  const bool puts_;
   RequestPool pool_;
   StallWatch stalls_;
   uint32_t outstanding_ = 0;
+  int puts_in_a_row_ = 0;
 };
 
 class EngineReceiveConnection final : public ReceiveConnection {
@@ -206,8 +258,22 @@ tl::unexpected<Error> tested_again() {
 static_assert(kMaxReceiveBuffers == kMaxGroup && kMaxRequests == kMaxReceives &&
               kMaxRequests * kMaxReceiveBuffers == kMaxSends);
 
-std::unique_ptr<SendConnection> make_send_connection(Attachment attachment) {
-  return std::make_unique<EngineSendConnection>(std::move(attachment));
+static_assert(kMaxPutsInARow == kMaxPuts);
+
+bool settled(const Request& request) { return request.state() != MessageRequest::State::kPending; }
+
+Result<Window> window_of(const Memory& memory) {
+  if (memory.staged() != nullptr || memory.regions().size() != 1) {
+    return fail(ErrorCode::kUnavailable,
+                "peers cannot put into this memory: it is GPU memory that the NIC does not reach, "
+                "or it is registered with several NICs; take memory of the host, and one NIC");
+  }
+  const MemoryRegion& region = memory.region();
+  return Window{.address = region.remote_address, .length = region.length, .key = region.key};
+}
+
+std::unique_ptr<SendConnection> make_send_connection(Attachment attachment, bool puts) {
+  return std::make_unique<EngineSendConnection>(std::move(attachment), puts);
 }
 
 std::unique_ptr<ReceiveConnection> make_receive_connection(Attachment attachment) {

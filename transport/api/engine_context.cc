@@ -48,14 +48,14 @@ Result<std::unique_ptr<Listener>> EngineContext::listen(size_t nic) {
 }
 
 Result<std::unique_ptr<Connecting>> EngineContext::connect(size_t nic, const Handle& handle,
-                                                           uint32_t weight) {
+                                                           const ConnectOptions& options) {
   if (nic >= known_) return no_such_nic(nic);
-  if (weight > kMaxWeight) {
+  if (options.weight > kMaxWeight) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("a connection's weight is {}: give 1 to {}, or 0 for PACECAR_WEIGHT",
-                            weight, kMaxWeight));
+                            options.weight, kMaxWeight));
   }
-  return make_connecting(own(nic), params_, key_, handle, weight);
+  return make_connecting(own(nic), params_, key_, handle, options);
 }
 
 void EngineContext::expect(uint32_t senders, uint32_t connections_per_sender) {
@@ -71,10 +71,17 @@ Result<std::optional<FlushId>> EngineContext::start_flush(size_t nic, const Memo
 }
 
 // Of several NICs: in turns, so that what arrives at any of them is seen before long.
-void EngineContext::rest(size_t nic) {
-  if (nic >= known_) return;
+Engine& EngineContext::next_engine(size_t nic) {
   const Group& group = groups_[nic];
-  group[turn_++ % group.size()].engine->rest();
+  return *group[turn_++ % group.size()].engine;
+}
+
+void EngineContext::progress(size_t nic) {
+  if (nic < known_) next_engine(nic).progress();
+}
+
+void EngineContext::rest(size_t nic) {
+  if (nic < known_) next_engine(nic).rest();
 }
 
 tl::unexpected<Error> EngineContext::no_such_nic(size_t nic) const {

@@ -41,7 +41,7 @@ class EngineContext final : public Context {
 
   Result<std::unique_ptr<Listener>> listen(size_t nic) override;
   Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
-                                              uint32_t weight) override;
+                                              const ConnectOptions& options) override;
   void expect(uint32_t senders, uint32_t connections_per_sender) override;
   Result<const Memory*> register_memory(size_t nic, const MemoryRange& range) override;
   Result<void> deregister_memory(size_t nic, const Memory* memory) override;
@@ -49,10 +49,12 @@ class EngineContext final : public Context {
   Result<std::optional<FlushId>> start_flush(size_t nic, const Memory* memory,
                                              const void* data) override;
   Result<bool> flushed(size_t /*nic*/, FlushId flush) override { return flushes_.done(flush); }
+  void progress(size_t nic) override;
   void rest(size_t nic) override;
   Statistics statistics(size_t nic) const override;
 
  private:
+  Engine& next_engine(size_t nic);
   void serve_state();
   StatePages state_pages() const;
   std::string metrics() const;

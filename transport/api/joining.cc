@@ -210,14 +210,14 @@ class EngineConnecting final : public Connecting {
   // `device` is of `own`. No `peers`: there is no common network, which the listener is told.
   EngineConnecting(const OwnDevices& own, size_t device, BootstrapHandle handle,
                    bootstrap::ClusterKey key, std::vector<NicIdentity> peers,
-                   Duration connect_timeout, uint32_t weight)
+                   Duration connect_timeout, const ConnectOptions& options)
       : own_(own),
         device_(own_.devices[device]),
         handle_(handle),
         key_(std::move(key)),
         peers_(std::move(peers)),
         connect_timeout_(connect_timeout),
-        weight_(weight),
+        options_(options),
         give_up_(clock_now() + kPlaceWait) {}
 
   ~EngineConnecting() override { close(connections_); }
@@ -284,7 +284,7 @@ class EngineConnecting final : public Connecting {
           [&](Messenger&, Nic&, Instant) { engine.sends().attach(lane.at.connection); });
     }
     connections_.clear();
-    if (lanes.size() == 1) return make_send_connection(std::move(lanes.front().at));
+    if (lanes.size() == 1) return make_send_connection(std::move(lanes.front().at), options_.puts);
     return make_bonded_send(std::move(lanes), own_.keeper);
   }
 
@@ -326,13 +326,15 @@ class EngineConnecting final : public Connecting {
     }
     Opened all;
     const size_t lanes = lanes_between(device_.nics.size(), peers_.size());
-    const auto role = lanes > 1 ? Messenger::Role::kLane : Messenger::Role::kWhole;
+    const auto role = lanes > 1       ? Messenger::Role::kLane
+                      : options_.puts ? Messenger::Role::kPuts
+                                      : Messenger::Role::kWhole;
     for (size_t lane = 0; lane < lanes; ++lane) {
       const NicIdentity& peer = peers_[lane % peers_.size()];
       bool place_comes = false;
       auto opened = nic_of_lane(device_, lane)
                         .engine->exclusively([&](Messenger& messenger, Nic&, Instant now) {
-                          auto one = messenger.open_send(peer, now, weight_, role);
+                          auto one = messenger.open_send(peer, now, options_.weight, role);
                           place_comes = !one && one.error().code == ErrorCode::kUnavailable &&
                                         messenger.releasing_sends();
                           return one;
@@ -363,7 +365,7 @@ class EngineConnecting final : public Connecting {
   const bootstrap::ClusterKey key_;
   const std::vector<NicIdentity> peers_;
   const Duration connect_timeout_;
-  const uint32_t weight_;
+  const ConnectOptions options_;
   const Instant give_up_;
   Instant deadline_;         // since the first call
   bool anew_ = false;        // this is the second attempt, the last one
@@ -393,7 +395,8 @@ Result<std::unique_ptr<Listener>> make_listener(const OwnDevices& own, const Par
 
 Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const Params& params,
                                                     const bootstrap::ClusterKey& key,
-                                                    const Handle& handle, uint32_t weight) {
+                                                    const Handle& handle,
+                                                    const ConnectOptions& options) {
   const BootstrapHandle bootstrap_handle{handle.bytes};
   const auto contents = bootstrap::parse_handle(bootstrap_handle);
   if (!contents) return tl::unexpected(contents.error());
@@ -409,7 +412,7 @@ Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const
   }
   auto connecting =
       std::make_unique<EngineConnecting>(own, pair ? usable.places[pair->own] : 0, bootstrap_handle,
-                                         key, std::move(nics), params.connect_timeout, weight);
+                                         key, std::move(nics), params.connect_timeout, options);
   if (const auto begun = connecting->begin(); !begun) return tl::unexpected(begun.error());
   return connecting;
 }

@@ -16,6 +16,7 @@ Result<std::unique_ptr<Listener>> make_listener(const OwnDevices& own, const Par
                                                 const bootstrap::ClusterKey& key);
 Result<std::unique_ptr<Connecting>> make_connecting(const OwnDevices& own, const Params& params,
                                                     const bootstrap::ClusterKey& key,
-                                                    const Handle& handle, uint32_t weight);
+                                                    const Handle& handle,
+                                                    const ConnectOptions& options);
 
 }  // namespace pacecar

@@ -141,8 +141,29 @@ struct ReceiveBuffer {
   const Memory* memory = nullptr;
 };
 
+// Registered memory as a peer may write into it by puts. Its owner hands it to that peer, by
+// whatever way they have; the peer's NIC, and not the peer, holds to its bounds.
+struct Window {
+  uint64_t address = 0;  // as peers name its first byte
+  uint64_t length = 0;
+  uint32_t key = 0;
+};
+// Errors: kUnavailable for memory that is staged, or registered with several NICs.
+Result<Window> window_of(const Memory& memory);
+
+struct ConnectOptions {
+  uint32_t weight = 0;  // from 1 to 64; 0: PACECAR_WEIGHT
+  bool puts = false;  // it takes iput(); nobody waits for its messages' acknowledgements, and they
+                      // leave with the next poll, or hurry()
+};
+
 constexpr int kMaxReceiveBuffers = 8;  // buffers per irecv
-constexpr int kMaxRequests = 32;       // irecv per connection; isend: x kMaxReceiveBuffers
+constexpr int kMaxPutsInARow = 128;    // iput between two isend
+constexpr int kMaxRequests = 32;       // irecv per connection; isend and iput: x kMaxReceiveBuffers
+
+// Whether test() would say something new of it: for those who look at many, and lend their thread
+// once for all (Context::progress).
+bool settled(const Request& request);
 
 struct TestResult {
   bool done = false;
@@ -176,6 +197,17 @@ class SendConnection {
   // test(). What the receive buffer does not hold is cut off, unless Params::strict makes that an
   // error; the size that test() gives is what was sent.
   virtual Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) = 0;
+  // Starts a write into the peer's memory, at `offset` of a window of theirs; they are not told. It
+  // leaves with the next poll, and is done when their NIC has all of it. The message that is sent
+  // next is not received before it is in place. Only of connections for puts, whose peer posts
+  // receives of one buffer: a put waits for the next of them. nullptr: as of isend. Errors:
+  // kInvalidArgument (outside of memory or window, more than kMaxPutsInARow, not a connection for
+  // puts).
+  virtual Result<Request*> iput(const void* /*data*/, size_t /*size*/, const Memory* /*memory*/,
+                                const Window& /*window*/, uint64_t /*offset*/) {
+    return fail(ErrorCode::kInvalidArgument,
+                "this connection takes no puts: it is over several NICs");
+  }
   // Errors: kPeer (dead, silent or closed; names the peer), kInvalidArgument (larger than the
   // receiver's buffer).
   virtual Result<TestResult> test(Request* request) = 0;
@@ -185,6 +217,8 @@ class SendConnection {
   virtual size_t nic() const = 0;
   // As it is now. Takes the engine's lock: for those who look from time to time.
   virtual FlowView flow() const = 0;
+  // What has been started leaves at once.
+  virtual void hurry() {}
 };
 
 class ReceiveConnection {
@@ -240,12 +274,11 @@ class Context {
   virtual Result<std::unique_ptr<Listener>> listen(size_t nic) = 0;
   // Likewise. Poll errors: kPeer also when there is no network that both processes have; kStale
   // when what this connection was to share with others has ended twice: connecting anew may do.
-  // All connections from one NIC to another share a flow, which has the largest weight of them;
-  // `weight` is from 1 to 64, or 0 for PACECAR_WEIGHT.
+  // All connections from one NIC to another share a flow, which has the largest weight of them.
   virtual Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
-                                                      uint32_t weight) = 0;
+                                                      const ConnectOptions& options) = 0;
   Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle) {
-    return connect(nic, handle, 0);
+    return connect(nic, handle, ConnectOptions());
   }
 
   // What the application knows of the traffic to come: how many peers may send to each NIC at the
@@ -267,6 +300,8 @@ class Context {
                                                      const void* data) = 0;
   virtual Result<bool> flushed(size_t nic, FlushId flush) = 0;
 
+  // Lends the caller's thread to this NIC, as test() of a request does that is not done.
+  virtual void progress(size_t /*nic*/) {}
   // For a thread that waits for requests of this NIC, has nothing else to do, and streams: sleeps
   // for half a millisecond at most, or until something arrives; between the messages of a stream
   // for a moment, whatever arrives. Who measures latencies polls instead.

@@ -47,10 +47,12 @@ static_assert(offsetof(CtsSlot, sequence) == sizeof(CtsSlot) - sizeof(uint64_t))
 constexpr uint32_t kCtsSlots = 256;  // ring size: 32 receives of up to 8 buffers
 
 // The immediate value of a data write: which receive buffer it fills; the last write of a message
-// also says how many writes the message took.
+// also says how many writes the message took, with those of the puts before it.
 struct Immediate {
   static constexpr uint32_t kMaxConnections = 1U << 10;  // of a flow
-  static constexpr uint32_t kMaxWrites = (1U << 14) - 4;
+  static constexpr uint32_t kMaxWrites = (1U << 14) - 5;
+  static constexpr uint32_t kPut = (1U << 14) - 4;        // instead of a count: it belongs to the
+                                                          // message, and went to a window
   static constexpr uint32_t kAbandoned = (1U << 14) - 3;  // instead of a count: no more comes
   static constexpr uint32_t kEager = (1U << 14) - 2;      // instead of a count: a whole message for
                                                           // which no buffer was known (eager.h)

@@ -258,6 +258,7 @@ void Messenger::take_number(Flow& flow, const Offer& offer, ConnectionId receive
 
 bool Messenger::send(ConnectionId connection, const SendOperation& operation) {
   Sender& sender = senders_[connection];
+  PACECAR_CHECK(!operation.put || sender.eager == 0);
   if (sender.failure != MessageFailure::kNone) {
     operation.request->failure = sender.failure;
     operation.request->set(MessageRequest::State::kFailed);

@@ -106,7 +106,11 @@ class Messenger {
     std::vector<uint8_t> answer;
   };
   // What a connection is to those above.
-  enum class Role : uint8_t { kWhole, kLane };  // of several, by notes: it has no eager messages
+  enum class Role : uint8_t {
+    kWhole,
+    kLane,  // of several, by notes: it has no eager messages
+    kPuts,  // it takes puts: likewise
+  };
   // A flow has the largest weight of its connections; 0: MessengerConfig::weight.
   // Errors: kUnavailable (connections, flows or queue pairs used up).
   Result<Offered> open_send(const NicIdentity& peer, Instant now, uint32_t weight = 0,
@@ -132,7 +136,7 @@ class Messenger {
   // Tells the peer that its messages are complete below this slot, whatever this lane has had.
   void close_receive(ConnectionId connection, Instant now, uint64_t completed_slots);
 
-  // --- messages; false means "full, again later" ---
+  // --- messages, and puts where the connection is for them; false means "full, again later" ---
   bool send(ConnectionId connection, const SendOperation& operation);
   bool receive(ConnectionId connection, const ReceiveOperation& operation, Instant now);
   // Fails what would still use this memory. The caller deregisters it at the NIC afterwards.

@@ -78,7 +78,8 @@ ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes b
   Buffer& buffer = buffers_[place(slot)];
   read_by_peer_ = std::max(read_by_peer_, slot + 1);
   ++buffer.writes_seen;
-  buffer.received += bytes;
+  const bool put = immediate.writes == Immediate::kPut;
+  if (!put) buffer.received += bytes;
   if (buffer.received > buffer.size) return Arrival::kProtocolError;
   const bool given_up =
       immediate.writes == Immediate::kTooLong || immediate.writes == Immediate::kAbandoned;
@@ -86,7 +87,7 @@ ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes b
     buffer.failure = immediate.writes == Immediate::kTooLong ? MessageFailure::kTooLong
                                                              : MessageFailure::kPeerAbandoned;
   }
-  if (immediate.writes != 0 && !given_up) buffer.writes = immediate.writes;
+  if (immediate.writes != 0 && !given_up && !put) buffer.writes = immediate.writes;
   if (!given_up && (buffer.writes == 0 || buffer.writes_seen < buffer.writes)) return Arrival::kOk;
   tells_late_ = inbox_.tiny(buffer.received);
   return complete(buffer, progress);

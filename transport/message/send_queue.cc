@@ -1,7 +1,9 @@
 #include "transport/message/send_queue.h"
 
 #include <algorithm>
+#include <bit>
 #include <memory>
+#include <utility>
 
 #include "transport/base/check.h"
 
@@ -13,6 +15,8 @@ namespace {
 constexpr Bytes kMostWriteBytes = Bytes{1} << 30;
 // Up to here a write of its own costs more than the receiver's copy.
 constexpr Bytes kShortBytes = 1024;
+constexpr uint32_t kMaxPutWrites = 64;  // of one put
+static_assert(kMaxPuts * kMaxPutWrites < Immediate::kMaxWrites);
 
 constexpr Bytes divide_up(Bytes total, Bytes part) { return (total + part - 1) / part; }
 
@@ -68,6 +72,7 @@ bool SendQueue::load_group(const SendTable& table, bool* malformed) {
 // False where no buffer of the group is this send's; group_size_ is 0 when all have been taken.
 bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
   Send& send = sends_[number];
+  if (send.operation.put) return match_put(number, write_bytes);
   for (uint32_t i = 0; i < group_size_; ++i) {
     const CtsSlot& slot = group_[i];
     if ((group_used_ >> i & 1) != 0 || slot.tag != send.operation.tag) continue;
@@ -97,8 +102,8 @@ bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
       request->slot = send.sequence;
       request->sizes[0] = size;
     }
-    send.write_bytes = std::max(write_bytes, divide_up(size, Immediate::kMaxWrites));
-    send.writes = static_cast<uint32_t>(std::max<Bytes>(divide_up(size, send.write_bytes), 1));
+    divide(send, write_bytes, Immediate::kMaxWrites - put_writes_);
+    send.puts = std::exchange(put_writes_, 0);
     if (size > slot.size || offset > slot.size - size || send.write_bytes > kMostWriteBytes) {
       send.remote = slot.address;
       give_up(send, MessageFailure::kTooLong);
@@ -110,6 +115,33 @@ bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
     return true;
   }
   return false;
+}
+
+// It counts for the slot of the message that comes next. Of one slot, as a rule: whoever takes puts
+// posts receives of one buffer.
+bool SendQueue::match_put(uint32_t number, Bytes write_bytes) {
+  if (group_size_ == 0) return false;
+  Send& send = sends_[number];
+  send.matched = true;
+  ++moves_;
+  send.sequence = group_[static_cast<uint32_t>(std::countr_one(group_used_))].sequence - 1;
+  send.remote = send.operation.place.address;
+  send.remote_key = send.operation.place.key;
+  divide(send, write_bytes, kMaxPutWrites);
+  if (send.write_bytes > kMostWriteBytes) {
+    give_up(send, MessageFailure::kTooLong);
+  } else {
+    put_writes_ += send.writes;
+  }
+  matched_.push(number);
+  return true;
+}
+
+// Into writes of `write_bytes`, or of more where that would be too many.
+void SendQueue::divide(Send& send, Bytes write_bytes, uint32_t most_writes) {
+  const Bytes size = send.operation.size;
+  send.write_bytes = std::max(write_bytes, divide_up(size, most_writes));
+  send.writes = static_cast<uint32_t>(std::max<Bytes>(divide_up(size, send.write_bytes), 1));
 }
 
 // To what of it lies within the buffer.
@@ -215,9 +247,10 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
   const Immediate immediate{
       .connection = connection,
       .slot = static_cast<uint32_t>(send.sequence % kCtsSlots),
-      .writes = given_up ? code_of(send.failure)
-                : last   ? send.writes
-                         : 0,
+      .writes = given_up             ? code_of(send.failure)
+                : send.operation.put ? Immediate::kPut
+                : last               ? send.writes + send.puts
+                                     : 0,
   };
   *write = WorkRequest{
       .id = number,
@@ -228,7 +261,7 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
       .remote_key = send.remote_key,
       .immediate = immediate.pack(),
       .opcode = Opcode::kWriteWithImm,
-      .awaited = !send.told,
+      .awaited = !send.told && send.operation.awaited,
       .host = send.operation.host,
   };
   return true;

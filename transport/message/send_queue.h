@@ -6,6 +6,9 @@
 // then it goes to one of the receiver's cells, and its slot, once there, is only crossed out. So do
 // short ones that come together, whether or not their buffers are known: by one write.
 //
+// A put is a write of the message that is posted next: it goes to a place that it names itself, and
+// the message is not there before it is. Not where eager messages are enabled: they have no slots.
+//
 // Bounds: kMaxSends sends that are not done for the application. Pure; one thread.
 #pragma once
 
@@ -22,14 +25,20 @@
 namespace pacecar {
 
 constexpr uint32_t kMaxSends = kCtsSlots;
+// Puts that one message may follow: what they write must be counted in its immediate.
+constexpr uint32_t kMaxPuts = 128;
+
 struct SendOperation {
   const uint8_t* data = nullptr;
   Bytes size = 0;
   int32_t tag = 0;
   uint32_t key = 0;
   MessageRequest* request = nullptr;
-  Bytes offset = 0;   // in the receiver's buffer: other lanes carry the rest of the message
-  bool host = false;  // memory of the host, not of a GPU
+  Bytes offset = 0;     // in the receiver's buffer: other lanes carry the rest of the message
+  bool host = false;    // memory of the host, not of a GPU
+  bool awaited = true;  // somebody waits for its acknowledgement
+  bool put = false;     // to `place`, and not to a receive buffer
+  RemotePlace place;    // of a put
 };
 
 class SendQueue {
@@ -110,6 +119,7 @@ class SendQueue {
     Bytes write_bytes = 0;
     uint32_t remote_key = 0;
     uint32_t writes = 0;
+    uint32_t puts = 0;  // writes of the puts before it, which it counts as its own
     uint32_t writes_posted = 0;
     uint32_t writes_done = 0;
     MessageFailure failure = MessageFailure::kNone;
@@ -123,6 +133,8 @@ class SendQueue {
 
   bool load_group(const SendTable& table, bool* malformed);
   bool match_one(uint32_t number, Bytes write_bytes);
+  bool match_put(uint32_t number, Bytes write_bytes);
+  static void divide(Send& send, Bytes write_bytes, uint32_t most_writes);
   bool joins_others(const Send& send, const CtsSlot& slot) const;
   void cut(Send& send, const CtsSlot& slot) const;
   void send_ahead();
@@ -148,6 +160,7 @@ class SendQueue {
   uint32_t group_size_ = 0;                 // 0: none loaded
   uint32_t group_used_ = 0;                 // bit per slot
   uint64_t next_sequence_ = 0;              // of the first slot after the group
+  uint32_t put_writes_ = 0;                 // since the last message that was matched
   uint32_t outstanding_ = 0;
   uint64_t arrived_ = 0;
   uint64_t moves_ = 0;

@@ -91,8 +91,8 @@ class GpuContext final : public Context {
   }
 
   Result<std::unique_ptr<Connecting>> connect(size_t nic, const Handle& handle,
-                                              uint32_t weight) override {
-    auto connecting = inner_->connect(nic, handle, weight);
+                                              const ConnectOptions& options) override {
+    auto connecting = inner_->connect(nic, handle, options);
     if (!connecting || way(nic) == GpuWay::kHost) return connecting;
     return std::make_unique<StagedConnecting>(std::move(*connecting), inner_, gpus_);
   }
@@ -114,6 +114,7 @@ class GpuContext final : public Context {
                                              const void* data) override;
   Result<bool> flushed(size_t nic, FlushId flush) override { return inner_->flushed(nic, flush); }
 
+  void progress(size_t nic) override { inner_->progress(nic); }
   void rest(size_t nic) override { inner_->rest(nic); }
   Statistics statistics(size_t nic) const override { return inner_->statistics(nic); }
 

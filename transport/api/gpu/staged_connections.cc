@@ -166,6 +166,16 @@ class StagedSendConnection final : public SendConnection {
     return request;
   }
 
+  Result<Request*> iput(const void* data, size_t size, const Memory* memory, const Window& window,
+                        uint64_t offset) override {
+    if (staged_of(memory, size) != nullptr) {
+      return fail(ErrorCode::kInvalidArgument,
+                  "a put reads GPU memory that the NIC does not reach: put from the host's memory");
+    }
+    if (passed_ + stage_.used() == kMaxSends) return nullptr;
+    return count(inner_->iput(data, size, size == 0 ? nullptr : memory, window, offset));
+  }
+
   Result<TestResult> test(Request* tested) override {
     advance();
     StagedRequest* const request = stage_.find(tested);
@@ -188,10 +198,13 @@ class StagedSendConnection final : public SendConnection {
   std::string peer() const override { return inner_->peer(); }
   size_t nic() const override { return inner_->nic(); }
   FlowView flow() const override { return inner_->flow(); }
+  void hurry() override { inner_->hurry(); }
 
  private:
   Result<Request*> pass(const void* data, size_t size, int tag, const Memory* memory) {
-    auto started = inner_->isend(data, size, tag, memory);
+    return count(inner_->isend(data, size, tag, memory));
+  }
+  Result<Request*> count(Result<Request*> started) {
     if (started && *started != nullptr) ++passed_;
     return started;
   }

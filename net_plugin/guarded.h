@@ -1,0 +1,32 @@
+// What stands between NCCL's calls and our code: no exception may reach NCCL.
+#pragma once
+
+#include <exception>
+#include <new>
+#include <string_view>
+
+#include "net_plugin/log.h"
+
+namespace pacecar::plugin {
+
+// A call that NCCL's rules do not allow.
+inline nccl::NcclResult misuse(std::string_view sentence) {
+  log(LogLevel::kError, sentence);
+  return nccl::NcclResult::kInternalError;
+}
+
+template <typename Body>
+nccl::NcclResult guarded(const Body& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    log(LogLevel::kError, "out of memory: free some, or start fewer ranks on this host");
+    return nccl::NcclResult::kSystemError;
+  } catch (const std::exception& error) {
+    return misuse(error.what());
+  } catch (...) {
+    return misuse("an unknown exception was thrown inside the plugin");
+  }
+}
+
+}  // namespace pacecar::plugin

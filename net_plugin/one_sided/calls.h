@@ -1,0 +1,55 @@
+// The functions NCCL calls for one-sided operations, as far as they are the same in every version:
+// void pointers to objects, Result to ncclResult_t. A collective communicator is the ranks' group;
+// a context is a number of queues in it, which all have the group's one order.
+//
+// Each writes its outputs before anything can fail. Thread rule: any thread; what NCCL calls on all
+// ranks (connect, share_memory) blocks until all are there.
+#pragma once
+
+#include <cstdint>
+
+#include "net_plugin/abi/types.h"
+
+namespace pacecar::plugin::one_sided {
+
+nccl::NcclResult init(void** context, uint64_t comm_id, nccl::Logger logger) noexcept;
+nccl::NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept;
+nccl::NcclResult close_listen(void* listen_comm) noexcept;
+nccl::NcclResult connect(void* context, void* handles[], int ranks, int rank, void* listen_comm,
+                         void** collective) noexcept;
+nccl::NcclResult close_collective(void* collective) noexcept;
+
+nccl::NcclResult create_context(void* collective, int contexts, int traffic_class,
+                                void** context) noexcept;
+nccl::NcclResult destroy_context(void* context) noexcept;
+// nullptr for a context that there is not.
+void* collective_of(void* context, int number);
+
+nccl::NcclResult share_dmabuf(void* collective, void* data, size_t size, int type, uint64_t offset,
+                              int fd, uint64_t flags, void** window) noexcept;
+nccl::NcclResult share_memory(void* collective, void* data, size_t size, int type, uint64_t flags,
+                              void** window) noexcept;
+nccl::NcclResult unshare(void* collective, void* window) noexcept;
+
+// In a window, rank by rank.
+struct At {
+  void* window = nullptr;
+  uint64_t offset = 0;
+};
+struct SignalCall {
+  At word;
+  uint64_t value = 0;
+  uint32_t operation = 0;
+};
+
+// `signal` may be nullptr.
+nccl::NcclResult put(void* collective, const At& from, size_t size, const At& to, uint32_t rank,
+                     const SignalCall* signal, void** request) noexcept;
+nccl::NcclResult get(void* collective, const At& from, size_t size, const At& to, uint32_t rank,
+                     void** request) noexcept;
+nccl::NcclResult flush(void* collective, uint32_t rank, void** request) noexcept;
+nccl::NcclResult test(void* collective, void* request, int* done) noexcept;
+nccl::NcclResult progress(void* collective) noexcept;
+nccl::NcclResult last_error(void* collective, bool* has_error) noexcept;
+
+}  // namespace pacecar::plugin::one_sided

@@ -1,0 +1,258 @@
+// The tables for one-sided operations in proxy mode, GIN 11 to 13 and RMA 13 to 15, with what their
+// functions' arguments lack or have more of. Weak signals are strong ones here, and puts leave at
+// once, whatever the flags say of those to come.
+#include "net_plugin/abi/one_sided.h"
+#include "net_plugin/device_properties.h"
+#include "net_plugin/entry_points.h"
+#include "net_plugin/one_sided/calls.h"
+
+namespace pacecar::plugin::one_sided {
+namespace {
+
+using nccl::NcclResult;
+
+// NCCL tells such a plugin from one whose operations a GPU starts. A window is memory that the NIC
+// reaches by itself.
+template <typename Properties>
+NcclResult get_properties(int device, Properties* properties) {
+  const NcclResult result = plugin::get_properties(device, properties);
+  if (result != NcclResult::kSuccess) return result;
+  const NicInfo* nic = nullptr;
+  if (nic_info(device, &nic) == NcclResult::kSuccess && nic->gpu_message_bytes != 0) {
+    properties->pointer_support = nccl::kPointerHost;
+  }
+  properties->device_type = nccl::kDeviceTypeGinProxy;
+  return NcclResult::kSuccess;
+}
+
+// Where NCCL asks for another handle of the same window.
+NcclResult share_memory_gin(void* collective, void* data, size_t size, int type, uint64_t flags,
+                            void** window, void** gin_window) {
+  const NcclResult result = share_memory(collective, data, size, type, flags, window);
+  *gin_window = *window;
+  return result;
+}
+
+NcclResult share_dmabuf_gin(void* collective, void* data, size_t size, int type, uint64_t offset,
+                            int fd, uint64_t flags, void** window, void** gin_window) {
+  const NcclResult result = share_dmabuf(collective, data, size, type, offset, fd, flags, window);
+  *gin_window = *window;
+  return result;
+}
+
+template <typename Table>
+constexpr Table common_table() {
+  Table table{};
+  table.name = "Pacecar";
+  table.init = init;
+  table.devices = devices;
+  table.getProperties = get_properties;
+  table.listen = listen;
+  table.deregMrSym = unshare;
+  table.closeColl = close_collective;
+  table.closeListen = close_listen;
+  table.test = test;
+  table.finalize = finalize;
+  return table;
+}
+
+// --- GIN 11 and 12: operations of a communicator, without contexts ---
+
+NcclResult put_v11(void* collective, uint64_t source_offset, void* source, size_t size,
+                   uint64_t offset, void* window, uint32_t rank, void** request) {
+  return put(collective, {source, source_offset}, size, {window, offset}, rank, nullptr, request);
+}
+
+NcclResult put_signal_v11(void* collective, uint64_t source_offset, void* source, size_t size,
+                          uint64_t offset, void* window, uint32_t rank, uint64_t signal_offset,
+                          void* signal_window, uint64_t value, uint32_t operation, void** request) {
+  const SignalCall signal{{signal_window, signal_offset}, value, operation};
+  return put(collective, {source, source_offset}, size, {window, offset}, rank, &signal, request);
+}
+
+// All of a communicator's connections have the group's one order.
+NcclResult connect_v12(void* context, void* handles[], int ranks, int rank, int /*connections*/,
+                       int /*queue_depth*/, void* listen_comm, void** collective) {
+  return connect(context, handles, ranks, rank, listen_comm, collective);
+}
+
+NcclResult put_v12(void* collective, uint64_t source_offset, void* source, size_t size,
+                   uint64_t offset, void* window, uint32_t rank, int /*connection*/,
+                   void** request) {
+  return put_v11(collective, source_offset, source, size, offset, window, rank, request);
+}
+
+NcclResult put_signal_v12(void* collective, uint64_t source_offset, void* source, size_t size,
+                          uint64_t offset, void* window, uint32_t rank, uint64_t signal_offset,
+                          void* signal_window, uint64_t value, uint32_t operation,
+                          int /*connection*/, void** request) {
+  return put_signal_v11(collective, source_offset, source, size, offset, window, rank,
+                        signal_offset, signal_window, value, operation, request);
+}
+
+// Left out on purpose: contexts, which NCCL makes itself in proxy mode, and where they are not
+// there passes the communicator.
+template <typename Table>
+constexpr Table gin_table() {
+  Table table = common_table<Table>();
+  table.regMrSym = share_memory_gin;
+  table.regMrSymDmaBuf = share_dmabuf_gin;
+  table.ginProgress = progress;
+  table.queryLastError = last_error;
+  return table;
+}
+
+constexpr nccl::GinV11 gin_v11() {
+  auto table = gin_table<nccl::GinV11>();
+  table.connect = connect;
+  table.iput = put_v11;
+  table.iputSignal = put_signal_v11;
+  return table;
+}
+
+constexpr nccl::GinV12 gin_v12() {
+  auto table = gin_table<nccl::GinV12>();
+  table.connect = connect_v12;
+  table.iput = put_v12;
+  table.iputSignal = put_signal_v12;
+  return table;
+}
+
+// --- 13 and later: operations of a context ---
+
+NcclResult create_context_v13(void* collective, nccl::GinConfigV13* config, void** context,
+                              nccl::DeviceHandle** device_handle) {
+  if (device_handle != nullptr) *device_handle = nullptr;
+  return create_context(collective, config->contexts, config->traffic_class, context);
+}
+
+NcclResult create_context_v14(void* collective, nccl::RmaConfigV14* config, void** context) {
+  return create_context(collective, config->contexts, config->traffic_class, context);
+}
+
+NcclResult put_v13(void* context, int number, uint64_t source_offset, void* source, size_t size,
+                   uint64_t offset, void* window, uint32_t rank, void** request) {
+  return put_v11(collective_of(context, number), source_offset, source, size, offset, window, rank,
+                 request);
+}
+
+NcclResult put_signal_v13(void* context, int number, uint64_t source_offset, void* source,
+                          size_t size, uint64_t offset, void* window, uint32_t rank,
+                          uint64_t signal_offset, void* signal_window, uint64_t value,
+                          uint32_t operation, void** request) {
+  return put_signal_v11(collective_of(context, number), source_offset, source, size, offset, window,
+                        rank, signal_offset, signal_window, value, operation, request);
+}
+
+NcclResult put_signal_v14(void* context, int number, uint64_t source_offset, void* source,
+                          size_t size, uint64_t offset, void* window, uint32_t rank,
+                          uint64_t signal_offset, void* signal_window, uint64_t value,
+                          uint32_t operation, bool /*strong*/, void** request) {
+  return put_signal_v13(context, number, source_offset, source, size, offset, window, rank,
+                        signal_offset, signal_window, value, operation, request);
+}
+
+NcclResult get_v13(void* context, int number, uint64_t offset, void* window, size_t size,
+                   uint64_t local_offset, void* local, uint32_t rank, void** request) {
+  return get(collective_of(context, number), {window, offset}, size, {local, local_offset}, rank,
+             request);
+}
+
+NcclResult flush_v13(void* context, int number, void* /*window*/, uint32_t rank, void** request) {
+  return flush(collective_of(context, number), rank, request);
+}
+
+NcclResult progress_v13(void* context) { return progress(collective_of(context, 0)); }
+
+NcclResult last_error_v13(void* context, bool* has_error) {
+  return last_error(collective_of(context, 0), has_error);
+}
+
+NcclResult put_v15(void* context, int number, uint64_t source_offset, void* source, size_t size,
+                   uint64_t offset, void* window, uint32_t rank, uint32_t /*flags*/,
+                   void** request) {
+  return put_v13(context, number, source_offset, source, size, offset, window, rank, request);
+}
+
+NcclResult put_signal_v15(void* context, int number, uint64_t source_offset, void* source,
+                          size_t size, uint64_t offset, void* window, uint32_t rank,
+                          uint64_t signal_offset, void* signal_window, uint64_t value,
+                          uint32_t operation, bool /*strong*/, uint32_t /*flags*/, void** request) {
+  return put_signal_v13(context, number, source_offset, source, size, offset, window, rank,
+                        signal_offset, signal_window, value, operation, request);
+}
+
+NcclResult get_v15(void* context, int number, uint64_t offset, void* window, size_t size,
+                   uint64_t local_offset, void* local, uint32_t rank, uint32_t /*flags*/,
+                   void** request) {
+  return get_v13(context, number, offset, window, size, local_offset, local, rank, request);
+}
+
+template <typename Table>
+constexpr Table context_table() {
+  Table table = common_table<Table>();
+  table.connect = connect;
+  table.destroyContext = destroy_context;
+  table.iflush = flush_v13;
+  table.queryLastError = last_error_v13;
+  return table;
+}
+
+constexpr nccl::GinV13 gin_v13() {
+  auto table = context_table<nccl::GinV13>();
+  table.createContext = create_context_v13;
+  table.regMrSym = share_memory_gin;
+  table.regMrSymDmaBuf = share_dmabuf_gin;
+  table.iput = put_v13;
+  table.iputSignal = put_signal_v13;
+  table.iget = get_v13;
+  table.ginProgress = progress_v13;
+  return table;
+}
+
+template <typename Table>
+constexpr Table rma_table() {
+  Table table = context_table<Table>();
+  table.createContext = create_context_v14;
+  table.regMrSym = share_memory;
+  table.regMrSymDmaBuf = share_dmabuf;
+  table.rmaProgress = progress_v13;
+  return table;
+}
+
+constexpr nccl::RmaV14 rma_v14() {
+  auto table = rma_table<nccl::RmaV14>();
+  table.iput = put_v13;
+  table.iputSignal = put_signal_v14;
+  table.iget = get_v13;
+  return table;
+}
+
+constexpr nccl::RmaV15 rma_v15() {
+  auto table = rma_table<nccl::RmaV15>();
+  table.iput = put_v15;
+  table.iputSignal = put_signal_v15;
+  table.iget = get_v15;
+  return table;
+}
+
+}  // namespace
+}  // namespace pacecar::plugin::one_sided
+
+extern "C" {
+
+namespace one_sided = pacecar::plugin::one_sided;
+
+[[gnu::visibility("default")]] extern constexpr pacecar::nccl::GinV11 ncclGinPlugin_v11 =
+    one_sided::gin_v11();
+[[gnu::visibility("default")]] extern constexpr pacecar::nccl::GinV12 ncclGinPlugin_v12 =
+    one_sided::gin_v12();
+[[gnu::visibility("default")]] extern constexpr pacecar::nccl::GinV13 ncclGinPlugin_v13 =
+    one_sided::gin_v13();
+[[gnu::visibility("default")]] extern constexpr pacecar::nccl::RmaV13 ncclRmaPlugin_v13 =
+    one_sided::gin_v13();
+[[gnu::visibility("default")]] extern constexpr pacecar::nccl::RmaV14 ncclRmaPlugin_v14 =
+    one_sided::rma_v14();
+[[gnu::visibility("default")]] extern constexpr pacecar::nccl::RmaV15 ncclRmaPlugin_v15 =
+    one_sided::rma_v15();
+}

@@ -1,0 +1,281 @@
+#include "transport/rma/group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "transport/rma/meeting.h"
+
+namespace pacecar::rma {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kFarewell = std::chrono::milliseconds(100);
+// Between two looks whether anybody calls.
+constexpr auto kLook = std::chrono::milliseconds(5);
+
+}  // namespace
+
+Group::Group(std::shared_ptr<Context> context, size_t nic, size_t rank, size_t ranks, LogSink log)
+    : context_(std::move(context)),
+      nic_(nic),
+      rank_(rank),
+      log_(log),
+      records_(2 * kRecords * ranks),
+      windows_(context_, nic, ranks) {}
+
+Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Context> context, size_t nic,
+                                           Listener& listener, std::span<const Handle> handles,
+                                           size_t rank, uint32_t weight, LogSink log) {
+  if (rank >= handles.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("rank {} of {} ranks joins: give 0 to {}", rank, handles.size(),
+                            std::max<size_t>(handles.size(), 1) - 1));
+  }
+  auto group =
+      std::unique_ptr<Group>(new Group(std::move(context), nic, rank, handles.size(), log));
+  OwnPages<Record>& records = group->records_;
+  auto memory = group->context_->register_memory(nic, records.data(), records.bytes());
+  if (!memory) return tl::unexpected(memory.error());
+  group->records_memory_ = *memory;
+  Meeting meeting(*group->context_, nic, listener, rank, handles.size(), records.data(), *memory);
+  if (auto met = meeting.meet(handles, weight); !met) return tl::unexpected(met.error());
+  for (size_t peer = 0; peer < handles.size(); ++peer) {
+    group->peers_.emplace_back(peer, meeting.take_inbox(peer), meeting.take_outbox(peer),
+                               group->windows_);
+  }
+  group->keeper_ = std::thread([&group = *group] { group.keep(); });
+  return group;
+}
+
+Group::~Group() {
+  if (keeper_.joinable()) {
+    const std::unique_lock lock(mutex_);
+    stop_ = true;
+    stopping_.notify_all();
+  }
+  if (keeper_.joinable()) keeper_.join();
+  for (Peer& peer : peers_) peer.say({.kind = RecordKind::kBye}, nullptr);
+  const auto give_up = Clock::now() + kFarewell;
+  while (!idle() && Clock::now() < give_up) {
+    if (!advance()) context_->rest(nic_);
+  }
+  peers_.clear();
+  if (records_memory_ != nullptr) (void)context_->deregister_memory(nic_, records_memory_);
+}
+
+bool Group::idle() const {
+  return std::ranges::all_of(peers_, [](const Peer& peer) { return peer.idle(); });
+}
+
+bool Group::advance() {
+  bool came = false;
+  for (Peer& peer : peers_) {
+    came |= peer.advance();
+    if (const auto failed = peer.newly_failed()) {
+      log_(LogLevel::kWarn, "one-sided operations: " + failed->message);
+      if (!failure_) failure_ = failed;
+    }
+  }
+  return came;
+}
+
+void Group::progress() {
+  calls_.fetch_add(1, std::memory_order_relaxed);
+  context_->progress(nic_);
+  const std::lock_guard lock(mutex_);
+  polled_ = true;
+  advance();
+}
+
+// Somebody must answer the others while nobody calls.
+void Group::keep() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    const uint64_t calls = calls_.load(std::memory_order_relaxed);
+    stopping_.wait_for(lock, kLook, [this] { return stop_; });
+    while (!stop_ && calls_.load(std::memory_order_relaxed) == calls) {
+      const bool came = advance();
+      lock.unlock();
+      if (!came) context_->rest(nic_);
+      lock.lock();
+    }
+  }
+}
+
+std::optional<Error> Group::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+// --- windows ---
+
+Result<SharedWindow*> Group::share(const MemoryRange& range) {
+  Place own;
+  {
+    const std::lock_guard lock(mutex_);
+    auto registered = windows_.register_own(range);
+    if (!registered) return tl::unexpected(registered.error());
+    own = *registered;
+    for (Peer& peer : peers_) {
+      peer.say({.kind = RecordKind::kWindow,
+                .window = own.id,
+                .offset = own.window.address,
+                .length = own.window.length,
+                .answer_window = own.window.key},
+               nullptr);
+    }
+  }
+  while (true) {
+    progress();
+    {
+      const std::lock_guard lock(mutex_);
+      if (windows_.all_announced()) return windows_.take_announced(rank_, own);
+      const auto gone = std::ranges::find_if(
+          peers_, [](const Peer& peer) { return peer.failure() || peer.left(); });
+      if (gone != peers_.end()) {
+        windows_.release_own(own.id);
+        return fail(ErrorCode::kPeer,
+                    gone->failure()
+                        ? gone->failure()->message
+                        : fmt::format("rank {} has left and shares no further window: look there",
+                                      gone - peers_.begin()));
+      }
+    }
+    context_->rest(nic_);
+  }
+}
+
+void Group::unshare(SharedWindow* window) {
+  const std::lock_guard lock(mutex_);
+  windows_.unshare(window, rank_);
+}
+
+// --- operations ---
+
+Result<Operation*> Group::begin(size_t rank) {
+  if (rank >= peers_.size()) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("there is no rank {}: the last one is {}", rank, peers_.size() - 1));
+  }
+  Operation* const operation = peers_[rank].full() ? nullptr : take_operation();
+  if (operation == nullptr) {
+    return fail(ErrorCode::kUnavailable,
+                fmt::format("{} one-sided operations are under way: test some until they are done",
+                            kMaxOperations));
+  }
+  return operation;
+}
+
+Operation* Group::take_operation() {
+  if (free_.empty()) {
+    return operations_.size() == kMaxOperations ? nullptr : &operations_.emplace_back();
+  }
+  Operation* const operation = free_.back();
+  free_.pop_back();
+  *operation = Operation();
+  return operation;
+}
+
+// Of the owner's window.
+Result<void> Group::check(size_t rank, const Location& bytes, size_t owner, size_t size) const {
+  if (size == 0) return {};
+  if (bytes.window == nullptr) return fail(ErrorCode::kInvalidArgument, "bytes of no window");
+  const uint64_t length = bytes.window->places[owner].window.length;
+  if (size <= length && bytes.offset <= length - size) return {};
+  return fail(ErrorCode::kInvalidArgument,
+              fmt::format("{} bytes at {} of a window of rank {}, which has {} bytes, for an "
+                          "operation with rank {}",
+                          size, bytes.offset, owner, length, rank));
+}
+
+Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, const Location& to,
+                              const std::optional<Signal>& signal) {
+  const std::lock_guard lock(mutex_);
+  auto begun = begin(rank);
+  if (!begun) return begun;
+  Operation& operation = **begun;
+  auto checked = check(rank, from, rank_, size);
+  if (checked) checked = check(rank, to, rank, size);
+  if (checked && signal) checked = check(rank, signal->word, rank, sizeof(uint64_t));
+  if (checked && signal && signal->word.offset % sizeof(uint64_t) != 0) {
+    checked = fail(ErrorCode::kInvalidArgument, "a signal's word lies at no multiple of 8 bytes");
+  }
+  if (checked && signal && !signal->word.window->host) {
+    checked =
+        fail(ErrorCode::kInvalidArgument,
+             "a signal's word lies in GPU memory, which no processor adds to: share memory of "
+             "the host for signals");
+  }
+  if (!checked) {
+    free_.push_back(&operation);
+    return tl::unexpected(checked.error());
+  }
+  Peer& peer = peers_[rank];
+  // Without a signal, a put of nothing is what says so.
+  if (size > 0 || !signal) {
+    const bool none = size == 0;
+    peer.put({.data = none ? nullptr : from.window->base + from.offset,
+              .size = size,
+              .memory = none ? nullptr : from.window->memory,
+              .window = none ? Window() : to.window->places[rank].window,
+              .offset = none ? 0 : to.offset},
+             operation);
+  }
+  if (signal) {
+    peer.say({.kind = RecordKind::kSignal,
+              .window = signal->word.window->places[rank].id,
+              .offset = signal->word.offset,
+              .value = signal->value},
+             &operation);
+  }
+  peer.advance();
+  // The first signal leaves at once; those that are asked for in one go leave together.
+  if (signal && std::exchange(polled_, false)) peer.hurry();
+  return &operation;
+}
+
+Result<Operation*> Group::get(size_t rank, const Location& from, size_t size, const Location& to) {
+  const std::lock_guard lock(mutex_);
+  auto begun = begin(rank);
+  if (!begun) return begun;
+  auto checked = check(rank, from, rank, size);
+  if (checked) checked = check(rank, to, rank_, size);
+  if (!checked) {
+    free_.push_back(*begun);
+    return tl::unexpected(checked.error());
+  }
+  if (size > 0) {
+    peers_[rank].get({.window = from.window->places[rank].id,
+                      .offset = from.offset,
+                      .length = size,
+                      .answer_window = to.window->places[rank_].id,
+                      .answer_offset = to.offset},
+                     **begun);
+    peers_[rank].advance();
+  }
+  return begun;
+}
+
+Result<Operation*> Group::flush(size_t rank) {
+  const std::lock_guard lock(mutex_);
+  auto begun = begin(rank);
+  if (begun) peers_[rank].flush(**begun);
+  return begun;
+}
+
+Result<bool> Group::test(Operation* operation) {
+  std::unique_lock lock(mutex_);
+  if (!operation->done()) {
+    lock.unlock();
+    progress();
+    lock.lock();
+  }
+  if (!operation->done()) return false;
+  free_.push_back(operation);
+  if (operation->error) return tl::unexpected(*operation->error);
+  return true;
+}
+
+}  // namespace pacecar::rma

@@ -1,0 +1,39 @@
+#include "transport/rma/inbox.h"
+
+namespace pacecar::rma {
+
+Result<void> Inbox::open() {
+  for (uint32_t place = 0; place < kRecords; ++place) {
+    if (auto posted = post(place); !posted) return posted;
+  }
+  return {};
+}
+
+Result<void> Inbox::post(uint32_t place) {
+  const ReceiveBuffer buffer{
+      .data = &places_[place], .size = sizeof(Record), .tag = 0, .memory = memory_};
+  auto started = connection_->irecv({&buffer, 1});
+  if (!started) return tl::unexpected(started.error());
+  if (*started == nullptr) return fail(ErrorCode::kInternal, "a connection has too few receives");
+  requests_[place] = *started;
+  return {};
+}
+
+Result<std::optional<Record>> Inbox::next() {
+  Request* const request = requests_[oldest_];
+  if (request == nullptr || !settled(*request)) return std::nullopt;
+  requests_[oldest_] = nullptr;
+  const Result<TestResult> result = connection_->test(request);
+  if (!result) return tl::unexpected(result.error());
+  if (result->sizes[0] != sizeof(Record)) {
+    return fail(ErrorCode::kPeer, connection_->peer() +
+                                      " sent what is no record: run the same "
+                                      "version of Pacecar on both sides");
+  }
+  const Record record = places_[oldest_];
+  if (auto posted = post(oldest_); !posted) return tl::unexpected(posted.error());
+  oldest_ = (oldest_ + 1) % kRecords;
+  return record;
+}
+
+}  // namespace pacecar::rma

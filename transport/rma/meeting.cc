@@ -1,0 +1,135 @@
+#include "transport/rma/meeting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace pacecar::rma {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+// How long nobody may come before those who are missing are given up. Who is being called has time
+// limits of his own (PACECAR_CONNECT_TIMEOUT).
+constexpr auto kPatience = std::chrono::seconds(60);
+
+}  // namespace
+
+Meeting::Meeting(Context& context, size_t nic, Listener& listener, size_t rank, size_t ranks,
+                 Record* records, const Memory* memory)
+    : context_(context),
+      nic_(nic),
+      listener_(listener),
+      rank_(rank),
+      records_(records),
+      memory_(memory),
+      calls_(ranks),
+      outboxes_(ranks),
+      inboxes_(ranks) {}
+
+Result<void> Meeting::meet(std::span<const Handle> handles, uint32_t weight) {
+  const ConnectOptions options{.weight = weight, .puts = true};
+  // Each begins behind itself, so that not all call the same one.
+  for (size_t i = 1; i <= handles.size(); ++i) {
+    const size_t rank = (rank_ + i) % handles.size();
+    auto call = context_.connect(nic_, handles[rank], options);
+    if (!call) return tl::unexpected(call.error());
+    calls_[rank] = std::move(*call);
+  }
+  auto moved_at = Clock::now();
+  while (!complete()) {
+    context_.progress(nic_);
+    bool moved = false;
+    for (size_t rank = 0; rank < calls_.size(); ++rank) {
+      const auto called = call(rank);
+      if (!called) return tl::unexpected(called.error());
+      moved |= *called;
+    }
+    for (const auto& step : {accept(), greet()}) {
+      if (!step) return tl::unexpected(step.error());
+      moved |= *step;
+    }
+    const auto now = Clock::now();
+    if (moved) moved_at = now;
+    if (now - moved_at > kPatience) {
+      const auto missing =
+          std::ranges::find_if(inboxes_, [](const auto& inbox) { return !inbox.has_value(); });
+      return fail(ErrorCode::kPeer,
+                  fmt::format("rank {} has not come: look for the first error there",
+                              missing - inboxes_.begin()));
+    }
+    if (!moved) context_.rest(nic_);
+  }
+  return {};
+}
+
+bool Meeting::complete() const {
+  return std::ranges::all_of(inboxes_, [](const auto& inbox) { return inbox.has_value(); }) &&
+         std::ranges::all_of(outboxes_, [](const auto& box) { return box && box->idle(); });
+}
+
+Result<void> Meeting::check_nic(size_t nic) const {
+  if (nic == nic_) return {};
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("a rank is reached over {} and not over {}: one-sided operations need "
+                          "NICs of one network on all ranks (PACECAR_NICS)",
+                          context_.nics()[nic].name, context_.nics()[nic_].name));
+}
+
+// What goes to one rank.
+Result<bool> Meeting::call(size_t rank) {
+  if (outboxes_[rank]) {
+    auto advanced = outboxes_[rank]->advance();
+    if (!advanced) return tl::unexpected(advanced.error());
+    return false;
+  }
+  auto connection = calls_[rank]->poll();
+  if (!connection) return tl::unexpected(connection.error());
+  if (*connection == nullptr) return false;
+  calls_[rank].reset();
+  if (auto checked = check_nic((*connection)->nic()); !checked) {
+    return tl::unexpected(checked.error());
+  }
+  Record* const places = records_ + (2 * rank + 1) * kRecords;
+  outboxes_[rank].emplace(std::move(*connection), places, memory_);
+  outboxes_[rank]->add({.kind = RecordKind::kHello, .value = rank_}, nullptr);
+  return true;
+}
+
+Result<bool> Meeting::accept() {
+  auto connection = listener_.accept();
+  if (!connection) return tl::unexpected(connection.error());
+  if (*connection == nullptr) return false;
+  if (auto checked = check_nic((*connection)->nic()); !checked) {
+    return tl::unexpected(checked.error());
+  }
+  if (accepted_ == inboxes_.size()) return fail(ErrorCode::kPeer, "more ranks come than there are");
+  Record* const places = records_ + 2 * accepted_++ * kRecords;
+  strangers_.emplace_back(std::move(*connection), places, memory_);
+  if (auto opened = strangers_.back().open(); !opened) return tl::unexpected(opened.error());
+  return true;
+}
+
+Result<bool> Meeting::greet() {
+  bool moved = false;
+  for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
+    const auto record = stranger->next();
+    if (!record) return tl::unexpected(record.error());
+    if (!*record) {
+      ++stranger;
+      continue;
+    }
+    const uint64_t rank = (*record)->value;
+    if ((*record)->kind != RecordKind::kHello || rank >= inboxes_.size() || inboxes_[rank]) {
+      return fail(ErrorCode::kPeer,
+                  fmt::format("a rank says that it is number {} of {}, which it cannot be: start "
+                              "each once, with the same version of Pacecar",
+                              rank, inboxes_.size()));
+    }
+    inboxes_[rank].emplace(std::move(*stranger));
+    stranger = strangers_.erase(stranger);
+    moved = true;
+  }
+  return moved;
+}
+
+}  // namespace pacecar::rma

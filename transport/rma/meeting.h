@@ -1,0 +1,50 @@
+// How the ranks of a group come together: a connection from each to each, whose first record says
+// who speaks.
+#pragma once
+
+#include <chrono>
+#include <list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "transport/api/pacecar.hpp"
+#include "transport/rma/inbox.h"
+#include "transport/rma/outbox.h"
+
+namespace pacecar::rma {
+
+class Meeting {
+ public:
+  // `records`: 2 * kRecords for each rank, in `memory`.
+  Meeting(Context& context, size_t nic, Listener& listener, size_t rank, size_t ranks,
+          Record* records, const Memory* memory);
+
+  // Blocks until all are there. Errors: as Group::join.
+  Result<void> meet(std::span<const Handle> handles, uint32_t weight);
+  // Then, once each.
+  Inbox take_inbox(size_t rank) { return std::move(*inboxes_[rank]); }
+  Outbox take_outbox(size_t rank) { return std::move(*outboxes_[rank]); }
+
+ private:
+  Result<bool> call(size_t rank);
+  Result<bool> accept();
+  Result<bool> greet();
+  bool complete() const;
+  Result<void> check_nic(size_t nic) const;
+
+  Context& context_;
+  const size_t nic_;
+  Listener& listener_;
+  const size_t rank_;
+  Record* const records_;
+  const Memory* const memory_;
+  std::vector<std::unique_ptr<Connecting>> calls_;  // by rank; null: it has come to a connection
+  std::vector<std::optional<Outbox>> outboxes_;     // likewise
+  std::vector<std::optional<Inbox>> inboxes_;
+  std::list<Inbox> strangers_;  // accepted, and nothing said yet
+  size_t accepted_ = 0;
+};
+
+}  // namespace pacecar::rma

@@ -1,0 +1,21 @@
+// One operation as its caller waits for it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "transport/api/error.h"
+
+namespace pacecar::rma {
+
+struct Operation {
+  uint32_t left = 0;  // parts that are not done
+  std::optional<Error> error;
+
+  bool done() const { return left == 0 || error; }
+  void fail(const Error& why) {
+    if (!error) error = why;
+  }
+};
+
+}  // namespace pacecar::rma
