@@ -13,6 +13,9 @@ namespace {
 
 using test::monotonic_now;
 
+// An emulated machine may stand still for some hundred milliseconds where its host is busy.
+constexpr Duration kSilenceLimit = Duration::from_ms(2000);
+
 std::unique_ptr<VerbsNic> open_nic(const VerbsPortInfo& port, uint32_t paths) {
   auto nic = VerbsNic::open({.device = port.device,
                              .port = port.port,
@@ -20,7 +23,7 @@ std::unique_ptr<VerbsNic> open_nic(const VerbsPortInfo& port, uint32_t paths) {
                              .queue_pairs = 16,
                              .regions = 32,
                              .paths = paths,
-                             .silence_limit = Duration::from_ms(300)},
+                             .silence_limit = kSilenceLimit},
                             monotonic_now());
   if (!nic) throw std::runtime_error(nic.error().message);
   return std::move(*nic);

@@ -174,7 +174,8 @@ Operation* Group::take_operation() {
   }
   Operation* const operation = free_.back();
   free_.pop_back();
-  *operation = Operation();
+  operation->left = 0;
+  operation->error.reset();
   return operation;
 }
 
