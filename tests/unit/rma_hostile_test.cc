@@ -48,6 +48,12 @@ class RmaHostile : public testing::TestWithParam<std::vector<Record>> {
     for (auto& one : joining) one.get();
   }
 
+  ~RmaHostile() override {
+    inboxes_.clear();
+    outboxes_.clear();
+    (void)contexts_[kHostile]->deregister_memory(0, memory_);
+  }
+
   void join(size_t rank) {
     groups_[rank] =
         Group::join(contexts_[rank], 0, *listeners_[rank], handles_, rank, 1, {}).value();
