@@ -11,8 +11,11 @@ constexpr uint64_t kSecond = 1'000'000'000;
 constexpr uint64_t kBriefBit = 0x80;  // of the kind's byte
 constexpr uint64_t kTimeMask = (uint64_t{1} << kWaitShift) - 1;
 
-uint64_t get(const std::atomic<uint64_t>& word) { return word.load(kRelaxed); }
-void set(std::atomic<uint64_t>& word, uint64_t value) { word.store(value, kRelaxed); }
+// Acquire and release: who reads a word of a newer event finds that the slot's id has changed.
+uint64_t get(const std::atomic<uint64_t>& word) { return word.load(std::memory_order_acquire); }
+void set(std::atomic<uint64_t>& word, uint64_t value) {
+  word.store(value, std::memory_order_release);
+}
 // By one thread at a time: no locked instruction.
 void add(std::atomic<uint64_t>& word, uint64_t value) { set(word, get(word) + value); }
 
@@ -102,7 +105,6 @@ uint64_t Record::start(const Description& given, uint64_t parent, uint64_t now_n
   const uint64_t id = (place + 1) << 1 | static_cast<uint64_t>(step);
   Slot& slot = ring.slots[place % ring.size];
   set(slot.id, 0);
-  std::atomic_thread_fence(std::memory_order_release);
   set(slot.meta, pack(what));
   set(slot.parent, parent);
   set(slot.start, now_ns);
@@ -112,7 +114,7 @@ uint64_t Record::start(const Description& given, uint64_t parent, uint64_t now_n
     set(*word, 0);
   }
   for (Word& word : slot.waits) set(word, 0);
-  slot.id.store(id, std::memory_order_release);
+  set(slot.id, id);
   if (what.kind == EventKind::kCollective) add(collectives_, 1);
   if (what.kind == EventKind::kPointToPoint) add(point_to_points_, 1);
   return id;
@@ -215,7 +217,7 @@ std::vector<Event> Record::read(const Ring& ring) {
   const uint64_t begun = get(ring.begun);
   for (uint64_t place = begun > ring.size ? begun - ring.size : 0; place < begun; ++place) {
     const Slot& slot = ring.slots[place % ring.size];
-    const uint64_t id = slot.id.load(std::memory_order_acquire);
+    const uint64_t id = get(slot.id);
     Event event{.what = unpack(get(slot.meta)),
                 .id = id,
                 .parent = get(slot.parent),
@@ -227,7 +229,6 @@ std::vector<Event> Record::read(const Ring& ring) {
     event.what.number = get(slot.number);
     event.what.amount = get(slot.amount);
     for (size_t i = 1; i < kWaits; ++i) event.waits[i] = get(slot.waits[i]);
-    std::atomic_thread_fence(std::memory_order_acquire);
     if (id >> 1 == place + 1 && get(slot.id) == id) events.push_back(event);
   }
   return events;

@@ -3,7 +3,7 @@
 import pathlib
 
 CPP = {".h", ".hpp", ".cc"}
-IGNORED_FOLDERS = {"build", "__pycache__"}
+IGNORED = {"build", "__pycache__", ".git"}  # .git is a file in a second work tree
 
 
 class Tree:
@@ -35,7 +35,7 @@ class Tree:
         return (self.root / path).read_text(encoding="utf-8")
 
     def _counts(self, path):
-        if IGNORED_FOLDERS & set(path.parts):
+        if IGNORED & set(path.parts):
             return False
         try:
             return "\0" not in self.text(path)

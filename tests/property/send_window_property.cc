@@ -147,7 +147,8 @@ class Run {
     }
     RC_ASSERT(taken.bytes == bytes);
     const bool could = !model_.packets.empty() && model_.unacknowledged() < end;
-    RC_ASSERT(taken.packets > 0 || !could || !in_flight(model_.packets.begin()->second));
+    // In brackets: the macro takes an expression apart and evaluates both sides of an operator.
+    RC_ASSERT((taken.packets > 0 || !could || !in_flight(model_.packets.begin()->second)));
     // What has been acknowledged before is the caller's to move over.
     advance();
   }

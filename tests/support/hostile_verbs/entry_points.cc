@@ -173,9 +173,9 @@ using namespace pacecar::hostile;
 extern "C" {
 
 ibv_device** ibv_get_device_list(int* count) {
-  const auto& devices = World::instance().devices();
+  const auto devices = World::instance().devices();
   auto** const list = new ibv_device*[devices.size() + 1]();
-  std::ranges::copy(devices, list);
+  std::ranges::transform(devices, list, [](ibv_device& device) { return &device; });
   if (count != nullptr) *count = static_cast<int>(devices.size());
   return list;
 }
@@ -189,10 +189,12 @@ __be64 ibv_get_device_guid(ibv_device* device) {
 }
 
 ibv_context* ibv_open_device(ibv_device* device) {
-  const auto& devices = World::instance().devices();
-  const auto found = std::ranges::find(devices, device);
-  if (found == devices.end()) return refuse<ibv_context>(ENODEV);
-  auto opened = std::make_unique<Device>(device, static_cast<uint16_t>(found - devices.begin()));
+  const auto devices = World::instance().devices();
+  if (device < devices.data() || device >= devices.data() + devices.size()) {
+    return refuse<ibv_context>(ENODEV);
+  }
+  const auto number = static_cast<uint16_t>(device - devices.data());
+  auto opened = std::make_unique<Device>(device, number);
   {
     const std::lock_guard lock(opened->lock());
     if (const int error = opened->call()) return refuse<ibv_context>(error);

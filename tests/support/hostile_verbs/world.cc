@@ -30,6 +30,12 @@ World& World::instance() {
 World::World() : behavior_(parse_behavior(variable("HOSTILE_VERBS"))) {
   name_ = variable("HOSTILE_VERBS_WORLD");
   if (name_.empty()) name_ = std::to_string(getpid());
+  for (uint32_t i = 0; i < kMostDevices; ++i) {
+    devices_[i].node_type = IBV_NODE_CA;
+    devices_[i].transport_type = IBV_TRANSPORT_IB;
+    std::snprintf(devices_[i].name, sizeof devices_[i].name, "hostile%u", i);
+    std::snprintf(devices_[i].dev_name, sizeof devices_[i].dev_name, "uverbs%u", i);
+  }
 }
 
 void World::configure(const Behavior& behavior) {
@@ -37,18 +43,9 @@ void World::configure(const Behavior& behavior) {
   behavior_ = behavior;
 }
 
-const std::vector<ibv_device*>& World::devices() {
+std::span<ibv_device> World::devices() {
   const std::lock_guard lock(mutex_);
-  while (devices_.size() < std::min(behavior_.devices, kMostDevices)) {
-    auto* const device = new ibv_device{};
-    device->node_type = IBV_NODE_CA;
-    device->transport_type = IBV_TRANSPORT_IB;
-    std::snprintf(device->name, sizeof device->name, "hostile%zu", devices_.size());
-    std::snprintf(device->dev_name, sizeof device->dev_name, "uverbs%zu", devices_.size());
-    devices_.push_back(device);
-  }
-  devices_.resize(std::min<size_t>(devices_.size(), std::min(behavior_.devices, kMostDevices)));
-  return devices_;
+  return std::span(devices_).first(std::min(behavior_.devices, kMostDevices));
 }
 
 void World::turn() {

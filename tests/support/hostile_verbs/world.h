@@ -30,8 +30,8 @@ class World {
   const Behavior& behavior() const { return behavior_; }
   const std::string& name() const { return name_; }
   int64_t now_ns() const { return now_ns_; }
-  // The verbs objects of the devices; they live as long as the process.
-  const std::vector<ibv_device*>& devices();
+  // The verbs objects of the devices that there are now; they live as long as the process.
+  std::span<ibv_device> devices();
 
   void configure(const Behavior& behavior);
   void turn();
@@ -56,7 +56,7 @@ class World {
   Behavior behavior_;
   std::string name_;
   std::atomic<int64_t> now_ns_{1'000'000'000};
-  std::vector<ibv_device*> devices_;
+  std::array<ibv_device, kMostDevices> devices_{};
   std::vector<Device*> open_;
   Death death_;
   std::array<std::atomic<uint64_t>, kMostDevices> calls_{};
