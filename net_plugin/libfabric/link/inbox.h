@@ -1,0 +1,47 @@
+// The messages of frames that come from one peer, in the order of their sending. Each is there when
+// the puts before it are in place.
+//
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "net_plugin/libfabric/core/frame.h"
+#include "transport/api/pacecar.hpp"
+#include "transport/base/fresh_pages.h"
+
+namespace pacecar::fabric {
+
+class Inbox {
+ public:
+  Inbox(std::shared_ptr<Context> context, std::unique_ptr<ReceiveConnection> connection);
+  ~Inbox();
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
+
+  // Errors: as register_memory and irecv.
+  Result<void> open();
+  // The next message, until done() is called; empty: none yet. Errors: kPeer.
+  Result<std::span<const uint8_t>> next();
+  Result<void> done();
+  // Lends the caller's thread to the NIC.
+  void turn();
+  size_t nic() const { return connection_->nic(); }
+  std::string peer() const { return connection_->peer(); }
+
+ private:
+  Result<void> post(uint32_t place);
+
+  const std::shared_ptr<Context> context_;
+  std::unique_ptr<ReceiveConnection> connection_;
+  OwnPages<uint8_t> pages_{kMaxRequests * kMessageBytes};
+  const Memory* memory_ = nullptr;
+  std::array<Request*, kMaxRequests> requests_{};
+  uint32_t oldest_ = 0;
+  std::optional<Result<TestResult>> tested_;  // of the oldest
+};
+
+}  // namespace pacecar::fabric
