@@ -24,6 +24,14 @@ int insert_all(AddressVector& vector, size_t count, fi_addr_t* numbers, uint64_t
     if (numbers != nullptr) numbers[i] = name ? vector.names.add(*name) : FI_ADDR_NOTAVAIL;
     if (numbers == nullptr && name) vector.names.add(*name);
     if ((flags & FI_SYNC_ERR) != 0) static_cast<int*>(context)[i] = name ? 0 : FI_EINVAL;
+    if (vector.events != nullptr && !name) {
+      fi_eq_err_entry error{};
+      error.fid = &vector.fid;
+      error.context = context;
+      error.data = i;
+      error.err = FI_EINVAL;
+      vector.events->add_error(error);
+    }
   }
   ++vector.version;
   if (vector.events == nullptr) return inserted;

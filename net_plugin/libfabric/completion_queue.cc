@@ -67,7 +67,6 @@ ssize_t wait_and_read_from(fid_cq* queue, void* buffer, size_t count, fi_addr_t*
                            const void* /*condition*/, int timeout) {
   return guarded([&]() -> ssize_t {
     CompletionQueue& from = of(queue);
-    if (from.signal.kind() == FI_WAIT_NONE) return -FI_ENOSYS;
     ssize_t result = -FI_EAGAIN;
     const bool came = from.domain.wait(
         [&] {
@@ -92,8 +91,7 @@ ssize_t read_error(fid_cq* queue, fi_cq_err_entry* buffer, uint64_t /*flags*/) {
     if (from.waiting.empty() || from.waiting.front().error == 0) return -FI_EAGAIN;
     from.error = from.waiting.take();
     const Completion& error = from.error;
-    void* const their_data = buffer->err_data;
-    const size_t their_room = buffer->err_data_size;
+    // Programs leave in the entry what they like: no place of theirs is trusted to be one.
     *buffer = {.op_context = error.context,
                .flags = error.flags,
                .len = error.length,
@@ -105,11 +103,6 @@ ssize_t read_error(fid_cq* queue, fi_cq_err_entry* buffer, uint64_t /*flags*/) {
                .prov_errno = error.error,
                .err_data = const_cast<char*>(from.error.why.c_str()),
                .err_data_size = error.why.size() + 1};
-    if (their_room > 0) {  // the caller's place for it
-      buffer->err_data = their_data;
-      buffer->err_data_size = std::min(their_room, error.why.size() + 1);
-      std::memcpy(their_data, error.why.c_str(), buffer->err_data_size);
-    }
     return 1;
   });
 }

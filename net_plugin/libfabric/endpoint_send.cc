@@ -259,7 +259,8 @@ std::optional<size_t> Endpoint::describe_places(Operation& operation, size_t nic
 }
 
 void Endpoint::try_puts(Peer& peer) {
-  while (!peer.to_put.empty() && peer.outbox->is_open() && peer.outbox->has_room(0)) {
+  while (!peer.to_put.empty() && peer.outbox->is_open() &&
+         peer.outbox->has_room_for_puts()) {
     const uint64_t number = peer.to_put.front();
     peer.to_put.pop_front();
     if (Operation* const operation = operations_.find(number)) put_all(peer, number, *operation);

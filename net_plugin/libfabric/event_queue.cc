@@ -13,6 +13,7 @@ EventQueue& of(fid_eq* queue) { return *static_cast<EventQueue*>(queue); }
 ssize_t take(EventQueue& queue, uint32_t* event, void* buffer, size_t length, uint64_t flags) {
   if (queue.events.empty()) return -FI_EAGAIN;
   const EventQueue::Event& first = queue.events.front();
+  if (first.error != 0) return -FI_EAVAIL;
   if (length < first.bytes.size()) return -FI_ETOOSMALL;
   *event = first.kind;
   std::memcpy(buffer, first.bytes.data(), first.bytes.size());
@@ -43,9 +44,26 @@ ssize_t wait_for_event(fid_eq* queue, uint32_t* event, void* buffer, size_t leng
   });
 }
 
-// No event of ours is an error.
-ssize_t read_no_error(fid_eq* /*queue*/, fi_eq_err_entry* /*buffer*/, uint64_t /*flags*/) {
-  return -FI_EAGAIN;
+ssize_t read_error(fid_eq* queue, fi_eq_err_entry* buffer, uint64_t flags) {
+  const std::lock_guard lock(of(queue).mutex);
+  auto& events = of(queue).events;
+  if (events.empty() || events.front().error == 0) return -FI_EAGAIN;
+  std::memcpy(buffer, events.front().bytes.data(), sizeof *buffer);
+  if ((flags & FI_PEEK) == 0) events.pop_front();
+  return sizeof *buffer;
+}
+
+// Wakes who waits. With its lock held.
+void push(EventQueue& queue, EventQueue::Event event) {
+  queue.events.push_back(std::move(event));
+  queue.came.notify_all();
+  queue.signal.raise();
+}
+
+template <typename Entry>
+std::vector<uint8_t> bytes_of(const Entry& entry) {
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(&entry);
+  return {bytes, bytes + sizeof entry};
 }
 
 ssize_t write_event(fid_eq* queue, uint32_t event, const void* buffer, size_t length,
@@ -53,9 +71,7 @@ ssize_t write_event(fid_eq* queue, uint32_t event, const void* buffer, size_t le
   return guarded([&] {
     const auto* const bytes = static_cast<const uint8_t*>(buffer);
     const std::lock_guard lock(of(queue).mutex);
-    of(queue).events.push_back({event, {bytes, bytes + length}});
-    of(queue).came.notify_all();
-    of(queue).signal.raise();
+    push(of(queue), {event, {bytes, bytes + length}});
     return static_cast<ssize_t>(length);
   });
 }
@@ -88,7 +104,7 @@ fi_ops kQueueObject = {.size = sizeof(fi_ops),
                        .ops_open = no_ops_open};
 fi_ops_eq kQueue = {.size = sizeof(fi_ops_eq),
                     .read = read_event,
-                    .readerr = read_no_error,
+                    .readerr = read_error,
                     .write = write_event,
                     .sread = wait_for_event,
                     .strerror = describe_error};
@@ -96,7 +112,13 @@ fi_ops_eq kQueue = {.size = sizeof(fi_ops_eq),
 }  // namespace
 
 void EventQueue::add(uint32_t kind, const fi_eq_entry& entry) {
-  (void)write_event(this, kind, &entry, sizeof entry, 0);
+  const std::lock_guard lock(mutex);
+  push(*this, {kind, bytes_of(entry)});
+}
+
+void EventQueue::add_error(const fi_eq_err_entry& entry) {
+  const std::lock_guard lock(mutex);
+  push(*this, {0, bytes_of(entry), entry.err});
 }
 
 int open_event_queue(fid_fabric* /*fabric*/, fi_eq_attr* attr, fid_eq** queue, void* context) {

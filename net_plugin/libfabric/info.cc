@@ -21,10 +21,10 @@ namespace {
 constexpr uint64_t kPrimary = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC;
 constexpr uint64_t kTransmitting = FI_READ | FI_WRITE | FI_SEND;
 constexpr uint64_t kReceiving = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
-constexpr uint64_t kSecondary =
-    FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_RMA_EVENT;
-constexpr uint64_t kTxCaps = kPrimary | kTransmitting | FI_LOCAL_COMM | FI_REMOTE_COMM;
-constexpr uint64_t kRxCaps = kPrimary | kReceiving | kSecondary;
+constexpr uint64_t kDomainCaps = FI_LOCAL_COMM | FI_REMOTE_COMM;
+constexpr uint64_t kTxCaps = kPrimary | kTransmitting;
+constexpr uint64_t kRxCaps =
+    kPrimary | kReceiving | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV | FI_RMA_EVENT;
 constexpr uint64_t kTxFlags = FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE |
                               FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 constexpr uint64_t kRxFlags = FI_COMPLETION | FI_MULTI_RECV;
@@ -44,7 +44,7 @@ struct OwnedInfo {
 
 bool tx_fits(const fi_tx_attr* wanted) {
   return wanted == nullptr ||
-         ((wanted->caps & ~kTxCaps) == 0 && (wanted->op_flags & ~kTxFlags) == 0 &&
+         ((wanted->caps & ~(kTxCaps | kDomainCaps)) == 0 && (wanted->op_flags & ~kTxFlags) == 0 &&
           (wanted->msg_order & ~kOrder) == 0 && wanted->comp_order == FI_ORDER_NONE &&
           wanted->inject_size <= kMostInjected && wanted->size <= kMostOperations &&
           wanted->iov_limit <= kMostIov && wanted->rma_iov_limit <= 1);
@@ -52,7 +52,7 @@ bool tx_fits(const fi_tx_attr* wanted) {
 
 bool rx_fits(const fi_rx_attr* wanted) {
   return wanted == nullptr ||
-         ((wanted->caps & ~kRxCaps) == 0 && (wanted->op_flags & ~kRxFlags) == 0 &&
+         ((wanted->caps & ~(kRxCaps | kDomainCaps)) == 0 && (wanted->op_flags & ~kRxFlags) == 0 &&
           (wanted->msg_order & ~kOrder) == 0 && wanted->comp_order == FI_ORDER_NONE &&
           wanted->total_buffered_recv <= kMostBuffered && wanted->size <= kMostOperations &&
           wanted->iov_limit <= kMostIov);
@@ -71,7 +71,7 @@ bool domain_fits(const fi_domain_attr* wanted) {
   return wanted == nullptr ||
          (wanted->cq_data_size <= sizeof(uint64_t) && wanted->mr_key_size <= sizeof(uint64_t) &&
           wanted->auth_key_size == 0 &&
-          (wanted->caps & ~(FI_LOCAL_COMM | FI_REMOTE_COMM)) == 0);
+          (wanted->caps & ~kDomainCaps) == 0);
 }
 
 bool fits(const fi_info* hints) {
@@ -81,15 +81,15 @@ bool fits(const fi_info* hints) {
                       hints->addr_format == FI_SOCKADDR_IN6;
   const bool fabric = hints->fabric_attr == nullptr || hints->fabric_attr->name == nullptr ||
                       std::strcmp(hints->fabric_attr->name, kProviderName) == 0;
-  return format && fabric && (hints->caps & ~(kTxCaps | kRxCaps)) == 0 && tx_fits(hints->tx_attr) &&
+  return format && fabric && (hints->caps & ~(kTxCaps | kRxCaps | kDomainCaps)) == 0 && tx_fits(hints->tx_attr) &&
          rx_fits(hints->rx_attr) && ep_fits(hints->ep_attr) && domain_fits(hints->domain_attr);
 }
 
 // What was asked for, and what that means where it was left open.
 uint64_t caps_for(const fi_info* hints) {
   const uint64_t asked = hints != nullptr ? hints->caps : 0;
-  if (asked == 0) return kTxCaps | kRxCaps;
-  uint64_t caps = asked | FI_LOCAL_COMM | FI_REMOTE_COMM;
+  if (asked == 0) return kTxCaps | kRxCaps | kDomainCaps;
+  uint64_t caps = asked | kDomainCaps;
   if ((caps & (FI_MSG | FI_TAGGED)) != 0 && (caps & (FI_SEND | FI_RECV)) == 0) {
     caps |= FI_SEND | FI_RECV;
   }
@@ -101,7 +101,7 @@ uint64_t caps_for(const fi_info* hints) {
 int mr_mode_for(uint32_t version, const fi_info* hints) {
   const int asked =
       hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
-  if (asked == FI_MR_BASIC) return FI_MR_BASIC;
+  if (asked == FI_MR_BASIC || asked == FI_MR_SCALABLE) return asked;
   return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
 }
 
@@ -156,7 +156,7 @@ void describe_domain(uint32_t version, const fi_info* hints, fi_info& info) {
   domain.cntr_cnt = 1 << 16;
   domain.mr_iov_limit = 1;
   domain.mr_cnt = 1 << 16;
-  domain.caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
+  domain.caps = kDomainCaps;
 }
 
 void describe_endpoint(const fi_info* hints, fi_info& info) {

@@ -60,8 +60,10 @@ struct EventQueue : fid_eq {
   struct Event {
     uint32_t kind = 0;
     std::vector<uint8_t> bytes;
+    int error = 0;  // else the bytes are an fi_eq_err_entry's
   };
   void add(uint32_t kind, const fi_eq_entry& entry);
+  void add_error(const fi_eq_err_entry& entry);
 
   std::mutex mutex;
   std::condition_variable came;

@@ -43,6 +43,8 @@ class Outbox {
   size_t nic() const { return connection_->nic(); }
 
   bool has_room(size_t payload) const { return answers_.empty() && fits(payload); }
+  // For puts, and the frame that follows them.
+  bool has_room_for_puts() const { return answers_.empty() && messages_free_ > 0; }
   // Where the frame's payload is to be written. Only with room.
   uint8_t* add(const Frame& frame);
   // An answer. False: there are too many that the peer does not take.
