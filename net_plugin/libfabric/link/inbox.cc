@@ -53,8 +53,13 @@ Result<std::span<const uint8_t>> Inbox::next() {
 
 Result<void> Inbox::done() {
   tested_.reset();
-  const uint32_t place = std::exchange(oldest_, (oldest_ + 1) % kMaxRequests);
-  return post(place);
+  oldest_ = (oldest_ + 1) % kMaxRequests;
+  if (++taken_ < kGivenBack) return {};
+  for (; taken_ > 0; --taken_) {
+    const auto posted = post((oldest_ + kMaxRequests - taken_) % kMaxRequests);
+    if (!posted) return posted;
+  }
+  return {};
 }
 
 }  // namespace pacecar::fabric

@@ -1,5 +1,6 @@
 // The messages of frames that come from one peer, in the order of their sending. Each is there when
-// the puts before it are in place.
+// the puts before it are in place. Buffers are given back several at a time: each time costs a word
+// to the peer.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -33,6 +34,8 @@ class Inbox {
   std::string peer() const { return connection_->peer(); }
 
  private:
+  static constexpr uint32_t kGivenBack = 8;  // at a time; the peer has room for the others
+
   Result<void> post(uint32_t place);
 
   const std::shared_ptr<Context> context_;
@@ -41,6 +44,7 @@ class Inbox {
   const Memory* memory_ = nullptr;
   std::array<Request*, kMaxRequests> requests_{};
   uint32_t oldest_ = 0;
+  uint32_t taken_ = 0;  // the places before the oldest that are not posted
   std::optional<Result<TestResult>> tested_;  // of the oldest
 };
 
