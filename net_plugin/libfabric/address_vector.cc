@@ -35,9 +35,9 @@ int insert_all(AddressVector& vector, size_t count, fi_addr_t* numbers, uint64_t
   }
   ++vector.version;
   if (vector.events == nullptr) return inserted;
-  vector.events->add(FI_AV_COMPLETE, {.fid = &vector.fid,
-                                      .context = context,
-                                      .data = static_cast<uint64_t>(inserted)});
+  vector.events->add(
+      FI_AV_COMPLETE,
+      {.fid = &vector.fid, .context = context, .data = static_cast<uint64_t>(inserted)});
   return 0;
 }
 
@@ -79,15 +79,15 @@ int insert_symmetric(fid_av* vector, const char* node, size_t nodes, const char*
                      size_t services, fi_addr_t* numbers, uint64_t flags, void* context) {
   return guarded([&]() -> int {
     if (node == nullptr || service == nullptr) return -FI_EINVAL;
-    return insert_all(of(vector), nodes * services, numbers, flags, context,
-                      [&](size_t i) -> std::optional<Name> {
-                        const auto host = nodes == 1 ? std::optional<std::string>(node)
-                                                     : count_on(node, i / services);
-                        const auto port = count_on(service, i % services);
-                        if (!host || !port) return std::nullopt;
-                        return resolve(host->c_str(), port->c_str(), of(vector).domain.family(),
-                                       false, false);
-                      });
+    return insert_all(
+        of(vector), nodes * services, numbers, flags, context,
+        [&](size_t i) -> std::optional<Name> {
+          const auto host =
+              nodes == 1 ? std::optional<std::string>(node) : count_on(node, i / services);
+          const auto port = count_on(service, i % services);
+          if (!host || !port) return std::nullopt;
+          return resolve(host->c_str(), port->c_str(), of(vector).domain.family(), false, false);
+        });
   });
 }
 
@@ -125,8 +125,7 @@ const char* describe(fid_av* /*vector*/, const void* address, char* buffer, size
   return buffer;
 }
 
-int no_set(fid_av* /*vector*/, fi_av_set_attr* /*attr*/, fid_av_set** /*set*/,
-           void* /*context*/) {
+int no_set(fid_av* /*vector*/, fi_av_set_attr* /*attr*/, fid_av_set** /*set*/, void* /*context*/) {
   return -FI_ENOSYS;
 }
 

@@ -40,8 +40,8 @@ struct Vectors {
   size_t result_count = 0;
 };
 
-ssize_t run(fid_ep* endpoint, const Vectors& vectors, const What& what, bool fetches,
-            bool compares, bool inject = false) {
+ssize_t run(fid_ep* endpoint, const Vectors& vectors, const What& what, bool fetches, bool compares,
+            bool inject = false) {
   const auto op = static_cast<uint8_t>(what.op);
   const auto type = static_cast<uint8_t>(what.datatype);
   const bool known = what.op >= 0 && what.op < kAtomicOps && what.datatype >= 0 &&
@@ -98,8 +98,8 @@ ssize_t change(fid_ep* endpoint, const void* buffer, size_t count, void* /*desc*
 }
 
 ssize_t change_pieces(fid_ep* endpoint, const fi_ioc* iov, void** /*desc*/, size_t count,
-                      fi_addr_t to, uint64_t address, uint64_t key, fi_datatype datatype,
-                      fi_op op, void* context) {
+                      fi_addr_t to, uint64_t address, uint64_t key, fi_datatype datatype, fi_op op,
+                      void* context) {
   return run(endpoint, {.operands = iov, .operand_count = count},
              {to, address, key, datatype, op, context, flags_of(endpoint)}, false, false);
 }
@@ -131,12 +131,10 @@ ssize_t fetch_pieces(fid_ep* endpoint, const fi_ioc* iov, void** /*desc*/, size_
                      fi_ioc* results, void** /*result_desc*/, size_t result_count, fi_addr_t to,
                      uint64_t address, uint64_t key, fi_datatype datatype, fi_op op,
                      void* context) {
-  return run(endpoint,
-             {.operands = iov,
-              .operand_count = count,
-              .results = results,
-              .result_count = result_count},
-             {to, address, key, datatype, op, context, flags_of(endpoint)}, true, false);
+  return run(
+      endpoint,
+      {.operands = iov, .operand_count = count, .results = results, .result_count = result_count},
+      {to, address, key, datatype, op, context, flags_of(endpoint)}, true, false);
 }
 
 ssize_t fetch_message(fid_ep* endpoint, const fi_msg_atomic* message, fi_ioc* results,
@@ -162,10 +160,10 @@ ssize_t compare(fid_ep* endpoint, const void* buffer, size_t count, void* /*desc
 }
 
 ssize_t compare_pieces(fid_ep* endpoint, const fi_ioc* iov, void** /*desc*/, size_t count,
-                       const fi_ioc* comparands, void** /*comparand_desc*/,
-                       size_t comparand_count, fi_ioc* results, void** /*result_desc*/,
-                       size_t result_count, fi_addr_t to, uint64_t address, uint64_t key,
-                       fi_datatype datatype, fi_op op, void* context) {
+                       const fi_ioc* comparands, void** /*comparand_desc*/, size_t comparand_count,
+                       fi_ioc* results, void** /*result_desc*/, size_t result_count, fi_addr_t to,
+                       uint64_t address, uint64_t key, fi_datatype datatype, fi_op op,
+                       void* context) {
   return run(endpoint, {iov, count, comparands, comparand_count, results, result_count},
              {to, address, key, datatype, op, context, flags_of(endpoint)}, true, true);
 }
@@ -174,10 +172,10 @@ ssize_t compare_message(fid_ep* endpoint, const fi_msg_atomic* message, const fi
                         void** /*comparand_desc*/, size_t comparand_count, fi_ioc* results,
                         void** /*result_desc*/, size_t result_count, uint64_t flags) {
   if (message->rma_iov_count != 1) return -FI_EINVAL;
-  return run(endpoint,
-             {message->msg_iov, message->iov_count, comparands, comparand_count, results,
-              result_count},
-             what_of(*message, flags), true, true);
+  return run(
+      endpoint,
+      {message->msg_iov, message->iov_count, comparands, comparand_count, results, result_count},
+      what_of(*message, flags), true, true);
 }
 
 int valid(fi_datatype datatype, fi_op op, size_t* count, bool fetches, bool compares) {

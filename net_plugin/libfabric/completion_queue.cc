@@ -117,8 +117,7 @@ int wake(fid_cq* queue) {
 
 const char* describe_error(fid_cq* /*queue*/, int error, const void* data, char* buffer,
                            size_t length) {
-  const char* const text =
-      data != nullptr ? static_cast<const char*>(data) : fi_strerror(error);
+  const char* const text = data != nullptr ? static_cast<const char*>(data) : fi_strerror(error);
   if (buffer == nullptr || length == 0) return text;
   std::strncpy(buffer, text, length - 1);
   buffer[length - 1] = 0;

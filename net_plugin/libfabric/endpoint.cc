@@ -47,7 +47,8 @@ Endpoint::~Endpoint() {
     if (tx_queue_ != nullptr) --tx_queue_->users;
     if (rx_queue_ != nullptr) --rx_queue_->users;
     for (const auto& [what, counter] : counters_) --counter->users;
-    operations_.for_each([&](uint64_t number, Operation& operation) { release(number, operation); });
+    operations_.for_each(
+        [&](uint64_t number, Operation& operation) { release(number, operation); });
     peers_.clear();
     strangers_.clear();
   }
@@ -118,8 +119,8 @@ int Endpoint::enable() {
   meeting_ = std::move(*meeting);
   name_ = meeting_->address();
   if (is_any(name_)) {  // peers need one of this host
-    const auto own = address_of_nic(domain_.pacecar().nics()[domain_.nic()],
-                                    socket_address(name_).ss_family);
+    const auto own =
+        address_of_nic(domain_.pacecar().nics()[domain_.nic()], socket_address(name_).ss_family);
     if (own) name_ = with_port(*own, port_of(name_));
   }
   domain_.endpoints.push_back(this);
@@ -129,9 +130,8 @@ int Endpoint::enable() {
 int Endpoint::set_name(const void* address, size_t bytes) {
   const std::lock_guard lock(domain_.mutex);
   if (enabled()) return -FI_EOPBADSTATE;
-  const auto name = bytes >= sizeof(sockaddr_in)
-                        ? name_of(static_cast<const sockaddr*>(address))
-                        : std::nullopt;
+  const auto name =
+      bytes >= sizeof(sockaddr_in) ? name_of(static_cast<const sockaddr*>(address)) : std::nullopt;
   if (!name || name->size() > bytes) return -FI_EINVAL;
   wanted_name_ = *name;
   return 0;
@@ -231,8 +231,6 @@ void Endpoint::tell_error(Outcome& outcome, CompletionQueue* queue, int error,
   if (outcome.counts != 0) count(outcome.counts, true);
 }
 
-bool Endpoint::receives_full() const {
-  return rx_queue_ != nullptr && rx_queue_->waiting.full();
-}
+bool Endpoint::receives_full() const { return rx_queue_ != nullptr && rx_queue_->waiting.full(); }
 
 }  // namespace pacecar::fabric

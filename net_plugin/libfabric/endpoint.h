@@ -55,7 +55,7 @@ struct Unexpected {
 struct Asked {
   FrameKind kind = FrameKind::kMessage;
   bool tagged = false;
-  bool inject = false;   // no completion; the buffer is the application's again at once
+  bool inject = false;  // no completion; the buffer is the application's again at once
   bool has_data = false;
   Local local;
   fi_addr_t to = FI_ADDR_UNSPEC;
@@ -107,7 +107,6 @@ class Endpoint : public fid_ep {
   size_t min_multi_receive = 64;
 
  private:
-
   // What is done when it is known that it will leave.
   struct Outcome {
     Completion completion;
@@ -117,8 +116,8 @@ class Endpoint : public fid_ep {
 
   struct Operation {
     enum class Kind : uint8_t {
-      kOffer,    // a message, until it is cleared and put
-      kDelivery, // a message, until its delivery is told
+      kOffer,     // a message, until it is cleared and put
+      kDelivery,  // a message, until its delivery is told
       kWrite,
       kRead,
       kAtomic,

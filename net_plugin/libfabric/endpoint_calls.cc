@@ -6,9 +6,7 @@
 namespace pacecar::fabric {
 namespace {
 
-Endpoint& of(fid* object) {
-  return endpoint_of(reinterpret_cast<fid_ep*>(object));
-}
+Endpoint& of(fid* object) { return endpoint_of(reinterpret_cast<fid_ep*>(object)); }
 
 int close_endpoint(fid* object) {
   return guarded([&] {

@@ -49,8 +49,9 @@ void Endpoint::read_frames(PeerId number) {
       }
       if (taken == Taken::kNonsense) {
         return fail_peer(number, EPROTO,
-                         name_text(peer.name) + " sent what makes no sense: run the same version "
-                                                "of Pacecar on both sides");
+                         name_text(peer.name) +
+                             " sent what makes no sense: run the same version "
+                             "of Pacecar on both sides");
       }
     }
     if (!peer.reading->whole()) {
@@ -105,8 +106,7 @@ void Endpoint::answer(PeerId number, const Frame& given, std::span<const uint8_t
 }
 
 void Endpoint::answer_status(PeerId number, uint64_t id, Status status) {
-  answer(number,
-         {.kind = FrameKind::kDone, .data = static_cast<uint64_t>(status), .id = id});
+  answer(number, {.kind = FrameKind::kDone, .data = static_cast<uint64_t>(status), .id = id});
 }
 
 // --- memory that peers write and read ---
@@ -171,8 +171,7 @@ Endpoint::Taken Endpoint::on_write_offer(PeerId number, const Frame& frame) {
     return Taken::kYes;
   }
   const auto* const place = reinterpret_cast<const uint8_t*>(operation->places.data());
-  answer(number,
-         {.kind = FrameKind::kClear, .length = frame.length, .id = frame.id, .address = id},
+  answer(number, {.kind = FrameKind::kClear, .length = frame.length, .id = frame.id, .address = id},
          {place, sizeof(PlaceFrame)});
   return Taken::kYes;
 }
@@ -219,8 +218,8 @@ Endpoint::Taken Endpoint::on_atomic(PeerId number, const FrameView& view) {
   const uint64_t operands = valid && !reads ? frame.length : 0;
   const bool whole = view.payload.size() == (compares ? 2 * operands : operands);
   if (waits_for_room(frame)) return Taken::kLater;
-  const Target target = target_of(frame, (reads ? 0 : FI_REMOTE_WRITE) |
-                                             (reads ? FI_REMOTE_READ : 0));
+  const Target target =
+      target_of(frame, (reads ? 0 : FI_REMOTE_WRITE) | (reads ? FI_REMOTE_READ : 0));
   const Status status = !valid || !whole ? Status::kNonsense : target.status;
   if (status != Status::kOk) {
     answer_status(number, frame.id, status);
@@ -246,10 +245,10 @@ Endpoint::Taken Endpoint::on_clear(PeerId number, const FrameView& view) {
   const Frame& frame = view.frame;
   Operation* const operation = operations_.find(frame.id);
   const size_t places = view.payload.size() / sizeof(PlaceFrame);
-  const bool asked = operation != nullptr && operation->peer == number && !operation->cleared &&
-                     operation->length > kEagerBytes &&
-                     (operation->kind == Operation::Kind::kOffer ||
-                      operation->kind == Operation::Kind::kWrite);
+  const bool asked =
+      operation != nullptr && operation->peer == number && !operation->cleared &&
+      operation->length > kEagerBytes &&
+      (operation->kind == Operation::Kind::kOffer || operation->kind == Operation::Kind::kWrite);
   const bool sound = asked && view.payload.size() == places * sizeof(PlaceFrame) &&
                      places <= kMostPlaces && frame.length <= operation->length;
   if (!sound) return Taken::kNonsense;

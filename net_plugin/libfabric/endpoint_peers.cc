@@ -115,9 +115,8 @@ void Endpoint::on_greeting(const Meeting::Event& event) {
   if (!answers) {
     number = peer_named(event.name);
   } else {
-    const auto caller = std::ranges::find_if(peers_, [&](const auto& peer) {
-      return std::ranges::count(peer->calls, event.call) > 0;
-    });
+    const auto caller = std::ranges::find_if(
+        peers_, [&](const auto& peer) { return std::ranges::count(peer->calls, event.call) > 0; });
     if (caller == peers_.end()) return meeting_->end(event.call);
     number = static_cast<PeerId>(caller - peers_.begin());
     (*caller)->calling = false;

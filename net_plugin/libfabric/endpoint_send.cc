@@ -8,8 +8,8 @@
 namespace pacecar::fabric {
 namespace {
 
-constexpr uint64_t kDelivered = FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE |
-                                FI_COMMIT_COMPLETE;
+constexpr uint64_t kDelivered =
+    FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_COMMIT_COMPLETE;
 
 uint64_t completion_flags(const Asked& asked) {
   switch (asked.kind) {
@@ -259,8 +259,7 @@ std::optional<size_t> Endpoint::describe_places(Operation& operation, size_t nic
 }
 
 void Endpoint::try_puts(Peer& peer) {
-  while (!peer.to_put.empty() && peer.outbox->is_open() &&
-         peer.outbox->has_room_for_puts()) {
+  while (!peer.to_put.empty() && peer.outbox->is_open() && peer.outbox->has_room_for_puts()) {
     const uint64_t number = peer.to_put.front();
     peer.to_put.pop_front();
     if (Operation* const operation = operations_.find(number)) put_all(peer, number, *operation);

@@ -25,14 +25,14 @@ constexpr uint64_t kDomainCaps = FI_LOCAL_COMM | FI_REMOTE_COMM;
 constexpr uint64_t kTxCaps = kPrimary | kTransmitting;
 constexpr uint64_t kRxCaps =
     kPrimary | kReceiving | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV | FI_RMA_EVENT;
-constexpr uint64_t kTxFlags = FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE |
-                              FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
+constexpr uint64_t kTxFlags =
+    FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
 constexpr uint64_t kRxFlags = FI_COMPLETION | FI_MULTI_RECV;
 // Frames are taken in the order in which they were sent; what is offered, later.
 constexpr uint64_t kOrder = FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
                             FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RMA_RAW |
-                            FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW | FI_ORDER_RMA_RAR |
-                            FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
+                            FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW | FI_ORDER_RMA_RAR | FI_ORDER_RAR |
+                            FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
 constexpr size_t kMostBuffered = size_t{256} << 20;
 
 struct OwnedInfo {
@@ -70,19 +70,18 @@ bool ep_fits(const fi_ep_attr* wanted) {
 bool domain_fits(const fi_domain_attr* wanted) {
   return wanted == nullptr ||
          (wanted->cq_data_size <= sizeof(uint64_t) && wanted->mr_key_size <= sizeof(uint64_t) &&
-          wanted->auth_key_size == 0 &&
-          (wanted->caps & ~kDomainCaps) == 0);
+          wanted->auth_key_size == 0 && (wanted->caps & ~kDomainCaps) == 0);
 }
 
 bool fits(const fi_info* hints) {
   if (hints == nullptr) return true;
-  const bool format = hints->addr_format == FI_FORMAT_UNSPEC ||
-                      hints->addr_format == FI_SOCKADDR || hints->addr_format == FI_SOCKADDR_IN ||
-                      hints->addr_format == FI_SOCKADDR_IN6;
+  const bool format = hints->addr_format == FI_FORMAT_UNSPEC || hints->addr_format == FI_SOCKADDR ||
+                      hints->addr_format == FI_SOCKADDR_IN || hints->addr_format == FI_SOCKADDR_IN6;
   const bool fabric = hints->fabric_attr == nullptr || hints->fabric_attr->name == nullptr ||
                       std::strcmp(hints->fabric_attr->name, kProviderName) == 0;
-  return format && fabric && (hints->caps & ~(kTxCaps | kRxCaps | kDomainCaps)) == 0 && tx_fits(hints->tx_attr) &&
-         rx_fits(hints->rx_attr) && ep_fits(hints->ep_attr) && domain_fits(hints->domain_attr);
+  const bool caps = (hints->caps & ~(kTxCaps | kRxCaps | kDomainCaps)) == 0;
+  return format && fabric && caps && tx_fits(hints->tx_attr) && rx_fits(hints->rx_attr) &&
+         ep_fits(hints->ep_attr) && domain_fits(hints->domain_attr);
 }
 
 // What was asked for, and what that means where it was left open.
@@ -332,8 +331,9 @@ int get_info(uint32_t version, const char* node, const char* service, uint64_t f
   *info = nullptr;
   if (!fits(hints)) return -FI_ENODATA;
   const uint32_t format = hints != nullptr ? hints->addr_format : uint32_t{FI_FORMAT_UNSPEC};
-  const int family =
-      format == FI_SOCKADDR_IN ? AF_INET : format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_UNSPEC;
+  const int family = format == FI_SOCKADDR_IN    ? AF_INET
+                     : format == FI_SOCKADDR_IN6 ? AF_INET6
+                                                 : AF_UNSPEC;
   Ends ends = ends_of(node, service, flags, hints, family);
   if (!ends.sound) return -FI_ENODATA;
   if (!ends.source && ends.dest) ends.source = source_towards(*ends.dest);

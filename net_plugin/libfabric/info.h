@@ -12,7 +12,7 @@
 namespace pacecar::fabric {
 
 inline constexpr const char* kProviderName = "pacecar";
-inline constexpr size_t kMostInjected = 4096;   // bytes
+inline constexpr size_t kMostInjected = 4096;    // bytes
 inline constexpr size_t kMostOperations = 4096;  // of an endpoint, each way
 inline constexpr size_t kMostIov = 4;
 inline constexpr uint64_t kMostMessageBytes = uint64_t{1} << 35;

@@ -73,8 +73,7 @@ ssize_t send_message(fid_ep* endpoint, const fi_msg* message, uint64_t flags) {
 }
 
 ssize_t inject(fid_ep* endpoint, const void* buffer, size_t length, fi_addr_t to) {
-  return start(endpoint,
-               {.inject = true, .local = local_of(buffer, length, nullptr), .to = to});
+  return start(endpoint, {.inject = true, .local = local_of(buffer, length, nullptr), .to = to});
 }
 
 ssize_t send_data(fid_ep* endpoint, const void* buffer, size_t length, void* desc, uint64_t data,

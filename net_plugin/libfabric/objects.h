@@ -81,9 +81,9 @@ struct CompletionQueue : fid_cq {
   fi_cq_format format;
   Completions waiting;
   Signal signal;
-  bool woken = false;         // by fi_cq_signal
-  Completion error;           // that was read last: its text lives until the next is
-  uint32_t users = 0;         // endpoints
+  bool woken = false;  // by fi_cq_signal
+  Completion error;    // that was read last: its text lives until the next is
+  uint32_t users = 0;  // endpoints
 };
 
 struct Counter : fid_cntr {
@@ -123,8 +123,8 @@ struct MemoryRegion : fid_mr {
   uint8_t* base;
   uint64_t length;
   uint64_t access;
-  uint64_t first;  // as peers call its first byte
-  Counter* counter = nullptr;  // of what peers write
+  uint64_t first;                              // as peers call its first byte
+  Counter* counter = nullptr;                  // of what peers write
   std::map<size_t, const Memory*> registered;  // by NIC
 };
 

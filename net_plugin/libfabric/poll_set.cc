@@ -70,8 +70,7 @@ fi_ops kSetObject = {.size = sizeof(fi_ops),
                      .bind = no_bind,
                      .control = no_control,
                      .ops_open = no_ops_open};
-fi_ops_poll kSet = {
-    .size = sizeof(fi_ops_poll), .poll = poll, .poll_add = add, .poll_del = remove};
+fi_ops_poll kSet = {.size = sizeof(fi_ops_poll), .poll = poll, .poll_add = add, .poll_del = remove};
 
 }  // namespace
 

@@ -63,10 +63,10 @@ ssize_t write_message(fid_ep* endpoint, const fi_msg_rma* message, uint64_t flag
   return start(endpoint, asked_of(FrameKind::kWrite, *message, flags));
 }
 
-ssize_t inject(fid_ep* endpoint, const void* buffer, size_t length, fi_addr_t to,
-               uint64_t address, uint64_t key) {
-  Asked asked = asked_of(FrameKind::kWrite, local_of(buffer, length, nullptr), to, address, key,
-                         nullptr, 0);
+ssize_t inject(fid_ep* endpoint, const void* buffer, size_t length, fi_addr_t to, uint64_t address,
+               uint64_t key) {
+  Asked asked =
+      asked_of(FrameKind::kWrite, local_of(buffer, length, nullptr), to, address, key, nullptr, 0);
   asked.inject = true;
   return start(endpoint, asked);
 }
@@ -82,8 +82,8 @@ ssize_t write_data(fid_ep* endpoint, const void* buffer, size_t length, void* de
 
 ssize_t inject_data(fid_ep* endpoint, const void* buffer, size_t length, uint64_t data,
                     fi_addr_t to, uint64_t address, uint64_t key) {
-  Asked asked = asked_of(FrameKind::kWrite, local_of(buffer, length, nullptr), to, address, key,
-                         nullptr, 0);
+  Asked asked =
+      asked_of(FrameKind::kWrite, local_of(buffer, length, nullptr), to, address, key, nullptr, 0);
   asked.inject = true;
   asked.has_data = true;
   asked.data = data;

@@ -9,8 +9,8 @@
 namespace pacecar::fabric {
 
 Signal::Signal(fi_wait_obj wanted)
-    : kind_(wanted), descriptor_(wanted == FI_WAIT_FD ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1) {
-}
+    : kind_(wanted),
+      descriptor_(wanted == FI_WAIT_FD ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1) {}
 
 void Signal::raise() const {
   const uint64_t one = 1;

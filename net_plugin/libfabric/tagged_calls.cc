@@ -4,8 +4,8 @@
 namespace pacecar::fabric {
 namespace {
 
-ssize_t post(fid_ep* endpoint, const Local& local, fi_addr_t source, uint64_t tag,
-             uint64_t ignore, void* context, uint64_t flags) {
+ssize_t post(fid_ep* endpoint, const Local& local, fi_addr_t source, uint64_t tag, uint64_t ignore,
+             void* context, uint64_t flags) {
   return guarded([&]() -> ssize_t {
     Endpoint& at = endpoint_of(endpoint);
     at.domain().called();
@@ -108,15 +108,15 @@ ssize_t inject_data(fid_ep* endpoint, const void* buffer, size_t length, uint64_
 }
 
 fi_ops_tagged kTaggedCalls = {.size = sizeof(fi_ops_tagged),
-                          .recv = receive,
-                          .recvv = receive_pieces,
-                          .recvmsg = receive_message,
-                          .send = send_one,
-                          .sendv = send_pieces,
-                          .sendmsg = send_message,
-                          .inject = inject,
-                          .senddata = send_data,
-                          .injectdata = inject_data};
+                              .recv = receive,
+                              .recvv = receive_pieces,
+                              .recvmsg = receive_message,
+                              .send = send_one,
+                              .sendv = send_pieces,
+                              .sendmsg = send_message,
+                              .inject = inject,
+                              .senddata = send_data,
+                              .injectdata = inject_data};
 
 }  // namespace
 

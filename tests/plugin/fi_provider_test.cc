@@ -1,102 +1,17 @@
-// The libfabric provider through libfabric itself: processes that exchange addresses, and every kind
-// of operation between them.
+// The libfabric provider through libfabric itself: messages between processes, also through loss,
+// and peers that end.
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
-#include <map>
-#include <numeric>
-#include <thread>
 #include <vector>
 
-#include "tests/support/fi_end.h"
-#include "tests/support/rank_group.h"
+#include "tests/support/fi_world.h"
 #include "transport/base/prng.h"
 
 namespace pacecar::test {
 namespace {
-
-// Eager, around the limit, and offered; the last in several packets of every size.
-constexpr size_t kSizes[] = {0, 1, 7, 64, 4096, 16383, 16384, 16385, 65536, 300001, 1 << 20};
-
-std::vector<uint8_t> pattern(size_t bytes, uint64_t seed) {
-  std::vector<uint8_t> made(bytes);
-  uint64_t state = seed * 0x9e3779b97f4a7c15 + 1;
-  for (uint8_t& byte : made) {
-    state = state * 6364136223846793005 + 1442695040888963407;
-    byte = static_cast<uint8_t>(state >> 56);
-  }
-  return made;
-}
-
-// What all ranks know of each other.
-struct World {
-  explicit World(Rank& its_rank, const FiEnd::Options& options = {})
-      : rank(its_rank), end(options), peers(static_cast<size_t>(rank.size())) {
-    HandleBytes own{};
-    const std::vector<uint8_t> name = end.name();
-    std::memcpy(own.data(), name.data(), name.size());
-    for (int peer = 0; peer < rank.size(); ++peer) rank.give(peer, own);
-    for (int peer = 0; peer < rank.size(); ++peer) {
-      const HandleBytes theirs = rank.take(peer);
-      peers[static_cast<size_t>(peer)] = end.add(theirs.data());
-    }
-  }
-  fi_addr_t other() const { return peers[static_cast<size_t>(1 - rank.rank())]; }
-  bool first() const { return rank.rank() == 0; }
-  // Until all are here; others' requests are answered meanwhile.
-  void meet() {
-    std::thread waiter([this] {
-      rank.barrier();
-      done = true;
-    });
-    while (!done) end.progress();
-    waiter.join();
-    done = false;
-  }
-
-  Rank& rank;
-  FiEnd end;
-  std::vector<fi_addr_t> peers;
-  std::atomic<bool> done{false};
-};
-
-void with_two(const std::function<void(World&)>& body, const FiEnd::Options& options = {}) {
-  expect_processes_pass(2, [&](Rank& rank) {
-    World world(rank, options);
-    body(world);
-    world.meet();
-  });
-}
-
-void send_tagged(World& world, const std::vector<uint8_t>& bytes, uint64_t tag) {
-  int context = 0;
-  world.end.until_taken([&] {
-    return fi_tsend(world.end.endpoint, bytes.data(), bytes.size(), nullptr, world.other(), tag,
-                    &context);
-  });
-  EXPECT_EQ(world.end.outcome_of(&context).error, 0);
-}
-
-void expect_tagged(World& world, const std::vector<uint8_t>& bytes, uint64_t tag) {
-  std::vector<uint8_t> place(bytes.size() + 1, 0xee);
-  int context = 0;
-  world.end.until_taken([&] {
-    return fi_trecv(world.end.endpoint, place.data(), bytes.size(), nullptr, world.other(), tag, 0,
-                    &context);
-  });
-  const FiOutcome outcome = world.end.outcome_of(&context);
-  EXPECT_EQ(outcome.error, 0);
-  EXPECT_EQ(outcome.length, bytes.size());
-  EXPECT_EQ(outcome.tag, tag);
-  EXPECT_EQ(outcome.source, world.other());
-  EXPECT_EQ(place.back(), 0xee);
-  place.pop_back();
-  EXPECT_TRUE(place == bytes) << bytes.size() << " bytes";
-}
 
 TEST(FiProvider, TaggedOfAllSizesBothWays) {
   with_two([](World& world) {
@@ -162,9 +77,8 @@ TEST(FiProvider, InjectedIsTheSendersAtOnce) {
     if (world.first()) {
       for (uint64_t i = 0; i < kCount; ++i) {
         uint64_t value = i;
-        world.end.until_taken([&] {
-          return fi_tinject(world.end.endpoint, &value, sizeof value, world.other(), 1);
-        });
+        world.end.until_taken(
+            [&] { return fi_tinject(world.end.endpoint, &value, sizeof value, world.other(), 1); });
         value = ~uint64_t{0};
       }
       EXPECT_EQ(fi_cntr_wait(world.end.sent, kCount, 20000), 0);
@@ -218,18 +132,15 @@ TEST(FiProvider, OneBufferForManyMessages) {
       world.meet();
       for (size_t i = 0; i < kMessages; ++i) {
         const auto bytes = pattern(kBytes, i);
-        world.end.until_taken([&] {
-          return fi_inject(world.end.endpoint, bytes.data(), kBytes, world.other());
-        });
+        world.end.until_taken(
+            [&] { return fi_inject(world.end.endpoint, bytes.data(), kBytes, world.other()); });
       }
       return;
     }
     std::vector<uint8_t> place(kMessages * kBytes);
     const iovec iov{place.data(), place.size()};
-    const fi_msg message{.msg_iov = &iov,
-                         .iov_count = 1,
-                         .addr = FI_ADDR_UNSPEC,
-                         .context = &place};
+    const fi_msg message{
+        .msg_iov = &iov, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &place};
     must(fi_recvmsg(world.end.endpoint, &message, FI_MULTI_RECV), "fi_recvmsg");
     world.meet();
     for (size_t i = 0; i < kMessages; ++i) {
@@ -286,171 +197,6 @@ TEST(FiProvider, CancelledReceive) {
   });
 }
 
-void write_and_read(World& world, bool virtual_addresses) {
-  for (const size_t size : kSizes) {
-    std::vector<uint8_t> shared(size + 16, static_cast<uint8_t>(world.rank.rank()));
-    fid_mr* const region = world.end.share(shared.data(), shared.size(), size + 1);
-    HandleBytes told{};
-    const uint64_t words[] = {virtual_addresses ? reinterpret_cast<uint64_t>(shared.data()) : 0,
-                              fi_mr_key(region)};
-    std::memcpy(told.data(), words, sizeof words);
-    world.rank.give(1 - world.rank.rank(), told);
-    const HandleBytes theirs = world.rank.take(1 - world.rank.rank());
-    uint64_t at[2];
-    std::memcpy(at, theirs.data(), sizeof at);
-    if (world.first()) {
-      const auto bytes = pattern(size, 77);
-      std::vector<uint8_t> back(size);
-      int context = 0;
-      world.end.until_taken([&] {
-        return fi_write(world.end.endpoint, bytes.data(), size, nullptr, world.other(), at[0] + 8,
-                        at[1], &context);
-      });
-      EXPECT_EQ(world.end.outcome_of(&context).error, 0);
-      world.end.until_taken([&] {
-        return fi_read(world.end.endpoint, back.data(), size, nullptr, world.other(), at[0] + 8,
-                       at[1], &context);
-      });
-      EXPECT_EQ(world.end.outcome_of(&context).error, 0);
-      EXPECT_TRUE(back == bytes) << size;
-      world.end.until_taken([&] {  // beyond its end
-        return fi_write(world.end.endpoint, bytes.data(), size, nullptr, world.other(), at[0] + 17,
-                        at[1], &context);
-      });
-      EXPECT_EQ(world.end.outcome_of(&context).error, FI_EACCES);
-      world.end.until_taken([&] {
-        return fi_read(world.end.endpoint, back.data(), size, nullptr, world.other(), at[0],
-                       at[1] + 1000003, &context);
-      });
-      EXPECT_EQ(world.end.outcome_of(&context).error, FI_ENOKEY);
-    }
-    world.meet();
-    if (!world.first()) {
-      EXPECT_TRUE(std::equal(shared.begin() + 8, shared.end() - 8, pattern(size, 77).begin()));
-      EXPECT_TRUE(std::all_of(shared.end() - 8, shared.end(), [](uint8_t b) { return b == 1; }));
-    }
-  }
-}
-
-TEST(FiProvider, WriteAndReadByOffset) {
-  with_two([](World& world) { write_and_read(world, false); });
-}
-
-TEST(FiProvider, WriteAndReadByAddress) {
-  with_two([](World& world) { write_and_read(world, true); }, {.mr_mode = FI_MR_BASIC});
-}
-
-TEST(FiProvider, WriteWithDataIsTold) {
-  with_two([](World& world) {
-    for (const size_t size : {size_t{8}, size_t{50000}}) {
-      std::vector<uint8_t> shared(size);
-      world.end.share(shared.data(), size, size);
-      world.meet();
-      if (world.first()) {
-        const auto bytes = pattern(size, 5);
-        int context = 0;
-        world.end.until_taken([&] {
-          return fi_writedata(world.end.endpoint, bytes.data(), size, nullptr, 4711, world.other(),
-                              0, size, &context);
-        });
-        EXPECT_EQ(world.end.outcome_of(&context).error, 0);
-      } else {
-        const FiOutcome outcome = world.end.next();
-        EXPECT_EQ(outcome.data, 4711);
-        EXPECT_EQ(outcome.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
-        EXPECT_TRUE(shared == pattern(size, 5));
-      }
-      world.meet();
-    }
-    if (!world.first()) {
-      EXPECT_EQ(fi_cntr_read(world.end.written), 2);
-    }
-  });
-}
-
-TEST(FiProvider, AtomicsOfManyAddUp) {
-  constexpr int kRanks = 4;
-  constexpr uint64_t kRounds = 200;
-  expect_processes_pass(kRanks, [](Rank& rank) {
-    World world(rank);
-    uint64_t words[2] = {0, 0};
-    world.end.share(words, sizeof words, 1);
-    world.meet();
-    uint64_t largest = 0;
-    for (uint64_t i = 0; i < kRounds; ++i) {
-      const uint64_t one = 1;
-      uint64_t before = 0;
-      world.end.until_taken([&] {
-        return fi_fetch_atomic(world.end.endpoint, &one, 1, nullptr, &before, nullptr,
-                               world.peers[0], 0, 1, FI_UINT64, FI_SUM, &before);
-      });
-      EXPECT_EQ(world.end.outcome_of(&before).error, 0);
-      EXPECT_TRUE(i == 0 || before > largest);
-      largest = before;
-      uint64_t expected = before;
-      const uint64_t mine = before + 1;
-      world.end.until_taken([&] {
-        return fi_compare_atomic(world.end.endpoint, &mine, 1, nullptr, &expected, nullptr,
-                                 &before, nullptr, world.peers[0], 8, 1, FI_UINT64, FI_CSWAP,
-                                 &before);
-      });
-      EXPECT_EQ(world.end.outcome_of(&before).error, 0);
-    }
-    world.meet();
-    if (rank.rank() == 0) {
-      EXPECT_EQ(words[0], kRanks * kRounds);
-    }
-  });
-}
-
-TEST(FiProvider, WaitsForADescriptor) {
-  with_two(
-      [](World& world) {
-        uint64_t value = 0;
-        if (world.first()) {
-          world.meet();
-          value = 42;
-          must(fi_tinject(world.end.endpoint, &value, sizeof value, world.other(), 1), "inject");
-          return;
-        }
-        must(fi_trecv(world.end.endpoint, &value, sizeof value, nullptr, world.other(), 1, 0,
-                      &value),
-             "fi_trecv");
-        world.meet();
-        int descriptor = -1;
-        must(fi_control(&world.end.completions->fid, FI_GETWAIT, &descriptor), "fi_control");
-        fid* waited = &world.end.completions->fid;
-        while (fi_trywait(world.end.fabric, &waited, 1) == 0) {
-          pollfd ready{.fd = descriptor, .events = POLLIN};
-          ASSERT_EQ(::poll(&ready, 1, 20000), 1);
-        }
-        EXPECT_EQ(world.end.next().context, &value);
-        EXPECT_EQ(value, 42);
-      },
-      {.wait = FI_WAIT_FD});
-}
-
-// The target looks at nothing of libfabric.
-TEST(FiProvider, AutomaticProgressAnswersReads) {
-  with_two(
-      [](World& world) {
-        std::vector<uint8_t> shared = pattern(60000, 8);
-        world.end.share(shared.data(), shared.size(), 1);
-        world.rank.barrier();
-        if (world.first()) {
-          std::vector<uint8_t> place(shared.size());
-          world.end.until_taken([&] {
-            return fi_read(world.end.endpoint, place.data(), place.size(), nullptr, world.other(),
-                           0, 1, &place);
-          });
-          EXPECT_EQ(world.end.outcome_of(&place).error, 0);
-          EXPECT_TRUE(place == shared);
-        }
-        world.rank.barrier();
-      },
-      {.progress = FI_PROGRESS_AUTO});
-}
-
 TEST(FiProvider, AllToAllOfManyPeersAndItself) {
   expect_processes_pass(6, [](Rank& rank) {
     World world(rank, {.vector = FI_AV_MAP});
@@ -462,8 +208,8 @@ TEST(FiProvider, AllToAllOfManyPeersAndItself) {
       for (size_t peer = 0; peer < size; ++peer) {
         out.push_back(pattern(bytes, me * 100 + peer));
         world.end.until_taken([&] {
-          return fi_trecv(world.end.endpoint, in[peer].data(), bytes, nullptr, world.peers[peer],
-                          0, ~uint64_t{0}, &in[peer]);
+          return fi_trecv(world.end.endpoint, in[peer].data(), bytes, nullptr, world.peers[peer], 0,
+                          ~uint64_t{0}, &in[peer]);
         });
       }
       for (size_t peer = 0; peer < size; ++peer) {
@@ -570,8 +316,7 @@ TEST(FiProvider, NobodyAtTheAddressIsAnError) {
     }
     const fi_addr_t address = end.add(nobody.data());
     int context = 0;
-    end.until_taken(
-        [&] { return fi_tsend(end.endpoint, "x", 1, nullptr, address, 1, &context); });
+    end.until_taken([&] { return fi_tsend(end.endpoint, "x", 1, nullptr, address, 1, &context); });
     EXPECT_EQ(end.outcome_of(&context).error, FI_ECONNREFUSED);
   });
 }

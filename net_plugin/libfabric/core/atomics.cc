@@ -35,8 +35,10 @@ T computed(AtomicOp op, const T& old, const T& operand, const T& comparand) {
   // Unsigned arithmetic wraps around, also where that of the type itself must not.
   if constexpr (std::is_integral_v<T>) {
     using Word = std::make_unsigned_t<std::common_type_t<T, int>>;
-    if (op == AtomicOp::kSum) return static_cast<T>(static_cast<Word>(old) + static_cast<Word>(operand));
-    if (op == AtomicOp::kProd) return static_cast<T>(static_cast<Word>(old) * static_cast<Word>(operand));
+    const auto a = static_cast<Word>(old);
+    const auto b = static_cast<Word>(operand);
+    if (op == AtomicOp::kSum) return static_cast<T>(a + b);
+    if (op == AtomicOp::kProd) return static_cast<T>(a * b);
     if (op == AtomicOp::kBor) return static_cast<T>(old | operand);
     if (op == AtomicOp::kBand) return static_cast<T>(old & operand);
     if (op == AtomicOp::kBxor) return static_cast<T>(old ^ operand);
@@ -54,13 +56,20 @@ T computed(AtomicOp op, const T& old, const T& operand, const T& comparand) {
     if (op == AtomicOp::kCswapGt) return comparand > old ? operand : old;
   }
   switch (op) {
-    case AtomicOp::kLor: return static_cast<T>(truth(old) || truth(operand) ? 1 : 0);
-    case AtomicOp::kLand: return static_cast<T>(truth(old) && truth(operand) ? 1 : 0);
-    case AtomicOp::kLxor: return static_cast<T>(truth(old) != truth(operand) ? 1 : 0);
-    case AtomicOp::kWrite: return operand;
-    case AtomicOp::kCswap: return comparand == old ? operand : old;
-    case AtomicOp::kCswapNe: return comparand != old ? operand : old;
-    default: return old;  // a read
+    case AtomicOp::kLor:
+      return static_cast<T>(truth(old) || truth(operand) ? 1 : 0);
+    case AtomicOp::kLand:
+      return static_cast<T>(truth(old) && truth(operand) ? 1 : 0);
+    case AtomicOp::kLxor:
+      return static_cast<T>(truth(old) != truth(operand) ? 1 : 0);
+    case AtomicOp::kWrite:
+      return operand;
+    case AtomicOp::kCswap:
+      return comparand == old ? operand : old;
+    case AtomicOp::kCswapNe:
+      return comparand != old ? operand : old;
+    default:
+      return old;  // a read
   }
 }
 
@@ -92,11 +101,20 @@ constexpr TypeFacts facts() {
   return {sizeof(T), std::is_integral_v<T>, kComplex<T>, &apply<T>};
 }
 
-constexpr std::array<TypeFacts, kDatatypes> kTypes = {
-    facts<int8_t>(),   facts<uint8_t>(),  facts<int16_t>(), facts<uint16_t>(), facts<int32_t>(),
-    facts<uint32_t>(), facts<int64_t>(),  facts<uint64_t>(), facts<float>(),   facts<double>(),
-    facts<std::complex<float>>(),         facts<std::complex<double>>(),       facts<long double>(),
-    facts<std::complex<long double>>()};
+constexpr std::array<TypeFacts, kDatatypes> kTypes = {facts<int8_t>(),
+                                                      facts<uint8_t>(),
+                                                      facts<int16_t>(),
+                                                      facts<uint16_t>(),
+                                                      facts<int32_t>(),
+                                                      facts<uint32_t>(),
+                                                      facts<int64_t>(),
+                                                      facts<uint64_t>(),
+                                                      facts<float>(),
+                                                      facts<double>(),
+                                                      facts<std::complex<float>>(),
+                                                      facts<std::complex<double>>(),
+                                                      facts<long double>(),
+                                                      facts<std::complex<long double>>()};
 
 }  // namespace
 

@@ -10,12 +10,41 @@ namespace pacecar::fabric {
 
 // As fi_op and fi_datatype number them.
 enum class AtomicOp : uint8_t {
-  kMin, kMax, kSum, kProd, kLor, kLand, kBor, kBand, kLxor, kBxor, kRead, kWrite,
-  kCswap, kCswapNe, kCswapLe, kCswapLt, kCswapGe, kCswapGt, kMswap,
+  kMin,
+  kMax,
+  kSum,
+  kProd,
+  kLor,
+  kLand,
+  kBor,
+  kBand,
+  kLxor,
+  kBxor,
+  kRead,
+  kWrite,
+  kCswap,
+  kCswapNe,
+  kCswapLe,
+  kCswapLt,
+  kCswapGe,
+  kCswapGt,
+  kMswap,
 };
 enum class Datatype : uint8_t {
-  kInt8, kUint8, kInt16, kUint16, kInt32, kUint32, kInt64, kUint64,
-  kFloat, kDouble, kFloatComplex, kDoubleComplex, kLongDouble, kLongDoubleComplex,
+  kInt8,
+  kUint8,
+  kInt16,
+  kUint16,
+  kInt32,
+  kUint32,
+  kInt64,
+  kUint64,
+  kFloat,
+  kDouble,
+  kFloatComplex,
+  kDoubleComplex,
+  kLongDouble,
+  kLongDoubleComplex,
 };
 inline constexpr uint8_t kDatatypes = 14;
 inline constexpr uint8_t kAtomicOps = 19;

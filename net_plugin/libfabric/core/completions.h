@@ -17,9 +17,9 @@ struct Completion {
   uint64_t tag = 0;
   uint64_t source = ~uint64_t{0};  // fi_addr_t of the sender, where that is asked for
   // Of an error only:
-  int error = 0;           // fi_errno; 0: none
-  uint64_t overflow = 0;   // bytes that the buffer had no room for
-  std::string why = {};    // for people
+  int error = 0;          // fi_errno; 0: none
+  uint64_t overflow = 0;  // bytes that the buffer had no room for
+  std::string why = {};   // for people
 };
 
 class Completions {

@@ -1,6 +1,6 @@
-// What two endpoints say to each other: frames, several in one Pacecar message where they are small.
-// Written as they lie in memory: both ends are of one byte order, as messages require. What is read
-// was written by the peer: it is checked before it is used.
+// What two endpoints say to each other: frames, several in one Pacecar message where they are
+// small. Written as they lie in memory: both ends are of one byte order, as messages require. What
+// is read was written by the peer: it is checked before it is used.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 namespace pacecar::fabric {
 
 enum class FrameKind : uint8_t {
-  kHello = 1,    // the first one: tag, data: the token that the greeting gave
-  kMessage,      // a whole message
-  kOffer,        // a message of `length` bytes that waits for a place
-  kWrite,        // bytes for memory that is registered with key `tag`
-  kWriteOffer,   // likewise, of `length` bytes that wait for a place
-  kRead,         // asks for bytes; large ones into the places that follow
-  kAtomic,       // operands that follow
-  kClear,        // answers an offer: the places that follow, `length` bytes in all
-  kPlaced,       // all that was cleared is in place; `id` is the clearing side's
-  kDone,         // answers by the asking side's id: `data` is a Status; what was read follows
-  kBye,          // nothing comes after it
+  kHello = 1,   // the first one: tag, data: the token that the greeting gave
+  kMessage,     // a whole message
+  kOffer,       // a message of `length` bytes that waits for a place
+  kWrite,       // bytes for memory that is registered with key `tag`
+  kWriteOffer,  // likewise, of `length` bytes that wait for a place
+  kRead,        // asks for bytes; large ones into the places that follow
+  kAtomic,      // operands that follow
+  kClear,       // answers an offer: the places that follow, `length` bytes in all
+  kPlaced,      // all that was cleared is in place; `id` is the clearing side's
+  kDone,        // answers by the asking side's id: `data` is a Status; what was read follows
+  kBye,         // nothing comes after it
 };
 
 // Bits of Frame::flags.
@@ -86,8 +86,7 @@ class FrameReader {
     FrameView view;
     if (left_.size() < sizeof(Frame)) return std::nullopt;
     std::memcpy(&view.frame, left_.data(), sizeof(Frame));
-    const bool known =
-        view.frame.kind >= FrameKind::kHello && view.frame.kind <= FrameKind::kBye;
+    const bool known = view.frame.kind >= FrameKind::kHello && view.frame.kind <= FrameKind::kBye;
     if (!known || view.frame.payload > left_.size() - sizeof(Frame)) return std::nullopt;
     view.payload = left_.subspan(sizeof(Frame), view.frame.payload);
     const size_t bytes = frame_bytes(view.frame.payload);

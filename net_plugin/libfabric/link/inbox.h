@@ -44,7 +44,7 @@ class Inbox {
   const Memory* memory_ = nullptr;
   std::array<Request*, kMaxRequests> requests_{};
   uint32_t oldest_ = 0;
-  uint32_t taken_ = 0;  // the places before the oldest that are not posted
+  uint32_t taken_ = 0;                        // the places before the oldest that are not posted
   std::optional<Result<TestResult>> tested_;  // of the oldest
 };
 

@@ -65,8 +65,7 @@ Result<std::unique_ptr<Meeting>> Meeting::open(const Name& address) {
   }
   FileDescriptor events(epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{.events = EPOLLIN, .data = {.u64 = kListener}};
-  if (events.get() < 0 ||
-      epoll_ctl(events.get(), EPOLL_CTL_ADD, listener.get(), &event) != 0) {
+  if (events.get() < 0 || epoll_ctl(events.get(), EPOLL_CTL_ADD, listener.get(), &event) != 0) {
     return system_error("cannot wait for callers at", address);
   }
   return std::unique_ptr<Meeting>(
@@ -158,8 +157,8 @@ void Meeting::look_at(CallId id, std::vector<Event>& events) {
     (void)getsockopt(call.socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
     if (error != 0) return drop(error);
     call.connected = true;
-    const ssize_t sent = send(call.socket.get(), &call.outgoing, sizeof call.outgoing,
-                              MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent =
+        send(call.socket.get(), &call.outgoing, sizeof call.outgoing, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent != sizeof call.outgoing) return drop(ECONNRESET);
     epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.u64 = id}};
     (void)epoll_ctl(events_.get(), EPOLL_CTL_MOD, call.socket.get(), &event);

@@ -89,10 +89,10 @@ Result<void> Outbox::start(bool patient) {
 }
 
 Result<bool> Outbox::start_part(Part& part) {
-  auto started = part.is_put ? connection_->iput(part.put.data, part.put.size, part.put.memory,
-                                                 part.put.window, 0)
-                             : connection_->isend(&pages_[part.place * kMessageBytes], part.bytes,
-                                                  0, memory_);
+  auto started =
+      part.is_put
+          ? connection_->iput(part.put.data, part.put.size, part.put.memory, part.put.window, 0)
+          : connection_->isend(&pages_[part.place * kMessageBytes], part.bytes, 0, memory_);
   if (!started) return tl::unexpected(started.error());
   part.request = *started;
   return *started != nullptr;

@@ -1,6 +1,6 @@
-// What goes to one peer, in the order in which it is added: frames, and puts into its memory. Frames
-// are copied into messages; while several of these are on their way, those that follow gather in
-// one. Frames may be added before there is a connection; they leave when it is there.
+// What goes to one peer, in the order in which it is added: frames, and puts into its memory.
+// Frames are copied into messages; while several of these are on their way, those that follow
+// gather in one. Frames may be added before there is a connection; they leave when it is there.
 //
 // Bounds: kMessages messages; who adds asks has_room() first. Answers that must be said find room
 // beside them; a peer that asks and does not listen is failed by those who answer.
