@@ -166,17 +166,19 @@ void Endpoint::progress() {
   // One connection's test turns the NIC; all others only look.
   for (size_t i = 0; i < peers_.size(); ++i) {
     Peer& peer = *peers_[turn_++ % peers_.size()];
-    if (peer.inbox == nullptr) continue;
-    peer.inbox->turn();
-    break;
+    if (peer.frames.inbox != nullptr && peer.frames.inbox->turn()) break;
   }
   for (PeerId number = 0; number < peers_.size(); ++number) {
     Peer& peer = *peers_[number];
-    if (peer.inbox != nullptr) read_frames(number);
+    read_frames(number, peer.frames);
+    read_frames(number, peer.placed);
     if (!peer.outbox->is_open()) continue;
-    auto moved = peer.outbox->finish([this](uint64_t operation) { on_put_done(operation); });
+    auto moved = peer.outbox->finish();
+    if (moved && peer.puts != nullptr) {
+      moved = peer.puts->finish([this](uint64_t operation) { on_put_done(operation); });
+    }
     if (moved) {
-      try_puts(peer);
+      try_puts(number);
       try_reads(number);
       moved = peer.outbox->start(false);
     }
@@ -190,7 +192,8 @@ void Endpoint::flush() {
   const auto give_up = Meeting::Clock::now() + kFarewell;
   const auto busy = [this] {
     return std::ranges::any_of(peers_, [](const auto& peer) {
-      return peer->outbox->is_open() && (!peer->outbox->idle() || !peer->to_put.empty());
+      const bool puts = peer->puts != nullptr && !peer->puts->idle();
+      return peer->outbox->is_open() && (puts || !peer->outbox->idle() || !peer->to_put.empty());
     });
   };
   bool said = false;

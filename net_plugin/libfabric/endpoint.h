@@ -17,6 +17,7 @@
 #include "net_plugin/libfabric/link/inbox.h"
 #include "net_plugin/libfabric/link/meeting.h"
 #include "net_plugin/libfabric/link/outbox.h"
+#include "net_plugin/libfabric/link/put_box.h"
 #include "net_plugin/libfabric/objects.h"
 
 namespace pacecar::fabric {
@@ -143,6 +144,12 @@ class Endpoint : public fid_ep {
     Frame asks;                            // kRead, kServeWrite
   };
 
+  // A connection that comes from a peer.
+  struct Lane {
+    std::unique_ptr<Inbox> inbox;
+    std::optional<FrameReader> reading;  // the oldest message, where it was left
+  };
+
   struct Peer {
     Name name;
     Name other_name;  // that he has for himself
@@ -153,11 +160,14 @@ class Endpoint : public fid_ep {
     std::unique_ptr<Connecting> connecting;
     Token his_token{};
     std::unique_ptr<Outbox> outbox;
-    std::unique_ptr<Inbox> inbox;
-    std::optional<FrameReader> reading;  // the oldest message, where it was left
-    std::deque<Outcome> waiting;         // for the connection
-    std::deque<uint64_t> to_put;         // operations that wait for room
-    std::deque<uint64_t> to_ask;         // reads, likewise
+    Lane frames;
+    Lane placed;  // what he says behind his puts
+    Handle his_listener;
+    std::unique_ptr<Connecting> connecting_puts;
+    std::unique_ptr<PutBox> puts;  // once there was something to put
+    std::deque<Outcome> waiting;   // for the connection
+    std::deque<uint64_t> to_put;   // operations that wait for room
+    std::deque<uint64_t> to_ask;   // reads, likewise
     bool left = false;
     std::optional<Meeting::Clock::time_point> lost;
     uint64_t source = FI_ADDR_NOTAVAIL;
@@ -175,6 +185,7 @@ class Endpoint : public fid_ep {
   void on_event(const Meeting::Event& event);
   void on_greeting(const Meeting::Event& event);
   void join(PeerId number);
+  void join_puts(PeerId number);
   void accept_strangers();
   void greet_strangers();
   void fail_peer(PeerId number, int error, const std::string& why);
@@ -192,7 +203,7 @@ class Endpoint : public fid_ep {
   std::optional<size_t> describe_places(Operation& operation, size_t nic, uint64_t bytes);
   Result<const Memory*> memory_for(Operation& operation, size_t piece, size_t nic);
   void try_reads(PeerId number);
-  void try_puts(Peer& peer);
+  void try_puts(PeerId number);
   void put_all(Peer& peer, uint64_t number, Operation& operation);
   void on_put_done(uint64_t number);
   void end_if_done(uint64_t number, const Operation& operation);
@@ -213,7 +224,7 @@ class Endpoint : public fid_ep {
   void discard(PeerId number, const Unexpected& message);
 
   // endpoint_frames.cc
-  void read_frames(PeerId number);
+  void read_frames(PeerId number, Lane& lane);
   Taken on_frame(PeerId number, const FrameView& view);
   Taken on_write(PeerId number, const FrameView& view);
   Taken on_write_offer(PeerId number, const Frame& frame);

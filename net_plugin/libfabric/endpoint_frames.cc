@@ -25,26 +25,26 @@ int error_of(uint64_t status) {
 
 }  // namespace
 
-void Endpoint::read_frames(PeerId number) {
+void Endpoint::read_frames(PeerId number, Lane& lane) {
   Peer& peer = *peers_[number];
-  while (peer.inbox != nullptr) {
-    if (!peer.reading) {
-      const auto message = peer.inbox->next();
+  while (lane.inbox != nullptr) {
+    if (!lane.reading) {
+      const auto message = lane.inbox->next();
       if (!message) {
         const Error why = message.error();
         return fail_peer(number, fi_error(why.code), why.message);
       }
       if (message->empty()) return;
-      peer.reading.emplace(*message);
+      lane.reading.emplace(*message);
     }
     while (true) {
-      const FrameReader here = *peer.reading;
-      const auto view = peer.reading->next();
+      const FrameReader here = *lane.reading;
+      const auto view = lane.reading->next();
       if (!view) break;
       const Taken taken = on_frame(number, *view);
-      if (peer.inbox == nullptr) return;  // the frame has ended it
+      if (lane.inbox == nullptr) return;  // the frame has ended it
       if (taken == Taken::kLater) {
-        peer.reading = here;
+        lane.reading = here;
         return;
       }
       if (taken == Taken::kNonsense) {
@@ -54,11 +54,11 @@ void Endpoint::read_frames(PeerId number) {
                              "of Pacecar on both sides");
       }
     }
-    if (!peer.reading->whole()) {
+    if (!lane.reading->whole()) {
       return fail_peer(number, EPROTO, name_text(peer.name) + " sent what is no frame");
     }
-    peer.reading.reset();
-    if (const auto done = peer.inbox->done(); !done) {
+    lane.reading.reset();
+    if (const auto done = lane.inbox->done(); !done) {
       return fail_peer(number, fi_error(done.error().code), done.error().message);
     }
   }
@@ -165,7 +165,7 @@ Endpoint::Taken Endpoint::on_write_offer(PeerId number, const Frame& frame) {
   operation->local.pieces[0] = {target.bytes, frame.length};
   operation->local.regions[0] = target.region;
   operation->local.count = 1;
-  if (!describe_places(*operation, peers_[number]->inbox->nic(), frame.length)) {
+  if (!describe_places(*operation, peers_[number]->frames.inbox->nic(), frame.length)) {
     release(id, *operation);
     answer_status(number, frame.id, Status::kNoAccess);
     return Taken::kYes;
@@ -264,12 +264,7 @@ Endpoint::Taken Endpoint::on_clear(PeerId number, const FrameView& view) {
   operation->peers_number = frame.address;
   operation->outcome.completion.length = frame.length;
   peers_[number]->to_put.push_back(frame.id);
-  try_puts(*peers_[number]);
-  if (peers_[number]->outbox->is_open()) {
-    if (const auto started = peers_[number]->outbox->start(false); !started) {
-      fail_peer(number, fi_error(started.error().code), started.error().message);
-    }
-  }
+  try_puts(number);
   return Taken::kYes;
 }
 

@@ -75,8 +75,9 @@ void Endpoint::meet() {
   for (PeerId number = 0; number < peers_.size(); ++number) {
     Peer& peer = *peers_[number];
     if (peer.connecting != nullptr) join(number);
-    awaits |= peer.calling || peer.connecting != nullptr ||
-              (peer.instance != 0 && peer.inbox == nullptr && !peer.left);
+    if (peer.connecting_puts != nullptr) join_puts(number);
+    awaits |= peer.calling || peer.connecting != nullptr || peer.connecting_puts != nullptr ||
+              (peer.instance != 0 && peer.frames.inbox == nullptr);
     if (peer.lost && Clock::now() - *peer.lost > kAfterEnd) {
       fail_peer(number, FI_ECONNRESET, name_text(peer.name) + " has ended: look there");
     }
@@ -86,7 +87,7 @@ void Endpoint::meet() {
   if (!awaits && now - met_ < kLook) return;
   met_ = now;
   for (const Meeting::Event& event : meeting_->poll()) on_event(event);
-  if (awaits) accept_strangers();
+  accept_strangers();
   greet_strangers();
 }
 
@@ -139,8 +140,9 @@ void Endpoint::on_greeting(const Meeting::Event& event) {
   }
   if (peer->outbox->is_open() || peer->connecting != nullptr) return;
   peer->his_token = event.greeting.token;
-  auto connecting = domain_.pacecar().connect(domain_.nic(), event.greeting.listener,
-                                              ConnectOptions{.puts = true});
+  peer->his_listener = event.greeting.listener;
+  auto connecting =
+      domain_.pacecar().connect(domain_.nic(), event.greeting.listener, ConnectOptions());
   if (!connecting) {
     return fail_peer(number, fi_error(connecting.error().code), connecting.error().message);
   }
@@ -162,6 +164,22 @@ void Endpoint::join(PeerId number) {
   if (!opened) return fail_peer(number, fi_error(opened.error().code), opened.error().message);
   for (Outcome& outcome : peer.waiting) tell(outcome, tx_queue_);
   peer.waiting.clear();
+}
+
+void Endpoint::join_puts(PeerId number) {
+  Peer& peer = *peers_[number];
+  auto connection = peer.connecting_puts->poll();
+  if (connection && *connection == nullptr) return;
+  peer.connecting_puts.reset();
+  auto opened = connection ? Result<void>() : tl::unexpected(connection.error());
+  if (opened) {
+    peer.puts = std::make_unique<PutBox>(domain_.context_of_process(), std::move(*connection));
+    opened = peer.puts->open({.kind = FrameKind::kHello,
+                              .operation = 1,
+                              .tag = peer.his_token[0],
+                              .data = peer.his_token[1]});
+  }
+  if (!opened) fail_peer(number, fi_error(opened.error().code), opened.error().message);
 }
 
 void Endpoint::accept_strangers() {
@@ -193,10 +211,11 @@ void Endpoint::greet_strangers() {
     const auto hello = FrameReader(*message).next();
     if (!hello || hello->frame.kind != FrameKind::kHello) continue;
     const Token token{hello->frame.tag, hello->frame.data};
-    const auto peer = std::ranges::find_if(
-        peers_, [&](const auto& known) { return known->token == token && !known->inbox; });
+    const auto peer =
+        std::ranges::find_if(peers_, [&](const auto& known) { return known->token == token; });
     if (peer == peers_.end() || !inbox->done()) continue;
-    (*peer)->inbox = std::move(inbox);
+    Lane& lane = hello->frame.operation == 1 ? (*peer)->placed : (*peer)->frames;
+    if (lane.inbox == nullptr) lane.inbox = std::move(inbox);
   }
 }
 
@@ -228,8 +247,10 @@ void Endpoint::fail_peer(PeerId number, int error, const std::string& why) {
   peer.calls.clear();
   peer.calling = false;
   peer.connecting.reset();
-  peer.reading.reset();
-  peer.inbox.reset();
+  peer.connecting_puts.reset();
+  peer.frames = {};
+  peer.placed = {};
+  peer.puts.reset();
   peer.outbox = std::make_unique<Outbox>(domain_.context_of_process());
   peer.token = {random_u64(), random_u64()};
   peer.instance = 0;

@@ -95,7 +95,7 @@ void Endpoint::clear(PeerId number, const Frame& frame, const Receive& receive, 
   operation->shared = receive.shared;
   operation->asks = frame;
   operation->length = std::min<uint64_t>(frame.length, receive.local.bytes());
-  const auto places = describe_places(*operation, peer.inbox->nic(), operation->length);
+  const auto places = describe_places(*operation, peer.frames.inbox->nic(), operation->length);
   if (!places) {
     operation->length = 0;
     operation->outcome.completion.error = FI_ENOMEM;

@@ -165,8 +165,8 @@ void Endpoint::try_reads(PeerId number) {
     Operation& operation = *operations_.find(id);
     Frame frame = operation.asks;
     if (operation.length > kEagerBytes) {
-      if (peer.inbox == nullptr) return;
-      const auto places = describe_places(operation, peer.inbox->nic(), operation.length);
+      if (peer.frames.inbox == nullptr) break;
+      const auto places = describe_places(operation, peer.frames.inbox->nic(), operation.length);
       if (!places) {
         peer.to_ask.pop_front();
         end(id, FI_ENOMEM, "memory cannot be registered: see the line before");
@@ -258,17 +258,33 @@ std::optional<size_t> Endpoint::describe_places(Operation& operation, size_t nic
   return count;
 }
 
-void Endpoint::try_puts(Peer& peer) {
-  while (!peer.to_put.empty() && peer.outbox->is_open() && peer.outbox->has_room_for_puts()) {
-    const uint64_t number = peer.to_put.front();
+void Endpoint::try_puts(PeerId number) {
+  Peer& peer = *peers_[number];
+  if (peer.puts == nullptr) {
+    const bool first = !peer.to_put.empty() && peer.connecting_puts == nullptr;
+    if (!first || !peer.outbox->is_open()) return;
+    auto connecting =
+        domain_.pacecar().connect(domain_.nic(), peer.his_listener, ConnectOptions{.puts = true});
+    if (!connecting) {
+      return fail_peer(number, fi_error(connecting.error().code), connecting.error().message);
+    }
+    peer.connecting_puts = std::move(*connecting);
+    return;
+  }
+  while (peer.puts != nullptr && !peer.to_put.empty() && peer.puts->has_room()) {
+    const uint64_t operation = peer.to_put.front();
     peer.to_put.pop_front();
-    if (Operation* const operation = operations_.find(number)) put_all(peer, number, *operation);
+    if (Operation* const at = operations_.find(operation)) put_all(peer, operation, *at);
+  }
+  if (peer.puts == nullptr) return;  // a put has failed
+  if (auto started = peer.puts->start(); !started) {
+    fail_peer(number, fi_error(started.error().code), started.error().message);
   }
 }
 
 // Into the peer's places, and says so.
 void Endpoint::put_all(Peer& peer, uint64_t number, Operation& operation) {
-  const size_t nic = peer.outbox->nic();
+  const size_t nic = peer.puts->nic();
   bool failed = false;
   pair_pieces(
       operation.local.count, [&](size_t i) { return operation.local.pieces[i].size; },
@@ -281,13 +297,13 @@ void Endpoint::put_all(Peer& peer, uint64_t number, Operation& operation) {
           return;
         }
         const PlaceFrame& place = operation.places[j];
-        peer.outbox->put({.data = operation.local.pieces[i].data + from,
-                          .size = bytes,
-                          .memory = *memory,
-                          .window = {.address = place.address + to,
-                                     .length = bytes,
-                                     .key = static_cast<uint32_t>(place.key)},
-                          .operation = number});
+        peer.puts->put({.data = operation.local.pieces[i].data + from,
+                        .size = bytes,
+                        .memory = *memory,
+                        .window = {.address = place.address + to,
+                                   .length = bytes,
+                                   .key = static_cast<uint32_t>(place.key)},
+                        .operation = number});
         ++operation.puts;
       });
   operation.put = true;
@@ -296,9 +312,9 @@ void Endpoint::put_all(Peer& peer, uint64_t number, Operation& operation) {
     return fail_peer(peer_number, FI_ENOMEM, "memory cannot be registered: see the line before");
   }
   if (operation.kind == Operation::Kind::kServeRead) {
-    peer.outbox->add({.kind = FrameKind::kDone, .id = operation.peers_number});
+    peer.puts->say({.kind = FrameKind::kDone, .id = operation.peers_number});
   } else {
-    peer.outbox->add({.kind = FrameKind::kPlaced, .id = operation.peers_number});
+    peer.puts->say({.kind = FrameKind::kPlaced, .id = operation.peers_number});
   }
   if (operation.puts == 0) on_put_done(number);
 }

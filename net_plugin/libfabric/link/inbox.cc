@@ -33,10 +33,11 @@ Result<void> Inbox::post(uint32_t place) {
   return {};
 }
 
-void Inbox::turn() {
-  if (tested_) return;
+bool Inbox::turn() {
+  if (tested_) return false;
   auto result = connection_->test(requests_[oldest_]);
   if (!result || result->done) tested_ = std::move(result);
+  return true;
 }
 
 Result<std::span<const uint8_t>> Inbox::next() {

@@ -28,8 +28,8 @@ class Inbox {
   // The next message, until done() is called; empty: none yet. Errors: kPeer.
   Result<std::span<const uint8_t>> next();
   Result<void> done();
-  // Lends the caller's thread to the NIC.
-  void turn();
+  // Lends the caller's thread to the NIC; false: there is a message to be taken first.
+  bool turn();
   size_t nic() const { return connection_->nic(); }
   std::string peer() const { return connection_->peer(); }
 

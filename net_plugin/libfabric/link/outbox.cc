@@ -28,8 +28,7 @@ Result<void> Outbox::open(std::unique_ptr<SendConnection> connection, const Fram
 
 // Into the message that was begun last.
 bool Outbox::gathers(size_t bytes) const {
-  return parts_.size() > started_ && !parts_.back().is_put &&
-         parts_.back().bytes + bytes <= kMessageBytes;
+  return parts_.size() > started_ && parts_.back().bytes + bytes <= kMessageBytes;
 }
 
 bool Outbox::fits(size_t payload) const {
@@ -62,7 +61,17 @@ bool Outbox::answer(const Frame& frame, std::span<const uint8_t> payload) {
   return true;
 }
 
-void Outbox::put(const Put& put) { parts_.push_back({.is_put = true, .put = put}); }
+Result<void> Outbox::finish() {
+  while (started_ > 0 && settled(*parts_.front().request)) {
+    const Part part = parts_.front();
+    auto result = connection_->test(part.request);
+    if (!result) return tl::unexpected(result.error());
+    parts_.pop_front();
+    --started_;
+    if (part.place != kMessages) ++messages_free_;  // not the hello's
+  }
+  return {};
+}
 
 Result<void> Outbox::start(bool patient) {
   while (!answers_.empty()) {
@@ -77,7 +86,7 @@ Result<void> Outbox::start(bool patient) {
   while (started_ < parts_.size()) {
     Part& part = parts_[started_];
     const bool last = started_ + 1 == parts_.size();
-    const bool small = !part.is_put && part.bytes < kMessageBytes / 2;
+    const bool small = part.bytes < kMessageBytes / 2;
     const bool waits = patient || kMessages - messages_free_ > kEagerMessages;
     if (last && small && waits && started_ > 0) break;
     auto started = start_part(part);
@@ -89,10 +98,7 @@ Result<void> Outbox::start(bool patient) {
 }
 
 Result<bool> Outbox::start_part(Part& part) {
-  auto started =
-      part.is_put
-          ? connection_->iput(part.put.data, part.put.size, part.put.memory, part.put.window, 0)
-          : connection_->isend(&pages_[part.place * kMessageBytes], part.bytes, 0, memory_);
+  auto started = connection_->isend(&pages_[part.place * kMessageBytes], part.bytes, 0, memory_);
   if (!started) return tl::unexpected(started.error());
   part.request = *started;
   return *started != nullptr;

@@ -1,6 +1,6 @@
-// What goes to one peer, in the order in which it is added: frames, and puts into its memory.
-// Frames are copied into messages; while several of these are on their way, those that follow
-// gather in one. Frames may be added before there is a connection; they leave when it is there.
+// Frames that go to one peer, in the order in which they are added. They are copied into messages;
+// while several of these are on their way, those that follow gather in one. Frames may be added
+// before there is a connection; they leave when it is there.
 //
 // Bounds: kMessages messages; who adds asks has_room() first. Answers that must be said find room
 // beside them; a peer that asks and does not listen is failed by those who answer.
@@ -19,14 +19,6 @@
 
 namespace pacecar::fabric {
 
-struct Put {
-  const uint8_t* data = nullptr;
-  size_t size = 0;
-  const Memory* memory = nullptr;
-  Window window;
-  uint64_t operation = 0;  // whose it is
-};
-
 class Outbox {
  public:
   static constexpr uint32_t kMessages = kMaxRequests;
@@ -43,33 +35,15 @@ class Outbox {
   size_t nic() const { return connection_->nic(); }
 
   bool has_room(size_t payload) const { return answers_.empty() && fits(payload); }
-  // For puts, and the frame that follows them.
-  bool has_room_for_puts() const { return answers_.empty() && messages_free_ > 0; }
   // Where the frame's payload is to be written. Only with room.
   uint8_t* add(const Frame& frame);
   // An answer. False: there are too many that the peer does not take.
   bool answer(const Frame& frame, std::span<const uint8_t> payload);
-  void put(const Put& put);
 
   // Starts what can be; `patient`: more is coming. Errors: kPeer.
   Result<void> start(bool patient);
-  // Calls put_done(operation) for each put that is done, in order.
-  template <typename PutDone>
-  Result<void> finish(PutDone put_done) {
-    while (started_ > 0 && settled(*parts_.front().request)) {
-      const Part part = parts_.front();
-      auto result = connection_->test(part.request);
-      if (!result) return tl::unexpected(result.error());
-      parts_.pop_front();
-      --started_;
-      if (part.is_put) {
-        put_done(part.put.operation);
-      } else if (part.place != kMessages) {  // not the hello's
-        ++messages_free_;
-      }
-    }
-    return {};
-  }
+  // Takes back what has left. Errors: kPeer.
+  Result<void> finish();
   bool idle() const { return parts_.empty() && answers_.empty(); }
 
  private:
@@ -77,10 +51,8 @@ class Outbox {
   static constexpr uint32_t kEagerMessages = 4;
 
   struct Part {
-    bool is_put = false;
-    uint32_t place = 0;  // of a message
+    uint32_t place = 0;
     size_t bytes = 0;
-    Put put;
     Request* request = nullptr;
   };
 
