@@ -20,7 +20,7 @@ struct What {
 Local elements(const fi_ioc* iov, size_t count, size_t element) {
   Local local;
   for (size_t i = 0; i < count; ++i) {
-    const size_t bytes = iov[i].count > kEagerBytes ? kEagerBytes + 1 : iov[i].count * element;
+    const size_t bytes = iov[i].count > kAtomicBytes ? kAtomicBytes + 1 : iov[i].count * element;
     local.pieces[i] = {static_cast<uint8_t*>(iov[i].addr), bytes};
   }
   local.count = count;
@@ -72,7 +72,7 @@ ssize_t run(fid_ep* endpoint, const Vectors& vectors, const What& what, bool fet
   const bool alike = (!compares || asked.comparands.bytes() == operands) &&
                      (!fetches || what.op == FI_ATOMIC_READ || asked.results.bytes() == operands);
   if (!alike) return -FI_EINVAL;
-  if (operands + asked.comparands.bytes() > kEagerBytes || asked.results.bytes() > kEagerBytes) {
+  if (operands > kAtomicBytes || asked.results.bytes() > kAtomicBytes) {
     return -FI_EMSGSIZE;
   }
   return start(endpoint, asked);
@@ -184,7 +184,7 @@ int valid(fi_datatype datatype, fi_op op, size_t* count, bool fetches, bool comp
   if (!known || !atomic_valid(static_cast<uint8_t>(op), type, fetches, compares)) {
     return -FI_EOPNOTSUPP;
   }
-  *count = kEagerBytes / 2 / datatype_bytes(type);
+  *count = kAtomicBytes / datatype_bytes(type);
   return 0;
 }
 

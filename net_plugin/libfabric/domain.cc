@@ -72,7 +72,7 @@ int query_atomic(fid_domain* /*domain*/, fi_datatype datatype, fi_op op, fi_atom
   const auto type = static_cast<uint8_t>(datatype);
   if (!atomic_valid(static_cast<uint8_t>(op), type, fetches, compares)) return -FI_EOPNOTSUPP;
   attr->size = datatype_bytes(type);
-  attr->count = kEagerBytes / 2 / attr->size;
+  attr->count = kAtomicBytes / attr->size;
   return 0;
 }
 

@@ -214,7 +214,7 @@ Endpoint::Taken Endpoint::on_atomic(PeerId number, const FrameView& view) {
   const bool reads = frame.operation == static_cast<uint8_t>(AtomicOp::kRead);
   const size_t element = datatype_bytes(frame.datatype);
   const bool valid = atomic_valid(frame.operation, frame.datatype, fetches, compares) &&
-                     frame.length <= kEagerBytes && frame.length % element == 0;
+                     frame.length <= kAtomicBytes && frame.length % element == 0;
   const uint64_t operands = valid && !reads ? frame.length : 0;
   const bool whole = view.payload.size() == (compares ? 2 * operands : operands);
   if (waits_for_room(frame)) return Taken::kLater;
@@ -225,7 +225,7 @@ Endpoint::Taken Endpoint::on_atomic(PeerId number, const FrameView& view) {
     answer_status(number, frame.id, status);
     return Taken::kYes;
   }
-  std::array<uint8_t, kEagerBytes> result;
+  std::array<uint8_t, kAtomicBytes> result;
   const uint8_t* const first = reads ? nullptr : view.payload.data();
   apply_atomic(frame.operation, frame.datatype, frame.length / element, target.bytes, first,
                compares ? first + operands : nullptr, fetches ? result.data() : nullptr);

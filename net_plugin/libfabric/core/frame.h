@@ -62,8 +62,11 @@ struct PlaceFrame {
 static_assert(sizeof(PlaceFrame) == 24 && std::is_trivially_copyable_v<PlaceFrame>);
 
 inline constexpr size_t kMostPlaces = 4;
-// What goes at once, without asking for a place.
-inline constexpr size_t kEagerBytes = 16384;
+// What goes at once, without asking for a place: two copies of so much take as long as the
+// question.
+inline constexpr size_t kEagerBytes = 65536;
+// Operands, comparands or results of one atomic.
+inline constexpr size_t kAtomicBytes = 8192;
 // One Pacecar message of frames.
 inline constexpr size_t kMessageBytes = kEagerBytes + 2 * sizeof(Frame);
 
