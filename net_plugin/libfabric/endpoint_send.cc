@@ -49,8 +49,15 @@ ssize_t Endpoint::start(const Asked& asked) {
     return (tx_queue_ != nullptr && tx_queue_->waiting.full()) || sending_ >= tx_size_ ||
            operations_.full() || peer.waiting.size() >= tx_size_;
   };
-  if (full()) domain_.progress();
-  if (full()) return -FI_EAGAIN;
+  // Reads of that size are in order with what changes memory after them.
+  const auto overtakes = [&] {
+    return (asked.kind == FrameKind::kWrite || asked.kind == FrameKind::kAtomic) &&
+           std::ranges::any_of(peer.to_ask, [&](uint64_t read) {
+             return operations_.find(read)->length <= kEagerBytes;
+           });
+  };
+  if (full() || overtakes()) domain_.progress();
+  if (full() || overtakes()) return -FI_EAGAIN;
   call(peer);
   switch (asked.kind) {
     case FrameKind::kRead:
