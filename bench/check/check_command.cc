@@ -20,6 +20,7 @@
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
+#include "bench/perf/run_subcommand.h"
 
 namespace pacecar {
 namespace {
@@ -232,15 +233,8 @@ int run_check_plugin(int argc, char** argv) {
       ->check(CLI::Range(0.0, 30.0))
       ->capture_default_str();
   perf::add_json_flag(app, options.json, "write everything");
-  const auto help = perf::parse_command_line(app, argc, argv);
-  if (help && !help->empty()) {
-    fmt::print("{}", *help);
-    return perf::kExitOk;
-  }
-  const auto code = help ? check_plugin(options) : Result<int>(tl::unexpected(help.error()));
-  if (code) return *code;
-  perf::Console(false, true).error(code.error().message);
-  return perf::exit_code_of(code.error());
+  return perf::run_subcommand(app, argc, argv, {},
+                              [&](const perf::Console&) { return check_plugin(options); });
 }
 
 }  // namespace pacecar

@@ -48,8 +48,9 @@ class Here:
 
 
 @contextlib.contextmanager
-def hosts(count, mtu_bytes):
-    check_needs(("ip",))
+def hosts(count, mtu_bytes, rate_mbps=None):
+    """`rate_mbps`: of each host's cable, both ways."""
+    check_needs(("ip", "tc") if rate_mbps else ("ip",))
     made = Hosts(count, f"pacecar-{os.getpid()}")
     try:
         make_namespaces(made)
@@ -61,7 +62,17 @@ def hosts(count, mtu_bytes):
             command("ip", "-n", made.hub, "link", "set", port, "master", "bridge0")
             command("ip", "-n", namespace, "address", "add", f"{made.address(number)}/24", "dev",
                     INTERFACE)
+            if rate_mbps:
+                shape(namespace, INTERFACE, mtu_bytes, rate_mbps)
+                shape(made.hub, port, mtu_bytes, rate_mbps)
         yield made
     finally:
         with interrupts_ignored():
             remove(made)
+
+
+def shape(namespace, interface, mtu_bytes, rate_mbps):
+    # A burst is what a millisecond or eight packets bring: the timer that refills is that late.
+    burst = max(8 * (mtu_bytes + 18), rate_mbps * 125)
+    command("tc", "-n", namespace, "qdisc", "add", "dev", interface, "root", "tbf", "rate",
+            f"{rate_mbps}mbit", "burst", str(burst), "latency", "20ms")

@@ -18,6 +18,7 @@
 #include "bench/perf/files.h"
 #include "bench/perf/hosts_flags.h"
 #include "bench/perf/interrupt.h"
+#include "bench/perf/run_subcommand.h"
 #include "transport/base/params_environment.h"
 #include "transport/state/state_directory.h"
 
@@ -218,20 +219,12 @@ int run_doctor(int argc, char** argv) {
   CLI::App app("Asks running processes how they stand: which rank, NIC and path is slow, and why?",
                "pacecar doctor");
   add_flags(app, flags);
-  const auto help = perf::parse_command_line(app, argc, argv, {.reads_json = true});
-  const Console console(flags.quiet, !flags.no_color);
-  if (!help) {
-    console.error(help.error().message);
-    return kExitError;
-  }
-  if (!help->empty()) {
-    fmt::print("{}", *help);
-    return kExitNothingWrong;
-  }
-  const auto code = examine_job(flags, console);
-  if (code) return *code;
-  console.error(code.error().message);
-  return kExitError;
+  return perf::run_subcommand(app, argc, argv,
+                              {.quiet = &flags.quiet,
+                               .no_color = &flags.no_color,
+                               .hints = {.reads_json = true},
+                               .exit_code = [](const Error&) { return perf::kExitUsage; }},
+                              [&](const Console& console) { return examine_job(flags, console); });
 }
 
 }  // namespace pacecar

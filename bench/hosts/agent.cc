@@ -23,6 +23,7 @@
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
+#include "bench/perf/run_subcommand.h"
 
 namespace pacecar::hosts {
 namespace {
@@ -217,17 +218,10 @@ int run_agent(int argc, char** argv) {
   CLI::App app("One host of --hosts: runs there what it is told on its standard input.",
                "pacecar agent");
   app.footer(kFooter);
-  const auto help = perf::parse_command_line(app, argc, argv);
-  if (!help) {
-    perf::Console(false, true).error(help.error().message);
-    return perf::kExitUsage;
-  }
-  if (!help->empty()) {
-    fmt::print("{}", *help);
-    return perf::kExitOk;
-  }
-  std::signal(SIGPIPE, SIG_IGN);  // who has started it may be gone
-  return Agent().serve();
+  return perf::run_subcommand(app, argc, argv, {}, [](const perf::Console&) -> Result<int> {
+    std::signal(SIGPIPE, SIG_IGN);  // who has started it may be gone
+    return Agent().serve();
+  });
 }
 
 }  // namespace pacecar::hosts

@@ -17,8 +17,8 @@
 #include "bench/metrics/textfile.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
-#include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
+#include "bench/perf/run_subcommand.h"
 #include "transport/base/params_environment.h"
 #include "transport/state/state_directory.h"
 
@@ -171,21 +171,12 @@ int run_metrics(int argc, char** argv) {
   CLI::App app("What all Pacecar processes of this host count and measure, for Prometheus.",
                "pacecar metrics");
   add_flags(app, flags);
-  const auto help = perf::parse_command_line(app, argc, argv);
-  const Console console(flags.quiet, !flags.no_color);
-  if (!help) {
-    console.error(help.error().message);
-    return perf::kExitUsage;
-  }
-  if (!help->empty()) {
-    fmt::print("{}", *help);
-    return perf::kExitOk;
-  }
-  flags.listens = app.count("--listen") > 0;
-  const auto done = run(flags, console);
-  if (done) return perf::kExitOk;
-  console.error(done.error().message);
-  return perf::exit_code_of(done.error());
+  const auto run_it = [&](const Console& console) {
+    flags.listens = app.count("--listen") > 0;
+    return run(flags, console);
+  };
+  return perf::run_subcommand(app, argc, argv,
+                              {.quiet = &flags.quiet, .no_color = &flags.no_color}, run_it);
 }
 
 }  // namespace pacecar

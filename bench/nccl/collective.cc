@@ -4,6 +4,7 @@
 
 #include "bench/nccl/all_to_all.h"
 #include "bench/nccl/ring.h"
+#include "bench/nccl/tree.h"
 
 namespace pacecar::nccl {
 namespace {
@@ -17,11 +18,22 @@ constexpr std::array kKinds{
     CollectiveKind{.name = "allreduce",
                    .title = "ring all-reduce",
                    .reduction = "sum",
+                   .operation = "allreduce",
+                   .algorithm = "ring",
                    .turns = 2,
                    .make = make<Ring>},
+    CollectiveKind{.name = "tree",
+                   .title = "tree all-reduce",
+                   .reduction = "sum",
+                   .operation = "allreduce",
+                   .algorithm = "tree",
+                   .turns = 2,
+                   .make = make<Tree>},
     CollectiveKind{.name = "alltoall",
                    .title = "all-to-all",
                    .reduction = "none",
+                   .operation = "alltoall",
+                   .algorithm = "pairwise",
                    .turns = 1,
                    .divided = true,
                    .make = make<AllToAll>},

@@ -45,6 +45,8 @@ struct CollectiveKind {
   std::string_view name;  // on the command line
   std::string_view title;
   std::string_view reduction;
+  std::string_view operation;  // as `pacecar predict` names them
+  std::string_view algorithm;
   int turns;             // so often (ranks - 1) / ranks of the bytes pass the bus
   bool divided = false;  // NCCL counts the elements for one peer
   // Connects `rank`; every rank does. `capacity`: the largest buffer, in elements.

@@ -71,8 +71,11 @@ void CollectiveReport::write_json(const std::string& path) const {
     results.back()["speedup"] = {
         {"median", speedup.median}, {"least", speedup.least}, {"most", speedup.most}};
   }
-  const nlohmann::json report = {
-      {"schema_version", 1}, {"op", kind.name}, {"ranks", ranks}, {"results", results}};
+  const nlohmann::json report = {{"schema_version", 1},
+                                 {"op", kind.operation},
+                                 {"algorithm", kind.algorithm},
+                                 {"ranks", ranks},
+                                 {"results", results}};
   std::ofstream file(path);
   file << report.dump(2) << '\n';
   if (file.flush()) return;

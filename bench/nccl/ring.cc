@@ -7,28 +7,11 @@
 namespace pacecar::nccl {
 
 Ring::Ring(const Host& host, Board& board, int rank, size_t capacity)
-    : Collective(host, board, rank),
-      data_(capacity),
+    : AllReduce(host, board, rank, capacity),
       scratch_(kWindow * kSliceElements),
       link_(host, board, rank_, 1, data_, scratch_) {}
 
 void Ring::close() { link_.close(host_); }
-
-void Ring::load(size_t elements) {
-  for (size_t i = 0; i < elements; ++i) data_[i] = element(i, rank_);
-}
-
-void Ring::clear(size_t elements) { std::fill_n(data_.begin(), elements, 0.0F); }
-
-uint64_t Ring::wrong(size_t elements) const {
-  uint64_t wrong = 0;
-  for (size_t i = 0; i < elements; ++i) {
-    float sum = 0;
-    for (size_t rank = 0; rank < ranks_; ++rank) sum += element(i, rank);
-    wrong += data_[i] != sum;
-  }
-  return wrong;
-}
 
 void Ring::run(size_t elements) {
   plan(elements);

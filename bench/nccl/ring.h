@@ -10,30 +10,21 @@
 #include <span>
 #include <vector>
 
-#include "bench/nccl/collective.h"
+#include "bench/nccl/all_reduce.h"
 #include "bench/nccl/link.h"
 
 namespace pacecar::nccl {
 
-class Ring final : public Collective {
+class Ring final : public AllReduce {
  public:
   Ring(const Host& host, Board& board, int rank, size_t capacity);
 
-  void load(size_t elements) override;
-  void clear(size_t elements) override;
   // Replaces the elements by their sums over all ranks.
   void run(size_t elements) override;
-  uint64_t wrong(size_t elements) const override;
   void close() override;
 
  private:
   static constexpr size_t kWindow = RequestStream::kWindow;
-  static constexpr size_t kSliceElements = 1 << 17;  // 512 KiB
-
-  // Small whole numbers, so that every sum is exact and has one right answer.
-  static float element(size_t index, size_t rank) {
-    return static_cast<float>((index * 7 + rank * 13 + 1) % 61);
-  }
   void plan(size_t count);
   bool reduces(size_t slice) const { return slice < (ranks_ - 1) * slices_per_step_; }
   // The part of data() that slice `index` of the outgoing or incoming stream covers.
@@ -46,7 +37,6 @@ class Ring final : public Collective {
   bool post_send();
   bool finish_receive();
 
-  std::vector<float> data_;
   std::vector<float> scratch_;
   Link link_;
 

@@ -8,8 +8,8 @@
 #include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
-#include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
+#include "bench/perf/run_subcommand.h"
 #include "bench/perf/subcommands.h"
 #include "cc/registry.h"
 #include "transport/api/pacecar.hpp"
@@ -249,20 +249,11 @@ int run_info(int argc, char** argv) {
   app.add_flag("--quiet", flags.quiet, "no messages but warnings and errors");
   app.add_flag("--no-color", flags.no_color, "no colours");
   app.footer(kExitCodesHelp);
-  const auto help = parse_command_line(app, argc, argv);
-  const Console console(flags.quiet, !flags.no_color);
-  if (!help) {
-    console.error(help.error().message);
-    return kExitUsage;
-  }
-  if (!help->empty()) {
-    fmt::print("{}", *help);
-    return kExitOk;
-  }
-  const auto shown = flags.parameters ? show_parameters(flags, console) : show_host(flags, console);
-  if (shown) return kExitOk;
-  console.error(shown.error().message);
-  return exit_code_of(shown.error());
+  return run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
+                        [&](const Console& console) {
+                          return flags.parameters ? show_parameters(flags, console)
+                                                  : show_host(flags, console);
+                        });
 }
 
 }  // namespace pacecar::perf

@@ -12,6 +12,7 @@
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
+#include "bench/perf/run_subcommand.h"
 #include "bench/plan/launch.h"
 #include "bench/plan/plan_file.h"
 #include "bench/plan/plan_report.h"
@@ -166,21 +167,12 @@ int run_plan(int argc, char** argv) {
   CLI::App app("Plans how to train a model on unequal accelerators: who does what, and how long.",
                "pacecar plan");
   add_flags(app, flags);
-  const auto help = perf::parse_command_line(app, argc, argv);
-  const Console console(flags.quiet, !flags.no_color);
-  if (!help) {
-    console.error(help.error().message);
-    return perf::kExitUsage;
-  }
-  if (!help->empty()) {
-    fmt::print("{}", *help);
-    return perf::kExitOk;
-  }
-  if (const auto done = plan_it(flags); !done) {
-    console.error(done.error().message);
-    return done.error().code == ErrorCode::kUnavailable ? perf::kExitFailed : perf::kExitUsage;
-  }
-  return perf::kExitOk;
+  const auto exit_code = [](const Error& error) {
+    return error.code == ErrorCode::kUnavailable ? perf::kExitFailed : perf::kExitUsage;
+  };
+  return perf::run_subcommand(
+      app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color, .exit_code = exit_code},
+      [&](const Console&) { return plan_it(flags); });
 }
 
 }  // namespace pacecar

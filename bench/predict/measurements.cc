@@ -46,6 +46,9 @@ Result<std::vector<Measured>> collectives(const Json& document) {
   if (each.collective.operation == Operation::kAllToAll) {
     each.collective.algorithm = Algorithm::kPairwise;
   }
+  if (document.value("algorithm", "") == name_of(Algorithm::kTree)) {
+    each.collective.algorithm = Algorithm::kTree;
+  }
   std::vector<Measured> found;
   for (const Json& result : document.at("results")) {
     each.collective.bytes = result.at("size_bytes").get<Bytes>();

@@ -11,6 +11,7 @@
 #include "bench/perf/console.h"
 #include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
+#include "bench/perf/run_subcommand.h"
 #include "bench/predict/answers.h"
 #include "bench/predict/measurements.h"
 #include "bench/sim/spec_value.h"
@@ -172,21 +173,14 @@ int run_predict(int argc, char** argv) {
   CLI::App app("Predicts how long collectives take on a described cluster, and what limits them.",
                "pacecar predict");
   add_flags(app, flags);
-  const auto help = perf::parse_command_line(app, argc, argv, {.reads_json = true});
-  const Console console(flags.quiet, !flags.no_color);
-  if (!help) {
-    console.error(help.error().message);
-    return perf::kExitUsage;
-  }
-  if (!help->empty()) {
-    fmt::print("{}", *help);
-    return perf::kExitOk;
-  }
-  if (const auto done = flags.calibrate ? fit(flags, console) : answer(flags); !done) {
-    console.error(done.error().message);
-    return perf::kExitUsage;
-  }
-  return perf::kExitOk;
+  return perf::run_subcommand(app, argc, argv,
+                              {.quiet = &flags.quiet,
+                               .no_color = &flags.no_color,
+                               .hints = {.reads_json = true},
+                               .exit_code = [](const Error&) { return perf::kExitUsage; }},
+                              [&](const Console& console) {
+                                return flags.calibrate ? fit(flags, console) : answer(flags);
+                              });
 }
 
 }  // namespace pacecar

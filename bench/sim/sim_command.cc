@@ -17,6 +17,7 @@
 #include "bench/perf/files.h"
 #include "bench/perf/interrupt.h"
 #include "bench/perf/progress.h"
+#include "bench/perf/run_subcommand.h"
 #include "bench/sim/metrics.h"
 #include "bench/sim/result_json.h"
 #include "bench/sim/run.h"
@@ -187,25 +188,16 @@ int run_sim(int argc, char** argv) {
       "Runs one experiment in a simulated fabric: the production transport on virtual time.",
       "pacecar sim");
   add_flags(app, flags);
-  const auto help = perf::parse_command_line(app, argc, argv);
-  const Console console(flags.quiet, !flags.no_color);
-  if (!help) {
-    console.error(help.error().message);
-    return perf::kExitUsage;
-  }
-  if (!help->empty()) {
-    fmt::print("{}", *help);
-    return perf::kExitOk;
-  }
-  if (flags.list) {
+  const auto run = [&](const Console& console) -> Result<void> {
+    if (!flags.list) return simulate(flags, console);
     print_list();
-    return perf::kExitOk;
-  }
-  if (const auto done = simulate(flags, console); !done) {
-    console.error(done.error().message);
-    return perf::kExitUsage;
-  }
-  return perf::kExitOk;
+    return {};
+  };
+  return perf::run_subcommand(app, argc, argv,
+                              {.quiet = &flags.quiet,
+                               .no_color = &flags.no_color,
+                               .exit_code = [](const Error&) { return perf::kExitUsage; }},
+                              run);
 }
 
 }  // namespace pacecar

@@ -17,8 +17,8 @@
 #include "bench/perf/clock.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
-#include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
+#include "bench/perf/run_subcommand.h"
 #include "bench/switch/dpdk_frames.h"
 #include "bench/switch/packet_socket.h"
 #include "bench/switch/switch_options.h"
@@ -189,21 +189,8 @@ int run_switch(int argc, char** argv) {
   CLI::App app("Forwards Ethernet frames between interfaces through the switch of 'pacecar sim'.",
                "pacecar switch");
   add_switch_flags(app, flags);
-  const auto help = perf::parse_command_line(app, argc, argv);
-  const Console console(flags.quiet, !flags.no_color);
-  if (!help) {
-    console.error(help.error().message);
-    return perf::kExitUsage;
-  }
-  if (!help->empty()) {
-    fmt::print("{}", *help);
-    return perf::kExitOk;
-  }
-  if (const auto done = run(flags, console); !done) {
-    console.error(done.error().message);
-    return perf::exit_code_of(done.error());
-  }
-  return perf::kExitOk;
+  return perf::run_subcommand(app, argc, argv, {.quiet = &flags.quiet, .no_color = &flags.no_color},
+                              [&](const Console& console) { return run(flags, console); });
 }
 
 }  // namespace pacecar

@@ -17,9 +17,9 @@
 #include "bench/hosts/targets.h"
 #include "bench/perf/command_line.h"
 #include "bench/perf/console.h"
-#include "bench/perf/exit_code.h"
 #include "bench/perf/files.h"
 #include "bench/perf/hosts_flags.h"
+#include "bench/perf/run_subcommand.h"
 #include "bench/top/board.h"
 #include "bench/top/page.h"
 #include "bench/top/remote.h"
@@ -276,20 +276,8 @@ int run_top(int argc, char** argv) {
   CLI::App app("NICs and flows of the running jobs, live: rates, limits, round trips, stalls.",
                "pacecar top");
   add_flags(app, flags);
-  const auto help = perf::parse_command_line(app, argc, argv);
-  const Console console(false, !flags.no_color);
-  if (!help) {
-    console.error(help.error().message);
-    return perf::kExitUsage;
-  }
-  if (!help->empty()) {
-    fmt::print("{}", *help);
-    return perf::kExitOk;
-  }
-  const auto done = run(flags, console);
-  if (done) return perf::kExitOk;
-  console.error(done.error().message);
-  return perf::exit_code_of(done.error());
+  return perf::run_subcommand(app, argc, argv, {.no_color = &flags.no_color},
+                              [&](const Console& console) { return run(flags, console); });
 }
 
 }  // namespace pacecar

@@ -72,6 +72,8 @@ Host::~Host() {
   dlclose(library_);
 }
 
+Logger Host::logger() { return hear; }
+
 NcclResult Host::init(int traffic_class) {
   context_ = kGarbage;
   return net_->init(&context_, 0x1234, {traffic_class}, hear, callback());

@@ -1,5 +1,6 @@
 #include "net_plugin/one_sided/calls.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -60,12 +61,30 @@ Result<rma::Signal> signal_of(const SignalCall& call) {
                      .value = call.operation == nccl::kSignalIncrement ? 1 : call.value};
 }
 
+// NCCL looks for these tables in every net plugin, and has one of its own for RDMA NICs, which
+// serves signals in GPU memory; ours does not, and stands back unless it is asked for.
+bool is_named() {
+  for (const char* const variable : {"NCCL_RMA_PLUGIN", "NCCL_GIN_PLUGIN"}) {
+    const char* const named = std::getenv(variable);
+    if (named != nullptr && std::strstr(named, "pacecar") != nullptr) return true;
+  }
+  return false;
+}
+
 constexpr const char* kNoCollective = "a one-sided operation was called without a communicator";
 
 }  // namespace
 
 NcclResult init(void** context, uint64_t /*comm_id*/, nccl::Logger logger) noexcept {
-  return plugin::init(context, logger, nccl::kUndefined);
+  *context = nullptr;
+  if (is_named()) return plugin::init(context, logger, nccl::kUndefined);
+  return guarded([&] {
+    set_logger(logger);
+    log(LogLevel::kInfo,
+        "one-sided operations are left to NCCL's next plugin: NCCL_RMA_PLUGIN=pacecar or "
+        "NCCL_GIN_PLUGIN=pacecar asks for ours");
+    return NcclResult::kInvalidUsage;
+  });
 }
 
 NcclResult listen(void* context, int device, void* handle, void** listen_comm) noexcept {
@@ -105,7 +124,7 @@ NcclResult connect(void* /*context*/, void* handles[], int ranks, int rank, void
       std::memcpy(copies[i].bytes.data(), handles[i], Handle::kBytes);
     }
     auto group = rma::Group::join(listening.context, listening.nic, *listening.listener, copies,
-                                  static_cast<size_t>(rank), listening.weight);
+                                  static_cast<size_t>(rank), listening.weight, log_sink());
     if (!group) return report("connect", group.error());
     *collective = new Collective{listening.context, std::move(*group)};
     return NcclResult::kSuccess;

@@ -27,7 +27,7 @@ class Fit {
   Calibration run() {
     std::vector<double*> constants{&nic().rate, &nic().latency_s, &nic().per_message_s};
     if (collectives_) constants.insert(constants.end(), {&costs().launch_s, &costs().step_s});
-    for (double* constant : constants) *constant = std::max(*constant, kLeastSeconds);
+    for (double* constant : constants) *constant = std::max(*constant, kLeast);
     constexpr double kFirstStep = 4;  // times
     constexpr double kLastStep = 1.002;
     double best = squares();
@@ -36,7 +36,7 @@ class Fit {
       for (double* constant : constants) {
         for (const double factor : {step, 1 / step}) {
           const double before = *constant;
-          *constant = std::max(before * factor, kLeastSeconds);
+          *constant = std::clamp(before * factor, kLeast, kMost);
           const double now = squares();
           if (now < best) {
             best = now;
@@ -55,7 +55,9 @@ class Fit {
   }
 
  private:
-  static constexpr double kLeastSeconds = 1e-9;
+  // What no measurement depends on would go on for ever: a nanosecond, and 100 Tb/s.
+  static constexpr double kLeast = 1e-9;
+  static constexpr double kMost = bytes_per_s(1e5);
 
   NicKind& nic() { return cluster_.nic_kinds[0]; }
   ProtocolCosts& costs() { return library_.protocols[static_cast<size_t>(protocol_)]; }

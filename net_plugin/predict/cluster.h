@@ -43,7 +43,7 @@ struct Fabric {
   double cable_latency_s = 1e-6;  // propagation and switching; a way has two cables, or four
   double cable_packet_rate = 0;   // of an uplink cable, for store and forward; 0: as the NIC's
   // Of the uplinks' rate, where they are what limits.
-  double core_efficiency = 0.92;
+  double core_efficiency = 0.95;
 };
 
 // What others use of the links all the time, as a share of their rate.

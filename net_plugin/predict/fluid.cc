@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "net_plugin/predict/core_sharing.h"
+
 namespace pacecar::predict {
 
 std::string_view name_of(Cause cause) {
@@ -25,6 +27,7 @@ class FluidRun {
       : set_(set),
         links_(links),
         solver_(capacities(links)),
+        core_(links),
         states_(set.flows_.size()),
         times_(set.flows_.size()) {
     sort_edges();
@@ -87,6 +90,8 @@ class FluidRun {
     changed_ = false;
     found_.resize(active_.size());
     solver_.solve(routes_, found_);
+    core_.begin();
+    for (size_t i = 0; i < active_.size(); ++i) core_.add(set_.flows_[active_[i]], found_[i]);
   }
 
   // To the next event, and whatever happens with it.
@@ -129,8 +134,9 @@ class FluidRun {
   void drained(uint32_t flow) {
     FlowTimes& times = times_[flow];
     times.drained_s = now_;
-    times.received_s = now_ + set_.flows_[flow].there_s;
-    times.sent_s = times.received_s + set_.flows_[flow].back_s;
+    const Flow& done = set_.flows_[flow];
+    times.received_s = now_ + done.there_s + core_.delay_s(done.route);
+    times.sent_s = times.received_s + done.back_s;
     release(flow * 3 + kDrained);
     for (const auto& [what, time] :
          {std::pair(kReceived, times.received_s), {kSent, times.sent_s}}) {
@@ -142,8 +148,17 @@ class FluidRun {
   void happen(const Event& event) {
     if (event.what != kSends) return release(event.flow * 3 + event.what);
     active_.push_back(event.flow);
-    routes_.push_back(set_.flows_[event.flow].route);
+    routes_.push_back(weighted_route(event.flow));
     changed_ = true;
+  }
+
+  Route weighted_route(uint32_t flow) const {
+    Route route = set_.flows_[flow].route;
+    const auto weight = static_cast<float>(uneven_weight(flow));
+    for (uint32_t i = 0; i < route.count; ++i) {
+      if (in_core(links_[route.uses[i].link].cause)) route.uses[i].weight = weight;
+    }
+    return route;
   }
 
   void release(uint32_t number) {
@@ -156,6 +171,7 @@ class FluidRun {
   const FlowSet& set_;
   std::span<const Link> links_;
   MaxMin solver_;
+  CoreQueues core_;
   std::vector<State> states_;
   std::vector<FlowTimes> times_;
   std::vector<uint32_t> first_;    // by event: where in waiting_ those begin that wait for it

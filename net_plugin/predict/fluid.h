@@ -20,6 +20,7 @@ namespace pacecar::predict {
 enum class Cause : uint8_t { kLatency, kNvlink, kNicOut, kNicIn, kUplink, kDownlink, kProtocol };
 inline constexpr size_t kCauses = 7;
 std::string_view name_of(Cause cause);  // "NIC, receiving"
+constexpr bool in_core(Cause cause) { return cause == Cause::kUplink || cause == Cause::kDownlink; }
 
 struct Link {
   double rate = 0;  // bytes per second
@@ -28,10 +29,13 @@ struct Link {
 
 struct Flow {
   Route route;
-  double bytes = 0;    // on the wire
-  double delay_s = 0;  // before the first byte leaves
-  double there_s = 0;  // from the last byte sent to the last received
-  double back_s = 0;   // until the sender knows
+  double bytes = 0;     // on the wire
+  double delay_s = 0;   // before the first byte leaves
+  double there_s = 0;   // from the last byte sent to the last received
+  double back_s = 0;    // until the sender knows
+  double packet_s = 0;  // that a full packet of it keeps a link
+  // The delay in the core for which it does not slow down; 0: it is gone before it could.
+  double tolerated_s = 0;
 };
 
 class FlowSet {

@@ -12,13 +12,12 @@ void MaxMin::add_weights(std::span<const Route> flows) {
   for (const Route& route : flows) {
     for (const Route::Use& use : route.all()) {
       Link& link = links_[use.link];
-      if (link.growing++ == 0) {
+      if (link.solved != solves_) {
         touched_.push_back(use.link);
-        link.left = capacities_[use.link];
-        link.weight = 0;
-        link.solved = solves_;
+        link = {.left = capacities_[use.link], .solved = solves_};
       }
-      link.weight += use.load;
+      link.growing += use.limits;
+      link.weight += use.load * use.weight;
     }
   }
 }
@@ -37,8 +36,8 @@ void MaxMin::freeze(const Route& route, double rate) {
   for (const Route::Use& use : route.all()) {
     Link& link = links_[use.link];
     link.left = std::max(link.left - rate * use.load, 0.0);
-    link.weight -= use.load;
-    --link.growing;
+    link.weight -= use.load * use.weight;
+    link.growing -= use.limits;
   }
 }
 
@@ -63,19 +62,19 @@ void MaxMin::solve(std::span<const Route> flows, std::span<Allotment> found) {
       found[i] = {flows[i].rate_max <= full ? lowest : -1, kNoLink};
       for (const Route::Use& use : flows[i].all()) {
         const Link& link = links_[use.link];
-        if (link.left <= full * link.weight) found[i] = {lowest, use.link};
+        if (use.limits && link.left <= full * link.weight)
+          found[i] = {lowest * use.weight, use.link};
       }
       if (found[i].rate >= 0) ++frozen;
     }
     if (frozen == 0) break;  // no limit at all: rates without end
     std::erase_if(growing_, [&](uint32_t i) {
       if (found[i].rate < 0) return false;
-      freeze(flows[i], lowest);
+      freeze(flows[i], found[i].rate);
       return true;
     });
   }
   for (const uint32_t i : growing_) found[i] = {flows[i].rate_max, kNoLink};
-  for (const uint32_t touched : touched_) links_[touched].growing = 0;
 }
 
 }  // namespace pacecar::predict

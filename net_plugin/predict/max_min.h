@@ -18,12 +18,17 @@ struct Route {
   struct Use {
     uint32_t link = kNoLink;
     float load = 1;
+    float weight = 1;    // of its share of the link beside those of others
+    bool limits = true;  // when the link is full; acknowledgements go before data
   };
   std::array<Use, 8> uses;
   uint32_t count = 0;
   double rate_max = std::numeric_limits<double>::infinity();
 
   void add(uint32_t link, double load = 1) { uses[count++] = {link, static_cast<float>(load)}; }
+  void add_acks(uint32_t link, double load) {
+    uses[count++] = {.link = link, .load = static_cast<float>(load), .limits = false};
+  }
   std::span<const Use> all() const { return {uses.data(), count}; }
 };
 

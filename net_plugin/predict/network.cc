@@ -76,7 +76,10 @@ Flow Network::remote(const NicKind& from, const NicKind& to, bool same_leaf, dou
   flow.there_s = way(last) + (from.latency_s + to.latency_s) / 2;
   flow.back_s = way(from.ack_bytes) + from.ack_bytes / from.rate;
   // Congestion control begins with less than all of a path that it does not know.
-  const bool brief = payload < from.rate * (flow.there_s + flow.back_s);
+  const double round_trip_s = flow.there_s + flow.back_s;
+  const bool brief = payload < from.rate * round_trip_s;
+  flow.packet_s = (from.packet_bytes + from.packet_overhead) / from.rate;
+  if (!brief) flow.tolerated_s = std::max(round_trip_s / 4, 6 * flow.packet_s);
   flow.route.rate_max = slower * costs.rate_share * (brief ? from.first_share : 1);
   return flow;
 }
@@ -106,13 +109,13 @@ Flow Network::flow(Rank from, Rank to, uint32_t nic, double payload, const Proto
   flow.route.add(nic_in(to.host, nic), loads.nic);
   // Acknowledgements go the other way.
   const double acks = ack_share(kind(from.host, nic));
-  flow.route.add(nic_in(from.host, nic), loads.nic * acks);
-  flow.route.add(nic_out(to.host, nic), loads.nic * acks);
+  flow.route.add_acks(nic_in(from.host, nic), loads.nic * acks);
+  flow.route.add_acks(nic_out(to.host, nic), loads.nic * acks);
   if (leaf != other) {
     flow.route.add(uplink(leaf), loads.leaf);
     flow.route.add(downlink(other), loads.leaf);
-    flow.route.add(downlink(leaf), loads.leaf * acks);
-    flow.route.add(uplink(other), loads.leaf * acks);
+    flow.route.add_acks(downlink(leaf), loads.leaf * acks);
+    flow.route.add_acks(uplink(other), loads.leaf * acks);
   }
   return flow;
 }

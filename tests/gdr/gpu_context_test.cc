@@ -231,7 +231,7 @@ TEST_F(GpuContextTest, PinnedMemoryIsOfTheConnectionsNic) {
   open({.software = true}, GpuSetting::kStaged);
   script_.joins_over = 1;
   const Memory* const memory = add(range());
-  auto sends = context_->connect(0, {}, 0).value()->poll().value();
+  auto sends = context_->connect(0, {}, ConnectOptions()).value()->poll().value();
   EXPECT_TRUE(sends->isend(memory_.data(), 100, 0, memory));
   EXPECT_THAT(script_.nics, ElementsAre(1));
   auto receives = context_->listen(0).value()->accept().value();

@@ -18,7 +18,7 @@ def run(*command, fault="no-flags"):
 
 class Against(unittest.TestCase):
     def test_collectives(self):
-        for operation in ("allreduce", "alltoall"):
+        for operation in ("allreduce", "tree", "alltoall"):
             with self.subTest(operation=operation):
                 self.compare(operation)
 
@@ -30,7 +30,7 @@ class Against(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             document = json.load(file)
         results = document["results"]
-        self.assertEqual(document["op"], operation)
+        self.assertEqual(document["op"], "allreduce" if operation == "tree" else operation)
         self.assertEqual([one["size_bytes"] for one in results], [64, 65536])
         for one in results:
             ratio = one["speedup"]
@@ -44,7 +44,7 @@ class Against(unittest.TestCase):
         self.assertNotIn("speedup", done.stdout)
 
     def test_damage_by_the_other_is_named(self):
-        for operation in ("allreduce", "alltoall"):
+        for operation in ("allreduce", "tree", "alltoall"):
             with self.subTest(operation=operation):
                 done = run(COLLECTIVE, "--op", operation, "--plugin", PLUGIN, "--against", FAULTY,
                            "-b", "4K", "-e", "4K", "-n", 2, fault="damage")

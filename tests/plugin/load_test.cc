@@ -8,6 +8,7 @@
 #include <thread>
 #include <tuple>
 
+#include "net_plugin/abi/any_one_sided.h"
 #include "net_plugin/abi/tuner.h"
 #include "tests/plugin/plugin_test.h"
 
@@ -42,7 +43,8 @@ TEST(Load, ExportsTheTablesOnly) {
   std::set<std::string> found;
   for (std::string address, type, name; symbols >> address >> type >> name;) {
     EXPECT_TRUE(name.starts_with("ncclNetPlugin_v") || name.starts_with("ncclProfiler_v") ||
-                name.starts_with("ncclTunerPlugin_v"))
+                name.starts_with("ncclTunerPlugin_v") || name.starts_with("ncclGinPlugin_v") ||
+                name.starts_with("ncclRmaPlugin_v"))
         << name;
     found.insert(name);
   }
@@ -54,6 +56,9 @@ TEST(Load, ExportsTheTablesOnly) {
   }
   for (int version = nccl::kOldestTuner; version <= nccl::kNewestTuner; ++version) {
     EXPECT_TRUE(found.contains("ncclTunerPlugin_v" + std::to_string(version))) << version;
+  }
+  for (const char* const symbol : nccl::kOneSidedSymbols) {
+    EXPECT_TRUE(found.contains(symbol)) << symbol;
   }
 }
 

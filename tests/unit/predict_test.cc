@@ -47,6 +47,42 @@ TEST(MaxMin, ALoadStandsForSoManyFlowsAndARateMaxHolds) {
   EXPECT_DOUBLE_EQ(found[0].rate, 3.5);
 }
 
+TEST(MaxMin, AFlowOfMoreWeightHasMoreOfThatLinkAlone) {
+  MaxMin solver({12, 2});
+  std::vector<Route> routes{over({0}), over({0}), over({1}), over({1})};
+  routes[0].uses[0].weight = 2;
+  std::vector<Allotment> found(4);
+  solver.solve(routes, found);
+  EXPECT_DOUBLE_EQ(found[0].rate, 8);
+  EXPECT_DOUBLE_EQ(found[1].rate, 4);
+  EXPECT_DOUBLE_EQ(found[2].rate, found[3].rate);
+}
+
+TEST(MaxMin, AcknowledgementsTakeTheirPartAndWaitForNobody) {
+  MaxMin solver({10, 100});
+  std::vector<Route> routes{over({0}), over({1})};
+  routes[1].add_acks(0, 0.25);
+  routes[1].rate_max = 20;
+  std::vector<Allotment> found(2);
+  solver.solve(routes, found);
+  EXPECT_DOUBLE_EQ(found[0].rate, 8);   // they share it as if both grew alike
+  EXPECT_DOUBLE_EQ(found[1].rate, 20);  // although link 0 is full
+}
+
+TEST(Fluid, BriefFlowsWaitInTheQueueOfThoseThatLast) {
+  const std::array<Link, 1> links{{{.rate = 10, .cause = Cause::kUplink}}};
+  const auto received = [&](double tolerated) {
+    FlowSet set;
+    Flow lasts{.route = over({0}), .bytes = 1e3, .packet_s = 0.1, .tolerated_s = tolerated};
+    lasts.route.rate_max = 10;
+    const uint32_t brief = set.add({.route = over({0}), .bytes = 1});
+    set.add(lasts);
+    return run_fluid(set, links)[brief].received_s;
+  };
+  // At half of its rate it tolerates twice as much, and half of that is usual.
+  EXPECT_NEAR(received(4) - received(2), 2, 0.3);
+}
+
 TEST(Fluid, FlowsShareAndWaitForOneAnother) {
   const std::array<Link, 1> links{{{.rate = 10, .cause = Cause::kNicOut}}};
   FlowSet set;
@@ -120,8 +156,10 @@ TEST(Predict, JobsThatMeetInTheCoreSlowEachOtherDown) {
   const Collective other{.bytes = 80'000'000, .hosts = {2, 10, 3, 11}};
   const double alone = predict(cluster, one, message_costs()).time_s;
   const auto both = predict_together(cluster, std::array{one, other}, message_costs());
-  EXPECT_NEAR(both[0].time_s, 2 * alone, 0.05 * alone);
-  EXPECT_NEAR(both[1].time_s, both[0].time_s, 0.01 * alone);
+  // Shares of the core are uneven, but nothing is lost.
+  const auto [first, last] = std::minmax(both[0].time_s, both[1].time_s);
+  EXPECT_NEAR(last, 2 * alone, 0.01 * alone);
+  EXPECT_GT(first, 1.8 * alone);
 }
 
 TEST(Predict, EveryChoiceHasATimeThatGrowsWithItsSize) {
@@ -178,6 +216,17 @@ TEST(Calibrate, FindsTheConstantsThatMadeTheTimes) {
   const auto found = calibrate(NicKind{}, fabric, message_costs(), measured);
   for (const double error : found.errors) EXPECT_LT(std::abs(error), 0.05);
   EXPECT_NEAR(found.nic.rate, truth.rate, 0.03 * truth.rate);
+}
+
+TEST(Calibrate, ARateThatNothingDependsOnStaysOneThatCanBeWritten) {
+  std::vector<Measured> measured;
+  for (const Bytes bytes : {64U, 65536U}) {
+    measured.push_back({.kind = Measured::Kind::kOneWay, .time_s = 20e-6});
+    measured.back().collective.bytes = bytes;
+  }
+  const auto found = calibrate(NicKind{}, {}, message_costs(), measured);
+  EXPECT_LE(found.nic.rate, bytes_per_s(1e5));
+  EXPECT_NEAR(found.nic.latency_s + found.nic.per_message_s, 18e-6, 0.5e-6);  // less two cables
 }
 
 }  // namespace

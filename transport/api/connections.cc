@@ -78,9 +78,14 @@ class EngineSendConnection final : public SendConnection {
     if (!usable(at_, data, size, memory)) return not_usable(at_, memory);
     MessageRequest* request = submit(data, size, memory, [&](SendOperation& operation) {
       operation.tag = tag;
+      operation.awaited = !puts_;
       operation.put = false;
     });
-    if (request != nullptr) puts_in_a_row_ = 0;
+    if (request == nullptr) return nullptr;
+    puts_in_a_row_ = 0;
+    // The first leaves at once. More of them leave together, with the next poll: who has not asked
+    // after the first yet, will. Of connections for puts it is the application's to say.
+    !puts_&& outstanding_ == 1 ? at_.nic.engine->hurry() : at_.nic.engine->noted();
     return request;
   }
 
@@ -91,10 +96,13 @@ class EngineSendConnection final : public SendConnection {
       return tl::unexpected(allowed.error());
     }
     MessageRequest* request = submit(data, size, memory, [&](SendOperation& operation) {
+      operation.awaited = true;
       operation.put = true;
       operation.place = {window.address + offset, window.key};
     });
-    if (request != nullptr) ++puts_in_a_row_;
+    if (request == nullptr) return nullptr;
+    ++puts_in_a_row_;
+    at_.nic.engine->noted();
     return request;
   }
 
@@ -112,6 +120,7 @@ class EngineSendConnection final : public SendConnection {
   size_t nic() const override { return at_.device; }
 
   FlowView flow() const override { return flow_of(at_); }
+  void hurry() override { at_.nic.engine->hurry(); }
 
  private:
   // `fill(operation)` says what messages and puts have of their own. nullptr: again later.
@@ -132,9 +141,7 @@ class EngineSendConnection final : public SendConnection {
       pool_.give_back(request);
       return nullptr;
     }
-    // The first leaves at once. More of them leave together, with the next poll: who has not asked
-    // after the first yet, will.
-    ++outstanding_ == 1 ? at_.nic.engine->hurry() : at_.nic.engine->noted();
+    ++outstanding_;
     return request;
   }
 

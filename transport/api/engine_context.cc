@@ -71,10 +71,17 @@ Result<std::optional<FlushId>> EngineContext::start_flush(size_t nic, const Memo
 }
 
 // Of several NICs: in turns, so that what arrives at any of them is seen before long.
-void EngineContext::rest(size_t nic) {
-  if (nic >= known_) return;
+Engine& EngineContext::next_engine(size_t nic) {
   const Group& group = groups_[nic];
-  group[turn_++ % group.size()].engine->rest();
+  return *group[turn_++ % group.size()].engine;
+}
+
+void EngineContext::progress(size_t nic) {
+  if (nic < known_) next_engine(nic).progress();
+}
+
+void EngineContext::rest(size_t nic) {
+  if (nic < known_) next_engine(nic).rest();
 }
 
 tl::unexpected<Error> EngineContext::no_such_nic(size_t nic) const {

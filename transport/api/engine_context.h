@@ -49,10 +49,12 @@ class EngineContext final : public Context {
   Result<std::optional<FlushId>> start_flush(size_t nic, const Memory* memory,
                                              const void* data) override;
   Result<bool> flushed(size_t /*nic*/, FlushId flush) override { return flushes_.done(flush); }
+  void progress(size_t nic) override;
   void rest(size_t nic) override;
   Statistics statistics(size_t nic) const override;
 
  private:
+  Engine& next_engine(size_t nic);
   void serve_state();
   StatePages state_pages() const;
   std::string metrics() const;

@@ -153,14 +153,16 @@ Result<Window> window_of(const Memory& memory);
 
 struct ConnectOptions {
   uint32_t weight = 0;  // from 1 to 64; 0: PACECAR_WEIGHT
-  bool puts = false;    // the connection takes iput()
+  bool puts = false;  // it takes iput(); nobody waits for its messages' acknowledgements, and they
+                      // leave with the next poll, or hurry()
 };
 
 constexpr int kMaxReceiveBuffers = 8;  // buffers per irecv
 constexpr int kMaxPutsInARow = 128;    // iput between two isend
 constexpr int kMaxRequests = 32;       // irecv per connection; isend and iput: x kMaxReceiveBuffers
 
-// Whether test() would say something new of it: for those who look at many.
+// Whether test() would say something new of it: for those who look at many, and lend their thread
+// once for all (Context::progress).
 bool settled(const Request& request);
 
 struct TestResult {
@@ -195,11 +197,12 @@ class SendConnection {
   // test(). What the receive buffer does not hold is cut off, unless Params::strict makes that an
   // error; the size that test() gives is what was sent.
   virtual Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) = 0;
-  // Starts a write into the peer's memory, at `offset` of a window of his; he is not told. It is
-  // done when his NIC has all of it, and the message that is sent next is not received before it is
-  // in place. Only of connections for puts, whose peer posts receives of one buffer: a put waits
-  // for the next of them. nullptr: as of isend. Errors: kInvalidArgument (outside of memory or
-  // window, more than kMaxPutsInARow, not a connection for puts).
+  // Starts a write into the peer's memory, at `offset` of a window of theirs; they are not told. It
+  // leaves with the next poll, and is done when their NIC has all of it. The message that is sent
+  // next is not received before it is in place. Only of connections for puts, whose peer posts
+  // receives of one buffer: a put waits for the next of them. nullptr: as of isend. Errors:
+  // kInvalidArgument (outside of memory or window, more than kMaxPutsInARow, not a connection for
+  // puts).
   virtual Result<Request*> iput(const void* /*data*/, size_t /*size*/, const Memory* /*memory*/,
                                 const Window& /*window*/, uint64_t /*offset*/) {
     return fail(ErrorCode::kInvalidArgument,
@@ -214,6 +217,8 @@ class SendConnection {
   virtual size_t nic() const = 0;
   // As it is now. Takes the engine's lock: for those who look from time to time.
   virtual FlowView flow() const = 0;
+  // What has been started leaves at once.
+  virtual void hurry() {}
 };
 
 class ReceiveConnection {
@@ -295,6 +300,8 @@ class Context {
                                                      const void* data) = 0;
   virtual Result<bool> flushed(size_t nic, FlushId flush) = 0;
 
+  // Lends the caller's thread to this NIC, as test() of a request does that is not done.
+  virtual void progress(size_t /*nic*/) {}
   // For a thread that waits for requests of this NIC, has nothing else to do, and streams: sleeps
   // for half a millisecond at most, or until something arrives; between the messages of a stream
   // for a moment, whatever arrives. Who measures latencies polls instead.

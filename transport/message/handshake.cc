@@ -10,8 +10,8 @@ namespace pacecar {
 namespace {
 
 // "PCM" and the version of the message layer: raise it with every change of what travels.
-constexpr uint32_t kOfferMagic = 0x50434D09;
-constexpr uint32_t kAnswerMagic = 0x50434E09;
+constexpr uint32_t kOfferMagic = 0x50434D0A;
+constexpr uint32_t kAnswerMagic = 0x50434E0A;
 
 class Writer {
  public:

@@ -261,7 +261,7 @@ bool SendQueue::next_write(uint32_t connection, WorkRequest* write) {
       .remote_key = send.remote_key,
       .immediate = immediate.pack(),
       .opcode = Opcode::kWriteWithImm,
-      .awaited = !send.told,
+      .awaited = !send.told && send.operation.awaited,
       .host = send.operation.host,
   };
   return true;

@@ -34,10 +34,11 @@ struct SendOperation {
   int32_t tag = 0;
   uint32_t key = 0;
   MessageRequest* request = nullptr;
-  Bytes offset = 0;   // in the receiver's buffer: other lanes carry the rest of the message
-  bool host = false;  // memory of the host, not of a GPU
-  bool put = false;   // to `place`, and not to a receive buffer
-  RemotePlace place;  // of a put
+  Bytes offset = 0;     // in the receiver's buffer: other lanes carry the rest of the message
+  bool host = false;    // memory of the host, not of a GPU
+  bool awaited = true;  // somebody waits for its acknowledgement
+  bool put = false;     // to `place`, and not to a receive buffer
+  RemotePlace place;    // of a put
 };
 
 class SendQueue {

@@ -17,22 +17,24 @@ constexpr auto kLook = std::chrono::milliseconds(5);
 
 }  // namespace
 
-Group::Group(std::shared_ptr<Context> context, size_t nic, size_t rank, size_t ranks)
+Group::Group(std::shared_ptr<Context> context, size_t nic, size_t rank, size_t ranks, LogSink log)
     : context_(std::move(context)),
       nic_(nic),
       rank_(rank),
+      log_(log),
       records_(2 * kRecords * ranks),
       windows_(context_, nic, ranks) {}
 
 Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Context> context, size_t nic,
                                            Listener& listener, std::span<const Handle> handles,
-                                           size_t rank, uint32_t weight) {
+                                           size_t rank, uint32_t weight, LogSink log) {
   if (rank >= handles.size()) {
     return fail(ErrorCode::kInvalidArgument,
                 fmt::format("rank {} of {} ranks joins: give 0 to {}", rank, handles.size(),
                             std::max<size_t>(handles.size(), 1) - 1));
   }
-  auto group = std::unique_ptr<Group>(new Group(std::move(context), nic, rank, handles.size()));
+  auto group =
+      std::unique_ptr<Group>(new Group(std::move(context), nic, rank, handles.size(), log));
   OwnPages<Record>& records = group->records_;
   auto memory = group->context_->register_memory(nic, records.data(), records.bytes());
   if (!memory) return tl::unexpected(memory.error());
@@ -71,15 +73,19 @@ bool Group::advance() {
   bool came = false;
   for (Peer& peer : peers_) {
     came |= peer.advance();
-    if (peer.failure() && !failure_) failure_ = peer.failure();
+    if (const auto failed = peer.newly_failed()) {
+      log_(LogLevel::kWarn, "one-sided operations: " + failed->message);
+      if (!failure_) failure_ = failed;
+    }
   }
   return came;
 }
 
 void Group::progress() {
   calls_.fetch_add(1, std::memory_order_relaxed);
+  context_->progress(nic_);
   const std::lock_guard lock(mutex_);
-  peers_[turn_++ % peers_.size()].turn();
+  polled_ = true;
   advance();
 }
 
@@ -196,6 +202,12 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
   if (checked && signal && signal->word.offset % sizeof(uint64_t) != 0) {
     checked = fail(ErrorCode::kInvalidArgument, "a signal's word lies at no multiple of 8 bytes");
   }
+  if (checked && signal && !signal->word.window->host) {
+    checked =
+        fail(ErrorCode::kInvalidArgument,
+             "a signal's word lies in GPU memory, which no processor adds to: share memory of "
+             "the host for signals");
+  }
   if (!checked) {
     free_.push_back(&operation);
     return tl::unexpected(checked.error());
@@ -219,6 +231,8 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
              &operation);
   }
   peer.advance();
+  // The first signal leaves at once; those that are asked for in one go leave together.
+  if (signal && std::exchange(polled_, false)) peer.hurry();
   return &operation;
 }
 
@@ -252,11 +266,11 @@ Result<Operation*> Group::flush(size_t rank) {
 }
 
 Result<bool> Group::test(Operation* operation) {
-  calls_.fetch_add(1, std::memory_order_relaxed);
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (!operation->done()) {
-    peers_[turn_++ % peers_.size()].turn();
-    advance();
+    lock.unlock();
+    progress();
+    lock.lock();
   }
   if (!operation->done()) return false;
   free_.push_back(operation);

@@ -48,11 +48,11 @@ class Group {
   static constexpr size_t kMaxOperations = 1 << 16;
 
   // Joins all ranks; `handles` are those of their listeners, by rank, `listener` is ours at `nic`.
-  // Blocks until all have come. Errors: kPeer (one does not), kUnavailable (a peer is reached over
-  // another NIC only), and what making connections may say.
+  // Why a peer fails later is logged. Blocks until all have come. Errors: kPeer (one does not),
+  // kUnavailable (a peer is reached over another NIC only), and what making connections may say.
   static Result<std::unique_ptr<Group>> join(std::shared_ptr<Context> context, size_t nic,
                                              Listener& listener, std::span<const Handle> handles,
-                                             size_t rank, uint32_t weight);
+                                             size_t rank, uint32_t weight, LogSink log);
   // Waits 100 ms at most, so that what was done reaches the peers.
   ~Group();
 
@@ -82,7 +82,7 @@ class Group {
   std::optional<Error> failure() const;
 
  private:
-  Group(std::shared_ptr<Context> context, size_t nic, size_t rank, size_t ranks);
+  Group(std::shared_ptr<Context> context, size_t nic, size_t rank, size_t ranks, LogSink log);
 
   // With the lock held.
   bool advance();
@@ -97,6 +97,7 @@ class Group {
   const std::shared_ptr<Context> context_;
   const size_t nic_;
   const size_t rank_;
+  const LogSink log_;
   mutable std::mutex mutex_;  // of all below, but what says otherwise
   std::deque<Operation> operations_;
   std::vector<Operation*> free_;
@@ -104,7 +105,7 @@ class Group {
   const Memory* records_memory_ = nullptr;
   Windows windows_;
   std::vector<Peer> peers_;  // by rank
-  size_t turn_ = 0;
+  bool polled_ = true;       // since the last signal that left at once
   std::optional<Error> failure_;
 
   std::atomic<uint64_t> calls_{0};  // of test() and progress(); without the lock

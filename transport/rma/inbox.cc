@@ -1,7 +1,5 @@
 #include "transport/rma/inbox.h"
 
-#include <utility>
-
 namespace pacecar::rma {
 
 Result<void> Inbox::open() {
@@ -21,19 +19,11 @@ Result<void> Inbox::post(uint32_t place) {
   return {};
 }
 
-void Inbox::turn() {
-  if (tested_ || requests_[oldest_] == nullptr) return;
-  auto result = connection_->test(requests_[oldest_]);
-  if (!result || result->done) tested_ = std::move(result);
-}
-
 Result<std::optional<Record>> Inbox::next() {
-  if (!tested_) {
-    if (requests_[oldest_] == nullptr || !settled(*requests_[oldest_])) return std::nullopt;
-    turn();
-  }
-  const Result<TestResult> result = *std::exchange(tested_, std::nullopt);
+  Request* const request = requests_[oldest_];
+  if (request == nullptr || !settled(*request)) return std::nullopt;
   requests_[oldest_] = nullptr;
+  const Result<TestResult> result = connection_->test(request);
   if (!result) return tl::unexpected(result.error());
   if (result->sizes[0] != sizeof(Record)) {
     return fail(ErrorCode::kPeer, connection_->peer() +

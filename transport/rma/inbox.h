@@ -22,8 +22,6 @@ class Inbox {
   Result<void> open();
   // The next record; nullopt: none yet. Errors: kPeer, also for what is no record.
   Result<std::optional<Record>> next();
-  // Lends the caller's thread to the NIC.
-  void turn();
 
  private:
   Result<void> post(uint32_t place);
@@ -33,7 +31,6 @@ class Inbox {
   const Memory* memory_;
   std::array<Request*, kRecords> requests_{};
   uint32_t oldest_ = 0;
-  std::optional<Result<TestResult>> tested_;  // of the oldest, by turn()
 };
 
 }  // namespace pacecar::rma

@@ -37,6 +37,7 @@ Result<void> Meeting::meet(std::span<const Handle> handles, uint32_t weight) {
   }
   auto moved_at = Clock::now();
   while (!complete()) {
+    context_.progress(nic_);
     bool moved = false;
     for (size_t rank = 0; rank < calls_.size(); ++rank) {
       const auto called = call(rank);
@@ -111,7 +112,6 @@ Result<bool> Meeting::accept() {
 Result<bool> Meeting::greet() {
   bool moved = false;
   for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
-    stranger->turn();
     const auto record = stranger->next();
     if (!record) return tl::unexpected(record.error());
     if (!*record) {

@@ -33,20 +33,27 @@ Result<void> Outbox::advance() {
     auto started = start(parts_[started_]);
     if (!started) return tl::unexpected(started.error());
     if (!*started) break;
+    // A record is copied: whoever waits for it need not wait for the peer.
+    if (parts_[started_].is_record) tell_done(parts_[started_]);
     ++started_;
   }
   return {};
 }
 
 Result<void> Outbox::finish() {
-  const Part part = parts_.front();
+  Part& part = parts_.front();
   auto result = connection_->test(part.request);
   if (!result) return tl::unexpected(result.error());
   if (part.is_record) ++records_done_;
-  if (part.operation != nullptr) --part.operation->left;
+  tell_done(part);
   parts_.pop_front();
   --started_;
   return {};
+}
+
+// Once.
+void Outbox::tell_done(Part& part) {
+  if (part.operation != nullptr) --std::exchange(part.operation, nullptr)->left;
 }
 
 Result<bool> Outbox::start(Part& part) {

@@ -1,5 +1,5 @@
 // Puts and records to one rank, in the order in which they are given: what there is no room for yet
-// waits here.
+// waits here. A put is done when the peer has it, a record when it is on its way.
 //
 // Bounds: kMaxWaiting parts; the caller asks room() first. Thread rule: one thread at a time.
 #pragma once
@@ -36,6 +36,8 @@ class Outbox {
   void add(const Record& record, Operation* operation);
   // Starts what there is room for, and tells what is done. Errors: kPeer and what a put may say.
   Result<void> advance();
+  // What has started leaves at once, and not with the next poll.
+  void hurry() { connection_->hurry(); }
   // All operations that are not done fail.
   void fail(const Error& why);
 
@@ -59,6 +61,7 @@ class Outbox {
   Result<bool> start(Part& part);
   Result<Request*> send(const Record& record);
   Result<void> finish();
+  static void tell_done(Part& part);
 
   std::unique_ptr<SendConnection> connection_;
   Record* places_;

@@ -62,16 +62,15 @@ Result<void> Peer::take(const Record& record) {
 
 // The puts before it are in place, and whoever finds the sum finds them.
 Result<void> Peer::add_signal(const Record& record) {
-  uint8_t* const bytes = windows_.own_bytes(record.window, record.offset, sizeof(uint64_t));
-  if (bytes == nullptr || reinterpret_cast<uintptr_t>(bytes) % sizeof(uint64_t) != 0) {
-    return nonsense("a signal outside of our windows");
-  }
-  std::atomic_ref(*reinterpret_cast<uint64_t*>(bytes)).fetch_add(record.value);
+  uint64_t* const word = windows_.own_word(record.window, record.offset);
+  if (word == nullptr) return nonsense("a signal outside of our windows");
+  std::atomic_ref(*word).fetch_add(record.value);
   return {};
 }
 
 Result<void> Peer::answer(const Record& record) {
-  if (answers_.size() == kMaxGets) return nonsense("more gets at once than are allowed");
+  // Some answers have come there already, as we do not know yet.
+  if (answers_.size() == kMaxGets + kRecords) return nonsense("more gets at once than are allowed");
   const uint8_t* const bytes = windows_.own_bytes(record.window, record.offset, record.length);
   const Window* const place = windows_.find(rank_, record.answer_window);
   const bool fits = place != nullptr && record.length <= place->length &&
@@ -139,7 +138,8 @@ void Peer::finish_flushes() {
 }
 
 // Its connections close, so that it learns of it, too.
-void Peer::fail(const Error& why) {
+void Peer::fail(const Error& cause) {
+  const Error why{cause.code, fmt::format("rank {}: {}", rank_, cause.message)};
   failure_ = why;
   outbox_->fail(why);
   for (const Get& get : gets_) get.operation->fail(why);
@@ -158,9 +158,9 @@ Error Peer::gone() const {
 
 tl::unexpected<Error> Peer::nonsense(const char* what) const {
   return pacecar::fail(ErrorCode::kPeer,
-                       fmt::format("rank {} at {} sent {}: run the same version of Pacecar on all "
-                                   "ranks, and the same program",
-                                   rank_, outbox_->peer(), what));
+                       fmt::format("peer {} sent {}: run the same version of Pacecar on all ranks, "
+                                   "and the same program",
+                                   outbox_->peer(), what));
 }
 
 }  // namespace pacecar::rma

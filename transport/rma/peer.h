@@ -22,10 +22,6 @@ class Peer {
 
   // Moves all that can move. True: something has come.
   bool advance();
-  // Lends the caller's thread to the NIC.
-  void turn() {
-    if (inbox_) inbox_->turn();
-  }
 
   // Parts of an operation, in order. Where the peer has failed or left, the operation fails.
   void put(const Put& put, Operation& operation);
@@ -34,12 +30,20 @@ class Peer {
   void get(Record record, Operation& operation);
   // Done when all before is.
   void flush(Operation& operation);
+  // What has started leaves at once, and not with the next poll.
+  void hurry() {
+    if (outbox_) outbox_->hurry();
+  }
   // No further operation has room, now.
   bool full() const { return outbox_ && !outbox_->room(); }
 
   // Nothing of ours is under way.
   bool idle() const { return !outbox_ || outbox_->idle(); }
   const std::optional<Error>& failure() const { return failure_; }
+  // Once.
+  std::optional<Error> newly_failed() {
+    return failure_ && !std::exchange(told_, true) ? failure_ : std::nullopt;
+  }
   bool left() const { return left_; }
 
  private:
@@ -63,7 +67,7 @@ class Peer {
   Result<void> on_got(const Record& record);
   void ask();
   void finish_flushes();
-  void fail(const Error& why);
+  void fail(const Error& cause);
   Error gone() const;
   tl::unexpected<Error> nonsense(const char* what) const;
 
@@ -78,6 +82,7 @@ class Peer {
   std::deque<uint64_t> answers_;  // parts of the outbox that end our answers
   std::deque<Flush> flushes_;
   std::optional<Error> failure_;
+  bool told_ = false;
   bool left_ = false;
 };
 

@@ -41,6 +41,7 @@ void Windows::release_own(WindowId id) {
 bool Windows::announce(size_t rank, const Place& place) {
   if (announced_[rank].size() == kMostAhead) return false;
   announced_[rank].push_back(place);
+  known_[rank][place.id].window = place.window;  // whoever has shared it may ask for bytes into it
   return true;
 }
 
@@ -62,12 +63,15 @@ SharedWindow* Windows::take_announced(size_t own_rank, const Place& own) {
   }
   for (size_t rank = 0; rank < places.size(); ++rank) {
     Known& place = known_[rank][places[rank].id];
-    place.window = places[rank].window;
+    place.window = places[rank].window;  // ours may not have come, or come again
     ++place.shares;
   }
   const Own& memory = own_.at(own.id);
-  shared_.push_back(
-      {.memory = memory.memory, .base = memory.base, .places = std::move(places), .shares = 1});
+  shared_.push_back({.memory = memory.memory,
+                     .base = memory.base,
+                     .host = memory.kind == MemoryKind::kHost,
+                     .places = std::move(places),
+                     .shares = 1});
   return &shared_.back();
 }
 
@@ -86,6 +90,13 @@ uint8_t* Windows::own_bytes(WindowId id, uint64_t offset, uint64_t length) const
   if (own == own_.end()) return nullptr;
   const bool inside = length <= own->second.length && offset <= own->second.length - length;
   return inside ? own->second.base + offset : nullptr;
+}
+
+uint64_t* Windows::own_word(WindowId id, uint64_t offset) const {
+  uint8_t* const bytes = own_bytes(id, offset, sizeof(uint64_t));
+  const bool fits = bytes != nullptr && own_.at(id).kind == MemoryKind::kHost &&
+                    reinterpret_cast<uintptr_t>(bytes) % sizeof(uint64_t) == 0;
+  return fits ? reinterpret_cast<uint64_t*>(bytes) : nullptr;
 }
 
 const Window* Windows::find(size_t rank, WindowId id) const {

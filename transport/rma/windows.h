@@ -29,6 +29,7 @@ struct Place {
 struct SharedWindow {
   const Memory* memory = nullptr;
   uint8_t* base = nullptr;    // ours
+  bool host = true;           // the processor reaches ours
   std::vector<Place> places;  // by rank, our own among them
   uint32_t shares = 1;        // how often it was shared
 };
@@ -59,6 +60,8 @@ class Windows {
 
   // Bytes of ours that a peer has named; nullptr: there are none.
   uint8_t* own_bytes(WindowId id, uint64_t offset, uint64_t length) const;
+  // Likewise, a word that the processor may add to.
+  uint64_t* own_word(WindowId id, uint64_t offset) const;
   const Memory* own_memory(WindowId id) const { return own_.at(id).memory; }
   // A window of that rank's; nullptr: there is none.
   const Window* find(size_t rank, WindowId id) const;

@@ -114,6 +114,7 @@ class GpuContext final : public Context {
                                              const void* data) override;
   Result<bool> flushed(size_t nic, FlushId flush) override { return inner_->flushed(nic, flush); }
 
+  void progress(size_t nic) override { inner_->progress(nic); }
   void rest(size_t nic) override { inner_->rest(nic); }
   Statistics statistics(size_t nic) const override { return inner_->statistics(nic); }
 

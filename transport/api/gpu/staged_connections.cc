@@ -198,6 +198,7 @@ class StagedSendConnection final : public SendConnection {
   std::string peer() const override { return inner_->peer(); }
   size_t nic() const override { return inner_->nic(); }
   FlowView flow() const override { return inner_->flow(); }
+  void hurry() override { inner_->hurry(); }
 
  private:
   Result<Request*> pass(const void* data, size_t size, int tag, const Memory* memory) {

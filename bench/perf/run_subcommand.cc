@@ -1,0 +1,26 @@
+#include "bench/perf/run_subcommand.h"
+
+#include <fmt/core.h>
+
+namespace pacecar::perf {
+
+int run_with_code(CLI::App& app, int argc, char** argv, const SubcommandRules& rules,
+                  const std::function<Result<int>(const Console&)>& run) {
+  const auto help = parse_command_line(app, argc, argv, rules.hints);
+  const Console console(rules.quiet != nullptr && *rules.quiet,
+                        rules.no_color == nullptr || !*rules.no_color);
+  if (!help) {
+    console.error(help.error().message);
+    return kExitUsage;
+  }
+  if (!help->empty()) {
+    fmt::print("{}", *help);
+    return kExitOk;
+  }
+  const auto code = run(console);
+  if (code) return *code;
+  console.error(code.error().message);
+  return rules.exit_code(code.error());
+}
+
+}  // namespace pacecar::perf

@@ -1,0 +1,41 @@
+// From a subcommand's words to its exit code, the same for all of them.
+#pragma once
+
+#include <functional>
+#include <type_traits>
+
+#include "bench/perf/command_line.h"
+#include "bench/perf/console.h"
+#include "bench/perf/exit_code.h"
+
+namespace pacecar::perf {
+
+struct SubcommandRules {
+  // Bound to --quiet and --no-color; null: there is no such flag.
+  const bool* quiet = nullptr;
+  const bool* no_color = nullptr;
+  ParseHints hints = {};
+  // Of what `run` returns; wrong words are kExitUsage.
+  ExitCode (*exit_code)(const Error& error) = exit_code_of;
+};
+
+// As run_subcommand below, for what returns an exit code.
+int run_with_code(CLI::App& app, int argc, char** argv, const SubcommandRules& rules,
+                  const std::function<Result<int>(const Console&)>& run);
+
+// Fills what the flags of `app` are bound to, answers --help, and calls `run` with the console;
+// an error is one sentence there. `run` returns Result<int>, an exit code, or Result<void>.
+template <typename Run>
+int run_subcommand(CLI::App& app, int argc, char** argv, const SubcommandRules& rules, Run run) {
+  return run_with_code(app, argc, argv, rules, [&run](const Console& console) -> Result<int> {
+    const auto done = run(console);
+    if (!done) return tl::unexpected(done.error());
+    if constexpr (std::is_void_v<typename decltype(done)::value_type>) {
+      return kExitOk;
+    } else {
+      return *done;
+    }
+  });
+}
+
+}  // namespace pacecar::perf

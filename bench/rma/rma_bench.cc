@@ -1,0 +1,290 @@
+// rma_bench: one-sided operations beside messages, in the same minutes over the same NIC: bandwidth
+// of puts and of messages, half a round trip of a signal, of a put with a signal and of a message.
+// Two processes, forked; each round measures all in turn, and ratios are taken within a round.
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/nccl/spread.h"
+#include "bench/perf/must.h"
+#include "transport/rma/group.h"
+
+namespace pacecar {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Plan {
+  std::string nic = "soft:udp:lo";
+  size_t size = 1 << 20;
+  size_t in_flight = 8;
+  size_t messages = 4000;
+  size_t trips = 5000;
+  size_t rounds = 5;
+};
+
+// The other process: what they tell each other beside the NIC.
+class Pipe {
+ public:
+  Pipe(int fd, int rank) : fd_(fd), rank_(rank) {}
+  int rank() const { return rank_; }
+  template <typename T>
+  T swap(const T& own) {
+    T other;
+    const bool told = write(fd_, &own, sizeof own) == sizeof own;
+    if (!told || recv(fd_, &other, sizeof other, MSG_WAITALL) != sizeof other) {
+      give_up("the other process is gone");
+    }
+    return other;
+  }
+  void meet() { swap('m'); }
+
+ private:
+  int fd_;
+  int rank_;
+};
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// A connection each way, and registered memory for both.
+class Messages {
+ public:
+  Messages(Context& context, Pipe& pipe, std::vector<uint8_t>& memory)
+      : listener_(must(context.listen(0))), data_(memory.data()) {
+    const Handle peer = pipe.swap(listener_->handle());
+    const auto connecting = must(context.connect(0, peer));
+    while (send_ == nullptr || receive_ == nullptr) {
+      if (send_ == nullptr) send_ = must(connecting->poll());
+      if (receive_ == nullptr) receive_ = must(listener_->accept());
+    }
+    memory_ = must(context.register_memory(0, memory.data(), memory.size()));
+  }
+
+  Request* send(size_t place, size_t size) {
+    Request* request = nullptr;
+    while (request == nullptr) request = must(send_->isend(data_ + place, size, 0, memory_));
+    return request;
+  }
+  Request* receive(size_t place, size_t size) {
+    const ReceiveBuffer buffer{data_ + place, size, 0, memory_};
+    Request* request = nullptr;
+    while (request == nullptr) request = must(receive_->irecv({&buffer, 1}));
+    return request;
+  }
+  void finish_send(Request* request) {
+    while (!must(send_->test(request)).done) {
+    }
+  }
+  void finish_receive(Request* request) {
+    while (!must(receive_->test(request)).done) {
+    }
+  }
+
+ private:
+  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<SendConnection> send_;
+  std::unique_ptr<ReceiveConnection> receive_;
+  uint8_t* data_;
+  const Memory* memory_;
+};
+
+// Gb/s, as the sender sees it.
+double stream_messages(const Plan& plan, Pipe& pipe, Messages& messages) {
+  std::vector<Request*> requests(plan.in_flight, nullptr);
+  const bool sends = pipe.rank() == 0;
+  pipe.meet();
+  const auto start = Clock::now();
+  for (size_t i = 0; i < plan.messages + plan.in_flight; ++i) {
+    Request*& request = requests[i % plan.in_flight];
+    if (request != nullptr) {
+      sends ? messages.finish_send(request) : messages.finish_receive(request);
+      request = nullptr;
+    }
+    if (i >= plan.messages) continue;
+    const size_t place = i % plan.in_flight * plan.size;
+    request = sends ? messages.send(place, plan.size) : messages.receive(place, plan.size);
+  }
+  return static_cast<double>(plan.messages * plan.size) * 8e-9 / seconds_since(start);
+}
+
+double half_trip_of_messages(const Plan& plan, Pipe& pipe, Messages& messages) {
+  Request* receiving = messages.receive(64, 8);
+  pipe.meet();
+  std::vector<double> halves;
+  for (size_t i = 0; i < plan.trips; ++i) {
+    const auto start = Clock::now();
+    if (pipe.rank() == 0) messages.finish_send(messages.send(0, 8));
+    messages.finish_receive(receiving);
+    if (i + 1 < plan.trips) receiving = messages.receive(64, 8);
+    if (pipe.rank() == 1) messages.finish_send(messages.send(0, 8));
+    halves.push_back(seconds_since(start) / 2 * 1e6);
+  }
+  return nccl::spread_of(halves).median;
+}
+
+// Windows of one group.
+struct Windows {
+  rma::Group& group;
+  rma::SharedWindow* data;
+  rma::SharedWindow* words;
+  std::atomic_ref<uint64_t> word;  // the one that the peer adds to
+};
+
+void finish(rma::Group& group, rma::Operation* operation) {
+  while (!must(group.test(operation))) {
+  }
+}
+
+void await(Windows& windows, uint64_t value) {
+  while (windows.word.load() < value) windows.group.progress();
+}
+
+double stream_puts(const Plan& plan, Pipe& pipe, Windows& windows) {
+  const uint64_t goal = windows.word.load() + 1;
+  pipe.meet();
+  if (pipe.rank() == 1) {
+    await(windows, goal);
+    pipe.meet();
+    return 0;
+  }
+  std::vector<rma::Operation*> operations(plan.in_flight, nullptr);
+  const auto start = Clock::now();
+  for (size_t i = 0; i < plan.messages + plan.in_flight; ++i) {
+    rma::Operation*& operation = operations[i % plan.in_flight];
+    if (operation != nullptr) finish(windows.group, std::exchange(operation, nullptr));
+    if (i >= plan.messages) continue;
+    const rma::Location place{windows.data, i % plan.in_flight * plan.size};
+    operation = must(windows.group.put(1, place, plan.size, place, std::nullopt));
+  }
+  const double rate = static_cast<double>(plan.messages * plan.size) * 8e-9 / seconds_since(start);
+  const rma::Signal signal{{windows.words, 0}, 1};
+  finish(windows.group, must(windows.group.put(1, {}, 0, {}, signal)));
+  pipe.meet();
+  return rate;
+}
+
+// Of a signal behind a put of `bytes`.
+double half_trip_of_signals(const Plan& plan, Pipe& pipe, Windows& windows, size_t bytes) {
+  const size_t peer = pipe.rank() == 0 ? 1 : 0;
+  uint64_t goal = windows.word.load();
+  const auto signal = [&] {
+    const rma::Location place{windows.data, 0};
+    return must(windows.group.put(peer, place, bytes, place, rma::Signal{{windows.words, 0}, 1}));
+  };
+  pipe.meet();
+  std::vector<double> halves;
+  for (size_t i = 0; i < plan.trips; ++i) {
+    const auto start = Clock::now();
+    rma::Operation* operation = nullptr;
+    if (pipe.rank() == 0) operation = signal();
+    await(windows, ++goal);
+    if (pipe.rank() == 1) operation = signal();
+    halves.push_back(seconds_since(start) / 2 * 1e6);
+    finish(windows.group, operation);
+  }
+  return nccl::spread_of(halves).median;
+}
+
+struct Row {
+  const char* name;
+  size_t beside;  // the row of which a ratio is told
+  std::vector<double> figures;
+};
+
+void print(const Row& row, const Row& beside) {
+  const auto spread = nccl::spread_of(row.figures);
+  std::vector<double> ratios;
+  for (size_t i = 0; i < row.figures.size(); ++i) {
+    ratios.push_back(row.figures[i] / beside.figures[i]);
+  }
+  const auto ratio = nccl::spread_of(ratios);
+  fmt::print("{:<34} {:8.2f} ({:.2f} to {:.2f})  {:6.3f} ({:.3f} to {:.3f})\n", row.name,
+             spread.median, spread.least, spread.most, ratio.median, ratio.least, ratio.most);
+}
+
+void measure(const Plan& plan, Pipe pipe) {
+  std::shared_ptr<Context> context =
+      must(Context::open({.settings = {{"PACECAR_NICS", plan.nic}}, .defaults = {}, .log = {}}));
+  std::vector<uint8_t> memory(plan.size * plan.in_flight);
+  std::vector<uint8_t> other(memory.size());
+  Messages messages(*context, pipe, memory);
+
+  const auto listener = must(context->listen(0));
+  std::array<Handle, 2> handles;
+  handles[static_cast<size_t>(pipe.rank())] = listener->handle();
+  handles[static_cast<size_t>(1 - pipe.rank())] = pipe.swap(listener->handle());
+  const auto group = must(
+      rma::Group::join(context, 0, *listener, handles, static_cast<size_t>(pipe.rank()), 0, {}));
+  alignas(64) uint64_t word = 0;
+  Windows windows{*group, must(group->share({.address = other.data(), .length = other.size()})),
+                  must(group->share({.address = &word, .length = sizeof word})),
+                  std::atomic_ref(word)};
+
+  std::array<Row, 5> rows = {{{"messages, Gb/s", 0, {}},
+                              {"puts, Gb/s", 0, {}},
+                              {"message of 8 bytes, half trip us", 2, {}},
+                              {"signal, half trip us", 2, {}},
+                              {"put of 8 bytes, signal, half trip us", 2, {}}}};
+  for (size_t round = 0; round < plan.rounds; ++round) {
+    rows[0].figures.push_back(stream_messages(plan, pipe, messages));
+    rows[1].figures.push_back(stream_puts(plan, pipe, windows));
+    rows[2].figures.push_back(half_trip_of_messages(plan, pipe, messages));
+    rows[3].figures.push_back(half_trip_of_signals(plan, pipe, windows, 0));
+    rows[4].figures.push_back(half_trip_of_signals(plan, pipe, windows, 8));
+  }
+  if (pipe.rank() == 0) {
+    fmt::print("{} rounds on {}: medians (least to most); ratio to the messages'\n", plan.rounds,
+               plan.nic);
+    for (const Row& row : rows) print(row, rows[row.beside]);
+  }
+  pipe.meet();
+}
+
+Plan parse(int argc, char** argv) {
+  Plan plan;
+  CLI::App app("One-sided operations beside messages: puts, signals.");
+  app.add_option("-d,--nic", plan.nic, "as PACECAR_NICS has it")->capture_default_str();
+  app.add_option("-s,--size", plan.size, "of messages and puts, bytes")->capture_default_str();
+  app.add_option("-t,--in-flight", plan.in_flight, "of them")->capture_default_str();
+  app.add_option("-n,--messages", plan.messages, "in each stream")->capture_default_str();
+  app.add_option("--trips", plan.trips, "in each ping-pong")->capture_default_str();
+  app.add_option("--rounds", plan.rounds, "of all in turn")->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::exit(app.exit(error));
+  }
+  return plan;
+}
+
+}  // namespace
+}  // namespace pacecar
+
+int main(int argc, char** argv) {
+  const pacecar::Plan plan = pacecar::parse(argc, argv);
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) != 0) pacecar::give_up("no socket pair");
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[0]);
+    pacecar::measure(plan, {ends[1], 1});
+    return 0;
+  }
+  close(ends[1]);
+  pacecar::measure(plan, {ends[0], 0});
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status == 0 ? 0 : 1;
+}
