@@ -26,8 +26,9 @@ fs::path own_folder() {
 // The module where it is installed, else its name alone.
 std::string find_file(const std::string& file) {
   const fs::path own = own_folder();
-  for (const fs::path& folder : {own / "pacecar", own / PACECAR_MODULES_FROM_PROGRAMS,
-                                 own / PACECAR_PACKAGED_MODULES_FROM_PROGRAMS}) {
+  for (const fs::path& folder :
+       {own / "pacecar", own / "../pacecar", own / PACECAR_MODULES_FROM_PROGRAMS,
+        own / PACECAR_PACKAGED_MODULES_FROM_PROGRAMS}) {
     std::error_code missing;
     if (!own.empty() && fs::exists(folder / file, missing)) return folder / file;
   }

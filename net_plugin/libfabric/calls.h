@@ -1,0 +1,51 @@
+// What the tables of an endpoint's calls share: their arguments, as Endpoint takes them.
+#pragma once
+
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+
+#include "net_plugin/libfabric/endpoint.h"
+#include "net_plugin/libfabric/info.h"
+
+namespace pacecar::fabric {
+
+fi_ops_msg* message_calls();
+fi_ops_tagged* tagged_calls();
+fi_ops_rma* rma_calls();
+fi_ops_atomic* atomic_calls();
+
+inline Endpoint& endpoint_of(fid_ep* endpoint) { return *static_cast<Endpoint*>(endpoint); }
+
+inline Local local_of(const void* buffer, size_t length, void* desc) {
+  Local local;
+  local.pieces[0] = {static_cast<uint8_t*>(const_cast<void*>(buffer)), length};
+  local.regions[0] = static_cast<MemoryRegion*>(desc);
+  local.count = 1;
+  return local;
+}
+
+// At most kMostIov of them, which the caller has checked.
+inline Local local_of(const iovec* iov, void* const* desc, size_t count) {
+  Local local;
+  for (size_t i = 0; i < count; ++i) {
+    local.pieces[i] = {static_cast<uint8_t*>(iov[i].iov_base), iov[i].iov_len};
+    local.regions[i] = desc != nullptr ? static_cast<MemoryRegion*>(desc[i]) : nullptr;
+  }
+  local.count = count;
+  return local;
+}
+
+// Whatever goes out.
+inline ssize_t start(fid_ep* endpoint, const Asked& asked) {
+  return guarded([&]() -> ssize_t {
+    Endpoint& at = endpoint_of(endpoint);
+    if (asked.local.bytes() > kMostMessageBytes) return -FI_EMSGSIZE;
+    if (asked.inject && asked.local.bytes() > at.inject_bytes()) return -FI_EMSGSIZE;
+    at.domain().called();
+    const std::lock_guard lock(at.domain().mutex);
+    return at.start(asked);
+  });
+}
+
+}  // namespace pacecar::fabric

@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <cstring>
+
+#include "net_plugin/libfabric/objects.h"
+
+namespace pacecar::fabric {
+namespace {
+
+constexpr size_t kDefaultSize = 4096;
+
+CompletionQueue& of(fid_cq* queue) { return *static_cast<CompletionQueue*>(queue); }
+
+size_t entry_bytes(fi_cq_format format) {
+  switch (format) {
+    case FI_CQ_FORMAT_MSG:
+      return sizeof(fi_cq_msg_entry);
+    case FI_CQ_FORMAT_DATA:
+      return sizeof(fi_cq_data_entry);
+    case FI_CQ_FORMAT_TAGGED:
+      return sizeof(fi_cq_tagged_entry);
+    default:
+      return sizeof(fi_cq_entry);
+  }
+}
+
+// All formats begin alike.
+void write_entry(const Completion& completion, fi_cq_format format, uint8_t* place) {
+  const fi_cq_tagged_entry entry{.op_context = completion.context,
+                                 .flags = completion.flags,
+                                 .len = completion.length,
+                                 .buf = completion.buffer,
+                                 .data = completion.data,
+                                 .tag = completion.tag};
+  std::memcpy(place, &entry, entry_bytes(format));
+}
+
+// With the lock held.
+ssize_t take(CompletionQueue& queue, void* buffer, size_t count, fi_addr_t* sources) {
+  size_t taken = 0;
+  auto* place = static_cast<uint8_t*>(buffer);
+  while (taken < count && !queue.waiting.empty() && queue.waiting.front().error == 0) {
+    const Completion completion = queue.waiting.take();
+    write_entry(completion, queue.format, place);
+    place += entry_bytes(queue.format);
+    if (sources != nullptr) sources[taken] = completion.source;
+    ++taken;
+  }
+  if (taken > 0) return static_cast<ssize_t>(taken);
+  return queue.waiting.empty() ? -FI_EAGAIN : -FI_EAVAIL;
+}
+
+ssize_t read_from(fid_cq* queue, void* buffer, size_t count, fi_addr_t* sources) {
+  return guarded([&] {
+    CompletionQueue& from = of(queue);
+    from.domain.called();
+    const std::lock_guard lock(from.domain.mutex);
+    if (from.waiting.empty() || count == 0) from.domain.progress();
+    return take(from, buffer, count, sources);
+  });
+}
+
+ssize_t read_entries(fid_cq* queue, void* buffer, size_t count) {
+  return read_from(queue, buffer, count, nullptr);
+}
+
+ssize_t wait_and_read_from(fid_cq* queue, void* buffer, size_t count, fi_addr_t* sources,
+                           const void* /*condition*/, int timeout) {
+  return guarded([&]() -> ssize_t {
+    CompletionQueue& from = of(queue);
+    ssize_t result = -FI_EAGAIN;
+    const bool came = from.domain.wait(
+        [&] {
+          if (std::exchange(from.woken, false)) return true;
+          result = take(from, buffer, count, sources);
+          return result != -FI_EAGAIN;
+        },
+        timeout);
+    return came ? result : -FI_EAGAIN;
+  });
+}
+
+ssize_t wait_and_read(fid_cq* queue, void* buffer, size_t count, const void* condition,
+                      int timeout) {
+  return wait_and_read_from(queue, buffer, count, nullptr, condition, timeout);
+}
+
+ssize_t read_error(fid_cq* queue, fi_cq_err_entry* buffer, uint64_t /*flags*/) {
+  return guarded([&]() -> ssize_t {
+    CompletionQueue& from = of(queue);
+    const std::lock_guard lock(from.domain.mutex);
+    if (from.waiting.empty() || from.waiting.front().error == 0) return -FI_EAGAIN;
+    from.error = from.waiting.take();
+    const Completion& error = from.error;
+    // Programs leave in the entry what they like: no place of theirs is trusted to be one.
+    *buffer = {.op_context = error.context,
+               .flags = error.flags,
+               .len = error.length,
+               .buf = error.buffer,
+               .data = error.data,
+               .tag = error.tag,
+               .olen = error.overflow,
+               .err = error.error,
+               .prov_errno = error.error,
+               .err_data = const_cast<char*>(from.error.why.c_str()),
+               .err_data_size = error.why.size() + 1};
+    return 1;
+  });
+}
+
+int wake(fid_cq* queue) {
+  CompletionQueue& woken = of(queue);
+  const std::lock_guard lock(woken.domain.mutex);
+  woken.woken = true;
+  woken.signal.raise();
+  return 0;
+}
+
+const char* describe_error(fid_cq* /*queue*/, int error, const void* data, char* buffer,
+                           size_t length) {
+  const char* const text = data != nullptr ? static_cast<const char*>(data) : fi_strerror(error);
+  if (buffer == nullptr || length == 0) return text;
+  std::strncpy(buffer, text, length - 1);
+  buffer[length - 1] = 0;
+  return buffer;
+}
+
+int close_queue(fid* object) {
+  auto* const queue = reinterpret_cast<CompletionQueue*>(object);
+  if (queue->users > 0) return -FI_EBUSY;
+  --queue->domain.users;
+  delete queue;
+  return 0;
+}
+
+int control_queue(fid* object, int command, void* argument) {
+  const auto& queue = *reinterpret_cast<CompletionQueue*>(object);
+  if (command == FI_GETWAITOBJ) {
+    *static_cast<fi_wait_obj*>(argument) = queue.signal.kind();
+    return 0;
+  }
+  if (command != FI_GETWAIT || !queue.signal.has_descriptor()) return -FI_ENOSYS;
+  *static_cast<int*>(argument) = queue.signal.descriptor();
+  return 0;
+}
+
+fi_ops kQueueObject = {.size = sizeof(fi_ops),
+                       .close = close_queue,
+                       .bind = no_bind,
+                       .control = control_queue,
+                       .ops_open = no_ops_open};
+fi_ops_cq kQueue = {.size = sizeof(fi_ops_cq),
+                    .read = read_entries,
+                    .readfrom = read_from,
+                    .readerr = read_error,
+                    .sread = wait_and_read,
+                    .sreadfrom = wait_and_read_from,
+                    .signal = wake,
+                    .strerror = describe_error};
+
+}  // namespace
+
+CompletionQueue::CompletionQueue(Domain& its_domain, const fi_cq_attr& attr)
+    : fid_cq{},
+      domain(its_domain),
+      format(attr.format == FI_CQ_FORMAT_UNSPEC ? FI_CQ_FORMAT_CONTEXT : attr.format),
+      waiting(attr.size == 0 ? kDefaultSize : attr.size),
+      signal(attr.wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : attr.wait_obj) {}
+
+void CompletionQueue::add(Completion completion) {
+  waiting.add(std::move(completion));
+  signal.raise();
+}
+
+int open_completion_queue(fid_domain* domain, fi_cq_attr* attr, fid_cq** queue, void* context) {
+  return guarded([&]() -> int {
+    const bool known = Signal::known(attr->wait_obj) && attr->format <= FI_CQ_FORMAT_TAGGED;
+    if (!known) return -FI_ENOSYS;
+    auto& its_domain = *static_cast<Domain*>(domain);
+    auto* const made = new CompletionQueue(its_domain, *attr);
+    made->fid = {.fclass = FI_CLASS_CQ, .context = context, .ops = &kQueueObject};
+    made->ops = &kQueue;
+    ++its_domain.users;
+    if (made->signal.has_descriptor()) its_domain.keep();
+    *queue = made;
+    return 0;
+  });
+}
+
+}  // namespace pacecar::fabric

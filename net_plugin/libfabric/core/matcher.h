@@ -1,0 +1,99 @@
+// Which receive a message goes into: the oldest one that is posted and wants it; a receive takes
+// the oldest message that came before it was posted. Pure; one thread. Entries are kept and used
+// again, so that nothing is allocated once there were as many.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <utility>
+
+namespace pacecar::fabric {
+
+using PeerId = uint32_t;
+inline constexpr PeerId kAnyPeer = ~PeerId{0};
+
+// What a receive wants.
+struct Pattern {
+  PeerId source = kAnyPeer;
+  uint64_t tag = 0;
+  uint64_t ignore = 0;  // bits of the tag that do not count
+
+  bool takes(PeerId from, uint64_t its_tag) const {
+    return (source == kAnyPeer || source == from) && ((tag ^ its_tag) & ~ignore) == 0;
+  }
+};
+
+template <typename Receive, typename Message>
+class Matcher {
+ public:
+  struct Posted {
+    Pattern pattern;
+    Receive receive;
+  };
+  struct Arrived {
+    PeerId source = 0;
+    uint64_t tag = 0;
+    Message message;
+    const void* claimed_by = nullptr;  // by whom it was claimed: no other receive takes it
+  };
+  using Receives = std::list<Posted>;
+  using Messages = std::list<Arrived>;
+
+  Receives& receives() { return receives_; }
+  Messages& messages() { return messages_; }
+
+  // The receive that a message goes into; receives().end(): none.
+  typename Receives::iterator receive_for(PeerId source, uint64_t tag) {
+    auto at = receives_.begin();
+    while (at != receives_.end() && !at->pattern.takes(source, tag)) ++at;
+    return at;
+  }
+  // The message that a receive takes; messages().end(): none yet.
+  typename Messages::iterator message_for(const Pattern& pattern) {
+    auto at = messages_.begin();
+    while (at != messages_.end() &&
+           (at->claimed_by != nullptr || !pattern.takes(at->source, at->tag))) {
+      ++at;
+    }
+    return at;
+  }
+  // One that message_for() has found, and that was claimed.
+  typename Messages::iterator claimed(const void* by) {
+    auto at = messages_.begin();
+    while (at != messages_.end() && at->claimed_by != by) ++at;
+    return at;
+  }
+
+  Receive& post(const Pattern& pattern, Receive receive) {
+    return add(receives_, free_receives_, Posted{pattern, std::move(receive)}).receive;
+  }
+  Message& keep(PeerId source, uint64_t tag, Message message) {
+    return add(messages_, free_messages_, Arrived{source, tag, std::move(message)}).message;
+  }
+  Receive take(typename Receives::iterator at) {
+    Receive receive = std::move(at->receive);
+    free_receives_.splice(free_receives_.begin(), receives_, at);
+    return receive;
+  }
+  Message take(typename Messages::iterator at) {
+    Message message = std::move(at->message);
+    free_messages_.splice(free_messages_.begin(), messages_, at);
+    return message;
+  }
+
+ private:
+  template <typename List>
+  static typename List::value_type& add(List& list, List& free, typename List::value_type value) {
+    if (free.empty()) return list.emplace_back(std::move(value));
+    free.front() = std::move(value);
+    list.splice(list.end(), free, free.begin());
+    return list.back();
+  }
+
+  Receives receives_;
+  Receives free_receives_;
+  Messages messages_;
+  Messages free_messages_;
+};
+
+}  // namespace pacecar::fabric

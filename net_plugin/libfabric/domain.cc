@@ -1,0 +1,204 @@
+// Domains: one of Pacecar's NICs, and what is opened for it. The process has one Context.
+#include <rdma/fi_atomic.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "net_plugin/libfabric/core/atomics.h"
+#include "net_plugin/libfabric/endpoint.h"
+#include "net_plugin/libfabric/info.h"
+#include "net_plugin/libfabric/objects.h"
+#include "transport/base/params_environment.h"
+
+namespace pacecar::fabric {
+namespace {
+
+struct Process {
+  std::mutex mutex;  // held while a Context opens or closes: one at a time
+  std::weak_ptr<Context> context;
+};
+
+// Never destroyed: an application may close its domains from a static destructor.
+Process& process() {
+  static Process* const instance = new Process;
+  return *instance;
+}
+
+Result<std::shared_ptr<Context>> context_of_this_process() {
+  const std::lock_guard lock(process().mutex);
+  if (auto open = process().context.lock()) return open;
+  const auto params = load_params_from_environment({}, nullptr);
+  if (!params) return tl::unexpected(params.error());
+  Options options;
+  options.log = {[](void*, LogLevel level, std::string_view line) { log_line(level, line); },
+                 nullptr};
+  const auto list = own_nics(params->nics);
+  if (!list) return fail(ErrorCode::kNotFound, "PACECAR_NICS names only NICs on libfabric itself");
+  if (*list != params->nics) options.settings.emplace_back("PACECAR_NICS", *list);
+  auto opened = Context::open(options);
+  if (!opened) return tl::unexpected(opened.error());
+  std::shared_ptr<Context> shared = std::move(*opened);
+  log_line(LogLevel::kInfo, shared->banner());
+  process().context = shared;
+  return shared;
+}
+
+void release_context(std::shared_ptr<Context> context) {
+  const std::lock_guard lock(process().mutex);
+  context.reset();
+}
+
+int no_scalable_endpoint(fid_domain* /*domain*/, fi_info* /*info*/, fid_ep** /*endpoint*/,
+                         void* /*context*/) {
+  return -FI_ENOSYS;
+}
+
+int no_shared_transmit(fid_domain* /*domain*/, fi_tx_attr* /*attr*/, fid_stx** /*stx*/,
+                       void* /*context*/) {
+  return -FI_ENOSYS;
+}
+
+int no_shared_receive(fid_domain* /*domain*/, fi_rx_attr* /*attr*/, fid_ep** /*endpoint*/,
+                      void* /*context*/) {
+  return -FI_ENOSYS;
+}
+
+int query_atomic(fid_domain* /*domain*/, fi_datatype datatype, fi_op op, fi_atomic_attr* attr,
+                 uint64_t flags) {
+  if (datatype < 0 || datatype >= kDatatypes || op < 0 || op >= kAtomicOps) return -FI_EOPNOTSUPP;
+  const bool compares = (flags & FI_COMPARE_ATOMIC) != 0;
+  const bool fetches = compares || (flags & FI_FETCH_ATOMIC) != 0;
+  const auto type = static_cast<uint8_t>(datatype);
+  if (!atomic_valid(static_cast<uint8_t>(op), type, fetches, compares)) return -FI_EOPNOTSUPP;
+  attr->size = datatype_bytes(type);
+  attr->count = kAtomicBytes / attr->size;
+  return 0;
+}
+
+int no_collective(fid_domain* /*domain*/, fi_collective_op /*collective*/,
+                  fi_collective_attr* /*attr*/, uint64_t /*flags*/) {
+  return -FI_ENOSYS;
+}
+
+int close_domain(fid* object) {
+  auto* const domain = reinterpret_cast<Domain*>(object);
+  if (domain->users > 0) return -FI_EBUSY;
+  return guarded([&] {
+    auto context = domain->context_of_process();
+    delete domain;
+    release_context(std::move(context));
+    return 0;
+  });
+}
+
+// What is registered is told of nowhere but by its own call.
+int bind_domain(fid* /*object*/, fid* other, uint64_t /*flags*/) {
+  return other->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;
+}
+
+fi_ops kDomainObject = {.size = sizeof(fi_ops),
+                        .close = close_domain,
+                        .bind = bind_domain,
+                        .control = no_control,
+                        .ops_open = no_ops_open};
+fi_ops_domain kDomain = {.size = sizeof(fi_ops_domain),
+                         .av_open = open_address_vector,
+                         .cq_open = open_completion_queue,
+                         .endpoint = open_endpoint,
+                         .scalable_ep = no_scalable_endpoint,
+                         .cntr_open = open_counter,
+                         .poll_open = open_poll_set,
+                         .stx_ctx = no_shared_transmit,
+                         .srx_ctx = no_shared_receive,
+                         .query_atomic = query_atomic,
+                         .query_collective = no_collective};
+
+}  // namespace
+
+int open_domain(fid_fabric* /*fabric*/, fi_info* info, fid_domain** domain, void* context) {
+  return guarded([&]() -> int {
+    auto opened = context_of_this_process();
+    if (!opened) {
+      log_warning(opened.error().message);
+      return -fi_error(opened.error().code);
+    }
+    const auto nics = (*opened)->nics();
+    const char* const wanted = info->domain_attr->name;
+    const auto nic = std::ranges::find_if(nics, [&](const NicInfo& one) {
+      return one.ports == 1 && (wanted == nullptr || one.name == wanted);
+    });
+    if (nic == nics.end()) {
+      release_context(std::move(*opened));
+      return -FI_ENODEV;
+    }
+    const auto number = static_cast<size_t>(nic - nics.begin());
+    auto* const made = new Domain(std::move(*opened), number, *info);
+    made->fid = {.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &kDomainObject};
+    made->ops = &kDomain;
+    made->mr = memory_calls();
+    if (info->domain_attr->data_progress == FI_PROGRESS_AUTO) made->keep();
+    *domain = made;
+    return 0;
+  });
+}
+
+Domain::Domain(std::shared_ptr<Context> context, size_t nic, const fi_info& info)
+    : fid_domain{},
+      context_(std::move(context)),
+      nic_(nic),
+      mr_mode_(info.domain_attr->mr_mode == FI_MR_BASIC      ? static_cast<int>(kMrModes)
+               : info.domain_attr->mr_mode == FI_MR_SCALABLE ? 0
+                                                             : info.domain_attr->mr_mode),
+      family_(info.addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET) {}
+
+Domain::~Domain() {
+  if (!keeper_.joinable()) return;
+  {
+    const std::lock_guard lock(keeping_);
+    stop_ = true;
+  }
+  handed_over_.notify_all();
+  keeper_.join();
+}
+
+void Domain::progress() {
+  for (Endpoint* const endpoint : endpoints) endpoint->progress();
+}
+
+void Domain::keep() {
+  const std::lock_guard lock(keeping_);
+  if (!keeper_.joinable()) keeper_ = std::thread([this] { keep_on(); });
+}
+
+void Domain::hand_over() {
+  {
+    const std::lock_guard lock(keeping_);
+    urgent_ = true;
+  }
+  handed_over_.notify_all();
+}
+
+void Domain::keep_on() {
+  // After so long without a call the application is elsewhere.
+  constexpr auto kAway = std::chrono::milliseconds(1);
+  std::unique_lock lock(keeping_);
+  while (!stop_) {
+    const uint64_t calls = calls_.load(std::memory_order_relaxed);
+    handed_over_.wait_for(lock, kAway, [this] { return stop_ || urgent_; });
+    const bool urgent = std::exchange(urgent_, false);
+    const uint64_t now = calls_.load(std::memory_order_relaxed);
+    if (!urgent && now != calls) continue;
+    while (!stop_ && calls_.load(std::memory_order_relaxed) == now) {
+      lock.unlock();
+      {
+        const std::lock_guard domain_lock(mutex);
+        progress();
+      }
+      context_->rest(nic_);
+      lock.lock();
+    }
+  }
+}
+
+}  // namespace pacecar::fabric

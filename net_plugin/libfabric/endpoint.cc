@@ -1,0 +1,239 @@
+#include "net_plugin/libfabric/endpoint.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "net_plugin/libfabric/info.h"
+#include "net_plugin/libfabric/link/socket_name.h"
+#include "transport/base/random_word.h"
+
+namespace pacecar::fabric {
+namespace {
+
+// How long what was asked for may take to leave when an endpoint closes.
+constexpr auto kFarewell = std::chrono::milliseconds(1000);
+
+Name any_name(uint32_t format) {
+  sockaddr_storage any{};
+  any.ss_family = format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET;
+  return *name_of(reinterpret_cast<const sockaddr*>(&any));
+}
+
+}  // namespace
+
+Endpoint::Endpoint(Domain& domain, const fi_info& info)
+    : fid_ep{},
+      domain_(domain),
+      caps_(info.caps),
+      tx_flags_(info.tx_attr->op_flags),
+      rx_flags_(info.rx_attr->op_flags),
+      tx_size_(info.tx_attr->size),
+      rx_size_(info.rx_attr->size),
+      inject_bytes_(info.tx_attr->inject_size),
+      wanted_name_(any_name(info.addr_format)),
+      instance_(random_u64()) {
+  if (info.src_addr != nullptr) {
+    const auto name = name_of(static_cast<const sockaddr*>(info.src_addr));
+    if (name) wanted_name_ = *name;
+  }
+  ++domain_.users;
+}
+
+Endpoint::~Endpoint() {
+  {
+    const std::lock_guard lock(domain_.mutex);
+    std::erase(domain_.endpoints, this);
+    if (vector_ != nullptr) --vector_->users;
+    if (tx_queue_ != nullptr) --tx_queue_->users;
+    if (rx_queue_ != nullptr) --rx_queue_->users;
+    for (const auto& [what, counter] : counters_) --counter->users;
+    operations_.for_each(
+        [&](uint64_t number, Operation& operation) { release(number, operation); });
+    peers_.clear();
+    strangers_.clear();
+  }
+  --domain_.users;
+}
+
+int Endpoint::bind(struct fid* other, uint64_t flags) {
+  const std::lock_guard lock(domain_.mutex);
+  if (enabled()) return -FI_EOPBADSTATE;
+  switch (other->fclass) {
+    case FI_CLASS_AV:
+      if (vector_ != nullptr) return -FI_EINVAL;
+      vector_ = reinterpret_cast<AddressVector*>(other);
+      ++vector_->users;
+      return 0;
+    case FI_CLASS_EQ:
+      events_ = reinterpret_cast<EventQueue*>(other);
+      return 0;
+    case FI_CLASS_CQ: {
+      auto* const queue = reinterpret_cast<CompletionQueue*>(other);
+      const bool selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
+      if ((flags & (FI_TRANSMIT | FI_RECV)) == 0) return -FI_EINVAL;
+      if ((flags & FI_TRANSMIT) != 0) {
+        if (tx_queue_ != nullptr) return -FI_EINVAL;
+        tx_queue_ = queue;
+        tx_selective_ = selective;
+        ++queue->users;
+      }
+      if ((flags & FI_RECV) != 0) {
+        if (rx_queue_ != nullptr) return -FI_EINVAL;
+        rx_queue_ = queue;
+        rx_selective_ = selective;
+        ++queue->users;
+      }
+      return 0;
+    }
+    case FI_CLASS_CNTR: {
+      auto* const counter = reinterpret_cast<Counter*>(other);
+      for (const uint64_t what :
+           {FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE}) {
+        if ((flags & what) == 0 || counters_.contains(what)) continue;
+        counters_[what] = counter;
+        ++counter->users;
+      }
+      return 0;
+    }
+    default:
+      return -FI_EINVAL;
+  }
+}
+
+int Endpoint::enable() {
+  const std::lock_guard lock(domain_.mutex);
+  if (enabled()) return 0;
+  if (vector_ == nullptr) return -FI_ENOAV;
+  if ((caps_ & FI_SEND) != 0 && tx_queue_ == nullptr && counters_.empty()) return -FI_ENOCQ;
+  auto listener = domain_.pacecar().listen(domain_.nic());
+  if (!listener) {
+    log_warning(listener.error().message);
+    return -fi_error(listener.error().code);
+  }
+  auto meeting = Meeting::open(wanted_name_);
+  if (!meeting) {
+    log_warning(meeting.error().message);
+    return -FI_EADDRINUSE;
+  }
+  listener_ = std::move(*listener);
+  meeting_ = std::move(*meeting);
+  name_ = meeting_->address();
+  if (is_any(name_)) {  // peers need one of this host
+    const auto own =
+        address_of_nic(domain_.pacecar().nics()[domain_.nic()], socket_address(name_).ss_family);
+    if (own) name_ = with_port(*own, port_of(name_));
+  }
+  domain_.endpoints.push_back(this);
+  return 0;
+}
+
+int Endpoint::set_name(const void* address, size_t bytes) {
+  const std::lock_guard lock(domain_.mutex);
+  if (enabled()) return -FI_EOPBADSTATE;
+  const auto name =
+      bytes >= sizeof(sockaddr_in) ? name_of(static_cast<const sockaddr*>(address)) : std::nullopt;
+  if (!name || name->size() > bytes) return -FI_EINVAL;
+  wanted_name_ = *name;
+  return 0;
+}
+
+int Endpoint::get_name(void* address, size_t* bytes) const {
+  const std::lock_guard lock(domain_.mutex);
+  if (!enabled()) return -FI_EOPBADSTATE;
+  const size_t room = std::exchange(*bytes, name_.size());
+  std::memcpy(address, name_.data(), std::min(room, name_.size()));
+  return room < name_.size() ? -FI_ETOOSMALL : 0;
+}
+
+ssize_t Endpoint::cancel(void* context) {
+  const std::lock_guard lock(domain_.mutex);
+  for (Messages* messages : {&tagged_, &untagged_}) {
+    for (auto at = messages->receives().begin(); at != messages->receives().end(); ++at) {
+      if (at->receive.context != context) continue;
+      const Receive receive = messages->take(at);
+      Outcome outcome;
+      outcome.completion.context = context;
+      outcome.completion.flags = FI_RECV | (messages == &tagged_ ? FI_TAGGED : FI_MSG);
+      outcome.counts = FI_RECV;
+      tell_error(outcome, rx_queue_, FI_ECANCELED, "the receive was cancelled");
+      return 0;
+    }
+  }
+  return -FI_ENOENT;
+}
+
+void Endpoint::progress() {
+  // One connection's test turns the NIC; all others only look.
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    Peer& peer = *peers_[turn_++ % peers_.size()];
+    if (peer.frames.inbox != nullptr && peer.frames.inbox->turn()) break;
+  }
+  for (PeerId number = 0; number < peers_.size(); ++number) {
+    Peer& peer = *peers_[number];
+    read_frames(number, peer.frames);
+    read_frames(number, peer.placed);
+    if (!peer.outbox->is_open()) continue;
+    auto moved = peer.outbox->finish();
+    if (moved && peer.puts != nullptr) {
+      moved = peer.puts->finish([this](uint64_t operation) { on_put_done(operation); });
+    }
+    if (moved) {
+      try_puts(number);
+      try_reads(number);
+      moved = peer.outbox->start(false);
+    }
+    if (!moved) fail_peer(number, fi_error(moved.error().code), moved.error().message);
+  }
+  meet();
+}
+
+void Endpoint::flush() {
+  if (!enabled()) return;
+  const auto give_up = Meeting::Clock::now() + kFarewell;
+  const auto busy = [this] {
+    return std::ranges::any_of(peers_, [](const auto& peer) {
+      const bool puts = peer->puts != nullptr && !peer->puts->idle();
+      return peer->outbox->is_open() && (puts || !peer->outbox->idle() || !peer->to_put.empty());
+    });
+  };
+  bool said = false;
+  while (Meeting::Clock::now() < give_up) {
+    {
+      const std::lock_guard lock(domain_.mutex);
+      progress();
+      if (!busy()) {
+        if (said) return;
+        said = true;
+        for (const auto& peer : peers_) {
+          if (peer->outbox->is_open()) (void)peer->outbox->answer({.kind = FrameKind::kBye}, {});
+        }
+        continue;
+      }
+    }
+    domain_.pacecar().rest(domain_.nic());
+  }
+}
+
+// --- outcomes ---
+
+void Endpoint::count(uint64_t what, bool failed) {
+  const auto counter = counters_.find(what);
+  if (counter != counters_.end()) counter->second->count(failed);
+}
+
+void Endpoint::tell(Outcome& outcome, CompletionQueue* queue) {
+  if (outcome.completes && queue != nullptr) queue->add(std::move(outcome.completion));
+  if (outcome.counts != 0) count(outcome.counts, false);
+}
+
+void Endpoint::tell_error(Outcome& outcome, CompletionQueue* queue, int error,
+                          const std::string& why) {
+  outcome.completion.error = error;
+  outcome.completion.why = why;
+  if (queue != nullptr) queue->add(std::move(outcome.completion));
+  if (outcome.counts != 0) count(outcome.counts, true);
+}
+
+bool Endpoint::receives_full() const { return rx_queue_ != nullptr && rx_queue_->waiting.full(); }
+
+}  // namespace pacecar::fabric

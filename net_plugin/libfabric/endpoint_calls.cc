@@ -1,0 +1,142 @@
+// Opening, binding, enabling, asking after and closing endpoints.
+#include <cstring>
+
+#include "net_plugin/libfabric/calls.h"
+
+namespace pacecar::fabric {
+namespace {
+
+Endpoint& of(fid* object) { return endpoint_of(reinterpret_cast<fid_ep*>(object)); }
+
+int close_endpoint(fid* object) {
+  return guarded([&] {
+    of(object).flush();
+    delete &of(object);
+    return 0;
+  });
+}
+
+int bind_endpoint(fid* object, fid* other, uint64_t flags) {
+  return guarded([&] { return of(object).bind(other, flags); });
+}
+
+int control_endpoint(fid* object, int command, void* argument) {
+  return guarded([&]() -> int {
+    Endpoint& endpoint = of(object);
+    switch (command) {
+      case FI_ENABLE:
+        return endpoint.enable();
+      case FI_GETOPSFLAG: {
+        auto* const flags = static_cast<uint64_t*>(argument);
+        *flags = (*flags & FI_RECV) != 0 ? endpoint.rx_flags() : endpoint.tx_flags();
+        return 0;
+      }
+      default:
+        return -FI_ENOSYS;
+    }
+  });
+}
+
+ssize_t cancel(fid_t object, void* context) {
+  return guarded([&] { return of(object).cancel(context); });
+}
+
+int get_option(fid_t object, int level, int name, void* value, size_t* bytes) {
+  if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
+  if (*bytes < sizeof(size_t)) return -FI_ETOOSMALL;
+  std::memcpy(value, &of(object).min_multi_receive, sizeof(size_t));
+  *bytes = sizeof(size_t);
+  return 0;
+}
+
+int set_option(fid_t object, int level, int name, const void* value, size_t bytes) {
+  if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
+  if (bytes != sizeof(size_t)) return -FI_EINVAL;
+  std::memcpy(&of(object).min_multi_receive, value, sizeof(size_t));
+  return 0;
+}
+
+int no_transmit_context(fid_ep* /*endpoint*/, int /*index*/, fi_tx_attr* /*attr*/,
+                        fid_ep** /*context_endpoint*/, void* /*context*/) {
+  return -FI_ENOSYS;
+}
+
+int no_receive_context(fid_ep* /*endpoint*/, int /*index*/, fi_rx_attr* /*attr*/,
+                       fid_ep** /*context_endpoint*/, void* /*context*/) {
+  return -FI_ENOSYS;
+}
+
+ssize_t no_size(fid_ep* /*endpoint*/) { return -FI_ENOSYS; }
+
+int set_name(fid_t object, void* address, size_t bytes) {
+  return guarded([&] { return of(object).set_name(address, bytes); });
+}
+
+int get_name(fid_t object, void* address, size_t* bytes) {
+  return guarded([&] { return of(object).get_name(address, bytes); });
+}
+
+int no_peer(fid_ep* /*endpoint*/, void* /*address*/, size_t* /*bytes*/) { return -FI_ENOSYS; }
+int no_connect(fid_ep* /*endpoint*/, const void* /*address*/, const void* /*parameter*/,
+               size_t /*bytes*/) {
+  return -FI_ENOSYS;
+}
+int no_listen(fid_pep* /*endpoint*/) { return -FI_ENOSYS; }
+int no_accept(fid_ep* /*endpoint*/, const void* /*parameter*/, size_t /*bytes*/) {
+  return -FI_ENOSYS;
+}
+int no_reject(fid_pep* /*endpoint*/, fid_t /*handle*/, const void* /*parameter*/,
+              size_t /*bytes*/) {
+  return -FI_ENOSYS;
+}
+int no_shutdown(fid_ep* /*endpoint*/, uint64_t /*flags*/) { return -FI_ENOSYS; }
+int no_join(fid_ep* /*endpoint*/, const void* /*address*/, uint64_t /*flags*/, fid_mc** /*group*/,
+            void* /*context*/) {
+  return -FI_ENOSYS;
+}
+
+fi_ops kEndpointObject = {.size = sizeof(fi_ops),
+                          .close = close_endpoint,
+                          .bind = bind_endpoint,
+                          .control = control_endpoint,
+                          .ops_open = no_ops_open};
+fi_ops_ep kEndpoint = {.size = sizeof(fi_ops_ep),
+                       .cancel = cancel,
+                       .getopt = get_option,
+                       .setopt = set_option,
+                       .tx_ctx = no_transmit_context,
+                       .rx_ctx = no_receive_context,
+                       .rx_size_left = no_size,
+                       .tx_size_left = no_size};
+fi_ops_cm kNames = {.size = sizeof(fi_ops_cm),
+                    .setname = set_name,
+                    .getname = get_name,
+                    .getpeer = no_peer,
+                    .connect = no_connect,
+                    .listen = no_listen,
+                    .accept = no_accept,
+                    .reject = no_reject,
+                    .shutdown = no_shutdown,
+                    .join = no_join};
+
+}  // namespace
+
+int open_endpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* context) {
+  return guarded([&]() -> int {
+    const bool rdm = info->ep_attr == nullptr || info->ep_attr->type == FI_EP_RDM ||
+                     info->ep_attr->type == FI_EP_UNSPEC;
+    if (!rdm || info->tx_attr == nullptr || info->rx_attr == nullptr) return -FI_EINVAL;
+    auto* const made = new Endpoint(*static_cast<Domain*>(domain), *info);
+    made->fid = {.fclass = FI_CLASS_EP, .context = context, .ops = &kEndpointObject};
+    made->ops = &kEndpoint;
+    made->cm = &kNames;
+    made->msg = message_calls();
+    made->rma = rma_calls();
+    made->tagged = tagged_calls();
+    made->atomic = atomic_calls();
+    *endpoint = made;
+    return 0;
+  });
+}
+
+}  // namespace pacecar::fabric

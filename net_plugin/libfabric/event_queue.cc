@@ -1,0 +1,135 @@
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "net_plugin/libfabric/objects.h"
+
+namespace pacecar::fabric {
+namespace {
+
+EventQueue& of(fid_eq* queue) { return *static_cast<EventQueue*>(queue); }
+
+// With its lock held.
+ssize_t take(EventQueue& queue, uint32_t* event, void* buffer, size_t length, uint64_t flags) {
+  if (queue.events.empty()) return -FI_EAGAIN;
+  const EventQueue::Event& first = queue.events.front();
+  if (first.error != 0) return -FI_EAVAIL;
+  if (length < first.bytes.size()) return -FI_ETOOSMALL;
+  *event = first.kind;
+  std::memcpy(buffer, first.bytes.data(), first.bytes.size());
+  const auto bytes = static_cast<ssize_t>(first.bytes.size());
+  if ((flags & FI_PEEK) == 0) queue.events.pop_front();
+  return bytes;
+}
+
+ssize_t read_event(fid_eq* queue, uint32_t* event, void* buffer, size_t length, uint64_t flags) {
+  return guarded([&] {
+    const std::lock_guard lock(of(queue).mutex);
+    return take(of(queue), event, buffer, length, flags);
+  });
+}
+
+ssize_t wait_for_event(fid_eq* queue, uint32_t* event, void* buffer, size_t length, int timeout,
+                       uint64_t flags) {
+  return guarded([&] {
+    EventQueue& from = of(queue);
+    std::unique_lock lock(from.mutex);
+    const auto came = [&] { return !from.events.empty(); };
+    if (timeout < 0) {
+      from.came.wait(lock, came);
+    } else {
+      from.came.wait_for(lock, std::chrono::milliseconds(timeout), came);
+    }
+    return take(from, event, buffer, length, flags);
+  });
+}
+
+ssize_t read_error(fid_eq* queue, fi_eq_err_entry* buffer, uint64_t flags) {
+  const std::lock_guard lock(of(queue).mutex);
+  auto& events = of(queue).events;
+  if (events.empty() || events.front().error == 0) return -FI_EAGAIN;
+  std::memcpy(buffer, events.front().bytes.data(), sizeof *buffer);
+  if ((flags & FI_PEEK) == 0) events.pop_front();
+  return sizeof *buffer;
+}
+
+// Wakes who waits. With its lock held.
+void push(EventQueue& queue, EventQueue::Event event) {
+  queue.events.push_back(std::move(event));
+  queue.came.notify_all();
+  queue.signal.raise();
+}
+
+template <typename Entry>
+std::vector<uint8_t> bytes_of(const Entry& entry) {
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(&entry);
+  return {bytes, bytes + sizeof entry};
+}
+
+ssize_t write_event(fid_eq* queue, uint32_t event, const void* buffer, size_t length,
+                    uint64_t /*flags*/) {
+  return guarded([&] {
+    const auto* const bytes = static_cast<const uint8_t*>(buffer);
+    const std::lock_guard lock(of(queue).mutex);
+    push(of(queue), {event, {bytes, bytes + length}});
+    return static_cast<ssize_t>(length);
+  });
+}
+
+const char* describe_error(fid_eq* /*queue*/, int error, const void* /*data*/, char* buffer,
+                           size_t length) {
+  const char* const text = fi_strerror(error);
+  if (buffer == nullptr || length == 0) return text;
+  std::strncpy(buffer, text, length - 1);
+  buffer[length - 1] = 0;
+  return buffer;
+}
+
+int close_queue(fid* object) {
+  delete reinterpret_cast<EventQueue*>(object);
+  return 0;
+}
+
+int control_queue(fid* object, int command, void* argument) {
+  const auto& queue = *reinterpret_cast<EventQueue*>(object);
+  if (command != FI_GETWAIT || !queue.signal.has_descriptor()) return -FI_ENOSYS;
+  *static_cast<int*>(argument) = queue.signal.descriptor();
+  return 0;
+}
+
+fi_ops kQueueObject = {.size = sizeof(fi_ops),
+                       .close = close_queue,
+                       .bind = no_bind,
+                       .control = control_queue,
+                       .ops_open = no_ops_open};
+fi_ops_eq kQueue = {.size = sizeof(fi_ops_eq),
+                    .read = read_event,
+                    .readerr = read_error,
+                    .write = write_event,
+                    .sread = wait_for_event,
+                    .strerror = describe_error};
+
+}  // namespace
+
+void EventQueue::add(uint32_t kind, const fi_eq_entry& entry) {
+  const std::lock_guard lock(mutex);
+  push(*this, {kind, bytes_of(entry)});
+}
+
+void EventQueue::add_error(const fi_eq_err_entry& entry) {
+  const std::lock_guard lock(mutex);
+  push(*this, {0, bytes_of(entry), entry.err});
+}
+
+int open_event_queue(fid_fabric* /*fabric*/, fi_eq_attr* attr, fid_eq** queue, void* context) {
+  return guarded([&]() -> int {
+    if (!Signal::known(attr->wait_obj)) return -FI_ENOSYS;
+    auto* const made = new EventQueue(attr->wait_obj);
+    made->fid = {.fclass = FI_CLASS_EQ, .context = context, .ops = &kQueueObject};
+    made->ops = &kQueue;
+    *queue = made;
+    return 0;
+  });
+}
+
+}  // namespace pacecar::fabric

@@ -1,0 +1,369 @@
+#include "net_plugin/libfabric/info.h"
+
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <rdma/fi_errno.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "net_plugin/libfabric/core/frame.h"
+#include "net_plugin/libfabric/link/socket_name.h"
+#include "net_plugin/libfabric/objects.h"
+#include "transport/base/params_environment.h"
+#include "transport/engine/open_nic.h"
+
+namespace pacecar::fabric {
+namespace {
+
+constexpr uint64_t kPrimary = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC;
+constexpr uint64_t kTransmitting = FI_READ | FI_WRITE | FI_SEND;
+constexpr uint64_t kReceiving = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
+constexpr uint64_t kDomainCaps = FI_LOCAL_COMM | FI_REMOTE_COMM;
+constexpr uint64_t kTxCaps = kPrimary | kTransmitting;
+constexpr uint64_t kRxCaps =
+    kPrimary | kReceiving | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV | FI_RMA_EVENT;
+constexpr uint64_t kTxFlags =
+    FI_INJECT | FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE;
+constexpr uint64_t kRxFlags = FI_COMPLETION | FI_MULTI_RECV;
+// Frames are taken in the order in which they were sent; what is offered, later.
+constexpr uint64_t kOrder = FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |
+                            FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW | FI_ORDER_RMA_RAW |
+                            FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW | FI_ORDER_RMA_RAR | FI_ORDER_RAR |
+                            FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
+constexpr size_t kMostBuffered = size_t{256} << 20;
+
+struct OwnedInfo {
+  fi_info* info = nullptr;
+  ~OwnedInfo() {
+    if (info != nullptr) fi_freeinfo(info);
+  }
+};
+
+bool tx_fits(const fi_tx_attr* wanted) {
+  return wanted == nullptr ||
+         ((wanted->caps & ~(kTxCaps | kDomainCaps)) == 0 && (wanted->op_flags & ~kTxFlags) == 0 &&
+          (wanted->msg_order & ~kOrder) == 0 && wanted->comp_order == FI_ORDER_NONE &&
+          wanted->inject_size <= kMostInjected && wanted->size <= kMostOperations &&
+          wanted->iov_limit <= kMostIov && wanted->rma_iov_limit <= 1);
+}
+
+bool rx_fits(const fi_rx_attr* wanted) {
+  return wanted == nullptr ||
+         ((wanted->caps & ~(kRxCaps | kDomainCaps)) == 0 && (wanted->op_flags & ~kRxFlags) == 0 &&
+          (wanted->msg_order & ~kOrder) == 0 && wanted->comp_order == FI_ORDER_NONE &&
+          wanted->total_buffered_recv <= kMostBuffered && wanted->size <= kMostOperations &&
+          wanted->iov_limit <= kMostIov);
+}
+
+bool ep_fits(const fi_ep_attr* wanted) {
+  return wanted == nullptr ||
+         ((wanted->type == FI_EP_UNSPEC || wanted->type == FI_EP_RDM) &&
+          wanted->protocol == FI_PROTO_UNSPEC && wanted->max_msg_size <= kMostMessageBytes &&
+          wanted->max_order_raw_size <= kEagerBytes && wanted->max_order_war_size <= kEagerBytes &&
+          wanted->max_order_waw_size <= kEagerBytes && wanted->tx_ctx_cnt <= 1 &&
+          wanted->rx_ctx_cnt <= 1 && wanted->auth_key_size == 0);
+}
+
+bool domain_fits(const fi_domain_attr* wanted) {
+  return wanted == nullptr ||
+         (wanted->cq_data_size <= sizeof(uint64_t) && wanted->mr_key_size <= sizeof(uint64_t) &&
+          wanted->auth_key_size == 0 && (wanted->caps & ~kDomainCaps) == 0);
+}
+
+bool fits(const fi_info* hints) {
+  if (hints == nullptr) return true;
+  const bool format = hints->addr_format == FI_FORMAT_UNSPEC || hints->addr_format == FI_SOCKADDR ||
+                      hints->addr_format == FI_SOCKADDR_IN || hints->addr_format == FI_SOCKADDR_IN6;
+  const bool fabric = hints->fabric_attr == nullptr || hints->fabric_attr->name == nullptr ||
+                      std::strcmp(hints->fabric_attr->name, kProviderName) == 0;
+  const bool caps = (hints->caps & ~(kTxCaps | kRxCaps | kDomainCaps)) == 0;
+  return format && fabric && caps && tx_fits(hints->tx_attr) && rx_fits(hints->rx_attr) &&
+         ep_fits(hints->ep_attr) && domain_fits(hints->domain_attr);
+}
+
+// What was asked for, and what that means where it was left open.
+uint64_t caps_for(const fi_info* hints) {
+  const uint64_t asked = hints != nullptr ? hints->caps : 0;
+  if (asked == 0) return kTxCaps | kRxCaps | kDomainCaps;
+  uint64_t caps = asked | kDomainCaps;
+  if ((caps & (FI_MSG | FI_TAGGED)) != 0 && (caps & (FI_SEND | FI_RECV)) == 0) {
+    caps |= FI_SEND | FI_RECV;
+  }
+  const uint64_t rma = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+  if ((caps & (FI_RMA | FI_ATOMIC)) != 0 && (caps & rma) == 0) caps |= rma;
+  return caps;
+}
+
+int mr_mode_for(uint32_t version, const fi_info* hints) {
+  const int asked =
+      hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->mr_mode : 0;
+  if (asked == FI_MR_BASIC || asked == FI_MR_SCALABLE) return asked;
+  return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
+}
+
+template <typename T>
+T or_default(T asked, T otherwise) {
+  return asked != 0 ? asked : otherwise;
+}
+
+void describe_contexts(const fi_info* hints, fi_info& info) {
+  const fi_tx_attr* const tx = hints != nullptr ? hints->tx_attr : nullptr;
+  const fi_rx_attr* const rx = hints != nullptr ? hints->rx_attr : nullptr;
+  info.tx_attr->caps = info.caps & kTxCaps;
+  info.tx_attr->op_flags = tx != nullptr ? tx->op_flags : 0;
+  info.tx_attr->msg_order = tx != nullptr ? or_default(tx->msg_order, kOrder) : kOrder;
+  info.tx_attr->comp_order = FI_ORDER_NONE;
+  info.tx_attr->inject_size = kMostInjected;
+  info.tx_attr->size = tx != nullptr ? or_default<size_t>(tx->size, 1024) : 1024;
+  info.tx_attr->iov_limit = kMostIov;
+  info.tx_attr->rma_iov_limit = 1;
+  info.rx_attr->caps = info.caps & kRxCaps;
+  info.rx_attr->op_flags = rx != nullptr ? rx->op_flags : 0;
+  info.rx_attr->msg_order = rx != nullptr ? or_default(rx->msg_order, kOrder) : kOrder;
+  info.rx_attr->comp_order = FI_ORDER_NONE;
+  info.rx_attr->total_buffered_recv = kMostBuffered;
+  info.rx_attr->size = rx != nullptr ? or_default<size_t>(rx->size, 1024) : 1024;
+  info.rx_attr->iov_limit = kMostIov;
+}
+
+void describe_domain(uint32_t version, const fi_info* hints, fi_info& info) {
+  const fi_domain_attr* const asked = hints != nullptr ? hints->domain_attr : nullptr;
+  fi_domain_attr& domain = *info.domain_attr;
+  domain.threading = FI_THREAD_SAFE;
+  domain.control_progress = FI_PROGRESS_MANUAL;
+  domain.data_progress = FI_PROGRESS_MANUAL;
+  domain.av_type = FI_AV_MAP;
+  if (asked != nullptr) {
+    domain.threading = or_default(asked->threading, FI_THREAD_SAFE);
+    domain.control_progress = or_default(asked->control_progress, FI_PROGRESS_MANUAL);
+    domain.data_progress = or_default(asked->data_progress, FI_PROGRESS_MANUAL);
+    domain.av_type = or_default(asked->av_type, FI_AV_UNSPEC);
+  }
+  domain.resource_mgmt = FI_RM_ENABLED;
+  domain.mr_mode = mr_mode_for(version, hints);
+  domain.mr_key_size = sizeof(uint64_t);
+  domain.cq_data_size = sizeof(uint64_t);
+  domain.cq_cnt = 1 << 16;
+  domain.ep_cnt = 1 << 12;
+  domain.tx_ctx_cnt = 1 << 12;
+  domain.rx_ctx_cnt = 1 << 12;
+  domain.max_ep_tx_ctx = 1;
+  domain.max_ep_rx_ctx = 1;
+  domain.cntr_cnt = 1 << 16;
+  domain.mr_iov_limit = 1;
+  domain.mr_cnt = 1 << 16;
+  domain.caps = kDomainCaps;
+}
+
+void describe_endpoint(const fi_info* hints, fi_info& info) {
+  fi_ep_attr& endpoint = *info.ep_attr;
+  endpoint.type = FI_EP_RDM;
+  endpoint.protocol = FI_PROTO_UNSPEC;
+  endpoint.protocol_version = 1;
+  endpoint.max_msg_size = kMostMessageBytes;
+  endpoint.max_order_raw_size = kEagerBytes;
+  endpoint.max_order_war_size = kEagerBytes;
+  endpoint.max_order_waw_size = kEagerBytes;
+  endpoint.mem_tag_format = ~uint64_t{0};
+  endpoint.tx_ctx_cnt = 1;
+  endpoint.rx_ctx_cnt = 1;
+  if (hints != nullptr && hints->ep_attr != nullptr && hints->ep_attr->mem_tag_format != 0) {
+    endpoint.mem_tag_format = hints->ep_attr->mem_tag_format;
+  }
+}
+
+void set_address(void*& place, size_t& bytes, const Name& name) {
+  place = std::malloc(name.size());
+  if (place == nullptr) throw std::bad_alloc();
+  std::memcpy(place, name.data(), name.size());
+  bytes = name.size();
+}
+
+fi_info* describe(uint32_t version, const fi_info* hints, const std::string& nic) {
+  OwnedInfo owned{fi_allocinfo()};
+  if (owned.info == nullptr) throw std::bad_alloc();
+  fi_info& info = *owned.info;
+  info.caps = caps_for(hints);
+  describe_contexts(hints, info);
+  describe_domain(version, hints, info);
+  describe_endpoint(hints, info);
+  info.domain_attr->name = strdup(nic.c_str());
+  info.fabric_attr->name = strdup(kProviderName);
+  info.fabric_attr->prov_name = strdup(kProviderName);
+  info.fabric_attr->prov_version = FI_VERSION(0, 1);
+  info.fabric_attr->api_version = version;
+  return std::exchange(owned.info, nullptr);
+}
+
+// The first address of the host's interfaces that is of the family: of this device, if it is named.
+std::optional<Name> interface_address(const std::string* device, int family) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return std::nullopt;
+  std::optional<Name> loopback;
+  std::optional<Name> found;
+  for (const ifaddrs* at = all; at != nullptr && !found; at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != family) continue;
+    const auto name = name_of(at->ifa_addr);
+    const bool local = std::strcmp(at->ifa_name, "lo") == 0;
+    if (device != nullptr ? *device == at->ifa_name : !local) found = name;
+    if (local && !loopback) loopback = name;
+  }
+  freeifaddrs(all);
+  if (!found && device == nullptr) return loopback;
+  return found;
+}
+
+std::optional<Name> address_of_device(const std::string& device, int family) {
+  const auto own = interface_address(&device, family);
+  return own ? own : interface_address(nullptr, family);
+}
+
+// From where packets to `dest` leave.
+std::optional<Name> source_towards(const Name& dest) {
+  const sockaddr_storage address = socket_address(dest);
+  const FileDescriptor probe(socket(address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto* const to = reinterpret_cast<const sockaddr*>(&address);
+  sockaddr_storage source{};
+  socklen_t bytes = sizeof source;
+  if (!probe || connect(probe.get(), to, static_cast<socklen_t>(dest.size())) != 0 ||
+      getsockname(probe.get(), reinterpret_cast<sockaddr*>(&source), &bytes) != 0) {
+    return std::nullopt;
+  }
+  const auto name = name_of(reinterpret_cast<sockaddr*>(&source));
+  return name ? std::optional(with_port(*name, 0)) : std::nullopt;
+}
+
+struct Nic {
+  std::string name;
+  std::string device;
+};
+
+std::vector<Nic> usable_nics() {
+  const auto params = load_params_from_environment({}, nullptr);
+  if (!params) {
+    log_warning(params.error().message);
+    return {};
+  }
+  const auto list = own_nics(params->nics);
+  if (!list) return {};
+  const auto groups = choose_nics(*list, list_nics());
+  if (!groups) {
+    log_warning(groups.error().message);
+    return {};
+  }
+  std::vector<Nic> nics;
+  for (const NicGroup& group : *groups) {
+    // Nothing can be put over several NICs at once.
+    if (group.size() == 1) nics.push_back({group[0].name(), group[0].device});
+  }
+  return nics;
+}
+
+struct Ends {
+  std::optional<Name> source;
+  std::optional<Name> dest;
+  bool sound = true;
+};
+
+Ends ends_of(const char* node, const char* service, uint64_t flags, const fi_info* hints,
+             int family) {
+  Ends ends;
+  const bool numeric = (flags & FI_NUMERICHOST) != 0;
+  if ((flags & FI_SOURCE) != 0) {
+    if (node != nullptr || service != nullptr) {
+      ends.source = resolve(node, service, family, true, numeric);
+      ends.sound = ends.source.has_value();
+    }
+  } else if (node != nullptr || service != nullptr) {
+    ends.dest = resolve(node, service, family, false, numeric);
+    ends.sound = ends.dest.has_value();
+  }
+  if (hints == nullptr) return ends;
+  if (!ends.source && hints->src_addr != nullptr) {
+    ends.source = name_of(static_cast<const sockaddr*>(hints->src_addr));
+  }
+  if (!ends.dest && hints->dest_addr != nullptr) {
+    ends.dest = name_of(static_cast<const sockaddr*>(hints->dest_addr));
+  }
+  return ends;
+}
+
+}  // namespace
+
+std::optional<Name> resolve(const char* node, const char* service, int family, bool passive,
+                            bool numeric) {
+  addrinfo hints{};
+  hints.ai_family = family == AF_UNSPEC && node == nullptr ? AF_INET : family;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = (passive ? AI_PASSIVE : 0) | (numeric ? AI_NUMERICHOST : 0);
+  addrinfo* found = nullptr;
+  if (getaddrinfo(node, service, &hints, &found) != 0) return std::nullopt;
+  const auto name = name_of(found->ai_addr);
+  freeaddrinfo(found);
+  return name;
+}
+
+std::optional<std::string> own_nics(const std::string& list) {
+  std::string own;
+  bool dropped = false;
+  for (size_t at = 0; at < list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    const std::string entry = list.substr(at, end - at);
+    at = end + 1;
+    if (entry.find("ofi:") != std::string::npos) {
+      dropped = true;
+    } else {
+      own += (own.empty() ? "" : ",") + entry;
+    }
+  }
+  return dropped && own.empty() ? std::nullopt : std::optional(own);
+}
+
+std::optional<Name> address_of_nic(const NicInfo& nic, int family) {
+  return address_of_device(nic.device, family);
+}
+
+int get_info(uint32_t version, const char* node, const char* service, uint64_t flags,
+             const fi_info* hints, fi_info** info) {
+  *info = nullptr;
+  if (!fits(hints)) return -FI_ENODATA;
+  const uint32_t format = hints != nullptr ? hints->addr_format : uint32_t{FI_FORMAT_UNSPEC};
+  const int family = format == FI_SOCKADDR_IN    ? AF_INET
+                     : format == FI_SOCKADDR_IN6 ? AF_INET6
+                                                 : AF_UNSPEC;
+  Ends ends = ends_of(node, service, flags, hints, family);
+  if (!ends.sound) return -FI_ENODATA;
+  if (!ends.source && ends.dest) ends.source = source_towards(*ends.dest);
+  std::vector<Nic> nics = usable_nics();
+  const char* const wanted =
+      hints != nullptr && hints->domain_attr != nullptr ? hints->domain_attr->name : nullptr;
+  if (wanted != nullptr) std::erase_if(nics, [&](const Nic& nic) { return nic.name != wanted; });
+  if (nics.empty()) return -FI_ENODATA;
+  if (ends.source) {  // NICs that have the address come first
+    std::ranges::stable_partition(nics, [&](const Nic& nic) {
+      const auto own = address_of_device(nic.device, socket_address(*ends.source).ss_family);
+      return own && same_host(*own, *ends.source);
+    });
+  }
+  OwnedInfo first;
+  fi_info** next = &first.info;
+  for (const Nic& nic : nics) {
+    auto source = ends.source;
+    if (!source) source = address_of_device(nic.device, family == AF_UNSPEC ? AF_INET : family);
+    if (!source && family == AF_UNSPEC) source = address_of_device(nic.device, AF_INET6);
+    if (!source) continue;
+    *next = describe(version, hints, nic.name);
+    const bool six = socket_address(*source).ss_family == AF_INET6;
+    (*next)->addr_format = uint32_t{six ? FI_SOCKADDR_IN6 : FI_SOCKADDR_IN};
+    set_address((*next)->src_addr, (*next)->src_addrlen, *source);
+    if (ends.dest) set_address((*next)->dest_addr, (*next)->dest_addrlen, *ends.dest);
+    next = &(*next)->next;
+  }
+  *info = std::exchange(first.info, nullptr);
+  return *info != nullptr ? 0 : -FI_ENODATA;
+}
+
+}  // namespace pacecar::fabric

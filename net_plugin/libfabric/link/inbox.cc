@@ -1,0 +1,66 @@
+#include "net_plugin/libfabric/link/inbox.h"
+
+#include <utility>
+
+namespace pacecar::fabric {
+
+Inbox::Inbox(std::shared_ptr<Context> context, std::unique_ptr<ReceiveConnection> connection)
+    : context_(std::move(context)), connection_(std::move(connection)) {}
+
+Inbox::~Inbox() {
+  const size_t nic = connection_->nic();
+  connection_.reset();
+  if (memory_ != nullptr) (void)context_->deregister_memory(nic, memory_);
+}
+
+Result<void> Inbox::open() {
+  auto memory = context_->register_memory(connection_->nic(), pages_.data(), pages_.bytes());
+  if (!memory) return tl::unexpected(memory.error());
+  memory_ = *memory;
+  for (uint32_t place = 0; place < requests_.size(); ++place) {
+    if (auto posted = post(place); !posted) return posted;
+  }
+  return {};
+}
+
+Result<void> Inbox::post(uint32_t place) {
+  const ReceiveBuffer buffer{
+      .data = &pages_[place * kMessageBytes], .size = kMessageBytes, .tag = 0, .memory = memory_};
+  auto started = connection_->irecv({&buffer, 1});
+  if (!started) return tl::unexpected(started.error());
+  if (*started == nullptr) return fail(ErrorCode::kInternal, "a connection has too few receives");
+  requests_[place] = *started;
+  return {};
+}
+
+bool Inbox::turn() {
+  if (tested_) return false;
+  auto result = connection_->test(requests_[oldest_]);
+  if (!result || result->done) tested_ = std::move(result);
+  return true;
+}
+
+Result<std::span<const uint8_t>> Inbox::next() {
+  if (!tested_) {
+    if (!settled(*requests_[oldest_])) return std::span<const uint8_t>();
+    turn();
+  }
+  if (!*tested_) return tl::unexpected(tested_->error());
+  if ((*tested_)->sizes[0] == 0) {
+    return fail(ErrorCode::kPeer, connection_->peer() + " sent an empty message");
+  }
+  return std::span<const uint8_t>(&pages_[oldest_ * kMessageBytes], (*tested_)->sizes[0]);
+}
+
+Result<void> Inbox::done() {
+  tested_.reset();
+  oldest_ = (oldest_ + 1) % kMaxRequests;
+  if (++taken_ < kGivenBack) return {};
+  for (; taken_ > 0; --taken_) {
+    const auto posted = post((oldest_ + kMaxRequests - taken_) % kMaxRequests);
+    if (!posted) return posted;
+  }
+  return {};
+}
+
+}  // namespace pacecar::fabric

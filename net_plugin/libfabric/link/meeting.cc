@@ -1,0 +1,217 @@
+#include "net_plugin/libfabric/link/meeting.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "net_plugin/libfabric/link/socket_name.h"
+
+namespace pacecar::fabric {
+namespace {
+
+constexpr uint64_t kListener = 0;  // as epoll's number; calls begin at 1
+
+const sockaddr* as_sockaddr(const sockaddr_storage& address) {
+  return reinterpret_cast<const sockaddr*>(&address);
+}
+
+tl::unexpected<Error> system_error(const char* what, const Name& name) {
+  return fail(ErrorCode::kSystem,
+              fmt::format("{} {}: {}", what, name_text(name), std::strerror(errno)));
+}
+
+FileDescriptor make_socket(sa_family_t family) {
+  return FileDescriptor(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+int bind_to(int fd, const Name& name) {
+  const sockaddr_storage address = socket_address(name);
+  return bind(fd, as_sockaddr(address), static_cast<socklen_t>(name_bytes(address.ss_family)));
+}
+
+}  // namespace
+
+std::string name_text(const Name& name) {
+  char text[INET6_ADDRSTRLEN] = "";
+  const sockaddr_storage address = socket_address(name);
+  if (address.ss_family == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&address)->sin_addr, text,
+              sizeof text);
+    return fmt::format("{}:{}", text, port_of(name));
+  }
+  inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(&address)->sin6_addr, text,
+            sizeof text);
+  return fmt::format("[{}]:{}", text, port_of(name));
+}
+
+Result<std::unique_ptr<Meeting>> Meeting::open(const Name& address) {
+  FileDescriptor listener = make_socket(socket_address(address).ss_family);
+  if (listener.get() < 0) return system_error("no socket for", address);
+  const int yes = 1;
+  (void)setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  if (bind_to(listener.get(), address) != 0) return system_error("cannot listen at", address);
+  if (listen(listener.get(), SOMAXCONN) != 0) return system_error("cannot listen at", address);
+  sockaddr_storage bound{};
+  socklen_t bytes = sizeof bound;
+  if (getsockname(listener.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0) {
+    return system_error("cannot listen at", address);
+  }
+  FileDescriptor events(epoll_create1(EPOLL_CLOEXEC));
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = kListener}};
+  if (events.get() < 0 || epoll_ctl(events.get(), EPOLL_CTL_ADD, listener.get(), &event) != 0) {
+    return system_error("cannot wait for callers at", address);
+  }
+  return std::unique_ptr<Meeting>(
+      new Meeting(std::move(events), std::move(listener), *name_of(as_sockaddr(bound))));
+}
+
+Meeting::CallId Meeting::add(Call call, uint32_t wanted) {
+  const CallId id = next_++;
+  epoll_event event{.events = wanted, .data = {.u64 = id}};
+  call.begun = Clock::now();
+  if (epoll_ctl(events_.get(), EPOLL_CTL_ADD, call.socket.get(), &event) != 0) {
+    failed_at_once_.push_back({.kind = Event::Kind::kFailed, .call = id, .error = errno});
+    return id;
+  }
+  calls_.emplace(id, std::move(call));
+  return id;
+}
+
+Meeting::CallId Meeting::call(const Name& peer, const Name& from, const Greeting& ours) {
+  const sockaddr_storage address = socket_address(peer);
+  Call call{.socket = make_socket(address.ss_family), .ours = true, .from = peer, .outgoing = ours};
+  const int fd = call.socket.get();
+  int error = fd < 0 ? errno : 0;
+  // From our own address, by which the peer knows that the name is ours.
+  const bool bound = socket_address(from).ss_family == address.ss_family && !is_any(from);
+  if (error == 0 && bound && bind_to(fd, with_port(from, 0)) != 0) error = errno;
+  const auto bytes = static_cast<socklen_t>(name_bytes(address.ss_family));
+  if (error == 0 && connect(fd, as_sockaddr(address), bytes) != 0 && errno != EINPROGRESS) {
+    error = errno;
+  }
+  if (error == 0) return add(std::move(call), EPOLLOUT);
+  failed_at_once_.push_back({.kind = Event::Kind::kFailed, .call = next_, .error = error});
+  return next_++;
+}
+
+void Meeting::answer(CallId id, const Greeting& ours) {
+  const auto call = calls_.find(id);
+  if (call == calls_.end()) return;
+  // A fresh socket has room for it; if not, its end tells the caller.
+  const ssize_t sent =
+      send(call->second.socket.get(), &ours, sizeof ours, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent != sizeof ours) calls_.erase(call);
+}
+
+void Meeting::accept() {
+  while (true) {
+    sockaddr_storage from{};
+    socklen_t bytes = sizeof from;
+    FileDescriptor socket(accept4(listener_.get(), reinterpret_cast<sockaddr*>(&from), &bytes,
+                                  SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket.get() < 0) return;
+    const auto name = name_of(as_sockaddr(from));
+    if (!name || unknown_ == kMostUnknown) continue;
+    ++unknown_;
+    add({.socket = std::move(socket), .connected = true, .from = *name}, EPOLLIN | EPOLLRDHUP);
+  }
+}
+
+// False: its end.
+bool Meeting::receive(Call& call) {
+  while (true) {
+    if (call.received == sizeof(Greeting)) {  // whoever has greeted says no more
+      char more = 0;
+      return recv(call.socket.get(), &more, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+    }
+    const ssize_t bytes = recv(call.socket.get(), call.incoming.data() + call.received,
+                               sizeof(Greeting) - call.received, MSG_DONTWAIT);
+    if (bytes < 0) return errno == EAGAIN;
+    if (bytes == 0) return false;
+    call.received += static_cast<size_t>(bytes);
+  }
+}
+
+void Meeting::look_at(CallId id, std::vector<Event>& events) {
+  const auto at = calls_.find(id);
+  if (at == calls_.end()) return;
+  Call& call = at->second;
+  const auto drop = [&](int error) {
+    if (!call.ours && !call.greeted) --unknown_;
+    if (call.greeted) events.push_back({.kind = Event::Kind::kLost, .call = id});
+    if (!call.greeted && call.ours) {
+      events.push_back({.kind = Event::Kind::kFailed, .call = id, .error = error});
+    }
+    calls_.erase(at);
+  };
+  if (!call.connected) {
+    int error = 0;
+    socklen_t bytes = sizeof error;
+    (void)getsockopt(call.socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+    if (error != 0) return drop(error);
+    call.connected = true;
+    const ssize_t sent =
+        send(call.socket.get(), &call.outgoing, sizeof call.outgoing, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent != sizeof call.outgoing) return drop(ECONNRESET);
+    epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.u64 = id}};
+    (void)epoll_ctl(events_.get(), EPOLL_CTL_MOD, call.socket.get(), &event);
+  }
+  const bool alive = receive(call);
+  if (!call.greeted && call.received == sizeof(Greeting)) {
+    Event event{.kind = call.ours ? Event::Kind::kAnswered : Event::Kind::kCalled, .call = id};
+    std::memcpy(&event.greeting, call.incoming.data(), sizeof(Greeting));
+    const Greeting& greeting = event.greeting;
+    sockaddr_storage told{};
+    std::memcpy(&told, greeting.name.data(), greeting.name.size());
+    const auto name = name_of(as_sockaddr(told));
+    const bool sound = greeting.magic == Greeting::kMagic && name &&
+                       greeting.name_size == name->size() &&
+                       (call.ours || same_host(*name, call.from));
+    if (!sound) return drop(EPROTO);
+    if (!call.ours) --unknown_;
+    call.greeted = true;
+    event.name = *name;
+    events.push_back(std::move(event));
+  }
+  if (!alive) drop(ECONNRESET);
+}
+
+void Meeting::give_up_silent(std::vector<Event>& events) {
+  const auto now = Clock::now();
+  for (auto at = calls_.begin(); at != calls_.end();) {
+    Call& call = at->second;
+    if (call.greeted || now - call.begun < kPatience) {
+      ++at;
+      continue;
+    }
+    if (!call.ours) --unknown_;
+    if (call.ours) {
+      events.push_back({.kind = Event::Kind::kFailed, .call = at->first, .error = ETIMEDOUT});
+    }
+    at = calls_.erase(at);
+  }
+}
+
+std::vector<Meeting::Event> Meeting::poll() {
+  std::vector<Event> events = std::exchange(failed_at_once_, {});
+  epoll_event ready[16];
+  const int count = epoll_wait(events_.get(), ready, std::size(ready), 0);
+  for (int i = 0; i < count; ++i) {
+    if (ready[i].data.u64 == kListener) {
+      accept();
+    } else {
+      look_at(ready[i].data.u64, events);
+    }
+  }
+  give_up_silent(events);
+  return events;
+}
+
+}  // namespace pacecar::fabric

@@ -1,0 +1,116 @@
+// Memory registration: fi_mr_reg and its like.
+#include "net_plugin/libfabric/endpoint.h"
+#include "net_plugin/libfabric/info.h"
+#include "net_plugin/libfabric/objects.h"
+
+namespace pacecar::fabric {
+namespace {
+
+int close_region(fid* object) {
+  return guarded([&] {
+    delete reinterpret_cast<MemoryRegion*>(object);
+    return 0;
+  });
+}
+
+int bind_region(fid* object, fid* other, uint64_t flags) {
+  auto& region = *reinterpret_cast<MemoryRegion*>(object);
+  if (other->fclass == FI_CLASS_EP) return 0;  // it serves all endpoints of the domain
+  if (other->fclass != FI_CLASS_CNTR || (flags & FI_REMOTE_WRITE) == 0) return -FI_EINVAL;
+  const std::lock_guard lock(region.domain.mutex);
+  region.counter = reinterpret_cast<Counter*>(other);
+  return 0;
+}
+
+int control_region(fid* /*object*/, int command, void* /*argument*/) {
+  return command == FI_ENABLE ? 0 : -FI_ENOSYS;
+}
+
+fi_ops kRegionObject = {.size = sizeof(fi_ops),
+                        .close = close_region,
+                        .bind = bind_region,
+                        .control = control_region,
+                        .ops_open = no_ops_open};
+
+int register_attr(fid* object, const fi_mr_attr* attr, uint64_t /*flags*/, fid_mr** made) {
+  return guarded([&]() -> int {
+    if (object->fclass != FI_CLASS_DOMAIN || attr->iov_count != 1) return -FI_EINVAL;
+    if (attr->iface != FI_HMEM_SYSTEM) return -FI_ENOSYS;
+    auto& domain = *reinterpret_cast<Domain*>(object);
+    const std::lock_guard lock(domain.mutex);
+    const bool own_key = (domain.mr_mode() & FI_MR_PROV_KEY) == 0;
+    if (own_key && domain.regions.contains(attr->requested_key)) return -FI_ENOKEY;
+    auto* const region = new MemoryRegion(domain, *attr);
+    region->fid = {.fclass = FI_CLASS_MR, .context = attr->context, .ops = &kRegionObject};
+    region->mem_desc = region;
+    region->key = own_key ? attr->requested_key : domain.next_key++;
+    domain.regions[region->key] = region;
+    *made = region;
+    return 0;
+  });
+}
+
+int register_pieces(fid* object, const iovec* iov, size_t count, uint64_t access, uint64_t offset,
+                    uint64_t requested_key, uint64_t flags, fid_mr** made, void* context) {
+  fi_mr_attr attr{};
+  attr.mr_iov = iov;
+  attr.iov_count = count;
+  attr.access = access;
+  attr.offset = offset;
+  attr.requested_key = requested_key;
+  attr.context = context;
+  return register_attr(object, &attr, flags, made);
+}
+
+int register_one(fid* object, const void* buffer, size_t length, uint64_t access, uint64_t offset,
+                 uint64_t requested_key, uint64_t flags, fid_mr** made, void* context) {
+  const iovec iov{const_cast<void*>(buffer), length};
+  return register_pieces(object, &iov, 1, access, offset, requested_key, flags, made, context);
+}
+
+fi_ops_mr kMemory = {.size = sizeof(fi_ops_mr),
+                     .reg = register_one,
+                     .regv = register_pieces,
+                     .regattr = register_attr};
+
+}  // namespace
+
+fi_ops_mr* memory_calls() { return &kMemory; }
+
+MemoryRegion::MemoryRegion(Domain& its_domain, const fi_mr_attr& attr)
+    : fid_mr{},
+      domain(its_domain),
+      base(static_cast<uint8_t*>(attr.mr_iov[0].iov_base)),
+      length(attr.mr_iov[0].iov_len),
+      access(attr.access),
+      first((its_domain.mr_mode() & FI_MR_VIRT_ADDR) != 0 ? reinterpret_cast<uint64_t>(base)
+                                                          : attr.offset) {
+  ++domain.users;
+}
+
+MemoryRegion::~MemoryRegion() {
+  {
+    const std::lock_guard lock(domain.mutex);
+    for (Endpoint* const endpoint : domain.endpoints) endpoint->forget(*this);
+    domain.regions.erase(key);
+    for (const auto& [nic, memory] : registered) {
+      (void)domain.pacecar().deregister_memory(nic, memory);
+    }
+  }
+  --domain.users;
+}
+
+Result<const Memory*> MemoryRegion::on(size_t nic) {
+  const auto known = registered.find(nic);
+  if (known != registered.end()) return known->second;
+  auto memory = domain.pacecar().register_memory(nic, base, length);
+  if (memory) registered[nic] = *memory;
+  return memory;
+}
+
+uint8_t* MemoryRegion::find(uint64_t address, uint64_t bytes) const {
+  const uint64_t offset = address - first;
+  return bytes <= length && offset <= length - bytes ? base + offset : nullptr;
+}
+
+}  // namespace pacecar::fabric

@@ -1,0 +1,113 @@
+// fi_send, fi_recv and their variants.
+#include "net_plugin/libfabric/calls.h"
+
+namespace pacecar::fabric {
+namespace {
+
+ssize_t post(fid_ep* endpoint, const Local& local, fi_addr_t source, void* context,
+             uint64_t flags) {
+  return guarded([&]() -> ssize_t {
+    Endpoint& at = endpoint_of(endpoint);
+    at.domain().called();
+    const std::lock_guard lock(at.domain().mutex);
+    if (!at.enabled()) return -FI_EOPBADSTATE;
+    Pattern pattern;
+    if (source != FI_ADDR_UNSPEC && at.directed()) {
+      const auto peer = at.peer_number(source);
+      if (!peer) return -FI_EINVAL;
+      pattern.source = *peer;
+    }
+    Receive receive{.context = context, .flags = flags, .local = local, .shared = nullptr};
+    if ((flags & FI_MULTI_RECV) != 0) {
+      if (local.count != 1) return -FI_EINVAL;
+      receive.shared = std::make_shared<SharedBuffer>();
+    }
+    return at.post(false, pattern, receive);
+  });
+}
+
+ssize_t receive(fid_ep* endpoint, void* buffer, size_t length, void* desc, fi_addr_t source,
+                void* context) {
+  return post(endpoint, local_of(buffer, length, desc), source, context,
+              endpoint_of(endpoint).rx_flags());
+}
+
+ssize_t receive_pieces(fid_ep* endpoint, const iovec* iov, void** desc, size_t count,
+                       fi_addr_t source, void* context) {
+  if (count > kMostIov) return -FI_EINVAL;
+  return post(endpoint, local_of(iov, desc, count), source, context,
+              endpoint_of(endpoint).rx_flags());
+}
+
+ssize_t receive_message(fid_ep* endpoint, const fi_msg* message, uint64_t flags) {
+  if (message->iov_count > kMostIov) return -FI_EINVAL;
+  return post(endpoint, local_of(message->msg_iov, message->desc, message->iov_count),
+              message->addr, message->context, flags);
+}
+
+ssize_t send_pieces(fid_ep* endpoint, const iovec* iov, void** desc, size_t count, fi_addr_t to,
+                    void* context) {
+  if (count > kMostIov) return -FI_EINVAL;
+  return start(endpoint, {.local = local_of(iov, desc, count),
+                          .to = to,
+                          .context = context,
+                          .flags = endpoint_of(endpoint).tx_flags()});
+}
+
+ssize_t send_one(fid_ep* endpoint, const void* buffer, size_t length, void* desc, fi_addr_t to,
+                 void* context) {
+  return start(endpoint, {.local = local_of(buffer, length, desc),
+                          .to = to,
+                          .context = context,
+                          .flags = endpoint_of(endpoint).tx_flags()});
+}
+
+ssize_t send_message(fid_ep* endpoint, const fi_msg* message, uint64_t flags) {
+  if (message->iov_count > kMostIov) return -FI_EINVAL;
+  return start(endpoint, {.has_data = (flags & FI_REMOTE_CQ_DATA) != 0,
+                          .local = local_of(message->msg_iov, message->desc, message->iov_count),
+                          .to = message->addr,
+                          .data = message->data,
+                          .context = message->context,
+                          .flags = flags});
+}
+
+ssize_t inject(fid_ep* endpoint, const void* buffer, size_t length, fi_addr_t to) {
+  return start(endpoint, {.inject = true, .local = local_of(buffer, length, nullptr), .to = to});
+}
+
+ssize_t send_data(fid_ep* endpoint, const void* buffer, size_t length, void* desc, uint64_t data,
+                  fi_addr_t to, void* context) {
+  return start(endpoint, {.has_data = true,
+                          .local = local_of(buffer, length, desc),
+                          .to = to,
+                          .data = data,
+                          .context = context,
+                          .flags = endpoint_of(endpoint).tx_flags()});
+}
+
+ssize_t inject_data(fid_ep* endpoint, const void* buffer, size_t length, uint64_t data,
+                    fi_addr_t to) {
+  return start(endpoint, {.inject = true,
+                          .has_data = true,
+                          .local = local_of(buffer, length, nullptr),
+                          .to = to,
+                          .data = data});
+}
+
+fi_ops_msg kMessages = {.size = sizeof(fi_ops_msg),
+                        .recv = receive,
+                        .recvv = receive_pieces,
+                        .recvmsg = receive_message,
+                        .send = send_one,
+                        .sendv = send_pieces,
+                        .sendmsg = send_message,
+                        .inject = inject,
+                        .senddata = send_data,
+                        .injectdata = inject_data};
+
+}  // namespace
+
+fi_ops_msg* message_calls() { return &kMessages; }
+
+}  // namespace pacecar::fabric

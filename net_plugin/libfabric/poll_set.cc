@@ -1,0 +1,89 @@
+// Poll sets: which of several completion queues and counters have something new.
+#include <algorithm>
+
+#include "net_plugin/libfabric/objects.h"
+
+namespace pacecar::fabric {
+namespace {
+
+struct PollSet : fid_poll {
+  explicit PollSet(Domain& its_domain) : domain(its_domain) {}
+
+  struct Watched {
+    struct fid* object = nullptr;
+    uint64_t told = 0;  // of a counter: the value that was there at the last poll
+  };
+  Domain& domain;
+  std::vector<Watched> watched;
+};
+
+PollSet& of(fid_poll* set) { return *static_cast<PollSet*>(set); }
+
+bool has_news(PollSet::Watched& watched) {
+  if (watched.object->fclass == FI_CLASS_CQ) {
+    return !reinterpret_cast<CompletionQueue*>(watched.object)->waiting.empty();
+  }
+  const auto& counter = *reinterpret_cast<Counter*>(watched.object);
+  return std::exchange(watched.told, counter.value + counter.errors) != watched.told;
+}
+
+int poll(fid_poll* set, void** contexts, int count) {
+  return guarded([&] {
+    PollSet& from = of(set);
+    from.domain.called();
+    const std::lock_guard lock(from.domain.mutex);
+    from.domain.progress();
+    int found = 0;
+    for (PollSet::Watched& watched : from.watched) {
+      if (found == count) break;
+      if (has_news(watched)) contexts[found++] = watched.object->context;
+    }
+    return found;
+  });
+}
+
+int add(fid_poll* set, fid* object, uint64_t /*flags*/) {
+  return guarded([&]() -> int {
+    if (object->fclass != FI_CLASS_CQ && object->fclass != FI_CLASS_CNTR) return -FI_EINVAL;
+    const std::lock_guard lock(of(set).domain.mutex);
+    of(set).watched.push_back({.object = object});
+    return 0;
+  });
+}
+
+int remove(fid_poll* set, fid* object, uint64_t /*flags*/) {
+  const std::lock_guard lock(of(set).domain.mutex);
+  const auto removed = std::erase_if(
+      of(set).watched, [&](const PollSet::Watched& watched) { return watched.object == object; });
+  return removed > 0 ? 0 : -FI_EINVAL;
+}
+
+int close_set(fid* object) {
+  auto* const set = reinterpret_cast<PollSet*>(object);
+  --set->domain.users;
+  delete set;
+  return 0;
+}
+
+fi_ops kSetObject = {.size = sizeof(fi_ops),
+                     .close = close_set,
+                     .bind = no_bind,
+                     .control = no_control,
+                     .ops_open = no_ops_open};
+fi_ops_poll kSet = {.size = sizeof(fi_ops_poll), .poll = poll, .poll_add = add, .poll_del = remove};
+
+}  // namespace
+
+int open_poll_set(fid_domain* domain, fi_poll_attr* /*attr*/, fid_poll** set) {
+  return guarded([&] {
+    auto& its_domain = *static_cast<Domain*>(domain);
+    auto* const made = new PollSet(its_domain);
+    made->fid = {.fclass = FI_CLASS_POLL, .context = nullptr, .ops = &kSetObject};
+    made->ops = &kSet;
+    ++its_domain.users;
+    *set = made;
+    return 0;
+  });
+}
+
+}  // namespace pacecar::fabric

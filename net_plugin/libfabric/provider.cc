@@ -1,0 +1,111 @@
+// The entry point, the fabric, and what has no file of its own.
+#include <rdma/providers/fi_log.h>
+#include <rdma/providers/fi_prov.h>
+
+#include <cstring>
+
+#include "net_plugin/libfabric/endpoint.h"
+#include "net_plugin/libfabric/info.h"
+#include "net_plugin/libfabric/objects.h"
+
+namespace pacecar::fabric {
+namespace {
+
+int no_passive_endpoint(fid_fabric* /*fabric*/, fi_info* /*info*/, fid_pep** /*endpoint*/,
+                        void* /*context*/) {
+  return -FI_ENOSYS;
+}
+
+int no_wait_set(fid_fabric* /*fabric*/, fi_wait_attr* /*attr*/, fid_wait** /*set*/) {
+  return -FI_ENOSYS;
+}
+
+int close_fabric(fid* object) {
+  delete reinterpret_cast<Fabric*>(object);
+  return 0;
+}
+
+fi_ops kFabricObject = {.size = sizeof(fi_ops),
+                        .close = close_fabric,
+                        .bind = no_bind,
+                        .control = no_control,
+                        .ops_open = no_ops_open};
+fi_ops_fabric kFabric = {.size = sizeof(fi_ops_fabric),
+                         .domain = open_domain,
+                         .passive_ep = no_passive_endpoint,
+                         .eq_open = open_event_queue,
+                         .wait_open = no_wait_set,
+                         .trywait = try_wait};
+
+int open_fabric(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
+  return guarded([&]() -> int {
+    if (attr->name != nullptr && std::strcmp(attr->name, kProviderName) != 0) return -FI_ENODATA;
+    auto* const made = new Fabric;
+    made->fid = {.fclass = FI_CLASS_FABRIC, .context = context, .ops = &kFabricObject};
+    made->ops = &kFabric;
+    made->api_version = attr->api_version;
+    *fabric = made;
+    return 0;
+  });
+}
+
+int get_info_guarded(uint32_t version, const char* node, const char* service, uint64_t flags,
+                     const fi_info* hints, fi_info** info) {
+  return guarded([&] { return get_info(version, node, service, flags, hints, info); });
+}
+
+void clean_up() {}
+
+fi_provider provider_of_process = {.version = FI_VERSION(0, 1),
+                                   .fi_version = FI_VERSION(1, 17),
+                                   .context = {},
+                                   .name = kProviderName,
+                                   .getinfo = get_info_guarded,
+                                   .fabric = open_fabric,
+                                   .cleanup = clean_up};
+
+}  // namespace
+
+void log_line(LogLevel level, std::string_view line) {
+  fi_log_level as = FI_LOG_WARN;
+  if (level == LogLevel::kInfo) as = FI_LOG_INFO;
+  if (level == LogLevel::kTrace) as = FI_LOG_DEBUG;
+  if (fi_log_enabled(&provider_of_process, as, FI_LOG_CORE) == 0) return;
+  fi_log(&provider_of_process, as, FI_LOG_CORE, kProviderName, 0, "%.*s\n",
+         static_cast<int>(line.size()), line.data());
+}
+
+void log_warning(const std::string& line) { log_line(LogLevel::kWarn, line); }
+
+int fi_error(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return FI_EINVAL;
+    case ErrorCode::kNotFound:
+      return FI_ENODEV;
+    case ErrorCode::kUnavailable:
+      return FI_ENOMEM;
+    case ErrorCode::kPermission:
+      return FI_EACCES;
+    case ErrorCode::kPeer:
+    case ErrorCode::kStale:
+      return FI_ECONNRESET;
+    case ErrorCode::kSystem:
+    case ErrorCode::kInternal:
+      return FI_EIO;
+  }
+  return FI_EIO;
+}
+
+int no_bind(fid* /*object*/, fid* /*other*/, uint64_t /*flags*/) { return -FI_ENOSYS; }
+int no_control(fid* /*object*/, int /*command*/, void* /*argument*/) { return -FI_ENOSYS; }
+int no_ops_open(fid* /*object*/, const char* /*name*/, uint64_t /*flags*/, void** /*ops*/,
+                void* /*context*/) {
+  return -FI_ENOSYS;
+}
+
+}  // namespace pacecar::fabric
+
+extern "C" __attribute__((visibility("default"))) fi_provider* fi_prov_ini() {
+  return &pacecar::fabric::provider_of_process;
+}

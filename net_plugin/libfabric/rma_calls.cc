@@ -1,0 +1,108 @@
+// fi_write, fi_read and their variants.
+#include "net_plugin/libfabric/calls.h"
+
+namespace pacecar::fabric {
+namespace {
+
+Asked asked_of(FrameKind kind, const Local& local, fi_addr_t to, uint64_t address, uint64_t key,
+               void* context, uint64_t flags) {
+  return {.kind = kind,
+          .local = local,
+          .to = to,
+          .tag = key,
+          .address = address,
+          .context = context,
+          .flags = flags};
+}
+
+// Nothing remote is no bytes at all.
+Asked asked_of(FrameKind kind, const fi_msg_rma& message, uint64_t flags) {
+  const bool remote = message.rma_iov_count > 0;
+  Asked asked = asked_of(kind, local_of(message.msg_iov, message.desc, message.iov_count),
+                         message.addr, remote ? message.rma_iov[0].addr : 0,
+                         remote ? message.rma_iov[0].key : 0, message.context, flags);
+  asked.has_data = (flags & FI_REMOTE_CQ_DATA) != 0;
+  asked.data = message.data;
+  asked.inject = false;
+  return asked;
+}
+
+ssize_t read_one(fid_ep* endpoint, void* buffer, size_t length, void* desc, fi_addr_t from,
+                 uint64_t address, uint64_t key, void* context) {
+  return start(endpoint, asked_of(FrameKind::kRead, local_of(buffer, length, desc), from, address,
+                                  key, context, endpoint_of(endpoint).tx_flags()));
+}
+
+ssize_t read_pieces(fid_ep* endpoint, const iovec* iov, void** desc, size_t count, fi_addr_t from,
+                    uint64_t address, uint64_t key, void* context) {
+  if (count > kMostIov) return -FI_EINVAL;
+  return start(endpoint, asked_of(FrameKind::kRead, local_of(iov, desc, count), from, address, key,
+                                  context, endpoint_of(endpoint).tx_flags()));
+}
+
+ssize_t read_message(fid_ep* endpoint, const fi_msg_rma* message, uint64_t flags) {
+  if (message->iov_count > kMostIov || message->rma_iov_count > 1) return -FI_EINVAL;
+  return start(endpoint, asked_of(FrameKind::kRead, *message, flags));
+}
+
+ssize_t write_one(fid_ep* endpoint, const void* buffer, size_t length, void* desc, fi_addr_t to,
+                  uint64_t address, uint64_t key, void* context) {
+  return start(endpoint, asked_of(FrameKind::kWrite, local_of(buffer, length, desc), to, address,
+                                  key, context, endpoint_of(endpoint).tx_flags()));
+}
+
+ssize_t write_pieces(fid_ep* endpoint, const iovec* iov, void** desc, size_t count, fi_addr_t to,
+                     uint64_t address, uint64_t key, void* context) {
+  if (count > kMostIov) return -FI_EINVAL;
+  return start(endpoint, asked_of(FrameKind::kWrite, local_of(iov, desc, count), to, address, key,
+                                  context, endpoint_of(endpoint).tx_flags()));
+}
+
+ssize_t write_message(fid_ep* endpoint, const fi_msg_rma* message, uint64_t flags) {
+  if (message->iov_count > kMostIov || message->rma_iov_count > 1) return -FI_EINVAL;
+  return start(endpoint, asked_of(FrameKind::kWrite, *message, flags));
+}
+
+ssize_t inject(fid_ep* endpoint, const void* buffer, size_t length, fi_addr_t to, uint64_t address,
+               uint64_t key) {
+  Asked asked =
+      asked_of(FrameKind::kWrite, local_of(buffer, length, nullptr), to, address, key, nullptr, 0);
+  asked.inject = true;
+  return start(endpoint, asked);
+}
+
+ssize_t write_data(fid_ep* endpoint, const void* buffer, size_t length, void* desc, uint64_t data,
+                   fi_addr_t to, uint64_t address, uint64_t key, void* context) {
+  Asked asked = asked_of(FrameKind::kWrite, local_of(buffer, length, desc), to, address, key,
+                         context, endpoint_of(endpoint).tx_flags());
+  asked.has_data = true;
+  asked.data = data;
+  return start(endpoint, asked);
+}
+
+ssize_t inject_data(fid_ep* endpoint, const void* buffer, size_t length, uint64_t data,
+                    fi_addr_t to, uint64_t address, uint64_t key) {
+  Asked asked =
+      asked_of(FrameKind::kWrite, local_of(buffer, length, nullptr), to, address, key, nullptr, 0);
+  asked.inject = true;
+  asked.has_data = true;
+  asked.data = data;
+  return start(endpoint, asked);
+}
+
+fi_ops_rma kRma = {.size = sizeof(fi_ops_rma),
+                   .read = read_one,
+                   .readv = read_pieces,
+                   .readmsg = read_message,
+                   .write = write_one,
+                   .writev = write_pieces,
+                   .writemsg = write_message,
+                   .inject = inject,
+                   .writedata = write_data,
+                   .injectdata = inject_data};
+
+}  // namespace
+
+fi_ops_rma* rma_calls() { return &kRma; }
+
+}  // namespace pacecar::fabric

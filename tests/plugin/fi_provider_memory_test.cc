@@ -1,0 +1,179 @@
+// The libfabric provider through libfabric itself: memory that peers write, read and change, and
+// waiting for what they do.
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/support/fi_world.h"
+
+namespace pacecar::test {
+namespace {
+
+void write_and_read(World& world, bool virtual_addresses) {
+  for (const size_t size : kSizes) {
+    std::vector<uint8_t> shared(size + 16, static_cast<uint8_t>(world.rank.rank()));
+    fid_mr* const region = world.end.share(shared.data(), shared.size(), size + 1);
+    HandleBytes told{};
+    const uint64_t words[] = {virtual_addresses ? reinterpret_cast<uint64_t>(shared.data()) : 0,
+                              fi_mr_key(region)};
+    std::memcpy(told.data(), words, sizeof words);
+    world.rank.give(1 - world.rank.rank(), told);
+    const HandleBytes theirs = world.rank.take(1 - world.rank.rank());
+    uint64_t at[2];
+    std::memcpy(at, theirs.data(), sizeof at);
+    if (world.first()) {
+      const auto bytes = pattern(size, 77);
+      std::vector<uint8_t> back(size);
+      int context = 0;
+      world.end.until_taken([&] {
+        return fi_write(world.end.endpoint, bytes.data(), size, nullptr, world.other(), at[0] + 8,
+                        at[1], &context);
+      });
+      EXPECT_EQ(world.end.outcome_of(&context).error, 0);
+      world.end.until_taken([&] {
+        return fi_read(world.end.endpoint, back.data(), size, nullptr, world.other(), at[0] + 8,
+                       at[1], &context);
+      });
+      EXPECT_EQ(world.end.outcome_of(&context).error, 0);
+      EXPECT_TRUE(back == bytes) << size;
+      world.end.until_taken([&] {  // beyond its end
+        return fi_write(world.end.endpoint, bytes.data(), size, nullptr, world.other(), at[0] + 17,
+                        at[1], &context);
+      });
+      EXPECT_EQ(world.end.outcome_of(&context).error, FI_EACCES);
+      world.end.until_taken([&] {
+        return fi_read(world.end.endpoint, back.data(), size, nullptr, world.other(), at[0],
+                       at[1] + 1000003, &context);
+      });
+      EXPECT_EQ(world.end.outcome_of(&context).error, FI_ENOKEY);
+    }
+    world.meet();
+    if (!world.first()) {
+      EXPECT_TRUE(std::equal(shared.begin() + 8, shared.end() - 8, pattern(size, 77).begin()));
+      EXPECT_TRUE(std::all_of(shared.end() - 8, shared.end(), [](uint8_t b) { return b == 1; }));
+    }
+  }
+}
+
+TEST(FiProviderMemory, WriteAndReadByOffset) {
+  with_two([](World& world) { write_and_read(world, false); });
+}
+
+TEST(FiProviderMemory, WriteAndReadByAddress) {
+  with_two([](World& world) { write_and_read(world, true); }, {.mr_mode = FI_MR_BASIC});
+}
+
+TEST(FiProviderMemory, WriteWithDataIsTold) {
+  with_two([](World& world) {
+    for (const size_t size : {size_t{8}, size_t{50000}}) {
+      std::vector<uint8_t> shared(size);
+      world.end.share(shared.data(), size, size);
+      world.meet();
+      if (world.first()) {
+        const auto bytes = pattern(size, 5);
+        int context = 0;
+        world.end.until_taken([&] {
+          return fi_writedata(world.end.endpoint, bytes.data(), size, nullptr, 4711, world.other(),
+                              0, size, &context);
+        });
+        EXPECT_EQ(world.end.outcome_of(&context).error, 0);
+      } else {
+        const FiOutcome outcome = world.end.next();
+        EXPECT_EQ(outcome.data, 4711);
+        EXPECT_EQ(outcome.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+        EXPECT_TRUE(shared == pattern(size, 5));
+      }
+      world.meet();
+    }
+    if (!world.first()) {
+      EXPECT_EQ(fi_cntr_read(world.end.written), 2);
+    }
+  });
+}
+
+TEST(FiProviderMemory, AtomicsOfManyAddUp) {
+  constexpr int kRanks = 4;
+  constexpr uint64_t kRounds = 200;
+  expect_processes_pass(kRanks, [](Rank& rank) {
+    World world(rank);
+    uint64_t words[2] = {0, 0};
+    world.end.share(words, sizeof words, 1);
+    world.meet();
+    uint64_t largest = 0;
+    for (uint64_t i = 0; i < kRounds; ++i) {
+      const uint64_t one = 1;
+      uint64_t before = 0;
+      world.end.until_taken([&] {
+        return fi_fetch_atomic(world.end.endpoint, &one, 1, nullptr, &before, nullptr,
+                               world.peers[0], 0, 1, FI_UINT64, FI_SUM, &before);
+      });
+      EXPECT_EQ(world.end.outcome_of(&before).error, 0);
+      EXPECT_TRUE(i == 0 || before > largest);
+      largest = before;
+      uint64_t expected = before;
+      const uint64_t mine = before + 1;
+      world.end.until_taken([&] {
+        return fi_compare_atomic(world.end.endpoint, &mine, 1, nullptr, &expected, nullptr, &before,
+                                 nullptr, world.peers[0], 8, 1, FI_UINT64, FI_CSWAP, &before);
+      });
+      EXPECT_EQ(world.end.outcome_of(&before).error, 0);
+    }
+    world.meet();
+    if (rank.rank() == 0) {
+      EXPECT_EQ(words[0], kRanks * kRounds);
+    }
+  });
+}
+
+TEST(FiProviderMemory, WaitsForADescriptor) {
+  with_two(
+      [](World& world) {
+        uint64_t value = 0;
+        if (world.first()) {
+          world.meet();
+          value = 42;
+          must(fi_tinject(world.end.endpoint, &value, sizeof value, world.other(), 1), "inject");
+          return;
+        }
+        must(fi_trecv(world.end.endpoint, &value, sizeof value, nullptr, world.other(), 1, 0,
+                      &value),
+             "fi_trecv");
+        world.meet();
+        int descriptor = -1;
+        must(fi_control(&world.end.completions->fid, FI_GETWAIT, &descriptor), "fi_control");
+        fid* waited = &world.end.completions->fid;
+        while (fi_trywait(world.end.fabric, &waited, 1) == 0) {
+          pollfd ready{.fd = descriptor, .events = POLLIN};
+          ASSERT_EQ(::poll(&ready, 1, 20000), 1);
+        }
+        EXPECT_EQ(world.end.next().context, &value);
+        EXPECT_EQ(value, 42);
+      },
+      {.wait = FI_WAIT_FD});
+}
+
+// The target looks at nothing of libfabric.
+TEST(FiProviderMemory, AutomaticProgressAnswersReads) {
+  with_two(
+      [](World& world) {
+        std::vector<uint8_t> shared = pattern(60000, 8);
+        world.end.share(shared.data(), shared.size(), 1);
+        world.rank.barrier();
+        if (world.first()) {
+          std::vector<uint8_t> place(shared.size());
+          world.end.until_taken([&] {
+            return fi_read(world.end.endpoint, place.data(), place.size(), nullptr, world.other(),
+                           0, 1, &place);
+          });
+          EXPECT_EQ(world.end.outcome_of(&place).error, 0);
+          EXPECT_TRUE(place == shared);
+        }
+        world.rank.barrier();
+      },
+      {.progress = FI_PROGRESS_AUTO});
+}
+
+}  // namespace
+}  // namespace pacecar::test
