@@ -185,12 +185,15 @@ RC_GTEST_PROP(FiPiecesProperty, EachByteGoesToItsPlace, ()) {
 
 RC_GTEST_PROP(FiPiecesProperty, ScatterUndoesGather, ()) {
   auto bytes = *rc::gen::container<std::vector<uint8_t>>(rc::gen::arbitrary<uint8_t>());
+  const auto sizes = *rc::gen::container<std::vector<size_t>>(rc::gen::inRange<size_t>(0, 9));
   std::vector<Piece> pieces;
-  for (size_t at = 0; at < bytes.size();) {
-    const size_t size = std::min(*rc::gen::inRange<size_t>(0, 9), bytes.size() - at);
+  size_t at = 0;
+  for (const size_t wanted : sizes) {
+    const size_t size = std::min(wanted, bytes.size() - at);
     pieces.push_back({bytes.data() + at, size});
     at += size;
   }
+  pieces.push_back({bytes.data() + at, bytes.size() - at});
   std::vector<uint8_t> whole(bytes.size());
   RC_ASSERT(gather(pieces, whole.data()) == bytes.size());
   const std::vector<uint8_t> before = bytes;
