@@ -118,20 +118,19 @@ Result<bool> Outbox::start_piece(const Put& put, size_t size, Operation* operati
                          "a window on a GPU was shared without a word of where puts for it land: "
                          "run the same version of Pacecar on all ranks");
   }
-  const auto space = space_.take(size);
-  if (!space) return false;
+  if (!next_space_) next_space_ = space_.take(size);
+  if (!next_space_) return false;
+  const size_t space = *next_space_;
   auto written =
-      write(put, size, landing_, *space, {.last = size == put.size, .operation = operation});
-  if (!written || !*written) {
-    space_.give_back(*space);
-    return written;
-  }
-  pieces_.push_back({*space, operation});
+      write(put, size, landing_, space, {.last = size == put.size, .operation = operation});
+  if (!written || !*written) return written;
+  next_space_.reset();
+  pieces_.push_back({space, operation});
   behind_ = Record{.kind = RecordKind::kDeliver,
                    .window = put.to.id,
                    .offset = put.offset,
                    .length = size,
-                   .answer_offset = *space};
+                   .answer_offset = space};
   return true;
 }
 

@@ -114,8 +114,9 @@ class Outbox {
 
   Window landing_;  // the peer's; of no length while he has not told of it
   RingSpace space_{Landing::kBytes};
-  std::deque<Piece> pieces_;      // not copied on
-  std::optional<Record> behind_;  // the newest of them, and not sent yet
+  std::optional<size_t> next_space_;  // taken for the first that waits
+  std::deque<Piece> pieces_;          // not copied on
+  std::optional<Record> behind_;      // the newest of them, and not sent yet
   uint64_t owed_ = 0;
 };
 
