@@ -17,11 +17,8 @@ class OneSidedOf final : public AnyOneSided {
     return table_.init(context, comm_id, logger);
   }
   NcclResult devices(int* count) const override { return table_.devices(count); }
-  int device_type(int device) const override {
-    std::conditional_t<kVersion >= 13, NetPropertiesV12, NetPropertiesV11> properties{};
-    const NcclResult result = table_.getProperties(device, &properties);
-    return result == NcclResult::kSuccess ? properties.device_type : kUndefined;
-  }
+  int device_type(int device) const override { return properties(device).device_type; }
+  int pointer_support(int device) const override { return properties(device).pointer_support; }
   NcclResult listen(void* context, int device, void* handle, void** listen_comm) const override {
     return table_.listen(context, device, handle, listen_comm);
   }
@@ -151,6 +148,14 @@ class OneSidedOf final : public AnyOneSided {
   NcclResult finalize(void* context) const override { return table_.finalize(context); }
 
  private:
+  auto properties(int device) const {
+    std::conditional_t<kVersion >= 13, NetPropertiesV12, NetPropertiesV11> properties{};
+    if (table_.getProperties(device, &properties) != NcclResult::kSuccess) {
+      properties.device_type = kUndefined;
+    }
+    return properties;
+  }
+
   const Table& table_;
 };
 

@@ -39,7 +39,9 @@ class AnyOneSided {
   virtual bool gets() const = 0;  // whether it has iget and iflush
   virtual NcclResult init(void** context, uint64_t comm_id, Logger logger) const = 0;
   virtual NcclResult devices(int* count) const = 0;
-  virtual int device_type(int device) const = 0;  // of its properties
+  // Of its properties.
+  virtual int device_type(int device) const = 0;
+  virtual int pointer_support(int device) const = 0;
   virtual NcclResult listen(void* context, int device, void* handle, void** listen_comm) const = 0;
   virtual NcclResult connect(void* context, void* handles[], int ranks, int rank, void* listen_comm,
                              void** collective) const = 0;

@@ -52,9 +52,9 @@ void OneSidedHost::leave() {
   if (listening_ != nullptr) table_->closeListen(std::exchange(listening_, nullptr));
 }
 
-void* OneSidedHost::share(std::span<uint8_t> memory) const {
+void* OneSidedHost::share(std::span<uint8_t> memory, int type) const {
   void* window = kGarbage;
-  expect_success(table_->regMrSym(collective_, memory.data(), memory.size(), kPointerHost, &window),
+  expect_success(table_->regMrSym(collective_, memory.data(), memory.size(), type, &window),
                  "regMrSym");
   return window;
 }

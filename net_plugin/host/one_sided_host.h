@@ -32,7 +32,7 @@ class OneSidedHost {
   void join(std::vector<HandleBytes> handles, int rank);
   void leave();
 
-  void* share(std::span<uint8_t> memory) const;
+  void* share(std::span<uint8_t> memory, int type = kPointerHost) const;
   void unshare(void* window) const;
 
   // Started; never NULL.

@@ -61,8 +61,8 @@ Result<rma::Signal> signal_of(const SignalCall& call) {
                      .value = call.operation == nccl::kSignalIncrement ? 1 : call.value};
 }
 
-// NCCL looks for these tables in every net plugin, and has one of its own for RDMA NICs, which
-// serves signals in GPU memory; ours does not, and stands back unless it is asked for.
+// NCCL looks for these tables in every net plugin, and has one of its own for RDMA NICs, where
+// signals are the NIC's atomics and not copies of words: ours stands back unless it is asked for.
 bool is_named() {
   for (const char* const variable : {"NCCL_RMA_PLUGIN", "NCCL_GIN_PLUGIN"}) {
     const char* const named = std::getenv(variable);

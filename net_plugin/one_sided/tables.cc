@@ -11,16 +11,11 @@ namespace {
 
 using nccl::NcclResult;
 
-// NCCL tells such a plugin from one whose operations a GPU starts. A window is memory that the NIC
-// reaches by itself.
+// NCCL tells such a plugin from one whose operations a GPU starts.
 template <typename Properties>
 NcclResult get_properties(int device, Properties* properties) {
   const NcclResult result = plugin::get_properties(device, properties);
   if (result != NcclResult::kSuccess) return result;
-  const NicInfo* nic = nullptr;
-  if (nic_info(device, &nic) == NcclResult::kSuccess && nic->gpu_message_bytes != 0) {
-    properties->pointer_support = nccl::kPointerHost;
-  }
   properties->device_type = nccl::kDeviceTypeGinProxy;
   return NcclResult::kSuccess;
 }

@@ -89,23 +89,31 @@ uint8_t* contents_of(uint64_t address, size_t bytes) {
   return allocation.contents + offset;
 }
 
+// Of those that have work, in an order that nobody can count on.
+OpaqueStream* next_stream() {
+  static uint32_t draw = 1;
+  draw = draw * 1664525 + 1013904223;
+  Fake& gpu = fake();
+  for (size_t i = 0; i < gpu.streams.size(); ++i) {
+    OpaqueStream* const stream = gpu.streams[(i + (draw >> 16)) % gpu.streams.size()].get();
+    if (!stream->work.empty()) return stream;
+  }
+  return nullptr;
+}
+
 // Streams take turns, one piece of work at a time.
 void run_streams() {
   Fake& gpu = fake();
   std::unique_lock lock(gpu.mutex);
   while (true) {
     OpaqueStream* ready = nullptr;
-    gpu.changed.wait(lock, [&] {
-      if (gpu.state.copies_wait) return false;
-      for (const auto& stream : gpu.streams) {
-        if (!stream->work.empty()) ready = stream.get();
-      }
-      return ready != nullptr;
-    });
+    gpu.changed.wait(lock,
+                     [&] { return !gpu.state.copies_wait && (ready = next_stream()) != nullptr; });
     // The program goes on meanwhile, as it does while a real copy runs.
     ready->busy = true;
+    const int turns = gpu.state.copies_late;
     lock.unlock();
-    std::this_thread::yield();
+    for (int i = 0; i < turns; ++i) std::this_thread::yield();
     lock.lock();
     ready->work.front()();
     ready->work.pop_front();

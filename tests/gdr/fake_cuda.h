@@ -16,6 +16,7 @@ struct FakeCuda {
   bool managed = false;      // memory moves between host and GPU
   bool copies_fail = false;  // when they run
   bool copies_wait = false;  // until this is false again
+  int copies_late = 1;       // how often the program gets its turn before each
   bool host_memory_fails = false;
   int copy_failure = 0;  // of the first copy that failed; as with CUDA it stays
   // What was called.

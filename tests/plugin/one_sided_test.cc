@@ -7,8 +7,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "net_plugin/host/one_sided_host.h"
-#include "tests/plugin/plugin_test.h"
+#include "tests/plugin/one_sided_member.h"
 
 namespace pacecar::test {
 namespace {
@@ -22,38 +21,6 @@ using nccl::WindowPlace;
 constexpr const char* kNewest = "ncclRmaPlugin_v15";
 constexpr std::array<size_t, 9> kSizes = {0, 1, 7, 8, 100, 4096, 5000, 65537, 1 << 20};
 constexpr size_t kSlot = 2 << 20;  // of one rank, in each rank's window
-
-// A rank of a test: the plugin loaded, all ranks joined.
-class Member {
- public:
-  Member(Rank& rank, const std::string& symbol, size_t nics = SIZE_MAX)
-      : rank_(rank), net_(start_host(nics)), host_(*net_, symbol_if_named(symbol)) {
-    std::vector<HandleBytes> handles(static_cast<size_t>(rank.size()));
-    for (int peer = 0; peer < rank.size(); ++peer) {
-      if (peer != rank.rank()) rank.give(peer, host_.handle());
-    }
-    for (int peer = 0; peer < rank.size(); ++peer) {
-      handles[static_cast<size_t>(peer)] = peer == rank.rank() ? host_.handle() : rank.take(peer);
-    }
-    host_.join(std::move(handles), rank.rank());
-  }
-
-  const OneSidedHost* operator->() const { return &host_; }
-  OneSidedHost& host() { return host_; }
-  Rank& rank() const { return rank_; }
-  // Meanwhile NCCL's thread goes on.
-  void barrier() const { rank_.barrier(); }
-
- private:
-  static const std::string& symbol_if_named(const std::string& symbol) {
-    setenv("NCCL_RMA_PLUGIN", "pacecar", 1);
-    return symbol;
-  }
-
-  Rank& rank_;
-  std::unique_ptr<FakeNcclHost> net_;
-  OneSidedHost host_;
-};
 
 // Memory that all share.
 class Shared : public Pages {

@@ -245,7 +245,9 @@ Result<const Memory*> EngineContext::register_memory(size_t nic, const MemoryRan
   const NicInfo& info = infos_[nic];
   if (range.kind == MemoryKind::kCuda && !info.cuda) {
     return fail(ErrorCode::kInvalidArgument,
-                fmt::format("{} takes only host memory ({})", info.name, info.gpu_memory));
+                fmt::format("{} takes only host memory ({}): with PACECAR_GPU=staged the GPU's is "
+                            "copied",
+                            info.name, info.gpu_memory));
   }
   // A flush of GPU memory is a read of it.
   const Access access = range.kind == MemoryKind::kCuda ? Access::kRemoteAll : Access::kRemoteWrite;

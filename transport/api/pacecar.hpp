@@ -31,6 +31,7 @@ namespace pacecar {
 
 class Engine;
 class MessageRequest;
+class StagedRange;
 using Request = MessageRequest;  // owned by its connection; dead after test() said done
 
 // A parameter, e.g. {"PACECAR_CC", "fixed"}.
@@ -219,6 +220,8 @@ class SendConnection {
   virtual FlowView flow() const = 0;
   // What has been started leaves at once.
   virtual void hurry() {}
+  // Hands to the NIC what had to be copied first, as test() does.
+  virtual void advance() {}
 };
 
 class ReceiveConnection {
@@ -293,6 +296,12 @@ class Context {
     return register_memory(nic, MemoryRange{.address = address, .length = length});
   }
   virtual Result<void> deregister_memory(size_t nic, const Memory* memory) = 0;
+
+  // How the processor reads and writes memory of kind kCuda, whichever way the NIC takes it: by
+  // copies of the GPU's own. Errors: kInvalidArgument (no such memory), kSystem.
+  virtual Result<std::shared_ptr<StagedRange>> copies_of(const MemoryRange& /*range*/) {
+    return fail(ErrorCode::kInvalidArgument, "no NIC of this process takes GPU memory");
+  }
 
   // After a receive into GPU memory, before the GPU looks: makes it see what the NIC has written.
   // nullopt: it does already; else flushed() tells when. Later ones are through later.

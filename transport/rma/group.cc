@@ -23,7 +23,8 @@ Group::Group(std::shared_ptr<Context> context, size_t nic, size_t rank, size_t r
       rank_(rank),
       log_(log),
       records_(2 * kRecords * ranks),
-      windows_(context_, nic, ranks) {}
+      windows_(context_, nic, ranks),
+      arrivals_(context_, nic, windows_) {}
 
 Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Context> context, size_t nic,
                                            Listener& listener, std::span<const Handle> handles,
@@ -43,7 +44,7 @@ Result<std::unique_ptr<Group>> Group::join(std::shared_ptr<Context> context, siz
   if (auto met = meeting.meet(handles, weight); !met) return tl::unexpected(met.error());
   for (size_t peer = 0; peer < handles.size(); ++peer) {
     group->peers_.emplace_back(peer, meeting.take_inbox(peer), meeting.take_outbox(peer),
-                               group->windows_);
+                               group->windows_, group->arrivals_);
   }
   group->keeper_ = std::thread([&group = *group] { group.keep(); });
   return group;
@@ -66,19 +67,41 @@ Group::~Group() {
 }
 
 bool Group::idle() const {
-  return std::ranges::all_of(peers_, [](const Peer& peer) { return peer.idle(); });
+  return arrivals_.idle() &&
+         std::ranges::all_of(peers_, [](const Peer& peer) { return peer.idle(); });
 }
 
 bool Group::advance() {
   bool came = false;
+  for (Peer& peer : peers_) came |= peer.advance();
+  came |= count_arrivals();
   for (Peer& peer : peers_) {
-    came |= peer.advance();
     if (const auto failed = peer.newly_failed()) {
       log_(LogLevel::kWarn, "one-sided operations: " + failed->message);
       if (!failure_) failure_ = failed;
     }
   }
   return came;
+}
+
+// True: there are some, ended or not.
+bool Group::count_arrivals() {
+  if (arrivals_.idle()) return false;
+  const auto ended = arrivals_.advance();
+  if (!ended) {
+    // A signal that cannot count would be missed: nothing goes on.
+    arrivals_.fail(ended.error());
+    for (Peer& peer : peers_) peer.give_up(ended.error());
+    return true;
+  }
+  for (const Arrival& arrival : *ended) {
+    if (arrival.kind == ArrivalKind::kFlush) {
+      --arrival.operation->left;
+    } else {
+      peers_[arrival.rank].on_arrival(arrival);
+    }
+  }
+  return true;
 }
 
 void Group::progress() {
@@ -113,19 +136,22 @@ std::optional<Error> Group::failure() const {
 
 Result<SharedWindow*> Group::share(const MemoryRange& range) {
   Place own;
+  std::shared_ptr<StagedRange> copies;
   {
     const std::lock_guard lock(mutex_);
     auto registered = windows_.register_own(range);
     if (!registered) return tl::unexpected(registered.error());
     own = *registered;
-    for (Peer& peer : peers_) {
-      peer.say({.kind = RecordKind::kWindow,
-                .window = own.id,
-                .offset = own.window.address,
-                .length = own.window.length,
-                .answer_window = own.window.key},
-               nullptr);
+    copies = windows_.own_copies(own.id);
+  }
+  const auto prepared = copies == nullptr ? Result<void>() : prepare(copies->engine(), own.staged);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!prepared) {
+      windows_.release_own(own.id);
+      return tl::unexpected(prepared.error());
     }
+    announce(own);
   }
   while (true) {
     progress();
@@ -144,6 +170,36 @@ Result<SharedWindow*> Group::share(const MemoryRange& range) {
       }
     }
     context_->rest(nic_);
+  }
+}
+
+// Without the lock: to allocate pinned memory may take as long as the kernels that run, and these
+// may wait for others' signals.
+Result<void> Group::prepare(const std::shared_ptr<const CopyEngine>& engine, bool staged) {
+  if (!arrivals_.has_scratch()) {
+    auto scratch = PinnedMemory::allocate(engine, Arrivals::kMost * sizeof(uint64_t));
+    if (!scratch) return tl::unexpected(scratch.error());
+    const std::lock_guard lock(mutex_);
+    arrivals_.use(std::move(*scratch));
+  }
+  if (!staged || landing_ != nullptr) return {};
+  auto landing = Landing::make(context_, nic_, engine, peers_.size());
+  if (!landing) return tl::unexpected(landing.error());
+  const std::lock_guard lock(mutex_);
+  landing_ = std::move(*landing);
+  for (Peer& peer : peers_) peer.land_in(*landing_);
+  return {};
+}
+
+void Group::announce(const Place& own) {
+  for (Peer& peer : peers_) {
+    peer.say({.kind = RecordKind::kWindow,
+              .window = own.id,
+              .offset = own.window.address,
+              .length = own.window.length,
+              .answer_window = own.window.key,
+              .staged = own.staged ? 1U : 0U},
+             nullptr);
   }
 }
 
@@ -203,12 +259,6 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
   if (checked && signal && signal->word.offset % sizeof(uint64_t) != 0) {
     checked = fail(ErrorCode::kInvalidArgument, "a signal's word lies at no multiple of 8 bytes");
   }
-  if (checked && signal && !signal->word.window->host) {
-    checked =
-        fail(ErrorCode::kInvalidArgument,
-             "a signal's word lies in GPU memory, which no processor adds to: share memory of "
-             "the host for signals");
-  }
   if (!checked) {
     free_.push_back(&operation);
     return tl::unexpected(checked.error());
@@ -220,7 +270,7 @@ Result<Operation*> Group::put(size_t rank, const Location& from, size_t size, co
     peer.put({.data = none ? nullptr : from.window->base + from.offset,
               .size = size,
               .memory = none ? nullptr : from.window->memory,
-              .window = none ? Window() : to.window->places[rank].window,
+              .to = none ? Place() : to.window->places[rank],
               .offset = none ? 0 : to.offset},
              operation);
   }

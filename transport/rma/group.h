@@ -24,6 +24,8 @@
 
 #include "transport/api/pacecar.hpp"
 #include "transport/base/fresh_pages.h"
+#include "transport/rma/arrivals.h"
+#include "transport/rma/landing.h"
 #include "transport/rma/operation.h"
 #include "transport/rma/peer.h"
 #include "transport/rma/windows.h"
@@ -72,7 +74,7 @@ class Group {
   Result<Operation*> put(size_t rank, const Location& from, size_t size, const Location& to,
                          const std::optional<Signal>& signal);
   Result<Operation*> get(size_t rank, const Location& from, size_t size, const Location& to);
-  // Done when all that was started before with that rank is.
+  // Done when all that was started before with that rank is, and GPUs see what has come so far.
   Result<Operation*> flush(size_t rank);
   // True: it is done, and dead. Errors: kPeer; then it is dead, too.
   Result<bool> test(Operation* operation);
@@ -91,7 +93,9 @@ class Group {
   Result<void> check(size_t rank, const Location& bytes, size_t owner, size_t size) const;
   bool idle() const;
 
-  Result<void> announce(const Place& place);
+  Result<void> prepare(const std::shared_ptr<const CopyEngine>& engine, bool staged);
+  void announce(const Place& own);
+  bool count_arrivals();
   void keep();
 
   const std::shared_ptr<Context> context_;
@@ -103,7 +107,9 @@ class Group {
   std::vector<Operation*> free_;
   OwnPages<Record> records_;  // of all peers: kRecords that come, and kRecords that go, of each
   const Memory* records_memory_ = nullptr;
+  std::unique_ptr<Landing> landing_;  // once there is memory that the NIC does not reach
   Windows windows_;
+  Arrivals arrivals_;
   std::vector<Peer> peers_;  // by rank
   bool polled_ = true;       // since the last signal that left at once
   std::optional<Error> failure_;

@@ -1,85 +1,218 @@
 #include "transport/rma/outbox.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "transport/api/memory.h"
+
 namespace pacecar::rma {
+namespace {
+
+void fail_operation(Operation* operation, const Error& why) {
+  if (operation != nullptr) operation->fail(why);
+}
+
+}  // namespace
 
 void Outbox::add(const Put& put, Operation* operation) {
-  // A row of puts that is too long is ended by a record that says nothing.
-  if (++puts_in_a_row_ > kMaxPutsInARow) {
-    add(Record{}, nullptr);
-    puts_in_a_row_ = 1;
-  }
-  add(Part{.put = put, .operation = operation});
+  // The last piece is done twice: when the peer has it, and when he has copied it on.
+  if (operation != nullptr && put.to.staged) ++operation->left;
+  add(Part{.kind = Kind::kPut, .put = put, .operation = operation});
 }
 
 void Outbox::add(const Record& record, Operation* operation) {
-  puts_in_a_row_ = 0;
-  add(Part{.record = record, .is_record = true, .operation = operation});
+  add(Part{.kind = Kind::kRecord, .record = record, .operation = operation});
+}
+
+void Outbox::add_mark(Operation& operation) {
+  add(Part{.kind = Kind::kMark, .operation = &operation});
 }
 
 void Outbox::add(Part part) {
   if (part.operation != nullptr) ++part.operation->left;
-  parts_.push_back(std::move(part));
+  waiting_.push_back(std::move(part));
   ++added_;
 }
 
 Result<void> Outbox::advance() {
-  if (parts_.empty()) return {};
-  while (started_ > 0 && settled(*parts_.front().request)) {
-    if (auto finished = finish(); !finished) return finished;
-  }
-  while (started_ < parts_.size()) {
-    auto started = start(parts_[started_]);
+  if (!started_.empty()) connection_->advance();
+  if (auto finished = finish(); !finished) return finished;
+  while (owed_ > 0 || behind_ || !waiting_.empty()) {
+    const auto started = start();
     if (!started) return tl::unexpected(started.error());
     if (!*started) break;
-    // A record is copied: whoever waits for it need not wait for the peer.
-    if (parts_[started_].is_record) tell_done(parts_[started_]);
-    ++started_;
   }
   return {};
 }
 
 Result<void> Outbox::finish() {
-  Part& part = parts_.front();
-  auto result = connection_->test(part.request);
-  if (!result) return tl::unexpected(result.error());
-  if (part.is_record) ++records_done_;
-  tell_done(part);
-  parts_.pop_front();
-  --started_;
+  while (!started_.empty()) {
+    const Started& front = started_.front();
+    if (front.request != nullptr) {
+      if (!settled(*front.request)) return {};
+      const auto result = connection_->test(front.request);
+      if (!result) return tl::unexpected(result.error());
+      if (!result->done) return {};
+    }
+    if (front.is_record) ++records_done_;
+    if (front.last) ++done_;
+    tell_done(front.operation);
+    started_.pop_front();
+  }
   return {};
 }
 
-// Once.
-void Outbox::tell_done(Part& part) {
-  if (part.operation != nullptr) --std::exchange(part.operation, nullptr)->left;
+void Outbox::tell_done(Operation* operation) {
+  if (operation != nullptr) --operation->left;
 }
 
-Result<bool> Outbox::start(Part& part) {
-  auto started = part.is_record ? send(part.record)
-                                : connection_->iput(part.put.data, part.put.size, part.put.memory,
-                                                    part.put.window, part.put.offset);
-  if (!started) return tl::unexpected(started.error());
-  part.request = *started;
-  return *started != nullptr;
+Result<bool> Outbox::start() {
+  if (behind_) {
+    auto sent = send(*behind_, {.is_record = true, .last = false});
+    if (sent && *sent) behind_.reset();
+    return sent;
+  }
+  if (owed_ > 0) {
+    const Record record{.kind = RecordKind::kDelivered, .value = owed_};
+    auto sent = send(record, {.is_record = true, .last = false});
+    if (sent && *sent) owed_ = 0;
+    return sent;
+  }
+  Part& part = waiting_.front();
+  if (part.kind == Kind::kPut) {
+    auto started = start_put(part);
+    if (started && *started && part.put.size == 0) waiting_.pop_front();
+    return started;
+  }
+  if (part.kind == Kind::kRecord) {
+    auto sent = send(part.record, {.is_record = true});
+    if (!sent || !*sent) return sent;
+    // It is copied: whoever waits for it need not wait for the peer.
+    tell_done(part.operation);
+  } else {
+    start_mark(part.operation);
+  }
+  waiting_.pop_front();
+  return true;
 }
 
-Result<Request*> Outbox::send(const Record& record) {
-  if (records_sent_ - records_done_ == kRecords) return nullptr;
+Result<bool> Outbox::start_put(Part& part) {
+  Put& put = part.put;
+  const bool copied = put.to.staged || (put.memory != nullptr && put.memory->staged() != nullptr);
+  const size_t size = copied ? std::min(put.size, Landing::kPiece) : put.size;
+  const bool last = size == put.size;
+  Operation* const operation = last ? part.operation : nullptr;
+  auto started = put.to.staged ? start_piece(put, size, operation)
+                               : write(put, size, put.to.window, put.offset,
+                                       {.last = last, .operation = operation});
+  if (!started || !*started) return started;
+  put.data += size;
+  put.offset += size;
+  put.size -= size;
+  return true;
+}
+
+Result<bool> Outbox::start_piece(const Put& put, size_t size, Operation* operation) {
+  if (landing_.length == 0) {
+    return pacecar::fail(ErrorCode::kPeer,
+                         "a window on a GPU was shared without a word of where puts for it land: "
+                         "run the same version of Pacecar on all ranks");
+  }
+  if (!next_space_) next_space_ = space_.take(size);
+  if (!next_space_) return false;
+  const size_t space = *next_space_;
+  auto written =
+      write(put, size, landing_, space, {.last = size == put.size, .operation = operation});
+  if (!written || !*written) return written;
+  next_space_.reset();
+  pieces_.push_back({space, operation});
+  behind_ = Record{.kind = RecordKind::kDeliver,
+                   .window = put.to.id,
+                   .offset = put.offset,
+                   .length = size,
+                   .answer_offset = space};
+  return true;
+}
+
+Result<bool> Outbox::write(const Put& put, size_t size, const Window& window, uint64_t offset,
+                           Started started) {
+  // A row of puts that is too long is ended by a record that says nothing.
+  if (puts_in_a_row_ == kMaxPutsInARow) {
+    auto sent = send(Record{}, {.is_record = true, .last = false});
+    if (!sent || !*sent) return sent;
+  }
+  const auto request = connection_->iput(put.data, size, put.memory, window, offset);
+  if (!request) return tl::unexpected(request.error());
+  if (*request == nullptr) return false;
+  ++puts_in_a_row_;
+  started.request = *request;
+  started_.push_back(started);
+  return true;
+}
+
+Result<bool> Outbox::send(const Record& record, Started started) {
+  if (records_sent_ - records_done_ == kRecords) return false;
   Record& place = places_[records_sent_ % kRecords];
   place = record;
-  auto started = connection_->isend(&place, sizeof place, 0, memory_);
-  if (started && *started != nullptr) ++records_sent_;
-  return started;
+  const auto request = connection_->isend(&place, sizeof place, 0, memory_);
+  if (!request) return tl::unexpected(request.error());
+  if (*request == nullptr) return false;
+  ++records_sent_;
+  puts_in_a_row_ = 0;
+  started.request = *request;
+  started_.push_back(started);
+  return true;
+}
+
+void Outbox::start_mark(Operation* operation) {
+  started_.push_back({.operation = operation});
+  if (pieces_.empty()) return;
+  ++operation->left;
+  pieces_.push_back({std::nullopt, operation});
+}
+
+bool Outbox::set_landing(const Window& window) {
+  if (window.length != Landing::kBytes) return false;
+  landing_ = window;
+  return true;
+}
+
+bool Outbox::delivered(uint64_t pieces) {
+  for (; pieces > 0; --pieces) {
+    if (pieces_.empty()) return false;
+    space_.give_back(*pieces_.front().space);
+    tell_done(pieces_.front().operation);
+    pieces_.pop_front();
+    drop_marks();
+  }
+  return true;
+}
+
+// Marks at the front have nothing before them any more.
+void Outbox::drop_marks() {
+  while (!pieces_.empty() && !pieces_.front().space) {
+    tell_done(pieces_.front().operation);
+    pieces_.pop_front();
+  }
 }
 
 void Outbox::fail(const Error& why) {
-  for (const Part& part : parts_) {
-    if (part.operation != nullptr) part.operation->fail(why);
+  for (Started& started : started_) fail_operation(started.operation, why);
+  started_.clear();
+  forsake(why);
+}
+
+void Outbox::forsake(const Error& why) {
+  for (Part& part : waiting_) fail_operation(part.operation, why);
+  for (Piece& piece : pieces_) fail_operation(piece.operation, why);
+  waiting_.clear();
+  pieces_.clear();
+  behind_.reset();
+  owed_ = 0;
+  // Whoever waits for one that has failed may be gone.
+  for (Started& started : started_) {
+    if (started.operation != nullptr && started.operation->error) started.operation = nullptr;
   }
-  parts_.clear();
-  started_ = 0;
 }
 
 }  // namespace pacecar::rma

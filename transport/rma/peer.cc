@@ -2,15 +2,20 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
-
 namespace pacecar::rma {
+namespace {
+
+Window window_in(const Record& record) {
+  return {.address = record.offset, .length = record.length, .key = record.answer_window};
+}
+
+}  // namespace
 
 bool Peer::advance() {
   if (!inbox_) return false;
   const auto came = take_records();
   if (!came) {
-    if (!left_) fail(came.error());
+    left_ ? forsake() : fail(came.error());
     return true;
   }
   ask();
@@ -25,23 +30,27 @@ bool Peer::advance() {
 
 Result<bool> Peer::take_records() {
   bool came = false;
-  while (true) {
+  while (!arrivals_.full()) {
     const auto record = inbox_->next();
     if (!record) return tl::unexpected(record.error());
     if (!*record) return came;
     came = true;
     if (auto taken = take(**record); !taken) return tl::unexpected(taken.error());
   }
+  return came;
 }
 
 Result<void> Peer::take(const Record& record) {
   switch (record.kind) {
     case RecordKind::kWindow: {
-      const Window window{
-          .address = record.offset, .length = record.length, .key = record.answer_window};
-      if (!windows_.announce(rank_, {record.window, window})) return nonsense("a window too many");
+      const Place place{
+          .id = record.window, .window = window_in(record), .staged = record.staged != 0};
+      if (!windows_.announce(rank_, place)) return nonsense("a window too many");
       return {};
     }
+    case RecordKind::kLanding:
+      if (!outbox_->set_landing(window_in(record))) return nonsense("a landing that is none");
+      return {};
     case RecordKind::kNothing:
       return {};
     case RecordKind::kSignal:
@@ -50,8 +59,13 @@ Result<void> Peer::take(const Record& record) {
       return answer(record);
     case RecordKind::kGot:
       return on_got(record);
+    case RecordKind::kDeliver:
+      return deliver(record);
+    case RecordKind::kDelivered:
+      if (!outbox_->delivered(record.value)) return nonsense("more deliveries than there were");
+      return {};
     case RecordKind::kBye:
-      if (!gets_.empty()) return nonsense("its farewell before it had answered");
+      if (gets_answered_ != gets_added_) return nonsense("its farewell before it had answered");
       left_ = true;
       return {};
     case RecordKind::kHello:
@@ -60,11 +74,27 @@ Result<void> Peer::take(const Record& record) {
   return nonsense("a record of no kind");
 }
 
-// The puts before it are in place, and whoever finds the sum finds them.
+// The puts before it are in place.
 Result<void> Peer::add_signal(const Record& record) {
-  uint64_t* const word = windows_.own_word(record.window, record.offset);
-  if (word == nullptr) return nonsense("a signal outside of our windows");
-  std::atomic_ref(*word).fetch_add(record.value);
+  const auto word = windows_.own_word(record.window, record.offset);
+  if (!word || (word->copies != nullptr && !arrivals_.has_scratch())) {
+    return nonsense("a signal outside of our windows");
+  }
+  arrivals_.add(record.window, record.offset, record.value);
+  return {};
+}
+
+// From the landing to the GPU; the copies of one GPU are done in their order.
+Result<void> Peer::deliver(const Record& record) {
+  uint8_t* const to = windows_.own_bytes(record.window, record.offset, record.length);
+  const auto copies = to == nullptr ? nullptr : windows_.own_copies(record.window);
+  uint8_t* const from =
+      landing_ == nullptr ? nullptr : landing_->bytes(rank_, record.answer_offset, record.length);
+  if (copies == nullptr || from == nullptr) return nonsense("what is for none of our windows");
+  if (auto copied = copies->copy(CopyWay::kToDevice, to, from, record.length); !copied) {
+    return copied;
+  }
+  arrivals_.add({.kind = ArrivalKind::kDelivered, .rank = rank_});
   return {};
 }
 
@@ -72,14 +102,14 @@ Result<void> Peer::answer(const Record& record) {
   // Some answers have come there already, as we do not know yet.
   if (answers_.size() == kMaxGets + kRecords) return nonsense("more gets at once than are allowed");
   const uint8_t* const bytes = windows_.own_bytes(record.window, record.offset, record.length);
-  const Window* const place = windows_.find(rank_, record.answer_window);
-  const bool fits = place != nullptr && record.length <= place->length &&
-                    record.answer_offset <= place->length - record.length;
+  const Place* const place = windows_.find(rank_, record.answer_window);
+  const bool fits = place != nullptr && record.length <= place->window.length &&
+                    record.answer_offset <= place->window.length - record.length;
   if (bytes == nullptr || !fits) return nonsense("a get outside of our windows, or its own");
   const Put put{.data = bytes,
                 .size = record.length,
                 .memory = windows_.own_memory(record.window),
-                .window = *place,
+                .to = *place,
                 .offset = record.answer_offset};
   if (record.length > 0) outbox_->add(put, nullptr);
   outbox_->add({.kind = RecordKind::kGot, .value = record.value}, nullptr);
@@ -88,12 +118,30 @@ Result<void> Peer::answer(const Record& record) {
 }
 
 Result<void> Peer::on_got(const Record& record) {
-  if (gets_done_ == gets_asked_ || record.value != gets_done_)
+  if (gets_answered_ == gets_asked_ || record.value != gets_answered_) {
     return nonsense("what was not asked");
+  }
+  ++gets_answered_;
+  arrivals_.add({.kind = ArrivalKind::kGot, .rank = rank_});
+  return {};
+}
+
+void Peer::on_arrival(const Arrival& arrival) {
+  if (!outbox_) return;
+  if (arrival.kind == ArrivalKind::kDelivered) return outbox_->owe();
   --gets_.front().operation->left;
   gets_.pop_front();
   ++gets_done_;
-  return {};
+}
+
+void Peer::land_in(const Landing& landing) {
+  landing_ = &landing;
+  const Window& window = landing.window(rank_);
+  say({.kind = RecordKind::kLanding,
+       .offset = window.address,
+       .length = window.length,
+       .answer_window = window.key},
+      nullptr);
 }
 
 void Peer::put(const Put& put, Operation& operation) {
@@ -125,16 +173,23 @@ void Peer::ask() {
 void Peer::flush(Operation& operation) {
   if (!outbox_ || left_) return operation.fail(gone());
   ++operation.left;
-  flushes_.push_back({outbox_->added(), gets_added_, &operation});
-  finish_flushes();
+  flushes_.push_back({gets_added_, &operation});
+  outbox_->add_mark(operation);
 }
 
+// The last part of it is what can be seen here.
 void Peer::finish_flushes() {
-  while (!flushes_.empty() && flushes_.front().parts <= outbox_->done() &&
+  while (!flushes_.empty() && flushes_.front().operation->left == 1 &&
          flushes_.front().gets <= gets_done_) {
-    --flushes_.front().operation->left;
+    arrivals_.add({.kind = ArrivalKind::kFlush, .operation = flushes_.front().operation});
     flushes_.pop_front();
   }
+}
+
+// It has left, and its last record has come.
+void Peer::forsake() {
+  outbox_->forsake(gone());
+  std::erase_if(flushes_, [](const Flush& flush) { return flush.operation->error.has_value(); });
 }
 
 // Its connections close, so that it learns of it, too.

@@ -3,45 +3,88 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/api/memory.h"
+
 namespace pacecar::rma {
 
 Windows::~Windows() {
-  for (const auto& [id, own] : own_) (void)context_->deregister_memory(nic_, own.memory);
+  for (const auto& [id, own] : own_) give_up(own);
 }
 
 Result<Place> Windows::register_own(const MemoryRange& range) {
   auto* const base = static_cast<uint8_t*>(range.address);
   const auto known = std::ranges::find_if(own_, [&](const auto& entry) {
     const Own& own = entry.second;
-    return own.base == base && own.kind == range.kind && own.length >= range.length;
+    return own.base == base && own.length >= range.length &&
+           (own.copies == nullptr) == (range.kind == MemoryKind::kHost);
   });
   if (known != own_.end()) {
     ++known->second.registrations;
-    return Place{known->first, window_of(*known->second.memory).value()};
+    return known->second.place;
   }
+  auto own = make_own(range);
+  if (!own) return tl::unexpected(own.error());
+  const WindowId id = own->place.id = next_id_++;
+  own_[id] = std::move(*own);
+  list_gpus();
+  return own_[id].place;
+}
+
+Result<Windows::Own> Windows::make_own(const MemoryRange& range) {
   const auto memory = context_->register_memory(nic_, range);
   if (!memory) return tl::unexpected(memory.error());
-  const auto window = window_of(**memory);
-  if (!window) {
-    (void)context_->deregister_memory(nic_, *memory);
-    return tl::unexpected(window.error());
+  Own own{.base = static_cast<uint8_t*>(range.address),
+          .length = range.length,
+          .memory = *memory,
+          .copies = (*memory)->staged()};
+  if (own.copies != nullptr) {
+    own.place.staged = true;
+    own.place.window.length = range.length;
+    return own;
   }
-  const WindowId id = next_id_++;
-  own_[id] = {.base = base, .length = range.length, .kind = range.kind, .memory = *memory};
-  return Place{id, *window};
+  const auto window = window_of(**memory);
+  auto copies = range.kind == MemoryKind::kCuda && window
+                    ? context_->copies_of(range)
+                    : Result<std::shared_ptr<StagedRange>>(nullptr);
+  if (!window || !copies) {
+    (void)context_->deregister_memory(nic_, *memory);
+    return tl::unexpected(window ? copies.error() : window.error());
+  }
+  own.place.window = *window;
+  own.copies = std::move(*copies);
+  return own;
+}
+
+// Copies of words end before the memory goes.
+void Windows::give_up(const Own& own) {
+  if (own.copies != nullptr) own.copies->withdraw();
+  (void)context_->deregister_memory(nic_, own.memory);
+}
+
+void Windows::list_gpus() {
+  gpus_.clear();
+  for (const auto& [id, own] : own_) {
+    if (own.copies == nullptr) continue;
+    auto gpu = std::ranges::find(gpus_, own.copies->engine(), &WindowGpu::engine);
+    if (gpu == gpus_.end()) gpu = gpus_.insert(gpu, WindowGpu{.engine = own.copies->engine()});
+    if (own.place.staged) continue;
+    gpu->direct = own.memory;
+    gpu->base = own.base;
+  }
 }
 
 void Windows::release_own(WindowId id) {
   const auto own = own_.find(id);
   if (--own->second.registrations > 0) return;
-  (void)context_->deregister_memory(nic_, own->second.memory);
+  give_up(own->second);
   own_.erase(own);
+  list_gpus();
 }
 
 bool Windows::announce(size_t rank, const Place& place) {
   if (announced_[rank].size() == kMostAhead) return false;
   announced_[rank].push_back(place);
-  known_[rank][place.id].window = place.window;  // whoever has shared it may ask for bytes into it
+  known_[rank][place.id].place = place;  // whoever has shared it may ask for bytes into it
   return true;
 }
 
@@ -56,22 +99,19 @@ SharedWindow* Windows::take_announced(size_t own_rank, const Place& own) {
     announced.pop_front();
   }
   places[own_rank] = own;
-  const auto known = std::ranges::find(shared_, places, &SharedWindow::places);
-  if (known != shared_.end()) {
-    ++known->shares;
-    return &*known;
+  const auto same = std::ranges::find(shared_, places, &SharedWindow::places);
+  if (same != shared_.end()) {
+    ++same->shares;
+    return &*same;
   }
   for (size_t rank = 0; rank < places.size(); ++rank) {
-    Known& place = known_[rank][places[rank].id];
-    place.window = places[rank].window;  // ours may not have come, or come again
-    ++place.shares;
+    Known& known = known_[rank][places[rank].id];
+    known.place = places[rank];  // ours may not have come, or come again
+    ++known.shares;
   }
   const Own& memory = own_.at(own.id);
-  shared_.push_back({.memory = memory.memory,
-                     .base = memory.base,
-                     .host = memory.kind == MemoryKind::kHost,
-                     .places = std::move(places),
-                     .shares = 1});
+  shared_.push_back(
+      {.memory = memory.memory, .base = memory.base, .places = std::move(places), .shares = 1});
   return &shared_.back();
 }
 
@@ -92,16 +132,17 @@ uint8_t* Windows::own_bytes(WindowId id, uint64_t offset, uint64_t length) const
   return inside ? own->second.base + offset : nullptr;
 }
 
-uint64_t* Windows::own_word(WindowId id, uint64_t offset) const {
+std::optional<Word> Windows::own_word(WindowId id, uint64_t offset) const {
   uint8_t* const bytes = own_bytes(id, offset, sizeof(uint64_t));
-  const bool fits = bytes != nullptr && own_.at(id).kind == MemoryKind::kHost &&
-                    reinterpret_cast<uintptr_t>(bytes) % sizeof(uint64_t) == 0;
-  return fits ? reinterpret_cast<uint64_t*>(bytes) : nullptr;
+  if (bytes == nullptr || reinterpret_cast<uintptr_t>(bytes) % sizeof(uint64_t) != 0) {
+    return std::nullopt;
+  }
+  return Word{reinterpret_cast<uint64_t*>(bytes), own_copies(id)};
 }
 
-const Window* Windows::find(size_t rank, WindowId id) const {
+const Place* Windows::find(size_t rank, WindowId id) const {
   const auto known = known_[rank].find(id);
-  return known == known_[rank].end() ? nullptr : &known->second.window;
+  return known == known_[rank].end() ? nullptr : &known->second.place;
 }
 
 }  // namespace pacecar::rma

@@ -10,8 +10,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
+#include "gdr/staging.h"
 #include "transport/api/pacecar.hpp"
 
 namespace pacecar::rma {
@@ -22,6 +24,7 @@ using WindowId = uint32_t;  // its owner's number; never given again
 struct Place {
   WindowId id = 0;
   Window window;
+  bool staged = false;  // his NIC does not reach it: `window` has its length only
   bool operator==(const Place& other) const { return id == other.id; }
 };
 
@@ -29,9 +32,21 @@ struct Place {
 struct SharedWindow {
   const Memory* memory = nullptr;
   uint8_t* base = nullptr;    // ours
-  bool host = true;           // the processor reaches ours
   std::vector<Place> places;  // by rank, our own among them
   uint32_t shares = 1;        // how often it was shared
+};
+
+// A word of ours. Of a GPU's memory it is read and written by copies; else by the processor.
+struct Word {
+  uint64_t* at = nullptr;
+  std::shared_ptr<StagedRange> copies;  // null: of the host's memory
+};
+
+// Of a GPU in whose memory there are windows of ours.
+struct WindowGpu {
+  std::shared_ptr<const CopyEngine> engine;
+  const Memory* direct = nullptr;  // that the NIC writes to, some of it; null: it reaches none
+  const uint8_t* base = nullptr;   // of `direct`
 };
 
 class Windows {
@@ -60,29 +75,39 @@ class Windows {
 
   // Bytes of ours that a peer has named; nullptr: there are none.
   uint8_t* own_bytes(WindowId id, uint64_t offset, uint64_t length) const;
-  // Likewise, a word that the processor may add to.
-  uint64_t* own_word(WindowId id, uint64_t offset) const;
+  // Likewise, a word to which signals add; nullopt: there is none.
+  std::optional<Word> own_word(WindowId id, uint64_t offset) const;
   const Memory* own_memory(WindowId id) const { return own_.at(id).memory; }
+  // How bytes of a window of ours on a GPU are copied; null for the host's memory.
+  std::shared_ptr<StagedRange> own_copies(WindowId id) const { return own_.at(id).copies; }
+  // Each once.
+  std::span<const WindowGpu> gpus() const { return gpus_; }
   // A window of that rank's; nullptr: there is none.
-  const Window* find(size_t rank, WindowId id) const;
+  const Place* find(size_t rank, WindowId id) const;
 
  private:
   struct Own {
     uint8_t* base = nullptr;
     uint64_t length = 0;
-    MemoryKind kind = MemoryKind::kHost;
     const Memory* memory = nullptr;
+    std::shared_ptr<StagedRange> copies;  // null: of the host's memory
+    Place place;
     uint32_t registrations = 1;
   };
   struct Known {
-    Window window;
+    Place place;
     uint32_t shares = 0;
   };
+
+  Result<Own> make_own(const MemoryRange& range);
+  void give_up(const Own& own);
+  void list_gpus();
 
   const std::shared_ptr<Context> context_;
   const size_t nic_;
   WindowId next_id_ = 1;
   std::map<WindowId, Own> own_;
+  std::vector<WindowGpu> gpus_;
   std::vector<std::deque<Place>> announced_;      // by rank
   std::vector<std::map<WindowId, Known>> known_;  // likewise
   std::list<SharedWindow> shared_;

@@ -110,6 +110,12 @@ class GpuContext final : public Context {
     return {};
   }
 
+  Result<std::shared_ptr<StagedRange>> copies_of(const MemoryRange& range) override {
+    const auto kind = kind_of_gpu_range(gpus_->driver(), range.address, range.length);
+    if (!kind) return tl::unexpected(kind.error());
+    return copies_of(range, kind->device);
+  }
+
   Result<std::optional<FlushId>> start_flush(size_t nic, const Memory* memory,
                                              const void* data) override;
   Result<bool> flushed(size_t nic, FlushId flush) override { return inner_->flushed(nic, flush); }
@@ -120,6 +126,7 @@ class GpuContext final : public Context {
 
  private:
   GpuWay way(size_t nic) const { return nic < nics().size() ? way_of(nics()[nic]) : GpuWay::kHost; }
+  Result<std::shared_ptr<StagedRange>> copies_of(const MemoryRange& range, int device);
   Result<const Memory*> register_direct(size_t nic, const MemoryRange& range);
   Result<void> flush_without_read(const void* data);
   Result<const Memory*> register_dmabuf(size_t nic, MemoryRange range);
@@ -148,9 +155,15 @@ Result<const Memory*> GpuContext::register_memory(size_t nic, const MemoryRange&
                        nics()[nic].name, direct.error().message));
     }
   }
-  const auto engine = gpus_->engine(kind->device);
+  auto staged = copies_of(range, kind->device);
+  if (!staged) return tl::unexpected(staged.error());
+  return new Memory(std::move(*staged));
+}
+
+Result<std::shared_ptr<StagedRange>> GpuContext::copies_of(const MemoryRange& range, int device) {
+  const auto engine = gpus_->engine(device);
   if (!engine) return tl::unexpected(engine.error());
-  return new Memory(std::make_shared<StagedRange>(*engine, range.address, range.length));
+  return std::make_shared<StagedRange>(*engine, range.address, range.length);
 }
 
 Result<const Memory*> GpuContext::register_direct(size_t nic, const MemoryRange& range) {

@@ -25,17 +25,24 @@ struct Part {
   uint8_t* pinned = nullptr;
 };
 
+// A message, or a put.
+struct Sending {
+  const void* data = nullptr;
+  size_t size = 0;
+  int tag = 0;
+  const Memory* memory = nullptr;
+  bool is_put = false;
+  Window window;
+  uint64_t offset = 0;
+};
+
 struct StagedRequest : MessageRequest {
   Request* inner = nullptr;  // once it is the inner connection's
   uint8_t* piece = nullptr;  // of the ring
   CopyEvent event;
   bool copying = false;  // `event` tells when it is through
   std::optional<Error> error;
-  // Of a send that waits for its turn.
-  const void* data = nullptr;
-  size_t size = 0;
-  int tag = 0;
-  const Memory* memory = nullptr;
+  Sending sending;  // that waits for its turn
   // Of a receive.
   std::array<Part, kMaxReceiveBuffers> parts;
   TestResult result;
@@ -145,35 +152,17 @@ class StagedSendConnection final : public SendConnection {
   Result<void> prepare() { return stage_.prepare(); }
 
   Result<Request*> isend(const void* data, size_t size, int tag, const Memory* memory) override {
-    const std::shared_ptr<StagedRange>& range = staged_of(memory, size);
-    const Memory* const known = size == 0 ? nullptr : memory;
-    if (passed_ + stage_.used() == kMaxSends) return nullptr;
-    if (range == nullptr && waiting_.empty()) return pass(data, size, tag, known);
-    StagedRequest* request = nullptr;
-    if (range == nullptr) {
-      request = stage_.take_plain();
-      request->data = data;
-      request->memory = known;
-    } else {
-      auto begun = begin_copy(range, data, size);
-      if (!begun || *begun == nullptr) return begun;
-      request = *begun;
-    }
-    request->size = size;
-    request->tag = tag;
-    waiting_.push(request);
-    advance();
-    return request;
+    return send({.data = data, .size = size, .tag = tag, .memory = memory});
   }
 
   Result<Request*> iput(const void* data, size_t size, const Memory* memory, const Window& window,
                         uint64_t offset) override {
-    if (staged_of(memory, size) != nullptr) {
-      return fail(ErrorCode::kInvalidArgument,
-                  "a put reads GPU memory that the NIC does not reach: put from the host's memory");
-    }
-    if (passed_ + stage_.used() == kMaxSends) return nullptr;
-    return count(inner_->iput(data, size, size == 0 ? nullptr : memory, window, offset));
+    return send({.data = data,
+                 .size = size,
+                 .memory = memory,
+                 .is_put = true,
+                 .window = window,
+                 .offset = offset});
   }
 
   Result<TestResult> test(Request* tested) override {
@@ -200,42 +189,14 @@ class StagedSendConnection final : public SendConnection {
   FlowView flow() const override { return inner_->flow(); }
   void hurry() override { inner_->hurry(); }
 
- private:
-  Result<Request*> pass(const void* data, size_t size, int tag, const Memory* memory) {
-    return count(inner_->isend(data, size, tag, memory));
-  }
-  Result<Request*> count(Result<Request*> started) {
-    if (started && *started != nullptr) ++passed_;
-    return started;
-  }
-
-  // nullptr: again later.
-  Result<StagedRequest*> begin_copy(const std::shared_ptr<StagedRange>& range, const void* data,
-                                    size_t size) {
-    if (!range->covers(data, size)) return not_covered();
-    auto request = stage_.take(range->engine(), size);
-    if (!request || *request == nullptr) return request;
-    const Part part{range, const_cast<void*>(data), (*request)->piece};
-    auto copied = Stage::copy(CopyWay::kToHost, part, size);
-    if (copied) copied = Stage::follow(**request, CopyWay::kToHost, *range);
-    if (!copied) {
-      stage_.give_back(*request);
-      return tl::unexpected(copied.error());
-    }
-    (*request)->data = part.pinned;
-    (*request)->memory = stage_.memory();
-    return request;
-  }
-
   // Hands on, in order, what lies in the host's memory.
-  void advance() {
+  void advance() override {
     for (; !waiting_.empty(); waiting_.pop_front()) {
       StagedRequest& oldest = *waiting_.front();
       const auto copied = oldest.copying ? oldest.event.done() : Result<bool>(true);
       if (copied && !*copied) return;
-      const auto started = copied
-                               ? inner_->isend(oldest.data, oldest.size, oldest.tag, oldest.memory)
-                               : Result<Request*>(tl::unexpected(copied.error()));
+      const auto started =
+          copied ? hand_on(oldest.sending) : Result<Request*>(tl::unexpected(copied.error()));
       if (started && *started == nullptr) return;
       if (started) {
         oldest.inner = *started;
@@ -243,6 +204,53 @@ class StagedSendConnection final : public SendConnection {
         oldest.error = started.error();
       }
     }
+  }
+
+ private:
+  Result<Request*> send(Sending sending) {
+    const std::shared_ptr<StagedRange>& range = staged_of(sending.memory, sending.size);
+    if (sending.size == 0) sending.memory = nullptr;
+    if (passed_ + stage_.used() == kMaxSends) return nullptr;
+    if (range == nullptr && waiting_.empty()) {
+      auto started = hand_on(sending);
+      if (started && *started != nullptr) ++passed_;
+      return started;
+    }
+    StagedRequest* request = nullptr;
+    if (range == nullptr) {
+      request = stage_.take_plain();
+    } else {
+      auto begun = begin_copy(range, sending);
+      if (!begun || *begun == nullptr) return begun;
+      request = *begun;
+    }
+    request->sending = sending;
+    waiting_.push(request);
+    advance();
+    return request;
+  }
+
+  Result<Request*> hand_on(const Sending& sending) {
+    return sending.is_put ? inner_->iput(sending.data, sending.size, sending.memory, sending.window,
+                                         sending.offset)
+                          : inner_->isend(sending.data, sending.size, sending.tag, sending.memory);
+  }
+
+  // Of what is to be sent it becomes the copy. nullptr: again later.
+  Result<StagedRequest*> begin_copy(const std::shared_ptr<StagedRange>& range, Sending& sending) {
+    if (!range->covers(sending.data, sending.size)) return not_covered();
+    auto request = stage_.take(range->engine(), sending.size);
+    if (!request || *request == nullptr) return request;
+    const Part part{range, const_cast<void*>(sending.data), (*request)->piece};
+    auto copied = Stage::copy(CopyWay::kToHost, part, sending.size);
+    if (copied) copied = Stage::follow(**request, CopyWay::kToHost, *range);
+    if (!copied) {
+      stage_.give_back(*request);
+      return tl::unexpected(copied.error());
+    }
+    sending.data = part.pinned;
+    sending.memory = stage_.memory();
+    return request;
   }
 
   // The inner connection goes first: it uses the ring.

@@ -1,0 +1,44 @@
+// A rank of a test of one-sided operations: the plugin loaded, all ranks joined.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net_plugin/host/one_sided_host.h"
+#include "tests/plugin/plugin_test.h"
+
+namespace pacecar::test {
+
+class Member {
+ public:
+  Member(Rank& rank, const std::string& symbol, size_t nics = SIZE_MAX)
+      : rank_(rank), net_(start_host(nics)), host_(*net_, symbol_if_named(symbol)) {
+    std::vector<HandleBytes> handles(static_cast<size_t>(rank.size()));
+    for (int peer = 0; peer < rank.size(); ++peer) {
+      if (peer != rank.rank()) rank.give(peer, host_.handle());
+    }
+    for (int peer = 0; peer < rank.size(); ++peer) {
+      handles[static_cast<size_t>(peer)] = peer == rank.rank() ? host_.handle() : rank.take(peer);
+    }
+    host_.join(std::move(handles), rank.rank());
+  }
+
+  const nccl::OneSidedHost* operator->() const { return &host_; }
+  nccl::OneSidedHost& host() { return host_; }
+  Rank& rank() const { return rank_; }
+  // Meanwhile NCCL's thread goes on.
+  void barrier() const { rank_.barrier(); }
+
+ private:
+  static const std::string& symbol_if_named(const std::string& symbol) {
+    setenv("NCCL_RMA_PLUGIN", "pacecar", 1);
+    return symbol;
+  }
+
+  Rank& rank_;
+  std::unique_ptr<FakeNcclHost> net_;
+  nccl::OneSidedHost host_;
+};
+
+}  // namespace pacecar::test
