@@ -168,6 +168,7 @@ class Endpoint : public fid_ep {
     std::deque<Outcome> waiting;   // for the connection
     std::deque<uint64_t> to_put;   // operations that wait for room
     std::deque<uint64_t> to_ask;   // reads, likewise
+    uint32_t serving = 0;          // of his large reads and writes
     bool left = false;
     std::optional<Meeting::Clock::time_point> lost;
     uint64_t source = FI_ADDR_NOTAVAIL;
@@ -225,10 +226,10 @@ class Endpoint : public fid_ep {
 
   // endpoint_frames.cc
   void read_frames(PeerId number, Lane& lane);
-  Taken on_frame(PeerId number, const FrameView& view);
+  Taken on_frame(PeerId number, const Lane& lane, const FrameView& view);
   Taken on_write(PeerId number, const FrameView& view);
   Taken on_write_offer(PeerId number, const Frame& frame);
-  bool waits_for_room(const Frame& frame) const;
+  bool waits_for_room(PeerId number, const Frame& frame) const;
   Taken on_read(PeerId number, const FrameView& view);
   Taken on_atomic(PeerId number, const FrameView& view);
   Taken on_clear(PeerId number, const FrameView& view);
@@ -240,6 +241,8 @@ class Endpoint : public fid_ep {
     MemoryRegion* region = nullptr;
   };
   Target target_of(const Frame& frame, uint64_t access) const;
+  std::pair<uint64_t, Operation*> serve(PeerId number, Operation::Kind kind, const Target& target,
+                                        uint64_t length);
   void on_changed(MemoryRegion& region, const Frame& frame, PeerId from, uint64_t kind);
   void answer(PeerId number, const Frame& frame, std::span<const uint8_t> payload = {});
   void answer_status(PeerId number, uint64_t id, Status status);
@@ -278,9 +281,15 @@ class Endpoint : public fid_ep {
   std::vector<PeerId> peers_by_address_;  // a copy of what the vector says, of `copied_version_`
   uint64_t copied_version_ = 0;
   size_t turn_ = 0;
-  std::vector<std::unique_ptr<Inbox>> strangers_;
+  // A connection of which nobody has said yet whose it is.
+  struct Stranger {
+    std::unique_ptr<Inbox> inbox;
+    Meeting::Clock::time_point begun;
+  };
+  std::vector<Stranger> strangers_;
 
   static constexpr uint32_t kMostOperations = 1 << 16;
+  static constexpr uint32_t kMostServed = 1024;  // of one peer's, so that others have room
   static constexpr size_t kMostKept = size_t{256} << 20;  // bytes of unexpected messages
   OperationTable<Operation> operations_{kMostOperations};
   uint32_t sending_ = 0;  // of them, that we have asked for

@@ -41,7 +41,7 @@ void Endpoint::read_frames(PeerId number, Lane& lane) {
       const FrameReader here = *lane.reading;
       const auto view = lane.reading->next();
       if (!view) break;
-      const Taken taken = on_frame(number, *view);
+      const Taken taken = on_frame(number, lane, *view);
       if (lane.inbox == nullptr) return;  // the frame has ended it
       if (taken == Taken::kLater) {
         lane.reading = here;
@@ -64,8 +64,11 @@ void Endpoint::read_frames(PeerId number, Lane& lane) {
   }
 }
 
-Endpoint::Taken Endpoint::on_frame(PeerId number, const FrameView& view) {
-  switch (view.frame.kind) {
+Endpoint::Taken Endpoint::on_frame(PeerId number, const Lane& lane, const FrameView& view) {
+  const FrameKind kind = view.frame.kind;
+  const bool behind_puts = kind == FrameKind::kPlaced || kind == FrameKind::kDone;
+  if (&lane == &peers_[number]->placed && !behind_puts) return Taken::kNonsense;
+  switch (kind) {
     case FrameKind::kMessage:
     case FrameKind::kOffer:
       return on_message(number, view);
@@ -132,13 +135,26 @@ void Endpoint::on_changed(MemoryRegion& region, const Frame& frame, PeerId from,
   rx_queue_->add(std::move(completion));
 }
 
-bool Endpoint::waits_for_room(const Frame& frame) const {
-  return operations_.full() || ((frame.flags & kHasData) != 0 && receives_full());
+bool Endpoint::waits_for_room(PeerId number, const Frame& frame) const {
+  return operations_.full() || peers_[number]->serving == kMostServed ||
+         ((frame.flags & kHasData) != 0 && receives_full());
+}
+
+std::pair<uint64_t, Endpoint::Operation*> Endpoint::serve(PeerId number, Operation::Kind kind,
+                                                          const Target& target, uint64_t length) {
+  const auto [id, operation] = operations_.take();
+  ++peers_[number]->serving;
+  operation->kind = kind;
+  operation->peer = number;
+  operation->local.pieces[0] = {target.bytes, length};
+  operation->local.regions[0] = target.region;
+  operation->local.count = 1;
+  return {id, operation};
 }
 
 Endpoint::Taken Endpoint::on_write(PeerId number, const FrameView& view) {
   if (view.frame.length != view.payload.size()) return Taken::kNonsense;
-  if (waits_for_room(view.frame)) return Taken::kLater;
+  if (waits_for_room(number, view.frame)) return Taken::kLater;
   const Target target = target_of(view.frame, FI_REMOTE_WRITE);
   if (target.status == Status::kOk) {
     if (!view.payload.empty()) {
@@ -151,20 +167,15 @@ Endpoint::Taken Endpoint::on_write(PeerId number, const FrameView& view) {
 }
 
 Endpoint::Taken Endpoint::on_write_offer(PeerId number, const Frame& frame) {
-  if (waits_for_room(frame)) return Taken::kLater;
+  if (waits_for_room(number, frame)) return Taken::kLater;
   const Target target = target_of(frame, FI_REMOTE_WRITE);
   if (target.status != Status::kOk) {
     answer_status(number, frame.id, target.status);
     return Taken::kYes;
   }
-  const auto [id, operation] = operations_.take();
-  operation->kind = Operation::Kind::kServeWrite;
-  operation->peer = number;
+  const auto [id, operation] = serve(number, Operation::Kind::kServeWrite, target, frame.length);
   operation->asks = frame;
   operation->length = frame.length;
-  operation->local.pieces[0] = {target.bytes, frame.length};
-  operation->local.regions[0] = target.region;
-  operation->local.count = 1;
   if (!describe_places(*operation, peers_[number]->frames.inbox->nic(), frame.length)) {
     release(id, *operation);
     answer_status(number, frame.id, Status::kNoAccess);
@@ -183,7 +194,7 @@ Endpoint::Taken Endpoint::on_read(PeerId number, const FrameView& view) {
   const bool sound = view.payload.size() % sizeof(PlaceFrame) == 0 && places <= kMostPlaces &&
                      large == (places > 0);
   if (!sound) return Taken::kNonsense;
-  if (waits_for_room(frame)) return Taken::kLater;
+  if (waits_for_room(number, frame)) return Taken::kLater;
   const Target target = target_of(frame, FI_REMOTE_READ);
   if (target.status != Status::kOk) {
     answer_status(number, frame.id, target.status);
@@ -194,13 +205,8 @@ Endpoint::Taken Endpoint::on_read(PeerId number, const FrameView& view) {
     answer(number, {.kind = FrameKind::kDone, .id = frame.id}, {target.bytes, frame.length});
     return Taken::kYes;
   }
-  const auto [id, operation] = operations_.take();
-  operation->kind = Operation::Kind::kServeRead;
-  operation->peer = number;
+  const auto [id, operation] = serve(number, Operation::Kind::kServeRead, target, frame.length);
   operation->peers_number = frame.id;
-  operation->local.pieces[0] = {target.bytes, frame.length};
-  operation->local.regions[0] = target.region;
-  operation->local.count = 1;
   operation->place_count = places;
   std::memcpy(operation->places.data(), view.payload.data(), view.payload.size());
   peers_[number]->to_put.push_back(id);
@@ -217,7 +223,7 @@ Endpoint::Taken Endpoint::on_atomic(PeerId number, const FrameView& view) {
                      frame.length <= kAtomicBytes && frame.length % element == 0;
   const uint64_t operands = valid && !reads ? frame.length : 0;
   const bool whole = view.payload.size() == (compares ? 2 * operands : operands);
-  if (waits_for_room(frame)) return Taken::kLater;
+  if (waits_for_room(number, frame)) return Taken::kLater;
   const Target target =
       target_of(frame, (reads ? 0 : FI_REMOTE_WRITE) | (reads ? FI_REMOTE_READ : 0));
   const Status status = !valid || !whole ? Status::kNonsense : target.status;

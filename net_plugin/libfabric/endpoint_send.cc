@@ -366,6 +366,9 @@ void Endpoint::end(uint64_t number, int error, const std::string& why) {
 }
 
 void Endpoint::release(uint64_t number, Operation& operation) {
+  using Kind = Operation::Kind;
+  const bool serves = operation.kind == Kind::kServeWrite || operation.kind == Kind::kServeRead;
+  if (serves) --peers_[operation.peer]->serving;
   for (const Memory* memory : operation.registered) {
     if (memory != nullptr) {
       (void)domain_.pacecar().deregister_memory(operation.registered_nic, memory);
