@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -60,29 +61,52 @@ int64_t sum_at(size_t at, World world, uint64_t turn) {
   return sum;
 }
 
-std::vector<Collective> collectives() {
-  const auto words = [](size_t count) { return static_cast<int>(count); };
+int words(size_t count) { return static_cast<int>(count); }
+
+std::vector<Collective> reductions() {
   return {
       {"allreduce", same, same,
-       [=](Buffers& buffers, size_t count, World) {
+       [](Buffers& buffers, size_t count, World) {
          MPI_Allreduce(buffers.in.data(), buffers.out.data(), words(count), MPI_INT64_T, MPI_SUM,
                        MPI_COMM_WORLD);
        },
        [](size_t at, size_t, World world, uint64_t turn) { return sum_at(at, world, turn); }},
       {"reduce", same, same,
-       [=](Buffers& buffers, size_t count, World) {
+       [](Buffers& buffers, size_t count, World) {
          MPI_Reduce(buffers.in.data(), buffers.out.data(), words(count), MPI_INT64_T, MPI_SUM, 0,
                     MPI_COMM_WORLD);
        },
        [](size_t at, size_t, World world, uint64_t turn) { return sum_at(at, world, turn); }, true},
+      {"reduce_scatter", parts, one_part,
+       [](Buffers& buffers, size_t count, World world) {
+         MPI_Reduce_scatter_block(buffers.in.data(), buffers.out.data(),
+                                  words(one_part(count, world)), MPI_INT64_T, MPI_SUM,
+                                  MPI_COMM_WORLD);
+       },
+       [](size_t at, size_t count, World world, uint64_t turn) {
+         return sum_at(static_cast<size_t>(world.rank) * one_part(count, world) + at, world, turn);
+       }},
+      {"scan", same, same,
+       [](Buffers& buffers, size_t count, World) {
+         MPI_Scan(buffers.in.data(), buffers.out.data(), words(count), MPI_INT64_T, MPI_SUM,
+                  MPI_COMM_WORLD);
+       },
+       [](size_t at, size_t, World world, uint64_t turn) {
+         return sum_at(at, {.size = world.rank + 1}, turn);
+       }},
+  };
+}
+
+std::vector<Collective> movements() {
+  return {
       {"bcast", same, same,
-       [=](Buffers& buffers, size_t count, World world) {
+       [](Buffers& buffers, size_t count, World world) {
          if (world.rank == 0) buffers.out = buffers.in;
          MPI_Bcast(buffers.out.data(), words(count), MPI_INT64_T, 0, MPI_COMM_WORLD);
        },
        [](size_t at, size_t, World, uint64_t turn) { return value(0, at, turn); }},
       {"allgather", same, of_all,
-       [=](Buffers& buffers, size_t count, World) {
+       [](Buffers& buffers, size_t count, World) {
          MPI_Allgather(buffers.in.data(), words(count), MPI_INT64_T, buffers.out.data(),
                        words(count), MPI_INT64_T, MPI_COMM_WORLD);
        },
@@ -90,7 +114,7 @@ std::vector<Collective> collectives() {
          return value(static_cast<int>(at / count), at % count, turn);
        }},
       {"gather", same, of_all,
-       [=](Buffers& buffers, size_t count, World) {
+       [](Buffers& buffers, size_t count, World) {
          MPI_Gather(buffers.in.data(), words(count), MPI_INT64_T, buffers.out.data(), words(count),
                     MPI_INT64_T, 0, MPI_COMM_WORLD);
        },
@@ -99,7 +123,7 @@ std::vector<Collective> collectives() {
        },
        true},
       {"scatter", parts, one_part,
-       [=](Buffers& buffers, size_t count, World world) {
+       [](Buffers& buffers, size_t count, World world) {
          const int each = words(one_part(count, world));
          MPI_Scatter(buffers.in.data(), each, MPI_INT64_T, buffers.out.data(), each, MPI_INT64_T, 0,
                      MPI_COMM_WORLD);
@@ -107,17 +131,8 @@ std::vector<Collective> collectives() {
        [](size_t at, size_t count, World world, uint64_t turn) {
          return value(0, static_cast<size_t>(world.rank) * one_part(count, world) + at, turn);
        }},
-      {"reduce_scatter", parts, one_part,
-       [=](Buffers& buffers, size_t count, World world) {
-         MPI_Reduce_scatter_block(buffers.in.data(), buffers.out.data(),
-                                  words(one_part(count, world)), MPI_INT64_T, MPI_SUM,
-                                  MPI_COMM_WORLD);
-       },
-       [](size_t at, size_t count, World world, uint64_t turn) {
-         return sum_at(static_cast<size_t>(world.rank) * one_part(count, world) + at, world, turn);
-       }},
       {"alltoall", parts, parts,
-       [=](Buffers& buffers, size_t count, World world) {
+       [](Buffers& buffers, size_t count, World world) {
          const int each = words(one_part(count, world));
          MPI_Alltoall(buffers.in.data(), each, MPI_INT64_T, buffers.out.data(), each, MPI_INT64_T,
                       MPI_COMM_WORLD);
@@ -128,7 +143,7 @@ std::vector<Collective> collectives() {
                       static_cast<size_t>(world.rank) * each + at % each, turn);
        }},
       {"sendrecv", same, same,
-       [=](Buffers& buffers, size_t count, World world) {
+       [](Buffers& buffers, size_t count, World world) {
          MPI_Sendrecv(buffers.in.data(), words(count), MPI_INT64_T, (world.rank + 1) % world.size,
                       7, buffers.out.data(), words(count), MPI_INT64_T,
                       (world.rank + world.size - 1) % world.size, 7, MPI_COMM_WORLD,
@@ -137,15 +152,13 @@ std::vector<Collective> collectives() {
        [](size_t at, size_t, World world, uint64_t turn) {
          return value((world.rank + world.size - 1) % world.size, at, turn);
        }},
-      {"scan", same, same,
-       [=](Buffers& buffers, size_t count, World) {
-         MPI_Scan(buffers.in.data(), buffers.out.data(), words(count), MPI_INT64_T, MPI_SUM,
-                  MPI_COMM_WORLD);
-       },
-       [](size_t at, size_t, World world, uint64_t turn) {
-         return sum_at(at, {.size = world.rank + 1}, turn);
-       }},
   };
+}
+
+std::vector<Collective> collectives() {
+  std::vector<Collective> all = reductions();
+  std::ranges::move(movements(), std::back_inserter(all));
+  return all;
 }
 
 // Puts with a fence, and fetched additions: MPI's one-sided operations. Whether all came out right.
@@ -222,8 +235,8 @@ struct Sizes {
 };
 
 bool parse_sizes(const std::string& text, Sizes* sizes) {
-  const int read = std::sscanf(text.c_str(), "%zu:%zu:%zu", &sizes->least, &sizes->most,
-                               &sizes->factor);
+  const int read =
+      std::sscanf(text.c_str(), "%zu:%zu:%zu", &sizes->least, &sizes->most, &sizes->factor);
   return read == 3 && sizes->least > 0 && sizes->least <= sizes->most && sizes->factor > 1;
 }
 

@@ -230,6 +230,9 @@ void Endpoint::forget(const MemoryRegion& region) {
       of = nullptr;
       if (unserved) served.emplace_back(number, operation.peer);
     }
+    if (operation.bounce == nullptr) return;
+    Local& device = operation.bounce->device;
+    if (std::ranges::count(device.regions, &region) > 0) device = Local();  // nothing goes there
   });
   for (const auto& [number, peer] : served) {
     const uint64_t asked = operations_.find(number)->peers_number;

@@ -94,9 +94,14 @@ class Dealings {
     }
     return false;
   }
-  bool all_ended() const { return free_.size() == kCount; }
-  void cancel() {
+  // The liar's process is there no more, so nothing with it may stay.
+  void end_all() {
     for (Guarded& buffer : buffers_) fi_cancel(&end_.endpoint->fid, &buffer);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (free_.size() < kCount) {
+      if (const auto outcome = end_.poll()) ended(*outcome);
+      ASSERT_LT(std::chrono::steady_clock::now(), until) << "an operation with the liar hangs";
+    }
   }
 
  private:
@@ -135,9 +140,8 @@ void be_victim(Rank& rank, uint64_t seed) {
   int anybodys = 0;
   bool receiving = false;
   bool liar_gone = false;
-  end.until_taken([&] {
-    return fi_trecv(end.endpoint, &over, sizeof over, nullptr, good, kEnd, 0, &over);
-  });
+  end.until_taken(
+      [&] { return fi_trecv(end.endpoint, &over, sizeof over, nullptr, good, kEnd, 0, &over); });
   end.until_taken([&] {
     return fi_recv(end.endpoint, messages.inside(), kInside, nullptr, FI_ADDR_UNSPEC, &anybodys);
   });
@@ -169,13 +173,7 @@ void be_victim(Rank& rank, uint64_t seed) {
     }
   }
   EXPECT_GT(round, 0U);
-  // The liar's process is there no more, so nothing with it may stay.
-  dealings.cancel();
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!dealings.all_ended()) {
-    if (const auto outcome = end.poll()) dealings.ended(*outcome);
-    ASSERT_LT(std::chrono::steady_clock::now(), until) << "an operation with the liar hangs";
-  }
+  dealings.end_all();
   EXPECT_TRUE(written.margins_whole() && messages.margins_whole());
   EXPECT_EQ(std::ranges::count(read_only.bytes, kUntouched),
             static_cast<ptrdiff_t>(read_only.bytes.size()));

@@ -133,10 +133,8 @@ class FiHostilePeer {
     }
     lane.memory = must(
         context_->register_memory(lane.connection->nic(), lane.bytes.data(), lane.bytes.size()));
-    const Frame hello{.kind = Kind::kHello,
-                      .operation = number,
-                      .tag = answer.token[0],
-                      .data = answer.token[1]};
+    const Frame hello{
+        .kind = Kind::kHello, .operation = number, .tag = answer.token[0], .data = answer.token[1]};
     std::memcpy(lane.bytes.data(), &hello, sizeof hello);
     lane.request = must(lane.connection->isend(lane.bytes.data(), sizeof hello, 0, lane.memory));
     lanes_.push_back(std::move(lane));
