@@ -107,10 +107,9 @@ class Compare(unittest.TestCase):
     @unittest.skipUnless(os.geteuid() == 0, "network namespaces need root")
     def test_the_queue_of_a_switch_is_told(self):
         done = self.run_tool("--switch", "100M", "--ranks", 3, "--sizes", "65536:65536:2", "--only",
-                             "gather")
+                             "gather", "--arms", "pacecar")
         self.assertEqual(done.returncode, 0, done.stderr)
-        for arm in ("pacecar", "tcp"):
-            self.assertRegex(done.stdout, rf"in front of rank 0, KB, {arm}: p50 .*, p99 .*, max")
+        self.assertRegex(done.stdout, r"in front of rank 0, KB, pacecar: p50 .*, p99 .*, max")
 
     def test_wrong_words(self):
         for flags, sentence in ((("--arms", "udp"), "udp is none of tcp, ofi-tcp, pacecar"),
