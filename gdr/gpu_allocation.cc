@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <thread>
 #include <utility>
 
 namespace pacecar {
@@ -31,23 +30,12 @@ GpuAllocation::~GpuAllocation() {
 }
 
 Result<void> GpuAllocation::write(uint8_t* to, std::span<const uint8_t> from) {
-  return copy(CopyWay::kToDevice, to, const_cast<uint8_t*>(from.data()), from.size());
+  return range_.copy_and_wait(CopyWay::kToDevice, to, const_cast<uint8_t*>(from.data()),
+                              from.size());
 }
 
 Result<void> GpuAllocation::read(std::span<uint8_t> to, const uint8_t* from) {
-  return copy(CopyWay::kToHost, from, to.data(), to.size());
-}
-
-Result<void> GpuAllocation::copy(CopyWay way, const uint8_t* device, uint8_t* host, size_t bytes) {
-  CopyEvent event;
-  if (auto started = range_.copy(way, device, host, bytes); !started) return started;
-  if (auto recorded = event.record(engine_, way); !recorded) return recorded;
-  for (;;) {
-    const auto done = event.done();
-    if (!done) return tl::unexpected(done.error());
-    if (*done) return {};
-    std::this_thread::yield();
-  }
+  return range_.copy_and_wait(CopyWay::kToHost, from, to.data(), to.size());
 }
 
 }  // namespace pacecar

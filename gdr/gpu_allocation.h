@@ -33,8 +33,6 @@ class GpuAllocation {
   GpuAllocation(std::shared_ptr<const CopyEngine> engine, uint8_t* address, size_t bytes)
       : engine_(std::move(engine)), address_(address), range_(engine_, address, bytes) {}
 
-  Result<void> copy(CopyWay way, const uint8_t* device, uint8_t* host, size_t bytes);
-
   const std::shared_ptr<const CopyEngine> engine_;
   uint8_t* const address_;
   StagedRange range_;

@@ -1,5 +1,7 @@
 #include "gdr/staging.h"
 
+#include <thread>
+
 namespace pacecar {
 namespace {
 
@@ -108,6 +110,19 @@ Result<void> StagedRange::copy(CopyWay way, const void* device, void* host, size
                                   : driver->copy_to_device(address, host, bytes, stream);
   if (status == cuda::kSuccess) return {};
   return tl::unexpected(driver.error("a copy between GPU and host", status, kSeeLog));
+}
+
+Result<void> StagedRange::copy_and_wait(CopyWay way, const void* device, void* host,
+                                        size_t bytes) {
+  CopyEvent event;
+  if (auto started = copy(way, device, host, bytes); !started) return started;
+  if (auto recorded = event.record(engine_, way); !recorded) return recorded;
+  for (;;) {
+    const auto done = event.done();
+    if (!done) return tl::unexpected(done.error());
+    if (*done) return {};
+    std::this_thread::yield();
+  }
 }
 
 void StagedRange::withdraw() {

@@ -93,6 +93,8 @@ class StagedRange {
   // Starts a copy between `device` in this range and pinned memory. Errors: kInvalidArgument
   // (withdrawn), kSystem.
   Result<void> copy(CopyWay way, const void* device, void* host, size_t bytes);
+  // Likewise, with any memory of the host, and waits until the copy is through.
+  Result<void> copy_and_wait(CopyWay way, const void* device, void* host, size_t bytes);
   // When this returns no copy touches the memory, and none will.
   void withdraw();
 

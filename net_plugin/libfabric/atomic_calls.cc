@@ -16,29 +16,37 @@ struct What {
   uint64_t flags = 0;
 };
 
-// Counts of elements, as pieces of bytes; more elements than there may be, as more bytes.
-Local elements(const fi_ioc* iov, size_t count, size_t element) {
-  Local local;
-  for (size_t i = 0; i < count; ++i) {
-    const size_t bytes = iov[i].count > kAtomicBytes ? kAtomicBytes + 1 : iov[i].count * element;
-    local.pieces[i] = {static_cast<uint8_t*>(iov[i].addr), bytes};
-  }
-  local.count = count;
-  return local;
-}
-
-bool counts_fit(size_t operands, size_t comparands, size_t results) {
-  return operands <= kMostIov && comparands <= kMostIov && results <= kMostIov;
-}
+// Where elements lie, with what their memory is registered as; `descs` may be null.
+struct Elements {
+  const fi_ioc* iov = nullptr;
+  void* const* descs = nullptr;
+  size_t count = 0;
+};
 
 struct Vectors {
-  const fi_ioc* operands = nullptr;
-  size_t operand_count = 0;
-  const fi_ioc* comparands = nullptr;
-  size_t comparand_count = 0;
-  const fi_ioc* results = nullptr;
-  size_t result_count = 0;
+  Elements operands;
+  Elements comparands = {};
+  Elements results = {};
+
+  bool fit() const {
+    return operands.count <= kMostIov && comparands.count <= kMostIov && results.count <= kMostIov;
+  }
 };
+
+// As pieces of bytes; more elements than there may be, as more bytes.
+Local local_of(const Elements& elements, size_t element) {
+  Local local;
+  for (size_t i = 0; i < elements.count; ++i) {
+    const fi_ioc& at = elements.iov[i];
+    const size_t bytes = at.count > kAtomicBytes ? kAtomicBytes + 1 : at.count * element;
+    local.pieces[i] = {static_cast<uint8_t*>(at.addr), bytes};
+    if (elements.descs != nullptr) {
+      local.regions[i] = static_cast<MemoryRegion*>(elements.descs[i]);
+    }
+  }
+  local.count = elements.count;
+  return local;
+}
 
 ssize_t run(fid_ep* endpoint, const Vectors& vectors, const What& what, bool fetches, bool compares,
             bool inject = false) {
@@ -47,9 +55,7 @@ ssize_t run(fid_ep* endpoint, const Vectors& vectors, const What& what, bool fet
   const bool known = what.op >= 0 && what.op < kAtomicOps && what.datatype >= 0 &&
                      what.datatype < kDatatypes && atomic_valid(op, type, fetches, compares);
   if (!known) return -FI_EOPNOTSUPP;
-  if (!counts_fit(vectors.operand_count, vectors.comparand_count, vectors.result_count)) {
-    return -FI_EINVAL;
-  }
+  if (!vectors.fit()) return -FI_EINVAL;
   const size_t element = datatype_bytes(type);
   Asked asked{.kind = FrameKind::kAtomic,
               .inject = inject,
@@ -64,10 +70,10 @@ ssize_t run(fid_ep* endpoint, const Vectors& vectors, const What& what, bool fet
               .fetches = fetches,
               .compares = compares};
   if (what.op != FI_ATOMIC_READ) {
-    asked.local = elements(vectors.operands, vectors.operand_count, element);
+    asked.local = local_of(vectors.operands, element);
   }
-  asked.comparands = elements(vectors.comparands, vectors.comparand_count, element);
-  asked.results = elements(vectors.results, vectors.result_count, element);
+  asked.comparands = local_of(vectors.comparands, element);
+  asked.results = local_of(vectors.results, element);
   const size_t operands = asked.local.bytes();
   const bool alike = (!compares || asked.comparands.bytes() == operands) &&
                      (!fetches || what.op == FI_ATOMIC_READ || asked.results.bytes() == operands);
@@ -90,92 +96,94 @@ What what_of(const fi_msg_atomic& message, uint64_t flags) {
 
 uint64_t flags_of(fid_ep* endpoint) { return endpoint_of(endpoint).tx_flags(); }
 
-ssize_t change(fid_ep* endpoint, const void* buffer, size_t count, void* /*desc*/, fi_addr_t to,
+ssize_t change(fid_ep* endpoint, const void* buffer, size_t count, void* desc, fi_addr_t to,
                uint64_t address, uint64_t key, fi_datatype datatype, fi_op op, void* context) {
   const fi_ioc operands{const_cast<void*>(buffer), count};
-  return run(endpoint, {.operands = &operands, .operand_count = 1},
+  return run(endpoint, {.operands = {&operands, &desc, 1}},
              {to, address, key, datatype, op, context, flags_of(endpoint)}, false, false);
 }
 
-ssize_t change_pieces(fid_ep* endpoint, const fi_ioc* iov, void** /*desc*/, size_t count,
-                      fi_addr_t to, uint64_t address, uint64_t key, fi_datatype datatype, fi_op op,
+ssize_t change_pieces(fid_ep* endpoint, const fi_ioc* iov, void** descs, size_t count, fi_addr_t to,
+                      uint64_t address, uint64_t key, fi_datatype datatype, fi_op op,
                       void* context) {
-  return run(endpoint, {.operands = iov, .operand_count = count},
+  return run(endpoint, {.operands = {iov, descs, count}},
              {to, address, key, datatype, op, context, flags_of(endpoint)}, false, false);
 }
 
 ssize_t change_message(fid_ep* endpoint, const fi_msg_atomic* message, uint64_t flags) {
   if (message->rma_iov_count != 1) return -FI_EINVAL;
-  return run(endpoint, {.operands = message->msg_iov, .operand_count = message->iov_count},
+  return run(endpoint, {.operands = {message->msg_iov, message->desc, message->iov_count}},
              what_of(*message, flags), false, false);
 }
 
 ssize_t inject(fid_ep* endpoint, const void* buffer, size_t count, fi_addr_t to, uint64_t address,
                uint64_t key, fi_datatype datatype, fi_op op) {
   const fi_ioc operands{const_cast<void*>(buffer), count};
-  return run(endpoint, {.operands = &operands, .operand_count = 1},
+  return run(endpoint, {.operands = {&operands, nullptr, 1}},
              {to, address, key, datatype, op, nullptr, 0}, false, false, true);
 }
 
-ssize_t fetch(fid_ep* endpoint, const void* buffer, size_t count, void* /*desc*/, void* result,
-              void* /*result_desc*/, fi_addr_t to, uint64_t address, uint64_t key,
-              fi_datatype datatype, fi_op op, void* context) {
+ssize_t fetch(fid_ep* endpoint, const void* buffer, size_t count, void* desc, void* result,
+              void* result_desc, fi_addr_t to, uint64_t address, uint64_t key, fi_datatype datatype,
+              fi_op op, void* context) {
   const fi_ioc operands{const_cast<void*>(buffer), count};
   const fi_ioc results{result, count};
-  return run(endpoint,
-             {.operands = &operands, .operand_count = 1, .results = &results, .result_count = 1},
+  return run(endpoint, {.operands = {&operands, &desc, 1}, .results = {&results, &result_desc, 1}},
              {to, address, key, datatype, op, context, flags_of(endpoint)}, true, false);
 }
 
-ssize_t fetch_pieces(fid_ep* endpoint, const fi_ioc* iov, void** /*desc*/, size_t count,
-                     fi_ioc* results, void** /*result_desc*/, size_t result_count, fi_addr_t to,
+ssize_t fetch_pieces(fid_ep* endpoint, const fi_ioc* iov, void** descs, size_t count,
+                     fi_ioc* results, void** result_descs, size_t result_count, fi_addr_t to,
                      uint64_t address, uint64_t key, fi_datatype datatype, fi_op op,
                      void* context) {
-  return run(
-      endpoint,
-      {.operands = iov, .operand_count = count, .results = results, .result_count = result_count},
-      {to, address, key, datatype, op, context, flags_of(endpoint)}, true, false);
+  return run(endpoint,
+             {.operands = {iov, descs, count}, .results = {results, result_descs, result_count}},
+             {to, address, key, datatype, op, context, flags_of(endpoint)}, true, false);
 }
 
 ssize_t fetch_message(fid_ep* endpoint, const fi_msg_atomic* message, fi_ioc* results,
-                      void** /*result_desc*/, size_t result_count, uint64_t flags) {
+                      void** result_descs, size_t result_count, uint64_t flags) {
   if (message->rma_iov_count != 1) return -FI_EINVAL;
   return run(endpoint,
-             {.operands = message->msg_iov,
-              .operand_count = message->iov_count,
-              .results = results,
-              .result_count = result_count},
+             {.operands = {message->msg_iov, message->desc, message->iov_count},
+              .results = {results, result_descs, result_count}},
              what_of(*message, flags), true, false);
 }
 
-ssize_t compare(fid_ep* endpoint, const void* buffer, size_t count, void* /*desc*/,
-                const void* comparand, void* /*comparand_desc*/, void* result,
-                void* /*result_desc*/, fi_addr_t to, uint64_t address, uint64_t key,
-                fi_datatype datatype, fi_op op, void* context) {
+ssize_t compare(fid_ep* endpoint, const void* buffer, size_t count, void* desc,
+                const void* comparand, void* comparand_desc, void* result, void* result_desc,
+                fi_addr_t to, uint64_t address, uint64_t key, fi_datatype datatype, fi_op op,
+                void* context) {
   const fi_ioc operands{const_cast<void*>(buffer), count};
   const fi_ioc comparands{const_cast<void*>(comparand), count};
   const fi_ioc results{result, count};
-  return run(endpoint, {&operands, 1, &comparands, 1, &results, 1},
-             {to, address, key, datatype, op, context, flags_of(endpoint)}, true, true);
+  return run(
+      endpoint,
+      {{&operands, &desc, 1}, {&comparands, &comparand_desc, 1}, {&results, &result_desc, 1}},
+      {to, address, key, datatype, op, context, flags_of(endpoint)}, true, true);
 }
 
-ssize_t compare_pieces(fid_ep* endpoint, const fi_ioc* iov, void** /*desc*/, size_t count,
-                       const fi_ioc* comparands, void** /*comparand_desc*/, size_t comparand_count,
-                       fi_ioc* results, void** /*result_desc*/, size_t result_count, fi_addr_t to,
+ssize_t compare_pieces(fid_ep* endpoint, const fi_ioc* iov, void** descs, size_t count,
+                       const fi_ioc* comparands, void** comparand_descs, size_t comparand_count,
+                       fi_ioc* results, void** result_descs, size_t result_count, fi_addr_t to,
                        uint64_t address, uint64_t key, fi_datatype datatype, fi_op op,
                        void* context) {
-  return run(endpoint, {iov, count, comparands, comparand_count, results, result_count},
+  return run(endpoint,
+             {{iov, descs, count},
+              {comparands, comparand_descs, comparand_count},
+              {results, result_descs, result_count}},
              {to, address, key, datatype, op, context, flags_of(endpoint)}, true, true);
 }
 
 ssize_t compare_message(fid_ep* endpoint, const fi_msg_atomic* message, const fi_ioc* comparands,
-                        void** /*comparand_desc*/, size_t comparand_count, fi_ioc* results,
-                        void** /*result_desc*/, size_t result_count, uint64_t flags) {
+                        void** comparand_descs, size_t comparand_count, fi_ioc* results,
+                        void** result_descs, size_t result_count, uint64_t flags) {
   if (message->rma_iov_count != 1) return -FI_EINVAL;
-  return run(
-      endpoint,
-      {message->msg_iov, message->iov_count, comparands, comparand_count, results, result_count},
-      what_of(*message, flags), true, true);
+  return run(endpoint,
+             {{message->msg_iov, message->desc, message->iov_count},
+              {comparands, comparand_descs, comparand_count},
+              {results, result_descs, result_count}},
+             what_of(*message, flags), true, true);
 }
 
 int valid(fi_datatype datatype, fi_op op, size_t* count, bool fetches, bool compares) {

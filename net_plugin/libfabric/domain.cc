@@ -17,6 +17,7 @@ namespace {
 struct Process {
   std::mutex mutex;  // held while a Context opens or closes: one at a time
   std::weak_ptr<Context> context;
+  std::shared_ptr<GpuSystem> gpus;
 };
 
 // Never destroyed: an application may close its domains from a static destructor.
@@ -115,6 +116,14 @@ fi_ops_domain kDomain = {.size = sizeof(fi_ops_domain),
                          .query_collective = no_collective};
 
 }  // namespace
+
+Result<std::shared_ptr<GpuSystem>> gpus_of_process() {
+  const std::lock_guard lock(process().mutex);
+  if (process().gpus != nullptr) return process().gpus;
+  auto opened = GpuSystem::open();
+  if (opened) process().gpus = *opened;
+  return opened;
+}
 
 int open_domain(fid_fabric* /*fabric*/, fi_info* info, fid_domain** domain, void* context) {
   return guarded([&]() -> int {

@@ -2,6 +2,7 @@
 // has posted. All with the domain's lock held.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <map>
@@ -19,6 +20,7 @@
 #include "net_plugin/libfabric/link/outbox.h"
 #include "net_plugin/libfabric/link/put_box.h"
 #include "net_plugin/libfabric/objects.h"
+#include "transport/base/fresh_pages.h"
 
 namespace pacecar::fabric {
 
@@ -30,6 +32,15 @@ struct Local {
 
   std::span<const Piece> all() const { return {pieces.data(), count}; }
   size_t bytes() const { return total(all()); }
+};
+
+// Memory of the host in place of a GPU's.
+struct Bounce {
+  explicit Bounce(uint64_t size) : host(std::max<uint64_t>(size, 1)), bytes(size) {}
+
+  OwnPages<uint8_t> host;
+  uint64_t bytes;
+  Local device;  // where what comes goes; none: it has gone there, or this sends
 };
 
 // A buffer for several messages: it is given back with the last of them.
@@ -141,6 +152,7 @@ class Endpoint : public fid_ep {
     std::array<PlaceFrame, kMostPlaces> places{};
     size_t place_count = 0;
     std::shared_ptr<SharedBuffer> shared;  // kReceive
+    std::unique_ptr<Bounce> bounce;        // its `local`, where that would be a GPU's
     Frame asks;                            // kRead, kServeWrite
   };
 
@@ -168,6 +180,7 @@ class Endpoint : public fid_ep {
     std::deque<Outcome> waiting;   // for the connection
     std::deque<uint64_t> to_put;   // operations that wait for room
     std::deque<uint64_t> to_ask;   // reads, likewise
+    uint32_t serving = 0;          // of his large reads and writes
     bool left = false;
     std::optional<Meeting::Clock::time_point> lost;
     uint64_t source = FI_ADDR_NOTAVAIL;
@@ -194,6 +207,7 @@ class Endpoint : public fid_ep {
   void fail_receives_from(PeerId number, int error, const std::string& why);
 
   // endpoint_send.cc
+  ssize_t start_from_host(const Asked& asked, PeerId number);
   ssize_t start_eagerly(const Asked& asked, PeerId number);
   ssize_t start_offered(const Asked& asked, PeerId number);
   ssize_t start_read(const Asked& asked, PeerId number);
@@ -225,10 +239,10 @@ class Endpoint : public fid_ep {
 
   // endpoint_frames.cc
   void read_frames(PeerId number, Lane& lane);
-  Taken on_frame(PeerId number, const FrameView& view);
+  Taken on_frame(PeerId number, const Lane& lane, const FrameView& view);
   Taken on_write(PeerId number, const FrameView& view);
   Taken on_write_offer(PeerId number, const Frame& frame);
-  bool waits_for_room(const Frame& frame) const;
+  bool waits_for_room(PeerId number, const Frame& frame) const;
   Taken on_read(PeerId number, const FrameView& view);
   Taken on_atomic(PeerId number, const FrameView& view);
   Taken on_clear(PeerId number, const FrameView& view);
@@ -236,13 +250,38 @@ class Endpoint : public fid_ep {
   Taken on_done(PeerId number, const FrameView& view);
   struct Target {
     Status status = Status::kOk;
-    uint8_t* bytes = nullptr;
-    MemoryRegion* region = nullptr;
+    Local memory;
+
+    MemoryRegion& region() const { return *memory.regions[0]; }
   };
   Target target_of(const Frame& frame, uint64_t access) const;
+  // nullptr: a GPU's memory cannot be copied.
+  std::pair<uint64_t, Operation*> serve(PeerId number, Operation::Kind kind, const Local& memory);
   void on_changed(MemoryRegion& region, const Frame& frame, PeerId from, uint64_t kind);
   void answer(PeerId number, const Frame& frame, std::span<const uint8_t> payload = {});
   void answer_status(PeerId number, uint64_t id, Status status);
+
+  // endpoint_device.cc
+  static bool on_device(const Local& local);
+  // Errors: as StagedRange::copy; there are none without a GPU's memory.
+  static Result<void> read_out(const Local& local, std::span<uint8_t> to);
+  static Result<void> take_in(const Local& local, std::span<const uint8_t> bytes);
+  // Calls apply(bytes of the host), of one piece: where it lies, or of a copy that is taken back.
+  template <typename Apply>
+  static Result<void> change(const Local& local, Apply apply) {
+    if (!on_device(local)) {
+      apply(local.pieces[0].data);
+      return {};
+    }
+    std::vector<uint8_t> copy(local.bytes());
+    if (auto read = read_out(local, copy); !read) return read;
+    apply(copy.data());
+    return take_in(local, copy);
+  }
+  // Null where no memory is a GPU's. `sends`: with what lies there.
+  static Result<std::unique_ptr<Bounce>> bounce_for(const Local& local, uint64_t bytes, bool sends);
+  static void go_through(Operation& operation, std::unique_ptr<Bounce> bounce);
+  static Result<void> deliver(Operation& operation);
 
   // endpoint.cc
   void tell(Outcome& outcome, CompletionQueue* queue);
@@ -278,9 +317,15 @@ class Endpoint : public fid_ep {
   std::vector<PeerId> peers_by_address_;  // a copy of what the vector says, of `copied_version_`
   uint64_t copied_version_ = 0;
   size_t turn_ = 0;
-  std::vector<std::unique_ptr<Inbox>> strangers_;
+  // A connection of which nobody has said yet whose it is.
+  struct Stranger {
+    std::unique_ptr<Inbox> inbox;
+    Meeting::Clock::time_point begun;
+  };
+  std::vector<Stranger> strangers_;
 
   static constexpr uint32_t kMostOperations = 1 << 16;
+  static constexpr uint32_t kMostServed = 1024;           // of one peer's, so that others have room
   static constexpr size_t kMostKept = size_t{256} << 20;  // bytes of unexpected messages
   OperationTable<Operation> operations_{kMostOperations};
   uint32_t sending_ = 0;  // of them, that we have asked for

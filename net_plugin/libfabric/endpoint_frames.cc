@@ -41,7 +41,7 @@ void Endpoint::read_frames(PeerId number, Lane& lane) {
       const FrameReader here = *lane.reading;
       const auto view = lane.reading->next();
       if (!view) break;
-      const Taken taken = on_frame(number, *view);
+      const Taken taken = on_frame(number, lane, *view);
       if (lane.inbox == nullptr) return;  // the frame has ended it
       if (taken == Taken::kLater) {
         lane.reading = here;
@@ -64,8 +64,11 @@ void Endpoint::read_frames(PeerId number, Lane& lane) {
   }
 }
 
-Endpoint::Taken Endpoint::on_frame(PeerId number, const FrameView& view) {
-  switch (view.frame.kind) {
+Endpoint::Taken Endpoint::on_frame(PeerId number, const Lane& lane, const FrameView& view) {
+  const FrameKind kind = view.frame.kind;
+  const bool behind_puts = kind == FrameKind::kPlaced || kind == FrameKind::kDone;
+  if (&lane == &peers_[number]->placed && !behind_puts) return Taken::kNonsense;
+  switch (kind) {
     case FrameKind::kMessage:
     case FrameKind::kOffer:
       return on_message(number, view);
@@ -117,7 +120,11 @@ Endpoint::Target Endpoint::target_of(const Frame& frame, uint64_t access) const 
   MemoryRegion& region = *at->second;
   uint8_t* const bytes = region.find(frame.address, frame.length);
   if (bytes == nullptr || (region.access & access) == 0) return {.status = Status::kNoAccess};
-  return {.bytes = bytes, .region = &region};
+  Target target;
+  target.memory.pieces[0] = {bytes, frame.length};
+  target.memory.regions[0] = &region;
+  target.memory.count = 1;
+  return target;
 }
 
 void Endpoint::on_changed(MemoryRegion& region, const Frame& frame, PeerId from, uint64_t kind) {
@@ -132,39 +139,57 @@ void Endpoint::on_changed(MemoryRegion& region, const Frame& frame, PeerId from,
   rx_queue_->add(std::move(completion));
 }
 
-bool Endpoint::waits_for_room(const Frame& frame) const {
-  return operations_.full() || ((frame.flags & kHasData) != 0 && receives_full());
+bool Endpoint::waits_for_room(PeerId number, const Frame& frame) const {
+  return operations_.full() || peers_[number]->serving == kMostServed ||
+         ((frame.flags & kHasData) != 0 && receives_full());
+}
+
+std::pair<uint64_t, Endpoint::Operation*> Endpoint::serve(PeerId number, Operation::Kind kind,
+                                                          const Local& memory) {
+  auto bounce = bounce_for(memory, memory.bytes(), kind == Operation::Kind::kServeRead);
+  if (!bounce) {
+    log_warning(bounce.error().message);
+    return {0, nullptr};
+  }
+  const auto [id, operation] = operations_.take();
+  ++peers_[number]->serving;
+  operation->kind = kind;
+  operation->peer = number;
+  operation->local = memory;
+  go_through(*operation, std::move(*bounce));
+  return {id, operation};
 }
 
 Endpoint::Taken Endpoint::on_write(PeerId number, const FrameView& view) {
   if (view.frame.length != view.payload.size()) return Taken::kNonsense;
-  if (waits_for_room(view.frame)) return Taken::kLater;
-  const Target target = target_of(view.frame, FI_REMOTE_WRITE);
+  if (waits_for_room(number, view.frame)) return Taken::kLater;
+  Target target = target_of(view.frame, FI_REMOTE_WRITE);
   if (target.status == Status::kOk) {
-    if (!view.payload.empty()) {
-      std::memcpy(target.bytes, view.payload.data(), view.payload.size());
+    if (const auto copied = take_in(target.memory, view.payload)) {
+      on_changed(target.region(), view.frame, number, FI_RMA);
+    } else {
+      log_warning(copied.error().message);
+      target.status = Status::kNoAccess;
     }
-    on_changed(*target.region, view.frame, number, FI_RMA);
   }
   answer_status(number, view.frame.id, target.status);
   return Taken::kYes;
 }
 
 Endpoint::Taken Endpoint::on_write_offer(PeerId number, const Frame& frame) {
-  if (waits_for_room(frame)) return Taken::kLater;
+  if (waits_for_room(number, frame)) return Taken::kLater;
   const Target target = target_of(frame, FI_REMOTE_WRITE);
   if (target.status != Status::kOk) {
     answer_status(number, frame.id, target.status);
     return Taken::kYes;
   }
-  const auto [id, operation] = operations_.take();
-  operation->kind = Operation::Kind::kServeWrite;
-  operation->peer = number;
+  const auto [id, operation] = serve(number, Operation::Kind::kServeWrite, target.memory);
+  if (operation == nullptr) {
+    answer_status(number, frame.id, Status::kNoAccess);
+    return Taken::kYes;
+  }
   operation->asks = frame;
   operation->length = frame.length;
-  operation->local.pieces[0] = {target.bytes, frame.length};
-  operation->local.regions[0] = target.region;
-  operation->local.count = 1;
   if (!describe_places(*operation, peers_[number]->frames.inbox->nic(), frame.length)) {
     release(id, *operation);
     answer_status(number, frame.id, Status::kNoAccess);
@@ -183,24 +208,32 @@ Endpoint::Taken Endpoint::on_read(PeerId number, const FrameView& view) {
   const bool sound = view.payload.size() % sizeof(PlaceFrame) == 0 && places <= kMostPlaces &&
                      large == (places > 0);
   if (!sound) return Taken::kNonsense;
-  if (waits_for_room(frame)) return Taken::kLater;
+  if (waits_for_room(number, frame)) return Taken::kLater;
   const Target target = target_of(frame, FI_REMOTE_READ);
   if (target.status != Status::kOk) {
     answer_status(number, frame.id, target.status);
     return Taken::kYes;
   }
-  count(FI_REMOTE_READ, false);
   if (!large) {
-    answer(number, {.kind = FrameKind::kDone, .id = frame.id}, {target.bytes, frame.length});
+    auto copy = bounce_for(target.memory, frame.length, true);
+    if (!copy) {
+      log_warning(copy.error().message);
+      answer_status(number, frame.id, Status::kNoAccess);
+      return Taken::kYes;
+    }
+    const uint8_t* const bytes =
+        *copy != nullptr ? (*copy)->host.data() : target.memory.pieces[0].data;
+    count(FI_REMOTE_READ, false);
+    answer(number, {.kind = FrameKind::kDone, .id = frame.id}, {bytes, frame.length});
     return Taken::kYes;
   }
-  const auto [id, operation] = operations_.take();
-  operation->kind = Operation::Kind::kServeRead;
-  operation->peer = number;
+  const auto [id, operation] = serve(number, Operation::Kind::kServeRead, target.memory);
+  if (operation == nullptr) {
+    answer_status(number, frame.id, Status::kNoAccess);
+    return Taken::kYes;
+  }
+  count(FI_REMOTE_READ, false);
   operation->peers_number = frame.id;
-  operation->local.pieces[0] = {target.bytes, frame.length};
-  operation->local.regions[0] = target.region;
-  operation->local.count = 1;
   operation->place_count = places;
   std::memcpy(operation->places.data(), view.payload.data(), view.payload.size());
   peers_[number]->to_put.push_back(id);
@@ -217,22 +250,30 @@ Endpoint::Taken Endpoint::on_atomic(PeerId number, const FrameView& view) {
                      frame.length <= kAtomicBytes && frame.length % element == 0;
   const uint64_t operands = valid && !reads ? frame.length : 0;
   const bool whole = view.payload.size() == (compares ? 2 * operands : operands);
-  if (waits_for_room(frame)) return Taken::kLater;
+  if (waits_for_room(number, frame)) return Taken::kLater;
   const Target target =
       target_of(frame, (reads ? 0 : FI_REMOTE_WRITE) | (reads ? FI_REMOTE_READ : 0));
-  const Status status = !valid || !whole ? Status::kNonsense : target.status;
+  Status status = !valid || !whole ? Status::kNonsense : target.status;
+  std::array<uint8_t, kAtomicBytes> result;
+  if (status == Status::kOk) {
+    const uint8_t* const first = reads ? nullptr : view.payload.data();
+    const auto changed = change(target.memory, [&](uint8_t* at) {
+      apply_atomic(frame.operation, frame.datatype, frame.length / element, at, first,
+                   compares ? first + operands : nullptr, fetches ? result.data() : nullptr);
+    });
+    if (!changed) {
+      log_warning(changed.error().message);
+      status = Status::kNoAccess;
+    }
+  }
   if (status != Status::kOk) {
     answer_status(number, frame.id, status);
     return Taken::kYes;
   }
-  std::array<uint8_t, kAtomicBytes> result;
-  const uint8_t* const first = reads ? nullptr : view.payload.data();
-  apply_atomic(frame.operation, frame.datatype, frame.length / element, target.bytes, first,
-               compares ? first + operands : nullptr, fetches ? result.data() : nullptr);
   if (reads) {
     count(FI_REMOTE_READ, false);
   } else {
-    on_changed(*target.region, frame, number, FI_ATOMIC);
+    on_changed(target.region(), frame, number, FI_ATOMIC);
   }
   answer(number, {.kind = FrameKind::kDone, .id = frame.id},
          {result.data(), fetches ? frame.length : 0});
@@ -276,13 +317,20 @@ Endpoint::Taken Endpoint::on_placed(PeerId number, const Frame& frame) {
   if (!cleared) return Taken::kNonsense;
   const Frame offer = operation->asks;
   const bool write = operation->kind == Operation::Kind::kServeWrite;
+  Status status = Status::kOk;
   if (write) {
+    const auto delivered = deliver(*operation);
     // The application may have closed the memory's registration meanwhile.
     const Target target = target_of(offer, FI_REMOTE_WRITE);
-    if (target.status == Status::kOk) on_changed(*target.region, offer, number, FI_RMA);
+    if (!delivered) {
+      log_warning(delivered.error().message);
+      status = Status::kNoAccess;
+    } else if (target.status == Status::kOk) {
+      on_changed(target.region(), offer, number, FI_RMA);
+    }
   }
   end(frame.id, 0, {});
-  if (write || (offer.flags & kWantsDone) != 0) answer_status(number, offer.id, Status::kOk);
+  if (write || (offer.flags & kWantsDone) != 0) answer_status(number, offer.id, status);
   return Taken::kYes;
 }
 

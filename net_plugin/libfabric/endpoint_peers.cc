@@ -192,22 +192,23 @@ void Endpoint::accept_strangers() {
       log_warning(opened.error().message);
       continue;
     }
-    strangers_.push_back(std::move(inbox));
+    strangers_.push_back({.inbox = std::move(inbox), .begun = Clock::now()});
   }
 }
 
 // The first frame says whose connection it is.
 void Endpoint::greet_strangers() {
   for (size_t i = 0; i < strangers_.size();) {
-    strangers_[i]->turn();
-    const auto message = strangers_[i]->next();
-    if (message && message->empty()) {
+    strangers_[i].inbox->turn();
+    const auto message = strangers_[i].inbox->next();
+    const bool silent = message && message->empty();
+    if (silent && Clock::now() - strangers_[i].begun < Meeting::kPatience) {
       ++i;
       continue;
     }
-    std::unique_ptr<Inbox> inbox = std::move(strangers_[i]);
+    std::unique_ptr<Inbox> inbox = std::move(strangers_[i].inbox);
     strangers_.erase(strangers_.begin() + static_cast<ptrdiff_t>(i));
-    if (!message) continue;
+    if (!message || silent) continue;
     const auto hello = FrameReader(*message).next();
     if (!hello || hello->frame.kind != FrameKind::kHello) continue;
     const Token token{hello->frame.tag, hello->frame.data};
@@ -229,6 +230,9 @@ void Endpoint::forget(const MemoryRegion& region) {
       of = nullptr;
       if (unserved) served.emplace_back(number, operation.peer);
     }
+    if (operation.bounce == nullptr) return;
+    Local& device = operation.bounce->device;
+    if (std::ranges::count(device.regions, &region) > 0) device = Local();  // nothing goes there
   });
   for (const auto& [number, peer] : served) {
     const uint64_t asked = operations_.find(number)->peers_number;

@@ -72,7 +72,10 @@ void Endpoint::receive_message(PeerId number, const Frame& frame, std::span<cons
                                const Receive& receive) {
   Outcome outcome = receive_outcome(frame, receive, number);
   if (frame.kind == FrameKind::kOffer) return clear(number, frame, receive, std::move(outcome));
-  scatter(payload, receive.local.all());
+  if (const auto copied = take_in(receive.local, payload); !copied) {
+    outcome.completion.error = FI_EIO;
+    outcome.completion.why = copied.error().message;
+  }
   if (receive.shared != nullptr && --receive.shared->receiving == 0 && receive.shared->spent) {
     outcome.completion.flags |= FI_MULTI_RECV;
   }
@@ -95,6 +98,7 @@ void Endpoint::clear(PeerId number, const Frame& frame, const Receive& receive, 
   operation->shared = receive.shared;
   operation->asks = frame;
   operation->length = std::min<uint64_t>(frame.length, receive.local.bytes());
+  go_through(*operation, std::move(*bounce_for(receive.local, operation->length, false)));
   const auto places = describe_places(*operation, peer.frames.inbox->nic(), operation->length);
   if (!places) {
     operation->length = 0;

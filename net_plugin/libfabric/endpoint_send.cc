@@ -59,15 +59,41 @@ ssize_t Endpoint::start(const Asked& asked) {
   if (full() || overtakes()) domain_.progress();
   if (full() || overtakes()) return -FI_EAGAIN;
   call(peer);
+  const bool copied = asked.kind == FrameKind::kAtomic ||
+                      (asked.kind != FrameKind::kRead && asked.local.bytes() <= kEagerBytes);
+  if (copied && (on_device(asked.local) || on_device(asked.comparands))) {
+    return start_from_host(asked, *number);
+  }
   switch (asked.kind) {
     case FrameKind::kRead:
       return start_read(asked, *number);
     case FrameKind::kAtomic:
       return start_atomic(asked, *number);
     default:
-      return asked.local.bytes() <= kEagerBytes ? start_eagerly(asked, *number)
-                                                : start_offered(asked, *number);
+      return copied ? start_eagerly(asked, *number) : start_offered(asked, *number);
   }
+}
+
+// Of what a GPU has, a copy goes into the frame.
+ssize_t Endpoint::start_from_host(const Asked& asked, PeerId number) {
+  Asked copy = asked;
+  const auto local = bounce_for(asked.local, asked.local.bytes(), true);
+  const auto comparands = bounce_for(asked.comparands, asked.comparands.bytes(), true);
+  for (const auto* made : {&local, &comparands}) {
+    if (*made) continue;
+    log_warning(made->error().message);
+    return -FI_EIO;
+  }
+  const auto replace = [](Local& memory, const std::unique_ptr<Bounce>& bounce) {
+    if (bounce == nullptr) return;
+    memory = {};
+    memory.pieces[0] = {bounce->host.data(), bounce->bytes};
+    memory.count = 1;
+  };
+  replace(copy.local, *local);
+  replace(copy.comparands, *comparands);
+  return asked.kind == FrameKind::kAtomic ? start_atomic(copy, number)
+                                          : start_eagerly(copy, number);
 }
 
 namespace {
@@ -132,6 +158,11 @@ ssize_t Endpoint::start_offered(const Asked& asked, PeerId number) {
     domain_.progress();
     if (!peer.outbox->has_room(0)) return -FI_EAGAIN;
   }
+  auto bounce = bounce_for(asked.local, asked.local.bytes(), true);
+  if (!bounce) {
+    log_warning(bounce.error().message);
+    return -FI_EIO;
+  }
   const auto [id, operation] = operations_.take();
   ++sending_;
   const bool write = asked.kind == FrameKind::kWrite;
@@ -139,6 +170,7 @@ ssize_t Endpoint::start_offered(const Asked& asked, PeerId number) {
   operation->peer = number;
   operation->outcome = outcome_of(asked);
   operation->local = asked.local;
+  go_through(*operation, std::move(*bounce));
   operation->length = asked.local.bytes();
   operation->wants_done = write || (asked.flags & kDelivered) != 0;
   peer.outbox->add(frame_of(asked, write ? FrameKind::kWriteOffer : FrameKind::kOffer, 0, id));
@@ -157,6 +189,7 @@ ssize_t Endpoint::start_read(const Asked& asked, PeerId number) {
   operation->outcome = outcome_of(asked);
   operation->local = asked.local;
   operation->length = asked.local.bytes();
+  go_through(*operation, std::move(*bounce_for(asked.local, operation->length, false)));
   operation->wants_done = true;
   operation->asks = frame_of(asked, FrameKind::kRead, 0, id);
   peer.to_ask.push_back(id);
@@ -204,6 +237,7 @@ ssize_t Endpoint::start_atomic(const Asked& asked, PeerId number) {
   operation->outcome = outcome_of(asked);
   operation->local = asked.results;
   operation->length = asked.results.bytes();
+  go_through(*operation, std::move(*bounce_for(asked.results, operation->length, false)));
   operation->wants_done = true;
   Frame frame = frame_of(asked, FrameKind::kAtomic, payload, id);
   // A read has no operands: as many bytes as come back.
@@ -347,6 +381,13 @@ void Endpoint::end(uint64_t number, int error, const std::string& why) {
   Operation& operation = *operations_.find(number);
   using Kind = Operation::Kind;
   const Kind kind = operation.kind;
+  const bool came = kind == Kind::kReceive || operation.outcome.completion.error == 0;
+  if (error == 0 && came) {
+    if (const auto delivered = deliver(operation); !delivered) {
+      operation.outcome.completion.error = FI_EIO;
+      operation.outcome.completion.why = delivered.error().message;
+    }
+  }
   Outcome outcome = std::move(operation.outcome);
   const std::shared_ptr<SharedBuffer> shared = std::move(operation.shared);
   const bool serves = kind == Kind::kServeWrite || kind == Kind::kServeRead;
@@ -366,11 +407,15 @@ void Endpoint::end(uint64_t number, int error, const std::string& why) {
 }
 
 void Endpoint::release(uint64_t number, Operation& operation) {
+  using Kind = Operation::Kind;
+  const bool serves = operation.kind == Kind::kServeWrite || operation.kind == Kind::kServeRead;
+  if (serves) --peers_[operation.peer]->serving;
   for (const Memory* memory : operation.registered) {
     if (memory != nullptr) {
       (void)domain_.pacecar().deregister_memory(operation.registered_nic, memory);
     }
   }
+  operation.bounce.reset();
   operations_.release(number);
 }
 

@@ -44,18 +44,19 @@ struct OwnedInfo {
 
 bool tx_fits(const fi_tx_attr* wanted) {
   return wanted == nullptr ||
-         ((wanted->caps & ~(kTxCaps | kDomainCaps)) == 0 && (wanted->op_flags & ~kTxFlags) == 0 &&
-          (wanted->msg_order & ~kOrder) == 0 && wanted->comp_order == FI_ORDER_NONE &&
-          wanted->inject_size <= kMostInjected && wanted->size <= kMostOperations &&
-          wanted->iov_limit <= kMostIov && wanted->rma_iov_limit <= 1);
+         ((wanted->caps & ~(kTxCaps | kDomainCaps | FI_HMEM)) == 0 &&
+          (wanted->op_flags & ~kTxFlags) == 0 && (wanted->msg_order & ~kOrder) == 0 &&
+          wanted->comp_order == FI_ORDER_NONE && wanted->inject_size <= kMostInjected &&
+          wanted->size <= kMostOperations && wanted->iov_limit <= kMostIov &&
+          wanted->rma_iov_limit <= 1);
 }
 
 bool rx_fits(const fi_rx_attr* wanted) {
   return wanted == nullptr ||
-         ((wanted->caps & ~(kRxCaps | kDomainCaps)) == 0 && (wanted->op_flags & ~kRxFlags) == 0 &&
-          (wanted->msg_order & ~kOrder) == 0 && wanted->comp_order == FI_ORDER_NONE &&
-          wanted->total_buffered_recv <= kMostBuffered && wanted->size <= kMostOperations &&
-          wanted->iov_limit <= kMostIov);
+         ((wanted->caps & ~(kRxCaps | kDomainCaps | FI_HMEM)) == 0 &&
+          (wanted->op_flags & ~kRxFlags) == 0 && (wanted->msg_order & ~kOrder) == 0 &&
+          wanted->comp_order == FI_ORDER_NONE && wanted->total_buffered_recv <= kMostBuffered &&
+          wanted->size <= kMostOperations && wanted->iov_limit <= kMostIov);
 }
 
 bool ep_fits(const fi_ep_attr* wanted) {
@@ -73,15 +74,23 @@ bool domain_fits(const fi_domain_attr* wanted) {
           wanted->auth_key_size == 0 && (wanted->caps & ~kDomainCaps) == 0);
 }
 
+// Who wants GPU memory says of each buffer which it is.
+bool gpus_fit(const fi_info* hints) {
+  if ((hints->caps & FI_HMEM) == 0) return true;
+  const bool described =
+      hints->domain_attr != nullptr && (hints->domain_attr->mr_mode & FI_MR_HMEM) != 0;
+  return described && gpus_of_process().has_value();
+}
+
 bool fits(const fi_info* hints) {
   if (hints == nullptr) return true;
   const bool format = hints->addr_format == FI_FORMAT_UNSPEC || hints->addr_format == FI_SOCKADDR ||
                       hints->addr_format == FI_SOCKADDR_IN || hints->addr_format == FI_SOCKADDR_IN6;
   const bool fabric = hints->fabric_attr == nullptr || hints->fabric_attr->name == nullptr ||
                       std::strcmp(hints->fabric_attr->name, kProviderName) == 0;
-  const bool caps = (hints->caps & ~(kTxCaps | kRxCaps | kDomainCaps)) == 0;
-  return format && fabric && caps && tx_fits(hints->tx_attr) && rx_fits(hints->rx_attr) &&
-         ep_fits(hints->ep_attr) && domain_fits(hints->domain_attr);
+  const bool caps = (hints->caps & ~(kTxCaps | kRxCaps | kDomainCaps | FI_HMEM)) == 0;
+  return format && fabric && caps && gpus_fit(hints) && tx_fits(hints->tx_attr) &&
+         rx_fits(hints->rx_attr) && ep_fits(hints->ep_attr) && domain_fits(hints->domain_attr);
 }
 
 // What was asked for, and what that means where it was left open.
@@ -112,7 +121,7 @@ T or_default(T asked, T otherwise) {
 void describe_contexts(const fi_info* hints, fi_info& info) {
   const fi_tx_attr* const tx = hints != nullptr ? hints->tx_attr : nullptr;
   const fi_rx_attr* const rx = hints != nullptr ? hints->rx_attr : nullptr;
-  info.tx_attr->caps = info.caps & kTxCaps;
+  info.tx_attr->caps = info.caps & (kTxCaps | FI_HMEM);
   info.tx_attr->op_flags = tx != nullptr ? tx->op_flags : 0;
   info.tx_attr->msg_order = tx != nullptr ? or_default(tx->msg_order, kOrder) : kOrder;
   info.tx_attr->comp_order = FI_ORDER_NONE;
@@ -120,7 +129,7 @@ void describe_contexts(const fi_info* hints, fi_info& info) {
   info.tx_attr->size = tx != nullptr ? or_default<size_t>(tx->size, 1024) : 1024;
   info.tx_attr->iov_limit = kMostIov;
   info.tx_attr->rma_iov_limit = 1;
-  info.rx_attr->caps = info.caps & kRxCaps;
+  info.rx_attr->caps = info.caps & (kRxCaps | FI_HMEM);
   info.rx_attr->op_flags = rx != nullptr ? rx->op_flags : 0;
   info.rx_attr->msg_order = rx != nullptr ? or_default(rx->msg_order, kOrder) : kOrder;
   info.rx_attr->comp_order = FI_ORDER_NONE;
@@ -143,7 +152,7 @@ void describe_domain(uint32_t version, const fi_info* hints, fi_info& info) {
     domain.av_type = or_default(asked->av_type, FI_AV_UNSPEC);
   }
   domain.resource_mgmt = FI_RM_ENABLED;
-  domain.mr_mode = mr_mode_for(version, hints);
+  domain.mr_mode = mr_mode_for(version, hints) | ((info.caps & FI_HMEM) != 0 ? FI_MR_HMEM : 0);
   domain.mr_key_size = sizeof(uint64_t);
   domain.cq_data_size = sizeof(uint64_t);
   domain.cq_cnt = 1 << 16;

@@ -1,4 +1,7 @@
 // Memory registration: fi_mr_reg and its like.
+#include <fmt/format.h>
+
+#include "gdr/pointer_kind.h"
 #include "net_plugin/libfabric/endpoint.h"
 #include "net_plugin/libfabric/info.h"
 #include "net_plugin/libfabric/objects.h"
@@ -32,15 +35,41 @@ fi_ops kRegionObject = {.size = sizeof(fi_ops),
                         .control = control_region,
                         .ops_open = no_ops_open};
 
+Result<std::unique_ptr<StagedRange>> gpu_memory(const iovec& range, int ordinal) {
+  const auto gpus = gpus_of_process();
+  if (!gpus) return tl::unexpected(gpus.error());
+  const auto kind = kind_of_gpu_range((*gpus)->driver(), range.iov_base, range.iov_len);
+  if (!kind) return tl::unexpected(kind.error());
+  if (kind->device != ordinal) {
+    return fail(ErrorCode::kInvalidArgument,
+                fmt::format("this memory is of GPU {}, not {}: fi_mr_attr::device.cuda says whose",
+                            kind->device, ordinal));
+  }
+  auto engine = (*gpus)->engine(ordinal);
+  if (!engine) return tl::unexpected(engine.error());
+  return std::make_unique<StagedRange>(std::move(*engine), range.iov_base, range.iov_len);
+}
+
 int register_attr(fid* object, const fi_mr_attr* attr, uint64_t /*flags*/, fid_mr** made) {
   return guarded([&]() -> int {
     if (object->fclass != FI_CLASS_DOMAIN || attr->iov_count != 1) return -FI_EINVAL;
-    if (attr->iface != FI_HMEM_SYSTEM) return -FI_ENOSYS;
+    const bool gpu = attr->iface == FI_HMEM_CUDA;
+    if (attr->iface != FI_HMEM_SYSTEM && !gpu) return -FI_ENOSYS;
     auto& domain = *reinterpret_cast<Domain*>(object);
     const std::lock_guard lock(domain.mutex);
     const bool own_key = (domain.mr_mode() & FI_MR_PROV_KEY) == 0;
     if (own_key && domain.regions.contains(attr->requested_key)) return -FI_ENOKEY;
+    std::unique_ptr<StagedRange> device;
+    if (gpu) {
+      auto found = gpu_memory(attr->mr_iov[0], attr->device.cuda);
+      if (!found) {
+        log_warning(found.error().message);
+        return -fi_error(found.error().code);
+      }
+      device = std::move(*found);
+    }
     auto* const region = new MemoryRegion(domain, *attr);
+    region->device = std::move(device);
     region->fid = {.fclass = FI_CLASS_MR, .context = attr->context, .ops = &kRegionObject};
     region->mem_desc = region;
     region->key = own_key ? attr->requested_key : domain.next_key++;

@@ -22,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "gdr/gpu_system.h"
 #include "net_plugin/libfabric/core/completions.h"
 #include "net_plugin/libfabric/core/names.h"
 #include "transport/api/pacecar.hpp"
@@ -125,6 +126,7 @@ struct MemoryRegion : fid_mr {
   uint64_t access;
   uint64_t first;                              // as peers call its first byte
   Counter* counter = nullptr;                  // of what peers write
+  std::unique_ptr<StagedRange> device;         // of a GPU's memory
   std::map<size_t, const Memory*> registered;  // by NIC
 };
 
@@ -192,6 +194,9 @@ class Domain : public fid_domain {
   bool stop_ = false;
   std::thread keeper_;
 };
+
+// Opened when it is first asked for. Errors: as GpuSystem::open.
+Result<std::shared_ptr<GpuSystem>> gpus_of_process();
 
 // The provider's calls may end with no exception; with fi_errno's negative numbers instead.
 template <typename Body>

@@ -45,16 +45,18 @@ class FiEnd {
     fi_wait_obj wait = FI_WAIT_NONE;
     int mr_mode = 0;
     fi_progress progress = FI_PROGRESS_MANUAL;
+    bool gpus = false;
   };
 
   FiEnd() : FiEnd(Options()) {}
   explicit FiEnd(const Options& options) {
     fi_info* const hints = fi_allocinfo();
     hints->fabric_attr->prov_name = strdup("pacecar");
-    hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SOURCE | FI_DIRECTED_RECV |
-                  FI_MULTI_RECV;
+    hints->caps =
+        FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SOURCE | FI_DIRECTED_RECV | FI_MULTI_RECV;
+    if (options.gpus) hints->caps |= FI_HMEM;
     hints->ep_attr->type = FI_EP_RDM;
-    hints->domain_attr->mr_mode = options.mr_mode;
+    hints->domain_attr->mr_mode = options.mr_mode | (options.gpus ? FI_MR_HMEM : 0);
     hints->domain_attr->data_progress = options.progress;
     const int found = fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &info_);
     fi_freeinfo(hints);
@@ -108,6 +110,21 @@ class FiEnd {
     must(fi_mr_reg(domain, memory, bytes, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, key, 0, &region,
                    nullptr),
          "fi_mr_reg");
+    regions_.push_back(region);
+    return region;
+  }
+
+  fid_mr* share_of_gpu(void* memory, size_t bytes, uint64_t key, int gpu = 0) {
+    const iovec iov{memory, bytes};
+    fi_mr_attr attr{};
+    attr.mr_iov = &iov;
+    attr.iov_count = 1;
+    attr.access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+    attr.requested_key = key;
+    attr.iface = FI_HMEM_CUDA;
+    attr.device.cuda = gpu;
+    fid_mr* region = nullptr;
+    must(fi_mr_regattr(domain, &attr, 0, &region), "fi_mr_regattr");
     regions_.push_back(region);
     return region;
   }
@@ -180,7 +197,7 @@ class FiEnd {
     if (count == -FI_EAGAIN) return std::nullopt;
     fi_cq_err_entry error{};
     must(fi_cq_readerr(completions, &error, 0), "fi_cq_readerr");
-    return FiOutcome{error.op_context, error.flags, error.len,  error.data,
+    return FiOutcome{error.op_context, error.flags, error.len, error.data,
                      error.tag,        source,      error.err, error.olen};
   }
 

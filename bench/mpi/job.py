@@ -1,0 +1,82 @@
+"""One MPI job, by Open MPI: its ranks on this host, or in a network namespace each."""
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import shlex
+import tempfile
+
+from exchange import Failed, Process
+
+LIMIT_S = 240
+# How messages go; collectives are Open MPI's own in each.
+ARMS = {
+    "tcp": ["--mca", "pml", "ob1", "--mca", "btl", "self,tcp"],
+    "ofi-tcp": ["--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include",
+                "tcp;ofi_rxm"],
+    "pacecar": ["--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include",
+                "pacecar", "--mca", "btl", "self,ofi", "--mca", "btl_ofi_provider_include",
+                "pacecar"],  # the btl for one-sided operations
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """Where one rank runs."""
+    address: str
+    namespace: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    hosts: tuple  # of Host; none: all ranks on this host
+    interface: str
+
+
+def place_of(hosts):
+    """Of bridged.Hosts, whose every host gets a rank."""
+    return Place(tuple(Host(hosts.address(number), namespace)
+                       for number, namespace in enumerate(hosts.members)), hosts.interface)
+
+
+def run(place, ranks, arm, provider, program, environment=None):
+    """What the job writes to its standard output. Raises Failed."""
+    with started(place, ranks, arm, provider, program, environment) as process:
+        if not process.ends_well(LIMIT_S):
+            raise Failed(process.complaint())
+        return process.output()
+
+
+@contextlib.contextmanager
+def started(place, ranks, arm, provider, program, environment=None):
+    environment = {**os.environ, "FI_PROVIDER_PATH": str(provider),
+                   "PACECAR_NICS": f"soft:udp:{place.interface}", **(environment or {})}
+    passed = [name for name in environment if name.startswith(("FI_", "PACECAR_"))]
+    # All ranks are on one host in truth: Open MPI may spin only while each has a processor.
+    idle = int(ranks > len(os.sched_getaffinity(0)))
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", ranks,
+                   "--mca", "btl_tcp_if_include", place.interface,
+                   "--mca", "oob_tcp_if_include", place.interface,
+                   "--mca", "mpi_yield_when_idle", idle, "--bind-to", "none", *ARMS[arm],
+                   *(word for name in passed for word in ("-x", name))]
+        prefix = ()
+        if place.hosts:
+            command += ["--host", ",".join(host.address for host in place.hosts[:ranks]),
+                        "--mca", "plm_rsh_agent", agent(pathlib.Path(folder), place.hosts)]
+            prefix = ("ip", "netns", "exec", place.hosts[0].namespace)
+        with Process(prefix, [*command, *program], environment) as process:
+            yield process
+
+
+def agent(folder, hosts):
+    """A program that is called as ssh is, with an address and a command for that host."""
+    script = folder / "into-namespace"
+    cases = "".join(f"{host.address}) namespace={shlex.quote(host.namespace)} ;;\n"
+                    for host in hosts)
+    script.write_text(f'#!/bin/sh\nhost=$1\nshift\ncase $host in\n{cases}'
+                      '*) echo "no host $host" >&2; exit 1 ;;\nesac\n'
+                      'exec ip netns exec "$namespace" sh -c "$*"\n', encoding="ascii")
+    script.chmod(0o700)
+    return str(script)

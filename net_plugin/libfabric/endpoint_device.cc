@@ -1,0 +1,79 @@
+// Memory of GPUs (FI_HMEM): frames and puts take the host's, so it is copied there and back, with
+// the domain's lock held. The regions of an operation say what is a GPU's.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "net_plugin/libfabric/endpoint.h"
+
+namespace pacecar::fabric {
+
+bool Endpoint::on_device(const Local& local) {
+  return std::any_of(local.regions.begin(),
+                     local.regions.begin() + static_cast<ptrdiff_t>(local.count),
+                     [](const MemoryRegion* region) { return region && region->device; });
+}
+
+namespace {
+
+// An operation may have pieces of the host and of GPUs.
+Result<void> copy(CopyWay way, const Local& local, uint8_t* host, size_t bytes) {
+  for (size_t i = 0; i < local.count && bytes > 0; ++i) {
+    const Piece& piece = local.pieces[i];
+    const size_t part = std::min(piece.size, bytes);
+    if (part == 0) continue;
+    if (local.regions[i] != nullptr && local.regions[i]->device != nullptr) {
+      auto copied = local.regions[i]->device->copy_and_wait(way, piece.data, host, part);
+      if (!copied) return copied;
+    } else if (way == CopyWay::kToHost) {
+      std::memcpy(host, piece.data, part);
+    } else {
+      std::memcpy(piece.data, host, part);
+    }
+    host += part;
+    bytes -= part;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> Endpoint::read_out(const Local& local, std::span<uint8_t> to) {
+  return copy(CopyWay::kToHost, local, to.data(), to.size());
+}
+
+Result<void> Endpoint::take_in(const Local& local, std::span<const uint8_t> bytes) {
+  return copy(CopyWay::kToDevice, local, const_cast<uint8_t*>(bytes.data()), bytes.size());
+}
+
+Result<std::unique_ptr<Bounce>> Endpoint::bounce_for(const Local& local, uint64_t bytes,
+                                                     bool sends) {
+  std::unique_ptr<Bounce> bounce;
+  if (!on_device(local)) return bounce;
+  bounce = std::make_unique<Bounce>(bytes);
+  if (!sends) {
+    bounce->device = local;
+    return bounce;
+  }
+  auto copied = read_out(local, {bounce->host.data(), bytes});
+  if (!copied) return tl::unexpected(copied.error());
+  return bounce;
+}
+
+// In place of its memory.
+void Endpoint::go_through(Operation& operation, std::unique_ptr<Bounce> bounce) {
+  if (bounce == nullptr) return;
+  operation.local = {};
+  operation.local.pieces[0] = {bounce->host.data(), bounce->bytes};
+  operation.local.count = 1;
+  operation.bounce = std::move(bounce);
+}
+
+// What has come goes where it belongs, once.
+Result<void> Endpoint::deliver(Operation& operation) {
+  if (operation.bounce == nullptr) return {};
+  const Local device = std::exchange(operation.bounce->device, Local());
+  return take_in(device, {operation.bounce->host.data(), operation.bounce->bytes});
+}
+
+}  // namespace pacecar::fabric

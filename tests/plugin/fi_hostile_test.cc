@@ -1,0 +1,240 @@
+// The libfabric provider beside a peer that lies (fi_hostile_peer.h): no byte outside of what was
+// offered is written, whatever was under way with the liar ends, and a good peer is not disturbed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+#include "tests/support/fi_hostile_peer.h"
+#include "tests/support/fi_world.h"
+#include "tests/support/hostile_seeds.h"
+
+namespace pacecar::test {
+namespace {
+
+enum RankOf : int { kVictim, kGood, kLiar };
+constexpr uint64_t kReadKey = 5;
+constexpr uint64_t kWriteKey = 6;
+constexpr uint64_t kGoodTag = uint64_t{1} << 40;
+constexpr uint64_t kEnd = uint64_t{1} << 41;
+constexpr size_t kMargin = 4096;
+constexpr size_t kInside = 4096;
+constexpr uint8_t kUntouched = 0xa5;
+
+// Memory between margins that nobody may write.
+struct Guarded {
+  explicit Guarded(size_t size) : bytes(size + 2 * kMargin, kUntouched) {}
+  uint8_t* inside() { return bytes.data() + kMargin; }
+  bool margins_whole() const {
+    const auto whole = [](uint8_t byte) { return byte == kUntouched; };
+    return std::all_of(bytes.begin(), bytes.begin() + kMargin, whole) &&
+           std::all_of(bytes.end() - kMargin, bytes.end(), whole);
+  }
+
+  std::vector<uint8_t> bytes;
+};
+
+HandleBytes as_handle(const void* bytes, size_t size) {
+  HandleBytes handle{};
+  std::memcpy(handle.data(), bytes, size);
+  return handle;
+}
+
+// What the victim has under way with the liar: each ends, whatever comes of it.
+class Dealings {
+ public:
+  Dealings(FiEnd& end, fi_addr_t liar) : end_(end), liar_(liar) {
+    for (size_t i = 0; i < kCount; ++i) {
+      buffers_.emplace_back(kLargest);
+      free_.push_back(i);
+    }
+  }
+  void start(Prng& prng) {
+    if (free_.empty()) return;
+    const size_t at = free_.back();
+    Guarded& buffer = buffers_[at];
+    const size_t sizes[] = {0, 1, 100, 4096, 65536, 65537, kLargest};
+    const size_t size = sizes[prng.below(std::size(sizes))];
+    uint8_t* const data = buffer.inside();
+    const uint64_t key = prng.below(3);
+    ssize_t result = 0;
+    switch (prng.below(5)) {
+      case 0:
+        result = fi_tsend(end_.endpoint, data, size, nullptr, liar_, prng.below(9), &buffer);
+        break;
+      case 1:
+        result = fi_trecv(end_.endpoint, data, size, nullptr, liar_, prng.below(9), 0, &buffer);
+        break;
+      case 2:
+        result = fi_write(end_.endpoint, data, size, nullptr, liar_, 0, key, &buffer);
+        break;
+      case 3:
+        result = fi_read(end_.endpoint, data, size, nullptr, liar_, 0, key, &buffer);
+        break;
+      default:
+        result = fi_fetch_atomic(end_.endpoint, data, 1, nullptr, data + 8, nullptr, liar_, 0, key,
+                                 FI_UINT64, FI_SUM, &buffer);
+        break;
+    }
+    if (result == 0) {
+      free_.pop_back();
+    } else {
+      EXPECT_EQ(result, -FI_EAGAIN);
+    }
+  }
+  // Whether it was one of these.
+  bool ended(const FiOutcome& outcome) {
+    for (size_t i = 0; i < kCount; ++i) {
+      if (outcome.context != &buffers_[i]) continue;
+      EXPECT_EQ(std::ranges::count(free_, i), 0) << "it has ended twice";
+      free_.push_back(i);
+      EXPECT_TRUE(buffers_[i].margins_whole());
+      return true;
+    }
+    return false;
+  }
+  // The liar's process is there no more, so nothing with it may stay.
+  void end_all() {
+    for (Guarded& buffer : buffers_) fi_cancel(&end_.endpoint->fid, &buffer);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (free_.size() < kCount) {
+      if (const auto outcome = end_.poll()) ended(*outcome);
+      ASSERT_LT(std::chrono::steady_clock::now(), until) << "an operation with the liar hangs";
+    }
+  }
+
+ private:
+  static constexpr size_t kCount = 24;
+  static constexpr size_t kLargest = 100000;
+
+  FiEnd& end_;
+  const fi_addr_t liar_;
+  std::deque<Guarded> buffers_;
+  std::vector<size_t> free_;
+};
+
+void be_victim(Rank& rank, uint64_t seed) {
+  FiEnd end;
+  const auto name = end.name();
+  rank.give(kGood, as_handle(name.data(), name.size()));
+  rank.give(kLiar, as_handle(name.data(), name.size()));
+  const HandleBytes good_name = rank.take(kGood);
+  const HandleBytes liar_name = rank.take(kLiar);
+  const fi_addr_t good = end.add(good_name.data());
+  Dealings dealings(end, end.add(liar_name.data()));
+
+  Guarded read_only(kInside);
+  Guarded written(kInside);
+  Guarded messages(kInside);
+  fid_mr* region = nullptr;
+  must(fi_mr_reg(end.domain, read_only.inside(), kInside, FI_REMOTE_READ, 0, kReadKey, 0, &region,
+                 nullptr),
+       "fi_mr_reg");
+  end.share(written.inside(), kInside, kWriteKey);
+
+  Prng prng(seed);
+  std::vector<uint8_t> in(70000);
+  uint64_t round = 0;
+  uint64_t over = 0;
+  int anybodys = 0;
+  bool receiving = false;
+  bool liar_gone = false;
+  end.until_taken(
+      [&] { return fi_trecv(end.endpoint, &over, sizeof over, nullptr, good, kEnd, 0, &over); });
+  end.until_taken([&] {
+    return fi_recv(end.endpoint, messages.inside(), kInside, nullptr, FI_ADDR_UNSPEC, &anybodys);
+  });
+  while (!liar_gone) {
+    if (!receiving) {
+      receiving = true;
+      end.until_taken([&] {
+        return fi_trecv(end.endpoint, in.data(), in.size(), nullptr, good, kGoodTag + round, 0,
+                        &in);
+      });
+    }
+    if (prng.below(4) == 0) dealings.start(prng);
+    const auto outcome = end.poll();
+    if (!outcome || dealings.ended(*outcome)) continue;
+    if (outcome->context == &in) {
+      ASSERT_EQ(outcome->error, 0);
+      const auto expected = pattern(outcome->length, round);
+      ASSERT_TRUE(std::equal(expected.begin(), expected.end(), in.begin())) << round;
+      ++round;
+      receiving = false;
+    } else if (outcome->context == &anybodys) {
+      end.until_taken([&] {
+        return fi_recv(end.endpoint, messages.inside(), kInside, nullptr, FI_ADDR_UNSPEC,
+                       &anybodys);
+      });
+    } else if (outcome->context == &over) {
+      ASSERT_EQ(outcome->error, 0);
+      liar_gone = true;
+    }
+  }
+  EXPECT_GT(round, 0U);
+  dealings.end_all();
+  EXPECT_TRUE(written.margins_whole() && messages.margins_whole());
+  EXPECT_EQ(std::ranges::count(read_only.bytes, kUntouched),
+            static_cast<ptrdiff_t>(read_only.bytes.size()));
+  fi_close(&region->fid);
+  rank.barrier();
+}
+
+void be_good(Rank& rank) {
+  FiEnd end;
+  const auto name = end.name();
+  rank.give(kVictim, as_handle(name.data(), name.size()));
+  const HandleBytes victim_name = rank.take(kVictim);
+  const fi_addr_t victim = end.add(victim_name.data());
+  const auto send = [&](const std::vector<uint8_t>& bytes, uint64_t tag) {
+    int context = 0;
+    end.until_taken([&] {
+      return fi_tsend(end.endpoint, bytes.data(), bytes.size(), nullptr, victim, tag, &context);
+    });
+    must(-end.outcome_of(&context).error, "fi_tsend to the endpoint that is attacked");
+  };
+  std::atomic<bool> gone = false;
+  std::thread waiter([&] {
+    rank.take(kLiar);
+    gone = true;
+  });
+  for (uint64_t round = 0; !gone; ++round) {
+    send(pattern(round % 3 == 0 ? 70000 : round % 5000, round), kGoodTag + round);
+  }
+  waiter.join();
+  send(std::vector<uint8_t>(sizeof(uint64_t)), kEnd);
+  rank.barrier();
+}
+
+void be_liar(Rank& rank, uint64_t seed, uint64_t attacks) {
+  const HandleBytes victim = rank.take(kVictim);
+  {
+    Prng prng(seed);
+    FiHostilePeer liar(fabric::Name(reinterpret_cast<const char*>(victim.data()), 16), seed);
+    rank.give(kVictim, as_handle(liar.name().data(), liar.name().size()));
+    bool met = false;
+    for (uint64_t i = 0; i < attacks; ++i) {
+      if (!met) liar.meet(prng.below(4) != 0);
+      met = liar.attack();
+    }
+    EXPECT_GT(liar.meetings(), 1U);
+  }
+  rank.give(kGood, HandleBytes{});
+  rank.barrier();
+}
+
+TEST(FiHostile, NobodyElseMinds) {
+  const auto [first, count] = hostile_seeds(6);
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    SCOPED_TRACE(seed);
+    expect_processes_pass(3, [&](Rank& rank) {
+      if (rank.rank() == kVictim) be_victim(rank, seed);
+      if (rank.rank() == kGood) be_good(rank);
+      if (rank.rank() == kLiar) be_liar(rank, seed, 400);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace pacecar::test
