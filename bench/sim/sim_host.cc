@@ -34,8 +34,11 @@ AckPolicy ack_policy(const TransportSpec& transport) {
   return {.bytes = transport.ack_bytes, .out_of_order_at_once = false, .idle = transport.base_rtt};
 }
 
+// Hosts that are never late need no patience beyond the network's own.
 LossRecovery loss_recovery(const TransportSpec& transport) {
-  return {.reordering = transport.reordering, .packet_timeout = transport.timeout};
+  return {.reordering = transport.reordering,
+          .packet_timeout = transport.timeout,
+          .min_probe = Duration()};
 }
 
 // What the NIC makes at a time.

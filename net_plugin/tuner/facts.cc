@@ -12,7 +12,7 @@ constexpr double kHardwareLatency = 1e-6;
 
 // Assumed of leaves.
 constexpr uint32_t kHostsPerLeaf = 4;
-constexpr double kOversubscription = 2;
+constexpr uint32_t kOversubscription = 2;
 
 predict::NicKind kind_of(const NicFacts& facts) {
   predict::NicKind kind;
@@ -53,10 +53,14 @@ Result<std::vector<predict::Cluster>> clusters_of(const Facts& facts) {
   }
   predict::Cluster leaves = one_switch;
   leaves.fabric.hosts_per_leaf =
-      std::clamp(static_cast<uint32_t>(facts.nodes / 2), 1U, kHostsPerLeaf);
+      facts.hosts_per_leaf != 0
+          ? facts.hosts_per_leaf
+          : std::clamp(static_cast<uint32_t>(facts.nodes / 2), 1U, kHostsPerLeaf);
   leaves.fabric.rails = facts.nics.size() > 1;
-  leaves.fabric.oversubscription = kOversubscription;
-  return std::vector{std::move(one_switch), std::move(leaves)};
+  leaves.fabric.oversubscription =
+      facts.oversubscription != 0 ? facts.oversubscription : kOversubscription;
+  if (facts.oversubscription == 0) return std::vector{std::move(one_switch), std::move(leaves)};
+  return std::vector{std::move(leaves)};
 }
 
 }  // namespace pacecar::tuner

@@ -26,12 +26,15 @@ struct Facts {
   size_t nodes = 0;
   std::vector<NicFacts> nics;  // of this host, which the others are taken to be like
   std::optional<size_t> ranks_per_nvlink_domain;  // the most
+  // As the user tells; 0: not known.
+  uint32_t oversubscription = 0;  // of leaf switches
+  uint32_t hosts_per_leaf = 0;
 };
 
-// The clusters that it may be, each as likely as the others: nobody tells the plugin of the
-// switches, so that it is one switch for all hosts, or leaves with too few uplinks, where far
-// traffic costs more. GPUs' own links are taken not to be what limits. Errors: kNotFound, with what
-// is not known or does not fit: then NCCL's own choices stand.
+// The clusters that it may be, each as likely as the others: where nobody tells the plugin of the
+// switches, it is one switch for all hosts, or leaves with too few uplinks, where far traffic costs
+// more; else the one that is told. GPUs' own links are taken not to be what limits. Errors:
+// kNotFound, with what is not known or does not fit: then NCCL's own choices stand.
 Result<std::vector<predict::Cluster>> clusters_of(const Facts& facts);
 
 }  // namespace pacecar::tuner

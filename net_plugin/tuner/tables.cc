@@ -44,16 +44,21 @@ std::vector<NicFacts> open_nics() {
   return facts;
 }
 
-// kOff, too, where the parameters cannot be read: the net plugin says why.
-TunerSetting setting() {
-  const Result<Params> params = load_params_from_environment({}, nullptr);
-  return params ? params->tuner : TunerSetting::kOff;
+// The tuner is off, too, where they cannot be read: the net plugin says why.
+Params settings() {
+  Result<Params> params = load_params_from_environment({}, nullptr);
+  return params ? *std::move(params) : Params();
 }
 
 void* open(size_t ranks, size_t nodes, const NvlDomainsV5* domains) {
-  const TunerSetting wanted = setting();
-  if (wanted == TunerSetting::kOff) return nullptr;
-  Facts facts{.ranks = ranks, .nodes = nodes, .nics = open_nics(), .ranks_per_nvlink_domain = {}};
+  const Params params = settings();
+  if (params.tuner == TunerSetting::kOff) return nullptr;
+  Facts facts{.ranks = ranks,
+              .nodes = nodes,
+              .nics = open_nics(),
+              .ranks_per_nvlink_domain = {},
+              .oversubscription = params.oversubscription,
+              .hosts_per_leaf = params.leaf_hosts};
   if (domains != nullptr && domains->ranks_max > 0) {
     facts.ranks_per_nvlink_domain = static_cast<size_t>(domains->ranks_max);
   }
@@ -62,7 +67,7 @@ void* open(size_t ranks, size_t nodes, const NvlDomainsV5* domains) {
     plugin::log(LogLevel::kInfo, "tuner: NCCL's own choices stand: " + clusters.error().message);
     return nullptr;
   }
-  const bool observes = wanted == TunerSetting::kObserve;
+  const bool observes = params.tuner == TunerSetting::kObserve;
   void* const context = tuners().open(std::make_unique<Tuning>(Tuner(*clusters), observes));
   plugin::log(LogLevel::kInfo, context == nullptr
                                    ? "tuner: NCCL's own choices stand: too many communicators"

@@ -10,6 +10,7 @@
 #include "bench/sim/run.h"
 #include "bench/sim/spec_file.h"
 #include "bench/sim/spec_parts.h"
+#include "transport/softnic/config.h"
 
 namespace pacecar {
 namespace {
@@ -223,6 +224,17 @@ TEST(SimulationRun, FaultsHappen) {
 }
 
 // Credit is said again until it arrives.
+// All of a flow's first packets may be lost, or its last ones.
+TEST(SimulationRun, LossesThatNoPacketTellsOfCostAFewRoundTrips) {
+  const RunResult run = run_of(
+      spec_of("[topology]\nkind = \"leaf-spine\"\nhosts = 16\nhosts_per_leaf = 4\nspines = 1\n"
+              "rate = \"100G\"\n[workload]\nkind = \"all_to_all\"\nbytes = \"32KB\"\n"
+              "parallel = 8"));
+  ASSERT_TRUE(run.complete);
+  EXPECT_GT(run.fabric.all_dropped(), 0U);
+  for (const FlowResult& flow : run.flows) EXPECT_LT(flow.finish, LossRecovery().min_probe);
+}
+
 TEST(SimulationRun, LostWordsAreMadeGood) {
   const RunResult run =
       run_of(spec_of(kLeafSpine +

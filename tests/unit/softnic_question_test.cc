@@ -119,6 +119,59 @@ TEST(SoftNicQuestion, IsAskedAgainSoon) {
   EXPECT_EQ(pair.nic(0).counters().timeouts, 0U);
 }
 
+// What was sent later has arrived, so that silence need not last as long.
+TEST(SoftNicQuestion, ComesSoonAfterWhatWasOvertaken) {
+  SoftNicPair pair;
+  const Stream stream(8, pair);
+  ASSERT_TRUE(pair.run_until_completed(0, 1)) << "the round trip is known now";
+  pair.limit(0, 0, {.rate = Rate::from_gbps(10), .window = Bytes{1} << 40, .burst = Stream::kMtu});
+  size_t sent = 0;
+  pair.lose = [&](size_t from, Datagram&) { return from == 0 && ++sent == 5; };
+  const Instant begin = pair.now;
+  pair.post(0, stream.ends[0], SoftNicPair::write(stream.from, stream.to, 8 * Stream::kMtu, 2));
+  ASSERT_TRUE(pair.run_until_completed(0, 2));
+  EXPECT_LT(pair.now - begin, LossRecovery{}.min_probe);
+  EXPECT_EQ(pair.nic(0).counters().packets_retransmitted, 1U);
+  EXPECT_EQ(pair.nic(1).counters().duplicates, 0U);
+}
+
+TEST(SoftNicQuestion, NeedNotBeAskedWhileOthersAreOnTheirWay) {
+  SoftNicPair pair;
+  const Stream stream(8, pair);
+  ASSERT_TRUE(pair.run_until_completed(0, 1));
+  pair.limit(0, 0, {.rate = Rate::from_gbps(10), .window = Bytes{1} << 40, .burst = Stream::kMtu});
+  size_t sent = 0;
+  size_t questions = 0;
+  pair.lose = [&](size_t side, Datagram& packet) {
+    if (side == 1) return false;
+    questions += is_question(packet) ? 1 : 0;
+    return ++sent == 5;
+  };
+  const auto& from = pair.memory(0, 64 * Stream::kMtu, Access::kLocalRead);
+  const auto& to = pair.memory(1, 64 * Stream::kMtu);
+  pair.post(0, stream.ends[0], SoftNicPair::write(from, to, 64 * Stream::kMtu, 2));
+  ASSERT_TRUE(pair.run_until_completed(0, 2));
+  EXPECT_EQ(pair.nic(0).counters().packets_retransmitted, 1U);
+  EXPECT_EQ(questions, 0U);
+}
+
+// Another queue pair's answers tell how long to wait for the first one.
+TEST(SoftNicQuestion, ComesSoonWhereTheWayIsKnown) {
+  SoftNicPair pair;
+  const auto words = pair.connect({.flow = 1, .paced = false});
+  const auto& from = pair.memory(0, 8 * Stream::kMtu, Access::kLocalRead);
+  const auto& to = pair.memory(1, 8 * Stream::kMtu);
+  pair.post(0, words[0], SoftNicPair::write(from, to, 8, 1));
+  ASSERT_TRUE(pair.run_until_completed(0, 1));
+  const auto ends = pair.connect();
+  size_t sent = 0;
+  pair.lose = [&](size_t side, Datagram&) { return side == 0 && ++sent <= 8; };
+  const Instant begin = pair.now;
+  pair.post(0, ends[0], SoftNicPair::write(from, to, 8 * Stream::kMtu, 2));
+  ASSERT_TRUE(pair.run_until_completed(0, 2));
+  EXPECT_LT(pair.now - begin, LossRecovery{}.min_timeout);
+}
+
 TEST(SoftNicQuestion, TakesNothingAlongThatMustWait) {
   SoftNicPair pair;
   const Stream stream(8, pair);

@@ -32,6 +32,18 @@ TEST(TunerFacts, MakeACluster) {
   EXPECT_GT((*clusters)[1].fabric.oversubscription, 1);
 }
 
+// What the user tells of the switches leaves no doubt about them.
+TEST(TunerFacts, MakeTheClusterThatIsTold) {
+  Facts facts = facts_of_two_rails();
+  facts.oversubscription = 4;
+  facts.hosts_per_leaf = 2;
+  const auto clusters = clusters_of(facts);
+  ASSERT_TRUE(clusters.has_value());
+  ASSERT_EQ(clusters->size(), 1U);
+  EXPECT_EQ(clusters->front().fabric.oversubscription, 4);
+  EXPECT_EQ(clusters->front().fabric.hosts_per_leaf, 2U);
+}
+
 TEST(TunerFacts, DoubtNamesWhatIsMissing) {
   const auto message = [](auto change) {
     Facts facts = facts_of_two_rails();

@@ -40,7 +40,7 @@ struct LossRecovery {
   // 0: when nothing at all comes back for a while, the peer is asked what has arrived.
   Duration packet_timeout;
   Duration initial_timeout = Duration::from_ms(5);  // before a round trip is known
-  Duration min_probe = Duration::from_us(200);      // of silence, before the question
+  Duration min_probe = Duration::from_us(200);      // of silence, before the question, at least
   Duration min_timeout = Duration::from_ms(2);      // of silence, before it means congestion
   Duration max_timeout = Duration::from_ms(200);
 };

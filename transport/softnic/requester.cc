@@ -203,12 +203,23 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   if (!ack.echo_valid) return progress;
   const Instant echo_sent = arrival - Duration::from_ns(elapsed);
   rtt_.add(now - echo_sent);  // the timeout must allow for the time in both hosts, too
-  if (config_.loss.reordering != Duration::max()) {
-    declare_lost_before(echo_sent - rtt_.reordering(), now, &progress);
+  if (window_.oldest_sending() < echo_sent) {
+    on_overtaken(echo_sent, now, &progress);
     // One packet of which only a question has told is no sign of congestion.
     if (echoed < base) progress.lost -= std::min(progress.lost, config_.mtu);
   }
   return progress;
+}
+
+// The oldest packets in flight were sent before one that has arrived. What is not lost by that may
+// come a while later; then it is lost, and no packet after it may be on its way to tell.
+void Requester::on_overtaken(Instant echo_sent, Instant now, SendProgress* progress) {
+  if (config_.loss.reordering == Duration::max()) return;
+  const Duration reordering = rtt_.reordering();
+  declare_lost_before(echo_sent - reordering, now, progress);
+  const Instant oldest = window_.oldest_sending();
+  if (packet_timeouts() || oldest >= echo_sent) return;
+  deadline_ = std::min(deadline_, std::max(now, oldest + (now - echo_sent) + reordering));
 }
 
 void Requester::learn_path(const wire::AckHeader& ack, uint64_t psn, Duration rtt, Instant now) {
@@ -306,9 +317,15 @@ SendTimeout Requester::on_timeout(Instant now, SendProgress* progress) {
     deadline_ = next_timeout(now);
     return SendTimeout::kRepair;
   }
+  const Instant silent_until = last_heard_ + rtt_.probe_timeout();
+  const bool overtaken = probes_ == 0 && now < silent_until;
+  if (overtaken && window_.newest_sending() - window_.oldest_sending() >= rtt_.reordering()) {
+    deadline_ = silent_until;  // what is on its way will tell
+    return SendTimeout::kNotYet;
+  }
   probe_ = true;
   // Perhaps; another is worth a try.
-  paths_.on_feedback(path_, {.event = PathEvent::kLost, .rtt = {}, .now = now});
+  if (!overtaken) paths_.on_feedback(path_, {.event = PathEvent::kLost, .rtt = {}, .now = now});
   progress->timed_out = probes_ > 0 && now - last_heard_ >= rtt_.timeout();
   deadline_ =
       now + std::min(rtt_.probe_timeout() * (int64_t{1} << probes_), config_.loss.max_timeout);

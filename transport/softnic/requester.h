@@ -68,6 +68,9 @@ class Requester {
   // first is told. 0 where there are not two of them.
   uint32_t next_run(Instant now, uint32_t most, Outgoing* first);
   Bytes in_flight() const { return window_.in_flight(); }
+  // As the timeouts know it; zero at first.
+  Duration round_trip() const { return rtt_.smoothed(); }
+  void expect_round_trip(Duration round_trip) { rtt_.expect(round_trip); }
 
   // `arrival` is when the acknowledgement reached this host, `now` when it is looked at.
   SendProgress on_ack(const wire::AckHeader& ack, const wire::Bitmap& bitmap, Instant arrival,
@@ -103,6 +106,7 @@ class Requester {
   bool acknowledge(uint64_t psn, SendProgress* progress);
   void acknowledge_oldest(uint64_t end, SendProgress* progress);
   void count_arrival(uint64_t psn, Instant now);
+  [[gnu::noinline]] void on_overtaken(Instant echo_sent, Instant now, SendProgress* progress);
   void declare_lost_before(Instant limit, Instant now, SendProgress* progress);
   void learn_path(const wire::AckHeader& ack, uint64_t psn, Duration rtt, Instant now);
   bool packet_timeouts() const { return config_.loss.packet_timeout.ns() != 0; }

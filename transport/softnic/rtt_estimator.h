@@ -25,6 +25,11 @@ class RttEstimator {
     smoothed_ = smoothed_ + error / 8;
   }
 
+  // What others saw on the same way, for as long as there is no sample.
+  void expect(Duration round_trip) {
+    if (smoothed_.ns() == 0) add(round_trip);
+  }
+
   // Zero before the first sample.
   Duration smoothed() const { return smoothed_; }
   // Time without any acknowledgement after which the peer is asked (by standard RC: one packet is

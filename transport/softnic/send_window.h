@@ -83,6 +83,11 @@ class SendWindow {
     return in_flight_list_.empty() ? Instant::never() : packets_[in_flight_list_.first].sent;
   }
 
+  // Likewise of the one that was sent last; the beginning of time if there is none.
+  Instant newest_sending() const {
+    return in_flight_list_.empty() ? Instant() : packets_[in_flight_list_.last].sent;
+  }
+
   // Memory beside the object itself.
   static Bytes queue_bytes(uint32_t size) { return size * sizeof(Slot); }
 

@@ -301,6 +301,7 @@ size_t SoftNic::post(QueuePairId id, std::span<const WorkRequest> work_requests)
                   memory_.covers(work_request.local_key, work_request.local, work_request.length));
     PACECAR_CHECK(work_request.length <= (qp->rc ? roce::kMaxMessageBytes : 0xFFFF'FFFF));
   }
+  if (qp->requester && qp->requester->round_trip() == Duration()) ask_siblings(*qp);
   const size_t accepted = qp->post(work_requests);
   if (accepted == 0) return 0;
   posted_.add(slot_of(*qp));

@@ -141,6 +141,7 @@ class SoftNic final : public Nic {
   void make_flows(FlowId newest);
   void join_siblings(QueuePair& qp);
   void leave_siblings(const QueuePair& qp);
+  [[gnu::noinline]] void ask_siblings(QueuePair& qp);
 
   [[gnu::noinline]] void take_apart(Instant now, const RxPacket& datagram);
   // Without its trailer.

@@ -382,4 +382,12 @@ void SoftNic::leave_siblings(const QueuePair& qp) {
   }
 }
 
+// The first packets of a queue pair may be lost, and others know how long its answers take.
+void SoftNic::ask_siblings(QueuePair& qp) {
+  for (uint32_t slot = qp.sibling; slot != slot_of(qp); slot = queue_pairs_[slot]->sibling) {
+    const Duration known = queue_pairs_[slot]->requester->round_trip();
+    if (known != Duration()) return qp.requester->expect_round_trip(known);
+  }
+}
+
 }  // namespace pacecar

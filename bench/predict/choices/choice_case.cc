@@ -107,15 +107,6 @@ tuner::Facts facts_of(const Network& network, Bytes mtu) {
   return facts;
 }
 
-Cluster whole_cluster(const Network& network, Cluster known) {
-  for (NicKind& kind : known.nic_kinds) kind.latency_s = 0;
-  known.fabric.hosts_per_leaf = network.per_leaf;
-  known.fabric.rails = network.nics > 1;
-  known.fabric.oversubscription = network.oversubscription;
-  known.fabric.cable_latency_s = static_cast<double>(network.delay.ns()) * 1e-9;
-  return known;
-}
-
 }  // namespace
 
 Result<ChoiceCase> draw_choice(uint64_t seed, const ChoiceLimits& limits) {
@@ -143,10 +134,13 @@ Result<ChoiceCase> draw_choice(uint64_t seed, const ChoiceLimits& limits) {
   if (!run) return tl::unexpected(run.error());
   drawn.run = std::move(*run);
 
-  auto known = tuner::clusters_of(facts_of(network, mtu));
+  tuner::Facts facts = facts_of(network, mtu);
+  auto known = tuner::clusters_of(facts);
   if (!known) return tl::unexpected(known.error());
   drawn.known = std::move(*known);
-  drawn.whole = whole_cluster(network, drawn.known.front());
+  facts.oversubscription = network.oversubscription;
+  facts.hosts_per_leaf = network.per_leaf;
+  drawn.told = std::move(*tuner::clusters_of(facts));
   drawn.name = fmt::format("{}: {} hosts, {} Gb/s, {}:1, {} ns, {:.3g} MB", drawn.fabric,
                            network.hosts, network.gbps, network.oversubscription,
                            network.delay.ns(), static_cast<double>(drawn.bytes) * 1e-6);

@@ -24,7 +24,7 @@ struct ChoiceCase {
   nccl::TunedFunction function{};
   Bytes bytes = 0;
   std::vector<Cluster> known;  // as the plugin knows it: its NICs, and not the switches
-  Cluster whole;               // with the switches
+  std::vector<Cluster> told;   // likewise where the user has told of them
   NcclNetwork nccl;
   LibraryCosts assumed;  // by the tuner
   LibraryCosts real;     // of the library that is simulated
