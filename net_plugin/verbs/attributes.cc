@@ -15,6 +15,7 @@ namespace pacecar::ibverbs {
 namespace {
 
 constexpr int kPort = 1;
+constexpr uint32_t kNoVendor = 0xFF'FFFF;  // as other devices of software
 constexpr uint16_t kDefaultPartition = 0xFFFF;
 
 uint8_t phys_state_up() { return 5; }  // LinkUp
@@ -51,6 +52,7 @@ void describe_device(Context& context, ibv_device_attr* attr) {
   attr->node_guid = attr->sys_image_guid = ibv_get_device_guid(context.base()->device);
   attr->max_mr_size = uint64_t{1} << 62;
   attr->page_size_cap = 0xFFFF'F000;
+  attr->vendor_id = kNoVendor;
   attr->max_qp = static_cast<int>(caps.queue_pairs);
   attr->max_qp_wr = kMaxWorkRequests;
   attr->device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID |

@@ -215,6 +215,7 @@ PACECAR_VERBS int ibv_resize_cq(ibv_cq* cq, int entries) {
   CompletionQueue& completions = queue_of(cq);
   const Call call(completions.nic());
   if (entries < 1 || entries > kMaxCqe) return EINVAL;
+  completions.nic().turn();  // what is done counts
   if (static_cast<size_t>(entries) < completions.queue.size()) return EINVAL;
   FixedQueue<ibv_wc> resized(static_cast<size_t>(entries));
   for (; !completions.queue.empty(); completions.queue.pop_front()) {

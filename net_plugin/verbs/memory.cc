@@ -7,19 +7,10 @@
 namespace pacecar::ibverbs {
 namespace {
 
-constexpr unsigned kKnownAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                                  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                                  IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
+constexpr unsigned kKnownAccess =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
 constexpr unsigned kChangesMemory = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-
-Access access_of(unsigned flags) {
-  Access access = Access::kLocalRead;
-  if ((flags & IBV_ACCESS_LOCAL_WRITE) != 0) access = access | Access::kLocalWrite;
-  if ((flags & IBV_ACCESS_REMOTE_WRITE) != 0) access = access | Access::kRemoteWrite;
-  if ((flags & IBV_ACCESS_REMOTE_READ) != 0) access = access | Access::kRemoteRead;
-  if ((flags & IBV_ACCESS_REMOTE_ATOMIC) != 0) access = access | Access::kRemoteAtomic;
-  return access;
-}
 
 bool allowed(unsigned flags) {
   if ((flags & ~kKnownAccess) != 0) return false;
@@ -55,6 +46,16 @@ ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova,
 }
 
 }  // namespace
+
+Access access_of(unsigned flags) {
+  Access access = Access::kLocalRead;
+  if ((flags & IBV_ACCESS_LOCAL_WRITE) != 0) access = access | Access::kLocalWrite;
+  if ((flags & IBV_ACCESS_REMOTE_WRITE) != 0) access = access | Access::kRemoteWrite;
+  if ((flags & IBV_ACCESS_REMOTE_READ) != 0) access = access | Access::kRemoteRead;
+  if ((flags & IBV_ACCESS_REMOTE_ATOMIC) != 0) access = access | Access::kRemoteAtomic;
+  return access;
+}
+
 }  // namespace pacecar::ibverbs
 
 using namespace pacecar;  // NOLINT: the C interface lies in no namespace

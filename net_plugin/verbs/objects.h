@@ -160,6 +160,9 @@ inline QueuePair& queue_pair_of(ibv_qp* qp);
 // What is told by ibv_get_async_event; the context's own of this object.
 void raise_event(ibv_context* context, const ibv_async_event& event);
 
+// Rights by ibv_access_flags.
+Access access_of(unsigned flags);
+
 // errno values, as verbs functions return them.
 int error_number(const Error& error);
 

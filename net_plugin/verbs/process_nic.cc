@@ -95,6 +95,7 @@ bool ProcessNic::turn() {
   bool moved = deliver() || received > 0;
   flows_->poll(now);
   moved |= opened_.port->transmit(now) > 0;
+  moved |= deliver();  // datagrams are done when they have been handed over
   for (Timed* const timed : timed_) {
     if (timed->due() <= now) timed->on_due(now);
   }

@@ -133,6 +133,7 @@ int QueuePair::connect() {
                     .first_psn = attr.rq_psn & kPsnBits24,
                     .mtu = bytes_of(attr.path_mtu),
                     .read_depth = attr.max_dest_rd_atomic,
+                    .access = access_of(attr.qp_access_flags),
                     .rnr_delay = attr.min_rnr_timer};
   std::ranges::copy(attr.ah_attr.grh.dgid.raw, peer.gid.begin());
   const auto flow = nic().flows().join(peer.gid, clock_now());

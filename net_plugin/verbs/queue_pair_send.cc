@@ -93,7 +93,7 @@ int QueuePair::gather(const ibv_send_wr& wr, WorkRequest* work_request, Sent* se
 int QueuePair::fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent) {
   Kind kind{};
   if (!kind_of(wr.opcode, &kind)) return EINVAL;
-  if (wr.num_sge < 0 || wr.num_sge > kMaxSge) return EINVAL;
+  if (wr.num_sge < 0 || wr.num_sge > static_cast<int>(init.cap.max_send_sge)) return EINVAL;
   const Bytes length = total_of(wr.sg_list, wr.num_sge);
   if (length > kMaxMessage || (is_atomic(kind.opcode) && length != sizeof(uint64_t))) return EINVAL;
   const bool plain_send = kind.opcode == Opcode::kSend || kind.opcode == Opcode::kSendWithImm;
@@ -171,7 +171,7 @@ int QueuePair::post_send(const ibv_send_wr& wr) {
 
 int QueuePair::post_receive(const ibv_recv_wr& wr) {
   if (qp_base.state == IBV_QPS_RESET) return EINVAL;
-  if (shared != nullptr) return EINVAL;
+  if (shared != nullptr || wr.num_sge > static_cast<int>(init.cap.max_recv_sge)) return EINVAL;
   ReceiveRequest request;
   const int failed = own_receives_.prepare(nic(), qp_base.pd, wr, &request);
   if (failed != 0) return failed;

@@ -16,7 +16,9 @@ int post_shared(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   const std::lock_guard lock(nic.mutex());
   for (; wr != nullptr; wr = wr->next) {
     ReceiveRequest request;
-    if (const int failed = shared.receives.prepare(nic, srq->pd, *wr, &request); failed != 0) {
+    const bool fits = wr->num_sge <= static_cast<int>(shared.max_sge);
+    const int failed = fits ? shared.receives.prepare(nic, srq->pd, *wr, &request) : EINVAL;
+    if (failed != 0) {
       *bad = wr;
       return failed;
     }

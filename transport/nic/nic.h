@@ -130,6 +130,8 @@ struct StandardPeer {
   uint32_t first_psn = 0;  // of what it sends
   Bytes mtu = 0;           // path MTU, of both ends
   uint8_t read_depth = 1;  // reads and atomics of the peer at once; 0 counts as 1
+  // What it may do to memory that allows it.
+  Access access = Access::kRemoteAll | Access::kRemoteAtomic;
   uint8_t rnr_delay = 0;   // by its code (table 45): how long it is to wait for a receive request
 };
 

@@ -52,14 +52,16 @@ Grh grh_of(const Address& source, const Address& destination, size_t udp_payload
 
 }  // namespace
 
-Datagrams::Datagrams(uint32_t queue_pair, uint32_t queue_key, uint32_t first_psn,
-                     uint32_t work_requests)
-    : queue_pair_(queue_pair), queue_key_(queue_key), psn_(first_psn), pending_(work_requests) {}
+Datagrams::Datagrams(const Config& config)
+    : config_(config), psn_(config.first_psn), pending_(config.work_requests) {}
 
 size_t Datagrams::post(std::span<const Datagram> datagrams) {
   size_t taken = 0;
   for (const Datagram& datagram : datagrams) {
-    const Address destination{.ip = datagram.gid, .port = roce::port_of(datagram.queue_pair)};
+    const Address destination{
+        .ip = datagram.gid,
+        .scope_id = config_.scope_id,
+        .port = config_.ports_by_number ? roce::port_of(datagram.queue_pair) : roce::kUdpPort};
     if (!pending_.push(Pending{.datagram = datagram, .destination = destination})) break;
     ++taken;
   }
@@ -81,7 +83,7 @@ bool Datagrams::next_packet(const MemoryTable& memory, Outgoing* out) {
                      .psn = psn_++ & static_cast<uint32_t>(kPsnMask),
                      .immediate = immediate ? send.immediate : 0,
                      .queue_key = datagram.queue_key,
-                     .source_qp = queue_pair_,
+                     .source_qp = config_.queue_pair,
                      .payload = {send.local, send.length}};
     out->destination = &next.destination;
     return true;

@@ -17,9 +17,17 @@ namespace pacecar {
 
 class Datagrams {
  public:
-  Datagrams(uint32_t queue_pair, uint32_t queue_key, uint32_t first_psn, uint32_t work_requests);
+  struct Config {
+    uint32_t queue_pair = 0;
+    uint32_t queue_key = 0;
+    uint32_t first_psn = 0;
+    uint32_t work_requests = 0;
+    uint32_t scope_id = 0;         // of link-local peers
+    bool ports_by_number = false;  // of peers: SoftNicConfig::port_slot
+  };
+  explicit Datagrams(const Config& config);
 
-  uint32_t queue_key() const { return queue_key_; }
+  uint32_t queue_key() const { return config_.queue_key; }
   size_t post(std::span<const Datagram> datagrams);
   bool idle() const { return pending_.empty(); }
 
@@ -46,8 +54,7 @@ class Datagrams {
     bool failed = false;
   };
 
-  uint32_t queue_pair_;
-  uint32_t queue_key_;
+  const Config config_;
   uint32_t psn_;
   FixedQueue<Pending> pending_;
   size_t sent_ = 0;  // of them, from the front

@@ -93,6 +93,7 @@ uint8_t RcResponder::begin(const roce::Packet& packet, const MemoryTable& memory
     message_.key = message_.receive.local_key;
     return kGood;
   }
+  if (!allows(config_.access, Access::kRemoteWrite)) return roce::kNakInvalidRequest;
   message_.address = packet.address;
   message_.length = packet.length;
   message_.key = packet.key;
@@ -164,7 +165,8 @@ RcResponder::Outcome RcResponder::finish(const roce::Packet& packet, roce::Shape
 
 RcResponder::Outcome RcResponder::on_read_request(const roce::Packet& packet,
                                                   const MemoryTable& memory) {
-  if (message_.kind != roce::Kind::kUnknown || packet.length > roce::kMaxMessageBytes) {
+  if (message_.kind != roce::Kind::kUnknown || packet.length > roce::kMaxMessageBytes ||
+      !allows(config_.access, Access::kRemoteRead)) {
     return refuse(roce::kNakInvalidRequest, expected_);
   }
   // It may have more of them than agreed under way after it went back too early: this one is lost.
@@ -181,7 +183,10 @@ RcResponder::Outcome RcResponder::on_read_request(const roce::Packet& packet,
 
 RcResponder::Outcome RcResponder::on_atomic(const roce::Packet& packet,
                                             const MemoryTable& memory) {
-  if (message_.kind != roce::Kind::kUnknown) return refuse(roce::kNakInvalidRequest, expected_);
+  if (message_.kind != roce::Kind::kUnknown ||
+      !allows(config_.access, Access::kRemoteAtomic)) {
+    return refuse(roce::kNakInvalidRequest, expected_);
+  }
   if (reads_.full()) return Outcome::kOutOfOrder;
   uint64_t* const word = memory.atomic_word(packet.key, packet.address);
   if (word == nullptr) {

@@ -27,6 +27,7 @@ class RcResponder {
     uint64_t first_psn = 0;
     uint32_t read_depth = 1;  // requests to read at once
     Bytes mtu = 0;
+    Access access = Access::kRemoteAll | Access::kRemoteAtomic;  // to memory that allows it
     uint8_t rnr_delay = roce::kUsualRnrDelay;  // that the peer is to wait for a receive request
   };
   enum class Outcome : uint8_t {

@@ -155,6 +155,7 @@ class SoftNic final : public Nic {
   struct ConnectionLimits {
     uint32_t read_depth = 1;       // reads and atomics of ours
     uint32_t peer_read_depth = 1;  // of the peer's
+    Access access = Access::kRemoteAll | Access::kRemoteAtomic;
     uint8_t rnr_delay = roce::kUsualRnrDelay;
   };
   void open_connection(QueuePair& qp, const ConnectionLimits& limits) const;

@@ -67,6 +67,7 @@ Result<void> SoftNic::connect_standard(QueuePairId id, const StandardPeer& peer)
                             .first_psn = peer.first_psn,
                             .mtu = mtu};
   open_connection(*qp, {.peer_read_depth = std::clamp<uint32_t>(peer.read_depth, 1, kReadsAtOnce),
+                        .access = peer.access,
                         .rnr_delay = peer.rnr_delay});
   make_flows(peer.flow);
   flows_[peer.flow].queue_pairs.push_back(slot_of(*qp));
@@ -132,8 +133,13 @@ void SoftNic::break_queue_pair(QueuePairId id) {
 void SoftNic::open_datagrams(QueuePairId id, uint32_t queue_key, uint32_t first_psn) {
   QueuePair* qp = find(id);
   PACECAR_CHECK(qp != nullptr && qp->config.service == Service::kDatagram);
-  qp->datagrams = std::make_unique<Datagrams>(qp->local.queue_pair, queue_key, first_psn,
-                                              qp->config.work_requests);
+  qp->datagrams = std::make_unique<Datagrams>(
+      Datagrams::Config{.queue_pair = qp->local.queue_pair,
+                        .queue_key = queue_key,
+                        .first_psn = first_psn,
+                        .work_requests = qp->config.work_requests,
+                        .scope_id = config_.address.scope_id,
+                        .ports_by_number = config_.port_slot.has_value()});
   qp->state = QueuePair::State::kOpen;
 }
 

@@ -78,6 +78,7 @@ void SoftNic::open_connection(QueuePair& qp, const ConnectionLimits& limits) con
                                              .first_psn = wide_psn(qp.remote.first_psn),
                                              .read_depth = limits.peer_read_depth,
                                              .mtu = qp.remote.mtu,
+                                             .access = limits.access,
                                              .rnr_delay = limits.rnr_delay},
                                             qp.receive_queue()),
                    .recovery = {},
