@@ -114,23 +114,30 @@ bool next_current(CompletionQueue& completions) {
 }
 
 void end_poll(ibv_cq_ex* cq) {
-  ProcessNic& nic = queue_of(cq).nic();
-  nic.mutex().unlock();
-  nic.note_call();
+  queue_of(cq).polling.unlock();
+  queue_of(cq).nic().note_call();
 }
 
-// Keeps the lock until end_poll where there is something.
+// Keeps other threads from this queue until end_poll where there is something; the NIC is free, as
+// programs post what a completion calls for.
 int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
   if (attr->comp_mask != 0) return EINVAL;
   CompletionQueue& completions = queue_of(cq);
-  completions.nic().mutex().lock();
-  if (completions.queue.empty()) completions.nic().look();
-  if (next_current(completions)) return 0;
+  completions.polling.lock();
+  {
+    const std::lock_guard lock(completions.nic().mutex());
+    if (completions.queue.empty()) completions.nic().look();
+    if (next_current(completions)) return 0;
+  }
   end_poll(cq);
   return ENOENT;
 }
 
-int next_poll(ibv_cq_ex* cq) { return next_current(queue_of(cq)) ? 0 : ENOENT; }
+int next_poll(ibv_cq_ex* cq) {
+  CompletionQueue& completions = queue_of(cq);
+  const std::lock_guard lock(completions.nic().mutex());
+  return next_current(completions) ? 0 : ENOENT;
+}
 
 void set_readers(CompletionQueue& q) {
   q.start_poll = start_poll;

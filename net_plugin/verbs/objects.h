@@ -22,7 +22,7 @@ inline constexpr uint32_t kMaxInline = 1024;
 inline constexpr int kMaxWorkRequests = 32768;
 inline constexpr int kMaxCqe = 1 << 20;
 inline constexpr uint32_t kMaxMessage = 1U << 30;
-inline constexpr uint8_t kMaxReads = 16;
+inline constexpr uint8_t kMaxReads = kMostReads;
 
 // A device that is listed: an interface, with a software NIC for each process that opens it.
 struct Device : ibv_device {
@@ -94,7 +94,7 @@ class Call {
 };
 
 struct Pd : ibv_pd {
-  uint32_t users = 0;
+  std::atomic<uint32_t> users = 0;
 };
 
 // A registered region, as local keys find it.
@@ -144,7 +144,8 @@ struct CompletionQueue final : ibv_cq_ex, Timed {
   Duration moderate_period;
   uint32_t held_back = 0;
   Instant moderated_until = Instant::never();
-  ibv_wc current{};  // of ibv_start_poll
+  std::mutex polling;  // from ibv_start_poll to ibv_end_poll
+  ibv_wc current{};    // between them
   uint64_t current_time_ns = 0;
 };
 

@@ -135,6 +135,9 @@ struct StandardPeer {
   uint8_t rnr_delay = 0;   // by its code (table 45): how long it is to wait for a receive request
 };
 
+// Reads and atomics at once, each way, of such a connection: as many as rdma_rxe takes.
+inline constexpr uint8_t kMostReads = 128;
+
 // And then how we send.
 struct StandardSending {
   uint32_t first_psn = 0;

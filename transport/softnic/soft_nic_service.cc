@@ -66,7 +66,7 @@ Result<void> SoftNic::connect_standard(QueuePairId id, const StandardPeer& peer)
                             .queue_pair = peer.queue_pair,
                             .first_psn = peer.first_psn,
                             .mtu = mtu};
-  open_connection(*qp, {.peer_read_depth = std::clamp<uint32_t>(peer.read_depth, 1, kReadsAtOnce),
+  open_connection(*qp, {.peer_read_depth = std::clamp<uint32_t>(peer.read_depth, 1, kMostReads),
                         .access = peer.access,
                         .rnr_delay = peer.rnr_delay});
   make_flows(peer.flow);
