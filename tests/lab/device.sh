@@ -34,7 +34,8 @@ for server in 0 1; do
   both "$server" ibv_srq_pingpong -g -c -n 100 -q 2
   both "$server" ib_write_bw -x -n 200 -F -s 65536
   both "$server" ib_read_bw -x -n 100 -F -s 65536
-  both "$server" ib_send_bw -x -n 100 -F -s 65536 -e # a server that polls takes all of one processor
+  # A server that polls takes all of its one processor.
+  both "$server" ib_send_bw -x -n 100 -F -s 65536 -e
   both "$server" ib_send_bw -x -n 100 -F -c UD -s 1024
   both "$server" ib_atomic_bw -x -n 100 -F
   both "$server" ib_atomic_lat -x -n 50 -F -A CMP_AND_SWAP
