@@ -134,7 +134,7 @@ PACECAR_VERBS ibv_device** ibv_get_device_list(int* count) {
     const auto own = own_devices();
     int real_count = 0;
     ibv_device** const real =
-        have_real() ? CALL_REAL(ibv_get_device_list, "IBVERBS_1.1")(&real_count) : nullptr;
+        real_has_devices() ? CALL_REAL(ibv_get_device_list, "IBVERBS_1.1")(&real_count) : nullptr;
     if (real == nullptr) real_count = 0;
     const size_t all = own.size() + static_cast<size_t>(real_count);
     auto** const list = static_cast<ibv_device**>(calloc(all + 2, sizeof(ibv_device*)));

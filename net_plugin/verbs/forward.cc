@@ -9,6 +9,7 @@
 namespace pacecar::ibverbs {
 namespace {
 
+constexpr const char* kName = "libibverbs.so.1";
 constexpr const char* kProbe = "ibv_get_device_list";
 constexpr const char* kProbeVersion = "IBVERBS_1.1";
 
@@ -22,8 +23,7 @@ bool is_real(void* handle) {
 }
 
 void* find_real() {
-  static constexpr std::array kNames = {"libibverbs.so.1",
-                                        "/usr/lib/x86_64-linux-gnu/libibverbs.so.1",
+  static constexpr std::array kNames = {kName, "/usr/lib/x86_64-linux-gnu/libibverbs.so.1",
                                         "/usr/lib/aarch64-linux-gnu/libibverbs.so.1",
                                         "/usr/lib64/libibverbs.so.1", "/usr/lib/libibverbs.so.1"};
   for (const char* const name : kNames) {
@@ -39,6 +39,14 @@ void* real_library() {
 }
 
 }  // namespace
+
+bool real_has_devices() {
+  static const bool loads_drivers = [] {
+    void* const handle = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
+    return handle != nullptr && is_real(handle);
+  }();
+  return loads_drivers;
+}
 
 bool have_real() { return real_library() != nullptr; }
 

@@ -8,6 +8,8 @@
 namespace pacecar::ibverbs {
 
 bool have_real();
+// Not where this library goes by its name: drivers would find ours in place of it.
+bool real_has_devices();
 // Ends the process where there is none: nobody holds an object of a device that is not ours then.
 void* real_function(const char* name, const char* version);
 

@@ -6,17 +6,17 @@
 
 if ((rank == 0)); then
   await_gid rxe0 "${peers[0]}"
-  gid=1
+  gid=1 device=rxe0
 else
   export PACECAR_NICS=soft:udp:eth0 LD_PRELOAD=$BUILD/net_plugin/verbs/libpacecar-verbs.so
-  gid=0
+  gid=0 device=pacecar_eth0
 fi
 
 # both SERVER COMMAND...: on both machines; $gid_flag names the GID.
 both() {
   local server=$1 name="$2 ${*:4}, served by rank $1" gid_flag=$3
   shift
-  local command=("$1" "$gid_flag" "$gid" "${@:3}")
+  local command=("$1" -d "$device" "$gid_flag" "$gid" "${@:3}")
   port=$((port + 1))
   command+=(-p "$port")
   meet "device$port"
@@ -41,4 +41,12 @@ for server in 0 1; do
   both "$server" ib_atomic_lat -x -n 50 -F -A CMP_AND_SWAP
   both "$server" ib_write_lat -x -n 50 -F
 done
+
+# Devices of others are as they were, beside ours.
+if ((rank == 0)); then
+  export LD_PRELOAD=$BUILD/net_plugin/verbs/libpacecar-verbs.so
+  check_says "rxe0 is listed beside ours" "pacecar_eth0" ibv_devices
+  check_says "rxe0 is examined beside ours" "PORT_ACTIVE" ibv_devinfo -d rxe0
+fi
+both 0 ibv_rc_pingpong -g -c -n 100
 finish
