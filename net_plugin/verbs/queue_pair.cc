@@ -8,11 +8,16 @@
 
 #include "net_plugin/verbs/core/states.h"
 #include "transport/engine/clock.h"
+#include "transport/wire/address.h"
 #include "transport/wire/roce.h"
 
 namespace pacecar::ibverbs {
 namespace {
 
+// What adapters say of a RoCE v2 datagram in place of a service level, and UCX asks for: that there
+// is a UDP header, and which IP is below.
+constexpr uint8_t kOverIpv4 = 0x8 | 0x2;
+constexpr uint8_t kOverIpv6 = 0x8 | 0x1;
 constexpr uint32_t kPsnBits24 = 0xFF'FFFF;
 // A peer on a busy host answers late: the program's limit counts from here on.
 constexpr Duration kLeastSilence = Duration::from_s(2);
@@ -298,7 +303,10 @@ void QueuePair::on_received(const Completion& completion) {
     wc.wc_flags |= IBV_WC_WITH_IMM;
     wc.imm_data = htobe32(completion.immediate);
   }
-  if (is_datagram()) wc.wc_flags |= IBV_WC_GRH;
+  if (is_datagram()) {
+    wc.wc_flags |= IBV_WC_GRH;
+    wc.sl = is_ipv4(nic().address()) ? kOverIpv4 : kOverIpv6;
+  }
   if (shared != nullptr) shared->on_taken();
   queue_of(qp_base.recv_cq).add(wc, completion.solicited);
 }
