@@ -17,9 +17,13 @@
 namespace pacecar::ibverbs {
 namespace {
 
-// While callers have turned the NIC within this time, the keeper naps.
-constexpr Duration kCallerPatience = Duration::from_ms(1);
-constexpr Duration kNap = Duration::from_ms(1);
+// While callers have turned the NIC within this time, the keeper naps. Not for longer: a program may
+// look at its memory, and call nobody, for what a peer writes there.
+constexpr Duration kCallerPatience = Duration::from_us(100);
+constexpr Duration kNap = Duration::from_us(100);
+// Of a program that peers write to or read from nobody else turns the NIC: after a packet the keeper
+// looks for more for so long at least, as being woken takes longer.
+constexpr Duration kLeastSpin = Duration::from_us(200);
 // A decorator may hold packets back, which come out only when it is asked.
 constexpr Duration kBlindSleep = Duration::from_us(100);
 // What is left to acknowledge or repeat when the last context closes has so long to leave.
@@ -187,6 +191,7 @@ void ProcessNic::keep() {
   pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
   prctl(PR_SET_TIMERSLACK, 1);                // sleep as long as asked, not 50 us longer
   pthread_setname_np(pthread_self(), "pacecar");
+  const Duration spin = std::max(params_.spin, kLeastSpin);
   Instant last_moved = clock_now();
   while (!stop_.load(std::memory_order_relaxed)) {
     if (callers_turn()) {
@@ -199,7 +204,7 @@ void ProcessNic::keep() {
       const std::lock_guard lock(mutex_);
       if (turn()) last_moved = now;
     }
-    if (now - last_moved >= params_.spin) sleep_until_needed();
+    if (now - last_moved >= spin) sleep_until_needed();
   }
 }
 
