@@ -17,12 +17,12 @@
 namespace pacecar::ibverbs {
 namespace {
 
-// While callers have turned the NIC within this time, the keeper naps. Not for longer: a program may
-// look at its memory, and call nobody, for what a peer writes there.
+// While callers have turned the NIC within this time, the keeper naps. Not for longer: a program
+// may look at its memory, and call nobody, for what a peer writes there.
 constexpr Duration kCallerPatience = Duration::from_us(100);
 constexpr Duration kNap = Duration::from_us(100);
-// Of a program that peers write to or read from nobody else turns the NIC: after a packet the keeper
-// looks for more for so long at least, as being woken takes longer.
+// Of a program that peers write to or read from nobody else turns the NIC: after a packet the
+// keeper looks for more for so long at least, as being woken takes longer.
 constexpr Duration kLeastSpin = Duration::from_us(200);
 // A decorator may hold packets back, which come out only when it is asked.
 constexpr Duration kBlindSleep = Duration::from_us(100);
