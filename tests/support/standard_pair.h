@@ -29,7 +29,7 @@ struct StandardPair : SoftNicPair {
       PACECAR_CHECK(nic(side).connect_standard(ends[side], peer).has_value());
       nic(side).start_sending(ends[side], {.first_psn = kFirstPsn[side],
                                            .read_depth = 4,
-                                           .silence_limit = Duration::from_ms(500),
+                                           .silence_limit = Duration::from_s(30),
                                            .not_ready_limit = not_ready_limit});
     }
     return ends;
