@@ -23,6 +23,7 @@
 #include "bench/perf/subcommands.h"
 #include "bench/plan/plan_command.h"
 #include "bench/predict/predict_command.h"
+#include "bench/run/run_command.h"
 #include "bench/sim/sim_command.h"
 #include "bench/switch/switch_command.h"
 #include "bench/top/top_command.h"
@@ -55,6 +56,7 @@ constexpr std::array kSubcommands = {
     Subcommand{"metrics", "what the processes of this host count, for Prometheus", run_metrics},
     Subcommand{"check-plugin", "does an NCCL net plugin, any, do what NCCL relies on?",
                run_check_plugin},
+    Subcommand{"run", "runs a program of libibverbs or libfabric over Pacecar's NICs", run_program},
     Subcommand{"agent", "one host of --hosts, started there by bw, lat, preflight and doctor",
                hosts::run_agent},
 };
@@ -75,6 +77,7 @@ Examples:
   pacecar doctor                          why does the job that runs here not go faster?
   pacecar top --hosts node1,node2         what two hosts send and receive, live
   pacecar metrics --listen                serve Prometheus what they count
+  pacecar run -- ib_write_bw              a program of libibverbs, without an RDMA NIC
   pacecar check-plugin libnccl-net-x.so   every rule of NCCL's, pass or fail, and its speed
   pacecar sim --workload incast:senders=32,bytes=1MB --cc swift
                                           32 hosts send to one, on 128 hosts at 100 Gb/s

@@ -3,10 +3,11 @@
 # the same tree for other places of installation, and where nothing was built. `cmake --install TO`
 # then finds all that it looks for.
 set(binaries bench/pacecar modules/libpacecar-dpdk.so modules/libpacecar-switch-dpdk.so
-             net_plugin/libnccl-net-pacecar.so net_plugin/libfabric/libpacecar-fi.so)
+             net_plugin/libnccl-net-pacecar.so net_plugin/libfabric/libpacecar-fi.so
+             net_plugin/verbs/libpacecar-verbs.so)
 file(GLOB libraries RELATIVE ${FROM} ${FROM}/deploy/library/libpacecar.so*)
 set(others ${libraries} deploy/library/libpacecar.a deploy/library/manual
-           net_plugin/librccl-net-pacecar.so)
+           net_plugin/librccl-net-pacecar.so net_plugin/verbs/libibverbs.so.1)
 
 foreach(name ${binaries} ${others} deploy/library/libpacecar.so)
   if(NOT EXISTS ${FROM}/${name})

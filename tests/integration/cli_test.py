@@ -437,6 +437,49 @@ class Info(Cli):
         self.assert_one_sentence(process, "PACECAR_PATHS")
 
 
+class Run(Cli):
+    """`pacecar run`; the device itself is the business of verbs_device_test.py."""
+
+    def show(self, *arguments, **changes):
+        process = run("run", "--show", *arguments, "--", "true", **changes)
+        if "install the package" in process.stderr:
+            self.skipTest("built without that library")
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+        return dict(line.split("=", 1) for line in process.stdout.splitlines())
+
+    def test_what_would_be_set_is_shown(self):
+        shown = self.show("--nic", "soft:udp:eth7")
+        self.assertEqual(os.path.basename(shown.pop("LD_PRELOAD")), "libpacecar-verbs.so")
+        self.assertEqual(shown, {"PACECAR_NICS": "soft:udp:eth7"})
+        behind = self.show(LD_PRELOAD="")
+        self.assertNotIn(":", behind["LD_PRELOAD"])
+
+    def test_programs_of_libfabric_get_the_provider(self):
+        shown = self.show("--libfabric")
+        self.assertEqual(shown["FI_PROVIDER"], "pacecar")
+        self.assertTrue(os.path.isfile(shown["FI_PROVIDER_PATH"] + "/libpacecar-fi.so"))
+
+    def test_it_says_what_it_sets_and_becomes_the_program(self):
+        probe = run("run", "--quiet", "--", "true").stderr
+        if re.search("asan|tsan|sanitizer", probe, re.IGNORECASE):
+            self.skipTest("a sanitizer's runtime does not come into programs made without it")
+        process = run("run", "--nic", "soft:udp:lo", "--", "sh", "-c", "echo $PACECAR_NICS; exit 7")
+        self.assertEqual((process.returncode, process.stdout), (7, "soft:udp:lo\n"))
+        self.assertIn("PACECAR_NICS=soft:udp:lo", process.stderr)
+        quiet = run("run", "--quiet", "--", "echo", "--nic", "--", "-x")
+        self.assertEqual((quiet.stdout, quiet.stderr), ("--nic -- -x\n", ""))
+
+    def test_wrong_usage(self):
+        for arguments, told in (((), "no program"), (("--nic",), "--nic"),
+                                (("--verbs", "--libfabric", "--", "true"), "--libfabric")):
+            process = run("run", *arguments)
+            self.assertEqual(process.returncode, 2, process.stderr)
+            self.assertIn(told, process.stderr)
+        missing = run("run", "--", "/nowhere/program")
+        self.assertEqual(missing.returncode, 1)
+        self.assertIn("cannot run /nowhere/program", missing.stderr)
+
+
 if __name__ == "__main__":
     PROGRAM = sys.argv.pop(1)
     unittest.main()

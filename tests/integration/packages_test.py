@@ -208,6 +208,12 @@ class Installed(unittest.TestCase):
         self.assertTrue(document["available"], document)
         self.assertIn("(librte-meta-net)", self.refusal("soft:dpdk:net_memif0"))
 
+    def test_programs_of_libibverbs_run_when_their_package_is_there(self):
+        install("new", "libibverbs-pacecar", flags=["--no-install-recommends"])
+        self.addCleanup(apt_get, "purge", "--autoremove", "libibverbs-pacecar")
+        shown = must(try_there("pacecar", "run", "--show", "--", "true"))
+        self.assertRegex(shown, r"^LD_PRELOAD=/usr/lib/[\w-]+/pacecar/verbs/libpacecar-verbs\.so$")
+
     def test_service_is_off_and_sees_the_jobs_of_others(self):
         self.assertEqual(list((ROOT / "etc/systemd/system").rglob("pacecar*")), [])
         unit = ROOT / "lib/systemd/system/pacecar-metrics.service"

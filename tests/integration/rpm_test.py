@@ -74,6 +74,8 @@ class Packages(unittest.TestCase):
                            ("pacecar-devel", "/usr/lib64/pkgconfig/pacecar.pc"),
                            ("nccl-net-pacecar", "/usr/lib64/libnccl-net-pacecar.so"),
                            ("nccl-net-pacecar", "/usr/lib64/librccl-net-pacecar.so"),
+                           ("libibverbs-pacecar",
+                            "/usr/lib64/pacecar/verbs/libpacecar-verbs.so"),
                            ("pacecar-dpdk", "/usr/lib64/pacecar/libpacecar-dpdk.so")):
             self.assertIn(path, files(name))
 

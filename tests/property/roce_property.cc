@@ -26,23 +26,37 @@ uint32_t any24() { return *rc::gen::inRange<uint32_t>(0, 1 << 24); }
 
 Packet any_packet(std::span<const uint8_t> payload) {
   Packet packet;
-  packet.opcode = static_cast<Opcode>(*rc::gen::inRange(0, 0x12));
+  const int number = *rc::gen::inRange(0, 0x17);
+  packet.opcode = static_cast<Opcode>(number < 0x15 ? number : number - 0x15 + 0x64);
   const Shape shape = shape_of(packet.opcode);
   packet.ack_request = *rc::gen::arbitrary<bool>();
+  packet.solicited = *rc::gen::arbitrary<bool>();
   packet.destination_qp = any24();
   packet.psn = any24();
-  const bool carries = shape.kind != Kind::kAck && shape.kind != Kind::kReadRequest;
+  const bool carries = shape.kind != Kind::kAck && shape.kind != Kind::kReadRequest &&
+                       shape.kind != Kind::kAtomic && shape.kind != Kind::kAtomicAck;
   if (carries) packet.payload = payload;
   const bool response = shape.kind == Kind::kReadResponse && (shape.first || shape.last);
-  if (shape.kind == Kind::kAck || response) {
+  if (shape.kind == Kind::kAck || shape.kind == Kind::kAtomicAck || response) {
     packet.syndrome = *rc::gen::elementOf(
-        std::vector<uint8_t>{0, kAckUnlimited, kNakSequence, kReceiverNotReady});
+        std::vector<uint8_t>{0, kAckUnlimited, kNakSequence, receiver_not_ready(kUsualRnrDelay)});
     packet.msn = any24();
   }
   if (shape.kind == Kind::kReadRequest || (shape.kind == Kind::kWrite && shape.first)) {
     packet.address = *rc::gen::arbitrary<uint64_t>();
     packet.key = *rc::gen::arbitrary<uint32_t>();
     packet.length = *rc::gen::arbitrary<uint32_t>();
+  }
+  if (shape.kind == Kind::kAtomic) {
+    packet.address = *rc::gen::arbitrary<uint64_t>();
+    packet.key = *rc::gen::arbitrary<uint32_t>();
+    packet.operand = *rc::gen::arbitrary<uint64_t>();
+    packet.compare = *rc::gen::arbitrary<uint64_t>();
+  }
+  if (shape.kind == Kind::kAtomicAck) packet.original = *rc::gen::arbitrary<uint64_t>();
+  if (shape.kind == Kind::kDatagram) {
+    packet.queue_key = *rc::gen::arbitrary<uint32_t>();
+    packet.source_qp = any24();
   }
   if (shape.immediate) packet.immediate = *rc::gen::arbitrary<uint32_t>();
   return packet;
@@ -75,7 +89,10 @@ RC_GTEST_PROP(Roce, WhatIsEncodedDecodesToTheSame, ()) {
   RC_ASSERT(got.destination_qp == sent.destination_qp && got.psn == sent.psn);
   RC_ASSERT(got.msn == sent.msn && got.syndrome == sent.syndrome);
   RC_ASSERT(got.address == sent.address && got.key == sent.key && got.length == sent.length);
-  RC_ASSERT(got.immediate == sent.immediate);
+  RC_ASSERT(got.immediate == sent.immediate && got.solicited == sent.solicited);
+  RC_ASSERT(got.operand == sent.operand && got.compare == sent.compare);
+  RC_ASSERT(got.original == sent.original);
+  RC_ASSERT(got.queue_key == sent.queue_key && got.source_qp == sent.source_qp);
   RC_ASSERT(
       std::equal(got.payload.begin(), got.payload.end(), sent.payload.begin(), sent.payload.end()));
 }

@@ -13,6 +13,8 @@
 #include "transport/io/udp/send_batch.h"
 #include "transport/io/udp/udp_io.h"
 #include "transport/wire/address.h"
+#include "transport/wire/icrc.h"
+#include "transport/wire/roce.h"
 
 namespace pacecar {
 namespace {
@@ -87,6 +89,40 @@ TEST(SendBatch, ControlHasOneSocketWhateverItsPath) {
   packets[1].path = 1;
   packets[2].destination = &kPeerB;
   EXPECT_EQ(plan(batch, packets), (std::vector<size_t>{2, 1}));
+}
+
+// As the kernel numbers them: by their places in a group.
+TEST(SendBatch, EachPlaceHasTheIcrcOfItsIdentification) {
+  SendBatch batch(9000, true, true);
+  const Address source = *parse_address("192.0.2.9:49152");
+  std::vector<std::vector<uint8_t>> bytes;
+  for (const size_t size : {256, 256, 100}) {
+    auto& packet = bytes.emplace_back(size, static_cast<uint8_t>(bytes.size() + 1));
+    const uint32_t icrc = roce::icrc({source, kPeerA, kIpv4Unidentified},
+                                     std::span(packet).first(size - roce::kIcrcBytes), {}, {});
+    std::memcpy(&packet[size - roce::kIcrcBytes], &icrc, sizeof icrc);
+  }
+  std::vector<TxPacket> packets;
+  for (const auto& packet : bytes) {
+    packets.push_back({.header = std::span(packet).first(12),
+                       .payload = std::span(packet).subspan(12, packet.size() - 16),
+                       .trailer = std::span(packet).last(4),
+                       .destination = &kPeerA});
+  }
+  ASSERT_EQ(plan(batch, packets), (std::vector<size_t>{3}));
+  std::vector<uint8_t> sent;
+  const msghdr& message = batch.messages()[0].msg_hdr;
+  for (const iovec& part : std::span(message.msg_iov, message.msg_iovlen)) {
+    const auto* const begin = static_cast<const uint8_t*>(part.iov_base);
+    sent.insert(sent.end(), begin, begin + part.iov_len);
+  }
+  std::span<const uint8_t> rest = sent;
+  for (uint32_t place = 0; place < bytes.size(); ++place) {
+    const auto datagram = rest.first(bytes[place].size());
+    const uint32_t fragment = place << 16 | kIpv4Unidentified;
+    EXPECT_TRUE(roce::verify_icrc({source, kPeerA, fragment}, datagram)) << place;
+    rest = rest.subspan(datagram.size());
+  }
 }
 
 TEST(SendBatch, EqualDestinationsAtDifferentPlacesAreOne) {
@@ -293,10 +329,8 @@ TEST(OpenUdp, WhatBeginsOtherwiseIsDropped) {
   const Bytes good{0xC3, 1, 2, 3, 4, 0x12, 5, 6};
   for (const Bytes& bytes : {Bytes{0xC0, 0, 0, 0, 0, 0x13, 0, 0}, Bytes{0x80, 0, 0, 0, 0, 0x12, 0},
                              Bytes{0xC0, 0, 0, 0, 0, 0x12}, Bytes{0xC0}, good}) {
-    const TxPacket packet{.header = bytes,
-                          .payload = {},
-                          .trailer = {},
-                          .destination = &receiver->local_address()};
+    const TxPacket packet{
+        .header = bytes, .payload = {}, .trailer = {}, .destination = &receiver->local_address()};
     ASSERT_EQ(sender->send({&packet, 1}, Instant()), 1U);
   }
   std::array<RxPacket, 8> received;

@@ -181,6 +181,85 @@ TEST(RoceIcrc, CoversEverythingOfTheRoute) {
   EXPECT_FALSE(verify_icrc({other, kIpv4Receiver, 0x70684000}, bytes));
 }
 
+TEST(RoceIcrc, IsRightWithAnyIdentificationWhereNobodyTellsIt) {
+  UnidentifiedIcrc icrc;
+  for (const Golden& golden : kGolden) {
+    auto bytes = from_hex(golden.datagram);
+    EXPECT_TRUE(icrc.verify(route_of(golden), bytes)) << golden.name;
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      bytes[i] ^= 0x10;
+      EXPECT_EQ(icrc.verify(route_of(golden), bytes), i == 4) << golden.name << " " << i;
+      bytes[i] ^= 0x10;
+    }
+  }
+}
+
+TEST(RoceIcrc, TheIdentificationCanBePutInAfterwards) {
+  for (const size_t size : {size_t{16}, size_t{20}, size_t{1044}, size_t{4128}}) {
+    const std::vector<uint8_t> bytes(size - kIcrcBytes, 0x5A);
+    const IdentificationEffect effect(size);
+    const auto with = [&](uint16_t identification) {
+      return icrc({kIpv4Sender, kIpv4Receiver, kIpv4Unidentified | uint32_t{identification} << 16},
+                  bytes, {}, {});
+    };
+    for (const uint16_t identification : {1, 2, 63, 0x1234, 0xFFFF}) {
+      EXPECT_EQ(with(0) ^ effect.of(identification), with(identification));
+      EXPECT_TRUE(effect.explains(effect.of(identification)));
+    }
+    EXPECT_FALSE(effect.explains(1));
+  }
+}
+
+TEST(RoceAtomic, CarriesItsOperandsAndItsAnswerTheWordBefore) {
+  std::array<uint8_t, kBthBytes + kAtomicEthBytes + kIcrcBytes> bytes{};
+  encode({.opcode = Opcode::kCompareSwap,
+          .psn = 5,
+          .address = 0x1122334455667788,
+          .key = 0xAABBCCDD,
+          .operand = 0x0102030405060708,
+          .compare = 0x1112131415161718},
+         bytes);
+  EXPECT_EQ(bytes[0], 0x13);
+  EXPECT_EQ(bytes[24], 0x01) << "what is swapped in comes first";
+  EXPECT_EQ(bytes[32], 0x11);
+  Packet packet;
+  ASSERT_EQ(decode(bytes, packet), Decoded::kOk);
+  EXPECT_EQ(packet.address, 0x1122334455667788U);
+  EXPECT_EQ(packet.key, 0xAABBCCDDU);
+  EXPECT_EQ(packet.operand, 0x0102030405060708U);
+  EXPECT_EQ(packet.compare, 0x1112131415161718U);
+  std::array<uint8_t, kBthBytes + kAethBytes + kAtomicAckBytes + kIcrcBytes> answer{};
+  encode({.opcode = Opcode::kAtomicAck, .syndrome = kAckUnlimited, .msn = 3, .original = 77},
+         answer);
+  ASSERT_EQ(decode(answer, packet), Decoded::kOk);
+  EXPECT_EQ(packet.original, 77U);
+  EXPECT_EQ(packet.msn, 3U);
+}
+
+TEST(RoceDatagram, CarriesItsKeyAndItsSender) {
+  std::array<uint8_t, kBthBytes + kDethBytes + kImmediateBytes + kIcrcBytes> bytes{};
+  encode({.opcode = Opcode::kUdSendOnlyImm,
+          .solicited = true,
+          .immediate = 9,
+          .queue_key = 0x80010000,
+          .source_qp = 0x123456},
+         bytes);
+  EXPECT_EQ(bytes[0], 0x65);
+  EXPECT_EQ(bytes[1] & 0x80, 0x80);
+  Packet packet;
+  ASSERT_EQ(decode(bytes, packet), Decoded::kOk);
+  EXPECT_TRUE(packet.solicited);
+  EXPECT_EQ(packet.queue_key, 0x80010000U);
+  EXPECT_EQ(packet.source_qp, 0x123456U);
+  EXPECT_EQ(packet.immediate, 9U);
+}
+
+TEST(RocePorts, FollowFromTheNumberOfAQueuePair) {
+  EXPECT_EQ(port_of(0x11), kUdpPort) << "of NICs and of rdma_rxe";
+  EXPECT_EQ(port_of(1U << kSlotShift), kFirstSlotPort);
+  EXPECT_EQ(port_of(0xFFFFFF), port_of_slot(kSlots - 1));
+}
+
 TEST(RoceDecode, RefusesWhatTheSpecificationForbids) {
   const auto good = from_hex("0930ffff00f9ea00808e1ef8c0de10017e0000002bafde07");
   Packet packet;
@@ -192,7 +271,7 @@ TEST(RoceDecode, RefusesWhatTheSpecificationForbids) {
     bytes[at] = value;
     return decode(bytes, packet);
   };
-  EXPECT_EQ(with(0, 0x12), Decoded::kOpcode) << "an atomic acknowledgement";
+  EXPECT_EQ(with(0, 0x16), Decoded::kOpcode) << "a send with invalidate";
   EXPECT_EQ(with(0, 0x24), Decoded::kOpcode) << "of unreliable connections";
   EXPECT_EQ(with(1, 0x31), Decoded::kVersion);
   EXPECT_EQ(with(3, 0xFE), Decoded::kPartition);
@@ -230,7 +309,7 @@ TEST(RoceRnr, DelaysAreThoseOfTheSpecification) {
   EXPECT_EQ(rnr_delay(0x21), Duration::from_us(10));
   EXPECT_EQ(rnr_delay(0x20 | 14), Duration::from_us(1280));
   EXPECT_EQ(rnr_delay(0x3F), Duration::from_us(491'520));
-  EXPECT_EQ(rnr_delay(kReceiverNotReady), Duration::from_us(320));
+  EXPECT_EQ(rnr_delay(receiver_not_ready(kUsualRnrDelay)), Duration::from_us(320));
 }
 
 TEST(RoceCnp, TellsTheQueuePairAndNothingElse) {

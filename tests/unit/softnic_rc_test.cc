@@ -270,7 +270,7 @@ TEST(SoftNicRcHostile, AnswersToNothingChangeNothing) {
   roce::Packet answer{.destination_qp = rc.ends[0]};
   const uint32_t psn = parse(sent[0]).psn;
   for (const uint8_t syndrome : {roce::kAckUnlimited, roce::kNakSequence, roce::kNakInvalidRequest,
-                                 roce::kReceiverNotReady}) {
+                                 roce::receiver_not_ready(roce::kUsualRnrDelay)}) {
     for (const uint32_t ahead : {3U, 4U, 1000U, 0x7FFFFFU, 0x800000U, 0xFFFF00U}) {
       answer.opcode = roce::Opcode::kAck;
       answer.syndrome = syndrome;

@@ -27,6 +27,9 @@ struct OpenedNic {
 // What the NIC may use before anything is known of its link; 0: its line rate.
 Rate first_rate(const OpenedNic& nic);
 
+// Divides its link among the processes of this host that use it, where that is wanted and can be.
+void share_link(OpenedNic& nic, const Params& params, const LogSink& log);
+
 std::vector<NicCandidate> list_nics();
 
 // Errors: of the kind of NIC; each names the device and the cure.

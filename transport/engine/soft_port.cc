@@ -28,6 +28,11 @@ constexpr Duration kJoinDelay = Duration::from_us(300);
 // What an acknowledgement answers for at least, where it is two bursts of few packets.
 constexpr Bytes kPacketsPerAck = 4;
 
+// Of one process among many at an address: twice as many slots, and some generations of each, are
+// in its part of the numbers.
+constexpr uint32_t kProcessQueuePairs = 8192;
+constexpr uint32_t kProcessReceiveQueues = 1024;
+
 // As much as fits into the device's datagrams, in whole lines: none is ever split over two packets.
 Bytes choose_mtu(const Params& params, const PacketIoCaps& caps) {
   const Bytes room = caps.datagram_bytes - wire::kDataHeaderBytes - trailer_bytes(params.security);
@@ -68,6 +73,7 @@ SoftNicConfig nic_config(const Params& params, const PacketIo& io, uint64_t core
       .wire_mode = params.wire,
       .source_ports = source_ports(io),
       .knows_ip_header = caps.sees_ipv4_header || !is_ipv4(io.local_address()),
+      .identifies_datagrams = caps.identifies_datagrams,
       .ack = {.bytes = mtu * std::max(packets_per_burst * 2, kPacketsPerAck),
               .delay = joins ? kJoinDelay : AckPolicy().delay,
               .quiet = joins ? kJoinDelay : kQuiet},
@@ -146,6 +152,18 @@ std::unique_ptr<SoftPort> make_soft_port(const Params& params, std::unique_ptr<P
                                          Instant now, const std::optional<Address>& bootstrap) {
   const SoftNicConfig config = nic_config(params, *io);
   const Address address = bootstrap.value_or(io->local_address());
+  return std::make_unique<OwningSoftPort>(config, std::move(io), now, address);
+}
+
+std::unique_ptr<SoftPort> make_process_port(const Params& params, std::unique_ptr<PacketIo> io,
+                                            uint32_t slot, Instant now) {
+  SoftNicConfig config = nic_config(params, *io);
+  config.wire_mode = WireMode::kRoce;
+  config.port_slot = slot;
+  config.queue_pairs = std::min(config.queue_pairs, kProcessQueuePairs);
+  config.receive_queues = kProcessReceiveQueues;
+  config.in_place_bytes = 0;
+  const Address address = io->local_address();
   return std::make_unique<OwningSoftPort>(config, std::move(io), now, address);
 }
 

@@ -68,6 +68,11 @@ std::unique_ptr<SoftPort> make_soft_port(const Params& params, std::unique_ptr<P
                                          Instant now,
                                          const std::optional<Address>& bootstrap = std::nullopt);
 
+// With a software NIC of standard RoCE v2, one of many processes' at its address: the one of `slot`
+// (roce::port_of_slot). For programs that bring up connections themselves (Service::kStandard).
+std::unique_ptr<SoftPort> make_process_port(const Params& params, std::unique_ptr<PacketIo> io,
+                                            uint32_t slot, Instant now);
+
 // One on each packet I/O, to act as one NIC.
 std::vector<std::unique_ptr<SoftPort>> make_soft_ports(
     const Params& params, std::vector<std::unique_ptr<PacketIo>> ios, Instant now);

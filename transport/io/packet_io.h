@@ -27,6 +27,9 @@ struct PacketIoCaps {
   bool sees_ecn = false;        // RxPacket::ecn is real
   // RxPacket::ipv4_fragment is real, and packets sent over IPv4 carry kIpv4Fragment.
   bool sees_ipv4_header = false;
+  // Over IPv4 packets of RoCE v2 leave with an ICRC that is right for their IP header if they are
+  // handed over with that of kIpv4Unidentified; what arrives may have had any identification.
+  bool identifies_datagrams = false;
   // Of the host on which this runs: what it adds to round trips by chance, and how long it may do
   // nothing without being broken.
   Duration jitter;

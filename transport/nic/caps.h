@@ -37,6 +37,7 @@ struct NicCaps {
   bool times_arrivals = false;   // FlowArrival::transit_ns says something
   bool sends = false;            // Opcode::kSend and receive requests
   bool reads = false;            // Opcode::kRead
+  bool standard = false;         // Service::kStandard and kDatagram, and what goes with them
   bool manual_progress = false;  // what arrives moves only while it is polled
   // GPU memory that it can reach: behind a dma-buf (register_dmabuf), or by its address
   // (register_memory).

@@ -29,7 +29,18 @@ using FlowId = uint32_t;
 
 // What may be done with registered memory. The owner may always read it, and also write it (by
 // receives and reads of his own) where peers may do anything at all.
-enum class Access : uint8_t { kLocalRead = 0, kRemoteWrite = 1, kRemoteRead = 2, kRemoteAll = 3 };
+enum class Access : uint8_t {
+  kLocalRead = 0,
+  kRemoteWrite = 1,
+  kRemoteRead = 2,
+  kRemoteAll = 3,  // but atomics
+  kRemoteAtomic = 4,
+  kLocalWrite = 8,  // where peers may do nothing
+};
+
+constexpr Access operator|(Access a, Access b) {
+  return static_cast<Access>(static_cast<uint8_t>(a) | static_cast<uint8_t>(b));
+}
 
 constexpr bool allows(Access granted, Access wanted) {
   return (static_cast<uint8_t>(granted) & static_cast<uint8_t>(wanted)) ==
@@ -83,6 +94,18 @@ struct QueuePairMemory {
   Bytes queues = 0;  // in proportion to the NIC's window parameter
 };
 
+// Receive requests that several queue pairs take from.
+using ReceiveQueueId = uint32_t;
+
+// What a queue pair is made for, and by whom it is joined.
+enum class Service : uint8_t {
+  kConnected,  // connect_queue_pair: the NIC looks after the connection
+  // connect_standard: exactly one connection of standard RC, which its user brings up, and whose
+  // end is the queue pair's. Its flow is told then. Only where caps().standard.
+  kStandard,
+  kDatagram,  // open_datagrams: UD. Only where caps().standard.
+};
+
 struct QueuePairConfig {
   FlowId flow = 0;
   TrafficClass traffic_class = TrafficClass::kData;
@@ -94,6 +117,33 @@ struct QueuePairConfig {
   // with immediate need no receive request. Otherwise each of either uses up one, in order; without
   // one the peer tries again for a while. Only where caps().sends.
   uint32_t receives = 0;
+  Service service = Service::kConnected;
+  std::optional<ReceiveQueueId> receive_queue = std::nullopt;  // instead of its own; not kConnected
+};
+
+// A connection of standard RC as its user brings it up (InfiniBand Architecture Specification
+// vol. 1, 11.2.5.2): the peer, and what is expected of it.
+struct StandardPeer {
+  FlowId flow = 0;  // whose limits what is sent there obeys
+  std::array<uint8_t, 16> gid{};
+  uint32_t queue_pair = 0;
+  uint32_t first_psn = 0;  // of what it sends
+  Bytes mtu = 0;           // path MTU, of both ends
+  uint8_t read_depth = 1;  // reads and atomics of the peer at once; 0 counts as 1
+  // What it may do to memory that allows it.
+  Access access = Access::kRemoteAll | Access::kRemoteAtomic;
+  uint8_t rnr_delay = 0;   // by its code (table 45): how long it is to wait for a receive request
+};
+
+// Reads and atomics at once, each way, of such a connection: as many as rdma_rxe takes.
+inline constexpr uint8_t kMostReads = 128;
+
+// And then how we send.
+struct StandardSending {
+  uint32_t first_psn = 0;
+  uint8_t read_depth = 1;    // reads and atomics at once; 0 counts as 1
+  Duration silence_limit;    // without progress for so long the peer is dead
+  Duration not_ready_limit;  // likewise without a receive request there
 };
 
 enum class Opcode : uint8_t {
@@ -103,10 +153,16 @@ enum class Opcode : uint8_t {
   // else post() takes none.
   kSend,  // into the memory of the peer's oldest receive request; caps().sends
   kRead,  // from the peer's memory into ours, which must be writable; caps().reads
+  // The rest on queue pairs of Service::kStandard only.
+  kSendWithImm,
+  // On 8 aligned bytes of the peer, whose value before comes into ours.
+  kCompareSwap,
+  kFetchAdd,
 };
 
 // One operation on `length` bytes (0 is a real operation). The memory must stay registered, and
-// unchanged, until its completion. Sends and reads go to queue pairs without pacing only.
+// unchanged, until its completion. Sends and reads go to queue pairs without pacing, or of
+// Service::kStandard, only.
 struct WorkRequest {
   uint64_t id = 0;  // comes back in the completion
   const uint8_t* local = nullptr;
@@ -120,6 +176,19 @@ struct WorkRequest {
   bool awaited = false;  // somebody waits for it: it should complete soon also if it is the last
   bool passing = false;  // it may overtake others of its queue pair: it may go with any packet
   bool host = false;     // memory of the host, not of a GPU: the processor may read it, now
+  // On queue pairs of Service::kStandard only.
+  bool solicited = false;  // Completion::solicited at the peer
+  bool fenced = false;     // not before all reads and atomics that precede it are done
+  uint64_t operand = 0;    // of an atomic: what is swapped in or added
+  uint64_t compare = 0;    // of kCompareSwap
+};
+
+// A message of UD: one packet, which nobody acknowledges.
+struct Datagram {
+  WorkRequest send;  // kSend or kSendWithImm, not longer than caps().mtu
+  std::array<uint8_t, 16> gid{};
+  uint32_t queue_pair = 0;
+  uint32_t queue_key = 0;
 };
 
 // Where the next send of the peer goes; the memory must be writable.
@@ -133,7 +202,7 @@ struct ReceiveRequest {
 enum class CompletionKind : uint8_t {
   kSent,          // a work request of ours: the peer's NIC has all of its bytes, or we those read
   kReceived,      // a peer's write with immediate: all of its bytes are in place, and those before
-  kReceivedSend,  // a peer's send: likewise
+  kReceivedSend,  // a peer's send, or a datagram: likewise
   kBroken,        // the queue pair is in error; its work requests will not complete
 };
 
@@ -151,9 +220,12 @@ struct Completion {
   uint64_t work_request = 0;  // kSent; of the receive request, where one was used up
   Bytes bytes = 0;            // kReceived, kReceivedSend
   QueuePairId queue_pair = 0;
-  uint32_t immediate = 0;  // kReceived
+  uint32_t immediate = 0;  // kReceived; of a send, where it has one
   CompletionKind kind = CompletionKind::kSent;
   CompletionStatus status = CompletionStatus::kOk;
+  bool has_immediate = false;  // a send
+  bool solicited = false;      // the peer wants somebody to be told at once
+  uint32_t source_qp = 0;      // of a datagram, whose receive holds a GRH of 40 bytes before it
 };
 
 // What came back about a flow's data since the last signal, for the congestion control. A flow that
@@ -217,6 +289,11 @@ class Nic {
   // Errors: kInvalidArgument for an empty or wrapping range, kUnavailable when all caps().regions
   // are used.
   virtual Result<MemoryRegion> register_memory(void* address, size_t length, Access access) = 0;
+  // Addressed by peers from `remote` on. Only where caps().standard.
+  virtual Result<MemoryRegion> register_memory_as(void* /*address*/, size_t /*length*/,
+                                                  Access /*access*/, uint64_t /*remote*/) {
+    return fail(ErrorCode::kInvalidArgument, "the NIC chooses remote addresses by itself");
+  }
   // Only where caps().dma_buf. Errors: as above, and what the device refuses.
   virtual Result<MemoryRegion> register_dmabuf(const DmaBufMemory& /*memory*/, Access /*access*/) {
     return fail(ErrorCode::kInvalidArgument, "the NIC takes no dma-buf: use memory of the host");
@@ -258,6 +335,35 @@ class Nic {
   // From here on nothing of the peer's is taken or acknowledged; what was, can be polled. Then
   // destroy it.
   virtual void halt_queue_pair(QueuePairId /*id*/) {}
+
+  // --- where caps().standard; elsewhere not called ---
+  // Errors: kUnavailable.
+  virtual Result<ReceiveQueueId> create_receive_queue(uint32_t /*receives*/) {
+    return fail(ErrorCode::kUnavailable, "the NIC has no receive queues to share");
+  }
+  // No queue pair has it any more.
+  virtual void destroy_receive_queue(ReceiveQueueId /*id*/) {}
+  virtual size_t post_shared_receives(ReceiveQueueId /*id*/,
+                                      std::span<const ReceiveRequest> /*requests*/) {
+    return 0;
+  }
+  // Takes what the peer sends, from here on. Errors: kInvalidArgument (a GID that is not reached).
+  virtual Result<void> connect_standard(QueuePairId /*id*/, const StandardPeer& /*peer*/) {
+    return fail(ErrorCode::kInvalidArgument, "the NIC brings up its connections by itself");
+  }
+  // From here on work requests may be posted.
+  virtual void start_sending(QueuePairId /*id*/, const StandardSending& /*sending*/) {}
+  // Takes datagrams with this key, and from here on sends some.
+  virtual void open_datagrams(QueuePairId /*id*/, uint32_t /*queue_key*/, uint32_t /*first_psn*/) {}
+  // As post(). A GID that is not reached is a message that is lost.
+  virtual size_t post_datagrams(QueuePairId /*id*/, std::span<const Datagram> /*datagrams*/) {
+    return 0;
+  }
+  // As created, with the same number: its work requests are forgotten without completions.
+  virtual void reset_queue_pair(QueuePairId /*id*/) {}
+  // The same end as a refusal brings about: kBroken is told.
+  virtual void break_queue_pair(QueuePairId /*id*/) {}
+
   // Forgets the queue pair and all of its work requests, at once and without completions.
   virtual void destroy_queue_pair(QueuePairId id) = 0;
 

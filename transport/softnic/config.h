@@ -61,6 +61,7 @@ struct SoftNicConfig {
   uint32_t flows = 256;
   uint32_t queue_pairs = 1024;
   uint32_t regions = 4096;
+  uint32_t receive_queues = 0;     // to share
   uint32_t window_packets = 1024;  // per data queue pair; a power of two
   uint32_t completions = 4096;     // received and not polled; packets beyond are dropped
   uint32_t transmit_packets = 0;   // poll_transmit makes at most; 0: as many as it is asked for
@@ -89,6 +90,10 @@ struct SoftNicConfig {
   std::vector<uint16_t> source_ports;
   // The packet I/O sends and sees every field of the IP header that the ICRC covers.
   bool knows_ip_header = true;
+  bool identifies_datagrams = false;  // PacketIoCaps; instead of that, over IPv4
+  // One of many processes at this address (roce::port_of_slot): queue pairs' numbers begin with it,
+  // and peers' ports follow from theirs. Nothing: whoever speaks standard RC has the standard port.
+  std::optional<uint32_t> port_slot = std::nullopt;
   AckPolicy ack;
   LossRecovery loss;
   Duration silence_limit = Duration::from_s(10);

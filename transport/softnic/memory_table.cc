@@ -29,8 +29,14 @@ MemoryTable::MemoryTable(uint32_t capacity, RandomSource random, bool random_add
 }
 
 Result<MemoryRegion> MemoryTable::add(void* address, size_t length, Access access) {
+  return add_as(address, length, access, remote_address(reinterpret_cast<uint64_t>(address)));
+}
+
+Result<MemoryRegion> MemoryTable::add_as(void* address, size_t length, Access access,
+                                         uint64_t remote) {
   const auto start = reinterpret_cast<uint64_t>(address);
-  if (address == nullptr || length == 0 || start + length < start || length > kMostBytes) {
+  if (address == nullptr || length == 0 || start + length < start || length > kMostBytes ||
+      remote + length < remote) {
     return fail(
         ErrorCode::kInvalidArgument,
         "cannot register an empty or wrapping memory range: pass a valid address and length");
@@ -43,7 +49,6 @@ Result<MemoryRegion> MemoryTable::add(void* address, size_t length, Access acces
   // Keys are random and spread evenly by themselves: the low bits serve as the hash.
   uint32_t key = 0;
   while (key == 0 || slots_[index_of(key)].key == key) key = random_();
-  const uint64_t remote = remote_address(start);
   slots_[index_of(key)] = Slot{start, remote, length, key, access};
   ++size_;
   return MemoryRegion{static_cast<uint8_t*>(address), length, key, remote};
@@ -100,6 +105,14 @@ const uint8_t* MemoryTable::readable(uint32_t key, uint64_t address, Bytes lengt
   const Slot* slot = find_remote(key, address, length);
   if (slot == nullptr || !allows(slot->access, Access::kRemoteRead)) return nullptr;
   return reinterpret_cast<const uint8_t*>(slot->address + (address - slot->remote));
+}
+
+uint64_t* MemoryTable::atomic_word(uint32_t key, uint64_t address) const {
+  const Slot* slot = find_remote(key, address, sizeof(uint64_t));
+  if (slot == nullptr || !allows(slot->access, Access::kRemoteAtomic)) return nullptr;
+  const uint64_t local = slot->address + (address - slot->remote);
+  const bool aligned = local % sizeof(uint64_t) == 0 && address % sizeof(uint64_t) == 0;
+  return aligned ? reinterpret_cast<uint64_t*>(local) : nullptr;
 }
 
 bool MemoryTable::owner_may_write(uint32_t key, const uint8_t* address, Bytes length) const {

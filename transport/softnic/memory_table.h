@@ -27,6 +27,8 @@ class MemoryTable {
   // Errors: kInvalidArgument (empty or wrapping range, or half of all addresses and more),
   // kUnavailable (all regions used).
   Result<MemoryRegion> add(void* address, size_t length, Access access);
+  // Addressed by peers from `remote` on, whatever `random_addresses` says.
+  Result<MemoryRegion> add_as(void* address, size_t length, Access access, uint64_t remote);
   // As another table has it, which has the same regions as this one.
   void adopt(const MemoryRegion& region, Access access);
   // True when the key was registered.
@@ -55,6 +57,8 @@ class MemoryTable {
   uint8_t* writable(uint32_t key, uint64_t address, Bytes length) const;
   // Likewise where a peer's read comes from.
   const uint8_t* readable(uint32_t key, uint64_t address, Bytes length) const;
+  // Where a peer's atomic takes effect; nullptr where it may not, or is not aligned.
+  uint64_t* atomic_word(uint32_t key, uint64_t address) const;
   // True when what comes in may be written there by the owner's own receives and reads.
   bool owner_may_write(uint32_t key, const uint8_t* address, Bytes length) const;
   // True when `key` covers the local range.

@@ -13,6 +13,7 @@
 #include "transport/nic/lanes/lane_recovery.h"
 #include "transport/nic/nic.h"
 #include "transport/nic/rc_endpoint.h"
+#include "transport/softnic/datagrams.h"
 #include "transport/softnic/packet_guard.h"
 #include "transport/softnic/rc_requester.h"
 #include "transport/softnic/rc_responder.h"
@@ -80,7 +81,8 @@ struct RcConnection {
 };
 
 struct QueuePair {
-  enum class State : uint8_t { kCreated, kConnected, kHalted, kBroken };
+  // kOpen: it takes and sends datagrams.
+  enum class State : uint8_t { kCreated, kConnected, kHalted, kBroken, kOpen };
 
   QueuePairId id = 0;  // its first number; in packets it has that of `local`
   SoftEndpoint local;
@@ -98,13 +100,18 @@ struct QueuePair {
   uint32_t answer_path = 0;             // of the next acknowledgement or refusal
   uint32_t sibling = 0;                 // slot of the next one with this peer's NIC, in a ring
   FixedQueue<ReceiveRequest> receives{0};
+  FixedQueue<ReceiveRequest>* shared_receives = nullptr;  // instead
   std::optional<RcLane> standby;              // our end of its standby lane
   std::unique_ptr<StandbyMessages> messages;  // of one that is a standby lane itself
   // From connect on: of the extended mode both, or of standard RC the third.
   std::optional<Requester> requester;
   std::optional<Responder> responder;
   std::unique_ptr<RcConnection> rc;
+  std::unique_ptr<Datagrams> datagrams;  // of UD, while it is open
 
+  FixedQueue<ReceiveRequest>& receive_queue() {
+    return shared_receives != nullptr ? *shared_receives : receives;
+  }
   // The sending half, whichever it is. From connect on.
   size_t post(std::span<const WorkRequest> work_requests) {
     return rc ? rc->requester.post(work_requests) : requester->post(work_requests);

@@ -1,8 +1,10 @@
 #include "transport/softnic/rc_requester.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
+#include "transport/base/check.h"
 #include "transport/base/ordered_copy.h"
 #include "transport/base/seq.h"
 
@@ -19,7 +21,12 @@ CompletionStatus status_of(uint8_t syndrome) {
 }
 
 roce::Kind kind_of(Opcode opcode) {
-  return opcode == Opcode::kSend ? roce::Kind::kSend : roce::Kind::kWrite;
+  const bool send = opcode == Opcode::kSend || opcode == Opcode::kSendWithImm;
+  return send ? roce::Kind::kSend : roce::Kind::kWrite;
+}
+
+bool has_immediate(Opcode opcode) {
+  return opcode == Opcode::kWriteWithImm || opcode == Opcode::kSendWithImm;
 }
 
 }  // namespace
@@ -34,6 +41,14 @@ RcRequester::RcRequester(const Config& config)
       allocated_(config.first_psn),
       samples_(kSamples),
       rtt_(config.loss) {}
+
+void RcRequester::start(const StandardSending& sending, uint64_t first_psn) {
+  PACECAR_CHECK(requests_.empty());
+  config_.read_depth = std::max<uint32_t>(1, sending.read_depth);
+  config_.silence_limit = sending.silence_limit;
+  config_.not_ready_limit = sending.not_ready_limit;
+  begin_at(first_psn);
+}
 
 Bytes RcRequester::work_request_bytes(uint32_t work_requests) {
   return std::bit_ceil(work_requests) * sizeof(Posted) + kSamples * sizeof(Sample);
@@ -58,7 +73,9 @@ bool RcRequester::has_work() const {
   if (failure_ != CompletionStatus::kOk || receiver_waits_) return false;
   if (probe_) return true;
   if (cursor_ == end_of_requests() || full()) return false;
-  return !posted(cursor_).is_read() || reads_outstanding() < config_.read_depth;
+  const Posted& next = posted(cursor_);
+  if (next.work_request.fenced && !next.started && reads_outstanding() > 0) return false;
+  return !next.is_read() || reads_outstanding() < config_.read_depth;
 }
 
 // The payload of the request's packets before `psn`.
@@ -173,6 +190,10 @@ bool RcRequester::fill(const Posted& posted, uint64_t psn, Outgoing* out) {
     fill_message(posted, psn, &out->packet);
     return true;
   }
+  if (posted.is_atomic()) {
+    fill_atomic(posted.work_request, &out->packet);
+    return true;
+  }
   const Bytes offset = bytes_before(posted, psn);
   out->packet.opcode = roce::Opcode::kReadRequest;
   out->packet.address = posted.work_request.remote + offset;
@@ -181,15 +202,27 @@ bool RcRequester::fill(const Posted& posted, uint64_t psn, Outgoing* out) {
   return true;
 }
 
+void RcRequester::fill_atomic(const WorkRequest& work_request, roce::Packet* packet) {
+  const bool swap = work_request.opcode == Opcode::kCompareSwap;
+  packet->opcode = swap ? roce::Opcode::kCompareSwap : roce::Opcode::kFetchAdd;
+  packet->ack_request = true;
+  packet->address = work_request.remote;
+  packet->key = work_request.remote_key;
+  packet->operand = work_request.operand;
+  packet->compare = work_request.compare;
+}
+
 void RcRequester::fill_message(const Posted& posted, uint64_t psn, roce::Packet* packet) {
   const WorkRequest& work_request = posted.work_request;
   const bool first = psn == posted.first_psn;
   const bool last = psn + 1 == posted.end();
-  const bool immediate = work_request.opcode == Opcode::kWriteWithImm;
+  const bool immediate = has_immediate(work_request.opcode);
+  const roce::Kind kind = kind_of(work_request.opcode);
   const Bytes offset = bytes_before(posted, psn);
-  packet->opcode = roce::opcode_of(kind_of(work_request.opcode), first, last, immediate);
+  packet->opcode = roce::opcode_of(kind, first, last, immediate);
   packet->ack_request = last;
-  if (work_request.opcode != Opcode::kSend && first) {
+  packet->solicited = last && work_request.solicited;
+  if (kind == roce::Kind::kWrite && first) {
     packet->address = work_request.remote;
     packet->key = work_request.remote_key;
     packet->length = static_cast<uint32_t>(work_request.length);
@@ -299,9 +332,13 @@ SendProgress RcRequester::on_read_response(const roce::Packet& response, const M
   }
   const Posted& read = posted(oldest_);
   const WorkRequest& work_request = read.work_request;
+  if (read.is_atomic() != (response.opcode == roce::Opcode::kAtomicAck)) return progress;
   const Bytes offset = bytes_before(read, psn);
   const Bytes length = bytes_before(read, psn + 1) - offset;
-  if (response.payload.size() != length) {
+  const auto original = std::bit_cast<std::array<uint8_t, sizeof response.original>>(
+      response.original);
+  const auto payload = read.is_atomic() ? std::span<const uint8_t>(original) : response.payload;
+  if (payload.size() != length) {
     fail_oldest(CompletionStatus::kLocalError);
     return progress;
   }
@@ -311,7 +348,7 @@ SendProgress RcRequester::on_read_response(const roce::Packet& response, const M
       fail(CompletionStatus::kMemoryGone);
       return progress;
     }
-    ordered_copy(place, response.payload.data(), length);
+    ordered_copy(place, payload.data(), length);
   }
   advance_to(psn + 1, &progress);
   on_progress(now);
@@ -432,7 +469,8 @@ bool RcRequester::pop_completed(WorkRequest* work_request, CompletionStatus* sta
 SendTimeout RcRequester::on_timeout(Instant now, SendProgress* progress) {
   if (idle() || failure_ != CompletionStatus::kOk || now < deadline_) return SendTimeout::kNotYet;
   const bool asked = not_ready_ || probes_ >= kTimeoutsInVain;
-  if (asked && now - last_progress_ >= config_.silence_limit) {
+  const Duration limit = not_ready_ ? config_.not_ready_limit : config_.silence_limit;
+  if (asked && now - last_progress_ >= limit) {
     failure_ = not_ready_ ? CompletionStatus::kReceiverNotReady : CompletionStatus::kRetryExceeded;
     return SendTimeout::kPeerDead;
   }

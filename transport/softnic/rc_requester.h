@@ -3,7 +3,8 @@
 // posting (InfiniBand Architecture Specification vol. 1, 9.7.3 to 9.7.5).
 //
 // A read takes as many sequence numbers as its response has packets. It is asked for in pieces, so
-// that the window bounds what is on its way, and the responses acknowledge it.
+// that the window bounds what is on its way, and the responses acknowledge it. An atomic is a read
+// of one word that changes it: the responder keeps the answer for a request that comes again.
 //
 // What a peer refuses, and memory that is deregistered while its packets are on their way, ends
 // the connection: failure(). On another one restart() goes on with what the peer has not got. A
@@ -38,7 +39,8 @@ class RcRequester {
     uint32_t paths = 1;
     uint64_t path_seed = 0;
     LossRecovery loss;
-    Duration silence_limit;  // without progress for so long the peer is dead
+    Duration silence_limit;    // without progress for so long the peer is dead
+    Duration not_ready_limit;  // likewise without a receive request there
   };
   struct Outgoing {
     roce::Packet packet;
@@ -46,6 +48,9 @@ class RcRequester {
   };
 
   explicit RcRequester(const Config& config);
+
+  // What is posted goes by this from here on. Nothing has been posted.
+  void start(const StandardSending& sending, uint64_t first_psn);
 
   // Memory of its work requests.
   static Bytes work_request_bytes(uint32_t work_requests);
@@ -106,7 +111,12 @@ class RcRequester {
     CompletionStatus status = CompletionStatus::kOk;
 
     uint64_t end() const { return first_psn + packets; }
-    bool is_read() const { return work_request.opcode == Opcode::kRead; }
+    bool is_atomic() const {
+      return work_request.opcode == Opcode::kCompareSwap ||
+             work_request.opcode == Opcode::kFetchAdd;
+    }
+    // What it asks for comes back and acknowledges it.
+    bool is_read() const { return work_request.opcode == Opcode::kRead || is_atomic(); }
     // The peer counts it when it has arrived.
     bool counted() const { return work_request.opcode == Opcode::kWriteWithImm && !over; }
   };
@@ -128,6 +138,7 @@ class RcRequester {
   void settle();
   bool fill(const Posted& posted, uint64_t psn, Outgoing* out);
   void fill_message(const Posted& posted, uint64_t psn, roce::Packet* packet);
+  void fill_atomic(const WorkRequest& work_request, roce::Packet* packet);
   void on_sent(uint64_t psn, bool timed, Instant now);
   // Everything before `psn` has arrived. False when a read stands before it.
   bool acknowledge_before(uint64_t psn, Instant now, SendProgress* progress);

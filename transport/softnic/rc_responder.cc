@@ -1,6 +1,7 @@
 #include "transport/softnic/rc_responder.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "transport/base/ordered_copy.h"
 #include "transport/base/seq.h"
@@ -9,6 +10,16 @@ namespace pacecar {
 namespace {
 
 constexpr uint8_t kGood = 0;  // no syndrome of a refusal
+// Whatever the delay.
+constexpr uint8_t kNotReadySyndrome = roce::receiver_not_ready(0);
+
+uint64_t execute(const roce::Packet& packet, uint64_t* place) {
+  const std::atomic_ref<uint64_t> word(*place);
+  if (packet.opcode == roce::Opcode::kFetchAdd) return word.fetch_add(packet.operand);
+  uint64_t original = packet.compare;
+  word.compare_exchange_strong(original, packet.operand);
+  return original;
+}
 
 }  // namespace
 
@@ -16,12 +27,14 @@ RcResponder::RcResponder(const Config& config, FixedQueue<ReceiveRequest>& recei
     : config_(config),
       receives_(receives),
       reads_(2 * config.read_depth),
+      atomics_(2 * config.read_depth),
       expected_(config.first_psn) {}
 
 void RcResponder::restart(uint32_t peer_queue_pair, uint64_t first_psn) {
   config_.peer_queue_pair = peer_queue_pair;
   expected_ = first_psn;
-  while (!reads_.empty()) reads_.pop_front();
+  reads_.clear();
+  atomics_.clear();
   message_ = Message{};
   writes_received_ = 0;
   msn_ = 0;
@@ -48,6 +61,7 @@ RcResponder::Outcome RcResponder::on_request(const roce::Packet& packet,
   }
   const roce::Shape shape = roce::shape_of(packet.opcode);
   if (shape.kind == roce::Kind::kReadRequest) return on_read_request(packet, memory);
+  if (shape.kind == roce::Kind::kAtomic) return on_atomic(packet, memory);
   uint8_t syndrome = kGood;
   if (shape.first) {
     syndrome =
@@ -57,9 +71,9 @@ RcResponder::Outcome RcResponder::on_request(const roce::Packet& packet,
   }
   if (syndrome == kGood) syndrome = check(packet, shape);
   if (syndrome == kGood) syndrome = place(packet, memory);
-  if (syndrome == roce::kReceiverNotReady) {
+  if (syndrome == kNotReadySyndrome) {
     if (shape.first) message_.kind = roce::Kind::kUnknown;  // it begins anew when it comes again
-    say_no(syndrome, expected_);
+    say_no(roce::receiver_not_ready(config_.rnr_delay), expected_);
     gap_told_ = true;  // what follows it comes again, too
     return Outcome::kNotReady;
   }
@@ -72,13 +86,14 @@ uint8_t RcResponder::begin(const roce::Packet& packet, const MemoryTable& memory
   message_ = Message{.kind = shape.kind};
   if (shape.kind == roce::Kind::kSend) {
     if (!needs_receives()) return roce::kNakInvalidRequest;
-    if (receives_.empty()) return roce::kReceiverNotReady;
-    const ReceiveRequest& receive = receives_.front();
-    message_.local = receive.local;
-    message_.length = receive.length;
-    message_.key = receive.local_key;
+    if (receives_.empty()) return kNotReadySyndrome;
+    message_.receive = receives_.front();
+    receives_.pop_front();
+    message_.length = message_.receive.length;
+    message_.key = message_.receive.local_key;
     return kGood;
   }
+  if (!allows(config_.access, Access::kRemoteWrite)) return roce::kNakInvalidRequest;
   message_.address = packet.address;
   message_.length = packet.length;
   message_.key = packet.key;
@@ -99,7 +114,7 @@ uint8_t RcResponder::check(const roce::Packet& packet, roce::Shape shape) const 
   if (shape.kind == roce::Kind::kWrite) {
     if (shape.last ? size != left : size == left) return roce::kNakInvalidRequest;
     if (shape.immediate && needs_receives() && receives_.empty()) {
-      return roce::kReceiverNotReady;
+      return kNotReadySyndrome;
     }
   }
   return kGood;
@@ -111,7 +126,7 @@ uint8_t RcResponder::place(const roce::Packet& packet, const MemoryTable& memory
   if (size == 0) return kGood;
   uint8_t* to = nullptr;
   if (message_.kind == roce::Kind::kSend) {
-    to = message_.local + message_.placed;
+    to = message_.receive.local + message_.placed;
     if (!memory.owner_may_write(message_.key, to, size)) return roce::kNakRemoteOperation;
   } else {
     to = memory.writable(message_.key, message_.address + message_.placed, size);
@@ -130,24 +145,28 @@ RcResponder::Outcome RcResponder::finish(const roce::Packet& packet, roce::Shape
   if (!shape.last) return Outcome::kPlaced;
   ++msn_;
   const Bytes bytes = message_.placed;
+  uint64_t receive = message_.receive.id;
   message_ = Message{};
   const bool send = shape.kind == roce::Kind::kSend;
   if (!send && !shape.immediate) return Outcome::kPlaced;
   writes_received_ += send ? 0 : 1;
-  completion_ =
-      Completion{.bytes = bytes,
-                 .immediate = packet.immediate,
-                 .kind = send ? CompletionKind::kReceivedSend : CompletionKind::kReceived};
-  if (needs_receives()) {
-    completion_.work_request = receives_.front().id;
+  if (!send && needs_receives()) {
+    receive = receives_.front().id;
     receives_.pop_front();
   }
+  completion_ = Completion{.work_request = receive,
+                           .bytes = bytes,
+                           .immediate = packet.immediate,
+                           .kind = send ? CompletionKind::kReceivedSend : CompletionKind::kReceived,
+                           .has_immediate = shape.immediate,
+                           .solicited = packet.solicited};
   return Outcome::kCompleted;
 }
 
 RcResponder::Outcome RcResponder::on_read_request(const roce::Packet& packet,
                                                   const MemoryTable& memory) {
-  if (message_.kind != roce::Kind::kUnknown || packet.length > roce::kMaxMessageBytes) {
+  if (message_.kind != roce::Kind::kUnknown || packet.length > roce::kMaxMessageBytes ||
+      !allows(config_.access, Access::kRemoteRead)) {
     return refuse(roce::kNakInvalidRequest, expected_);
   }
   // It may have more of them than agreed under way after it went back too early: this one is lost.
@@ -160,6 +179,37 @@ RcResponder::Outcome RcResponder::on_read_request(const roce::Packet& packet,
   gap_told_ = false;
   nak_ = 0;
   return Outcome::kRead;
+}
+
+RcResponder::Outcome RcResponder::on_atomic(const roce::Packet& packet,
+                                            const MemoryTable& memory) {
+  if (message_.kind != roce::Kind::kUnknown ||
+      !allows(config_.access, Access::kRemoteAtomic)) {
+    return refuse(roce::kNakInvalidRequest, expected_);
+  }
+  if (reads_.full()) return Outcome::kOutOfOrder;
+  uint64_t* const word = memory.atomic_word(packet.key, packet.address);
+  if (word == nullptr) {
+    const bool aligned = packet.address % sizeof(uint64_t) == 0;
+    return refuse(aligned ? roce::kNakRemoteAccess : roce::kNakInvalidRequest, expected_);
+  }
+  const Atomic done{.psn = expected_, .original = execute(packet, word)};
+  if (atomics_.full()) atomics_.pop_front();
+  atomics_.push(done);
+  push_atomic(done, ++msn_);
+  ++expected_;
+  gap_told_ = false;
+  nak_ = 0;
+  return Outcome::kRead;
+}
+
+bool RcResponder::push_atomic(const Atomic& atomic, uint32_t msn) {
+  return reads_.push(Read{.first_psn = atomic.psn,
+                          .next_psn = atomic.psn,
+                          .end_psn = atomic.psn + 1,
+                          .msn = msn,
+                          .original = atomic.original,
+                          .atomic = true});
 }
 
 bool RcResponder::push_read(const roce::Packet& packet, uint64_t psn, uint32_t msn) {
@@ -175,7 +225,16 @@ bool RcResponder::push_read(const roce::Packet& packet, uint64_t psn, uint32_t m
 // The peer has gone back: it wants an acknowledgement again, or what it reads.
 RcResponder::Outcome RcResponder::on_duplicate(const roce::Packet& packet, uint64_t psn,
                                                const MemoryTable& memory) {
-  if (packet.opcode != roce::Opcode::kReadRequest) {
+  const roce::Kind kind = roce::shape_of(packet.opcode).kind;
+  if (kind == roce::Kind::kAtomic) {
+    for (size_t i = 0; i < atomics_.size(); ++i) {
+      if (atomics_[i].psn != psn) continue;
+      drop_reads_from(psn);
+      return push_atomic(atomics_[i], msn_) ? Outcome::kRead : Outcome::kDuplicate;
+    }
+    return Outcome::kDuplicate;
+  }
+  if (kind != roce::Kind::kReadRequest) {
     ack_due_ = true;
     return Outcome::kDuplicate;
   }
@@ -232,6 +291,16 @@ bool RcResponder::next_answer(const MemoryTable& memory, roce::Packet* answer) {
 // False when its memory is gone.
 bool RcResponder::next_response(const MemoryTable& memory, roce::Packet* answer) {
   Read& read = reads_.front();
+  if (read.atomic) {
+    *answer = roce::Packet{.opcode = roce::Opcode::kAtomicAck,
+                           .syndrome = roce::kAckUnlimited,
+                           .destination_qp = config_.peer_queue_pair,
+                           .psn = static_cast<uint32_t>(read.first_psn & kPsnMask),
+                           .msn = read.msn & static_cast<uint32_t>(kPsnMask),
+                           .original = read.original};
+    reads_.pop_front();
+    return true;
+  }
   const Bytes offset = (read.next_psn - read.first_psn) * config_.mtu;
   const Bytes size = std::min(config_.mtu, read.length - offset);
   const uint8_t* from =

@@ -27,23 +27,26 @@ class RcResponder {
     uint64_t first_psn = 0;
     uint32_t read_depth = 1;  // requests to read at once
     Bytes mtu = 0;
+    Access access = Access::kRemoteAll | Access::kRemoteAtomic;  // to memory that allows it
+    uint8_t rnr_delay = roce::kUsualRnrDelay;  // that the peer is to wait for a receive request
   };
   enum class Outcome : uint8_t {
     kPlaced,      // new, and in memory
     kCompleted,   // likewise, and the end of what the program is told: completion()
-    kRead,        // a request to read, new or again
+    kRead,        // a request to read or an atomic, new or again
     kDuplicate,   // has been placed before
     kOutOfOrder,  // one before it is missing
     kNotReady,    // there is no receive request for it
     kRefused,     // the queue pair is at its end
   };
 
-  // `receives` outlives it; without room for any, sends are refused.
+  // `receives` outlives it, and may be others' too: a message takes its request when it begins.
+  // Without room for any, sends are refused.
   RcResponder(const Config& config, FixedQueue<ReceiveRequest>& receives);
   // What came in on the connection before this is placed, or will never be.
   void restart(uint32_t peer_queue_pair, uint64_t first_psn);
 
-  // A packet of kind kSend, kWrite or kReadRequest.
+  // A packet of kind kSend, kWrite, kReadRequest or kAtomic.
   Outcome on_request(const roce::Packet& packet, const MemoryTable& memory);
   // What on_request has just completed, without the queue pair's number.
   const Completion& completion() const { return completion_; }
@@ -67,12 +70,19 @@ class RcResponder {
     Bytes length = 0;
     uint32_t key = 0;
     uint32_t msn = 0;
+    uint64_t original = 0;  // of an atomic, which has been done
+    bool atomic = false;
+  };
+  // What has been done is not done again: the answer, should the peer ask again.
+  struct Atomic {
+    uint64_t psn = 0;
+    uint64_t original = 0;
   };
   // The message whose packets are coming in.
   struct Message {
     roce::Kind kind = roce::Kind::kUnknown;  // kUnknown: none
     uint64_t address = 0;                    // where a write goes, as the peer calls it
-    uint8_t* local = nullptr;                // where a send goes
+    ReceiveRequest receive;                  // where a send goes
     Bytes length = 0;                        // announced by a write, or the room that a send has
     Bytes placed = 0;
     uint32_t key = 0;
@@ -80,6 +90,8 @@ class RcResponder {
 
   Outcome on_duplicate(const roce::Packet& packet, uint64_t psn, const MemoryTable& memory);
   Outcome on_read_request(const roce::Packet& packet, const MemoryTable& memory);
+  Outcome on_atomic(const roce::Packet& packet, const MemoryTable& memory);
+  bool push_atomic(const Atomic& atomic, uint32_t msn);
   bool push_read(const roce::Packet& packet, uint64_t psn, uint32_t msn);
   void drop_reads_from(uint64_t psn);
   uint8_t begin(const roce::Packet& packet, const MemoryTable& memory);
@@ -95,6 +107,7 @@ class RcResponder {
   Config config_;
   FixedQueue<ReceiveRequest>& receives_;
   FixedQueue<Read> reads_;
+  FixedQueue<Atomic> atomics_;  // the newest
   uint64_t expected_;
   uint64_t nak_psn_ = 0;
   Message message_;

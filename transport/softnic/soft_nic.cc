@@ -39,7 +39,7 @@ size_t header_memory(const SoftNicConfig& config) {
 // All that the extended mode has packets for.
 std::span<const WorkRequest> leading_writes(std::span<const WorkRequest> work_requests) {
   const auto end = std::ranges::find_if(work_requests, [](const WorkRequest& work_request) {
-    return work_request.opcode == Opcode::kSend || work_request.opcode == Opcode::kRead;
+    return work_request.opcode > Opcode::kWriteWithImm;
   });
   return {work_requests.begin(), end};
 }
@@ -71,6 +71,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       random_(random),
       memory_(regions_of(config), random, config.random_addresses),
       queue_pairs_(slots_of(config)),
+      receive_queues_(config.receive_queues),
       standby_rooms_(speaks_standard() ? std::bit_ceil(config.queue_pairs) : 0),
       timers_(static_cast<uint32_t>(queue_pairs_.size()) + config.flows, now),
       naks_(std::min<size_t>(config.completions, kNaks)),
@@ -121,6 +122,7 @@ SoftNic::SoftNic(const SoftNicConfig& config, RandomSource random, Instant now)
       .times_arrivals = config.wire_mode == WireMode::kExtended,
       .sends = config.wire_mode != WireMode::kExtended,
       .reads = config.wire_mode != WireMode::kExtended,
+      .standard = config.wire_mode == WireMode::kRoce,
       .counts_silent_packets = true,
       .networks = networks_of(config.wire_mode),
   };
@@ -191,12 +193,17 @@ Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
     qp->local.public_key = keys_->public_key();
     qp->local.salt = uint64_t{random_()} << 32 | random_();
   }
-  if (speaks_standard() && config.receives == 0) {
+  if (speaks_standard() && config.receives == 0 && config.service == Service::kConnected) {
     qp->standby = RcLane{.queue_pair = next_number(slot + caps_.queue_pairs),
                          .first_psn = random_() & static_cast<uint32_t>(kPsnMask)};
   }
   make_flows(config.flow);
-  if (config.paced) flows_[config.flow].queue_pairs.push_back(slot);
+  if (config.receive_queue) qp->shared_receives = receive_queues_[*config.receive_queue].get();
+  if (config.service != Service::kConnected) {
+    qp->config.paced = false;  // until it is connected
+  } else if (config.paced) {
+    flows_[config.flow].queue_pairs.push_back(slot);
+  }
   const QueuePairId id = qp->id;
   used_before ? free_slots_.pop_back() : void(++unused_slots_);
   queue_pairs_[slot] = std::move(qp);
@@ -205,8 +212,10 @@ Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
 
 uint32_t SoftNic::next_number(uint32_t slot) {
   const auto slots = static_cast<uint32_t>(queue_pairs_.size());
-  if (((next_generation_ * slots) & kPsnMask) == 0) ++next_generation_;  // 0 and 1 are taken
-  return (next_generation_++ * slots | slot) & static_cast<uint32_t>(kPsnMask);
+  const uint32_t prefix = config_.port_slot.value_or(0) << roce::kSlotShift;
+  const uint32_t mask = config_.port_slot ? (1U << roce::kSlotShift) - 1 : kPsnMask;
+  if (((next_generation_ * slots) & mask) == 0) ++next_generation_;  // 0 and 1 are taken
+  return prefix | ((next_generation_++ * slots | slot) & mask);
 }
 
 // As many as have ever been used.
@@ -267,28 +276,10 @@ QueuePairMemory SoftNic::queue_pair_memory(const QueuePairConfig& config) const 
 void SoftNic::destroy_queue_pair(QueuePairId id) {
   QueuePair* qp = find(id);
   if (qp == nullptr) return;
+  detach(*qp);
   const uint32_t slot = slot_of(*qp);
-  for (WorkList* list : {&acks_, &later_, &controls_, &events_, &posted_}) list->remove(slot);
-  timers_.cancel(slot);
-  if (qp->responder) leave_siblings(*qp);
-  drop_standby(*qp);
-  if (qp->config.paced) {
-    Flow& flow = flows_[qp->config.flow];
-    std::erase(flow.queue_pairs, slot);
-    if (qp->state != QueuePair::State::kCreated) flow.in_flight -= qp->in_flight();
-    flow.turn = 0;
-    if (flow.queue_pairs.empty()) {  // the flow has ended: the next of its number begins anew
-      flow.sent = 0;
-      flow.signal = FlowSignal{.flow = qp->config.flow};
-      flow.arrival = FlowArrival{.flow = qp->config.flow};
-      signals_.remove(qp->config.flow);
-      arrivals_.remove(qp->config.flow);
-    }
-    ready_.add(qp->config.flow);  // the others have more window now
-  }
   queue_pairs_[slot].reset();
   free_slots_.push_back(slot);
-  ++invalidations_;
 }
 
 size_t SoftNic::post(QueuePairId id, std::span<const WorkRequest> work_requests) {

@@ -29,6 +29,7 @@
 #include "transport/softnic/random_source.h"
 #include "transport/softnic/slab.h"
 #include "transport/softnic/write_follower.h"
+#include "transport/wire/icrc.h"
 
 namespace pacecar {
 
@@ -65,6 +66,8 @@ class SoftNic final : public Nic {
   const NicCaps& caps() const override { return caps_; }
   const NicCounters& counters() const override { return counters_; }
   Result<MemoryRegion> register_memory(void* address, size_t length, Access access) override;
+  Result<MemoryRegion> register_memory_as(void* address, size_t length, Access access,
+                                          uint64_t remote) override;
   void deregister_memory(const MemoryRegion& region) override;
   Result<QueuePairId> create_queue_pair(const QueuePairConfig& config) override;
   QueuePairAddress queue_pair_address(QueuePairId id) const override;
@@ -73,6 +76,16 @@ class SoftNic final : public Nic {
   QueuePairMemory queue_pair_memory(const QueuePairConfig& config) const override;
   std::string fault(QueuePairId id) const override;
   void halt_queue_pair(QueuePairId id) override;
+  Result<ReceiveQueueId> create_receive_queue(uint32_t receives) override;
+  void destroy_receive_queue(ReceiveQueueId id) override;
+  size_t post_shared_receives(ReceiveQueueId id,
+                              std::span<const ReceiveRequest> requests) override;
+  Result<void> connect_standard(QueuePairId id, const StandardPeer& peer) override;
+  void start_sending(QueuePairId id, const StandardSending& sending) override;
+  void open_datagrams(QueuePairId id, uint32_t queue_key, uint32_t first_psn) override;
+  size_t post_datagrams(QueuePairId id, std::span<const Datagram> datagrams) override;
+  void reset_queue_pair(QueuePairId id) override;
+  void break_queue_pair(QueuePairId id) override;
   void destroy_queue_pair(QueuePairId id) override;
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
   size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) override;
@@ -138,6 +151,19 @@ class SoftNic final : public Nic {
   uint32_t replay_window() const { return config_.window_packets * 2; }
   Result<void> connect_standard(QueuePair& qp, const PeerEndpoint& peer);
   void open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& end) const;
+  // What an end of standard RC may do at once, and how long the other waits.
+  struct ConnectionLimits {
+    uint32_t read_depth = 1;       // reads and atomics of ours
+    uint32_t peer_read_depth = 1;  // of the peer's
+    Access access = Access::kRemoteAll | Access::kRemoteAtomic;
+    uint8_t rnr_delay = roce::kUsualRnrDelay;
+  };
+  void open_connection(QueuePair& qp, const ConnectionLimits& limits) const;
+  bool reaches(const std::array<uint8_t, 16>& gid) const;
+  uint16_t peer_port(uint32_t queue_pair) const;
+  size_t take_receives(FixedQueue<ReceiveRequest>& queue,
+                       std::span<const ReceiveRequest> requests) const;
+  void detach(QueuePair& qp);
   void make_flows(FlowId newest);
   void join_siblings(QueuePair& qp);
   void leave_siblings(const QueuePair& qp);
@@ -178,6 +204,10 @@ class SoftNic final : public Nic {
   void on_nak(Instant now, const RxPacket& packet);
   // Packets of standard RC, and what is no packet at all.
   void on_standard(Instant now, const RxPacket& packet);
+  bool right_icrc(const RxPacket& packet);
+  void on_datagram(const RxPacket& packet, const roce::Packet& datagram);
+  void tell_datagrams(QueuePair& qp);
+  size_t transmit_datagrams(QueuePair& qp, std::span<TxPacket> out);
   void on_answer(QueuePair& qp, const roce::Packet& packet, Instant arrival, Instant now);
   void on_request(QueuePair& qp, const roce::Packet& packet, Instant now);
   void notify_congestion(QueuePair& qp, Instant now);
@@ -270,7 +300,7 @@ class SoftNic final : public Nic {
   void account(QueuePair& qp, Instant now, const Sent& sent);
   size_t transmit_standard(QueuePair& qp, Instant now, Bytes budget, std::span<TxPacket> out);
   size_t transmit_answers(QueuePair& qp, Instant now, std::span<TxPacket> out);
-  TxPacket standard_packet(const QueuePair& qp, const roce::Packet& packet, uint16_t path,
+  TxPacket standard_packet(const Address& destination, const roce::Packet& packet, uint16_t path,
                            TrafficClass traffic_class);
   // Brings the flow up to date after its requester has changed.
   void on_progress(QueuePair& qp, Bytes in_flight_before, const SendProgress& progress);
@@ -282,6 +312,8 @@ class SoftNic final : public Nic {
   MemoryTable memory_;
   // By slot, the low bits of the number; in the upper half the standby lanes of those below.
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;
+  std::vector<std::unique_ptr<FixedQueue<ReceiveRequest>>> receive_queues_;
+  roce::UnidentifiedIcrc unidentified_;
   OwnPages<StandbyMessages::Room> standby_rooms_;  // by slot of their owners
   uint32_t standby_key_ = 0;
   std::vector<uint32_t> free_slots_;                              // used since, and free again

@@ -106,7 +106,12 @@ void SoftNic::break_queue_pair(QueuePair& qp, CompletionStatus status, const cha
   qp.state = QueuePair::State::kBroken;
   qp.broken_by = status;
   qp.fault = fault;
-  if (qp.rc) qp.rc->requester.abandon();
+  if (qp.rc) {
+    const Bytes in_flight = qp.rc->requester.in_flight();
+    qp.rc->requester.stop(status);
+    on_progress(qp, in_flight, {});  // others of its flow have more window now
+    qp.rc->requester.abandon();
+  }
   if (is_standby(qp)) {  // as long as nothing has to come back, that does not matter
     QueuePair& owner = owner_of(qp);
     if (!owner.rc->recovery.up()) break_queue_pair(owner, owner.rc->failed_by);

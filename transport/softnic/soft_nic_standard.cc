@@ -30,7 +30,7 @@ Result<void> SoftNic::connect_standard(QueuePair& qp, const PeerEndpoint& peer) 
                 "PACECAR_SECURITY=encrypt needs packets of our own on both sides, and the peer "
                 "speaks standard RoCE v2: set PACECAR_WIRE=extended on all hosts");
   }
-  if (!config_.knows_ip_header) {
+  if (!config_.knows_ip_header && !config_.identifies_datagrams) {
     return fail(ErrorCode::kPeer,
                 "standard RoCE v2 over IPv4 needs packets with their IP header, which UDP sockets "
                 "do not show: use soft:raw:INTERFACE, or an interface with an IPv6 address");
@@ -49,29 +49,38 @@ Result<void> SoftNic::connect_standard(QueuePair& qp, const PeerEndpoint& peer) 
 }
 
 void SoftNic::open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& lane) const {
-  const Address address{
-      .ip = peer.gid, .scope_id = config_.address.scope_id, .port = roce::kUdpPort};
+  const Address address{.ip = peer.gid,
+                        .scope_id = config_.address.scope_id,
+                        .port = peer_port(lane.queue_pair)};
   qp.remote = SoftEndpoint{.address = address,
                            .queue_pair = lane.queue_pair,
                            .first_psn = lane.first_psn,
                            .mtu = std::min(standard_mtu(qp.local.mtu), peer.mtu)};
-  const uint32_t read_depth = std::clamp<uint32_t>(peer.read_depth, 1, kReadsAtOnce);
+  open_connection(qp, {.read_depth = std::clamp<uint32_t>(peer.read_depth, 1, kReadsAtOnce),
+                       .peer_read_depth = is_standby(qp) ? 1U : kReadsAtOnce});
+}
+
+// To qp.remote.
+void SoftNic::open_connection(QueuePair& qp, const ConnectionLimits& limits) const {
   qp.rc = std::make_unique<RcConnection>(
-      RcConnection{.requester = RcRequester({.peer_queue_pair = lane.queue_pair,
+      RcConnection{.requester = RcRequester({.peer_queue_pair = qp.remote.queue_pair,
                                              .first_psn = wide_psn(qp.local.first_psn),
                                              .window_packets = qp.local.window_packets,
                                              .work_requests = qp.config.work_requests,
                                              .mtu = qp.remote.mtu,
-                                             .read_depth = read_depth,
+                                             .read_depth = limits.read_depth,
                                              .paths = config_.paths,
                                              .path_seed = qp.local.queue_pair,
                                              .loss = config_.loss,
-                                             .silence_limit = config_.silence_limit}),
-                   .responder = RcResponder({.peer_queue_pair = lane.queue_pair,
-                                             .first_psn = wide_psn(lane.first_psn),
-                                             .read_depth = is_standby(qp) ? 1U : kReadsAtOnce,
-                                             .mtu = qp.remote.mtu},
-                                            qp.receives),
+                                             .silence_limit = config_.silence_limit,
+                                             .not_ready_limit = config_.silence_limit}),
+                   .responder = RcResponder({.peer_queue_pair = qp.remote.queue_pair,
+                                             .first_psn = wide_psn(qp.remote.first_psn),
+                                             .read_depth = limits.peer_read_depth,
+                                             .mtu = qp.remote.mtu,
+                                             .access = limits.access,
+                                             .rnr_delay = limits.rnr_delay},
+                                            qp.receive_queue()),
                    .recovery = {},
                    .next_notification = Instant()});
   qp.state = QueuePair::State::kConnected;
@@ -80,15 +89,7 @@ void SoftNic::open_lane(QueuePair& qp, const RcEndpoint& peer, const RcLane& lan
 size_t SoftNic::post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) {
   QueuePair* qp = find(id);
   PACECAR_CHECK(qp != nullptr);
-  if (!speaks_standard()) return 0;
-  size_t taken = 0;
-  for (const ReceiveRequest& request : requests) {
-    PACECAR_CHECK(request.length == 0 ||
-                  memory_.owner_may_write(request.local_key, request.local, request.length));
-    if (!qp->receives.push(request)) break;
-    ++taken;
-  }
-  return taken;
+  return speaks_standard() ? take_receives(qp->receives, requests) : 0;
 }
 
 std::string SoftNic::peer(QueuePairId id) const {
@@ -130,6 +131,8 @@ void SoftNic::on_standard(Instant now, const RxPacket& packet) {
     ++counters_.malformed;
     return;
   }
+  const roce::Kind kind = roce::shape_of(rc.opcode).kind;
+  if (kind == roce::Kind::kDatagram) return on_datagram(packet, rc);
   QueuePair* qp = find_end(rc.destination_qp);
   // What has broken repeats its refusal until the peer has heard it.
   const bool open =
@@ -143,15 +146,13 @@ void SoftNic::on_standard(Instant now, const RxPacket& packet) {
     ++counters_.wrong_source;
     return;
   }
-  if (!roce::verify_icrc({*packet.source, config_.address, packet.ipv4_fragment}, packet.bytes)) {
-    ++counters_.bad_checksum;
-    return;
-  }
+  if (!right_icrc(packet)) return;
   if (packet.ecn == Ecn::kCongestion) notify_congestion(*qp, now);
-  switch (roce::shape_of(rc.opcode).kind) {
+  switch (kind) {
     case roce::Kind::kSend:
     case roce::Kind::kWrite:
     case roce::Kind::kReadRequest:
+    case roce::Kind::kAtomic:
       on_request(*qp, rc, now);
       break;
     case roce::Kind::kCnp:
@@ -161,6 +162,17 @@ void SoftNic::on_standard(Instant now, const RxPacket& packet) {
       on_answer(*qp, rc, now - packet.waited, now);
       break;
   }
+}
+
+// Else it is counted.
+bool SoftNic::right_icrc(const RxPacket& packet) {
+  const roce::Route route{*packet.source, config_.address, packet.ipv4_fragment};
+  if (config_.identifies_datagrams ? unidentified_.verify(route, packet.bytes)
+                                   : roce::verify_icrc(route, packet.bytes)) {
+    return true;
+  }
+  ++counters_.bad_checksum;
+  return false;
 }
 
 void SoftNic::notify_congestion(QueuePair& qp, Instant now) {
@@ -251,8 +263,8 @@ void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now)
 // --- out ---
 
 // The packet with its memory in the slab.
-TxPacket SoftNic::standard_packet(const QueuePair& qp, const roce::Packet& packet, uint16_t path,
-                                  TrafficClass traffic_class) {
+TxPacket SoftNic::standard_packet(const Address& destination, const roce::Packet& packet,
+                                  uint16_t path, TrafficClass traffic_class) {
   const auto header = slab_.take(roce::header_bytes(packet.opcode));
   const auto trailer = slab_.take(roce::trailer_bytes(packet.payload.size()));
   roce::encode(packet, header);
@@ -261,12 +273,14 @@ TxPacket SoftNic::standard_packet(const QueuePair& qp, const roce::Packet& packe
   Address source = config_.address;
   const bool control = traffic_class == TrafficClass::kControl;
   source.port = config_.source_ports[control ? config_.paths : path];
-  wire::store_checksum(roce::icrc({source, qp.remote.address}, header, packet.payload, padding),
-                       trailer.last<roce::kIcrcBytes>());
+  const uint32_t fragment = config_.identifies_datagrams ? kIpv4Unidentified : kIpv4Fragment;
+  wire::store_checksum(
+      roce::icrc({source, destination, fragment}, header, packet.payload, padding),
+      trailer.last<roce::kIcrcBytes>());
   return {.header = header,
           .payload = packet.payload,
           .trailer = trailer,
-          .destination = &qp.remote.address,
+          .destination = &destination,
           .path = control ? uint16_t{0} : path,
           .traffic_class = traffic_class};
 }
@@ -285,7 +299,7 @@ size_t SoftNic::transmit_standard(QueuePair& qp, Instant now, Bytes budget,
          (count == 0 || sent.payload + config_.mtu <= budget)) {
     const bool ask = sparse || sent.payload + requester.next_bytes() >= last_from;
     if (!requester.next_packet(now, ask, &packet)) break;
-    out[count] = standard_packet(qp, packet.packet, path, qp.config.traffic_class);
+    out[count] = standard_packet(qp.remote.address, packet.packet, path, qp.config.traffic_class);
     sent.payload += packet.packet.payload.size();
     sent.wire += out[count++].size() + config_.wire_overhead_bytes;
     counters_.packets_retransmitted += packet.retransmission ? 1 : 0;
@@ -315,13 +329,13 @@ size_t SoftNic::transmit_answers(QueuePair& qp, Instant now, std::span<TxPacket>
   if (rc.notification_due && room()) {
     const roce::Packet notification{.opcode = roce::Opcode::kCnp,
                                     .destination_qp = qp.remote.queue_pair};
-    out[count++] = standard_packet(qp, notification, path, TrafficClass::kControl);
+    out[count++] = standard_packet(qp.remote.address, notification, path, TrafficClass::kControl);
     rc.notification_due = false;
   }
   roce::Packet answer;
   while (room() && payload_bytes < config_.burst_bytes &&
          rc.responder.next_answer(memory_, &answer)) {
-    out[count++] = standard_packet(qp, answer, path, traffic_class);
+    out[count++] = standard_packet(qp.remote.address, answer, path, traffic_class);
     payload_bytes += answer.payload.size();
     if (answer.opcode == roce::Opcode::kAck) {
       ++counters_.acks_sent;

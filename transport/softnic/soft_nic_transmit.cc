@@ -195,7 +195,10 @@ size_t SoftNic::transmit_control(Instant now, std::span<TxPacket> out) {
   for (size_t left = controls_.size(); left > 0 && count < out.size(); --left) {
     if (controls_.empty()) break;  // another's packet has taken it along
     QueuePair& qp = *queue_pairs_[controls_.take()];
-    if (qp.state != QueuePair::State::kConnected) continue;
+    if (qp.state != QueuePair::State::kConnected) {
+      if (qp.state == QueuePair::State::kOpen) count += transmit_datagrams(qp, out.subspan(count));
+      continue;
+    }
     count += transmit_queue_pair(qp, now, config_.burst_bytes, out.subspan(count));
     wake(qp);
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "transport/base/check.h"
 #include "transport/verbs/work_id.h"
 
 namespace pacecar {
@@ -18,9 +19,11 @@ ibv_wr_opcode opcode_of(Opcode opcode) {
     case Opcode::kSend:
       return IBV_WR_SEND;
     case Opcode::kRead:
+      return IBV_WR_RDMA_READ;
+    default:  // of Service::kStandard, which this NIC does not have
       break;
   }
-  return IBV_WR_RDMA_READ;
+  PACECAR_CHECK(!"a work request that no queue pair of this NIC takes");
 }
 
 // The operation of a request that is built by calls.

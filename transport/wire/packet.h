@@ -40,6 +40,8 @@ enum class Ecn : uint8_t { kNotCapable = 0, kCapable1 = 1, kCapable0 = 2, kConge
 // chooses another, and "don't fragment". Packets that are never fragmented may all have the same
 // identification (RFC 6864).
 inline constexpr uint32_t kIpv4Fragment = 0x5043'4000;
+// Likewise as UDP sockets send it, without an identification.
+inline constexpr uint32_t kIpv4Unidentified = 0x0000'4000;
 
 // One datagram to send: header, payload and trailer, gathered in this order.
 struct TxPacket {

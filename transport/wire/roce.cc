@@ -15,6 +15,7 @@ using wire::store_be32;
 using wire::store_be64;
 
 // The second byte of the BTH: solicited event, migration state, padding, version.
+constexpr uint8_t kSolicited = 0x80;
 constexpr uint8_t kMigrated = 0x40;  // as hardware without alternate paths sends it
 constexpr unsigned kPadShift = 4;
 constexpr uint8_t kVersionMask = 0x0F;
@@ -30,17 +31,22 @@ constexpr bool has_reth(Shape shape) {
 }
 
 constexpr bool has_aeth(Shape shape) {
-  return shape.kind == Kind::kAck ||
+  return shape.kind == Kind::kAck || shape.kind == Kind::kAtomicAck ||
          (shape.kind == Kind::kReadResponse && (shape.first || shape.last));
 }
 
 constexpr bool has_payload(Shape shape) {
   return shape.kind == Kind::kSend || shape.kind == Kind::kWrite ||
-         shape.kind == Kind::kReadResponse;
+         shape.kind == Kind::kReadResponse || shape.kind == Kind::kDatagram;
 }
 
 constexpr size_t header_bytes_of(Shape shape) {
   if (shape.kind == Kind::kCnp) return kBthBytes + kCnpReservedBytes;
+  if (shape.kind == Kind::kAtomic) return kBthBytes + kAtomicEthBytes;
+  if (shape.kind == Kind::kAtomicAck) return kBthBytes + kAethBytes + kAtomicAckBytes;
+  if (shape.kind == Kind::kDatagram) {
+    return kBthBytes + kDethBytes + (shape.immediate ? kImmediateBytes : 0);
+  }
   return kBthBytes + (has_reth(shape) ? kRethBytes : 0) + (has_aeth(shape) ? kAethBytes : 0) +
          (shape.immediate ? kImmediateBytes : 0);
 }
@@ -50,6 +56,37 @@ constexpr bool right_payload(Shape shape, size_t payload) {
   if (!has_payload(shape)) return payload == 0;
   const bool only = shape.first && shape.last;
   return only || payload > 0;
+}
+
+// What follows the BTH.
+Decoded decode_headers(Shape shape, const uint8_t* at, Packet& packet) {
+  if (has_reth(shape)) {
+    packet.address = load_be64(at);
+    packet.key = load_be32(at + 8);
+    packet.length = load_be32(at + 12);
+    at += kRethBytes;
+  }
+  if (shape.kind == Kind::kAtomic) {
+    packet.address = load_be64(at);
+    packet.key = load_be32(at + 8);
+    packet.operand = load_be64(at + 12);
+    packet.compare = load_be64(at + 20);
+  }
+  if (shape.kind == Kind::kDatagram) {
+    packet.queue_key = load_be32(at);
+    packet.source_qp = load_be32(at + 4) & kPsnMask;
+    at += kDethBytes;
+  }
+  if (has_aeth(shape)) {
+    const uint32_t aeth = load_be32(at);
+    packet.syndrome = static_cast<uint8_t>(aeth >> 24);
+    packet.msn = aeth & kPsnMask;
+    at += kAethBytes;
+    if (classify(packet.syndrome) == Syndrome::kReserved) return Decoded::kSyndrome;
+  }
+  if (shape.kind == Kind::kAtomicAck) packet.original = load_be64(at);
+  if (shape.immediate) packet.immediate = load_be32(at);
+  return Decoded::kOk;
 }
 
 }  // namespace
@@ -88,7 +125,8 @@ void encode(const Packet& packet, std::span<uint8_t> to) {
   PACECAR_DCHECK(to.size() >= header_bytes_of(shape));
   uint8_t* at = to.data();
   at[0] = static_cast<uint8_t>(packet.opcode);
-  at[1] = static_cast<uint8_t>(kMigrated | pad_bytes(packet.payload.size()) << kPadShift);
+  at[1] = static_cast<uint8_t>((packet.solicited ? kSolicited : 0) | kMigrated |
+                               pad_bytes(packet.payload.size()) << kPadShift);
   at[2] = at[3] = 0xFF;
   const uint32_t congestion = shape.kind == Kind::kCnp ? kBackwardCongestion : 0;
   store_be32(congestion | (packet.destination_qp & kPsnMask), at + 4);
@@ -100,10 +138,22 @@ void encode(const Packet& packet, std::span<uint8_t> to) {
     store_be32(packet.length, at + 12);
     at += kRethBytes;
   }
+  if (shape.kind == Kind::kAtomic) {
+    store_be64(packet.address, at);
+    store_be32(packet.key, at + 8);
+    store_be64(packet.operand, at + 12);
+    store_be64(packet.compare, at + 20);
+  }
+  if (shape.kind == Kind::kDatagram) {
+    store_be32(packet.queue_key, at);
+    store_be32(packet.source_qp & kPsnMask, at + 4);
+    at += kDethBytes;
+  }
   if (has_aeth(shape)) {
     store_be32(uint32_t{packet.syndrome} << 24 | (packet.msn & kPsnMask), at);
     at += kAethBytes;
   }
+  if (shape.kind == Kind::kAtomicAck) store_be64(packet.original, at);
   if (shape.immediate) store_be32(packet.immediate, at);
   if (shape.kind == Kind::kCnp) std::fill_n(at, kCnpReservedBytes, uint8_t{0});
 }
@@ -128,22 +178,8 @@ Decoded decode(std::span<const uint8_t> datagram, Packet& packet) {
   const uint32_t psn = load_be32(at + 8);
   packet.psn = psn & kPsnMask;
   packet.ack_request = (psn & kAckRequest) != 0;
-  at += kBthBytes;
-  if (has_reth(shape)) {
-    packet.address = load_be64(at);
-    packet.key = load_be32(at + 8);
-    packet.length = load_be32(at + 12);
-    at += kRethBytes;
-  }
-  if (has_aeth(shape)) {
-    const uint32_t aeth = load_be32(at);
-    packet.syndrome = static_cast<uint8_t>(aeth >> 24);
-    packet.msn = aeth & kPsnMask;
-    at += kAethBytes;
-    if (classify(packet.syndrome) == Syndrome::kReserved) return Decoded::kSyndrome;
-  }
-  if (shape.immediate) packet.immediate = load_be32(at);
-  return Decoded::kOk;
+  packet.solicited = (at[1] & kSolicited) != 0;
+  return decode_headers(shape, at + kBthBytes, packet);
 }
 
 }  // namespace pacecar::roce

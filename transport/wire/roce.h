@@ -1,6 +1,6 @@
-// The packets of standard RoCE v2: reliable connections (RC) of the InfiniBand Architecture
-// Specification vol. 1 (chapter 9; headers: 9.2 to 9.6), and the congestion notification of its
-// annex A17. README.md has the layout. The ICRC that ends them is in icrc.h.
+// The packets of standard RoCE v2: reliable connections (RC) and unreliable datagrams (UD) of the
+// InfiniBand Architecture Specification vol. 1 (chapter 9; headers: 9.2 to 9.6), and the congestion
+// notification of its annex A17. README.md has the layout. The ICRC that ends them is in icrc.h.
 //
 // Decoders accept any bytes and say what is wrong with them. Queue pair numbers, PSNs and MSNs have
 // 24 bits; encoders send the low 24 bits.
@@ -40,10 +40,26 @@ enum class Opcode : uint8_t {
   kReadLast = 0x0F,
   kReadOnly = 0x10,
   kAck = 0x11,
+  kAtomicAck = 0x12,
+  kCompareSwap = 0x13,
+  kFetchAdd = 0x14,
+  kUdSendOnly = 0x64,
+  kUdSendOnlyImm = 0x65,
   kCnp = 0x81,  // congestion notification packet: annex A17, 17.9.3
 };
 
-enum class Kind : uint8_t { kUnknown, kSend, kWrite, kReadRequest, kReadResponse, kAck, kCnp };
+enum class Kind : uint8_t {
+  kUnknown,
+  kSend,
+  kWrite,
+  kReadRequest,
+  kReadResponse,
+  kAck,
+  kAtomic,
+  kAtomicAck,
+  kDatagram,
+  kCnp
+};
 
 // What an opcode says of its packet.
 struct Shape {
@@ -91,6 +107,15 @@ constexpr Shape shape_of(Opcode opcode) {
       return {Kind::kReadResponse, true, true, false};
     case Opcode::kAck:
       return {Kind::kAck, true, true, false};
+    case Opcode::kAtomicAck:
+      return {Kind::kAtomicAck, true, true, false};
+    case Opcode::kCompareSwap:
+    case Opcode::kFetchAdd:
+      return {Kind::kAtomic, true, true, false};
+    case Opcode::kUdSendOnly:
+      return {Kind::kDatagram, true, true, false};
+    case Opcode::kUdSendOnlyImm:
+      return {Kind::kDatagram, true, true, true};
     case Opcode::kCnp:
       return {Kind::kCnp, true, true, false};
   }
@@ -124,16 +149,23 @@ constexpr Syndrome classify(uint8_t syndrome) {
 // How long the sender of a "receiver not ready" wants to be left alone (table 45), by the low five
 // bits of the syndrome.
 Duration rnr_delay(uint8_t syndrome);
-// The syndrome that asks for 0.32 ms.
-inline constexpr uint8_t kReceiverNotReady = 0x20 | 10;
+// Such a syndrome, by the code of the delay.
+constexpr uint8_t receiver_not_ready(uint8_t delay) {
+  return static_cast<uint8_t>(0x20 | (delay & 0x1F));
+}
+inline constexpr uint8_t kUsualRnrDelay = 10;  // 0.32 ms
 
 inline constexpr size_t kBthBytes = 12;
 inline constexpr size_t kRethBytes = 16;
 inline constexpr size_t kAethBytes = 4;
 inline constexpr size_t kImmediateBytes = 4;
+inline constexpr size_t kAtomicEthBytes = 28;
+inline constexpr size_t kAtomicAckBytes = 8;
+inline constexpr size_t kDethBytes = 8;
+inline constexpr size_t kGrhBytes = 40;  // before a datagram's payload, in memory only
 inline constexpr size_t kIcrcBytes = 4;
 inline constexpr size_t kCnpReservedBytes = 16;
-inline constexpr size_t kMaxHeaderBytes = kBthBytes + kRethBytes + kImmediateBytes;
+inline constexpr size_t kMaxHeaderBytes = kBthBytes + kAtomicEthBytes;
 inline constexpr size_t kMaxTrailerBytes = 3 + kIcrcBytes;
 inline constexpr Bytes kMaxMessageBytes = Bytes{1} << 31;  // 9.4.1
 
@@ -141,16 +173,36 @@ inline constexpr Bytes kMaxMessageBytes = Bytes{1} << 31;  // 9.4.1
 struct Packet {
   Opcode opcode = Opcode::kAck;
   bool ack_request = false;
+  bool solicited = false;  // the receiver's program should be told at once
   uint8_t syndrome = 0;
   uint32_t destination_qp = 0;
   uint32_t psn = 0;
   uint32_t msn = 0;
-  uint64_t address = 0;  // RETH: of the whole write, or of what is to be read
+  uint64_t address = 0;  // of the whole write, of what is to be read, or of an atomic's word
   uint32_t key = 0;
   uint32_t length = 0;
   uint32_t immediate = 0;
+  uint64_t operand = 0;    // of an atomic: what is swapped in or added
+  uint64_t compare = 0;    // of a compare-and-swap
+  uint64_t original = 0;   // of its answer: the word before
+  uint32_t queue_key = 0;  // of a datagram
+  uint32_t source_qp = 0;  // likewise
   std::span<const uint8_t> payload;  // without padding
 };
+
+// Where many processes share one address, each has a slot, whose UDP port follows from it. Their
+// queue pairs' numbers begin with the slot, so that a number tells a peer the port. NICs that have
+// the address for themselves use small numbers and the standard port: slot 0.
+inline constexpr unsigned kSlotShift = 18;
+inline constexpr uint32_t kSlots = 1U << (24 - kSlotShift);
+inline constexpr uint16_t kFirstSlotPort = 14791;  // of slot 1
+
+constexpr uint16_t port_of_slot(uint32_t slot) {
+  return slot == 0 ? kUdpPort : static_cast<uint16_t>(kFirstSlotPort + slot - 1);
+}
+constexpr uint16_t port_of(uint32_t queue_pair) {
+  return port_of_slot((queue_pair & 0xFF'FFFF) >> kSlotShift);
+}
 
 size_t header_bytes(Opcode opcode);
 // What fills a payload up to a multiple of four bytes, zeros.

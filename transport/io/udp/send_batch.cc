@@ -23,8 +23,8 @@ bool same_destination(const TxPacket& a, const TxPacket& b) {
 
 }  // namespace
 
-SendBatch::SendBatch(size_t datagram_limit, bool ipv4)
-    : datagram_limit_(datagram_limit), ipv4_(ipv4) {
+SendBatch::SendBatch(size_t datagram_limit, bool ipv4, bool identifies)
+    : datagram_limit_(datagram_limit), ipv4_(ipv4), identifies_(identifies) {
   PACECAR_CHECK(datagram_limit <= kMaxGroupBytes);
   for (size_t i = 0; i < kMaxGroups; ++i) {
     msghdr& message = messages_[i].msg_hdr;
@@ -65,7 +65,7 @@ size_t SendBatch::add_group(std::span<const TxPacket> packets, bool segment,
   message.msg_namelen = named ? to_sockaddr(*first.destination, names_[groups_]) : 0;
   message.msg_iov = &iovecs_[iovec_count_];
   message.msg_iovlen = 0;
-  append(first, message);
+  append(first, 0, message);
   size_t count = 1;
   size_t bytes = size;
   const size_t limit = segment ? std::min(packets.size(), kMaxSegments) : 1;
@@ -74,7 +74,7 @@ size_t SendBatch::add_group(std::span<const TxPacket> packets, bool segment,
     // An empty datagram cannot be part of a group: the kernel would not see it.
     if (next.size() > size || next.size() == 0 || bytes + next.size() > kMaxGroupBytes) break;
     if (!same_socket(first, next) || !same_destination(first, next)) break;
-    append(next, message);
+    append(next, count, message);
     ++count;
     bytes += next.size();
     if (next.size() < size) break;  // only the last may be shorter
@@ -87,10 +87,27 @@ size_t SendBatch::add_group(std::span<const TxPacket> packets, bool segment,
   return count;
 }
 
-void SendBatch::append(const TxPacket& packet, msghdr& message) {
+void SendBatch::append(const TxPacket& packet, size_t place, msghdr& message) {
   append(packet.header, message);
   append(packet.payload, message);
-  append(packet.trailer, message);
+  append(identifies_ && place > 0 ? identified(packet, place) : packet.trailer, message);
+}
+
+// The trailer with the ICRC that the datagram has in this place.
+std::span<const uint8_t> SendBatch::identified(const TxPacket& packet, size_t place) {
+  const size_t size = packet.trailer.size();
+  PACECAR_CHECK(size >= roce::kIcrcBytes && size <= roce::kMaxTrailerBytes);
+  if (effect_.datagram_bytes() != packet.size()) {
+    effect_ = roce::IdentificationEffect(packet.size());
+  }
+  const auto trailer = std::span(trailers_[iovec_count_]).first(size);
+  std::ranges::copy(packet.trailer, trailer.begin());
+  uint8_t* const at = trailer.last<roce::kIcrcBytes>().data();
+  uint32_t icrc;  // little-endian, as the effect
+  std::memcpy(&icrc, at, sizeof icrc);
+  icrc ^= effect_.of(static_cast<uint16_t>(place));
+  std::memcpy(at, &icrc, sizeof icrc);
+  return trailer;
 }
 
 void SendBatch::append(std::span<const uint8_t> part, msghdr& message) {

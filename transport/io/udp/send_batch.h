@@ -11,7 +11,9 @@
 #include <span>
 
 #include "transport/io/sockaddr.h"
+#include "transport/wire/icrc.h"
 #include "transport/wire/packet.h"
+#include "transport/wire/roce.h"
 
 namespace pacecar {
 
@@ -22,8 +24,10 @@ class SendBatch {
   static constexpr size_t kMaxSegments = 64;       // UDP_MAX_SEGMENTS of Linux before 6.9
   static constexpr size_t kMaxGroupBytes = 65000;  // below IP's 65,535 with any headers
 
-  // For sockets of one IP version; longer datagrams than the limit are never planned.
-  SendBatch(size_t datagram_limit, bool ipv4);
+  // For sockets of one IP version; longer datagrams than the limit are never planned. With
+  // `identifies` they are RoCE v2 over IPv4: the kernel identifies the datagrams of a group by
+  // their places in it, from 0 on, and their ICRCs say so.
+  SendBatch(size_t datagram_limit, bool ipv4, bool identifies = false);
   SendBatch(const SendBatch&) = delete;  // the message headers point into the object
   SendBatch& operator=(const SendBatch&) = delete;
 
@@ -52,11 +56,13 @@ class SendBatch {
   bool can_send(const TxPacket& packet) const;
   bool iovecs_left() const { return iovec_count_ + 3 <= kMaxIovecs; }
   size_t add_group(std::span<const TxPacket> packets, bool segment, const Address& connected);
-  void append(const TxPacket& packet, msghdr& message);
+  void append(const TxPacket& packet, size_t place, msghdr& message);
+  std::span<const uint8_t> identified(const TxPacket& packet, size_t place);
   void append(std::span<const uint8_t> part, msghdr& message);
 
   const size_t datagram_limit_;
   const bool ipv4_;
+  const bool identifies_;
   size_t groups_ = 0;
   size_t iovec_count_ = 0;
   std::array<mmsghdr, kMaxGroups> messages_{};
@@ -64,6 +70,8 @@ class SendBatch {
   std::array<SocketAddress, kMaxGroups> names_;
   std::array<Control, kMaxGroups> controls_{};
   std::array<iovec, kMaxIovecs> iovecs_;
+  roce::IdentificationEffect effect_;  // of the newest size
+  std::array<std::array<uint8_t, roce::kMaxTrailerBytes>, kMaxIovecs> trailers_;  // by their iovecs
 };
 
 }  // namespace pacecar

@@ -47,7 +47,7 @@ class UdpIo final : public PacketIo {
         local_(local),
         receiver_(std::move(receiver)),
         segments_(segments),
-        batch_(caps.datagram_bytes, is_ipv4(local)) {
+        batch_(caps.datagram_bytes, is_ipv4(local), caps.identifies_datagrams) {
     for (Source& source : sources) {
       transmitters_.push_back({.source = std::move(source), .newest = {}, .connected = {}});
     }
@@ -103,6 +103,8 @@ UdpIo::Transmitter& UdpIo::transmitter_for(const TxPacket& packet) {
 }
 
 void UdpIo::settle_on(Transmitter& transmitter, const Address& destination) {
+  // The kernel would number what a connected socket sends, beginning anywhere.
+  if (caps_.identifies_datagrams) return;
   if (destination == transmitter.connected) return;
   if (destination != transmitter.newest) {
     transmitter.newest = destination;
@@ -271,6 +273,7 @@ Result<std::unique_ptr<PacketIo>> open_on(const UdpConfig& config, const Interfa
   caps.line_rate = interface.speed;
   caps.checks_payload = true;  // the UDP checksum
   caps.sees_ecn = true;
+  caps.identifies_datagrams = config.identifies && is_ipv4(*local);
   caps.jitter = kJitter;
   caps.pause = kPause;
   return std::make_unique<UdpIo>(caps, *bound, std::move(*receiver), std::move(*transmitters),

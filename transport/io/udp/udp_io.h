@@ -29,6 +29,8 @@ struct UdpConfig {
   uint64_t beginning_bits = 0;
   uint64_t beginning = 0;
   bool without_checksum = false;  // IPv6 datagrams without UDP checksum are received, too
+  // PacketIoCaps::identifies_datagrams: all that is sent is RoCE v2 then.
+  bool identifies = false;
   Bytes datagram_limit = 65000;   // for a network whose MTU is smaller than the interface's
 };
 

@@ -46,7 +46,7 @@ Result<UdpSocket> open_bound(const Address& local) {
   if (bind(udp.fd(), &raw.any, length) != 0) {
     if (errno == EADDRINUSE) {
       return fail(
-          ErrorCode::kSystem,
+          ErrorCode::kUnavailable,
           fmt::format("the UDP port of {} is taken, by another program or (4791) by the "
                       "kernel's rdma_rxe: end that ('rmmod rdma_rxe'), use another address, "
                       "or set PACECAR_WIRE=extended, which takes any port",

@@ -1,0 +1,41 @@
+// What a program needs to find in its environment to run over Pacecar's NICs.
+//
+// Pure functions; any thread.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "transport/base/result.h"
+
+namespace pacecar {
+
+// Through which interface the program comes.
+enum class ProgramInterface : uint8_t {
+  kVerbs,      // libibverbs: our library is loaded before it
+  kLibfabric,  // libfabric: our provider is found where it looks
+};
+
+struct LaunchPlan {
+  ProgramInterface as = ProgramInterface::kVerbs;
+  std::string library;  // libpacecar-verbs.so or libpacecar-fi.so, by its whole path
+  std::string nics;     // PACECAR_NICS; empty: as it is
+};
+
+using Assignment = std::pair<std::string, std::string>;
+// A variable of the environment as it is now.
+using Lookup = std::function<std::optional<std::string>(std::string_view name)>;
+
+// What to set, in addition to what is there; a list that is there goes on behind ours.
+std::vector<Assignment> assignments_for(const LaunchPlan& plan, const Lookup& now);
+
+// Where the library is, by the folder of the program `pacecar`: where it was built, or installed.
+// `exists` looks. Errors: kNotFound, with the places.
+Result<std::string> find_library(ProgramInterface as, const std::string& program_folder,
+                                 const std::function<bool(const std::string&)>& exists);
+
+}  // namespace pacecar

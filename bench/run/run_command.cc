@@ -1,0 +1,115 @@
+#include "bench/run/run_command.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "bench/perf/command_line.h"
+#include "bench/perf/console.h"
+#include "bench/perf/exit_code.h"
+#include "bench/perf/run_subcommand.h"
+#include "bench/run/launch.h"
+
+namespace pacecar {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  pacecar run -- ib_write_bw                      a program of libibverbs, unchanged
+  pacecar run --nic soft:udp:eth0 -- ib_send_bw -x 0 server
+  pacecar run --libfabric -- fi_pingpong          a program of libfabric
+  pacecar run --show -- PROGRAM                   what would be set, and nothing else
+The program sees a device for each NIC (pacecar_eth0) beside those that the host has. All that
+`pacecar info -c` lists applies to it, such as PACECAR_CC.
+Exit codes: those of the program; 1 it or the library that it needs is not there, 2 wrong usage.)";
+
+struct Flags {
+  std::string nic;
+  bool verbs = false;
+  bool libfabric = false;
+  bool show = false;
+  bool quiet = false;
+  std::vector<std::string> program;
+};
+
+void add_flags(CLI::App& app, Flags& flags) {
+  app.add_option("--nic", flags.nic, "NICs to use, as PACECAR_NICS: soft:udp:eth0 (all)");
+  auto* verbs = app.add_flag("--verbs", flags.verbs, "the program uses libibverbs (the default)");
+  app.add_flag("--libfabric", flags.libfabric, "it uses libfabric")->excludes(verbs);
+  app.add_flag("--show", flags.show, "print what would be set, and do not run it");
+  app.add_flag("-q,--quiet", flags.quiet, "do not say what was set");
+}
+
+std::string own_folder() {
+  std::error_code unreadable;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", unreadable);
+  return unreadable ? "." : program.parent_path().string();
+}
+
+std::optional<std::string> variable(std::string_view name) {
+  const char* const value = std::getenv(std::string(name).c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+int start(const Flags& flags, const std::vector<Assignment>& set, const perf::Console& console) {
+  for (const auto& [name, value] : set) {
+    console.note(fmt::format("{}={}", name, value));
+    setenv(name.c_str(), value.c_str(), 1);
+  }
+  std::vector<char*> argv;
+  for (const std::string& word : flags.program) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  console.error(fmt::format("cannot run {}: {}", flags.program[0], std::strerror(errno)));
+  return perf::kExitFailed;
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  // What follows -- is the program's, whatever it looks like.
+  char** const end = std::find_if(argv, argv + argc,
+                                  [](const char* word) { return std::strcmp(word, "--") == 0; });
+  Flags flags;
+  if (end != argv + argc) flags.program.assign(end + 1, argv + argc);
+  CLI::App app("Runs a program over Pacecar's NICs: pacecar run [flags] -- PROGRAM [arguments]",
+               "pacecar run");
+  add_flags(app, flags);
+  app.footer(kFooter);
+  const auto help = perf::parse_command_line(app, static_cast<int>(end - argv), argv);
+  const perf::Console console(flags.quiet, true);
+  if (!help) {
+    console.error(help.error().message);
+    return perf::kExitUsage;
+  }
+  if (!help->empty()) {
+    fmt::print("{}", *help);
+    return perf::kExitOk;
+  }
+  if (flags.program.empty()) {
+    console.error("no program is named: 'pacecar run -- PROGRAM' runs one");
+    return perf::kExitUsage;
+  }
+  LaunchPlan plan{.as = flags.libfabric ? ProgramInterface::kLibfabric : ProgramInterface::kVerbs,
+                  .nics = flags.nic};
+  auto library = find_library(plan.as, own_folder(), [](const std::string& path) {
+    return access(path.c_str(), R_OK) == 0;
+  });
+  if (!library) {
+    console.error(library.error().message);
+    return perf::kExitFailed;
+  }
+  plan.library = std::move(*library);
+  const auto set = assignments_for(plan, variable);
+  if (!flags.show) return start(flags, set, console);
+  for (const auto& [name, value] : set) fmt::print("{}={}\n", name, value);
+  return perf::kExitOk;
+}
+
+}  // namespace pacecar

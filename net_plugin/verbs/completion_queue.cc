@@ -1,0 +1,260 @@
+// Completion queues: what is polled, and when somebody is told.
+#include <sched.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "net_plugin/verbs/forward.h"
+#include "net_plugin/verbs/objects.h"
+#include "transport/engine/clock.h"
+
+namespace pacecar::ibverbs {
+namespace {
+
+// A thread that has found nothing so often lets others run: there may be fewer processors than
+// threads that poll.
+constexpr uint32_t kEmptyPolls = 64;
+
+}  // namespace
+
+void CompletionQueue::add(const ibv_wc& wc, bool wanted) {
+  if (!queue.push(wc)) {
+    if (overrun) return;
+    overrun = true;
+    raise_event(context, {.element = {.cq = base()}, .event_type = IBV_EVENT_CQ_ERR});
+    return;
+  }
+  if (!armed || (solicited_only && !wanted && wc.status == IBV_WC_SUCCESS)) return;
+  ++held_back;
+  if (moderate_count > 1 && held_back < moderate_count) {
+    if (moderated_until == Instant::never()) moderated_until = clock_now() + moderate_period;
+    return;
+  }
+  tell();
+}
+
+void CompletionQueue::tell() {
+  armed = false;
+  held_back = 0;
+  moderated_until = Instant::never();
+  if (channel == nullptr) return;
+  CompletionQueue* const self = this;
+  if (static_cast<CompletionChannel*>(channel)->pipe.put(&self, sizeof self)) ++events_told;
+}
+
+void CompletionQueue::on_due(Instant /*now*/) {
+  if (armed) tell();
+}
+
+void CompletionQueue::forget(uint32_t qp_num) {
+  for (size_t left = queue.size(); left > 0; --left) {
+    const ibv_wc wc = queue.front();
+    queue.pop_front();
+    if (wc.qp_num != qp_num) queue.push(wc);
+  }
+}
+
+int poll_queue(ibv_cq* cq, int most, ibv_wc* wc) {
+  CompletionQueue& completions = queue_of(cq);
+  ProcessNic& nic = completions.nic();
+  int count = 0;
+  {
+    const Call call(nic);
+    if (completions.queue.empty()) nic.look();
+    for (; count < most && !completions.queue.empty(); ++count) {
+      wc[count] = completions.queue.front();
+      completions.queue.pop_front();
+    }
+    completions.empty_polls = count > 0 ? 0 : completions.empty_polls + 1;
+  }
+  if (completions.empty_polls > kEmptyPolls) sched_yield();
+  return count;
+}
+
+namespace {
+
+// Whoever waits for any completion is not made to wait for a solicited one.
+void arm(CompletionQueue& completions, bool solicited_only) {
+  completions.solicited_only = solicited_only && (!completions.armed || completions.solicited_only);
+  completions.armed = true;
+}
+
+int request_notification(ibv_cq* cq, int solicited_only) {
+  CompletionQueue& completions = queue_of(cq);
+  {
+    const std::lock_guard lock(completions.nic().mutex());
+    arm(completions, solicited_only != 0);
+  }
+  if (completions.channel != nullptr && does_not_block(completions.channel->fd)) {
+    completions.nic().hand_over();
+  }
+  return 0;
+}
+
+int modify_queue(ibv_cq* cq, ibv_modify_cq_attr* attr) {
+  if (attr->attr_mask != IBV_CQ_ATTR_MODERATE) return EINVAL;
+  CompletionQueue& completions = queue_of(cq);
+  const Call call(completions.nic());
+  if (completions.moderate_count == 0) completions.nic().add_timed(&completions);
+  completions.moderate_count = std::max<uint16_t>(1, attr->moderate.cq_count);
+  completions.moderate_period = Duration::from_us(attr->moderate.cq_period);
+  return 0;
+}
+
+// --- ibv_start_poll and what goes with it ---
+
+bool next_current(CompletionQueue& completions) {
+  if (completions.queue.empty()) return false;
+  completions.current = completions.queue.front();
+  completions.queue.pop_front();
+  completions.current_time_ns = static_cast<uint64_t>(clock_now().ns());
+  completions.wr_id = completions.current.wr_id;
+  completions.status = completions.current.status;
+  return true;
+}
+
+void end_poll(ibv_cq_ex* cq) {
+  queue_of(cq).polling.unlock();
+  queue_of(cq).nic().note_call();
+}
+
+// Keeps other threads from this queue until end_poll where there is something; the NIC is free, as
+// programs post what a completion calls for.
+int start_poll(ibv_cq_ex* cq, ibv_poll_cq_attr* attr) {
+  if (attr->comp_mask != 0) return EINVAL;
+  CompletionQueue& completions = queue_of(cq);
+  completions.polling.lock();
+  {
+    const std::lock_guard lock(completions.nic().mutex());
+    if (completions.queue.empty()) completions.nic().look();
+    if (next_current(completions)) return 0;
+  }
+  end_poll(cq);
+  return ENOENT;
+}
+
+int next_poll(ibv_cq_ex* cq) {
+  CompletionQueue& completions = queue_of(cq);
+  const std::lock_guard lock(completions.nic().mutex());
+  return next_current(completions) ? 0 : ENOENT;
+}
+
+void set_readers(CompletionQueue& q) {
+  q.start_poll = start_poll;
+  q.next_poll = next_poll;
+  q.end_poll = end_poll;
+  q.read_opcode = [](ibv_cq_ex* cq) { return queue_of(cq).current.opcode; };
+  q.read_vendor_err = [](ibv_cq_ex* cq) { return queue_of(cq).current.vendor_err; };
+  q.read_byte_len = [](ibv_cq_ex* cq) { return queue_of(cq).current.byte_len; };
+  q.read_imm_data = [](ibv_cq_ex* cq) { return queue_of(cq).current.imm_data; };
+  q.read_qp_num = [](ibv_cq_ex* cq) { return queue_of(cq).current.qp_num; };
+  q.read_src_qp = [](ibv_cq_ex* cq) { return queue_of(cq).current.src_qp; };
+  q.read_wc_flags = [](ibv_cq_ex* cq) { return queue_of(cq).current.wc_flags; };
+  q.read_slid = [](ibv_cq_ex* cq) { return uint32_t{queue_of(cq).current.slid}; };
+  q.read_sl = [](ibv_cq_ex* cq) { return queue_of(cq).current.sl; };
+  q.read_dlid_path_bits = [](ibv_cq_ex* cq) { return queue_of(cq).current.dlid_path_bits; };
+  q.read_completion_ts = [](ibv_cq_ex* cq) { return queue_of(cq).current_time_ns; };
+  q.read_completion_wallclock_ns = [](ibv_cq_ex*) {
+    timespec time{};
+    clock_gettime(CLOCK_REALTIME, &time);
+    return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+  };
+}
+
+CompletionQueue* create_queue(ibv_context* context, int entries, void* cq_context,
+                              ibv_comp_channel* channel, int vector) {
+  return made([&]() -> CompletionQueue* {
+    if (entries < 1 || entries > kMaxCqe || vector < 0 || vector >= context->num_comp_vectors) {
+      errno = EINVAL;
+      return nullptr;
+    }
+    auto queue = std::make_unique<CompletionQueue>(entries);
+    queue->context = context;
+    queue->channel = channel;
+    queue->cq_context = cq_context;
+    queue->cqe = entries;
+    pthread_mutex_init(&queue->mutex, nullptr);
+    pthread_cond_init(&queue->cond, nullptr);
+    set_readers(*queue);
+    if (channel != nullptr) ++channel->refcnt;
+    return queue.release();
+  });
+}
+
+ibv_cq_ex* create_queue_extended(ibv_context* context, ibv_cq_init_attr_ex* attr) {
+  constexpr auto kTold = uint64_t{IBV_WC_STANDARD_FLAGS} | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                         IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+  if ((attr->wc_flags & ~kTold) != 0) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
+  return create_queue(context, static_cast<int>(attr->cqe), attr->cq_context, attr->channel,
+                      static_cast<int>(attr->comp_vector));
+}
+
+}  // namespace
+
+void set_completion_calls(verbs_context& verbs) {
+  verbs.context.ops.poll_cq = poll_queue;
+  verbs.context.ops.req_notify_cq = request_notification;
+  verbs.modify_cq = modify_queue;
+  verbs.create_cq_ex = create_queue_extended;
+}
+
+}  // namespace pacecar::ibverbs
+
+using namespace pacecar;  // NOLINT: the C interface lies in no namespace
+using namespace pacecar::ibverbs;
+
+extern "C" {
+
+PACECAR_VERBS ibv_cq* ibv_create_cq(ibv_context* context, int entries, void* cq_context,
+                                    ibv_comp_channel* channel, int vector) {
+  if (!ours(context)) {
+    return CALL_REAL(ibv_create_cq, "IBVERBS_1.1")(context, entries, cq_context, channel, vector);
+  }
+  CompletionQueue* const queue = create_queue(context, entries, cq_context, channel, vector);
+  return queue == nullptr ? nullptr : queue->base();
+}
+
+PACECAR_VERBS int ibv_resize_cq(ibv_cq* cq, int entries) {
+  if (!is_ours(cq)) return CALL_REAL(ibv_resize_cq, "IBVERBS_1.1")(cq, entries);
+  CompletionQueue& completions = queue_of(cq);
+  const Call call(completions.nic());
+  if (entries < 1 || entries > kMaxCqe) return EINVAL;
+  completions.nic().turn();  // what is done counts
+  if (static_cast<size_t>(entries) < completions.queue.size()) return EINVAL;
+  FixedQueue<ibv_wc> resized(static_cast<size_t>(entries));
+  for (; !completions.queue.empty(); completions.queue.pop_front()) {
+    resized.push(completions.queue.front());
+  }
+  completions.queue = std::move(resized);
+  cq->cqe = entries;
+  return 0;
+}
+
+// Waits until all events that were told have been acknowledged, as its manual page says.
+PACECAR_VERBS int ibv_destroy_cq(ibv_cq* cq) {
+  if (!is_ours(cq)) return CALL_REAL(ibv_destroy_cq, "IBVERBS_1.1")(cq);
+  CompletionQueue& completions = queue_of(cq);
+  {
+    const Call call(completions.nic());
+    if (completions.users > 0) return EBUSY;
+    completions.nic().remove_timed(&completions);
+  }
+  if (completions.channel != nullptr) {
+    static_cast<CompletionChannel*>(completions.channel)->drop_unread(&completions);
+    --completions.channel->refcnt;
+  }
+  pthread_mutex_lock(&cq->mutex);
+  while (cq->comp_events_completed < completions.events_told) {
+    pthread_cond_wait(&cq->cond, &cq->mutex);
+  }
+  pthread_mutex_unlock(&cq->mutex);
+  pthread_cond_destroy(&cq->cond);
+  pthread_mutex_destroy(&cq->mutex);
+  delete &completions;
+  return 0;
+}
+
+}  // extern "C"

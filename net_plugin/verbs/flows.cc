@@ -1,0 +1,170 @@
+#include "net_plugin/verbs/flows.h"
+
+#include <algorithm>
+
+#include "cc/registry.h"
+
+namespace pacecar::ibverbs {
+namespace {
+
+constexpr Duration kGrantValidity = Duration::from_s(10);
+
+}  // namespace
+
+Result<std::unique_ptr<Flows>> Flows::make(const Params& params, Nic& nic, Rate first_rate,
+                                           HostLink* link) {
+  const auto info = controller_info(params.cc);
+  if (!info) return tl::unexpected(info.error());
+  if (info->allocator == "credit") {
+    return fail(ErrorCode::kInvalidArgument,
+                "PACECAR_CC=" + params.cc +
+                    " needs credit of the receiver, which programs of verbs do not exchange: use "
+                    "pace, swift or dcqcn");
+  }
+  const NicCaps& caps = nic.caps();
+  const FlowEnvironment environment{.line_rate = caps.line_rate,
+                                    .mtu = caps.mtu,
+                                    .overhead = caps.packet_overhead,
+                                    .burst_bytes = caps.burst_bytes,
+                                    .jitter = caps.jitter,
+                                    .pause = caps.pause,
+                                    .first_rate = first_rate,
+                                    .host_link = link};
+  auto controllers = make_controllers(params.cc, environment, params.rate_max, {}, caps.flows);
+  if (!controllers) return tl::unexpected(controllers.error());
+  return std::unique_ptr<Flows>(new Flows(nic, std::move(*controllers), caps.line_rate));
+}
+
+Flows::Flows(Nic& nic, std::unique_ptr<ControllerSet> controllers, Rate line_rate)
+    : nic_(nic),
+      controllers_(std::move(controllers)),
+      line_rate_(line_rate),
+      unsettled_(nic.caps().flows) {}
+
+Result<FlowId> Flows::join(const std::array<uint8_t, 16>& peer, Instant now) {
+  const auto [known, first] = by_peer_.try_emplace(peer, 0);
+  if (!first) {
+    ++flows_[known->second].users;
+    return known->second;
+  }
+  FlowId id = static_cast<FlowId>(flows_.size());
+  if (!free_.empty()) {
+    id = free_.back();
+    free_.pop_back();
+  } else if (id == nic_.caps().flows) {
+    by_peer_.erase(known);
+    return fail(ErrorCode::kUnavailable, "all flows of the NIC are used: raise PACECAR_MAX_FLOWS");
+  } else {
+    flows_.emplace_back();
+  }
+  known->second = id;
+  Flow& flow = flows_[id];
+  flow = Flow{.peer = peer, .users = 1, .controller = &controllers_->add_flow(now, id)};
+  grant(flow, now);
+  decide(id, now);
+  return id;
+}
+
+void Flows::leave(FlowId id, Instant now) {
+  Flow& flow = flows_[id];
+  if (--flow.users > 0) return;
+  unsettled_.remove(id);
+  controllers_->remove_flow(now, id);
+  by_peer_.erase(flow.peer);
+  flow = Flow{};
+  free_.push_back(id);
+}
+
+void Flows::grant(Flow& flow, Instant now) {
+  flow.granted = now;
+  flow.controller->on_grant(now, {.rate = line_rate_, .validity = kGrantValidity});
+}
+
+void Flows::on_posted(FlowId id, Bytes bytes, Instant now) {
+  Flow& flow = flows_[id];
+  if (now - flow.granted > kGrantValidity / 2) grant(flow, now);
+  flow.standing.backlog += bytes;
+  flow.controller->on_send(now, bytes);
+  unsettled_.add(id);
+}
+
+void Flows::poll(Instant now) {
+  std::array<FlowSignal, 16> signals;
+  size_t count = 0;
+  do {
+    count = nic_.poll_signals(signals);
+    for (const FlowSignal& signal : std::span(signals).first(count)) {
+      if (signal.flow >= flows_.size() || flows_[signal.flow].users == 0) continue;
+      on_signal(flows_[signal.flow], signal, now);
+      unsettled_.add(signal.flow);
+    }
+  } while (count == signals.size());
+  while (!unsettled_.empty()) settle(unsettled_.take(), now);
+  // What one flow does may change what others may do. After two rounds the rest can wait.
+  std::array<uint32_t, 16> changed;
+  count = changed.size();
+  for (int round = 0; count == changed.size() || (round < 2 && count > 0); ++round) {
+    count = controllers_->poll_changed(now, changed);
+    for (const uint32_t id : std::span(changed).first(count)) settle(id, now);
+  }
+}
+
+void Flows::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
+  Controller& controller = *flow.controller;
+  if (signal.lost > 0) {
+    controller.on_loss({.now = now,
+                        .lost = signal.lost,
+                        .in_flight = signal.in_flight,
+                        .sent = signal.sent,
+                        .rerouting = signal.rerouting});
+  }
+  if (signal.timed_out) controller.on_timeout(now);
+  if (signal.acked > 0) {
+    controller.on_ack({.now = now,
+                       .rtt = signal.rtt,
+                       .acked = signal.acked,
+                       .marked = signal.marked,
+                       .in_flight = signal.in_flight,
+                       .sent = signal.sent,
+                       .rerouting = signal.rerouting,
+                       .echo_marked = signal.echo_marked,
+                       .telemetry = {}});
+  }
+  flow.standing.acked += signal.acked;
+  flow.standing.backlog -= std::min(signal.acked, flow.standing.backlog);
+  flow.standing.in_flight = signal.in_flight;
+  flow.standing.sent = signal.sent;
+  if (signal.sharing > 0) flow.standing.sharing = signal.sharing;
+}
+
+void Flows::settle(FlowId id, Instant now) {
+  if (id >= flows_.size() || flows_[id].users == 0) return;
+  (void)flows_[id].controller->demand(now, flows_[id].standing);  // it learns where the flow stands
+  decide(id, now);
+}
+
+void Flows::decide(FlowId id, Instant now) {
+  Flow& flow = flows_[id];
+  Decision decision = flow.controller->decide(now);
+  // What waits at the receiving host is not the network's: the controller does not see it.
+  const Bytes receive_bytes = nic_.caps().receive_bytes;
+  if (receive_bytes != 0) decision.window = std::min(decision.window, receive_bytes / 4);
+  const bool same =
+      decision.rate == flow.decision.rate && decision.first_send == flow.decision.first_send &&
+      decision.window == flow.decision.window && decision.burst == flow.decision.burst &&
+      !decision.aligned && decision.grid == SendGrid();
+  flow.decision = decision;
+  if (same) return;
+  nic_.set_flow_limits(id,
+                       {.rate = decision.rate,
+                        .first_send = decision.first_send,
+                        .aligned = decision.aligned,
+                        .grid = decision.grid,
+                        .window = decision.window,
+                        .burst = decision.burst,
+                        .credit = decision.credit,
+                        .from_next_packet = decision.from_next_packet},
+                       now);
+}
+
+}  // namespace pacecar::ibverbs

@@ -1,0 +1,63 @@
+// What this process sends to each peer, under one congestion control: a flow is an address. Queue
+// pairs join the flow of their peer; the NIC applies its limits, and tells what came back.
+//
+// There is nobody at the peer who grants rates, as programs of verbs exchange numbers only: every
+// flow is granted the line rate, and goes by its sender's own signals and link.
+//
+// Pure but for its memory. Thread rule: one thread at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "cc/controller_set.h"
+#include "transport/base/params.h"
+#include "transport/base/result.h"
+#include "transport/base/work_list.h"
+#include "transport/nic/nic.h"
+
+namespace pacecar::ibverbs {
+
+class Flows {
+ public:
+  // Errors: kInvalidArgument (no such congestion control, or one that needs its receiver).
+  static Result<std::unique_ptr<Flows>> make(const Params& params, Nic& nic, Rate first_rate,
+                                             HostLink* link);
+
+  // The flow to the peer, for one more queue pair. Errors: kUnavailable.
+  Result<FlowId> join(const std::array<uint8_t, 16>& peer, Instant now);
+  void leave(FlowId id, Instant now);
+  void on_posted(FlowId id, Bytes bytes, Instant now);
+  // Takes the NIC's signals, and tells it new limits.
+  void poll(Instant now);
+  Instant next_deadline() const { return controllers_->next_deadline(); }
+
+ private:
+  struct Flow {
+    std::array<uint8_t, 16> peer{};
+    uint32_t users = 0;
+    Controller* controller = nullptr;
+    FlowStanding standing;
+    Decision decision;
+    Instant granted;
+  };
+
+  Flows(Nic& nic, std::unique_ptr<ControllerSet> controllers, Rate line_rate);
+  void grant(Flow& flow, Instant now);
+  void on_signal(Flow& flow, const FlowSignal& signal, Instant now);
+  void settle(FlowId id, Instant now);
+  void decide(FlowId id, Instant now);
+
+  Nic& nic_;
+  std::unique_ptr<ControllerSet> controllers_;
+  const Rate line_rate_;
+  std::vector<Flow> flows_;
+  std::vector<FlowId> free_;
+  std::map<std::array<uint8_t, 16>, FlowId> by_peer_;
+  WorkList unsettled_;
+};
+
+}  // namespace pacecar::ibverbs

@@ -1,0 +1,140 @@
+// Protection domains and memory regions.
+#include <cerrno>
+
+#include "net_plugin/verbs/forward.h"
+#include "net_plugin/verbs/objects.h"
+
+namespace pacecar::ibverbs {
+namespace {
+
+constexpr unsigned kKnownAccess =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+    IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
+constexpr unsigned kChangesMemory = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+
+bool allowed(unsigned flags) {
+  if ((flags & ~kKnownAccess) != 0) return false;
+  return (flags & kChangesMemory) == 0 || (flags & IBV_ACCESS_LOCAL_WRITE) != 0;
+}
+
+ibv_mr* register_region(ibv_pd* pd, void* address, size_t length, uint64_t iova, unsigned flags) {
+  return made([&]() -> ibv_mr* {
+    if (!allowed(flags)) {
+      errno = EINVAL;
+      return nullptr;
+    }
+    auto region = std::make_unique<Region>();
+    ProcessNic& nic = nic_of(pd->context);
+    const Call call(nic);
+    const auto registered = nic.nic().register_memory_as(address, length, access_of(flags), iova);
+    if (!registered) {
+      errno = error_number(registered.error());
+      return nullptr;
+    }
+    region->context = pd->context;
+    region->pd = pd;
+    region->addr = address;
+    region->length = length;
+    region->handle = region->lkey = region->rkey = registered->key;
+    region->region = *registered;
+    region->iova = iova;
+    region->local_write = (flags & IBV_ACCESS_LOCAL_WRITE) != 0;
+    nic.regions()[region->lkey] = region.get();
+    ++static_cast<Pd*>(pd)->users;
+    return region.release();
+  });
+}
+
+}  // namespace
+
+Access access_of(unsigned flags) {
+  Access access = Access::kLocalRead;
+  if ((flags & IBV_ACCESS_LOCAL_WRITE) != 0) access = access | Access::kLocalWrite;
+  if ((flags & IBV_ACCESS_REMOTE_WRITE) != 0) access = access | Access::kRemoteWrite;
+  if ((flags & IBV_ACCESS_REMOTE_READ) != 0) access = access | Access::kRemoteRead;
+  if ((flags & IBV_ACCESS_REMOTE_ATOMIC) != 0) access = access | Access::kRemoteAtomic;
+  return access;
+}
+
+}  // namespace pacecar::ibverbs
+
+using namespace pacecar;  // NOLINT: the C interface lies in no namespace
+using namespace pacecar::ibverbs;
+
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+extern "C" {
+
+PACECAR_VERBS ibv_pd* ibv_alloc_pd(ibv_context* context) {
+  if (!ours(context)) return CALL_REAL(ibv_alloc_pd, "IBVERBS_1.1")(context);
+  return made([&]() -> ibv_pd* {
+    auto* const pd = new Pd;
+    pd->context = context;
+    pd->handle = 0;
+    return pd;
+  });
+}
+
+PACECAR_VERBS int ibv_dealloc_pd(ibv_pd* pd) {
+  if (!is_ours(pd)) return CALL_REAL(ibv_dealloc_pd, "IBVERBS_1.1")(pd);
+  if (static_cast<Pd*>(pd)->users > 0) return EBUSY;
+  delete static_cast<Pd*>(pd);
+  return 0;
+}
+
+PACECAR_VERBS ibv_mr* ibv_reg_mr(ibv_pd* pd, void* address, size_t length, int access) {
+  if (!is_ours(pd)) return CALL_REAL(ibv_reg_mr, "IBVERBS_1.1")(pd, address, length, access);
+  return register_region(pd, address, length, reinterpret_cast<uint64_t>(address),
+                         static_cast<unsigned>(access));
+}
+
+PACECAR_VERBS ibv_mr* ibv_reg_mr_iova(ibv_pd* pd, void* address, size_t length, uint64_t iova,
+                                      int access) {
+  if (!is_ours(pd)) {
+    return CALL_REAL(ibv_reg_mr_iova, "IBVERBS_1.7")(pd, address, length, iova, access);
+  }
+  return register_region(pd, address, length, iova, static_cast<unsigned>(access));
+}
+
+PACECAR_VERBS ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, size_t length, uint64_t iova,
+                                       unsigned access) {
+  if (!is_ours(pd)) {
+    return CALL_REAL(ibv_reg_mr_iova2, "IBVERBS_1.8")(pd, address, length, iova, access);
+  }
+  return register_region(pd, address, length, iova, access);
+}
+
+PACECAR_VERBS ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova,
+                                        int fd, int access) {
+  if (!is_ours(pd)) {
+    return CALL_REAL(ibv_reg_dmabuf_mr, "IBVERBS_1.12")(pd, offset, length, iova, fd, access);
+  }
+  errno = EOPNOTSUPP;
+  return nullptr;
+}
+
+PACECAR_VERBS int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address, size_t length,
+                               int access) {
+  if (!is_ours(mr)) {
+    return CALL_REAL(ibv_rereg_mr, "IBVERBS_1.1")(mr, flags, pd, address, length, access);
+  }
+  errno = EOPNOTSUPP;
+  return IBV_REREG_MR_ERR_INPUT;
+}
+
+PACECAR_VERBS int ibv_dereg_mr(ibv_mr* mr) {
+  if (!is_ours(mr)) return CALL_REAL(ibv_dereg_mr, "IBVERBS_1.1")(mr);
+  auto* const region = static_cast<Region*>(mr);
+  {
+    ProcessNic& nic = nic_of(mr->context);
+    const Call call(nic);
+    nic.regions().erase(region->lkey);
+    nic.nic().deregister_memory(region->region);
+    --static_cast<Pd*>(mr->pd)->users;
+  }
+  delete region;
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,181 @@
+// What programs of verbs hold: each of ours begins with the structure that verbs.h declares.
+//
+// Thread rule: any thread may call; what is of a NIC is touched with its mutex held.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "net_plugin/verbs/process_nic.h"
+#include "transport/base/fixed_queue.h"
+#include "transport/io/udp/interfaces.h"
+
+namespace pacecar::ibverbs {
+
+inline constexpr int kMaxSge = 32;
+inline constexpr uint32_t kMaxInline = 1024;
+inline constexpr int kMaxWorkRequests = 32768;
+inline constexpr int kMaxCqe = 1 << 20;
+inline constexpr uint32_t kMaxMessage = 1U << 30;
+inline constexpr uint8_t kMaxReads = kMostReads;
+
+// A device that is listed: an interface, with a software NIC for each process that opens it.
+struct Device : ibv_device {
+  InterfaceInfo interface;
+  std::mutex mutex;
+  std::weak_ptr<ProcessNic> nic;  // while a context is open
+
+  // Errors: of the NIC.
+  Result<std::shared_ptr<ProcessNic>> open();
+};
+
+// Whether a device is one of ours, of which other objects then are.
+bool ours(const ibv_device* device);
+inline bool ours(const ibv_context* context) { return ours(context->device); }
+template <typename Object>
+bool is_ours(const Object* object) {
+  return ours(object->context);
+}
+
+// Something to read by a descriptor: fixed-size records through a pipe, so that a program's own
+// O_NONBLOCK counts, and poll() works.
+class EventPipe {
+ public:
+  EventPipe();
+  ~EventPipe();
+  EventPipe(const EventPipe&) = delete;
+  EventPipe& operator=(const EventPipe&) = delete;
+
+  int fd() const { return read_fd_; }
+  // False: full, which a program that reads never sees.
+  bool put(const void* record, size_t size) const;
+  // As read(2): false with errno.
+  bool take(void* record, size_t size) const;
+
+ private:
+  int read_fd_ = -1;
+  int write_fd_ = -1;
+};
+
+struct Context {
+  verbs_context verbs{};
+  std::shared_ptr<ProcessNic> nic;
+  EventPipe async;
+
+  ibv_context* base() { return &verbs.context; }
+  Device& device() { return *static_cast<Device*>(verbs.context.device); }
+};
+// `verbs` is the first member.
+inline Context& context_of(ibv_context* context) {
+  return *reinterpret_cast<Context*>(verbs_get_ctx(context));
+}
+inline ProcessNic& nic_of(ibv_context* context) { return *context_of(context).nic; }
+// What every context of ours has for calls (ibv_context_ops and verbs_context).
+void set_calls(verbs_context& verbs);
+
+// The ops of a call: with the NIC's lock, and a note to the keeper behind it.
+class Call {
+ public:
+  explicit Call(ProcessNic& nic) : nic_(nic) { nic_.mutex().lock(); }
+  ~Call() {
+    nic_.mutex().unlock();
+    nic_.note_call();
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+ private:
+  ProcessNic& nic_;
+};
+
+struct Pd : ibv_pd {
+  std::atomic<uint32_t> users = 0;
+};
+
+// A registered region, as local keys find it.
+struct Region : ibv_mr {
+  MemoryRegion region;
+  uint64_t iova = 0;  // what the program calls its first byte
+  bool local_write = false;
+};
+
+struct AddressHandle : ibv_ah {
+  std::array<uint8_t, 16> gid{};
+};
+
+// The program waits for it by other means than by reading it.
+bool does_not_block(int fd);
+
+struct CompletionQueue;
+struct CompletionChannel : ibv_comp_channel {
+  EventPipe pipe;
+
+  void drop_unread(CompletionQueue* ended);
+};
+
+struct CompletionQueue final : ibv_cq_ex, Timed {
+  explicit CompletionQueue(int entries) : ibv_cq_ex{}, queue(static_cast<size_t>(entries)) {}
+
+  ibv_cq* base() { return reinterpret_cast<ibv_cq*>(static_cast<ibv_cq_ex*>(this)); }
+  ProcessNic& nic() { return nic_of(context); }
+  // One more completion; `solicited`: somebody is to be told even if he waits for such only.
+  void add(const ibv_wc& wc, bool wanted);
+  // Of a queue pair that ends.
+  void forget(uint32_t qp_num);
+  void tell();
+  Instant due() const override { return moderated_until; }
+  void on_due(Instant now) override;
+
+  FixedQueue<ibv_wc> queue;
+  uint32_t users = 0;
+  uint32_t empty_polls = 0;
+  bool overrun = false;
+  // Armed: for any completion, or for solicited ones only. Told of, at most one event.
+  bool armed = false;
+  bool solicited_only = false;
+  uint32_t events_told = 0;  // and read; verbs.h counts those that are acknowledged
+  // Moderation: so many completions, or so long after the first.
+  uint16_t moderate_count = 0;
+  Duration moderate_period;
+  uint32_t held_back = 0;
+  Instant moderated_until = Instant::never();
+  std::mutex polling;  // from ibv_start_poll to ibv_end_poll
+  ibv_wc current{};    // between them
+  uint64_t current_time_ns = 0;
+};
+
+inline CompletionQueue& queue_of(ibv_cq* cq) {
+  return *static_cast<CompletionQueue*>(reinterpret_cast<ibv_cq_ex*>(cq));
+}
+inline CompletionQueue& queue_of(ibv_cq_ex* cq) { return *static_cast<CompletionQueue*>(cq); }
+
+struct SharedReceives;
+struct QueuePair;
+inline QueuePair& queue_pair_of(ibv_qp* qp);
+
+// What is told by ibv_get_async_event; the context's own of this object.
+void raise_event(ibv_context* context, const ibv_async_event& event);
+
+// Rights by ibv_access_flags.
+Access access_of(unsigned flags);
+
+// errno values, as verbs functions return them.
+int error_number(const Error& error);
+
+// Runs what makes an object; null with errno where it fails.
+template <typename Make>
+auto made(Make make) -> decltype(make()) {
+  try {
+    return make();
+  } catch (const std::bad_alloc&) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+}
+
+}  // namespace pacecar::ibverbs

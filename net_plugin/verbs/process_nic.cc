@@ -1,0 +1,224 @@
+#include "net_plugin/verbs/process_nic.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "net_plugin/verbs/log.h"
+#include "transport/engine/clock.h"
+#include "transport/engine/process_nic.h"
+
+namespace pacecar::ibverbs {
+namespace {
+
+// While callers have turned the NIC within this time, the keeper naps. Not for longer: a program
+// may look at its memory, and call nobody, for what a peer writes there.
+constexpr Duration kCallerPatience = Duration::from_us(100);
+constexpr Duration kNap = Duration::from_us(100);
+// Of a program that peers write to or read from nobody else turns the NIC: after a packet the
+// keeper looks for more for so long at least, as being woken takes longer.
+constexpr Duration kLeastSpin = Duration::from_us(200);
+// A decorator may hold packets back, which come out only when it is asked.
+constexpr Duration kBlindSleep = Duration::from_us(100);
+// What is left to acknowledge or repeat when the last context closes has so long to leave.
+constexpr Duration kLinger = Duration::from_ms(50);
+
+}  // namespace
+
+Result<std::unique_ptr<ProcessNic>> ProcessNic::open(const InterfaceInfo& interface,
+                                                     const Params& params) {
+  auto opened = open_process_nic(interface, params, log_sink());
+  if (!opened) return tl::unexpected(std::move(opened.error()));
+  const int wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (wake_fd < 0) return fail(ErrorCode::kSystem, "cannot make an eventfd");
+  std::unique_ptr<ProcessNic> nic(new ProcessNic(std::move(*opened), params, wake_fd));
+  HostLink* const link = nic->opened_.share ? &nic->opened_.share->outgoing() : nullptr;
+  auto flows = Flows::make(params, nic->nic(), first_rate(nic->opened_), link);
+  if (!flows) return tl::unexpected(std::move(flows.error()));
+  nic->flows_ = std::move(*flows);
+  nic->staging_ = std::make_unique<StagingPool>(nic->nic());
+  nic->keeper_ = std::thread([raw = nic.get()] { raw->keep(); });
+  return nic;
+}
+
+ProcessNic::ProcessNic(OpenedNic opened, const Params& params, int wake_fd)
+    : params_(params), opened_(std::move(opened)), wake_fd_(wake_fd) {}
+
+ProcessNic::~ProcessNic() {
+  if (keeper_.joinable()) {
+    const Instant give_up = clock_now() + kLinger;
+    for (bool busy = true; busy && clock_now() < give_up;) {
+      const std::lock_guard lock(mutex_);
+      turn();
+      busy = opened_.port->next_deadline() <= clock_now();
+    }
+    stop_ = true;
+    wake_keeper();
+    keeper_.join();
+  }
+  close(wake_fd_);
+}
+
+bool ProcessNic::deliver() {
+  std::array<Completion, 64> completions;
+  bool told = false;
+  size_t count = 0;
+  do {
+    count = nic().poll(completions);
+    for (const Completion& completion : std::span(completions).first(count)) {
+      const auto sink = sinks_.find(completion.queue_pair);
+      if (sink != sinks_.end()) sink->second->on_completion(completion);
+      told = true;
+    }
+  } while (count == completions.size());
+  return told;
+}
+
+void ProcessNic::look() {
+  const Instant now = clock_now();
+  const size_t received = opened_.port->receive(now);
+  if (received > 0 && !unfinished_ && deliver()) {
+    unfinished_ = true;
+    return;
+  }
+  if (received > 0 || unfinished_ || now >= deadline_) turn();
+}
+
+bool ProcessNic::turn() {
+  unfinished_ = false;
+  Instant now = clock_now();
+  const size_t received = opened_.port->receive(now);
+  if (received > 0) now = clock_now();
+  nic().on_time(now);
+  bool moved = deliver() || received > 0;
+  flows_->poll(now);
+  moved |= opened_.port->transmit(now) > 0;
+  moved |= deliver();  // datagrams are done when they have been handed over
+  for (Timed* const timed : timed_) {
+    if (timed->due() <= now) timed->on_due(now);
+  }
+  deadline_ = next_deadline();
+  return moved;
+}
+
+Instant ProcessNic::next_deadline() const {
+  Instant next = std::min(opened_.port->next_deadline(), flows_->next_deadline());
+  for (const Timed* const timed : timed_) next = std::min(next, timed->due());
+  return next;
+}
+
+void ProcessNic::let_out() {
+  const Instant now = clock_now();
+  flows_->poll(now);
+  opened_.port->transmit(now);
+  deadline_ = Instant();  // the next look turns everything
+}
+
+void ProcessNic::note_call() {
+  last_call_ns_.store(clock_now().ns(), std::memory_order_relaxed);
+  if (asleep_until_ns_.load(std::memory_order_relaxed) != 0) wake_keeper();
+}
+
+void ProcessNic::hand_over() {
+  last_call_ns_.store(0, std::memory_order_relaxed);
+  wake_keeper();
+}
+
+void ProcessNic::turn_until_readable(int fd) {
+  waiting_.fetch_add(1);
+  pollfd readable{fd, POLLIN, 0};
+  while (poll(&readable, 1, 0) == 0) {
+    Instant until;
+    {
+      const std::lock_guard lock(mutex_);
+      if (turn()) continue;
+      until = prepare_to_sleep();
+    }
+    sleep(until, fd);
+  }
+  waiting_.fetch_sub(1);
+  note_call();
+}
+
+// With the lock.
+Instant ProcessNic::prepare_to_sleep() {
+  const bool ready = !unfinished_ && opened_.port->prepare_to_wait();
+  return ready ? next_deadline() : Instant();
+}
+
+void ProcessNic::sleep(Instant until, int other_fd) const {
+  const Instant now = clock_now();
+  if (!params_.fault.empty()) until = std::min(until, now + kBlindSleep);
+  if (until <= now) return;
+  std::array<pollfd, 2> waiting{pollfd{opened_.port->wait_fd(), POLLIN, 0},
+                                pollfd{other_fd, POLLIN, 0}};
+  const int64_t ns = until == Instant::never() ? 0 : (until - now).ns();
+  const timespec timeout{ns / 1'000'000'000, ns % 1'000'000'000};
+  ppoll(waiting.data(), waiting.size(), until == Instant::never() ? nullptr : &timeout, nullptr);
+}
+
+// --- the keeper ---
+
+void ProcessNic::wake_keeper() const {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_fd_, &one, sizeof one);
+}
+
+bool ProcessNic::callers_turn() const {
+  if (params_.progress == Progress::kThread) return false;
+  if (waiting_.load(std::memory_order_relaxed) > 0) return true;
+  const auto last = Instant::from_ns(last_call_ns_.load(std::memory_order_relaxed));
+  return clock_now() - last < kCallerPatience;
+}
+
+void ProcessNic::nap() const {
+  pollfd woken{wake_fd_, POLLIN, 0};
+  const timespec span{0, kNap.ns()};
+  ppoll(&woken, 1, &span, nullptr);
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t cleared = read(wake_fd_, &count, sizeof count);
+}
+
+void ProcessNic::keep() {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are the application's
+  prctl(PR_SET_TIMERSLACK, 1);                // sleep as long as asked, not 50 us longer
+  pthread_setname_np(pthread_self(), "pacecar");
+  const Duration spin = std::max(params_.spin, kLeastSpin);
+  Instant last_moved = clock_now();
+  while (!stop_.load(std::memory_order_relaxed)) {
+    if (callers_turn()) {
+      nap();
+      last_moved = clock_now();
+      continue;
+    }
+    const Instant now = clock_now();
+    {
+      const std::lock_guard lock(mutex_);
+      if (turn()) last_moved = now;
+    }
+    if (now - last_moved >= spin) sleep_until_needed();
+  }
+}
+
+void ProcessNic::sleep_until_needed() {
+  Instant until;
+  {
+    const std::lock_guard lock(mutex_);
+    until = prepare_to_sleep();
+    asleep_until_ns_.store(std::max<int64_t>(until.ns(), 1));
+  }
+  if (!stop_.load()) sleep(until, wake_fd_);
+  asleep_until_ns_.store(0);
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t cleared = read(wake_fd_, &count, sizeof count);
+}
+
+}  // namespace pacecar::ibverbs

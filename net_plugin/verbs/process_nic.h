@@ -1,0 +1,113 @@
+// The NIC of a device in this process, and who turns it: the threads that call verbs, and when they
+// stop a keeper thread, which sleeps while nothing is to be done. All contexts of the process that
+// open the device share it.
+//
+// Thread rule: everything but open() and the statics with mutex() held, which also guards the
+// queues of completions and the queue pairs.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "net_plugin/verbs/flows.h"
+#include "net_plugin/verbs/staging.h"
+#include "transport/base/params.h"
+#include "transport/engine/open_nic.h"
+#include "transport/io/udp/interfaces.h"
+
+namespace pacecar::ibverbs {
+
+struct Region;
+
+// Whoever is told what happens on a queue pair.
+class CompletionSink {
+ public:
+  virtual void on_completion(const Completion& completion) = 0;
+
+ protected:
+  ~CompletionSink() = default;
+};
+
+// Whoever wants to be woken later.
+class Timed {
+ public:
+  virtual Instant due() const = 0;
+  virtual void on_due(Instant now) = 0;
+
+ protected:
+  ~Timed() = default;
+};
+
+class ProcessNic {
+ public:
+  // Errors: as open_process_nic, and of the congestion control.
+  static Result<std::unique_ptr<ProcessNic>> open(const InterfaceInfo& interface,
+                                                  const Params& params);
+  ~ProcessNic();
+  ProcessNic(const ProcessNic&) = delete;
+  ProcessNic& operator=(const ProcessNic&) = delete;
+
+  std::mutex& mutex() { return mutex_; }
+  Nic& nic() { return opened_.port->nic(); }
+  const NicCaps& caps() { return nic().caps(); }
+  const Address& address() const { return opened_.port->address(); }
+  Flows& flows() { return *flows_; }
+  StagingPool& staging() { return *staging_; }
+  std::unordered_map<uint32_t, const Region*>& regions() { return regions_; }
+
+  void add_sink(QueuePairId id, CompletionSink* sink) { sinks_[id] = sink; }
+  void remove_sink(QueuePairId id) { sinks_.erase(id); }
+  // Until it is removed; whoever is timed says when it is due.
+  void add_timed(Timed* timed) { timed_.push_back(timed); }
+  void remove_timed(Timed* timed) { std::erase(timed_, timed); }
+
+  // Takes what has arrived and tells it. What is due to leave waits for the next turn where
+  // something was told that somebody waits for: he goes on at once.
+  void look();
+  // A whole turn; true: it has moved something.
+  bool turn();
+  // Lets out what has been posted.
+  void let_out();
+  // At the end of a call, without the lock: the keeper may nap, or must wake.
+  void note_call();
+  // Without the lock: turns the NIC until `fd` can be read.
+  void turn_until_readable(int fd);
+  // The caller will sleep where it is not seen: the keeper takes over at once.
+  void hand_over();
+
+ private:
+  ProcessNic(OpenedNic opened, const Params& params, int wake_fd);
+  bool deliver();
+  Instant next_deadline() const;
+  void keep();
+  bool callers_turn() const;
+  void nap() const;
+  void wake_keeper() const;
+  Instant prepare_to_sleep();
+  void sleep(Instant until, int other_fd) const;
+  void sleep_until_needed();
+
+  const Params params_;
+  OpenedNic opened_;
+  std::unique_ptr<Flows> flows_;
+  std::unique_ptr<StagingPool> staging_;
+  std::unordered_map<uint32_t, const Region*> regions_;  // by key
+  std::unordered_map<QueuePairId, CompletionSink*> sinks_;
+  std::vector<Timed*> timed_;
+  std::mutex mutex_;
+  Instant deadline_;         // of what the last turn left
+  bool unfinished_ = false;  // a turn: only what somebody waits for has been done
+  const int wake_fd_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int64_t> last_call_ns_{0};
+  std::atomic<int> waiting_{0};              // callers in turn_until_readable
+  std::atomic<int64_t> asleep_until_ns_{0};  // 0: the keeper is awake
+  std::thread keeper_;
+};
+
+}  // namespace pacecar::ibverbs

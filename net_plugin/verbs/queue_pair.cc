@@ -1,0 +1,320 @@
+#include "net_plugin/verbs/queue_pair.h"
+
+#include <endian.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include "net_plugin/verbs/core/states.h"
+#include "transport/engine/clock.h"
+#include "transport/wire/address.h"
+#include "transport/wire/roce.h"
+
+namespace pacecar::ibverbs {
+namespace {
+
+// What adapters say of a RoCE v2 datagram in place of a service level, and UCX asks for: that there
+// is a UDP header, and which IP is below.
+constexpr uint8_t kOverIpv4 = 0x8 | 0x2;
+constexpr uint8_t kOverIpv6 = 0x8 | 0x1;
+constexpr uint32_t kPsnBits24 = 0xFF'FFFF;
+// A peer on a busy host answers late: the program's limit counts from here on.
+constexpr Duration kLeastSilence = Duration::from_s(2);
+constexpr Duration kLeastNotReady = Duration::from_ms(20);
+constexpr uint8_t kForEver = 7;  // of rnr_retry
+
+Bytes bytes_of(ibv_mtu mtu) { return Bytes{128} << mtu; }
+
+// 4.096 us to the power of the code (9.7.6.1.3), that often; 0: for ever.
+Duration silence_limit(uint8_t timeout, uint8_t retries) {
+  if (timeout == 0) return Duration::max();
+  const Duration once = Duration::from_ns(int64_t{4096} << timeout);
+  return std::max(kLeastSilence, once * (int64_t{retries} + 1));
+}
+
+Duration not_ready_limit(uint8_t retries, uint8_t delay) {
+  if (retries == kForEver) return Duration::max();
+  return std::max(kLeastNotReady,
+                  roce::rnr_delay(roce::receiver_not_ready(delay)) * (int64_t{retries} + 1));
+}
+
+}  // namespace
+
+QueuePair::QueuePair(const ibv_qp_init_attr_ex& made_for, uint32_t sends, uint32_t own_receives)
+    : ibv_qp_ex{}, sent_(sends), own_receives_(own_receives) {
+  qp_base.qp_context = made_for.qp_context;
+  qp_base.send_cq = made_for.send_cq;
+  qp_base.recv_cq = made_for.recv_cq;
+  qp_base.srq = made_for.srq;
+  qp_base.qp_type = made_for.qp_type;
+  qp_base.state = IBV_QPS_RESET;
+  init = {.qp_context = made_for.qp_context,
+          .send_cq = made_for.send_cq,
+          .recv_cq = made_for.recv_cq,
+          .srq = made_for.srq,
+          .cap = made_for.cap,
+          .qp_type = made_for.qp_type,
+          .sq_sig_all = made_for.sq_sig_all};
+  shared = static_cast<SharedReceives*>(made_for.srq);
+  pthread_mutex_init(&qp_base.mutex, nullptr);
+  pthread_cond_init(&qp_base.cond, nullptr);
+}
+
+// --- states ---
+
+int QueuePair::check(const ibv_qp_attr& given, int mask) const {
+  if ((mask & IBV_QP_PORT) != 0 && given.port_num != 1) return EINVAL;
+  if ((mask & IBV_QP_PKEY_INDEX) != 0 && given.pkey_index != 0) return EINVAL;
+  if ((mask & IBV_QP_PATH_MTU) != 0 &&
+      (given.path_mtu < IBV_MTU_256 || given.path_mtu > IBV_MTU_4096)) {
+    return EINVAL;
+  }
+  const ibv_ah_attr& path = given.ah_attr;
+  if ((mask & IBV_QP_AV) != 0 && (path.is_global == 0 || path.grh.sgid_index != 0)) return EINVAL;
+  if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0 && given.max_rd_atomic > kMaxReads) return EINVAL;
+  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0 && given.max_dest_rd_atomic > kMaxReads) {
+    return EINVAL;
+  }
+  return 0;
+}
+
+void QueuePair::keep_attributes(const ibv_qp_attr& given, int mask) {
+  const auto keep = [&](int bit, auto member) {
+    if ((mask & bit) != 0) attr.*member = given.*member;
+  };
+  keep(IBV_QP_ACCESS_FLAGS, &ibv_qp_attr::qp_access_flags);
+  keep(IBV_QP_PKEY_INDEX, &ibv_qp_attr::pkey_index);
+  keep(IBV_QP_PORT, &ibv_qp_attr::port_num);
+  keep(IBV_QP_QKEY, &ibv_qp_attr::qkey);
+  keep(IBV_QP_AV, &ibv_qp_attr::ah_attr);
+  keep(IBV_QP_PATH_MTU, &ibv_qp_attr::path_mtu);
+  keep(IBV_QP_TIMEOUT, &ibv_qp_attr::timeout);
+  keep(IBV_QP_RETRY_CNT, &ibv_qp_attr::retry_cnt);
+  keep(IBV_QP_RNR_RETRY, &ibv_qp_attr::rnr_retry);
+  keep(IBV_QP_RQ_PSN, &ibv_qp_attr::rq_psn);
+  keep(IBV_QP_SQ_PSN, &ibv_qp_attr::sq_psn);
+  keep(IBV_QP_MAX_QP_RD_ATOMIC, &ibv_qp_attr::max_rd_atomic);
+  keep(IBV_QP_MAX_DEST_RD_ATOMIC, &ibv_qp_attr::max_dest_rd_atomic);
+  keep(IBV_QP_MIN_RNR_TIMER, &ibv_qp_attr::min_rnr_timer);
+  keep(IBV_QP_DEST_QPN, &ibv_qp_attr::dest_qp_num);
+}
+
+int QueuePair::modify(const ibv_qp_attr& given, int mask) {
+  const ibv_qp_state from = (mask & IBV_QP_CUR_STATE) != 0 ? given.cur_qp_state : qp_base.state;
+  const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? given.qp_state : from;
+  if (from != qp_base.state || !allowed(qp_base.qp_type, from, to, mask)) return EINVAL;
+  if (const int wrong = check(given, mask); wrong != 0) return wrong;
+  keep_attributes(given, mask);
+  if (from == to && to != IBV_QPS_RESET && to != IBV_QPS_ERR) return 0;
+  switch (to) {
+    case IBV_QPS_RESET:
+      reset();
+      break;
+    case IBV_QPS_RTR:
+      if (const int failed = connect(); failed != 0) return failed;
+      break;
+    case IBV_QPS_RTS:
+      start_sending();
+      break;
+    case IBV_QPS_ERR:
+      if (from != IBV_QPS_ERR) fail(IBV_WC_WR_FLUSH_ERR);
+      break;
+    default:
+      break;
+  }
+  qp_base.state = to;
+  return 0;
+}
+
+int QueuePair::connect() {
+  Nic& device = nic().nic();
+  if (is_datagram()) {
+    device.open_datagrams(id, attr.qkey, 0);
+    return 0;
+  }
+  if (bytes_of(attr.path_mtu) > nic().caps().mtu) return EINVAL;
+  StandardPeer peer{.queue_pair = attr.dest_qp_num & kPsnBits24,
+                    .first_psn = attr.rq_psn & kPsnBits24,
+                    .mtu = bytes_of(attr.path_mtu),
+                    .read_depth = attr.max_dest_rd_atomic,
+                    .access = access_of(attr.qp_access_flags),
+                    .rnr_delay = attr.min_rnr_timer};
+  std::ranges::copy(attr.ah_attr.grh.dgid.raw, peer.gid.begin());
+  const auto flow = nic().flows().join(peer.gid, clock_now());
+  if (!flow) return error_number(flow.error());
+  peer.flow = *flow;
+  const auto connected = device.connect_standard(id, peer);
+  flow_ = *flow;
+  if (connected) return 0;
+  leave_flow();
+  return error_number(connected.error());
+}
+
+void QueuePair::start_sending() {
+  if (is_datagram()) return;
+  nic().nic().start_sending(
+      id, {.first_psn = attr.sq_psn & kPsnBits24,
+           .read_depth = attr.max_rd_atomic,
+           .silence_limit = silence_limit(attr.timeout, attr.retry_cnt),
+           .not_ready_limit = not_ready_limit(attr.rnr_retry, attr.min_rnr_timer)});
+}
+
+void QueuePair::leave_flow() {
+  if (flow_) nic().flows().leave(*flow_, clock_now());
+  flow_.reset();
+}
+
+// What is posted is forgotten without completions, as is what has completed.
+void QueuePair::reset() {
+  nic().nic().reset_queue_pair(id);
+  leave_flow();
+  for (; !sent_.empty(); ++first_sent_) {
+    nic().staging().give_back(sent_.front().staging);
+    sent_.pop_front();
+  }
+  own_receives_.drop_all(nic());
+  queue_of(qp_base.send_cq).forget(qp_base.qp_num);
+  queue_of(qp_base.recv_cq).forget(qp_base.qp_num);
+}
+
+void QueuePair::end() {
+  reset();
+  nic().remove_sink(id);
+  nic().nic().destroy_queue_pair(id);
+}
+
+void QueuePair::fail(ibv_wc_status first) {
+  qp_base.state = IBV_QPS_ERR;
+  nic().nic().break_queue_pair(id);
+  for (; !sent_.empty(); ++first_sent_) {
+    complete(sent_.front(), first);
+    nic().staging().give_back(sent_.front().staging);
+    sent_.pop_front();
+    first = IBV_WC_WR_FLUSH_ERR;
+  }
+  flush_receives();
+  if (shared != nullptr) {
+    raise_event(qp_base.context,
+                {.element = {.qp = base()}, .event_type = IBV_EVENT_QP_LAST_WQE_REACHED});
+  }
+}
+
+void QueuePair::flush_receives() {
+  for (const uint64_t dropped : own_receives_.drop_all(nic())) {
+    ibv_wc wc{};
+    wc.wr_id = dropped;
+    wc.status = IBV_WC_WR_FLUSH_ERR;
+    wc.opcode = IBV_WC_RECV;
+    wc.qp_num = qp_base.qp_num;
+    queue_of(qp_base.recv_cq).add(wc, true);
+  }
+}
+
+// --- completions ---
+
+namespace {
+
+ibv_wc_status status_of(CompletionStatus status) {
+  switch (status) {
+    case CompletionStatus::kOk:
+      return IBV_WC_SUCCESS;
+    case CompletionStatus::kRemoteAccessError:
+      return IBV_WC_REM_ACCESS_ERR;
+    case CompletionStatus::kMemoryGone:
+      return IBV_WC_LOC_PROT_ERR;
+    case CompletionStatus::kRetryExceeded:
+      return IBV_WC_RETRY_EXC_ERR;
+    case CompletionStatus::kReceiverNotReady:
+      return IBV_WC_RNR_RETRY_EXC_ERR;
+    case CompletionStatus::kRemoteRefused:
+      return IBV_WC_REM_INV_REQ_ERR;
+    case CompletionStatus::kLocalError:
+      return IBV_WC_LOC_QP_OP_ERR;
+  }
+  return IBV_WC_GENERAL_ERR;
+}
+
+}  // namespace
+
+void QueuePair::on_completion(const Completion& completion) {
+  if (qp_base.state == IBV_QPS_ERR) return;  // all has been flushed
+  switch (completion.kind) {
+    case CompletionKind::kSent:
+      on_sent(completion);
+      break;
+    case CompletionKind::kReceived:
+    case CompletionKind::kReceivedSend:
+      on_received(completion);
+      break;
+    case CompletionKind::kBroken:
+      // What the peer did is not the fault of what we have posted.
+      if (completion.status == CompletionStatus::kLocalError) {
+        fail(IBV_WC_WR_FLUSH_ERR);
+        raise_event(qp_base.context,
+                    {.element = {.qp = base()}, .event_type = IBV_EVENT_QP_ACCESS_ERR});
+      } else {
+        fail(status_of(completion.status));
+      }
+      break;
+  }
+}
+
+// All before it are done, too.
+void QueuePair::on_sent(const Completion& completion) {
+  const uint64_t number = completion.work_request;
+  for (; !sent_.empty() && first_sent_ <= number; ++first_sent_) {
+    Sent& sent = sent_.front();
+    const bool named = first_sent_ == number;
+    if (named && completion.status != CompletionStatus::kOk) {
+      return fail(status_of(completion.status));
+    }
+    const uint8_t* from = sent.staging.data;
+    for (const auto& [place, length] : sent.pieces) {
+      std::copy_n(from, length, place);
+      from += length;
+    }
+    if (sent.signaled) complete(sent, IBV_WC_SUCCESS);
+    nic().staging().give_back(sent.staging);
+    sent_.pop_front();
+  }
+}
+
+void QueuePair::complete(const Sent& sent, ibv_wc_status status) {
+  ibv_wc wc{};
+  wc.wr_id = sent.wr_id;
+  wc.status = status;
+  wc.opcode = sent.opcode;
+  wc.byte_len = sent.bytes;
+  wc.qp_num = qp_base.qp_num;
+  queue_of(qp_base.send_cq).add(wc, false);
+}
+
+void QueuePair::on_received(const Completion& completion) {
+  ibv_wc wc{};
+  wc.wr_id = receives().finish(nic(), completion.work_request, completion.bytes);
+  wc.status = IBV_WC_SUCCESS;
+  wc.byte_len = static_cast<uint32_t>(completion.bytes);
+  wc.qp_num = qp_base.qp_num;
+  wc.src_qp = is_datagram() ? completion.source_qp : attr.dest_qp_num;
+  const bool write = completion.kind == CompletionKind::kReceived;
+  wc.opcode = write ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
+  if (write || completion.has_immediate) {
+    wc.wc_flags |= IBV_WC_WITH_IMM;
+    wc.imm_data = htobe32(completion.immediate);
+  }
+  if (is_datagram()) {
+    wc.wc_flags |= IBV_WC_GRH;
+    wc.sl = is_ipv4(nic().address()) ? kOverIpv4 : kOverIpv6;
+  }
+  if (shared != nullptr) shared->on_taken();
+  queue_of(qp_base.recv_cq).add(wc, completion.solicited);
+}
+
+void SharedReceives::on_taken() {
+  if (limit == 0 || receives.posted() >= limit) return;
+  limit = 0;
+  raise_event(context, {.element = {.srq = this}, .event_type = IBV_EVENT_SRQ_LIMIT_REACHED});
+}
+
+}  // namespace pacecar::ibverbs

@@ -1,0 +1,99 @@
+// A queue pair as a program holds it: its state and attributes, what it has posted, and what that
+// completes with.
+//
+// Thread rule: with the NIC's mutex held.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "net_plugin/verbs/objects.h"
+#include "net_plugin/verbs/receives.h"
+
+namespace pacecar::ibverbs {
+
+struct SharedReceives : ibv_srq {
+  explicit SharedReceives(uint32_t most) : ibv_srq{}, receives(most) {}
+
+  ReceiveQueueId id = 0;
+  Receives receives;
+  uint32_t max_sge = 0;
+  uint32_t limit = 0;  // told when fewer are left; 0: not, or told already
+  uint32_t users = 0;
+
+  void on_taken();
+};
+
+// A work request under way.
+struct Sent {
+  uint64_t wr_id = 0;
+  uint32_t bytes = 0;
+  ibv_wc_opcode opcode = IBV_WC_SEND;
+  bool signaled = false;
+  Staging staging;
+  std::vector<std::pair<uint8_t*, uint32_t>> pieces;  // where what is read goes, behind staging
+};
+
+// What ibv_wr_* build between ibv_wr_start and ibv_wr_complete.
+struct Built {
+  ibv_send_wr wr{};
+  std::vector<ibv_sge> pieces;
+  std::vector<uint8_t> inline_bytes;
+};
+
+struct QueuePair final : ibv_qp_ex, CompletionSink {
+  QueuePair(const ibv_qp_init_attr_ex& made_for, uint32_t sends, uint32_t own_receives);
+
+  ibv_qp* base() { return &qp_base; }
+  ProcessNic& nic() { return nic_of(qp_base.context); }
+  bool is_datagram() const { return qp_base.qp_type == IBV_QPT_UD; }
+
+  int modify(const ibv_qp_attr& given, int mask);
+  int post_send(const ibv_send_wr& wr);
+  int post_receive(const ibv_recv_wr& wr);
+  void on_completion(const Completion& completion) override;
+  // Out of the NIC, with what it has posted and what it has completed.
+  void end();
+
+  QueuePairId id = 0;
+  ibv_qp_init_attr init{};
+  ibv_qp_attr attr{};
+  SharedReceives* shared = nullptr;
+  bool extended = false;  // made for ibv_wr_*
+  std::vector<Built> built;
+  size_t built_count = 0;
+
+ private:
+  int check(const ibv_qp_attr& given, int mask) const;
+  void keep_attributes(const ibv_qp_attr& given, int mask);
+  int connect();
+  void start_sending();
+  void reset();
+  // The first work request ends with `first`, all others are flushed.
+  void fail(ibv_wc_status first);
+  void leave_flow();
+  int fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent);
+  int gather(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent);
+  int post_datagram(const ibv_send_wr& wr, const WorkRequest& work_request);
+  void on_sent(const Completion& completion);
+  void on_received(const Completion& completion);
+  void complete(const Sent& sent, ibv_wc_status status);
+  void flush_receives();
+  Receives& receives() { return shared != nullptr ? shared->receives : own_receives_; }
+
+  FixedQueue<Sent> sent_;  // numbers first_sent_ .., in order
+  uint64_t first_sent_ = 0;
+  Receives own_receives_;
+  std::optional<FlowId> flow_;
+};
+
+inline QueuePair& queue_pair_of(ibv_qp* qp) {
+  return *static_cast<QueuePair*>(reinterpret_cast<ibv_qp_ex*>(qp));
+}
+inline QueuePair& queue_pair_of(ibv_qp_ex* qp) { return *static_cast<QueuePair*>(qp); }
+
+// ibv_wr_*, for a queue pair that was made for them.
+void set_build_calls(QueuePair& qp);
+
+}  // namespace pacecar::ibverbs

@@ -1,0 +1,210 @@
+// The calls on queue pairs: arguments, nothing else.
+#include <algorithm>
+#include <cerrno>
+
+#include "net_plugin/verbs/forward.h"
+#include "net_plugin/verbs/queue_pair.h"
+
+namespace pacecar::ibverbs {
+namespace {
+
+int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad) {
+  QueuePair& pair = queue_pair_of(qp);
+  const Call call(pair.nic());
+  int failed = 0;
+  for (; wr != nullptr && failed == 0; wr = failed == 0 ? wr->next : wr) {
+    failed = pair.post_send(*wr);
+  }
+  if (failed != 0) *bad = wr;
+  pair.nic().let_out();
+  return failed;
+}
+
+int post_receive(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  QueuePair& pair = queue_pair_of(qp);
+  const std::lock_guard lock(pair.nic().mutex());
+  for (; wr != nullptr; wr = wr->next) {
+    if (const int failed = pair.post_receive(*wr); failed != 0) {
+      *bad = wr;
+      return failed;
+    }
+  }
+  return 0;
+}
+
+constexpr uint64_t kSendOps = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+                              IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+                              IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                              IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+
+// An errno; 0: it can be made.
+int check(const ibv_qp_init_attr_ex& attr) {
+  constexpr uint32_t kKnown =
+      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  if ((attr.comp_mask & ~kKnown) != 0 || (attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0) {
+    return EOPNOTSUPP;
+  }
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0) {
+    return EOPNOTSUPP;
+  }
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 &&
+      (attr.send_ops_flags & ~kSendOps) != 0) {
+    return EOPNOTSUPP;
+  }
+  if (attr.qp_type != IBV_QPT_RC && attr.qp_type != IBV_QPT_UD) return EOPNOTSUPP;
+  const ibv_qp_cap& cap = attr.cap;
+  const auto most = static_cast<uint32_t>(kMaxWorkRequests);
+  const auto pieces = static_cast<uint32_t>(kMaxSge);
+  const bool fits = cap.max_send_wr <= most && cap.max_recv_wr <= most &&
+                    cap.max_send_sge <= pieces && cap.max_recv_sge <= pieces &&
+                    cap.max_inline_data <= kMaxInline;
+  const bool queues = attr.send_cq != nullptr && attr.recv_cq != nullptr;
+  return fits && queues ? 0 : EINVAL;
+}
+
+ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr) {
+  return made([&]() -> ibv_qp* {
+    if (const int wrong = check(attr); wrong != 0) {
+      errno = wrong;
+      return nullptr;
+    }
+    ProcessNic& nic = nic_of(context);
+    ibv_qp_cap& cap = attr.cap;
+    cap.max_send_wr = std::max(1U, cap.max_send_wr);
+    if (attr.srq != nullptr) cap.max_recv_wr = 0;
+    cap.max_send_sge = std::max(1U, cap.max_send_sge);
+    cap.max_recv_sge = std::max(1U, cap.max_recv_sge);
+    const uint32_t receives = std::max(1U, cap.max_recv_wr);
+    auto pair = std::make_unique<QueuePair>(attr, cap.max_send_wr, receives);
+    QueuePairConfig config{
+        .work_requests = cap.max_send_wr,
+        .receives = receives,
+        .service = attr.qp_type == IBV_QPT_UD ? Service::kDatagram : Service::kStandard};
+    if (pair->shared != nullptr) config.receive_queue = pair->shared->id;
+    const Call call(nic);
+    const auto id = nic.nic().create_queue_pair(config);
+    if (!id) {
+      errno = error_number(id.error());
+      return nullptr;
+    }
+    pair->id = *id;
+    pair->qp_base.context = context;
+    pair->qp_base.pd = attr.pd;
+    pair->qp_base.handle = pair->qp_base.qp_num = *id;
+    pair->extended = (attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+    if (pair->extended) set_build_calls(*pair);
+    nic.add_sink(*id, pair.get());
+    ++static_cast<Pd*>(attr.pd)->users;
+    ++queue_of(attr.send_cq).users;
+    ++queue_of(attr.recv_cq).users;
+    if (pair->shared != nullptr) ++pair->shared->users;
+    return pair.release()->base();
+  });
+}
+
+ibv_qp* create_extended(ibv_context* context, ibv_qp_init_attr_ex* attr) {
+  return create(context, *attr);
+}
+
+}  // namespace
+
+void set_queue_pair_calls(verbs_context& verbs) {
+  verbs.context.ops.post_send = post_send;
+  verbs.context.ops.post_recv = post_receive;
+  verbs.create_qp_ex = create_extended;
+}
+
+}  // namespace pacecar::ibverbs
+
+using namespace pacecar;  // NOLINT: the C interface lies in no namespace
+using namespace pacecar::ibverbs;
+
+extern "C" {
+
+PACECAR_VERBS ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
+  if (!is_ours(pd)) return CALL_REAL(ibv_create_qp, "IBVERBS_1.1")(pd, attr);
+  ibv_qp_init_attr_ex extended{};
+  extended.qp_context = attr->qp_context;
+  extended.send_cq = attr->send_cq;
+  extended.recv_cq = attr->recv_cq;
+  extended.srq = attr->srq;
+  extended.cap = attr->cap;
+  extended.qp_type = attr->qp_type;
+  extended.sq_sig_all = attr->sq_sig_all;
+  extended.comp_mask = IBV_QP_INIT_ATTR_PD;
+  extended.pd = pd;
+  ibv_qp* const qp = create(pd->context, extended);
+  if (qp != nullptr) attr->cap = extended.cap;
+  return qp;
+}
+
+PACECAR_VERBS ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
+  if (!is_ours(qp)) return CALL_REAL(ibv_qp_to_qp_ex, "IBVERBS_1.6")(qp);
+  return queue_pair_of(qp).extended ? &queue_pair_of(qp) : nullptr;
+}
+
+PACECAR_VERBS int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+  if (!is_ours(qp)) return CALL_REAL(ibv_modify_qp, "IBVERBS_1.1")(qp, attr, mask);
+  QueuePair& pair = queue_pair_of(qp);
+  const Call call(pair.nic());
+  return pair.modify(*attr, mask);
+}
+
+PACECAR_VERBS int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask, ibv_qp_init_attr* init) {
+  if (!is_ours(qp)) return CALL_REAL(ibv_query_qp, "IBVERBS_1.1")(qp, attr, mask, init);
+  QueuePair& pair = queue_pair_of(qp);
+  const Call call(pair.nic());
+  *attr = pair.attr;
+  attr->qp_state = attr->cur_qp_state = qp->state;
+  attr->path_mig_state = IBV_MIG_MIGRATED;
+  attr->cap = pair.init.cap;
+  *init = pair.init;
+  return 0;
+}
+
+PACECAR_VERBS int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode opcode, uint32_t flags) {
+  if (!is_ours(qp)) {
+    return CALL_REAL(ibv_query_qp_data_in_order, "IBVERBS_1.14")(qp, opcode, flags);
+  }
+  return flags == 0 && qp->qp_type == IBV_QPT_RC ? 1 : 0;
+}
+
+PACECAR_VERBS int ibv_destroy_qp(ibv_qp* qp) {
+  if (!is_ours(qp)) return CALL_REAL(ibv_destroy_qp, "IBVERBS_1.1")(qp);
+  QueuePair* const pair = &queue_pair_of(qp);
+  {
+    const Call call(pair->nic());
+    pair->nic().turn();  // what the peer waits to have acknowledged
+    pair->end();
+    --static_cast<Pd*>(qp->pd)->users;
+    --queue_of(qp->send_cq).users;
+    --queue_of(qp->recv_cq).users;
+    if (pair->shared != nullptr) --pair->shared->users;
+  }
+  pthread_cond_destroy(&qp->cond);
+  pthread_mutex_destroy(&qp->mutex);
+  delete pair;
+  return 0;
+}
+
+PACECAR_VERBS int ibv_set_ece(ibv_qp* qp, ibv_ece* ece) {
+  if (!is_ours(qp)) return CALL_REAL(ibv_set_ece, "IBVERBS_1.10")(qp, ece);
+  return EOPNOTSUPP;
+}
+
+PACECAR_VERBS int ibv_query_ece(ibv_qp* qp, ibv_ece* ece) {
+  if (!is_ours(qp)) return CALL_REAL(ibv_query_ece, "IBVERBS_1.10")(qp, ece);
+  return EOPNOTSUPP;
+}
+
+PACECAR_VERBS int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
+  if (!is_ours(qp)) return CALL_REAL(ibv_attach_mcast, "IBVERBS_1.1")(qp, gid, lid);
+  return EOPNOTSUPP;
+}
+
+PACECAR_VERBS int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, uint16_t lid) {
+  if (!is_ours(qp)) return CALL_REAL(ibv_detach_mcast, "IBVERBS_1.1")(qp, gid, lid);
+  return EOPNOTSUPP;
+}
+
+}  // extern "C"

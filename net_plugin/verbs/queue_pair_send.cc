@@ -1,0 +1,186 @@
+// What a queue pair posts: work requests of verbs as the NIC takes them.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "net_plugin/verbs/queue_pair.h"
+#include "transport/engine/clock.h"
+
+namespace pacecar::ibverbs {
+namespace {
+
+struct Kind {
+  Opcode opcode;
+  ibv_wc_opcode completion;
+};
+
+// False: not one that we have.
+bool kind_of(ibv_wr_opcode opcode, Kind* kind) {
+  switch (opcode) {
+    case IBV_WR_RDMA_WRITE:
+      *kind = {Opcode::kWrite, IBV_WC_RDMA_WRITE};
+      return true;
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      *kind = {Opcode::kWriteWithImm, IBV_WC_RDMA_WRITE};
+      return true;
+    case IBV_WR_SEND:
+      *kind = {Opcode::kSend, IBV_WC_SEND};
+      return true;
+    case IBV_WR_SEND_WITH_IMM:
+      *kind = {Opcode::kSendWithImm, IBV_WC_SEND};
+      return true;
+    case IBV_WR_RDMA_READ:
+      *kind = {Opcode::kRead, IBV_WC_RDMA_READ};
+      return true;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      *kind = {Opcode::kCompareSwap, IBV_WC_COMP_SWAP};
+      return true;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      *kind = {Opcode::kFetchAdd, IBV_WC_FETCH_ADD};
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_atomic(Opcode opcode) {
+  return opcode == Opcode::kCompareSwap || opcode == Opcode::kFetchAdd;
+}
+
+bool comes_back(Opcode opcode) { return opcode == Opcode::kRead || is_atomic(opcode); }
+
+}  // namespace
+
+// In one piece: where it lies, or copied together.
+int QueuePair::gather(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent) {
+  const bool in_line = (wr.send_flags & IBV_SEND_INLINE) != 0;
+  const bool reads = comes_back(work_request->opcode);
+  if (in_line && (reads || work_request->length > init.cap.max_inline_data)) return EINVAL;
+  int pieces = 0;
+  for (int i = 0; i < wr.num_sge; ++i) {
+    const ibv_sge& piece = wr.sg_list[i];
+    if (piece.length == 0) continue;
+    ++pieces;
+    uint8_t* const place =
+        in_line ? reinterpret_cast<uint8_t*>(piece.addr) : locate(nic(), qp_base.pd, piece, reads);
+    if (place == nullptr) return EINVAL;
+    work_request->local = place;
+    work_request->local_key = piece.lkey;
+    if (reads) sent->pieces.emplace_back(place, piece.length);
+  }
+  if (pieces <= 1 && !in_line) {
+    sent->pieces.clear();
+    return 0;
+  }
+  if (pieces == 0) return 0;
+  sent->staging = nic().staging().take(work_request->length);
+  if (sent->staging.data == nullptr) return ENOMEM;
+  work_request->local = sent->staging.data;
+  work_request->local_key = sent->staging.key;
+  if (reads) return 0;
+  uint8_t* to = sent->staging.data;
+  for (int i = 0; i < wr.num_sge; ++i) {
+    const ibv_sge& piece = wr.sg_list[i];
+    if (piece.length == 0) continue;
+    const uint8_t* const from = in_line ? reinterpret_cast<const uint8_t*>(piece.addr)
+                                        : locate(nic(), qp_base.pd, piece, false);
+    std::memcpy(to, from, piece.length);
+    to += piece.length;
+  }
+  return 0;
+}
+
+int QueuePair::fill(const ibv_send_wr& wr, WorkRequest* work_request, Sent* sent) {
+  Kind kind{};
+  if (!kind_of(wr.opcode, &kind)) return EINVAL;
+  if (wr.num_sge < 0 || wr.num_sge > static_cast<int>(init.cap.max_send_sge)) return EINVAL;
+  const Bytes length = total_of(wr.sg_list, wr.num_sge);
+  if (length > kMaxMessage || (is_atomic(kind.opcode) && length != sizeof(uint64_t))) return EINVAL;
+  const bool plain_send = kind.opcode == Opcode::kSend || kind.opcode == Opcode::kSendWithImm;
+  if (is_datagram() && !plain_send) return EINVAL;
+  sent->wr_id = wr.wr_id;
+  sent->bytes = static_cast<uint32_t>(length);
+  sent->opcode = kind.completion;
+  sent->signaled = init.sq_sig_all != 0 || (wr.send_flags & IBV_SEND_SIGNALED) != 0;
+  work_request->length = length;
+  work_request->opcode = kind.opcode;
+  work_request->immediate = be32toh(wr.imm_data);
+  work_request->signaled = sent->signaled;
+  work_request->awaited = true;
+  work_request->solicited = (wr.send_flags & IBV_SEND_SOLICITED) != 0;
+  work_request->fenced = (wr.send_flags & IBV_SEND_FENCE) != 0;
+  if (is_atomic(kind.opcode)) {
+    const bool swap = kind.opcode == Opcode::kCompareSwap;
+    work_request->remote = wr.wr.atomic.remote_addr;
+    work_request->remote_key = wr.wr.atomic.rkey;
+    work_request->operand = swap ? wr.wr.atomic.swap : wr.wr.atomic.compare_add;
+    work_request->compare = swap ? wr.wr.atomic.compare_add : 0;
+  } else if (!plain_send) {
+    work_request->remote = wr.wr.rdma.remote_addr;
+    work_request->remote_key = wr.wr.rdma.rkey;
+  }
+  const int failed = gather(wr, work_request, sent);
+  // Memory that the NIC is to write when all is there.
+  if (!sent->pieces.empty() || sent->staging.data != nullptr) work_request->signaled = true;
+  return failed;
+}
+
+int QueuePair::post_datagram(const ibv_send_wr& wr, const WorkRequest& work_request) {
+  const auto* const handle = static_cast<const AddressHandle*>(wr.wr.ud.ah);
+  Datagram datagram{.send = work_request,
+                    .gid = handle->gid,
+                    .queue_pair = wr.wr.ud.remote_qpn,
+                    .queue_key = wr.wr.ud.remote_qkey};
+  // The upper bit means the queue pair's own key (10.2.5).
+  if ((datagram.queue_key >> 31) != 0) datagram.queue_key = attr.qkey;
+  return nic().nic().post_datagrams(id, {&datagram, 1}) == 1 ? 0 : ENOMEM;
+}
+
+int QueuePair::post_send(const ibv_send_wr& wr) {
+  if (qp_base.state != IBV_QPS_RTS && qp_base.state != IBV_QPS_ERR) return EINVAL;
+  if (sent_.full()) return ENOMEM;
+  if (is_datagram() &&
+      (wr.wr.ud.ah == nullptr || total_of(wr.sg_list, wr.num_sge) > nic().caps().mtu)) {
+    return EINVAL;
+  }
+  Sent sent;
+  WorkRequest work_request{.id = first_sent_ + sent_.size()};
+  if (const int failed = fill(wr, &work_request, &sent); failed != 0) return failed;
+  if (qp_base.state == IBV_QPS_ERR) {
+    nic().staging().give_back(sent.staging);
+    complete(sent, IBV_WC_WR_FLUSH_ERR);
+    return 0;
+  }
+  int failed = 0;
+  if (is_datagram()) {
+    failed = post_datagram(wr, work_request);
+  } else if (nic().nic().post(id, {&work_request, 1}) == 1) {
+    if (!comes_back(work_request.opcode)) {
+      nic().flows().on_posted(*flow_, work_request.length, clock_now());
+    }
+  } else {
+    failed = ENOMEM;
+  }
+  if (failed != 0) {
+    nic().staging().give_back(sent.staging);
+    return failed;
+  }
+  sent_.push(std::move(sent));
+  return 0;
+}
+
+int QueuePair::post_receive(const ibv_recv_wr& wr) {
+  if (qp_base.state == IBV_QPS_RESET) return EINVAL;
+  if (shared != nullptr || wr.num_sge > static_cast<int>(init.cap.max_recv_sge)) return EINVAL;
+  ReceiveRequest request;
+  const int failed = own_receives_.prepare(nic(), qp_base.pd, wr, &request);
+  if (failed != 0) return failed;
+  if (qp_base.state == IBV_QPS_ERR) {
+    flush_receives();
+    return 0;
+  }
+  PACECAR_CHECK(nic().nic().post_receives(id, {&request, 1}) == 1);
+  return 0;
+}
+
+}  // namespace pacecar::ibverbs

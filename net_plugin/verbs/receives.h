@@ -1,0 +1,54 @@
+// Receive requests of a queue pair, or of several: what each is to complete with, and where its
+// pieces are.
+//
+// Thread rule: with the NIC's mutex held.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "net_plugin/verbs/staging.h"
+#include "transport/nic/nic.h"
+
+namespace pacecar::ibverbs {
+
+class ProcessNic;
+struct Region;
+
+// The memory of a piece; null where no region of the domain holds it, or it may not be written.
+uint8_t* locate(ProcessNic& nic, const ibv_pd* pd, const ibv_sge& piece, bool write);
+Bytes total_of(const ibv_sge* pieces, int count);
+
+class Receives {
+ public:
+  explicit Receives(uint32_t most) : slots_(most) {
+    for (uint32_t i = most; i > 0; --i) free_.push_back(i - 1);
+  }
+
+  size_t posted() const { return slots_.size() - free_.size(); }
+  size_t capacity() const { return slots_.size(); }
+  // 0 with the request as the NIC takes it, or an errno.
+  int prepare(ProcessNic& nic, const ibv_pd* pd, const ibv_recv_wr& wr, ReceiveRequest* request);
+  // Of a request that is done: its wr_id. `bytes` have come: they go where its pieces are.
+  uint64_t finish(ProcessNic& nic, uint64_t slot, Bytes bytes);
+  // The wr_ids of all that are not done, in the order of their posting; they are forgotten.
+  std::vector<uint64_t> drop_all(ProcessNic& nic);
+
+ private:
+  struct Slot {
+    uint64_t wr_id = 0;
+    uint64_t order = 0;
+    bool posted = false;
+    Staging staging;
+    std::vector<std::pair<uint8_t*, uint32_t>> pieces;  // behind it
+  };
+  void release(ProcessNic& nic, uint32_t slot);
+
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> free_;
+  uint64_t order_ = 0;
+};
+
+}  // namespace pacecar::ibverbs

@@ -1,0 +1,143 @@
+"""Runs programs of libibverbs over the verbs device: verbs_device_test.py PROGRAM [flags].
+
+PROGRAM is pacecar. The programs are those of Debian's ibverbs-utils and perftest; what is not
+installed is skipped. Both ends run on this machine: over the loopback, and over two network
+namespaces where this user may make them.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+PROGRAM = ""
+LIMIT_S = 60
+
+# Becomes root of two namespaces joined by a wire, and runs the one end, then the other.
+TWO_HOSTS = r"""
+set -e
+ip link set lo up
+mkdir -p /run/netns
+mount -t tmpfs none /run/netns
+ip netns add peer
+ip link add here mtu "$MTU" type veth peer name there mtu "$MTU" netns peer
+ip addr add $NET.1/24 dev here; ip link set here up
+ip -n peer addr add $NET.2/24 dev there; ip -n peer link set there up; ip -n peer link set lo up
+ip netns exec peer sh -c "$PEER" & first=$!
+sleep 1
+sh -c "$SELF"
+wait $first
+"""
+
+
+def environment(nic):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PACECAR_")}
+    return clean | {"PACECAR_NICS": f"soft:udp:{nic}"}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def pair(*command):
+    """The two ends of a program that talks to itself over the loopback; their outputs."""
+    if shutil.which(command[0]) is None:
+        raise unittest.SkipTest(f"{command[0]} is not installed")
+    own = [PROGRAM, "run", "--quiet", "--", *command, "-p", free_port()]
+    server = subprocess.Popen(own, env=environment("lo"), text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+    deadline = time.monotonic() + LIMIT_S
+    try:
+        while True:  # the server may not listen yet
+            client = subprocess.run([*own, "127.0.0.1"], env=environment("lo"), text=True,
+                                    capture_output=True, timeout=LIMIT_S, check=False)
+            early = "onnect" in client.stdout + client.stderr and server.poll() is None
+            if client.returncode == 0 or not early or time.monotonic() > deadline:
+                break
+        output, _ = server.communicate(timeout=LIMIT_S)
+    finally:
+        if server.poll() is None:
+            server.kill()
+    return (server.returncode, output), (client.returncode, client.stdout + client.stderr)
+
+
+class Programs(unittest.TestCase):
+    def good(self, *command):
+        for code, output in pair(*command):
+            self.assertEqual(code, 0, output)
+        return output
+
+    def test_devices_are_listed_beside_others(self):
+        if shutil.which("ibv_devices") is None:
+            self.skipTest("ibv_devices is not installed")
+        listed = subprocess.run([PROGRAM, "run", "--quiet", "--", "ibv_devices"], text=True,
+                                env=environment("lo"), capture_output=True, check=True)
+        self.assertIn("pacecar_lo", listed.stdout)
+        told = subprocess.run([PROGRAM, "run", "--quiet", "--", "ibv_devinfo", "-v"], text=True,
+                              env=environment("lo"), capture_output=True, check=True)
+        for line in ("PORT_ACTIVE", "Ethernet", "::ffff:127.0.0.1", "RoCE v2", "ATOMIC_HCA"):
+            self.assertIn(line, told.stdout)
+
+    def test_ping_pong_of_connections_with_values_checked(self):
+        for flags in ((), ("-e",), ("-s", "65536", "-n", "200", "-m", "4096"), ("-s", "1")):
+            with self.subTest(flags):
+                self.good("ibv_rc_pingpong", "-g", "0", "-c", *flags)
+
+    def test_ping_pong_of_datagrams(self):
+        for flags in ((), ("-e",)):
+            with self.subTest(flags):
+                self.good("ibv_ud_pingpong", "-g", "0", "-c", *flags)
+
+    def test_ping_pong_over_shared_receives(self):
+        self.good("ibv_srq_pingpong", "-g", "0", "-c", "-q", "4")
+
+    def test_perftest(self):
+        for command in (("ib_write_bw", "-a", "-n", "100"), ("ib_read_bw", "-n", "200"),
+                        ("ib_send_bw", "-a", "-n", "100"), ("ib_send_bw", "-e", "-n", "200"),
+                        ("ib_send_bw", "-c", "UD", "-n", "200"), ("ib_atomic_bw", "-n", "200"),
+                        ("ib_atomic_bw", "-A", "CMP_AND_SWAP", "-n", "200"),
+                        ("ib_write_bw", "-q", "4", "-n", "200"), ("ib_write_lat", "-n", "200"),
+                        ("ib_send_lat", "-n", "200"), ("ib_send_lat", "-c", "UD", "-n", "200"),
+                        ("ib_read_lat", "-n", "200"), ("ib_atomic_lat", "-n", "200")):
+            with self.subTest(command):
+                self.good(*command, "-F")
+
+
+class TwoHosts(unittest.TestCase):
+    def run_on(self, mtu, *command):
+        if shutil.which(command[0]) is None:
+            self.skipTest(f"{command[0]} is not installed")
+        alone = ["unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork",
+                 "--kill-child"]
+        if os.geteuid() == 0:
+            alone = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
+        if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no network namespaces here")
+        words = " ".join(command)
+        end = f"exec {PROGRAM} run --quiet -- {words}"
+        done = subprocess.run(
+            [*alone, "sh", "-c", TWO_HOSTS],
+            env=environment("x") | {"MTU": str(mtu), "NET": "192.168.77",
+                                    "PEER": f"PACECAR_NICS=soft:udp:there {end}",
+                                    "SELF": f"PACECAR_NICS=soft:udp:here {end} 192.168.77.2"},
+            text=True, capture_output=True, timeout=LIMIT_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_programs_between_two_namespaces(self):
+        for mtu, command in ((1500, ("ibv_rc_pingpong", "-g", "0", "-c")),
+                             (9000, ("ibv_rc_pingpong", "-g", "0", "-c", "-m", "4096")),
+                             (1500, ("ibv_ud_pingpong", "-g", "0", "-c", "-s", "1024")),
+                             (9000, ("ib_write_bw", "-a", "-n", "100", "-F")),
+                             (1500, ("ib_read_bw", "-n", "100", "-F"))):
+            with self.subTest((mtu, command)):
+                self.run_on(mtu, *command)
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.realpath(sys.argv.pop(1))
+    unittest.main()

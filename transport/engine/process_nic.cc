@@ -1,0 +1,48 @@
+#include "transport/engine/process_nic.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "transport/engine/clock.h"
+#include "transport/engine/open_io.h"
+#include "transport/engine/soft_port.h"
+#include "transport/io/udp/udp_io.h"
+#include "transport/wire/roce.h"
+
+namespace pacecar {
+
+Result<OpenedNic> open_process_nic(const InterfaceInfo& interface, const Params& params,
+                                   const LogSink& log) {
+  UdpConfig config{.interface = interface.name,
+                   .address = preferred_address(interface),
+                   .paths = params.paths,
+                   .socket_buffer = params.socket_buffer,
+                   .data_tc = static_cast<uint8_t>(params.tc),
+                   .control_tc = static_cast<uint8_t>(params.control_tc),
+                   .without_checksum = true,
+                   .identifies = true};
+  for (uint32_t slot = 0; slot < roce::kSlots; ++slot) {
+    config.port = roce::port_of_slot(slot);
+    auto io = open_udp(config);
+    if (!io && io.error().code == ErrorCode::kUnavailable && interface.up) continue;
+    if (!io) return tl::unexpected(std::move(io.error()));
+    auto decorated = decorate_io(params, std::move(*io));
+    if (!decorated) return tl::unexpected(std::move(decorated.error()));
+    OpenedNic nic{.name = "soft:udp:" + interface.name,
+                  .device = interface.name,
+                  .pci_path = interface.pci_path,
+                  .guid = interface.guid,
+                  .speed = params.line_rate.bps() != 0 ? params.line_rate : interface.speed,
+                  .port = make_process_port(params, std::move(*decorated), slot, clock_now()),
+                  .host_only = interface.loopback};
+    share_link(nic, params, log);
+    return nic;
+  }
+  return fail(ErrorCode::kUnavailable,
+              fmt::format("{} processes use the address of {} already: give it another address, or "
+                          "end one of them",
+                          roce::kSlots, interface.name));
+}
+
+}  // namespace pacecar

@@ -1,0 +1,117 @@
+#include "transport/softnic/datagrams.h"
+
+#include <algorithm>
+#include <array>
+
+#include "transport/base/seq.h"
+#include "transport/wire/address.h"
+#include "transport/wire/big_endian.h"
+
+namespace pacecar {
+namespace {
+
+constexpr size_t kUdpBytes = 8;
+constexpr uint8_t kUdp = 17;
+constexpr uint8_t kHopLimit = 64;
+
+// Of an IPv4 header, whose own field is 0.
+uint16_t ip_checksum(std::span<const uint8_t> header) {
+  uint32_t sum = 0;
+  for (size_t i = 0; i < header.size(); i += 2) sum += wire::load_be16(&header[i]);
+  while (sum >> 16 != 0) sum = (sum & 0xFFFF) + (sum >> 16);
+  return static_cast<uint16_t>(~sum);
+}
+
+using Grh = std::array<uint8_t, roce::kGrhBytes>;
+
+// As RoCE v2 has it (annex A17): the IP header, an IPv4 one at the end.
+Grh grh_of(const Address& source, const Address& destination, size_t udp_payload) {
+  Grh grh{};
+  const auto length = static_cast<uint16_t>(kUdpBytes + udp_payload);
+  if (!is_ipv4(source)) {
+    grh[0] = 0x60;
+    wire::store_be16(length, &grh[4]);
+    grh[6] = kUdp;
+    grh[7] = kHopLimit;
+    std::ranges::copy(source.ip, &grh[8]);
+    std::ranges::copy(destination.ip, &grh[24]);
+    return grh;
+  }
+  constexpr size_t kIpv4Bytes = 20;
+  const auto header = std::span(grh).last<kIpv4Bytes>();
+  header[0] = 0x45;
+  wire::store_be16(static_cast<uint16_t>(kIpv4Bytes + length), &header[2]);
+  wire::store_be32(kIpv4Unidentified, &header[4]);
+  header[8] = kHopLimit;
+  header[9] = kUdp;
+  std::ranges::copy(std::span(source.ip).last<4>(), &header[12]);
+  std::ranges::copy(std::span(destination.ip).last<4>(), &header[16]);
+  wire::store_be16(ip_checksum(header), &header[10]);
+  return grh;
+}
+
+}  // namespace
+
+Datagrams::Datagrams(const Config& config)
+    : config_(config), psn_(config.first_psn), pending_(config.work_requests) {}
+
+size_t Datagrams::post(std::span<const Datagram> datagrams) {
+  size_t taken = 0;
+  for (const Datagram& datagram : datagrams) {
+    const Address destination{
+        .ip = datagram.gid,
+        .scope_id = config_.scope_id,
+        .port = config_.ports_by_number ? roce::port_of(datagram.queue_pair) : roce::kUdpPort};
+    if (!pending_.push(Pending{.datagram = datagram, .destination = destination})) break;
+    ++taken;
+  }
+  return taken;
+}
+
+bool Datagrams::next_packet(const MemoryTable& memory, Outgoing* out) {
+  while (sent_ < pending_.size()) {
+    Pending& next = pending_[sent_++];
+    const Datagram& datagram = next.datagram;
+    const WorkRequest& send = datagram.send;
+    next.failed = send.length > 0 && !memory.covers(send.local_key, send.local, send.length);
+    if (next.failed) continue;
+    const bool immediate = send.opcode == Opcode::kSendWithImm;
+    out->packet =
+        roce::Packet{.opcode = immediate ? roce::Opcode::kUdSendOnlyImm : roce::Opcode::kUdSendOnly,
+                     .solicited = send.solicited,
+                     .destination_qp = datagram.queue_pair,
+                     .psn = psn_++ & static_cast<uint32_t>(kPsnMask),
+                     .immediate = immediate ? send.immediate : 0,
+                     .queue_key = datagram.queue_key,
+                     .source_qp = config_.queue_pair,
+                     .payload = {send.local, send.length}};
+    out->destination = &next.destination;
+    return true;
+  }
+  return false;
+}
+
+bool Datagrams::pop_done(WorkRequest* send, CompletionStatus* status) {
+  if (done_ == 0) return false;
+  const Pending& oldest = pending_.front();
+  *send = oldest.datagram.send;
+  *status = oldest.failed ? CompletionStatus::kMemoryGone : CompletionStatus::kOk;
+  pending_.pop_front();
+  --done_;
+  --sent_;
+  return true;
+}
+
+bool Datagrams::place(const Address& source, const Address& destination, const roce::Packet& packet,
+                      const ReceiveRequest& receive, const MemoryTable& memory) {
+  const Bytes bytes = roce::kGrhBytes + packet.payload.size();
+  if (bytes > receive.length) return false;
+  if (!memory.owner_may_write(receive.local_key, receive.local, bytes)) return false;
+  const size_t udp_payload = roce::header_bytes(packet.opcode) + packet.payload.size() +
+                             roce::trailer_bytes(packet.payload.size());
+  std::ranges::copy(grh_of(source, destination, udp_payload), receive.local);
+  std::ranges::copy(packet.payload, receive.local + roce::kGrhBytes);
+  return true;
+}
+
+}  // namespace pacecar

@@ -1,0 +1,64 @@
+// A queue pair of unreliable datagrams (UD; InfiniBand Architecture Specification vol. 1, 9.8.3):
+// what waits to be sent, and what of a datagram that has come goes into memory. Each message is one
+// packet, which nobody acknowledges: it is done when it has been handed over.
+//
+// Pure. Thread rule: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "transport/base/fixed_queue.h"
+#include "transport/nic/nic.h"
+#include "transport/softnic/memory_table.h"
+#include "transport/wire/roce.h"
+
+namespace pacecar {
+
+class Datagrams {
+ public:
+  struct Config {
+    uint32_t queue_pair = 0;
+    uint32_t queue_key = 0;
+    uint32_t first_psn = 0;
+    uint32_t work_requests = 0;
+    uint32_t scope_id = 0;         // of link-local peers
+    bool ports_by_number = false;  // of peers: SoftNicConfig::port_slot
+  };
+  explicit Datagrams(const Config& config);
+
+  uint32_t queue_key() const { return config_.queue_key; }
+  size_t post(std::span<const Datagram> datagrams);
+  bool idle() const { return pending_.empty(); }
+
+  // The next packet and where it goes (valid until it is told of as done); false: there is none, or
+  // its memory is gone.
+  struct Outgoing {
+    roce::Packet packet;
+    const Address* destination = nullptr;
+  };
+  bool next_packet(const MemoryTable& memory, Outgoing* out);
+  // Of those whose packets have been handed over, the oldest; false: there is none. In order.
+  bool pop_done(WorkRequest* send, CompletionStatus* status);
+  // All packets so far have been handed over.
+  void on_handed_over() { done_ = sent_; }
+
+  // Places the datagram with its GRH before it; false when there is no room, or no right to write.
+  static bool place(const Address& source, const Address& destination, const roce::Packet& packet,
+                    const ReceiveRequest& receive, const MemoryTable& memory);
+
+ private:
+  struct Pending {
+    Datagram datagram;
+    Address destination;
+    bool failed = false;
+  };
+
+  const Config config_;
+  uint32_t psn_;
+  FixedQueue<Pending> pending_;
+  size_t sent_ = 0;  // of them, from the front
+  size_t done_ = 0;
+};
+
+}  // namespace pacecar
