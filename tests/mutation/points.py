@@ -5,7 +5,8 @@ Not mutated, by rule:
 - what is said once at a declaration: constants by name, default values of members and of
   parameters, bounds, labels, template arguments; the compiler evaluates most of it;
 - arguments of macros: our own checks are tests themselves;
-- calls that change nothing but time or text, with all within (`skipped_calls`).
+- calls that change nothing but time or text, with all within (`skipped_calls`);
+- functions that only list constants (`skipped_functions`).
 """
 import dataclasses
 import re
@@ -68,9 +69,9 @@ def parse(path, arguments):
     return unit
 
 
-def find(path, arguments, skipped_calls):
+def find(path, arguments, skipped_calls, skipped_functions=()):
     """All points of a file."""
-    return _Finder(path, arguments, skipped_calls).points
+    return _Finder(path, arguments, skipped_calls, skipped_functions).points
 
 
 def kind_of(node):
@@ -81,9 +82,10 @@ def kind_of(node):
 
 
 class _Finder:
-    def __init__(self, path, arguments, skipped_calls):
+    def __init__(self, path, arguments, skipped_calls, skipped_functions):
         self.text = path.read_bytes()
         self.skipped_calls = set(skipped_calls)
+        self.skipped_functions = set(skipped_functions)
         self.points = []
         self.known = set()
         self.in_function = False
@@ -284,6 +286,8 @@ class _Finder:
         if kind in LEFT_ALONE or self.in_macro(node):
             return None
         if kind in FUNCTIONS:
+            if node.spelling in self.skipped_functions:
+                return None
             outer, self.in_function = self.in_function, True
             self.children(node)
             self.in_function = outer

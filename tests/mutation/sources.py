@@ -67,12 +67,13 @@ def mutated_files(config, source):
 def points_of(path, config, source, cache):
     """The points of a file, from the cache if nothing that decides them has changed."""
     arguments = [f"-I{source}" if part == "-I." else part for part in config["parse"]]
+    skipped = config["skipped_calls"], config["skipped_functions"]
     about = (source / path).read_bytes() + pathlib.Path(points.__file__).read_bytes() + \
-        repr((arguments, config["skipped_calls"])).encode()
+        repr((arguments, skipped)).encode()
     stored = cache / hashlib.sha256(about).hexdigest()
     if stored.exists():
         return pickle.loads(stored.read_bytes())
-    found = points.find(source / path, arguments, config["skipped_calls"])
+    found = points.find(source / path, arguments, *skipped)
     cache.mkdir(parents=True, exist_ok=True)
     stored.write_bytes(pickle.dumps(found))
     return found

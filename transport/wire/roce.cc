@@ -100,9 +100,8 @@ void encode(const Packet& packet, std::span<uint8_t> to) {
     store_be32(packet.length, at + 12);
     at += kRethBytes;
   }
-  if (has_aeth(shape)) {
+  if (has_aeth(shape)) {  // never with an immediate
     store_be32(uint32_t{packet.syndrome} << 24 | (packet.msn & kPsnMask), at);
-    at += kAethBytes;
   }
   if (shape.immediate) store_be32(packet.immediate, at);
   if (shape.kind == Kind::kCnp) std::fill_n(at, kCnpReservedBytes, uint8_t{0});
@@ -121,7 +120,7 @@ Decoded decode(std::span<const uint8_t> datagram, Packet& packet) {
   if (partition != (kDefaultPartition & kPartitionMask)) return Decoded::kPartition;
   const size_t room = datagram.size() - header - kIcrcBytes;
   const size_t pad = at[1] >> kPadShift & kPadMask;
-  if (pad > room || (room == 0 && pad > 0)) return Decoded::kPadding;
+  if (pad > room) return Decoded::kPadding;
   packet.payload = datagram.subspan(header, room - pad);
   if (!right_payload(shape, packet.payload.size())) return Decoded::kPayload;
   packet.destination_qp = load_be32(at + 4) & kPsnMask;
@@ -139,7 +138,6 @@ Decoded decode(std::span<const uint8_t> datagram, Packet& packet) {
     const uint32_t aeth = load_be32(at);
     packet.syndrome = static_cast<uint8_t>(aeth >> 24);
     packet.msn = aeth & kPsnMask;
-    at += kAethBytes;
     if (classify(packet.syndrome) == Syndrome::kReserved) return Decoded::kSyndrome;
   }
   if (shape.immediate) packet.immediate = load_be32(at);
