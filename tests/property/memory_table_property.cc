@@ -71,6 +71,7 @@ class Run {
     } else {
       RC_ASSERT(added.has_value());
       RC_ASSERT(added->key != 0);
+      RC_ASSERT(added->key == ~0U || (added->key & 0xFFF8'FFF3) == 0);  // as they were drawn
       region.remote = added->remote_address;
       RC_ASSERT(region.remote % kRemoteAlignment == region.address % kRemoteAlignment);
       RC_ASSERT(region.remote <= kMax - region.length);

@@ -110,6 +110,14 @@ TEST_F(ReroutedPathTest, WordOfOtherPathsIsNone) {
   EXPECT_FALSE(path_->searching());
 }
 
+TEST_F(ReroutedPathTest, PacketsWhoseRoundTripIsUnknownSayNothing) {
+  start();
+  hear(1, PathEvent::kArrived, 0);
+  hear(kRoundTrip, PathEvent::kArrived, 0);
+  hear(2 * kRoundTrip, PathEvent::kArrived, 0);
+  EXPECT_FALSE(path_->searching());
+}
+
 TEST_F(ReroutedPathTest, TheOnlyPathIsKept) {
   start(1);
   hear(1, PathEvent::kLost, 0);
