@@ -24,8 +24,8 @@ struct Spell {
   double link = kTold;  // bit/s
   double used = 1;      // of the budget
   Duration late;        // that others' queue adds
-  double policed = 0;   // bit/s; 0: nobody drops
-  uint32_t lost_of = 0;  // one packet of so many; 0: none
+  double policed = 0;         // bit/s; 0: nobody drops
+  uint32_t lost_of = 0;       // one packet of so many; 0: none
   uint32_t flow = 0;
   uint32_t overtaken_of = 0;  // likewise
   int burst = 0;              // packets, between pauses of as long as they take; 0: no pauses
@@ -59,7 +59,7 @@ class Course {
     return Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / rate));
   }
 
-  // One packet: it waits behind those before it, or is dropped where more comes than is let through.
+  // One packet: it waits behind those before it, or is dropped where more comes than may.
   void send(const Spell& spell) {
     const double rate = budget_.rate() * spell.used;
     now_ = now_ + time_at(rate);
