@@ -160,6 +160,37 @@ TEST_F(MessengerStatusTest, WritesThatNobodyAcknowledgesAreTold) {
   EXPECT_GT(flow.writes, 0U);
   EXPECT_FALSE(flow.awaits_peer);
   EXPECT_GT(flow.standing.backlog, 0U);
+  send();  // for which there is no buffer
+  run_for(Duration::from_ms(1));
+  EXPECT_FALSE(status(0).awaits_peer) << "not as long as those writes are out";
+}
+
+TEST_F(MessengerStatusTest, EachFlowHasItsOwnRequests) {
+  const ConnectionPair back = connect(*hosts_[1], *hosts_[0], 0, network_.now());
+  receive();  // of host 1
+  run_for(Duration::from_s(1));
+  const auto flows = hosts_[1]->messenger().flow_statuses(network_.now());
+  ASSERT_EQ(flows.size(), 2U);
+  EXPECT_FALSE(flows[0].sending);
+  EXPECT_EQ(flows[0].requests, 1U);
+  EXPECT_TRUE(flows[1].sending);
+  EXPECT_EQ(flows[1].requests, 0U);
+  ASSERT_TRUE(hosts_[1]->messenger().send(
+      back.send, {to_.data(), kBytes, 0, to_region_.key, &requests_[0]}));
+  run_for(Duration::from_s(1));
+  EXPECT_EQ(hosts_[1]->messenger().flow_statuses(network_.now())[1].requests, 1U);
+}
+
+TEST(MessengerStatus, ABudgetIsTold) {
+  SimStar network;
+  std::vector<std::unique_ptr<SimHost>> hosts;
+  for (size_t port = 0; port < 2; ++port) {
+    SimHostConfig config;
+    config.rate_max = Rate::from_gbps(7);
+    hosts.push_back(std::make_unique<SimHost>(network, port, port, config));
+  }
+  const ConnectionPair ends = connect(*hosts[0], *hosts[1], 1, network.now());
+  EXPECT_EQ(hosts[0]->messenger().explain(ends.send).budget, Rate::from_gbps(7));
 }
 
 TEST_F(MessengerStatusTest, ADeadPeerLeavesAFault) {
