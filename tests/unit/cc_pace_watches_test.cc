@@ -31,14 +31,14 @@ bool is_witness(int64_t before) {
   return !witnesses.gone(at(2000), kPause);
 }
 
-TEST(CcPaceWitness, WhoCameWithinAWindowOrTwoHasMetTheQueue) {
+TEST(CcPaceWatchWitness, WhoCameWithinAWindowOrTwoHasMetTheQueue) {
   EXPECT_TRUE(is_witness(0));
   EXPECT_TRUE(is_witness(99));
   EXPECT_TRUE(is_witness(199));
   EXPECT_FALSE(is_witness(200));
 }
 
-TEST(CcPaceWitness, AfterAPauseOfTwoWindowsNobodyBeforeItHas) {
+TEST(CcPaceWatchWitness, AfterAPauseOfTwoWindowsNobodyBeforeItHas) {
   for (const int64_t pause : {199, 200}) {
     Witnesses witnesses(kWindow);
     witnesses.on_bytes(at(1000), 3);
@@ -49,7 +49,7 @@ TEST(CcPaceWitness, AfterAPauseOfTwoWindowsNobodyBeforeItHas) {
   }
 }
 
-TEST(CcPaceWitness, AreGoneWhenNoneHasComeForAPause) {
+TEST(CcPaceWatchWitness, AreGoneWhenNoneHasComeForAPause) {
   Witnesses witnesses(kWindow);
   EXPECT_FALSE(witnesses.gone(at(9000), kPause)) << "nothing is known";
   witnesses.on_bytes(at(1000), 3);
@@ -65,7 +65,7 @@ TEST(CcPaceWitness, AreGoneWhenNoneHasComeForAPause) {
 
 // --- order of arrivals ---
 
-TEST(CcPaceArrivalOrder, OvertakenByMoreThanTheSpread) {
+TEST(CcPaceWatchOrder, OvertakenByMoreThanTheSpread) {
   ArrivalOrder order;
   EXPECT_FALSE(order.overtaken(5000, Duration())) << "the first";
   EXPECT_FALSE(order.overtaken(5000, Duration())) << "of the same burst";
@@ -76,14 +76,14 @@ TEST(CcPaceArrivalOrder, OvertakenByMoreThanTheSpread) {
   EXPECT_TRUE(order.overtaken(5999, Duration()));
 }
 
-TEST(CcPaceArrivalOrder, TimesWrap) {
+TEST(CcPaceWatchOrder, TimesWrap) {
   ArrivalOrder order;
   EXPECT_FALSE(order.overtaken(0xFFFFFF00, Duration()));
   EXPECT_FALSE(order.overtaken(0x100, Duration()));
   EXPECT_TRUE(order.overtaken(0xFFFFFFFF, Duration()));
 }
 
-TEST(CcPaceArrivalOrder, AfterAPauseItBeginsAnew) {
+TEST(CcPaceWatchOrder, AfterAPauseItBeginsAnew) {
   constexpr uint32_t kLongest = 50'000'000;
   ArrivalOrder order;
   EXPECT_FALSE(order.overtaken(2 * kLongest, Duration()));
@@ -94,7 +94,7 @@ TEST(CcPaceArrivalOrder, AfterAPauseItBeginsAnew) {
 
 // --- bursts ---
 
-TEST(CcPaceBurstUse, LastsUntilItsQueueIsEmpty) {
+TEST(CcPaceWatchBurst, LastsUntilItsQueueIsEmpty) {
   constexpr double kByteInUs = 8e6;
   BurstUse use;
   use.on_bytes(at(1000), 10, kByteInUs);
@@ -113,11 +113,11 @@ TEST(CcPaceBurstUse, LastsUntilItsQueueIsEmpty) {
 
 // --- the rate of arrivals ---
 
-class CcPaceArrivalMeter : public testing::Test {
+class CcPaceWatchArrivals : public testing::Test {
  protected:
   static constexpr Bytes kPacket = 1000;
 
-  CcPaceArrivalMeter() { meter_.begin(now_); }
+  CcPaceWatchArrivals() { meter_.begin(now_); }
   // After `gap`: true when a look is over.
   bool arrive(Duration gap, Bytes bytes, Duration delay = us(1), bool overtaken = false) {
     now_ = now_ + gap;
@@ -128,7 +128,7 @@ class CcPaceArrivalMeter : public testing::Test {
   ArrivalMeter meter_{us(400), us(150), kPacket};
 };
 
-TEST_F(CcPaceArrivalMeter, LooksFourTimesInAWindow) {
+TEST_F(CcPaceWatchArrivals, LooksFourTimesInAWindow) {
   EXPECT_FALSE(arrive(us(99), 6 * kPacket));
   EXPECT_TRUE(arrive(us(1), 0));
   EXPECT_DOUBLE_EQ(meter_.rate(), 6000 * 8 / 100e-6);
@@ -140,7 +140,7 @@ TEST_F(CcPaceArrivalMeter, LooksFourTimesInAWindow) {
   EXPECT_DOUBLE_EQ(meter_.most_lately(), 36'000 * 8 / 400e-6);
 }
 
-TEST_F(CcPaceArrivalMeter, AFewPacketsSayNothingBeforeAWindowIsOver) {
+TEST_F(CcPaceWatchArrivals, AFewPacketsSayNothingBeforeAWindowIsOver) {
   EXPECT_FALSE(arrive(us(100), 6 * kPacket - 1));
   EXPECT_FALSE(arrive(us(299), 0));
   EXPECT_TRUE(arrive(us(1), 0));
@@ -149,7 +149,7 @@ TEST_F(CcPaceArrivalMeter, AFewPacketsSayNothingBeforeAWindowIsOver) {
   EXPECT_TRUE(arrive(us(1), 0)) << "it has been long";
 }
 
-TEST_F(CcPaceArrivalMeter, TheDelayIsTheLeastOfTheLastRoundTrip) {
+TEST_F(CcPaceWatchArrivals, TheDelayIsTheLeastOfTheLastRoundTrip) {
   EXPECT_TRUE(arrive(us(100), 6 * kPacket, us(5)));
   EXPECT_EQ(meter_.delay(), us(5));
   arrive(us(50), 6 * kPacket, us(8));
@@ -161,7 +161,7 @@ TEST_F(CcPaceArrivalMeter, TheDelayIsTheLeastOfTheLastRoundTrip) {
   EXPECT_EQ(meter_.delay(), Duration::max());
 }
 
-TEST_F(CcPaceArrivalMeter, IsScatteredWhereOneInSixteenWasOvertaken) {
+TEST_F(CcPaceWatchArrivals, IsScatteredWhereOneInSixteenWasOvertaken) {
   arrive(us(50), 15 * kPacket);
   EXPECT_TRUE(arrive(us(50), kPacket, us(1), true));
   EXPECT_FALSE(meter_.scattered()) << "no more than that";
@@ -170,7 +170,7 @@ TEST_F(CcPaceArrivalMeter, IsScatteredWhereOneInSixteenWasOvertaken) {
   EXPECT_TRUE(meter_.scattered());
 }
 
-TEST_F(CcPaceArrivalMeter, BeginsAnew) {
+TEST_F(CcPaceWatchArrivals, BeginsAnew) {
   EXPECT_TRUE(arrive(us(100), 100 * kPacket, us(5), true));
   arrive(us(10), 50 * kPacket, us(2), true);
   meter_.begin(now_);
@@ -182,11 +182,11 @@ TEST_F(CcPaceArrivalMeter, BeginsAnew) {
 
 // --- policers ---
 
-class CcPacePolicerWatch : public testing::Test {
+class CcPaceWatchPolicer : public testing::Test {
  protected:
   static constexpr double kArriving = 8e9;
 
-  CcPacePolicerWatch() { watch_.begin(now_); }
+  CcPaceWatchPolicer() { watch_.begin(now_); }
   // A window in which this part of 100,000 bytes is lost.
   bool window(Bytes lost) {
     watch_.on_bytes(100'000 - lost);
@@ -199,7 +199,7 @@ class CcPacePolicerWatch : public testing::Test {
   Instant now_ = at(1000);
 };
 
-TEST_F(CcPacePolicerWatch, ThreeLossyWindowsInARowLookLikeOne) {
+TEST_F(CcPaceWatchPolicer, ThreeLossyWindowsInARowLookLikeOne) {
   EXPECT_FALSE(window(10'000));
   EXPECT_FALSE(window(10'000));
   EXPECT_FALSE(window(5'000)) << "a twentieth may be the cable's";
@@ -209,7 +209,7 @@ TEST_F(CcPacePolicerWatch, ThreeLossyWindowsInARowLookLikeOne) {
   EXPECT_FALSE(watch_.quiet());
 }
 
-TEST_F(CcPacePolicerWatch, WindowsAreNotCutShort) {
+TEST_F(CcPaceWatchPolicer, WindowsAreNotCutShort) {
   watch_.on_loss(1);
   EXPECT_FALSE(watch_.quiet());
   EXPECT_FALSE(watch_.look(now_ + kWindow - Duration::from_ns(1), kArriving));
@@ -218,7 +218,7 @@ TEST_F(CcPacePolicerWatch, WindowsAreNotCutShort) {
   EXPECT_TRUE(watch_.quiet()) << "all of it was one window, and next to nothing lost";
 }
 
-TEST_F(CcPacePolicerWatch, WhereLessArrivesThanUsualTheSenderWaits) {
+TEST_F(CcPaceWatchPolicer, WhereLessArrivesThanUsualTheSenderWaits) {
   for (int i = 0; i < 10; ++i) window(20'000);
   watch_.on_bytes(80'000);
   watch_.on_loss(20'000);
@@ -227,7 +227,7 @@ TEST_F(CcPacePolicerWatch, WhereLessArrivesThanUsualTheSenderWaits) {
   EXPECT_TRUE(watch_.look(now_ + kWindow, 0.75 * 6.4e9 * 1.001));
 }
 
-TEST_F(CcPacePolicerWatch, ItsRateIsWhatGetsThroughAndALittleLess) {
+TEST_F(CcPaceWatchPolicer, ItsRateIsWhatGetsThroughAndALittleLess) {
   for (int i = 0; i < 3; ++i) window(20'000);
   EXPECT_DOUBLE_EQ(watch_.judge(now_, 1e8, 1e9, 2e9), 0.98 * 0.8e9);
   EXPECT_DOUBLE_EQ(watch_.judge(now_, 9e8, 1e9, 2e9), 0.98 * 9e8) << "more arrives";
@@ -237,7 +237,7 @@ TEST_F(CcPacePolicerWatch, ItsRateIsWhatGetsThroughAndALittleLess) {
   EXPECT_TRUE(window(1'001)) << "where there is one, fewer losses are its";
 }
 
-TEST_F(CcPacePolicerWatch, WhatCutsDoNotHelpIsTheCable) {
+TEST_F(CcPaceWatchPolicer, WhatCutsDoNotHelpIsTheCable) {
   for (int i = 0; i < 3; ++i) window(20'000);
   const double before = 2e9;
   double budget = watch_.judge(now_, 0, 1e9, before);
@@ -255,7 +255,7 @@ TEST_F(CcPacePolicerWatch, WhatCutsDoNotHelpIsTheCable) {
 
 // --- neighbors that keep a queue ---
 
-class CcPaceGreedyNeighbor : public testing::Test {
+class CcPaceWatchNeighbor : public testing::Test {
  protected:
   static constexpr Duration kUsual = us(10);
   static constexpr Duration kTrip = us(100);
@@ -276,25 +276,25 @@ class CcPaceGreedyNeighbor : public testing::Test {
   Instant now_ = at(1000);
 };
 
-TEST_F(CcPaceGreedyNeighbor, IsRecognizedWhenItsQueueStays) {
+TEST_F(CcPaceWatchNeighbor, IsRecognizedWhenItsQueueStays) {
   recognize();
   EXPECT_EQ(neighbor_.kept(), us(40));
   EXPECT_FALSE(look(us(1), us(40), kRate / 2)) << "once";
 }
 
-TEST_F(CcPaceGreedyNeighbor, IsNoneWhereTheDelayIsNotFarBeyondTheUsual) {
+TEST_F(CcPaceWatchNeighbor, IsNoneWhereTheDelayIsNotFarBeyondTheUsual) {
   look(us(0), us(30), kRate);
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(look(us(140), us(30), kRate / 2));
   EXPECT_FALSE(neighbor_.stays());
 }
 
-TEST_F(CcPaceGreedyNeighbor, IsNoneAsLongAsWeHaveNotYielded) {
+TEST_F(CcPaceWatchNeighbor, IsNoneAsLongAsWeHaveNotYielded) {
   look(us(0), us(40), kRate);
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(look(us(140), us(40), kRate / 2 + 1));
   EXPECT_TRUE(look(us(1), us(40), kRate / 2));
 }
 
-TEST_F(CcPaceGreedyNeighbor, StaysAfterFourRoundTrips) {
+TEST_F(CcPaceWatchNeighbor, StaysAfterFourRoundTrips) {
   look(us(0), us(40), kRate);
   look(us(4 * 140 - 1), us(40), kRate);
   EXPECT_FALSE(neighbor_.stays());
@@ -302,7 +302,7 @@ TEST_F(CcPaceGreedyNeighbor, StaysAfterFourRoundTrips) {
   EXPECT_TRUE(neighbor_.stays());
 }
 
-TEST_F(CcPaceGreedyNeighbor, AQueueThatFallsByAQuarterIsOneOfUsersOfOurLaw) {
+TEST_F(CcPaceWatchNeighbor, AQueueThatFallsByAQuarterIsOneOfUsersOfOurLaw) {
   look(us(0), us(100), kRate);
   look(us(1000), us(75), kRate / 2);
   EXPECT_FALSE(look(us(100), us(74), kRate / 4));
@@ -311,7 +311,7 @@ TEST_F(CcPaceGreedyNeighbor, AQueueThatFallsByAQuarterIsOneOfUsersOfOurLaw) {
   EXPECT_TRUE(look(us(1), us(74), kRate / 2)) << "of what it was before the first";
 }
 
-TEST_F(CcPaceGreedyNeighbor, IsForgottenWhenItsDelayIsAnother) {
+TEST_F(CcPaceWatchNeighbor, IsForgottenWhenItsDelayIsAnother) {
   recognize();
   EXPECT_FALSE(look(us(4 * 140), us(81), kRate));
   EXPECT_EQ(neighbor_.kept(), us(40)) << "not yet";
@@ -319,7 +319,7 @@ TEST_F(CcPaceGreedyNeighbor, IsForgottenWhenItsDelayIsAnother) {
   EXPECT_EQ(neighbor_.kept(), Duration());
 }
 
-TEST_F(CcPaceGreedyNeighbor, IsKnownWhileItsDelayIsAboutThat) {
+TEST_F(CcPaceWatchNeighbor, IsKnownWhileItsDelayIsAboutThat) {
   for (const int64_t delay : {20, 80}) {
     neighbor_.forget();
     recognize();
@@ -333,7 +333,7 @@ TEST_F(CcPaceGreedyNeighbor, IsKnownWhileItsDelayIsAboutThat) {
 }
 
 // Every four seconds of the host's clock, but not before one has gone by.
-TEST_F(CcPaceGreedyNeighbor, AllLookAgainAtTheSameMoments) {
+TEST_F(CcPaceWatchNeighbor, AllLookAgainAtTheSameMoments) {
   for (const int64_t start_ms : {1000, 2900, 3100}) {
     neighbor_.forget();
     now_ = at(start_ms * 1000);
