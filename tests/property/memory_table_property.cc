@@ -59,8 +59,7 @@ class Run {
   }
 
   void add() {
-    Region region{random_address(), random_length(),
-                  prng_.chance(0.5) ? Access::kLocalRead : Access::kRemoteWrite};
+    Region region{random_address(), random_length(), static_cast<Access>(prng_.below(4))};
     const auto added = table_.add(pointer(region.address), region.length, region.access);
     const bool wraps = region.length > 0 && region.address > kMax - region.length;
     if (region.length == 0 || region.length > kLongest || wraps) {
@@ -72,6 +71,7 @@ class Run {
     } else {
       RC_ASSERT(added.has_value());
       RC_ASSERT(added->key != 0);
+      RC_ASSERT(added->key == ~0U || (added->key & 0xFFF8'FFF3) == 0);  // as they were drawn
       region.remote = added->remote_address;
       RC_ASSERT(region.remote % kRemoteAlignment == region.address % kRemoteAlignment);
       RC_ASSERT(region.remote <= kMax - region.length);
@@ -104,16 +104,25 @@ class Run {
       address = found->second.address + offset;
       remote = found->second.remote + offset;
     }
-    const uint64_t length = 1 + random_length() % kMax;
+    const uint64_t length = random_length();
     const Region region = found == model_.end() ? Region{} : found->second;
     const bool local = within(address, length, region.address, region.length);
     const bool reaches = within(remote, length, region.remote, region.length);
-    const bool writable = reaches && region.access == Access::kRemoteWrite;
     RC_ASSERT(table_.covers(key, pointer(address), length) == local);
-    RC_ASSERT(table_.writable(key, remote, length) ==
-              (writable ? pointer(region.address + (remote - region.remote)) : nullptr));
+    RC_ASSERT(table_.owner_may_write(key, pointer(address), length) ==
+              (local && region.access != Access::kLocalRead));
+    const auto place = [&](Access wanted) {
+      const bool may = reaches && allows(region.access, wanted);
+      return may ? pointer(region.address + (remote - region.remote)) : nullptr;
+    };
+    RC_ASSERT(table_.writable(key, remote, length) == place(Access::kRemoteWrite));
+    RC_ASSERT(table_.readable(key, remote, length) == place(Access::kRemoteRead));
+    // Of what may not be written every part is nullptr; where nothing is, nothing lies within.
+    const auto range = table_.writable_range(key);
+    if (length > 0) RC_ASSERT(range.writable(remote, length) == place(Access::kRemoteWrite));
   }
   static bool within(uint64_t address, uint64_t length, uint64_t begin, uint64_t size) {
+    if (size == 0) return false;  // there is no such region
     using Wide = unsigned __int128;
     return address >= begin && Wide{address} + length <= Wide{begin} + size;
   }

@@ -27,5 +27,20 @@ TEST(Address, ScopeFollowsTheIp) {
   EXPECT_EQ(to_string(address), "[fe80::1%3]:1");
 }
 
+// fe80::/10: the first ten bits.
+TEST(Address, LinkLocalByItsPrefix) {
+  const auto link_local = [](uint8_t first, uint8_t second, uint8_t third) {
+    return is_link_local({.ip = {first, second, third}});
+  };
+  EXPECT_TRUE(link_local(0xFE, 0x80, 0));
+  EXPECT_TRUE(link_local(0xFE, 0xBF, 0xFF));
+  EXPECT_FALSE(link_local(0xFE, 0xC0, 0x80));
+  EXPECT_FALSE(link_local(0xFE, 0x7F, 0x80));
+  EXPECT_FALSE(link_local(0xFE, 0x00, 0));
+  EXPECT_FALSE(link_local(0xFF, 0x80, 0));
+  EXPECT_FALSE(link_local(0xFD, 0x80, 0));
+  EXPECT_FALSE(link_local(0x00, 0xFE, 0x80));
+}
+
 }  // namespace
 }  // namespace pacecar

@@ -61,6 +61,59 @@ TEST_F(LimitMeterTest, AGrantOfJustTheBudgetIsTheBudget) {
   EXPECT_EQ(meter_.limit(told_, {.backlog = 1}), LimitedBy::kGrant);
 }
 
+TEST_F(LimitMeterTest, ABudgetIsReachedWithinAThirtySecond) {
+  const auto of = [&](uint64_t bps) {
+    told_.rate = Rate::from_bps(bps);
+    return meter_.limit(told_, {.backlog = 1});
+  };
+  told_.budget = Rate::from_bps(32'000);
+  EXPECT_EQ(of(31'000), LimitedBy::kBudget);
+  EXPECT_EQ(of(30'999), LimitedBy::kGrant);
+  told_.limited_by = LimitedBy::kNetwork;
+  EXPECT_EQ(of(32'000), LimitedBy::kNetwork) << "only a grant is the budget's";
+}
+
+// 64 KiB of a span may be missing by chance: counted as sent.
+TEST_F(LimitMeterTest, TheLimitIsHalfOfTheRate) {
+  const auto after_a_span = [](Bytes sent, Duration span) {
+    LimitMeter meter;
+    Explanation told{.limited_by = LimitedBy::kGrant, .rate = Rate::from_bps(800'000'000)};
+    FlowStanding standing{.backlog = 1};
+    meter.look(Instant(), told, standing);
+    standing.sent += sent;
+    meter.look(Instant() + span, told, standing);
+    return meter.limit(told, standing);
+  };
+  const Duration span = Duration::from_ms(20);
+  constexpr Bytes kHalf = 1'000'000 - (64 << 10);  // in 20 ms
+  EXPECT_EQ(after_a_span(kHalf, span), LimitedBy::kGrant);
+  EXPECT_EQ(after_a_span(kHalf - 1, span), LimitedBy::kHost);
+  EXPECT_EQ(after_a_span(0, span - Duration::from_ns(1)), LimitedBy::kGrant) << "too short a span";
+}
+
+TEST_F(LimitMeterTest, WhatWasMeasuredCountsForSomeTime) {
+  run(3, Duration::from_ms(25));  // one span, after the look that began it
+  ASSERT_EQ(limit(), LimitedBy::kHost);
+  const Instant measured = now_;
+  const auto at = [&](Duration later) {
+    LimitMeter meter = meter_;
+    meter.look(measured + later, told_, {.backlog = 0, .sent = standing_.sent});
+    return meter.limit(told_, {.backlog = 1});
+  };
+  EXPECT_EQ(at(Duration::from_ms(200)), LimitedBy::kHost);
+  EXPECT_EQ(at(Duration::from_ns(200'000'001)), LimitedBy::kGrant);
+}
+
+// A pause ends a span: what was not sent in it is the application's.
+TEST_F(LimitMeterTest, ASpanWithAPauseSaysNothing) {
+  run(8, Duration::from_ms(40));
+  for (int i = 0; i < 20; ++i) {
+    run(0, Duration::from_ms(5), 0);
+    run(0, Duration::from_ms(15));
+  }
+  EXPECT_EQ(count(LimitedBy::kHost), 0U);
+}
+
 TEST_F(LimitMeterTest, AFewPacketsInASpanSayNothing) {
   told_.rate = Rate::from_bps(10'000'000);
   run(0, Duration::from_ms(200));

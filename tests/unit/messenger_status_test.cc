@@ -113,6 +113,86 @@ TEST_F(MessengerStatusTest, WhatHasMovedIsCounted) {
   EXPECT_EQ(flow.requests, 0U);
 }
 
+TEST_F(MessengerStatusTest, TheReportIsOfTheFlowThatWasUsedLast) {
+  send();
+  receive();
+  run_for(Duration::from_ms(50));
+  const Messenger& messenger = hosts_[0]->messenger();
+  const FlowReport report = messenger.report();
+  EXPECT_EQ(report.flows, 1U);
+  EXPECT_EQ(report.weight, 1U);
+  EXPECT_GT(report.rtt, Duration());
+  EXPECT_EQ(report.rtt, status(0).rtt);
+  EXPECT_EQ(report.rtt, messenger.rtt(ends_.send));
+  EXPECT_GT(report.decision.rate, Rate());
+  EXPECT_GT(report.explanation.rate, Rate());
+  EXPECT_EQ(report.explanation.limited_by, LimitedBy::kApplication) << "it has nothing to send";
+  EXPECT_EQ(messenger.explain(ends_.send).rate, report.explanation.rate);
+  EXPECT_EQ(messenger.acknowledged_bytes(ends_.send), kBytes);
+}
+
+TEST_F(MessengerStatusTest, BothEndsCountMessagesAndBytes) {
+  send();
+  receive();
+  run_for(Duration::from_ms(50));
+  const MessengerCounters& sent = hosts_[0]->messenger().counters();
+  EXPECT_EQ(sent.messages_sent, 1U);
+  EXPECT_EQ(sent.bytes_sent, kBytes);
+  EXPECT_EQ(sent.messages_received, 0U);
+  EXPECT_EQ(sent.bytes_received, 0U);
+  EXPECT_EQ(sent.protocol_errors, 0U);
+  const MessengerCounters& received = hosts_[1]->messenger().counters();
+  EXPECT_EQ(received.messages_sent, 0U);
+  EXPECT_EQ(received.bytes_sent, 0U);
+  EXPECT_EQ(received.messages_received, 1U);
+  EXPECT_EQ(received.bytes_received, kBytes);
+  EXPECT_EQ(received.protocol_errors, 0U);
+}
+
+TEST_F(MessengerStatusTest, WritesThatNobodyAcknowledgesAreTold) {
+  receive();
+  run_for(Duration::from_ms(5));  // the sender knows of the buffer
+  hosts_.pop_back();
+  send();
+  run_for(Duration::from_s(3));
+  const FlowStatus flow = status(0);
+  EXPECT_EQ(flow.requests, 1U);
+  EXPECT_GT(flow.writes, 0U);
+  EXPECT_FALSE(flow.awaits_peer);
+  EXPECT_GT(flow.standing.backlog, 0U);
+  send();  // for which there is no buffer
+  run_for(Duration::from_ms(1));
+  EXPECT_FALSE(status(0).awaits_peer) << "not as long as those writes are out";
+}
+
+TEST_F(MessengerStatusTest, EachFlowHasItsOwnRequests) {
+  const ConnectionPair back = connect(*hosts_[1], *hosts_[0], 0, network_.now());
+  receive();  // of host 1
+  run_for(Duration::from_s(1));
+  const auto flows = hosts_[1]->messenger().flow_statuses(network_.now());
+  ASSERT_EQ(flows.size(), 2U);
+  EXPECT_FALSE(flows[0].sending);
+  EXPECT_EQ(flows[0].requests, 1U);
+  EXPECT_TRUE(flows[1].sending);
+  EXPECT_EQ(flows[1].requests, 0U);
+  ASSERT_TRUE(hosts_[1]->messenger().send(
+      back.send, {to_.data(), kBytes, 0, to_region_.key, &requests_[0]}));
+  run_for(Duration::from_s(1));
+  EXPECT_EQ(hosts_[1]->messenger().flow_statuses(network_.now())[1].requests, 1U);
+}
+
+TEST(MessengerStatus, ABudgetIsTold) {
+  SimStar network;
+  std::vector<std::unique_ptr<SimHost>> hosts;
+  for (size_t port = 0; port < 2; ++port) {
+    SimHostConfig config;
+    config.rate_max = Rate::from_gbps(7);
+    hosts.push_back(std::make_unique<SimHost>(network, port, port, config));
+  }
+  const ConnectionPair ends = connect(*hosts[0], *hosts[1], 1, network.now());
+  EXPECT_EQ(hosts[0]->messenger().explain(ends.send).budget, Rate::from_gbps(7));
+}
+
 TEST_F(MessengerStatusTest, ADeadPeerLeavesAFault) {
   hosts_.pop_back();
   send();

@@ -222,6 +222,75 @@ TEST_F(ReceiveQueueTest, SlotsThatThePeerMayStillReadAreNotWrittenOver) {
   EXPECT_EQ(queue_.next_run().count, kMaxGroup);
 }
 
+TEST_F(ReceiveQueueTest, AWriteFillsOnlyTheSlotsOfItsRun) {
+  receive({10, 20, 30});
+  table_->slots[2].sequence = 77;
+  queue_.write({.first = 0, .count = 2}, 1, *table_);
+  EXPECT_EQ(table_->slots[1].sequence, 2U);
+  EXPECT_EQ(table_->slots[2].sequence, 77U);
+}
+
+// Telling may wait until the peer has as few slots left as there are to tell of.
+TEST_F(ReceiveQueueTest, TellingIsUrgentWhenThePeerHasFewSlotsLeft) {
+  for (int i = 0; i < 4; ++i) receive({10});
+  tell();
+  EXPECT_FALSE(queue_.urgent(4)) << "it has what it wants";
+  EXPECT_TRUE(queue_.urgent(5));
+  receive({10});
+  EXPECT_FALSE(queue_.urgent(0)) << "four are left, one is new";
+  receive({10});
+  EXPECT_EQ(queue_.on_write({.slot = 0, .writes = 1}, 1, &progress_), kOk);
+  EXPECT_FALSE(queue_.urgent(0)) << "three are left, two are new";
+  EXPECT_EQ(queue_.on_write({.slot = 1, .writes = 1}, 1, &progress_), kOk);
+  EXPECT_TRUE(queue_.urgent(0)) << "two and two";
+}
+
+TEST_F(ReceiveQueueTest, CountsWritesThatHaveArrived) {
+  receive({10});
+  EXPECT_EQ(queue_.moves(), 0U);
+  EXPECT_EQ(arrive(0, 1, 0), kOk);
+  EXPECT_EQ(arrive(0, 1, 2), kOk);
+  EXPECT_EQ(queue_.moves(), 2U);
+}
+
+TEST_F(ReceiveQueueTest, TellsOfEachSlotWhatBecameOfIt) {
+  receive({10, 10});
+  receive({10});
+  EXPECT_EQ(arrive(1, 7), kOk);
+  EXPECT_EQ(arrive(2, 0, Immediate::kTooLong), kOk);
+  EXPECT_FALSE(queue_.slot_done(0));
+  EXPECT_TRUE(queue_.slot_done(1));
+  EXPECT_TRUE(queue_.slot_done(2));
+  EXPECT_FALSE(queue_.slot_done(3)) << "never posted";
+  EXPECT_EQ(queue_.slot_bytes(1), 7U);
+  EXPECT_EQ(queue_.slot_failure(1), MessageFailure::kNone);
+  EXPECT_EQ(queue_.slot_failure(2), MessageFailure::kTooLong);
+  EXPECT_EQ(queue_.slot_bytes(200), 0U) << "never posted";
+  EXPECT_EQ(queue_.slot_failure(200), MessageFailure::kNone);
+  EXPECT_EQ(queue_.completed_slots(), 0U);
+  EXPECT_EQ(arrive(0, 1), kOk);
+  EXPECT_EQ(queue_.completed_slots(), 3U);
+  EXPECT_TRUE(queue_.slot_done(0));
+}
+
+TEST_F(ReceiveQueueTest, ARenewedOneHasForgottenItsReceives) {
+  auto& first = receive({10, 20});
+  EXPECT_EQ(arrive(0, 3), kOk);
+  receive({30});
+  EXPECT_EQ(queue_.renew(), 50U) << "of those that were not filled";
+  EXPECT_EQ(queue_.posted_bytes(), 0U);
+  EXPECT_TRUE(queue_.idle());
+  EXPECT_TRUE(queue_.all_told());
+  EXPECT_FALSE(queue_.uses(1));
+  EXPECT_EQ(queue_.completed_slots(), 3U);
+  EXPECT_EQ(queue_.on_write({.slot = 1, .writes = 1}, 1, &progress_), kProtocolError)
+      << "for a buffer of before";
+  EXPECT_EQ(first.state(), State::kPending) << "is not touched";
+  auto& next = receive({10});
+  EXPECT_EQ(arrive(3, 4), kOk);
+  EXPECT_EQ(next.state(), State::kDone);
+}
+
 TEST_F(ReceiveQueueTest, EagerNonsenseIsAProtocolError) {
   constexpr EagerCells kCells(9000);
   std::vector<uint8_t> memory(kCells.bytes());

@@ -260,6 +260,14 @@ TEST(RocePorts, FollowFromTheNumberOfAQueuePair) {
   EXPECT_EQ(port_of(0xFFFFFF), port_of_slot(kSlots - 1));
 }
 
+TEST(RoceIcrc, IsNotInATruncatedDatagram) {
+  const auto bytes = from_hex("1100ffff009fe00000d8ee9c1f0000016d1cf6b3");
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    const std::vector<uint8_t> part(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size));
+    EXPECT_FALSE(verify_icrc({kIpv4Sender, kIpv4Receiver, 0x70684000}, part)) << size;
+  }
+}
+
 TEST(RoceDecode, RefusesWhatTheSpecificationForbids) {
   const auto good = from_hex("0930ffff00f9ea00808e1ef8c0de10017e0000002bafde07");
   Packet packet;
@@ -282,6 +290,13 @@ TEST(RoceDecode, RefusesWhatTheSpecificationForbids) {
   EXPECT_EQ(decode(empty_last, packet), Decoded::kPayload);
   const auto padded_ack = from_hex("1110ffff009fe00000d8ee9c1f0000016d1cf6b3");
   EXPECT_EQ(decode(padded_ack, packet), Decoded::kPadding);
+  const auto long_padding = from_hex("0430ffff009fe0008049308e00000000abb640d6");
+  EXPECT_EQ(decode(long_padding, packet), Decoded::kOk) << "one byte and its padding";
+  for (const char* empty : {"0410ffff009fe0008049308eabb640d6", "0430ffff009fe0008049308eabb640d6",
+                            "0210ffff009fe0008049308eabb640d6"}) {
+    EXPECT_EQ(decode(from_hex(empty), packet), Decoded::kPadding) << "of nothing: " << empty;
+  }
+  EXPECT_EQ(decode(from_hex("0400ffff009fe0008049308e"), packet), Decoded::kLength) << "no ICRC";
   const auto long_ack = from_hex("1100ffff009fe00000d8ee9c1f000001000000006d1cf6b3");
   EXPECT_EQ(decode(long_ack, packet), Decoded::kPayload);
   auto reserved = from_hex("1100ffff009fe00000d8ee9c1f0000016d1cf6b3");
@@ -303,6 +318,46 @@ TEST(RoceOpcode, FollowsFromThePlaceInTheMessage) {
   }
 }
 
+// Figure 38 and table 38 of the specification: operation, place in the message, immediate.
+TEST(RoceOpcode, SaysWhatThePacketIs) {
+  const auto is = [](Opcode opcode, Kind kind, bool first, bool last, bool immediate) {
+    const Shape shape = shape_of(opcode);
+    EXPECT_EQ(shape.kind, kind) << static_cast<int>(opcode);
+    EXPECT_EQ(shape.first, first) << static_cast<int>(opcode);
+    EXPECT_EQ(shape.last, last) << static_cast<int>(opcode);
+    EXPECT_EQ(shape.immediate, immediate) << static_cast<int>(opcode);
+  };
+  is(Opcode::kSendFirst, Kind::kSend, true, false, false);
+  is(Opcode::kSendMiddle, Kind::kSend, false, false, false);
+  is(Opcode::kSendLast, Kind::kSend, false, true, false);
+  is(Opcode::kSendLastImm, Kind::kSend, false, true, true);
+  is(Opcode::kSendOnly, Kind::kSend, true, true, false);
+  is(Opcode::kSendOnlyImm, Kind::kSend, true, true, true);
+  is(Opcode::kWriteFirst, Kind::kWrite, true, false, false);
+  is(Opcode::kWriteMiddle, Kind::kWrite, false, false, false);
+  is(Opcode::kWriteLast, Kind::kWrite, false, true, false);
+  is(Opcode::kWriteLastImm, Kind::kWrite, false, true, true);
+  is(Opcode::kWriteOnly, Kind::kWrite, true, true, false);
+  is(Opcode::kWriteOnlyImm, Kind::kWrite, true, true, true);
+  is(Opcode::kReadRequest, Kind::kReadRequest, true, true, false);
+  is(Opcode::kReadFirst, Kind::kReadResponse, true, false, false);
+  is(Opcode::kReadMiddle, Kind::kReadResponse, false, false, false);
+  is(Opcode::kReadLast, Kind::kReadResponse, false, true, false);
+  is(Opcode::kReadOnly, Kind::kReadResponse, true, true, false);
+  is(Opcode::kAck, Kind::kAck, true, true, false);
+  is(Opcode::kCnp, Kind::kCnp, true, true, false);
+}
+
+TEST(RoceSyndrome, HasRangesWithReservedOnesBetween) {
+  for (int value = 0; value <= 0xFF; ++value) {
+    Syndrome expected = Syndrome::kReserved;
+    if (value <= 0x1F) expected = Syndrome::kAck;
+    if (value >= 0x20 && value <= 0x3F) expected = Syndrome::kReceiverNotReady;
+    if (value >= 0x60 && value <= 0x63) expected = Syndrome::kNak;
+    EXPECT_EQ(classify(static_cast<uint8_t>(value)), expected) << value;
+  }
+}
+
 // Table 45 of the specification, at some of its entries.
 TEST(RoceRnr, DelaysAreThoseOfTheSpecification) {
   EXPECT_EQ(rnr_delay(0x20), Duration::from_us(655'350));
@@ -314,7 +369,10 @@ TEST(RoceRnr, DelaysAreThoseOfTheSpecification) {
 
 TEST(RoceCnp, TellsTheQueuePairAndNothingElse) {
   std::array<uint8_t, kBthBytes + kCnpReservedBytes + kIcrcBytes> bytes{};
+  bytes.fill(0xEE);
   encode({.opcode = Opcode::kCnp, .destination_qp = 0x123456}, bytes);
+  EXPECT_TRUE(std::all_of(bytes.begin() + kBthBytes, bytes.end() - kIcrcBytes,
+                          [](uint8_t byte) { return byte == 0; }));
   EXPECT_EQ(bytes[0], 0x81);
   EXPECT_EQ(bytes[4], 0x40) << "backward congestion";
   Packet packet;

@@ -6,6 +6,8 @@
 #include "tests/support/soft_nic_pair.h"
 #include "transport/nic/rc_endpoint.h"
 #include "transport/softnic/queue_pair.h"
+#include "transport/wire/big_endian.h"
+#include "transport/wire/extended.h"
 
 namespace pacecar {
 namespace {
@@ -84,6 +86,40 @@ TEST(SoftEndpoint, RefusesWhatIsNotOne) {
     EXPECT_FALSE(pair.nic(0).connect_queue_pair(id, bad.view())) << offset;
   }
   EXPECT_TRUE(pair.nic(0).connect_queue_pair(id, good.view()));
+}
+
+// Fields of the extended mode, each by its offset, with values at the bounds of what it may be.
+TEST(SoftEndpoint, EachFieldHasItsBounds) {
+  SoftNicPair pair;
+  const auto good = pair.nic(0).queue_pair_address(pair.nic(0).create_queue_pair({}).value());
+  constexpr size_t kExtensionAt = 34;
+  const auto takes = [&](size_t offset, uint32_t value) {
+    auto other = good;
+    wire::store_be32(value, &other.bytes[kExtensionAt + offset]);
+    return decode_endpoint(other.view()).has_value();
+  };
+  struct Field {
+    size_t offset;
+    uint32_t least;
+    uint32_t most;
+  };
+  constexpr uint32_t kMost24 = 0xFFFFFF;
+  for (const Field field : {Field{4, 1, 0xFFFF}, Field{8, 2, kMost24}, Field{12, 0, kMost24},
+                            Field{24, 256, wire::kMaxDatagramBytes}}) {
+    EXPECT_TRUE(takes(field.offset, field.least)) << field.offset;
+    EXPECT_TRUE(takes(field.offset, field.most)) << field.offset;
+    EXPECT_FALSE(takes(field.offset, field.most + 1)) << field.offset;
+    EXPECT_TRUE(field.least == 0 || !takes(field.offset, field.least - 1)) << field.offset;
+  }
+  constexpr size_t kWindowAt = 16;
+  for (uint32_t window = 64; window <= wire::kMaxBitmapWords * 64; window *= 2) {
+    EXPECT_TRUE(takes(kWindowAt, window));
+    EXPECT_FALSE(takes(kWindowAt, window + 1)) << "no power of two";
+  }
+  EXPECT_FALSE(takes(kWindowAt, 32));
+  EXPECT_FALSE(takes(kWindowAt, wire::kMaxBitmapWords * 128));
+  EXPECT_TRUE(takes(20, 1));
+  EXPECT_FALSE(takes(20, 0)) << "no room for writes";
 }
 
 }  // namespace

@@ -32,6 +32,33 @@ TEST(SoftNicRtt, SteadyRoundTripsAreProbedAfterTwo) {
   EXPECT_NEAR(rtt.probe_timeout().us(), 200, 5);
 }
 
+// RFC 6298, section 2: the first sample, then 1/8 and 1/4 of each distance.
+TEST(SoftNicRtt, FollowsItsSamplesAsTheRfcHasIt) {
+  RttEstimator rtt(kBounds);
+  rtt.add(Duration::from_us(800));
+  EXPECT_EQ(rtt.smoothed(), Duration::from_us(800));
+  EXPECT_EQ(rtt.timeout(), Duration::from_us(800 + 4 * 400));
+  EXPECT_EQ(rtt.probe_timeout(), Duration::from_us(800 + 4 * 400));
+  rtt.add(Duration::from_us(1600));
+  EXPECT_EQ(rtt.smoothed(), Duration::from_us(900));
+  EXPECT_EQ(rtt.timeout(), Duration::from_us(900 + 4 * 500));
+  rtt.add(Duration::from_us(100));  // below it, at the same distance
+  EXPECT_EQ(rtt.smoothed(), Duration::from_us(800));
+  EXPECT_EQ(rtt.timeout(), Duration::from_us(800 + 4 * 575));
+}
+
+// RFC 8985, section 6.2.
+TEST(SoftNicRtt, ReorderingIsAQuarterOfARoundTripOrWhatIsSet) {
+  EXPECT_EQ(RttEstimator(kBounds).reordering(), Duration::from_us(5));
+  EXPECT_EQ(after({16}).reordering(), Duration::from_us(5));
+  EXPECT_EQ(after({400}).reordering(), Duration::from_us(100));
+  LossRecovery bounds = kBounds;
+  bounds.reordering = Duration::from_us(1);
+  RttEstimator told(bounds);
+  told.add(Duration::from_us(400));
+  EXPECT_EQ(told.reordering(), Duration::from_us(1));
+}
+
 // A host that is late now and then has lost nothing.
 TEST(SoftNicRtt, VariationPutsAProbeOff) {
   const RttEstimator rtt = after({50, 50, 50, 850});

@@ -307,6 +307,15 @@ TEST(WireAck, RefusesAHopWithoutRate) {
   EXPECT_TRUE(decodes(packet));
 }
 
+TEST(WireAck, RefusesAHopWithoutRateBehindOthers) {
+  const std::vector<TelemetryHop> hops(3, kAckTelemetry[0]);
+  Packet packet(ack_bytes(0, hops.size()) + kChecksumBytes);
+  encode(kAck, {}, hops, packet);
+  EXPECT_TRUE(decodes(packet));
+  std::fill_n(packet.end() - 8, 4, 0);
+  EXPECT_FALSE(decodes(packet));
+}
+
 TEST(WireAck, RefusesUnknownFlagsAndReservedBits) {
   EXPECT_TRUE(decodes_with(kAckPacket, 34, 0));
   for (int value = 4; value < 256; ++value) {

@@ -141,7 +141,7 @@ enum class Syndrome : uint8_t { kAck, kReceiverNotReady, kNak, kReserved };
 
 constexpr Syndrome classify(uint8_t syndrome) {
   if (syndrome <= 0x1F) return Syndrome::kAck;
-  if (syndrome >= 0x20 && syndrome <= 0x3F) return Syndrome::kReceiverNotReady;
+  if (syndrome <= 0x3F) return Syndrome::kReceiverNotReady;
   return syndrome >= kNakSequence && syndrome <= kNakRemoteOperation ? Syndrome::kNak
                                                                      : Syndrome::kReserved;
 }

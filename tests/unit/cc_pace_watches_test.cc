@@ -1,0 +1,353 @@
+// What `pace` learns a link from, each part by itself: who met a queue, what was overtaken, bursts,
+// the rate of arrivals, losses in every window, queues that somebody keeps.
+#include <gtest/gtest.h>
+
+#include "cc/pace/arrival_meter.h"
+#include "cc/pace/arrival_order.h"
+#include "cc/pace/burst_use.h"
+#include "cc/pace/greedy_neighbor.h"
+#include "cc/pace/policer_watch.h"
+#include "cc/pace/witnesses.h"
+
+namespace pacecar {
+namespace {
+
+constexpr Duration us(int64_t count) { return Duration::from_us(count); }
+Instant at(int64_t count) { return Instant() + us(count); }
+
+// --- witnesses ---
+
+constexpr Duration kWindow = us(100);
+constexpr Duration kPause = us(10);
+
+// Whether the only flow that came `before` the queue (in us) is a witness, others having come as
+// well since, now and then.
+bool is_witness(int64_t before) {
+  Witnesses witnesses(kWindow);
+  witnesses.on_bytes(at(1000), 3);
+  for (int64_t later = 100; later <= before; later += 100) witnesses.on_bytes(at(1000 + later), 4);
+  witnesses.on_queue(at(1000 + before));
+  witnesses.on_bytes(at(2000), 3);
+  return !witnesses.gone(at(2000), kPause);
+}
+
+TEST(CcPaceWatchWitness, WhoCameWithinAWindowOrTwoHasMetTheQueue) {
+  EXPECT_TRUE(is_witness(0));
+  EXPECT_TRUE(is_witness(99));
+  EXPECT_TRUE(is_witness(199));
+  EXPECT_FALSE(is_witness(200));
+}
+
+TEST(CcPaceWatchWitness, AfterAPauseOfTwoWindowsNobodyBeforeItHas) {
+  for (const int64_t pause : {199, 200}) {
+    Witnesses witnesses(kWindow);
+    witnesses.on_bytes(at(1000), 3);
+    witnesses.on_bytes(at(1000 + pause), 4);
+    witnesses.on_queue(at(1000 + pause));
+    witnesses.on_bytes(at(3000), 3);
+    EXPECT_EQ(witnesses.gone(at(3000), kPause), pause == 200);
+  }
+}
+
+TEST(CcPaceWatchWitness, AreGoneWhenNoneHasComeForAPause) {
+  Witnesses witnesses(kWindow);
+  EXPECT_FALSE(witnesses.gone(at(9000), kPause)) << "nothing is known";
+  witnesses.on_bytes(at(1000), 3);
+  witnesses.on_queue(at(1050));
+  witnesses.on_bytes(at(1060), 4);
+  EXPECT_FALSE(witnesses.gone(at(1059), kPause));
+  EXPECT_TRUE(witnesses.gone(at(1060), kPause));
+  witnesses.on_bytes(at(1070), 3 + 64);  // taken for the third
+  EXPECT_FALSE(witnesses.gone(at(1079), kPause));
+  witnesses.forget();
+  EXPECT_FALSE(witnesses.gone(at(9000), kPause));
+}
+
+// --- order of arrivals ---
+
+TEST(CcPaceWatchOrder, OvertakenByMoreThanTheSpread) {
+  ArrivalOrder order;
+  EXPECT_FALSE(order.overtaken(5000, Duration())) << "the first";
+  EXPECT_FALSE(order.overtaken(5000, Duration())) << "of the same burst";
+  EXPECT_TRUE(order.overtaken(4999, Duration()));
+  EXPECT_FALSE(order.overtaken(4000, us(1)));
+  EXPECT_TRUE(order.overtaken(3999, us(1)));
+  EXPECT_FALSE(order.overtaken(6000, Duration()));
+  EXPECT_TRUE(order.overtaken(5999, Duration()));
+}
+
+TEST(CcPaceWatchOrder, TimesWrap) {
+  ArrivalOrder order;
+  EXPECT_FALSE(order.overtaken(0xFFFFFF00, Duration()));
+  EXPECT_FALSE(order.overtaken(0x100, Duration()));
+  EXPECT_TRUE(order.overtaken(0xFFFFFFFF, Duration()));
+}
+
+TEST(CcPaceWatchOrder, AfterAPauseItBeginsAnew) {
+  constexpr uint32_t kLongest = 50'000'000;
+  ArrivalOrder order;
+  EXPECT_FALSE(order.overtaken(2 * kLongest, Duration()));
+  EXPECT_TRUE(order.overtaken(kLongest + 1, Duration()));
+  EXPECT_FALSE(order.overtaken(kLongest, Duration())) << "of a turn of the clock later";
+  EXPECT_FALSE(order.overtaken(kLongest + 1, Duration()));
+}
+
+// --- bursts ---
+
+TEST(CcPaceWatchBurst, LastsUntilItsQueueIsEmpty) {
+  constexpr double kByteInUs = 8e6;
+  BurstUse use;
+  use.on_bytes(at(1000), 10, kByteInUs);
+  EXPECT_EQ(use.bytes(), 10U);
+  use.on_bytes(at(1004), 5, kByteInUs);
+  EXPECT_EQ(use.bytes(), 15U);
+  use.on_bytes(at(1014), 1, kByteInUs);  // one was left
+  EXPECT_EQ(use.bytes(), 16U);
+  use.on_bytes(at(1003), 3, kByteInUs);  // word of before
+  EXPECT_EQ(use.bytes(), 19U);
+  use.on_bytes(at(1020), 7, kByteInUs);
+  EXPECT_EQ(use.bytes(), 7U);
+  use.forget();
+  EXPECT_EQ(use.bytes(), 0U);
+}
+
+// --- the rate of arrivals ---
+
+class CcPaceWatchArrivals : public testing::Test {
+ protected:
+  static constexpr Bytes kPacket = 1000;
+
+  CcPaceWatchArrivals() { meter_.begin(now_); }
+  // After `gap`: true when a look is over.
+  bool arrive(Duration gap, Bytes bytes, Duration delay = us(1), bool overtaken = false) {
+    now_ = now_ + gap;
+    return meter_.on_bytes(now_, bytes, delay, overtaken);
+  }
+
+  Instant now_ = at(1000);
+  ArrivalMeter meter_{us(400), us(150), kPacket};
+};
+
+TEST_F(CcPaceWatchArrivals, LooksFourTimesInAWindow) {
+  EXPECT_FALSE(arrive(us(99), 6 * kPacket));
+  EXPECT_TRUE(arrive(us(1), 0));
+  EXPECT_DOUBLE_EQ(meter_.rate(), 6000 * 8 / 100e-6);
+  EXPECT_FALSE(arrive(us(50), 6 * kPacket));
+  EXPECT_TRUE(arrive(us(50), 6 * kPacket));
+  EXPECT_DOUBLE_EQ(meter_.rate(), 18'000 * 8 / 200e-6) << "of the window so far";
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(arrive(us(100), 6 * kPacket));
+  EXPECT_DOUBLE_EQ(meter_.rate(), 30'000 * 8 / 400e-6) << "without the first";
+  EXPECT_DOUBLE_EQ(meter_.most_lately(), 36'000 * 8 / 400e-6);
+}
+
+TEST_F(CcPaceWatchArrivals, AFewPacketsSayNothingBeforeAWindowIsOver) {
+  EXPECT_FALSE(arrive(us(100), 6 * kPacket - 1));
+  EXPECT_FALSE(arrive(us(299), 0));
+  EXPECT_TRUE(arrive(us(1), 0));
+  EXPECT_FALSE(arrive(us(400), 2 * kPacket - 1));
+  EXPECT_FALSE(arrive(ArrivalMeter::kLongestLook - us(401), 0));
+  EXPECT_TRUE(arrive(us(1), 0)) << "it has been long";
+}
+
+TEST_F(CcPaceWatchArrivals, TheDelayIsTheLeastOfTheLastRoundTrip) {
+  EXPECT_TRUE(arrive(us(100), 6 * kPacket, us(5)));
+  EXPECT_EQ(meter_.delay(), us(5));
+  arrive(us(50), 6 * kPacket, us(8));
+  EXPECT_TRUE(arrive(us(50), 6 * kPacket, us(9)));
+  EXPECT_EQ(meter_.delay(), us(5)) << "100 us ago";
+  EXPECT_TRUE(arrive(us(100), 6 * kPacket, Duration::max()));
+  EXPECT_EQ(meter_.delay(), us(8)) << "not 200 us ago";
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(arrive(us(100), 6 * kPacket, Duration::max()));
+  EXPECT_EQ(meter_.delay(), Duration::max());
+}
+
+TEST_F(CcPaceWatchArrivals, IsScatteredWhereOneInSixteenWasOvertaken) {
+  arrive(us(50), 15 * kPacket);
+  EXPECT_TRUE(arrive(us(50), kPacket, us(1), true));
+  EXPECT_FALSE(meter_.scattered()) << "no more than that";
+  arrive(us(50), 6 * kPacket);
+  EXPECT_TRUE(arrive(us(50), kPacket, us(1), true));
+  EXPECT_TRUE(meter_.scattered());
+}
+
+TEST_F(CcPaceWatchArrivals, BeginsAnew) {
+  EXPECT_TRUE(arrive(us(100), 100 * kPacket, us(5), true));
+  arrive(us(10), 50 * kPacket, us(2), true);
+  meter_.begin(now_);
+  EXPECT_TRUE(arrive(us(100), 6 * kPacket, us(7)));
+  EXPECT_DOUBLE_EQ(meter_.rate(), 6000 * 8 / 100e-6);
+  EXPECT_EQ(meter_.delay(), us(7));
+  EXPECT_FALSE(meter_.scattered());
+}
+
+// --- policers ---
+
+class CcPaceWatchPolicer : public testing::Test {
+ protected:
+  static constexpr double kArriving = 8e9;
+
+  CcPaceWatchPolicer() { watch_.begin(now_); }
+  // A window in which this part of 100,000 bytes is lost.
+  bool window(Bytes lost) {
+    watch_.on_bytes(100'000 - lost);
+    watch_.on_loss(lost);
+    now_ = now_ + kWindow;
+    return watch_.look(now_, kArriving);
+  }
+
+  PolicerWatch watch_{kWindow};
+  Instant now_ = at(1000);
+};
+
+TEST_F(CcPaceWatchPolicer, ThreeLossyWindowsInARowLookLikeOne) {
+  EXPECT_FALSE(window(10'000));
+  EXPECT_FALSE(window(10'000));
+  EXPECT_FALSE(window(5'000)) << "a twentieth may be the cable's";
+  EXPECT_FALSE(window(10'000));
+  EXPECT_FALSE(window(5'001));
+  EXPECT_TRUE(window(5'001));
+  EXPECT_FALSE(watch_.quiet());
+}
+
+TEST_F(CcPaceWatchPolicer, WindowsAreNotCutShort) {
+  watch_.on_loss(1);
+  EXPECT_FALSE(watch_.quiet());
+  EXPECT_FALSE(watch_.look(now_ + kWindow - Duration::from_ns(1), kArriving));
+  watch_.on_bytes(1'000'000);
+  watch_.look(now_ + kWindow, kArriving);
+  EXPECT_TRUE(watch_.quiet()) << "all of it was one window, and next to nothing lost";
+}
+
+TEST_F(CcPaceWatchPolicer, WhereLessArrivesThanUsualTheSenderWaits) {
+  for (int i = 0; i < 10; ++i) window(20'000);
+  watch_.on_bytes(80'000);
+  watch_.on_loss(20'000);
+  PolicerWatch less = watch_;
+  EXPECT_FALSE(less.look(now_ + kWindow, 0.75 * 6.4e9 * 0.999));
+  EXPECT_TRUE(watch_.look(now_ + kWindow, 0.75 * 6.4e9 * 1.001));
+}
+
+TEST_F(CcPaceWatchPolicer, ItsRateIsWhatGetsThroughAndALittleLess) {
+  for (int i = 0; i < 3; ++i) window(20'000);
+  EXPECT_DOUBLE_EQ(watch_.judge(now_, 1e8, 1e9, 2e9), 0.98 * 0.8e9);
+  EXPECT_DOUBLE_EQ(watch_.judge(now_, 9e8, 1e9, 2e9), 0.98 * 9e8) << "more arrives";
+  EXPECT_DOUBLE_EQ(watch_.judge(now_, 9e8, 1e9, 5e8), 0.98 * 5e8) << "never more than before";
+  EXPECT_FALSE(window(1'000)) << "one in a hundred";
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(window(1'001));
+  EXPECT_TRUE(window(1'001)) << "where there is one, fewer losses are its";
+}
+
+TEST_F(CcPaceWatchPolicer, WhatCutsDoNotHelpIsTheCable) {
+  for (int i = 0; i < 3; ++i) window(20'000);
+  const double before = 2e9;
+  double budget = watch_.judge(now_, 0, 1e9, before);
+  for (int i = 0; i < 15; ++i) {
+    window(20'000);
+    budget = watch_.judge(now_, 0, budget, budget);
+    ASSERT_LT(budget, before) << i;
+  }
+  window(20'000);
+  EXPECT_EQ(watch_.judge(now_, 0, budget, budget), before) << "after two timeouts";
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(window(20'000)) << "which is usual";
+  for (int i = 0; i < 2; ++i) window(50'000);
+  EXPECT_TRUE(window(50'000)) << "but not twice as much";
+}
+
+// --- neighbors that keep a queue ---
+
+class CcPaceWatchNeighbor : public testing::Test {
+ protected:
+  static constexpr Duration kUsual = us(10);
+  static constexpr Duration kTrip = us(100);
+  static constexpr double kRate = 1e9;
+
+  bool look(Duration later, Duration delay, double rate) {
+    now_ = now_ + later;
+    return neighbor_.look(now_, delay, kUsual, kTrip, rate);
+  }
+  // One that keeps 40 us, recognized after 12 round trips of 140 us.
+  void recognize() {
+    EXPECT_FALSE(look(us(0), us(40), kRate));
+    EXPECT_FALSE(look(us(12 * 140 - 1), us(40), kRate / 2));
+    EXPECT_TRUE(look(us(1), us(40), kRate / 2));
+  }
+
+  GreedyNeighbor neighbor_;
+  Instant now_ = at(1000);
+};
+
+TEST_F(CcPaceWatchNeighbor, IsRecognizedWhenItsQueueStays) {
+  recognize();
+  EXPECT_EQ(neighbor_.kept(), us(40));
+  EXPECT_FALSE(look(us(1), us(40), kRate / 2)) << "once";
+}
+
+TEST_F(CcPaceWatchNeighbor, IsNoneWhereTheDelayIsNotFarBeyondTheUsual) {
+  look(us(0), us(30), kRate);
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(look(us(140), us(30), kRate / 2));
+  EXPECT_FALSE(neighbor_.stays());
+}
+
+TEST_F(CcPaceWatchNeighbor, IsNoneAsLongAsWeHaveNotYielded) {
+  look(us(0), us(40), kRate);
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(look(us(140), us(40), kRate / 2 + 1));
+  EXPECT_TRUE(look(us(1), us(40), kRate / 2));
+}
+
+TEST_F(CcPaceWatchNeighbor, StaysAfterFourRoundTrips) {
+  look(us(0), us(40), kRate);
+  look(us(4 * 140 - 1), us(40), kRate);
+  EXPECT_FALSE(neighbor_.stays());
+  look(us(1), us(40), kRate);
+  EXPECT_TRUE(neighbor_.stays());
+}
+
+TEST_F(CcPaceWatchNeighbor, AQueueThatFallsByAQuarterIsOneOfUsersOfOurLaw) {
+  look(us(0), us(100), kRate);
+  look(us(1000), us(75), kRate / 2);
+  EXPECT_FALSE(look(us(100), us(74), kRate / 4));
+  EXPECT_FALSE(neighbor_.stays());
+  EXPECT_FALSE(look(us(12 * 174 - 1), us(74), kRate / 2));
+  EXPECT_TRUE(look(us(1), us(74), kRate / 2)) << "of what it was before the first";
+}
+
+TEST_F(CcPaceWatchNeighbor, IsForgottenWhenItsDelayIsAnother) {
+  recognize();
+  EXPECT_FALSE(look(us(4 * 140), us(81), kRate));
+  EXPECT_EQ(neighbor_.kept(), us(40)) << "not yet";
+  EXPECT_FALSE(look(us(1), us(81), kRate));
+  EXPECT_EQ(neighbor_.kept(), Duration());
+}
+
+TEST_F(CcPaceWatchNeighbor, IsKnownWhileItsDelayIsAboutThat) {
+  for (const int64_t delay : {20, 80}) {
+    neighbor_.forget();
+    recognize();
+    for (int i = 0; i < 20; ++i) look(us(500), us(delay), kRate);
+    EXPECT_EQ(neighbor_.kept(), us(40)) << delay;
+  }
+  neighbor_.forget();
+  recognize();
+  for (int i = 0; i < 20; ++i) look(us(500), us(19), kRate);
+  EXPECT_EQ(neighbor_.kept(), Duration());
+}
+
+// Every four seconds of the host's clock, but not before one has gone by.
+TEST_F(CcPaceWatchNeighbor, AllLookAgainAtTheSameMoments) {
+  for (const int64_t start_ms : {1000, 2900, 3100}) {
+    neighbor_.forget();
+    now_ = at(start_ms * 1000);
+    recognize();
+    const Instant again = at(start_ms > 3000 ? 8'000'000 : 4'000'000);
+    const Duration step = us(400);
+    while (now_ + step < again) {
+      look(step, us(40), kRate);
+      ASSERT_EQ(neighbor_.kept(), us(40));
+    }
+    look(again - now_, us(40), kRate);
+    EXPECT_EQ(neighbor_.kept(), Duration()) << start_ms;
+  }
+}
+
+}  // namespace
+}  // namespace pacecar

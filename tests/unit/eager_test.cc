@@ -1,0 +1,215 @@
+// Eager messages: cells, trains and their receiver, one call at a time.
+#include "transport/message/eager.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+namespace pacecar {
+namespace {
+
+constexpr Bytes kLarge = 12000;  // of which some are not tiny
+constexpr EagerCells kCells(kLarge);
+constexpr RemotePlace kThere{.address = 0x100000, .key = 7};
+
+TEST(EagerCells, HoldMessagesUpToTheirSize) {
+  EXPECT_FALSE(EagerCells().takes(0)) << "there are none";
+  EXPECT_EQ(EagerCells().bytes(), 0U);
+  EXPECT_TRUE(EagerCells(1).takes(1));
+  EXPECT_TRUE(kCells.takes(kLarge));
+  EXPECT_FALSE(kCells.takes(kLarge + 1));
+  EXPECT_TRUE(kCells.tiny(EagerCells::kTiny));
+  EXPECT_FALSE(kCells.tiny(EagerCells::kTiny + 1));
+  EXPECT_FALSE(EagerCells(100).tiny(101));
+}
+
+TEST(EagerCells, LieBehindOneAnotherOnCacheLines) {
+  for (const Bytes message : {Bytes{1}, Bytes{40}, Bytes{41}, EagerCells::kTiny, kLarge}) {
+    const EagerCells cells(message);
+    Bytes end = 0;
+    for (uint32_t cell = 0; cell < EagerCells::kCells; ++cell) {
+      EXPECT_EQ(cells.offset(cell) % 64, 0U) << cell;
+      EXPECT_GE(cells.offset(cell), end) << cell;
+      EXPECT_LT(cells.offset(cell), end + 64) << "nothing is wasted";
+      end = cells.offset(cell) + sizeof(EagerHeader) + cells.capacity(cell);
+    }
+    EXPECT_GE(cells.bytes(), end);
+    EXPECT_LT(cells.bytes(), end + 64);
+  }
+}
+
+// Both ends in one memory each.
+class EagerTest : public testing::Test {
+ protected:
+  EagerTest() {
+    source_.enable(kCells, memory_.data(), 5, kThere);
+    inbox_.enable(kCells, memory_.data());  // what is written is there at once
+  }
+  uint8_t send(Bytes size, int32_t tag = 0) {
+    return source_.send(data_.data(), size, 0, tag);
+  }
+  // Sends one message in a train of its own, which arrives.
+  uint8_t deliver(Bytes size) {
+    const uint8_t cell = send(size);
+    source_.on_left(cell);
+    Bytes payload = 0;
+    EXPECT_TRUE(inbox_.on_write(cell, source_.train_bytes(cell), &payload));
+    EXPECT_EQ(payload, size);
+    source_.on_write_done(cell);
+    return cell;
+  }
+  void take_oldest() {
+    inbox_.at(0)->taken = true;
+    inbox_.free_taken();
+  }
+
+  std::vector<uint8_t> memory_ = std::vector<uint8_t>(kCells.bytes());
+  std::vector<uint8_t> data_ = std::vector<uint8_t>(kLarge, 'x');
+  EagerSource source_;
+  EagerInbox inbox_;
+};
+
+TEST_F(EagerTest, ATrainTakesWhatFitsIntoItsCell) {
+  const Bytes half = EagerCells::kTiny / 2;
+  const uint8_t cell = send(half);
+  EXPECT_EQ(source_.train_bytes(cell), sizeof(EagerHeader) + half);
+  const Bytes rest = EagerCells::kTiny - half - sizeof(EagerHeader);
+  EXPECT_TRUE(source_.boards(rest));
+  EXPECT_FALSE(source_.boards(rest + 1));
+  EXPECT_EQ(send(rest), cell);
+  EXPECT_EQ(source_.train_payload(cell), half + rest);
+  EXPECT_EQ(source_.train_messages(cell), 2U);
+  EXPECT_EQ(source_.train_bytes(cell), kCells.room(cell));
+  source_.on_left(cell);
+  EXPECT_FALSE(source_.boards(0)) << "it has left";
+  EXPECT_EQ(source_.place(cell).address, kThere.address + kCells.offset(cell));
+  EXPECT_EQ(source_.place(cell).key, kThere.key);
+}
+
+TEST_F(EagerTest, TinyAndLargeMessagesHaveCellsOfTheirOwn) {
+  for (uint32_t i = 0; i < EagerCells::kTinyCells; ++i) {
+    EXPECT_TRUE(source_.takes(EagerCells::kTiny));
+    EXPECT_EQ(deliver(EagerCells::kTiny), i);
+  }
+  EXPECT_FALSE(source_.takes(EagerCells::kTiny));
+  EXPECT_FALSE(source_.will_take(EagerCells::kTiny)) << "the receiver has taken none";
+  for (uint32_t i = 0; i < EagerCells::kLargeCells; ++i) {
+    EXPECT_TRUE(source_.will_take(kLarge));
+    EXPECT_EQ(deliver(kLarge), EagerCells::kTinyCells + i);
+  }
+  EXPECT_FALSE(source_.takes(kLarge));
+  EXPECT_FALSE(source_.takes(kLarge + 1));
+}
+
+TEST_F(EagerTest, ACopyUnderWayIsOnlyForThatTimeInTheWay) {
+  for (uint32_t i = 0; i < EagerCells::kTinyCells; ++i) {
+    EXPECT_EQ(source_.copy(data_.data(), 10), i);
+  }
+  EXPECT_FALSE(source_.has_room(10));
+  EXPECT_FALSE(source_.takes(10));
+  EXPECT_TRUE(source_.will_take(10)) << "when a write is done";
+  source_.on_write_done(3);
+  EXPECT_TRUE(source_.takes(10));
+  EXPECT_EQ(send(10), 3U);
+}
+
+TEST_F(EagerTest, NumbersLimitWhatIsUnderWay) {
+  for (uint32_t i = 0; i < EagerCells::kMessages; ++i) {
+    ASSERT_TRUE(source_.takes(0)) << i;
+    send(0);
+  }
+  EXPECT_FALSE(source_.takes(0)) << "though its train has room";
+  EXPECT_FALSE(source_.will_take(0));
+  EXPECT_TRUE(source_.on_freed(1));
+  EXPECT_TRUE(source_.takes(0));
+  EXPECT_TRUE(source_.will_take(0));
+}
+
+TEST_F(EagerTest, WhatWasTakenGivesItsCellBack) {
+  deliver(10);
+  deliver(10);
+  EXPECT_FALSE(source_.on_freed(3)) << "more than was sent";
+  EXPECT_TRUE(source_.on_freed(1));
+  EXPECT_EQ(send(10), 0U) << "the first is free again";
+  source_.on_left(0);
+  EXPECT_TRUE(source_.on_freed(0)) << "old news";
+  EXPECT_EQ(send(10), 2U) << "and changed nothing";
+}
+
+TEST_F(EagerTest, ArrivesInTheOrderOfItsSending) {
+  const uint8_t first = send(3, 11);
+  source_.on_left(first);
+  const uint8_t second = send(4, 12);
+  Bytes payload = 0;
+  ASSERT_TRUE(inbox_.on_write(second, source_.train_bytes(second), &payload));
+  EXPECT_EQ(inbox_.at(0), nullptr) << "has not come yet";
+  ASSERT_NE(inbox_.at(1), nullptr);
+  EXPECT_EQ(inbox_.at(1)->header.tag, 12);
+  ASSERT_TRUE(inbox_.on_write(first, source_.train_bytes(first), &payload));
+  EXPECT_EQ(inbox_.at(0)->header.tag, 11);
+  EXPECT_EQ(inbox_.at(0)->header.size, 3U);
+  EXPECT_EQ(inbox_.at(2), nullptr);
+  EXPECT_EQ(inbox_.at(EagerCells::kMessages), nullptr);
+  EXPECT_FALSE(inbox_.empty());
+  take_oldest();
+  take_oldest();
+  EXPECT_TRUE(inbox_.empty());
+  EXPECT_EQ(inbox_.freed(), 2U);
+}
+
+TEST_F(EagerTest, NonsenseIsRefused) {
+  Bytes payload = 0;
+  const uint8_t cell = send(8);
+  const Bytes bytes = source_.train_bytes(cell);
+  EXPECT_FALSE(inbox_.on_write(EagerCells::kCells, bytes, &payload)) << "no such cell";
+  EXPECT_FALSE(inbox_.on_write(cell, 0, &payload));
+  EXPECT_FALSE(inbox_.on_write(cell, kCells.room(cell) + 1, &payload));
+  EXPECT_FALSE(inbox_.on_write(cell, bytes - 1, &payload)) << "cut off";
+  EXPECT_FALSE(inbox_.on_write(cell, sizeof(EagerHeader) - 1, &payload));
+  EXPECT_TRUE(inbox_.on_write(cell, bytes, &payload));
+  EXPECT_FALSE(inbox_.on_write(cell, bytes, &payload)) << "it holds something";
+  EagerInbox without;
+  EXPECT_FALSE(without.on_write(0, 24, &payload));
+}
+
+TEST_F(EagerTest, TheSenderIsToldBeforeItsTinyCellsRunOut) {
+  EXPECT_FALSE(inbox_.many_untold());
+  for (uint32_t i = 0; i < EagerCells::kTinyCells / 2; ++i) {
+    EXPECT_FALSE(inbox_.many_untold()) << i;
+    deliver(10);
+    take_oldest();
+  }
+  EXPECT_TRUE(inbox_.many_untold());
+  inbox_.on_told();
+  EXPECT_FALSE(inbox_.many_untold());
+}
+
+TEST_F(EagerTest, TheSenderIsToldBeforeItsLargeCellsRunOut) {
+  for (uint32_t i = 0; i < EagerCells::kLargeCells - 1; ++i) {
+    EXPECT_FALSE(inbox_.many_untold()) << i;
+    deliver(kLarge);
+    take_oldest();
+  }
+  EXPECT_TRUE(inbox_.many_untold());
+  inbox_.on_told();
+  EXPECT_FALSE(inbox_.many_untold());
+}
+
+TEST_F(EagerTest, TheSenderIsToldBeforeNumbersRunOut) {
+  uint8_t cell = 0;
+  for (uint32_t i = 0; i < EagerCells::kMessages / 2; ++i) cell = send(0);
+  Bytes payload = 0;
+  ASSERT_TRUE(inbox_.on_write(cell, source_.train_bytes(cell), &payload));
+  for (uint32_t i = 0; i < EagerCells::kMessages / 2; ++i) {
+    EXPECT_FALSE(inbox_.many_untold()) << i;
+    take_oldest();
+  }
+  EXPECT_TRUE(inbox_.many_untold());
+  inbox_.on_told();
+  EXPECT_FALSE(inbox_.many_untold());
+}
+
+}  // namespace
+}  // namespace pacecar

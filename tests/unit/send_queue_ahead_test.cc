@@ -1,0 +1,215 @@
+// SendQueue: messages that leave before their buffers are known, what is asked for meanwhile, and
+// what a queue remembers.
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "transport/message/send_queue.h"
+
+namespace pacecar {
+namespace {
+
+using State = MessageRequest::State;
+
+constexpr Bytes kWriteBytes = 64 << 10;
+constexpr Bytes kLarge = 12000;
+constexpr EagerCells kCells(kLarge);
+constexpr Bytes kAFew = 16;
+
+class SendAheadTest : public testing::Test {
+ protected:
+  void enable() {
+    queue_.enable_eager(kCells, cells_.data(), 9, {.address = 0x5000, .key = 3});
+  }
+  MessageRequest& send(Bytes size, int32_t tag = 0) {
+    MessageRequest& request = requests_.emplace_back();
+    request.set(State::kPending);
+    EXPECT_TRUE(queue_.post({data_.data(), size, tag, 1, &request, 0}));
+    return request;
+  }
+  void grant(int32_t tag = 0, Bytes size = 1 << 20, uint64_t eager_freed = 0) {
+    table_->slots[sequence_ % kCtsSlots] = {.address = 0x100000 * (sequence_ + 1),
+                                            .size = size,
+                                            .key = 7,
+                                            .tag = tag,
+                                            .first_sequence = sequence_ + 1,
+                                            .group_size = 1,
+                                            .eager_freed = eager_freed,
+                                            .sequence = sequence_ + 1};
+    ++sequence_;
+  }
+  SendQueue::Match match() {
+    return queue_.match(*table_, kWriteBytes, [](uint64_t) {});
+  }
+  // Posts what can be posted; returns how many writes.
+  size_t post_all() {
+    const size_t before = writes_.size();
+    for (WorkRequest write; queue_.next_write(0, &write); writes_.push_back(write)) {
+      bytes_.push_back(queue_.on_posted());
+    }
+    return writes_.size() - before;
+  }
+  uint32_t done(size_t write, CompletionStatus status = CompletionStatus::kOk) {
+    return queue_.on_write_done(static_cast<uint32_t>(writes_[write].id), status);
+  }
+
+  std::vector<uint8_t> cells_ = std::vector<uint8_t>(kCells.bytes());
+  std::vector<uint8_t> data_ = std::vector<uint8_t>(1 << 20, 'x');
+  SendQueue queue_;
+  std::unique_ptr<SendTable> table_ = std::make_unique<SendTable>();
+  std::deque<MessageRequest> requests_;
+  std::vector<WorkRequest> writes_;
+  std::vector<Bytes> bytes_;
+  uint64_t sequence_ = 0;
+};
+
+TEST_F(SendAheadTest, ShortMessagesShareAWrite) {
+  enable();
+  for (int i = 0; i < 3; ++i) {
+    const auto& request = send(kAFew);
+    EXPECT_EQ(match(), SendQueue::Match::kOk);
+    EXPECT_EQ(request.state(), State::kDone) << "its memory is free again";
+    EXPECT_EQ(request.count, 1U);
+    EXPECT_EQ(request.sizes[0], kAFew);
+  }
+  EXPECT_EQ(post_all(), 1U);
+  EXPECT_EQ(Immediate::unpack(writes_[0].immediate).writes, Immediate::kEager);
+  EXPECT_EQ(writes_[0].local_key, 9U);
+  EXPECT_EQ(writes_[0].remote_key, 3U);
+  EXPECT_EQ(writes_[0].remote, 0x5000U);
+  EXPECT_TRUE(writes_[0].host);
+  EXPECT_EQ(writes_[0].length, EagerCells::next(EagerCells::next(24 + kAFew) + 24 + kAFew) + 24 +
+                                   kAFew);
+  EXPECT_EQ(bytes_[0], 3 * kAFew) << "without headers";
+  EXPECT_EQ(done(0), 3U);
+  for (int i = 0; i < 3; ++i) grant();
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_TRUE(queue_.idle());
+  EXPECT_EQ(post_all(), 0U) << "nothing goes twice";
+}
+
+TEST_F(SendAheadTest, NoMoreGoAheadThanMayBeUnknown) {
+  enable();
+  for (uint32_t i = 0; i < EagerCells::kMessages + 3; ++i) send(0);
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(post_all(), 1U);
+  EXPECT_EQ(done(0), EagerCells::kMessages);
+  EXPECT_TRUE(queue_.waiting());
+  EXPECT_EQ(requests_[EagerCells::kMessages - 1].state(), State::kDone);
+  EXPECT_EQ(requests_[EagerCells::kMessages].state(), State::kPending);
+}
+
+TEST_F(SendAheadTest, ALongMessageWaitsAndHoldsUpThoseBehindIt) {
+  enable();
+  const auto& before = send(kAFew);
+  const auto& large = send(kLarge + 1);
+  const auto& behind = send(kAFew);
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(before.state(), State::kDone);
+  EXPECT_EQ(large.state(), State::kPending);
+  EXPECT_EQ(behind.state(), State::kPending);
+}
+
+TEST_F(SendAheadTest, ShortOnesWithBuffersShareAWriteWhereOthersWait) {
+  enable();
+  for (const bool others : {false, true}) {
+    const size_t first = requests_.size();
+    send(kAFew);
+    if (others) send(kAFew);
+    grant();
+    if (others) grant();
+    EXPECT_EQ(match(), SendQueue::Match::kOk);
+    const size_t posted = post_all();
+    EXPECT_EQ(posted, 1U);
+    const uint32_t kind = Immediate::unpack(writes_.back().immediate).writes;
+    EXPECT_EQ(kind == Immediate::kEager, others) << "alone it goes into its buffer";
+    EXPECT_EQ(done(writes_.size() - 1), others ? 2U : 1U);
+    EXPECT_EQ(requests_[first].state(), State::kDone);
+  }
+  EXPECT_TRUE(queue_.idle());
+}
+
+// Slots are asked for only where slots are what is missing.
+TEST_F(SendAheadTest, WantsSlotsThatItCannotDoWithout) {
+  enable();
+  EXPECT_EQ(queue_.wanted_slots(), 0U);
+  send(kLarge + 1);
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(queue_.wanted_slots(), 0U) << "the receiver tells at once of its own accord";
+  grant();
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  post_all();
+  send(kAFew);
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(queue_.wanted_slots(), 0U) << "it went ahead";
+  send(kLarge + 1);
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(queue_.wanted_slots(), 3U) << "its own, behind that of the one ahead";
+  grant();
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(queue_.wanted_slots(), 3U);
+  grant();
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(queue_.wanted_slots(), 0U) << "nothing waits";
+}
+
+TEST_F(SendAheadTest, CountsWhatMovesAndWhatArrives) {
+  send(kAFew);
+  EXPECT_EQ(queue_.moves(), 0U);
+  grant();
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  const uint64_t matched = queue_.moves();
+  EXPECT_GT(matched, 0U);
+  post_all();
+  EXPECT_EQ(queue_.arrived(), 0U);
+  done(0);
+  EXPECT_GT(queue_.moves(), matched);
+  EXPECT_EQ(queue_.arrived(), 1U);
+  send(kAFew);
+  grant();
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  post_all();
+  done(1, CompletionStatus::kRemoteAccessError);
+  EXPECT_EQ(queue_.arrived(), 1U) << "that one has not";
+}
+
+TEST_F(SendAheadTest, ARequestKnowsItsSlotAndSize) {
+  grant(5);
+  grant(6, 10);
+  send(100, 5);
+  const auto& second = send(100, 6);
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(second.slot, 1U);
+  EXPECT_EQ(second.sizes[0], 10U) << "its buffer holds no more";
+}
+
+TEST_F(SendAheadTest, CompletionsOfWhatWasNeverSentAreIgnored) {
+  send(kAFew);
+  grant();
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  post_all();
+  EXPECT_EQ(done(0), 1U);
+  EXPECT_EQ(done(0), 0U) << "twice";
+  EXPECT_EQ(queue_.on_write_done(kCtsSlots, CompletionStatus::kOk), 0U);
+  EXPECT_EQ(queue_.moves(), 2U);
+}
+
+TEST_F(SendAheadTest, ARenewedQueueGoesOnAtItsSlot) {
+  send(kAFew);
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  sequence_ = 10;
+  queue_.renew(10);
+  EXPECT_TRUE(queue_.idle()) << "what waited is forgotten";
+  const auto& request = send(kAFew);
+  grant();
+  EXPECT_EQ(match(), SendQueue::Match::kOk);
+  EXPECT_EQ(post_all(), 1U);
+  EXPECT_EQ(Immediate::unpack(writes_[0].immediate).slot, 10U);
+  EXPECT_EQ(done(0), 1U);
+  EXPECT_EQ(request.state(), State::kDone);
+}
+
+}  // namespace
+}  // namespace pacecar
