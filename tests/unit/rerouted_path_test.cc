@@ -99,7 +99,8 @@ TEST_F(ReroutedPathTest, IsLeftAtTheFirstLoss) {
   start();
   hear(1, PathEvent::kLost, 0);
   EXPECT_TRUE(path_->searching());
-  EXPECT_GT(std::set<uint16_t>(candidates().begin(), candidates().end()).size(), 1U);
+  const auto tried = candidates();
+  EXPECT_GT(std::set<uint16_t>(tried.begin(), tried.end()).size(), 1U);
 }
 
 TEST_F(ReroutedPathTest, WordOfOtherPathsIsNone) {
