@@ -48,7 +48,7 @@ class RcRefusalTest : public testing::Test {
 
 TEST_F(RcRefusalTest, AReceiverThatIsNotReadyIsLeftAloneForAsLongAsItSays) {
   ASSERT_EQ(sent_.size(), 4U);
-  answer(1, roce::kReceiverNotReady);
+  answer(1, roce::receiver_not_ready(roce::kUsualRnrDelay));
   EXPECT_TRUE(sent_again(Duration::from_us(319)).empty());
   EXPECT_THAT(sent_again(Duration::from_us(2)), testing::ElementsAre(psn(1), psn(2), psn(3)));
   const FlowSignal told = signal();
