@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cc/registry.h"
+#include "transport/message/flow_limits.h"
 
 namespace pacecar::ibverbs {
 namespace {
@@ -144,27 +145,7 @@ void Flows::settle(FlowId id, Instant now) {
 }
 
 void Flows::decide(FlowId id, Instant now) {
-  Flow& flow = flows_[id];
-  Decision decision = flow.controller->decide(now);
-  // What waits at the receiving host is not the network's: the controller does not see it.
-  const Bytes receive_bytes = nic_.caps().receive_bytes;
-  if (receive_bytes != 0) decision.window = std::min(decision.window, receive_bytes / 4);
-  const bool same =
-      decision.rate == flow.decision.rate && decision.first_send == flow.decision.first_send &&
-      decision.window == flow.decision.window && decision.burst == flow.decision.burst &&
-      !decision.aligned && decision.grid == SendGrid();
-  flow.decision = decision;
-  if (same) return;
-  nic_.set_flow_limits(id,
-                       {.rate = decision.rate,
-                        .first_send = decision.first_send,
-                        .aligned = decision.aligned,
-                        .grid = decision.grid,
-                        .window = decision.window,
-                        .burst = decision.burst,
-                        .credit = decision.credit,
-                        .from_next_packet = decision.from_next_packet},
-                       now);
+  put_in_force(nic_, id, *flows_[id].controller, flows_[id].decision, now);
 }
 
 }  // namespace pacecar::ibverbs

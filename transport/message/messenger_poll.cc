@@ -6,6 +6,7 @@
 #include "cc/grant_word.h"
 #include "transport/base/prefetch.h"
 #include "transport/message/flow.h"
+#include "transport/message/flow_limits.h"
 #include "transport/message/messenger.h"
 
 namespace pacecar {
@@ -179,26 +180,7 @@ void Messenger::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
 
 // Of a flow that idles nothing is to be decided: it is as it begins.
 void Messenger::decide(Flow& flow, Instant now) {
-  Decision decision = flow.controller->decide(now);
-  const Bytes receive_bytes = nic_.caps().receive_bytes;
-  // What waits at the receiving host is not the network's: the controller does not see it.
-  if (receive_bytes != 0) decision.window = std::min(decision.window, receive_bytes / 4);
-  const bool same =
-      decision.rate == flow.decision.rate && decision.first_send == flow.decision.first_send &&
-      decision.window == flow.decision.window && decision.credit == flow.decision.credit &&
-      decision.burst == flow.decision.burst && !decision.aligned && decision.grid == SendGrid();
-  flow.decision = decision;
-  if (same) return;
-  nic_.set_flow_limits(flow.id,
-                       {.rate = decision.rate,
-                        .first_send = decision.first_send,
-                        .aligned = decision.aligned,
-                        .grid = decision.grid,
-                        .window = decision.window,
-                        .burst = decision.burst,
-                        .credit = decision.credit,
-                        .from_next_packet = decision.from_next_packet},
-                       now);
+  put_in_force(nic_, flow.id, *flow.controller, flow.decision, now);
 }
 
 // Lets the receiver know at once what the controller wants it to.
