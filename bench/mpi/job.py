@@ -71,12 +71,17 @@ def started(place, ranks, arm, provider, program, environment=None):
 
 
 def agent(folder, hosts):
-    """A program that is called as ssh is, with an address and a command for that host."""
+    """A program that is called as ssh is, with an address and a command for that host.
+
+    Each has temporary files of its own: Open MPI's daemons fall over those of others on one host.
+    """
     script = folder / "into-namespace"
     cases = "".join(f"{host.address}) namespace={shlex.quote(host.namespace)} ;;\n"
                     for host in hosts)
     script.write_text(f'#!/bin/sh\nhost=$1\nshift\ncase $host in\n{cases}'
                       '*) echo "no host $host" >&2; exit 1 ;;\nesac\n'
+                      f'export TMPDIR={shlex.quote(str(folder))}/$host\n'
+                      'mkdir "$TMPDIR" || exit 1\n'
                       'exec ip netns exec "$namespace" sh -c "$*"\n', encoding="ascii")
     script.chmod(0o700)
     return str(script)
