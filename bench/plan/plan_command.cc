@@ -142,7 +142,7 @@ Result<void> plan_it(const Flags& flags) {
   if (auto writable = perf::check_writable(flags.json_file); !writable) return writable;
   const auto problem = problem_of(flags);
   if (!problem) return tl::unexpected(problem.error());
-  CommTimes comm(problem->cluster, problem->library);
+  CommTimes comm(problem->cluster, problem->overheads);
   const SearchOptions options{
       .best = flags.best, .tolerance = flags.tolerance_percent / 100, .nodes = flags.nodes};
   const auto started = std::chrono::steady_clock::now();

@@ -186,7 +186,7 @@ Result<void> add_hosts(const SpecTable& network, const SpecValue& value, Acceler
                            described->cluster.nic_kinds.end());
   cluster.fabric = described->cluster.fabric;
   cluster.background = described->cluster.background;
-  problem.library = described->library;
+  problem.overheads = described->overheads;
   accelerator.per_host = group.gpus;
   cluster.groups.push_back(std::move(group));
   return {};

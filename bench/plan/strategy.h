@@ -49,7 +49,7 @@ struct Problem {
   Model model;
   std::vector<Accelerator> accelerators;
   predict::Cluster cluster;  // groups[i] holds the hosts of accelerators[i]
-  predict::LibraryCosts library = predict::nccl_costs();
+  predict::LibraryCosts overheads = predict::nccl_costs();
   Training training;
 };
 

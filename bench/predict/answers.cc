@@ -43,7 +43,7 @@ std::vector<Answer> answers_to(const Description& asked) {
           what.protocol = protocol;
           what.bytes = size;
           if (!possible(asked, what)) continue;
-          answers.push_back({what, predict(asked.cluster, what, asked.library)});
+          answers.push_back({what, predict(asked.cluster, what, asked.overheads)});
         }
       }
       if (first == answers.size()) continue;

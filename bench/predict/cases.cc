@@ -206,7 +206,7 @@ std::optional<Case> try_case(Prng& prng, uint64_t seed, const CaseLimits& limits
   drawn.cluster.fabric.hosts_per_leaf = per_leaf;
   drawn.cluster.fabric.oversubscription = over;
   drawn.cluster.fabric.cable_latency_s = delay_ns * 1e-9;
-  drawn.library = message_costs();
+  drawn.overheads = message_costs();
   return drawn;
 }
 

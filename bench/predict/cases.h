@@ -24,7 +24,7 @@ struct Case {
   std::string experiment;  // TOML for bench/sim
   Cluster cluster;
   std::vector<Collective> collectives;  // by job
-  LibraryCosts library;
+  LibraryCosts overheads;
 };
 
 // The same seed and limits draw the same case.

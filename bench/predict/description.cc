@@ -138,7 +138,7 @@ Result<void> read_library(const SpecTable& tables, Description& found) {
   constexpr std::array<std::string_view, 2> kLibraries{"nccl", "messages"};
   const SpecValue& value = part(tables, "library");
   SpecReader reader(*value.table(), "[library]", value.place);
-  found.library = reader.choice("kind", 0, kLibraries) == 0 ? nccl_costs() : message_costs();
+  found.overheads = reader.choice("kind", 0, kLibraries) == 0 ? nccl_costs() : message_costs();
   if (auto read = reader.finish(); !read) return read;
   for (const auto& [name, table] : part(tables, "protocol").table()->entries()) {
     size_t number = 0;
@@ -149,7 +149,7 @@ Result<void> read_library(const SpecTable& tables, Description& found) {
                               table.place.text(), name));
     }
     SpecReader each(*table.table(), fmt::format("[protocol.{}]", name), table.place);
-    ProtocolCosts& costs = found.library.protocols[number];
+    ProtocolCosts& costs = found.overheads.protocols[number];
     costs.launch_s = seconds(each, "launch", costs.launch_s);
     costs.step_s = seconds(each, "step", costs.step_s);
     costs.local_step_s = seconds(each, "local_step", costs.local_step_s);

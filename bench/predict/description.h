@@ -15,7 +15,7 @@ namespace pacecar::predict {
 
 struct Description {
   Cluster cluster;
-  LibraryCosts library;
+  LibraryCosts overheads;
   std::vector<Operation> operations;
   std::vector<Algorithm> algorithms;  // those of them that an operation has
   std::vector<Protocol> protocols;

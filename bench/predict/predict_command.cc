@@ -128,7 +128,7 @@ Result<void> fit(const Flags& flags, const Console& console) {
   if (!asked) return tl::unexpected(asked.error());
   NicKind nic = asked->cluster.nic_kinds[asked->cluster.groups[0].nics[0]];
   nic.name = flags.calibration_nic;
-  const auto found = predict::calibrate(nic, asked->cluster.fabric, asked->library, measured);
+  const auto found = predict::calibrate(nic, asked->cluster.fabric, asked->overheads, measured);
   const std::string text = toml_of(found, measured.size());
   if (flags.output.empty()) {
     fmt::print("{}", text);

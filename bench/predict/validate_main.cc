@@ -31,9 +31,9 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 std::vector<Prediction> predict_case(const Case& drawn) {
   if (drawn.collectives.size() > 1) {
-    return predict_together(drawn.cluster, drawn.collectives, drawn.library);
+    return predict_together(drawn.cluster, drawn.collectives, drawn.overheads);
   }
-  return {predict(drawn.cluster, drawn.collectives[0], drawn.library)};
+  return {predict(drawn.cluster, drawn.collectives[0], drawn.overheads)};
 }
 
 Result<RunResult> simulate(const Case& drawn) {

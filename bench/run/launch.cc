@@ -20,9 +20,9 @@ std::string before(const std::string& ours, const std::optional<std::string>& th
 std::vector<Assignment> assignments_for(const LaunchPlan& plan, const Lookup& now) {
   std::vector<Assignment> set;
   if (plan.as == ProgramInterface::kVerbs) {
-    set.emplace_back("LD_PRELOAD", before(plan.library, now("LD_PRELOAD")));
+    set.emplace_back("LD_PRELOAD", before(plan.object, now("LD_PRELOAD")));
   } else {
-    const std::string folder = std::filesystem::path(plan.library).parent_path();
+    const std::string folder = std::filesystem::path(plan.object).parent_path();
     set.emplace_back("FI_PROVIDER_PATH", before(folder, now("FI_PROVIDER_PATH")));
     if (!now("FI_PROVIDER")) set.emplace_back("FI_PROVIDER", "pacecar");
   }

@@ -22,7 +22,7 @@ enum class ProgramInterface : uint8_t {
 
 struct LaunchPlan {
   ProgramInterface as = ProgramInterface::kVerbs;
-  std::string library;  // libpacecar-verbs.so or libpacecar-fi.so, by its whole path
+  std::string object;  // libpacecar-verbs.so or libpacecar-fi.so, by its whole path
   std::string nics;     // PACECAR_NICS; empty: as it is
 };
 

@@ -105,7 +105,7 @@ int run_program(int argc, char** argv) {
     console.error(library.error().message);
     return perf::kExitFailed;
   }
-  plan.library = std::move(*library);
+  plan.object = std::move(*library);
   const auto set = assignments_for(plan, variable);
   if (!flags.show) return start(flags, set, console);
   for (const auto& [name, value] : set) fmt::print("{}={}\n", name, value);

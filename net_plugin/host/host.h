@@ -97,7 +97,7 @@ class Host {
   const AnyNet& net() const { return *net_; }
   int device() const { return subject_.device; }
   void* context() const { return context_; }
-  void* library() const { return library_; }
+  void* module() const { return library_; }
   static Logger logger();  // the listener's
   // nullptr: the plugin has none. Who wants it started starts it, before init as NCCL does.
   ProfilePlayer* profile() const { return profile_.get(); }

@@ -15,7 +15,7 @@ void* started(NcclResult result, void* request, std::string_view call) {
 }  // namespace
 
 OneSidedHost::OneSidedHost(const Host& host, const std::string& symbol, int device)
-    : table_(find_one_sided(host.library(), symbol)) {
+    : table_(find_one_sided(host.module(), symbol)) {
   expect(table_ != nullptr, "the plugin has no table " + symbol);
   expect_success(table_->init(&context_, 1, host.logger()), "init");
   expect_success(table_->listen(context_, device, handle_.data(), &listening_), "listen");

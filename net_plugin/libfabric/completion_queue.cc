@@ -133,14 +133,7 @@ int close_queue(fid* object) {
 }
 
 int control_queue(fid* object, int command, void* argument) {
-  const auto& queue = *reinterpret_cast<CompletionQueue*>(object);
-  if (command == FI_GETWAITOBJ) {
-    *static_cast<fi_wait_obj*>(argument) = queue.signal.kind();
-    return 0;
-  }
-  if (command != FI_GETWAIT || !queue.signal.has_descriptor()) return -FI_ENOSYS;
-  *static_cast<int*>(argument) = queue.signal.descriptor();
-  return 0;
+  return reinterpret_cast<const CompletionQueue*>(object)->signal.control(command, argument);
 }
 
 fi_ops kQueueObject = {.size = sizeof(fi_ops),

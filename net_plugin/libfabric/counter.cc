@@ -71,10 +71,7 @@ int close_counter(fid* object) {
 }
 
 int control_counter(fid* object, int command, void* argument) {
-  const auto& counter = *reinterpret_cast<Counter*>(object);
-  if (command != FI_GETWAIT || !counter.signal.has_descriptor()) return -FI_ENOSYS;
-  *static_cast<int*>(argument) = counter.signal.descriptor();
-  return 0;
+  return reinterpret_cast<const Counter*>(object)->signal.control(command, argument);
 }
 
 fi_ops kCounterObject = {.size = sizeof(fi_ops),

@@ -91,10 +91,7 @@ int close_queue(fid* object) {
 }
 
 int control_queue(fid* object, int command, void* argument) {
-  const auto& queue = *reinterpret_cast<EventQueue*>(object);
-  if (command != FI_GETWAIT || !queue.signal.has_descriptor()) return -FI_ENOSYS;
-  *static_cast<int*>(argument) = queue.signal.descriptor();
-  return 0;
+  return reinterpret_cast<const EventQueue*>(object)->signal.control(command, argument);
 }
 
 fi_ops kQueueObject = {.size = sizeof(fi_ops),

@@ -48,6 +48,8 @@ class Signal {
   int descriptor() const { return descriptor_.get(); }
   void raise() const;
   void clear() const;
+  // fi_control of the object that has it.
+  int control(int command, void* argument) const;
 
  private:
   fi_wait_obj kind_;

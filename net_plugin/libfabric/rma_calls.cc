@@ -27,40 +27,30 @@ Asked asked_of(FrameKind kind, const fi_msg_rma& message, uint64_t flags) {
   return asked;
 }
 
+template <FrameKind kKind>
+ssize_t move_one(fid_ep* endpoint, const void* buffer, size_t length, void* desc, fi_addr_t peer,
+                 uint64_t address, uint64_t key, void* context) {
+  return start(endpoint, asked_of(kKind, local_of(buffer, length, desc), peer, address, key,
+                                  context, endpoint_of(endpoint).tx_flags()));
+}
+
 ssize_t read_one(fid_ep* endpoint, void* buffer, size_t length, void* desc, fi_addr_t from,
                  uint64_t address, uint64_t key, void* context) {
-  return start(endpoint, asked_of(FrameKind::kRead, local_of(buffer, length, desc), from, address,
-                                  key, context, endpoint_of(endpoint).tx_flags()));
+  return move_one<FrameKind::kRead>(endpoint, buffer, length, desc, from, address, key, context);
 }
 
-ssize_t read_pieces(fid_ep* endpoint, const iovec* iov, void** desc, size_t count, fi_addr_t from,
+template <FrameKind kKind>
+ssize_t move_pieces(fid_ep* endpoint, const iovec* iov, void** desc, size_t count, fi_addr_t peer,
                     uint64_t address, uint64_t key, void* context) {
   if (count > kMostIov) return -FI_EINVAL;
-  return start(endpoint, asked_of(FrameKind::kRead, local_of(iov, desc, count), from, address, key,
-                                  context, endpoint_of(endpoint).tx_flags()));
+  return start(endpoint, asked_of(kKind, local_of(iov, desc, count), peer, address, key, context,
+                                  endpoint_of(endpoint).tx_flags()));
 }
 
-ssize_t read_message(fid_ep* endpoint, const fi_msg_rma* message, uint64_t flags) {
+template <FrameKind kKind>
+ssize_t move_message(fid_ep* endpoint, const fi_msg_rma* message, uint64_t flags) {
   if (message->iov_count > kMostIov || message->rma_iov_count > 1) return -FI_EINVAL;
-  return start(endpoint, asked_of(FrameKind::kRead, *message, flags));
-}
-
-ssize_t write_one(fid_ep* endpoint, const void* buffer, size_t length, void* desc, fi_addr_t to,
-                  uint64_t address, uint64_t key, void* context) {
-  return start(endpoint, asked_of(FrameKind::kWrite, local_of(buffer, length, desc), to, address,
-                                  key, context, endpoint_of(endpoint).tx_flags()));
-}
-
-ssize_t write_pieces(fid_ep* endpoint, const iovec* iov, void** desc, size_t count, fi_addr_t to,
-                     uint64_t address, uint64_t key, void* context) {
-  if (count > kMostIov) return -FI_EINVAL;
-  return start(endpoint, asked_of(FrameKind::kWrite, local_of(iov, desc, count), to, address, key,
-                                  context, endpoint_of(endpoint).tx_flags()));
-}
-
-ssize_t write_message(fid_ep* endpoint, const fi_msg_rma* message, uint64_t flags) {
-  if (message->iov_count > kMostIov || message->rma_iov_count > 1) return -FI_EINVAL;
-  return start(endpoint, asked_of(FrameKind::kWrite, *message, flags));
+  return start(endpoint, asked_of(kKind, *message, flags));
 }
 
 ssize_t inject(fid_ep* endpoint, const void* buffer, size_t length, fi_addr_t to, uint64_t address,
@@ -92,11 +82,11 @@ ssize_t inject_data(fid_ep* endpoint, const void* buffer, size_t length, uint64_
 
 fi_ops_rma kRma = {.size = sizeof(fi_ops_rma),
                    .read = read_one,
-                   .readv = read_pieces,
-                   .readmsg = read_message,
-                   .write = write_one,
-                   .writev = write_pieces,
-                   .writemsg = write_message,
+                   .readv = move_pieces<FrameKind::kRead>,
+                   .readmsg = move_message<FrameKind::kRead>,
+                   .write = move_one<FrameKind::kWrite>,
+                   .writev = move_pieces<FrameKind::kWrite>,
+                   .writemsg = move_message<FrameKind::kWrite>,
                    .inject = inject,
                    .writedata = write_data,
                    .injectdata = inject_data};

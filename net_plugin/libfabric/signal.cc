@@ -22,6 +22,16 @@ void Signal::clear() const {
   if (has_descriptor()) (void)!read(descriptor(), &count, sizeof count);
 }
 
+int Signal::control(int command, void* argument) const {
+  if (command == FI_GETWAITOBJ) {
+    *static_cast<fi_wait_obj*>(argument) = kind_;
+    return 0;
+  }
+  if (command != FI_GETWAIT || !has_descriptor()) return -FI_ENOSYS;
+  *static_cast<int*>(argument) = descriptor();
+  return 0;
+}
+
 namespace {
 
 // 0: the application may wait for the object's descriptor.

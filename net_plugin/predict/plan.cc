@@ -50,7 +50,7 @@ Plan plan_collective(const PlanInput& input, FlowSet& set) {
           operation == Operation::kAllToAll ? plan_all_to_all(input, set) : plan_ring(input, set);
       break;
   }
-  plan.extra_s += input.library.of(input.collective.protocol).launch_s;
+  plan.extra_s += input.overheads.of(input.collective.protocol).launch_s;
   return plan;
 }
 

@@ -43,7 +43,7 @@ struct Plan {
 struct PlanInput {
   const Network& network;
   const Collective& collective;
-  const LibraryCosts& library;
+  const LibraryCosts& overheads;
   const Limits& limits;
   std::span<const uint32_t> hosts;  // that are looked at, in the order of their ranks
   uint32_t all_hosts = 0;           // that take part

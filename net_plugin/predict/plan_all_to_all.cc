@@ -12,7 +12,7 @@ namespace {
 // Hosts of one GPU, all messages at once: what goes from one leaf to another is one class.
 void add_leaf_pairs(const PlanInput& input, double message, FlowSet& set) {
   const Network& network = input.network;
-  const ProtocolCosts& costs = input.library.of(input.collective.protocol);
+  const ProtocolCosts& costs = input.overheads.of(input.collective.protocol);
   std::map<uint32_t, std::vector<uint32_t>> leaves;
   for (const uint32_t host : input.hosts) leaves[network.leaf_of(host, 0)].push_back(host);
   for (const auto& [from, senders] : leaves) {
@@ -51,7 +51,7 @@ double words_bytes(uint32_t at_once) {
 void add_in_turn(const PlanInput& input, double message, uint32_t at_once, FlowSet& set) {
   const auto n = static_cast<uint32_t>(input.hosts.size());
   const uint32_t others = n - 1;
-  const ProtocolCosts& costs = input.library.of(input.collective.protocol);
+  const ProtocolCosts& costs = input.overheads.of(input.collective.protocol);
   const uint32_t stride = others / at_once;
   // Brief messages leave a NIC one after another, others share it.
   const bool brief = input.network.is_brief(message * at_once);
@@ -76,7 +76,7 @@ void add_in_turn(const PlanInput& input, double message, uint32_t at_once, FlowS
 // With rails NVLink brings data to the GPU of the destination's rail first.
 void add_classes(const PlanInput& input, double message, double at_once, FlowSet& set) {
   const Network& network = input.network;
-  const ProtocolCosts& costs = input.library.of(input.collective.protocol);
+  const ProtocolCosts& costs = input.overheads.of(input.collective.protocol);
   const Cluster& cluster = network.cluster();
   const uint32_t host = input.hosts.front();
   const HostGroup& group = cluster.group_of(host);
@@ -150,7 +150,7 @@ Plan plan_all_to_all(const PlanInput& input, FlowSet& set) {
 Plan plan_pat(const PlanInput& input, FlowSet& set) {
   const Collective& what = input.collective;
   const Network& network = input.network;
-  const ProtocolCosts& costs = input.library.of(what.protocol);
+  const ProtocolCosts& costs = input.overheads.of(what.protocol);
   const Cluster& cluster = network.cluster();
   const uint32_t host = input.hosts.front();
   const HostGroup& group = cluster.group_of(host);

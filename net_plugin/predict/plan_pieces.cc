@@ -97,7 +97,7 @@ class PieceEdges {
 
  private:
   uint32_t add(uint32_t from, uint32_t to, std::vector<uint32_t> inputs) {
-    const ProtocolCosts& costs = input_.library.of(input_.collective.protocol);
+    const ProtocolCosts& costs = input_.overheads.of(input_.collective.protocol);
     edges_.push_back(
         {input_.network.flow(rank(from), rank(to), channels_.nic, piece_, costs, channels_.loads),
          std::move(inputs)});
@@ -161,11 +161,11 @@ void add_local_chain(const HostGroup& group, const ProtocolCosts& costs, double 
 
 Plan plan_pieces(const PlanInput& input, FlowSet& set) {
   const Collective& what = input.collective;
-  const ProtocolCosts& costs = input.library.of(what.protocol);
+  const ProtocolCosts& costs = input.overheads.of(what.protocol);
   const HostGroup& group = input.network.cluster().group_of(input.hosts.front());
   const Channels channels = channels_of(input);
   const bool along_chain = what.algorithm == Algorithm::kRing;
-  const bool two_trees = !along_chain && input.library.near_trees && input.hosts.size() > 2;
+  const bool two_trees = !along_chain && input.overheads.near_trees && input.hosts.size() > 2;
   const double bytes = static_cast<double>(what.bytes) / channels.count / (two_trees ? 2 : 1);
   double pieces = what.pieces;
   if (pieces == 0)
@@ -180,7 +180,7 @@ Plan plan_pieces(const PlanInput& input, FlowSet& set) {
   if (along_chain) {
     edges.add_tree(chain(places * group.gpus), up, down);
   } else {
-    const Parents parents = input.library.near_trees ? near_tree(places) : heap(places);
+    const Parents parents = input.overheads.near_trees ? near_tree(places) : heap(places);
     edges.add_tree(parents, up, down);
     if (two_trees) edges.add_tree(moved(parents), up, down);
     add_local_chain(group, costs, bytes / pieces, static_cast<double>(what.bytes),

@@ -89,7 +89,7 @@ Rounds rounds_of(double share, Bytes chunk) {
 
 Plan plan_ring(const PlanInput& input, FlowSet& set) {
   const Collective& what = input.collective;
-  const ProtocolCosts& costs = input.library.of(what.protocol);
+  const ProtocolCosts& costs = input.overheads.of(what.protocol);
   const HostGroup& group = input.network.cluster().group_of(input.hosts.front());
   const bool nvls = what.algorithm == Algorithm::kNvls;
   const uint32_t gpus = nvls ? 1 : group.gpus;
@@ -128,7 +128,7 @@ Plan plan_ring(const PlanInput& input, FlowSet& set) {
 // All ranks of the hosts that are looked at; groups are of consecutive ranks.
 Plan plan_hierarchical(const PlanInput& input, FlowSet& set) {
   const Collective& what = input.collective;
-  const ProtocolCosts& costs = input.library.of(what.protocol);
+  const ProtocolCosts& costs = input.overheads.of(what.protocol);
   const HostGroup& group = input.network.cluster().group_of(input.hosts.front());
   const auto nics = static_cast<uint32_t>(group.nics.size());
   const uint32_t per_group = what.group == 0 ? group.gpus : what.group;

@@ -102,7 +102,7 @@ Prediction predict_some(const Cluster& cluster, const Collective& what, const Li
   FlowSet flows;
   Plan plan = plan_collective({.network = network,
                                .collective = what,
-                               .library = library,
+                               .overheads = library,
                                .limits = limits,
                                .hosts = hosts,
                                .all_hosts = hosts_of(cluster, what)},
@@ -166,7 +166,7 @@ std::vector<Prediction> predict_together(const Cluster& cluster,
   for (size_t i = 0; i < collectives.size(); ++i) {
     plans.push_back(plan_collective({.network = network,
                                      .collective = collectives[i],
-                                     .library = library,
+                                     .overheads = library,
                                      .limits = limits,
                                      .hosts = hosts[i],
                                      .all_hosts = hosts_of(cluster, collectives[i])},

@@ -279,7 +279,7 @@ TEST(OneSidedMisuse, WhoIsNotNamedStandsBack) {
     const auto net = start_host();
     for (const char* const symbol : nccl::kOneSidedSymbols) {
       void* context = nccl::kGarbage;
-      const auto table = nccl::find_one_sided(net->library(), symbol);
+      const auto table = nccl::find_one_sided(net->module(), symbol);
       EXPECT_EQ(table->init(&context, 1, nccl::Host::logger()), NcclResult::kInvalidUsage);
       EXPECT_EQ(context, nullptr);
       EXPECT_EQ(table->finalize(context), NcclResult::kSuccess);

@@ -210,7 +210,7 @@ Problem any_problem() {
 
 // True where the space has a strategy.
 bool is_searched_as_enumerated(const Problem& problem, uint32_t wanted) {
-  CommTimes comm(problem.cluster, problem.library);
+  CommTimes comm(problem.cluster, problem.overheads);
   const auto all = search_all(problem, comm, wanted);
   const auto found = search(problem, comm, {.best = wanted, .tolerance = 0, .nodes = 1'000'000});
   EXPECT_EQ(found.shapes, all.shapes);
@@ -237,7 +237,7 @@ TEST(PlanSearch, FindsTheOptimumOfEverySpace) {
 
 RC_GTEST_PROP(PlanSearch, StrategiesFitMemoryAndCluster, ()) {
   const Problem problem = any_problem();
-  CommTimes comm(problem.cluster, problem.library);
+  CommTimes comm(problem.cluster, problem.overheads);
   for (const Strategy& strategy : search(problem, comm, {.best = 8}).best) {
     const Shape& shape = strategy.shape;
     RC_ASSERT(strategy.layers.size() == shape.stages());

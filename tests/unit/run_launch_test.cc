@@ -22,7 +22,7 @@ Lookup environment(std::map<std::string, std::string> variables) {
 }
 
 TEST(RunLaunch, TheVerbsLibraryIsLoadedBeforeOthers) {
-  const LaunchPlan plan{.library = "/a/libpacecar-verbs.so", .nics = "soft:udp:eth0"};
+  const LaunchPlan plan{.object = "/a/libpacecar-verbs.so", .nics = "soft:udp:eth0"};
   EXPECT_THAT(assignments_for(plan, environment({})),
               ElementsAre(Pair("LD_PRELOAD", "/a/libpacecar-verbs.so"),
                           Pair("PACECAR_NICS", "soft:udp:eth0")));
@@ -31,13 +31,13 @@ TEST(RunLaunch, TheVerbsLibraryIsLoadedBeforeOthers) {
 }
 
 TEST(RunLaunch, WhatIsSetAlreadyIsNotSetTwice) {
-  const LaunchPlan plan{.library = "/a/libpacecar-verbs.so"};
+  const LaunchPlan plan{.object = "/a/libpacecar-verbs.so"};
   EXPECT_THAT(assignments_for(plan, environment({{"LD_PRELOAD", "/b.so:/a/libpacecar-verbs.so"}})),
               ElementsAre(Pair("LD_PRELOAD", "/b.so:/a/libpacecar-verbs.so")));
 }
 
 TEST(RunLaunch, ProgramsOfLibfabricFindTheProviderInItsFolder) {
-  const LaunchPlan plan{.as = ProgramInterface::kLibfabric, .library = "/a/libpacecar-fi.so"};
+  const LaunchPlan plan{.as = ProgramInterface::kLibfabric, .object = "/a/libpacecar-fi.so"};
   EXPECT_THAT(assignments_for(plan, environment({})),
               ElementsAre(Pair("FI_PROVIDER_PATH", "/a"), Pair("FI_PROVIDER", "pacecar")));
   EXPECT_THAT(assignments_for(plan, environment({{"FI_PROVIDER", "tcp"}})),
