@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -17,13 +18,21 @@
 namespace pacecar::ibverbs {
 namespace {
 
-// While callers have turned the NIC within this time, the keeper naps. Not for longer: a program
-// may look at its memory, and call nobody, for what a peer writes there.
+// While callers have turned the NIC within this time, the keeper naps.
 constexpr Duration kCallerPatience = Duration::from_us(100);
 constexpr Duration kNap = Duration::from_us(100);
+// A caller that polls comes back sooner.
+constexpr Duration kCallerPace = Duration::from_us(20);
+// How long the keeper leads, and in how many naps from then on a stall means that it should go on.
+constexpr Duration kFirstLead = Duration::from_ms(1);
+constexpr Duration kLongestLead = Duration::from_ms(500);
+constexpr int kTrialNaps = 3;
 // Of a program that peers write to or read from nobody else turns the NIC: after a packet the
 // keeper looks for more for so long at least, as being woken takes longer.
 constexpr Duration kLeastSpin = Duration::from_us(200);
+// When it has found nothing for so long others may run: the scheduler likes to put both ends of a
+// connection on one processor.
+constexpr Duration kOwnTime = Duration::from_us(5);
 // A decorator may hold packets back, which come out only when it is asked.
 constexpr Duration kBlindSleep = Duration::from_us(100);
 // What is left to acknowledge or repeat when the last context closes has so long to leave.
@@ -104,6 +113,7 @@ bool ProcessNic::turn() {
     if (timed->due() <= now) timed->on_due(now);
   }
   deadline_ = next_deadline();
+  due_ns_.store(deadline_.ns(), std::memory_order_relaxed);
   return moved;
 }
 
@@ -117,12 +127,17 @@ void ProcessNic::let_out() {
   const Instant now = clock_now();
   flows_->poll(now);
   opened_.port->transmit(now);
+  due_ns_.store(next_deadline().ns(), std::memory_order_relaxed);
   deadline_ = Instant();  // the next look turns everything
 }
 
 void ProcessNic::note_call() {
   last_call_ns_.store(clock_now().ns(), std::memory_order_relaxed);
-  if (asleep_until_ns_.load(std::memory_order_relaxed) != 0) wake_keeper();
+  const int64_t until = asleep_until_ns_.load(std::memory_order_relaxed);
+  if (until == 0) return;
+  // The packets are his where he leads; else he is to nap.
+  const bool leads = keeper_leads_.load(std::memory_order_relaxed);
+  if (!leads || due_ns_.load(std::memory_order_relaxed) < until) wake_keeper();
 }
 
 void ProcessNic::hand_over() {
@@ -173,13 +188,41 @@ void ProcessNic::wake_keeper() const {
 bool ProcessNic::callers_turn() const {
   if (params_.progress == Progress::kThread) return false;
   if (waiting_.load(std::memory_order_relaxed) > 0) return true;
+  if (keeper_leads_.load(std::memory_order_relaxed)) return false;
   const auto last = Instant::from_ns(last_call_ns_.load(std::memory_order_relaxed));
   return clock_now() - last < kCallerPatience;
 }
 
-void ProcessNic::nap() const {
+// They turn a NIC for longer than that when much has come, so the lock is a caller's then.
+bool ProcessNic::callers_are_late() const {
+  const int64_t last = last_call_ns_.load(std::memory_order_relaxed);
+  if (clock_now() - Instant::from_ns(last) < kCallerPace) return false;
+  nap(kCallerPace);  // one may be about to tell
+  return waiting_.load(std::memory_order_relaxed) == 0 &&
+         last_call_ns_.load(std::memory_order_relaxed) == last;
+}
+
+// True: something has moved.
+bool ProcessNic::keep_turn() {
+  mutex_.lock_last();
+  const std::lock_guard lock(mutex_, std::adopt_lock);
+  return turn();
+}
+
+void ProcessNic::nap_or_lead() {
+  nap(kNap);
+  ++naps_;
+  if (!callers_are_late() || !mutex_.try_lock()) return;
+  const std::lock_guard lock(mutex_, std::adopt_lock);
+  if (!turn()) return;
+  lead_ = naps_ <= kTrialNaps ? std::min(lead_ * 2, kLongestLead) : kFirstLead;
+  leads_until_ = clock_now() + lead_;
+  keeper_leads_ = true;
+}
+
+void ProcessNic::nap(Duration time) const {
   pollfd woken{wake_fd_, POLLIN, 0};
-  const timespec span{0, kNap.ns()};
+  const timespec span{0, time.ns()};
   ppoll(&woken, 1, &span, nullptr);
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t cleared = read(wake_fd_, &count, sizeof count);
@@ -195,16 +238,22 @@ void ProcessNic::keep() {
   Instant last_moved = clock_now();
   while (!stop_.load(std::memory_order_relaxed)) {
     if (callers_turn()) {
-      nap();
+      nap_or_lead();
       last_moved = clock_now();
       continue;
     }
     const Instant now = clock_now();
-    {
-      const std::lock_guard lock(mutex_);
-      if (turn()) last_moved = now;
+    if (keeper_leads_ && now >= leads_until_) {
+      keeper_leads_ = false;
+      naps_ = 0;
     }
-    if (now - last_moved >= spin) sleep_until_needed();
+    if (keep_turn()) {
+      last_moved = now;
+    } else if (now - last_moved >= spin) {
+      sleep_until_needed();
+    } else if (now - last_moved >= kOwnTime) {
+      sched_yield();
+    }
   }
 }
 

@@ -1,6 +1,11 @@
-// The NIC of a device in this process, and who turns it: the threads that call verbs, and when they
-// stop a keeper thread, which sleeps while nothing is to be done. All contexts of the process that
-// open the device share it.
+// The NIC of a device in this process, and who turns it: the threads that poll completion queues,
+// or a keeper thread, which sleeps on the socket while nothing is to be done. All contexts of the
+// process that open the device share it.
+//
+// While callers poll, the keeper naps. A program that looks at memory for what a peer writes there,
+// or sleeps, polls nothing: the keeper, coming back from a nap, then finds packets that have
+// waited. From there on it leads for a while, and polls as long as traffic lasts. Then it tries a
+// nap again: when packets wait again at once, it leads for twice as long.
 //
 // Thread rule: everything but open() and the statics with mutex() held, which also guards the
 // queues of completions and the queue pairs.
@@ -8,7 +13,6 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -16,6 +20,7 @@
 
 #include "net_plugin/verbs/flows.h"
 #include "net_plugin/verbs/staging.h"
+#include "net_plugin/verbs/turn_lock.h"
 #include "transport/base/params.h"
 #include "transport/engine/open_nic.h"
 #include "transport/io/udp/interfaces.h"
@@ -52,7 +57,7 @@ class ProcessNic {
   ProcessNic(const ProcessNic&) = delete;
   ProcessNic& operator=(const ProcessNic&) = delete;
 
-  std::mutex& mutex() { return mutex_; }
+  TurnLock& mutex() { return mutex_; }
   Nic& nic() { return opened_.port->nic(); }
   const NicCaps& caps() { return nic().caps(); }
   const Address& address() const { return opened_.port->address(); }
@@ -85,8 +90,11 @@ class ProcessNic {
   bool deliver();
   Instant next_deadline() const;
   void keep();
+  bool keep_turn();
   bool callers_turn() const;
-  void nap() const;
+  bool callers_are_late() const;
+  void nap(Duration time) const;
+  void nap_or_lead();
   void wake_keeper() const;
   Instant prepare_to_sleep();
   void sleep(Instant until, int other_fd) const;
@@ -99,14 +107,20 @@ class ProcessNic {
   std::unordered_map<uint32_t, const Region*> regions_;  // by key
   std::unordered_map<QueuePairId, CompletionSink*> sinks_;
   std::vector<Timed*> timed_;
-  std::mutex mutex_;
+  TurnLock mutex_;
   Instant deadline_;         // of what the last turn left
   bool unfinished_ = false;  // a turn: only what somebody waits for has been done
   const int wake_fd_;
   std::atomic<bool> stop_{false};
   std::atomic<int64_t> last_call_ns_{0};
+  std::atomic<int64_t> due_ns_{0};           // when the NIC has something to do next
   std::atomic<int> waiting_{0};              // callers in turn_until_readable
+  std::atomic<bool> keeper_leads_{false};    // and does not nap
   std::atomic<int64_t> asleep_until_ns_{0};  // 0: the keeper is awake
+  // The keeper's own: until when it leads, for how long at a time, and its naps since.
+  Instant leads_until_;
+  Duration lead_ = Duration();
+  int naps_ = 0;
   std::thread keeper_;
 };
 

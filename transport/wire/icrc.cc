@@ -143,19 +143,32 @@ bool verify_icrc(const Route& route, std::span<const uint8_t> datagram) {
   return stored_icrc(datagram) == icrc(route, covered, {}, {});
 }
 
+// It is linear: the product of each bit first, then of what they make together.
+Multiplier::Multiplier(uint32_t factor) {
+  for (size_t nibble = 0; nibble < by_nibble_.size(); ++nibble) {
+    auto& products = by_nibble_[nibble];
+    for (uint32_t bit = 1; bit < products.size(); bit <<= 1) {
+      products[bit] = multiply(bit << (4 * nibble), factor);
+      for (uint32_t rest = 1; rest < bit; ++rest) {
+        products[bit | rest] = products[bit] ^ products[rest];
+      }
+    }
+  }
+}
+
 IdentificationEffect::IdentificationEffect(size_t datagram_bytes)
     : datagram_bytes_(datagram_bytes) {
   const uint64_t bits = 32 + 8 * (kBehindIdentification + datagram_bytes - kIcrcBytes);
-  forward_ = power_of_x(bits);
-  backward_ = power_of_x(kOrder - bits);
+  forward_ = Multiplier(power_of_x(bits));
+  backward_ = Multiplier(power_of_x(kOrder - bits));
 }
 
 uint32_t IdentificationEffect::of(uint16_t identification) const {
-  return multiply(as_polynomial(identification), forward_);
+  return forward_(as_polynomial(identification));
 }
 
 bool IdentificationEffect::explains(uint32_t difference) const {
-  return (multiply(difference, backward_) & 0xFFFF) == 0;
+  return (backward_(difference) & 0xFFFF) == 0;
 }
 
 bool UnidentifiedIcrc::verify(const Route& route, std::span<const uint8_t> datagram) {
@@ -165,9 +178,7 @@ bool UnidentifiedIcrc::verify(const Route& route, std::span<const uint8_t> datag
   const uint32_t difference = stored_icrc(datagram) ^ icrc(unidentified, covered, {}, {});
   if (difference == 0) return true;
   if (!is_ipv4(route.source)) return false;
-  IdentificationEffect& effect = effects_[datagram.size() / 4 % effects_.size()];
-  if (effect.datagram_bytes() != datagram.size()) effect = IdentificationEffect(datagram.size());
-  return effect.explains(difference);
+  return effects_.of_size(datagram.size()).explains(difference);
 }
 
 }  // namespace pacecar::roce

@@ -28,6 +28,25 @@ uint32_t icrc(const Route& route, std::span<const uint8_t> header, std::span<con
 // Whether the last four bytes of `datagram` are its ICRC. False for one too short for a BTH.
 bool verify_icrc(const Route& route, std::span<const uint8_t> datagram);
 
+// A product of polynomials with one that stays, modulo the CRC's: tables by four bits.
+class Multiplier {
+ public:
+  Multiplier() = default;
+  explicit Multiplier(uint32_t factor);
+
+  uint32_t operator()(uint32_t value) const {
+    uint32_t product = 0;
+    for (const auto& of_nibble : by_nibble_) {
+      product ^= of_nibble[value & 15];
+      value >>= 4;
+    }
+    return product;
+  }
+
+ private:
+  std::array<std::array<uint32_t, 16>, 8> by_nibble_{};  // the lowest first
+};
+
 // What the identification of an IPv4 header does to the ICRC of datagrams of one size. A CRC is
 // linear, so that this is the same whatever else the packet says: it can be put in afterwards, and
 // taken out where nobody tells which identification it was.
@@ -44,19 +63,31 @@ class IdentificationEffect {
 
  private:
   size_t datagram_bytes_ = 0;
-  uint32_t forward_ = 0;   // what the two bytes are multiplied by until the end of the packet
-  uint32_t backward_ = 0;  // its inverse
+  Multiplier forward_;   // by what the two bytes become until the end of the packet
+  Multiplier backward_;  // by its inverse
 };
 
-// Of datagrams over IPv4 whose identification is unknown. Sizes repeat: what has been computed for
-// them is kept.
+// Sizes repeat: what has been computed for them is kept.
+class IdentificationEffects {
+ public:
+  const IdentificationEffect& of_size(size_t datagram_bytes) {
+    IdentificationEffect& effect = effects_[datagram_bytes / 4 % effects_.size()];
+    if (effect.datagram_bytes() != datagram_bytes) effect = IdentificationEffect(datagram_bytes);
+    return effect;
+  }
+
+ private:
+  std::array<IdentificationEffect, 16> effects_;
+};
+
+// Of datagrams over IPv4 whose identification is unknown.
 class UnidentifiedIcrc {
  public:
   // As verify_icrc, with any identification in place of the route's.
   bool verify(const Route& route, std::span<const uint8_t> datagram);
 
  private:
-  std::array<IdentificationEffect, 16> effects_;
+  IdentificationEffects effects_;
 };
 
 }  // namespace pacecar::roce

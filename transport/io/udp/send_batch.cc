@@ -97,15 +97,12 @@ void SendBatch::append(const TxPacket& packet, size_t place, msghdr& message) {
 std::span<const uint8_t> SendBatch::identified(const TxPacket& packet, size_t place) {
   const size_t size = packet.trailer.size();
   PACECAR_CHECK(size >= roce::kIcrcBytes && size <= roce::kMaxTrailerBytes);
-  if (effect_.datagram_bytes() != packet.size()) {
-    effect_ = roce::IdentificationEffect(packet.size());
-  }
   const auto trailer = std::span(trailers_[iovec_count_]).first(size);
   std::ranges::copy(packet.trailer, trailer.begin());
   uint8_t* const at = trailer.last<roce::kIcrcBytes>().data();
   uint32_t icrc;  // little-endian, as the effect
   std::memcpy(&icrc, at, sizeof icrc);
-  icrc ^= effect_.of(static_cast<uint16_t>(place));
+  icrc ^= effects_.of_size(packet.size()).of(static_cast<uint16_t>(place));
   std::memcpy(at, &icrc, sizeof icrc);
   return trailer;
 }

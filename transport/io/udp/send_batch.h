@@ -70,7 +70,7 @@ class SendBatch {
   std::array<SocketAddress, kMaxGroups> names_;
   std::array<Control, kMaxGroups> controls_{};
   std::array<iovec, kMaxIovecs> iovecs_;
-  roce::IdentificationEffect effect_;  // of the newest size
+  roce::IdentificationEffects effects_;
   std::array<std::array<uint8_t, roce::kMaxTrailerBytes>, kMaxIovecs> trailers_;  // by their iovecs
 };
 
