@@ -64,6 +64,8 @@ Device& device_of(const InterfaceInfo& interface) {
   return *device;
 }
 
+}  // namespace
+
 std::vector<ibv_device*> own_devices() {
   const auto params = load_params_from_environment({}, nullptr);
   if (!params) {
@@ -87,8 +89,6 @@ std::vector<ibv_device*> own_devices() {
   }
   return devices;
 }
-
-}  // namespace
 
 bool ours(const ibv_device* device) { return device->_ops._dummy1 == mark; }
 

@@ -34,6 +34,9 @@ struct Device : ibv_device {
   Result<std::shared_ptr<ProcessNic>> open();
 };
 
+// Those that PACECAR_NICS means.
+std::vector<ibv_device*> own_devices();
+
 // Whether a device is one of ours, of which other objects then are.
 bool ours(const ibv_device* device);
 inline bool ours(const ibv_context* context) { return ours(context->device); }
@@ -160,6 +163,9 @@ inline QueuePair& queue_pair_of(ibv_qp* qp);
 
 // What is told by ibv_get_async_event; the context's own of this object.
 void raise_event(ibv_context* context, const ibv_async_event& event);
+
+// The sender's address by what lies before a datagram.
+std::array<uint8_t, 16> sender_of(const ibv_grh& grh);
 
 // Rights by ibv_access_flags.
 Access access_of(unsigned flags);

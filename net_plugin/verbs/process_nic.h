@@ -61,6 +61,8 @@ class ProcessNic {
   Nic& nic() { return opened_.port->nic(); }
   const NicCaps& caps() { return nic().caps(); }
   const Address& address() const { return opened_.port->address(); }
+  // Within which a connection is to be made.
+  Duration connect_limit() const { return params_.connect_timeout; }
   Flows& flows() { return *flows_; }
   StagingPool& staging() { return *staging_; }
   std::unordered_map<uint32_t, const Region*>& regions() { return regions_; }

@@ -32,7 +32,8 @@ ibv_srq* create_shared_extended(ibv_context* /*context*/, ibv_srq_init_attr_ex* 
   return nullptr;
 }
 
-// The sender's address by what lies before a datagram.
+}  // namespace
+
 std::array<uint8_t, 16> sender_of(const ibv_grh& grh) {
   const auto* const bytes = reinterpret_cast<const uint8_t*>(&grh);
   constexpr size_t kIpv4At = 20;
@@ -45,8 +46,6 @@ std::array<uint8_t, 16> sender_of(const ibv_grh& grh) {
   std::copy_n(bytes + kIpv4At + 12, 4, gid.begin() + kIpv4Prefix.size());
   return gid;
 }
-
-}  // namespace
 
 void set_shared_receive_calls(verbs_context& verbs) {
   verbs.context.ops.post_srq_recv = post_shared;

@@ -1,11 +1,12 @@
 """Runs programs of libibverbs over the verbs device: verbs_device_test.py PROGRAM [flags].
 
-PROGRAM is pacecar. The programs are those of Debian's ibverbs-utils and perftest; what is not
-installed is skipped. Both ends run on this machine: over the loopback, and over two network
-namespaces where this user may make them.
+PROGRAM is pacecar. The programs are those of Debian's ibverbs-utils, perftest and rdmacm-utils;
+what is not installed is skipped. Both ends run on this machine: over the loopback, and over two
+network namespaces where this user may make them.
 """
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -44,19 +45,22 @@ def free_port():
         return str(probe.getsockname()[1])
 
 
-def pair(*command):
+def pair(*command, client=("127.0.0.1",), server=(), port="-p"):
     """The two ends of a program that talks to itself over the loopback; their outputs."""
     if shutil.which(command[0]) is None:
         raise unittest.SkipTest(f"{command[0]} is not installed")
-    own = [PROGRAM, "run", "--quiet", "--", *command, "-p", free_port()]
-    server = subprocess.Popen(own, env=environment("lo"), text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT)
+    own = [PROGRAM, "run", "--quiet", "--", *command]
+    own += [port, free_port()] if port else []
+    ask = [*own, *client]
+    server = subprocess.Popen([*own, *server], env=environment("lo"), text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + LIMIT_S
     try:
         while True:  # the server may not listen yet
-            client = subprocess.run([*own, "127.0.0.1"], env=environment("lo"), text=True,
+            client = subprocess.run(ask, env=environment("lo"), text=True,
                                     capture_output=True, timeout=LIMIT_S, check=False)
-            early = "onnect" in client.stdout + client.stderr and server.poll() is None
+            early = re.search("onnect|REJECTED", client.stdout + client.stderr) and \
+                server.poll() is None
             if client.returncode == 0 or not early or time.monotonic() > deadline:
                 break
         output, _ = server.communicate(timeout=LIMIT_S)
@@ -67,8 +71,8 @@ def pair(*command):
 
 
 class Programs(unittest.TestCase):
-    def good(self, *command):
-        for code, output in pair(*command):
+    def good(self, *command, **ends):
+        for code, output in pair(*command, **ends):
             self.assertEqual(code, 0, output)
         return output
 
@@ -106,6 +110,52 @@ class Programs(unittest.TestCase):
                         ("ib_read_lat", "-n", "200"), ("ib_atomic_lat", "-n", "200")):
             with self.subTest(command):
                 self.good(*command, "-F")
+
+
+    def test_connections_by_address(self):
+        there = ("-s", "127.0.0.1")
+        for command, client, server, port in (
+                (("rping", "-C", "20", "-v"), ("-c", "-a", "127.0.0.1"), ("-s",), "-p"),
+                (("rping", "-C", "5", "-S", "60000"), ("-c", "-a", "127.0.0.1"),
+                 ("-s", "-a", "127.0.0.1"), "-p"),
+                (("rping", "-C", "5", "-q"), ("-c", "-a", "127.0.0.1"), ("-s",), "-p"),
+                (("ucmatose", "-c", "10", "-C", "10"), there, (), "-p"),
+                (("udaddy", "-c", "5"), there, (), None)):
+            with self.subTest((command, client)):
+                self.good(*command, client=client, server=server, port=port)
+
+    def test_endpoints(self):
+        """rdma_create_ep, where calls wait for their events."""
+        if shutil.which("rdma_server") is None:
+            self.skipTest("rdma_server is not installed")
+        run, port = [PROGRAM, "run", "--quiet", "--"], free_port()
+        with subprocess.Popen([*run, "rdma_server", "-p", port], env=environment("lo"),
+                              text=True, stdout=subprocess.PIPE) as server:
+            deadline = time.monotonic() + LIMIT_S
+            while True:
+                client = subprocess.run([*run, "rdma_client", "-s", "127.0.0.1", "-p", port],
+                                        env=environment("lo"), capture_output=True, text=True,
+                                        timeout=LIMIT_S, check=False)
+                if client.returncode == 0 or time.monotonic() > deadline:
+                    break
+            self.assertEqual(client.returncode, 0, client.stderr)
+            self.assertEqual(server.wait(LIMIT_S), 0, server.stdout.read())
+
+    def test_perftest_by_address(self):
+        for command in (("ib_write_bw", "-n", "200"), ("ib_read_lat", "-n", "100"),
+                        ("ib_send_lat", "-n", "100", "-c", "UD"),
+                        ("ib_send_bw", "-q", "4", "-n", "200")):
+            with self.subTest(command):
+                self.good(*command, "-F", "-R")
+
+    def test_nobody_listens(self):
+        if shutil.which("rping") is None:
+            self.skipTest("rping is not installed")
+        asked = subprocess.run([PROGRAM, "run", "--quiet", "--", "rping", "-c", "-a", "127.0.0.1",
+                                "-p", free_port()], env=environment("lo"), text=True,
+                               capture_output=True, timeout=LIMIT_S, check=False)
+        self.assertNotEqual(asked.returncode, 0)
+        self.assertIn("RDMA_CM_EVENT_REJECTED, error 8", asked.stdout + asked.stderr)
 
 
 class TwoHosts(unittest.TestCase):

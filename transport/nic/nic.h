@@ -119,6 +119,8 @@ struct QueuePairConfig {
   uint32_t receives = 0;
   Service service = Service::kConnected;
   std::optional<ReceiveQueueId> receive_queue = std::nullopt;  // instead of its own; not kConnected
+  // Of kDatagram: the one that peers address as queue pair 1 (general services). One of a NIC.
+  bool general_services = false;
 };
 
 // A connection of standard RC as its user brings it up (InfiniBand Architecture Specification

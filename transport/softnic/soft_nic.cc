@@ -205,6 +205,7 @@ Result<QueuePairId> SoftNic::create_queue_pair(const QueuePairConfig& config) {
     flows_[config.flow].queue_pairs.push_back(slot);
   }
   const QueuePairId id = qp->id;
+  if (config.general_services) general_services_ = id;
   used_before ? free_slots_.pop_back() : void(++unused_slots_);
   queue_pairs_[slot] = std::move(qp);
   return id;

@@ -135,6 +135,10 @@ class SoftNic final : public Nic {
   // By the number in packets.
   QueuePair* find_end(uint32_t number);
   QueuePair* find_sender(const RxPacket& packet, uint32_t queue_pair);
+  QueuePair* find_datagram_end(uint32_t number);
+  uint32_t general_services() const {
+    return roce::general_services_of(config_.port_slot.value_or(0));
+  }
 
   bool speaks_standard() const { return config_.wire_mode != WireMode::kExtended; }
   // Receive requests exist in standard RC only.
@@ -313,6 +317,7 @@ class SoftNic final : public Nic {
   // By slot, the low bits of the number; in the upper half the standby lanes of those below.
   std::vector<std::unique_ptr<QueuePair>> queue_pairs_;
   std::vector<std::unique_ptr<FixedQueue<ReceiveRequest>>> receive_queues_;
+  std::optional<QueuePairId> general_services_;
   roce::UnidentifiedIcrc unidentified_;
   OwnPages<StandbyMessages::Room> standby_rooms_;  // by slot of their owners
   uint32_t standby_key_ = 0;

@@ -130,11 +130,17 @@ void SoftNic::break_queue_pair(QueuePairId id) {
 
 // --- UD ---
 
+// No queue pair has the number 1 by itself (next_number).
+QueuePair* SoftNic::find_datagram_end(uint32_t number) {
+  if (number != general_services()) return find_end(number);
+  return general_services_ ? find(*general_services_) : nullptr;
+}
+
 void SoftNic::open_datagrams(QueuePairId id, uint32_t queue_key, uint32_t first_psn) {
   QueuePair* qp = find(id);
   PACECAR_CHECK(qp != nullptr && qp->config.service == Service::kDatagram);
   qp->datagrams = std::make_unique<Datagrams>(
-      Datagrams::Config{.queue_pair = qp->local.queue_pair,
+      Datagrams::Config{.queue_pair = id == general_services_ ? general_services() : id,
                         .queue_key = queue_key,
                         .first_psn = first_psn,
                         .work_requests = qp->config.work_requests,
@@ -186,7 +192,7 @@ void SoftNic::tell_datagrams(QueuePair& qp) {
 }
 
 void SoftNic::on_datagram(const RxPacket& packet, const roce::Packet& datagram) {
-  QueuePair* qp = find_end(datagram.destination_qp);
+  QueuePair* qp = find_datagram_end(datagram.destination_qp);
   if (qp == nullptr || qp->state != QueuePair::State::kOpen) {
     ++counters_.unknown_queue_pair;
     return;

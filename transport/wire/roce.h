@@ -200,6 +200,8 @@ inline constexpr uint16_t kFirstSlotPort = 14791;  // of slot 1
 constexpr uint16_t port_of_slot(uint32_t slot) {
   return slot == 0 ? kUdpPort : static_cast<uint16_t>(kFirstSlotPort + slot - 1);
 }
+// The number of queue pair 1, which takes management datagrams (13.5.1), of a slot's NIC.
+constexpr uint32_t general_services_of(uint32_t slot) { return slot << kSlotShift | 1; }
 constexpr uint16_t port_of(uint32_t queue_pair) {
   return port_of_slot((queue_pair & 0xFF'FFFF) >> kSlotShift);
 }

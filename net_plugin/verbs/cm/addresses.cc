@@ -1,0 +1,264 @@
+// Ids, and where they are: addresses, ports, devices by route.
+#include <fmt/format.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "net_plugin/verbs/cm/ids.h"
+#include "net_plugin/verbs/forward.h"
+#include "transport/engine/bootstrap/auth.h"
+#include "transport/wire/address.h"
+
+namespace pacecar::ibverbs::cm {
+namespace {
+
+constexpr uint16_t kFirstAnyPort = 32768;
+constexpr uint16_t kAnyPorts = 28000;
+constexpr int kPortTries = 64;
+
+const sockaddr* source_of(const Id& id) { return &id.route.addr.src_addr; }
+
+bool has_address(const sockaddr* address) {
+  return address->sa_family == AF_INET || address->sa_family == AF_INET6;
+}
+
+void put(const Address& address, sockaddr_storage* to) {
+  SocketAddress raw;
+  const socklen_t length = to_sockaddr(address, raw);
+  *to = sockaddr_storage{};
+  std::memcpy(to, &raw, length);
+}
+
+// The address from which the route to `to` begins; nothing with errno.
+std::optional<Address> source_towards(const Address& to, const sockaddr* bound) {
+  SocketAddress raw;
+  Address probe = to;
+  if (probe.port == 0) probe.port = 1;  // nothing is sent
+  const socklen_t length = to_sockaddr(probe, raw);
+  const int fd = socket(raw.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return std::nullopt;
+  int result = 0;
+  if (has_address(bound)) {
+    SocketAddress from;
+    Address local = address_of(bound);
+    local.port = 0;
+    const socklen_t size = to_sockaddr(local, from);
+    result = bind(fd, &from.any, size);
+  }
+  if (result == 0) result = connect(fd, &raw.any, length);
+  SocketAddress source;
+  socklen_t size = sizeof source;
+  if (result == 0) result = getsockname(fd, &source.any, &size);
+  const int error = errno;
+  close(fd);
+  errno = error;
+  if (result != 0) return std::nullopt;
+  return from_sockaddr(source);
+}
+
+}  // namespace
+
+Address address_of(const sockaddr* address) {
+  SocketAddress raw{};
+  std::memcpy(&raw, address, address->sa_family == AF_INET ? sizeof raw.v4 : sizeof raw.v6);
+  return from_sockaddr(raw);
+}
+
+uint16_t port_of(const Id& id, bool source) {
+  const sockaddr* const address = source ? source_of(id) : &id.route.addr.dst_addr;
+  return has_address(address) ? address_of(address).port : 0;
+}
+
+uint16_t any_port() {
+  uint16_t value = 0;
+  (void)bootstrap::fill_random({reinterpret_cast<uint8_t*>(&value), sizeof value});
+  return static_cast<uint16_t>(kFirstAnyPort + value % kAnyPorts);
+}
+
+// Ports are the host's, and processes know nothing of each other: a name that the kernel gives to
+// one of them, and takes back when it ends.
+bool reserve_port(Id& id) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  const Address own = address_of(source_of(id));
+  const auto text =
+      fmt::format("pacecar-rdma-{:x}-{}", static_cast<unsigned>(id.ps), pacecar::to_string(own));
+  std::copy_n(text.data(), std::min(text.size(), sizeof name.sun_path - 1), name.sun_path + 1);
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  if (bind(fd, reinterpret_cast<sockaddr*>(&name), length) != 0) {
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return false;
+  }
+  id.reservation = fd;
+  return true;
+}
+
+Id::Id(rdma_event_channel* events, void* user, rdma_port_space space) : rdma_cm_id{} {
+  channel = events;
+  context = user;
+  ps = space;
+  qp_type = space == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
+  (void)bootstrap::fill_random({reinterpret_cast<uint8_t*>(&first_psn), sizeof first_psn});
+  first_psn &= 0xFF'FFFF;
+  responder_resources = initiator_depth = most_reads();
+}
+
+Id::~Id() {
+  if (reservation >= 0) close(reservation);
+}
+
+void Id::use(CmDevice& used) {
+  device = &used;
+  verbs = used.context;
+  pd = used.pd;
+  port_num = 1;
+  ibv_port_attr port;
+  mtu = ibv_query_port(verbs, 1, &port) == 0 ? port.active_mtu : IBV_MTU_1024;
+  rdma_ib_addr& ends = route.addr.addr.ibaddr;
+  std::ranges::copy(used.address().ip, ends.sgid.raw);
+  ends.pkey = 0xFFFF;
+}
+
+void Id::set_destination(const Address& to) {
+  put(to, &route.addr.dst_storage);
+  rdma_ib_addr& ends = route.addr.addr.ibaddr;
+  std::ranges::copy(to.ip, ends.dgid.raw);
+  path = ibv_sa_path_rec{};
+  path.dgid = ends.dgid;
+  path.sgid = ends.sgid;
+  path.hop_limit = 64;
+  path.reversible = 1;
+  path.numb_path = 1;
+  path.pkey = ends.pkey;
+  path.mtu_selector = path.rate_selector = path.packet_life_time_selector = 2;  // exactly
+  path.mtu = static_cast<uint8_t>(mtu);
+  path.packet_life_time = 18;
+}
+
+}  // namespace pacecar::ibverbs::cm
+
+using namespace pacecar;  // NOLINT: the C interface lies in no namespace
+using namespace pacecar::ibverbs;
+using namespace pacecar::ibverbs::cm;
+
+namespace {
+
+// 0 or an errno.
+int bind_to(Id& id, const sockaddr* address) {
+  if (address == nullptr || !has_address(address)) return EINVAL;
+  Address own = address_of(address);
+  const auto tail = std::span(own.ip).subspan(address->sa_family == AF_INET ? 12 : 0);
+  id.any_address = std::ranges::all_of(tail, [](uint8_t byte) { return byte == 0; });
+  if (!id.any_address) {
+    CmDevice* const device = device_at(own);
+    if (device == nullptr) return errno;
+    id.use(*device);
+  }
+  const bool chosen = own.port != 0;
+  for (int tries = 0; tries < kPortTries; ++tries) {
+    if (!chosen) own.port = any_port();
+    put(own, &id.route.addr.src_storage);
+    if (reserve_port(id)) return 0;
+    if (chosen && !id.reuse_address) break;
+    if (chosen) return 0;  // rdma_listen will want it
+  }
+  id.route.addr.src_storage = {};
+  return errno;
+}
+
+int resolve(Id& id, const sockaddr* destination) {
+  if (destination == nullptr || !has_address(destination)) return EINVAL;
+  const Address to = address_of(destination);
+  const auto source = source_towards(to, source_of(id));
+  if (!source) return errno;
+  if (id.device == nullptr) {
+    CmDevice* const device = device_at(*source);
+    if (device == nullptr) return errno;
+    id.use(*device);
+  }
+  Address own = id.device->address();
+  if (is_ipv4(own) != is_ipv4(to)) return EAFNOSUPPORT;
+  own.port = port_of(id, true) != 0 ? port_of(id, true) : any_port();
+  put(own, &id.route.addr.src_storage);
+  id.set_destination(to);
+  return 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+PACECAR_VERBS int rdma_create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context,
+                                 rdma_port_space space) {
+  if (space != RDMA_PS_TCP && space != RDMA_PS_UDP) return failed(EPROTONOSUPPORT);
+  const bool alone = channel == nullptr;
+  if (alone) channel = rdma_create_event_channel();
+  if (channel == nullptr) return -1;
+  Id* const created = made([&] { return new Id(channel, context, space); });
+  if (created == nullptr) return -1;
+  created->synchronous = alone;
+  *id = created;
+  return 0;
+}
+
+PACECAR_VERBS int rdma_bind_addr(rdma_cm_id* id, sockaddr* address) {
+  const int error = bind_to(id_of(id), address);
+  return error == 0 ? 0 : failed(error);
+}
+
+PACECAR_VERBS int rdma_resolve_addr(rdma_cm_id* id, sockaddr* source, sockaddr* destination,
+                                    int /*timeout_ms*/) {
+  Id& own = id_of(id);
+  int error = 0;
+  if (source != nullptr && !has_address(source_of(own))) error = bind_to(own, source);
+  if (error == 0) error = resolve(own, destination);
+  if (error == ENODEV || error == EINVAL) return failed(error);
+  raise(own, error == 0 ? RDMA_CM_EVENT_ADDR_RESOLVED : RDMA_CM_EVENT_ADDR_ERROR, -error);
+  return complete(own);
+}
+
+PACECAR_VERBS int rdma_resolve_route(rdma_cm_id* id, int /*timeout_ms*/) {
+  Id& own = id_of(id);
+  if (own.device == nullptr || !has_address(&own.route.addr.dst_addr)) return failed(EINVAL);
+  own.route.path_rec = &own.path;
+  own.route.num_paths = 1;
+  raise(own, RDMA_CM_EVENT_ROUTE_RESOLVED);
+  return complete(own);
+}
+
+PACECAR_VERBS __be16 rdma_get_src_port(rdma_cm_id* id) {
+  return htons(cm::port_of(id_of(id), true));
+}
+PACECAR_VERBS __be16 rdma_get_dst_port(rdma_cm_id* id) {
+  return htons(cm::port_of(id_of(id), false));
+}
+
+PACECAR_VERBS int rdma_set_option(rdma_cm_id* id, int level, int option, void* value,
+                                  size_t length) {
+  Id& own = id_of(id);
+  if (level != RDMA_OPTION_ID || value == nullptr) return failed(ENOSYS);
+  switch (option) {
+    case RDMA_OPTION_ID_TOS:     // PACECAR_TC says it
+    case RDMA_OPTION_ID_AFONLY:  // a device has one address
+      return 0;
+    case RDMA_OPTION_ID_REUSEADDR:
+      if (length != sizeof(int)) return failed(EINVAL);
+      own.reuse_address = *static_cast<const int*>(value) != 0;
+      return 0;
+    case RDMA_OPTION_ID_ACK_TIMEOUT:
+      if (length != sizeof(uint8_t)) return failed(EINVAL);
+      own.ack_timeout = *static_cast<const uint8_t*>(value) & 31;
+      return 0;
+    default:
+      return failed(ENOSYS);
+  }
+}
+
+}  // extern "C"

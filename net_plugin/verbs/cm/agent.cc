@@ -1,0 +1,237 @@
+#include "net_plugin/verbs/cm/agent.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "net_plugin/verbs/objects.h"
+#include "transport/base/check.h"
+#include "transport/engine/bootstrap/auth.h"
+#include "transport/engine/clock.h"
+#include "transport/wire/roce.h"
+
+namespace pacecar::ibverbs::cm {
+namespace {
+
+constexpr uint32_t kReceives = 256;
+constexpr uint32_t kSends = 256;
+constexpr size_t kRoomBytes = roce::kGrhBytes + kMadBytes;
+// A service that the first process refused: for so long another of the address may have it.
+constexpr Duration kSearch = Duration::from_ms(300);
+
+bool refuses_service(const Message& message) {
+  return (message.kind == Kind::kReject && message.rejected == Kind::kRequest &&
+          message.reason == kInvalidService) ||
+         (message.kind == Kind::kFound && message.status == kServiceUnsupported);
+}
+
+bool asks(const Message& message) {
+  return message.kind == Kind::kRequest || message.kind == Kind::kFind;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Agent>> Agent::open(ProcessNic& nic, Services& services) {
+  auto rooms = std::make_unique<uint8_t[]>(kReceives * kRoomBytes);
+  const auto region =
+      nic.nic().register_memory(rooms.get(), kReceives * kRoomBytes, Access::kLocalWrite);
+  if (!region) return tl::unexpected(region.error());
+  const auto id = nic.nic().create_queue_pair({.work_requests = kSends,
+                                               .receives = kReceives,
+                                               .service = Service::kDatagram,
+                                               .general_services = true});
+  if (!id) {
+    nic.nic().deregister_memory(*region);
+    return tl::unexpected(id.error());
+  }
+  return std::unique_ptr<Agent>(new Agent(nic, services, *id, std::move(rooms), *region));
+}
+
+Agent::Agent(ProcessNic& nic, Services& services, QueuePairId id, std::unique_ptr<uint8_t[]> rooms,
+             const MemoryRegion& region)
+    : nic_(nic), services_(services), id_(id), rooms_(std::move(rooms)), region_(region) {
+  next_transaction_ = uint64_t{new_id()} << 32;
+  nic_.add_sink(id_, this);
+  nic_.add_timed(this);
+  nic_.nic().open_datagrams(id_, kGeneralServicesKey, 0);
+  for (uint32_t slot = 0; slot < kReceives; ++slot) post_receive(slot);
+}
+
+void Agent::post_receive(uint32_t slot) {
+  const ReceiveRequest request{.id = slot,
+                               .local = rooms_.get() + slot * kRoomBytes,
+                               .length = kRoomBytes,
+                               .local_key = region_.key};
+  PACECAR_CHECK(nic_.nic().post_receives(id_, {&request, 1}) == 1);
+}
+
+// Nobody guesses it, and so nobody ends a connection who has not seen its messages.
+uint32_t Agent::new_id() {
+  uint32_t id = 0;
+  do {
+    PACECAR_CHECK(bootstrap::fill_random({reinterpret_cast<uint8_t*>(&id), sizeof id}));
+  } while (id == 0 || ends_.contains(id));
+  return id;
+}
+
+void Agent::add(End& end) {
+  ends_[end.connection.local_id()] = &end;
+  if (end.connection.state() == Connection::State::kRequested) {
+    requested_[{end.peer.gid, end.peer.slot, end.connection.remote_id()}] =
+        end.connection.local_id();
+  }
+}
+
+void Agent::remove(End& end) {
+  ends_.erase(end.connection.local_id());
+  const auto requested = requested_.find({end.peer.gid, end.peer.slot, end.connection.remote_id()});
+  if (requested != requested_.end() && requested->second == end.connection.local_id()) {
+    requested_.erase(requested);
+  }
+}
+
+// --- out ---
+
+void Agent::send(End& end, const Message* message) {
+  if (message != nullptr) send_to(end.peer, *message);
+  due_ = std::min(due_, end.connection.due());
+}
+
+// What does not fit is lost, as others are in the network.
+void Agent::send_to(const Peer& peer, const Message& message) {
+  const Staging staging = nic_.staging().take(kMadBytes);
+  if (staging.data == nullptr) return;
+  std::ranges::copy(encode(message), staging.data);
+  const Datagram datagram{.send = {.id = next_send_,
+                                   .local = staging.data,
+                                   .length = kMadBytes,
+                                   .local_key = staging.key,
+                                   .opcode = Opcode::kSend},
+                          .gid = peer.gid,
+                          .queue_pair = roce::general_services_of(peer.slot),
+                          .queue_key = kGeneralServicesKey};
+  if (nic_.nic().post_datagrams(id_, {&datagram, 1}) != 1) {
+    nic_.staging().give_back(staging);
+    return;
+  }
+  sending_[next_send_++] = staging;
+}
+
+void Agent::ask_all(End& end) {
+  end.asked_all = true;
+  const Message* const request = end.connection.newest();
+  for (uint32_t slot = 0; slot < roce::kSlots; ++slot) send_to({end.peer.gid, slot}, *request);
+}
+
+// --- in ---
+
+void Agent::on_completion(const Completion& completion) {
+  if (completion.kind == CompletionKind::kSent) {
+    const auto sent = sending_.find(completion.work_request);
+    nic_.staging().give_back(sent->second);
+    sending_.erase(sent);
+    return;
+  }
+  if (completion.kind != CompletionKind::kReceivedSend) return;
+  const auto slot = static_cast<uint32_t>(completion.work_request);
+  const uint8_t* const room = rooms_.get() + slot * kRoomBytes;
+  ibv_grh grh;
+  std::memcpy(&grh, room, sizeof grh);
+  const auto message = decode({room + roce::kGrhBytes, completion.bytes - roce::kGrhBytes});
+  const Peer from{.gid = sender_of(grh), .slot = completion.source_qp >> roce::kSlotShift};
+  post_receive(slot);
+  if (message) take(*message, from);
+}
+
+void Agent::take(const Message& message, const Peer& from) {
+  if (asks(message)) return on_request(message, from);
+  const uint32_t number = message.kind == Kind::kFound ? message.local_id : message.remote_id;
+  const auto found = ends_.find(number);
+  const bool known = found != ends_.end() && found->second->peer.gid == from.gid;
+  if (!known) {
+    if (message.kind != Kind::kDisconnect) return;
+    // Its end is gone here: so may be the peer's.
+    return send_to(from, {.kind = Kind::kDisconnected,
+                          .transaction = message.transaction,
+                          .local_id = message.remote_id,
+                          .remote_id = message.local_id});
+  }
+  End& end = *found->second;
+  if (end.searching) {
+    if (still_searching(end, message)) return;
+    end.searching = false;
+    end.peer.slot = from.slot;
+  }
+  const uint32_t remote = end.connection.remote_id();
+  const bool same_end = remote == 0 || message.local_id == remote || message.kind == Kind::kFound;
+  if (from.slot != end.peer.slot || !same_end) return;
+  run(end, end.connection.on_message(message, clock_now()), message);
+}
+
+// A refusal by one process says nothing of the others.
+bool Agent::still_searching(End& end, const Message& message) {
+  if (!refuses_service(message)) return false;
+  if (end.search_ends == Instant::never()) {
+    end.refusal = message;
+    end.search_ends = clock_now() + kSearch;
+    due_ = std::min(due_, end.search_ends);
+  }
+  if (!end.asked_all) ask_all(end);
+  return true;
+}
+
+void Agent::on_request(const Message& request, const Peer& from) {
+  const auto again = requested_.find({from.gid, from.slot, request.local_id});
+  if (again != requested_.end()) {
+    End& end = *ends_.at(again->second);
+    return run(end, end.connection.on_message(request, clock_now()), request);
+  }
+  uint16_t reason = 0;
+  if (services_.on_request(*this, request, from, &reason) != nullptr || reason == 0) return;
+  Message refusal{.kind = Kind::kReject,
+                  .transaction = request.transaction,
+                  .remote_id = request.local_id,
+                  .reason = reason};
+  if (request.kind == Kind::kFind) {
+    refusal = {.kind = Kind::kFound,
+               .transaction = request.transaction,
+               .local_id = request.local_id,
+               .service = request.service,
+               .status = reason == kInvalidService ? kServiceUnsupported : kServiceRejected};
+  }
+  send_to(from, refusal);
+}
+
+void Agent::run(End& end, const Connection::Step& step, const Message& message) {
+  send(end, step.send);
+  if (step.notice != Notice::kNothing) end.on_notice(step.notice, message);
+}
+
+// --- time ---
+
+void Agent::on_due(Instant now) {
+  due_ = Instant::never();
+  std::vector<uint32_t> numbers;
+  for (const auto& [number, end] : ends_) numbers.push_back(number);
+  for (const uint32_t number : numbers) {
+    const auto end = ends_.find(number);  // one may have ended another
+    if (end != ends_.end()) on_end_due(*end->second, now);
+  }
+}
+
+void Agent::on_end_due(End& end, Instant now) {
+  if (end.searching && now >= end.search_ends) {
+    end.searching = false;
+    run(end, end.connection.on_message(end.refusal, now), end.refusal);
+    return;
+  }
+  const Connection::Step step = end.connection.on_time(now);
+  if (end.searching && step.send != nullptr) {
+    ask_all(end);
+  } else {
+    run(end, step, Message());
+  }
+  due_ = std::min({due_, end.connection.due(), end.searching ? end.search_ends : Instant::never()});
+}
+
+}  // namespace pacecar::ibverbs::cm

@@ -1,0 +1,110 @@
+// Queue pair 1 of a device: sends and takes the messages of connection management, repeats them
+// when it is time, and hands each to the end of the connection that it is for.
+//
+// Several processes of a peer's address have a queue pair 1 each, by their slots
+// (roce::general_services_of), and a service is one of theirs. A request goes to the first, where
+// NICs and rdma_rxe have theirs too; when it refuses or does not answer, to all of them.
+//
+// Nothing that a peer says is believed of another host: an end takes messages from its peer's
+// address only.
+//
+// Thread rule: with the NIC's mutex held.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "net_plugin/verbs/cm/core/connection.h"
+#include "net_plugin/verbs/process_nic.h"
+
+namespace pacecar::ibverbs::cm {
+
+// Where a message came from, or goes.
+struct Peer {
+  Gid gid{};
+  uint32_t slot = 0;  // of its process
+};
+
+// One end of a connection, or of a question for a service of UD.
+class End {
+ public:
+  End(uint32_t local_id, Duration limit) : connection(local_id, limit) {}
+
+  Connection connection;
+  Peer peer;
+  // The service is looked for: nobody has answered yet. Behind `search_ends` those who would have.
+  bool searching = false;
+  bool asked_all = false;
+  Instant search_ends = Instant::never();
+  Message refusal;  // the first, to be told if no other comes
+
+  virtual void on_notice(Notice notice, const Message& message) = 0;
+
+ protected:
+  ~End() = default;
+};
+
+class Agent;
+
+// Whoever has the services of this process.
+class Services {
+ public:
+  // A request for a connection, or a question: the end that it has become, which has been added;
+  // or null, with a reason to be told (0: none, the peer asks again).
+  virtual End* on_request(Agent& agent, const Message& request, const Peer& from,
+                          uint16_t* reason) = 0;
+
+ protected:
+  ~Services() = default;
+};
+
+class Agent final : CompletionSink, Timed {
+ public:
+  // Errors: kUnavailable.
+  static Result<std::unique_ptr<Agent>> open(ProcessNic& nic, Services& services);
+
+  ProcessNic& nic() { return nic_; }
+  uint32_t new_id();
+  uint64_t new_transaction() { return next_transaction_++; }
+
+  // A passive one has its connection's on_request behind it.
+  void add(End& end);
+  void remove(End& end);
+  // What a call on the end's connection has returned; null: nothing.
+  void send(End& end, const Message* message);
+
+ private:
+  Agent(ProcessNic& nic, Services& services, QueuePairId id, std::unique_ptr<uint8_t[]> rooms,
+        const MemoryRegion& region);
+  void post_receive(uint32_t slot);
+  void send_to(const Peer& peer, const Message& message);
+  void ask_all(End& end);
+  void on_completion(const Completion& completion) override;
+  void take(const Message& message, const Peer& from);
+  void on_request(const Message& request, const Peer& from);
+  bool still_searching(End& end, const Message& message);
+  void run(End& end, const Connection::Step& step, const Message& message);
+  void on_end_due(End& end, Instant now);
+  Instant due() const override { return due_; }
+  void on_due(Instant now) override;
+
+  using RemoteKey = std::tuple<Gid, uint32_t, uint32_t>;  // of the peer: address, slot, number
+
+  ProcessNic& nic_;
+  Services& services_;
+  const QueuePairId id_;
+  const std::unique_ptr<uint8_t[]> rooms_;  // for what comes
+  const MemoryRegion region_;
+  std::unordered_map<uint64_t, Staging> sending_;  // by work request
+  uint64_t next_send_ = 0;
+  uint64_t next_transaction_ = 0;
+  std::unordered_map<uint32_t, End*> ends_;  // by number
+  std::map<RemoteKey, uint32_t> requested_;  // passive ends by the peer's number
+  Instant due_ = Instant::never();           // at the earliest
+};
+
+}  // namespace pacecar::ibverbs::cm

@@ -1,0 +1,166 @@
+// The devices that ids use, and requests that come to them.
+#include <algorithm>
+#include <cerrno>
+
+#include "net_plugin/verbs/cm/ids.h"
+#include "net_plugin/verbs/forward.h"
+#include "transport/engine/clock.h"
+#include "transport/wire/address.h"
+
+namespace pacecar::ibverbs::cm {
+namespace {
+
+constexpr size_t kUserRequestBytes = 56;  // behind the header of RDMA over IP
+constexpr size_t kUserQuestionBytes = 180;
+
+struct Devices {
+  std::mutex mutex;  // taken before a NIC's
+  std::map<ibv_device*, std::unique_ptr<CmDevice>> open;
+};
+
+Devices& devices() {
+  static Devices* const instance = new Devices;
+  return *instance;
+}
+
+// Null with errno.
+CmDevice* opened(ibv_device* device) {
+  const std::lock_guard lock(devices().mutex);
+  auto& known = devices().open[device];
+  if (known != nullptr) return known.get();
+  auto made = std::make_unique<CmDevice>();
+  made->context = ibv_open_device(device);
+  if (made->context == nullptr) return nullptr;
+  made->pd = ibv_alloc_pd(made->context);
+  {
+    const Call call(made->nic());
+    auto agent = Agent::open(made->nic(), *made);
+    if (agent) made->agent = std::move(*agent);
+  }
+  if (made->agent == nullptr) {
+    ibv_dealloc_pd(made->pd);
+    ibv_close_device(made->context);
+    errno = ENOMEM;
+    return nullptr;
+  }
+  known = std::move(made);
+  return known.get();
+}
+
+bool is_any(const Address& address) {
+  const auto tail = std::span(address.ip).subspan(is_ipv4(address) ? kIpv4Prefix.size() : 0);
+  return std::ranges::all_of(tail, [](uint8_t byte) { return byte == 0; });
+}
+
+// With the process's mutex.
+Id* listener_for(const Message& request, CmDevice& device) {
+  for (Id* const id : process().listeners) {
+    const uint16_t port = port_of(*id, true);
+    if (service_of(static_cast<uint16_t>(id->ps), port) != request.service) continue;
+    if (id->any_address || id->device == &device) return id;
+  }
+  return nullptr;
+}
+
+Address in_header(const IpHeader& header, const Peer& from) {
+  return {.ip = from.gid, .scope_id = 0, .port = header.port};
+}
+
+// With the process's mutex.
+void tell_request(Id& listener, Id& id, const Message& request) {
+  rdma_cm_event event{};
+  event.id = &id;
+  event.listen_id = &listener;
+  event.event = RDMA_CM_EVENT_CONNECT_REQUEST;
+  const auto user = std::span(request.private_data).subspan(IpHeader::kBytes);
+  if (id.is_datagram()) return raise_locked(listener, event, user.first(kUserQuestionBytes));
+  event.param.conn.responder_resources = request.initiator_depth;
+  event.param.conn.initiator_depth = request.responder_resources;
+  event.param.conn.flow_control = request.flow_control ? 1 : 0;
+  event.param.conn.retry_count = request.retries;
+  event.param.conn.rnr_retry_count = request.not_ready_retries;
+  event.param.conn.srq = request.shared_receives ? 1 : 0;
+  event.param.conn.qp_num = request.queue_pair;
+  raise_locked(listener, event, user.first(kUserRequestBytes));
+}
+
+}  // namespace
+
+CmDevice* device_at(const Address& local) {
+  for (ibv_device* const device : own_devices()) {
+    const auto& addresses = static_cast<Device*>(device)->interface.addresses;
+    const bool found = std::ranges::any_of(
+        addresses, [&](const Address& address) { return address.ip == local.ip; });
+    if (found || is_any(local)) return opened(device);
+  }
+  errno = ENODEV;
+  return nullptr;
+}
+
+std::vector<CmDevice*> all_devices() {
+  std::vector<CmDevice*> all;
+  for (ibv_device* const device : own_devices()) {
+    if (CmDevice* const one = opened(device); one != nullptr) all.push_back(one);
+  }
+  return all;
+}
+
+End* CmDevice::on_request(Agent& /*agent*/, const Message& request, const Peer& from,
+                          uint16_t* reason) {
+  *reason = kInvalidService;
+  const auto header = decode_ip(std::span(request.private_data).first<IpHeader::kBytes>());
+  if (!header) return nullptr;
+  const std::lock_guard lock(process().mutex);
+  Id* const listener = listener_for(request, *this);
+  if (listener == nullptr || listener->is_datagram() != (request.kind == Kind::kFind)) {
+    return nullptr;
+  }
+  *reason = 0;
+  if (listener->waiting >= listener->backlog) return nullptr;  // it will ask again
+  auto made = std::make_unique<Id>(listener->channel, listener->context, listener->ps);
+  made->use(*this);
+  Address own = address();
+  own.port = port_of(*listener, true);
+  SocketAddress source;
+  std::memcpy(&made->route.addr.src_storage, &source, to_sockaddr(own, source));
+  made->set_destination(in_header(*header, from));
+  made->listener = listener;
+  made->peer_queue_pair = request.queue_pair;
+  made->peer_psn = request.psn;
+  made->mtu = static_cast<ibv_mtu>(std::clamp<int>(request.mtu, IBV_MTU_256, made->mtu));
+  made->responder_resources = std::min(request.initiator_depth, most_reads());
+  made->initiator_depth = std::min(request.responder_resources, most_reads());
+  made->retries = request.retries;
+  made->not_ready_retries = request.not_ready_retries;
+  made->end = std::make_unique<CmEnd>(*made, agent->new_id(), nic().connect_limit());
+  made->end->peer = from;
+  made->end->connection.on_request(request);
+  agent->add(*made->end);
+  ++listener->waiting;
+  tell_request(*listener, *made, request);
+  return made.release()->end.get();
+}
+
+}  // namespace pacecar::ibverbs::cm
+
+using namespace pacecar::ibverbs;  // NOLINT: the C interface lies in no namespace
+using namespace pacecar::ibverbs::cm;
+
+extern "C" {
+
+PACECAR_VERBS ibv_context** rdma_get_devices(int* count) {
+  const auto all = all_devices();
+  if (count != nullptr) *count = static_cast<int>(all.size());
+  if (all.empty()) {
+    errno = ENODEV;
+    return nullptr;
+  }
+  auto** const list = static_cast<ibv_context**>(calloc(all.size() + 1, sizeof(ibv_context*)));
+  if (list == nullptr) return nullptr;
+  std::ranges::transform(all, list, &CmDevice::context);
+  return list;
+}
+
+PACECAR_VERBS void rdma_free_devices(ibv_context** list) { free(list); }
+
+}  // extern "C"

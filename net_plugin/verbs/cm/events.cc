@@ -1,0 +1,181 @@
+// Event channels and events.
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "net_plugin/verbs/cm/ids.h"
+#include "net_plugin/verbs/forward.h"
+
+namespace pacecar::ibverbs::cm {
+
+// Never destroyed: the keeper may tell something while the process ends.
+Process& process() {
+  static Process* const instance = new Process;
+  return *instance;
+}
+
+Channel::Channel() : rdma_event_channel{.fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)} {
+  if (fd < 0) throw std::bad_alloc();
+}
+
+Channel::~Channel() {
+  for (Event* const event : unread) delete event;
+  close(fd);
+}
+
+void Channel::put(Event* event) {
+  unread.push_back(event);
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof one);
+}
+
+int failed(int error) {
+  errno = error;
+  return -1;
+}
+
+void raise_locked(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> told) {
+  auto* const made = new Event;
+  static_cast<rdma_cm_event&>(*made) = event;
+  made->owner = &owner;
+  std::ranges::copy(told, made->data.begin());
+  // Both kinds of parameters begin with the private data.
+  made->param.conn.private_data = told.empty() ? nullptr : made->data.data();
+  made->param.conn.private_data_len = static_cast<uint8_t>(told.size());
+  owner.events().put(made);
+}
+
+void raise(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> told) {
+  const std::lock_guard lock(process().mutex);
+  raise_locked(owner, event, told);
+}
+
+void raise(Id& id, rdma_cm_event_type type, int status) {
+  rdma_cm_event event{};
+  event.id = &id;
+  event.event = type;
+  event.status = status;
+  raise(id, event);
+}
+
+namespace {
+
+// Null with errno, as read(2).
+Event* take(Channel& channel) {
+  for (;;) {
+    uint64_t count = 0;
+    if (read(channel.fd, &count, sizeof count) != static_cast<ssize_t>(sizeof count)) {
+      return nullptr;
+    }
+    const std::lock_guard lock(process().mutex);
+    if (channel.unread.empty()) continue;
+    Event* const event = channel.unread.front();
+    channel.unread.erase(channel.unread.begin());
+    ++event->owner->told;
+    return event;
+  }
+}
+
+// Out of the channel; with the process's mutex.
+std::vector<Event*> take_unread(Id& owner) {
+  std::vector<Event*> taken;
+  std::erase_if(owner.events().unread, [&](Event* event) {
+    if (event->owner == &owner) taken.push_back(event);
+    return event->owner == &owner;
+  });
+  return taken;
+}
+
+int acknowledge(Event* event) {
+  const std::lock_guard lock(process().mutex);
+  --event->owner->told;
+  process().acknowledged.notify_all();
+  delete event;
+  return 0;
+}
+
+int status_of(const rdma_cm_event& event) {
+  if (event.status == 0) return 0;
+  return event.event == RDMA_CM_EVENT_REJECTED ? ECONNREFUSED : std::abs(event.status);
+}
+
+}  // namespace
+
+std::vector<Id*> drop_events(Id& owner) {
+  std::vector<Id*> unseen;
+  std::unique_lock lock(process().mutex);
+  for (Event* const event : take_unread(owner)) {
+    if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) unseen.push_back(&id_of(event->id));
+    delete event;
+  }
+  process().acknowledged.wait(lock, [&] { return owner.told == 0; });
+  return unseen;
+}
+
+int complete(Id& id) {
+  if (!id.synchronous) return 0;
+  if (id.event != nullptr) acknowledge(static_cast<Event*>(id.event));
+  id.event = take(id.events());
+  if (id.event == nullptr) return -1;
+  const int status = status_of(*id.event);
+  return status == 0 ? 0 : failed(status);
+}
+
+}  // namespace pacecar::ibverbs::cm
+
+using namespace pacecar::ibverbs;  // NOLINT: the C interface lies in no namespace
+using namespace pacecar::ibverbs::cm;
+
+extern "C" {
+
+PACECAR_VERBS rdma_event_channel* rdma_create_event_channel() {
+  return made([]() -> rdma_event_channel* { return new Channel; });
+}
+
+PACECAR_VERBS void rdma_destroy_event_channel(rdma_event_channel* channel) {
+  delete static_cast<Channel*>(channel);
+}
+
+PACECAR_VERBS int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
+  *event = take(*static_cast<Channel*>(channel));
+  return *event == nullptr ? -1 : 0;
+}
+
+PACECAR_VERBS int rdma_ack_cm_event(rdma_cm_event* event) {
+  return event == nullptr ? failed(EINVAL) : acknowledge(static_cast<Event*>(event));
+}
+
+PACECAR_VERBS const char* rdma_event_str(rdma_cm_event_type event) {
+  static constexpr std::array kNames = {
+      "RDMA_CM_EVENT_ADDR_RESOLVED",   "RDMA_CM_EVENT_ADDR_ERROR",
+      "RDMA_CM_EVENT_ROUTE_RESOLVED",  "RDMA_CM_EVENT_ROUTE_ERROR",
+      "RDMA_CM_EVENT_CONNECT_REQUEST", "RDMA_CM_EVENT_CONNECT_RESPONSE",
+      "RDMA_CM_EVENT_CONNECT_ERROR",   "RDMA_CM_EVENT_UNREACHABLE",
+      "RDMA_CM_EVENT_REJECTED",        "RDMA_CM_EVENT_ESTABLISHED",
+      "RDMA_CM_EVENT_DISCONNECTED",    "RDMA_CM_EVENT_DEVICE_REMOVAL",
+      "RDMA_CM_EVENT_MULTICAST_JOIN",  "RDMA_CM_EVENT_MULTICAST_ERROR",
+      "RDMA_CM_EVENT_ADDR_CHANGE",     "RDMA_CM_EVENT_TIMEWAIT_EXIT"};
+  const auto index = static_cast<size_t>(event);
+  return index < kNames.size() ? kNames[index] : "UNKNOWN EVENT";
+}
+
+// What nobody has read goes along.
+PACECAR_VERBS int rdma_migrate_id(rdma_cm_id* id, rdma_event_channel* channel) {
+  Id& moved = id_of(id);
+  auto* const own = moved.synchronous ? &moved.events() : nullptr;
+  const bool alone = channel == nullptr;
+  if (alone) channel = rdma_create_event_channel();
+  if (channel == nullptr) return -1;
+  {
+    const std::lock_guard lock(process().mutex);
+    for (Event* const event : take_unread(moved)) static_cast<Channel*>(channel)->put(event);
+    moved.channel = channel;
+    moved.synchronous = alone;
+  }
+  if (own != nullptr) rdma_destroy_event_channel(own);
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,144 @@
+// What programs of librdmacm hold: event channels, events, and ids, each of which begins with the
+// structure that rdma_cma.h declares.
+//
+// Thread rule: an id is its program's, and what of it a peer changes is touched with the NIC's
+// mutex held. Listeners and events are guarded by Process::mutex, which is taken last.
+#pragma once
+
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "net_plugin/verbs/cm/agent.h"
+#include "net_plugin/verbs/objects.h"
+#include "transport/io/sockaddr.h"
+
+namespace pacecar::ibverbs::cm {
+
+struct Id;
+
+struct Event : rdma_cm_event {
+  Id* owner = nullptr;              // whose end waits for it to be acknowledged
+  std::array<uint8_t, 224> data{};  // private
+};
+
+// Its descriptor counts what is unread: an eventfd, at which a thread that waits goes on waiting
+// when another closes it, as programs rely on.
+struct Channel : rdma_event_channel {
+  Channel();
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  // Guarded by Process::mutex. What is taken out of the middle leaves its count behind.
+  std::vector<Event*> unread;
+  void put(Event* event);
+};
+
+// A device that ids use: opened once, and never closed, as programs keep what belongs to it.
+struct CmDevice final : Services {
+  ibv_context* context = nullptr;
+  ibv_pd* pd = nullptr;  // for programs that bring none
+  std::unique_ptr<Agent> agent;
+
+  ProcessNic& nic() { return nic_of(context); }
+  Address address() { return nic().address(); }
+  End* on_request(Agent& agent, const Message& request, const Peer& from,
+                  uint16_t* reason) override;
+};
+
+// The device with the address, or of an address that begins with nothing: any. Null with errno.
+CmDevice* device_at(const Address& local);
+std::vector<CmDevice*> all_devices();
+
+struct CmEnd final : End {
+  CmEnd(Id& user, uint32_t number, Duration limit) : End(number, limit), id(user) {}
+  void on_notice(Notice notice, const Message& message) override;
+
+  Id& id;
+};
+
+struct Id final : rdma_cm_id {
+  Id(rdma_event_channel* events, void* user, rdma_port_space space);
+  ~Id();
+  Id(const Id&) = delete;
+  Id& operator=(const Id&) = delete;
+
+  bool is_datagram() const { return ps == RDMA_PS_UDP; }
+  Channel& events() { return *static_cast<Channel*>(channel); }
+  void use(CmDevice& used);
+  void set_destination(const Address& to);
+
+  CmDevice* device = nullptr;
+  std::unique_ptr<CmEnd> end;  // of its connection
+  bool synchronous = false;    // calls wait for their events
+  bool listening = false;
+  bool any_address = false;  // of a listener
+  bool reuse_address = false;
+  size_t backlog = 0;
+  size_t waiting = 0;      // requests that have not been answered
+  Id* listener = nullptr;  // of a request, while that is so
+  int reservation = -1;    // of the port
+  uint32_t told = 0;       // events that have not been acknowledged
+  ibv_sa_path_rec path{};
+  std::optional<ibv_qp_init_attr> made_for;  // rdma_create_ep: queue pairs of requests
+  bool own_queues = false;                   // completion queues
+  // What both ends have agreed upon.
+  uint32_t first_psn = 0;
+  uint32_t peer_queue_pair = 0;
+  uint32_t peer_psn = 0;
+  ibv_mtu mtu = IBV_MTU_1024;
+  uint8_t responder_resources = 0;
+  uint8_t initiator_depth = 0;
+  uint8_t retries = 7;
+  uint8_t not_ready_retries = 7;
+  uint8_t ack_timeout = 0;  // 0: the usual
+};
+
+inline Id& id_of(rdma_cm_id* id) { return *static_cast<Id*>(id); }
+inline Id* id_or_null(rdma_cm_id* id) { return static_cast<Id*>(id); }
+
+// Of this process.
+struct Process {
+  std::mutex mutex;
+  std::condition_variable acknowledged;
+  std::vector<Id*> listeners;
+};
+Process& process();
+
+// Calls return this: -1 with errno.
+int failed(int error);
+
+// --- events ---
+// Tells the owner's channel; `told` is its copy of the private data.
+void raise(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> told = {});
+void raise_locked(Id& owner, const rdma_cm_event& event, std::span<const uint8_t> told);
+void raise(Id& id, rdma_cm_event_type type, int status = 0);
+// Takes back what nobody has read, and waits until what was read is acknowledged. Returns requests
+// that nobody has seen.
+std::vector<Id*> drop_events(Id& owner);
+// Of a synchronous id: waits for the next event. 0, or -1 with errno.
+int complete(Id& id);
+
+// --- queue pairs ---
+// The attributes that take the id's queue pair to a state, by what has been agreed upon.
+bool attributes_for(Id& id, ibv_qp_state state, ibv_qp_attr* attr, int* mask);
+// With the NIC's mutex: through all states until it sends. False: it cannot.
+bool bring_up(Id& id);
+void make_unusable(Id& id);
+uint8_t most_reads();
+
+// --- addresses ---
+uint16_t port_of(const Id& id, bool source);
+Address address_of(const sockaddr* address);
+// What the port space has given: false with errno.
+bool reserve_port(Id& id);
+uint16_t any_port();
+
+}  // namespace pacecar::ibverbs::cm
