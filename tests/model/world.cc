@@ -253,7 +253,7 @@ void World::serve(uint32_t receiver) {
 void World::arrive(Flow& flow, Bytes bytes, Duration waited) {
   PaceReceiver& receiver = *receivers_[flow.receiver].receiver;
   const auto transit = static_cast<uint32_t>((kRoundTrip / 2 + waited).ns());
-  receiver.on_arrival(now_, flow.sender, bytes, transit);
+  receiver.on_arrival(now_, flow.sender, bytes, {transit, kMtu});
   flow.arrived += bytes;
   while (!flow.expected.empty()) {
     const Bytes size = scenario_.messages[flow.expected.front()].bytes;
