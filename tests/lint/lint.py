@@ -12,14 +12,15 @@ import tomllib
 import includes
 import lengths
 import parameters
+import picture
 import purity
 import readmes
 import words
 from tree import Tree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CHECKS = {"includes": includes, "lengths": lengths, "parameters": parameters, "purity": purity,
-          "readmes": readmes, "words": words}
+CHECKS = {"includes": includes, "lengths": lengths, "parameters": parameters,
+          "picture": picture, "purity": purity, "readmes": readmes, "words": words}
 
 
 def main(arguments):

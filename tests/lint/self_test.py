@@ -10,6 +10,7 @@ import cpp_functions
 import includes
 import lengths
 import parameters
+import picture
 import purity
 import readmes
 import words
@@ -28,6 +29,8 @@ RULES = {
 
 
 class CheckTest(unittest.TestCase):
+    rules = RULES
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -38,7 +41,7 @@ class CheckTest(unittest.TestCase):
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        return check.check(Tree(self.root, RULES))
+        return check.check(Tree(self.root, self.rules))
 
     def assert_clean(self, check, files):
         self.assertEqual(self.problems(check, files), [])
@@ -172,6 +175,39 @@ class ParametersTest(CheckTest):
 
     def test_no_table(self):
         self.assertEqual(len(self.check("")), 1)
+
+
+class PictureTest(CheckTest):
+    rules = {**RULES, "roots": ["transport", "cc", "bench"]}
+    FILES = {"transport/base/a.h": "", "cc/a.h": '#include "transport/base/a.h"\n',
+             "bench/a.cc": '#include "cc/a.h"\n#include "transport/base/a.h"\n#include <vector>\n'}
+
+    def draw(self):
+        files = [(name, (self.root / name).read_text()) for name in self.FILES]
+        path = self.root / picture.PICTURE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(picture.drawing().picture(files))
+
+    def test_current(self):
+        self.problems(picture, self.FILES)
+        self.draw()
+        self.assert_clean(picture, {})
+
+    def test_older(self):
+        self.problems(picture, self.FILES)
+        self.draw()
+        self.assert_one(picture, {"cc/a.h": "", "bench/a.cc": ""}, "run `python3")
+
+    def test_none(self):
+        self.assert_one(picture, self.FILES, "run `python3")
+
+    def test_circle(self):
+        self.assert_one(picture, {"cc/b.h": '#include "bench/b.h"\n',
+                                  "bench/b.h": '#include "cc/b.h"\n'}, "by way of others")
+
+    def test_what_others_say_already_is_not_drawn(self):
+        graph = {"a": {"b", "c"}, "b": {"c"}, "c": set()}
+        self.assertEqual(picture.drawing().reduced(graph), {"a": {"b"}, "b": {"c"}, "c": set()})
 
 
 class WordsTest(CheckTest):
