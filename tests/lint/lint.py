@@ -15,12 +15,14 @@ import parameters
 import picture
 import purity
 import readmes
+import references
 import words
 from tree import Tree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHECKS = {"includes": includes, "lengths": lengths, "parameters": parameters,
-          "picture": picture, "purity": purity, "readmes": readmes, "words": words}
+          "picture": picture, "purity": purity, "readmes": readmes,
+          "references": references, "words": words}
 
 
 def main(arguments):

@@ -13,6 +13,7 @@ import parameters
 import picture
 import purity
 import readmes
+import references
 import words
 from tree import Tree
 
@@ -24,6 +25,7 @@ RULES = {
     "lengths": {"file_lines": 10, "columns": 40, "function_lines": 4},
     "readmes": {"files_without": 3, "covered_by_parent": ["tests/unit"]},
     "parameters": {"other_names": ["PACECAR_OPTION"]},
+    "references": {"documents": ["low/about.md"]},
     "sleeps": {"tests/patient.cc": "a reason"},
 }
 
@@ -208,6 +210,39 @@ class PictureTest(CheckTest):
     def test_what_others_say_already_is_not_drawn(self):
         graph = {"a": {"b", "c"}, "b": {"c"}, "c": set()}
         self.assertEqual(picture.drawing().reduced(graph), {"a": {"b"}, "b": {"c"}, "c": set()})
+
+
+class ReferencesTest(CheckTest):
+    CODE = {"low/queue.h": "struct Queue { void take(); };", "low/a.txt": "make_library()"}
+
+    def assert_named(self, text):
+        self.assert_clean(references, {**self.CODE, "low/about.md": text})
+
+    def assert_not(self, text, part):
+        self.assert_one(references, {**self.CODE, "low/about.md": text}, part)
+
+    def test_there(self):
+        self.assert_named("# A: b\n[a](queue.h), [b](#a-b), [c](about.md#a-b), [d](https://x.y/z)\n"
+                          "`queue.h`, `low/queue.*`, `Queue::take`, `make_library`, `open_NAME`\n"
+                          "```\n[x](nowhere)\n`no::name`\n```\n")
+
+    def test_link_to_no_file(self):
+        self.assert_not("[a](stack.h)", "no such file")
+
+    def test_link_to_no_heading(self):
+        self.assert_not("# A\n[a](#b)", "no such heading")
+
+    def test_no_such_file(self):
+        self.assert_not("`low/stack.h`", "the file low/stack.h")
+
+    def test_no_such_file_of_that_name(self):
+        self.assert_not("`stack.*`", "the file stack.*")
+
+    def test_no_such_function(self):
+        self.assert_not("`Queue::give`", "Queue::give")
+
+    def test_other_documents_may_name_anything(self):
+        self.assert_clean(references, {"high/about.md": "`low/stack.h`", "low/about.md": ""})
 
 
 class WordsTest(CheckTest):
