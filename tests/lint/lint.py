@@ -11,6 +11,7 @@ import tomllib
 
 import includes
 import lengths
+import names
 import parameters
 import picture
 import purity
@@ -20,7 +21,7 @@ import words
 from tree import Tree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CHECKS = {"includes": includes, "lengths": lengths, "parameters": parameters,
+CHECKS = {"includes": includes, "lengths": lengths, "names": names, "parameters": parameters,
           "picture": picture, "purity": purity, "readmes": readmes,
           "references": references, "words": words}
 

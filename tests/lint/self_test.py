@@ -9,6 +9,7 @@ import unittest
 import cpp_functions
 import includes
 import lengths
+import names
 import parameters
 import picture
 import purity
@@ -25,6 +26,8 @@ RULES = {
     "lengths": {"file_lines": 10, "columns": 40, "function_lines": 4},
     "readmes": {"files_without": 3, "covered_by_parent": ["tests/unit"]},
     "parameters": {"other_names": ["PACECAR_OPTION"]},
+    "names": {"roots": ["low", "high"], "instead": {"told": "reported", "hear": "receive"},
+              "most": {"low": 1}},
     "references": {"documents": ["low/about.md"]},
     "sleeps": {"tests/patient.cc": "a reason"},
 }
@@ -210,6 +213,29 @@ class PictureTest(CheckTest):
     def test_what_others_say_already_is_not_drawn(self):
         graph = {"a": {"b", "c"}, "b": {"c"}, "c": set()}
         self.assertEqual(picture.drawing().reduced(graph), {"a": {"b"}, "b": {"c"}, "c": set()})
+
+
+class NamesTest(CheckTest):
+    OLD = {"low/a.h": "struct A { virtual void told(int x); };  // hear, and \"told_2\""}
+
+    def test_as_many_as_before(self):
+        self.assert_clean(names, self.OLD)
+
+    def test_uses_and_overrides_are_free(self):
+        self.assert_clean(names, {**self.OLD, "high/b.cc": "struct B : A { void told(int) override; };"
+                                  "int f(A& a) { if (a.told(1)) return told(2); }"})
+
+    def test_each_way_to_declare(self):
+        for code in ("bool told_late_ = false;", "void B::hear(int x) {", "enum class E { kA, kTold };",
+                     "for (const auto& told : all) {", "std::vector<int> told_;", "struct ToldOnce {",
+                     "int f(Rate told) {", "template <typename Hear>"):
+            self.assert_one(names, {**self.OLD, "high/b.cc": code}, "choose the field's word")
+
+    def test_one_more(self):
+        self.assert_one(names, {"low/a.h": self.OLD["low/a.h"] + "\nint told_2;"}, "2 names")
+
+    def test_fewer_are_written_down(self):
+        self.assert_one(names, {"low/a.h": ""}, "write 0")
 
 
 class ReferencesTest(CheckTest):
