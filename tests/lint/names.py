@@ -8,7 +8,8 @@ from includes import layer_of
 from tree import CPP
 
 # After a type or another word of a declaration, or after the name of a class.
-DECLARED = re.compile(r"(?:(\w+)|[>\]])(?:\s+|\s*[&*]\s*|\s*&&\s*)(?:\w+::)*(\w+)(?=\s*[;={(,):\[>])")
+DECLARED = re.compile(r"(?:(\w+)|[>\]])(?:\s+|\s*[&*]\s*|\s*&&\s*)"
+                      r"(?:\w+::)*(\w+)(?=\s*[;={(,):\[>])")
 NO_TYPE = {"return", "else", "case", "delete", "throw", "new", "co_return", "goto", "not", "and",
            "or", "operator", "if", "while", "do", "in"}
 ENUM = re.compile(r"\benum\b[^{;()]*\{([^}]*)\}")

@@ -222,14 +222,15 @@ class NamesTest(CheckTest):
         self.assert_clean(names, self.OLD)
 
     def test_uses_and_overrides_are_free(self):
-        self.assert_clean(names, {**self.OLD, "high/b.cc": "struct B : A { void told(int) override; };"
-                                  "int f(A& a) { if (a.told(1)) return told(2); }"})
+        self.assert_clean(names, {
+            **self.OLD, "high/b.cc": "struct B : A { void told(int) override; };"
+                                     "int f(A& a) { if (a.told(1)) return told(2); }"})
 
     def test_each_way_to_declare(self):
-        for code in ("bool told_late_ = false;", "void B::hear(int x) {", "enum class E { kA, kTold };",
-                     "for (const auto& told : all) {", "std::vector<int> told_;", "struct ToldOnce {",
-                     "int f(Rate told) {", "template <typename Hear>"):
-            self.assert_one(names, {**self.OLD, "high/b.cc": code}, "choose the field's word")
+        for code in ("bool told_late_ = false;", "void B::hear(int x) {", "struct ToldOnce {",
+                     "enum class E { kA, kTold };", "for (const auto& told : all) {",
+                     "std::vector<int> told_;", "int f(Rate told) {", "template <typename Hear>"):
+            self.assert_one(names, {**self.OLD, "high/b.cc": code}, "the field's word")
 
     def test_one_more(self):
         self.assert_one(names, {"low/a.h": self.OLD["low/a.h"] + "\nint told_2;"}, "2 names")
