@@ -292,7 +292,7 @@ class Link {
   double link = kTold;
   bool polices = false;
   int loses_one_of = 0;  // packets, whatever the rate; 0: none
-  Duration stats;        // what others keep
+  Duration standing;     // what others keep
 
  private:
   struct Flying {
@@ -314,7 +314,7 @@ class Link {
     free_ = now_ + wait + Duration::from_ns(static_cast<int64_t>(kPacket * 8e9 / link));
     const Duration queue = polices ? Duration() : wait;
     longest_ = std::max(longest_, queue);
-    flying_.push_back({now_ + kRoundTrip + queue + stats, queue + standing});
+    flying_.push_back({now_ + kRoundTrip + queue + standing, queue + standing});
   }
   void arrive() {
     budget_.on_bytes(now_, kPacket, flying_.front().late);
@@ -465,7 +465,7 @@ TEST_F(CcPaceLinkBudget, WhoWaitsForWhatWasLostMeetsNoPolicer) {
 TEST(CcPaceLinkBudgetLink, HoldsHalfOfTheLinkAgainstOneWhoKeepsAQueueWhateverWeDo) {
   Link link(config());
   link.link = 0.6 * kTold;
-  link.stats = Duration::from_ms(3);
+  link.standing = Duration::from_ms(3);
   link.run(Duration::from_ms(20));
   link.take_least();
   link.run(Duration::from_ms(60));
@@ -477,9 +477,9 @@ TEST(CcPaceLinkBudgetLink, HoldsHalfOfTheLinkAgainstOneWhoKeepsAQueueWhateverWeD
 TEST(CcPaceLinkBudgetLink, ANeighborThatIsGoneIsForgotten) {
   Link link(config());
   link.link = 0.6 * kTold;
-  link.stats = Duration::from_ms(3);
+  link.standing = Duration::from_ms(3);
   link.run(Duration::from_ms(500));
-  link.stats = Duration();
+  link.standing = Duration();
   link.link = kTold;
   link.run(Duration::from_ms(300));
   EXPECT_GT(link.rate(), 0.9 * kTold);

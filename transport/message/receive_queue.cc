@@ -54,7 +54,7 @@ void ReceiveQueue::write(const Run& run, uint64_t grant, ReceiveTable& table) co
 
 void ReceiveQueue::on_run_posted(uint32_t count) {
   advertised_ += count;
-  inbox_.on_told();
+  inbox_.on_reported();
 }
 
 bool ReceiveQueue::urgent(uint64_t wanted) const {
