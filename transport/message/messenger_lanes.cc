@@ -85,7 +85,7 @@ void Messenger::break_send(ConnectionId connection) { break_now(*senders_[connec
 
 void Messenger::break_receive(ConnectionId connection) { break_now(*receivers_[connection].flow); }
 
-// What the peer holds for acknowledged must have been counted here.
+// Polls first: what the peer knows as acknowledged must be counted here.
 void Messenger::break_now(Flow& flow) {
   if (flow.state == Flow::State::kBroken) return;
   nic_.halt_queue_pair(flow.data);

@@ -1,4 +1,4 @@
-// What Messenger tells of its flows to those who ask.
+// Reports of Messenger: flows, stalls and faults.
 #include "transport/message/flow.h"
 #include "transport/message/messenger.h"
 
