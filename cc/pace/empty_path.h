@@ -1,10 +1,9 @@
-// EmptyPath: how long packets of a flow take where they meet no queue, so that a delay can be told
-// from a packet's length. A slow link takes its time for each byte: at 200 Mb/s a packet of 8 KiB
-// arrives 330 us after an empty one that left with it, and is not late.
+// EmptyPath: the time that a flow's packets take without queues, by packet size, so that
+// serialization is not mistaken for delay: at 200 Mb/s a packet of 8 KiB arrives 330 us after an
+// empty one that left with it, and is not late.
 //
-// So a packet is compared with those of its size class. What is known is the least of the last
-// period and of the present one; clocks drift, and paths become longer, so older ones are
-// forgotten.
+// So a packet is compared with the least time of its size class in the last and the present period.
+// Older times are forgotten, because clocks drift and paths become longer.
 //
 // Times are modulo 2^32 ns and may be of two clocks. Pure; one thread.
 #pragma once
@@ -19,7 +18,7 @@ namespace pacecar {
 
 class EmptyPath {
  public:
-  // The quarters of a full packet of which there are at least so many: 0, 1, 2 (and 3), 4.
+  // Size classes: at least 0, 1, 2 or 4 quarters of a full packet.
   static constexpr size_t kClasses = 4;
   static size_t size_class(Bytes payload, Bytes mtu) {
     if (payload >= mtu) return 3;
@@ -27,7 +26,7 @@ class EmptyPath {
     return payload >= mtu / 4 ? 1 : 0;
   }
 
-  // How much longer than the least of its class lately this packet took.
+  // How much longer this packet took than the recent least of its class.
   Duration excess(Instant now, uint32_t took_ns, size_t size_class, Duration memory) {
     if (now - since_ >= memory) {
       since_ = now;

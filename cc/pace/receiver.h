@@ -5,15 +5,13 @@
 //   g_f = min(w_f * mu, u_f)
 //
 // mu is the water level (water_fill.h), u_f what the sender can use, the right side LinkCapacity. A
-// flow that will be done within a round trip keeps its grant but is charged no more: a word that
-// leaves now tells others of the rate that will be free when it takes effect. A flow that is idle
-// but has receives posted holds an equal part among the flows that are expected to wake up together
-// (fan_in.h).
+// flow that will be done within a round trip keeps its grant but is charged nothing: its rate is
+// free when a grant that leaves now takes effect. A flow that is idle but has receives posted holds
+// an equal part among the flows that are expected to wake up together (fan_in.h).
 //
-// Invariants: cuts leave before raises. Every grant sent has an epoch of its own. A grant that is
-// not repeated loses its validity at the sender.
-// Cost: O(log) per event; O(active flows) when the level has moved by more than 1/64, at most once
-// per microsecond. Purity and thread rule as for Allocator.
+// Invariants: cuts leave before raises. Every grant sent has a new epoch. A grant that is not
+// repeated expires at the sender. Cost: O(log) per event; O(active flows) when the level has moved
+// by more than 1/64, at most once per microsecond. Purity and thread rule as for Allocator.
 #pragma once
 
 #include <vector>
@@ -58,23 +56,23 @@ class PaceReceiver final : public Allocator {
  private:
   static constexpr uint32_t kInactive = UINT32_MAX;
 
-  // How long an active flow will last, at the rate that it is granted. It only gets shorter, until
-  // the sender wants more.
+  // How long an active flow will last at its granted rate. It only gets shorter, until the sender
+  // wants more.
   enum class Phase : uint8_t {
     kLasting,
-    kEnding,  // soon after one round trip: could not use more than it has
-    kDone,    // within one, which is when a word that leaves now takes effect: needs nothing more
+    kEnding,  // ends soon after one round trip: could not use a raise
+    kDone,    // ends within one, before a grant that leaves now takes effect: charged nothing
   };
   struct Flow {
     Bytes posted = 0;    // and not finished
     Bytes received = 0;  // since the flow began
-    Bytes wanted = 0;    // likewise, as the sender says
+    Bytes wanted = 0;    // likewise, by the newest demand
     Rate usable;
-    Rate charged;         // its limit in fill_; 0: it is not there
-    Rate granted;         // newest grant sent; 0: none yet
-    Rate granted_before;  // by the word before it
-    Instant sent;         // when it was
-    Instant last_seen;    // of the flow, last
+    Rate charged;                 // its limit in fill_; 0: not in fill_
+    Rate granted;                 // newest grant sent; 0: none yet
+    Rate granted_before;          // by the previous grant
+    Instant sent;                 // when the newest grant was sent
+    Instant last_seen;            // last sign of the flow
     Instant busy_period_began;    // of arrivals without a pause of a round trip
     Bytes busy_period_bytes = 0;  // payload that has arrived since
     uint32_t weight = 1;
@@ -85,12 +83,12 @@ class PaceReceiver final : public Allocator {
     EmptyPath path;
     ArrivalOrder order;
     uint8_t demand_turn = 0;  // Demand::turn
-    uint8_t turn = 0;       // in turns_; 0: it does not take part
-    Bytes turn_left = 0;    // what turns_ knows of remaining()
-    uint16_t epoch = 0;     // of the newest grant sent
+    uint8_t turn = 0;         // in turns_; 0: takes no turns
+    Bytes turn_left = 0;      // remaining() as counted in turns_
+    uint16_t epoch = 0;       // of the newest grant sent
     uint16_t demand_epoch = 0;
     bool present = false;
-    bool sent_busy = false;  // as the newest grant said
+    bool sent_busy = false;  // Grant::busy of the newest grant
     bool sent_guessed = false;
     bool has_demand = false;  // ever
     bool yielding = false;    // counted in yielding_
@@ -98,7 +96,7 @@ class PaceReceiver final : public Allocator {
     Phase phase = Phase::kLasting;
 
     bool active() const { return position != kInactive; }
-    // What is wanted was rounded up.
+    // Less than a unit may be rounding of `wanted`.
     Bytes remaining() const { return wanted >= received + kWantedUnit ? wanted - received : 0; }
   };
   // One pass sends what is due, in this order.
@@ -143,7 +141,7 @@ class PaceReceiver final : public Allocator {
   const PaceConstants constants_;
   HostLink* const host_link_;
   LinkClaim claim_;
-  Instant claimed_since_ = Instant::never();  // that flows are active
+  Instant claimed_since_ = Instant::never();  // since flows are active
   const Duration round_trip_;
   const bool phases_;           // the hosts keep them
   const Duration base_memory_;  // of shortest transits
@@ -154,8 +152,8 @@ class PaceReceiver final : public Allocator {
   std::vector<uint32_t> active_;  // in no particular order
   SlotMap homes_;
   SlotMap slots_;
-  WorkList due_;           // flows to look at by themselves
-  uint32_t hinted_ = 0;    // senders at once, as the application says; 0: unknown
+  WorkList due_;           // flows to serve between passes
+  uint32_t hinted_ = 0;    // senders at once, by the application's hint; 0: unknown
   uint32_t present_ = 0;   // flows
   uint32_t posted_ = 0;    // flows with receives posted
   uint32_t charged_ = 0;   // flows in fill_

@@ -1,9 +1,9 @@
-// Witnesses: the flows that met the queue from which a budget was learnt. Where others come in
-// their place and meet none, that queue was not this link's: it was of a path that only those took.
-// What the link gave while these others came before, it will give again.
+// Witnesses: the flows that met the queue from which a budget was learnt. If other flows then
+// arrive instead and meet no queue, it was not this link's but on a path that only the first took.
+// The link will then give these others again what it gave them before.
 //
-// Flows are told apart by their number modulo 64: two that are taken for one keep what is known of
-// a queue, and lose what is known of a clear link. Rates in bit/s. Pure; one thread.
+// Flows are distinguished by their number modulo 64: if two share a number, knowledge of a queue is
+// kept, and knowledge of a clear link is lost. Rates in bit/s. Pure; one thread.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace pacecar {
 
 class Witnesses {
  public:
-  // Flows that came within one to two windows before a queue was met have met it. What they were
-  // given without one is forgotten after one to two times `memory`.
+  // Flows that arrived within one to two windows before a queue was met count as having met it.
+  // What flows were given without a queue is forgotten after one to two times `memory`.
   Witnesses(Duration window, Duration memory) : window_(window), memory_(memory) {}
 
   void on_bytes(Instant now, uint32_t flow) {
@@ -38,7 +38,7 @@ class Witnesses {
     last_ = now;
     for_each(known_, [this](size_t flow) { given_[flow] = given_before_[flow] = 0; });
   }
-  // So much arrives, and no queue stands.
+  // `rate` arrives, and no queue stands.
   void on_clear(Instant now, double rate) {
     if (now - given_since_ >= memory_) {
       given_since_ = now;
@@ -48,9 +48,10 @@ class Witnesses {
     for_each(lately_ | before_, [&](size_t flow) { given_[flow] = std::max(given_[flow], rate); });
   }
   void forget() { known_ = 0; }
-  // None of them has come for `pause`.
+  // No witness has arrived for `pause`.
   bool gone(Instant now, Duration pause) const { return known_ != 0 && now - last_ >= pause; }
-  // The most that arrived without a queue while any one of the others came that come now.
+  // The rate without a queue for the present other flows: the highest of each, and the least of
+  // these.
   double given() const {
     double least = 0;
     bool first = true;
@@ -75,8 +76,8 @@ class Witnesses {
   uint64_t lately_ = 0;
   uint64_t before_ = 0;
   uint64_t known_ = 0;
-  Instant last_;                        // when one of `known_` came
-  std::array<double, kFlows> given_{};  // since then
+  Instant last_;                        // when one of `known_` last arrived
+  std::array<double, kFlows> given_{};  // since given_since_
   std::array<double, kFlows> given_before_{};
   Instant given_since_ = Instant::from_ns(0);
 };
