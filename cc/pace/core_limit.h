@@ -44,12 +44,12 @@ class CoreLimit {
   void on_timeout(double rate);
   // Continues from `rate`: nothing else limits the flow any more.
   void restart(double rate);
-  // Something else limits the flow again: returns to the limit before restart(), or to the present
-  // one if that is lower.
+  // Something else limits the flow again: returns to the limit before restart(), unless the present
+  // one is higher.
   void resume() { rate_ = std::max(rate_, before_); }
 
-  // The flow begins anew. `found_clear`: others of the NIC have just found the network so, which
-  // counts while the flow itself knows nothing of it.
+  // The flow begins again after it was idle. `found_clear`: other flows of the NIC have just found
+  // the network clear, which counts until this flow has measured a round trip.
   void begin(Instant now, bool found_clear) {
     if (now >= yields_until_) yielded_ = 1;
     if (found_clear && !measured_) rate_ = line_;

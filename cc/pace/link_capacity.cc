@@ -54,7 +54,8 @@ void LinkCapacity::close_window(Instant now) {
   least_excess_ = Duration::max();
 }
 
-// Draining a queue costs at most half of what could be granted: greedy traffic may keep it up.
+// Against much uncovered traffic, which may keep the queue up, draining leaves flows with grants at
+// least their half.
 double LinkCapacity::available(size_t flows) const {
   const double eta = flows <= 1 ? 1.0 : constants_.shared;
   const double line = this->line();

@@ -12,12 +12,13 @@
 namespace pacecar {
 namespace {
 
-// A flow of which at most this part (1/32) of a bandwidth-delay product would be left when a raise
-// takes effect is not raised: flows that end together would all be raised at the same time.
+// A flow is not raised if, when the raise took effect, at most this part (1/32) of a
+// bandwidth-delay product and at most a round trip's worth at its own rate would be left: flows
+// that end together would all be raised at the same time.
 constexpr Bytes kRestShare = 32;
 // Messages that take less than so many round trips of the whole link take turns.
 constexpr int64_t kShort = 8;
-// Of a round trip's worth: the flows whose turn it is have at least so much left together. With a
+// The flows whose turn it is have at least a round trip's worth less 1/16 left together. With a
 // whole round trip's worth the next would begin just before the last of them is kDone.
 constexpr int64_t kTurnParts = 16;
 // A shortest transit is forgotten after so many times the jitter, because clocks drift apart: at 5

@@ -163,21 +163,22 @@ class PaceReceiver final : public Allocator {
   double level_ = WaterFill::kNoLevel;
   double waiting_ = 0;        // bit/s for each flow that waits for its turn
   double spare_ = 0;          // per weight, when all limits are met
-  double passed_level_ = 0;   // level and spare of the last pass over all active flows
+  double passed_level_ = 0;   // the higher of level_ and spare_ at the last pass
   bool changed_ = false;      // level_ may have moved
-  bool raise_waits_ = false;  // all may have more, but words would take too much of the link
+  bool raise_waits_ = false;  // all could be raised, but the grants would take too much of the link
   Instant next_raise_;
-  bool serving_ = false;  // a pass, or what is due, has not all left yet
+  bool serving_ = false;  // some grants of a pass, or of due_, have not been taken yet
   Stage stage_ = Stage::kDone;
   size_t cursor_ = 0;                      // next index of active_ in this stage
-  Instant busy_since_ = Instant::never();  // flows that last use the link
-  bool busy_ = false;                      // and have for a while
+  Instant busy_since_ = Instant::never();  // since flows that last use the link
+  bool busy_ = false;                      // and have for longer than kBusyRoundTrips and
+                                           // kBusyJitters
   Instant next_look_;
   Instant next_repeat_ = Instant::never();
-  uint32_t hold_cursor_ = 0;  // next flow whose hold is looked at
-  uint32_t hold_left_ = 0;    // of this round of looking
+  uint32_t hold_cursor_ = 0;  // next flow whose hold is checked
+  uint32_t hold_left_ = 0;    // flows left to check in this round
   uint32_t holding_for_ = 0;  // fan-in that the holds were sent for
-  double holding_line_ = 0;   // what was divided for them
+  double holding_line_ = 0;   // the line rate that was divided for them
   Instant next_hold_;
 };
 

@@ -32,7 +32,7 @@ constexpr double kMostOvercommitted = 4;
 constexpr double kInTurn = 3;
 // A flow that is granted this share of what it can use is limited by its own link.
 constexpr double kUnhindered = 0.6;
-// A flow that began and got no grant goes on at the hold divided by this.
+// A flow that began on a busy link and got no grant continues at the hold divided by this.
 constexpr double kUnansweredShare = 16;
 
 // --- grants --- The least rate without a valid grant, of the line rate.
@@ -156,8 +156,9 @@ void PaceController::on_timeout(Instant now) {
   refresh(now);
 }
 
-// The newest epoch wins. The grant of a CTS slot (not aligned) may be old enough for epochs to have
-// wrapped: it counts only if it is at most kNearEpochs newer, and any grant word outranks it.
+// The newest epoch wins. A grant that is neither aligned nor busy may be a CTS slot's, old enough
+// for epochs to have wrapped: it counts only if it is at most kNearEpochs newer, and a grant with
+// either flag replaces it whatever the epochs.
 bool PaceController::outranks(const Grant& grant) const {
   if (!has_grant_) return true;
   const auto ahead = static_cast<int16_t>(static_cast<uint16_t>(grant.epoch - grant_.epoch));

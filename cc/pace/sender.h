@@ -89,7 +89,7 @@ class PaceController final : public Controller {
   std::unique_ptr<LinkShare> own_link_;
   LinkShare& link_;
   const uint32_t flow_;
-  const Rate gathered_rate_;  // above it a NIC's burst leaves before its acknowledgement arrives
+  const Rate gathered_rate_;  // above it a NIC's burst is sent within kGathered
   const Bytes ahead_parts_;   // of a round trip: in flight beside it
   const Duration window_jitter_;
   const Bytes brief_message_;
