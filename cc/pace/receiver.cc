@@ -12,9 +12,9 @@
 namespace pacecar {
 namespace {
 
-// A flow is not raised if, when the raise took effect, at most this part (1/32) of a
-// bandwidth-delay product and at most a round trip's worth at its own rate would be left: flows
-// that end together would all be raised at the same time.
+// A flow is not raised if, when a raise takes effect, at most this part (1/32) of a bandwidth-delay
+// product and at most a round trip's worth at its own rate is left: flows that end together would
+// all be raised at the same time.
 constexpr Bytes kRestShare = 32;
 // Messages that take less than so many round trips of the whole link take turns.
 constexpr int64_t kShort = 8;
