@@ -21,7 +21,7 @@ struct OfiMessage {
   enum class Kind : uint32_t {
     kAsk = 1,  // where is your region `key`?
     kRegion,   // there; or, with length 0, there is no such region that you may write
-    kRevoke,   // write into my region `key` no more, and say when nothing is on its way
+    kRevoke,   // stop writing into my region `key`, and answer when nothing is outstanding
     kRevoked,  // nothing is
     kNotify,   // a write with immediate has arrived: `key` is the immediate, `length` its bytes
     kTaken,    // nothing but `taken`
