@@ -65,8 +65,7 @@ class GreedyNeighbor {
   static constexpr int64_t kGentle = 4;     // round trips in which our own queue should have
                                             // drained
   static constexpr int64_t kYielding = 8;   // further round trips of yielding without effect
-  static constexpr double kYielded = 0.5;   // of the rate: if all had yielded so, the queue would
-                                            // be gone
+  static constexpr double kYielded = 0.5;   // of the rate: if all did, no queue would stay
   static constexpr int64_t kGone = 4;       // round trips without that delay
   static constexpr Duration kLookAgain = Duration::from_s(4);
 

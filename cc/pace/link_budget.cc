@@ -22,8 +22,7 @@ constexpr int64_t kUsualShare = 8;  // of a round trip
 constexpr double kOwnPart = 0.25;   // of a packet: each user's in the queue
 
 // --- the law ---
-constexpr int64_t kDoubtWindows = 3;     // before the nominal rate is doubted: others may re-route,
-                                         // or end
+constexpr int64_t kDoubtWindows = 3;     // before a rate is doubted: others may re-route, or end
 constexpr uint32_t kLateLooks = 2;       // in a row, on hosts with jitter
 constexpr double kFull = 7.0 / 8;        // of the nominal rate: what arrives fills the link
 constexpr double kLeast = 1e5;           // bit/s: a packet within a second, to notice a change

@@ -142,7 +142,7 @@ class LinkBudget {
   Instant next_growth_;
   Instant next_level_;
   Instant doubted_since_ = Instant::never();  // doubted that the link gives its nominal rate
-  Duration cut_delay_;                        // at the last cut; 0: the queue has drained since
+  Duration cut_delay_;                        // at the last cut; 0: drained since
   double yielded_ = 1;  // of b, to drain a queue, or to measure the empty path
   Instant yields_until_;
   int64_t period_ = 0;  // part of base_memory at whose beginning we last used less

@@ -76,8 +76,7 @@ class PolicerWatch {
   static constexpr double kFew = 0.01;          // unless there is a policer
   static constexpr double kSuspicious = 2;      // times the usual losses
   static constexpr uint32_t kLossyWindows = 3;  // in a row
-  static constexpr double kGoesOn = 0.75;       // of the usual rate must arrive; otherwise the
-                                                // sender waits
+  static constexpr double kGoesOn = 0.75;       // of the usual arrives, or the sender waits
   static constexpr double kBelow = 0.98;
   static constexpr double kHelped = 0.75;
   static constexpr double kMemory = 1024;  // windows for which a cable's losses are remembered

@@ -171,8 +171,7 @@ class PaceReceiver final : public Allocator {
   Stage stage_ = Stage::kDone;
   size_t cursor_ = 0;                      // next index of active_ in this stage
   Instant busy_since_ = Instant::never();  // since flows that last use the link
-  bool busy_ = false;                      // and have for longer than kBusyRoundTrips and
-                                           // kBusyJitters
+  bool busy_ = false;                      // and have for a while
   Instant next_look_;
   Instant next_repeat_ = Instant::never();
   uint32_t hold_cursor_ = 0;  // next flow whose hold is checked

@@ -153,9 +153,8 @@ class SendQueue {
   std::vector<Send> sends_;
   std::vector<uint16_t> free_;
   EagerSource eager_;
-  FixedQueue<uint16_t> waiting_;            // posted, not matched, in order: first the eager ones
-                                            // that have gone ahead
-  uint32_t ahead_ = 0;                      // how many of them have gone ahead
+  FixedQueue<uint16_t> waiting_;            // posted, not matched; first those that have gone ahead
+  uint32_t ahead_ = 0;                      // of them, gone ahead
   uint32_t resting_ = 0;                    // of the sends ahead, those that are done
   uint32_t owed_ = 0;                       // not done for the application
   FixedQueue<uint16_t> matched_;            // with writes to post

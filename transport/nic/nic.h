@@ -175,11 +175,9 @@ struct WorkRequest {
   uint32_t immediate = 0;
   Opcode opcode = Opcode::kWrite;
   bool signaled = true;  // false: completes without a completion unless it fails
-  bool awaited = false;  // the completion is awaited: it should come soon, even if this is the last
-                         // work request
+  bool awaited = false;  // the completion is awaited: it should come soon, even if no other follows
   bool passing = false;  // may overtake others of its queue pair, and share a packet with others
-  bool host = false;     // memory of the host, not of a GPU: the processor may read it during
-                         // post()
+  bool host = false;     // host memory, not a GPU's: the processor may read it during post()
   // On queue pairs of Service::kStandard only.
   bool solicited = false;  // Completion::solicited at the peer
   bool fenced = false;     // starts only when all earlier reads and atomics are done

@@ -34,8 +34,7 @@ struct OfiWrite {
   OfiPart behind;         // placed after the first part; length 0: none
   bool from_gpu = false;  // memory that no processor can copy
   fi_addr_t peer = FI_ADDR_UNSPEC;
-  bool answered = true;  // completes when the data is in place; otherwise when the provider has
-                         // copied it to the peer
+  bool answered = true;  // completes when the data is in place; else when it is copied to the peer
   void* context = nullptr;
 };
 

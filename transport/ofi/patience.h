@@ -24,8 +24,7 @@ class Patience {
 
  private:
   static constexpr Duration kTurnLimit = Duration::from_ms(2);  // most that a turn counts
-  static constexpr int64_t kStalls = 20;  // on a host that stalls: at most so many times the limit
-                                          // in all
+  static constexpr int64_t kStalls = 20;  // on a stalling host: limits in all, at most
 
   Duration limit_;
   Duration waited_;

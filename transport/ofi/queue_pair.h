@@ -107,8 +107,7 @@ struct OfiQueuePair {
   std::optional<HostTurn> turn;                           // of the peer, on the same host
   std::vector<fi_addr_t> peers;                           // by our endpoints
   std::unordered_map<uint32_t, OfiRemoteRegion> regions;  // by the peer's keys
-  std::optional<uint32_t> asked;                          // the peer's key that was asked for and
-                                                          // is not answered
+  std::optional<uint32_t> asked;                          // the peer's key that we asked for
   std::unordered_set<uint32_t> lent;                      // our keys that the peer may use
   uint32_t refused = 0;                                   // requests of the peer for unknown keys
 

@@ -75,8 +75,7 @@ struct RcConnection {
   RcResponder responder;
   LaneRecovery recovery;
   CompletionStatus failed_by = CompletionStatus::kOk;  // while it is not up
-  uint32_t futile = 0;            // connections in a row that our refusal has ended without
-                                  // progress
+  uint32_t futile = 0;            // connections that our refusal ended without progress
   uint64_t moved = 0;             // progress when the last one ended
   bool open = true;               // takes packets: joined, and not failed since
   Instant next_notification;      // earliest next CNP
