@@ -131,8 +131,7 @@ struct Messenger::Receiver {
   uint64_t notes_done = 0;
   Instant advertise_at = Instant::never();  // at the latest; never: no unadvertised slot
   uint64_t completed_slots = 0;             // sent in our close word
-  Instant close_due = Instant::never();     // the peer has closed: its last completions are awaited
-                                            // until then
+  Instant close_due = Instant::never();     // of the wait for completions after peer_close
   bool closed = false;
   bool close_sent = false;
   bool peer_closed = false;

@@ -134,7 +134,7 @@ void Messenger::poll_arrivals(Instant now) {
   } while (count == arrivals_.size());
 }
 
-// One flow's change may change others' limits. Beyond two rounds the rest waits for the next poll,
+// One flow's change may change others' limits. After two rounds the rest waits for the next poll,
 // unless a round has filled `changed_`.
 void Messenger::poll_changed(Instant now) {
   size_t count = changed_.size();
@@ -182,7 +182,7 @@ void Messenger::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
   settle_later(flow, true);
 }
 
-// Not called for idle flows: their limits are those that they begin with.
+// Applies the controller's decision. settle() skips this for flows without a backlog.
 void Messenger::decide(Flow& flow, Instant now) {
   put_in_force(nic_, flow.id, *flow.controller, flow.decision, now);
 }
@@ -275,8 +275,8 @@ void Messenger::poll_matching(Instant now) {
   }
 }
 
-// A receiver whose last message was small advertises late and relies on eager messages; asks it for
-// slots if a send needs one.
+// Asks the receiver for slots if a send needs one: a receiver whose last message was small
+// advertises late.
 void Messenger::want_slots(Sender& sender) {
   const uint64_t wanted = sender.queue.wanted_slots();
   if (wanted <= sender.wanted) return;
