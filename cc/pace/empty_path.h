@@ -19,7 +19,7 @@ namespace pacecar {
 
 class EmptyPath {
  public:
-  // The quarters of a full packet of which there are at least so many: 0, 1, 2 (and 3), 4.
+  // Payloads below 1/4, 1/2 and all of the MTU, and full ones.
   static constexpr size_t kClasses = 4;
   static size_t size_class(Bytes payload, Bytes mtu) {
     if (payload >= mtu) return 3;
