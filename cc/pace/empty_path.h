@@ -18,7 +18,7 @@ namespace pacecar {
 
 class EmptyPath {
  public:
-  // Size classes: at least 0, 1, 2 or 4 quarters of a full packet.
+  // Payloads below 1/4, 1/2 and all of the MTU, and full ones.
   static constexpr size_t kClasses = 4;
   static size_t size_class(Bytes payload, Bytes mtu) {
     if (payload >= mtu) return 3;

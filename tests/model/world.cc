@@ -432,7 +432,7 @@ Bytes World::packets(Flow& flow) {
 
 // What window and credit leave.
 Bytes World::room(const Flow& flow) const {
-  const auto& [decision, standing] = std::tie(flow.decision, flow.stats);
+  const auto& [decision, stats] = std::tie(flow.decision, flow.stats);
   return std::min(decision.window - std::min(decision.window, stats.in_flight),
                   decision.credit - std::min(decision.credit, stats.sent));
 }
