@@ -17,7 +17,8 @@ namespace {
 // second.
 constexpr Rate kLeastRate = Rate::from_bps(100'000);
 
-// --- beginning --- Packets that a flow first sends into an unknown link.
+// --- beginning ---
+// Packets that a flow first sends into an unknown link.
 constexpr Bytes kFirstPackets = 16;
 // Round trips for which another flow's finding that the network is clear counts.
 constexpr int64_t kClearRoundTrips = 16;
@@ -35,7 +36,8 @@ constexpr double kUnhindered = 0.6;
 // A flow that began on a busy link and got no grant continues at the hold divided by this.
 constexpr double kUnansweredShare = 16;
 
-// --- grants --- The least rate without a valid grant, of the line rate.
+// --- grants ---
+// The least rate without a valid grant, of the line rate.
 constexpr double kLapsedShare = 1.0 / 256;
 constexpr Duration kMaxPhase = Duration::from_ms(5);
 constexpr Duration kMinValidity = Duration::from_us(1);
@@ -52,8 +54,9 @@ constexpr int kWindowShift = 6;  // the window beyond a round trip, in 64ths of 
 // A brief message may be late for its place in the grid by 1/2 of a gap.
 constexpr int64_t kLateShare = 2;
 
-// --- demands --- A backlog that is sent within this part of a round trip, or leaves at once, gets
-// no demand: the grant would come too late.
+// --- demands ---
+// A backlog that is sent within this part of a round trip, or leaves at once, gets no demand: the
+// grant would come too late.
 constexpr double kTooSmall = 0.25;
 // A demand is renewed when the announced bytes are sent within so many round trips.
 constexpr double kAnnounceAhead = 4;

@@ -146,8 +146,8 @@ class Messenger {
   // NIC has flows counts as unknown.
   void hint(const TrafficHint& hint, Instant now);
 
-  // --- lanes of a bonded connection; the layer above coordinates them by notes --- The peer's
-  // note; its address is valid as long as the connection. Any thread may read it.
+  // --- lanes of a bonded connection; the layer above coordinates them by notes ---
+  // The peer's note; its address is valid as long as the connection. Any thread may read it.
   const NoteWords& note_to_sender(ConnectionId connection) const;
   const NoteWords& note_to_receiver(ConnectionId connection) const;
   // The newest note counts. False: no room, try again later. A note to the receiver has the number
