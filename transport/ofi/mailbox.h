@@ -63,8 +63,9 @@ class OfiMailbox {
   // `secret` is of the peer's ring.
   void join(uint64_t secret) { peers_secret_ = secret; }
 
-  // --- sending --- Some places are reserved for kTaken and kGone: otherwise two ends with full
-  // rings would wait for each other.
+  // --- sending ---
+  // Some places are reserved for kTaken and kGone: otherwise two ends with full rings would wait
+  // for each other.
   bool has_room() const { return in_peers_ring() < OfiRings::kMessages - kKept; }
   struct Outgoing {
     const OfiMessage* message = nullptr;  // unchanged until the peer has taken it
@@ -81,7 +82,8 @@ class OfiMailbox {
   bool must_notify() const { return taken_ - notified_ >= kNotifyAfter; }
   bool has_room_to_notify() const { return in_peers_ring() < OfiRings::kMessages; }
 
-  // --- receiving --- The next message, if there is one. A message with a wrong check is ignored.
+  // --- receiving ---
+  // The next message, if there is one. A message with a wrong check is ignored.
   std::optional<OfiMessage> take();
   // Something has arrived for take() to check.
   bool has_come() const;

@@ -107,7 +107,8 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   std::string network() const;
   OfiNotification notification() const;
 
-  // --- queue pairs --- A queue pair of the user: not one that is leaving.
+  // --- queue pairs ---
+  // A queue pair of the user: not one that is leaving.
   QueuePair* find(QueuePairId id);
   const QueuePair* find(QueuePairId id) const;
   QueuePair* find_any(QueuePairId id);
@@ -123,7 +124,8 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   void forget(uint32_t slot);
   void remove_peers(const QueuePair& qp);
 
-  // --- memory --- Drives provider and messages until `done()`; false: not in time.
+  // --- memory ---
+  // Drives provider and messages until `done()`; false: not in time.
   bool wait_until(Duration limit, const std::function<bool()>& done);
   bool in_use(uint32_t local_key) const;
   void revoke(QueuePair& qp, uint32_t key);
