@@ -97,6 +97,7 @@ struct Messenger::Sender {
   uint32_t eager = 0;        // bytes of the largest eager message that was offered
   uint32_t number = 0;       // in the flow
   RemotePlace remote_table;  // the peer's ReceiveTable
+  uint32_t notes_outstanding = 0;
   uint64_t notes_done = 0;
   uint64_t wanted = 0;  // slots that we have asked for
   MessageFailure failure = MessageFailure::kNone;
@@ -127,6 +128,7 @@ struct Messenger::Receiver {
   Progress progress;
   uint32_t tells_outstanding = 0;
   uint64_t tells_done = 0;
+  uint32_t notes_outstanding = 0;
   uint64_t notes_done = 0;
   Instant tell_at = Instant::never();    // at the latest; never: nothing to tell
   uint64_t completed_slots = 0;          // that the peer is told of when we close

@@ -40,7 +40,8 @@ bool Messenger::keep_house(Sender& sender, Instant now) {
   }
   if (sender.closed) tell_close(sender);
   const bool told = sender.close_told && !sender.close_outstanding && sender.peer_closed;
-  const bool over = (told && sender.queue.outstanding() == 0) || flow.state == Flow::State::kBroken;
+  const bool under_way = sender.queue.outstanding() > 0 || sender.notes_outstanding > 0;
+  const bool over = (told && !under_way) || flow.state == Flow::State::kBroken;
   if (sender.closed && over) {
     release(sender, now);
     return false;
@@ -74,7 +75,8 @@ bool Messenger::keep_house(Receiver& receiver, Instant now) {
   const bool closing = look_for_close(receiver, now);
   if (receiver.closed) tell_close(receiver);
   const bool told = receiver.close_told && !receiver.close_outstanding && receiver.peer_closed;
-  const bool over = (told && receiver.tells_outstanding == 0) || flow.state == Flow::State::kBroken;
+  const bool under_way = receiver.tells_outstanding > 0 || receiver.notes_outstanding > 0;
+  const bool over = (told && !under_way) || flow.state == Flow::State::kBroken;
   if (receiver.closed && over) {
     release(receiver, now);
     return false;
