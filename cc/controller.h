@@ -113,7 +113,7 @@ struct Demand {
 
 // Where a flow stands at its sender, for the demand that it announces. In payload bytes.
 // `sent - in_flight + backlog` is what the flow wants to have sent in all, as far as known now.
-struct FlowStanding {
+struct FlowStats {
   Bytes backlog = 0;     // has a receive and is not acknowledged, in flight included
   Bytes acked = 0;       // since it began: what the receiver is known to have
   Bytes in_flight = 0;   // by the newest signal
@@ -180,7 +180,7 @@ class Controller {
   virtual Decision decide(Instant now) = 0;
   // What the receiver should know, if it should know anything; asked after whatever may change it
   // and, while there is a backlog, from time to time; sent when it differs from what was sent last.
-  virtual std::optional<Demand> demand(Instant, const FlowStanding&) { return std::nullopt; }
+  virtual std::optional<Demand> demand(Instant, const FlowStats&) { return std::nullopt; }
   virtual Explanation explain(Instant now) {
     return {.limited_by = decide(now).limited_by, .rate = decide(now).rate};
   }

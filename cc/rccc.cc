@@ -69,16 +69,16 @@ Decision RcccController::decide(Instant now) {
 // A wish is made with every packet that is sent, as it stands then, and the largest counts. That of
 // a flow without credit therefore stays, also where its share of the link has been less than one
 // packet, until the receiver grants unasked or kCredit.ask_again has passed.
-std::optional<Demand> RcccController::demand(Instant now, const FlowStanding& standing) {
+std::optional<Demand> RcccController::demand(Instant now, const FlowStats& stats) {
   if (!on_credit_) return std::nullopt;
-  const bool may_ask = may_ask_ || standing.sent != asked_at_ || now - asked_ >= kCredit.ask_again;
-  sent_ = standing.sent;
-  if (standing.backlog == 0) {
+  const bool may_ask = may_ask_ || stats.sent != asked_at_ || now - asked_ >= kCredit.ask_again;
+  sent_ = stats.sent;
+  if (stats.backlog == 0) {
     start_blind(sent_);
   } else if (may_ask) {
-    ask(standing);
+    ask(stats);
   }
-  if (standing.backlog == 0 || may_ask) {
+  if (stats.backlog == 0 || may_ask) {
     may_ask_ = false;
     asked_at_ = sent_;
     asked_ = now;
@@ -92,12 +92,12 @@ std::optional<Demand> RcccController::demand(Instant now, const FlowStanding& st
 // For what is unsent and has no credit, which may be a packet more than nothing. While it sends
 // blindly a flow asks for a packet at least: the receiver then knows of it, and has credit to spare
 // for it when something is lost. Of flows that share a link each asks for its part.
-void RcccController::ask(const FlowStanding& standing) {
-  const Bytes unsent = standing.backlog - std::min(standing.in_flight, standing.backlog);
+void RcccController::ask(const FlowStats& stats) {
+  const Bytes unsent = stats.backlog - std::min(stats.in_flight, stats.backlog);
   const Bytes target = sent_ + std::min(unsent, limit_);
   const Bytes least = blind_ && unsent > 0 ? mtu_ : 0;
   const Bytes missing = std::max(target - std::min(may_send_, target), least);
-  wished_ = std::max(wished_, granted_ + credit_units(missing / standing.sharing));
+  wished_ = std::max(wished_, granted_ + credit_units(missing / stats.sharing));
   const uint64_t left = announced_ - std::min(granted_, announced_);
   if (wished_ > announced_ + left / kWishSteps) announced_ = wished_;
 }

@@ -29,12 +29,12 @@ class RcccController final : public GrantedController {
   void on_timeout(Instant) override {}
   void on_grant(Instant now, const Grant& grant) override;
   Decision decide(Instant now) override;
-  std::optional<Demand> demand(Instant now, const FlowStanding& standing) override;
+  std::optional<Demand> demand(Instant now, const FlowStats& stats) override;
 
  private:
   void start_blind(Bytes sent);
   void on_word(Bytes sent);
-  void ask(const FlowStanding& standing);
+  void ask(const FlowStats& stats);
 
   const Bytes mtu_;
   const Bytes limit_;     // the most credit, and the most wished for

@@ -19,7 +19,7 @@
 namespace pacecar::ab {
 namespace {
 
-constexpr size_t kToldLines = 5;  // of what a failed command printed
+constexpr size_t kShownLines = 5;  // of what a failed command printed
 constexpr const char* kWallTime = "wall_s";
 
 std::string joined(const std::vector<std::string>& words) {
@@ -121,7 +121,7 @@ class ProgramRunner {
       progress_(++done_, all_);
       const Outcome& outcome = ended->second;
       if (outcome.ok()) return std::move(ended->second);
-      const std::string lines = last_lines(outcome.output + "\n" + outcome.errors, kToldLines);
+      const std::string lines = last_lines(outcome.output + "\n" + outcome.errors, kShownLines);
       return fail(ErrorCode::kSystem,
                   fmt::format("{} {} {}; its last lines:\n{}", joined(settings.environment),
                               joined(settings.flags), outcome.cause(),

@@ -15,7 +15,7 @@
 namespace pacecar::ab {
 namespace {
 
-constexpr size_t kToldLines = 3;  // of what a failed run printed
+constexpr size_t kShownLines = 3;  // of what a failed run printed
 
 // In the child: prints the record's outcome on stdout, errors on stderr.
 int simulate(const Plan& plan, RunRecord record, const ResultsFolder& folder) {
@@ -43,7 +43,7 @@ RunRecord record_of_outcome(RunRecord record, const Outcome& outcome) {
   if (outcome.ok()) {
     if (auto told = record_from_line(outcome.output)) record = std::move(*told);
   } else {
-    const std::string lines = last_lines(outcome.errors, kToldLines);
+    const std::string lines = last_lines(outcome.errors, kShownLines);
     record.error = fmt::format("the run {}{}{}", outcome.cause(), lines.empty() ? "" : ": ", lines);
     std::replace(record.error.begin(), record.error.end(), '\n', ' ');
     record.detail.clear();

@@ -103,7 +103,7 @@ class PairTest {
       return fail(ErrorCode::kPeer, "fewer than two hosts are left: a pair needs two");
     }
     const std::vector<Round> rounds = rounds_of(**crew, pairs_of(options_.many.pairs));
-    tell_estimate((*crew)->ready_count(), rounds);
+    print_estimate((*crew)->ready_count(), rounds);
     PairResults results(targets.hosts, std::string(name_of(kind_)),
                         options_.parameters.bidirectional);
     measure(**crew, plan, rounds, results);
@@ -124,7 +124,7 @@ class PairTest {
             .limit = Duration::from_ns(static_cast<int64_t>(limit_of(kind_, options_) * 1e9))};
   }
 
-  void tell_estimate(size_t hosts, const std::vector<Round>& rounds) const {
+  void print_estimate(size_t hosts, const std::vector<Round>& rounds) const {
     size_t most = 0;
     for (const Round& round : rounds) most = std::max(most, round.size());
     console_.note(fmt::format(

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kErrorLabel = "error: ";
 
-void tell_lost(const Crew& crew, const std::vector<Event>& events, const perf::Console& console) {
+void print_lost(const Crew& crew, const std::vector<Event>& events, const perf::Console& console) {
   for (const Event& event : events) {
     if (event.kind != Event::Kind::kLost) continue;
     console.error(fmt::format("{}: {}", crew.host(event.host).name, crew.why_lost(event.host)));
@@ -59,7 +59,7 @@ Result<std::unique_ptr<Crew>> reach(const Targets& targets, const perf::HostsFla
   {
     perf::ProgressBar bar(console.interactive());
     while (crew->waiting() > 0 && !perf::Interrupt::asked()) {
-      tell_lost(*crew, crew->turn(kTurn), console);
+      print_lost(*crew, crew->turn(kTurn), console);
       const Duration elapsed = perf::steady_now() - begun;
       const size_t answered = crew->size() - crew->waiting();
       if (!bar.due(elapsed)) continue;
@@ -67,7 +67,7 @@ Result<std::unique_ptr<Crew>> reach(const Targets& targets, const perf::HostsFla
                fmt::format("{} of {}", answered, count_of(crew->size(), "host")), elapsed);
     }
   }
-  tell_lost(*crew, crew->turn(Duration()), console);
+  print_lost(*crew, crew->turn(Duration()), console);
   if (perf::Interrupt::asked()) {
     return fail(ErrorCode::kUnavailable, "interrupted before anything was measured");
   }
@@ -95,7 +95,7 @@ std::vector<std::optional<Event>> run_on_all(
   const Instant deadline = perf::steady_now() + limit;
   while (!running.empty() && perf::steady_now() < deadline && !perf::Interrupt::asked()) {
     std::vector<Event> events = crew.turn(kTurn);
-    tell_lost(crew, events, console);
+    print_lost(crew, events, console);
     for (Event& event : events) {
       if (event.kind == Event::Kind::kLost) {
         std::erase_if(running, [&](const auto& one) { return one.second == event.host; });

@@ -108,9 +108,9 @@ Result<std::unique_ptr<HttpServer>> HttpServer::open(const HttpOptions& options,
 const std::string& HttpServer::url() const { return inside_->url; }
 
 Result<void> HttpServer::run() {
-  const bool told_to_end = inside_->server->listen_after_bind();
+  const bool ended_by_request = inside_->server->listen_after_bind();
   inside_->ended = true;
-  if (told_to_end) return {};
+  if (ended_by_request) return {};
   return fail(ErrorCode::kSystem, "the server ended by itself: raise the limits (ulimit -a)");
 }
 

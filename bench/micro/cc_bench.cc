@@ -72,12 +72,12 @@ void demand(benchmark::State& state) {
   controller->on_grant(
       {}, {.rate = Rate::from_gbps(50), .phase = {}, .validity = Duration::from_s(1), .epoch = 1});
   Instant now;
-  FlowStanding standing{.backlog = Bytes{1} << 40};
+  FlowStats stats{.backlog = Bytes{1} << 40};
   for (auto _ : state) {
     now = now + Duration::from_ns(300);
-    standing.acked += kMtu;
-    standing.backlog -= kMtu;
-    benchmark::DoNotOptimize(controller->demand(now, standing));
+    stats.acked += kMtu;
+    stats.backlog -= kMtu;
+    benchmark::DoNotOptimize(controller->demand(now, stats));
   }
 }
 BENCHMARK(demand)->Apply(each_controller);

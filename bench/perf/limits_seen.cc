@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double kMaxNumber = 1e18;
-constexpr double kWorthTelling = 0.005;
+constexpr double kWorthReporting = 0.005;
 
 struct Number {
   const char* key;
@@ -80,7 +80,7 @@ std::string LimitsSeen::words() const {
   std::string words;
   for (const Reason& reason : sorted) {
     const double share = static_cast<double>(reason.looks) / static_cast<double>(looks_);
-    if (reason.looks == 0 || share < kWorthTelling) break;
+    if (reason.looks == 0 || share < kWorthReporting) break;
     words += fmt::format("{}{} {:.0f}%{}", words.empty() ? "" : ", ", reason.name, 100 * share,
                          words.empty() ? " of the time" : "");
   }

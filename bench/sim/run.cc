@@ -192,7 +192,7 @@ Result<void> Experiment::make_hosts() {
          .window_packets = window_,
          .silence_limit = std::max(spec_.time_limit * kSilencePerTimeLimit, kShortestSilence),
          .seed = seeds.next_u64(),
-         .tell_steps = trace_ != nullptr},
+         .report_steps = trace_ != nullptr},
         *traffic_);
     if (!made) return tl::unexpected(made.error());
     hosts_.push_back(std::move(*made));

@@ -116,7 +116,7 @@ SimHost::SimHost(EventLoop& loop, Fabric& fabric, const RunSpec& spec, const Sim
       io_(fabric.port(config.number)),
       listener_(listener),
       number_(config.number),
-      tell_steps_(config.tell_steps),
+      report_steps_(config.report_steps),
       timer_(loop.add_timer(*this, kTimer)),
       random_(config.seed),
       nic_(nic_config(spec, config, fabric), {next_random, &random_}, loop.now()),
@@ -177,7 +177,7 @@ void SimHost::on_event(Instant now, uint32_t) {
     loop_.arm(timer_, now + Duration::from_ns(1));
   }
   if (shared_ != nullptr) let_others_look(now);
-  if (tell_steps_) listener_.on_step(number_, now);
+  if (report_steps_) listener_.on_step(number_, now);
   const MessengerCounters& counters = messenger_->counters();
   const uint64_t messages = counters.messages_sent + counters.messages_received;
   if (messages == messages_) return;

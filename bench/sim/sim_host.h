@@ -39,7 +39,7 @@ struct SimHostConfig {
   uint32_t window_packets = 0;
   Duration silence_limit;
   uint64_t seed = 0;
-  bool tell_steps = false;
+  bool report_steps = false;
 };
 
 class SimHost final : public EventSink {
@@ -49,7 +49,7 @@ class SimHost final : public EventSink {
     virtual ~Listener() = default;
     // After every step in which messages were sent or received completely.
     virtual void on_messages(uint32_t host, Instant now) = 0;
-    // After every step, if SimHostConfig::tell_steps says so.
+    // After every step, if SimHostConfig::report_steps says so.
     virtual void on_step(uint32_t host, Instant now) = 0;
   };
 
@@ -82,7 +82,7 @@ class SimHost final : public EventSink {
   PacketIo& io_;
   Listener& listener_;
   uint32_t number_;
-  bool tell_steps_;
+  bool report_steps_;
   EventLoop::TimerId timer_;
   Prng random_;
   SoftNic nic_;

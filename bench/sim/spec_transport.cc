@@ -184,7 +184,7 @@ void read_constants(SpecReader& transport, TransportSpec& spec) {
 }
 
 // "100G", or "0.5x": of what the cables have.
-void read_told_rate(SpecReader& reader, TransportSpec& spec) {
+void read_nominal_rate(SpecReader& reader, TransportSpec& spec) {
   constexpr double kMost = 1000;
   const SpecValue* value = reader.value("line_rate");
   const std::string* text = value == nullptr ? nullptr : value->string();
@@ -243,7 +243,7 @@ Result<TransportSpec> read_transport(const SpecValue& value) {
   read_constants(reader, spec);
   spec.rate_max = reader.rate("rate_max", Rate());
   spec.share = static_cast<LinkSharing>(reader.choice("share", 0, kSharing));
-  read_told_rate(reader, spec);
+  read_nominal_rate(reader, spec);
   spec.first_rate = reader.rate("first_rate", Rate());
   spec.mtu = reader.bytes("mtu", spec.mtu);
   if (spec.mtu < 256 || spec.mtu > 16384) {

@@ -94,9 +94,9 @@ bool CoreLimit::on_ack(const AckSample& sample, double rate) {
     const int64_t bin = counted.ns() * kBinsPerUnit / unit_.ns();
     ++delays_[static_cast<size_t>(std::min<int64_t>(bin, kBins - 1))];
     least_ = std::min(least_, delay);
-    ++heard_;
+    ++samples_;
   }
-  if (!round_trip_(sample) || heard_ < kFewPackets) return drained;
+  if (!round_trip_(sample) || samples_ < kFewPackets) return drained;
   const double before = this->rate();
   judge(sample.now, sample.sent);
   return drained || this->rate() != before;
@@ -165,7 +165,7 @@ CoreLimit::Delays CoreLimit::delays() const {
     delays.late += delays_[bin];
     sum_late += delays_[bin] * beyond;
   }
-  delays.mean_ns = sum / std::max(heard_, 1U);
+  delays.mean_ns = sum / std::max(samples_, 1U);
   delays.mean_late_ns = sum_late / std::max(delays.late, 1U);
   return delays;
 }
@@ -177,7 +177,7 @@ CoreLimit::Delays CoreLimit::delays() const {
 void CoreLimit::judge(Instant now, Bytes sent) {
   const Delays delays = this->delays();
   const bool dense = now - began_ <= std::max(base_, jitter_) * kDenseRoundTrips;
-  const bool late = delays.late * 2 > heard_;
+  const bool late = delays.late * 2 > samples_;
   const double due = std::max(static_cast<double>(acked_ + lost_), fastest_ / 8 * base_.seconds());
   const bool lossy = static_cast<double>(lost_) > kManyLosses * due;
   // Of two round trips: bursts make one of them a poor measure.
@@ -215,7 +215,7 @@ void CoreLimit::cut(Instant now, double through, Duration delay, Bytes sent) {
 
 void CoreLimit::forget() {
   delays_.fill(0);
-  heard_ = 0;
+  samples_ = 0;
   least_ = Duration::max();
   acked_ = lost_ = passed_ = trimmed_ = 0;
   fastest_ = 0;

@@ -101,7 +101,7 @@ class CoreLimit {
   OncePerRoundTrip round_trip_;
   // Packets heard of since the last judgement, by their delay in quarters of T at line rate.
   std::array<uint32_t, kBins> delays_{};
-  uint32_t heard_ = 0;
+  uint32_t samples_ = 0;
   Duration least_ = Duration::max();
   Instant began_;       // the first of them
   double fastest_ = 0;  // that the flow has been

@@ -67,7 +67,7 @@ void PaceReceiver::add_flow(Instant now, uint32_t flow) {
   Flow& f = flows_[flow];
   f = Flow{};
   f.present = true;
-  f.heard = f.spell_began = now;
+  f.last_seen = f.busy_period_began = now;
   f.home = f.slot = homes_.take_lowest();
   ++present_;
   changed_ |= host_link_ != nullptr;  // the host's other processes should know
@@ -124,9 +124,9 @@ void PaceReceiver::on_demand(Instant now, uint32_t flow, const Demand& demand) {
   if (demand.is_credit || (f.has_demand && !newer(demand.epoch, f.demand_epoch))) return;
   f.has_demand = true;
   f.demand_epoch = demand.epoch;
-  f.heard = now;
+  f.last_seen = now;
   f.usable = std::min(demand.usable, environment_.line_rate);
-  f.said_turn = demand.turn;
+  f.demand_turn = demand.turn;
   // The total is known modulo 2^32: it is near what has been received.
   const auto ahead = static_cast<int32_t>(static_cast<uint32_t>(demand.wanted) -
                                           static_cast<uint32_t>(f.received));
@@ -145,15 +145,15 @@ void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, uint32_t 
   const Bytes packets = (bytes + environment_.mtu - 1) / environment_.mtu;
   const Bytes wire = bytes + packets * environment_.overhead;
   // What is too little to be announced is a sign of life all the same.
-  if (!f.active() && now - f.heard > round_trip_) {
+  if (!f.active() && now - f.last_seen > round_trip_) {
     fan_in_.on_wake(now, charged_ + 1);
-    f.spell_began = now;
-    f.spell = 0;
+    f.busy_period_began = now;
+    f.busy_period_bytes = 0;
   }
-  f.heard = now;
-  f.spell += bytes;
+  f.last_seen = now;
+  f.busy_period_bytes += bytes;
   // A flow at full speed was announced: that word has been lost.
-  const bool full_speed = f.spell * 2 > f.granted.bytes_in(now - f.spell_began);
+  const bool full_speed = f.busy_period_bytes * 2 > f.granted.bytes_in(now - f.busy_period_began);
   changed_ |= capacity_.on_arrival(now, wire, f.active() || full_speed, late, overtaken, flow);
   f.received += bytes;
   if (f.active() || f.remaining() > 0) update(now, flow);
@@ -189,9 +189,9 @@ void PaceReceiver::update(Instant now, uint32_t flow) {
   if (wanted != f.active()) wanted ? activate(now, flow) : deactivate(flow);
   if (!f.active()) return;
   advance(now, f);
-  const bool takes_turn = f.said_turn > 0 && f.phase != Phase::kDone &&
+  const bool takes_turn = f.demand_turn > 0 && f.phase != Phase::kDone &&
                           f.remaining() <= environment_.line_rate.bytes_in(round_trip_ * kShort);
-  take_turn(f, takes_turn ? f.said_turn : 0);
+  take_turn(f, takes_turn ? f.demand_turn : 0);
   charge(f, limit(f));
   due_.add(flow);
 }
@@ -262,7 +262,7 @@ void PaceReceiver::charge(Flow& f, Rate limit) {
 // can arrive, if its hold sends it in a round trip and what may queue beside
 // (PaceController::queueing) is the rest.
 bool PaceReceiver::too_brief(const Flow& f) const {
-  if (f.said_turn == 0 || f.sent_busy || f.sent_guessed || f.granted == Rate()) return false;
+  if (f.demand_turn == 0 || f.sent_busy || f.sent_guessed || f.granted == Rate()) return false;
   const Bytes most = f.granted.bytes_in(round_trip_ + round_trip_ / kQueueShare);
   return f.remaining() <= std::min(most, environment_.line_rate.bytes_in(round_trip_));
 }

@@ -73,9 +73,9 @@ class PaceReceiver final : public Allocator {
     Rate granted;         // newest grant sent; 0: none yet
     Rate granted_before;  // by the word before it
     Instant sent;         // when it was
-    Instant heard;        // of the flow, last
-    Instant spell_began;  // of arrivals without a pause of a round trip
-    Bytes spell = 0;      // payload that has arrived since
+    Instant last_seen;    // of the flow, last
+    Instant busy_period_began;    // of arrivals without a pause of a round trip
+    Bytes busy_period_bytes = 0;  // payload that has arrived since
     uint32_t weight = 1;
     uint32_t position = kInactive;  // in active_
     uint32_t home = 0;              // slot while idle
@@ -85,7 +85,7 @@ class PaceReceiver final : public Allocator {
     uint32_t next_transit = 0;
     Instant base_since;
     ArrivalOrder order;
-    uint8_t said_turn = 0;  // Demand::turn
+    uint8_t demand_turn = 0;  // Demand::turn
     uint8_t turn = 0;       // in turns_; 0: it does not take part
     Bytes turn_left = 0;    // what turns_ knows of remaining()
     uint16_t epoch = 0;     // of the newest grant sent

@@ -293,7 +293,7 @@ size_t PaceReceiver::serve_pass(Instant now, std::span<GrantUpdate> updates) {
     const uint32_t flow = active_[cursor_];
     const Flow& f = flows_[flow];
     // A sender that is silent although it wants to send is not there.
-    if (stage_ == Stage::kRepeats && now - f.heard > validity() * 2) {
+    if (stage_ == Stage::kRepeats && now - f.last_seen > validity() * 2) {
       deactivate(flow);
       continue;
     }

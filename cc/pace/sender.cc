@@ -127,13 +127,13 @@ void PaceController::set_weight(Instant now, uint32_t weight) {
 // --- signals ---
 
 void PaceController::on_ack(const AckSample& sample) {
-  heard_ = sample.now;
-  if (link_.listens()) tell_link(sample);
+  last_ack_ = sample.now;
+  if (link_.listens()) report_to_link(sample);
   if (core_.on_ack(sample, static_cast<double>(decision_.rate.bps()))) refresh(sample.now);
   if (core_.clear()) link_.note_clear(sample.now);
 }
 
-void PaceController::tell_link(const AckSample& sample) {
+void PaceController::report_to_link(const AckSample& sample) {
   const Bytes wire = on_wire(sample.acked);
   if (sample.rtt <= Duration()) {
     return link_.on_acked(sample.now, wire, Duration::max(), /*overtaken=*/false, flow_);
@@ -225,7 +225,7 @@ double PaceController::overcommitted() const {
 double PaceController::queueing() const {
   if (!brief_) return 1;
   const Bytes queued = grant_.rate.bytes_in(base_round_trip(environment_) / kQueueShare);
-  const Bytes message = standing_.acked + standing_.backlog - (brief_until_ - brief_message_);
+  const Bytes message = stats_.acked + stats_.backlog - (brief_until_ - brief_message_);
   if (queued >= message) return std::numeric_limits<double>::infinity();
   return static_cast<double>(message) / static_cast<double>(message - queued);
 }
@@ -280,7 +280,7 @@ void PaceController::refresh(Instant now) {
 Decision PaceController::decide(Instant now) {
   const Duration silence = now - std::max(granted_at_, busy_since_);
   if (has_grant_ && has_backlog() && silence >= grant_.validity) {
-    if (!alone_ && silence >= grant_.validity * 2 && now - heard_ <= halving() * 2) {
+    if (!alone_ && silence >= grant_.validity * 2 && now - last_ack_ <= halving() * 2) {
       core_.restart(granted(now));
       alone_ = true;
     }
@@ -306,7 +306,7 @@ Decision PaceController::decide(Instant now) {
   decision_.window = worth + std::max(ahead, bursts);
   if (window_jitter_ > Duration()) decision_.window += rate.bytes_in(window_jitter_);
   if (link_.starting()) {  // what is acknowledged makes room for as much again
-    const Bytes first = kFirstPackets * environment_.mtu + standing_.acked;
+    const Bytes first = kFirstPackets * environment_.mtu + stats_.acked;
     decision_.window = std::min(decision_.window, first);
   }
   decision_.aligned = false;
@@ -316,7 +316,7 @@ Decision PaceController::decide(Instant now) {
       opening_ && grant_.guessed && now == busy_since_ && link_.backlogged() != begun_beside_;
   const bool begins = std::exchange(begins_, false) && has_backlog();
   if (begins) begun_beside_ = link_.backlogged();
-  if (begins) align_wanted_ = grant_.aligned && standing_.backlog > environment_.mtu;
+  if (begins) align_wanted_ = grant_.aligned && stats_.backlog > environment_.mtu;
   if (align_wanted_ && has_backlog()) align(now, rate, burst);
   if (begins) begin(now);
   return decision_;
@@ -346,22 +346,22 @@ void PaceController::begin(Instant now) {
 
 // --- what is advertised ---
 
-std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& standing) {
+std::optional<Demand> PaceController::demand(Instant now, const FlowStats& stats) {
   const bool had_backlog = has_backlog();
   const bool had_unsent = has_unsent();
-  short_ = short_ && standing.backlog <= standing_.backlog;
-  brief_ = brief_ && standing.acked + standing.backlog <= brief_until_;
-  standing_ = standing;
+  short_ = short_ && stats.backlog <= stats_.backlog;
+  brief_ = brief_ && stats.acked + stats.backlog <= brief_until_;
+  stats_ = stats;
   if (has_backlog() && !had_backlog) {
     busy_since_ = now;
     begins_ = true;
     announced_ = false;
     core_.begin(now, now - link_.clear_since() <= core_.base_rtt() * kClearRoundTrips);
     const Bytes first = grant_.rate.bytes_in(base_round_trip(environment_) / kFirstShare);
-    first_limit_ = standing.sent + std::max(first, environment_.mtu);
-    short_ = has_grant_ && next_to_nothing(standing.backlog);
-    brief_ = standing.backlog <= brief_message_;
-    brief_until_ = standing.acked + brief_message_;
+    first_limit_ = stats.sent + std::max(first, environment_.mtu);
+    short_ = has_grant_ && next_to_nothing(stats.backlog);
+    brief_ = stats.backlog <= brief_message_;
+    brief_until_ = stats.acked + brief_message_;
     unhindered_ = false;
     opening_ = has_grant_ && !grant_.busy && (grant_.guessed || brief_);
   }
@@ -376,7 +376,7 @@ std::optional<Demand> PaceController::demand(Instant now, const FlowStanding& st
       announced_ && granted_at_ < advertised_at_ ? std::min(unanswered_ + 1, kMostDoublings) : 0;
   announced_ = farewell_due_ = has_backlog();
   advertised_at_ = now;
-  advertised_wanted_ = standing.acked + std::min(standing.backlog, kMostAnnounced);
+  advertised_wanted_ = stats.acked + std::min(stats.backlog, kMostAnnounced);
   ++advertised_.epoch;
   advertised_.usable = has_backlog() ? rate_of(usable) : Rate();
   advertised_.wanted = advertised_wanted_;
@@ -397,10 +397,10 @@ bool PaceController::worth_advertising(Instant now, double usable) const {
     return farewell_due_ && now - advertised_at_ >= std::max(kFarewell, environment_.pause);
   const double round_trip_bytes =
       choose(now).rate / 8 * std::max(core_.base_rtt(), environment_.jitter).seconds();
-  const auto backlog = static_cast<double>(standing_.backlog);
+  const auto backlog = static_cast<double>(stats_.backlog);
   if (!announced_) return backlog > kTooSmall * round_trip_bytes && unsent() >= at_once_;
-  const Bytes advertised_left = advertised_wanted_ - std::min(standing_.acked, advertised_wanted_);
-  if (standing_.acked + standing_.backlog > advertised_wanted_ &&
+  const Bytes advertised_left = advertised_wanted_ - std::min(stats_.acked, advertised_wanted_);
+  if (stats_.acked + stats_.backlog > advertised_wanted_ &&
       static_cast<double>(advertised_left) <
           std::max(kAnnounceAhead * round_trip_bytes,
                    std::min(backlog, static_cast<double>(kMostAnnounced)) / 2)) {

@@ -44,7 +44,7 @@ class PaceController final : public Controller {
   void on_timeout(Instant now) override;
   void on_grant(Instant now, const Grant& grant) override;
   Decision decide(Instant now) override;
-  std::optional<Demand> demand(Instant now, const FlowStanding& standing) override;
+  std::optional<Demand> demand(Instant now, const FlowStats& stats) override;
   Explanation explain(Instant now) override;
 
   void set_weight(Instant now, uint32_t weight);
@@ -58,13 +58,11 @@ class PaceController final : public Controller {
   };
 
   Bytes on_wire(Bytes payload) const;
-  void tell_link(const AckSample& sample);
+  void report_to_link(const AckSample& sample);
   bool outranks(const Grant& grant) const;
-  bool has_backlog() const { return standing_.backlog > 0; }
+  bool has_backlog() const { return stats_.backlog > 0; }
   // Not on its way yet, as far as signals show.
-  Bytes unsent() const {
-    return standing_.backlog - std::min(standing_.in_flight, standing_.backlog);
-  }
+  Bytes unsent() const { return stats_.backlog - std::min(stats_.in_flight, stats_.backlog); }
   // More than leaves at once is not on its way, so that the flow needs a part of our link.
   // A long message keeps it: what it leaves for a round trip would be a queue when others begin.
   bool has_unsent() const { return brief_ ? unsent() > at_once_ : has_backlog(); }
@@ -97,7 +95,7 @@ class PaceController final : public Controller {
   uint32_t weight_ = 1;
   CoreLimit core_;
   ArrivalOrder echoes_;  // of packets that are acknowledged
-  FlowStanding standing_;
+  FlowStats stats_;
   Decision decision_;
   Bytes at_once_ = 0;  // leaves within the hosts' jitter
 
@@ -106,14 +104,14 @@ class PaceController final : public Controller {
   Instant granted_at_;
   bool has_grant_ = false;
   bool alone_ = false;  // the receiver is late: c_f alone counts
-  Instant heard_;       // an acknowledgement, last
+  Instant last_ack_;    // an acknowledgement, last
   Instant busy_since_;
   bool brief_ = false;       // this backlog was never more than such a message, in all
   bool unhindered_ = false;  // by the newest grant for this backlog
   bool opening_ = false;     // no grant but guesses has come since this backlog began
   bool short_ = false;       // this backlog is too short to wait for an answer
-  Bytes brief_until_ = 0;    // FlowStanding::acked up to which it is
-  Bytes first_limit_ = 0;    // FlowStanding::sent up to which a flow may begin on a busy link
+  Bytes brief_until_ = 0;    // FlowStats::acked up to which it is
+  Bytes first_limit_ = 0;    // FlowStats::sent up to which a flow may begin on a busy link
 
   bool begins_ = false;        // the flow was idle
   size_t begun_beside_ = 0;    // flows with a backlog

@@ -84,7 +84,7 @@ void Flows::grant(Flow& flow, Instant now) {
 void Flows::on_posted(FlowId id, Bytes bytes, Instant now) {
   Flow& flow = flows_[id];
   if (now - flow.granted > kGrantValidity / 2) grant(flow, now);
-  flow.standing.backlog += bytes;
+  flow.stats.backlog += bytes;
   flow.controller->on_send(now, bytes);
   unsettled_.add(id);
 }
@@ -131,16 +131,16 @@ void Flows::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
                        .echo_marked = signal.echo_marked,
                        .telemetry = {}});
   }
-  flow.standing.acked += signal.acked;
-  flow.standing.backlog -= std::min(signal.acked, flow.standing.backlog);
-  flow.standing.in_flight = signal.in_flight;
-  flow.standing.sent = signal.sent;
-  if (signal.sharing > 0) flow.standing.sharing = signal.sharing;
+  flow.stats.acked += signal.acked;
+  flow.stats.backlog -= std::min(signal.acked, flow.stats.backlog);
+  flow.stats.in_flight = signal.in_flight;
+  flow.stats.sent = signal.sent;
+  if (signal.sharing > 0) flow.stats.sharing = signal.sharing;
 }
 
 void Flows::settle(FlowId id, Instant now) {
   if (id >= flows_.size() || flows_[id].users == 0) return;
-  (void)flows_[id].controller->demand(now, flows_[id].standing);  // it learns where the flow stands
+  (void)flows_[id].controller->demand(now, flows_[id].stats);  // it learns where the flow stands
   decide(id, now);
 }
 

@@ -40,7 +40,7 @@ class Flows {
     std::array<uint8_t, 16> peer{};
     uint32_t users = 0;
     Controller* controller = nullptr;
-    FlowStanding standing;
+    FlowStats stats;
     Decision decision;
     Instant granted;
   };

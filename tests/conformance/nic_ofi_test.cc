@@ -16,7 +16,7 @@ struct Kind {
   const char* provider = "";
   const char* domain = "";
   uint32_t paths = 1;
-  std::optional<OfiTelling> telling;
+  std::optional<OfiNotification> notification;
   Duration silence_limit = Duration::from_ms(600);
 };
 // A connection is made by the kernel, which takes an emulated machine long.
@@ -31,7 +31,7 @@ std::unique_ptr<OfiNic> open_nic(const Kind& kind) {
                            .regions = 32,
                            .paths = kind.paths,
                            .silence_limit = kind.silence_limit,
-                           .telling = kind.telling},
+                           .notification = kind.notification},
                           std::move(*provider), monotonic_now());
   if (!nic) throw std::runtime_error(nic.error().message);
   return std::move(*nic);
@@ -55,17 +55,17 @@ NicCase make_case(const char* name, const Kind& kind) {
 
 INSTANTIATE_TEST_SUITE_P(
     Ofi, NicConformance,
-    testing::Values(make_case("tcp", {"tcp", "lo"}), make_case("tcp_four_paths", {"tcp", "lo", 4}),
-                    make_case("tcp_told_after_write", {"tcp", "lo", 2, OfiTelling::kAfterWrite}),
-                    make_case("tcp_told_after_delivery",
-                              {"tcp", "lo", 2, OfiTelling::kAfterDelivery}),
-                    make_case("shm", {"shm", ""}),
-                    make_case("shm_told_after_write", {"shm", "", 1, OfiTelling::kAfterWrite}),
-                    make_case("rxd", {"udp;ofi_rxd", "lo"}),
-                    make_case("verbs", {"verbs;ofi_rxm", "", 1, {}, kVerbsSilence}),
-                    make_case("verbs_four_paths", {"verbs;ofi_rxm", "", 4, {}, kVerbsSilence}),
-                    make_case("verbs_told_after_delivery",
-                              {"verbs;ofi_rxm", "", 1, OfiTelling::kAfterDelivery, kVerbsSilence})),
+    testing::Values(
+        make_case("tcp", {"tcp", "lo"}), make_case("tcp_four_paths", {"tcp", "lo", 4}),
+        make_case("tcp_told_after_write", {"tcp", "lo", 2, OfiNotification::kAfterWrite}),
+        make_case("tcp_told_after_delivery", {"tcp", "lo", 2, OfiNotification::kAfterDelivery}),
+        make_case("shm", {"shm", ""}),
+        make_case("shm_told_after_write", {"shm", "", 1, OfiNotification::kAfterWrite}),
+        make_case("rxd", {"udp;ofi_rxd", "lo"}),
+        make_case("verbs", {"verbs;ofi_rxm", "", 1, {}, kVerbsSilence}),
+        make_case("verbs_four_paths", {"verbs;ofi_rxm", "", 4, {}, kVerbsSilence}),
+        make_case("verbs_told_after_delivery",
+                  {"verbs;ofi_rxm", "", 1, OfiNotification::kAfterDelivery, kVerbsSilence})),
     nic_case_name);
 
 }  // namespace

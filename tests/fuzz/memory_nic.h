@@ -126,7 +126,7 @@ class MemoryNic final : public Nic {
     return count;
   }
   size_t poll_signals(std::span<FlowSignal>) override { return 0; }
-  void tell_arrivals(bool) override {}
+  void report_arrivals(bool) override {}
   size_t poll_arrivals(std::span<FlowArrival>) override { return 0; }
   void set_flow_limits(FlowId, const FlowLimits&, Instant) override {}
   void on_time(Instant) override {}

@@ -112,7 +112,7 @@ void World::bury() {
     if (message.sender == scenario_.dead) left_ -= message.bytes;
   }
   for (Flow& flow : flows_) {
-    if (dead(flow)) left_ += flow.standing.acked;
+    if (dead(flow)) left_ += flow.stats.acked;
   }
 }
 
@@ -169,8 +169,8 @@ void World::on_cts(Flow& flow, const Word& word) {
   }
   flow.cts_counts |= after.epoch == grant.epoch && (!granted || before.epoch != after.epoch);
   announce(flow);
-  if (flow.standing.backlog == 0) flow.busy_since = step_;
-  flow.standing.backlog += message.bytes;
+  if (flow.stats.backlog == 0) flow.busy_since = step_;
+  flow.stats.backlog += message.bytes;
   flow.unsent += message.bytes;
   ++begun_;
   announce(flow);
@@ -181,13 +181,13 @@ void World::on_demand(Flow& flow, const Word& word) {
   const Demand demand = wire::decode_demand(word.content);
   PaceReceiver& receiver = *receivers_[flow.receiver].receiver;
   const bool stale = flow.heard[1] && !newer(demand.epoch, flow.newest[1]);
-  const auto standing = [&] {
+  const auto stats = [&] {
     return std::tuple(receiver.active_flows(), receiver.next_deadline(),
                       receiver.grant(flow.sender).rate);
   };
-  const auto before = standing();
+  const auto before = stats();
   receiver.on_demand(now_, flow.sender, demand);
-  if (stale && standing() != before) {
+  if (stale && stats() != before) {
     checks_.fail(step_, "a demand that is not newer changes what a receiver does");
   }
   if (!stale) {
@@ -272,14 +272,14 @@ void World::deliver_acks() {
     const Load& ack = acks_.front();
     Flow& flow = flows_[ack.flow];
     if (dead(flow)) continue;
-    flow.standing.in_flight -= ack.bytes;
+    flow.stats.in_flight -= ack.bytes;
     flow.controller->on_ack({.now = now_,
                              .rtt = kRoundTrip + ack.waited,
                              .acked = ack.bytes,
-                             .in_flight = flow.standing.in_flight,
-                             .sent = flow.standing.sent});
-    flow.standing.acked += ack.bytes;
-    flow.standing.backlog -= ack.bytes;
+                             .in_flight = flow.stats.in_flight,
+                             .sent = flow.stats.sent});
+    flow.stats.acked += ack.bytes;
+    flow.stats.backlog -= ack.bytes;
     left_ -= ack.bytes;
     heard[ack.flow] = true;
   }
@@ -309,7 +309,7 @@ void World::post_receives() {
 }
 
 void World::announce(Flow& flow) {
-  const auto demand = flow.controller->demand(now_, flow.standing);
+  const auto demand = flow.controller->demand(now_, flow.stats);
   if (demand) say(flow, WordKind::kDemand, wire::encode_demand(*demand));
 }
 
@@ -412,8 +412,8 @@ void World::send_data() {
     if (bytes == 0) continue;
     flow.unsent -= bytes;
     views.back().rest = flow.unsent;
-    flow.standing.in_flight += bytes;
-    flow.standing.sent += bytes;
+    flow.stats.in_flight += bytes;
+    flow.stats.sent += bytes;
     flow.controller->on_send(now_, bytes);
     data_.push_back({i, bytes, step_ + kDataSteps, {}});
   }
@@ -432,9 +432,9 @@ Bytes World::packets(Flow& flow) {
 
 // What window and credit leave.
 Bytes World::room(const Flow& flow) const {
-  const auto& [decision, standing] = std::tie(flow.decision, flow.standing);
-  return std::min(decision.window - std::min(decision.window, standing.in_flight),
-                  decision.credit - std::min(decision.credit, standing.sent));
+  const auto& [decision, standing] = std::tie(flow.decision, flow.stats);
+  return std::min(decision.window - std::min(decision.window, stats.in_flight),
+                  decision.credit - std::min(decision.credit, stats.sent));
 }
 
 FlowView World::view(const Flow& flow) const {
@@ -450,11 +450,11 @@ FlowView World::view(const Flow& flow) const {
   view.told = flow.heard[0] && flow.newest[0] == wire::decode_grant(flow.said[0]).epoch;
   view.heard = flow.heard[1] && flow.newest[1] == wire::decode_demand(flow.said[1]).epoch;
   view.announced = flow.said[1] != 0;
-  view.held = flow.standing.sent + packet > flow.decision.credit;
+  view.held = flow.stats.sent + packet > flow.decision.credit;
   view.network = flow.decision.limited_by == LimitedBy::kNetwork;
   view.granted = flow.decision.limited_by == LimitedBy::kGrant;
   view.busy_since = flow.busy_since;
-  view.waiting = flow.standing.backlog > 0;
+  view.waiting = flow.stats.backlog > 0;
   return view;
 }
 

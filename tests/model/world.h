@@ -52,7 +52,7 @@ class World {
     uint32_t sender = 0;
     uint32_t receiver = 0;
     Controller* controller = nullptr;  // null: no such flow
-    FlowStanding standing;
+    FlowStats stats;
     Decision decision;
     Bytes unsent = 0;
     int64_t busy_since = 0;  // step in which it began to have a backlog

@@ -56,9 +56,9 @@ RC_GTEST_PROP(OfiMailbox, EveryMessageIsTakenOnceInOrderWhateverTheTiming, (uint
     switch (prng.below(3)) {
       case 0:
         if (end.sent < totals[side] && end.mailbox.has_room()) {
-          end.sent += end.send({.kind = OfiMessage::Kind::kTold, .key = end.sent}, accepted);
+          end.sent += end.send({.kind = OfiMessage::Kind::kNotify, .key = end.sent}, accepted);
         }
-        if (end.mailbox.must_tell() && end.mailbox.has_room_to_tell()) end.send({}, accepted);
+        if (end.mailbox.must_notify() && end.mailbox.has_room_to_notify()) end.send({}, accepted);
         break;
       case 1:
         if (end.on_wire.empty()) break;
@@ -67,7 +67,7 @@ RC_GTEST_PROP(OfiMailbox, EveryMessageIsTakenOnceInOrderWhateverTheTiming, (uint
         break;
       default:
         while (const auto message = end.mailbox.take()) {
-          if (message->kind != OfiMessage::Kind::kTold) continue;
+          if (message->kind != OfiMessage::Kind::kNotify) continue;
           RC_ASSERT(message->key == end.taken);
           ++end.taken;
         }

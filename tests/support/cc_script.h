@@ -77,8 +77,8 @@ class CcScript {
     record(fmt::format("grant {}G epoch={}", rate.gbps(), epoch));
     return *this;
   }
-  CcScript& demand(const FlowStanding& standing) {
-    const auto demand = controller_.demand(now_, standing);
+  CcScript& demand(const FlowStats& stats) {
+    const auto demand = controller_.demand(now_, stats);
     record(demand ? fmt::format("usable {:.1f}G wanted {}", demand->usable.gbps(), demand->wanted)
                   : "nothing to say");
     return *this;

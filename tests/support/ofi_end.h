@@ -62,7 +62,7 @@ class OfiEnd {
   static constexpr FlowLimits kUnlimited{.rate = Rate::from_gbps(1000), .window = 1 << 24};
 
   explicit OfiEnd(const OfiKind& kind, Duration silence_limit = Duration::from_s(10),
-                  uint32_t paths = 1, std::optional<OfiTelling> telling = {}) {
+                  uint32_t paths = 1, std::optional<OfiNotification> notification = {}) {
     nic_ =
         need(OfiNic::open({.name = std::string("ofi:") + kind.provider,
                            .flows = 4,
@@ -70,7 +70,7 @@ class OfiEnd {
                            .regions = 32,
                            .paths = paths,
                            .silence_limit = silence_limit,
-                           .telling = telling},
+                           .notification = notification},
                           need(choose_ofi_provider(kind.provider, kind.domain)), monotonic_now()));
     nic_->set_flow_limits(0, kUnlimited, monotonic_now());
   }

@@ -74,7 +74,7 @@ class PaceNetwork {
       const uint64_t word = wire::encode_grant(hosts_[destination].receiver->grant(id));
       after(one_way(), [this, id, bytes, word] {
         flows_[id].controller->on_grant(now_, wire::decode_grant(word));
-        flows_[id].standing.backlog += bytes;
+        flows_[id].stats.backlog += bytes;
         refresh(id);
         poll(flows_[id].source);
       });
@@ -94,7 +94,7 @@ class PaceNetwork {
 
   Instant now() const { return now_; }
   Bytes received(uint32_t id) const { return flows_[id].received; }
-  Bytes backlog(uint32_t id) const { return flows_[id].standing.backlog; }
+  Bytes backlog(uint32_t id) const { return flows_[id].stats.backlog; }
   // As the sender believes.
   Decision decision(uint32_t id) const { return flows_[id].decision; }
   Grant grant(uint32_t id) const { return hosts_[flows_[id].destination].receiver->grant(id); }
@@ -123,9 +123,9 @@ class PaceNetwork {
     uint32_t source = 0;
     uint32_t destination = 0;
     Controller* controller = nullptr;
-    FlowStanding standing;
+    FlowStats stats;
     Decision decision;
-    Bytes unsent() const { return standing.backlog - standing.in_flight; }
+    Bytes unsent() const { return stats.backlog - stats.in_flight; }
     Pacer pacer{4 * 4160};  // four packets late, as NICs are
     Instant armed = Instant::never();
     Bytes received = 0;
@@ -173,7 +173,7 @@ class PaceNetwork {
   // Tells the receiver what it should know, and takes the decision over.
   void refresh(uint32_t id) {
     Flow& flow = flows_[id];
-    const auto demand = flow.controller->demand(now_, flow.standing);
+    const auto demand = flow.controller->demand(now_, flow.stats);
     if (demand && wire::encode_demand(*demand) != flow.demand_word) {
       flow.demand_word = wire::encode_demand(*demand);
       say([this, id, word = flow.demand_word] {
@@ -204,8 +204,8 @@ class PaceNetwork {
 
   bool may_send(const Flow& flow) const {
     const Bytes packet = std::min(flow.unsent(), config_.environment.mtu);
-    return flow.standing.in_flight + packet <= std::max(flow.decision.window, packet) &&
-           flow.standing.sent + packet <= flow.decision.credit;
+    return flow.stats.in_flight + packet <= std::max(flow.decision.window, packet) &&
+           flow.stats.sent + packet <= flow.decision.credit;
   }
 
   // One packet: the NIC's pacing in bursts of one.
@@ -215,8 +215,8 @@ class PaceNetwork {
     if (flow.unsent() == 0 || !may_send(flow)) return;
     if (now_ < std::max(flow.pacer.next_send(), host.out_free)) return arm(id);
     const Bytes packet = std::min(flow.unsent(), config_.environment.mtu);
-    flow.standing.in_flight += packet;
-    flow.standing.sent += packet;
+    flow.stats.in_flight += packet;
+    flow.stats.sent += packet;
     flow.pacer.on_sent(wire(packet), now_);
     host.out_free = now_ + config_.environment.line_rate.time_for(wire(packet));
     const Instant sent = now_;
@@ -244,15 +244,15 @@ class PaceNetwork {
 
   void hear(uint32_t id, Bytes packet, Instant sent) {
     Flow& flow = flows_[id];
-    flow.standing.in_flight -= packet;
+    flow.stats.in_flight -= packet;
     const Duration serial = link_rate_.time_for(wire(packet));
     flow.controller->on_ack({.now = now_,
                              .rtt = now_ - sent - serial,
                              .acked = packet,
-                             .in_flight = flow.standing.in_flight,
-                             .sent = flow.standing.sent});
-    flow.standing.acked += packet;
-    flow.standing.backlog -= packet;
+                             .in_flight = flow.stats.in_flight,
+                             .sent = flow.stats.sent});
+    flow.stats.acked += packet;
+    flow.stats.backlog -= packet;
     refresh(id);
     poll(flow.source);
   }

@@ -39,7 +39,7 @@ class PassingNic : public Nic {
   size_t poll_signals(std::span<FlowSignal> signals) override {
     return inner_.poll_signals(signals);
   }
-  void tell_arrivals(bool wanted) override { inner_.tell_arrivals(wanted); }
+  void report_arrivals(bool wanted) override { inner_.report_arrivals(wanted); }
   size_t poll_arrivals(std::span<FlowArrival> arrivals) override {
     return inner_.poll_arrivals(arrivals);
   }

@@ -145,13 +145,13 @@ class PaceFlows {
   void round() {
     for (uint32_t flow = 0; flow < kFlows; ++flow) {
       now_ = now_ + Duration::from_ns(300);
-      standing_[flow].backlog = standing_[flow].backlog > 0 ? 0 : 1'000'000;
-      if (standing_[flow].backlog == 0) standing_[flow].acked += 1'000'000;
+      stats_[flow].backlog = stats_[flow].backlog > 0 ? 0 : 1'000'000;
+      if (stats_[flow].backlog == 0) stats_[flow].acked += 1'000'000;
       controllers_[flow]->on_ack({.now = now_,
                                   .rtt = Duration::from_us(9),
                                   .acked = 4096,
                                   .in_flight = 40'960,
-                                  .sent = standing_[flow].acked + 40'960});
+                                  .sent = stats_[flow].acked + 40'960});
       refresh(flow);
       receiver_.on_arrival(now_, flow, 4096, 1000 + flow);
       receiver_.on_foreign_arrival(now_, 4096);
@@ -169,7 +169,7 @@ class PaceFlows {
                                          .base_rtt = Duration::from_us(8)};
 
   void refresh(uint32_t flow) {
-    const auto demand = controllers_[flow]->demand(now_, standing_[flow]);
+    const auto demand = controllers_[flow]->demand(now_, stats_[flow]);
     if (demand) receiver_.on_demand(now_, flow, *demand);
     controllers_[flow]->decide(now_);
   }
@@ -192,7 +192,7 @@ class PaceFlows {
   PaceSenders senders_{kLink, PaceConstants{}, kFlows};
   PaceReceiver receiver_{kLink, kFlows};
   std::array<Controller*, kFlows> controllers_{};
-  std::array<FlowStanding, kFlows> standing_;
+  std::array<FlowStats, kFlows> stats_;
   uint64_t words_ = 0;
 };
 

@@ -35,9 +35,9 @@ class CcPaceBrief : public ::testing::Test {
                             .epoch = epoch_});
     }
   }
-  void want(uint32_t flow, const FlowStanding& standing) {
-    standing_[flow] = standing;
-    flows_[flow]->demand(now_, standing);
+  void want(uint32_t flow, const FlowStats& stats) {
+    stats_[flow] = stats;
+    flows_[flow]->demand(now_, stats);
     flows_[flow]->decide(now_);
   }
   // All those whom a change concerns look at it.
@@ -45,7 +45,7 @@ class CcPaceBrief : public ::testing::Test {
     std::array<uint32_t, kFlows> changed;
     for (int round = 0; round < 8; ++round) {
       const size_t count = senders_.poll_changed(now_, changed);
-      for (const uint32_t flow : std::span(changed).first(count)) want(flow, standing_[flow]);
+      for (const uint32_t flow : std::span(changed).first(count)) want(flow, stats_[flow]);
     }
   }
   double gbps(uint32_t flow) { return flows_[flow]->decide(now_).rate.gbps(); }
@@ -58,7 +58,7 @@ class CcPaceBrief : public ::testing::Test {
   Instant now_ = Instant::from_ns(1'000'000'000);
   PaceSenders senders_{kFabric, clear_core(), kFlows};
   std::array<Controller*, kFlows> flows_{};
-  std::array<FlowStanding, kFlows> standing_{};
+  std::array<FlowStats, kFlows> stats_{};
   uint16_t epoch_ = 0;
 };
 
@@ -175,7 +175,7 @@ TEST_F(CcPaceBrief, TheLastOneGoesOnThoughNobodyWaitsBehindIt) {
 // Each that ends would be a reason for all others to tell their receivers.
 TEST_F(CcPaceBrief, WhoIsNotHeldUpByItsReceiverAdvertisesNoChange) {
   hold(50, false);
-  const FlowStanding brief = {.backlog = kBrief};
+  const FlowStats brief = {.backlog = kBrief};
   for (uint32_t flow = 0; flow < 8; ++flow) want(flow, brief);
   hold(50, false);
   const uint16_t epoch = flows_[7]->demand(now_, brief)->epoch;
@@ -186,8 +186,8 @@ TEST_F(CcPaceBrief, WhoIsNotHeldUpByItsReceiverAdvertisesNoChange) {
 
 TEST_F(CcPaceBrief, WhoIsHeldUpByItsReceiverAdvertisesWhatItCouldUse) {
   hold(55, false);
-  const FlowStanding waiting{.backlog = kBrief};
-  const FlowStanding on_its_way{.backlog = kBrief, .in_flight = kBrief};
+  const FlowStats waiting{.backlog = kBrief};
+  const FlowStats on_its_way{.backlog = kBrief, .in_flight = kBrief};
   for (uint32_t flow = 0; flow < 4; ++flow) want(flow, waiting);
   hold(55, false);
   want(1, on_its_way);
@@ -202,7 +202,7 @@ TEST_F(CcPaceBrief, WhoIsHeldUpByItsReceiverAdvertisesWhatItCouldUse) {
 
 TEST_F(CcPaceBrief, ALongOneAdvertisesWhatOthersLeave) {
   hold(200, false);
-  const FlowStanding busy{.backlog = kEndless};
+  const FlowStats busy{.backlog = kEndless};
   for (uint32_t flow = 0; flow < 3; ++flow) want(flow, busy);
   settle();
   hold(200, false);
@@ -319,7 +319,7 @@ TEST_F(CcPaceBrief, ABacklogThatGrowsIsBriefNoMore) {
 
 TEST_F(CcPaceBrief, WhatIsFarBeyondTheGrantIsNotAdvertised) {
   hold(80, false);
-  const FlowStanding busy{.backlog = kEndless};
+  const FlowStats busy{.backlog = kEndless};
   const uint16_t epoch = flows_[0]->demand(now_, busy)->epoch;
   want(1, busy);  // 320 Gb/s are usable now
   now_ = now_ + Duration::from_us(1);

@@ -49,7 +49,7 @@ TEST(CcPaceJitter, WhatASenderCouldUseIsToldOnceInIt) {
   LinkShare link(environment, 2, PaceConstants{}.regrant);
   PaceController one(environment, PaceConstants{}, link, 0);
   PaceController other(environment, PaceConstants{}, link, 1);
-  const FlowStanding busy{.backlog = kEndless};
+  const FlowStats busy{.backlog = kEndless};
   const Demand alone = *one.demand(now, busy);
   now = now + environment.jitter / 2;
   other.demand(now, busy);

@@ -37,8 +37,8 @@ class CcPaceSender : public ::testing::Test {
     pace_.on_grant(now_, {.rate = Rate::from_gbps(gbps), .validity = kValidity, .epoch = epoch});
   }
   std::optional<Demand> want(Bytes backlog) {
-    standing_.backlog += backlog;
-    return pace_.demand(now_, standing_);
+    stats_.backlog += backlog;
+    return pace_.demand(now_, stats_);
   }
   // Acknowledgements of some round trips, 20 each, without delay.
   void hear(int round_trips) {
@@ -48,22 +48,22 @@ class CcPaceSender : public ::testing::Test {
     }
   }
   std::optional<Demand> acknowledge(Bytes bytes) {
-    standing_.in_flight = 20 * kMtu;
-    standing_.acked += bytes;
-    standing_.backlog -= std::min(bytes, standing_.backlog);
-    standing_.sent = standing_.acked + standing_.in_flight;
+    stats_.in_flight = 20 * kMtu;
+    stats_.acked += bytes;
+    stats_.backlog -= std::min(bytes, stats_.backlog);
+    stats_.sent = stats_.acked + stats_.in_flight;
     pace_.on_ack({.now = now_,
                   .rtt = kRoundTrip,
                   .acked = bytes,
-                  .in_flight = standing_.in_flight,
-                  .sent = standing_.sent});
-    return pace_.demand(now_, standing_);
+                  .in_flight = stats_.in_flight,
+                  .sent = stats_.sent});
+    return pace_.demand(now_, stats_);
   }
   double gbps() { return static_cast<double>(pace_.decide(now_).rate.bps()) / 1e9; }
   void wait(Duration span) { now_ = now_ + span; }
 
   PaceController pace_{kFabric, PaceConstants{}};
-  FlowStanding standing_;
+  FlowStats stats_;
   Instant now_ = Instant::from_ns(1'000'000'000);
 };
 
@@ -291,17 +291,17 @@ TEST_F(CcPaceSender, WhatIsWantedRunsAheadOfWhatHasArrived) {
   Bytes told = 0;  // not modulo anything
   uint16_t epoch = 0;
   for (int i = 0; i < 1000; ++i) {
-    if (standing_.backlog < Bytes{2} << 30) want(Bytes{1} << 30);
+    if (stats_.backlog < Bytes{2} << 30) want(Bytes{1} << 30);
     grant(100, static_cast<uint16_t>(i + 2));
     wait(Duration::from_us(10));
     const auto demand = acknowledge(16 << 20);
     const uint64_t word = wire::encode_demand(*demand);
     const Demand heard = wire::decode_demand(word);
     const auto ahead = static_cast<int32_t>(static_cast<uint32_t>(heard.wanted) -
-                                            static_cast<uint32_t>(standing_.acked));
-    ASSERT_GT(ahead, 0) << "at " << standing_.acked;
-    const Bytes total = standing_.acked + static_cast<Bytes>(ahead);
-    ASSERT_LE(total, standing_.acked + standing_.backlog + kWantedUnit);
+                                            static_cast<uint32_t>(stats_.acked));
+    ASSERT_GT(ahead, 0) << "at " << stats_.acked;
+    const Bytes total = stats_.acked + static_cast<Bytes>(ahead);
+    ASSERT_LE(total, stats_.acked + stats_.backlog + kWantedUnit);
     ASSERT_GE(total + kWantedUnit, told) << "a total only grows";
     told = total;
     epoch = demand->epoch;

@@ -48,31 +48,31 @@ class CcPaceSenders : public ::testing::Test {
 };
 
 TEST_F(CcPaceSenders, ADemandThatNothingAnswersIsSaidAgainSoon) {
-  const FlowStanding standing{.backlog = 1 << 30};
+  const FlowStats stats{.backlog = 1 << 30};
   now_ = now_ + Duration::from_us(1);  // after the grant
-  const auto said = flows_[0]->demand(now_, standing);
+  const auto said = flows_[0]->demand(now_, stats);
   ASSERT_TRUE(said);
   const uint16_t epoch = said->epoch;
   now_ = now_ + Duration::from_us(20);
-  EXPECT_NE(flows_[0]->demand(now_, standing)->epoch, epoch);
+  EXPECT_NE(flows_[0]->demand(now_, stats)->epoch, epoch);
   // An answer makes it wait for as long as a grant holds.
   flows_[0]->on_grant(
       now_,
       {.rate = Rate::from_gbps(400), .aligned = true, .validity = Duration::from_s(9), .epoch = 1});
-  const uint16_t again = flows_[0]->demand(now_, standing)->epoch;
+  const uint16_t again = flows_[0]->demand(now_, stats)->epoch;
   now_ = now_ + Duration::from_us(20);
-  EXPECT_EQ(flows_[0]->demand(now_, standing)->epoch, again);
+  EXPECT_EQ(flows_[0]->demand(now_, stats)->epoch, again);
 }
 
 // To what a flow has already, nothing is answered.
 TEST_F(CcPaceSenders, ADemandThatIsNeverAnsweredIsSaidMoreAndMoreSeldom) {
-  const FlowStanding standing{.backlog = 1 << 30};
+  const FlowStats stats{.backlog = 1 << 30};
   now_ = now_ + Duration::from_us(1);
-  const uint16_t first = flows_[0]->demand(now_, standing)->epoch;
+  const uint16_t first = flows_[0]->demand(now_, stats)->epoch;
   uint16_t last = first;
   for (int i = 0; i < 1000; ++i) {
     now_ = now_ + Duration::from_us(1);
-    last = flows_[0]->demand(now_, standing)->epoch;
+    last = flows_[0]->demand(now_, stats)->epoch;
   }
   EXPECT_GE(last - first, 4);
   EXPECT_LE(last - first, 6) << "16, 32, 64, ... us apart";

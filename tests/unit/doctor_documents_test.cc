@@ -20,7 +20,7 @@ Json document(uint64_t sent, uint64_t acknowledged, uint64_t in_flight, Duration
                      .number = 42,
                      .connections = 2};
   sending.peer.fill(7);
-  sending.standing = {.backlog = 5, .acked = acknowledged, .in_flight = in_flight, .sent = sent};
+  sending.stats = {.backlog = 5, .acked = acknowledged, .in_flight = in_flight, .sent = sent};
   sending.explanation = {
       .limited_by = LimitedBy::kGrant, .rate = Rate::from_gbps(3), .grant = Rate::from_gbps(2)};
   sending.rtt = Duration::from_us(70);

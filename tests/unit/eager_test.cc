@@ -182,7 +182,7 @@ TEST_F(EagerTest, TheSenderIsToldBeforeItsTinyCellsRunOut) {
     take_oldest();
   }
   EXPECT_TRUE(inbox_.many_untold());
-  inbox_.on_told();
+  inbox_.on_reported();
   EXPECT_FALSE(inbox_.many_untold());
 }
 
@@ -193,7 +193,7 @@ TEST_F(EagerTest, TheSenderIsToldBeforeItsLargeCellsRunOut) {
     take_oldest();
   }
   EXPECT_TRUE(inbox_.many_untold());
-  inbox_.on_told();
+  inbox_.on_reported();
   EXPECT_FALSE(inbox_.many_untold());
 }
 
@@ -207,7 +207,7 @@ TEST_F(EagerTest, TheSenderIsToldBeforeNumbersRunOut) {
     take_oldest();
   }
   EXPECT_TRUE(inbox_.many_untold());
-  inbox_.on_told();
+  inbox_.on_reported();
   EXPECT_FALSE(inbox_.many_untold());
 }
 

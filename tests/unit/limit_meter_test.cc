@@ -14,16 +14,16 @@ class LimitMeterTest : public testing::Test {
   void run(double gbps, Duration span, Bytes backlog = 1) {
     for (const Instant end = now_ + span; now_ < end;) {
       now_ = now_ + kTick;
-      standing_.sent += static_cast<Bytes>(gbps * 1e9 / 8 * kTick.seconds());
-      standing_.backlog = backlog;
-      meter_.look(now_, told_, standing_);
+      stats_.sent += static_cast<Bytes>(gbps * 1e9 / 8 * kTick.seconds());
+      stats_.backlog = backlog;
+      meter_.look(now_, told_, stats_);
     }
   }
-  LimitedBy limit() const { return meter_.limit(told_, standing_); }
+  LimitedBy limit() const { return meter_.limit(told_, stats_); }
   uint64_t count(LimitedBy limit) const { return meter_.counts()[static_cast<size_t>(limit)]; }
 
   Explanation told_{.limited_by = LimitedBy::kGrant, .rate = Rate::from_gbps(10)};
-  FlowStanding standing_;
+  FlowStats stats_;
   LimitMeter meter_;
   Instant now_;
 };
@@ -47,10 +47,10 @@ TEST_F(LimitMeterTest, WithoutABacklogItIsTheApplication) {
   run(0, Duration::from_ms(50), 0);
   EXPECT_EQ(limit(), LimitedBy::kApplication);
   EXPECT_EQ(count(LimitedBy::kApplication), 10U);
-  standing_.backlog = 1;
+  stats_.backlog = 1;
   EXPECT_EQ(limit(), LimitedBy::kHost) << "as before the short pause";
   run(0, Duration::from_ms(200), 0);
-  standing_.backlog = 1;
+  stats_.backlog = 1;
   EXPECT_EQ(limit(), LimitedBy::kGrant) << "what was long ago says nothing";
 }
 
@@ -78,11 +78,11 @@ TEST_F(LimitMeterTest, TheLimitIsHalfOfTheRate) {
   const auto after_a_span = [](Bytes sent, Duration span) {
     LimitMeter meter;
     Explanation told{.limited_by = LimitedBy::kGrant, .rate = Rate::from_bps(800'000'000)};
-    FlowStanding standing{.backlog = 1};
-    meter.look(Instant(), told, standing);
-    standing.sent += sent;
-    meter.look(Instant() + span, told, standing);
-    return meter.limit(told, standing);
+    FlowStats stats{.backlog = 1};
+    meter.look(Instant(), told, stats);
+    stats.sent += sent;
+    meter.look(Instant() + span, told, stats);
+    return meter.limit(told, stats);
   };
   const Duration span = Duration::from_ms(20);
   constexpr Bytes kHalf = 1'000'000 - (64 << 10);  // in 20 ms
@@ -97,7 +97,7 @@ TEST_F(LimitMeterTest, WhatWasMeasuredCountsForSomeTime) {
   const Instant measured = now_;
   const auto at = [&](Duration later) {
     LimitMeter meter = meter_;
-    meter.look(measured + later, told_, {.backlog = 0, .sent = standing_.sent});
+    meter.look(measured + later, told_, {.backlog = 0, .sent = stats_.sent});
     return meter.limit(told_, {.backlog = 1});
   };
   EXPECT_EQ(at(Duration::from_ms(200)), LimitedBy::kHost);

@@ -85,7 +85,7 @@ TEST_F(MessengerStatusTest, ASenderWithoutABufferAwaitsItsPeer) {
   EXPECT_TRUE(flow.awaits_peer);
   EXPECT_EQ(flow.writes, 0U);
   EXPECT_GE(flow.still, Duration::from_ms(2900));
-  EXPECT_EQ(flow.standing.acked, 0U);
+  EXPECT_EQ(flow.stats.acked, 0U);
   EXPECT_EQ(status(1).requests, 0U) << "the receiver knows of nothing";
 }
 
@@ -105,10 +105,10 @@ TEST_F(MessengerStatusTest, WhatHasMovedIsCounted) {
   run_for(Duration::from_ms(50));
   ASSERT_EQ(requests_[0].state(), MessageRequest::State::kDone);
   const FlowStatus flow = status(0);
-  EXPECT_EQ(flow.standing.acked, kBytes);
-  EXPECT_EQ(flow.standing.sent, kBytes) << "nothing was lost";
-  EXPECT_EQ(flow.standing.in_flight, 0U);
-  EXPECT_EQ(flow.standing.backlog, 0U);
+  EXPECT_EQ(flow.stats.acked, kBytes);
+  EXPECT_EQ(flow.stats.sent, kBytes) << "nothing was lost";
+  EXPECT_EQ(flow.stats.in_flight, 0U);
+  EXPECT_EQ(flow.stats.backlog, 0U);
   EXPECT_GT(flow.rtt, Duration());
   EXPECT_EQ(flow.requests, 0U);
 }
@@ -159,7 +159,7 @@ TEST_F(MessengerStatusTest, WritesThatNobodyAcknowledgesAreTold) {
   EXPECT_EQ(flow.requests, 1U);
   EXPECT_GT(flow.writes, 0U);
   EXPECT_FALSE(flow.awaits_peer);
-  EXPECT_GT(flow.standing.backlog, 0U);
+  EXPECT_GT(flow.stats.backlog, 0U);
   send();  // for which there is no buffer
   run_for(Duration::from_ms(1));
   EXPECT_FALSE(status(0).awaits_peer) << "not as long as those writes are out";

@@ -18,7 +18,7 @@ using testing::Not;
 
 FlowStatus sending(LimitedBy limit, Duration rtt) {
   FlowStatus flow{.sending = true, .state = FlowState::kOpen, .connections = 2};
-  flow.standing = {.backlog = 100, .in_flight = 40};
+  flow.stats = {.backlog = 100, .in_flight = 40};
   flow.explanation = {.limited_by = limit, .rate = Rate::from_gbps(8), .grant = Rate::from_gbps(4)};
   flow.rtt = rtt;
   flow.writes = 3;

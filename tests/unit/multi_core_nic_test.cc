@@ -203,7 +203,7 @@ TEST_F(CoresTogether, WhatWasAcknowledgedIsToldAfterAHalt) {
 // The rings of an owner who has not looked for long are full, and it is the owner who halts.
 TEST_F(CoresTogether, AreHaltedHoweverMuchNobodyHasTaken) {
   const HangsNot watchdog;
-  for (size_t side = 0; side < 2; ++side) nic(side).tell_arrivals(true);
+  for (size_t side = 0; side < 2; ++side) nic(side).report_arrivals(true);
   connect();
   constexpr uint32_t kWrites = 80;
   auto& from = memory(0, kWrites * kWrite);

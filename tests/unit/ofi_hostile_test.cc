@@ -84,7 +84,7 @@ TEST_P(OfiHostileTest, WhoHasTakenMoreThanThereWasBreaksTheProtocol) {
 }
 
 TEST_P(OfiHostileTest, WriteThatIsLongerThanAnyBreaksTheProtocol) {
-  say({.kind = Kind::kTold, .key = 5, .length = OfiTraits::kMaxWrite + 1});
+  say({.kind = Kind::kNotify, .key = 5, .length = OfiTraits::kMaxWrite + 1});
   expect_broken("the peer breaks the protocol");
   EXPECT_EQ(end_->received(id_), 0U);
   expect_others_go_on();

@@ -28,10 +28,10 @@ struct Ends {
                 sizeof(OfiMessage) - skipped);
   }
   void a_sends(uint32_t key) {
-    carry(a.send({.kind = OfiMessage::Kind::kTold, .key = key}), rings_b);
+    carry(a.send({.kind = OfiMessage::Kind::kNotify, .key = key}), rings_b);
   }
   void b_sends(uint32_t key) {
-    carry(b.send({.kind = OfiMessage::Kind::kTold, .key = key}), rings_a);
+    carry(b.send({.kind = OfiMessage::Kind::kNotify, .key = key}), rings_a);
   }
 
   OfiRings rings_a;
@@ -71,24 +71,24 @@ TEST(OfiMailbox, PlacesAreKeptForWhatMakesRoom) {
   }
   EXPECT_FALSE(ends.a.has_room());
   for (uint32_t i = kRoom; i < OfiRings::kMessages; ++i) {
-    ASSERT_TRUE(ends.a.has_room_to_tell()) << i;
+    ASSERT_TRUE(ends.a.has_room_to_notify()) << i;
     ends.a_sends(i);
   }
-  EXPECT_FALSE(ends.a.has_room_to_tell());
+  EXPECT_FALSE(ends.a.has_room_to_notify());
   for (uint32_t i = 0; i < OfiRings::kMessages; ++i) EXPECT_EQ(ends.b.take()->key, i);
 }
 
 TEST(OfiMailbox, WhatIsTakenMakesRoomOnceItIsTold) {
   Ends ends;
   while (ends.a.has_room()) ends.a_sends(0);
-  EXPECT_FALSE(ends.b.must_tell());
+  EXPECT_FALSE(ends.b.must_notify());
   for (uint32_t taken = 1; taken <= kRoom; ++taken) {
     ASSERT_TRUE(ends.b.take());
-    EXPECT_EQ(ends.b.must_tell(), taken >= 32) << taken;
+    EXPECT_EQ(ends.b.must_notify(), taken >= 32) << taken;
   }
   EXPECT_FALSE(ends.a.has_room());
   ends.b_sends(1);
-  EXPECT_FALSE(ends.b.must_tell());
+  EXPECT_FALSE(ends.b.must_notify());
   ASSERT_TRUE(ends.a.take());
   EXPECT_TRUE(ends.a.has_room());
   EXPECT_FALSE(ends.a.nonsense());
@@ -99,13 +99,13 @@ TEST(OfiMailbox, WhatWasNotHandedOverIsSentAgainAndToldAgain) {
   for (int i = 0; i < 40; ++i) ends.a_sends(0);
   while (ends.b.take()) {
   }
-  ASSERT_TRUE(ends.b.must_tell());
+  ASSERT_TRUE(ends.b.must_notify());
   const auto lost = ends.b.send({});
   ends.b.take_back();
-  EXPECT_TRUE(ends.b.must_tell()) << "the peer has not been told";
+  EXPECT_TRUE(ends.b.must_notify()) << "the peer has not been told";
   const auto again = ends.b.send({.kind = OfiMessage::Kind::kTaken, .key = 3});
   EXPECT_EQ(again.place, lost.place);
-  EXPECT_FALSE(ends.b.must_tell());
+  EXPECT_FALSE(ends.b.must_notify());
   Ends::carry(again, ends.rings_a);
   EXPECT_EQ(ends.a.take()->key, 3U);
   EXPECT_FALSE(ends.a.take());
@@ -128,7 +128,7 @@ TEST(OfiMailbox, ThePeerCannotHaveTakenMoreThanThereWas) {
     Ends ends;
     ends.b_sends(0);
     ends.b_sends(0);
-    OfiMessage message = *ends.a.send({.kind = OfiMessage::Kind::kTold}).message;
+    OfiMessage message = *ends.a.send({.kind = OfiMessage::Kind::kNotify}).message;
     message.taken = taken;
     message.check = message.make_check(Ends::kB);
     ends.rings_b.in[0] = message;
@@ -157,7 +157,7 @@ TEST(OfiMailbox, MessagesOfAnEarlierQueuePairAreNotThere) {
   OfiMailbox a(rings_a, 1);
   OfiMailbox earlier(rings_b, 2);
   a.join(2);
-  for (int i = 0; i < 70 && a.has_room_to_tell(); ++i) Ends::carry(a.send({}), rings_b);
+  for (int i = 0; i < 70 && a.has_room_to_notify(); ++i) Ends::carry(a.send({}), rings_b);
   OfiMailbox later(rings_b, 66);  // in the same slot
   EXPECT_FALSE(later.take());
   // One that comes late.

@@ -122,24 +122,25 @@ TEST_F(OfiProviderTest, OrderCountsWhereItHoldsForTheLargestWrite) {
 }
 
 TEST_F(OfiProviderTest, TellsOfWritesByTheBestThatThereIs) {
-  EXPECT_EQ(traits().telling, OfiTelling::kWithWrite);
+  EXPECT_EQ(traits().notification, OfiNotification::kWithWrite);
   info_->tx_attr->rma_iov_limit = 1;
-  EXPECT_EQ(traits().telling, OfiTelling::kAfterWrite);
+  EXPECT_EQ(traits().notification, OfiNotification::kAfterWrite);
   info_->tx_attr->rma_iov_limit = 4;
   info_->tx_attr->iov_limit = 1;
-  EXPECT_EQ(traits().telling, OfiTelling::kAfterWrite);
+  EXPECT_EQ(traits().notification, OfiNotification::kAfterWrite);
   info_->tx_attr->iov_limit = 4;
   info_->domain_attr->mr_mode = FI_MR_ALLOCATED;
-  EXPECT_EQ(traits().telling, OfiTelling::kAfterWrite) << "a device may write parts in any order";
+  EXPECT_EQ(traits().notification, OfiNotification::kAfterWrite)
+      << "a device may write parts in any order";
   info_->domain_attr->mr_mode = 0;
   info_->tx_attr->msg_order = FI_ORDER_NONE;
-  EXPECT_EQ(traits().telling, OfiTelling::kAfterDelivery);
+  EXPECT_EQ(traits().notification, OfiNotification::kAfterDelivery);
 }
 
 TEST_F(OfiProviderTest, CompletionDataTellsOfNothing) {
   info_->domain_attr->cq_data_size = 8;
   info_->tx_attr->rma_iov_limit = 1;
-  EXPECT_EQ(traits().telling, OfiTelling::kAfterWrite);
+  EXPECT_EQ(traits().notification, OfiNotification::kAfterWrite);
 }
 
 TEST_F(OfiProviderTest, WritesAreAsLongAsCanBeTold) {

@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(Over, OfiWaitingTest, test::every_ofi_kind(), test::ofi
 TEST_P(OfiWaitingTest, PeerThatIsSlowToTakeMessagesIsWaitedFor) {
   constexpr uint32_t kWrites = 400;
   OfiEnd from(kind());
-  OfiEnd to(kind(), Duration::from_s(10), 1, OfiTelling::kAfterDelivery);
+  OfiEnd to(kind(), Duration::from_s(10), 1, OfiNotification::kAfterDelivery);
   const OfiConnection ends = connect(from, to, {.work_requests = kWrites});
   const auto& source = from.memory(64, Access::kLocalRead, 7);
   const auto& sink = to.memory(64, Access::kRemoteWrite);

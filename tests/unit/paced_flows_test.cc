@@ -324,7 +324,7 @@ TEST(PacedFlows, AnArrivalTellsAllSinceTheLastOnce) {
   PacedNic nic(4);
   nic.flows.on_arrived(3, 7);
   EXPECT_TRUE(nic.arrivals().empty()) << "nobody wants to know";
-  nic.flows.tell_arrivals(true);
+  nic.flows.report_arrivals(true);
   nic.flows.on_arrived(3, 100);
   nic.flows.on_arrived(3, 20);
   const auto told = nic.arrivals();
@@ -342,7 +342,7 @@ TEST(PacedFlows, AnArrivalTellsAllSinceTheLastOnce) {
 
 TEST(PacedFlows, WhatFindsNoRoomIsToldLater) {
   PacedNic nic(3);
-  nic.flows.tell_arrivals(true);
+  nic.flows.report_arrivals(true);
   for (const FlowId flow : {2U, 0U, 1U}) {
     nic.flows.on_acknowledged(flow, 1, Duration());
     nic.flows.on_arrived(flow, 1);
@@ -359,7 +359,7 @@ TEST(PacedFlows, WhatFindsNoRoomIsToldLater) {
 
 TEST(PacedFlows, AFlowThatEndsForgets) {
   PacedNic nic(2);
-  nic.flows.tell_arrivals(true);
+  nic.flows.report_arrivals(true);
   nic.open(1, {0, 1}, {.rate = kFast, .window = kWide, .credit = kWrite});
   nic.post(1, 0, 2);
   EXPECT_EQ(nic.take_turns(), (Slots{0})) << "its credit";
@@ -390,7 +390,7 @@ TEST(PacedFlows, AFlowThatEndsForgets) {
 
 TEST(PacedFlows, AFlowWithAQueuePairLeftForgetsNothing) {
   PacedNic nic(1);
-  nic.flows.tell_arrivals(true);
+  nic.flows.report_arrivals(true);
   nic.open(0, {0, 1});
   nic.flows.on_acknowledged(0, kWrite, Duration());
   nic.flows.on_arrived(0, kWrite);

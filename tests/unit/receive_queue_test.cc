@@ -280,7 +280,7 @@ TEST_F(ReceiveQueueTest, ARenewedOneHasForgottenItsReceives) {
   EXPECT_EQ(queue_.renew(), 50U) << "of those that were not filled";
   EXPECT_EQ(queue_.posted_bytes(), 0U);
   EXPECT_TRUE(queue_.idle());
-  EXPECT_TRUE(queue_.all_told());
+  EXPECT_TRUE(queue_.all_advertised());
   EXPECT_FALSE(queue_.uses(1));
   EXPECT_EQ(queue_.completed_slots(), 3U);
   EXPECT_EQ(queue_.on_write({.slot = 1, .writes = 1}, 1, &progress_), kProtocolError)

@@ -25,7 +25,7 @@ Instant read_clock() {
 class SoftPortArrivals : public ::testing::Test {
  protected:
   SoftPortArrivals() {
-    pair_.nic(0).tell_arrivals(true);
+    pair_.nic(0).report_arrivals(true);
     clock_asked = 0;
   }
 

@@ -28,7 +28,7 @@ SoftNicConfig config_for(uint64_t seed) {
 struct World {
   explicit World(uint64_t seed) : pair(config_for(seed)), ends(pair.connect()) {
     pair.limit(0, 0, {.rate = Rate::from_gbps(1'000'000), .window = Bytes{1} << 40});
-    pair.nic(1).tell_arrivals(seed % 2 == 0);
+    pair.nic(1).report_arrivals(seed % 2 == 0);
   }
   void post(Prng& prng) {
     const Bytes length = prng.chance(0.5) ? prng.below(200) : prng.below(kMemory / 2);

@@ -25,7 +25,7 @@ Json document(pid_t pid, Duration uptime, const Counts& counts, double still_s =
                      .peer_address = "192.0.2.7:4791",
                      .number = 42,
                      .connections = 1};
-  sending.standing = {.backlog = 4096, .acked = counts.bytes, .sent = counts.bytes};
+  sending.stats = {.backlog = 4096, .acked = counts.bytes, .sent = counts.bytes};
   sending.explanation = {.limited_by = LimitedBy::kGrant, .rate = Rate::from_gbps(3)};
   sending.rtt = Duration::from_us(70);
   if (still_s > 0) {

@@ -97,13 +97,13 @@ class LaneRecoveries : public testing::Test {
       case Step::kReplace:
         ++end.connections;
         return end.recovery.on_replaced();
-      case Step::kTellReady:
+      case Step::kSendReady:
         message.kind = Kind::kReady;
         [[fallthrough]];
-      case Step::kTellOffer:
+      case Step::kSendOffer:
         if (message.kind == Kind::kOffer) message.end.queue_pair = end.connections;
         ends_[1 - side].arriving.push_back(message);
-        return end.recovery.on_told();
+        return end.recovery.on_sent();
       case Step::kJoin:
         EXPECT_EQ(end.recovery.offer().end.queue_pair, end.connections) << "of one generation";
         ++end.joins;

@@ -230,7 +230,7 @@ TEST_F(VerbsNicTest, ArrivalsWakeASleeper) {
 
 TEST_F(VerbsNicTest, ArrivalsAreToldPerFlow) {
   open();
-  nics_[1]->tell_arrivals(true);
+  nics_[1]->report_arrivals(true);
   for (uint64_t id = 0; id < 3; ++id) post(write(id, 1000));
   ASSERT_TRUE(wait(1, 3));
   std::array<FlowArrival, 4> arrivals;

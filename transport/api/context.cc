@@ -77,7 +77,7 @@ Result<Groups> open_groups(std::span<const NicGroup> chosen, const Params& param
 }
 
 // Who named no NIC would wonder.
-void tell_of_flaws(const std::vector<NicCandidate>& candidates, const LogSink& log) {
+void report_flaws(const std::vector<NicCandidate>& candidates, const LogSink& log) {
   std::string names;
   std::string_view flaw;
   for (const NicCandidate& candidate : candidates) {
@@ -118,7 +118,7 @@ Result<std::unique_ptr<Context>> Context::open(const Options& options) {
   if (!key) return tl::unexpected(key.error());
   GpuWays gpu_ways(params->gpu, log);
   std::vector<NicCandidate> candidates = list_nics();
-  if (params->nics.empty()) tell_of_flaws(candidates, log);
+  if (params->nics.empty()) report_flaws(candidates, log);
   auto groups = open_chosen(std::move(candidates), *params, log, gpu_ways);
   if (!groups) return tl::unexpected(groups.error());
   return gpu_ways.apply(std::make_unique<EngineContext>(std::move(*params), std::move(*groups), log,

@@ -11,7 +11,7 @@ namespace pacecar {
 namespace {
 
 // What has been told is forgotten then, and told again.
-constexpr size_t kMaxTold = 4096;
+constexpr size_t kMaxReported = 4096;
 
 // "roce", or "roce+soft" of joined NICs of different kinds.
 std::string networks_of(const OwnDevice& device) {
@@ -34,8 +34,8 @@ void StandIns::tell(const OwnDevice& asked, const OwnDevice& used, const std::st
       networks_of(asked));
   {
     const std::lock_guard lock(mutex_);
-    if (told_.size() == kMaxTold) told_.clear();
-    if (!told_.insert(line).second) return;
+    if (reported_.size() == kMaxReported) reported_.clear();
+    if (!reported_.insert(line).second) return;
   }
   used.nics.front().log(LogLevel::kInfo, line);
 }

@@ -36,7 +36,7 @@ class StandIns {
 
  private:
   std::mutex mutex_;
-  std::set<std::string> told_;  // bounded
+  std::set<std::string> reported_;  // bounded
 };
 
 struct OwnDevices {

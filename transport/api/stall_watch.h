@@ -23,18 +23,18 @@ class StallWatch {
     const std::optional<Stall> found = at.nic.engine->exclusively(
         [&stall](const Messenger& messenger, Nic&, Instant) { return stall(messenger); });
     const std::string end = fmt::format("{} {} over {}", what, at.peer, at.nic.name);
-    if (found && !told_) {
-      told_ = level_of(*found);
-      at.nic.log(*told_, describe(*found, end));
-    } else if (!found && told_) {
-      at.nic.log(*told_, end + " moves again");
-      told_.reset();
+    if (found && !reported_) {
+      reported_ = level_of(*found);
+      at.nic.log(*reported_, describe(*found, end));
+    } else if (!found && reported_) {
+      at.nic.log(*reported_, end + " moves again");
+      reported_.reset();
     }
   }
 
  private:
   uint64_t seen_ = 0;
-  std::optional<LogLevel> told_;  // of a stall that is not over
+  std::optional<LogLevel> reported_;  // of a stall that is not over
 };
 
 }  // namespace pacecar

@@ -84,10 +84,10 @@ Json flow_json(const FlowStatus& flow) {
                {"core_bps", flow.explanation.core.bps()},
                {"budget_bps", flow.explanation.budget.bps()},
                {"rtt_ns", flow.rtt.ns()},
-               {"backlog_bytes", flow.standing.backlog},
-               {"in_flight_bytes", flow.standing.in_flight},
-               {"sent_bytes", flow.standing.sent},
-               {"acknowledged_bytes", flow.standing.acked},
+               {"backlog_bytes", flow.stats.backlog},
+               {"in_flight_bytes", flow.stats.in_flight},
+               {"sent_bytes", flow.stats.sent},
+               {"acknowledged_bytes", flow.stats.acked},
                {"unacknowledged_writes", flow.writes}});
   return json;
 }

@@ -63,8 +63,8 @@ void add_sending(const FlowStatus& flow, NicFigures& figures) {
   limited_by(flow.explanation.limited_by, figures) += 1;
   figures.rate += bytes_per_second(flow.explanation.rate);
   figures.granted_to_us += bytes_per_second(flow.explanation.grant);
-  figures.backlog += static_cast<double>(flow.standing.backlog);
-  figures.in_flight += static_cast<double>(flow.standing.in_flight);
+  figures.backlog += static_cast<double>(flow.stats.backlog);
+  figures.in_flight += static_cast<double>(flow.stats.in_flight);
   figures.unacknowledged_writes += flow.writes;
 }
 

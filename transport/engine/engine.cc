@@ -165,8 +165,8 @@ void Engine::expect(const TrafficHint& hint) {
 }
 
 size_t Engine::drain_submissions(Instant now) {
-  if (const uint64_t hint = hint_.load(std::memory_order_relaxed); hint != hint_told_) {
-    hint_told_ = hint;
+  if (const uint64_t hint = hint_.load(std::memory_order_relaxed); hint != hint_applied_) {
+    hint_applied_ = hint;
     messenger_->hint({.peers = static_cast<uint32_t>(hint >> 32),
                       .connections_per_peer = static_cast<uint32_t>(hint)},
                      now);

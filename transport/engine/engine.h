@@ -138,7 +138,7 @@ class Engine {
 
   std::atomic<uint64_t> stall_changes_{0};
   std::atomic<uint64_t> hint_{0};  // of expect(): one word, so that no caller waits
-  uint64_t hint_told_ = 0;         // to the messenger; with the lock held
+  uint64_t hint_applied_ = 0;      // to the messenger; with the lock held
 
   std::mutex mutex_;
   Instant deadline_;             // of the poll loop, after the last poll that moved anything

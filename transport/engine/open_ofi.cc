@@ -53,11 +53,12 @@ std::string pci_path(const fi_info& info) {
 }
 
 std::string abilities(const OfiTraits& traits) {
-  const std::string_view telling =
-      traits.telling == OfiTelling::kWithWrite    ? "tells of writes with them"
-      : traits.telling == OfiTelling::kAfterWrite ? "tells of writes by a message behind them"
-                                                  : "tells of writes once they are acknowledged";
-  return fmt::format("{}; {} writes, up to {} bytes inline; {}; {}", telling,
+  const std::string_view notification = traits.notification == OfiNotification::kWithWrite
+                                            ? "tells of writes with them"
+                                        : traits.notification == OfiNotification::kAfterWrite
+                                            ? "tells of writes by a message behind them"
+                                            : "tells of writes once they are acknowledged";
+  return fmt::format("{}; {} writes, up to {} bytes inline; {}; {}", notification,
                      traits.ordered ? "ordered" : "unordered", traits.inject,
                      traits.host_only ? "this host only" : "leaves the host",
                      traits.gpu_memory ? "GPU memory" : "memory of the host");

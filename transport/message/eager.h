@@ -157,14 +157,14 @@ class EagerInbox {
   bool empty() const { return occupied_ == 0; }
   uint64_t freed() const { return freed_; }
   // The sender knows of all that was freed until now; it has few cells left otherwise.
-  void on_told() {
+  void on_reported() {
     untold_tiny_ = untold_large_ = 0;
-    told_ = freed_;
+    reported_ = freed_;
   }
   bool many_untold() const {
     return untold_tiny_ >= EagerCells::kTinyCells / 2 ||
            untold_large_ >= EagerCells::kLargeCells - 1 ||
-           freed_ - told_ >= EagerCells::kMessages / 2;
+           freed_ - reported_ >= EagerCells::kMessages / 2;
   }
 
  private:
@@ -177,7 +177,7 @@ class EagerInbox {
   std::array<uint32_t, EagerCells::kCells> held_{};  // messages in each cell
   uint32_t occupied_ = 0;                            // cells that hold some
   uint64_t freed_ = 0;                               // all below this number
-  uint64_t told_ = 0;
+  uint64_t reported_ = 0;
   uint32_t untold_tiny_ = 0;
   uint32_t untold_large_ = 0;
 };

@@ -11,7 +11,7 @@ namespace pacecar {
 
 // What a work request's id says: whose completion it is.
 struct WorkId {
-  enum class Kind : uint8_t { kData, kTell, kWord, kClose, kNote, kWant };
+  enum class Kind : uint8_t { kData, kSlots, kWord, kClose, kNote, kWant };
   Kind kind = Kind::kData;
   uint32_t owner = 0;   // connection or flow
   uint32_t number = 0;  // kData: of the send
@@ -66,7 +66,7 @@ struct Messenger::Flow {
   bool undecided = false;    // sending: something has changed since its limits were decided
   uint32_t weight = 1;       // the largest of its connections'
   uint32_t writes = 0;       // sending: at the NIC
-  FlowStanding standing;
+  FlowStats stats;
   Instant last_word;
   Instant leave_at;
   Duration rtt;
@@ -107,7 +107,7 @@ struct Messenger::Sender {
   bool held = false;
   bool closed = false;   // by the application
   bool lingers = false;  // closed, while copies of what was done for the application are under way
-  bool close_told = false;
+  bool close_sent = false;
   bool peer_closed = false;
   bool close_outstanding = false;
 };
@@ -126,15 +126,15 @@ struct Messenger::Receiver {
   RemotePlace remote_table;  // the peer's SendTable
   MessageFailure failure = MessageFailure::kNone;
   Progress progress;
-  uint32_t tells_outstanding = 0;
-  uint64_t tells_done = 0;
+  uint32_t slot_writes_outstanding = 0;
+  uint64_t slot_writes_done = 0;
   uint32_t notes_outstanding = 0;
   uint64_t notes_done = 0;
-  Instant tell_at = Instant::never();    // at the latest; never: nothing to tell
+  Instant advertise_at = Instant::never();  // at the latest; never: nothing to tell
   uint64_t completed_slots = 0;          // that the peer is told of when we close
   Instant close_due = Instant::never();  // the peer has closed: what arrived is awaited until then
   bool closed = false;
-  bool close_told = false;
+  bool close_sent = false;
   bool peer_closed = false;
   bool close_outstanding = false;
 };

@@ -30,7 +30,7 @@ struct FlowStatus {
   uint64_t number = 0;       // the sender's; with both NICs' identities it names the flow
   uint32_t connections = 0;
   uint32_t weight = 1;
-  FlowStanding standing;    // sending
+  FlowStats stats;          // sending
   Explanation explanation;  // receiving: `grant` alone, what we let the sender send
   LimitCounts limits{};     // sending: how often each was found, since the flow began
   Duration rtt;             // sending; smoothed

@@ -16,15 +16,15 @@ using LimitCounts = std::array<uint64_t, kLimits.size()>;
 class LimitMeter {
  public:
   // From time to time, while the flow is served: measures, and counts what limits it.
-  void look(Instant now, const Explanation& told, const FlowStanding& standing) {
-    measure(now, standing);
-    ++counts_[static_cast<size_t>(limit(told, standing))];
+  void look(Instant now, const Explanation& told, const FlowStats& stats) {
+    measure(now, stats);
+    ++counts_[static_cast<size_t>(limit(told, stats))];
   }
 
   // As of now. A flow that sends less than half of what it may is not held back by its rate. A
   // grant of just the budget is the budget's doing: the receiver has the same one.
-  LimitedBy limit(const Explanation& told, const FlowStanding& standing) const {
-    if (standing.backlog == 0) return LimitedBy::kApplication;
+  LimitedBy limit(const Explanation& told, const FlowStats& stats) const {
+    if (stats.backlog == 0) return LimitedBy::kApplication;
     if (measured_ && used_ < told.rate.bps() / 2) return LimitedBy::kHost;
     const uint64_t budget = told.budget.bps();
     const bool at_budget = budget > 0 && told.rate.bps() >= budget - budget / kNearBudget;
@@ -40,22 +40,22 @@ class LimitMeter {
   static constexpr Bytes kSlack = 64 << 10;  // that a span may miss by chance
 
   // Of a span at whose looks there was always something to send; it counts for some time.
-  void measure(Instant now, const FlowStanding& standing) {
+  void measure(Instant now, const FlowStats& stats) {
     if (measured_ && now - measured_at_ > kFresh) measured_ = false;
-    if (standing.backlog == 0) {
+    if (stats.backlog == 0) {
       began_ = false;
       return;
     }
     if (began_ && now - since_ < kSpan) return;
     if (began_) {
-      const Bytes sent = standing.sent - sent_ + kSlack;
+      const Bytes sent = stats.sent - sent_ + kSlack;
       used_ = static_cast<uint64_t>(static_cast<double>(sent) * 8 / (now - since_).seconds());
       measured_ = true;
       measured_at_ = now;
     }
     began_ = true;
     since_ = now;
-    sent_ = standing.sent;
+    sent_ = stats.sent;
   }
 
   LimitCounts counts_{};

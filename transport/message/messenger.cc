@@ -77,15 +77,15 @@ Messenger::Messenger(Nic& nic, const MessengerConfig& config, std::unique_ptr<Al
       receivers_(config.max_connections),
       matching_(config.max_connections),
       posting_(config.max_connections),
-      telling_(config.max_connections),
-      speaking_(nic.caps().flows),
+      to_advertise_(config.max_connections),
+      word_pending_(nic.caps().flows),
       unsettled_(nic.caps().flows),
-      minded_senders_(config.max_connections),
-      minded_receivers_(config.max_connections),
+      open_senders_(config.max_connections),
+      open_receivers_(config.max_connections),
       next_flow_number_(config.first_flow_number),
       now_(now),
       next_housekeeping_(now) {
-  nic_.tell_arrivals(allocator_->wants_arrivals());
+  nic_.report_arrivals(allocator_->wants_arrivals());
 }
 
 // Peers write into our words and tables until the queue pairs are gone.
@@ -266,9 +266,9 @@ bool Messenger::send(ConnectionId connection, const SendOperation& operation) {
   }
   if (!sender.queue.post(operation)) return false;
   matching_.add(connection);
-  minded_senders_.add(connection);
+  open_senders_.add(connection);
   look_ = true;
-  house_busy_ = true;
+  housekeeping_due_ = true;
   return true;
 }
 
@@ -299,18 +299,18 @@ bool Messenger::receive(ConnectionId connection, const ReceiveOperation& operati
     if (receiver.flow->obeys) allocator_->on_finished(now, receiver.flow->id, bytes);
     return true;
   }
-  telling_.add(connection);
-  minded_receivers_.add(connection);
-  house_busy_ = true;
+  to_advertise_.add(connection);
+  open_receivers_.add(connection);
+  housekeeping_due_ = true;
   return true;
 }
 
 void Messenger::forget_memory(uint32_t key) {
-  for (size_t i = 0; i < minded_senders_.size(); ++i) {
-    senders_[minded_senders_[i]].queue.forget_memory(key);
+  for (size_t i = 0; i < open_senders_.size(); ++i) {
+    senders_[open_senders_[i]].queue.forget_memory(key);
   }
-  for (size_t i = 0; i < minded_receivers_.size(); ++i) {
-    Receiver& receiver = receivers_[minded_receivers_[i]];
+  for (size_t i = 0; i < open_receivers_.size(); ++i) {
+    Receiver& receiver = receivers_[open_receivers_[i]];
     if (receiver.queue.uses(key)) fail_connection(receiver, MessageFailure::kMemoryGone);
   }
 }

@@ -249,7 +249,7 @@ class Messenger {
   void on_grant(Flow& flow, uint64_t word, Instant now);
   uint64_t grant_word(const Flow& flow) const;
   Bytes write_bytes(const Flow& flow) const;
-  void say(const Flow& flow, uint64_t word);
+  void queue_word(const Flow& flow, uint64_t word);
   void post_word(Flow& flow, Instant now);
   bool post_control(Flow& flow, const WorkRequest& write);
 
@@ -260,7 +260,7 @@ class Messenger {
   void on_received(const Completion& completion, Instant now);
   void poll_signals(Instant now);
   void poll_arrivals(Instant now);
-  void tell_counts(Instant now);
+  void report_counts(Instant now);
   void poll_changed(Instant now);
   void on_signal(Flow& flow, const FlowSignal& signal, Instant now);
   bool memory_changed();
@@ -270,16 +270,16 @@ class Messenger {
   // Returns the most that one sender has posted.
   Bytes poll_posting(Instant now);
   Bytes post_writes(Sender& sender, Instant now);
-  void poll_telling(Instant now);
+  void poll_advertising(Instant now);
   void poll_grants(Instant now);
   void want_slots(Sender& sender);
   void on_arrival(Receiver& receiver, ReceiveQueue::Arrival arrival,
                   const ReceiveQueue::Progress& progress, Instant now);
-  void keep_house(Instant now);
+  void do_housekeeping(Instant now);
   // Each returns whether it is to be looked at again.
-  bool keep_house(Sender& sender, Instant now);
-  bool keep_house(Receiver& receiver, Instant now);
-  bool keep_house(Flow& flow, Instant now);
+  bool do_housekeeping(Sender& sender, Instant now);
+  bool do_housekeeping(Receiver& receiver, Instant now);
+  bool do_housekeeping(Flow& flow, Instant now);
   bool look_for_close(Receiver& receiver, Instant now);
   void watch(Progress& progress, bool waits, uint64_t moves, Instant now);
 
@@ -293,8 +293,8 @@ class Messenger {
   void fail_connection(Receiver& receiver, MessageFailure failure);
   void release(const Sender& sender, Instant now);
   void release(const Receiver& receiver, Instant now);
-  void tell_close(Sender& sender);
-  void tell_close(Receiver& receiver);
+  void send_close(Sender& sender);
+  void send_close(Receiver& receiver);
 
   Nic& nic_;
   MessengerConfig config_;
@@ -321,26 +321,26 @@ class Messenger {
   Places<Receiver> receivers_;                // by ConnectionId
   WorkList matching_;                         // senders with sends that wait for a buffer
   WorkList posting_;                          // senders with writes to post
-  WorkList telling_;                          // receivers with slots that the peer was not told
-  WorkList speaking_;                         // flows with a word to write
+  WorkList to_advertise_;                     // receivers with slots that the peer was not told
+  WorkList word_pending_;                     // flows with a word to write
   WorkList unsettled_;                        // flows of which something has changed
   // With requests that may be under way, or closed by the application: for the others nothing
   // happens by the passing of time.
-  WorkList minded_senders_;
-  WorkList minded_receivers_;
+  WorkList open_senders_;
+  WorkList open_receivers_;
   uint64_t next_flow_number_;
   uint64_t offers_ = 0;
   Instant now_;            // of the last poll
   Instant last_change_;    // when a peer was last seen to have written something, or was awaited
   bool awaiting_ = false;  // a buffer or a word of a peer, that wakes nobody
   Instant next_housekeeping_;
-  Instant next_telling_ = Instant::never();
+  Instant next_advertising_ = Instant::never();
   uint64_t silent_packets_seen_ = 0;
   uint64_t stall_changes_ = 0;
   bool look_ = true;  // into memory that peers write, although none may have written
   const NicIdentity* data_posted_to_ = nullptr;  // by this poll: the last peer
   bool more_to_post_ = false;
-  bool house_busy_ = false;  // something may change by the passing of time alone
+  bool housekeeping_due_ = false;  // something may change by the passing of time alone
   FlowId last_flow_ = 0;
   // What is being looked at, kept so that no poll has to make room for it.
   std::array<Completion, 64> completions_;

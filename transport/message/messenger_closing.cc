@@ -8,15 +8,15 @@
 namespace pacecar {
 
 bool Messenger::releasing_sends() const {
-  for (size_t i = 0; i < minded_senders_.size(); ++i) {
-    if (senders_[minded_senders_[i]].closed) return true;
+  for (size_t i = 0; i < open_senders_.size(); ++i) {
+    if (senders_[open_senders_[i]].closed) return true;
   }
   return false;
 }
 
 bool Messenger::releasing_receives() const {
-  for (size_t i = 0; i < minded_receivers_.size(); ++i) {
-    if (receivers_[minded_receivers_[i]].closed) return true;
+  for (size_t i = 0; i < open_receivers_.size(); ++i) {
+    if (receivers_[open_receivers_[i]].closed) return true;
   }
   return false;
 }
@@ -28,10 +28,10 @@ void Messenger::close_send(ConnectionId connection, Instant now) {
   sender.closed = true;
   matching_.remove(connection);
   if (!sender.lingers) posting_.remove(connection);
-  house_busy_ = true;
+  housekeeping_due_ = true;
   if (!sender.open) return release(sender, now);  // the peer finds out by itself
-  minded_senders_.add(connection);
-  tell_close(sender);
+  open_senders_.add(connection);
+  send_close(sender);
 }
 
 void Messenger::close_receive(ConnectionId connection, Instant now) {
@@ -43,26 +43,26 @@ void Messenger::close_receive(ConnectionId connection, Instant, uint64_t complet
   receiver.completed_slots = completed_slots;
   receiver.queue.drop_requests();
   receiver.closed = true;
-  telling_.remove(connection);
-  minded_receivers_.add(connection);
-  house_busy_ = true;
-  tell_close(receiver);
+  to_advertise_.remove(connection);
+  open_receivers_.add(connection);
+  housekeeping_due_ = true;
+  send_close(receiver);
 }
 
-void Messenger::tell_close(Sender& sender) {
-  if (sender.close_told || sender.flow->state != Flow::State::kOpen) return;
+void Messenger::send_close(Sender& sender) {
+  if (sender.close_sent || sender.flow->state != Flow::State::kOpen) return;
   if (sender.lingers && !sender.queue.settled()) return;
   sender.table->own_close = CloseWord::pack(sender.queue.arrived());
-  sender.close_told = sender.close_outstanding = post_control(
+  sender.close_sent = sender.close_outstanding = post_control(
       *sender.flow,
       table_write({WorkId::Kind::kClose, sender.id, 0}, &sender.table->own_close, sizeof(uint64_t),
                   sender.table_region, sender.remote_table, offsetof(ReceiveTable, peer_close)));
 }
 
-void Messenger::tell_close(Receiver& receiver) {
-  if (receiver.close_told || receiver.flow->state != Flow::State::kOpen) return;
+void Messenger::send_close(Receiver& receiver) {
+  if (receiver.close_sent || receiver.flow->state != Flow::State::kOpen) return;
   receiver.table->own_close = CloseWord::pack(receiver.completed_slots);
-  receiver.close_told = receiver.close_outstanding =
+  receiver.close_sent = receiver.close_outstanding =
       post_control(*receiver.flow,
                    table_write({WorkId::Kind::kClose, receiver.id, 1}, &receiver.table->own_close,
                                sizeof(uint64_t), receiver.table_region, receiver.remote_table,
@@ -83,7 +83,7 @@ void Messenger::fail_connection(Receiver& receiver, MessageFailure failure) {
   receiver.failure = failure;
   const Bytes posted = receiver.queue.posted_bytes();
   receiver.queue.fail(failure);
-  telling_.remove(receiver.id);
+  to_advertise_.remove(receiver.id);
   if (receiver.flow->obeys) allocator_->on_finished(now_, receiver.flow->id, posted);
 }
 
@@ -91,7 +91,7 @@ void Messenger::release(const Sender& sender, Instant now) {
   Flow& flow = *sender.flow;
   nic_.deregister_memory(sender.table_region);
   flow.numbered.remove(sender.number);
-  minded_senders_.remove(sender.id);
+  open_senders_.remove(sender.id);
   send_tables_.give_back(sender.id);
   const uint32_t weight = sender.weight;
   senders_.remove(sender.id);
@@ -103,7 +103,7 @@ void Messenger::release(const Receiver& receiver, Instant now) {
   Flow& flow = *receiver.flow;
   nic_.deregister_memory(receiver.table_region);
   flow.numbered.take(receiver.number, receiver.id);
-  minded_receivers_.remove(receiver.id);
+  open_receivers_.remove(receiver.id);
   receive_tables_.give_back(receiver.id);
   const uint32_t weight = receiver.weight;
   receivers_.remove(receiver.id);
@@ -112,17 +112,17 @@ void Messenger::release(const Receiver& receiver, Instant now) {
 }
 
 bool Messenger::drained() const {
-  const auto telling = [](const WorkList& minded, const auto& ends) {
-    for (size_t i = 0; i < minded.size(); ++i) {
-      const auto& end = ends[minded[i]];
+  const auto advertising = [](const WorkList& open, const auto& ends) {
+    for (size_t i = 0; i < open.size(); ++i) {
+      const auto& end = ends[open[i]];
       if (end.closed && end.flow->state == Flow::State::kOpen &&
-          (!end.close_told || end.close_outstanding)) {
+          (!end.close_sent || end.close_outstanding)) {
         return true;
       }
     }
     return false;
   };
-  return !telling(minded_senders_, senders_) && !telling(minded_receivers_, receivers_);
+  return !advertising(open_senders_, senders_) && !advertising(open_receivers_, receivers_);
 }
 
 }  // namespace pacecar

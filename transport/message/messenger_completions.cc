@@ -15,7 +15,7 @@ void on_note_done(End& end, bool ok) {
 
 // The peer keeps its table until both have closed: a refusal says that it is gone already.
 template <typename End>
-void on_close_told(End& end, bool ok) {
+void on_close_sent(End& end, bool ok) {
   end.close_outstanding = false;
   if (!ok) end.peer_closed = true;
 }
@@ -52,7 +52,7 @@ void Messenger::on_sent(const Completion& completion) {
       Sender& sender = senders_[id.owner];
       // What was taken back is never acknowledged: without writes there is no backlog.
       if (--sender.flow->writes == 0) {
-        sender.flow->standing.backlog = 0;
+        sender.flow->stats.backlog = 0;
         settle_later(*sender.flow, false);
       }
       const uint32_t done = sender.queue.on_write_done(id.number, completion.status);
@@ -61,27 +61,27 @@ void Messenger::on_sent(const Completion& completion) {
       const bool posts = sender.failure == MessageFailure::kNone &&
                          (!sender.closed || sender.lingers);
       if (posts && sender.queue.gives_up()) posting_.add(sender.id);
-      if (sender.closed) tell_close(sender);
+      if (sender.closed) send_close(sender);
       break;
     }
-    case WorkId::Kind::kTell: {
+    case WorkId::Kind::kSlots: {
       Receiver& receiver = receivers_[id.owner];
-      --receiver.tells_outstanding;
-      ++receiver.tells_done;
+      --receiver.slot_writes_outstanding;
+      ++receiver.slot_writes_done;
       if (!ok) fail_connection(receiver, MessageFailure::kPeerClosed);  // its table is gone
       break;
     }
     case WorkId::Kind::kWord: {
       Flow& flow = flows_[id.owner];
       --flow.words_outstanding;
-      if (words_out_[flow.id] != flow.word_posted) speaking_.add(flow.id);
+      if (words_out_[flow.id] != flow.word_posted) word_pending_.add(flow.id);
       break;
     }
     case WorkId::Kind::kClose:
       if (id.number == 0) {
-        on_close_told(senders_[id.owner], ok);
+        on_close_sent(senders_[id.owner], ok);
       } else {
-        on_close_told(receivers_[id.owner], ok);
+        on_close_sent(receivers_[id.owner], ok);
       }
       break;
     case WorkId::Kind::kWant:

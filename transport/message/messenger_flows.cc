@@ -111,7 +111,7 @@ void Messenger::leave(Flow& flow, Instant now) {
   if (flow.state != Flow::State::kOpen) return destroy_flow(flow);
   flow.state = Flow::State::kLeaving;
   flow.leave_at = now + config_.silence_limit / 5;
-  house_busy_ = true;
+  housekeeping_due_ = true;
 }
 
 void Messenger::destroy_flow(Flow& flow) {
@@ -121,7 +121,7 @@ void Messenger::destroy_flow(Flow& flow) {
   }
   if (flow.state != Flow::State::kBroken) destroy_queue_pairs(flow);
   nic_.deregister_memory(flow.word_region);
-  speaking_.remove(flow.id);
+  word_pending_.remove(flow.id);
   std::erase(open_flows_, flow.id);
   const auto [begin, end] = flows_with_.equal_range(flow.peer);
   flows_with_.erase(
@@ -160,7 +160,7 @@ void Messenger::break_flow(Flow& flow, MessageFailure failure) {
       fail_connection(receivers_[id], failure);
     }
   }
-  house_busy_ = true;
+  housekeeping_due_ = true;
 }
 
 }  // namespace pacecar

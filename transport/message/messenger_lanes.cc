@@ -42,15 +42,15 @@ bool Messenger::write_to_sender(ConnectionId connection, LaneNote note) {
 Messenger::LaneSight Messenger::send_lane(ConnectionId connection) const {
   const Sender& sender = senders_[connection];
   return {.writes = sender.queue.outstanding(),
-          .life = sender.queue.moves() + sender.flow->standing.acked + sender.notes_done,
+          .life = sender.queue.moves() + sender.flow->stats.acked + sender.notes_done,
           .closed = CloseWord::closed(load_polled(sender.table->peer_close)),
           .failure = sender.failure};
 }
 
 Messenger::LaneSight Messenger::receive_lane(ConnectionId connection) const {
   const Receiver& receiver = receivers_[connection];
-  return {.writes = receiver.tells_outstanding,
-          .life = receiver.queue.moves() + receiver.tells_done + receiver.notes_done,
+  return {.writes = receiver.slot_writes_outstanding,
+          .life = receiver.queue.moves() + receiver.slot_writes_done + receiver.notes_done,
           .closed = CloseWord::closed(load_polled(receiver.table->peer_close)),
           .failure = receiver.failure};
 }

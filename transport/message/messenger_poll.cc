@@ -15,7 +15,7 @@ namespace {
 // Writes that one connection posts before the next one's turn.
 constexpr int kWritesPerTurn = 8;
 // How long a posted buffer may wait to be told of, while the peer has others.
-constexpr Duration kTellDelay = Duration::from_ms(1);
+constexpr Duration kAdvertiseDelay = Duration::from_ms(1);
 // How much earlier it is told when data goes to that peer by the same poll.
 constexpr Duration kInPassing = Duration::from_us(400);
 // Words of a flow that may be on their way at once; the next waits for room, and takes over what
@@ -62,10 +62,11 @@ void Messenger::hurry_sends(Instant now) {
 
 void Messenger::inform(Instant now) {
   poll_changed(now);
-  poll_telling(now);
+  poll_advertising(now);
   poll_grants(now);
-  for (size_t left = speaking_.size(); left > 0; --left) post_word(flows_[speaking_.take()], now);
-  if (house_busy_ && now >= next_housekeeping_) keep_house(now);
+  for (size_t left = word_pending_.size(); left > 0; --left)
+    post_word(flows_[word_pending_.take()], now);
+  if (housekeeping_due_ && now >= next_housekeeping_) do_housekeeping(now);
 }
 
 void Messenger::prepare() const {
@@ -95,12 +96,12 @@ void Messenger::note_waiting(Instant now) {
 Instant Messenger::next_deadline() const {
   if (more_to_post_) return Instant();
   Instant next =
-      std::min({allocator_->next_deadline(), controllers_->next_deadline(), next_telling_});
+      std::min({allocator_->next_deadline(), controllers_->next_deadline(), next_advertising_});
   if (awaiting_) {
     const Duration quiet = (now_ - last_change_) / 8;
     next = std::min(next, now_ + std::clamp(quiet, kFirstLook, kLastLook));
   }
-  return house_busy_ ? std::min(next_housekeeping_, next) : next;
+  return housekeeping_due_ ? std::min(next_housekeeping_, next) : next;
 }
 
 void Messenger::poll_signals(Instant now) {
@@ -170,11 +171,11 @@ void Messenger::on_signal(Flow& flow, const FlowSignal& signal, Instant now) {
   }
   if (signal.rtt.ns() != 0) flow.rtt = signal.rtt;
   last_flow_ = flow.id;
-  flow.standing.acked += signal.acked;
-  flow.standing.backlog -= std::min(signal.acked, flow.standing.backlog);
-  flow.standing.in_flight = signal.in_flight;
-  flow.standing.sent = signal.sent;
-  if (signal.sharing > 0) flow.standing.sharing = signal.sharing;
+  flow.stats.acked += signal.acked;
+  flow.stats.backlog -= std::min(signal.acked, flow.stats.backlog);
+  flow.stats.in_flight = signal.in_flight;
+  flow.stats.sent = signal.sent;
+  if (signal.sharing > 0) flow.stats.sharing = signal.sharing;
   settle_later(flow, true);
 }
 
@@ -186,8 +187,8 @@ void Messenger::decide(Flow& flow, Instant now) {
 // Lets the receiver know at once what the controller wants it to.
 void Messenger::announce(Flow& flow, Instant now) {
   if (flow.controller == nullptr) return;
-  const auto demand = flow.controller->demand(now, flow.standing);
-  if (demand) say(flow, wire::encode_demand(*demand));
+  const auto demand = flow.controller->demand(now, flow.stats);
+  if (demand) queue_word(flow, wire::encode_demand(*demand));
 }
 
 // The grant in force for what a flow sends to us. One that obeys another allocator, or none, is
@@ -198,10 +199,10 @@ uint64_t Messenger::grant_word(const Flow& flow) const {
 }
 
 // What has been said already is not said again.
-void Messenger::say(const Flow& flow, uint64_t word) {
+void Messenger::queue_word(const Flow& flow, uint64_t word) {
   if (words_out_[flow.id] == word) return;
   words_out_[flow.id] = word;
-  speaking_.add(flow.id);
+  word_pending_.add(flow.id);
 }
 
 // Grants from receivers, demands from senders.
@@ -236,7 +237,7 @@ void Messenger::settle(Instant now) {
     Flow* flow = flows_.find(unsettled_.take());
     if (flow == nullptr) continue;
     announce(*flow, now);
-    if (std::exchange(flow->undecided, false) && flow->standing.backlog > 0) decide(*flow, now);
+    if (std::exchange(flow->undecided, false) && flow->stats.backlog > 0) decide(*flow, now);
   }
 }
 
@@ -314,53 +315,54 @@ Bytes Messenger::post_writes(Sender& sender, Instant now) {
   }
   if (posted == 0) return 0;
   data_posted_to_ = &flow.peer;
-  const bool begins = flow.standing.backlog == 0;
+  const bool begins = flow.stats.backlog == 0;
   flow.writes += static_cast<uint32_t>(posted);
-  flow.standing.backlog += bytes;
+  flow.stats.backlog += bytes;
   counters_.bytes_sent += bytes;
   flow.controller->on_send(now, bytes);
   settle_later(flow, begins);  // it may have been idle
   return bytes;
 }
 
-void Messenger::poll_telling(Instant now) {
-  next_telling_ = Instant::never();
-  for (size_t left = telling_.size(); left > 0; --left) {
-    Receiver& receiver = receivers_[telling_.take()];
+void Messenger::poll_advertising(Instant now) {
+  next_advertising_ = Instant::never();
+  for (size_t left = to_advertise_.size(); left > 0; --left) {
+    Receiver& receiver = receivers_[to_advertise_.take()];
     const ReceiveQueue::Run run = receiver.queue.next_run();
     if (run.count == 0) {  // all are told; or the peer's next message says that there is room
-      if (!receiver.queue.all_told()) telling_.add(receiver.id);
+      if (!receiver.queue.all_advertised()) to_advertise_.add(receiver.id);
       continue;
     }
-    if (receiver.tell_at == Instant::never()) receiver.tell_at = now + kTellDelay;
+    if (receiver.advertise_at == Instant::never()) receiver.advertise_at = now + kAdvertiseDelay;
     const bool passes = data_posted_to_ != nullptr && *data_posted_to_ == receiver.flow->peer;
-    const Instant tell_at = passes ? receiver.tell_at - kInPassing : receiver.tell_at;
-    if (now < tell_at && !receiver.queue.urgent(load_polled(receiver.table->peer_wanted))) {
-      next_telling_ = std::min(next_telling_, receiver.tell_at);
-      telling_.add(receiver.id);
+    const Instant advertise_at =
+        passes ? receiver.advertise_at - kInPassing : receiver.advertise_at;
+    if (now < advertise_at && !receiver.queue.urgent(load_polled(receiver.table->peer_wanted))) {
+      next_advertising_ = std::min(next_advertising_, receiver.advertise_at);
+      to_advertise_.add(receiver.id);
       continue;
     }
     receiver.queue.write(run, grant_word(*receiver.flow), *receiver.table);
     WorkRequest write =
-        table_write({WorkId::Kind::kTell, receiver.id, 0}, &receiver.table->slots[run.first],
+        table_write({WorkId::Kind::kSlots, receiver.id, 0}, &receiver.table->slots[run.first],
                     run.count * sizeof(CtsSlot), receiver.table_region, receiver.remote_table,
                     run.first * sizeof(CtsSlot));
     write.passing = true;
     const bool posted = post_control(*receiver.flow, write);
     if (posted) {
       receiver.queue.on_run_posted(run.count);
-      ++receiver.tells_outstanding;
-      receiver.tell_at = Instant::never();
+      ++receiver.slot_writes_outstanding;
+      receiver.advertise_at = Instant::never();
     }
-    if (!receiver.queue.all_told()) telling_.add(receiver.id);
+    if (!receiver.queue.all_advertised()) to_advertise_.add(receiver.id);
     // The ring wraps, or the queue pair is full.
-    if (receiver.queue.next_run().count > 0) next_telling_ = now;
+    if (receiver.queue.next_run().count > 0) next_advertising_ = now;
     if (!posted) return;
   }
 }
 
 // Control words are the writes that nobody is told of.
-void Messenger::tell_counts(Instant now) {
+void Messenger::report_counts(Instant now) {
   const NicCounters& counters = nic_.counters();
   allocator_->on_counts(
       now, {.packets = counters.data_packets_received - counters.silent_packets_received,
@@ -370,12 +372,12 @@ void Messenger::tell_counts(Instant now) {
 }
 
 void Messenger::poll_grants(Instant now) {
-  if (config_.oversubscription > 1) tell_counts(now);
+  if (config_.oversubscription > 1) report_counts(now);
   size_t count = 0;
   do {
     count = allocator_->poll_grants(now, grants_);
     for (const GrantUpdate& update : std::span(grants_).first(count)) {
-      say(flows_[update.flow], wire::encode_grant(update.grant));
+      queue_word(flows_[update.flow], wire::encode_grant(update.grant));
     }
   } while (count == grants_.size());
 }
@@ -392,7 +394,7 @@ void Messenger::post_word(Flow& flow, Instant now) {
                           .remote_key = flow.remote.words.key,
                           .passing = true,
                           .host = true});
-  if (!posted) return speaking_.add(flow.id);  // no room: again at the next poll
+  if (!posted) return word_pending_.add(flow.id);  // no room: again at the next poll
   ++flow.words_outstanding;
   flow.word_posted = words_out_[flow.id];
   flow.last_word = now;

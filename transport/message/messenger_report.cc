@@ -5,7 +5,7 @@
 namespace pacecar {
 
 Bytes Messenger::acknowledged_bytes(ConnectionId connection) const {
-  return senders_[connection].flow->standing.acked;
+  return senders_[connection].flow->stats.acked;
 }
 
 Explanation Messenger::explain(ConnectionId connection) const {
@@ -16,7 +16,7 @@ Explanation Messenger::explain(const Flow& flow) const {
   if (flow.controller == nullptr) return {.limited_by = LimitedBy::kApplication};
   Explanation told = flow.controller->explain(now_);
   told.budget = config_.rate_max;
-  told.limited_by = flow.limits.limit(told, flow.standing);
+  told.limited_by = flow.limits.limit(told, flow.stats);
   return told;
 }
 
@@ -61,7 +61,7 @@ FlowStatus Messenger::status(const Flow& flow) const {
           .number = flow.number,
           .connections = flow.connections,
           .weight = flow.weight,
-          .standing = flow.standing,
+          .stats = flow.stats,
           .explanation =
               flow.obeys ? Explanation{.grant = allocator_->grant(flow.id).rate} : explain(flow),
           .limits = flow.limits.counts(),
@@ -85,12 +85,12 @@ std::vector<FlowStatus> Messenger::flow_statuses(Instant now) const {
     status.writes = writes;
     status.awaits_peer = awaits_peer;
   };
-  for (size_t i = 0; i < minded_senders_.size(); ++i) {
-    const Sender& sender = senders_[minded_senders_[i]];
+  for (size_t i = 0; i < open_senders_.size(); ++i) {
+    const Sender& sender = senders_[open_senders_[i]];
     if (sender.progress.waits) look(sender, sender.queue.outstanding(), awaits_buffer(sender));
   }
-  for (size_t i = 0; i < minded_receivers_.size(); ++i) {
-    const Receiver& receiver = receivers_[minded_receivers_[i]];
+  for (size_t i = 0; i < open_receivers_.size(); ++i) {
+    const Receiver& receiver = receivers_[open_receivers_[i]];
     if (receiver.progress.waits) look(receiver, 0, true);
   }
   return told;

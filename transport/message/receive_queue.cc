@@ -29,38 +29,38 @@ bool ReceiveQueue::post(const ReceiveOperation& operation) {
 // A slot that the peer may still have to read, or whose write may have to be repeated, is not
 // written over.
 ReceiveQueue::Run ReceiveQueue::next_run() const {
-  const auto first = static_cast<uint32_t>(told_ % kCtsSlots);
+  const auto first = static_cast<uint32_t>(advertised_ % kCtsSlots);
   const uint64_t end = std::min(posted_, read_by_peer_ + kCtsSlots);
-  return {first, static_cast<uint32_t>(std::min<uint64_t>(end - told_, kCtsSlots - first))};
+  return {first, static_cast<uint32_t>(std::min<uint64_t>(end - advertised_, kCtsSlots - first))};
 }
 
 void ReceiveQueue::write(const Run& run, uint64_t grant, ReceiveTable& table) const {
   for (uint32_t i = 0; i < run.count; ++i) {
-    const Buffer& buffer = buffers_[place(told_ + i)];
+    const Buffer& buffer = buffers_[place(advertised_ + i)];
     table.slots[run.first + i] = CtsSlot{
         .address = buffer.remote,
         .size = buffer.size,
         .key = buffer.key,
         .tag = buffer.tag,
-        .first_sequence = told_ + i + 1,
+        .first_sequence = advertised_ + i + 1,
         .group_size = buffer.group_size,
         .group_index = buffer.group_index,
         .eager_freed = inbox_.freed(),
         .grant = grant,
-        .sequence = told_ + i + 1,
+        .sequence = advertised_ + i + 1,
     };
   }
 }
 
 void ReceiveQueue::on_run_posted(uint32_t count) {
-  told_ += count;
-  inbox_.on_told();
+  advertised_ += count;
+  inbox_.on_reported();
 }
 
 bool ReceiveQueue::urgent(uint64_t wanted) const {
-  if (wanted > told_) return true;
-  if (tells_late_ && !inbox_.many_untold()) return false;
-  return told_ - completed_ <= posted_ - told_;
+  if (wanted > advertised_) return true;
+  if (advertises_late_ && !inbox_.many_untold()) return false;
+  return advertised_ - completed_ <= posted_ - advertised_;
 }
 
 ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes bytes,
@@ -69,12 +69,12 @@ ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes b
   *progress = {.payload = bytes};
   if (immediate.writes == Immediate::kEager) {
     if (!inbox_.on_write(immediate.slot, bytes, &progress->payload)) return Arrival::kProtocolError;
-    tells_late_ = true;
+    advertises_late_ = true;
     return take_eager(progress);
   }
   // The newest of that number that the peer has been told of.
-  const uint64_t slot = told_ - 1 - (told_ - 1 - immediate.slot) % kCtsSlots;
-  if (slot >= told_ || !buffers_[place(slot)].active) return Arrival::kProtocolError;
+  const uint64_t slot = advertised_ - 1 - (advertised_ - 1 - immediate.slot) % kCtsSlots;
+  if (slot >= advertised_ || !buffers_[place(slot)].active) return Arrival::kProtocolError;
   Buffer& buffer = buffers_[place(slot)];
   read_by_peer_ = std::max(read_by_peer_, slot + 1);
   ++buffer.writes_seen;
@@ -89,7 +89,7 @@ ReceiveQueue::Arrival ReceiveQueue::on_write(const Immediate& immediate, Bytes b
   }
   if (immediate.writes != 0 && !given_up && !put) buffer.writes = immediate.writes;
   if (!given_up && (buffer.writes == 0 || buffer.writes_seen < buffer.writes)) return Arrival::kOk;
-  tells_late_ = inbox_.tiny(buffer.received);
+  advertises_late_ = inbox_.tiny(buffer.received);
   return complete(buffer, progress);
 }
 
@@ -98,7 +98,7 @@ ReceiveQueue::Arrival ReceiveQueue::take_eager(Progress* progress) {
   for (uint32_t i = 0; EagerInbox::Message* message = inbox_.at(i); ++i) {
     if (message->taken) continue;
     const EagerHeader& header = message->header;
-    if (header.next_slot > told_) return Arrival::kProtocolError;
+    if (header.next_slot > advertised_) return Arrival::kProtocolError;
     read_by_peer_ = std::max(read_by_peer_, header.next_slot);
     Buffer* buffer = buffer_for(header);
     if (buffer == nullptr) continue;
@@ -112,7 +112,7 @@ ReceiveQueue::Arrival ReceiveQueue::take_eager(Progress* progress) {
     }
     if (complete(*buffer, progress) != Arrival::kOk) return Arrival::kProtocolError;
     // More than may go ahead of their buffers.
-    if (completed_ > told_ + EagerCells::kMessages) return Arrival::kProtocolError;
+    if (completed_ > advertised_ + EagerCells::kMessages) return Arrival::kProtocolError;
   }
   inbox_.free_taken();
   return Arrival::kOk;
@@ -180,7 +180,7 @@ void ReceiveQueue::fail(MessageFailure failure) {
 Bytes ReceiveQueue::renew() {
   requests_.clear();
   for (Buffer& buffer : buffers_) buffer.active = false;
-  told_ = completed_ = read_by_peer_ = posted_;
+  advertised_ = completed_ = read_by_peer_ = posted_;
   return std::exchange(posted_bytes_, 0);
 }
 

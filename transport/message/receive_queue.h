@@ -63,7 +63,7 @@ class ReceiveQueue {
   // Fills this run's slots of the table, with the grant in force.
   void write(const Run& run, uint64_t grant, ReceiveTable& table) const;
   void on_run_posted(uint32_t count);
-  bool all_told() const { return told_ == posted_; }
+  bool all_advertised() const { return advertised_ == posted_; }
   // The peer should be told of more slots at once: because it says that it wants so many, or has
   // few left and needs them. Otherwise telling may wait a little, so that one write tells of
   // several; eager messages need no slot at all, as long as there are cells for them.
@@ -149,13 +149,13 @@ class ReceiveQueue {
   FixedQueue<Receive> requests_;
   Bytes posted_bytes_ = 0;  // of active buffers
   uint64_t posted_ = 0;     // slots, ever
-  uint64_t told_ = 0;       // of these, written to the peer
+  uint64_t advertised_ = 0;  // of these, written to the peer
   uint64_t completed_ = 0;
   uint64_t read_by_peer_ = 0;  // of those told: all below this number, for certain
   uint64_t moves_ = 0;
   EagerInbox inbox_;
   bool strict_;
-  bool tells_late_ = false;  // the last message was eager, or as good as that
+  bool advertises_late_ = false;  // the last message was eager, or as good as that
 };
 
 }  // namespace pacecar

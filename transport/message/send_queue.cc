@@ -108,7 +108,7 @@ bool SendQueue::match_one(uint32_t number, Bytes write_bytes) {
       send.remote = slot.address;
       give_up(send, MessageFailure::kTooLong);
     } else {
-      told_late_ = eager_.tiny(size);
+      advertised_late_ = eager_.tiny(size);
       copy(send);
     }
     matched_.push(number);
@@ -177,7 +177,7 @@ void SendQueue::send_eagerly(uint32_t number, uint64_t next_slot) {
   send.cell = eager_.send(operation.data, operation.size, next_slot, operation.tag);
   operation.key = eager_.key();
   send.eager = true;
-  told_late_ = true;
+  advertised_late_ = true;
   finish(send);
   if (!joins) {
     send.writes = 1;
@@ -203,7 +203,7 @@ bool SendQueue::copy(Send& send) {
 }
 
 uint64_t SendQueue::wanted_slots() const {
-  if (!told_late_ || !waiting() || group_size_ != 0) return 0;
+  if (!advertised_late_ || !waiting() || group_size_ != 0) return 0;
   const Bytes size = sends_[waiting_[ahead_]].operation.size;
   const bool goes_ahead =
       ahead_ < EagerCells::kMessages && eager_.tiny(size) && eager_.will_take(size);

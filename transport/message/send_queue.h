@@ -165,7 +165,8 @@ class SendQueue {
   uint64_t arrived_ = 0;
   uint64_t moves_ = 0;
   bool strict_;
-  bool told_late_ = false;  // after the last send that left the receiver tells of buffers late
+  bool advertised_late_ =
+      false;  // after the last send that left the receiver tells of buffers late
 };
 
 template <typename OnGrant>

@@ -377,7 +377,7 @@ class Nic {
   virtual size_t poll(std::span<Completion> completions) = 0;
   virtual size_t poll_signals(std::span<FlowSignal> signals) = 0;
   // Arrivals are told only when somebody wants to know: they cost time.
-  virtual void tell_arrivals(bool wanted) = 0;
+  virtual void report_arrivals(bool wanted) = 0;
   virtual size_t poll_arrivals(std::span<FlowArrival> arrivals) = 0;
 
   virtual void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) = 0;

@@ -23,9 +23,9 @@ uint64_t OfiMessage::make_check(uint64_t secret) const {
 }
 
 OfiMailbox::Outgoing OfiMailbox::send(OfiMessage message) {
-  PACECAR_CHECK(has_room_to_tell());
+  PACECAR_CHECK(has_room_to_notify());
   const auto place = static_cast<uint32_t>(sent_ % OfiRings::kMessages);
-  told_before_ = std::exchange(told_, taken_);
+  notified_before_ = std::exchange(notified_, taken_);
   message.taken = taken_;
   message.sequence = ++sent_;
   message.check = message.make_check(peers_secret_);

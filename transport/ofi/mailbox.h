@@ -23,7 +23,7 @@ struct OfiMessage {
     kRegion,   // there; or, with length 0, there is no such region that you may write
     kRevoke,   // write into my region `key` no more, and say when nothing is on its way
     kRevoked,  // nothing is
-    kTold,     // a write with immediate has arrived: `key` is the immediate, `length` its bytes
+    kNotify,   // a write with immediate has arrived: `key` is the immediate, `length` its bytes
     kTaken,    // nothing but `taken`
     kGone,     // nothing of mine comes any more
   };
@@ -76,11 +76,11 @@ class OfiMailbox {
   // The message could not be handed to the provider: the newest one is as if it had not been.
   void take_back() {
     --sent_;
-    told_ = told_before_;
+    notified_ = notified_before_;
   }
   // So much has been taken since it was last said that the peer may wait for it.
-  bool must_tell() const { return taken_ - told_ >= kTellAfter; }
-  bool has_room_to_tell() const { return in_peers_ring() < OfiRings::kMessages; }
+  bool must_notify() const { return taken_ - notified_ >= kNotifyAfter; }
+  bool has_room_to_notify() const { return in_peers_ring() < OfiRings::kMessages; }
 
   // --- receiving ---
   // The next message, if it is there. What does not know the secret is not there.
@@ -92,7 +92,7 @@ class OfiMailbox {
 
  private:
   static constexpr uint32_t kKept = 8;
-  static constexpr uint32_t kTellAfter = 32;
+  static constexpr uint32_t kNotifyAfter = 32;
 
   uint64_t in_peers_ring() const { return sent_ - taken_by_peer_; }
 
@@ -102,8 +102,8 @@ class OfiMailbox {
   uint64_t sent_ = 0;
   uint64_t taken_by_peer_ = 0;
   uint64_t taken_ = 0;
-  uint64_t told_ = 0;         // of taken_
-  uint64_t told_before_ = 0;  // the newest message was sent
+  uint64_t notified_ = 0;         // of taken_
+  uint64_t notified_before_ = 0;  // the newest message was sent
   bool nonsense_ = false;
 };
 

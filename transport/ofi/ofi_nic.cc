@@ -69,7 +69,7 @@ OfiNic::~OfiNic() {
   if (software) memory_.clear();
   for (const uint32_t slot : live_) {
     QueuePair& qp = *queue_pairs_[slot];
-    if (qp.gone_sent || qp.peer_dead || !qp.mailbox.has_room_to_tell()) continue;
+    if (qp.gone_sent || qp.peer_dead || !qp.mailbox.has_room_to_notify()) continue;
     send_letter(qp, {.message = {.kind = OfiMessage::Kind::kGone}});
   }
   if (software) ring_regions_.clear();
@@ -140,7 +140,9 @@ std::string OfiNic::network() const {
   return name + "@" + boot.substr(0, 8);
 }
 
-OfiTelling OfiNic::telling() const { return config_.telling.value_or(domain_.traits().telling); }
+OfiNotification OfiNic::notification() const {
+  return config_.notification.value_or(domain_.traits().notification);
+}
 
 // --- queue pairs ---
 

@@ -39,7 +39,7 @@ struct OfiConfig {
   Duration silence_limit = Duration::from_s(6);  // a peer that answers nothing for so long is dead
   Address address;                               // where the bootstrap reaches this host
   // How a peer learns of writes with immediate, if not as the provider does it best.
-  std::optional<OfiTelling> telling;
+  std::optional<OfiNotification> notification;
 };
 
 class OfiNic final : public Nic, public NicPort, private WaitingWork {
@@ -79,7 +79,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   size_t poll_signals(std::span<FlowSignal> signals) override {
     return flows_.poll_signals(signals);
   }
-  void tell_arrivals(bool wanted) override { flows_.tell_arrivals(wanted); }
+  void report_arrivals(bool wanted) override { flows_.report_arrivals(wanted); }
   size_t poll_arrivals(std::span<FlowArrival> arrivals) override {
     return flows_.poll_arrivals(arrivals);
   }
@@ -105,7 +105,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   void close_endpoints();
   NicCaps make_caps() const;
   std::string network() const;
-  OfiTelling telling() const;
+  OfiNotification notification() const;
 
   // --- queue pairs ---
   // Of those above: not one that is leaving.
@@ -134,7 +134,7 @@ class OfiNic final : public Nic, public NicPort, private WaitingWork {
   std::span<const fi_cq_data_entry> poll_provider();
   void on_entry(const fi_cq_data_entry& entry, Instant now);
   void on_failure(const OfiDomain::Failed& failed);
-  void on_told(QueuePair& qp, uint32_t immediate, Bytes bytes);
+  void on_notified(QueuePair& qp, uint32_t immediate, Bytes bytes);
   void on_write_over(QueuePair& qp, const OfiOperation& operation);
   void finish(QueuePair& qp, uint64_t number, CompletionStatus status);
   size_t take_messages(QueuePair& qp);

@@ -57,7 +57,7 @@ void OfiNic::on_entry(const fi_cq_data_entry& entry, Instant now) {
     if (flows) flows_.on_acknowledged(qp->config.flow, done.bytes, rtt);
     if (done.tells && qp->connected()) {
       write_letter(*qp,
-                   {.kind = OfiMessage::Kind::kTold, .key = done.immediate, .length = done.bytes},
+                   {.kind = OfiMessage::Kind::kNotify, .key = done.immediate, .length = done.bytes},
                    done.number);
     }
   } else {
@@ -109,7 +109,7 @@ void OfiNic::finish(QueuePair& qp, uint64_t number, CompletionStatus status) {
   if (qp.state != QueuePair::State::kLeaving) completed_.add(slot_of(qp.id));
 }
 
-void OfiNic::on_told(QueuePair& qp, uint32_t immediate, Bytes bytes) {
+void OfiNic::on_notified(QueuePair& qp, uint32_t immediate, Bytes bytes) {
   if (!qp.connected() || qp.halted) {
     ++counters_.unknown_queue_pair;
     return;
@@ -157,9 +157,9 @@ void OfiNic::on_message(QueuePair& qp, const OfiMessage& message) {
     case OfiMessage::Kind::kRevoked:
       qp.lent.erase(message.key);
       return;
-    case OfiMessage::Kind::kTold:
+    case OfiMessage::Kind::kNotify:
       if (message.length > OfiTraits::kMaxWrite) return on_nonsense(qp);
-      return on_told(qp, message.key, message.length);
+      return on_notified(qp, message.key, message.length);
     case OfiMessage::Kind::kTaken:
       return;
     case OfiMessage::Kind::kGone:

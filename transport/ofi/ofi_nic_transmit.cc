@@ -39,7 +39,8 @@ const WorkRequest* OfiNic::waiting(uint32_t slot) const {
   const QueuePair* qp = queue_pairs_[slot].get();
   if (qp == nullptr || !qp->can_start()) return nullptr;
   const WorkRequest* request = qp->work.waiting();
-  const bool told = request->opcode == Opcode::kWriteWithImm && telling() == OfiTelling::kWithWrite;
+  const bool told =
+      request->opcode == Opcode::kWriteWithImm && notification() == OfiNotification::kWithWrite;
   if (told && !qp->mailbox.has_room()) return nullptr;
   const auto region = qp->regions.find(request->remote_key);
   return region != qp->regions.end() && !region->second.revoked ? request : nullptr;
@@ -61,7 +62,7 @@ void OfiNic::settle_waiting(QueuePair& qp) {
   while (qp.can_start()) {
     const WorkRequest request = *qp.work.waiting();
     if (request.length == 0 && request.opcode == Opcode::kWriteWithImm) {
-      write_letter(qp, {.kind = OfiMessage::Kind::kTold, .key = request.immediate},
+      write_letter(qp, {.kind = OfiMessage::Kind::kNotify, .key = request.immediate},
                    qp.work.start());
       continue;
     }
@@ -139,9 +140,9 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
     return false;
   }
   const bool tells = request.opcode == Opcode::kWriteWithImm;
-  const bool behind = tells && telling() == OfiTelling::kWithWrite;
+  const bool behind = tells && notification() == OfiNotification::kWithWrite;
   const OfiMessage told{
-      .kind = OfiMessage::Kind::kTold, .key = request.immediate, .length = request.length};
+      .kind = OfiMessage::Kind::kNotify, .key = request.immediate, .length = request.length};
   const OfiWrite write{.part = {.data = request.local,
                                 .length = request.length,
                                 .descriptor = local->descriptor(),
@@ -175,7 +176,7 @@ bool OfiNic::start(QueuePair& qp, uint8_t endpoint, Instant now) {
   in_flight_[endpoint] += request.length;
   counters_.data_packets_sent += packets_of(request.length);
   counters_.data_bytes_sent += request.length;
-  if (operation->tells && telling() == OfiTelling::kAfterWrite) {
+  if (operation->tells && notification() == OfiNotification::kAfterWrite) {
     operation->tells = false;
     operation->finishes = false;
     write_letter(qp, told, operation->number, endpoint);
@@ -287,7 +288,7 @@ size_t OfiNic::transmit_letters() {
       qp.outbox.pop_front();
       ++count;
     }
-    if (!qp.stuck && !qp.peer_dead && qp.mailbox.must_tell() && qp.mailbox.has_room_to_tell()) {
+    if (!qp.stuck && !qp.peer_dead && qp.mailbox.must_notify() && qp.mailbox.has_room_to_notify()) {
       send_letter(qp, {.message = {.kind = OfiMessage::Kind::kTaken}});
     }
     if (qp.state == QueuePair::State::kLeaving) departing_.add(slot_of(qp.id));

@@ -155,9 +155,9 @@ OfiTraits traits_of(const fi_info& info) {
   // A processor places the parts of a write one by one, in order; of a device that is not known.
   const bool in_parts =
       !traits.device && std::min(info.tx_attr->iov_limit, info.tx_attr->rma_iov_limit) >= 2;
-  traits.telling = !traits.ordered ? OfiTelling::kAfterDelivery
-                   : in_parts      ? OfiTelling::kWithWrite
-                                   : OfiTelling::kAfterWrite;
+  traits.notification = !traits.ordered ? OfiNotification::kAfterDelivery
+                        : in_parts      ? OfiNotification::kWithWrite
+                                        : OfiNotification::kAfterWrite;
   return traits;
 }
 

@@ -23,7 +23,7 @@ struct InfoDeleter {
 using InfoHandle = std::unique_ptr<fi_info, InfoDeleter>;
 
 // How the peer learns that a write with immediate is there.
-enum class OfiTelling : uint8_t {
+enum class OfiNotification : uint8_t {
   kWithWrite,      // by a message that is the last part of the write
   kAfterWrite,     // by a message behind the write: writes of an endpoint land in order
   kAfterDelivery,  // by a message once the write has been acknowledged
@@ -49,7 +49,7 @@ struct OfiTraits {
   Bytes mtu = 0;
   Rate speed;  // 0: unknown
   // Never by completion data: any peer could name any queue pair there.
-  OfiTelling telling = OfiTelling::kAfterDelivery;
+  OfiNotification notification = OfiNotification::kAfterDelivery;
 };
 
 OfiTraits traits_of(const fi_info& info);

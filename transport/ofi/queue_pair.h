@@ -89,7 +89,7 @@ struct OfiQueuePair {
   QueuePairConfig config;
   State state = State::kCreated;
   CompletionStatus broken_by = CompletionStatus::kOk;
-  bool broken_told = false;
+  bool broken_reported = false;
   bool halted = false;  // takes nothing of the peer's any more
   std::string fault;
   std::string peer;  // its address, for people

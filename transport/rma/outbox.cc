@@ -56,13 +56,13 @@ Result<void> Outbox::finish() {
     }
     if (front.is_record) ++records_done_;
     if (front.last) ++done_;
-    tell_done(front.operation);
+    report_done(front.operation);
     started_.pop_front();
   }
   return {};
 }
 
-void Outbox::tell_done(Operation* operation) {
+void Outbox::report_done(Operation* operation) {
   if (operation != nullptr) --operation->left;
 }
 
@@ -88,7 +88,7 @@ Result<bool> Outbox::start() {
     auto sent = send(part.record, {.is_record = true});
     if (!sent || !*sent) return sent;
     // It is copied: whoever waits for it need not wait for the peer.
-    tell_done(part.operation);
+    report_done(part.operation);
   } else {
     start_mark(part.operation);
   }
@@ -181,7 +181,7 @@ bool Outbox::delivered(uint64_t pieces) {
   for (; pieces > 0; --pieces) {
     if (pieces_.empty()) return false;
     space_.give_back(*pieces_.front().space);
-    tell_done(pieces_.front().operation);
+    report_done(pieces_.front().operation);
     pieces_.pop_front();
     drop_marks();
   }
@@ -191,7 +191,7 @@ bool Outbox::delivered(uint64_t pieces) {
 // Marks at the front have nothing before them any more.
 void Outbox::drop_marks() {
   while (!pieces_.empty() && !pieces_.front().space) {
-    tell_done(pieces_.front().operation);
+    report_done(pieces_.front().operation);
     pieces_.pop_front();
   }
 }

@@ -99,7 +99,7 @@ class Outbox {
   Result<void> finish();
   void start_mark(Operation* operation);
   void drop_marks();
-  static void tell_done(Operation* operation);
+  static void report_done(Operation* operation);
 
   std::unique_ptr<SendConnection> connection_;
   Record* places_;

@@ -56,7 +56,7 @@ class Peer {
   const std::optional<Error>& failure() const { return failure_; }
   // Once.
   std::optional<Error> newly_failed() {
-    return failure_ && !std::exchange(told_, true) ? failure_ : std::nullopt;
+    return failure_ && !std::exchange(reported_, true) ? failure_ : std::nullopt;
   }
   bool left() const { return left_; }
 
@@ -100,7 +100,7 @@ class Peer {
   std::deque<uint64_t> answers_;  // parts of the outbox that end our answers
   std::deque<Flush> flushes_;
   std::optional<Error> failure_;
-  bool told_ = false;
+  bool reported_ = false;
   bool left_ = false;
 };
 

@@ -95,7 +95,7 @@ void Fabric::Impl::on_event(Instant, uint32_t what) {
     case Event::kReroute:
       return reroute();
     case Event::kStoreRoom:
-      return tell_waiting_for_store();
+      return notify_waiting_for_store();
   }
 }
 
@@ -139,7 +139,7 @@ void Fabric::Impl::watch_store(uint32_t process) {
   }
 }
 
-void Fabric::Impl::tell_waiting_for_store() {
+void Fabric::Impl::notify_waiting_for_store() {
   for (const uint32_t process : std::exchange(waiting_for_store_, {})) ports[process].wake();
 }
 

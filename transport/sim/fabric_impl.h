@@ -132,7 +132,7 @@ class Fabric::Impl final : public EventSink {
   void be_paused(LinkId id, PacketKind kind);
   void set_paused(FabricLink& link, bool paused);
 
-  void tell_waiting_for_store();
+  void notify_waiting_for_store();
 
   std::vector<EventLoop::TimerId> failover_timers_;  // by cable
   EventLoop::TimerId store_timer_;

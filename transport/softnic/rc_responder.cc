@@ -39,7 +39,7 @@ void RcResponder::restart(uint32_t peer_queue_pair, uint64_t first_psn) {
   writes_received_ = 0;
   msn_ = 0;
   nak_ = refusal_ = 0;
-  gap_told_ = ack_due_ = false;
+  gap_nak_sent_ = ack_due_ = false;
 }
 
 uint64_t RcResponder::packets_of(Bytes length) const {
@@ -51,12 +51,12 @@ RcResponder::Outcome RcResponder::on_request(const roce::Packet& packet,
   const uint64_t psn = expand_psn(expected_, packet.psn);
   if (psn < expected_) return on_duplicate(packet, psn, memory);
   if (refused()) {  // our word may have been lost
-    say_no(refusal_, expected_);
+    queue_nak(refusal_, expected_);
     return Outcome::kRefused;
   }
   if (psn > expected_) {
-    if (!gap_told_) say_no(roce::kNakSequence, expected_);
-    gap_told_ = true;
+    if (!gap_nak_sent_) queue_nak(roce::kNakSequence, expected_);
+    gap_nak_sent_ = true;
     return Outcome::kOutOfOrder;
   }
   const roce::Shape shape = roce::shape_of(packet.opcode);
@@ -73,8 +73,8 @@ RcResponder::Outcome RcResponder::on_request(const roce::Packet& packet,
   if (syndrome == kGood) syndrome = place(packet, memory);
   if (syndrome == kNotReadySyndrome) {
     if (shape.first) message_.kind = roce::Kind::kUnknown;  // it begins anew when it comes again
-    say_no(roce::receiver_not_ready(config_.rnr_delay), expected_);
-    gap_told_ = true;  // what follows it comes again, too
+    queue_nak(roce::receiver_not_ready(config_.rnr_delay), expected_);
+    gap_nak_sent_ = true;  // what follows it comes again, too
     return Outcome::kNotReady;
   }
   return syndrome == kGood ? finish(packet, shape) : refuse(syndrome, expected_);
@@ -139,7 +139,7 @@ uint8_t RcResponder::place(const roce::Packet& packet, const MemoryTable& memory
 
 RcResponder::Outcome RcResponder::finish(const roce::Packet& packet, roce::Shape shape) {
   ++expected_;
-  gap_told_ = false;
+  gap_nak_sent_ = false;
   nak_ = 0;
   ack_due_ = true;
   if (!shape.last) return Outcome::kPlaced;
@@ -176,7 +176,7 @@ RcResponder::Outcome RcResponder::on_read_request(const roce::Packet& packet,
   }
   push_read(packet, expected_, ++msn_);
   expected_ += packets_of(packet.length);
-  gap_told_ = false;
+  gap_nak_sent_ = false;
   nak_ = 0;
   return Outcome::kRead;
 }
@@ -198,7 +198,7 @@ RcResponder::Outcome RcResponder::on_atomic(const roce::Packet& packet,
   atomics_.push(done);
   push_atomic(done, ++msn_);
   ++expected_;
-  gap_told_ = false;
+  gap_nak_sent_ = false;
   nak_ = 0;
   return Outcome::kRead;
 }
@@ -258,11 +258,11 @@ void RcResponder::drop_reads_from(uint64_t psn) {
 
 RcResponder::Outcome RcResponder::refuse(uint8_t syndrome, uint64_t psn) {
   refusal_ = syndrome;
-  say_no(syndrome, psn);
+  queue_nak(syndrome, psn);
   return Outcome::kRefused;
 }
 
-void RcResponder::say_no(uint8_t syndrome, uint64_t psn) {
+void RcResponder::queue_nak(uint8_t syndrome, uint64_t psn) {
   nak_ = syndrome;
   nak_psn_ = psn;
 }
@@ -307,7 +307,7 @@ bool RcResponder::next_response(const MemoryTable& memory, roce::Packet* answer)
       size == 0 ? nullptr : memory.readable(read.key, read.address + offset, size);
   if (size > 0 && from == nullptr) {
     refusal_ = roce::kNakRemoteAccess;
-    say_no(refusal_, read.next_psn);
+    queue_nak(refusal_, read.next_psn);
     while (!reads_.empty()) reads_.pop_front();
     return false;
   }

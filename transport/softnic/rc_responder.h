@@ -99,7 +99,7 @@ class RcResponder {
   uint8_t place(const roce::Packet& packet, const MemoryTable& memory);
   Outcome finish(const roce::Packet& packet, roce::Shape shape);
   Outcome refuse(uint8_t syndrome, uint64_t psn);
-  void say_no(uint8_t syndrome, uint64_t psn);
+  void queue_nak(uint8_t syndrome, uint64_t psn);
   bool next_response(const MemoryTable& memory, roce::Packet* answer);
   uint64_t packets_of(Bytes length) const;
   bool needs_receives() const { return receives_.capacity() > 0; }
@@ -116,7 +116,7 @@ class RcResponder {
   uint32_t msn_ = 0;       // messages completed
   uint8_t nak_ = 0;        // to be sent; 0: none
   uint8_t refusal_ = 0;    // the last word; 0: none
-  bool gap_told_ = false;  // the peer knows that expected_ is missing
+  bool gap_nak_sent_ = false;  // the peer knows that expected_ is missing
   bool ack_due_ = false;
 };
 

@@ -131,7 +131,7 @@ uint32_t Requester::next_run(Instant now, uint32_t most, Outgoing* first) {
 }
 
 void Requester::begin_activity(Instant now) {
-  last_heard_ = now;
+  last_received_ = now;
   probes_ = 0;
   deadline_ = Instant::never();
 }
@@ -167,7 +167,7 @@ SendProgress Requester::on_ack(const wire::AckHeader& ack, const wire::Bitmap& b
   const uint64_t base = window_.unacknowledged();
   const uint64_t cumulative = expand_psn(base, ack.cumulative);
   if (cumulative > window_.next()) return progress;  // acknowledges what was never sent
-  last_heard_ = now;
+  last_received_ = now;
   probes_ = 0;
   probe_ = false;
   // The packet that is echoed is reported to the paths first, with its round trip, and is not
@@ -262,7 +262,7 @@ void Requester::count_arrival(uint64_t psn, Instant now) {
 
 SendProgress Requester::on_nak(const wire::Nak& nak, Instant arrival, Instant now) {
   SendProgress progress;
-  last_heard_ = now;
+  last_received_ = now;
   const uint64_t psn = expand_psn(window_.unacknowledged(), nak.psn);
   if (nak.syndrome == wire::Syndrome::kTrimmed) {
     if (const auto loss = window_.lose_sending(psn, nak.echo_timestamp)) {
@@ -310,14 +310,14 @@ bool Requester::pop_completed(WorkRequest* work_request, CompletionStatus* statu
 SendTimeout Requester::on_timeout(Instant now, SendProgress* progress) {
   if (window_.empty() || now < deadline_) return SendTimeout::kNotYet;
   const bool asked = packet_timeouts() || probes_ >= kTimeoutsInVain;
-  if (asked && now - last_heard_ >= config_.silence_limit) return SendTimeout::kPeerDead;
+  if (asked && now - last_received_ >= config_.silence_limit) return SendTimeout::kPeerDead;
   if (packet_timeouts()) {
     const Instant limit = now - config_.loss.packet_timeout + Duration::from_ns(1);
     declare_lost_before(limit, now, progress);
     deadline_ = next_timeout(now);
     return SendTimeout::kRepair;
   }
-  const Instant silent_until = last_heard_ + rtt_.probe_timeout();
+  const Instant silent_until = last_received_ + rtt_.probe_timeout();
   const bool overtaken = probes_ == 0 && now < silent_until;
   if (overtaken && window_.newest_sending() - window_.oldest_sending() >= rtt_.reordering()) {
     deadline_ = silent_until;  // what is on its way will tell
@@ -326,7 +326,7 @@ SendTimeout Requester::on_timeout(Instant now, SendProgress* progress) {
   probe_ = true;
   // Perhaps; another is worth a try.
   if (!overtaken) paths_.on_feedback(path_, {.event = PathEvent::kLost, .rtt = {}, .now = now});
-  progress->timed_out = probes_ > 0 && now - last_heard_ >= rtt_.timeout();
+  progress->timed_out = probes_ > 0 && now - last_received_ >= rtt_.timeout();
   deadline_ =
       now + std::min(rtt_.probe_timeout() * (int64_t{1} << probes_), config_.loss.max_timeout);
   probes_ = std::min(probes_ + 1, kTimeoutsInVain);

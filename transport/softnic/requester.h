@@ -126,7 +126,7 @@ class Requester {
   uint32_t marked_seen_ = 0;
   RttEstimator rtt_;
   Instant deadline_ = Instant::never();
-  Instant last_heard_;  // or the begin of the present activity
+  Instant last_received_;  // or the begin of the present activity
   uint16_t path_ = 0;
   uint32_t probes_ = 0;  // in a row without an answer
   bool probe_ = false;

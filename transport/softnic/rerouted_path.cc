@@ -21,7 +21,7 @@ ReroutedPath::ReroutedPath(uint32_t paths, Duration delay_floor, Prng& prng)
 }
 
 Bytes ReroutedPath::bytes(uint32_t paths) {
-  return std::min(paths, kMostCandidates) * sizeof(Heard);
+  return std::min(paths, kMostCandidates) * sizeof(PathSamples);
 }
 
 uint16_t ReroutedPath::next() {
@@ -34,7 +34,7 @@ Duration ReroutedPath::round_trips(int64_t count) const {
   return Duration::from_ns(count * std::max(round_trip_ns_, floor_ns_));
 }
 
-void ReroutedPath::count(Heard& heard, const PathFeedback& feedback, int64_t delay_ns) {
+void ReroutedPath::count(PathSamples& heard, const PathFeedback& feedback, int64_t delay_ns) {
   if (feedback.event == PathEvent::kTrimmed || feedback.event == PathEvent::kLost) {
     ++heard.refused;
   } else if (feedback.rtt > Duration()) {
@@ -54,7 +54,7 @@ void ReroutedPath::on_feedback(uint16_t path, const PathFeedback& feedback, Prng
     count(kept_, feedback, delay);
     return judge(feedback, prng);
   }
-  for (Heard& candidate : candidates_) {
+  for (PathSamples& candidate : candidates_) {
     if (candidate.path == path) count(candidate, feedback, delay);
   }
   if (feedback.now >= until_) decide(feedback.now, prng);
@@ -71,7 +71,7 @@ void ReroutedPath::judge(const PathFeedback& feedback, Prng& prng) {
 
 void ReroutedPath::search(Instant now, Prng& prng) {
   if (paths_ == 1) return keep(kept_.path, now);
-  for (Heard& candidate : candidates_) {
+  for (PathSamples& candidate : candidates_) {
     candidate = {.path = static_cast<uint16_t>(prng.below(paths_))};
   }
   searching_ = true;
@@ -81,12 +81,12 @@ void ReroutedPath::search(Instant now, Prng& prng) {
 // The first of the best, in an order that differs from flow to flow: those that search together
 // should not end together.
 void ReroutedPath::decide(Instant now, Prng& prng) {
-  const Heard* best = nullptr;
-  const auto better = [](const Heard& a, const Heard& b) {
+  const PathSamples* best = nullptr;
+  const auto better = [](const PathSamples& a, const PathSamples& b) {
     if (a.refused != b.refused) return a.refused < b.refused;
     return a.mean_delay_ns() < b.mean_delay_ns();
   };
-  for (const Heard& candidate : candidates_) {
+  for (const PathSamples& candidate : candidates_) {
     if (candidate.arrived == 0) continue;
     if (best == nullptr || better(candidate, *best)) best = &candidate;
   }

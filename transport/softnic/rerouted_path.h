@@ -31,7 +31,7 @@ class ReroutedPath {
 
  private:
   // What was heard of a path since a search or a round trip began.
-  struct Heard {
+  struct PathSamples {
     uint16_t path = 0;
     uint32_t arrived = 0;
     uint32_t refused = 0;  // trimmed or lost
@@ -40,7 +40,7 @@ class ReroutedPath {
     int64_t mean_delay_ns() const { return arrived > 0 ? delay_ns / arrived : 0; }
   };
 
-  static void count(Heard& heard, const PathFeedback& feedback, int64_t delay_ns);
+  static void count(PathSamples& heard, const PathFeedback& feedback, int64_t delay_ns);
   void judge(const PathFeedback& feedback, Prng& prng);
   void search(Instant now, Prng& prng);
   void decide(Instant now, Prng& prng);
@@ -50,11 +50,11 @@ class ReroutedPath {
   uint32_t paths_;
   int64_t floor_ns_;
   int64_t round_trip_ns_ = 0;  // the least on any path; 0: unknown
-  Heard kept_;
+  PathSamples kept_;
   Instant until_;  // of the present round trip, or search
   bool searching_ = false;
   uint32_t turn_ = 0;  // of the candidates
-  std::vector<Heard> candidates_;
+  std::vector<PathSamples> candidates_;
 };
 
 }  // namespace pacecar

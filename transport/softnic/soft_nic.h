@@ -91,7 +91,7 @@ class SoftNic final : public Nic {
   size_t post_receives(QueuePairId id, std::span<const ReceiveRequest> requests) override;
   size_t poll(std::span<Completion> completions) override;
   size_t poll_signals(std::span<FlowSignal> signals) override;
-  void tell_arrivals(bool wanted) override { tell_arrivals_ = wanted; }
+  void report_arrivals(bool wanted) override { report_arrivals_ = wanted; }
   size_t poll_arrivals(std::span<FlowArrival> arrivals) override;
   void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override;
   void on_time(Instant now) override;
@@ -206,7 +206,7 @@ class SoftNic final : public Nic {
   void on_standard(Instant now, const RxPacket& packet);
   bool right_icrc(const RxPacket& packet);
   void on_datagram(const RxPacket& packet, const roce::Packet& datagram);
-  void tell_datagrams(QueuePair& qp);
+  void complete_datagrams(QueuePair& qp);
   size_t transmit_datagrams(QueuePair& qp, std::span<TxPacket> out);
   void on_answer(QueuePair& qp, const roce::Packet& packet, Instant arrival, Instant now);
   void on_request(QueuePair& qp, const roce::Packet& packet, Instant now);
@@ -230,7 +230,7 @@ class SoftNic final : public Nic {
   bool join_lane(QueuePair& qp);
   void use_lane(QueuePair& qp, Instant now);
   void on_lane_timeout(QueuePair& qp, Instant now);
-  bool tell_peer(QueuePair& qp, RecoveryMessage::Kind kind);
+  bool send_to_peer(QueuePair& qp, RecoveryMessage::Kind kind);
   void on_standby_message(QueuePair& standby, const Completion& completion, Instant now);
   void on_standby_sent(QueuePair& standby, Instant now);
   bool ack_at_once(QueuePair& qp, const wire::DataHeader& header) const;
@@ -350,7 +350,7 @@ class SoftNic final : public Nic {
   // not find it.
   uint32_t next_generation_;
   uint64_t invalidations_ = 0;
-  bool tell_arrivals_ = false;
+  bool report_arrivals_ = false;
 };
 
 }  // namespace pacecar

@@ -182,12 +182,12 @@ bool SoftNic::take_step(QueuePair& qp, LaneRecovery::Step step, Instant now) {
   switch (step) {
     case LaneRecovery::Step::kReplace:
       return replace_lane(qp);
-    case LaneRecovery::Step::kTellOffer:
-      return tell_peer(qp, RecoveryMessage::Kind::kOffer);
+    case LaneRecovery::Step::kSendOffer:
+      return send_to_peer(qp, RecoveryMessage::Kind::kOffer);
     case LaneRecovery::Step::kJoin:
       return join_lane(qp);
-    case LaneRecovery::Step::kTellReady:
-      return tell_peer(qp, RecoveryMessage::Kind::kReady);
+    case LaneRecovery::Step::kSendReady:
+      return send_to_peer(qp, RecoveryMessage::Kind::kReady);
     case LaneRecovery::Step::kUse:
       use_lane(qp, now);
       return true;
@@ -209,7 +209,7 @@ bool SoftNic::replace_lane(QueuePair& qp) {
   return true;
 }
 
-bool SoftNic::tell_peer(QueuePair& qp, RecoveryMessage::Kind kind) {
+bool SoftNic::send_to_peer(QueuePair& qp, RecoveryMessage::Kind kind) {
   RecoveryMessage message{.kind = kind, .generation = qp.rc->recovery.generation()};
   if (kind == RecoveryMessage::Kind::kOffer) {
     message.end = {.queue_pair = qp.local.queue_pair, .first_psn = qp.local.first_psn};
@@ -217,7 +217,7 @@ bool SoftNic::tell_peer(QueuePair& qp, RecoveryMessage::Kind kind) {
   }
   QueuePair& standby = *standby_of(qp);
   if (!standby.messages->send(message, standby.rc->requester)) return false;
-  qp.rc->recovery.on_told();
+  qp.rc->recovery.on_sent();
   wake(standby);
   return true;
 }

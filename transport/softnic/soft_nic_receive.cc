@@ -180,7 +180,7 @@ bool SoftNic::count_placed(QueuePair& qp, Instant now, const Responder::Data& da
   if (data.header.length >= in_place_bytes_) {
     follower_.on_packet(data.header, bytes, now);
   }
-  if (tell_arrivals_ && qp.config.paced) note_arrival(qp.config.flow, data);
+  if (report_arrivals_ && qp.config.paced) note_arrival(qp.config.flow, data);
   qp.unacknowledged_bytes += bytes;
   ++qp.unacknowledged_packets;
   return ack_at_once(qp, data.header);

@@ -162,7 +162,7 @@ size_t SoftNic::post_datagrams(QueuePairId id, std::span<const Datagram> datagra
 size_t SoftNic::transmit_datagrams(QueuePair& qp, std::span<TxPacket> out) {
   Datagrams& datagrams = *qp.datagrams;
   datagrams.on_handed_over();
-  tell_datagrams(qp);
+  complete_datagrams(qp);
   size_t count = 0;
   Datagrams::Outgoing next;
   while (count < out.size() && slab_.room() >= roce::kMaxHeaderBytes + roce::kMaxTrailerBytes &&
@@ -175,7 +175,7 @@ size_t SoftNic::transmit_datagrams(QueuePair& qp, std::span<TxPacket> out) {
   return count;
 }
 
-void SoftNic::tell_datagrams(QueuePair& qp) {
+void SoftNic::complete_datagrams(QueuePair& qp) {
   WorkRequest send;
   Completion completion{.queue_pair = qp.id, .kind = CompletionKind::kSent};
   while (!received_.full() && qp.datagrams->pop_done(&send, &completion.status)) {

@@ -235,7 +235,7 @@ void SoftNic::on_request(QueuePair& qp, const roce::Packet& packet, Instant now)
       counters_.data_bytes_received += packet.payload.size();
       // Whether a write has an immediate only its last packet tells.
       counters_.silent_packets_received += roce::shape_of(packet.opcode).immediate ? 0 : 1;
-      if (tell_arrivals_ && qp.config.paced) {
+      if (report_arrivals_ && qp.config.paced) {
         flows_[qp.config.flow].arrival.bytes += packet.payload.size();
         arrivals_.add(qp.config.flow);
       }

@@ -57,7 +57,7 @@ struct VerbsQueuePair {
   QueuePairConfig config;
   State state = State::kCreated;
   CompletionStatus broken_by = CompletionStatus::kOk;
-  bool broken_told = false;
+  bool broken_reported = false;
   uint32_t started = 0;  // work requests that lanes have
   size_t lanes_used = 0;
   size_t turn = 0;

@@ -96,7 +96,7 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   size_t poll_signals(std::span<FlowSignal> signals) override {
     return flows_.poll_signals(signals);
   }
-  void tell_arrivals(bool wanted) override { flows_.tell_arrivals(wanted); }
+  void report_arrivals(bool wanted) override { flows_.report_arrivals(wanted); }
   size_t poll_arrivals(std::span<FlowArrival> arrivals) override {
     return flows_.poll_arrivals(arrivals);
   }
@@ -176,7 +176,7 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   bool drained(const QueuePair& qp, Lane& lane, Instant now);
   bool replace_lane(QueuePair& qp, Lane& lane, Instant now);
   bool join_lane(QueuePair& qp, Lane& lane);
-  bool tell_peer(QueuePair& qp, Lane& lane, RecoveryMessage::Kind kind);
+  bool send_to_peer(QueuePair& qp, Lane& lane, RecoveryMessage::Kind kind);
   // Takes all completions that there are; false when there is no room for more here.
   bool drain(Instant now);
   // Whether the port has been active for a while.
@@ -233,7 +233,7 @@ class VerbsNic final : public Nic, public NicPort, private WaitingWork {
   Instant path_ready_at_;  // as of the last look at the port; never(): it was down
   bool device_failed_ = false;
   std::string device_fault_;  // of `device_failed_`, for people
-  bool told_distrust_ = false;
+  bool distrust_reported_ = false;
   uint32_t limits_refused_ = 0;  // one after the other
 };
 

@@ -136,12 +136,12 @@ bool VerbsNic::take_step(QueuePair& qp, Lane& lane, LaneRecovery::Step step, Ins
   switch (step) {
     case LaneRecovery::Step::kReplace:
       return replace_lane(qp, lane, now);
-    case LaneRecovery::Step::kTellOffer:
-      return tell_peer(qp, lane, RecoveryMessage::Kind::kOffer);
+    case LaneRecovery::Step::kSendOffer:
+      return send_to_peer(qp, lane, RecoveryMessage::Kind::kOffer);
     case LaneRecovery::Step::kJoin:
       return join_lane(qp, lane);
-    case LaneRecovery::Step::kTellReady:
-      return tell_peer(qp, lane, RecoveryMessage::Kind::kReady);
+    case LaneRecovery::Step::kSendReady:
+      return send_to_peer(qp, lane, RecoveryMessage::Kind::kReady);
     case LaneRecovery::Step::kUse:
       if (lane.recovery.on_used()) {
         fail_lane(qp, lane, lane.failed_by, lane.failed_because);
@@ -222,7 +222,7 @@ bool VerbsNic::join_lane(QueuePair& qp, Lane& lane) {
   return true;
 }
 
-bool VerbsNic::tell_peer(QueuePair& qp, Lane& lane, RecoveryMessage::Kind kind) {
+bool VerbsNic::send_to_peer(QueuePair& qp, Lane& lane, RecoveryMessage::Kind kind) {
   RecoveryMessage message{.kind = kind,
                           .lane = static_cast<uint8_t>(&lane - qp.lanes.data()),
                           .generation = lane.recovery.generation()};
@@ -234,7 +234,7 @@ bool VerbsNic::tell_peer(QueuePair& qp, Lane& lane, RecoveryMessage::Kind kind) 
     if (!qp.standby->usable()) on_standby_failed(qp);
     return false;
   }
-  lane.recovery.on_told();
+  lane.recovery.on_sent();
   return true;
 }
 

@@ -66,7 +66,7 @@ void VerbsNic::on_time(Instant now) {
   if (now < next_look_at_events_) return;
   next_look_at_events_ = now + kLookAtEvents;
   look_at_events();
-  if (completions_.distrusts_stamps() && !std::exchange(told_distrust_, true)) {
+  if (completions_.distrusts_stamps() && !std::exchange(distrust_reported_, true)) {
     config_.log(LogLevel::kWarn,
                 fmt::format("the time stamps of {} make no sense: its round trips are measured by "
                             "our clock; PACECAR_VERBS_WITHOUT=time_stamps leaves them out",

@@ -134,7 +134,7 @@ class GpuContext final : public Context {
   const std::shared_ptr<Context> inner_;
   const std::shared_ptr<GpuSystem> gpus_;
   const LogSink log_;
-  std::atomic<bool> told_refusal_ = false;
+  std::atomic<bool> refusal_reported_ = false;
 };
 
 Result<const Memory*> GpuContext::register_memory(size_t nic, const MemoryRange& range) {
@@ -148,7 +148,7 @@ Result<const Memory*> GpuContext::register_memory(size_t nic, const MemoryRange&
     known.allocation = kind->allocation;
     auto direct = register_direct(nic, known);
     if (direct) return direct;
-    if (!told_refusal_.exchange(true)) {
+    if (!refusal_reported_.exchange(true)) {
       log_(LogLevel::kWarn,
            fmt::format("{}: GPU memory cannot be registered and is staged through pinned host "
                        "memory instead, here and wherever else: {}",

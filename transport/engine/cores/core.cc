@@ -66,7 +66,7 @@ bool Core::limit(FlowId flow, const FlowLimits& limits, Instant now) {
 
 bool Core::take_news() {
   const bool news = has_news();
-  seen_ = told_.load(std::memory_order_acquire);
+  seen_ = published_.load(std::memory_order_acquire);
   return news;
 }
 
@@ -137,7 +137,7 @@ bool Core::publish() {
   const auto counts = std::bit_cast<std::array<uint64_t, kCounters>>(nic.counters());
   for (size_t i = 0; i < kCounters; ++i) counters_[i].store(counts[i], std::memory_order_relaxed);
   if (told == 0) return all;
-  told_.fetch_add(told, std::memory_order_release);
+  published_.fetch_add(told, std::memory_order_release);
   owner_.ring();
   return all;
 }

@@ -35,7 +35,7 @@ class Core {
   // False when some have to wait for longer.
   bool hand_over();
   // Something has come since the last take_news().
-  bool has_news() const { return told_.load(std::memory_order_acquire) != seen_; }
+  bool has_news() const { return published_.load(std::memory_order_acquire) != seen_; }
   bool take_news();
   bool poll(Completion& completion) { return take(completions_, early_completions_, completion); }
   bool poll(FlowSignal& signal) { return take(signals_, early_signals_, signal); }
@@ -129,7 +129,7 @@ class Core {
   SpscRing<Completion> completions_;
   SpscRing<FlowSignal> signals_;
   SpscRing<FlowArrival> arrivals_;
-  std::atomic<uint64_t> told_{0};
+  std::atomic<uint64_t> published_{0};
   std::array<std::atomic<uint64_t>, kCounters> counters_{};
 
   // Of the owner: what is to be handed over; what was taken from the rings before it was asked for.

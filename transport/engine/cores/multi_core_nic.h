@@ -54,7 +54,7 @@ class MultiCoreNic final : public Nic, public NicPort {
   size_t post(QueuePairId id, std::span<const WorkRequest> work_requests) override;
   size_t poll(std::span<Completion> completions) override;
   size_t poll_signals(std::span<FlowSignal> signals) override;
-  void tell_arrivals(bool wanted) override;
+  void report_arrivals(bool wanted) override;
   size_t poll_arrivals(std::span<FlowArrival> arrivals) override;
   void set_flow_limits(FlowId flow, const FlowLimits& limits, Instant now) override;
   void on_time(Instant now) override;
@@ -139,7 +139,7 @@ class MultiCoreNic final : public Nic, public NicPort {
   // True where it is told at once.
   bool take(uint32_t core, Completion& completion);
   // Tells what is done, in order. Returns how much.
-  size_t tell_done(QueuePair& qp, std::span<Completion> completions);
+  size_t report_done(QueuePair& qp, std::span<Completion> completions);
   void complete(FlowSignal& signal, uint32_t core);
   // Tells the cores that are busy with a flow what part of its limits they have.
   void divide(FlowId id);

@@ -17,10 +17,10 @@ const NicCounters& MultiCoreNic::counters() const {
   return counters_;
 }
 
-void MultiCoreNic::tell_arrivals(bool wanted) {
-  first_.tell_arrivals(wanted);
+void MultiCoreNic::report_arrivals(bool wanted) {
+  first_.report_arrivals(wanted);
   for (auto& core : further_) {
-    core->exclusively([wanted](SoftNic& nic) { nic.tell_arrivals(wanted); });
+    core->exclusively([wanted](SoftNic& nic) { nic.report_arrivals(wanted); });
   }
 }
 
@@ -77,7 +77,7 @@ size_t MultiCoreNic::poll(std::span<Completion> completions) {
   }
   for (size_t left = done_.size(); left > 0 && count < completions.size(); --left) {
     QueuePair& qp = *queue_pairs_[done_.front()];
-    count += tell_done(qp, completions.subspan(count));
+    count += report_done(qp, completions.subspan(count));
     if (count < completions.size()) done_.take();
   }
   return count;
@@ -109,7 +109,7 @@ bool MultiCoreNic::take(uint32_t index, Completion& completion) {
   return false;
 }
 
-size_t MultiCoreNic::tell_done(QueuePair& qp, std::span<Completion> completions) {
+size_t MultiCoreNic::report_done(QueuePair& qp, std::span<Completion> completions) {
   size_t count = 0;
   while (count < completions.size() && !qp.posted.empty() && qp.posted.front().done) {
     const Posted posted = qp.posted.front();

@@ -46,7 +46,7 @@ ssize_t hear(void* /*cookie*/, const char* text, size_t length) {
 }
 
 // The libraries of the AF_XDP driver, which write to the standard error otherwise.
-int hear_xdp(int level, const char* format, va_list arguments) {
+int log_xdp(int level, const char* format, va_list arguments) {
   constexpr int kDebug = 2;
   std::array<char, 512> text{};
   if (level >= kDebug) return 0;
@@ -61,7 +61,7 @@ void listen_to_xdp() {
                                       std::pair("libxdp.so.1", "libxdp_set_print")}) {
     void* const loaded = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
     void* const function = loaded != nullptr ? dlsym(loaded, name) : nullptr;
-    if (function != nullptr) reinterpret_cast<void* (*)(Print)>(function)(hear_xdp);
+    if (function != nullptr) reinterpret_cast<void* (*)(Print)>(function)(log_xdp);
   }
 }
 

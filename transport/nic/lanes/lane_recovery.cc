@@ -20,7 +20,7 @@ bool LaneRecovery::on_message(const RecoveryMessage& message) {
     return true;
   }
   // The peer has joined our connection, so it has our offer, and we have its.
-  const bool possible = state_ == State::kReplaced ? told_ : state_ == State::kJoined;
+  const bool possible = state_ == State::kReplaced ? sent_ : state_ == State::kJoined;
   if (!possible || !offer_.has_value() || ready_) return false;
   ready_ = true;
   return true;
@@ -33,12 +33,12 @@ LaneRecovery::Step LaneRecovery::next(bool path_ready) const {
     case State::kFailed:
       return path_ready || offered() ? Step::kReplace : Step::kWait;
     case State::kReplaced:
-      if (!told_) return Step::kTellOffer;
+      if (!sent_) return Step::kSendOffer;
       return offered() ? Step::kJoin : Step::kWait;
     case State::kJoined:
       break;
   }
-  if (!told_) return Step::kTellReady;
+  if (!sent_) return Step::kSendReady;
   return ready_ ? Step::kUse : Step::kWait;
 }
 

@@ -21,7 +21,7 @@ namespace pacecar {
 class LaneRecovery {
  public:
   enum class State : uint8_t { kUp, kFailed, kReplaced, kJoined };
-  enum class Step : uint8_t { kWait, kReplace, kTellOffer, kJoin, kTellReady, kUse };
+  enum class Step : uint8_t { kWait, kReplace, kSendOffer, kJoin, kSendReady, kUse };
 
   State state() const { return state_; }
   bool up() const { return state_ == State::kUp; }
@@ -45,7 +45,7 @@ class LaneRecovery {
   // What is to be done; `path_ready`: it makes sense to begin.
   Step next(bool path_ready) const;
   void on_replaced() { go_to(State::kReplaced); }
-  void on_told() { told_ = true; }
+  void on_sent() { sent_ = true; }
   void on_joined() { go_to(State::kJoined); }
   // True: it has failed again meanwhile.
   bool on_used();
@@ -53,11 +53,11 @@ class LaneRecovery {
  private:
   void go_to(State state) {
     state_ = state;
-    told_ = false;
+    sent_ = false;
   }
 
   State state_ = State::kUp;
-  bool told_ = false;   // the peer, of the state that we are in
+  bool sent_ = false;   // the peer, of the state that we are in
   bool ready_ = false;  // the peer is joined
   bool failed_again_ = false;
   uint32_t generation_ = 0;

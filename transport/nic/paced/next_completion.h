@@ -7,11 +7,11 @@ namespace pacecar {
 
 // The next of it: a work request that is done, in the order of posting, or at last that the queue
 // pair is broken. False: nothing for now. A `QueuePair` has `id`, `work` (WorkQueue), `state`,
-// `broken_by` and `broken_told`.
+// `broken_by` and `broken_reported`.
 template <typename QueuePair>
 bool next_completion(QueuePair& qp, Completion* told) {
   *told = {.queue_pair = qp.id, .kind = CompletionKind::kSent};
-  if (qp.broken_told) return false;
+  if (qp.broken_reported) return false;
   WorkRequest request;
   while (qp.work.pop_completed(&request, &told->status)) {
     if (!request.signaled && told->status == CompletionStatus::kOk) continue;
@@ -19,7 +19,7 @@ bool next_completion(QueuePair& qp, Completion* told) {
     return true;
   }
   if (qp.state != QueuePair::State::kBroken) return false;
-  qp.broken_told = true;
+  qp.broken_reported = true;
   told->kind = CompletionKind::kBroken;
   told->status = qp.broken_by;
   return true;

@@ -110,7 +110,7 @@ void PacedFlows::on_acknowledged(FlowId flow, Bytes bytes, Duration rtt) {
 }
 
 void PacedFlows::on_arrived(FlowId flow, Bytes bytes) {
-  if (!tell_arrivals_) return;
+  if (!report_arrivals_) return;
   flows_[flow].arrival.bytes += bytes;
   arrivals_.add(flow);
 }

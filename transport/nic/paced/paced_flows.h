@@ -65,7 +65,7 @@ class PacedFlows {
   void on_arrived(FlowId flow, Bytes bytes);
   bool any_in_flight() const;
 
-  void tell_arrivals(bool wanted) { tell_arrivals_ = wanted; }
+  void report_arrivals(bool wanted) { report_arrivals_ = wanted; }
   size_t poll_signals(std::span<FlowSignal> signals);
   size_t poll_arrivals(std::span<FlowArrival> arrivals);
 
@@ -88,7 +88,7 @@ class PacedFlows {
   WorkList ready_;     // flows that may have something to send
   WorkList signals_;   // flows with a signal
   WorkList arrivals_;  // flows with arrivals that have not been told
-  bool tell_arrivals_ = false;
+  bool report_arrivals_ = false;
 };
 
 }  // namespace pacecar

@@ -10,27 +10,27 @@ constexpr Duration kHousekeeping = Duration::from_ms(5);
 
 }  // namespace
 
-void Messenger::keep_house(Instant now) {
+void Messenger::do_housekeeping(Instant now) {
   next_housekeeping_ = now + kHousekeeping;
   for (const FlowId id : open_flows_) {
     flows_[id].active = false;
   }
-  for (size_t left = minded_senders_.size(); left > 0; --left) {
-    const ConnectionId id = minded_senders_.take();
-    if (keep_house(senders_[id], now)) minded_senders_.add(id);
+  for (size_t left = open_senders_.size(); left > 0; --left) {
+    const ConnectionId id = open_senders_.take();
+    if (do_housekeeping(senders_[id], now)) open_senders_.add(id);
   }
-  for (size_t left = minded_receivers_.size(); left > 0; --left) {
-    const ConnectionId id = minded_receivers_.take();
-    if (keep_house(receivers_[id], now)) minded_receivers_.add(id);
+  for (size_t left = open_receivers_.size(); left > 0; --left) {
+    const ConnectionId id = open_receivers_.take();
+    if (do_housekeeping(receivers_[id], now)) open_receivers_.add(id);
   }
-  bool busy = !minded_senders_.empty() || !minded_receivers_.empty();
+  bool busy = !open_senders_.empty() || !open_receivers_.empty();
   for (size_t i = open_flows_.size(); i-- > 0;) {  // backwards: a flow that ends leaves the list
-    if (keep_house(flows_[open_flows_[i]], now)) busy = true;
+    if (do_housekeeping(flows_[open_flows_[i]], now)) busy = true;
   }
-  house_busy_ = busy;
+  housekeeping_due_ = busy;
 }
 
-bool Messenger::keep_house(Sender& sender, Instant now) {
+bool Messenger::do_housekeeping(Sender& sender, Instant now) {
   Flow& flow = *sender.flow;
   const uint64_t word = load_polled(sender.table->peer_close);
   if (CloseWord::closed(word) && !sender.peer_closed) {
@@ -38,8 +38,8 @@ bool Messenger::keep_house(Sender& sender, Instant now) {
     sender.queue.on_peer_closed(CloseWord::count(word));
     fail_connection(sender, MessageFailure::kPeerClosed);
   }
-  if (sender.closed) tell_close(sender);
-  const bool told = sender.close_told && !sender.close_outstanding && sender.peer_closed;
+  if (sender.closed) send_close(sender);
+  const bool told = sender.close_sent && !sender.close_outstanding && sender.peer_closed;
   const bool under_way = sender.queue.outstanding() > 0 || sender.notes_outstanding > 0;
   const bool over = (told && !under_way) || flow.state == Flow::State::kBroken;
   if (sender.closed && over) {
@@ -70,12 +70,12 @@ bool Messenger::look_for_close(Receiver& receiver, Instant now) {
   return closing && !receiver.peer_closed;
 }
 
-bool Messenger::keep_house(Receiver& receiver, Instant now) {
+bool Messenger::do_housekeeping(Receiver& receiver, Instant now) {
   const Flow& flow = *receiver.flow;
   const bool closing = look_for_close(receiver, now);
-  if (receiver.closed) tell_close(receiver);
-  const bool told = receiver.close_told && !receiver.close_outstanding && receiver.peer_closed;
-  const bool under_way = receiver.tells_outstanding > 0 || receiver.notes_outstanding > 0;
+  if (receiver.closed) send_close(receiver);
+  const bool told = receiver.close_sent && !receiver.close_outstanding && receiver.peer_closed;
+  const bool under_way = receiver.slot_writes_outstanding > 0 || receiver.notes_outstanding > 0;
   const bool over = (told && !under_way) || flow.state == Flow::State::kBroken;
   if (receiver.closed && over) {
     release(receiver, now);
@@ -102,7 +102,7 @@ void Messenger::watch(Progress& progress, bool waits, uint64_t moves, Instant no
 
 // A flow with work under way proves now and then that the peer lives: a word that is not
 // acknowledged breaks the flow.
-bool Messenger::keep_house(Flow& flow, Instant now) {
+bool Messenger::do_housekeeping(Flow& flow, Instant now) {
   if (flow.connections == 0) {  // leaving, or broken since
     if (now >= flow.leave_at || flow.state == Flow::State::kBroken) destroy_flow(flow);
     return true;
@@ -112,7 +112,7 @@ bool Messenger::keep_house(Flow& flow, Instant now) {
   if (flow.sending) {
     announce(flow, now);
     decide(flow, now);  // a grant may have lost its validity
-    flow.limits.look(now, flow.controller->explain(now), flow.standing);
+    flow.limits.look(now, flow.controller->explain(now), flow.stats);
   }
   if (flow.active && quiet) post_word(flow, now);
   return flow.active;
