@@ -28,6 +28,13 @@ struct TrafficHint {
   bool operator==(const TrafficHint&) const = default;
 };
 
+// How long a packet was on its way, by the clocks of two hosts and modulo 2^32: only differences
+// within a flow mean something.
+struct Transit {
+  uint32_t ns = 0;
+  uint32_t payload = 0;  // of that packet, bytes
+};
+
 // What of the peers' data has come in over the NIC's link since it was opened, in packets.
 struct ArrivalCounts {
   uint64_t packets = 0;          // whole
@@ -47,10 +54,8 @@ class Allocator {
   // Bytes of posted receives that are done with: arrived, cancelled, or posted but never sent.
   virtual void on_finished(Instant now, uint32_t flow, Bytes bytes) = 0;
   virtual void on_demand(Instant now, uint32_t flow, const Demand& demand) = 0;
-  // Payload that has arrived, each byte once. `transit_ns` is the shortest time that one of its
-  // packets was on its way, by the clocks of two hosts and modulo 2^32: only its changes mean
-  // something.
-  virtual void on_arrival(Instant, uint32_t /*flow*/, Bytes, uint32_t /*transit_ns*/) {}
+  // Payload that has arrived, each byte once, and how long the fastest of its packets took.
+  virtual void on_arrival(Instant, uint32_t /*flow*/, Bytes, const Transit&) {}
   virtual bool wants_arrivals() const { return false; }
   // Payload that came in on flows that obey none of our grants.
   virtual void on_foreign_arrival(Instant, Bytes) {}

@@ -58,13 +58,13 @@ class GrantLimit {
   }
 
   // Says of the grant what it is now.
-  Explanation explain(Instant now, Explanation told) const {
-    if (!granted_) return told;
-    told.grant = rate_at(now);
-    told.grant_age = now - received_;
-    told.phase = phase_;
-    told.epoch = epoch_;
-    return told;
+  Explanation explain(Instant now, Explanation explanation) const {
+    if (!granted_) return explanation;
+    explanation.grant = rate_at(now);
+    explanation.grant_age = now - received_;
+    explanation.phase = phase_;
+    explanation.epoch = epoch_;
+    return explanation;
   }
 
  private:

@@ -79,7 +79,7 @@ LinkBudget::LinkBudget(const LinkBudgetConfig& config)
       allowed_(nominal_),
       meter_(window_, config.round_trip, config.packet),
       policer_(window_),
-      witnesses_(window_),
+      witnesses_(window_, config.base_memory),
       last_(Instant::from_ns(std::numeric_limits<int64_t>::min() / 2)),
       starting_(rate_ < nominal_),
       shown_(rate_) {}
@@ -171,6 +171,7 @@ void LinkBudget::look(Instant now) {
   const bool empty = delay <= target() / 2;
   if (cut_delay_ > window_ * kStopWindows && empty) end_drain(now);
   if (learnt() && empty && witnesses_.gone(now, window_)) acquit(now);
+  if (empty) witnesses_.on_clear(now, meter_.rate());
   if (now >= yields_until_) yielded_ = 1;
   late_looks_ = delay > target() && !meter_.scattered() ? late_looks_ + 1 : 0;
   // Hosts that are late by chance are late for a look, too.
@@ -236,8 +237,9 @@ void LinkBudget::end_drain(Instant now) {
   next_growth_ = std::min(next_growth_, now + window_);
 }
 
-// What was learnt is not of this link.
+// What was learnt is not of this link: it gives those that come now what it has given them before.
 void LinkBudget::acquit(Instant now) {
+  rate_ = std::clamp(witnesses_.given(), rate_, nominal_);
   witnesses_.forget();
   end_drain(now);
   next_growth_ = now;

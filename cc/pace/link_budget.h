@@ -15,8 +15,8 @@
 // parts, and the one with less than its part is the last to yield.
 //
 // The queue may be of a path that only some flows take. Once none of those that met it has come for
-// W and others come without a queue, what was learnt says nothing of this link: b grows as at the
-// start.
+// W and others come without a queue, what was learnt says nothing of this link: b becomes what
+// these others were given before (Witnesses), and grows as at the start.
 //
 // Beside a neighbor that keeps a queue whatever we do (GreedyNeighbor), T is what it keeps, and we
 // begin with half of the link and go on as Swift does, but hold that half while the link gives it:

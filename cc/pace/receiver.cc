@@ -137,10 +137,11 @@ void PaceReceiver::on_demand(Instant now, uint32_t flow, const Demand& demand) {
   update(now, flow);
 }
 
-void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, uint32_t transit_ns) {
+void PaceReceiver::on_arrival(Instant now, uint32_t flow, Bytes bytes, const Transit& transit) {
   Flow& f = at(flow);
-  const Duration late = excess(f, transit_ns, now);
-  const auto sent_ns = static_cast<uint32_t>(now.ns()) - transit_ns;
+  const size_t size = EmptyPath::size_class(transit.payload, environment_.mtu);
+  const Duration late = f.path.excess(now, transit.ns, size, base_memory_);
+  const auto sent_ns = static_cast<uint32_t>(now.ns()) - transit.ns;
   const bool overtaken = f.order.overtaken(sent_ns, capacity_.spread());
   const Bytes packets = (bytes + environment_.mtu - 1) / environment_.mtu;
   const Bytes wire = bytes + packets * environment_.overhead;
@@ -164,22 +165,6 @@ void PaceReceiver::on_foreign_arrival(Instant now, Bytes bytes) {
   const Bytes wire = bytes + packets * environment_.overhead;
   changed_ |= capacity_.on_arrival(now, wire, /*covered=*/false, Duration::max(),
                                    /*overtaken=*/false, kInactive);
-}
-
-// How much longer than the least of late this transit was.
-Duration PaceReceiver::excess(Flow& f, uint32_t transit_ns, Instant now) const {
-  const auto over = [&](uint32_t least) { return static_cast<int32_t>(transit_ns - least); };
-  if (f.base_since == Instant()) {
-    f.base_since = now;
-    f.base_transit = f.next_transit = transit_ns;
-  } else if (now - f.base_since >= base_memory_) {
-    f.base_since = now;
-    f.base_transit = f.next_transit;
-    f.next_transit = transit_ns;
-  }
-  if (over(f.next_transit) < 0) f.next_transit = transit_ns;
-  if (over(f.base_transit) < 0) f.base_transit = transit_ns;
-  return Duration::from_ns(over(f.base_transit));
 }
 
 // Brings a flow's membership and charge up to date.

@@ -23,6 +23,7 @@
 #include "cc/host_link.h"
 #include "cc/pace/arrival_order.h"
 #include "cc/pace/constants.h"
+#include "cc/pace/empty_path.h"
 #include "cc/pace/fan_in.h"
 #include "cc/pace/link_capacity.h"
 #include "cc/pace/slot_map.h"
@@ -43,7 +44,7 @@ class PaceReceiver final : public Allocator {
   void on_posted(Instant now, uint32_t flow, Bytes bytes) override;
   void on_finished(Instant now, uint32_t flow, Bytes bytes) override;
   void on_demand(Instant now, uint32_t flow, const Demand& demand) override;
-  void on_arrival(Instant now, uint32_t flow, Bytes bytes, uint32_t transit_ns) override;
+  void on_arrival(Instant now, uint32_t flow, Bytes bytes, const Transit& transit) override;
   void on_foreign_arrival(Instant now, Bytes bytes) override;
   bool wants_arrivals() const override { return true; }
   void set_weight(Instant now, uint32_t flow, uint32_t weight) override;
@@ -81,9 +82,7 @@ class PaceReceiver final : public Allocator {
     uint32_t home = 0;              // slot while idle
     uint32_t slot = 0;              // in use
     uint32_t sent_slot = kInactive;
-    uint32_t base_transit = 0;  // least of the last period, and of the one before
-    uint32_t next_transit = 0;
-    Instant base_since;
+    EmptyPath path;
     ArrivalOrder order;
     uint8_t demand_turn = 0;  // Demand::turn
     uint8_t turn = 0;       // in turns_; 0: it does not take part
@@ -117,7 +116,6 @@ class PaceReceiver final : public Allocator {
   Bytes arrives_in_time(Instant now, const Flow& flow) const;
   void advance(Instant now, Flow& flow) const;
   void charge(Flow& flow, Rate limit);
-  Duration excess(Flow& flow, uint32_t transit_ns, Instant now) const;
 
   Rate target(const Flow& flow) const;
   uint32_t expected(uint32_t posted) const;

@@ -9,6 +9,7 @@ import pathlib
 import sys
 import tomllib
 
+import examples
 import includes
 import lengths
 import names
@@ -21,8 +22,8 @@ import words
 from tree import Tree
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CHECKS = {"includes": includes, "lengths": lengths, "names": names, "parameters": parameters,
-          "picture": picture, "purity": purity, "readmes": readmes,
+CHECKS = {"examples": examples, "includes": includes, "lengths": lengths, "names": names,
+          "parameters": parameters, "picture": picture, "purity": purity, "readmes": readmes,
           "references": references, "words": words}
 
 

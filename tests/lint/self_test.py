@@ -7,6 +7,7 @@ import tempfile
 import unittest
 
 import cpp_functions
+import examples
 import includes
 import lengths
 import names
@@ -28,6 +29,7 @@ RULES = {
     "parameters": {"other_names": ["PACECAR_OPTION"]},
     "names": {"roots": ["low", "high"], "instead": {"told": "reported", "hear": "receive"},
               "most": {"low": 1}},
+    "examples": {"header": "low/api.h", "program": "low/tour.cc"},
     "references": {"documents": ["low/about.md"]},
     "sleeps": {"tests/patient.cc": "a reason"},
 }
@@ -237,6 +239,17 @@ class NamesTest(CheckTest):
 
     def test_fewer_are_written_down(self):
         self.assert_one(names, {"low/a.h": ""}, "write 0")
+
+
+class ExamplesTest(CheckTest):
+    HEADER = "// Moves.\n//   move(1);\nvoid move(int);\n"
+
+    def test_a_line_of_the_program(self):
+        self.assert_clean(examples, {"low/api.h": self.HEADER, "low/tour.cc": "f(); move(1);\n"})
+
+    def test_nowhere_else(self):
+        self.assert_one(examples, {"low/api.h": self.HEADER, "low/tour.cc": "move(2);"},
+                        "low/api.h:2")
 
 
 class ReferencesTest(CheckTest):

@@ -16,19 +16,20 @@ using LimitCounts = std::array<uint64_t, kLimits.size()>;
 class LimitMeter {
  public:
   // From time to time, while the flow is served: measures, and counts what limits it.
-  void look(Instant now, const Explanation& told, const FlowStats& stats) {
+  void look(Instant now, const Explanation& explanation, const FlowStats& stats) {
     measure(now, stats);
-    ++counts_[static_cast<size_t>(limit(told, stats))];
+    ++counts_[static_cast<size_t>(limit(explanation, stats))];
   }
 
   // As of now. A flow that sends less than half of what it may is not held back by its rate. A
   // grant of just the budget is the budget's doing: the receiver has the same one.
-  LimitedBy limit(const Explanation& told, const FlowStats& stats) const {
+  LimitedBy limit(const Explanation& explanation, const FlowStats& stats) const {
     if (stats.backlog == 0) return LimitedBy::kApplication;
-    if (measured_ && used_ < told.rate.bps() / 2) return LimitedBy::kHost;
-    const uint64_t budget = told.budget.bps();
-    const bool at_budget = budget > 0 && told.rate.bps() >= budget - budget / kNearBudget;
-    return told.limited_by == LimitedBy::kGrant && at_budget ? LimitedBy::kBudget : told.limited_by;
+    if (measured_ && used_ < explanation.rate.bps() / 2) return LimitedBy::kHost;
+    const uint64_t budget = explanation.budget.bps();
+    const bool at_budget = budget > 0 && explanation.rate.bps() >= budget - budget / kNearBudget;
+    return explanation.limited_by == LimitedBy::kGrant && at_budget ? LimitedBy::kBudget
+                                                                    : explanation.limited_by;
   }
 
   const LimitCounts& counts() const { return counts_; }

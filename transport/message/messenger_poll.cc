@@ -124,7 +124,8 @@ void Messenger::poll_arrivals(Instant now) {
       const Flow* flow = flows_.find(arrival.flow);
       if (flow == nullptr || flow->sending) continue;
       if (flow->obeys) {
-        allocator_->on_arrival(now, arrival.flow, arrival.bytes, arrival.transit_ns);
+        allocator_->on_arrival(now, arrival.flow, arrival.bytes,
+                               {arrival.transit_ns, arrival.timed_bytes});
       } else {
         allocator_->on_foreign_arrival(now, arrival.bytes);
       }

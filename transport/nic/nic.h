@@ -257,6 +257,7 @@ struct FlowArrival {
   // The shortest from a packet's time stamp to its arrival, by two clocks and modulo 2^32: only
   // differences within a flow mean something.
   uint32_t transit_ns = 0;
+  uint32_t timed_bytes = 0;  // payload of the packet that took so long
 };
 
 inline constexpr Bytes kNoCredit = ~Bytes{0};
