@@ -1,4 +1,4 @@
-// The version of Pacecar and of its interface; CMake reads it here.
+// The version of Pacecar and of its interface, as in CMakeLists.txt, which holds it to that.
 #pragma once
 
 #define PACECAR_VERSION_MAJOR 0

@@ -97,6 +97,7 @@ struct Messenger::Sender {
   uint32_t eager = 0;        // bytes of the largest eager message that was offered
   uint32_t number = 0;       // in the flow
   RemotePlace remote_table;  // the peer's ReceiveTable
+  uint32_t notes_outstanding = 0;
   uint64_t notes_done = 0;
   uint64_t wanted = 0;  // slots asked for by the wanted word
   MessageFailure failure = MessageFailure::kNone;
@@ -128,6 +129,7 @@ struct Messenger::Receiver {
   Progress progress;
   uint32_t slot_writes_outstanding = 0;
   uint64_t slot_writes_done = 0;
+  uint32_t notes_outstanding = 0;
   uint64_t notes_done = 0;
   Instant advertise_at = Instant::never();  // at the latest; never: no unadvertised slot
   uint64_t completed_slots = 0;             // sent in our close word

@@ -7,6 +7,12 @@
 namespace pacecar {
 namespace {
 
+template <typename End>
+void on_note_done(End& end, bool ok) {
+  --end.notes_outstanding;
+  if (ok) ++end.notes_done;
+}
+
 // The peer keeps its table until both have closed: if it refuses the write, it has closed already.
 template <typename End>
 void on_close_sent(End& end, bool ok) {
@@ -80,11 +86,11 @@ void Messenger::on_sent(const Completion& completion) {
       break;
     case WorkId::Kind::kWant:
       break;
-    case WorkId::Kind::kNote:  // the connection may be gone
+    case WorkId::Kind::kNote:
       if (id.number == 0) {
-        if (Sender* sender = senders_.find(id.owner); sender && ok) ++sender->notes_done;
-      } else if (Receiver* receiver = receivers_.find(id.owner); receiver && ok) {
-        ++receiver->notes_done;
+        on_note_done(senders_[id.owner], ok);
+      } else {
+        on_note_done(receivers_[id.owner], ok);
       }
       break;
   }

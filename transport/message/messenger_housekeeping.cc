@@ -40,8 +40,8 @@ bool Messenger::do_housekeeping(Sender& sender, Instant now) {
   }
   if (sender.closed) send_close(sender);
   const bool agreed = sender.close_sent && !sender.close_outstanding && sender.peer_closed;
-  const bool over =
-      (agreed && sender.queue.outstanding() == 0) || flow.state == Flow::State::kBroken;
+  const bool under_way = sender.queue.outstanding() > 0 || sender.notes_outstanding > 0;
+  const bool over = (agreed && !under_way) || flow.state == Flow::State::kBroken;
   if (sender.closed && over) {
     release(sender, now);
     return false;
@@ -75,8 +75,8 @@ bool Messenger::do_housekeeping(Receiver& receiver, Instant now) {
   const bool closing = look_for_close(receiver, now);
   if (receiver.closed) send_close(receiver);
   const bool agreed = receiver.close_sent && !receiver.close_outstanding && receiver.peer_closed;
-  const bool over =
-      (agreed && receiver.slot_writes_outstanding == 0) || flow.state == Flow::State::kBroken;
+  const bool under_way = receiver.slot_writes_outstanding > 0 || receiver.notes_outstanding > 0;
+  const bool over = (agreed && !under_way) || flow.state == Flow::State::kBroken;
   if (receiver.closed && over) {
     release(receiver, now);
     return false;

@@ -325,8 +325,11 @@ void SendQueue::fail(MessageFailure failure) {
 
 void SendQueue::renew(uint64_t next_slot) {
   PACECAR_CHECK(outstanding_ == 0);
-  *this = SendQueue(strict_);  // no lane sends ahead
-  next_sequence_ = next_slot;
+  SendQueue renewed(strict_);  // no lane sends ahead
+  renewed.next_sequence_ = next_slot;
+  renewed.arrived_ = arrived_;
+  renewed.moves_ = moves_;
+  *this = std::move(renewed);
 }
 
 void SendQueue::forget_memory(uint32_t key) {
