@@ -276,7 +276,7 @@ bool Messenger::send(ConnectionId connection, const SendOperation& operation) {
 bool Messenger::receive(ConnectionId connection, const ReceiveOperation& operation, Instant now) {
   Receiver& receiver = receivers_[connection];
   look_for_close(receiver, now);
-  // A peer that has closed may have sent eager messages before, but nothing follows a failed one.
+  // A peer that has closed may have sent eager messages before; nothing follows a failed receive.
   const bool failed = receiver.failure != MessageFailure::kNone;
   const bool closed = receiver.failure == MessageFailure::kPeerClosed;
   if (failed && !(closed && receiver.queue.idle() && receiver.queue.holds_messages())) {
